@@ -54,6 +54,7 @@
 #include "server/params/params.h"
 #include "server/reload.h"
 #include "server/rollout/rollout.h"
+#include "server/replay/replays.h"
 #include "server/rpc/health.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
@@ -90,6 +91,7 @@ struct daemon {
     struct vectors vectors;
     struct rollouts rollouts;
     struct stores stores;
+    struct replays replays;
     struct conversations conversations;
     struct retention retention;
     struct journal *journal;         /* NULL: none */
@@ -104,7 +106,7 @@ struct daemon {
     struct daemon_port ports[DAEMON_PORTS];
     struct http *http; /* NULL: none */
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
-        retention_alarm, vectors_alarm;
+        retention_alarm, vectors_alarm, replays_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -249,6 +251,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->attached_alarm);
     alarm_close(&d->retention_alarm);
     alarm_close(&d->vectors_alarm);
+    alarm_close(&d->replays_alarm);
     models_close(&d->models);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
@@ -511,6 +514,11 @@ static void expire_sessions(void *all)
 static void tick_retention(void *retention)
 {
     retention_tick(retention);
+}
+
+static void tick_replays(void *replays)
+{
+    replays_tick(replays);
 }
 
 static void tick_vectors(void *vectors)
@@ -996,6 +1004,19 @@ static void start_stores(struct daemon *d)
     stores_init(&d->stores, &d->env, max_bytes != 0 ? max_bytes : memory_bytes() / 4);
 }
 
+static void start_replays(struct daemon *d)
+{
+    size_t max_bytes = d->config.replay_bytes;
+    const struct replays_config config = {
+        .env = &d->env,
+        .max_bytes = max_bytes != 0 ? max_bytes : memory_bytes() / 2,
+        .arm = alarm_arm,
+        .arm_self = &d->replays_alarm,
+    };
+
+    replays_init(&d->replays, &config);
+}
+
 static void start_params(struct daemon *d)
 {
     size_t max_bytes = d->config.params_bytes != 0 ? d->config.params_bytes : memory_bytes() / 2;
@@ -1019,6 +1040,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->retention_alarm, &d->loop, &d->env, tick_retention, &d->retention);
     alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
     alarm_open(&d->vectors_alarm, &d->loop, &d->env, tick_vectors, &d->vectors);
+    alarm_open(&d->replays_alarm, &d->loop, &d->env, tick_replays, &d->replays);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                   getenv("WATCHDOG_PID"));
@@ -1053,6 +1075,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .vectors = &d.vectors,
         .rollouts = &d.rollouts,
         .stores = &d.stores,
+        .replays = &d.replays,
     };
     init_models(&d);
     init_attached(&d);
@@ -1076,6 +1099,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     daemon_open_handles(&d);
     start_params(&d);
     start_stores(&d);
+    start_replays(&d);
     start_conversations(&d);
     start_sessions(&d);
     start_peers(&d);
@@ -1097,6 +1121,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     sessions_deinit(&d.sessions);
     vectors_deinit(&d.vectors);
     stores_deinit(&d.stores);
+    replays_deinit(&d.replays);
     health_deinit(&d.health);
     reload_deinit(&d.reload);
     left = uv_loop_close(&d.loop);

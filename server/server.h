@@ -15,6 +15,7 @@ struct models;
 struct params_sets;
 struct port;
 struct rollouts;
+struct replays;
 struct sequences;
 struct sessions;
 struct stores;
@@ -46,6 +47,7 @@ struct server {
     struct vectors *vectors;                   /* environments that clients opened */
     struct rollouts *rollouts;                 /* of policies in them */
     struct stores *stores;                     /* versioned values */
+    struct replays *replays;                   /* tables of items to learn from */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
     const struct port *port, *admin_port;      /* for their statistics; NULL: none */
 };

@@ -32,7 +32,10 @@
     TABLE(env_rpcs) \
     TABLE(env_rollout_rpcs) \
     TABLE(store_rpcs) \
-    TABLE(store_pull_rpcs)
+    TABLE(store_pull_rpcs) \
+    TABLE(replay_rpcs) \
+    TABLE(replay_insert_rpcs) \
+    TABLE(replay_sample_rpcs)
 /* clang-format on */
 
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;

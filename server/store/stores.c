@@ -7,15 +7,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "server/access/access.h"
-
-enum { STORE_SHARING_BYTES = 64 << 10 };
 
 void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
 {
     *s = (struct stores){.max_bytes = max_bytes};
-    hash_init(&s->by_key, env);
-    list_init(&s->all);
+    shared_names_init(&s->keys, "key", STORE_MAX_KEYS, env);
 }
 
 void stores_deinit(struct stores *s)
@@ -23,10 +19,10 @@ void stores_deinit(struct stores *s)
     const struct error why = {.status = STATUS_UNAVAILABLE, .text = "the server is stopping"};
     struct link *l;
 
-    while ((l = list_first(&s->all)) != NULL)
-        store_key_delete(container_of(l, struct store_key, link), &why);
+    while ((l = list_first(&s->keys.all)) != NULL)
+        store_key_delete(store_key_at(l), &why);
     assert(s->held_bytes == 0);
-    hash_deinit(&s->by_key);
+    shared_names_deinit(&s->keys);
 }
 
 /* --- values --- */
@@ -86,108 +82,46 @@ static struct store_value *store_value_of(struct link *l)
 
 /* --- keys --- */
 
-static struct store_key *store_key_of(struct link *l)
+static struct store_key *name_key(struct shared_name *n)
 {
-    return container_of(l, struct store_key, link);
+    return container_of(n, struct store_key, name);
 }
 
-static uint64_t stores_hash(const struct stores *s, uint32_t principal, const char *name)
+struct store_key *store_key_at(const struct link *l)
 {
-    return hash_text(&s->by_key, hash_bytes(&s->by_key, 0, &principal, sizeof(principal)), name);
-}
-
-static struct store_key *stores_own(const struct stores *s, uint32_t principal, const char *name)
-{
-    struct hash_node *node = hash_first(&s->by_key, stores_hash(s, principal, name));
-
-    for (; node != NULL; node = hash_next(node)) {
-        struct store_key *k = container_of(node, struct store_key, node);
-
-        if (k->owner->id == principal && strcmp(k->name, name) == 0)
-            return k;
-    }
-    return NULL;
-}
-
-/* "OWNER/KEY": how others name a shared key. Principals' names have no '/'. */
-static struct store_key *stores_shared(const struct stores *s, const struct principal *who,
-                                       const char *path)
-{
-    size_t len = strcspn(path, "/");
-
-    if (path[len] == '\0')
-        return NULL;
-    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
-        struct store_key *k = store_key_of(l);
-
-        if (strlen(k->owner->name) == len && memcmp(k->owner->name, path, len) == 0 &&
-            strcmp(k->name, path + len + 1) == 0 &&
-            access_sharing_allows(&k->sharing, who, ACCESS_READ))
-            return k;
-    }
-    return NULL;
+    return name_key(container_of(l, struct shared_name, link));
 }
 
 enum status stores_find(struct store_key **out, const struct stores *s, const struct principal *who,
                         enum access_right right, const char *name, struct error *err)
 {
-    struct store_key *k = stores_own(s, who->id, name);
+    struct shared_name *n;
 
-    if (k == NULL)
-        k = stores_shared(s, who, name);
-    if (k == NULL)
-        return error_because(err, STATUS_NOT_FOUND, REASON_NONE, "key", "there is no key '%.64s'",
-                             name);
-    if (k->owner->id != who->id && !access_sharing_allows(&k->sharing, who, right))
-        return error_because(err, STATUS_DENIED, REASON_NONE, "key",
-                             "the key '%.64s' is shared with you, but not for this", name);
-    *out = k;
+    if (shared_names_find(&n, &s->keys, who, right, name, err) != STATUS_OK)
+        return err->status;
+    *out = name_key(n);
     return STATUS_OK;
 }
 
 enum status stores_get(struct store_key **out, struct stores *s, const struct principal *who,
                        const char *name, struct error *err)
 {
-    struct store_key *k = stores_own(s, who->id, name);
-    const size_t len = strlen(name);
+    struct store_key *k = try_alloc(1, sizeof(*k));
+    enum status rc;
 
-    if (k == NULL) {
-        if (len == 0 || len > STORE_MAX_KEY_BYTES)
-            return error_field(err, "key", "has %zu bytes, it must have 1 to %d", len,
-                               STORE_MAX_KEY_BYTES);
-        if (s->n >= STORE_MAX_KEYS)
-            return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "key",
-                                 "there are %zu keys, as many as may be", s->n);
-        k = try_alloc(1, sizeof(*k));
-        if (k == NULL)
-            return error_no_memory(err, sizeof(*k), "a key");
-        k->stores = s;
-        k->owner = who;
-        k->history = STORE_USUAL_HISTORY;
-        arena_init(&k->arena, STORE_SHARING_BYTES);
-        list_init(&k->versions);
-        list_init(&k->subscribers);
-        memcpy(k->name, name, len + 1);
-        hash_add(&s->by_key, &k->node, stores_hash(s, who->id, name));
-        list_push(&s->all, &k->link);
-        s->n++;
+    if (k == NULL)
+        return error_no_memory(err, sizeof(*k), "a key");
+    rc = shared_names_add(&s->keys, &k->name, who, name, err);
+    if (rc != STATUS_OK) {
+        free(k);
+        return rc == STATUS_EXISTS ? stores_find(out, s, who, ACCESS_OWN, name, err) : rc;
     }
+    k->stores = s;
+    k->history = STORE_USUAL_HISTORY;
+    list_init(&k->versions);
+    list_init(&k->subscribers);
     *out = k;
     return STATUS_OK;
-}
-
-void store_key_name_for(char out[STORE_NAME_SIZE], const struct store_key *k,
-                        const struct principal *who)
-{
-    bool is_own = k->owner->id == who->id;
-
-    (void)snprintf(out, STORE_NAME_SIZE, "%s%s%s", is_own ? "" : k->owner->name, is_own ? "" : "/",
-                   k->name);
-}
-
-bool store_key_is_listed(const struct store_key *k, const struct principal *who)
-{
-    return k->owner->id == who->id || access_sharing_allows(&k->sharing, who, ACCESS_READ);
 }
 
 /* --- versions --- */
@@ -240,7 +174,7 @@ enum status store_key_push(struct store_key *k, struct store_value *v, const int
     if (k->max_bytes != 0 && store_value_cost(v) > k->max_bytes) {
         (void)error_field(err, "size_bytes",
                           "is %zu, with %zu for each version the key '%.40s' may have %zu",
-                          v->size_bytes, sizeof(*v), k->name, k->max_bytes);
+                          v->size_bytes, sizeof(*v), k->name.text, k->max_bytes);
         return err->status = STATUS_RANGE;
     }
     *ret_accepted = store_key_takes(k, v->version, prev);
@@ -252,8 +186,8 @@ enum status store_key_push(struct store_key *k, struct store_value *v, const int
     store_key_trim(k);
     for (l = list_first(&k->subscribers); l != NULL; l = next) {
         next = list_next(&k->subscribers, l);
-        container_of(l, struct store_subscriber, link)->pushed(
-            container_of(l, struct store_subscriber, link));
+        container_of(l, struct store_subscriber, link)
+            ->pushed(container_of(l, struct store_subscriber, link));
     }
     return STATUS_OK;
 }
@@ -261,25 +195,15 @@ enum status store_key_push(struct store_key *k, struct store_value *v, const int
 enum status store_key_configure(struct store_key *k, const struct store_settings *settings,
                                 struct error *err)
 {
-    struct access_sharing sharing = k->sharing;
-    struct arena arena;
-
     if (settings->history != NULL && *settings->history > STORE_MAX_HISTORY)
         return error_field(err, "history", "is %" PRIu64 ", at most %d may be", *settings->history,
                            STORE_MAX_HISTORY);
     if (settings->max_bytes != NULL && *settings->max_bytes > k->stores->max_bytes)
         return error_field(err, "max_bytes", "is %" PRIu64 ", all values together may have %zu",
                            *settings->max_bytes, k->stores->max_bytes);
-    if (settings->sharing != NULL) {
-        arena_init(&arena, STORE_SHARING_BYTES);
-        if (access_sharing_copy(&sharing, settings->sharing, &arena, err) != STATUS_OK) {
-            arena_deinit(&arena);
-            return err->status;
-        }
-        arena_deinit(&k->arena);
-        k->arena = arena;
-        k->sharing = sharing;
-    }
+    if (settings->sharing != NULL &&
+        shared_name_share(&k->name, settings->sharing, err) != STATUS_OK)
+        return err->status;
     if (settings->history != NULL)
         k->history = (size_t)*settings->history;
     if (settings->max_bytes != NULL)
@@ -304,13 +228,10 @@ void store_key_delete(struct store_key *k, const struct error *why)
     struct link *l;
 
     while ((l = list_pop(&k->subscribers)) != NULL)
-        container_of(l, struct store_subscriber, link)->closing(
-            container_of(l, struct store_subscriber, link), why);
+        container_of(l, struct store_subscriber, link)
+            ->closing(container_of(l, struct store_subscriber, link), why);
     while ((l = list_first(&k->versions)) != NULL)
         store_key_forget(k, store_value_of(l));
-    hash_remove(&k->stores->by_key, &k->node);
-    list_remove(&k->link);
-    k->stores->n--;
-    arena_deinit(&k->arena);
+    shared_names_remove(&k->stores->keys, &k->name);
     free(k);
 }

@@ -8,19 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
-#include "base/hash.h"
 #include "base/list.h"
 #include "base/status.h"
-#include "server/access/sharing.h"
+#include "server/access/shared_names.h"
 
 enum {
     STORE_MAX_KEYS = 65536,
-    STORE_MAX_KEY_BYTES = 128,
     STORE_MAX_TYPE_BYTES = 128, /* of a content type */
     STORE_MAX_HISTORY = 1023,
     STORE_USUAL_HISTORY = 1,
-    STORE_NAME_SIZE = 200, /* of "OWNER/KEY" */
 };
 
 struct env;
@@ -28,9 +24,7 @@ struct principal;
 
 struct stores {
     size_t max_bytes, held_bytes; /* of all values, also of those that are being pushed or sent */
-    struct hash by_key;
-    struct list all; /* of struct store_key, in order of creation */
-    size_t n;
+    struct shared_names keys;
 };
 
 /* A version. Its bytes are filled by the one that made it, before it is pushed. */
@@ -46,17 +40,12 @@ struct store_value {
 };
 
 struct store_key {
-    struct hash_node node;
-    struct link link;
+    struct shared_name name;
     struct stores *stores;
-    const struct principal *owner;
-    struct access_sharing sharing; /* in arena */
-    struct arena arena;
     struct list versions; /* of struct store_value, the newest first */
     size_t n_versions, held_bytes;
     size_t history, max_bytes; /* 0: no bound of its own */
     struct list subscribers;
-    char name[STORE_MAX_KEY_BYTES + 1];
 };
 
 /* A call that is told of new versions, and of the key's end, which ends the subscription. */
@@ -84,10 +73,8 @@ enum status stores_find(struct store_key **out, const struct stores *s, const st
  * EXHAUSTED. */
 enum status stores_get(struct store_key **out, struct stores *s, const struct principal *who,
                        const char *name, struct error *err) MUST_CHECK;
-/* "KEY", or "OWNER/KEY" of another's. */
-void store_key_name_for(char out[STORE_NAME_SIZE], const struct store_key *k,
-                        const struct principal *who);
-bool store_key_is_listed(const struct store_key *k, const struct principal *who);
+/* Of a key by its name's link. */
+struct store_key *store_key_at(const struct link *l);
 
 /* All of it or nothing. Versions beyond the new bounds are forgotten. INVALID names the field. */
 enum status store_key_configure(struct store_key *k, const struct store_settings *settings,

@@ -5,8 +5,8 @@
             print(piece, end="", flush=True)
 
 `parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.environment` an environment; `parley.optim` trains on shared parameters,
-`parley.OrderedStore` and `parley.PushPullModel` share versioned values and models, `parley.gym` trains and runs policies in
-gymnasium's environments, `parley.rollouts` in the daemon's own."""
+`parley.OrderedStore` and `parley.PushPullModel` share versioned values and models, `parley.Replay` what actors did with
+learners; `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own."""
 from typing import TYPE_CHECKING, Any
 
 from parley import aio
@@ -17,10 +17,11 @@ from parley.teachers import teacher
 from parley.wire import Cursor, Error, Piece, Reply
 
 if TYPE_CHECKING:
+    from parley.replay import Replay
     from parley.store import OrderedStore, PushPullModel
 
-__all__ = ["Conversation", "Cursor", "Error", "OrderedStore", "Piece", "PushPullModel", "Reply", "Row", "Server", "Turn", "agent", "aio",
-           "connect", "environment", "serve", "teacher"]
+__all__ = ["Conversation", "Cursor", "Error", "OrderedStore", "Piece", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
+           "aio", "connect", "environment", "serve", "teacher"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,4 +30,8 @@ def __getattr__(name: str) -> Any:
         from parley import store
 
         return getattr(store, name)
+    if name == "Replay":
+        from parley.replay import Replay
+
+        return Replay
     raise AttributeError(f"module 'parley' has no attribute '{name}'")

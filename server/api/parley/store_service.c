@@ -20,7 +20,7 @@ struct store_push {
     int64_t prev;
     uint32_t wanted_crc;
     size_t n_received;
-    char key[STORE_NAME_SIZE];
+    char key[SHARED_NAME_PATH_SIZE];
 };
 
 static void store_push_fail(struct store_push *p, const struct error *err)
@@ -84,7 +84,7 @@ static enum status store_push_begin(struct store_push *p, const Parley__V1__Stor
 
     if (strlen(m->key) == 0 || strlen(m->key) >= sizeof(p->key))
         return error_field(err, "key", "has %zu bytes, it must have 1 to %d", strlen(m->key),
-                           STORE_MAX_KEY_BYTES);
+                           SHARED_NAME_MAX_BYTES);
     if (strlen(m->content_type) > STORE_MAX_TYPE_BYTES)
         return error_field(err, "content_type", "has %zu bytes, at most %d may be",
                            strlen(m->content_type), STORE_MAX_TYPE_BYTES);
@@ -195,7 +195,7 @@ static void store_configure(struct call *call, const ProtobufCMessage *message,
     struct store_key *k;
     struct error err;
     enum status rc;
-    size_t n_before = server->stores->n;
+    size_t n_before = server->stores->keys.by_name.n;
 
     wire_sharing(&sharing, m->access);
     rc = stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, m->key, &err);
@@ -203,7 +203,7 @@ static void store_configure(struct call *call, const ProtobufCMessage *message,
         rc = stores_get(&k, server->stores, call_principal(call), m->key, &err);
     if (rc == STATUS_OK) {
         rc = store_key_configure(k, &settings, &err);
-        if (rc != STATUS_OK && server->stores->n > n_before)
+        if (rc != STATUS_OK && server->stores->keys.by_name.n > n_before)
             store_key_delete(k, &err);
     }
     if (rc != STATUS_OK)
@@ -218,12 +218,12 @@ static enum status store_fill_info(Parley__V1__StoreKeyInfo *out, const struct s
 {
     const size_t n = k->n_versions;
     int64_t *versions = arena_alloc(arena, n + 1, sizeof(versions[0]));
-    char *name = arena_alloc(arena, STORE_NAME_SIZE, 1);
+    char *name = arena_alloc(arena, SHARED_NAME_PATH_SIZE, 1);
 
     if (versions == NULL || name == NULL)
         return error_no_memory(err, n * sizeof(versions[0]), "a list of versions");
     parley__v1__store_key_info__init(out);
-    store_key_name_for(name, k, who);
+    shared_name_path(name, &k->name, who);
     out->key = name;
     for (struct link *l = list_first(&k->versions); l != NULL; l = list_next(&k->versions, l))
         versions[out->n_versions++] = container_of(l, struct store_value, link)->version;
@@ -241,19 +241,20 @@ static void store_list(struct call *call, const ProtobufCMessage *message, struc
     const struct stores *s = server->stores;
     const struct principal *who = call_principal(call);
     struct arena *arena = call_arena(call);
-    Parley__V1__StoreKeyInfo *infos = arena_alloc(arena, s->n + 1, sizeof(infos[0]));
-    Parley__V1__StoreKeyInfo **keys = arena_alloc(arena, s->n + 1, sizeof(keys[0]));
+    const size_t n = s->keys.by_name.n;
+    Parley__V1__StoreKeyInfo *infos = arena_alloc(arena, n + 1, sizeof(infos[0]));
+    Parley__V1__StoreKeyInfo **keys = arena_alloc(arena, n + 1, sizeof(keys[0]));
     struct error err;
     enum status rc = STATUS_OK;
 
     (void)message;
     if (infos == NULL || keys == NULL)
-        rc = error_no_memory(&err, s->n * sizeof(infos[0]), "a list of keys");
-    for (struct link *l = list_first(&s->all); l != NULL && rc == STATUS_OK;
-         l = list_next(&s->all, l)) {
-        const struct store_key *k = container_of(l, struct store_key, link);
+        rc = error_no_memory(&err, n * sizeof(infos[0]), "a list of keys");
+    for (struct link *l = list_first(&s->keys.all); l != NULL && rc == STATUS_OK;
+         l = list_next(&s->keys.all, l)) {
+        const struct store_key *k = store_key_at(l);
 
-        if (!store_key_is_listed(k, who))
+        if (!shared_name_is_listed(&k->name, who))
             continue;
         keys[response.n_keys] = &infos[response.n_keys];
         rc = store_fill_info(&infos[response.n_keys], k, who, arena, &err);

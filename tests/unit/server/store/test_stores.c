@@ -41,7 +41,8 @@ static const int64_t *at(int64_t version)
     return &v;
 }
 
-/* A version is taken behind the newest alone; the first of a key always; the one before it stays. */
+/* A version is taken behind the newest alone; the first of a key always; the one before it stays.
+ */
 START_TEST(orders)
 {
     struct store_key *k = first_key();
@@ -100,7 +101,7 @@ START_TEST(shares)
     const char *const readers[] = {"bob"};
     const struct access_sharing sharing = {.readers = readers, .n_readers = 1};
     struct store_key *k = first_key(), *found;
-    char name[STORE_NAME_SIZE];
+    char name[SHARED_NAME_PATH_SIZE];
 
     ck_assert_int_eq(stores_find(&found, &all, &bob, ACCESS_READ, "ann/a", &err), STATUS_NOT_FOUND);
     ck_assert_int_eq(store_key_configure(k, &(struct store_settings){.sharing = &sharing}, &err),
@@ -110,9 +111,9 @@ START_TEST(shares)
     ck_assert_int_eq(stores_find(&found, &all, &bob, ACCESS_WRITE, "ann/a", &err), STATUS_DENIED);
     ck_assert_int_eq(stores_find(&found, &all, &eve, ACCESS_READ, "ann/a", &err), STATUS_NOT_FOUND);
     ck_assert_int_eq(stores_find(&found, &all, &bob, ACCESS_READ, "a", &err), STATUS_NOT_FOUND);
-    store_key_name_for(name, k, &bob);
+    shared_name_path(name, &k->name, &bob);
     ck_assert_str_eq(name, "ann/a");
-    ck_assert(store_key_is_listed(k, &bob) && !store_key_is_listed(k, &eve));
+    ck_assert(shared_name_is_listed(&k->name, &bob) && !shared_name_is_listed(&k->name, &eve));
     stores_deinit(&all);
 }
 END_TEST
@@ -147,7 +148,7 @@ START_TEST(tells)
     store_key_delete(k, &why);
     store_key_unsubscribe(&w.subscriber);
     ck_assert_int_eq(w.n_closed, 1);
-    ck_assert_uint_eq(all.n, 0);
+    ck_assert_uint_eq(all.keys.by_name.n, 0);
     ck_assert_uint_eq(all.held_bytes, 0);
     stores_deinit(&all);
 }
@@ -156,14 +157,14 @@ END_TEST
 /* Keys have names of a bounded length. */
 START_TEST(names)
 {
-    char name[STORE_MAX_KEY_BYTES + 2] = "";
+    char name[SHARED_NAME_MAX_BYTES + 2] = "";
     struct store_key *k = first_key();
 
     ck_assert_int_eq(stores_get(&k, &all, &ann, "", &err), STATUS_INVALID);
     memset(name, 'k', sizeof(name) - 1);
     ck_assert_int_eq(stores_get(&k, &all, &ann, name, &err), STATUS_INVALID);
     ck_assert_str_eq(err.field, "key");
-    name[STORE_MAX_KEY_BYTES] = '\0';
+    name[SHARED_NAME_MAX_BYTES] = '\0';
     ck_assert_int_eq(stores_get(&k, &all, &ann, name, &err), STATUS_OK);
     stores_deinit(&all);
 }

@@ -1,0 +1,165 @@
+#include "server/replay/replays.h"
+
+#include <assert.h>
+
+#include "base/env.h"
+
+static uint64_t replays_draw(const struct replays *r)
+{
+    uint64_t drawn = 0;
+
+    while (drawn == 0)
+        r->config.env->random(r->config.env->self, &drawn, sizeof(drawn));
+    return drawn;
+}
+
+void replays_init(struct replays *r, const struct replays_config *config)
+{
+    *r = (struct replays){.config = *config};
+    shared_names_init(&r->tables, "table", REPLAY_MAX_TABLES, config->env);
+}
+
+static struct table *name_table(struct shared_name *n)
+{
+    return container_of(n, struct table, name);
+}
+
+struct table *replays_at(const struct link *l)
+{
+    return name_table(container_of(l, struct shared_name, link));
+}
+
+void replays_deinit(struct replays *r)
+{
+    const struct error why = {.status = STATUS_UNAVAILABLE, .text = "the server is stopping"};
+    struct link *l;
+
+    while ((l = list_first(&r->tables.all)) != NULL)
+        replays_delete(r, replays_at(l), &why);
+    shared_names_deinit(&r->tables);
+}
+
+enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
+                         const char *name, const struct table_config *config,
+                         const struct access_sharing *sharing, struct error *err)
+{
+    const size_t room = r->config.max_bytes - r->promised_bytes;
+    struct table_config own = *config;
+    struct table *t;
+
+    if (config->max_bytes > r->config.max_bytes)
+        return error_field(err, "max_bytes", "is %zu, all tables together may have %zu",
+                           config->max_bytes, r->config.max_bytes);
+    if (own.seed == 0)
+        own.seed = replays_draw(r);
+    if (table_open(&t, &own, replays_draw(r), err) != STATUS_OK)
+        return err->status;
+    if (shared_names_add(&r->tables, &t->name, owner, name, err) != STATUS_OK) {
+        table_close(t);
+        return err->status;
+    }
+    r->promised_bytes += config->max_bytes;
+    if (config->max_bytes > room)
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "max_bytes",
+                            "is %zu, the tables there are leave %zu", config->max_bytes, room);
+    else
+        err->status = shared_name_share(&t->name, sharing, err);
+    if (err->status != STATUS_OK) {
+        const struct error why = *err;
+
+        replays_delete(r, t, &why);
+        return why.status;
+    }
+    *out = t;
+    return STATUS_OK;
+}
+
+enum status replays_find(struct table **out, const struct replays *r, const struct principal *who,
+                         enum access_right right, const char *name, struct error *err)
+{
+    struct shared_name *n;
+
+    if (shared_names_find(&n, &r->tables, who, right, name, err) != STATUS_OK)
+        return err->status;
+    *out = name_table(n);
+    return STATUS_OK;
+}
+
+void replays_clear(struct replays *r, struct table *t)
+{
+    table_clear(t, replays_draw(r));
+}
+
+void replays_delete(struct replays *r, struct table *t, const struct error *why)
+{
+    struct link *l;
+
+    while ((l = list_pop(&t->users)) != NULL) {
+        struct table_user *u = container_of(l, struct table_user, link);
+
+        u->closing(u, why);
+    }
+    shared_names_remove(&r->tables, &t->name);
+    r->promised_bytes -= t->config.max_bytes;
+    table_close(t);
+}
+
+/* --- deadlines --- */
+
+static void replays_arm(struct replays *r, uint64_t at_us)
+{
+    if (at_us == 0 || (r->armed_us != 0 && r->armed_us <= at_us))
+        return;
+    r->armed_us = at_us;
+    r->config.arm(r->config.arm_self, at_us);
+}
+
+void replays_wait(struct replays *r, struct table *t, struct table_wait *w, uint32_t timeout_ms,
+                  future_then_fn then, void *arg)
+{
+    w->deadline_us =
+        timeout_ms == 0 ? 0 : env_now_us(r->config.env) + (uint64_t)timeout_ms * 1000;
+    table_wait(t, w, then, arg);
+    replays_arm(r, w->deadline_us);
+}
+
+/* Moves those of from that are due to due; the others' first deadline goes to *next_us. */
+static void replays_take_due(struct list *from, uint64_t now_us, struct list *due,
+                             uint64_t *next_us)
+{
+    struct link *l, *next;
+
+    for (l = list_first(from); l != NULL; l = next) {
+        struct table_wait *w = container_of(l, struct table_wait, link);
+
+        next = list_next(from, l);
+        if (w->deadline_us == 0)
+            continue;
+        if (w->deadline_us <= now_us) {
+            list_remove(l);
+            list_push(due, l);
+        } else if (*next_us == 0 || w->deadline_us < *next_us) {
+            *next_us = w->deadline_us;
+        }
+    }
+}
+
+void replays_tick(struct replays *r)
+{
+    const uint64_t now_us = env_now_us(r->config.env);
+    uint64_t next_us = 0;
+    struct list due;
+    struct link *l;
+    struct error err;
+
+    r->armed_us = 0;
+    list_init(&due);
+    for (l = list_first(&r->tables.all); l != NULL; l = list_next(&r->tables.all, l)) {
+        replays_take_due(&replays_at(l)->inserters, now_us, &due, &next_us);
+        replays_take_due(&replays_at(l)->samplers, now_us, &due, &next_us);
+    }
+    replays_arm(r, next_us);
+    (void)error_set(&err, STATUS_DEADLINE, "the table's limiter did not allow it in time");
+    while ((l = list_first(&due)) != NULL)
+        table_wait_end(container_of(l, struct table_wait, link), &err);
+}

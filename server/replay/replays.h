@@ -1,0 +1,48 @@
+/* The tables that there are, and the time that waiting takes. Loop. */
+#ifndef SERVER_REPLAY_REPLAYS_H
+#define SERVER_REPLAY_REPLAYS_H
+
+#include "server/replay/table.h"
+
+enum { REPLAY_MAX_TABLES = 1024 };
+
+struct env;
+
+struct replays_config {
+    const struct env *env;
+    size_t max_bytes; /* of all tables' max_bytes together */
+    /* replays_tick is to be called at at_us. The last call counts. */
+    void (*arm)(void *self, uint64_t at_us);
+    void *arm_self;
+};
+
+struct replays {
+    struct replays_config config;
+    struct shared_names tables;
+    size_t promised_bytes; /* the max_bytes of all tables */
+    uint64_t armed_us;     /* 0: not armed */
+};
+
+void replays_init(struct replays *r, const struct replays_config *config);
+void replays_deinit(struct replays *r); /* no call uses a table */
+/* Ends waits whose deadline has passed. */
+void replays_tick(struct replays *r);
+
+/* INVALID names the field; EXISTS; EXHAUSTED where the tables there are leave too little. A seed of
+ * 0 is drawn. owner is kept. */
+enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
+                         const char *name, const struct table_config *config,
+                         const struct access_sharing *sharing, struct error *err) MUST_CHECK;
+enum status replays_find(struct table **out, const struct replays *r, const struct principal *who,
+                         enum access_right right, const char *name, struct error *err) MUST_CHECK;
+/* Of a table by its name's link. */
+struct table *replays_at(const struct link *l);
+void replays_clear(struct replays *r, struct table *t);
+/* Tells its users why, and frees it. */
+void replays_delete(struct replays *r, struct table *t, const struct error *why);
+
+/* table_wait; ends with DEADLINE after timeout_ms, 0: never. */
+void replays_wait(struct replays *r, struct table *t, struct table_wait *w, uint32_t timeout_ms,
+                  future_then_fn then, void *arg);
+
+#endif
