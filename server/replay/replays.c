@@ -117,8 +117,7 @@ static void replays_arm(struct replays *r, uint64_t at_us)
 void replays_wait(struct replays *r, struct table *t, struct table_wait *w, uint32_t timeout_ms,
                   future_then_fn then, void *arg)
 {
-    w->deadline_us =
-        timeout_ms == 0 ? 0 : env_now_us(r->config.env) + (uint64_t)timeout_ms * 1000;
+    w->deadline_us = timeout_ms == 0 ? 0 : env_now_us(r->config.env) + (uint64_t)timeout_ms * 1000;
     table_wait(t, w, then, arg);
     replays_arm(r, w->deadline_us);
 }

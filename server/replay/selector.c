@@ -9,10 +9,10 @@
 void selector_init(struct selector *s, int has_weights, double alpha, double epsilon)
 {
     *s = (struct selector){.alpha = alpha,
-                          .epsilon = epsilon,
-                          .has_weights = has_weights != 0,
-                          .oldest = SELECTOR_NONE,
-                          .newest = SELECTOR_NONE};
+                           .epsilon = epsilon,
+                           .has_weights = has_weights != 0,
+                           .oldest = SELECTOR_NONE,
+                           .newest = SELECTOR_NONE};
 }
 
 void selector_deinit(struct selector *s)
@@ -91,7 +91,7 @@ void selector_update(struct selector *s, uint32_t slot, double priority)
 }
 
 uint32_t selector_choose(const struct selector *s, enum selector_kind kind, double u, uint32_t at,
-                        double *ret_probability)
+                         double *ret_probability)
 {
     uint32_t slot;
 

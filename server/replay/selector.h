@@ -19,7 +19,7 @@ struct selector {
     struct selector_slot {
         uint32_t older, newer; /* SELECTOR_NONE: none */
         uint32_t place;        /* in dense */
-    } *slots;                  /* [n_slots] */
+    } * slots;                 /* [n_slots] */
     uint32_t *dense;           /* [n] the slots that have an item, in no order */
     struct sum_tree weights;   /* of slots */
     size_t n_slots, n;
@@ -40,7 +40,7 @@ void selector_update(struct selector *s, uint32_t slot, double priority);
 /* Chooses one of at least one; u in [0, 1). *ret_probability: of it among all. at: where in the
  * order, from the oldest or newest on (SELECTOR_NONE: that one), for the kinds that go by it. */
 uint32_t selector_choose(const struct selector *s, enum selector_kind kind, double u, uint32_t at,
-                        double *ret_probability);
+                         double *ret_probability);
 /* The slot behind one, in the direction of the kind; SELECTOR_NONE: none. */
 uint32_t selector_next(const struct selector *s, enum selector_kind kind, uint32_t slot);
 

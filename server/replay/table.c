@@ -82,7 +82,8 @@ enum status table_open(struct table **out, const struct table_config *config, ui
     t->epoch = epoch;
     t->first_free = SELECTOR_NONE;
     t->limiter.config = config->limiter;
-    selector_init(&t->order, config->sampler == SELECTOR_PRIORITIZED, config->alpha, config->epsilon);
+    selector_init(&t->order, config->sampler == SELECTOR_PRIORITIZED, config->alpha,
+                  config->epsilon);
     list_init(&t->inserters);
     list_init(&t->samplers);
     list_init(&t->users);
@@ -222,7 +223,7 @@ enum status table_chunk_make(struct table_chunk **out, struct table *t, size_t n
     }
     if (table_make_room(t, chunk_cost(t, n_steps), "chunks", err) != STATUS_OK)
         return err->status;
-    c = try_alloc(1, sizeof(*c) + size_bytes);
+    c = try_realloc(NULL, 1, sizeof(*c) + size_bytes); /* not zeroed: all of it is filled */
     if (c == NULL)
         return error_no_memory(err, chunk_cost(t, n_steps), "steps");
     c->table = t;
@@ -416,8 +417,7 @@ void table_release(struct table *t, const struct table_draw *draws, size_t n)
 /* --- changing --- */
 
 enum status table_update(struct table *t, uint64_t epoch, const uint64_t *keys,
-                         const double *priorities, size_t n, size_t *ret_applied,
-                         struct error *err)
+                         const double *priorities, size_t n, size_t *ret_applied, struct error *err)
 {
     size_t n_applied = 0;
 

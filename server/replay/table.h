@@ -40,8 +40,8 @@ struct table_column {
 struct table_config {
     size_t max_items, max_bytes;
     enum selector_kind sampler, remover; /* remover: not by priority */
-    double alpha, epsilon;              /* of SELECTOR_PRIORITIZED */
-    uint32_t max_times_sampled;         /* then an item is removed; 0: it stays */
+    double alpha, epsilon;               /* of SELECTOR_PRIORITIZED */
+    uint32_t max_times_sampled;          /* then an item is removed; 0: it stays */
     struct limiter_config limiter;
     uint64_t seed;
     const struct table_column *columns; /* [n_columns] */
@@ -84,8 +84,8 @@ struct table_user {
 struct table {
     struct shared_name name;
     struct table_config config;
-    size_t step_bytes; /* of all columns */
-    uint64_t epoch;    /* another after each clear: priorities of items before are ignored */
+    size_t step_bytes;        /* of all columns */
+    uint64_t epoch;           /* another after each clear: priorities of items before are ignored */
     struct table_item *items; /* [n_slots] */
     size_t n_slots, n_used;   /* used: slots that ever had an item */
     uint32_t first_free;
@@ -93,7 +93,7 @@ struct table {
     size_t held_bytes;
     double max_priority; /* of all items since the last clear: that of a new one without */
     struct limiter limiter;
-    uint64_t n_batches; /* places the draws */
+    uint64_t n_batches;              /* places the draws */
     struct list inserters, samplers; /* of struct table_wait, in order of arrival */
     struct list users;
     bool is_advancing;
@@ -138,8 +138,8 @@ unsigned char *table_chunk_column(struct table_chunk *c, size_t column);
 
 /* Whether one may be inserted now; nobody waits for that already. */
 bool table_allows_insert(const struct table *t);
-/* Where the limiter allows it: an item of slices of this table's chunks, which it references. priority
- * NULL: the greatest there was. Who waits is let go on; the key is never 0. */
+/* Where the limiter allows it: an item of slices of this table's chunks, which it references.
+ * priority NULL: the greatest there was. Who waits is let go on; the key is never 0. */
 enum status table_insert(struct table *t, const struct table_slice *slices, size_t n_slices,
                          const double *priority, uint64_t *ret_key, struct error *err) MUST_CHECK;
 /* INVALID for n that can never be sampled at once. */

@@ -44,6 +44,7 @@ for what; do
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
     env) by_python environments.py ;;
+    replay) "$build/tests/bench/bench_replay" "$build/parleyd" ;;
     rhythm) "$build/tests/bench/bench_rhythm" "$model" ;;
     worlds)
         data=$(mktemp -d)

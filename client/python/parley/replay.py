@@ -131,16 +131,21 @@ class Replay:
         self._requests, self._next_chunk = requests, 0
         self._stream = call(iter(requests.get, None), metadata=self._link.metadata)
         self._send(pb.ReplayInsertRequest(table=self.table))
-        self._receive()
+        self._receive(1)
 
     def _send(self, m: pb.ReplayInsertRequest) -> None:
         assert self._requests is not None
         self._requests.put(m)
 
-    def _receive(self) -> list[int]:
-        """The keys of the first message that is not answered yet."""
+    def _receive(self, n_messages: int) -> list[int]:
+        """The keys of so many messages, which are all that are not answered yet."""
+        keys: list[int] = []
         try:
-            return list(next(self._stream).keys)
+            while n_messages > 0:
+                answer = next(self._stream)
+                keys += answer.keys
+                n_messages -= answer.messages
+            return keys
         except StopIteration:
             self.close()
             raise Error("UNAVAILABLE", "the stream of inserts ended") from None
@@ -178,7 +183,7 @@ class Replay:
                 if priorities is not None:
                     item.priority, item.has_priority = float(priorities[at + i]), True
             self._send(m)
-        return [key for _ in parts for key in self._receive()]
+        return self._receive(len(parts))
 
     def insert_run(self, steps: Steps, priority: float | None = None, timeout: float = 0) -> int:
         """One item of all steps of [n, …]; its key."""
@@ -187,7 +192,7 @@ class Replay:
         chunk = self._chunk(steps)
         item = pb.ReplayItem(slices=[pb.ReplaySlice(chunk=chunk.id)], priority=priority or 0.0, has_priority=priority is not None)
         self._send(pb.ReplayInsertRequest(chunks=[chunk], items=[item], timeout_ms=round(1000 * timeout)))
-        return self._receive()[0]
+        return self._receive(1)[0]
 
     @contextlib.contextmanager
     def writer(self, max_steps: int, timeout: float = 0) -> Iterator[Writer]:
@@ -282,9 +287,7 @@ class Writer:
 
     def flush(self) -> list[int]:
         """Waits until all items are in the table; the keys of those since the last time."""
-        fresh: list[int] = []
-        while self._waiting > 0:
-            self._waiting -= 1
-            fresh += self.replay._receive()
+        fresh = self.replay._receive(self._waiting)
+        self._waiting = 0
         self.keys += fresh
         return fresh

@@ -1,8 +1,9 @@
 /* parley.v1.Replay.Insert. A message is checked whole; then its chunks are copied, and its items
- * inserted one by one as the limiter allows it. When all are in, their keys are written and the next
- * message is read: so a caller that is faster than the limiter waits in gRPC's flow control. The
- * newest chunks stay for the messages behind, as many as the caller says. What ends the call leaves
- * the items that are in the table there, and gives the call's chunks back. */
+ * inserted one by one as the limiter allows it. When all are in, their keys are due, and the next
+ * message is read: so a caller that is faster than the limiter waits in gRPC's flow control. Keys
+ * that fall due while an answer is being sent are the next answer, together. The newest chunks stay
+ * for the messages behind, as many as the caller says. What ends the call leaves the items that are
+ * in the table there, and gives the call's chunks back. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "server/replay/replays.h"
 #include "server/server.h"
 
-enum { REPLAY_MAX_KEPT = 4096 };
+enum { REPLAY_MAX_KEPT = 4096, REPLAY_MAX_DUE = 1 << 16 /* of keys, to read on */ };
 
 struct kept_chunk {
     uint64_t id;
@@ -32,9 +33,14 @@ struct replay_insert {
     /* The message whose items are being inserted; NULL: none. */
     const Parley__V1__ReplayInsertRequest *message;
     struct arena arena; /* of it */
-    uint64_t *keys;     /* [next_item] */
     size_t next_item;
-    bool is_due, is_over; /* due: the answer is to be written */
+    /* Not answered yet. */
+    uint64_t *keys; /* [n_keys], with room for the items of message */
+    size_t n_keys;
+    uint32_t n_messages;
+    bool has_read;  /* the next message is asked for */
+    bool has_ended; /* the caller sends no more */
+    bool is_over;
 };
 
 /* The n oldest go. */
@@ -102,8 +108,7 @@ static enum status replay_insert_note(struct replay_insert *p, const struct tens
                                       struct error *err)
 {
     const Parley__V1__ReplayInsertRequest *m = p->message;
-    struct kept_chunk *kept =
-        try_realloc(p->kept, p->n_kept + m->n_chunks + 1, sizeof(kept[0]));
+    struct kept_chunk *kept = try_realloc(p->kept, p->n_kept + m->n_chunks + 1, sizeof(kept[0]));
 
     if (kept == NULL)
         return error_no_memory(err, m->n_chunks * sizeof(kept[0]), "chunks");
@@ -114,8 +119,8 @@ static enum status replay_insert_note(struct replay_insert *p, const struct tens
 
         if (p->n_kept > 0 && c->id <= kept[p->n_kept - 1].id)
             return error_field(err, "chunks.id",
-                               "is %" PRIu64 " behind %" PRIu64 ", it must be above",
-                               c->id, kept[p->n_kept - 1].id);
+                               "is %" PRIu64 " behind %" PRIu64 ", it must be above", c->id,
+                               kept[p->n_kept - 1].id);
         if (replay_wire_chunk(&views[i], &n_steps, c, p->table, &p->arena, err) != STATUS_OK)
             return err->status;
         kept[p->n_kept++] = (struct kept_chunk){c->id, n_steps, NULL};
@@ -158,13 +163,14 @@ static enum status replay_insert_find(struct replay_insert *p, struct error *err
 static enum status replay_insert_take(struct replay_insert *p, struct error *err)
 {
     const Parley__V1__ReplayInsertRequest *m = p->message;
-    const struct tensor_view **views =
-        arena_alloc(&p->arena, m->n_chunks + 1, sizeof(views[0]));
+    const struct tensor_view **views = arena_alloc(&p->arena, m->n_chunks + 1, sizeof(views[0]));
     const size_t n_before = p->n_kept;
+    uint64_t *keys = try_realloc(p->keys, p->n_keys + m->n_items + 1, sizeof(keys[0]));
 
-    p->keys = arena_alloc(&p->arena, m->n_items + 1, sizeof(p->keys[0]));
-    if (views == NULL || p->keys == NULL)
-        return error_no_memory(err, m->n_items * sizeof(p->keys[0]), "items");
+    if (keys != NULL)
+        p->keys = keys;
+    if (views == NULL || keys == NULL)
+        return error_no_memory(err, m->n_items * sizeof(keys[0]), "items");
     if (m->keep_chunks > REPLAY_MAX_KEPT)
         return error_field(err, "keep_chunks", "is %u, at most %d are kept", m->keep_chunks,
                            REPLAY_MAX_KEPT);
@@ -195,23 +201,45 @@ static enum status replay_insert_item(struct replay_insert *p, struct error *err
             .n_steps = from->steps > 0 ? from->steps : (uint32_t)(k->n_steps - from->first),
         };
     }
+    if (table_insert(p->table, slices, item->n_slices, item->has_priority ? &item->priority : NULL,
+                     &p->keys[p->n_keys], err) != STATUS_OK)
+        return err->status;
     p->next_item++;
-    return table_insert(p->table, slices, item->n_slices,
-                        item->has_priority ? &item->priority : NULL, &p->keys[p->next_item - 1],
-                        err);
+    p->n_keys++;
+    return STATUS_OK;
+}
+
+static void replay_insert_read(struct replay_insert *p)
+{
+    if (p->message != NULL || p->has_read || p->n_keys >= REPLAY_MAX_DUE)
+        return;
+    p->has_read = true;
+    call_read(p->call);
 }
 
 static void replay_insert_answer(struct replay_insert *p)
 {
     Parley__V1__ReplayInsertResponse response = PARLEY__V1__REPLAY_INSERT_RESPONSE__INIT;
 
-    p->is_due = false;
     response.keys = p->keys;
-    response.n_keys = p->next_item;
+    response.n_keys = p->n_keys;
+    response.messages = p->n_messages;
+    p->n_keys = 0;
+    p->n_messages = 0;
     call_write(p->call, &response.base, false);
+}
+
+/* All items of the message are in. */
+static void replay_insert_complete(struct replay_insert *p)
+{
+    if (p->n_kept > p->message->keep_chunks)
+        replay_insert_drop(p, p->n_kept - p->message->keep_chunks);
     p->message = NULL;
     arena_deinit(&p->arena);
-    call_read(p->call);
+    p->n_messages++;
+    if (call_is_write_ready(p->call))
+        replay_insert_answer(p);
+    replay_insert_read(p);
 }
 
 static void on_replay_insert_allowed(struct future *f, const struct error *err, void *arg);
@@ -232,13 +260,8 @@ static void replay_insert_go_on(struct replay_insert *p, bool is_allowed)
         if (replay_insert_item(p, &err) != STATUS_OK)
             replay_insert_fail(p, &err);
     }
-    if (p->is_over)
-        return;
-    if (p->n_kept > m->keep_chunks)
-        replay_insert_drop(p, p->n_kept - m->keep_chunks);
-    p->is_due = true;
-    if (call_is_write_ready(p->call))
-        replay_insert_answer(p);
+    if (!p->is_over)
+        replay_insert_complete(p);
 }
 
 static void on_replay_insert_allowed(struct future *f, const struct error *err, void *arg)
@@ -260,9 +283,15 @@ static void replay_insert_write_ready(struct call *call, void *state)
 {
     struct replay_insert *p = state;
 
-    (void)call;
-    if (p->is_due && !p->is_over)
+    if (p->is_over)
+        return;
+    if (p->n_messages > 0) {
         replay_insert_answer(p);
+        replay_insert_read(p);
+    } else if (p->has_ended) {
+        p->is_over = true;
+        call_finish(call, NULL);
+    }
 }
 
 static void replay_insert_message(struct call *call, void *state, const ProtobufCMessage *message,
@@ -273,9 +302,10 @@ static void replay_insert_message(struct call *call, void *state, const Protobuf
 
     if (p->is_over)
         return;
+    p->has_read = false;
     if (message == NULL) {
-        p->is_over = true;
-        call_finish(call, NULL);
+        p->has_ended = p->has_read = true; /* there is no more to read */
+        call_notify(call);
         return;
     }
     p->message = (const Parley__V1__ReplayInsertRequest *)message;
@@ -321,6 +351,7 @@ static void replay_insert_on_close(struct call *call, void *state, enum status w
     if (p->message != NULL)
         arena_deinit(&p->arena);
     free(p->kept);
+    free(p->keys);
     free(p);
 }
 
@@ -341,7 +372,7 @@ static void replay_start_insert(struct call *call, const ProtobufCMessage *messa
     p->wait.is_insert = true;
     p->user.closing = replay_insert_closing;
     call_set_handler(call, &handler, p);
-    call_read(call);
+    replay_insert_read(p);
 }
 
 static const struct rpc rows[] = {

@@ -3,6 +3,7 @@
  * deadline that passes, a table that is deleted and a drain end the call. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "server/api/parley/replay_wire.h"
 #include "server/api/services.h"
 #include "server/replay/replays.h"
@@ -19,6 +20,8 @@ struct replay_sample {
     size_t batch_size;
     uint64_t n_left; /* 0: any number */
     uint32_t timeout_ms;
+    unsigned char *steps; /* [steps_bytes] of the last batch */
+    size_t steps_bytes;
     bool is_over;
 };
 
@@ -27,6 +30,25 @@ static void replay_sample_fail(struct replay_sample *s, const struct error *err)
     if (!s->is_over)
         call_finish(s->call, err);
     s->is_over = true;
+}
+
+/* Room for the steps of a batch, which the next batch uses again. */
+static enum status replay_sample_take_room(struct replay_sample *s, const struct table_draw *draws,
+                                           struct error *err)
+{
+    size_t size_bytes;
+
+    if (replay_wire_batch_bytes(&size_bytes, s->table, draws, s->batch_size, err) != STATUS_OK)
+        return err->status;
+    if (size_bytes <= s->steps_bytes)
+        return STATUS_OK;
+    free(s->steps);
+    s->steps_bytes = 0;
+    s->steps = try_realloc(NULL, 1, size_bytes);
+    if (s->steps == NULL)
+        return error_no_memory(err, size_bytes, "a batch");
+    s->steps_bytes = size_bytes;
+    return STATUS_OK;
 }
 
 static enum status replay_sample_draw(struct replay_sample *s, struct arena *arena,
@@ -40,7 +62,9 @@ static enum status replay_sample_draw(struct replay_sample *s, struct arena *are
     if (draws == NULL)
         return error_no_memory(err, s->batch_size * sizeof(draws[0]), "a batch");
     table_sample(s->table, draws, s->batch_size);
-    rc = replay_wire_batch(&m, s->table, draws, s->batch_size, arena, err);
+    rc = replay_sample_take_room(s, draws, err);
+    if (rc == STATUS_OK)
+        rc = replay_wire_batch(&m, s->table, draws, s->batch_size, s->steps, arena, err);
     if (rc == STATUS_OK) {
         m->epoch = s->table->epoch;
         m->table_items = n_items;
@@ -121,6 +145,7 @@ static void replay_sample_on_close(struct call *call, void *state, enum status w
     s->is_over = true;
     table_leave(&s->wait);
     table_stop_using(&s->user);
+    free(s->steps);
     free(s);
 }
 

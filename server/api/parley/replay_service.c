@@ -10,8 +10,7 @@ static void replay_create(struct call *call, const ProtobufCMessage *message, st
 {
     const Parley__V1__ReplayConfig *m =
         ((const Parley__V1__ReplayCreateTableRequest *)message)->config;
-    Parley__V1__ReplayCreateTableResponse response =
-        PARLEY__V1__REPLAY_CREATE_TABLE_RESPONSE__INIT;
+    Parley__V1__ReplayCreateTableResponse response = PARLEY__V1__REPLAY_CREATE_TABLE_RESPONSE__INIT;
     struct access_sharing sharing;
     struct table_config config;
     struct table *t;
@@ -120,8 +119,7 @@ static void replay_clear(struct call *call, const ProtobufCMessage *message, str
 static void replay_delete(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const char *name = ((const Parley__V1__ReplayDeleteTableRequest *)message)->table;
-    Parley__V1__ReplayDeleteTableResponse response =
-        PARLEY__V1__REPLAY_DELETE_TABLE_RESPONSE__INIT;
+    Parley__V1__ReplayDeleteTableResponse response = PARLEY__V1__REPLAY_DELETE_TABLE_RESPONSE__INIT;
     struct table *t;
     struct error err;
 

@@ -13,7 +13,7 @@ static enum status replay_wire_selector(enum selector_kind *out, Parley__V1__Rep
                                         struct error *err)
 {
     static const enum selector_kind kinds[] = {SELECTOR_UNIFORM, SELECTOR_FIFO, SELECTOR_LIFO,
-                                              SELECTOR_PRIORITIZED};
+                                               SELECTOR_PRIORITIZED};
 
     *out = usual;
     if ((unsigned)from > sizeof(kinds) / sizeof(kinds[0]))
@@ -200,8 +200,7 @@ static void replay_wire_gather(unsigned char *to, const struct table *t,
         for (size_t k = 0; k < n_slices; k++) {
             const size_t size_bytes = slices[k].n_steps * step_bytes;
 
-            memcpy(to,
-                   table_chunk_column(slices[k].chunk, column) + slices[k].first * step_bytes,
+            memcpy(to, table_chunk_column(slices[k].chunk, column) + slices[k].first * step_bytes,
                    size_bytes);
             to += size_bytes;
         }
@@ -210,16 +209,15 @@ static void replay_wire_gather(unsigned char *to, const struct table *t,
 
 static enum status replay_wire_columns(Parley__V1__ReplayBatch *m, const struct table *t,
                                        const struct table_draw *draws, size_t n, size_t n_steps,
-                                       struct arena *arena, struct error *err)
+                                       unsigned char *data, struct arena *arena, struct error *err)
 {
     const struct table_config *c = &t->config;
     Parley__V1__Tensor *tensors = arena_alloc(arena, c->n_columns, sizeof(tensors[0]));
     int64_t(*shapes)[TENSOR_MAX_DIMS] = arena_alloc(arena, c->n_columns, sizeof(shapes[0]));
-    unsigned char *data = arena_alloc(arena, n_steps, t->step_bytes);
 
     m->columns = arena_alloc(arena, c->n_columns, sizeof(m->columns[0]));
-    if (tensors == NULL || shapes == NULL || data == NULL || m->columns == NULL)
-        return error_no_memory(err, n_steps * t->step_bytes, "a batch");
+    if (tensors == NULL || shapes == NULL || m->columns == NULL)
+        return error_no_memory(err, c->n_columns * sizeof(tensors[0]), "a batch");
     for (size_t i = 0; i < c->n_columns; i++) {
         const struct table_column *column = &c->columns[i];
         Parley__V1__Tensor *out = &tensors[i];
@@ -241,9 +239,24 @@ static enum status replay_wire_columns(Parley__V1__ReplayBatch *m, const struct 
     return STATUS_OK;
 }
 
+enum status replay_wire_batch_bytes(size_t *out, const struct table *t,
+                                    const struct table_draw *draws, size_t n, struct error *err)
+{
+    size_t n_steps = 0;
+
+    for (size_t i = 0; i < n; i++)
+        n_steps += draws[i].n_steps;
+    *out = n_steps * t->step_bytes;
+    if (*out <= REPLAY_MAX_BATCH_BYTES)
+        return STATUS_OK;
+    (void)error_field(err, "batch_size", "gives a batch of %zu bytes, at most %zu are sent", *out,
+                      REPLAY_MAX_BATCH_BYTES);
+    return err->status = STATUS_RANGE;
+}
+
 enum status replay_wire_batch(Parley__V1__ReplayBatch **out, const struct table *t,
-                              const struct table_draw *draws, size_t n, struct arena *arena,
-                              struct error *err)
+                              const struct table_draw *draws, size_t n, unsigned char *data,
+                              struct arena *arena, struct error *err)
 {
     Parley__V1__ReplayBatch *m = arena_alloc(arena, 1, sizeof(*m));
     uint64_t *keys = arena_alloc(arena, n, sizeof(keys[0]));
@@ -262,18 +275,13 @@ enum status replay_wire_batch(Parley__V1__ReplayBatch **out, const struct table 
         counts[n + i] = draws[i].n_steps;
         n_steps += draws[i].n_steps;
     }
-    if (n_steps * t->step_bytes > REPLAY_MAX_BATCH_BYTES) {
-        (void)error_field(err, "batch_size", "gives a batch of %zu bytes, at most %zu are sent",
-                          n_steps * t->step_bytes, REPLAY_MAX_BATCH_BYTES);
-        return err->status = STATUS_RANGE;
-    }
     m->keys = keys;
     m->probabilities = numbers;
     m->priorities = numbers + n;
     m->times_sampled = counts;
     m->steps = counts + n;
     m->n_keys = m->n_probabilities = m->n_priorities = m->n_times_sampled = m->n_steps = n;
-    if (replay_wire_columns(m, t, draws, n, n_steps, arena, err) != STATUS_OK)
+    if (replay_wire_columns(m, t, draws, n, n_steps, data, arena, err) != STATUS_OK)
         return err->status;
     *out = m;
     return STATUS_OK;

@@ -18,10 +18,14 @@ enum status replay_wire_chunk(const struct tensor_view **views, size_t *ret_n_st
                               const Parley__V1__ReplayChunk *from, const struct table *t,
                               struct arena *arena, struct error *err) MUST_CHECK;
 
-/* The messages of a batch, which lie in the arena, with the steps of its items. RANGE where these
- * have more bytes than a message takes. */
+/* What the steps of the drawn items take. RANGE where that is more than a message may. */
+enum status replay_wire_batch_bytes(size_t *out, const struct table *t,
+                                    const struct table_draw *draws, size_t n,
+                                    struct error *err) MUST_CHECK;
+/* The message of a batch, which lies in the arena; the steps of its items are copied to data, of
+ * so many bytes. */
 enum status replay_wire_batch(Parley__V1__ReplayBatch **out, const struct table *t,
-                              const struct table_draw *draws, size_t n, struct arena *arena,
-                              struct error *err) MUST_CHECK;
+                              const struct table_draw *draws, size_t n, unsigned char *data,
+                              struct arena *arena, struct error *err) MUST_CHECK;
 
 #endif

@@ -1,6 +1,6 @@
-/* Replay's parts: the weight tree and the importance weights with the numbers of Machin's own tests,
- * samplers against what they promise, limiters tried out state by state, and tables under random
- * schedules beside a plain model of what they must hold. */
+/* Replay's parts: the weight tree and the importance weights with the numbers of Machin's own
+ * tests, samplers against what they promise, limiters tried out state by state, and tables under
+ * random schedules beside a plain model of what they must hold. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -366,7 +366,8 @@ START_TEST(goes_in_order)
 }
 END_TEST
 
-/* Priorities are set all or none; of items that are gone, or of an epoch before, they are ignored. */
+/* Priorities are set all or none; of items that are gone, or of an epoch before, they are ignored.
+ */
 START_TEST(updates)
 {
     struct table_config config = usual(SELECTOR_PRIORITIZED);
@@ -548,8 +549,8 @@ static void waiter_begin(struct waiter *w)
     bool is_allowed;
 
     w->wait = (struct table_wait){.is_insert = pick(2) == 0, .n_samples = 1 + pick(4)};
-    is_allowed = w->wait.is_insert ? table_allows_insert(s.t)
-                                   : table_allows_sample(s.t, w->wait.n_samples);
+    is_allowed =
+        w->wait.is_insert ? table_allows_insert(s.t) : table_allows_sample(s.t, w->wait.n_samples);
     if (is_allowed) {
         waiter_act(w);
         return;
@@ -576,7 +577,8 @@ static void check_waits(void)
             ck_assert(!limiter_allows_insert(&s.t->limiter, s.t->order.n));
         }
         if (!w->wait.is_insert && list_first(&s.t->samplers) == &w->wait.link) {
-            bool has_too_few = s.t->config.max_times_sampled > 0 && s.t->order.n < w->wait.n_samples;
+            bool has_too_few =
+                s.t->config.max_times_sampled > 0 && s.t->order.n < w->wait.n_samples;
 
             n_heads++;
             ck_assert(has_too_few ||
@@ -592,17 +594,17 @@ static void run_schedule(uint64_t seed)
     const struct replays_config all = {.env = &env, .max_bytes = 1 << 20, .arm = fake_arm};
     static const struct principal owner = {.id = 1, .name = "ann"};
     const struct error gone = {.status = STATUS_NOT_FOUND};
-    struct table_config config = usual((enum selector_kind)(seed % 2 == 0 ? SELECTOR_UNIFORM
-                                                                         : SELECTOR_PRIORITIZED));
+    struct table_config config =
+        usual((enum selector_kind)(seed % 2 == 0 ? SELECTOR_UNIFORM : SELECTOR_PRIORITIZED));
 
     chance = seed * 0x9E3779B97F4A7C15u;
     replays_init(&s.all, &all);
     config.max_items = 5 + pick(20);
     config.max_times_sampled = pick(3) == 0 ? 4 : 0;
     config.limiter = (struct limiter_config){1 + pick(5), 1 + pick(3), -2, 6 + pick(8)};
-    ck_assert_int_eq(replays_make(&s.t, &s.all, &owner, "t", &config,
-                                  &(struct access_sharing){0}, &err),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        replays_make(&s.t, &s.all, &owner, "t", &config, &(struct access_sharing){0}, &err),
+        STATUS_OK);
     for (size_t step = 0; step < 400; step++) {
         struct waiter *w = &s.waiters[pick(N_WAITS)];
 
