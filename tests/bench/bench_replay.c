@@ -4,11 +4,13 @@
  * Both servers are processes of their own, the clients are threads with the same code and the same
  * encoded messages, and the rounds are interleaved.
  *
- *     bench_replay PARLEYD [SECONDS [ROUNDS]]      10^7 items of 4 bytes come last: what memory they take */
+ *     bench_replay PARLEYD [SECONDS [ROUNDS]]      10^7 items of 4 bytes come last: what memory
+ * they take */
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -356,12 +358,12 @@ static struct rate load_rate(struct load *load, size_t n_clients, double seconds
         clients[i].load = load;
         CHECK(pthread_create(&clients[i].thread, NULL, load_run, &clients[i]) == 0);
     }
-    (void)usleep(100000); /* all are connected */
+    (void)poll(NULL, 0, 100); /* all are connected */
     for (size_t i = 0; i < n_clients; i++)
         n -= clients[i].n;
     begin_ns = clock_ns();
     cpu = cpu_s(load->server);
-    (void)usleep((unsigned)(seconds * 1e6));
+    (void)poll(NULL, 0, (int)(seconds * 1e3));
     for (size_t i = 0; i < n_clients; i++)
         n += clients[i].n;
     end_ns = clock_ns();
@@ -546,9 +548,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < 4; i++) {
         const char *table = i < 2 ? "uniform" : "prioritized";
-        struct load ours = {.server = &daemon,
-                            .method = "/parley.v1.Replay/Sample",
-                            .first = first_sample(table)};
+        struct load ours = {
+            .server = &daemon, .method = "/parley.v1.Replay/Sample", .first = first_sample(table)};
         struct load theirs = {.server = &bare,
                               .method = "/bench.Bare/Exchange",
                               .first = first_bare(BATCH * (STEP_BYTES + 28), true)};

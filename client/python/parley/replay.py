@@ -169,10 +169,14 @@ class Replay:
         return self.insert_all({name: np.asarray(value)[None] for name, value in step.items()}, None if priority is None else [priority],
                                timeout)[0]
 
+    def _at_once(self) -> int:
+        """Steps of a message."""
+        return max(1, min(MAX_MESSAGE_STEPS, MAX_MESSAGE_BYTES // max(1, self._step_bytes)))
+
     def insert_all(self, steps: Steps, priorities: Sequence[float] | None = None, timeout: float = 0) -> list[int]:
         """An item of each step of [n, …]; their keys. timeout: seconds that the limiter may take, 0: any."""
         n = len(next(iter(steps.values())))
-        at_once = max(1, min(MAX_MESSAGE_STEPS, MAX_MESSAGE_BYTES // max(1, self._step_bytes)))
+        at_once = self._at_once()
         parts = range(0, n, at_once)
         for at in parts:
             if self._stream is None:
@@ -189,10 +193,21 @@ class Replay:
         """One item of all steps of [n, …]; its key."""
         if self._stream is None:
             self._open()
-        chunk = self._chunk(steps)
-        item = pb.ReplayItem(slices=[pb.ReplaySlice(chunk=chunk.id)], priority=priority or 0.0, has_priority=priority is not None)
-        self._send(pb.ReplayInsertRequest(chunks=[chunk], items=[item], timeout_ms=round(1000 * timeout)))
-        return self._receive(1)[0]
+        n = len(next(iter(steps.values())))
+        if n == 0:
+            raise ValueError("the run has no steps")
+        at_once = self._at_once()
+        ids = []
+        for at in range(0, n, at_once):
+            chunk = self._chunk({k: v[at:at + at_once] for k, v in steps.items()})
+            ids.append(chunk.id)
+            m = pb.ReplayInsertRequest(chunks=[chunk], timeout_ms=round(1000 * timeout))
+            if at + at_once < n:
+                m.keep_chunks = len(ids)
+            else:
+                m.items.add(slices=[pb.ReplaySlice(chunk=id) for id in ids], priority=priority or 0.0, has_priority=priority is not None)
+            self._send(m)
+        return self._receive(len(ids))[0]
 
     @contextlib.contextmanager
     def writer(self, max_steps: int, timeout: float = 0) -> Iterator[Writer]:
