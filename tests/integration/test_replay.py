@@ -4,6 +4,7 @@ leave; what is refused, by field, and that nothing is lost by it.
 
 usage: test_replay.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import os
+import signal
 import sys
 import threading
 
@@ -227,6 +228,26 @@ def test_deleting(server, address):
     assert parley.Replay(server, "short", COLUMNS).sample is not None
 
 
+def test_stopping(parleyd):
+    """A drain ends those that wait, and says so."""
+    with Daemon(parleyd) as daemon, parley.connect(daemon.address, patience=0) as server:
+        queue = parley.Replay(server, "queue", COLUMNS, sampler="fifo", max_times_sampled=1, samples_per_insert=1, max_diff=1)
+        other = parley.Replay(server, "other", COLUMNS)
+        queue.insert_all(steps(0, 1))
+        ended = []
+        waits = [threading.Thread(target=lambda call=call: ended.append(refused(call, "UNAVAILABLE")))
+                 for call in (lambda: queue.insert_all(steps(1, 1)), lambda: other.sample(1))]
+        for w in waits:
+            w.start()
+        with parley.connect(daemon.address, patience=children.PATIENCE) as watcher:
+            until("both wait", lambda: (parley.Replay(watcher, "queue").info().waiting_inserts,
+                                        parley.Replay(watcher, "other").info().waiting_samples) == (1, 1))
+            daemon.process.send_signal(signal.SIGTERM)
+            for w in waits:
+                w.join(children.PATIENCE)
+        assert len(ended) == 2, ended
+
+
 def main():
     with Daemon(sys.argv[1], "--replay-bytes", "8G") as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
         for test in (test_samples, test_priorities, test_runs, test_refusals):
@@ -235,6 +256,8 @@ def main():
         for test in (test_waiting, test_deleting):
             print(test.__name__, flush=True)
             test(server, daemon.address)
+    print("test_stopping", flush=True)
+    test_stopping(sys.argv[1])
 
 
 main()
