@@ -59,6 +59,7 @@
 #include "server/rpc/port.h"
 #include "server/server.h"
 #include "server/store/stores.h"
+#include "server/work/work.h"
 
 enum { MODEL_KV_SHARE = 8 };   /* of --memory, for the pages of one model */
 enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
@@ -92,6 +93,7 @@ struct daemon {
     struct rollouts rollouts;
     struct stores stores;
     struct replays replays;
+    struct work_table work;
     struct conversations conversations;
     struct retention retention;
     struct journal *journal;         /* NULL: none */
@@ -106,7 +108,7 @@ struct daemon {
     struct daemon_port ports[DAEMON_PORTS];
     struct http *http; /* NULL: none */
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
-        retention_alarm, vectors_alarm, replays_alarm;
+        retention_alarm, vectors_alarm, replays_alarm, work_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -170,6 +172,7 @@ static void daemon_end(struct daemon *d)
     attached_end(&d->attached);
     rollouts_end(&d->rollouts);
     vectors_end(&d->vectors);
+    work_end(&d->work);
     if (d->tls != NULL)
         tls_refuse(d->tls);
     http_stop(d->http);
@@ -252,6 +255,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->retention_alarm);
     alarm_close(&d->vectors_alarm);
     alarm_close(&d->replays_alarm);
+    alarm_close(&d->work_alarm);
     models_close(&d->models);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
@@ -526,6 +530,11 @@ static void tick_vectors(void *vectors)
     vectors_tick(vectors);
 }
 
+static void tick_work(void *work)
+{
+    work_tick(work);
+}
+
 static void tick_attached(void *attached)
 {
     attached_tick(attached);
@@ -729,6 +738,29 @@ static enum status start_plugin(struct daemon *d, const struct config_model *m, 
     if (kind != NULL && vectors_add_plugged(&d->vectors, kind, err) != STATUS_OK)
         return error_prefix(err, "plug-in %.120s", m->path);
     return has_agent ? models_start(&d->models, m->name, m->path, &plugin_agent, err) : STATUS_OK;
+}
+
+static unsigned work_weight(void *self, uint32_t principal)
+{
+    const struct daemon *d = self;
+
+    return access_weight(d->access, principal);
+}
+
+static void init_work(struct daemon *d)
+{
+    const struct work_config config = {
+        .env = &d->env,
+        .silence_us = d->config.attach_timeout_ms * 1000,
+        .may_attach = may_attach(&d->config),
+        .max_bytes = d->config.work_bytes,
+        .weight = work_weight,
+        .weight_self = d,
+        .arm = alarm_arm,
+        .arm_self = &d->work_alarm,
+    };
+
+    work_init(&d->work, &config);
 }
 
 static enum status start_models(struct daemon *d, struct error *err)
@@ -1041,6 +1073,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
     alarm_open(&d->vectors_alarm, &d->loop, &d->env, tick_vectors, &d->vectors);
     alarm_open(&d->replays_alarm, &d->loop, &d->env, tick_replays, &d->replays);
+    alarm_open(&d->work_alarm, &d->loop, &d->env, tick_work, &d->work);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                   getenv("WATCHDOG_PID"));
@@ -1076,10 +1109,12 @@ enum status daemon_run(const struct config *config, struct error *err)
         .rollouts = &d.rollouts,
         .stores = &d.stores,
         .replays = &d.replays,
+        .work = &d.work,
     };
     init_models(&d);
     init_attached(&d);
     init_vectors(&d);
+    init_work(&d);
     reload_init(&d.reload, config, daemon_parts, sizeof(daemon_parts) / sizeof(daemon_parts[0]),
                 &d);
     trainers_init(&d.trainers, &d.sessions, &d.loop);
@@ -1122,6 +1157,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     vectors_deinit(&d.vectors);
     stores_deinit(&d.stores);
     replays_deinit(&d.replays);
+    work_deinit(&d.work);
     health_deinit(&d.health);
     reload_deinit(&d.reload);
     left = uv_loop_close(&d.loop);

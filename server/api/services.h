@@ -35,7 +35,10 @@
     TABLE(store_pull_rpcs) \
     TABLE(replay_rpcs) \
     TABLE(replay_insert_rpcs) \
-    TABLE(replay_sample_rpcs)
+    TABLE(replay_sample_rpcs) \
+    TABLE(work_rpcs) \
+    TABLE(work_map_rpcs) \
+    TABLE(work_attach_rpcs)
 /* clang-format on */
 
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;

@@ -52,6 +52,7 @@ struct config {
     size_t max_sessions;
     uint64_t session_ttl_ms;
     size_t params_bytes, store_bytes, replay_bytes;
+    size_t work_bytes;
     size_t checkpoint_rounds;
     uint64_t unload_idle_ms, retain_age_ms;
     size_t retain_bytes;

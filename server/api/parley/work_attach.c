@@ -1,0 +1,303 @@
+/* parley.v1.Work, Attach: a worker's stream. It sends its offer first; then it gets tasks and sends
+ * their results. The end of the stream detaches it; so does a message that is wrong, with one
+ * sentence. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "parley/v1/work.pb-c.h"
+#include "server/api/parley/work_wire.h"
+#include "server/api/services.h"
+#include "server/server.h"
+#include "server/work/worker.h"
+
+enum { WORK_MAX_TYPE_BYTES = 256 };
+
+struct work_attach_call {
+    struct call *call;
+    struct work_worker worker;
+    bool is_accepted_due, is_accepted, is_finished;
+    /* The end of an order that is sent in parts. */
+    struct work_wire_rest rest;
+    uint64_t rest_of;
+    /* An answer that is not whole yet. */
+    struct work_bytes bytes;
+    uint64_t answers; /* which task; 0: none */
+};
+
+static void work_attach_finish(struct work_attach_call *a, const struct error *err)
+{
+    work_worker_close(&a->worker);
+    if (a->is_finished)
+        return;
+    a->is_finished = true;
+    if (err != NULL && err->status != STATUS_UNAVAILABLE)
+        log_warn("worker", "worker=%s error=\"%s\"", a->worker.name, err->text);
+    call_finish(a->call, err);
+}
+
+static void on_work_worker_notify(struct work_worker *w)
+{
+    struct work_attach_call *a = container_of(w, struct work_attach_call, worker);
+
+    if (!a->is_finished)
+        call_notify(a->call);
+}
+
+static void on_work_worker_ended(struct work_worker *w, const struct error *err)
+{
+    work_attach_finish(container_of(w, struct work_attach_call, worker), err);
+}
+
+/* --- what the worker sends --- */
+
+static enum status work_attach_offer(struct work_attach_call *a,
+                                     const Parley__V1__WorkAttachRequest *m, struct error *err)
+{
+    const struct principal *p = call_principal(a->call);
+    struct work_offer offer;
+
+    if (m->offer == NULL)
+        return error_field(err, "offer", "is missing, it comes first");
+    if (!m->offer->is_private && call_server(a->call)->access != NULL &&
+        (p->roles & ACCESS_ROLE_ATTACH) == 0)
+        return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,
+                             "the key's principal lacks the role attach, which a worker for "
+                             "others needs");
+    offer = (struct work_offer){
+        .name = m->offer->name,
+        .principal = p->id,
+        .is_private = m->offer->is_private != 0,
+        .functions = (const char *const *)m->offer->functions,
+        .n_functions = m->offer->n_functions,
+        .room = m->offer->room,
+        .n_at_once = m->offer->at_once,
+    };
+    if (work_worker_open(&a->worker, call_server(a->call)->work, &offer, err) != STATUS_OK)
+        return err->status;
+    a->is_accepted = a->is_accepted_due = true;
+    call_notify(a->call);
+    return STATUS_OK;
+}
+
+static enum status work_attach_find(struct work_task **out, const struct work_attach_call *a,
+                                    uint64_t id, struct error *err)
+{
+    if (a->rest.left_bytes > 0 && a->rest_of == id)
+        return error_field(err, "task", "is %016" PRIx64 ", which was not sent whole yet", id);
+    return work_worker_find(out, &a->worker, id, err);
+}
+
+static enum status work_attach_exception(struct work_failure *out,
+                                         const Parley__V1__WorkException *m, struct error *err)
+{
+    if (strlen(m->type) > WORK_MAX_TYPE_BYTES || strlen(m->message) > WORK_MAX_TRACE_BYTES ||
+        strlen(m->trace) > WORK_MAX_TRACE_BYTES)
+        return error_field(err, "exception",
+                           "is larger than it may be (type %d bytes, message and trace %d)",
+                           WORK_MAX_TYPE_BYTES, WORK_MAX_TRACE_BYTES);
+    *out = (struct work_failure){
+        .is_exception = true, .type = m->type, .message = m->message, .trace = m->trace};
+    (void)error_set(&out->err, STATUS_UNKNOWN, "%s: %s", m->type, m->message);
+    return STATUS_OK;
+}
+
+static enum status work_attach_answer(struct work_attach_call *a, const Parley__V1__WorkAnswer *m,
+                                      struct error *err)
+{
+    struct work_failure failure;
+    struct work_task *t;
+
+    if (a->answers != 0)
+        return error_field(err, "answers",
+                           "has one behind an answer whose payload is not whole, which is last");
+    if (work_attach_find(&t, a, m->task, err) != STATUS_OK)
+        return err->status;
+    if (m->exception != NULL && m->size_bytes != 0)
+        return error_field(err, "size_bytes", "is set, an exception comes in one message");
+    if (m->exception != NULL && work_attach_exception(&failure, m->exception, err) != STATUS_OK)
+        return err->status;
+    if (work_wire_begin(&a->bytes, a->worker.work, &m->payload, m->size_bytes, err) != STATUS_OK) {
+        if (err->status != STATUS_EXHAUSTED)
+            return err->status;
+        failure = (struct work_failure){.err = *err}; /* not the worker's fault */
+        (void)error_prefix(&failure.err, "the result has no room");
+        if (m->size_bytes != 0)
+            return err->status; /* but its other parts cannot be told from others */
+        work_worker_result(&a->worker, t, &a->bytes, &failure);
+    } else if (work_bytes_is_whole(&a->bytes)) {
+        work_worker_result(&a->worker, t, &a->bytes, m->exception == NULL ? NULL : &failure);
+    } else {
+        a->answers = m->task;
+    }
+    return STATUS_OK;
+}
+
+static enum status work_attach_rest(struct work_attach_call *a,
+                                    const Parley__V1__WorkAttachRequest *m, struct error *err)
+{
+    struct work_task *t;
+
+    if (a->answers == 0)
+        return error_field(err, "rest", "belongs to no answer");
+    if (work_bytes_append(&a->bytes, m->rest.data, m->rest.len, err) != STATUS_OK)
+        return err->status;
+    if (!work_bytes_is_whole(&a->bytes))
+        return STATUS_OK;
+    if (work_worker_find(&t, &a->worker, a->answers, err) != STATUS_OK)
+        return err->status;
+    a->answers = 0;
+    work_worker_result(&a->worker, t, &a->bytes, NULL);
+    return STATUS_OK;
+}
+
+static enum status work_attach_take(struct work_attach_call *a,
+                                    const Parley__V1__WorkAttachRequest *m, struct error *err)
+{
+    struct work_task *t;
+
+    if (m->offer != NULL)
+        return error_field(err, "offer", "comes once");
+    work_worker_heard(&a->worker);
+    if (m->rest.len > 0 && work_attach_rest(a, m, err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < m->n_answers; i++)
+        if (work_attach_answer(a, m->answers[i], err) != STATUS_OK)
+            return err->status;
+    if ((m->room != 0 || m->is_leaving) &&
+        work_worker_set_room(&a->worker, m->is_leaving ? 0 : m->room, err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < m->n_returned; i++) {
+        if (work_attach_find(&t, a, m->returned[i], err) != STATUS_OK)
+            return err->status;
+        if (m->returned[i] == a->answers)
+            return error_field(err, "returned", "has a task whose answer was begun");
+        work_worker_return(&a->worker, t);
+    }
+    return STATUS_OK;
+}
+
+static void on_work_attach_message(struct call *call, void *state, const ProtobufCMessage *message,
+                                   struct arena *arena)
+{
+    const Parley__V1__WorkAttachRequest *m = (const Parley__V1__WorkAttachRequest *)message;
+    struct work_attach_call *a = state;
+    struct error err;
+    enum status rc;
+
+    (void)arena;
+    if (a->is_finished)
+        return;
+    if (m == NULL) {
+        work_attach_finish(a, NULL);
+        return;
+    }
+    rc = a->is_accepted ? work_attach_take(a, m, &err) : work_attach_offer(a, m, &err);
+    if (rc != STATUS_OK)
+        work_attach_finish(a, &err);
+    else if (!a->is_finished)
+        call_read(call);
+}
+
+/* --- what it gets --- */
+
+static void work_attach_write_accepted(struct work_attach_call *a)
+{
+    Parley__V1__WorkAttachResponse response = PARLEY__V1__WORK_ATTACH_RESPONSE__INIT;
+    Parley__V1__WorkAccepted accepted = PARLEY__V1__WORK_ACCEPTED__INIT;
+
+    accepted.silence_ms = (uint32_t)(a->worker.work->config.silence_us / 1000);
+    accepted.max_payload_bytes = a->worker.work->config.max_bytes / 4;
+    response.accepted = &accepted;
+    call_write(a->call, &response.base, false);
+}
+
+/* Orders and recalls in one message. They are encoded before the tasks are taken. */
+static void work_attach_write_orders(struct work_attach_call *a)
+{
+    Parley__V1__WorkAttachResponse response = PARLEY__V1__WORK_ATTACH_RESPONSE__INIT;
+    Parley__V1__WorkOrder orders[WORK_WIRE_MAX_TASKS], *list[WORK_WIRE_MAX_TASKS];
+    uint64_t recalled[WORK_WIRE_MAX_TASKS];
+    size_t room_bytes = WORK_WIRE_PART_BYTES;
+    struct work_task *t;
+
+    if (a->rest.left_bytes > 0) {
+        work_wire_rest(&response.rest, &a->rest);
+        call_write(a->call, &response.base, false);
+        return;
+    }
+    while (response.n_cancelled < WORK_WIRE_MAX_TASKS &&
+           work_worker_recall(&a->worker, &recalled[response.n_cancelled]))
+        response.n_cancelled++;
+    while (response.n_orders < WORK_WIRE_MAX_TASKS && room_bytes > 0 && a->rest.left_bytes == 0 &&
+           (t = work_worker_order(&a->worker)) != NULL) {
+        Parley__V1__WorkOrder *o = &orders[response.n_orders];
+
+        parley__v1__work_order__init(o);
+        o->task = a->rest_of = t->by_id.hash;
+        o->function = (char *)(uintptr_t)work_task_function(t);
+        work_wire_payload(&o->payload, &o->size_bytes, &a->rest, &t->payload, &room_bytes);
+        list[response.n_orders++] = o;
+        work_worker_taken(&a->worker);
+    }
+    if (response.n_cancelled == 0 && response.n_orders == 0)
+        return;
+    response.cancelled = recalled;
+    response.orders = list;
+    call_write(a->call, &response.base, false);
+}
+
+static void on_work_attach_write_ready(struct call *call, void *state)
+{
+    struct work_attach_call *a = state;
+
+    (void)call;
+    if (a->is_finished || !a->is_accepted)
+        return;
+    if (a->is_accepted_due) {
+        a->is_accepted_due = false;
+        work_attach_write_accepted(a);
+    } else {
+        work_attach_write_orders(a);
+    }
+}
+
+static void on_work_attach_close(struct call *call, void *state, enum status why)
+{
+    struct work_attach_call *a = state;
+
+    (void)why;
+    a->is_finished = true;
+    work_worker_close(&a->worker);
+    work_bytes_free(&a->bytes, call_server(call)->work);
+    free(a);
+}
+
+static void work_attach_start(struct call *call, const ProtobufCMessage *message,
+                              struct server *server)
+{
+    /* Tasks under way need it while the server drains. */
+    static const struct call_handler handler = {.on_write_ready = on_work_attach_write_ready,
+                                                .message = on_work_attach_message,
+                                                .on_close = on_work_attach_close,
+                                                .is_unawaited = true};
+    struct work_attach_call *a = call_state(call, sizeof(*a));
+
+    (void)message;
+    (void)server;
+    if (a == NULL)
+        return;
+    a->call = call;
+    a->worker.notify = on_work_worker_notify;
+    a->worker.ended = on_work_worker_ended;
+    call_set_handler(call, &handler, a);
+    call_read(call);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Work/Attach", RPC_BIDI, &parley__v1__work_attach_request__descriptor,
+     &parley__v1__work_attach_response__descriptor, work_attach_start, ACCESS_KEY},
+};
+
+const struct rpc_table work_attach_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,431 @@
+/* The happy path: work_worker_open, then tasks are assigned as long as there is room; the stream
+ * takes them (work_worker_order, _taken) and brings their results. It computes them in the order in
+ * which they came, so the first n_at_once of those sent may have begun.
+ *
+ * Failure: a worker that is at fault, silent or gone is closed. Of a supervised one its supervisor
+ * reports the end (work_report), before or after: tasks that are not run again wait for that. */
+#include "server/work/worker.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/work/parts.h"
+
+enum { WORK_MAX_DEATHS = 1024 };
+
+static struct work_task *work_task_at(struct link *l)
+{
+    return container_of(l, struct work_task, link);
+}
+
+/* --- reports --- */
+
+static struct work_death *work_death_find(const struct work_table *w, uint32_t principal,
+                                          const char *name)
+{
+    for (struct link *l = list_first(&w->deaths); l != NULL; l = list_next(&w->deaths, l)) {
+        struct work_death *d = container_of(l, struct work_death, link);
+
+        if (d->principal == principal && strcmp(d->name, name) == 0)
+            return d;
+    }
+    return NULL;
+}
+
+/* NULL: no memory, or there are too many. */
+static struct work_death *work_death_make(struct work_table *w, uint32_t principal,
+                                          const char *name)
+{
+    struct work_death *d;
+    size_t n = 0;
+
+    for (struct link *l = list_first(&w->deaths); l != NULL; l = list_next(&w->deaths, l))
+        n++;
+    d = n >= WORK_MAX_DEATHS ? NULL : try_alloc(1, sizeof(*d));
+    if (d == NULL)
+        return NULL;
+    d->principal = principal;
+    memcpy(d->name, name, strlen(name) + 1);
+    list_init(&d->tasks);
+    d->until_us = env_now_us(w->config.env) + (uint64_t)WORK_REPORT_MS * 1000;
+    list_push(&w->deaths, &d->link);
+    work_arm(w, d->until_us);
+    return d;
+}
+
+/* d NULL: nothing is known of it. */
+static void work_task_abort(struct work_task *t, const struct work_death *d)
+{
+    struct work_failure f = {.is_loss = true};
+    const char *how = "its worker was lost";
+
+    if (d != NULL && d->is_reported) {
+        f.signal = d->signal;
+        f.exit_code = d->exit_code;
+        f.tail = d->tail;
+    }
+    if (f.signal != 0)
+        (void)error_because(&f.err, STATUS_ABORTED, REASON_WORKER_LOST, NULL,
+                            "%s by signal %d, as often as it may be (%u)", how, f.signal,
+                            t->n_lost);
+    else if (d != NULL && d->is_reported)
+        (void)error_because(&f.err, STATUS_ABORTED, REASON_WORKER_LOST, NULL,
+                            "%s with exit status %d, as often as it may be (%u)", how, f.exit_code,
+                            t->n_lost);
+    else
+        (void)error_because(&f.err, STATUS_ABORTED, REASON_WORKER_LOST, NULL,
+                            "%s, as often as it may be (%u)", how, t->n_lost);
+    work_task_finish(t, work_failure_copy(t->work, &f));
+}
+
+/* Ends the tasks that waited for it. */
+static void work_death_over(struct work_death *d)
+{
+    struct link *l;
+
+    while ((l = list_first(&d->tasks)) != NULL)
+        work_task_abort(work_task_at(l), d);
+    list_remove(&d->link);
+    free(d->tail);
+    free(d);
+}
+
+enum status work_report(struct work_table *work, const struct work_report *r, struct error *err)
+{
+    struct work_death *d;
+
+    if (r->name[0] == '\0' || strlen(r->name) >= WORK_NAME_SIZE)
+        return error_field(err, "worker", "has %zu bytes, it has 1 to %d", strlen(r->name),
+                           WORK_NAME_SIZE - 1);
+    if (strlen(r->tail) > WORK_MAX_TAIL_BYTES)
+        return error_field(err, "stderr_tail", "has %zu bytes, at most %d are taken",
+                           strlen(r->tail), WORK_MAX_TAIL_BYTES);
+    d = work_death_find(work, r->principal, r->name);
+    if (d != NULL && d->is_reported)
+        return STATUS_OK; /* the same again */
+    if (d == NULL)
+        d = work_death_make(work, r->principal, r->name);
+    if (d != NULL)
+        d->tail = try_strndup(r->tail, strlen(r->tail));
+    if (d == NULL || d->tail == NULL) {
+        if (d != NULL)
+            work_death_over(d);
+        return error_no_memory(err, sizeof(*d), "a report");
+    }
+    d->signal = r->signal;
+    d->exit_code = r->exit_code;
+    d->is_reported = true;
+    if (!list_is_empty(&d->tasks))
+        work_death_over(d);
+    return STATUS_OK;
+}
+
+/* --- coming and going --- */
+
+static bool work_name_is_fine(const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < len; i++)
+        if (!(name[i] >= 'a' && name[i] <= 'z') && !(name[i] >= 'A' && name[i] <= 'Z') &&
+            !(name[i] >= '0' && name[i] <= '9') && strchr("._-/", name[i]) == NULL)
+            return false;
+    return len > 0 && len < WORK_NAME_SIZE;
+}
+
+static enum status work_check_offer(const struct work_table *work, const struct work_offer *o,
+                                    struct error *err)
+{
+    if (work->is_ending)
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is stopping");
+    if (!work->config.may_attach)
+        return error_set(err, STATUS_DENIED,
+                         "workers may not attach here (parleyd --attach says who may)");
+    if (o->name[0] != '\0' && !work_name_is_fine(o->name))
+        return error_field(err, "offer.name",
+                           "has 1 to %d letters, digits, '.', '_', '/' and '-', or none",
+                           WORK_NAME_SIZE - 1);
+    if (o->n_functions == 0 || o->n_functions > WORK_MAX_OFFERED)
+        return error_field(err, "offer.functions", "has %zu, it has 1 to %d", o->n_functions,
+                           WORK_MAX_OFFERED);
+    for (size_t i = 0; i < o->n_functions; i++) {
+        if (!work_name_is_fine(o->functions[i]))
+            return error_field(err, "offer.functions",
+                               "has a name that is not 1 to %d letters, digits, '.', '_', '/' and "
+                               "'-'",
+                               WORK_NAME_SIZE - 1);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(o->functions[i], o->functions[k]) == 0)
+                return error_field(err, "offer.functions", "has '%s' twice", o->functions[i]);
+    }
+    if (o->room > WORK_MAX_ROOM)
+        return error_field(err, "offer.room", "is %zu, at most %d are sent", o->room,
+                           WORK_MAX_ROOM);
+    if (o->n_at_once > WORK_MAX_ROOM)
+        return error_field(err, "offer.at_once", "is %zu, it is at most %d", o->n_at_once,
+                           WORK_MAX_ROOM);
+    if (work->n_workers == WORK_MAX_WORKERS)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%d workers are attached, as many as may be", WORK_MAX_WORKERS);
+    return STATUS_OK;
+}
+
+static void work_worker_withdraw(struct work_worker *w)
+{
+    while (w->n_provided > 0) {
+        struct work_provider *p = &w->provided[--w->n_provided];
+
+        list_remove(&p->of_function);
+        work_function_leave(p->function);
+    }
+    free(w->provided);
+    w->provided = NULL;
+}
+
+enum status work_worker_open(struct work_worker *w, struct work_table *work,
+                             const struct work_offer *offer, struct error *err)
+{
+    if (work_check_offer(work, offer, err) != STATUS_OK)
+        return err->status;
+    w->work = work;
+    memcpy(w->name, offer->name, strlen(offer->name) + 1);
+    w->principal = offer->principal;
+    w->room = offer->room > 0 ? offer->room : 1;
+    w->n_at_once = offer->n_at_once > 0 ? offer->n_at_once : 1;
+    w->provided = try_alloc(offer->n_functions, sizeof(w->provided[0]));
+    for (size_t i = 0; w->provided != NULL && i < offer->n_functions; i++) {
+        struct work_provider *p = &w->provided[i];
+
+        p->worker = w;
+        p->function = work_function_provide(w, offer->functions[i], offer->is_private);
+        if (p->function == NULL) {
+            work_worker_withdraw(w);
+            break;
+        }
+        list_push(&p->function->providers, &p->of_function);
+        w->n_provided++;
+    }
+    if (w->provided == NULL) {
+        w->work = NULL;
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "there is no room for the worker's functions");
+    }
+    list_init(&w->orders);
+    list_init(&w->sent);
+    list_init(&w->recalls);
+    list_push(&work->workers, &w->link);
+    work->n_workers++;
+    work_worker_heard(w);
+    work_worker_fill(w);
+    return STATUS_OK;
+}
+
+/* Waits again, before all others of its principal. */
+static void work_task_requeue(struct work_task *t)
+{
+    work_task_release(t);
+    if (t->state == WORK_TASK_DONE) {
+        work_task_settle(t);
+        return;
+    }
+    work_task_move(t, WORK_TASK_QUEUED);
+    work_task_queue(t, true);
+}
+
+/* The worker may have begun it. */
+static void work_task_lose(struct work_task *t, struct work_death *d, bool is_supervised)
+{
+    struct work_table *work = t->work;
+
+    work->n_lost++;
+    if (++t->n_lost <= t->n_retries) {
+        work->n_retried++;
+        work_task_requeue(t);
+        return;
+    }
+    work_task_release(t);
+    work_task_move(t, WORK_TASK_LOST);
+    if (is_supervised && d != NULL && !d->is_reported)
+        list_push(&d->tasks, &t->link);
+    else
+        work_task_abort(t, d);
+}
+
+/* The last of a list that is not done, the newest first: so that queues keep their order. */
+static void work_worker_requeue(struct list *tasks)
+{
+    struct link *l;
+
+    while ((l = list_last(tasks)) != NULL)
+        work_task_requeue(work_task_at(l));
+}
+
+static void work_worker_lose_begun(struct work_worker *w, const struct list *begun)
+{
+    bool is_supervised = w->name[0] != '\0' && !w->work->is_ending;
+    struct work_death *d = is_supervised ? work_death_find(w->work, w->principal, w->name) : NULL;
+    struct link *l;
+
+    if (is_supervised && d == NULL)
+        d = work_death_make(w->work, w->principal, w->name);
+    while ((l = list_last(begun)) != NULL) {
+        if (work_task_at(l)->state == WORK_TASK_DONE)
+            work_task_requeue(work_task_at(l));
+        else
+            work_task_lose(work_task_at(l), d, is_supervised);
+    }
+    if (d != NULL && d->is_reported)
+        work_death_over(d);
+}
+
+void work_worker_close(struct work_worker *w)
+{
+    struct list begun;
+
+    if (w->work == NULL)
+        return;
+    list_remove(&w->link);
+    w->work->n_workers--;
+    w->room = 0;
+    list_init(&begun);
+    for (size_t i = 0; i < w->n_at_once && !list_is_empty(&w->sent); i++)
+        list_push(&begun, list_pop(&w->sent));
+    work_worker_requeue(&w->orders);
+    work_worker_requeue(&w->sent);
+    if (!list_is_empty(&begun))
+        work_worker_lose_begun(w, &begun);
+    for (size_t i = 0; i < w->n_provided; i++)
+        work_function_assign(w->provided[i].function);
+    work_worker_withdraw(w);
+    w->work = NULL;
+}
+
+void work_worker_end(struct work_worker *w, const struct error *err)
+{
+    work_worker_close(w);
+    w->ended(w, err);
+}
+
+/* --- orders and results --- */
+
+void work_worker_assign(struct work_worker *w, struct work_task *t)
+{
+    work_task_move(t, WORK_TASK_ASSIGNED);
+    t->worker = w;
+    list_push(&w->orders, &t->link);
+    w->n_tasks++;
+    w->notify(w);
+}
+
+struct work_task *work_worker_order(const struct work_worker *w)
+{
+    struct link *l = list_first(&w->orders);
+
+    return l == NULL ? NULL : work_task_at(l);
+}
+
+void work_worker_taken(struct work_worker *w)
+{
+    struct work_task *t = work_task_at(list_pop(&w->orders));
+
+    work_task_move(t, WORK_TASK_SENT);
+    list_push(&w->sent, &t->link);
+}
+
+bool work_worker_recall(struct work_worker *w, uint64_t *id)
+{
+    struct link *l = list_pop(&w->recalls);
+
+    if (l == NULL)
+        return false;
+    *id = container_of(l, struct work_task, recall)->by_id.hash;
+    return true;
+}
+
+void work_worker_heard(struct work_worker *w)
+{
+    w->due_us = env_now_us(w->work->config.env) + w->work->config.silence_us;
+    work_arm(w->work, w->due_us);
+}
+
+enum status work_worker_set_room(struct work_worker *w, uint64_t room, struct error *err)
+{
+    if (room > WORK_MAX_ROOM)
+        return error_field(err, "room", "is %" PRIu64 ", at most %d are sent", room, WORK_MAX_ROOM);
+    w->room = (size_t)room;
+    work_worker_fill(w);
+    return STATUS_OK;
+}
+
+enum status work_worker_find(struct work_task **out, const struct work_worker *w, uint64_t id,
+                             struct error *err)
+{
+    struct hash_node *n = hash_first(&w->work->tasks, id);
+    struct work_task *t = n == NULL ? NULL : container_of(n, struct work_task, by_id);
+
+    if (t == NULL || t->worker != w || t->state == WORK_TASK_ASSIGNED)
+        return error_field(err, "task", "is %016" PRIx64 ", which this worker does not have", id);
+    *out = t;
+    return STATUS_OK;
+}
+
+void work_worker_result(struct work_worker *w, struct work_task *t, struct work_bytes *result,
+                        const struct work_failure *failure)
+{
+    bool is_done = t->state == WORK_TASK_DONE; /* cancelled, or late */
+
+    if (!is_done) {
+        t->result = *result;
+        *result = (struct work_bytes){0};
+    } else {
+        work_bytes_free(result, w->work);
+    }
+    work_task_release(t);
+    if (is_done)
+        work_task_settle(t);
+    else
+        work_task_finish(t, failure == NULL ? NULL : work_failure_copy(w->work, failure));
+    work_worker_fill(w);
+}
+
+void work_worker_return(struct work_worker *w, struct work_task *t)
+{
+    struct work_function *f = t->state == WORK_TASK_DONE ? NULL : t->share->function;
+
+    (void)w; /* it has t */
+    work_task_requeue(t);
+    if (f != NULL)
+        work_function_assign(f);
+}
+
+void work_workers_tick(struct work_table *w, uint64_t now_us)
+{
+    struct link *l, *next;
+    struct error err;
+
+    for (l = list_first(&w->workers); l != NULL; l = next) {
+        struct work_worker *worker = container_of(l, struct work_worker, link);
+
+        next = list_next(&w->workers, l);
+        if (worker->due_us > now_us) {
+            work_arm(w, worker->due_us);
+            continue;
+        }
+        (void)error_set(&err, STATUS_DEADLINE, "the worker said nothing for %" PRIu64 " ms",
+                        w->config.silence_us / 1000);
+        work_worker_end(worker, &err);
+    }
+    for (l = list_first(&w->deaths); l != NULL; l = next) {
+        struct work_death *d = container_of(l, struct work_death, link);
+
+        next = list_next(&w->deaths, l);
+        if (d->until_us <= now_us || w->is_ending)
+            work_death_over(d);
+        else
+            work_arm(w, d->until_us);
+    }
+}
