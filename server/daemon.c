@@ -744,7 +744,7 @@ static unsigned work_weight(void *self, uint32_t principal)
 {
     const struct daemon *d = self;
 
-    return access_weight(d->access, principal);
+    return d->access == NULL ? 1 : access_weight(d->access, principal);
 }
 
 static void init_work(struct daemon *d)

@@ -49,7 +49,7 @@ struct server {
     struct rollouts *rollouts;                 /* of policies in them */
     struct stores *stores;                     /* versioned values */
     struct replays *replays;                   /* tables of items to learn from */
-    struct work_table *work;                         /* tasks, and the workers that compute them */
+    struct work_table *work;                   /* tasks, and the workers that compute them */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
     const struct port *port, *admin_port;      /* for their statistics; NULL: none */
 };

@@ -40,6 +40,9 @@ struct work_death {
     bool is_reported;
     int signal, exit_code;
     char *tail; /* NULL: none */
+    bool tells_begun;
+    uint64_t *begun; /* [n_begun] */
+    size_t n_begun;
     uint64_t until_us;
     struct list tasks;
 };

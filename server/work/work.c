@@ -346,7 +346,7 @@ void work_task_move(struct work_task *t, enum work_task_state state)
         [WORK_TASK_QUEUED] = 1u << WORK_TASK_ASSIGNED | 1u << WORK_TASK_DONE,
         [WORK_TASK_ASSIGNED] = 1u << WORK_TASK_QUEUED | 1u << WORK_TASK_SENT | 1u << WORK_TASK_DONE,
         [WORK_TASK_SENT] = 1u << WORK_TASK_QUEUED | 1u << WORK_TASK_LOST | 1u << WORK_TASK_DONE,
-        [WORK_TASK_LOST] = 1u << WORK_TASK_DONE,
+        [WORK_TASK_LOST] = 1u << WORK_TASK_QUEUED | 1u << WORK_TASK_DONE,
     };
 
     assert((may[t->state] & 1u << state) != 0);

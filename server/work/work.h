@@ -25,6 +25,7 @@ enum {
     WORK_MAX_OFFERED = 64,     /* of one worker */
     WORK_MAX_ROOM = 1024,      /* tasks that a worker has at once */
     WORK_MAX_RETRIES = 100,
+    WORK_MAX_BEGUN = 1024,
     WORK_MAX_TASKS = 1 << 18, /* of all principals */
     WORK_MAX_TRACE_BYTES = 64 << 10,
     WORK_MAX_TAIL_BYTES = 4 << 10,

@@ -81,15 +81,58 @@ static void work_task_abort(struct work_task *t, const struct work_death *d)
     work_task_finish(t, work_failure_copy(t->work, &f));
 }
 
-/* Ends the tasks that waited for it. */
+static bool work_death_has_begun(const struct work_death *d, uint64_t id)
+{
+    if (!d->is_reported || !d->tells_begun)
+        return true; /* it may have */
+    for (size_t i = 0; i < d->n_begun; i++)
+        if (d->begun[i] == id)
+            return true;
+    return false;
+}
+
+/* Waits again, before all others of its principal. */
+static void work_task_again(struct work_task *t)
+{
+    work_task_move(t, WORK_TASK_QUEUED);
+    work_task_queue(t, true);
+}
+
+/* The worker had it, and has ended so; d NULL: nothing is known. */
+static void work_task_lose(struct work_task *t, const struct work_death *d)
+{
+    struct work_table *w = t->work;
+
+    if (link_is_on(&t->link))
+        list_remove(&t->link);
+    if (d != NULL && !work_death_has_begun(d, t->by_id.hash)) {
+        work_task_again(t);
+        return;
+    }
+    w->n_lost++;
+    if (++t->n_lost > t->n_retries) {
+        work_task_abort(t, d);
+        return;
+    }
+    w->n_retried++;
+    work_task_again(t);
+}
+
+/* What is to become of its tasks is known. */
 static void work_death_over(struct work_death *d)
 {
     struct link *l;
 
-    while ((l = list_first(&d->tasks)) != NULL)
-        work_task_abort(work_task_at(l), d);
     list_remove(&d->link);
+    while ((l = list_last(&d->tasks)) != NULL) { /* queues keep their order */
+        struct work_task *t = work_task_at(l);
+        struct work_function *f = t->share->function;
+
+        work_task_lose(t, d);
+        work_function_assign(f);
+    }
     free(d->tail);
+    free(d->begun);
     free(d);
 }
 
@@ -103,20 +146,29 @@ enum status work_report(struct work_table *work, const struct work_report *r, st
     if (strlen(r->tail) > WORK_MAX_TAIL_BYTES)
         return error_field(err, "stderr_tail", "has %zu bytes, at most %d are taken",
                            strlen(r->tail), WORK_MAX_TAIL_BYTES);
+    if (r->n_begun > WORK_MAX_BEGUN)
+        return error_field(err, "begun", "has %zu tasks, at most %d are taken", r->n_begun,
+                           WORK_MAX_BEGUN);
     d = work_death_find(work, r->principal, r->name);
     if (d != NULL && d->is_reported)
         return STATUS_OK; /* the same again */
     if (d == NULL)
         d = work_death_make(work, r->principal, r->name);
-    if (d != NULL)
+    if (d != NULL) {
         d->tail = try_strndup(r->tail, strlen(r->tail));
-    if (d == NULL || d->tail == NULL) {
+        d->begun = try_alloc(r->n_begun + 1, sizeof(d->begun[0]));
+    }
+    if (d == NULL || d->tail == NULL || d->begun == NULL) {
         if (d != NULL)
             work_death_over(d);
         return error_no_memory(err, sizeof(*d), "a report");
     }
     d->signal = r->signal;
     d->exit_code = r->exit_code;
+    d->tells_begun = r->tells_begun;
+    if (r->n_begun > 0)
+        memcpy(d->begun, r->begun, r->n_begun * sizeof(d->begun[0]));
+    d->n_begun = r->n_begun;
     d->is_reported = true;
     if (!list_is_empty(&d->tasks))
         work_death_over(d);
@@ -224,35 +276,13 @@ enum status work_worker_open(struct work_worker *w, struct work_table *work,
     return STATUS_OK;
 }
 
-/* Waits again, before all others of its principal. */
 static void work_task_requeue(struct work_task *t)
 {
     work_task_release(t);
-    if (t->state == WORK_TASK_DONE) {
+    if (t->state == WORK_TASK_DONE)
         work_task_settle(t);
-        return;
-    }
-    work_task_move(t, WORK_TASK_QUEUED);
-    work_task_queue(t, true);
-}
-
-/* The worker may have begun it. */
-static void work_task_lose(struct work_task *t, struct work_death *d, bool is_supervised)
-{
-    struct work_table *work = t->work;
-
-    work->n_lost++;
-    if (++t->n_lost <= t->n_retries) {
-        work->n_retried++;
-        work_task_requeue(t);
-        return;
-    }
-    work_task_release(t);
-    work_task_move(t, WORK_TASK_LOST);
-    if (is_supervised && d != NULL && !d->is_reported)
-        list_push(&d->tasks, &t->link);
     else
-        work_task_abort(t, d);
+        work_task_again(t);
 }
 
 /* The last of a list that is not done, the newest first: so that queues keep their order. */
@@ -273,10 +303,18 @@ static void work_worker_lose_begun(struct work_worker *w, const struct list *beg
     if (is_supervised && d == NULL)
         d = work_death_make(w->work, w->principal, w->name);
     while ((l = list_last(begun)) != NULL) {
-        if (work_task_at(l)->state == WORK_TASK_DONE)
-            work_task_requeue(work_task_at(l));
+        struct work_task *t = work_task_at(l);
+
+        if (t->state == WORK_TASK_DONE) {
+            work_task_requeue(t);
+            continue;
+        }
+        work_task_release(t);
+        work_task_move(t, WORK_TASK_LOST);
+        if (d == NULL || d->is_reported)
+            work_task_lose(t, d);
         else
-            work_task_lose(work_task_at(l), d, is_supervised);
+            list_push_front(&d->tasks, &t->link);
     }
     if (d != NULL && d->is_reported)
         work_death_over(d);

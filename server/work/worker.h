@@ -12,7 +12,7 @@ struct work_offer {
     const char *const *functions; /* [n] */
     size_t n_functions;
     size_t room;      /* tasks that it has at once */
-    size_t n_at_once; /* of them, the oldest so many are being computed */
+    size_t n_at_once; /* of those sent, the oldest so many may have begun */
 };
 
 /* That a worker offers a function. */
@@ -42,8 +42,8 @@ struct work_worker {
 /* w is zeroed but for its callbacks. */
 enum status work_worker_open(struct work_worker *w, struct work_table *work,
                              const struct work_offer *offer, struct error *err) MUST_CHECK;
-/* Tasks that it may have begun count as lost; the others wait again, before all others. Not open is
- * fine. */
+/* Tasks that it may have begun count as lost, unless its supervisor knows better; the others wait
+ * again, before all others. Not open is fine. */
 void work_worker_close(struct work_worker *w);
 
 /* The next task to send; NULL: none. */
@@ -72,6 +72,9 @@ struct work_report {
     uint32_t principal;
     int signal, exit_code;
     const char *tail;
+    bool tells_begun;      /* else by n_at_once */
+    const uint64_t *begun; /* [n_begun] */
+    size_t n_begun;
 };
 enum status work_report(struct work_table *work, const struct work_report *r,
                         struct error *err) MUST_CHECK;

@@ -28,7 +28,7 @@ struct sim_worker {
     struct work_worker worker;
     bool is_attached, is_stopped;
     uint64_t held[MAX_HELD]; /* [n_held] ids, in the order in which they came */
-    size_t n_held;
+    size_t n_held, n_at_once;
     char name[16];
 };
 
@@ -100,13 +100,14 @@ static void on_notify(struct work_worker *w)
     (void)w; /* orders are taken now and then */
 }
 
-/* Its oldest task may have begun: that is lost with it. */
-static void worker_gone(struct sim_worker *f)
+/* Its oldest task has begun, and is lost with it; where nobody tells that, others are, too. */
+static void worker_gone(struct sim_worker *f, bool is_reported)
 {
-    struct sim_task *t = f->n_held == 0 ? NULL : task_of(f->held[0]);
+    size_t n = is_reported ? 1 : f->n_at_once;
 
-    if (t != NULL)
-        t->n_lost++;
+    for (size_t i = 0; i < n && i < f->n_held; i++)
+        if (task_of(f->held[i]) != NULL)
+            task_of(f->held[i])->n_lost++;
     f->is_attached = false;
     f->n_held = 0;
 }
@@ -117,19 +118,27 @@ static void on_ended(struct work_worker *w, const struct error *err)
 
     MUST(f->is_attached && err->text[0] != '\0');
     MUST(f->is_stopped || err->status == STATUS_UNAVAILABLE);
-    worker_gone(f);
+    worker_gone(f, false);
 }
 
-static void worker_report(const struct sim_worker *f)
+/* False: there was no memory for it. */
+static bool worker_report(const struct sim_worker *f, uint64_t begun)
 {
-    const struct work_report r = {
-        .name = f->name, .principal = f->worker.principal, .signal = 9, .tail = "the last words"};
+    const struct work_report r = {.name = f->name,
+                                  .principal = f->worker.principal,
+                                  .signal = 9,
+                                  .tail = "the last words",
+                                  .tells_begun = true,
+                                  .begun = &begun,
+                                  .n_begun = 1};
     struct error err;
 
-    if (work_report(&s.work, &r, &err) == STATUS_OK)
+    if (work_report(&s.work, &r, &err) == STATUS_OK) {
         s.n_reported++;
-    else
-        MUST(s.has_faults && err.status == STATUS_EXHAUSTED);
+        return true;
+    }
+    MUST(s.has_faults && err.status == STATUS_EXHAUSTED);
+    return false;
 }
 
 static void worker_attach(struct sim_worker *f)
@@ -145,6 +154,7 @@ static void worker_attach(struct sim_worker *f)
     *f = (struct sim_worker){.worker = {.notify = on_notify, .ended = on_ended}};
     (void)snprintf(f->name, sizeof(f->name), "w%u", ++s.n_names);
     offer.name = has_name ? f->name : "";
+    offer.n_at_once = f->n_at_once = has_name ? 1 + pick(3) : 1;
     f->is_attached = work_worker_open(&f->worker, &s.work, &offer, &err) == STATUS_OK;
     MUST(f->is_attached || (s.has_faults && err.status == STATUS_EXHAUSTED));
 }
@@ -153,13 +163,18 @@ static void worker_kill(struct sim_worker *f)
 {
     unsigned how = f->worker.name[0] == '\0' ? 2 : pick(3);
 
+    uint64_t begun = f->n_held > 0 ? f->held[0] : 0;
+    bool is_reported = how == 1;
+    struct sim_worker was = *f;
+
     s.n_killed++;
+    fault_after = -1; /* else nobody knows which of its tasks are lost */
     if (how == 0)
-        worker_report(f);
-    worker_gone(f);
+        is_reported = worker_report(f, begun);
+    worker_gone(f, is_reported);
     work_worker_close(&f->worker);
     if (how == 1)
-        worker_report(f);
+        (void)worker_report(&was, begun);
 }
 
 static void worker_take(struct sim_worker *f)

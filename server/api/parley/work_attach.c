@@ -17,7 +17,7 @@ enum { WORK_MAX_TYPE_BYTES = 256 };
 struct work_attach_call {
     struct call *call;
     struct work_worker worker;
-    bool is_accepted_due, is_accepted, is_finished;
+    bool is_accepted_due, is_accepted, is_leaving, is_finished;
     /* The end of an order that is sent in parts. */
     struct work_wire_rest rest;
     uint64_t rest_of;
@@ -168,6 +168,7 @@ static enum status work_attach_take(struct work_attach_call *a,
     if ((m->room != 0 || m->is_leaving) &&
         work_worker_set_room(&a->worker, m->is_leaving ? 0 : m->room, err) != STATUS_OK)
         return err->status;
+    a->is_leaving = a->is_leaving || m->is_leaving;
     for (size_t i = 0; i < m->n_returned; i++) {
         if (work_attach_find(&t, a, m->returned[i], err) != STATUS_OK)
             return err->status;
@@ -190,6 +191,8 @@ static void on_work_attach_message(struct call *call, void *state, const Protobu
     if (a->is_finished)
         return;
     if (m == NULL) {
+        if (a->is_leaving)
+            a->worker.n_at_once = 0; /* what it has not answered it has not begun */
         work_attach_finish(a, NULL);
         return;
     }

@@ -247,7 +247,10 @@ static void work_report_start(struct call *call, const ProtobufCMessage *message
                                        .principal = call_principal(call)->id,
                                        .signal = (int)(m->signal & 0xff),
                                        .exit_code = (int)(m->exit_code & 0xff),
-                                       .tail = m->stderr_tail};
+                                       .tail = m->stderr_tail,
+                                       .tells_begun = m->tells_begun != 0,
+                                       .begun = m->begun,
+                                       .n_begun = m->n_begun};
     struct error err;
 
     if (work_report(server->work, &report, &err) != STATUS_OK)

@@ -11,8 +11,8 @@
 struct call;
 
 enum {
-    WORK_WIRE_MAX_TASKS = 256,        /* of a message that we send */
-    WORK_WIRE_PART_BYTES = 256 << 10, /* of payloads in a message that we send, about */
+    WORK_WIRE_MAX_TASKS = 256,      /* of a message that we send */
+    WORK_WIRE_PART_BYTES = 1 << 20, /* of payloads in a message that we send, about */
     WORK_WIRE_ARENA_BYTES = 1 << 20,
 };
 

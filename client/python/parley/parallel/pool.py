@@ -1,0 +1,540 @@
+"""Pools: of processes, whose workers attach to a daemon and are supervised here, and of threads."""
+from __future__ import annotations
+
+import collections
+import itertools
+import multiprocessing.pool
+import os
+import pickle
+import queue
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from parley import wire
+from parley.client import Link
+from parley.parallel.pickle import pack, unpack
+from parley.parallel.worker import LENGTH, N_BEGUN, PART_BYTES, SIGNATURE_BYTES, checked, signed
+from parley.v1 import work_pb2 as pb
+from parley.wire import Error
+
+TAIL_BYTES = 4096
+MESSAGE_TASKS, MESSAGE_BYTES = 256, 1 << 20
+
+
+class RemoteError(Exception):
+    """An exception that could not come itself: its type and text, with the trace of its process."""
+
+    def __init__(self, kind: str, message: str, trace: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind, self.message, self.trace = kind, message, trace
+
+
+class RemoteTrace(Exception):
+    """The cause of an exception that came from a worker: where it was raised there."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__(trace)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.trace}"""'
+
+
+class WorkerLost(Error):
+    """The worker of a task ended, as often as it might: by a signal or with an exit code, and what it wrote last."""
+
+    def __init__(self, message: str, signal: int, exit_code: int, stderr_tail: str) -> None:
+        super().__init__("ABORTED", message, "WORKER_LOST")
+        self.signal, self.exit_code, self.stderr_tail = signal, exit_code, stderr_tail
+
+    def __str__(self) -> str:
+        said = f"; it wrote last:\n{self.stderr_tail}" if self.stderr_tail else ""
+        return f"{self.message}{said}"
+
+
+class AsyncResult:
+    """multiprocessing's."""
+
+    def __init__(self, callback: Callable[[Any], Any] | None = None, error_callback: Callable[[BaseException], Any] | None = None) -> None:
+        self._done = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks = callback, error_callback
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        self._value, self._error = value, error
+        callback = self._callbacks[0] if error is None else self._callbacks[1]
+        if callback is not None:
+            callback(value if error is None else error)
+        self._done.set()
+
+    def ready(self) -> bool:
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        self._done.wait(timeout)
+
+    def successful(self) -> bool:
+        if not self.ready():
+            raise ValueError("it is not done yet")
+        return self._error is None
+
+    def get(self, timeout: float | None = None) -> Any:
+        if not self._done.wait(timeout):
+            raise multiprocessing.TimeoutError
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class MapResult(AsyncResult):
+    """Of several tasks, each with some of the items. The first failure is the whole's, when all have ended."""
+
+    def __init__(self, n: int, callback: Any = None, error_callback: Any = None) -> None:
+        super().__init__(callback, error_callback)
+        self._parts: list[Any] = [None] * n
+        self._left, self._first, self._lock = n, None, threading.Lock()
+        if n == 0:
+            self._settle([], None)
+
+    def _part(self, at: int, value: Any, error: BaseException | None) -> None:
+        with self._lock:
+            self._parts[at] = value
+            self._first = self._first or error  # type: ignore[assignment]
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last:
+            whole = None if self._first is not None else list(itertools.chain.from_iterable(self._parts))
+            self._settle(whole, self._first)
+
+
+class _Task:
+    __slots__ = ("payload", "segments", "settle")
+
+    def __init__(self, payload: bytes, segments: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
+        self.payload, self.segments, self.settle = payload, segments, settle
+
+
+class _Stream:
+    """One call of Map."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.outgoing: queue.SimpleQueue[tuple[int, _Task] | None] = queue.SimpleQueue()
+        self.tasks = dict[int, _Task]()
+        method = pool._link.channel.stream_stream("/parley.v1.Work/Map", pb.WorkSubmitRequest.SerializeToString, pb.WorkResults.FromString)
+        self.call = method(self.requests(), metadata=pool._link.metadata)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def requests(self) -> Iterator[pb.WorkSubmitRequest]:
+        is_open = True
+        while is_open:
+            got = self.outgoing.get()
+            request, size = pb.WorkSubmitRequest(), 0
+            rest: bytes | None = None
+            while got is not None:
+                tag, task = got
+                wire_task = pb.WorkTask(function=self.pool._function, tag=tag, retries=self.pool._retries,
+                                        timeout_ms=self.pool._timeout_ms)
+                n = len(task.payload)
+                if n > PART_BYTES:
+                    wire_task.payload, wire_task.size_bytes, rest = task.payload[:PART_BYTES], n, task.payload
+                else:
+                    wire_task.payload = task.payload
+                task.payload = b""
+                request.tasks.append(wire_task)
+                size += n
+                if rest is not None or len(request.tasks) == MESSAGE_TASKS or size >= MESSAGE_BYTES:
+                    break
+                try:
+                    got = self.outgoing.get_nowait()
+                except queue.Empty:
+                    break
+            is_open = got is not None
+            if request.tasks:
+                yield request
+            if rest is not None:
+                for at in range(PART_BYTES, len(rest), PART_BYTES):
+                    yield pb.WorkSubmitRequest(rest=rest[at:at + PART_BYTES])
+
+    def read(self) -> None:
+        error: BaseException = Error("UNAVAILABLE", "the stream of the pool's tasks ended")
+        begun: Any = None
+        parts = list[bytes]()
+        try:
+            for message in self.call:
+                for result in message.results:
+                    if result.size_bytes:
+                        begun, parts = result, [result.payload]
+                    else:
+                        self.settle(result, result.payload)
+                if message.rest:
+                    parts.append(message.rest)
+                    if sum(map(len, parts)) == begun.size_bytes:
+                        self.settle(begun, b"".join(parts))
+                        parts = []
+        except grpc.RpcError as e:
+            error = wire.error_of(e)
+        self.pool._stream_over(self)
+        for task in list(self.tasks.values()):
+            task.settle(None, error)
+        self.tasks.clear()
+        self.pool._task_over()
+
+    def settle(self, result: pb.WorkResult, payload: bytes) -> None:
+        task = self.tasks.pop(result.tag)
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            if result.HasField("error"):
+                error = self.failure(result, payload)
+            else:
+                value = unpack(checked(self.pool._secret, b"result", payload))
+        except Exception as e:  # its bytes make no object here
+            error = e
+        task.settle(value, error)
+        self.pool._task_over()
+
+    def failure(self, result: pb.WorkResult, payload: bytes) -> BaseException:
+        code = next(c.name for c in grpc.StatusCode if c.value[0] == result.error.code)
+        if result.HasField("loss"):
+            return WorkerLost(result.error.message, result.loss.signal, result.loss.exit_code, result.loss.stderr_tail)
+        if not result.HasField("exception"):
+            return Error(code, result.error.message, result.error.reason)
+        said = result.exception
+        error: BaseException = RemoteError(said.type, said.message, said.trace)
+        if len(payload) > SIGNATURE_BYTES:
+            try:
+                error = unpack(checked(self.pool._secret, b"result", payload))
+            except Exception:  # the text is left
+                pass
+        error.__cause__ = RemoteTrace(said.trace)
+        return error
+
+
+class Pool:
+    """Worker processes of this machine, which attach to the daemon at `address`; one that ends is replaced. As Machin's pool and
+    multiprocessing's; functions may be lambdas and local ones, so `is_recursive` is taken and means nothing. is_copy_tensor=False
+    with share_method="cpu": arrays go by reference; those that are not in shared memory (share) are copied there once, and what
+    comes back goes by value unless it is in memory that the worker was given. retries: how often a task is run again whose worker
+    was lost. timeout: seconds from a task's submission, after which it fails."""
+
+    _has_context = False
+
+    def __init__(self, processes: int | None = None, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
+                 maxtasksperchild: int | None = None, is_recursive: bool = True, is_daemon: bool = True, is_copy_tensor: bool = True,
+                 share_method: str | None = None, *, address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None,
+                 retries: int = 0, timeout: float = 0) -> None:
+        if not is_copy_tensor and share_method != "cpu":
+            raise RuntimeError(f'Invalid share method: "{share_method}"')
+        self._n = processes or os.cpu_count() or 1
+        if self._n < 1 or (maxtasksperchild is not None and maxtasksperchild < 1):
+            raise ValueError("processes and maxtasksperchild are at least 1")
+        self._by_reference, self._retries, self._timeout_ms = not is_copy_tensor, retries, round(1000 * timeout)
+        self._secret, self._function = secrets.token_bytes(32), f"pool/{secrets.token_hex(8)}"
+        self._link = Link(address, key, tls, 0)
+        self._settings = {"address": address, "key": key, "tls": tls, "function": self._function, "secret": self._secret,
+                          "maxtasks": maxtasksperchild, "by_reference": self._by_reference, "path": list(sys.path)}
+        self._setups = [b"".join(pack(s, False)[0]) for s in self._contexts(initializer, tuple(initargs))]
+        self._tags = itertools.count(1)
+        self._lock = threading.Condition()
+        # Under the lock:
+        self._streams = set[_Stream]()
+        self._stream: _Stream | None = None
+        self._pids = dict[int, subprocess.Popen[bytes]]()
+        self._n_ready, self._failed = 0, ""
+        self._is_closed = self._is_ending = False
+        self._supervisors = [threading.Thread(target=self._supervise, args=(i,), daemon=True) for i in range(self._n)]
+        for s in self._supervisors:
+            s.start()
+        with self._lock:
+            self._lock.wait_for(lambda: self._n_ready == self._n or self._failed)
+        if self._failed:
+            self.terminate()
+            raise RuntimeError(f"the pool's workers do not start: {self._failed}")
+
+    def _contexts(self, initializer: Any, initargs: Any) -> list[Any]:
+        """Of each worker what its preparation is."""
+        return [(initializer, initargs, False, None, None)] * self._n
+
+    # --- processes ---
+
+    def _supervise(self, index: int) -> None:
+        n_failed = 0
+        for number in itertools.count(1):
+            name = f"{self._function}/{index}/{number}"
+            ready, ready_end = os.pipe()
+            begun = os.memfd_create("parley-begun", os.MFD_CLOEXEC)
+            os.ftruncate(begun, 8 * N_BEGUN)
+            with self._lock:
+                if self._is_ending:
+                    os.close(ready)
+                    os.close(ready_end)
+                    os.close(begun)
+                    return
+                process = subprocess.Popen([sys.executable, "-c", "from parley.parallel.worker import main; main()"], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                                           pass_fds=(ready_end, begun), env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+                self._pids[index] = process
+            os.close(ready_end)
+            tail = [b""]
+            listener = threading.Thread(target=_listen, args=(process, tail), daemon=True)
+            listener.start()
+            settings = pickle.dumps({**self._settings, "name": name, "index": index, "ready_fd": ready_end, "begun_fd": begun,
+                                     "setup": self._setups[index]})
+            try:
+                process.stdin.write(len(settings).to_bytes(4, "little") + settings)  # type: ignore[union-attr]
+                process.stdin.flush()  # type: ignore[union-attr]
+            except OSError:
+                pass  # it is gone: that shows
+            is_ready = os.read(ready, 1) == b"1"
+            os.close(ready)
+            n_failed = 0 if is_ready else n_failed + 1
+            if is_ready:
+                with self._lock:
+                    self._n_ready += 1
+                    self._lock.notify_all()
+            code = process.wait()
+            listener.join()
+            process.stdin.close()  # type: ignore[union-attr]
+            said = tail[0].decode(errors="replace")
+            tasks = memoryview(os.pread(begun, 8 * N_BEGUN, 0)).cast("Q")
+            os.close(begun)
+            with self._lock:
+                self._pids.pop(index, None)
+                if n_failed == 3 and not self._is_ending:
+                    self._failed = f"exit status {code}: {said}"
+                    self._lock.notify_all()
+                    return
+                if self._is_ending:
+                    return
+            self._report(name, code, said, [t for t in tasks if t])
+
+    def _report(self, name: str, code: int, said: str, begun: list[int]) -> None:
+        tail = said.encode()[-TAIL_BYTES:].decode(errors="ignore")
+        request = pb.WorkReportRequest(worker=name, signal=max(-code, 0), exit_code=max(code, 0), stderr_tail=tail,
+                                       tells_begun=True, begun=begun)
+        try:
+            self._link.once("Work/Report", request, pb.WorkReportResponse)
+        except Error:
+            pass  # without a daemon nobody waits for it
+
+    def size(self) -> int:
+        return self._n
+
+    # --- tasks ---
+
+    def _stream_over(self, stream: _Stream) -> None:
+        with self._lock:
+            self._streams.discard(stream)
+            if self._stream is stream:
+                self._stream = None
+
+    def _task_over(self) -> None:
+        if self._is_closed:
+            with self._lock:
+                self._lock.notify_all()
+
+    def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
+        parts, segments = pack((how, args, kwds), self._by_reference)
+        task = _Task(signed(self._secret, b"task", [LENGTH.pack(len(function)), function, *parts]), segments, settle)
+        tag = next(self._tags)
+        with self._lock:
+            if self._is_closed:
+                raise ValueError("the pool is closed")
+            if self._failed:
+                raise RuntimeError(f"the pool's workers do not start: {self._failed}")
+            if self._stream is None:
+                self._stream = _Stream(self)
+                self._streams.add(self._stream)
+            self._stream.tasks[tag] = task
+            self._stream.outgoing.put((tag, task))
+
+    def _function_bytes(self, function: Callable[..., Any]) -> bytes:
+        return b"".join(pack(function, self._by_reference, "share")[0])
+
+    def apply_async(self, func: Callable[..., Any], args: Sequence[Any] = (), kwds: Any = None, callback: Any = None,
+                    error_callback: Any = None) -> AsyncResult:
+        result = AsyncResult(callback, error_callback)
+        self._submit("call", self._function_bytes(func), tuple(args), kwds or {}, result._settle)
+        return result
+
+    def apply(self, func: Callable[..., Any], args: Sequence[Any] = (), kwds: Any = None) -> Any:
+        return self.apply_async(func, args, kwds).get()
+
+    def _map(self, how: str, func: Any, iterable: Iterable[Any], chunksize: int | None, callback: Any, error_callback: Any) -> MapResult:
+        items = list(iterable)
+        size = chunksize or max(1, -(-len(items) // (4 * self._n)))
+        chunks = [items[at:at + size] for at in range(0, len(items), size)]
+        result = MapResult(len(chunks), callback, error_callback)
+        function = self._function_bytes(func)
+        for at, chunk in enumerate(chunks):
+            self._submit(how, function, chunk, None, lambda value, error, at=at: result._part(at, value, error))  # type: ignore[misc]
+        return result
+
+    def map_async(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = None, callback: Any = None,
+                  error_callback: Any = None) -> AsyncResult:
+        return self._map("map", func, iterable, chunksize, callback, error_callback)
+
+    def map(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
+        got: list[Any] = self.map_async(func, iterable, chunksize).get()
+        return got
+
+    def starmap_async(self, func: Callable[..., Any], iterable: Iterable[Sequence[Any]], chunksize: int | None = None, callback: Any = None,
+                      error_callback: Any = None) -> AsyncResult:
+        return self._map("starmap", func, iterable, chunksize, callback, error_callback)
+
+    def starmap(self, func: Callable[..., Any], iterable: Iterable[Sequence[Any]], chunksize: int | None = None) -> list[Any]:
+        got: list[Any] = self.starmap_async(func, iterable, chunksize).get()
+        return got
+
+    def _imap(self, func: Any, iterable: Iterable[Any], chunksize: int, is_ordered: bool) -> Iterator[Any]:
+        """Some chunks ahead of who takes them, not the whole of an endless iterable."""
+        function, items, ahead = self._function_bytes(func), iter(iterable), 4 * self._n + 64
+        done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
+        kept = dict[int, tuple[Any, BaseException | None]]()
+        n_begun = n_taken = 0
+        while True:
+            while n_begun - n_taken < ahead and (chunk := list(itertools.islice(items, chunksize))):
+                self._submit("map", function, chunk, None, lambda value, error, at=n_begun: done.put((at, value, error)))  # type: ignore[misc]
+                n_begun += 1
+            if n_taken == n_begun:
+                return
+            while (n_taken not in kept) if is_ordered else not kept:
+                at, value, error = done.get()
+                kept[at] = value, error
+            value, error = kept.pop(n_taken if is_ordered else next(iter(kept)))
+            n_taken += 1
+            if error is not None:
+                raise error
+            yield from value
+
+    def imap(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
+        return self._imap(func, iterable, chunksize, True)
+
+    def imap_unordered(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
+        return self._imap(func, iterable, chunksize, False)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """No more tasks come; those under way go on."""
+        with self._lock:
+            self._is_closed = True
+
+    def join(self) -> None:
+        """Waits for the tasks, then for the workers' ends."""
+        if not self._is_closed:
+            raise ValueError("the pool is not closed")
+        with self._lock:
+            self._lock.wait_for(lambda: not any(s.tasks for s in self._streams))
+        self._end()
+
+    def terminate(self) -> None:
+        """Ends tasks and workers at once."""
+        with self._lock:
+            self._is_closed = self._is_ending = True
+            for process in self._pids.values():
+                process.kill()
+        self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_ending = True
+            streams, processes = list(self._streams), list(self._pids.values())
+        for process in processes:
+            try:
+                process.stdin.close()  # type: ignore[union-attr]
+            except OSError:
+                pass
+        for stream in streams:
+            stream.outgoing.put(None)
+            stream.call.cancel()
+            stream.reader.join()
+        for supervisor in self._supervisors:
+            supervisor.join()
+        self._link.channel.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.terminate()
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("Process pool is not reducible.")
+
+
+def _listen(process: subprocess.Popen[bytes], tail: list[bytes]) -> None:
+    """What a worker writes on its stderr goes to ours; the last of it is kept."""
+    assert process.stderr is not None
+    while said := os.read(process.stderr.fileno(), 65536):
+        tail[0] = (tail[0] + said)[-TAIL_BYTES:]
+        sys.stderr.write(said.decode(errors="replace"))
+    process.stderr.close()
+
+
+class CtxPool(Pool):
+    """A pool whose workers have a context each, the first argument of every function: worker_contexts[i], or what
+    make_context(i) makes in the worker, once. One that takes a lost worker's place gets the same."""
+
+    def __init__(self, processes: int, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
+                 maxtasksperchild: int | None = None, worker_contexts: Sequence[Any] | None = None, *rest: Any,
+                 make_context: Callable[[int], Any] | None = None, **more: Any) -> None:
+        if worker_contexts is not None and len(worker_contexts) != processes:
+            raise ValueError("Context number is not equal to the number of pool workers.")
+        self._worker_contexts, self._make_context = worker_contexts or [None] * processes, make_context
+        super().__init__(processes, initializer, initargs, maxtasksperchild, *rest, **more)
+
+    def _contexts(self, initializer: Any, initargs: Any) -> list[Any]:
+        return [(initializer, initargs, True, c, self._make_context) for c in self._worker_contexts]
+
+
+# --- threads ---
+
+
+class ThreadPool(multiprocessing.pool.ThreadPool):
+    """multiprocessing's, with size()."""
+
+    def size(self) -> int:
+        return len(self._pool)  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("Thread pool is not reducible.")
+
+
+class CtxThreadPool:
+    """A pool of threads that have a context each, the first argument of every function."""
+
+    def __init__(self, processes: int, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
+                 worker_contexts: Sequence[Any] | None = None) -> None:
+        if worker_contexts is not None and len(worker_contexts) != processes:
+            raise ValueError("Context number is not equal to the number of pool workers.")
+        self._local, self._contexts = threading.local(), collections.deque(worker_contexts or [None] * processes)
+
+        def begin() -> None:
+            self._local.context = self._contexts.popleft()
+            if initializer is not None:
+                initializer(*initargs)
+
+        self._pool = ThreadPool(processes, begin)
+
+    def __getattr__(self, name: str) -> Any:
+        """multiprocessing's methods; the function of those that take one gets the context."""
+        method = getattr(self._pool, name)
+        if not name.startswith(("apply", "map", "imap", "starmap")):
+            return method
+        return lambda func, *args, **kwds: method(lambda *a, **k: func(self._local.context, *a, **k), *args, **kwds)
+
+    def __enter__(self) -> CtxThreadPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._pool.terminate()

@@ -1,0 +1,97 @@
+"""Threads and processes whose exceptions their parent sees."""
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+class ThreadException(Exception):
+    """The text of the exceptions of a thread, with their traces."""
+
+
+class ProcessException(Exception):
+    """The text of the exceptions of a process, with their traces, or the signal that killed it."""
+
+
+def _run(target: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any], cleaner: Callable[[], Any] | None) -> str:
+    """What the body and the cleaner raised, as text; "": nothing."""
+    raised = list[BaseException]()
+    for body in (lambda: target and target(*args, **kwargs)), cleaner:
+        try:
+            if body is not None:
+                body()
+        except BaseException as e:  # SystemExit, too: the parent is to know
+            raised.append(e)
+    return "".join(f"\nException {i}:\n{''.join(traceback.format_exception(e))}" for i, e in enumerate(raised))
+
+
+class Thread(threading.Thread):
+    """threading.Thread with a cleaner, which runs after the body however that ends."""
+
+    def __init__(self, group: None = None, target: Callable[..., Any] | None = None, name: str | None = None, args: Sequence[Any] = (),
+                 kwargs: Mapping[str, Any] | None = None, cleaner: Callable[[], Any] | None = None, *, daemon: bool | None = None) -> None:
+        super().__init__(group, target, name, args, kwargs, daemon=daemon)
+        self._body, self._said = (target, args, kwargs or {}, cleaner), ""
+
+    def run(self) -> None:
+        self._said = _run(*self._body)
+
+    @property
+    def exception(self) -> ThreadException | None:
+        return ThreadException(self._said) if self._said else None
+
+    def watch(self) -> None:
+        """Raises what it has raised, each time."""
+        if self._said:
+            raise ThreadException(self._said)
+
+
+def _child(pipe: Any, target: Any, args: Any, kwargs: Any, cleaner: Any) -> None:
+    said = _run(target, args, kwargs, cleaner)
+    if said:
+        pipe.send(said)
+
+
+class Process:
+    """multiprocessing.Process's methods, of the context ctx, with a cleaner as Thread has one. A signal that kills it is an
+    exception, too."""
+
+    def __init__(self, group: None = None, target: Callable[..., Any] | None = None, name: str | None = None, args: Sequence[Any] = (),
+                 kwargs: Mapping[str, Any] | None = None, cleaner: Callable[[], Any] | None = None, ctx: Any = multiprocessing, *,
+                 daemon: bool | None = None) -> None:
+        self._pipe, self._child_end = ctx.Pipe(duplex=False)
+        self._process = ctx.Process(group=group, target=_child, name=name, args=(self._child_end, target, args, kwargs or {}, cleaner),
+                                    daemon=daemon)
+        self._said, self._is_raised = "", False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def start(self) -> None:
+        self._process.start()
+        self._child_end.close()  # the pipe ends with the process
+
+    @property
+    def exception(self) -> ProcessException | None:
+        if not self._said and not self._pipe.closed and self._pipe.poll():
+            try:
+                self._said = self._pipe.recv()
+            except EOFError:
+                self._process.join()
+                code = self._process.exitcode or 0
+                if code < 0:
+                    self._said = f"the process was killed by signal {-code} ({signal.Signals(-code).name})"
+            self._pipe.close()
+        return ProcessException(self._said) if self._said else None
+
+    def watch(self) -> None:
+        """Raises what it has raised, once, when it has ended."""
+        found = None if self._is_raised else self.exception
+        if found is not None:
+            self._process.join()
+            self._is_raised = True
+            raise found

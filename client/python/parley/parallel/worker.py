@@ -1,0 +1,280 @@
+"""The process of a pool's worker: it gets its settings on stdin, attaches to the daemon, and computes what comes. It ends when
+stdin does."""
+from __future__ import annotations
+
+import collections
+import hashlib
+import mmap
+import os
+import pickle
+import struct
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+PART_BYTES = 1 << 20  # of a payload in a message
+ENOUGH_S = 0.005  # of tasks, to hold in advance
+FLUSH_S = 0.001  # an answer may wait so long for others
+LATE_S = 0.1  # a task that takes longer should not hold others up
+MAX_HELD, MAX_ANSWERS = 512, 128
+N_BEGUN = 1024  # of the last tasks begun, their numbers in memory that the supervisor reads when the worker is gone
+SIGNATURE_BYTES = 16
+LENGTH = struct.Struct("<I")
+
+
+def signed(secret: bytes, label: bytes, parts: list[Any]) -> bytes:
+    """Only who has the pool's secret may have its processes unpickle something."""
+    digest = hashlib.blake2b(key=secret, digest_size=SIGNATURE_BYTES, person=label)
+    for part in parts:
+        digest.update(part)
+    return b"".join([digest.digest(), *parts])
+
+
+def checked(secret: bytes, label: bytes, data: bytes) -> memoryview:
+    import hmac
+
+    body = memoryview(data)[SIGNATURE_BYTES:]
+    if not hmac.compare_digest(hashlib.blake2b(body, key=secret, digest_size=SIGNATURE_BYTES, person=label).digest(),
+                               data[:SIGNATURE_BYTES]):
+        raise ValueError("the bytes are not this pool's")
+    return body
+
+
+class Worker:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        from parley.client import Link
+        from parley.v1 import work_pb2
+
+        self.pb = work_pb2
+        self.settings = settings
+        self.secret: bytes = settings["secret"]
+        self.link = Link(settings["address"], settings["key"], settings["tls"], 0)
+        self.method = self.link.channel.stream_stream("/parley.v1.Work/Attach", work_pb2.WorkAttachRequest.SerializeToString,
+                                                      work_pb2.WorkAttachResponse.FromString)
+        self.functions = dict[bytes, Any]()
+        self.context: tuple[Any, ...] = ()
+        self.changed = threading.Condition()
+        # Under `changed`:
+        self.jobs = collections.deque[tuple[int, bytes]]()
+        self.current, self.begun_at = 0, 0.0
+        self.lost: BaseException | None = None
+        self.out: Any = None
+        self.left = settings["maxtasks"] or -1  # tasks until it leaves; -1: it stays
+        self.answers = list[Any]()
+        self.room, self.pace = 2, ENOUGH_S
+        self.begun, self.n_begun = memoryview(mmap.mmap(settings["begun_fd"], 8 * N_BEGUN)).cast("Q"), 0
+
+    def prepare(self) -> None:
+        from parley.parallel.pickle import unpack
+
+        setup = self.settings["setup"]
+        if setup is not None:
+            initializer, initargs, has_context, context, make_context = unpack(setup)
+            if has_context:
+                self.context = (make_context(self.settings["index"]) if make_context is not None else context,)
+            if initializer is not None:
+                initializer(*initargs)
+
+    # --- what comes ---
+
+    def read(self, call: Any) -> None:
+        """A thread of its own: takes orders as they come."""
+        import grpc
+
+        parts = list[bytes]()
+        try:
+            for response in call:
+                with self.changed:
+                    for order in response.orders:
+                        if order.size_bytes:
+                            unfinished, parts = (order.task, order.size_bytes), [order.payload]
+                        else:
+                            self.jobs.append((order.task, order.payload))
+                    if response.rest:
+                        parts.append(response.rest)
+                        if sum(map(len, parts)) == unfinished[1]:
+                            self.jobs.append((unfinished[0], b"".join(parts)))
+                            parts = []
+                    self.changed.notify()
+            raise EOFError("the daemon ended the stream")
+        except (grpc.RpcError, EOFError) as e:
+            with self.changed:
+                self.lost = e
+                self.changed.notify()
+
+    def beat(self, stop: threading.Event, silence_s: float) -> None:
+        """A thread of its own: says that the worker lives, and hands back what waits behind a long task."""
+        said_at = time.monotonic()
+        while not stop.wait(min(LATE_S, silence_s / 4)):
+            now = time.monotonic()
+            request = self.pb.WorkAttachRequest()
+            with self.changed:
+                if self.current and now - self.begun_at > LATE_S and self.jobs:
+                    request.returned.extend(task for task, _ in self.jobs)
+                    request.room = self.room = 1
+                    self.pace = LATE_S
+                    self.jobs.clear()
+                if request.returned or now - said_at > silence_s / 4:
+                    said_at = now
+                    self.out.put(request)
+
+    # --- what goes ---
+
+    def flush(self, **more: Any) -> None:
+        room = max(2, min(MAX_HELD, int(ENOUGH_S / max(self.pace, 1e-6))))
+        request = self.pb.WorkAttachRequest(answers=self.answers, **more)
+        if not more and (room >= 2 * self.room or 2 * room <= self.room):
+            request.room = self.room = room
+        self.answers = []
+        self.out.put(request)
+
+    def answer(self, task: int, parts: list[Any], exception: Any = None) -> None:
+        payload = signed(self.secret, b"result", parts)
+        if len(payload) <= PART_BYTES:
+            self.answers.append(self.pb.WorkAnswer(task=task, payload=payload, exception=exception))
+            return
+        self.answers.append(self.pb.WorkAnswer(task=task, payload=payload[:PART_BYTES], size_bytes=len(payload)))
+        self.flush()
+        for at in range(PART_BYTES, len(payload), PART_BYTES):
+            self.out.put(self.pb.WorkAttachRequest(rest=payload[at:at + PART_BYTES]))
+
+    def compute(self, payload: bytes) -> Any:
+        from parley.parallel.pickle import unpack
+
+        body = checked(self.secret, b"task", payload)
+        (size,) = LENGTH.unpack_from(body)
+        key = bytes(body[LENGTH.size:LENGTH.size + size])
+        function = self.functions.get(key)
+        if function is None:
+            if len(self.functions) == 64:
+                self.functions.clear()
+            function = self.functions[key] = unpack(key)
+        how, args, kwds = unpack(body[LENGTH.size + size:])
+        if how == "call":
+            return function(*self.context, *args, **kwds)
+        if how == "map":
+            return [function(*self.context, a) for a in args]
+        return [function(*self.context, *a) for a in args]  # starmap
+
+    def work(self, task: int, payload: bytes) -> None:
+        from parley.parallel.pickle import pack
+
+        try:
+            parts = pack(self.compute(payload), self.settings["by_reference"], "value")[0]
+        except BaseException as e:  # SystemExit, too: it is the task's, not the worker's
+            return self.failed(task, e)
+        self.answer(task, parts)
+        return None
+
+    def failed(self, task: int, e: BaseException) -> None:
+        from parley.parallel.pickle import pack
+
+        trace = "".join(traceback.format_exception(e))
+        kind = type(e)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        said = self.pb.WorkException(type=name[:200], message=cut(str(e)), trace=cut(trace))
+        try:
+            parts = pack(e, False)[0]
+            if sum(map(len, parts)) > PART_BYTES // 2:
+                parts = []
+        except Exception:  # one that cannot be pickled is told by its text
+            parts = []
+        self.answer(task, parts, said)
+
+    # --- the stream ---
+
+    def attach(self) -> None:
+        """Computes until the stream ends; raises why. Returns when it is to leave."""
+        import queue
+
+        self.out = queue.SimpleQueue()
+        self.lost, self.answers, self.room = None, [], 2
+        self.jobs.clear()
+        self.out.put(self.pb.WorkAttachRequest(offer=self.pb.WorkOffer(
+            name=self.settings["name"], functions=[self.settings["function"]], room=self.room, at_once=N_BEGUN,
+            is_private=True)))
+        call = self.method(iter(self.out.get, None), metadata=self.link.metadata)
+        stop = threading.Event()
+        try:
+            accepted = next(call).accepted
+            if self.settings["ready_fd"] >= 0:
+                os.write(self.settings["ready_fd"], b"1")
+                os.close(self.settings["ready_fd"])
+                self.settings["ready_fd"] = -1
+            threading.Thread(target=self.read, args=(call,), daemon=True).start()
+            threading.Thread(target=self.beat, args=(stop, accepted.silence_ms / 1000), daemon=True).start()
+            self.loop()
+            self.out.put(None)
+            call.code()  # the daemon ends the stream once it has all answers
+        finally:
+            stop.set()
+            self.out.put(None)
+            call.cancel()
+
+    def loop(self) -> None:
+        flushed_at = time.monotonic()
+        while True:
+            with self.changed:
+                if not self.jobs and self.answers:
+                    self.flush()
+                    flushed_at = time.monotonic()
+                while not self.jobs and self.lost is None:
+                    self.changed.wait()
+                if self.lost is not None:
+                    raise self.lost
+                self.current, payload = self.jobs.popleft()
+                self.begun_at = time.monotonic()
+                self.begun[self.n_begun % N_BEGUN] = self.current
+                self.n_begun += 1
+            self.work(self.current, payload)
+            now = time.monotonic()
+            with self.changed:
+                self.current = 0
+                self.pace = 0.8 * self.pace + 0.2 * (now - self.begun_at)
+                self.left -= 1
+                if self.left == 0:
+                    self.flush(is_leaving=True, returned=[task for task, _ in self.jobs])
+                    return
+                if len(self.answers) >= MAX_ANSWERS or now - flushed_at > FLUSH_S:
+                    self.flush()
+                    flushed_at = now
+
+    def run(self) -> None:
+        import grpc
+
+        from parley import wire
+
+        self.prepare()
+        delay = 0.05
+        while True:
+            try:
+                self.attach()
+                return
+            except (grpc.RpcError, EOFError) as e:
+                error = wire.error_of(e) if isinstance(e, grpc.RpcError) else None
+                if error is not None and error.code not in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"):
+                    sys.exit(f"the daemon ended the worker: {error}")
+            time.sleep(delay)
+            delay = min(2 * delay, 1.0)
+
+
+def cut(text: str) -> str:
+    """What the wire takes of it."""
+    return text if len(text) <= 16000 else text[:8000] + "\n…\n" + text[-8000:]
+
+
+def end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def main() -> None:
+    size = int.from_bytes(sys.stdin.buffer.read(4), "little")
+    settings = pickle.loads(sys.stdin.buffer.read(size))
+    sys.path[:] = settings["path"]
+    threading.Thread(target=end_with_stdin, daemon=True).start()
+    Worker(settings).run()

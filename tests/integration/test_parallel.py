@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""The Python package's parley.parallel: pools of processes and threads, contexts, exceptions, events, queues; Machin's vectors and
+examples.
+
+usage: test_parallel.py PARLEYD      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
+import contextlib
+import io
+import os
+import queue as queues
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+import children
+from children import Daemon, until
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+from parley.parallel import (AndEvent, CtxPool, CtxThreadPool, Event, OrEvent, Pool, Process, ProcessException, Queue, RemoteError,  # noqa: E402
+                             Thread, ThreadException, ThreadPool, WorkerLost, dumps, get_context, loads, share)
+
+PARLEYD = sys.argv[1]
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/parallel")
+
+
+def raised(kind, call):
+    try:
+        call()
+    except kind as e:
+        return e
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+class Odd(Exception):
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self):
+        return f"{self.number} is odd"
+
+
+def half(x):
+    if x % 2:
+        raise Odd(x)
+    return x // 2
+
+
+def test_pool(address):
+    """Machin's vector, map Σ2x; multiprocessing's methods; lambdas and local functions; order."""
+    arrays = [np.full(10, i, dtype=np.float32) for i in range(5)]
+    with Pool(2, address=address) as pool:
+        assert pool.size() == 2
+        assert pool.map(lambda x: np.sum(x * 2), arrays) == [0, 20, 40, 60, 80]
+        assert pool.apply(lambda x, y=1: x + y, (1,), {"y": 5}) == 6 and pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
+        assert list(pool.imap(half, range(0, 2000, 2))) == list(range(1000))
+        assert sorted(pool.imap_unordered(half, range(0, 2000, 2), chunksize=7)) == list(range(1000))
+        ahead = pool.imap(half, iter(lambda: 4, None))  # an endless one
+        assert [next(ahead) for _ in range(5)] == [2] * 5
+        got = []
+        result = pool.map_async(half, range(0, 100, 2), callback=got.append)
+        assert result.get() == list(range(50)) and got == [result.get()] and result.successful() and pool.map(half, []) == []
+        big = np.arange(3_000_000, dtype=np.float64)  # more than a message, there and back
+        back = pool.apply(lambda x: x + 1, (big,))
+        assert (back == big + 1).all() and back.flags.writeable
+        results = [pool.apply_async(half, (2 * i,)) for i in range(3000)]
+        assert [r.get() for r in results] == list(range(3000))
+        pool.close()
+        pool.join()
+        assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
+
+
+def test_exceptions(address):
+    """An exception arrives with type, text and the trace of its process; the others' results come all the same."""
+    with Pool(2, address=address) as pool:
+        e = raised(Odd, lambda: pool.apply(half, (7,)))
+        assert e.number == 7 and str(e) == "7 is odd" and "in half" in str(e.__cause__) and "raise Odd(x)" in str(e.__cause__)
+        assert raised(Odd, lambda: pool.map(half, [2, 4, 3], chunksize=1)).number == 3
+
+        def odd():
+            class Local(Exception):
+                def __reduce__(self):
+                    raise TypeError("stays here")
+            raise Local("unlike others")
+        e = raised(RemoteError, lambda: pool.apply(odd))
+        assert e.message == "unlike others" and "Local" in e.kind and "in odd" in e.trace
+        assert raised(SystemExit, lambda: pool.apply(sys.exit, (3,))).code == 3, "that is the task's end, not the worker's"
+        said = []
+        pool.apply_async(half, (5,), error_callback=said.append).wait()
+        assert said[0].number == 5 and pool.apply(half, (8,)) == 4
+
+
+def test_lost_workers(address):
+    """A task whose worker is killed is run again, or fails with signal and last words; the worker is replaced, and what waited
+    behind it is not lost."""
+    def die(path, times):
+        with open(path, "ab") as f:
+            f.write(b"x")
+        if os.path.getsize(path) <= times:
+            os.write(2, b"last words\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return os.path.getsize(path)
+
+    with Pool(2, address=address) as pool, contextlib.redirect_stderr(io.StringIO()) as stderr:
+        with children_folder() as folder:
+            one = os.path.join(folder, "one")
+            first = [pool.apply_async(time.sleep, (0.01,)) for _ in range(2)]
+            killer = pool.apply_async(die, (one, 1))
+            others = [pool.apply_async(half, (2 * i,)) for i in range(100)]
+            e = raised(WorkerLost, killer.get)
+            assert [r.get() for r in first + others] == [None] * 2 + list(range(100)), "whatever it had not begun is done"
+            assert e.signal == signal.SIGKILL and e.exit_code == 0 and e.stderr_tail.endswith("last words\n") and e.code == "ABORTED"
+            assert "signal 9" in str(e) and os.path.getsize(one) == 1
+            assert pool.apply(half, (8,)) == 4
+            e = raised(WorkerLost, lambda: pool.apply(os._exit, (7,)))
+            assert e.signal == 0 and e.exit_code == 7
+        assert "last words" in stderr.getvalue()
+    with Pool(2, address=address, retries=2) as pool, contextlib.redirect_stderr(io.StringIO()), children_folder() as folder:
+        assert pool.apply(die, (os.path.join(folder, "two"), 2)) == 3, "twice lost, the third time done"
+        assert raised(WorkerLost, lambda: pool.apply(die, (os.path.join(folder, "three"), 3))).signal == 9
+
+
+@contextlib.contextmanager
+def children_folder():
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def test_turnover(address):
+    """maxtasksperchild: workers leave after so many tasks, and no task is lost with them."""
+    with Pool(2, maxtasksperchild=25, address=address) as pool:
+        pids = set(pool.map(lambda _: os.getpid(), range(150), chunksize=1))
+        assert len(pids) >= 6, pids
+
+
+def test_deadlines(address):
+    """A task that is not done in time fails; what waits behind a long task is computed by others."""
+    with Pool(2, address=address, timeout=0.5) as pool:
+        event = raised(parley.Error, lambda: pool.apply(time.sleep, (1.5,)))
+        assert event.code == "DEADLINE_EXCEEDED", event
+    with Pool(2, address=address) as pool:
+        list(pool.imap(half, range(0, 400, 2)))  # both hold many in advance by now
+        start = time.monotonic()
+        slow = pool.apply_async(time.sleep, (5,))
+        assert pool.map(half, range(0, 400, 2), chunksize=1) == list(range(200))
+        assert not slow.ready() or time.monotonic() - start > 5
+
+
+def test_contexts(address):
+    """Machin's vector: two pools with contexts do not mix over 50,000 items; a lost worker's place has its context."""
+    with CtxPool(2, worker_contexts=["a", "b"], address=address) as one, \
+            CtxPool(2, make_context=lambda i: f"made {i} {os.getpid()}", address=address) as two:
+        n = 25000
+        first = one.map_async(lambda ctx, x: (ctx, x), range(n))
+        second = two.map_async(lambda ctx, x: (ctx, os.getpid(), x), range(n))
+        assert [x for _, x in first.get()] == list(range(n)) and {c for c, _ in first.get()} <= {"a", "b"}
+        got = second.get()
+        assert [x for _, _, x in got] == list(range(n)) and all(c.startswith("made ") and c.endswith(f" {pid}") for c, pid, _ in got)
+        with contextlib.redirect_stderr(io.StringIO()):
+            for _ in range(2):
+                raised(WorkerLost, lambda: one.apply(lambda ctx: os._exit(1)))
+        until("both workers come again", lambda: set(one.map(lambda ctx, x: ctx, range(64), chunksize=1)) == {"a", "b"})
+    assert "Context number" in str(raised(ValueError, lambda: CtxPool(2, worker_contexts=[1], address=address)))
+    with contextlib.redirect_stderr(io.StringIO()):
+        e = raised(RuntimeError, lambda: CtxPool(1, make_context=lambda i: 1 // 0, address=address))
+    assert "ZeroDivisionError" in str(e)
+
+
+def test_threads():
+    with CtxThreadPool(2, worker_contexts=["a", "b"]) as pool:
+        assert {c for c, _ in pool.map(lambda ctx, x: (ctx, x), range(100))} <= {"a", "b"}
+        assert pool.apply(lambda ctx, x, y: x + y, (1,), {"y": 2}) == 3
+    with ThreadPool(2) as pool:
+        assert pool.size() == 2 and pool.map(half, [2, 4]) == [1, 2]
+
+
+def test_by_reference(address):
+    """By reference processes see the same memory, and bytes stay short; by value each has its own."""
+    def fill(x, value):
+        x[:] = value
+        return x
+
+    here = share(np.zeros((1000, 100)))
+    assert share(here) is here and len(dumps(here, copy_tensor=False)) < 1000 < 800_000 < len(dumps(here))
+    assert (loads(dumps(here[10:20], copy_tensor=False)) == 0).all()
+    assert "share()" in str(raised(ValueError, lambda: dumps(np.zeros(1000), copy_tensor=False)))
+    with Pool(2, is_copy_tensor=False, share_method="cpu", address=address) as pool:
+        back = pool.apply(fill, (here, 3.0))
+        assert (here == 3).all() and np.shares_memory(back, here)
+        pool.map(lambda i: fill(here[i], i), range(1000))
+        assert (here[:, 0] == np.arange(1000)).all()
+        mine = np.zeros(100_000)
+        assert (pool.apply(fill, (mine, 2.0)) == 2).all() and (mine == 0).all(), "a copy was shared"
+    with Pool(1, address=address) as pool:
+        assert (pool.apply(fill, (here, 5000.0)) == 5000).all() and not (here == 5000).any()
+    data = dumps(share(np.ones(1000)), copy_tensor=False)
+    raised((ValueError, OSError), lambda: loads(data))  # it is gone with its array
+    assert "Invalid share method" in str(raised(RuntimeError, lambda: Pool(1, is_copy_tensor=False, address=address)))
+
+
+def test_queue(address):
+    """A queue is bounded, keeps its order, and holds shared memory whose maker is gone."""
+    queue = Queue(2, copy_tensor=False)
+    queue.put(1)
+    queue.put(np.arange(1000.0))
+    raised(queues.Full, lambda: queue.put(3, block=False))
+    raised(queues.Full, lambda: queue.put(3, timeout=0.05))
+    assert queue.get() == 1 and (queue.get() == np.arange(1000.0)).all() and queue.empty()
+    raised(queues.Empty, lambda: queue.get(timeout=0.05))
+    with Pool(2, address=address) as pool:
+        result = pool.apply_async(lambda q, n: [q.put((i, np.full(5000, i))) for i in range(n)], (queue, 20))
+        for i in range(20):
+            number, array = queue.get()
+            assert number == i and (array == i).all() and queue.qsize() <= 2
+        assert len(result.get()) == 20
+        pool.apply(lambda q: q.put(np.full(5000, 7)), (queue,))
+    assert (queue.get() == 7).all(), "its maker is gone"
+    queue.close()
+
+
+def test_events():
+    """Levels: an event that was set before is seen; with a timeout wait returns early; combinations nest."""
+    a, b, c = Event(), Event(), Event()
+    either, all_of = OrEvent(a, b, c), AndEvent(AndEvent(a, c), b)
+    assert not either.wait(0) and not all_of.wait(0.01)
+    a.set()
+    assert either.wait() and (b | a).wait() and not (a & b).wait(0)
+    either.clear()
+    all_of.set()
+    assert either.is_set() and not all_of.is_set(), "their parts alone decide"
+    seen = []
+    waiter = threading.Thread(target=lambda: seen.append(all_of.wait(60)))
+    waiter.start()
+    b.set()
+    c.set()
+    waiter.join()
+    assert seen == [True]
+    a.clear()
+    assert not all_of.is_set() and either.is_set()
+
+
+def fail_and_clean():
+    raise RuntimeError("Error")
+
+
+def clean():
+    raise KeyError("cleaner")
+
+
+def test_watched():
+    """Threads raise in watch each time, processes once; cleaners' exceptions count; a signal is one."""
+    t = Thread(target=fail_and_clean, cleaner=clean)
+    t.start()
+    t.join()
+    for _ in range(2):
+        e = raised(ThreadException, t.watch)
+        assert "Exception 0:" in str(e) and "RuntimeError: Error" in str(e) and "Exception 1:" in str(e) and "KeyError" in str(e)
+    fine = Thread(target=int)
+    fine.start()
+    fine.join()
+    fine.watch()
+    assert fine.exception is None
+    p = Process(target=fail_and_clean, ctx=get_context("fork"))
+    p.start()
+    p.join()
+    assert "RuntimeError: Error" in str(p.exception) and "in fail_and_clean" in str(raised(ProcessException, p.watch))
+    p.watch()
+    killed = Process(target=lambda: os.kill(os.getpid(), signal.SIGKILL), ctx=get_context("fork"))
+    killed.start()
+    killed.join()
+    assert "SIGKILL" in str(raised(ProcessException, killed.watch))
+
+
+def test_examples():
+    """Machin's examples against this package print what they print there."""
+    def lines(name):
+        done = children.run([sys.executable, os.path.join(EXAMPLES, name + ".py")], capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    said = lines("mth_event")
+    assert sorted(said) == ["hello1", "hello2", "set event1", "set event2", "set event3"]
+    assert said[0] == "set event1" and said.index("hello1") < said.index("set event2") < said.index("hello2")
+    for name in "mth_exception", "mpr_exception":
+        said = lines(name)
+        assert re.fullmatch(r"Exception occurred at [\d.]+", said[0]) and re.fullmatch(r"Exception caught at [\d.]+", said[1]), said
+        assert said[2:5] == ["Exception is: ", "Exception 0:", "Traceback (most recent call last):"] and said[-2] == "RuntimeError: Error"
+        assert 0 <= float(said[1].split()[-1]) - float(said[0].split()[-1])
+    said = lines("mpr_pickle")
+    ones, threes = "[1. 1. 1. 1. 1. 1. 1. 1. 1. 1.]", "[3. 3. 3. 3. 3. 3. 3. 3. 3. 3.]"
+    assert said[:2] == [ones, ones] and said[-2:] == [f"Before:{ones}", f"After:{threes}"], said
+    lengths = [int(x.split(": ")[1]) for x in said if x.startswith("Dumped length of shm tensor")]
+    assert len(lengths) == 2
+
+
+def main():
+    with Daemon(PARLEYD) as daemon:
+        for test in (test_pool, test_exceptions, test_lost_workers, test_turnover, test_deadlines, test_contexts, test_by_reference, test_queue):
+            start = time.monotonic()
+            test(daemon.address)
+            print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+    for test in test_threads, test_events, test_watched, test_examples:
+        start = time.monotonic()
+        test()
+        print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
