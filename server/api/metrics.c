@@ -16,6 +16,7 @@
 #include "server/model/models.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
+#include "server/work/work.h"
 
 enum { LABEL_MAX = 160 };
 
@@ -454,6 +455,23 @@ static void say_quotas(const struct metrics_page *p)
             (unsigned long long)access_n_refused(p->server->access, kind));
 }
 
+static void say_work(const struct metrics_page *p, const struct work_table *w)
+{
+    say_one(p, "parley_work_workers", "gauge", "Workers attached that compute functions.",
+            (double)w->n_workers);
+    say_one(p, "parley_work_tasks", "gauge", "Tasks whose results were not fetched or forgotten.",
+            (double)w->n_tasks);
+    say_one(p, "parley_work_bytes", "gauge", "Payloads and results; --work-bytes is the ceiling.",
+            (double)w->n_bytes);
+    say_one(p, "parley_work_tasks_total", "counter", "Tasks submitted.", (double)w->n_submitted);
+    say_one(p, "parley_work_failed_total", "counter", "Tasks that ended with a failure.",
+            (double)w->n_failed);
+    say_one(p, "parley_work_lost_total", "counter", "Times that a task was lost with its worker.",
+            (double)w->n_lost);
+    say_one(p, "parley_work_retried_total", "counter", "Of those, the ones run again.",
+            (double)w->n_retried);
+}
+
 static void say_daemon(const struct metrics_page *p)
 {
     const struct server *server = p->server;
@@ -485,6 +503,7 @@ static void say_daemon(const struct metrics_page *p)
             (double)server->sessions->n);
     say_one(p, "parley_sequences", "gauge", "Sequences of KServe's clients that live.",
             (double)server->sequences->n);
+    say_work(p, server->work);
     say_one(p, "parley_live_turns", "gauge", "Turns in flight or queued.",
             (double)server->conversations->n_live);
     head(p, "parley_reloads_total", "counter", "Times that SIGHUP had the configuration read.");

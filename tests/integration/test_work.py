@@ -5,6 +5,7 @@ retries, and who may do what.
 usage: test_work.py PARLEYD      (run by the interpreter that has grpcio; see venv.sh)"""
 import os
 import queue
+import signal
 import sys
 import tempfile
 
@@ -13,6 +14,7 @@ import grpc
 import children
 import harness
 import test_keys
+from children import until
 from parley.v1 import work_pb2 as pb, work_pb2_grpc
 
 PARLEYD = sys.argv[1]
@@ -66,6 +68,14 @@ def refused(call, code, words):
         assert e.code() == code and words in e.details(), e
         return e
     raise AssertionError(f"it was not refused: {words}")
+
+
+def is_draining(stub):
+    try:
+        submit(stub, b"", function="nobody's")
+    except grpc.RpcError as e:
+        return e.code() == grpc.StatusCode.UNAVAILABLE
+    return False
 
 
 def submit(stub, *payloads, function="turn", **more):
@@ -280,6 +290,19 @@ def test_silence_and_the_end():
         assert got.error.code == grpc.StatusCode.UNAVAILABLE.value[0] and "no worker offers" in got.error.message
         Worker(client.channel, "quiet")
         submit(stub, b"x", function="quiet")
+    daemon = harness.Parleyd(PARLEYD, "--drain-timeout", "100s")
+    with daemon as client:  # a stream of tasks does not hold it up
+        stub = work_pb2_grpc.WorkStub(client.channel)
+        worker = Worker(client.channel, "last")
+        out = queue.SimpleQueue()
+        call = stub.Map(iter(out.get, None), timeout=PATIENCE)
+        out.put(pb.WorkSubmitRequest(tasks=[pb.WorkTask(function="last", payload=b"abc")]))
+        order = worker.order()
+        daemon.process.send_signal(signal.SIGTERM)
+        until("it drains", lambda: is_draining(stub))
+        worker.answer(order, b"cba")
+        assert next(call).results[0].payload == b"cba", "what is under way is computed"
+        refused(lambda: next(call), grpc.StatusCode.UNAVAILABLE, "stopping")
 
 
 def test_principals():

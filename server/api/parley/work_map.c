@@ -14,9 +14,8 @@ struct work_map_call {
     struct call *call;
     struct work_submission_stream in;
     struct work_results results;
-    size_t n_open; /* tasks whose results were not sent */
-    bool is_read;  /* a message was asked for */
-    bool has_ended, is_finished;
+    bool is_read; /* a message was asked for */
+    bool has_ended, is_draining, is_finished;
 };
 
 static struct work_map_call *work_map_of(struct work_submission_stream *in)
@@ -58,7 +57,7 @@ static void work_map_read(struct work_map_call *m)
     const struct work_wait *wait = &m->results.wait;
     size_t n_bytes = 0, n = 0;
 
-    if (m->is_read || m->has_ended || m->is_finished)
+    if (m->is_read || m->has_ended || m->is_finished || (m->is_draining && !m->in.is_open))
         return;
     for (struct link *l = list_first(&wait->ready); l != NULL && n < WORK_MAP_TASKS;
          l = list_next(&wait->ready, l), n++)
@@ -114,6 +113,15 @@ static void on_work_map_message(struct call *call, void *state, const ProtobufCM
     call_notify(call);
 }
 
+static void work_map_stop(struct work_map_call *m)
+{
+    struct error err;
+
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
+    work_map_finish(m, &err);
+}
+
 static void on_work_map_write_ready(struct call *call, void *state)
 {
     struct work_map_call *m = state;
@@ -126,6 +134,17 @@ static void on_work_map_write_ready(struct call *call, void *state)
         work_map_read(m);
     else if (m->has_ended && r->wait.n_pending == 0)
         work_map_finish(m, NULL);
+    else if (m->is_draining && r->wait.n_pending == 0 && !m->in.is_open)
+        work_map_stop(m);
+}
+
+/* What is under way is computed to its end. */
+static void on_work_map_drain(struct call *call, void *state)
+{
+    struct work_map_call *m = state;
+
+    m->is_draining = true;
+    call_notify(call);
 }
 
 static void on_work_map_close(struct call *call, void *state, enum status why)
@@ -145,6 +164,7 @@ static void work_map_start(struct call *call, const ProtobufCMessage *message,
 {
     static const struct call_handler handler = {.on_write_ready = on_work_map_write_ready,
                                                 .message = on_work_map_message,
+                                                .drain = on_work_map_drain,
                                                 .on_close = on_work_map_close};
     struct work_map_call *m = call_state(call, sizeof(*m));
 

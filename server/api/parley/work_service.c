@@ -112,9 +112,17 @@ static void work_submit_start(struct call *call, const ProtobufCMessage *message
 {
     static const struct call_handler handler = {.message = on_work_submit_message,
                                                 .on_close = on_work_submit_close};
-    struct work_submit_call *s = call_state(call, sizeof(*s));
+    struct work_submit_call *s;
+    struct error err;
 
     (void)message;
+    if (server->state >= SERVER_DRAINING) {
+        (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                            "the server is stopping");
+        call_finish(call, &err);
+        return;
+    }
+    s = call_state(call, sizeof(*s));
     if (s == NULL)
         return;
     s->call = call;

@@ -9,6 +9,7 @@
 #include "server/api/kserve/sequences.h"
 #include "server/model/models.h"
 #include "server/server.h"
+#include "server/work/work.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
 
@@ -16,6 +17,7 @@ static struct fake_server s;
 static struct models models;
 static struct sessions sessions;
 static struct sequences sequences;
+static struct work_table work = {.n_workers = 3, .n_tasks = 5, .n_lost = 7};
 static struct server server; /* the part that a page uses */
 static struct buf page;
 
@@ -29,6 +31,7 @@ static void open_page(size_t limit_bytes)
         .conversations = &s.all,
         .sessions = &sessions,
         .sequences = &sequences,
+        .work = &work,
     };
     buf_init(&page, limit_bytes);
 }
