@@ -49,8 +49,8 @@ struct work_death {
 
 void work_arm(struct work_table *w, uint64_t at_us);
 void work_task_move(struct work_task *t, enum work_task_state state);
-/* To the end of its queue, or to the front. */
-void work_task_queue(struct work_task *t, bool is_front);
+/* To its place in its queue, which is in the order of submission. */
+void work_task_queue(struct work_task *t);
 /* It is done: takes failure (NULL: it succeeded). */
 void work_task_finish(struct work_task *t, const struct work_failure *failure);
 /* One that is done and nobody waits for is kept for a while, or freed if it is of no use. */

@@ -353,16 +353,21 @@ void work_task_move(struct work_task *t, enum work_task_state state)
     t->state = state;
 }
 
-void work_task_queue(struct work_task *t, bool is_front)
+void work_task_queue(struct work_task *t)
 {
     struct work_principal *p = t->principal;
+    struct link *last = list_last(&t->share->queue), *l;
 
     if (p->n_queued++ == 0 && p->turn < t->work->turn)
         p->turn = t->work->turn; /* what it did not use while it had nothing is gone */
-    if (is_front)
-        list_push_front(&t->share->queue, &t->link);
-    else
+    if (last == NULL || container_of(last, struct work_task, link)->number < t->number) {
         list_push(&t->share->queue, &t->link);
+        return;
+    }
+    l = list_first(&t->share->queue); /* one that comes back is among the first */
+    while (container_of(l, struct work_task, link)->number < t->number)
+        l = list_next(&t->share->queue, l);
+    list_insert_before(l, &t->link);
 }
 
 static void work_task_free(struct work_task *t)
@@ -537,7 +542,7 @@ static struct work_task *work_task_make(struct work_table *w, struct work_functi
     share->n_tasks++;
     p->n_tasks++;
     w->n_tasks++;
-    w->n_submitted++;
+    t->number = ++w->n_submitted;
     return t;
 }
 
@@ -583,7 +588,7 @@ enum status work_submit(struct work_task **out, struct work_table *w,
         list_push(&w->due, &t->over);
         work_arm(w, t->deadline_us);
     }
-    work_task_queue(t, false);
+    work_task_queue(t);
     work_function_assign(f);
     *out = t;
     return STATUS_OK;

@@ -101,6 +101,7 @@ struct work_task {
     struct work_worker *worker; /* which has it, even if it is done meanwhile */
     enum work_task_state state;
     uint64_t deadline_us; /* 0: none */
+    uint64_t number;      /* of its submission */
     uint64_t done_us, digest;
     unsigned n_retries, n_lost;
     bool is_forgotten;

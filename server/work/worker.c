@@ -91,11 +91,11 @@ static bool work_death_has_begun(const struct work_death *d, uint64_t id)
     return false;
 }
 
-/* Waits again, before all others of its principal. */
+/* Waits again, in its old place. */
 static void work_task_again(struct work_task *t)
 {
     work_task_move(t, WORK_TASK_QUEUED);
-    work_task_queue(t, true);
+    work_task_queue(t);
 }
 
 /* The worker had it, and has ended so; d NULL: nothing is known. */
@@ -124,7 +124,7 @@ static void work_death_over(struct work_death *d)
     struct link *l;
 
     list_remove(&d->link);
-    while ((l = list_last(&d->tasks)) != NULL) { /* queues keep their order */
+    while ((l = list_last(&d->tasks)) != NULL) {
         struct work_task *t = work_task_at(l);
         struct work_function *f = t->share->function;
 
@@ -285,7 +285,7 @@ static void work_task_requeue(struct work_task *t)
         work_task_again(t);
 }
 
-/* The last of a list that is not done, the newest first: so that queues keep their order. */
+/* The newest first, which finds its place at once. */
 static void work_worker_requeue(struct list *tasks)
 {
     struct link *l;

@@ -20,7 +20,7 @@ import grpc
 from parley import wire
 from parley.client import Link
 from parley.parallel.pickle import pack, unpack
-from parley.parallel.worker import LENGTH, N_BEGUN, PART_BYTES, SIGNATURE_BYTES, checked, signed
+from parley.parallel.worker import HEAD, PART_BYTES, SIGNATURE_BYTES, Log, checked, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
@@ -129,6 +129,7 @@ class _Stream:
         self.pool = pool
         self.outgoing: queue.SimpleQueue[tuple[int, _Task] | None] = queue.SimpleQueue()
         self.tasks = dict[int, _Task]()
+        self.left_behind = dict[int, bytes]()  # answers of workers that are gone, by tag
         method = pool._link.channel.stream_stream("/parley.v1.Work/Map", pb.WorkSubmitRequest.SerializeToString, pb.WorkResults.FromString)
         self.call = method(self.requests(), metadata=pool._link.metadata)
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -191,6 +192,15 @@ class _Stream:
 
     def settle(self, result: pb.WorkResult, payload: bytes) -> None:
         task = self.tasks.pop(result.tag)
+        left = self.left_behind.pop(result.tag, None)
+        if left is not None and result.HasField("loss"):
+            answer = pb.WorkAnswer.FromString(left)
+            payload = answer.payload
+            result.ClearField("error")
+            result.ClearField("loss")
+            if answer.HasField("exception"):
+                result.error.code = grpc.StatusCode.UNKNOWN.value[0]
+                result.exception.CopyFrom(answer.exception)
         value: Any = None
         error: BaseException | None = None
         try:
@@ -272,28 +282,28 @@ class Pool:
         for number in itertools.count(1):
             name = f"{self._function}/{index}/{number}"
             ready, ready_end = os.pipe()
-            begun = os.memfd_create("parley-begun", os.MFD_CLOEXEC)
-            os.ftruncate(begun, 8 * N_BEGUN)
+            log = os.memfd_create("parley-log", os.MFD_CLOEXEC)
+            os.ftruncate(log, Log.BYTES)
             with self._lock:
                 if self._is_ending:
                     os.close(ready)
                     os.close(ready_end)
-                    os.close(begun)
+                    os.close(log)
                     return
                 process = subprocess.Popen([sys.executable, "-c", "from parley.parallel.worker import main; main()"], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-                                           pass_fds=(ready_end, begun), env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+                                           pass_fds=(ready_end, log), env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
                 self._pids[index] = process
             os.close(ready_end)
             tail = [b""]
             listener = threading.Thread(target=_listen, args=(process, tail), daemon=True)
             listener.start()
-            settings = pickle.dumps({**self._settings, "name": name, "index": index, "ready_fd": ready_end, "begun_fd": begun,
+            settings = pickle.dumps({**self._settings, "name": name, "index": index, "ready_fd": ready_end, "log_fd": log,
                                      "setup": self._setups[index]})
             try:
                 process.stdin.write(len(settings).to_bytes(4, "little") + settings)  # type: ignore[union-attr]
                 process.stdin.flush()  # type: ignore[union-attr]
-            except OSError:
-                pass  # it is gone: that shows
+            except (OSError, ValueError):
+                pass  # it is gone, or the pool is closed: that shows
             is_ready = os.read(ready, 1) == b"1"
             os.close(ready)
             n_failed = 0 if is_ready else n_failed + 1
@@ -305,17 +315,19 @@ class Pool:
             listener.join()
             process.stdin.close()  # type: ignore[union-attr]
             said = tail[0].decode(errors="replace")
-            tasks = memoryview(os.pread(begun, 8 * N_BEGUN, 0)).cast("Q")
-            os.close(begun)
+            begun, answers = Log(log).read()
+            os.close(log)
             with self._lock:
                 self._pids.pop(index, None)
-                if n_failed == 3 and not self._is_ending:
+                if (n_failed == 3 or n_failed == number == 1) and not self._is_ending:
                     self._failed = f"exit status {code}: {said}"
                     self._lock.notify_all()
                     return
                 if self._is_ending:
                     return
-            self._report(name, code, said, [t for t in tasks if t])
+                for stream in self._streams:  # what the daemon will call lost, but was computed
+                    stream.left_behind.update((tag, answers[tag]) for tag in answers.keys() & stream.tasks.keys())
+            self._report(name, code, said, begun)
 
     def _report(self, name: str, code: int, said: str, begun: list[int]) -> None:
         tail = said.encode()[-TAIL_BYTES:].decode(errors="ignore")
@@ -344,8 +356,8 @@ class Pool:
 
     def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
         parts, segments = pack((how, args, kwds), self._by_reference)
-        task = _Task(signed(self._secret, b"task", [LENGTH.pack(len(function)), function, *parts]), segments, settle)
         tag = next(self._tags)
+        task = _Task(signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts]), segments, settle)
         with self._lock:
             if self._is_closed:
                 raise ValueError("the pool is closed")

@@ -19,9 +19,8 @@ ENOUGH_S = 0.005  # of tasks, to hold in advance
 FLUSH_S = 0.001  # an answer may wait so long for others
 LATE_S = 0.1  # a task that takes longer should not hold others up
 MAX_HELD, MAX_ANSWERS = 512, 128
-N_BEGUN = 1024  # of the last tasks begun, their numbers in memory that the supervisor reads when the worker is gone
 SIGNATURE_BYTES = 16
-LENGTH = struct.Struct("<I")
+HEAD = struct.Struct("<IQ")  # of a task: bytes of the function, the pool's number of the task
 
 
 def signed(secret: bytes, label: bytes, parts: list[Any]) -> bytes:
@@ -40,6 +39,42 @@ def checked(secret: bytes, label: bytes, data: bytes) -> memoryview:
                                data[:SIGNATURE_BYTES]):
         raise ValueError("the bytes are not this pool's")
     return body
+
+
+class Log:
+    """What a worker leaves behind, in memory that its supervisor has, too: the last tasks that it has begun, and their answers, since
+    those on their way to the daemon die with the worker."""
+
+    N, ROOM = 1024, 1 << 20  # tasks, bytes of answers
+    SLOT = struct.Struct("<QQQQ")  # the daemon's number of the task, the pool's, where its answer is, counted from the first; its bytes
+    BYTES = N * SLOT.size + ROOM
+
+    def __init__(self, fd: int) -> None:
+        self.memory, self.n, self.at = mmap.mmap(fd, self.BYTES), 0, 0
+
+    def begin(self, task: int) -> None:
+        self.SLOT.pack_into(self.memory, self.n % self.N * self.SLOT.size, task, 0, 0, 0)
+        self.n += 1
+
+    def answered(self, task: int, tag: int, answer: bytes) -> None:
+        """Of the task that began last."""
+        size = len(answer)
+        if size > self.ROOM // 16:
+            return
+        if self.at % self.ROOM + size > self.ROOM:
+            self.at += self.ROOM - self.at % self.ROOM
+        place = self.N * self.SLOT.size + self.at % self.ROOM
+        self.memory[place:place + size] = answer
+        self.SLOT.pack_into(self.memory, (self.n - 1) % self.N * self.SLOT.size, task, tag, self.at, size)
+        self.at += size
+
+    def read(self) -> tuple[list[int], dict[int, bytes]]:
+        """The tasks begun, and the answers by the pool's numbers."""
+        slots = [self.SLOT.unpack_from(self.memory, i * self.SLOT.size) for i in range(self.N)]
+        oldest = max(at + size for _, _, at, size in slots) - self.ROOM
+        base = self.N * self.SLOT.size
+        return ([task for task, _, _, _ in slots if task],
+                {tag: self.memory[base + at % self.ROOM:base + at % self.ROOM + size] for _, tag, at, size in slots if size and at >= oldest})
 
 
 class Worker:
@@ -63,8 +98,8 @@ class Worker:
         self.out: Any = None
         self.left = settings["maxtasks"] or -1  # tasks until it leaves; -1: it stays
         self.answers = list[Any]()
-        self.room, self.pace = 2, ENOUGH_S
-        self.begun, self.n_begun = memoryview(mmap.mmap(settings["begun_fd"], 8 * N_BEGUN)).cast("Q"), 0
+        self.room, self.pace, self.tag = 2, ENOUGH_S, 0
+        self.log = Log(settings["log_fd"])
 
     def prepare(self) -> None:
         from parley.parallel.pickle import unpack
@@ -133,7 +168,9 @@ class Worker:
     def answer(self, task: int, parts: list[Any], exception: Any = None) -> None:
         payload = signed(self.secret, b"result", parts)
         if len(payload) <= PART_BYTES:
-            self.answers.append(self.pb.WorkAnswer(task=task, payload=payload, exception=exception))
+            answer = self.pb.WorkAnswer(task=task, payload=payload, exception=exception)
+            self.log.answered(task, self.tag, answer.SerializeToString())
+            self.answers.append(answer)
             return
         self.answers.append(self.pb.WorkAnswer(task=task, payload=payload[:PART_BYTES], size_bytes=len(payload)))
         self.flush()
@@ -144,14 +181,14 @@ class Worker:
         from parley.parallel.pickle import unpack
 
         body = checked(self.secret, b"task", payload)
-        (size,) = LENGTH.unpack_from(body)
-        key = bytes(body[LENGTH.size:LENGTH.size + size])
+        size, self.tag = HEAD.unpack_from(body)
+        key = bytes(body[HEAD.size:HEAD.size + size])
         function = self.functions.get(key)
         if function is None:
             if len(self.functions) == 64:
                 self.functions.clear()
             function = self.functions[key] = unpack(key)
-        how, args, kwds = unpack(body[LENGTH.size + size:])
+        how, args, kwds = unpack(body[HEAD.size + size:])
         if how == "call":
             return function(*self.context, *args, **kwds)
         if how == "map":
@@ -161,6 +198,7 @@ class Worker:
     def work(self, task: int, payload: bytes) -> None:
         from parley.parallel.pickle import pack
 
+        self.tag = 0
         try:
             parts = pack(self.compute(payload), self.settings["by_reference"], "value")[0]
         except BaseException as e:  # SystemExit, too: it is the task's, not the worker's
@@ -193,7 +231,7 @@ class Worker:
         self.lost, self.answers, self.room = None, [], 2
         self.jobs.clear()
         self.out.put(self.pb.WorkAttachRequest(offer=self.pb.WorkOffer(
-            name=self.settings["name"], functions=[self.settings["function"]], room=self.room, at_once=N_BEGUN,
+            name=self.settings["name"], functions=[self.settings["function"]], room=self.room, at_once=Log.N,
             is_private=True)))
         call = self.method(iter(self.out.get, None), metadata=self.link.metadata)
         stop = threading.Event()
@@ -226,8 +264,7 @@ class Worker:
                     raise self.lost
                 self.current, payload = self.jobs.popleft()
                 self.begun_at = time.monotonic()
-                self.begun[self.n_begun % N_BEGUN] = self.current
-                self.n_begun += 1
+                self.log.begin(self.current)
             self.work(self.current, payload)
             now = time.monotonic()
             with self.changed:

@@ -136,6 +136,32 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* What a worker gives back, and what it had not begun when it went, waits in its old place. */
+START_TEST(test_order)
+{
+    struct work_task *t[6], *back;
+    struct error err;
+
+    open_work();
+    attach(&workers[0], 4);
+    for (int i = 0; i < 6; i++)
+        t[i] = submit(1, "", 0);
+    for (int i = 0; i < 4; i++)
+        work_worker_taken(&workers[0]);
+    ck_assert_int_eq(work_worker_set_room(&workers[0], 0, &err), STATUS_OK);
+    for (int i = 1; i < 3; i++) {
+        ck_assert_int_eq(work_worker_find(&back, &workers[0], t[i]->by_id.hash, &err), STATUS_OK);
+        work_worker_return(&workers[0], back);
+    }
+    work_worker_close(&workers[0]);
+    ck_assert_int_eq(t[0]->failure->err.status, STATUS_ABORTED); /* it may have begun */
+    attach(&workers[1], 6);
+    for (int i = 1; i < 6; i++)
+        ck_assert_ptr_eq(compute(&workers[1]), t[i]);
+    close_work();
+}
+END_TEST
+
 /* The worker with the fewest tasks gets the next, none more than its room; one that says that it
  * has less keeps what it has. */
 START_TEST(test_room)
@@ -231,4 +257,5 @@ START_TEST(test_silence)
 }
 END_TEST
 
-SUITE_MAIN("server/work", test_turns, test_room, test_bytes, test_request_ids, test_silence)
+SUITE_MAIN("server/work", test_turns, test_order, test_room, test_bytes, test_request_ids,
+           test_silence)
