@@ -66,7 +66,7 @@ struct input {
 };
 
 /* A weight that an input is multiplied with, and where the result goes: [n][n_rows of the
- * weight]. */
+ * weight]. With fast_math rows behind them are undefined afterwards. */
 struct product {
     const struct weight *w;
     struct buffer *out;

@@ -71,8 +71,20 @@ void fast_close(struct cuda *c)
     gemm_close(&c->gemm);
 }
 
-bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n)
+/* The rows that are multiplied for n: as many as others of their bucket, so that steps that differ
+ * a little share cuBLAS's plan and the list's graph, or as many as the result has room for. What
+ * comes of those behind n is of no meaning. */
+static size_t rounded_rows(const struct product *p, size_t n)
 {
+    size_t room = p->out->size_bytes / sizeof(float) / p->w->matrix.n_rows;
+    size_t rounded = list_bucket(n);
+
+    return rounded < room ? rounded : room;
+}
+
+bool fast_takes(struct cuda *c, const struct product *p, size_t n)
+{
+    const struct cuda_matrix *w = &p->w->matrix;
     const struct fast *f = &c->fast;
     size_t at_once, last;
 
@@ -82,6 +94,7 @@ bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n)
     if (at_once == 0)
         return false;
     last = w->n_rows % at_once;
+    n = rounded_rows(p, n);
     return gemm_takes(&c->gemm, &(struct gemm_shape){n, at_once, w->n_cols, w->n_rows}) &&
            (last == 0 || gemm_takes(&c->gemm, &(struct gemm_shape){n, last, w->n_cols, w->n_rows}));
 }
@@ -104,10 +117,11 @@ static void launch_f16(const void *args, cudaStream_t stream)
     cuda_matrix_f16(&a->from, a->first, a->n, a->to, stream);
 }
 
-void fast_multiply(struct cuda *c, const struct cuda_matrix *w, const uint16_t *in, size_t n,
-                   float *out, bool adds)
+void fast_multiply(struct cuda *c, const struct product *p, const uint16_t *in, size_t n, bool adds)
 {
-    size_t at_once = rows_at_once(c, w);
+    const struct cuda_matrix *w = &p->w->matrix;
+    size_t at_once = rows_at_once(c, w), rounded = rounded_rows(p, n);
+    float *out = cuda_written(p->out, n, w->n_rows);
     struct f16_args a;
 
     memset(&a, 0, sizeof a);
@@ -119,7 +133,7 @@ void fast_multiply(struct cuda *c, const struct cuda_matrix *w, const uint16_t *
         a.first = (uint32_t)first;
         a.n = (uint32_t)(left < at_once ? left : at_once);
         list_add(&c->list, launch_f16, &a, sizeof a);
-        gemm_add(&c->gemm, &(struct gemm_shape){n, a.n, w->n_cols, w->n_rows}, in, a.to,
+        gemm_add(&c->gemm, &(struct gemm_shape){rounded, a.n, w->n_cols, w->n_rows}, in, a.to,
                  out + first, adds);
     }
 }

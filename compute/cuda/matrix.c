@@ -201,9 +201,9 @@ struct prepared {
     struct cuda_count n;
 };
 
-static enum form form_of(struct cuda *c, const struct weight *w, size_t n)
+static enum form form_of(struct cuda *c, const struct product *p, size_t n)
 {
-    return fast_takes(c, &w->matrix, n) ? HALVES : is_float(w->matrix.type) ? FLOATS : QUANTISED;
+    return fast_takes(c, p, n) ? HALVES : is_float(p->w->matrix.type) ? FLOATS : QUANTISED;
 }
 
 static bool acts_for(struct cuda *c, struct cuda_scratch *room, size_t n, size_t width,
@@ -251,14 +251,14 @@ static void launch_norm_f16(const void *args, cudaStream_t stream)
 }
 
 static bool cuda_matrix_prepare(struct cuda *c, const struct input *in, size_t n,
-                                const struct weight *w, struct prepared *out)
+                                const struct product *p, struct prepared *out)
 {
-    size_t width = w->matrix.n_cols;
+    size_t width = p->w->matrix.n_cols;
     struct norm_args a;
 
     memset(out, 0, sizeof *out);
     memset(&a, 0, sizeof a);
-    out->form = form_of(c, w, n);
+    out->form = form_of(c, p, n);
     a.x = cuda_read(in->x, n, width);
     a.gain = in->gain != NULL ? in->gain->gain : NULL;
     assert(in->gain == NULL || (a.gain != NULL && in->gain->matrix.n_cols == width));
@@ -343,8 +343,7 @@ static void run_products(struct cuda *c, const struct prepared *in, const struct
     memset(&a, 0, sizeof a);
     a.adds = adds;
     for (size_t i = 0; in->form == HALVES && i < n_products; i++)
-        fast_multiply(c, &products[i].w->matrix, in->halves, n,
-                      cuda_written(products[i].out, n, products[i].w->matrix.n_rows), adds);
+        fast_multiply(c, &products[i], in->halves, n, adds);
     for (size_t i = 0; in->form != HALVES && i < n_products; i++) {
         const struct cuda_matrix *w = &products[i].w->matrix;
 
@@ -367,7 +366,7 @@ static void cuda_matrix_multiply(struct cuda *c, const struct input *in, size_t 
 {
     struct prepared prepared;
 
-    if (cuda_matrix_prepare(c, in, n, products[0].w, &prepared))
+    if (cuda_matrix_prepare(c, in, n, &products[0], &prepared))
         run_products(c, &prepared, products, n_products, n, adds);
 }
 
@@ -378,10 +377,10 @@ void cuda_matmul(struct backend *b, const struct input *in, size_t n,
     size_t n_alike;
 
     for (size_t i = 0; n > 0 && i < n_products; i += n_alike) {
-        enum form form = form_of(c, products[i].w, n);
+        enum form form = form_of(c, &products[i], n);
 
-        for (n_alike = 1;
-             i + n_alike < n_products && form_of(c, products[i + n_alike].w, n) == form; n_alike++)
+        for (n_alike = 1; i + n_alike < n_products && form_of(c, &products[i + n_alike], n) == form;
+             n_alike++)
             ;
         cuda_matrix_multiply(c, in, n, products + i, n_alike, false);
     }
@@ -453,7 +452,7 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
     cuda_matmul(b, in, n, both, 2);
     memset(&prepared, 0, sizeof prepared);
     memset(&a, 0, sizeof a);
-    prepared.form = form_of(c, f->down, n);
+    prepared.form = form_of(c, &down, n);
     if (!room_for_gated(c, &prepared, n, hidden) || !cuda_begin(c, 0))
         return;
     prepared.n = a.rows.n = cuda_count_of(c, n);

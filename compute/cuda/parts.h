@@ -211,13 +211,13 @@ size_t cuda_cublas_from(enum dtype type);
 /* fast.c */
 void fast_open(struct cuda *c, const struct backend_config *config);
 void fast_close(struct cuda *c);
-/* Whether n rows are multiplied by cuBLAS. */
-bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n);
+/* Whether a product of n rows is multiplied by cuBLAS. */
+bool fast_takes(struct cuda *c, const struct product *p, size_t n);
 /* Memory for their inputs; NULL: failed, which is kept. */
 uint16_t *fast_inputs(struct cuda *c, size_t n, size_t width);
-/* Records the product of rows for which fast_takes is true. */
-void fast_multiply(struct cuda *c, const struct cuda_matrix *w, const uint16_t *in, size_t n,
-                   float *out, bool adds);
+/* Records a product for which fast_takes is true. It may overwrite the result's rows behind n. */
+void fast_multiply(struct cuda *c, const struct product *p, const uint16_t *in, size_t n,
+                   bool adds);
 bool cuda_vendor_matmul(struct backend *b, size_t n, size_t n_rows, size_t n_cols);
 
 /* pages.c */

@@ -34,7 +34,7 @@ struct object {
 /* All under lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct object *objects;
-static uint64_t n_calls, n_matmuls, n_objects;
+static uint64_t n_calls, n_matmuls, n_looked_up, n_objects;
 static long fail_after = -1;
 static int fail_with;
 static bool refuses;
@@ -83,6 +83,11 @@ static uint64_t control_n_matmuls(void)
     return read_counter(&n_matmuls);
 }
 
+static uint64_t control_n_looked_up(void)
+{
+    return read_counter(&n_looked_up);
+}
+
 static uint64_t control_n_objects(void)
 {
     return read_counter(&n_objects);
@@ -97,7 +102,8 @@ static void control_refuse(bool all)
 
 extern const struct cublas_host cublas_host;
 
-EXPORT const struct cublas_host cublas_host = {control_fail, control_n_calls, control_n_matmuls,
+EXPORT const struct cublas_host cublas_host = {control_fail,      control_n_calls,
+                                               control_n_matmuls, control_n_looked_up,
                                                control_n_objects, control_refuse};
 
 /* Objects. */
@@ -300,6 +306,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, voi
     if (!is_held(handle, HANDLE) || !is_held(preference, PREFERENCE) || n_wanted < 1 ||
         !read_shape(&p, desc, a, b, c, d))
         abort();
+    n_looked_up++;
     *n_found = 0;
     if (refuses)
         return leave(CUBLAS_NOT_SUPPORTED);

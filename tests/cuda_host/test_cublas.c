@@ -256,6 +256,44 @@ START_TEST(what_it_does_not_take_is_ours)
 }
 END_TEST
 
+/* Steps of 17 to 24 rows look for one algorithm, and from the second on are one graph. A result
+ * that has no room for rounded rows gets its own, and no more is written. */
+START_TEST(rows_of_a_bucket_share_a_plan)
+{
+    enum { BUCKET = 24, LEAST = 17, N_COUNTED = 4 };
+    static float in[BUCKET * N_COLS], want[BUCKET * N_OUT], got[BUCKET * N_OUT];
+    struct tensor t = random_tensor(DTYPE_Q4_1, N_OUT, N_COLS, 7);
+    struct backend *ref = open_backend("ref"), *b = open_cuda(true, 1);
+    struct weight *w = host_weight(b, &t);
+    struct buffer *from, *to = host_buffer(b, NULL, BUCKET * N_OUT);
+    const struct product product = {w, to};
+    uint64_t n_looked_up = cublas()->n_looked_up(), n_graphs = cuda_host_n_graphs();
+    struct error err;
+
+    fill(in, BUCKET * N_COLS, 11);
+    from = host_buffer(b, in, BUCKET * N_COLS);
+    ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK); /* the copy is a list of its own */
+    for (size_t n = LEAST; n < LEAST + N_COUNTED; n++) {
+        b->type->matmul(b, &(struct input){.x = from}, n, &product, 1);
+        b->type->download(b, got, to, n * N_OUT * sizeof *got);
+        ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
+        multiply(ref, &t, in, NULL, n, NULL, want);
+        assert_near(got, want, n * N_OUT, tolerance);
+    }
+    ck_assert_uint_eq(cublas()->n_looked_up() - n_looked_up, 1);
+    ck_assert_uint_eq(cuda_host_n_graphs() - n_graphs, N_COUNTED - 1);
+    multiply(b, &t, in, NULL, LEAST, NULL, got);
+    assert_near(got, want, LEAST * N_OUT, tolerance);
+    ck_assert_uint_eq(cublas()->n_looked_up() - n_looked_up, 2);
+    b->type->buffer_close(b, from);
+    b->type->buffer_close(b, to);
+    b->type->weight_close(b, w);
+    backend_close(ref);
+    close_cuda(b);
+    free((void *)t.data);
+}
+END_TEST
+
 /* A rate can be measured with the option and without. */
 START_TEST(the_vendors_products_run)
 {
@@ -391,5 +429,5 @@ END_TEST
 
 SUITE_MAIN("cuda_host/cublas", without_it_our_kernels_do_all, products_are_near_the_reference,
            networks_are_near_the_reference, numbers_too_large_are_held,
-           what_it_does_not_take_is_ours, the_vendors_products_run, its_calls_fail,
-           calls_of_the_runtime_fail)
+           what_it_does_not_take_is_ours, rows_of_a_bucket_share_a_plan, the_vendors_products_run,
+           its_calls_fail, calls_of_the_runtime_fail)
