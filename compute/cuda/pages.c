@@ -14,6 +14,22 @@ enum {
     MOST_PARTIALS_BYTES = 64 << 20,
 };
 
+/* Pages are zeros at first: the numbers behind a head's last are read, and a page may be copied
+ * before all of it was written. */
+static enum status clear_pages(struct cuda *c, struct kv *kv, size_t size_bytes, struct error *err)
+{
+    enum status rc;
+
+    if (!device_enter(&c->device)) {
+        *err = c->device.failed;
+        return err->status;
+    }
+    rc = device_status(&c->device, cudaMemsetAsync(kv->view.pages, 0, size_bytes, c->list.compute),
+                       "clear keys and values", err);
+    device_leave();
+    return rc;
+}
+
 /* They are reserved with the pages, so that no step grows them. */
 static enum status reserve_partials(struct cuda *c, size_t pages_bytes, struct error *err)
 {
@@ -44,7 +60,9 @@ static enum status open_memory(struct cuda *c, struct kv *kv, struct error *err)
         kv->view.pages = device_take(&c->device, all_bytes);
     if (kv->view.pages == NULL)
         return device_no_memory(&c->device, all_bytes, "keys and values", err);
-    rc = reserve_partials(c, all_bytes, err);
+    rc = clear_pages(c, kv, all_bytes, err);
+    if (rc == STATUS_OK)
+        rc = reserve_partials(c, all_bytes, err);
     if (rc != STATUS_OK)
         return rc;
     if (kv->shape.n_slots == 0)

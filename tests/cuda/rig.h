@@ -24,9 +24,24 @@ static inline void *device_room(size_t size_bytes)
     return at;
 }
 
+static inline void device_copy(void *to, const void *from, size_t size_bytes)
+{
+    memcpy(to, from, size_bytes);
+    fibres_copied(to, NULL, size_bytes);
+}
+
 static inline void *to_device(const void *from, size_t size_bytes)
 {
-    return memcpy(device_room(size_bytes), from, size_bytes);
+    void *at = device_room(size_bytes);
+
+    device_copy(at, from, size_bytes);
+    return at;
+}
+
+static inline void device_fill(void *at, int byte, size_t size_bytes)
+{
+    memset(at, byte, size_bytes);
+    fibres_copied(at, NULL, size_bytes);
 }
 
 static inline void must_be_well(void)

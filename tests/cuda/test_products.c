@@ -92,7 +92,7 @@ static void check_product(enum how how, const struct cuda_matrix *m, const struc
     struct cuda_count count = count_of(n, most);
 
     if (to_add != NULL)
-        memcpy(product.out, to_add, n_values * sizeof *want);
+        device_copy(product.out, to_add, n_values * sizeof *want);
     launch_products(how, &product, 1, in, count, to_add != NULL);
     assert_same_bits(product.out, want, n_values);
     fibres_free(product.out);
@@ -199,7 +199,7 @@ START_TEST(products_share_a_launch)
             launch_products(how, products, n, &acts, (struct cuda_count){NULL, 9}, false);
             for (size_t i = 0; i < n; i++) {
                 assert_same_bits(products[i].out, want[i], 9 * sizes[i]);
-                memset(products[i].out, 0x55, 9 * sizes[i] * sizeof(float));
+                device_fill(products[i].out, 0x55, 9 * sizes[i] * sizeof(float));
             }
         }
     for (size_t i = 0; i < 3; i++) {
@@ -288,7 +288,7 @@ START_TEST(gates_have_the_bits_of_the_host)
                                             device_room(N * HIDDEN * sizeof(float))};
         b->type->weight_close(b, w[i]);
     }
-    memcpy(products[2].out, x, sizeof x);
+    device_copy(products[2].out, x, sizeof x);
     launch_products(how, products, 2, &acts, n, false);
     let_go(&acts);
     acts = (struct device_acts){.floats = products[0].out,
@@ -331,7 +331,7 @@ START_TEST(rows_are_decoded)
     dtype_decode(t.type, t.data, N_ROWS * width, want);
     fibres_set_orders(RIG_ORDERS, 4);
     m = device_matrix(&t, &room);
-    memset(out, 0, N * width * sizeof *out);
+    device_fill(out, 0, N * width * sizeof *out);
     cuda_embed(&m, on_device, count, out, NULL);
     cuda_matrix_f16(&m, 0, N_FIRST, halves, NULL);
     cuda_matrix_f16(&m, N_FIRST, N_ROWS - N_FIRST, halves + N_FIRST * width, NULL);

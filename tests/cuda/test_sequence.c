@@ -148,6 +148,7 @@ static float *device_turns(size_t n_rotated)
             turns[p * n_rotated + 2 * j + 1] = (float)sin((double)p * frequency);
         }
     }
+    fibres_copied(turns, NULL, MAX_POSITIONS * n_rotated * sizeof *turns);
     return turns;
 }
 
@@ -162,6 +163,7 @@ static void device_open(struct device *d, const struct step *s, enum kv_type typ
 
     cuda_kv_lay_out(&d->kv, type, N_LAYERS, s->n_kv_heads, s->head_dim);
     d->kv.pages = device_room(n_pages * d->kv.page_bytes);
+    device_fill(d->kv.pages, 0, n_pages * d->kv.page_bytes); /* as cuda_kv_open */
     d->rope = (struct cuda_turns){device_turns(n), (uint32_t)s->head_dim, (uint32_t)n, s->halves};
 }
 
@@ -215,12 +217,13 @@ static void device_attend(struct device *d, const struct step *s, const struct t
 
     cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
     items = device_room(sizes.n_items * sizeof *items);
+    fibres_copied(items, NULL, sizes.n_items * sizeof *items);
     cuda_attend_plan(&again, items, rows, n_rows, n_sharing, enough);
     ck_assert_mem_eq(&again, &sizes, sizeof sizes);
     for (size_t i = 0; i < n_rows; i++) {
         size_t n = (rows[i].pos + rows[i].n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 
-        memcpy(tables + n_table, rows[i].pages, n * sizeof *tables);
+        device_copy(tables + n_table, rows[i].pages, n * sizeof *tables);
         n_table += n;
     }
     n_counters = sizes.n_counters * s->n_heads;
@@ -229,7 +232,7 @@ static void device_attend(struct device *d, const struct step *s, const struct t
     a.tables = tables;
     a.partials = device_room(sizes.n_partials * s->n_heads * (s->head_dim + 2) * sizeof(float));
     a.counters = device_room(n_counters * sizeof *a.counters);
-    memset(a.counters, 0, n_counters * sizeof *a.counters);
+    device_fill(a.counters, 0, n_counters * sizeof *a.counters);
     cuda_attend(&d->kv, LAYER, &a, q, out, NULL);
     must_be_well();
     for (size_t i = 0; i < n_counters; i++)
@@ -270,7 +273,7 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
     device_store(&d, s, &now, q, !s->halves && now.n % 2 == 0);
     assert_same_bits(q, want_q, n_q);
     for (size_t enough = 0; enough < 2; enough++) {
-        memset(out, 0x55, n_q * sizeof *out);
+        device_fill(out, 0x55, n_q * sizeof *out);
         device_attend(&d, s, &now, enough * 1000, q, out);
         assert_same_bits(out, want, n_q);
     }
@@ -373,7 +376,7 @@ START_TEST(what_has_no_page_is_left)
 
     tensors_init(&t, &s, false);
     device_open(&d, &s, KV_F32, t.n_pages);
-    memset(d.kv.pages, 0x11, d.kv.page_bytes);
+    device_fill(d.kv.pages, 0x11, d.kv.page_bytes);
     t.pages[1] = -1;
     fibres_set_orders(1, 0);
     device_store(&d, &s, &t, NULL, true);

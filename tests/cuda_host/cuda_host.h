@@ -118,25 +118,34 @@ static inline T cuda_host_shuffle(int line, uint32_t mask, T value, enum cuda_ho
     return value;
 }
 
-/* Fibres yield only where they wait, so plain code is atomic. */
-template <typename T> static inline T atomicAdd(T *at, std::common_type_t<T> by)
+/* Fibres yield only where they wait and before these, so plain code is atomic. Watched kernels'
+ * accesses are counted one by one (shadow.c), those in here as one. */
+#define CUDA_HOST_ATOMIC __attribute__((noinline, no_sanitize("thread")))
+
+template <typename T> static CUDA_HOST_ATOMIC T atomicAdd(T *at, std::common_type_t<T> by)
 {
+    fibres_atomic(at, sizeof *at);
+
     T was = *at;
 
     *at = was + by;
     return was;
 }
 
-template <typename T> static inline T atomicMax(T *at, std::common_type_t<T> with)
+template <typename T> static CUDA_HOST_ATOMIC T atomicMax(T *at, std::common_type_t<T> with)
 {
+    fibres_atomic(at, sizeof *at);
+
     T was = *at;
 
     *at = with > was ? with : was;
     return was;
 }
 
-template <typename T> static inline T atomicExch(T *at, std::common_type_t<T> with)
+template <typename T> static CUDA_HOST_ATOMIC T atomicExch(T *at, std::common_type_t<T> with)
 {
+    fibres_atomic(at, sizeof *at);
+
     T was = *at;
 
     *at = with;
@@ -144,8 +153,11 @@ template <typename T> static inline T atomicExch(T *at, std::common_type_t<T> wi
 }
 
 template <typename T>
-static inline T atomicCAS(T *at, std::common_type_t<T> if_it_is, std::common_type_t<T> with)
+static CUDA_HOST_ATOMIC T atomicCAS(T *at, std::common_type_t<T> if_it_is,
+                                    std::common_type_t<T> with)
 {
+    fibres_atomic(at, sizeof *at);
+
     T was = *at;
 
     if (was == if_it_is)
@@ -165,6 +177,7 @@ static inline unsigned max(unsigned a, unsigned b)
 
 static inline void __threadfence(void)
 {
+    fibres_fence();
 }
 
 template <typename T> static inline T __ldg(const T *at)

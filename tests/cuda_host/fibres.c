@@ -1,10 +1,11 @@
-/* A launch runs block by block. In a block, warp by warp, each lane runs until it waits for others;
- * a wait ends when the last lane arrives. When no fibre can run and some have not ended, their
- * waits can never end: this is the error to be found. Fibres of a broken block are abandoned, which
- * leaks nothing, because kernels own nothing. */
+/* A launch runs block by block, or shuffled, a few blocks at a time. In a block, warp by warp, each
+ * lane runs until it waits for others; a wait ends when the last lane arrives. When no fibre can
+ * run and some have not ended, their waits can never end: this is the error to be found. Fibres of
+ * a broken block are abandoned, which leaks nothing, because kernels own nothing. */
 #include "tests/cuda_host/fibres.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ enum {
     ZONE = 0xfb,
     FILLED_BYTES = 4 << 20,
     MAX_ARRAYS = 32,
-    MAX_ORDERS = 8,
+    MAX_ORDERS = 32,
+    SHARED_ROOM = SHARED_BYTES + (MAX_ARRAYS + 2) * 2 * ZONE_BYTES,
 };
 
 enum state { UNMADE, READY, AT_BLOCK, AT_WARP, ENDED };
@@ -70,12 +72,26 @@ struct allocation {
     unsigned char *before, *after; /* copies, while orders are compared */
 };
 
+/* A block that runs. */
+struct resident {
+    struct fibre fibres[MAX_THREADS];
+    struct fibres_size at;
+    bool is_busy;
+    unsigned n_ended, n_at_block;
+    bool any_yes;
+    unsigned char *shared; /* [SHARED_ROOM] */
+    struct array arrays[MAX_ARRAYS];
+    unsigned n_arrays;
+    size_t shared_used, shared_zones;
+};
+
+const struct fibres_watch *fibres_watch;
+
 /* Guarded by lock: one launch runs at a time. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fibre fibres[MAX_THREADS];
+static struct resident residents[FIBRES_RESIDENT], *here = residents;
 static unsigned char *stacks;
-static unsigned n_threads, n_ended, n_at_block;
-static bool any_yes;
+static unsigned n_threads;
 static struct fibre *running;
 static void *scheduler_sp;
 #if defined(__SANITIZE_ADDRESS__)
@@ -91,10 +107,7 @@ static void (*launched_body)(const void *);
 static const void *launched_arg;
 static enum fibres_order order;
 static uint32_t chance;
-static _Alignas(256) unsigned char shared[SHARED_BYTES + (MAX_ARRAYS + 2) * 2 * ZONE_BYTES];
-static struct array arrays[MAX_ARRAYS];
-static unsigned n_arrays;
-static size_t shared_used, shared_zones;
+static _Alignas(256) unsigned char shared_rooms[FIBRES_RESIDENT][SHARED_ROOM];
 static unsigned char shared_pattern;
 static char failure[320];
 static unsigned n_orders = 1;
@@ -146,8 +159,10 @@ __asm__(".text\n"
 
 enum { KEPT_WORDS = 6 };
 
+/* The stack of thread i of the current block. */
 static unsigned char *stack_of(size_t i)
 {
+    i += (size_t)(here - residents) * MAX_THREADS;
     return stacks + i * (GUARD_BYTES + STACK_BYTES) + GUARD_BYTES;
 }
 
@@ -176,7 +191,7 @@ static void enter(void)
     for (;;) { /* a fibre is a thread of one block after the other */
         launched_body(launched_arg);
         running->state = ENDED;
-        n_ended++;
+        here->n_ended++;
         give_way();
     }
 }
@@ -185,8 +200,10 @@ static void run_fibre(struct fibre *f)
 {
     running = f;
     fibres_here.thread = f->at;
+    fibres_here.block = here->at;
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(&scheduler_fake, stack_of((size_t)(f - fibres)), STACK_BYTES);
+    __sanitizer_start_switch_fiber(&scheduler_fake, stack_of((size_t)(f - here->fibres)),
+                                   STACK_BYTES);
 #endif
 #if defined(__SANITIZE_THREAD__)
     scheduler_tsan = __tsan_get_current_fiber();
@@ -201,21 +218,24 @@ static void run_fibre(struct fibre *f)
 
 static void open_stacks(void)
 {
-    size_t size_bytes = MAX_THREADS * (GUARD_BYTES + STACK_BYTES);
+    const size_t n = FIBRES_RESIDENT * MAX_THREADS;
+    size_t size_bytes = n * (GUARD_BYTES + STACK_BYTES);
 
     if (stacks != NULL)
         return;
     stacks = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert(stacks != MAP_FAILED);
-    for (size_t i = 0; i < MAX_THREADS; i++)
-        (void)mprotect(stack_of(i) - GUARD_BYTES, GUARD_BYTES, PROT_NONE);
+    for (size_t i = 0; i < n; i++)
+        (void)mprotect(stacks + i * (GUARD_BYTES + STACK_BYTES), GUARD_BYTES, PROT_NONE);
+    for (size_t i = 0; i < FIBRES_RESIDENT; i++)
+        residents[i].shared = shared_rooms[i];
 }
 
 /* Makes a fibre that starts from the beginning. */
 static void make_fibre(size_t i)
 {
-    struct fibre *f = &fibres[i];
+    struct fibre *f = &here->fibres[i];
     void (*first)(void) = enter;
     void **sp = (void **)(void *)(stack_of(i) + STACK_BYTES - 64);
 
@@ -234,7 +254,7 @@ static void make_fibre(size_t i)
 static void ready_fibre(size_t i)
 {
     const struct fibres_size size = launched->block;
-    struct fibre *f = &fibres[i];
+    struct fibre *f = &here->fibres[i];
 
     if (f->state != ENDED)
         make_fibre(i);
@@ -247,12 +267,12 @@ static void ready_fibre(size_t i)
 
 unsigned fibres_lane(void)
 {
-    return (unsigned)(running - fibres) % LANES;
+    return (unsigned)(running - here->fibres) % LANES;
 }
 
 static struct fibre *warp_of(const struct fibre *f)
 {
-    return &fibres[(f - fibres) / LANES * LANES];
+    return &here->fibres[(f - here->fibres) / LANES * LANES];
 }
 
 static void check_zones(int line);
@@ -260,16 +280,18 @@ static void check_zones(int line);
 static void release_block(int line)
 {
     for (unsigned i = 0; i < n_threads; i++) {
-        if (fibres[i].line != line) {
+        if (here->fibres[i].line != line) {
             fail("threads of the block wait at barriers of other lines", line);
             return;
         }
-        fibres[i].result = any_yes;
+        here->fibres[i].result = here->any_yes;
     }
     for (unsigned i = 0; i < n_threads; i++)
-        fibres[i].state = READY;
-    n_at_block = 0;
-    any_yes = false;
+        here->fibres[i].state = READY;
+    here->n_at_block = 0;
+    here->any_yes = false;
+    if (fibres_watch != NULL)
+        fibres_watch->barrier(fibres_resident());
     check_zones(line);
 }
 
@@ -279,8 +301,8 @@ int fibres_sync_block_or(int line, bool yes)
 
     f->state = AT_BLOCK;
     f->line = line;
-    any_yes |= yes;
-    if (++n_at_block == n_threads)
+    here->any_yes |= yes;
+    if (++here->n_at_block == n_threads)
         release_block(line);
     give_way();
     return (int)f->result;
@@ -293,7 +315,7 @@ void fibres_sync_block(int line)
 
 static bool is_there(const struct fibre *warp, unsigned lane)
 {
-    return (size_t)(warp - fibres) + lane < n_threads;
+    return (size_t)(warp - here->fibres) + lane < n_threads;
 }
 
 /* Sets a lane's result, once all lanes of mask have arrived. */
@@ -339,6 +361,8 @@ static void maybe_release_warp(const struct fibre *f)
     for (unsigned i = 0; i < LANES; i++)
         if (f->mask >> i & 1)
             warp[i].state = READY;
+    if (f->wait == SYNC && fibres_watch != NULL)
+        fibres_watch->sync(fibres_resident(), (unsigned)(warp - here->fibres), f->mask);
 }
 
 static uint64_t wait_for_warp(int line, uint32_t mask, enum wait wait, uint64_t word, unsigned from,
@@ -381,34 +405,69 @@ void fibres_gather(int line, uint32_t mask, uint64_t word, uint64_t out[32])
     (void)wait_for_warp(line, mask, GATHER, word, 0, out);
 }
 
+/* Fences, and atomic operations: these run when all other threads may have had a turn. */
+
+void fibres_fence(void)
+{
+    if (fibres_watch != NULL && running != NULL)
+        fibres_watch->fence();
+}
+
+void fibres_atomic(const void *at, size_t size_bytes)
+{
+    if (running == NULL)
+        return;
+    if (order == FIBRES_SHUFFLED)
+        give_way();
+    if (fibres_watch != NULL)
+        fibres_watch->atomic(at, size_bytes, __builtin_return_address(0));
+}
+
+unsigned fibres_thread(void)
+{
+    return running != NULL ? (unsigned)(running - here->fibres) : UINT_MAX;
+}
+
+unsigned fibres_resident(void)
+{
+    return (unsigned)(here - residents);
+}
+
+void fibres_fail(const char *what)
+{
+    fail(what, 0);
+}
+
 /* Shared memory: one array after the other, zones between them. */
 
 static void *take_shared(const void *key, const char *name, size_t size_bytes)
 {
-    size_t offset = shared_used + shared_zones + ZONE_BYTES;
+    size_t offset = here->shared_used + here->shared_zones + ZONE_BYTES;
     size_t room = (size_bytes + 15) / 16 * 16;
 
-    if (n_arrays == MAX_ARRAYS || shared_used + room > SHARED_BYTES) {
+    if (here->n_arrays == MAX_ARRAYS || here->shared_used + room > SHARED_BYTES) {
         fail("more shared memory than a block has", 0);
         offset = ZONE_BYTES; /* the launch ends once this fibre yields */
-        return shared + offset;
+        return here->shared + offset;
     }
-    ASAN_UNPOISON_MEMORY_REGION(shared + offset - ZONE_BYTES, room + 2 * ZONE_BYTES);
-    memset(shared + offset - ZONE_BYTES, ZONE, room + 2 * ZONE_BYTES);
-    memset(shared + offset, shared_pattern, size_bytes);
-    ASAN_POISON_MEMORY_REGION(shared + offset - ZONE_BYTES, ZONE_BYTES);
-    ASAN_POISON_MEMORY_REGION(shared + offset + size_bytes, room - size_bytes + ZONE_BYTES);
-    arrays[n_arrays++] = (struct array){key, name, offset, size_bytes};
-    shared_used += room;
-    shared_zones += 2 * ZONE_BYTES;
-    return shared + offset;
+    ASAN_UNPOISON_MEMORY_REGION(here->shared + offset - ZONE_BYTES, room + 2 * ZONE_BYTES);
+    memset(here->shared + offset - ZONE_BYTES, ZONE, room + 2 * ZONE_BYTES);
+    memset(here->shared + offset, shared_pattern, size_bytes);
+    if (fibres_watch != NULL)
+        fibres_watch->fresh(here->shared + offset, size_bytes);
+    ASAN_POISON_MEMORY_REGION(here->shared + offset - ZONE_BYTES, ZONE_BYTES);
+    ASAN_POISON_MEMORY_REGION(here->shared + offset + size_bytes, room - size_bytes + ZONE_BYTES);
+    here->arrays[here->n_arrays++] = (struct array){key, name, offset, size_bytes};
+    here->shared_used += room;
+    here->shared_zones += 2 * ZONE_BYTES;
+    return here->shared + offset;
 }
 
 void *fibres_shared(const void *key, size_t size_bytes, const char *name)
 {
-    for (unsigned i = 0; i < n_arrays; i++)
-        if (arrays[i].key == key)
-            return shared + arrays[i].offset;
+    for (unsigned i = 0; i < here->n_arrays; i++)
+        if (here->arrays[i].key == key)
+            return here->shared + here->arrays[i].offset;
     return take_shared(key, name, size_bytes);
 }
 
@@ -424,16 +483,17 @@ static void check_zones(int line)
 #if !defined(__SANITIZE_ADDRESS__)
     char what[120];
 
-    for (unsigned i = 0; i < n_arrays; i++) {
-        size_t begin = arrays[i].offset - ZONE_BYTES, end = arrays[i].offset + arrays[i].size_bytes;
+    for (unsigned i = 0; i < here->n_arrays; i++) {
+        size_t begin = here->arrays[i].offset - ZONE_BYTES,
+               end = here->arrays[i].offset + here->arrays[i].size_bytes;
 
         for (size_t at = begin; at < end + ZONE_BYTES; at++) {
-            if (at == arrays[i].offset)
+            if (at == here->arrays[i].offset)
                 at = end;
-            if (shared[at] == ZONE)
+            if (here->shared[at] == ZONE)
                 continue;
             (void)snprintf(what, sizeof what, "a write outside the shared array '%s'",
-                           arrays[i].name);
+                           here->arrays[i].name);
             fail(what, line);
             return;
         }
@@ -464,8 +524,9 @@ static void lay_order(unsigned *to, unsigned n)
     }
 }
 
-/* Runs the lanes of a warp until all wait for other warps, or forever. */
-static bool run_warp(unsigned first)
+/* Runs the lanes of a warp until all wait for other warps, or forever; with `once`, each lane once.
+ */
+static bool run_warp(unsigned first, bool once)
 {
     unsigned lanes[LANES], n = n_threads - first < LANES ? n_threads - first : LANES;
     bool ran = false, more = true;
@@ -474,17 +535,18 @@ static bool run_warp(unsigned first)
     while (more && failure[0] == '\0') {
         more = false;
         for (unsigned i = 0; i < n && failure[0] == '\0'; i++)
-            if (fibres[first + lanes[i]].state == READY) {
-                run_fibre(&fibres[first + lanes[i]]);
+            if (here->fibres[first + lanes[i]].state == READY) {
+                run_fibre(&here->fibres[first + lanes[i]]);
                 ran = more = true;
             }
+        more &= !once;
     }
     return ran;
 }
 
 static void tell_stuck(void)
 {
-    const struct fibre *waits = fibres;
+    const struct fibre *waits = here->fibres;
     char what[160];
 
     while (waits->state == ENDED)
@@ -492,44 +554,68 @@ static void tell_stuck(void)
     (void)snprintf(what, sizeof what,
                    "thread %u waits for threads that do not come (%u of the block's %u are at a "
                    "barrier, %u have ended)",
-                   (unsigned)(waits - fibres), n_at_block, n_threads, n_ended);
+                   (unsigned)(waits - here->fibres), here->n_at_block, n_threads, here->n_ended);
     fail(what, waits->line);
 }
 
-static void run_block(void)
+static void begin_block(unsigned index)
 {
-    unsigned warps[MAX_THREADS / LANES], n_warps = (n_threads + LANES - 1) / LANES;
+    const struct fibres_size grid = launched->grid;
 
-    n_ended = n_at_block = n_arrays = 0;
-    any_yes = false;
-    shared_used = shared_zones = 0;
-    ASAN_POISON_MEMORY_REGION(shared, sizeof shared);
+    here->at =
+        (struct fibres_size){index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y};
+    here->is_busy = true;
+    here->n_ended = here->n_at_block = here->n_arrays = 0;
+    here->any_yes = false;
+    here->shared_used = here->shared_zones = 0;
+    ASAN_POISON_MEMORY_REGION(here->shared, SHARED_ROOM);
     for (size_t i = 0; i < n_threads; i++)
         ready_fibre(i);
-    while (n_ended < n_threads && failure[0] == '\0') {
-        bool ran = false;
-
-        lay_order(warps, n_warps);
-        for (unsigned i = 0; i < n_warps; i++)
-            ran |= run_warp(warps[i] * LANES);
-        if (!ran)
-            tell_stuck();
-    }
-    if (failure[0] == '\0')
-        check_zones(0);
+    if (fibres_watch != NULL)
+        fibres_watch->block(fibres_resident(), index);
 }
 
+/* Runs the block's warps once, each until its lanes wait; with `one`, a warp that can run, and its
+ * lanes until they wait or come to an atomic operation. */
+static void turn_block(bool one)
+{
+    unsigned warps[MAX_THREADS / LANES], n_warps = (n_threads + LANES - 1) / LANES;
+    bool ran = false;
+
+    lay_order(warps, n_warps);
+    for (unsigned i = 0; i < n_warps && !(one && ran); i++)
+        ran |= run_warp(warps[i] * LANES, one);
+    if (!ran)
+        tell_stuck();
+    if (failure[0] != '\0' || here->n_ended < n_threads)
+        return;
+    check_zones(0);
+    here->is_busy = false;
+}
+
+/* Runs the blocks; shuffled, as many at a time as fit, by turns. */
 static void run_blocks(void)
 {
     const struct fibres_size grid = launched->grid;
     unsigned n = grid.x * grid.y * grid.z, *blocks = malloc(n * sizeof *blocks);
+    unsigned n_begun = 0, n_busy = 0, most = order == FIBRES_SHUFFLED ? FIBRES_RESIDENT : 1;
 
     assert(blocks != NULL);
     lay_order(blocks, n);
-    for (unsigned i = 0; i < n && failure[0] == '\0'; i++) {
-        fibres_here.block = (struct fibres_size){blocks[i] % grid.x, blocks[i] / grid.x % grid.y,
-                                                 blocks[i] / grid.x / grid.y};
-        run_block();
+    for (unsigned i = 0; i < FIBRES_RESIDENT; i++)
+        residents[i].is_busy = false;
+    if (fibres_watch != NULL)
+        fibres_watch->launch(n, shared_rooms, sizeof shared_rooms);
+    while ((n_begun < n || n_busy > 0) && failure[0] == '\0') {
+        here = &residents[most > 1 ? next_chance() % most : 0];
+        if (!here->is_busy && n_begun == n)
+            continue; /* another one's turn */
+        if (!here->is_busy) {
+            begin_block(blocks[n_begun++]);
+            n_busy++;
+        }
+        turn_block(most > 1);
+        n_busy -= !here->is_busy;
     }
     free(blocks);
 }
@@ -555,7 +641,9 @@ void *fibres_alloc(size_t size_bytes)
         free(a);
         return NULL;
     }
-    *a = (struct allocation){.at = aligned_alloc(256, room), .size_bytes = size_bytes};
+    *a = (struct allocation){.at = fibres_watch != NULL ? fibres_watch->alloc(room)
+                                                        : aligned_alloc(256, room),
+                             .size_bytes = size_bytes};
     if (a->at == NULL) {
         free(a);
         return NULL;
@@ -585,9 +673,17 @@ void fibres_free(void *at)
         }
     (void)pthread_mutex_unlock(&lock);
     assert(at == NULL || a != NULL);
-    if (a != NULL)
+    if (a != NULL && fibres_watch != NULL)
+        fibres_watch->free(a->at, a->size_bytes + ZONE_BYTES);
+    else if (a != NULL)
         free(a->at);
     free(a);
+}
+
+void fibres_copied(const void *to, const void *from, size_t size_bytes)
+{
+    if (fibres_watch != NULL)
+        fibres_watch->copied(to, from, size_bytes);
 }
 
 size_t fibres_room(const void *at)

@@ -41,7 +41,8 @@ bool fibres_run(const struct fibres_launch *launch, void (*body)(const void *arg
 const char *fibres_error(void);
 void fibres_clear_error(void);
 
-/* The order in which fibres, warps' lanes and blocks run. */
+/* The order in which fibres, warps' lanes and blocks run. Shuffled, a few blocks run at a time,
+ * each until some of its threads wait, or before an atomic operation. */
 enum fibres_order { FIBRES_FORWARD, FIBRES_BACKWARD, FIBRES_SHUFFLED };
 
 /* From now on each launch runs n times, from the same memory: forward, backward, then shuffled, by
@@ -55,6 +56,9 @@ void fibres_free(void *at);
 /* The bytes from `at` to the end of the allocation that it lies in; 0: none. */
 size_t fibres_room(const void *at);
 
+/* Memory of the device was written by a copy, from `from` or, if that is NULL, from the host. */
+void fibres_copied(const void *to, const void *from, size_t size_bytes);
+
 /* Launches until now. */
 uint64_t fibres_n_launches(void);
 
@@ -65,6 +69,8 @@ struct fibres_here {
 extern struct fibres_here fibres_here;
 
 unsigned fibres_lane(void);
+void fibres_fence(void);
+void fibres_atomic(const void *at, size_t size_bytes); /* before the operation */
 void *fibres_shared(const void *key, size_t size_bytes, const char *name);
 void *fibres_dynamic_shared(void);
 void fibres_sync_block(int line);
@@ -73,6 +79,27 @@ void fibres_sync_warp(int line, uint32_t mask);
 uint32_t fibres_ballot(int line, uint32_t mask, bool yes);
 uint64_t fibres_exchange(int line, uint32_t mask, uint64_t word, unsigned from);
 void fibres_gather(int line, uint32_t mask, uint64_t word, uint64_t out[32]);
+
+/* For whoever watches the kernels' accesses (shadow.c): it is called for these events. */
+enum { FIBRES_RESIDENT = 3 }; /* blocks that run at a time */
+
+struct fibres_watch {
+    void *(*alloc)(size_t size_bytes);
+    void (*free)(void *at, size_t size_bytes);
+    void (*launch)(uint32_t n_blocks, const void *shared, size_t shared_bytes);
+    void (*block)(unsigned resident, uint32_t index);
+    void (*barrier)(unsigned resident);
+    void (*sync)(unsigned resident, unsigned first, uint32_t mask);
+    void (*fence)(void);
+    void (*atomic)(const void *at, size_t size_bytes, const void *pc);
+    void (*fresh)(const void *shared, size_t size_bytes);
+    void (*copied)(const void *to, const void *from, size_t size_bytes);
+};
+extern const struct fibres_watch *fibres_watch; /* NULL: nobody watches */
+
+unsigned fibres_thread(void);   /* of its block; UINT_MAX: no kernel runs */
+unsigned fibres_resident(void); /* which of the blocks */
+void fibres_fail(const char *what);
 
 #ifdef __cplusplus
 }

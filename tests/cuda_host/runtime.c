@@ -89,6 +89,7 @@ static uint64_t n_calls, n_graphs, n_copies;
 static long fail_after = -1;
 static cudaError_t fail_with, broken, reset_with;
 static bool is_set_up;
+static uint32_t streams_chance; /* 0: streams run as late as allowed */
 static int driver_version = 13000, n_devices = 1, capability = 90;
 
 static _Thread_local cudaError_t last_error;
@@ -113,6 +114,7 @@ static void set_up(void)
     capability = (int)number_of("CUDA_HOST_CAPABILITY", capability);
     bytes_in_all = (size_t)number_of("CUDA_HOST_MEMORY", (long)bytes_in_all);
     fibres_set_orders((unsigned)number_of("CUDA_HOST_ORDERS", 1), 1);
+    streams_chance = (uint32_t)number_of("CUDA_HOST_STREAMS", 0);
     reset_with = (cudaError_t)number_of("CUDA_HOST_RESET", cudaSuccess);
     if (text != NULL && strchr(text, ':') != NULL) {
         fail_after = strtol(text, NULL, 10);
@@ -142,11 +144,14 @@ static cudaError_t break_device(cudaError_t rc)
     return rc;
 }
 
+static void run_some(void);
+
 /* Begins a call that can fail; it has the lock. */
 static cudaError_t begin(void)
 {
     enter();
     n_calls++;
+    run_some();
     if (broken != cudaSuccess)
         return broken;
     if (fail_after < 0)
@@ -395,9 +400,11 @@ static void run_item(struct CUstream_st *s)
             break;
         case COPY:
             memmove(i->to, i->from != NULL ? i->from : i->arg, i->size_bytes);
+            fibres_copied(i->to, i->from, i->size_bytes);
             break;
         case SET:
             memset(i->to, i->value, i->size_bytes);
+            fibres_copied(i->to, NULL, i->size_bytes);
             break;
         case RECORD:
         case WAIT:
@@ -537,6 +544,22 @@ static void run_all(void)
     for (struct handle *h = handles; h != NULL; h = h->next)
         if (h->kind == STREAM)
             run_until(h->at, NULL, 0);
+}
+
+/* With a seed for streams, runs a few items, each of any stream: as early or late as it comes. */
+static void run_some(void)
+{
+    while (streams_chance != 0) {
+        struct handle *h = handles;
+
+        streams_chance = streams_chance * 1664525u + 1013904223u;
+        if (streams_chance >> 31 != 0)
+            return;
+        for (size_t i = n_handles > 0 ? (streams_chance >> 8) % n_handles : 0; i > 0; i--)
+            h = h->next;
+        if (h != NULL && h->kind == STREAM && ((struct CUstream_st *)h->at)->queue.first != NULL)
+            run_item(h->at);
+    }
 }
 
 cudaError_t cudaMalloc(void **at, size_t size_bytes)

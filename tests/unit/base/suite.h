@@ -5,6 +5,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,11 +16,13 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
     Suite *suite = suite_create(name);
     TCase *all = tcase_create(name);
     SRunner *runner;
+    const char *only = getenv("SUITE_ONLY"); /* a test's name */
     int failed;
 
     tcase_set_timeout(all, 30);
     for (size_t i = 0; i < n; i++)
-        tcase_add_test(all, tests[i]);
+        if (only == NULL || strcmp(tests[i]->name, only) == 0)
+            tcase_add_test(all, tests[i]);
     suite_add_tcase(suite, all);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -50,6 +50,7 @@ static void rig_open(struct rig *r, size_t n)
     ck_assert(r->known_logits != NULL && r->host != NULL && r->logits != NULL && r->ends != NULL &&
               r->draws != NULL && r->drawn != NULL && r->count != NULL);
     memcpy(r->ends, ends, sizeof ends);
+    fibres_copied(r->ends, NULL, sizeof ends);
 }
 
 static void rig_close(struct rig *r)
@@ -90,6 +91,9 @@ static size_t compare(struct rig *r, const struct draw *draws, size_t n)
     memcpy(r->logits, r->host, ROWS * r->n * sizeof(float));
     memcpy(r->draws, draws, n * sizeof *draws);
     *r->count = (uint32_t)n;
+    fibres_copied(r->logits, NULL, ROWS * r->n * sizeof(float));
+    fibres_copied(r->draws, NULL, n * sizeof *draws);
+    fibres_copied(r->count, NULL, sizeof *r->count);
     cuda_draw(r->logits, (uint32_t)r->n, r->draws, count, r->ends, ENDS, r->drawn, NULL);
     ck_assert_msg(fibres_error() == NULL, "%s", fibres_error());
     for (size_t i = 0; i < n; i++) {
