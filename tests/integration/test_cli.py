@@ -244,7 +244,7 @@ def selftest(cli, tiny):
     rows = cli.lines("selftest", "--backend", "ref", "--json")
     operators = [row for row in rows if row["part"] == "operators"]
     assert {row["operator"] for row in operators} == {
-        "matmul", "embed", "norm", "rope", "attend", "ffn", "gather",
+        "matmul", "embed", "norm", "rope", "attend", "attend long", "ffn", "gather",
         "linear", "linear_backward", "lstm", "lstm_backward", "softmax", "adamw", "draw",
     }
     assert all(row["holds"] and row["max_error"] == 0 for row in operators), "ref against itself"

@@ -22,6 +22,8 @@ enum {
     HEAD_DIM = 64,
     N_PAGES = 8,
     MAX_VALUES = N_TOKENS * N_COLS, /* of an activation */
+    N_CHUNKS = 26,                  /* of a long context: over two spans of a GPU's attention */
+    LONG_PAGES = (N_CHUNKS * N_TOKENS + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS,
 };
 
 static_assert(N_HEADS * HEAD_DIM <= N_COLS && N_ROWS <= N_COLS, "an activation holds any of them");
@@ -287,6 +289,47 @@ static enum status run_attend(const struct operators *s, const struct trial *t, 
     return rc;
 }
 
+/* A token behind a context so long that a GPU's blocks share it; each chunk's keys are turned
+ * further, so that no part is like another. */
+static enum status run_attend_long(const struct operators *s, const struct trial *t,
+                                   struct backend *b, float *result, struct error *err)
+{
+    const struct kv_shape shape = {.n_layers = 1,
+                                   .n_kv_heads = N_KV_HEADS,
+                                   .head_dim = HEAD_DIM,
+                                   .n_pages = LONG_PAGES,
+                                   .type = KV_F16};
+    const struct rope rope = {.n_heads = N_KV_HEADS, .head_dim = HEAD_DIM, .base = 10000.0f};
+    struct attend_row rows[N_CHUNKS + 1];
+    uint32_t positions[N_TOKENS];
+    int32_t pages[LONG_PAGES];
+    struct test_memory m = {.b = b};
+    enum status rc;
+
+    for (int32_t i = 0; i < LONG_PAGES; i++)
+        pages[i] = LONG_PAGES - 1 - i;
+    for (uint32_t i = 0; i < N_TOKENS; i++)
+        positions[i] = i * i;
+    for (size_t i = 0; i <= N_CHUNKS; i++)
+        rows[i] = (struct attend_row){.n_tokens = N_TOKENS, .pos = i * N_TOKENS, .pages = pages};
+    rows[N_CHUNKS].n_tokens = 1;
+    rows[N_CHUNKS].pos -= 1; /* the last that is stored */
+    if ((rc = b->type->kv_open(b, &shape, &m.kv, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 1, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        for (size_t i = 0; i < N_CHUNKS; i++) {
+            b->type->rope(b, &rope, positions, N_TOKENS, m.buffers[0]);
+            b->type->kv_store(b, m.kv, 0, m.buffers[0], m.buffers[1], &rows[i], 1);
+        }
+        b->type->attend(b, m.kv, 0, &(struct attention){.n_heads = N_HEADS}, m.buffers[1],
+                        &rows[N_CHUNKS], 1, m.buffers[2]);
+        rc = test_memory_fetch(&m, t, m.buffers[2], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
 /* One weight is all three: square, since down's outputs are as wide as the input. */
 static enum status operators_run_ffn(const struct operators *s, const struct trial *t,
                                      struct backend *b, float *result, struct error *err)
@@ -380,6 +423,7 @@ static enum status compare_all(struct operators *s, struct error *err)
         {"norm", DTYPE_F32, N_TOKENS * N_ROWS, run_norm, 1e-5},
         {"rope", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_rope, 1e-4},
         {"attend", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_attend, 1e-3},
+        {"attend long", DTYPE_F32, N_HEADS * HEAD_DIM, run_attend_long, 5e-3},
         {"ffn", DTYPE_F32, N_TOKENS * N_COLS, operators_run_ffn, 1e-4},
         {"gather", DTYPE_F32, 4 * N_COLS, run_gather, 0.0},
     };
