@@ -47,6 +47,8 @@ static void actor_info(const struct agent *a, struct agent_info *out)
         .backend = "",
         .version = "1",
         .n_observations = 1,
+        .n_actions = 2,
+        .has_logp = true,
     };
 }
 

@@ -475,10 +475,14 @@ static enum status check_source(const struct data_index *x, const char *task,
     const struct index_header *h = x->map;
     struct stat st;
     uint32_t crc;
+    enum status rc;
 
     if (h->options_crc != options_crc(task, config))
         return unusable(err, "built with other options");
-    if (source_stat(task, &st, err) != STATUS_OK || (uint64_t)st.st_size != h->source_bytes)
+    rc = source_stat(task, &st, err);
+    if (rc == STATUS_EXHAUSTED)
+        return rc;
+    if (rc != STATUS_OK || (uint64_t)st.st_size != h->source_bytes)
         return unusable(err, "of another source");
     if (changed_ns(&st) == h->source_ns)
         return STATUS_OK;
