@@ -52,9 +52,10 @@
 #include "server/notify.h"
 #include "server/params/checkpoint.h"
 #include "server/params/params.h"
+#include "server/registry/groups.h"
 #include "server/reload.h"
-#include "server/rollout/rollout.h"
 #include "server/replay/replays.h"
+#include "server/rollout/rollout.h"
 #include "server/rpc/health.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
@@ -91,6 +92,7 @@ struct daemon {
     struct attached attached;
     struct vectors vectors;
     struct rollouts rollouts;
+    struct groups groups;
     struct stores stores;
     struct replays replays;
     struct work_table work;
@@ -1107,6 +1109,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .params = &d.params,
         .vectors = &d.vectors,
         .rollouts = &d.rollouts,
+        .groups = &d.groups,
         .stores = &d.stores,
         .replays = &d.replays,
         .work = &d.work,
@@ -1133,6 +1136,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         health_set(&d.health, descriptor_services[i], HEALTH_NOT_SERVING);
     daemon_open_handles(&d);
     start_params(&d);
+    groups_init(&d.groups, &d.env);
     start_stores(&d);
     start_replays(&d);
     start_conversations(&d);
@@ -1155,6 +1159,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
     vectors_deinit(&d.vectors);
+    groups_deinit(&d.groups);
     stores_deinit(&d.stores);
     replays_deinit(&d.replays);
     work_deinit(&d.work);

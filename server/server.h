@@ -18,6 +18,7 @@ struct rollouts;
 struct replays;
 struct sequences;
 struct sessions;
+struct groups;
 struct stores;
 struct trainers;
 struct vectors;
@@ -47,6 +48,7 @@ struct server {
     struct params_sets *params;
     struct vectors *vectors;                   /* environments that clients opened */
     struct rollouts *rollouts;                 /* of policies in them */
+    struct groups *groups;                     /* of processes */
     struct stores *stores;                     /* versioned values */
     struct replays *replays;                   /* tables of items to learn from */
     struct work_table *work;                   /* tasks, and the workers that compute them */

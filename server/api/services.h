@@ -31,6 +31,7 @@
     TABLE(agents_rpcs) \
     TABLE(env_rpcs) \
     TABLE(env_rollout_rpcs) \
+    TABLE(registry_rpcs) \
     TABLE(store_rpcs) \
     TABLE(store_pull_rpcs) \
     TABLE(replay_rpcs) \
