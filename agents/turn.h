@@ -51,10 +51,10 @@ struct observation {
     /* The participant's index under lock-step: orders the rows of a batch. A policy draws by
      * (sampling.seed, row_key, the clone's step), independent of the order of arrival. */
     uint32_t row_key;
-    struct sampling sampling;            /* complete: defaults are filled in */
+    struct sampling sampling; /* complete: defaults are filled in */
     float epsilon;            /* [0, 1] how likely a policy acts at random, all actions alike */
-    uint32_t turn;                       /* 1, 2, … */
-    struct tool_use tool_use;            /* of a language model's reply */
+    uint32_t turn;            /* 1, 2, … */
+    struct tool_use tool_use; /* of a language model's reply */
     struct template_variables variables; /* of its chat template */
     /* Continuations to score, each as the whole reply, before a reply is generated. Kinds that give
      * no probabilities leave the reply's scores empty. */
