@@ -78,7 +78,7 @@ def share(array: Any) -> Any:
     import numpy
 
     flat = numpy.ascontiguousarray(array)
-    if flat.size == 0 or _find(memoryview(flat.reshape(-1).view(numpy.uint8))) is not None:
+    if flat.size == 0 or _find(flat.reshape(-1).view(numpy.uint8).data) is not None:
         return array
     copy = numpy.frombuffer(_make(flat.nbytes), dtype=flat.dtype).reshape(numpy.shape(array))
     copy[...] = array
