@@ -84,9 +84,10 @@ static bool is_in_place(const char *task, const char *data_path,
 /* A checksum of the options that the data depend on. */
 static uint32_t options_crc(const char *task, const struct teacher_config *config)
 {
+    const char *format = task == NULL || is_data(task) ? "" : task;
     char text[160];
     int n = snprintf(text, sizeof text, "%.*s squash %d labels %d context %lld seed %llu skip %d",
-                     (int)(is_data(task) ? 0 : strcspn(task, ":")), task, config->squash,
+                     (int)strcspn(format, ":"), format, config->squash,
                      config->squash && config->include_labels,
                      config->squash ? (long long)config->context_length : 0,
                      config->squash ? (unsigned long long)config->seed : 0, config->skip_bad);
