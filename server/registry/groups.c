@@ -352,7 +352,7 @@ enum status group_get(const struct group_entry **out, const struct group *g,
 
 /* --- barriers --- */
 
-static void wait_end(struct group_wait *w)
+static void group_wait_leave(struct group_wait *w)
 {
     w->barrier->n_waiting--;
     w->barrier = NULL;
@@ -362,14 +362,14 @@ static void wait_end(struct group_wait *w)
 
 static void wait_settle(struct group_wait *w, const struct error *err)
 {
-    wait_end(w);
+    group_wait_leave(w);
     future_settle(&w->future, err);
 }
 
 void group_wait_cancel(struct group_wait *w)
 {
     if (w->barrier != NULL)
-        wait_end(w);
+        group_wait_leave(w);
 }
 
 /* all: also those that wait for some, who may come without the member that is gone. */

@@ -25,6 +25,19 @@ class Link:
         credentials, options = wire.channel_arguments(address, tls)
         self.channel = (grpc.insecure_channel(address, options) if credentials is None
                         else grpc.secure_channel(address, credentials, options))
+        self._is_reached = False
+
+    def reach(self) -> None:
+        """Waits for the first connection: before a call that is not safe to repeat, which would fail where connecting takes long."""
+        if self._is_reached:
+            return
+        ready = grpc.channel_ready_future(self.channel)
+        try:
+            ready.result(timeout=self.patience)
+        except grpc.FutureTimeoutError:
+            ready.cancel()
+            raise Error("UNAVAILABLE", f"{self.address} was not reached within {self.patience:g} s") from None
+        self._is_reached = True
 
     def once(self, method: str, request: Any, response: type[T]) -> T:
         """A call of one answer; method is "Service/Name"."""

@@ -93,6 +93,7 @@ class OrderedStore:
     def push_bytes(self, key: str, data: bytes, version: int, prev_version: int | None = None, content_type: str = BYTES) -> bool:
         # Not tried again: of a push whose answer is lost it is not known whether it was taken.
         link = self._link(key)
+        link.reach()
         header = pb.StorePushHeader(key=key, version=version, prev_version=prev_version or 0, has_prev_version=prev_version is not None,
                                     size_bytes=len(data), content_type=content_type, crc32c=crc32c(data), has_crc32c=True)
 
