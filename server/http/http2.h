@@ -23,7 +23,7 @@ void http2_close(struct http2 *h);
 
 /* Takes bytes, from the preface on. False: the connection is over, close it soon. */
 bool http2_read(struct http2 *h, const char *data, size_t len);
-/* Sends what is due as far as the socket takes it; false as before. Not inside an exchange's call.
+/* Sends waiting frames until the socket is full; false as before. Not inside an exchange's call.
  */
 bool http2_flush(struct http2 *h);
 /* The same of all connections that have something due. */

@@ -1,6 +1,6 @@
 /* The happy path: work_submit queues a task in its principal's share of a function and assigns it
  * to a worker with room; the worker's stream sends it and brings its result, work_task_finish tells
- * those who wait, and the last of them forgets it.
+ * the calls that wait for it, the last of which frees it.
  *
  * Failure: a task of a lost worker goes back to the front of its queue, or is ABORTED; a deadline,
  * a cancel and the end of the last worker of a function end it where it is. A worker keeps the

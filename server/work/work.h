@@ -174,7 +174,7 @@ enum status work_wait_add(struct work_wait *wait, struct work_task *t, uint64_t 
                           struct error *err) MUST_CHECK;
 /* The next that is done; NULL: none yet. */
 struct work_wait_entry *work_wait_next(const struct work_wait *wait);
-/* Its result was delivered. forget: nobody else will want it. */
+/* Its result was delivered. forget: the task is freed. */
 void work_wait_taken(struct work_wait_entry *e, bool forget);
 
 #endif

@@ -168,7 +168,7 @@ static void worker_kill(struct sim_worker *f)
     struct sim_worker was = *f;
 
     s.n_killed++;
-    fault_after = -1; /* else nobody knows which of its tasks are lost */
+    fault_after = -1; /* else the server cannot tell which of its tasks are lost */
     if (how == 0)
         is_reported = worker_report(f, begun);
     worker_gone(f, is_reported);
