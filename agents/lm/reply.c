@@ -54,11 +54,12 @@ static bool ends_with(const struct buf *text, const char *what)
  * with the first request. */
 static enum status find_begin(struct lm *m, enum thinking thinking, struct error *err)
 {
+    static const char off[] = "{\"enable_thinking\": false, \"thinking\": false, "
+                              "\"reasoning_effort\": \"none\"}";
     static const char *const asked[N_THINKING] = {
         [THINKING_DEFAULT] = "",
         [THINKING_ON] = "{\"enable_thinking\": true, \"thinking\": true}",
-        [THINKING_OFF] = "{\"enable_thinking\": false, \"thinking\": false, "
-                         "\"reasoning_effort\": \"none\"}",
+        [THINKING_OFF] = off,
     };
     const struct message hello = {.role = ROLE_USER, .text = "Hello", .len = 5};
     const struct chat_input in = {.messages = &hello,

@@ -56,6 +56,8 @@ class Training:
         before = len(returns.done)
         returns.add(steps)
         with self.lock:
+            if self.is_over:
+                return  # another thread's rollout ended it: what it reached is the result
             self.steps += len(steps.reward.data) // 4
             self.returns += returns.done[before:]
             mean = self.mean()
