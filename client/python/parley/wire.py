@@ -38,8 +38,9 @@ def error_of(failure: Any) -> Error:
 
 def channel_arguments(address: str, tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
     """Credentials, None for none, and the options of a channel."""
+    # gRPC gives up connecting after min_reconnect_backoff_ms; the other two say how soon it tries again.
     options = [("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 100),
-               ("grpc.min_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000), ("grpc.use_local_subchannel_pool", 1)]
+               ("grpc.min_reconnect_backoff_ms", 5000), ("grpc.max_reconnect_backoff_ms", 1000), ("grpc.use_local_subchannel_pool", 1)]
     if tls is None or tls is False:
         return None, options
     if tls is True:
