@@ -71,7 +71,9 @@ model = models.Model("llama", 0, layers=key("block_count"), d=key("embedding_len
                      eps=key("attention.layer_norm_rms_epsilon"), base=key("rope.freq_base"))
 forward = models.Forward(model)
 forward.t = {{t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}}
-for line in sys.stdin:
+for i, line in enumerate(sys.stdin):
+    if i % 100 == 0:
+        print(f"the reference: {{i}} of {n} endings", file=sys.stderr, flush=True)
     ids, n_asked = json.loads(line)
     y = forward.logits(np.array(ids[:-1]))[n_asked - 1:]
     y -= y.max(axis=1, keepdims=True)
@@ -82,10 +84,10 @@ for line in sys.stdin:
 
 def reference(python, model, prompts):
     """The log-probability of each ending: pairs of ids and how many of them are the question's."""
-    script = REFERENCE.format(arch=os.path.join(HERE, "..", "arch"), model=os.path.abspath(model))
-    done = subprocess.run([python, "-c", script], input="".join(json.dumps(p) + "\n" for p in prompts), capture_output=True, text=True, check=False)
+    script = REFERENCE.format(arch=os.path.join(HERE, "..", "arch"), model=os.path.abspath(model), n=len(prompts))
+    done = subprocess.run([python, "-c", script], input="".join(json.dumps(p) + "\n" for p in prompts), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"the reference ended with {done.returncode}: {done.stderr[-500:]}")
+        sys.exit(f"the reference ended with {done.returncode}")
     return [float(x) for x in done.stdout.split()]
 
 
