@@ -417,3 +417,67 @@ enum status policy_file_read(const struct gguf *g, struct network *net, struct e
         free(numbers);
     return rc;
 }
+
+/* Copying. */
+
+static enum status policy_file_copy_tensor(struct gguf_writer *w, const struct gguf *g,
+                                           const char *name, struct error *err)
+{
+    const struct tensor *t;
+    float *numbers;
+    enum status rc = gguf_tensor(g, name, &t, err); /* policy_file_spec has checked it */
+
+    if (rc != STATUS_OK)
+        return rc;
+    numbers = try_alloc(t->size_bytes, 1);
+    if (numbers == NULL)
+        return error_no_memory(err, t->size_bytes, t->name);
+    rc = tensor_read(t, 0, t->n_rows, numbers, err);
+    if (rc == STATUS_OK)
+        gguf_write_data(w, numbers, t->n_rows * t->n_cols);
+    free(numbers);
+    return rc;
+}
+
+static enum status policy_file_copy_opened(const struct gguf *g, const char *to, const char *state,
+                                           struct error *err)
+{
+    struct policy_spec spec;
+    struct network net;
+    struct gguf_writer *w = NULL;
+    enum status rc = policy_file_spec(g, &spec, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    network_shape(&net, &spec);
+    rc = read_steps(g, &net.n_steps, err);
+    if (rc == STATUS_OK)
+        rc = gguf_writer_open(&w, to, err);
+    if (rc != STATUS_OK)
+        return rc;
+    policy_file_tell(w, &net, spec.seed);
+    if (state != NULL)
+        gguf_write_text(w, "training.state", state);
+    for (size_t i = 0; rc == STATUS_OK && i < n_tensors_of(&net); i++) {
+        char name[TENSOR_NAME_SIZE];
+
+        (void)tensor_of(&net, i, name);
+        rc = policy_file_copy_tensor(w, g, name, err);
+    }
+    if (rc == STATUS_OK)
+        rc = gguf_writer_commit(w, err);
+    gguf_writer_close(w);
+    return rc;
+}
+
+enum status policy_file_copy(const char *from, const char *to, const char *state, struct error *err)
+{
+    struct gguf *g;
+    enum status rc = gguf_open(&g, from, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = policy_file_copy_opened(g, to, state, err);
+    gguf_close(g);
+    return rc;
+}

@@ -53,4 +53,10 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err) MU
 enum status policy_file_create(const char *path, const struct policy_spec *spec, uint64_t seed,
                                struct error *err) MUST_CHECK;
 
+/* Copies a policy's file with all that learning goes on from, by rename, and `state`, the caller's
+ * text, as the key "training.state"; NULL: without. Other keys are left out. DATA_LOSS: what is at
+ * `from` is damaged. Any thread; reads and writes files. */
+enum status policy_file_copy(const char *from, const char *to, const char *state,
+                             struct error *err) MUST_CHECK;
+
 #endif

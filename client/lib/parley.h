@@ -448,6 +448,8 @@ struct parley_train {
     const char *save_path; /* on the server's machine, beside the model's file; NULL: nowhere */
     uint32_t timeout_ms;   /* to wait for observers; 0: a minute */
     float until;           /* running reward at which training ends; 0: none */
+    float value_weight;    /* of a value head: the baseline, whose error has that weight; 0: none */
+    float entropy_weight;  /* of the entropy of actions; 0: none */
 };
 
 struct parley_trained {

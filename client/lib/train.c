@@ -82,5 +82,7 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
     request.save_path = (char *)(what->save_path == NULL ? "" : what->save_path);
     request.timeout_ms = what->timeout_ms;
     request.until = what->until;
+    request.value_weight = what->value_weight;
+    request.entropy_weight = what->entropy_weight;
     return request_wait(channel, &how, true, on_event, &t, err);
 }

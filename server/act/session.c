@@ -563,6 +563,8 @@ enum status sessions_lease(struct sessions *all, uint32_t principal, struct mode
                              agent_turn_is_asked(&s->turn) ? "in the middle of a step"
                                                            : "held already");
     end_idle(s);
+    if (s->seed != seed)
+        s->clone->agent->type->reset(s->clone);
     s->seed = seed;
     s->lease = h;
     h->session = s;

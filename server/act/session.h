@@ -102,7 +102,8 @@ enum status sessions_step(struct sessions *all, const struct step_request *r, st
 void step_wait_leave(struct step_wait *w);
 
 /* Leases the session to h until session_release, and opens it if need be (an earlier run ends).
- * seed: of its draws from now on. PRECONDITION while a step of it is in flight, or when it is
+ * seed: of its draws from now on; one that it does not have yet begins their series anew, and the
+ * clone's state. PRECONDITION while a step of it is in flight, or when it is
  * leased. */
 enum status sessions_lease(struct sessions *all, uint32_t principal, struct model *model,
                            const char *env_id, uint64_t run_id, uint64_t seed,

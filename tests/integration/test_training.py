@@ -1,12 +1,14 @@
 """What a person does with a policy: trains it, serves it, scores it; and the table of the batch RPC tutorial. Needs no model.
 
-usage: test_training.py PARLEY PARLEYD
+usage: test_training.py PARLEY PARLEYD [KILL_AT_RENAME.so]
 """
 import csv
 import io
 import json
 import os
 import pathlib
+import re
+import signal
 import sys
 import tempfile
 import xml.dom.minidom
@@ -14,7 +16,7 @@ import xml.dom.minidom
 import children
 from harness import Parleyd
 
-PARLEY, PARLEYD = sys.argv[1:]
+PARLEY, PARLEYD, *KILL_AT_RENAME = sys.argv[1:]
 
 
 def parley(*words, status=0):
@@ -42,6 +44,110 @@ def test_training_ends_in_a_file_that_is_served_and_scored(folder):
         assert score["mean_reward"] > 60, f"a policy that has learned beats chance (22): {score}"
         missing = parley("eval", "--world", "cartpole", "--agent", "none", "--server", client.address, status=1)
         assert "none" in missing.stderr and "pole" in missing.stderr
+
+
+# --- killed ---
+
+# Of a training that depends on all there is: a state that is carried on, both heads, several observers.
+KILLED = ["train", "cartpole", "--kind", "lstm", "--hidden", 8, "--observers", 2, "--steps", 40, "--value-weight", 0.5, "--entropy-weight", 0.01, "--json"]
+TOLD = ("episode", "mean_reward", "running_reward", "actions")  # all but times
+
+
+def told(done):
+    return {e["episode"]: [e[k] for k in TOLD] for e in lines(done)}
+
+
+def files_of(path):
+    """But what a killed writer had not given its name yet."""
+    return sorted(p.name for p in path.parent.glob(path.name + "*") if p.suffix != ".part")
+
+
+def test_a_killed_training_goes_on(folder):
+    """From the last checkpoint, wherever the kill was, to the same rewards and the same file."""
+    whole = told(parley(*KILLED, "--episodes", 3, "--out", folder / "whole.gguf"))
+    assert list(whole) == [1, 2, 3] and files_of(folder / "whole.gguf") == ["whole.gguf"]
+    if not KILL_AT_RENAME:
+        return
+    # Before a file gets its name: the fresh policy, a checkpoint, the checkpoint's policy, the end; and the episode that it says it begins with (0: it says nothing).
+    path, seen = folder / "points.gguf", {}
+    for at, goes_on in [(1, 0), (2, 0), (3, 0), (1, 0), (2, 2), (3, 2), (3, 3), (2, 4), (0, 4)]:
+        env = {**os.environ, "LD_PRELOAD": KILL_AT_RENAME[0], "PARLEY_KILL_AT_RENAME": str(at)}
+        done = children.run([PARLEY, *map(str, KILLED), "--episodes", "3", "--out", str(path)], capture_output=True, text=True, timeout=4 * children.PATIENCE, env=env)
+        assert done.returncode == (-signal.SIGKILL if at else 0), (at, goes_on, done)
+        assert done.stderr == (f"train: goes on from {path}.checkpoint at episode {goes_on}\n" if goes_on else ""), (at, goes_on, done.stderr)
+        again = told(done)
+        assert all(whole[n] == again[n] for n in again) and (not again or min(again) == max(goes_on, 1)), (at, goes_on, again)
+        seen.update(again)
+        assert path.exists() == (at == 0), "the policy has its name once the training is over"
+    assert seen == whole
+    assert path.read_bytes() == (folder / "whole.gguf").read_bytes() and files_of(path) == ["points.gguf"]
+
+
+def killed_training(path):
+    """A training that a signal has killed in some episode after the first: how many its checkpoint has."""
+    learning = children.start([PARLEY, *map(str, KILLED), "--episodes", "1000000", "--out", str(path)], stdout=-1, text=True)
+    assert [json.loads(learning.stdout.readline())["episode"] for _ in range(2)] == [1, 2]
+    learning.send_signal(signal.SIGKILL)
+    assert learning.wait(children.PATIENCE) == -signal.SIGKILL
+    learning.stdout.close()
+    return int(re.search(rb'"episodes":(\d+)', pathlib.Path(f"{path}.checkpoint").read_bytes())[1])
+
+
+def test_checkpoints_of_policies(folder):
+    """One of other options or another environment says which, a damaged one that it is; both what to do; each is left alone, and the same command goes on."""
+    path = folder / "some.gguf"
+    n = killed_training(path)
+    checkpoint = pathlib.Path(f"{path}.checkpoint")
+    kept, more = checkpoint.read_bytes(), [*KILLED, "--episodes", n + 2, "--out", path]
+
+    def refused(said, *words):
+        done = parley(*more, *words, status=1)
+        line, = done.stderr.splitlines()
+        assert said in line and "some.gguf.checkpoint" in line and line.endswith("--load-from-checkpoint false begins anew"), line
+        assert done.stdout == "" and not path.exists()
+
+    refused("--seed 543, not 6", "--seed", 6)
+    refused("--hidden 8, not 9", "--hidden", 9)
+    refused('--kind "lstm", not "mlp"', "--kind", "mlp")
+    refused("--value-weight 0.5, not 0.0", "--value-weight", 0)
+    refused("--observers 2, not 3", "--observers", 3)
+    refused(f"is of {n} episodes, and this training ends after {n - 1}" if n > 1 else "", *(["--episodes", n - 1] if n > 1 else ["--seed", 7]))
+    more[1] = "gridworld"
+    refused("is of a training in CartPole-v1, not GridWorld-v0")
+    more[1] = "cartpole"
+    for size in range(0, len(kept) - 32, len(kept) // 23):  # the last bytes are padding
+        checkpoint.write_bytes(kept[:size])
+        refused("some.gguf.checkpoint")
+    for was, is_now in [(b'"episodes":', b'"epidodes":'), (b'"episodes":%d' % n, b'"episodes":' + b"-" * len(str(n))), (b'"options":{', b'"options":['), (b"policy.kind", b"policy.king"),
+                        (b"training.state", b"training.stale"), (b"policy.adam_steps", b"policy.adam_stops"), (b"GGUF", b"GGUG")]:
+        assert was in kept
+        checkpoint.write_bytes(kept.replace(was, is_now, 1))
+        refused("some.gguf.checkpoint")
+    checkpoint.write_bytes(kept)
+    went_on = parley(*more)
+    assert f"train: goes on from {checkpoint} at episode {n + 1}\n" == went_on.stderr and list(told(went_on)) == [n + 1, n + 2]
+    anew = folder / "anew.gguf"
+    pathlib.Path(f"{anew}.checkpoint").write_bytes(b"no checkpoint")
+    more[-1] = anew
+    whole = parley(*more, "--load-from-checkpoint", "false")
+    assert list(told(whole)) == list(range(1, n + 3)) and {k: told(whole)[k] for k in told(went_on)} == told(went_on)
+    assert path.read_bytes() == anew.read_bytes() and files_of(path) == ["some.gguf"] and files_of(anew) == ["anew.gguf"]
+    pathlib.Path(f"{anew}.checkpoint").mkdir()  # none can be written: said, and learning goes on
+    more[more.index("--episodes") + 1] = 1
+    assert parley(*more, "--load-from-checkpoint", "false").stderr.count("no checkpoint: ") == 1
+
+
+def test_weights_of_the_loss(folder):
+    """Those of the value and of the entropy change what is learned; a weight of the value brings its head."""
+    more = ["train", "cartpole", "--hidden", 8, "--observers", 1, "--steps", 20, "--episodes", 1, "--json", "--out"]
+    made = []
+    for words in [], ["--entropy-weight", 0.5], ["--value-weight", 0.5]:
+        parley(*more, "loss.gguf", *words)
+        made.append((folder / "loss.gguf").read_bytes())
+    assert len(set(made)) == 3 and len(made[0]) == len(made[1]) < len(made[2]) and b"value.weight" in made[2]
+    for words, said in [(["--value-weight", -1], "value_weight is -1"), (["--entropy-weight", "-0.5"], "entropy_weight is -0.5")]:
+        assert said in parley(*more, "bad.gguf", *words, status=1).stderr
+    assert "--value-weight" in parley("train", "--help").stdout
 
 
 def test_the_tutorials_table(folder):
@@ -97,6 +203,7 @@ def test_misuse_is_told(folder):
         (["train"], "ENVIRONMENT"),
         (["train", "pong"], "CartPole-v1"),
         (["train", "cartpole", "--kind", "cnn"], "mlp or lstm"),
+        (["train", "cartpole", "--episodes", "0"], "--episodes"),
         (["observe", "--rpc", "carrier"], "unary or stream"),
         (["policy", "new"], "FILE"),
         (["policy", "old", "x.gguf"], "'new'"),
@@ -120,5 +227,5 @@ def main():
                 print(f"{name} ok", flush=True)
 
 
-PARLEY, PARLEYD = map(os.path.abspath, (PARLEY, PARLEYD))
+PARLEY, PARLEYD, *KILL_AT_RENAME = map(os.path.abspath, (PARLEY, PARLEYD, *KILL_AT_RENAME))
 main()

@@ -73,6 +73,11 @@ static void actor_clone_close(struct clone *c)
     (void)c;
 }
 
+static void actor_reset(struct clone *c)
+{
+    actor_of(c)->n_steps = 0;
+}
+
 static void actor_clone_info(const struct clone *c, struct clone_info *out)
 {
     *out = (struct clone_info){.n_recorded =
@@ -177,6 +182,7 @@ static const struct agent_type actor_agent = {
     .clone_open = actor_clone_open,
     .clone_close = actor_clone_close,
     .clone_info = actor_clone_info,
+    .reset = actor_reset,
     .observe = actor_observe,
     .self_observe = actor_self_observe,
     .drop = actor_drop,

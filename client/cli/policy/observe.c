@@ -21,7 +21,7 @@
 
 struct observe_options {
     const char *environment, *model, *env_id, *rpc;
-    uint64_t seed_offset;
+    uint64_t seed_offset, seed_stride;
 };
 
 static const struct option_row observe_rows[] = {
@@ -35,6 +35,8 @@ static const struct option_row observe_rows[] = {
      offsetof(struct observe_options, rpc), 0},
     {"seed-offset", "N", "added to the seed that the server names (0)", OPTION_U64,
      offsetof(struct observe_options, seed_offset), 0},
+    {"seed-stride", "N", "times the row that the server gives it, added, too (0)", OPTION_U64,
+     offsetof(struct observe_options, seed_stride), 0},
     {0},
 };
 
@@ -45,7 +47,8 @@ struct observe {
     struct parley_call
         *attached; /* guarded by lock: an episode may be requested before it is stored here */
     struct parley_run_episode episode;
-    uint64_t seed_offset;
+    uint64_t seed_offset, seed_stride;
+    uint32_t row;
     uint64_t n_episodes, n_steps;
     int over_fd; /* readable when the server has ended the stream */
     struct parley_error end;
@@ -55,6 +58,7 @@ static void on_accepted(void *arg, uint32_t row)
 {
     struct observe *o = arg;
 
+    o->row = row;
     environment_worker_set_row(o->worker, row);
 }
 
@@ -81,7 +85,7 @@ static void on_run(void *arg, const struct parley_run_episode *episode)
     struct observe *o = arg;
 
     o->episode = *episode;
-    o->episode.seed += o->seed_offset;
+    o->episode.seed += o->seed_offset + o->row * o->seed_stride;
     environment_worker_play(o->worker, &o->episode, false, on_played, o);
 }
 
@@ -135,7 +139,9 @@ static enum exit_code observe_environments(struct parley_channel *channel,
         .environment = options->environment,
         .is_stream = strcmp(options->rpc, "stream") == 0,
     };
-    struct observe o = {.seed_offset = options->seed_offset, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct observe o = {.seed_offset = options->seed_offset,
+                        .seed_stride = options->seed_stride,
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
     const struct parley_attach_events events = {on_accepted, on_run, on_end, &o};
     struct parley_attach offer = {.model = options->model, .env_id = options->env_id};
     struct error err;

@@ -27,6 +27,7 @@ struct training_run {
     struct subprocess *workers; /* [n_started] */
     size_t n_started;
     struct parley_channel *channel;
+    uint64_t n_actions, n_forwards; /* of the calls of Train before */
     parley_trained_fn trained;
     void *arg;
 };
@@ -48,7 +49,7 @@ static enum status start_server(struct training_run *r, struct error *err)
 
 static enum status start_worker(struct training_run *r, size_t i, struct error *err)
 {
-    char self[PROGRAM_PATH_MAX], name[32], offset[32];
+    char self[PROGRAM_PATH_MAX], name[32], stride[32];
     char *const argv[] = {
         self,
         (char *)"observe",
@@ -63,14 +64,14 @@ static enum status start_worker(struct training_run *r, size_t i, struct error *
         (char *)(r->config->is_stream ? "stream" : "unary"),
         (char *)"--env-id",
         name,
-        (char *)"--seed-offset",
-        offset,
+        (char *)"--seed-stride",
+        stride,
         NULL,
     };
     enum status rc = program_path(self, NULL, err);
 
     (void)snprintf(name, sizeof name, "observer-%zu", i);
-    (void)snprintf(offset, sizeof offset, "%zu", r->config->has_own_seeds ? i * SEED_STRIDE : 0);
+    (void)snprintf(stride, sizeof stride, "%d", r->config->has_own_seeds ? SEED_STRIDE : 0);
     if (rc == STATUS_OK)
         rc = subprocess_start(&r->workers[i], argv, SUBPROCESS_READS_STDOUT, err);
     return rc;
@@ -87,17 +88,19 @@ static bool on_trained(void *arg, const struct parley_trained *event)
 
     r->out->rollout_s += (double)event->rollout_us / 1e6;
     r->out->train_s += (double)event->train_us / 1e6;
-    r->out->n_actions = event->n_actions;
-    r->out->n_forwards = event->n_forwards;
+    r->out->n_actions = r->n_actions + event->n_actions;
+    r->out->n_forwards = r->n_forwards + event->n_forwards;
     r->out->running_reward = (double)event->running_reward;
     return r->trained == NULL || r->trained(r->arg, event);
 }
 
 static enum status rollout_train(struct training_run *r, struct error *err)
 {
-    struct parley_act_configure mode = r->config->mode;
-    struct parley_train what = r->config->train;
+    const struct rollout_config *config = r->config;
+    struct parley_act_configure mode = config->mode;
+    struct parley_train what = config->train;
     struct parley_error why;
+    bool is_over = false;
     enum parley_status rc;
 
     mode.model = what.model = model_name;
@@ -105,8 +108,16 @@ static enum status rollout_train(struct training_run *r, struct error *err)
     if (r->channel == NULL)
         return error_no_memory(err, 0, "a channel");
     rc = parley_act_configure(r->channel, &mode, &why);
-    if (rc == PARLEY_OK)
+    while (rc == PARLEY_OK && !is_over) {
+        if (config->next != NULL && config->next(r->arg, &what, &is_over, err) != STATUS_OK)
+            return err->status;
+        if (is_over)
+            break;
         rc = parley_train(r->channel, &what, on_trained, r, &why);
+        r->n_actions = r->out->n_actions;
+        r->n_forwards = r->out->n_forwards;
+        is_over = config->next == NULL;
+    }
     return of_call(err, rc, &why);
 }
 

@@ -3,19 +3,27 @@
 #ifndef CLIENT_CLI_POLICY_ROLLOUT_H
 #define CLIENT_CLI_POLICY_ROLLOUT_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "client/cli/policy/environment_worker.h"
 #include "client/lib/parley.h"
 
 enum { ROLLOUT_MAX_WORKERS = 256 };
 
+/* Before each call of Train, after what the one before saved: fills in what is another for this
+ * one, or says that there is nothing more to train. */
+typedef enum status (*rollout_next_fn)(void *arg, struct parley_train *what, bool *ret_is_over,
+                                       struct error *err);
+
 struct rollout_config {
     const char *policy;      /* a file */
     const char *environment; /* "cartpole" */
     struct parley_act_configure mode;
     struct parley_train train; /* model is filled in */
+    rollout_next_fn next;      /* with trained's arg; NULL: it is one call */
     bool is_stream;            /* workers step over a stream */
-    bool has_own_seeds;        /* workers begin in different states; else all in the same */
+    bool has_own_seeds;        /* workers begin in different states, by row; else all in the same */
 };
 
 struct rollout {

@@ -13,6 +13,8 @@
 #include "client/cli/output/out.h"
 #include "client/cli/policy/rollout.h"
 #include "client/cli/worlds/eval_task.h"
+#include "client/cli/worlds/train_checkpoint.h"
+#include "client/cli/worlds/train_policy.h"
 #include "client/cli/worlds/train_task.h"
 #include "worlds/environment/environment.h"
 
@@ -20,9 +22,10 @@ struct train_options {
     const char *out, *kind;
     uint32_t n_observers, n_episodes, n_steps, hidden;
     float gamma, learning_rate;
+    float value_weight, entropy_weight;
     double until;
     uint64_t seed;
-    bool is_json;
+    bool loads_checkpoint, is_json;
 };
 
 static const struct option_row train_rows[] = {
@@ -40,77 +43,115 @@ static const struct option_row train_rows[] = {
      offsetof(struct train_options, gamma), 0},
     {"learning-rate", "X", "of Adam (0.01)", OPTION_FLOAT,
      offsetof(struct train_options, learning_rate), 0},
+    {"value-weight", "X",
+     "of a value head, whose estimate is the baseline: of its error in the loss; 0: none (0)",
+     OPTION_FLOAT, offsetof(struct train_options, value_weight), 0},
+    {"entropy-weight", "X", "of the actions' entropy in the loss; 0: none (0)", OPTION_FLOAT,
+     offsetof(struct train_options, entropy_weight), 0},
     {"until", "X", "ends once the running reward is that high (what counts as solved)",
      OPTION_DOUBLE, offsetof(struct train_options, until), 0},
     {"seed", "N", "of the policy and the environments (543)", OPTION_U64,
      offsetof(struct train_options, seed), 0},
+    {"load-from-checkpoint", "BOOL", "go on from FILE.checkpoint where there is one (true)",
+     OPTION_BOOL, offsetof(struct train_options, loads_checkpoint), 0},
     {"json", NULL, "print one JSON object a line", OPTION_FLAG,
      offsetof(struct train_options, is_json), 0},
     {0},
 };
 
-/* State of the thread that calls the events. */
-struct progress {
+/* Of the channel's thread, while a call of Train runs; else of the main thread. */
+struct train_run {
     const struct train_options *options;
-    uint64_t n_actions;
-    uint32_t n_episodes;
-    double running_reward;
+    struct policy_training training;
 };
 
-static bool on_episode(void *arg, const struct parley_trained *e)
+static bool on_episode(void *arg, const struct parley_trained *event)
 {
-    struct progress *p = arg;
-    double seconds = (double)(e->rollout_us + e->train_us) / 1e6;
-    double rate = (double)(e->n_actions - p->n_actions) / ((double)e->rollout_us / 1e6);
+    struct train_run *r = arg;
+    struct parley_trained e = *event;
+    double seconds = (double)(e.rollout_us + e.train_us) / 1e6;
+    double rate = (double)e.n_actions / ((double)e.rollout_us / 1e6);
 
-    if (p->options->is_json)
-        (void)out_json(json_pack("{s:I,s:f,s:f,s:f,s:f,s:I}", "episode", (json_int_t)e->episode,
-                                 "mean_reward", (double)e->mean_reward, "running_reward",
-                                 (double)e->running_reward, "rollout_s",
-                                 (double)e->rollout_us / 1e6, "train_s", (double)e->train_us / 1e6,
-                                 "actions", (json_int_t)e->n_actions));
+    policy_training_count(&r->training, &e);
+    if (r->options->is_json)
+        (void)out_json(json_pack("{s:I,s:f,s:f,s:f,s:f,s:I}", "episode", (json_int_t)e.episode,
+                                 "mean_reward", (double)e.mean_reward, "running_reward",
+                                 (double)e.running_reward, "rollout_s", (double)e.rollout_us / 1e6,
+                                 "train_s", (double)e.train_us / 1e6, "actions",
+                                 (json_int_t)e.n_actions));
     else
-        printf("episode %3u  reward %5.1f  running %5.1f  %.2f s  %.0f actions/s\n", e->episode,
-               (double)e->mean_reward, (double)e->running_reward, seconds, rate);
-    p->n_actions = e->n_actions;
-    p->n_episodes = e->episode;
-    p->running_reward = (double)e->running_reward;
+        printf("episode %3u  reward %5.1f  running %5.1f  %.2f s  %.0f actions/s\n", e.episode,
+               (double)e.mean_reward, (double)e.running_reward, seconds, rate);
     return out_flush();
 }
 
-static enum status train_policy(struct progress *p, const struct environment_type *environment,
-                                const struct train_options *o, const char *path, struct error *err)
+static enum status on_next(void *arg, struct parley_train *what, bool *ret_is_over,
+                           struct error *err)
 {
+    struct train_run *r = arg;
+
+    return policy_training_next(&r->training, what, ret_is_over, err);
+}
+
+static enum status train_policy(struct train_run *r, const char *environment, struct error *err)
+{
+    const struct train_options *o = r->options;
+    const struct rollout_config config = {
+        .policy = r->training.served,
+        .environment = environment,
+        .mode = {.mode = PARLEY_ACT_AUTO},
+        .train = {.n_observers = o->n_observers,
+                  .n_steps = o->n_steps,
+                  .gamma = o->gamma,
+                  .learning_rate = o->learning_rate,
+                  .normalise = true,
+                  .value_weight = o->value_weight,
+                  .entropy_weight = o->entropy_weight},
+        .next = on_next,
+        .is_stream = true,
+        .has_own_seeds = true,
+    };
+    struct rollout ignored;
+    enum status rc = STATUS_OK;
+
+    if (!policy_training_is_over(&r->training)) /* the process before has not come to its end */
+        rc = rollout_run(&ignored, &config, on_episode, r, err);
+    if (rc == STATUS_OK)
+        rc = policy_training_finish(&r->training, err);
+    return rc;
+}
+
+static enum status train_environment(struct train_run *r, struct train_options *o,
+                                     const struct environment_type *environment, const char *path,
+                                     struct error *err)
+{
+    const struct option_group groups[] = {{train_rows, o, NULL}};
     struct policy_spec spec = {
         .kind = strcmp(o->kind, "lstm") == 0 ? POLICY_LSTM : POLICY_MLP,
         .n_observations = environment->n_observation,
         .n_actions = environment->n_actions,
         .n_hidden = o->hidden,
         .n_layers = 1,
+        .has_value = o->value_weight != 0,
     };
-    const struct rollout_config config = {
-        .policy = path,
-        .environment = environment->name,
-        .mode = {.mode = PARLEY_ACT_AUTO},
-        .train = {.n_observers = o->n_observers,
-                  .n_episodes = o->n_episodes,
-                  .n_steps = o->n_steps,
-                  .gamma = o->gamma,
-                  .learning_rate = o->learning_rate,
-                  .seed = o->seed,
-                  .normalise = true,
-                  .save_path = path,
-                  .until = (float)o->until},
-        .is_stream = true,
-        .has_own_seeds = true,
+    json_t *options = train_checkpoint_options(groups, 1);
+    const struct policy_training_config config = {
+        .path = path,
+        .spec = &spec,
+        .options = options,
+        .seed = o->seed,
+        .n_episodes = o->n_episodes,
+        .until = (float)o->until,
+        .loads_checkpoint = o->loads_checkpoint,
     };
-    struct rollout ignored;
     enum status rc;
 
     (void)snprintf(spec.environment, sizeof spec.environment, "%s", environment->name);
-    rc = policy_file_create(path, &spec, o->seed, err);
+    rc = policy_training_open(&r->training, &config, err);
     if (rc == STATUS_OK)
-        rc = rollout_run(&ignored, &config, on_episode, p, err);
+        rc = train_policy(r, environment->name, err);
+    policy_training_close(&r->training);
+    json_decref(options);
     return rc;
 }
 
@@ -123,9 +164,10 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
                               .hidden = 128,
                               .gamma = 0.99F,
                               .learning_rate = 0.01F,
-                              .seed = 543};
+                              .seed = 543,
+                              .loads_checkpoint = true};
     const struct option_group groups[] = {{train_rows, &o, NULL}};
-    struct progress progress = {.options = &o};
+    struct train_run run = {.options = &o};
     struct environment *environment;
     struct error err;
     char *path = NULL;
@@ -139,6 +181,8 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
         return code;
     if (strcmp(o.kind, "mlp") != 0 && strcmp(o.kind, "lstm") != 0)
         return options_misuse(verb, "--kind is '%s', it must be mlp or lstm", o.kind);
+    if (o.n_episodes == 0)
+        return options_misuse(verb, "--episodes is 0, it must be above");
     if (environment_open(&environment, argv[first], &err) != STATUS_OK)
         return options_misuse(verb, "%s", err.text);
     if (environment->type->n_actions == 0)
@@ -149,12 +193,12 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
     if (asprintf(&path, "%s%s", o.out != NULL ? o.out : argv[first], o.out != NULL ? "" : ".gguf") <
         0)
         abort(); /* no memory for a path */
-    rc = train_policy(&progress, environment->type, &o, path, &err);
+    rc = train_environment(&run, &o, environment->type, path, &err);
     if (rc != STATUS_OK)
         console_error("%s", err.text);
     else if (!o.is_json)
         printf("%s after %u episodes, running reward %.1f; 'parleyd --model %s=%s' serves it\n",
-               path, progress.n_episodes, progress.running_reward, "pole", path);
+               path, run.training.n_episodes, (double)run.training.running_reward, "pole", path);
     environment_close(environment);
     free(path);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;

@@ -13,6 +13,7 @@ enum { DECIMALS = 17 }; /* a double's bits come back */
 static const char *const free_options[] = {
     "model-file",  "init-model",   "evaltask",       "metrics", "aggregate-micro",
     "num-workers", "num-examples", "max-line-bytes", "threads", "load-from-checkpoint",
+    "out",         "episodes",     "until",          "json",
 };
 
 static bool is_free_option(const char *name, size_t len)
@@ -66,44 +67,31 @@ json_t *train_checkpoint_options(const struct option_group *groups, size_t n_gro
     return out;
 }
 
-char *train_checkpoint_text(const struct train_progress *at, size_t n_epoch, const json_t *options)
+char *train_checkpoint_join(json_t *state, const json_t *options)
 {
-    json_t *all =
-        json_pack("{s:I,s:I,s:f,s:I,s:I,s:o,s:I,s:f,s:I,s:O}", "epoch", (json_int_t)n_epoch,
-                  "examples", (json_int_t)at->n_examples, "seconds", at->seconds, "validations",
-                  (json_int_t)at->n_validations, "worse", (json_int_t)at->n_worse, "best",
-                  isnan(at->best) ? json_null() : json_real(at->best), "best_examples",
-                  (json_int_t)at->best_examples, "validated_seconds", at->validated_s,
-                  "validated_examples", (json_int_t)at->n_validated, "options", options);
-    char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(DECIMALS));
+    char *text;
 
-    json_decref(all);
+    (void)json_object_set(state, "options", (json_t *)(uintptr_t)options);
+    text = json_dumps(state, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(DECIMALS));
+    json_decref(state);
     return text != NULL ? text : xstrdup("");
 }
 
-static enum status train_checkpoint_parse(struct train_progress *out, const json_t *all,
-                                          const char *path, struct error *err)
+enum status train_checkpoint_advise(struct error *err)
 {
-    json_int_t examples = 0, validations = 0, worse = 0, best_examples = 0, validated = 0;
-    const json_t *best = json_object_get(all, "best");
+    if (err->status == STATUS_DATA_LOSS) {
+        const struct error why = *err;
 
-    if (all == NULL ||
-        json_unpack((json_t *)(uintptr_t)all, "{s:I,s:F,s:I,s:I,s:I,s:F,s:I}", "examples",
-                    &examples, "seconds", &out->seconds, "validations", &validations, "worse",
-                    &worse, "best_examples", &best_examples, "validated_seconds", &out->validated_s,
-                    "validated_examples", &validated) != 0 ||
-        examples < 0 || validations < 0 || validations > UINT32_MAX || worse < 0 ||
-        worse > UINT32_MAX || best_examples < 0 || validated < 0 || validated > examples ||
-        !(out->seconds >= 0) || !(out->seconds < 1e12) || !(out->validated_s >= 0))
-        return error_set(err, STATUS_DATA_LOSS, "%.200s: training.state says nothing sensible",
-                         path);
-    out->n_examples = (uint64_t)examples;
-    out->n_validations = (uint32_t)validations;
-    out->n_worse = (uint32_t)worse;
-    out->best = json_is_number(best) ? json_number_value(best) : (double)NAN;
-    out->best_examples = (uint64_t)best_examples;
-    out->n_validated = (uint64_t)validated;
-    return STATUS_OK;
+        (void)error_set(err, why.status, "%.190s: --load-from-checkpoint false begins anew",
+                        why.text);
+    }
+    return err->status;
+}
+
+enum status train_checkpoint_damaged(const char *path, struct error *err)
+{
+    (void)error_set(err, STATUS_DATA_LOSS, "%.120s: training.state says nothing sensible", path);
+    return train_checkpoint_advise(err);
 }
 
 /* Each option, as it was and as it is, by its text: numbers come back with the same digits. */
@@ -133,10 +121,9 @@ static enum status train_checkpoint_compare(const json_t *was, const json_t *is,
     return STATUS_OK;
 }
 
-enum status train_checkpoint_read(struct train_progress *out, const char *path, size_t n_epoch,
-                                  const json_t *options, struct error *err)
+enum status train_checkpoint_load(json_t **out, const char *path, const json_t *options,
+                                  struct error *err)
 {
-    struct train_progress at = {0};
     const char *text = NULL;
     size_t len = 0;
     json_t *all = NULL;
@@ -144,23 +131,79 @@ enum status train_checkpoint_read(struct train_progress *out, const char *path, 
     enum status rc = gguf_open(&g, path, err);
 
     if (rc != STATUS_OK)
-        return rc;
+        return train_checkpoint_advise(err);
     rc = gguf_get_text(g, "training.state", &text, &len, err);
     if (rc == STATUS_NOT_FOUND)
-        rc = err->status = STATUS_DATA_LOSS;
+        err->status = STATUS_DATA_LOSS;
     if (rc == STATUS_OK) {
         all = json_loadb(text, len, 0, NULL);
-        rc = train_checkpoint_parse(&at, all, path, err);
+        rc = json_is_object(json_object_get(all, "options"))
+                 ? train_checkpoint_compare(json_object_get(all, "options"), options, path, err)
+                 : train_checkpoint_damaged(path, err);
+    } else {
+        rc = train_checkpoint_advise(err);
     }
+    gguf_close(g);
     if (rc == STATUS_OK)
-        rc = train_checkpoint_compare(json_object_get(all, "options"), options, path, err);
+        *out = all;
+    else
+        json_decref(all);
+    return rc;
+}
+
+/* --- of a loop -------------------------------------------------------------------------------- */
+
+char *train_checkpoint_text(const struct train_progress *at, size_t n_epoch, const json_t *options)
+{
+    return train_checkpoint_join(
+        json_pack("{s:I,s:I,s:f,s:I,s:I,s:o,s:I,s:f,s:I}", "epoch", (json_int_t)n_epoch, "examples",
+                  (json_int_t)at->n_examples, "seconds", at->seconds, "validations",
+                  (json_int_t)at->n_validations, "worse", (json_int_t)at->n_worse, "best",
+                  isnan(at->best) ? json_null() : json_real(at->best), "best_examples",
+                  (json_int_t)at->best_examples, "validated_seconds", at->validated_s,
+                  "validated_examples", (json_int_t)at->n_validated),
+        options);
+}
+
+static enum status train_checkpoint_parse(struct train_progress *out, const json_t *all,
+                                          const char *path, struct error *err)
+{
+    json_int_t examples = 0, validations = 0, worse = 0, best_examples = 0, validated = 0;
+    const json_t *best = json_object_get(all, "best");
+
+    if (json_unpack((json_t *)(uintptr_t)all, "{s:I,s:F,s:I,s:I,s:I,s:F,s:I}", "examples",
+                    &examples, "seconds", &out->seconds, "validations", &validations, "worse",
+                    &worse, "best_examples", &best_examples, "validated_seconds", &out->validated_s,
+                    "validated_examples", &validated) != 0 ||
+        examples < 0 || validations < 0 || validations > UINT32_MAX || worse < 0 ||
+        worse > UINT32_MAX || best_examples < 0 || validated < 0 || validated > examples ||
+        !(out->seconds >= 0) || !(out->seconds < 1e12) || !(out->validated_s >= 0))
+        return train_checkpoint_damaged(path, err);
+    out->n_examples = (uint64_t)examples;
+    out->n_validations = (uint32_t)validations;
+    out->n_worse = (uint32_t)worse;
+    out->best = json_is_number(best) ? json_number_value(best) : (double)NAN;
+    out->best_examples = (uint64_t)best_examples;
+    out->n_validated = (uint64_t)validated;
+    return STATUS_OK;
+}
+
+enum status train_checkpoint_read(struct train_progress *out, const char *path, size_t n_epoch,
+                                  const json_t *options, struct error *err)
+{
+    struct train_progress at = {0};
+    json_t *all = NULL;
+    enum status rc = train_checkpoint_load(&all, path, options, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = train_checkpoint_parse(&at, all, path, err);
     if (rc == STATUS_OK && json_integer_value(json_object_get(all, "epoch")) != (json_int_t)n_epoch)
         rc = error_set(err, STATUS_PRECONDITION,
                        "%.200s is of other data: an epoch is %zu examples now, and was %lld: "
                        "--load-from-checkpoint false begins anew",
                        path, n_epoch, (long long)json_integer_value(json_object_get(all, "epoch")));
     json_decref(all);
-    gguf_close(g);
     if (rc == STATUS_OK)
         *out = at;
     return rc;

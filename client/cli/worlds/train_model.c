@@ -369,9 +369,11 @@ static enum status train_keeper_open(struct train_keeper *k, const struct train_
     rc = train_agent_open(&k->agent, &from, k->kind, err);
     if (rc != STATUS_OK) {
         k->agent = NULL;
-        return rc;
+        return k->has_from ? train_checkpoint_advise(err) : rc;
     }
-    return k->has_from ? k->kind->restore(k->agent, k->path, err) : STATUS_OK;
+    if (k->has_from && k->kind->restore(k->agent, k->path, err) != STATUS_OK)
+        return train_checkpoint_advise(err);
+    return STATUS_OK;
 }
 
 /* --- the run ---------------------------------------------------------------------------------- */

@@ -267,6 +267,8 @@ START_TEST(damaged_files_are_refused)
             strstr(err.text, path) == NULL)
             ck_abort_msg("case %zu: status %d, %s", i, rc, err.text);
         ck_assert_ptr_null(a);
+        ck_assert_int_eq(policy_file_copy(path, "/tmp/policy-never.gguf", NULL, &err), rc);
+        ck_assert_int_ne(access("/tmp/policy-never.gguf", F_OK), 0);
     }
     ck_assert_int_eq(truncate(path, 300), 0);
     ck_assert_int_eq(open_file(&a), STATUS_DATA_LOSS);

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "agents/policy/parts.h"
+#include "agents/policy/policy.h"
 #include "base/counter_rng.h"
+#include "compute/gguf/gguf.h"
 #include "compute/ref/ref.h"
 #include "tests/support/policy_driver.h"
 #include "tests/unit/base/suite.h"
@@ -487,6 +489,32 @@ static void check_same_numbers(const struct class *a, const struct class *b)
     ck_assert_mem_eq(numbers[0], numbers[1], 3 * nets[0]->n_numbers * sizeof(float));
 }
 
+static void has_text(const char *path, const char *key, const char *text)
+{
+    const char *found = "";
+    size_t len = 0;
+    struct gguf *g;
+
+    ck_assert_int_eq(gguf_open(&g, path, &err), STATUS_OK);
+    if (text == NULL)
+        ck_assert_int_eq(gguf_get_text(g, key, &found, &len, &err), STATUS_NOT_FOUND);
+    else
+        ck_assert_int_eq(gguf_get_text(g, key, &found, &len, &err), STATUS_OK);
+    ck_assert(text == NULL || (len == strlen(text) && memcmp(found, text, len) == 0));
+    gguf_close(g);
+}
+
+/* A copy is the same file, the moments included; with a text it can be copied back. */
+static void copies(const char *path, const char *copy)
+{
+    ck_assert_int_eq(policy_file_copy(path, copy, "{\"n\":1}", &err), STATUS_OK);
+    ck_assert(!policy_same_files(path, copy));
+    has_text(copy, "training.state", "{\"n\":1}");
+    ck_assert_int_eq(policy_file_copy(copy, copy, NULL, &err), STATUS_OK);
+    has_text(copy, "training.state", NULL);
+    ck_assert(policy_same_files(path, copy));
+}
+
 /* A saved policy continues to learn as without saving, to the last bit: its file holds Adam's
  * moments and the number of steps. Saved again before it learns, the file is the same. */
 static void learn_on(const struct policy_spec *spec)
@@ -510,6 +538,7 @@ static void learn_on(const struct policy_spec *spec)
         ck_abort_msg("%s", err.text);
     ck_assert_int_eq(saved->type->save_original(saved, copy, &err), STATUS_OK);
     ck_assert(policy_same_files(path, copy));
+    copies(path, copy);
     gather_class(&on, saved, 3, 5);
     check_same_numbers(&c, &on);
     study(&c);

@@ -419,6 +419,31 @@ START_TEST(test_hold)
 }
 END_TEST
 
+static void leased(struct fake_actor *f, uint64_t seed, uint64_t seq, float action)
+{
+    struct session_lease h = {.lost = on_lost};
+    struct error err;
+
+    ck_assert_int_eq(sessions_lease(&f->all, 0, &f->model, "a", 1, seed, &h, &err), STATUS_OK);
+    acts(f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = seq, .a = 1}, action);
+    session_release(&h);
+}
+
+/* A seed names a series: another one begins the clone anew, the same one goes on with it. */
+START_TEST(test_seeds)
+{
+    struct fake_actor f;
+
+    open_actor(&f, NULL);
+    leased(&f, 7, 1, 1);
+    leased(&f, 7, 2, 2);
+    leased(&f, 8, 3, 1);
+    leased(&f, 8, 4, 2);
+    leased(&f, 7, 5, 1);
+    fake_actor_close(&f);
+}
+END_TEST
+
 /* Lock-step: a session has its row until its step is over or it leaves. */
 START_TEST(test_rows)
 {
@@ -519,5 +544,5 @@ END_TEST
 
 SUITE_MAIN("server/session", test_steps, test_numbers, test_another_observation, test_join,
            test_cancelled_and_sent_again, test_sent_again_too_late, test_joined_deadlines,
-           test_failure, test_another_run, test_bound_and_expiry, test_hold, test_rows, test_modes,
-           test_drain)
+           test_failure, test_another_run, test_bound_and_expiry, test_hold, test_seeds, test_rows,
+           test_modes, test_drain)
