@@ -177,6 +177,8 @@ enum status check_data(const struct config *config, uint64_t *ret_conversations,
         return error_set(err, STATUS_INVALID, "--check-data: --data does not say of what");
     if (access(config->data, F_OK) != 0) /* else it would be made */
         return error_set(err, STATUS_NOT_FOUND, "--data: there is no %s", config->data);
+    if (!journal_sqlite.is_there(config->data))
+        return error_set(err, STATUS_NOT_FOUND, "--data: nothing is kept in %s", config->data);
     rc = journal_sqlite.open(&store, config->data, err);
     if (rc == STATUS_OK) {
         rc = store->type->check(store, ret_conversations, ret_turns, err);

@@ -803,6 +803,27 @@ static enum status sqlite_lock(struct sqlite_store *s, const char *dir, struct e
     return STATUS_OK;
 }
 
+static bool sqlite_is_there(const char *dir)
+{
+    char path[4096];
+
+    return (size_t)snprintf(path, sizeof(path), "%s/journal.db", dir) < sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
+/* A new file is its owner's alone, also where the directory is open to others; the log's files take
+ * its mode. Before there is a connection, since closing the file drops the locks of one. */
+static enum status sqlite_create(struct sqlite_store *s, struct error *err)
+{
+    int fd = open(s->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    if (fd < 0 && errno != EEXIST)
+        return error_set(err, STATUS_PRECONDITION, "%s: %s", s->path, strerror(errno));
+    if (fd >= 0)
+        (void)close(fd); /* nothing was written to it */
+    return STATUS_OK;
+}
+
 static void sqlite_close(struct journal_store *base)
 {
     struct sqlite_store *s;
@@ -830,6 +851,8 @@ static enum status sqlite_open(struct journal_store **out, const char *dir, stru
     (void)snprintf(s->path, size, "%s%s", dir, name); /* it fits */
     rc = sqlite_lock(s, dir, err);
     if (rc == STATUS_OK)
+        rc = sqlite_create(s, err);
+    if (rc == STATUS_OK)
         rc = sqlite_connect(s, err);
     if (rc == STATUS_OK) /* of checkpoints that the process before did not complete */
         rc = sqlite_run(s,
@@ -846,6 +869,7 @@ static enum status sqlite_open(struct journal_store **out, const char *dir, stru
 
 const struct journal_store_type journal_sqlite = {
     .name = "sqlite",
+    .is_there = sqlite_is_there,
     .open = sqlite_open,
     .close = sqlite_close,
     .commit = sqlite_commit,

@@ -70,6 +70,19 @@ static enum status backup_name(const char *part, const char *path, struct error 
     return rc;
 }
 
+/* Its owner's alone, as the journal is; SQLite writes to a file that is empty. */
+static enum status backup_create(const char *part, struct error *err)
+{
+    int fd;
+
+    (void)unlink(part); /* of an attempt that was cut off */
+    fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_set(err, STATUS_UNAVAILABLE, "%s: %s", part, strerror(errno));
+    (void)close(fd); /* nothing was written to it */
+    return STATUS_OK;
+}
+
 enum status sqlite_backup(const char *dir, const char *path, struct error *err)
 {
     char from[BACKUP_PATH_MAX], part[BACKUP_PATH_MAX];
@@ -82,8 +95,9 @@ enum status sqlite_backup(const char *dir, const char *path, struct error *err)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", from, strerror(errno));
     if (access(path, F_OK) == 0)
         return error_set(err, STATUS_EXISTS, "%s: it is there already", path);
-    (void)unlink(part); /* of an attempt that was cut off */
-    rc = backup_copy(from, part, err);
+    rc = backup_create(part, err);
+    if (rc == STATUS_OK)
+        rc = backup_copy(from, part, err);
     if (rc == STATUS_OK)
         rc = backup_name(part, path, err);
     (void)unlink(part);

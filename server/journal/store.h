@@ -123,6 +123,7 @@ struct journal_store; /* a back-end's own, whose first member is its type */
 
 struct journal_store_type {
     const char *name;
+    bool (*is_there)(const char *dir); /* whether one has been opened there before */
     /* PRECONDITION while another process has dir open. */
     enum status (*open)(struct journal_store **out, const char *dir, struct error *err);
     void (*close)(struct journal_store *s);

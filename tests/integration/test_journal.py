@@ -236,8 +236,12 @@ def stored_turns(daemon, data):
 
 def is_backed_up(parleyd, flags, folder):
     """A backup beside turns has one moment: each conversation with a prefix of its turns, none that ended before missing. It is restored
-    as the manual says."""
+    as the manual says. All files are their owner's alone, also in a folder that was there, and a folder without any is checked as such."""
     data, file, restored = (os.path.join(folder, name) for name in ("saved", "backup.db", "restored"))
+    os.mkdir(data)
+    os.chmod(data, 0o755)
+    empty = children.run([parleyd, "--data", data, "--check-data"], stderr=-1, text=True)
+    assert empty.returncode == 1 and "nothing is kept in" in empty.stderr and not os.listdir(data), empty
     with Mortal(parleyd, *flags, "--data", data) as parley:
         daemon = parley.daemon
         made = [parley.open("tiny") for _ in range(4)]
@@ -258,6 +262,8 @@ def is_backed_up(parleyd, flags, folder):
             busy.set()
             last = [one.result(children.PATIENCE) for one in last]
         assert backup.returncode == 0, backup
+        modes = {path: oct(os.stat(path).st_mode & 0o777) for path in [file, *(os.path.join(data, name) for name in os.listdir(data))]}
+        assert set(modes.values()) == {"0o600"} and {os.path.basename(path) for path in modes} >= {"journal.db", "journal.db-wal", "journal.db-shm"}, modes
         before = [everything(parley, c) for c in made]
         again = children.run([daemon.command[0], "--data", data, "--backup", file], stderr=-1, text=True)
         assert again.returncode == 1 and "there already" in again.stderr, again

@@ -263,7 +263,7 @@ static const struct action actions[] = {
     {"close", "ID…", 1, 1000, conversations_close},
     {"watch", "[ID]", 0, 1, conversations_watch},
     {"export", "[ID…]", 0, 1000, conversations_export},
-    {"import", "", 0, 0, conversations_import},
+    {"import", "< FILE", 0, 0, conversations_import},
 };
 
 static const struct action *find_action(const char *name)

@@ -34,8 +34,8 @@ struct policy_training {
 };
 
 /* Makes the served file: a fresh policy's, or the checkpoint's, which is said. Borrows what config
- * points to. PRECONDITION: the checkpoint is of another training; DATA_LOSS: it is damaged; both say
- * what to do. */
+ * points to. PRECONDITION: the checkpoint is of another training; DATA_LOSS: it is damaged; both
+ * say what to do. */
 enum status policy_training_open(struct policy_training *t,
                                  const struct policy_training_config *config,
                                  struct error *err) MUST_CHECK;
