@@ -10,6 +10,7 @@
 #include "server/model/model.h"
 #include "server/params/checkpoint.h"
 #include "server/params/params.h"
+#include "server/rpc/subscription.h"
 #include "server/server.h"
 
 /* --- Create --- */
@@ -193,23 +194,16 @@ static void start_pull(struct call *call, const ProtobufCMessage *message, struc
 /* --- Watch --- */
 
 struct params_watch {
-    struct call *call;
+    struct subscription base;
     struct params_set *set; /* NULL after the set has closed */
     struct params_subscriber subscriber;
-    bool has_told, is_over;
+    bool has_told;
     uint64_t told_version;
 };
 
 static void watch_published(struct params_subscriber *subscriber)
 {
-    call_notify(container_of(subscriber, struct params_watch, subscriber)->call);
-}
-
-static void watch_end(struct params_watch *w, const struct error *err)
-{
-    if (!w->is_over)
-        call_finish(w->call, err);
-    w->is_over = true;
+    call_notify(container_of(subscriber, struct params_watch, subscriber)->base.call);
 }
 
 static void watch_closing(struct params_subscriber *subscriber, const struct error *why)
@@ -217,17 +211,7 @@ static void watch_closing(struct params_subscriber *subscriber, const struct err
     struct params_watch *w = container_of(subscriber, struct params_watch, subscriber);
 
     w->set = NULL;
-    watch_end(w, why);
-}
-
-static void watch_drain(struct call *call, void *state)
-{
-    struct error err;
-
-    (void)call;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
-    watch_end(state, &err);
+    subscription_end(&w->base, why);
 }
 
 static void params_service_watch_write_ready(struct call *call, void *state)
@@ -236,7 +220,7 @@ static void params_service_watch_write_ready(struct call *call, void *state)
     struct params_watch *w = state;
     const struct snapshot *s;
 
-    if (w->is_over)
+    if (w->base.is_over)
         return;
     s = params_current(w->set->model->agent);
     if (w->has_told && w->told_version == s->version)
@@ -263,7 +247,7 @@ static void params_service_start_watch(struct call *call, const ProtobufCMessage
                                        struct server *server)
 {
     static const struct call_handler handler = {.on_write_ready = params_service_watch_write_ready,
-                                                .drain = watch_drain,
+                                                .drain = subscription_drain,
                                                 .on_close = params_service_watch_on_close};
     struct params_watch *w;
     struct params_set *set;
@@ -277,13 +261,11 @@ static void params_service_start_watch(struct call *call, const ProtobufCMessage
     w = call_state(call, sizeof(*w));
     if (w == NULL)
         return;
-    w->call = call;
     w->set = set;
     w->subscriber.published = watch_published;
     w->subscriber.closing = watch_closing;
     params_subscribe(set, &w->subscriber);
-    call_set_handler(call, &handler, w);
-    call_notify(call);
+    subscription_start(&w->base, call, &handler);
 }
 
 /* --- List, Delete --- */

@@ -7,11 +7,12 @@
 #include "parley/v1/registry.pb-c.h"
 #include "server/api/services.h"
 #include "server/registry/groups.h"
+#include "server/rpc/subscription.h"
 #include "server/server.h"
 
 /* Of Join and Watch. */
 struct registry_call {
-    struct call *call;
+    struct subscription base;
     struct group_member member;     /* of Join */
     struct group_listener listener; /* of Watch */
 };
@@ -74,7 +75,7 @@ static void registry_write(struct registry_call *c, const struct group_event *e,
     }
     if (e->what == GROUP_SYNCED && c->member.group != NULL)
         message.lease = group_member_lease(&c->member);
-    call_write(c->call, &message.base, more);
+    call_write(c->base.call, &message.base, more);
 }
 
 static void registry_write_next(struct registry_call *c, struct group_listener *l)
@@ -82,10 +83,12 @@ static void registry_write_next(struct registry_call *c, struct group_listener *
     struct group_event *e;
     struct error err;
 
+    if (c->base.is_over)
+        return;
     if (l->is_over) {
         (void)error_because(&err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                             "the events are not taken: %d wait", GROUP_MAX_EVENTS);
-        call_finish(c->call, &err);
+        subscription_end(&c->base, &err);
         return;
     }
     e = group_next_event(l);
@@ -99,8 +102,9 @@ static void join_write_ready(struct call *call, void *state)
 {
     struct registry_call *c = state;
 
+    (void)call;
     if (c->member.group == NULL)
-        call_finish(call, NULL); /* it left */
+        subscription_end(&c->base, NULL); /* it left */
     else
         registry_write_next(c, &c->member.listener);
 }
@@ -115,22 +119,12 @@ static void registry_watch_write_ready(struct call *call, void *state)
 
 static void join_notify(struct group_listener *l)
 {
-    call_notify(container_of(l, struct registry_call, member.listener)->call);
+    call_notify(container_of(l, struct registry_call, member.listener)->base.call);
 }
 
 static void registry_watch_notify(struct group_listener *l)
 {
-    call_notify(container_of(l, struct registry_call, listener)->call);
-}
-
-static void registry_drain(struct call *call, void *state)
-{
-    struct error err;
-
-    (void)state;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
-    call_finish(call, &err);
+    call_notify(container_of(l, struct registry_call, listener)->base.call);
 }
 
 static void registry_on_close(struct call *call, void *state, enum status why)
@@ -147,20 +141,20 @@ static void registry_on_close(struct call *call, void *state, enum status why)
 
 static void registry_join(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
-    static const struct call_handler handler = {
-        .on_write_ready = join_write_ready, .drain = registry_drain, .on_close = registry_on_close};
+    static const struct call_handler handler = {.on_write_ready = join_write_ready,
+                                                .drain = subscription_drain,
+                                                .on_close = registry_on_close};
     const Parley__V1__RegistryJoinRequest *m = (const Parley__V1__RegistryJoinRequest *)message;
     struct registry_call *c = call_state(call, sizeof(*c));
     struct error err;
 
     if (c == NULL)
         return;
-    c->call = call;
-    call_set_handler(call, &handler, c);
+    subscription_start(&c->base, call, &handler);
     if (group_join(&c->member, server->groups, call_principal(call)->id, m->group, m->member,
                    join_notify, &err) != STATUS_OK) {
         c->member.group = NULL;
-        call_finish(call, &err);
+        subscription_end(&c->base, &err);
     }
 }
 
@@ -168,7 +162,7 @@ static void registry_watch(struct call *call, const ProtobufCMessage *message,
                            struct server *server)
 {
     static const struct call_handler handler = {.on_write_ready = registry_watch_write_ready,
-                                                .drain = registry_drain,
+                                                .drain = subscription_drain,
                                                 .on_close = registry_on_close};
     const char *name = ((const Parley__V1__RegistryWatchRequest *)message)->group;
     struct registry_call *c = call_state(call, sizeof(*c));
@@ -177,11 +171,10 @@ static void registry_watch(struct call *call, const ProtobufCMessage *message,
 
     if (c == NULL)
         return;
-    c->call = call;
-    call_set_handler(call, &handler, c);
+    subscription_start(&c->base, call, &handler);
     if (groups_find(&group, server->groups, call_principal(call)->id, name, &err) != STATUS_OK ||
         group_listen(&c->listener, group, registry_watch_notify, &err) != STATUS_OK)
-        call_finish(call, &err);
+        subscription_end(&c->base, &err);
 }
 
 /* --- what members do --- */
@@ -212,7 +205,7 @@ static void registry_leave(struct call *call, const ProtobufCMessage *message,
 
     (void)server;
     if (rc == STATUS_OK) {
-        struct call *join = container_of(member, struct registry_call, member)->call;
+        struct call *join = container_of(member, struct registry_call, member)->base.call;
 
         group_member_end(member, false);
         call_notify(join);
@@ -344,7 +337,7 @@ static void barrier_on_close(struct call *call, void *state, enum status why)
 static void registry_barrier(struct call *call, const ProtobufCMessage *message,
                              struct server *server)
 {
-    static const struct call_handler handler = {.drain = registry_drain,
+    static const struct call_handler handler = {.drain = subscription_drain,
                                                 .on_close = barrier_on_close};
     const Parley__V1__RegistryBarrierRequest *m =
         (const Parley__V1__RegistryBarrierRequest *)message;

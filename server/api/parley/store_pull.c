@@ -4,6 +4,7 @@
 
 #include "parley/v1/store.pb-c.h"
 #include "server/api/services.h"
+#include "server/rpc/subscription.h"
 #include "server/server.h"
 #include "server/store/stores.h"
 
@@ -96,25 +97,18 @@ static void store_start_pull(struct call *call, const ProtobufCMessage *message,
 /* --- Watch --- */
 
 struct store_watch {
-    struct call *call;
+    struct subscription base;
     struct store_key *key; /* NULL after it was deleted */
     struct store_subscriber subscriber;
-    bool is_due, is_over; /* due: there is a version to tell */
+    bool is_due; /* there is a version to tell */
 };
-
-static void store_watch_end(struct store_watch *w, const struct error *err)
-{
-    if (!w->is_over)
-        call_finish(w->call, err);
-    w->is_over = true;
-}
 
 static void store_watch_pushed(struct store_subscriber *subscriber)
 {
     struct store_watch *w = container_of(subscriber, struct store_watch, subscriber);
 
     w->is_due = true;
-    call_notify(w->call);
+    call_notify(w->base.call);
 }
 
 static void store_watch_closing(struct store_subscriber *subscriber, const struct error *why)
@@ -122,17 +116,7 @@ static void store_watch_closing(struct store_subscriber *subscriber, const struc
     struct store_watch *w = container_of(subscriber, struct store_watch, subscriber);
 
     w->key = NULL;
-    store_watch_end(w, why);
-}
-
-static void store_watch_drain(struct call *call, void *state)
-{
-    struct error err;
-
-    (void)call;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
-    store_watch_end(state, &err);
+    subscription_end(&w->base, why);
 }
 
 static void store_watch_write_ready(struct call *call, void *state)
@@ -141,7 +125,7 @@ static void store_watch_write_ready(struct call *call, void *state)
     struct store_watch *w = state;
     const struct store_value *newest;
 
-    if (w->is_over || !w->is_due)
+    if (w->base.is_over || !w->is_due)
         return;
     w->is_due = false;
     newest = store_key_newest(w->key);
@@ -166,7 +150,7 @@ static void store_start_watch(struct call *call, const ProtobufCMessage *message
                               struct server *server)
 {
     static const struct call_handler handler = {.on_write_ready = store_watch_write_ready,
-                                                .drain = store_watch_drain,
+                                                .drain = subscription_drain,
                                                 .on_close = store_watch_on_close};
     struct store_watch *w;
     struct store_key *k;
@@ -180,14 +164,12 @@ static void store_start_watch(struct call *call, const ProtobufCMessage *message
     w = call_state(call, sizeof(*w));
     if (w == NULL)
         return;
-    w->call = call;
     w->key = k;
     w->is_due = true;
     w->subscriber =
         (struct store_subscriber){.pushed = store_watch_pushed, .closing = store_watch_closing};
     store_key_subscribe(k, &w->subscriber);
-    call_set_handler(call, &handler, w);
-    call_notify(call);
+    subscription_start(&w->base, call, &handler);
 }
 
 static const struct rpc rows[] = {
