@@ -149,7 +149,7 @@ def race(address):
         t.start()
     for t in threads:
         t.join()
-    assert taken == sorted(set(taken)) and taken[0] == 1, taken
+    assert sorted(taken) == list(range(1, len(taken) + 1)), taken  # in no order: a thread may come late to say that its push was taken
 
 
 def models(server):
