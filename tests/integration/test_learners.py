@@ -326,7 +326,7 @@ def run_all(more, path):
 
 
 def test_checkpoints_are_refused(folder):
-    """One of other options or data says which; it is left alone, and begins anew when it is told to; a damaged one says so, and no other stays."""
+    """One of other options or data says which; it is left alone, and begins anew when it is told to; a damaged one says so and what to do, and no other stays."""
     kind, words = next(iter(killed_trainings(folder)))
     path = folder / "other.gguf"
     more = ["train", "--agent", kind, *map(str, words), "-mf", path, "--json"]
@@ -346,7 +346,8 @@ def test_checkpoints_are_refused(folder):
     assert "this training ends after" in parley(*more, "-eps", 0.001, "-dt", "train", status=1).stderr
     for damaged in (kept[: len(kept) // 2], kept.replace(b'"examples":', b'"exemples":'), kept.replace(b"learner.cache", b"learner.cachd")):
         checkpoint.write_bytes(damaged)
-        assert "other.gguf.checkpoint" in parley(*more, status=1).stderr
+        said = parley(*more, status=1).stderr
+        assert "other.gguf.checkpoint" in said and said.endswith("--load-from-checkpoint false begins anew\n"), said
         assert checkpoint.read_bytes() == damaged
     assert lines(parley(*more, "--load-from-checkpoint", "false", "-eps", 1))[-1]["ended_by"] == "epochs"
     assert not checkpoint.exists()
