@@ -589,6 +589,76 @@ enum parley_status parley_worker_run(struct parley_channel *channel,
                                      const struct parley_worker_events *events,
                                      struct parley_error *err);
 
+/* --- environments of one's own: a host steps them for parleyd ---
+ *
+ * parleyd serves environments of the name that is offered through parley.v1.Env, for as long as a
+ * host is attached. Each that somebody opens is made here, and begins an episode with each reset;
+ * several hosts of one name share them. Those of a host that goes away are lost for their users,
+ * until a reset makes them anew at another. */
+
+struct parley_host_offer {
+    const char *name;          /* "MountainCar-v0": letters, digits, '.', '_', '/' and '-' */
+    uint32_t n_observations;   /* numbers of an observation */
+    uint32_t n_actions;        /* an action is one of so many choices, or */
+    uint32_t n_action_numbers; /* it is so many numbers; one of both is set */
+    uint32_t max_instances;    /* hosted at once; 0: 4096, the most */
+};
+
+/* A reset or a step of n environments together. */
+struct parley_host_order {
+    uint64_t id;
+    void *const *environments; /* [n] what make gave, each once */
+    size_t n;
+    const uint64_t *seeds; /* [n] a reset: of the episodes that begin; a step: NULL */
+    /* A step's actions: */
+    const int64_t *choices; /* [n] each from 0 to n_actions - 1; or */
+    const float *numbers;   /* [n][n_action_numbers], finite */
+};
+
+/* What became of them, in the order's order. */
+struct parley_host_results {
+    size_t n;
+    const float *observations; /* [n][n_observations] */
+    /* Of a step; NULL of a reset: */
+    const float *rewards;   /* [n] */
+    const bool *terminated; /* [n] the episode ended by its own rules */
+    const bool *truncated;  /* [n] it was cut */
+    /* [n] A line that says why this one failed, or NULL; it is to be reset, and its numbers are not
+     * used. NULL: none has failed. One whose observation or reward is not finite has, too. */
+    const char *const *failures;
+};
+
+/* What parleyd asks for. Of these only accepted and end may be NULL. */
+struct parley_host_events {
+    void (*accepted)(void *arg);
+    /* An environment, not reset yet; NULL: there is no memory, which ends the stream. */
+    void *(*make)(void *arg);
+    /* It is not used again. At the stream's end it comes for each that is left, also where an order
+     * of it is not answered. */
+    void (*free)(void *arg, void *environment);
+    /* To be answered by parley_host_answer, in this call or later, orders in the order in which
+     * they came. parleyd steps no environment whose episode is over, and has only one order of an
+     * environment under way. */
+    void (*reset)(void *arg, struct parley_call *host, const struct parley_host_order *order);
+    void (*step)(void *arg, struct parley_call *host, const struct parley_host_order *order);
+    void (*end)(void *arg, const struct parley_error *err); /* exactly once, last */
+    void *arg;
+};
+
+/* As parley_worker_start; end is not NULL. */
+struct parley_call *parley_host_start(struct parley_channel *channel,
+                                      const struct parley_host_offer *offer,
+                                      const struct parley_host_events *events);
+/* Any thread, callbacks too. False when nothing is sent: the stream is over, or no memory is left.
+ */
+bool parley_host_answer(struct parley_call *host, uint64_t order,
+                        const struct parley_host_results *results);
+/* As parley_worker_run. */
+enum parley_status parley_host_run(struct parley_channel *channel,
+                                   const struct parley_host_offer *offer,
+                                   const struct parley_host_events *events,
+                                   struct parley_error *err);
+
 /* --- parameters: the parley.v1.Params service ---
  * These calls wait; an upload of n numbers is the concatenated tensors of the set. */
 

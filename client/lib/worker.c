@@ -6,95 +6,22 @@
  * server then opens the clones at another worker, or here again. */
 #include <assert.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/hash.h"
-#include "client/lib/parts.h"
-#include "parley/v1/agents.pb-c.h"
-#include "proto/codec.h"
-
-enum { WORKER_FIRST_DELAY_MS = 50, WORKER_LAST_DELAY_MS = 1000 };
+#include "client/lib/attachment.h"
 
 /* Bound on what an answer takes beside its texts and numbers, which are not copied. */
 #define ANSWER_MAX_BYTES ((size_t)16 << 20)
 
-struct worker_clone {
-    struct hash_node node; /* in the call's clones */
-    uint64_t number;
-    void *user;
-};
-
 struct worker_call {
-    struct parley_call base;
+    struct attachment base;
     struct parley_worker_events events;
-    struct hash clones;
-    struct waiter *waiter; /* of parley_worker_run; NULL: none */
-    bool was_accepted;
 };
 
-static struct worker_call *worker_call_of(struct parley_call *call)
+static struct worker_call *worker_call_of(struct attachment *a)
 {
-    return (struct worker_call *)call;
-}
-
-/* --- clones --- */
-
-static struct worker_clone *worker_look_up(const struct worker_call *w, uint64_t number)
-{
-    uint64_t hash = hash_bytes(&w->clones, 0, &number, sizeof(number));
-
-    for (struct hash_node *n = hash_first(&w->clones, hash); n != NULL; n = hash_next(n)) {
-        struct worker_clone *c = container_of(n, struct worker_clone, node);
-
-        if (c->number == number)
-            return c;
-    }
-    return NULL;
-}
-
-static enum status worker_find(struct worker_clone **out, const struct worker_call *w,
-                               uint64_t number, struct error *err)
-{
-    struct worker_clone *c = worker_look_up(w, number);
-
-    if (c == NULL)
-        return error_set(err, STATUS_INTERNAL,
-                         "the server speaks of clone %" PRIu64 ", which is not open", number);
-    *out = c;
-    return STATUS_OK;
-}
-
-/* Takes user; NULL: the worker could not make it. */
-static enum status worker_add(struct worker_call *w, uint64_t number, void *user, struct error *err)
-{
-    struct worker_clone *c = NULL;
-    enum status rc = STATUS_OK;
-
-    if (user == NULL)
-        return error_set(err, STATUS_EXHAUSTED, "the worker could not open clone %" PRIu64, number);
-    if (worker_look_up(w, number) != NULL)
-        rc = error_set(err, STATUS_INTERNAL, "the server opens clone %" PRIu64 " twice", number);
-    else if ((c = try_alloc(1, sizeof(*c))) == NULL)
-        rc = error_no_memory(err, sizeof(*c), "a clone");
-    if (rc != STATUS_OK) {
-        w->events.close(w->events.arg, user);
-        return rc;
-    }
-    c->number = number;
-    c->user = user;
-    hash_add(&w->clones, &c->node, hash_bytes(&w->clones, 0, &number, sizeof(number)));
-    return STATUS_OK;
-}
-
-static void worker_remove(struct worker_call *w, struct worker_clone *c)
-{
-    hash_remove(&w->clones, &c->node);
-    hash_shrink(&w->clones);
-    w->events.close(w->events.arg, c->user);
-    free(c);
+    return (struct worker_call *)a;
 }
 
 /* --- steps --- */
@@ -137,14 +64,14 @@ static enum status worker_row(struct parley_worker_row *out, const struct worker
                               struct error *err)
 {
     struct parley_sampling *sampling = arena_alloc(arena, 1, sizeof(*sampling));
-    struct worker_clone *clone = NULL;
+    void *clone = NULL;
 
     if (sampling == NULL)
         return error_no_memory(err, sizeof(*sampling), "a row");
-    if (w->events.open != NULL && worker_find(&clone, w, from->clone, err) != STATUS_OK)
+    if (w->events.open != NULL && attachment_find(&clone, &w->base, from->clone, err) != STATUS_OK)
         return err->status;
     *out = (struct parley_worker_row){
-        .clone = clone == NULL ? NULL : clone->user,
+        .clone = clone,
         .turn = from->turn,
         .is_continued = from->is_continued,
         .n_messages = from->n_messages,
@@ -179,7 +106,7 @@ static enum status worker_step(struct worker_call *w, const Parley__V1__AgentSte
         if (worker_row(&rows[i], w, from->rows[i], arena, err) != STATUS_OK)
             return err->status;
     }
-    w->events.step(w->events.arg, &w->base, &step);
+    w->events.step(w->events.arg, &w->base.base, &step);
     return STATUS_OK;
 }
 
@@ -196,20 +123,19 @@ static enum status worker_open(struct worker_call *w, const Parley__V1__AgentClo
     const struct parley_worker_open what = {from->system, from->has_state ? from->state.data : NULL,
                                             from->has_state ? from->state.len : 0, from->turn};
 
-    return worker_add(w, from->clone, w->events.open(w->events.arg, &what), err);
+    return attachment_add(&w->base, from->clone, w->events.open(w->events.arg, &what), err);
 }
 
 static enum status worker_replay(struct worker_call *w, const Parley__V1__AgentCloneReplay *from,
                                  struct arena *arena, struct error *err)
 {
     const struct parley_message *messages = NULL;
-    struct worker_clone *c = NULL;
+    void *c = NULL;
 
-    if (worker_find(&c, w, from->clone, err) != STATUS_OK ||
+    if (attachment_find(&c, &w->base, from->clone, err) != STATUS_OK ||
         worker_messages(&messages, from->messages, from->n_messages, arena, err) != STATUS_OK)
         return err->status;
-    return w->events.replay(w->events.arg, c->user, from->turn, messages, from->n_messages,
-                            from->reply)
+    return w->events.replay(w->events.arg, c, from->turn, messages, from->n_messages, from->reply)
                ? STATUS_OK
                : worker_failed(from->clone, "replay a turn to", err);
 }
@@ -217,22 +143,22 @@ static enum status worker_replay(struct worker_call *w, const Parley__V1__AgentC
 static enum status worker_fork(struct worker_call *w, const Parley__V1__AgentCloneFork *from,
                                struct error *err)
 {
-    struct worker_clone *parent = NULL;
+    void *parent = NULL;
 
-    if (worker_find(&parent, w, from->parent, err) != STATUS_OK)
+    if (attachment_find(&parent, &w->base, from->parent, err) != STATUS_OK)
         return err->status;
-    return worker_add(w, from->clone, w->events.fork(w->events.arg, parent->user, from->at_turn),
-                      err);
+    return attachment_add(&w->base, from->clone,
+                          w->events.fork(w->events.arg, parent, from->at_turn), err);
 }
 
 static enum status worker_rewind(struct worker_call *w, const Parley__V1__AgentCloneRewind *from,
                                  struct error *err)
 {
-    struct worker_clone *c = NULL;
+    void *c = NULL;
 
-    if (worker_find(&c, w, from->clone, err) != STATUS_OK)
+    if (attachment_find(&c, &w->base, from->clone, err) != STATUS_OK)
         return err->status;
-    return w->events.rewind(w->events.arg, c->user, from->to_turn)
+    return w->events.rewind(w->events.arg, c, from->to_turn)
                ? STATUS_OK
                : worker_failed(from->clone, "rewind", err);
 }
@@ -241,19 +167,19 @@ static enum status worker_save(struct worker_call *w, uint64_t clone, struct err
 {
     Parley__V1__AgentsAttachRequest request = PARLEY__V1__AGENTS_ATTACH_REQUEST__INIT;
     Parley__V1__AgentState state = PARLEY__V1__AGENT_STATE__INIT;
-    struct worker_clone *c = NULL;
+    void *c = NULL;
     void *bytes;
 
-    if (worker_find(&c, w, clone, err) != STATUS_OK)
+    if (attachment_find(&c, &w->base, clone, err) != STATUS_OK)
         return err->status;
-    bytes = w->events.save(w->events.arg, c->user, &state.state.len);
+    bytes = w->events.save(w->events.arg, c, &state.state.len);
     if (bytes == NULL)
         return worker_failed(clone, "save", err);
     state.clone = clone;
     state.state.data = bytes;
     request.what_case = PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_STATE;
     request.state = &state;
-    (void)parley_call_send(&w->base, &request.base); /* fails when the stream ends by itself */
+    (void)parley_call_send(&w->base.base, &request.base); /* fails when the stream ends by itself */
     free(bytes);
     return STATUS_OK;
 }
@@ -277,16 +203,16 @@ static bool worker_may_take(const struct worker_call *w, const Parley__V1__Agent
     }
 }
 
-static enum status worker_take(struct worker_call *w, const Parley__V1__AgentsAttachResponse *m,
+static enum status worker_take(struct attachment *a, const Parley__V1__AgentsAttachResponse *m,
                                struct arena *arena, struct error *err)
 {
-    struct worker_clone *c = NULL;
+    struct worker_call *w = worker_call_of(a);
 
     if (!worker_may_take(w, m))
         return error_set(err, STATUS_INTERNAL, "the server sent an order that was not offered");
     switch (m->what_case) {
     case PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_ACCEPTED:
-        w->was_accepted = true;
+        a->was_accepted = true;
         if (w->events.accepted != NULL)
             w->events.accepted(w->events.arg);
         return STATUS_OK;
@@ -299,10 +225,7 @@ static enum status worker_take(struct worker_call *w, const Parley__V1__AgentsAt
     case PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_REWIND:
         return worker_rewind(w, m->rewind, err);
     case PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_CLOSE:
-        if (worker_find(&c, w, m->close->clone, err) != STATUS_OK)
-            return err->status;
-        worker_remove(w, c);
-        return STATUS_OK;
+        return attachment_remove(&w->base, m->close->clone, err);
     case PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_STEP:
         return worker_step(w, m->step, arena, err);
     case PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_CANCEL:
@@ -316,56 +239,33 @@ static enum status worker_take(struct worker_call *w, const Parley__V1__AgentsAt
     }
 }
 
-static enum status on_worker_order(struct parley_call *call, const void *data, size_t len,
-                                   struct error *err)
+static void worker_drop(struct attachment *a, void *clone)
 {
-    ProtobufCMessage *m = NULL;
-    struct arena arena;
-    enum status rc;
+    struct worker_call *w = worker_call_of(a);
 
-    arena_init(&arena, DECODED_MAX_BYTES);
-    rc = codec_decode(&m, &parley__v1__agents_attach_response__descriptor, data, len,
-                      CODEC_ANY_FIELDS, &arena, err);
-    if (rc == STATUS_OK)
-        rc = worker_take(worker_call_of(call), (const Parley__V1__AgentsAttachResponse *)m, &arena,
-                         err);
-    else
-        (void)error_prefix(err, "the server's order is not understood");
-    arena_deinit(&arena);
-    return rc;
+    w->events.close(w->events.arg, clone);
 }
 
-static void on_worker_end(struct parley_call *call, const struct parley_error *err)
+static void worker_end(struct attachment *a, const struct parley_error *err)
 {
-    struct worker_call *w = worker_call_of(call);
-    struct hash_node *n;
+    struct worker_call *w = worker_call_of(a);
 
-    while ((n = hash_each(&w->clones, NULL)) != NULL)
-        worker_remove(w, container_of(n, struct worker_clone, node));
-    hash_deinit(&w->clones);
     if (w->events.end != NULL)
         w->events.end(w->events.arg, err);
-    if (w->waiter != NULL)
-        waiter_tell(w->waiter, err);
 }
 
 /* --- the stream --- */
 
-static char *worker_text(const char *text)
+static void worker_call_start(struct worker_call *w, struct parley_channel *channel,
+                              const struct parley_worker_offer *o)
 {
-    return (char *)(uintptr_t)(text == NULL ? "" : text); /* only read */
-}
-
-static bool worker_send_offer(struct worker_call *w, const struct parley_worker_offer *o)
-{
-    Parley__V1__AgentsAttachRequest request = PARLEY__V1__AGENTS_ATTACH_REQUEST__INIT;
     Parley__V1__AgentOffer offer = PARLEY__V1__AGENT_OFFER__INIT;
     Parley__V1__AgentTensors tensors = PARLEY__V1__AGENT_TENSORS__INIT;
     Parley__V1__AgentCapability can[4];
     const struct parley_worker_events *e = &w->events;
 
-    offer.name = worker_text(o->name);
-    offer.version = worker_text(o->version);
+    offer.name = attachment_text(o->name);
+    offer.version = attachment_text(o->version);
     offer.max_rows = o->max_rows;
     offer.slots = o->slots;
     offer.save_every = o->save_every;
@@ -389,33 +289,23 @@ static bool worker_send_offer(struct worker_call *w, const struct parley_worker_
     tensors.has_logp = o->has_logp;
     tensors.has_value = o->has_value;
     offer.tensors = o->n_observations > 0 ? &tensors : NULL;
-    request.what_case = PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER;
-    request.offer = &offer;
-    return parley_call_send(&w->base, &request.base);
+    attachment_start(&w->base, channel, &offer);
 }
 
-static struct parley_call *worker_begin(struct parley_channel *channel,
-                                        const struct parley_worker_offer *offer,
-                                        const struct parley_worker_events *events,
-                                        struct waiter *waiter)
+static struct attachment *worker_begin(struct parley_channel *channel, const void *offer,
+                                       const void *events, struct waiter *waiter)
 {
-    static const struct call_kind kind = {true, on_worker_order, on_worker_end, NULL};
-    const struct call_start how = {
-        .method = "/parley.v1.Agents/Attach", .is_bidi = true, .waits_for_server = true};
-    struct parley_call *call = parley_call_make(sizeof(struct worker_call), &kind);
-    struct worker_call *w = worker_call_of(call);
+    static const struct attachment_kind kind = {"clone", worker_take, worker_drop, worker_end};
+    const struct parley_worker_events *e = events;
+    struct attachment *a = attachment_make(sizeof(struct worker_call), &kind, waiter);
 
-    assert(events->step != NULL);
-    assert(events->open == NULL || (events->replay != NULL && events->close != NULL));
-    if (call == NULL)
+    assert(e->step != NULL);
+    assert(e->open == NULL || (e->replay != NULL && e->close != NULL));
+    if (a == NULL)
         return NULL;
-    w->events = *events;
-    w->waiter = waiter;
-    hash_init(&w->clones, NULL);
-    parley_call_start(channel, call, &how);
-    if (!worker_send_offer(w, offer))
-        parley_call_cancel(call); /* the call's end reports it */
-    return call;
+    worker_call_of(a)->events = *e;
+    worker_call_start(worker_call_of(a), channel, offer);
+    return a;
 }
 
 struct parley_call *parley_worker_start(struct parley_channel *channel,
@@ -423,17 +313,7 @@ struct parley_call *parley_worker_start(struct parley_channel *channel,
                                         const struct parley_worker_events *events)
 {
     assert(events->end != NULL);
-    return worker_begin(channel, offer, events, NULL);
-}
-
-/* Whether it is of no use to attach again. */
-static bool is_final(const struct parley_error *err)
-{
-    static const char unloaded[] = "was unloaded";
-    size_t len = strlen(err->text), n = sizeof(unloaded) - 1;
-
-    return err->status != PARLEY_UNAVAILABLE ||
-           (len >= n && strcmp(err->text + len - n, unloaded) == 0);
+    return (struct parley_call *)worker_begin(channel, offer, events, NULL);
 }
 
 enum parley_status parley_worker_run(struct parley_channel *channel,
@@ -441,33 +321,7 @@ enum parley_status parley_worker_run(struct parley_channel *channel,
                                      const struct parley_worker_events *events,
                                      struct parley_error *ret_err)
 {
-    int delay_ms = WORKER_FIRST_DELAY_MS;
-    struct parley_error outcome = {0};
-    struct parley_call *call;
-    struct waiter waiter;
-    struct error err = {0};
-
-    assert(channel_may_wait(channel));
-    for (;;) {
-        waiter_init(&waiter);
-        call = worker_begin(channel, offer, events, &waiter);
-        if (call == NULL) {
-            (void)error_no_memory(&err, sizeof(struct worker_call), "a worker");
-            outcome_of_failure(&outcome, &err);
-            waiter_tell(&waiter, &outcome);
-        }
-        (void)waiter_wait(&waiter, channel, &outcome);
-        if (call != NULL && worker_call_of(call)->was_accepted)
-            delay_ms = WORKER_FIRST_DELAY_MS;
-        parley_call_unref(call);
-        if (is_final(&outcome))
-            break;
-        (void)poll(NULL, 0, delay_ms); /* a signal ends it early: that does no harm */
-        delay_ms = delay_ms < WORKER_LAST_DELAY_MS / 2 ? 2 * delay_ms : WORKER_LAST_DELAY_MS;
-    }
-    if (ret_err != NULL)
-        *ret_err = outcome;
-    return outcome.status;
+    return attachment_run(channel, worker_begin, offer, events, ret_err);
 }
 
 /* --- answers --- */
@@ -481,15 +335,7 @@ static Parley__V1__Tensor **worker_output(const struct parley_row_answer *answer
     if (tensors == NULL || list == NULL)
         return NULL;
     for (size_t i = 0; i < answer->n_output; i++) {
-        const struct parley_tensor *from = &answer->output[i];
-
-        parley__v1__tensor__init(&tensors[i]);
-        tensors[i].name = worker_text(from->name);
-        tensors[i].dtype = (Parley__V1__DType)((int)from->dtype + 1);
-        tensors[i].shape = (int64_t *)(uintptr_t)from->shape; /* only read, as the data */
-        tensors[i].n_shape = from->n_dims;
-        tensors[i].data.data = (uint8_t *)(uintptr_t)from->data;
-        tensors[i].data.len = from->size_bytes;
+        attachment_fill_tensor(&tensors[i], &answer->output[i]);
         list[i] = &tensors[i];
     }
     return list;
@@ -503,9 +349,9 @@ static Parley__V1__ErrorDetail *worker_detail(const struct parley_error *err, st
         return NULL;
     parley__v1__error_detail__init(detail);
     detail->code = (uint32_t)err->status;
-    detail->message = worker_text(err->text);
-    detail->field = worker_text(err->field);
-    detail->reason = worker_text(err->reason);
+    detail->message = attachment_text(err->text);
+    detail->field = attachment_text(err->field);
+    detail->reason = attachment_text(err->reason);
     detail->retry_after_ms = err->retry_after_ms;
     return detail;
 }
@@ -520,7 +366,7 @@ static bool worker_fill_row(Parley__V1__AgentRowResult *row, const struct parley
         [PARLEY_ROW_FAILED] = PARLEY__V1__AGENT_ROW_OUTCOME__AGENT_ROW_OUTCOME_FAILED,
     };
 
-    row->text = worker_text(answer->text);
+    row->text = attachment_text(answer->text);
     row->outcome = outcomes[answer->outcome];
     if (answer->is_cut)
         row->finish_reason = PARLEY__V1__FINISH_REASON__FINISH_REASON_LENGTH;

@@ -329,41 +329,30 @@ void environment_host_taken(struct environment_host *h)
 
 /* --- answers --- */
 
-static enum status answer_check_numbers(const struct tensor_view *t, const char *field,
-                                        struct error *err)
+/* The numbers of rows that have not failed are finite. */
+static enum status answer_check_numbers(const struct host_answer *a, const struct tensor_view *t,
+                                        size_t n, const char *field, struct error *err)
 {
     const float *numbers = t->data;
+    size_t failure = 0;
 
-    for (size_t i = 0; i < t->size_bytes / sizeof(numbers[0]); i++)
-        if (!isfinite(numbers[i]))
-            return error_field(err, field, "holds %g at %zu", (double)numbers[i], i);
+    for (size_t at = 0; at < n; at++) {
+        size_t width = t->size_bytes / sizeof(numbers[0]) / n;
+
+        if (failure < a->n_failures && a->failures[failure].place == at) {
+            failure++;
+            continue;
+        }
+        for (size_t i = at * width; i < (at + 1) * width; i++)
+            if (!isfinite(numbers[i]))
+                return error_field(err, field, "holds %g at %zu", (double)numbers[i], i);
+    }
     return STATUS_OK;
 }
 
-static enum status answer_check_tensor(const struct tensor_view *t, enum tensor_type type,
-                                       const int64_t *shape, size_t n_dims, const char *field,
-                                       struct error *err)
+static enum status answer_check_failures(const struct host_answer *a, const struct host_order *o,
+                                         struct error *err)
 {
-    if (tensor_expect(t, type, shape, n_dims, err) != STATUS_OK)
-        return error_name_field(err, field);
-    return type == TENSOR_F32 ? answer_check_numbers(t, field, err) : STATUS_OK;
-}
-
-static enum status host_check_answer(const struct environment_host *h, const struct host_order *o,
-                                     const struct host_answer *a, struct error *err)
-{
-    const int64_t shape[2] = {(int64_t)o->n, (int64_t)h->spaces.n_observation};
-
-    if (answer_check_tensor(&a->observation, TENSOR_F32, shape, 2, "env_result.observation", err) !=
-        STATUS_OK)
-        return err->status;
-    if (o->kind == HOST_STEP && (answer_check_tensor(&a->reward, TENSOR_F32, shape, 1,
-                                                     "env_result.reward", err) != STATUS_OK ||
-                                 answer_check_tensor(&a->terminated, TENSOR_BOOL, shape, 1,
-                                                     "env_result.terminated", err) != STATUS_OK ||
-                                 answer_check_tensor(&a->truncated, TENSOR_BOOL, shape, 1,
-                                                     "env_result.truncated", err) != STATUS_OK))
-        return err->status;
     if (a->n_failures > o->n)
         return error_field(err, "env_result.failures", "has %zu, order %" PRIu64 " has %zu",
                            a->n_failures, o->id, o->n);
@@ -376,6 +365,35 @@ static enum status host_check_answer(const struct environment_host *h, const str
             return error_field(err, "env_result.failures", "has place %u twice or out of order",
                                a->failures[i].place);
     }
+    return STATUS_OK;
+}
+
+static enum status answer_check_tensor(const struct host_answer *a, const struct tensor_view *t,
+                                       enum tensor_type type, const int64_t *shape, size_t n_dims,
+                                       const char *field, struct error *err)
+{
+    if (tensor_expect(t, type, shape, n_dims, err) != STATUS_OK)
+        return error_name_field(err, field);
+    return type == TENSOR_F32 ? answer_check_numbers(a, t, (size_t)shape[0], field, err)
+                              : STATUS_OK;
+}
+
+static enum status host_check_answer(const struct environment_host *h, const struct host_order *o,
+                                     const struct host_answer *a, struct error *err)
+{
+    const int64_t shape[2] = {(int64_t)o->n, (int64_t)h->spaces.n_observation};
+
+    if (answer_check_failures(a, o, err) != STATUS_OK ||
+        answer_check_tensor(a, &a->observation, TENSOR_F32, shape, 2, "env_result.observation",
+                            err) != STATUS_OK)
+        return err->status;
+    if (o->kind == HOST_STEP && (answer_check_tensor(a, &a->reward, TENSOR_F32, shape, 1,
+                                                     "env_result.reward", err) != STATUS_OK ||
+                                 answer_check_tensor(a, &a->terminated, TENSOR_BOOL, shape, 1,
+                                                     "env_result.terminated", err) != STATUS_OK ||
+                                 answer_check_tensor(a, &a->truncated, TENSOR_BOOL, shape, 1,
+                                                     "env_result.truncated", err) != STATUS_OK))
+        return err->status;
     return STATUS_OK;
 }
 

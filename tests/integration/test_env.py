@@ -2,11 +2,13 @@
 """Env: vectors of environments, built in, plugged in and of attached workers, beside gymnasium; workers that are lost and replaced; what is
 refused, by field; hostile workers.
 
-usage: test_env.py PARLEYD MOUNTAIN_CAR.so [TEST…]      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_env.py PARLEYD MOUNTAIN_CAR.so ENVIRONMENT_HOST [TEST…]      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import os
 import queue
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 import grpc
@@ -212,6 +214,56 @@ def test_workers(parleyd):
         until("none is left", lambda: grpc_code(lambda: Vector(client, "theirs", 1)) == "NOT_FOUND")
 
 
+def test_c_hosts(parleyd):
+    """The example in C hosts a plug-in's environments: with the same seeds they are bit for bit those of the plug-in that the daemon has
+    loaded, through their ends. One host of two is killed with steps on their way: its environments alone are lost, and come back
+    at the one that is started for it; after the daemon's restart hosts attach themselves again."""
+    plugin, program = sys.argv[2:4]
+
+    def start(address):
+        host = children.start([program, address, plugin, "theirs"], stdout=subprocess.PIPE, text=True)
+        assert host.stdout.readline() == "hosting theirs\n"
+        return host
+
+    with tempfile.TemporaryDirectory() as folder:
+        flags, where = ["--plugin", plugin], {"listen": f"unix:{folder}/socket"}
+        with harness.Parleyd(parleyd, *flags, **where) as client:
+            one, two = start(where["listen"]), start(where["listen"])
+            ours, theirs = Vector(client, "MountainCar-v0", 6), Vector(client, "theirs", 6)
+            assert (theirs.info.observations, theirs.info.actions, theirs.info.action_numbers) == (2, 3, 0), theirs.info
+            random, n_ends, seeds = np.random.default_rng(1), 0, list(range(6))
+            begun = ours.reset(seeds=seeds)
+            assert theirs.reset(seeds=seeds) == begun and begun.observation.data
+            for _ in range(210):  # an episode has 200
+                action = random.integers(0, 3, 6)
+                mine, did = ours.step(action), theirs.step(action)
+                assert did == mine and not did.failures, (mine, did)
+                over = np.flatnonzero(array(did.terminated) | array(did.truncated)).tolist()
+                n_ends += len(over)
+                if over:
+                    again = [int(s) for s in random.integers(0, 1 << 62, len(over))]
+                    assert ours.reset(over, again) == theirs.reset(over, again)
+            assert n_ends == 6
+            os.kill(one.pid, signal.SIGSTOP)  # it reads no more: the steps are on their way
+            pending = theirs.begin([1] * 6)
+            one.kill()
+            one.wait()
+            lost = pending.result()
+            dead = [f.index for f in lost.failures]
+            assert len(dead) == 3 and all("lost with its worker" in f.error.message for f in lost.failures), lost
+            three = start(where["listen"])
+            seeds = [70 + i for i in dead]
+            assert theirs.reset(dead, seeds) == ours.reset(dead, seeds)
+            assert theirs.step([2] * 3, dead) == ours.step([2] * 3, dead)
+        with harness.Parleyd(parleyd, *flags, **where) as client:
+            assert two.stdout.readline() == three.stdout.readline() == "hosting theirs\n"
+            ours, theirs = Vector(client, "MountainCar-v0", 4, [9]), Vector(client, "theirs", 4, [9])
+            assert theirs.reset() == ours.reset() and theirs.step([0, 1, 2, 0]) == ours.step([0, 1, 2, 0])
+        for host in two, three:
+            host.kill()
+            host.wait()
+
+
 def grpc_code(call):
     try:
         call()
@@ -305,6 +357,16 @@ def test_hostile_workers(parleyd):
         assert [(f.index, f.error.message) for f in answer.failures] == [(1, "the environment failed: m")], answer
         refused(lambda: v.step([0, 0]), "FAILED_PRECONDITION", "environment 1")
         host.call.cancel()
+        until("it is gone", lambda: grpc_code(lambda: Vector(client, "bad", 1)) == "NOT_FOUND")
+        # What failed may hold anything, and its neighbour's row counts.
+        seen, reward = np.array([[1, 2], [np.nan, np.inf]], np.float32), np.array([3, np.nan], np.float32)
+        host = Host(client, lambda o: [result(o.order, **good(o, observation=tensor(seen), reward=tensor(reward), failures=failures(1)))])
+        v = Vector(client, "bad", 2, [1])
+        v.reset()
+        answer = v.step([0, 0])
+        assert [f.index for f in answer.failures] == [1] and array(answer.reward).tolist() == [3, 0], answer
+        assert array(answer.observation).tolist() == [[1, 2], [0, 0]] and host.error is None
+        host.call.cancel()
 
 
 def test_left(parleyd):
@@ -339,8 +401,8 @@ def test_left(parleyd):
 
 
 def main():
-    parleyd, wanted = sys.argv[1], sys.argv[3:]
-    for test in (test_built_in, test_plugged_in, test_refused, test_workers, test_hostile_workers, test_left):
+    parleyd, wanted = sys.argv[1], sys.argv[4:]
+    for test in (test_built_in, test_plugged_in, test_refused, test_workers, test_c_hosts, test_hostile_workers, test_left):
         if not wanted or test.__name__ in wanted:
             print(test.__name__, flush=True)
             test(parleyd)

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import urllib.error
@@ -86,10 +87,22 @@ def of_worker(command, env, http):
     return found[0]
 
 
+def of_host(command, env):
+    """What a host says once its environments are served."""
+    host = children.start(command, env=env, stdout=subprocess.PIPE, text=True)
+    line = host.stdout.readline()
+    host.kill()
+    host.wait()
+    return line
+
+
 def examples(root, folder, sources, parleyd):
     """All build against the shared library, and those in C against the archive; each runs."""
     library = found(root, "libparley.so")
     static = [flag if flag != "-lparley" else "-l:libparley.a" for flag in flags(root, "--cflags", "--static", "--libs")]
+    plugin = os.path.join(folder, "mountain_car.so")
+    said("cc", "-shared", "-fPIC", os.path.join(sources, "../../agents/plugin/examples/mountain_car.c"), *flags(root, "--cflags"), "-lm", "-o", plugin)
+    more = {"uv_loop.c": said("pkg-config", "--libs", "libuv").split(), "environment.c": ["-ldl"]}
     with Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
         for source in sorted(glob.glob(os.path.join(sources, "*.c")) + glob.glob(os.path.join(sources, "*.cc"))):
             name = os.path.basename(source)
@@ -99,11 +112,12 @@ def examples(root, folder, sources, parleyd):
             if compiler == "cc":
                 ways.append((static, {}))
             for how, where in ways:
-                more = said("pkg-config", "--libs", "libuv").split() if name.startswith("uv_") else []
-                said(compiler, "-Wall", "-Wextra", "-Werror", source, *how, *more, "-o", program)
+                said(compiler, "-Wall", "-Wextra", "-Werror", source, *how, *more.get(name, []), "-o", program)
                 assert ("libparley.so" in said("objdump", "-p", program)) == bool(where), how
                 if name == "words.c":
                     out = of_worker([program, daemon.address, f"words-{len(where)}"], {**os.environ, **where}, daemon.http)
+                elif name == "environment.c":
+                    out = of_host([program, daemon.address, plugin, f"cars-{len(where)}"], {**os.environ, **where})
                 else:
                     out = said(program, daemon.address, env={**os.environ, **where})
                 print(name, repr(out[:100]), flush=True)
@@ -130,7 +144,7 @@ def plugins(root, folder, sources, parleyd):
 
 EXPECTED = {
     "loop.c": ": Name a river.\n", "uv_loop.c": "Name a river.\n",
-    "turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of", "words.c": "3 words"}
+    "turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of", "words.c": "3 words", "environment.c": "hosting cars-"}
 
 
 def main():
