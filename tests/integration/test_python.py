@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import signal
@@ -457,6 +458,92 @@ def test_environments():
             assert np.allclose(numbers(did.observation)[0], theirs, atol=1e-5) and abs(numbers(did.reward)[0] - reward) < 1e-4
 
 
+class Together(gymnasium.Env):
+    """Its steps wait for each other: nobody goes on before all of an order have begun, and none while the gate is closed."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 9, (1,)), gymnasium.spaces.Discrete(3)
+    n_begun, all_begun, gate = 0, None, None
+
+    async def reset(self, *, seed=None, options=None):
+        await asyncio.sleep(0)
+        self.seed = seed
+        return [seed], {}
+
+    async def step(self, action):
+        if action == 0:
+            await Together.gate.wait()
+        elif action == 1:
+            Together.n_begun += 1
+            if Together.n_begun == 3:
+                Together.all_begun.set()
+            await Together.all_begun.wait()
+        else:
+            raise RuntimeError("it failed")
+        return [self.seed], 1.0, False, False, {}
+
+
+def test_asyncio_environments():
+    """Environments and teachers that wait, under parley.aio.serve: those of an order run at once, one that fails does so alone, and
+    orders are answered in their order, whichever ends first. An async generator is a teacher; served otherwise it is refused."""
+
+    @parley.teacher("lessons")
+    async def lessons(fold, argument):
+        for i in range(3):
+            await asyncio.sleep(0)
+            yield f"{fold} {argument} {i}", str(i)
+
+    async def main(address):
+        Together.all_begun, Together.gate = asyncio.Event(), asyncio.Event()
+        served = [asyncio.create_task(parley.aio.serve(one, address)) for one in (parley.environment("together-v0")(Together), lessons)]
+        async with parley.aio.connect(address, patience=children.PATIENCE) as server:
+            link = server.links[0]
+
+            def call(method, request):
+                return link.call(f"Env/{method}", request, getattr(env_pb2, f"Env{method}Response"))
+
+            async def opened(count):
+                while True:
+                    try:
+                        return (await call("Open", env_pb2.EnvOpenRequest(name="together-v0", count=count, seeds=[5]))).handle
+                    except parley.Error as e:
+                        assert e.code == "NOT_FOUND", e
+                        await asyncio.sleep(0.01)  # nobody tells
+
+            def step(handle, *actions):
+                action = tensor_pb2.Tensor(dtype=tensor_pb2.DTYPE_I64, shape=[len(actions)], data=np.array(actions, "<i8").tobytes())
+                return asyncio.create_task(call("Step", env_pb2.EnvStepRequest(handle=handle, action=action)))
+
+            three, one = await opened(3), await opened(1)
+            for handle, expected in (three, [5, 6, 7]), (one, [5]):
+                begun = await call("Reset", env_pb2.EnvResetRequest(handle=handle))
+                assert np.frombuffer(begun.observation.data, "<f4").tolist() == expected and not begun.failures
+            assert not (await step(three, 1, 1, 1)).failures
+            failed = (await step(three, 1, 2, 1)).failures
+            assert [(f.index, f.error.message) for f in failed] == [(1, "the environment failed: RuntimeError: it failed")], failed
+            await call("Reset", env_pb2.EnvResetRequest(handle=three))
+            held = step(three, 0, 0, 0)
+            before, late = Together.n_begun, step(one, 1)
+            while Together.n_begun == before:
+                await asyncio.sleep(0.001)  # then it has ended: its answer waits for that of the order before it
+            assert not held.done() and not late.done()
+            Together.gate.set()
+            assert not (await held).failures and not (await late).failures
+            chat = await server.open("lessons", system=json.dumps({"fold": "valid", "argument": "x", "from": 1}))
+            lines = [json.loads(line) for line in (await chat.ask("next")).text.splitlines()]
+            assert lines == [{"text": f"valid x {i}", "labels": [str(i)], "episode_done": True} for i in (1, 2)], lines
+            assert (await chat.ask("next")).text == ""
+        for s in served:
+            s.cancel()
+        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*served, return_exceptions=True))
+
+    with Daemon(PARLEYD) as daemon:
+        asyncio.run(main(daemon.address))
+        threading.Thread(target=lambda: ends_with(lambda: parley.serve(lessons, daemon.address, "plainly")), daemon=True).start()
+        with parley.connect(daemon.address) as server:
+            attached(server, "plainly")
+            refused(lambda: server.open("plainly").ask("next"), "INTERNAL", "parley.aio.serve")
+
+
 def ends_with(serve):
     """A worker whose daemon goes is to say nothing."""
     with contextlib.suppress(parley.Error):
@@ -506,7 +593,7 @@ def test_the_page():
 
 
 TESTS = [test_a_conversation, test_a_cursor, test_asyncio, test_a_restart, test_several_addresses, test_keys_and_tls, test_batches_of_an_agent,
-         test_batch_act_and_states, test_environments, test_misuse, test_the_page]
+         test_batch_act_and_states, test_environments, test_asyncio_environments, test_misuse, test_the_page]
 
 
 def main():

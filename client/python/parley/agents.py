@@ -153,6 +153,9 @@ class Worker:
     def reply(self, row: pb.AgentRow, clone: Clone, reply: Any) -> pb.AgentRowResult:
         if isinstance(reply, str):
             return self.whole(row, clone, reply)
+        if inspect.iscoroutine(reply):
+            reply.close()
+            raise TypeError("act() is a coroutine: serve it with parley.aio.serve")
         clone.rest = iter(reply)
         return self.piece(row, clone, next(clone.rest, None))
 
@@ -208,12 +211,16 @@ class Worker:
         except Exception as e:
             return self.failed(row, e)
 
-    async def step_at_once(self, step: pb.AgentStep) -> pb.AgentsAttachRequest:
-        """All rows at once."""
-        if hasattr(self.cls, "batch_act"):
-            return self.step(step)
-        results = await asyncio.gather(*map(self.row_at_once, step.rows))
-        return pb.AgentsAttachRequest(result=pb.AgentStepResult(step=step.step, rows=results))
+    async def take_at_once(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
+        """As take; all rows of a step at once."""
+        if order.WhichOneof("what") != "step" or hasattr(self.cls, "batch_act"):
+            return self.take(order)
+        results = await asyncio.gather(*map(self.row_at_once, order.step.rows))
+        return pb.AgentsAttachRequest(result=pb.AgentStepResult(step=order.step.step, rows=results))
+
+
+def worker_of(what: Any, name: str) -> Worker | Host:
+    return Host(what, name) if is_environment(what) else Worker(what, name)
 
 
 def is_final(error: Error) -> bool:
@@ -232,7 +239,7 @@ def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, ke
     try:
         while True:
             answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
-            worker = Host(agent, name) if is_environment(agent) else Worker(agent, name)
+            worker = worker_of(agent, name)
             answers.put(worker.offer())
             call = method(iter(answers.get, None), metadata=link.metadata)
             try:

@@ -1,4 +1,5 @@
-"""The same for asyncio: `async with await parley.aio.connect().open("smollm2") as chat: …`, and agents whose act() may wait."""
+"""The same for asyncio: `async with await parley.aio.connect().open("smollm2") as chat: …`, and agents, environments and teachers that
+may wait."""
 from __future__ import annotations
 
 import asyncio
@@ -215,26 +216,33 @@ def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str |
 
 
 async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
-    """As parley.serve, for agents whose act() is a coroutine or an async generator, too; the rows of a step run at once."""
+    """As parley.serve, for agents whose act() is a coroutine or an async generator, environments whose reset() and step() are
+    coroutines, and teachers that are async generators, too; the rows of a step, or the environments of an order, run at once."""
     link = Link(address, key, tls, 0)
     method = link.channel.stream_stream("/parley.v1.Agents/Attach", agents_pb2.AgentsAttachRequest.SerializeToString,
                                         agents_pb2.AgentsAttachResponse.FromString)
     delay = 0.05
     try:
         while True:
-            worker, call, steps = agents.Worker(agent, name), method(metadata=link.metadata), set[asyncio.Task[None]]()
+            worker, call, tasks = agents.worker_of(agent, name), method(metadata=link.metadata), set[asyncio.Task[None]]()
+            newest: asyncio.Task[None] | None = None
 
-            async def answer(step: agents_pb2.AgentStep) -> None:
-                await call.write(await worker.step_at_once(step))
+            async def answer(order: agents_pb2.AgentsAttachResponse, before: asyncio.Task[None] | None) -> None:
+                said = await worker.take_at_once(order)
+                if before is not None:
+                    await asyncio.wait([before])
+                await call.write(said)
 
             try:
                 await call.write(worker.offer())
                 while (order := await call.read()) is not grpc.aio.EOF:
                     delay = 0.05
-                    if order.WhichOneof("what") == "step":
-                        task = asyncio.create_task(answer(order.step))
-                        steps.add(task)
-                        task.add_done_callback(steps.discard)
+                    what = order.WhichOneof("what")
+                    if what in ("step", "env_reset", "env_step"):
+                        # Steps are answered as they end, orders of environments in their order.
+                        newest = asyncio.create_task(answer(order, None if what == "step" else newest))
+                        tasks.add(newest)
+                        newest.add_done_callback(tasks.discard)
                         continue
                     state = worker.take(order)
                     if state is not None:
@@ -246,9 +254,9 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                     raise error from None
             finally:
                 call.cancel()
-                for task in steps:
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(*steps, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.sleep(delay)
             delay = min(2 * delay, 1.0)
     finally:

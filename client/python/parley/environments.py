@@ -5,12 +5,15 @@
 
     parley.serve(Corridor, "127.0.0.1:8001")       # or environment("Acrobot-v1")(lambda: gymnasium.make("Acrobot-v1"))
 
-There is an instance for each environment that somebody opens; those of a request are stepped one after the other. An exception fails
-its own environment, until that is reset. Needs numpy."""
+There is an instance for each environment that somebody opens; those of a request are stepped one after the other. With
+`parley.aio.serve` reset and step may be coroutines: those of a request then run at once. An exception fails its own environment,
+until that is reset. Needs numpy."""
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from parley.v1 import agents_pb2 as pb
@@ -54,52 +57,80 @@ class Host:
         return pb.AgentsAttachRequest(offer=pb.AgentOffer(name=self.name, environment=spaces))
 
     def take(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
+        what = self.batch_of(order)
+        if what is None:
+            self.close(order.env_close.environment)
+            return None
+        begin, did = self.beginner(what), list[Any]()
+        for i in range(len(what.environment)):
+            try:
+                did.append(begin(i))
+            except Exception as e:  # the environment's: it fails, and no other
+                did.append(e)
+        return self.answer(what, did)
+
+    async def take_at_once(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
+        """As take; what is awaitable of the order is awaited together."""
+        what = self.batch_of(order)
+        if what is None:
+            return self.take(order)
+        begin = self.beginner(what)
+
+        async def one(i: int) -> Any:
+            did = begin(i)
+            return await did if inspect.isawaitable(did) else did
+
+        did = await asyncio.gather(*map(one, range(len(what.environment))), return_exceptions=True)
+        for e in did:
+            if isinstance(e, BaseException) and not isinstance(e, Exception):
+                raise e  # it is cancelled
+        return self.answer(what, did)
+
+    def batch_of(self, order: pb.AgentsAttachResponse) -> pb.AgentEnvReset | pb.AgentEnvStep | None:
         what = order.WhichOneof("what")
-        if what == "env_reset":
-            seeds = list(order.env_reset.seed)
-            return self.run(order.env_reset, lambda i, number: (self.reset(number, seeds[i]), 0.0, False, False))
-        if what == "env_step":
-            return self.run(order.env_step, self.stepper(order.env_step))
-        if what == "env_close":
-            for number in order.env_close.environment:
-                closed = self.instances.pop(number, None)
-                if hasattr(closed, "close"):
-                    closed.close()
-        return None
+        return order.env_reset if what == "env_reset" else order.env_step if what == "env_step" else None
 
-    def reset(self, number: int, seed: int) -> Any:
-        if number not in self.instances:
-            self.instances[number] = self.make()
-        return self.instances[number].reset(seed=seed % (1 << 31))[0]
+    def close(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            closed = self.instances.pop(number, None)
+            if hasattr(closed, "close"):
+                closed.close()
 
-    def stepper(self, order: pb.AgentEnvStep) -> Callable[[int, int], tuple[Any, float, bool, bool]]:
+    def beginner(self, order: pb.AgentEnvReset | pb.AgentEnvStep) -> Callable[[int], Any]:
+        """What resets or steps the order's environment i, and gives what that said."""
         import numpy as np
 
+        if isinstance(order, pb.AgentEnvReset):
+            def reset(i: int) -> Any:
+                number = order.environment[i]
+                if number not in self.instances:
+                    self.instances[number] = self.make()
+                return self.instances[number].reset(seed=order.seed[i] % (1 << 31))
+            return reset
         if self.n_actions:
             actions = np.frombuffer(order.action.data, "<i8") + int(getattr(self.action_space, "start", 0))
         else:
             actions = np.frombuffer(order.action.data, "<f4").reshape((-1, *self.action_space.shape))
+        return lambda i: self.instances[order.environment[i]].step(actions[i])
 
-        def step(i: int, number: int) -> tuple[Any, float, bool, bool]:
-            observation, reward, terminated, truncated, *_ = self.instances[number].step(actions[i])
-            return observation, float(reward), bool(terminated), bool(truncated)
-        return step
-
-    def run(self, order: Any, act: Callable[[int, int], tuple[Any, float, bool, bool]]) -> pb.AgentsAttachRequest:
-        """A reset or a step of each."""
+    def answer(self, order: pb.AgentEnvReset | pb.AgentEnvStep, did: Sequence[Any]) -> pb.AgentsAttachRequest:
+        """did: what each reset or step said, or raised."""
         import numpy as np
 
-        n = len(order.environment)
+        n = len(did)
         seen, reward = np.zeros((n, self.width), "<f4"), np.zeros(n, "<f4")
         terminated, truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         result = pb.AgentEnvResult(order=order.order)
-        for i, number in enumerate(order.environment):
+        for i, said in enumerate(did):
             try:
-                observation, reward[i], terminated[i], truncated[i] = act(i, number)
-                seen[i] = np.asarray(observation, "<f4").reshape(self.width)
+                if isinstance(said, Exception):
+                    raise said
+                if isinstance(order, pb.AgentEnvStep):
+                    _, reward[i], terminated[i], truncated[i], *_ = said
+                seen[i] = np.asarray(said[0], "<f4").reshape(self.width)
                 if not (np.isfinite(seen[i]).all() and np.isfinite(reward[i])):
                     raise ValueError("it gave a number that is not finite")
-            except Exception as e:  # the environment's: it fails, and no other
+            except Exception as e:
                 seen[i], reward[i] = 0, 0
                 result.failures.add(place=i, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
         parts = [(result.observation, seen, tensor_pb2.DTYPE_F32)]

@@ -7,17 +7,19 @@
 
     parley.serve(sums, "127.0.0.1:8001")           # parley eval -t attached:sums --server 127.0.0.1:8001
 
-An episode is a list of turns, or one turn. A turn is (text, label), (text, [label, …]), or a dict of ParlAI's fields. The same fold and
+With `parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text, [label, …]), or a dict of ParlAI's fields. The same fold and
 argument are to give the same episodes each time: then no example is lost or comes twice when a worker is lost."""
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 from parley.agents import agent
 
-Episodes = Callable[[str, str], Iterable[Any]]
+T = TypeVar("T")
+Episodes = Callable[[str, str], Iterable[Any]] | Callable[[str, str], AsyncIterable[Any]]
 CHUNK_BYTES = 1 << 17  # of a reply, unless an episode is larger
 
 
@@ -38,28 +40,48 @@ def lines_of(episode: Any) -> str:
     return "".join(json.dumps(turn, ensure_ascii=False) + "\n" for turn in turns)
 
 
+async def all_lines(episodes: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[str]:
+    if isinstance(episodes, AsyncIterable):
+        async for episode in episodes:
+            if lines := lines_of(episode):
+                yield lines
+    else:
+        for lines in filter(None, map(lines_of, episodes)):
+            yield lines
+
+
 class Pass:
     """The episodes of a fold and an argument from one on; those who are asked for the next of them go on where the last one was."""
 
     def __init__(self, episodes: Episodes, fold: str, argument: str) -> None:
-        self.source: Iterator[str] = filter(None, map(lines_of, episodes(fold, argument)))
+        self.source = all_lines(episodes(fold, argument))
         self.at = 0
         self.kept, self.kept_from = "", -1  # the last chunk, and where it began: a turn may be asked for again
 
-    def chunk(self, at: int) -> str:
+    async def chunk(self, at: int) -> str:
         """The whole episodes behind the first `at`."""
         if at == self.kept_from:
             return self.kept
-        while self.at < at and next(self.source, None) is not None:
+        while self.at < at and await anext(self.source, None) is not None:
             self.at += 1
         lines: list[str] = []
         size = 0
-        while size < CHUNK_BYTES and (episode := next(self.source, None)) is not None:
+        while size < CHUNK_BYTES and (episode := await anext(self.source, None)) is not None:
             lines.append(episode)
             size += len(episode)
         self.kept, self.kept_from = "".join(lines), at
         self.at += len(lines)
         return self.kept
+
+
+def at_once(what: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that waits for nothing: it needs no loop."""
+    try:
+        what.send(None)
+    except StopIteration as e:
+        result: T = e.value
+        return result
+    raise RuntimeError("it waits: serve it with parley.aio.serve")
 
 
 def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
@@ -77,11 +99,14 @@ def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
             def observe(self, messages: Any) -> None:
                 pass  # "next"
 
-            def act(self) -> str:
+            def act(self) -> Any:
+                return self.next() if inspect.isasyncgenfunction(episodes) else at_once(self.next())
+
+            async def next(self) -> str:
                 one = passes.pop(self.key, None)
                 if one is None or one.at > self.at and one.kept_from != self.at:
                     one = Pass(episodes, *self.key)  # from the beginning
-                chunk = one.chunk(self.at)
+                chunk = await one.chunk(self.at)
                 passes[self.key] = one
                 while len(passes) > 4:
                     del passes[next(iter(passes))]
