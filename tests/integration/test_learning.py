@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Learning in the daemon: short trainings of each kind, from fixed seeds, that must improve, twice with the same bits; what is
-refused, by field; and the example client/examples/train.py.
+refused, by field; the policies' files; and the example client/examples/train.py.
 
-usage: test_learning.py PARLEYD TRAIN_PY      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
+usage: test_learning.py PARLEYD TRAIN_PY PARLEY [TEST…]      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
 import os
 import random
 import sys
@@ -19,7 +19,7 @@ import parley.policies  # noqa: E402
 from parley.rollouts import Environments, Returns, Rollout, join, learn, learn_q, transitions  # noqa: E402
 from parley.v1 import act_pb2, tensor_pb2  # noqa: E402
 
-PARLEYD, TRAIN = sys.argv[1:3]
+PARLEYD, TRAIN, PARLEY = sys.argv[1:4]
 TYPES = {tensor_pb2.DTYPE_F32: np.float32, tensor_pb2.DTYPE_BOOL: np.bool_, tensor_pb2.DTYPE_I64: np.int64}
 POLICIES = {"pole": dict(observations=4, actions=2), "pendulum": dict(observations=3, actions=1, head="gaussian"),
             "q": dict(observations=4, actions=2, head="duelling", hidden=32), "still": dict(observations=4, actions=2, hidden=8)}
@@ -189,6 +189,36 @@ def test_example(folder):
         assert "<polyline" in open(plot).read()
 
 
+def test_files(folder):
+    """`parley policy new` and parley.policies.create write the same bytes; what is wrong is a ValueError, and no file."""
+    for i, (flags, shape) in enumerate([
+            ("", dict(observations=4, actions=2, hidden=128, layers=1, value=False, seed=0)),
+            ("--hidden 70 --layers 3 --value --seed 18446744073709551615 --dropout 0.3",
+             dict(observations=5, actions=3, hidden=70, layers=3, dropout=0.3, seed=2**64 - 1)),
+            ("--kind lstm --hidden 9 --value --environment Corridor-v0", dict(observations=1, actions=2, kind="lstm", hidden=9, seed=0,
+                                                                             environment="Corridor-v0")),
+            ("--head gaussian --hidden 64 --layers 2 --value --seed 1", dict(observations=3, actions=1, head="gaussian")),
+            ("--head duelling --hidden 64 --layers 2 --value --seed 7", dict(observations=4, actions=2, head="duelling", seed=7))]):
+        mine, theirs = (os.path.join(folder, f"{i}-{who}.gguf") for who in ("mine", "theirs"))
+        parley.policies.create(mine, **shape)
+        sizes = ["--observations", str(shape["observations"]), "--actions", str(shape["actions"])]
+        children.run([PARLEY, "policy", "new", theirs, *sizes, *flags.split()], check=True, capture_output=True)
+        assert open(mine, "rb").read() == open(theirs, "rb").read(), shape
+    shown = os.path.join(folder, "of-pendulum.gguf")
+    children.run([PARLEY, "policy", "new", shown, "--environment", "pendulum", "--head", "gaussian"], check=True, capture_output=True)
+    for bad in (dict(head="linear"), dict(kind="cnn"), dict(head="duelling", value=False), dict(kind="lstm", layers=2), dict(dropout=1.0),
+                dict(actions=1), dict(observations=0), dict(seed=-1), dict(layers=0)):
+        try:
+            parley.policies.create(os.path.join(folder, "bad.gguf"), **{"observations": 4, "actions": 2, **bad})
+            raise AssertionError(f"it is written: {bad}")
+        except ValueError:
+            assert not [name for name in os.listdir(folder) if name.startswith("bad")]
+    for flags, why in (["--head", "linear"], "softmax, gaussian or duelling"), (["--head", "gaussian"], "CartPole-v1 takes no numbers"):
+        done = children.run([PARLEY, "policy", "new", os.path.join(folder, "bad.gguf"), "--environment", "cartpole", *flags],
+                            capture_output=True, text=True)
+        assert done.returncode == 2 and why in done.stderr, done
+
+
 def daemon(folder):
     models = []
     for name, shape in POLICIES.items():
@@ -199,8 +229,8 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_transitions, test_they_improve, test_refused, test_example):
-        if not sys.argv[3:] or test.__name__ in sys.argv[3:]:
+    for test in (test_files, test_transitions, test_they_improve, test_refused, test_example):
+        if not sys.argv[4:] or test.__name__ in sys.argv[4:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:
                 test(folder)

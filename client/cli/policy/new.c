@@ -10,7 +10,8 @@
 #include "worlds/environment/environment.h"
 
 struct policy_new_options {
-    const char *environment, *kind;
+    const char *environment, *kind, *head_name;
+    enum policy_head head; /* head_name's */
     uint32_t n_observations, n_actions, n_hidden, n_layers;
     float dropout;
     bool has_value;
@@ -20,11 +21,15 @@ struct policy_new_options {
 static const struct option_row policy_new_rows[] = {
     {"observations", "N", "numbers that the policy takes", OPTION_U32,
      offsetof(struct policy_new_options, n_observations), 0},
-    {"actions", "N", "of which it chooses one", OPTION_U32,
+    {"actions", "N", "of which it chooses one, or that are its numbers", OPTION_U32,
      offsetof(struct policy_new_options, n_actions), 0},
     {"environment", "NAME",
      "written into the file; one that is built in says both numbers, too: CartPole-v1", OPTION_TEXT,
      offsetof(struct policy_new_options, environment), 0},
+    {"head", "NAME",
+     "softmax, which chooses an action; gaussian, whose actions are numbers; or duelling, which "
+     "learns what actions are worth, with --value (softmax)",
+     OPTION_TEXT, offsetof(struct policy_new_options, head_name), 0},
     {"kind", "NAME", "mlp or lstm (mlp)", OPTION_TEXT, offsetof(struct policy_new_options, kind),
      0},
     {"hidden", "N", "units of a hidden layer (128)", OPTION_U32,
@@ -40,20 +45,52 @@ static const struct option_row policy_new_rows[] = {
     {0},
 };
 
+static bool policy_new_head(enum policy_head *out, const char *name)
+{
+    for (int head = POLICY_SOFTMAX; head <= POLICY_DUELLING; head++) {
+        if (strcmp(name, policy_head_name((enum policy_head)head)) == 0) {
+            *out = (enum policy_head)head;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of an environment that is built in: how many actions the head has there. */
+static enum status policy_new_actions(struct policy_new_options *o,
+                                      const struct environment_type *type, struct error *err)
+{
+    bool is_numbers = o->head == POLICY_GAUSSIAN;
+
+    if (o->n_actions != 0)
+        return STATUS_OK;
+    if (type->n_actions == 0 && !is_numbers)
+        return error_set(err, STATUS_INVALID,
+                         "%s takes numbers: a policy gives them with --head gaussian, or chooses "
+                         "one of --actions N",
+                         type->name);
+    if (type->n_actions != 0 && is_numbers)
+        return error_set(err, STATUS_INVALID, "%s takes no numbers, which --head gaussian gives",
+                         type->name);
+    o->n_actions = (uint32_t)(is_numbers ? type->n_action_numbers : type->n_actions);
+    return STATUS_OK;
+}
+
 /* What the options leave to the environment. */
 static enum status policy_new_settle(struct policy_new_options *o, struct error *err)
 {
     const struct environment_type *type =
         o->environment == NULL ? NULL : environment_type_find(o->environment);
 
+    if (!policy_new_head(&o->head, o->head_name))
+        return error_set(err, STATUS_INVALID,
+                         "--head is '%.40s', it is softmax, gaussian or duelling", o->head_name);
     if (type != NULL) {
         o->environment = type->name;
         o->n_observations =
             o->n_observations != 0 ? o->n_observations : (uint32_t)type->n_observation;
-        if (o->n_actions == 0 && type->n_actions == 0)
-            return error_set(err, STATUS_INVALID,
-                             "%s takes numbers, a policy chooses one of --actions N", type->name);
-        o->n_actions = o->n_actions != 0 ? o->n_actions : (uint32_t)type->n_actions;
+        if (policy_new_actions(o, type, err) != STATUS_OK)
+            return err->status;
     }
     if (o->n_observations == 0)
         return error_set(err, STATUS_INVALID, "--observations is missing");
@@ -73,6 +110,7 @@ static enum status policy_new_write(const struct policy_new_options *o, const ch
 {
     struct policy_spec spec = {
         .kind = strcmp(o->kind, policy_kind_name(POLICY_LSTM)) == 0 ? POLICY_LSTM : POLICY_MLP,
+        .head = o->head,
         .n_observations = o->n_observations,
         .n_actions = o->n_actions,
         .n_hidden = o->n_hidden,
@@ -95,7 +133,8 @@ static enum status policy_new_write(const struct policy_new_options *o, const ch
 
 enum exit_code policy_run(const struct verb *verb, int argc, char **argv)
 {
-    struct policy_new_options o = {.kind = "mlp", .n_hidden = 128, .n_layers = 1};
+    struct policy_new_options o = {
+        .kind = "mlp", .head_name = "softmax", .n_hidden = 128, .n_layers = 1};
     const struct option_group groups[] = {{policy_new_rows, &o, NULL}};
     enum exit_code code;
     struct error err;

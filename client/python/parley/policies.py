@@ -1,12 +1,17 @@
-"""Policies of one's own: a file with fresh parameters, for `parleyd --model NAME=FILE`."""
+"""Policies of one's own: a file with fresh parameters, for `parleyd --model NAME=FILE`. Needs numpy.
+
+The file is what `parley policy new` writes, byte for byte, given the same sizes and seed."""
 from __future__ import annotations
 
-import array
 import os
-import random
 import struct
 
+import numpy as np
+from numpy.typing import NDArray
+
 KINDS = {str: 8, int: 10, float: 6, bool: 7}  # GGUF's text, u64, f32 and bool
+ALIGNMENT = 32  # GGUF's default
+WORD = 0xFFFFFFFF
 
 
 def _text(s: str) -> bytes:
@@ -19,26 +24,63 @@ def _value(v: str | int | float) -> bytes:
     return struct.pack("<?" if isinstance(v, bool) else "<Q" if isinstance(v, int) else "<f", v)
 
 
-def create(path: str, observations: int, actions: int, *, head: str = "softmax", hidden: int = 64, layers: int = 2, seed: int = 1,
-           environment: str = "") -> None:
-    """A network of so many hidden layers, with a value head. `head`: "softmax", which chooses among so many actions; "gaussian",
-    whose actions are so many numbers; "duelling", which learns what actions are worth."""
+def _drawn(seed: int, which: int, n: int, fan: int) -> NDArray[np.float32]:
+    """Uniform within 1 / sqrt(fan), by Philox-4x32-10 at (seed, which, 0 … n - 1, 1), of which the first word counts."""
+    c0, c1, c2, c3 = (np.full(n, x, np.uint64) for x in (0, which, 1, 0))
+    c0 += np.arange(n, dtype=np.uint64)
+    k0, k1 = seed & WORD, seed >> 32
+    for _ in range(10):
+        product0, product1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1 = product1 >> np.uint64(32) ^ c1 ^ np.uint64(k0), product1 & np.uint64(WORD)
+        c2, c3 = product0 >> np.uint64(32) ^ c3 ^ np.uint64(k1), product0 & np.uint64(WORD)
+        k0, k1 = (k0 + 0x9E3779B9) & WORD, (k1 + 0xBB67AE85) & WORD
+    uniform = (c0 >> np.uint64(8)).astype(np.float32) * np.float32(2 ** -24)
+    bound = np.float32(1) / np.sqrt(np.float32(fan))
+    return np.asarray(bound * (np.float32(2) * uniform - np.float32(1)), "<f4")
+
+
+def create(path: str, observations: int, actions: int, *, head: str = "softmax", kind: str = "mlp", hidden: int = 64, layers: int | None = None,
+           dropout: float = 0.0, value: bool = True, seed: int = 1, environment: str = "") -> None:
+    """`kind`: "mlp", of so many hidden layers (2), or "lstm", one cell. `head`: "softmax", which chooses among so many actions;
+    "gaussian", whose actions are so many numbers; "duelling", which learns what actions are worth. `value`: with a head that estimates
+    the return. A file that is there is replaced."""
+    if kind not in ("mlp", "lstm"):
+        raise ValueError(f"kind is {kind!r}, it is mlp or lstm")
+    if head not in ("softmax", "gaussian", "duelling"):
+        raise ValueError(f"head is {head!r}, it is softmax, gaussian or duelling")
+    if head == "duelling" and not value:
+        raise ValueError("a duelling head needs a value head")
+    if kind == "lstm" and (layers not in (None, 1) or dropout != 0):
+        raise ValueError("an lstm has one layer, and no dropout")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is {dropout}, it must be at least 0 and below 1")
+    least = 1 if head == "gaussian" else 2
+    layers = layers if layers is not None else 1 if kind == "lstm" else 2
+    if observations < 1 or actions < least or hidden < 1 or layers < 1 or not 0 <= seed < 1 << 64:
+        raise ValueError(f"observations, hidden and layers are to be at least 1, actions {least}, a seed of 64 bits")
     outputs = 2 * actions if head == "gaussian" else actions
-    shapes = [(f"hidden.{i}", observations if i == 0 else hidden, hidden) for i in range(layers)]
-    shapes += [("actions", hidden, outputs), ("value", hidden, 1)]
-    keys: dict[str, str | int | float] = {
-        "general.architecture": "policy", "policy.kind": "mlp", "policy.head": head, "policy.environment": environment,
-        "policy.observation_length": observations, "policy.action_count": actions, "policy.hidden_length": hidden,
-        "policy.hidden_layers": layers, "policy.dropout": 0.0, "policy.has_value": True, "policy.seed": seed}
-    drawn, infos, data = random.Random(seed), b"", b""
-    for name, n_in, n_out in shapes:
-        bound = n_in ** -0.5
-        for part, dims in ((".weight", (n_in, n_out)), (".bias", (n_out, 1))):
-            infos += _text(name + part) + struct.pack("<IQQIQ", 2, *dims, 0, len(data))
-            numbers = array.array("f", (drawn.uniform(-bound, bound) for _ in range(dims[0] * dims[1])))
-            data += numbers.tobytes() + bytes(-len(numbers) * 4 % 32)
-    head_bytes = b"GGUF" + struct.pack("<IQQ", 3, 2 * len(shapes), len(keys))
-    head_bytes += b"".join(_text(k) + struct.pack("<I", KINDS[type(v)]) + _value(v) for k, v in keys.items()) + infos
+    # Each layer's name, inputs and outputs, and by how many inputs its numbers are bounded.
+    shapes = [("lstm.input", observations, 4 * hidden, hidden), ("lstm.state", hidden, 4 * hidden, hidden)]
+    if kind == "mlp":
+        widths = [observations] + [hidden] * layers
+        shapes = [(f"hidden.{i}", widths[i], hidden, widths[i]) for i in range(layers)]
+    shapes += [("actions", hidden, outputs, hidden)] + [("value", hidden, 1, hidden)] * value
+    keys: dict[str, str | int | float] = {"general.architecture": "policy", "policy.kind": kind}
+    if head != "softmax":
+        keys["policy.head"] = head
+    keys |= {"policy.environment": environment, "policy.observation_length": observations, "policy.action_count": actions,
+             "policy.hidden_length": hidden, "policy.hidden_layers": layers, "policy.dropout": float(dropout), "policy.has_value": value,
+             "policy.seed": seed}
+    infos, data = b"", bytearray()
+    for i, (name, n_in, n_out, fan) in enumerate(shapes):
+        for which, part in enumerate((".weight", ".bias")):
+            rows, columns = (n_out, n_in) if which == 0 else (1, n_out)
+            dims = (columns,) if rows == 1 else (columns, rows)
+            infos += _text(name + part) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
+            data += _drawn(seed, 2 * i + which, rows * columns, fan).tobytes()
+            data += bytes(-len(data) % ALIGNMENT)
+    start = b"GGUF" + struct.pack("<IQQ", 3, 2 * len(shapes), len(keys))
+    start += b"".join(_text(k) + struct.pack("<I", KINDS[type(v)]) + _value(v) for k, v in keys.items()) + infos
     with open(path + ".part", "wb") as out:
-        out.write(head_bytes + bytes(-len(head_bytes) % 32) + data)
+        out.write(start + bytes(-len(start) % ALIGNMENT) + data)
     os.replace(path + ".part", path)
