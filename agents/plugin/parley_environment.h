@@ -6,7 +6,8 @@
  * The object defines one variable, parley_environment, beside or without a parley_agent. Its
  * functions run inside parleyd, on the thread that serves everybody: one that crashes takes parleyd
  * with it, and one that takes longer than some hundred microseconds is better a worker's, who
- * attaches itself (Agents.Attach).
+ * attaches itself (Agents.Attach). `parley eval --world plugin:FILE.so` and `parley observe --env`
+ * load it, too, where its actions are choices.
  *
  * An episode begins with a reset and ends when a step says so, or after max_steps. parleyd steps no
  * environment whose episode is over. */

@@ -1,6 +1,6 @@
 """What a person does with a policy: trains it, serves it, scores it; and the table of the batch RPC tutorial. Needs no model.
 
-usage: test_training.py PARLEY PARLEYD [KILL_AT_RENAME.so]
+usage: test_training.py PARLEY PARLEYD [KILL_AT_RENAME.so] MOUNTAIN_CAR.so SUMS.so
 """
 import csv
 import io
@@ -9,14 +9,16 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import xml.dom.minidom
 
 import children
 from harness import Parleyd
+from parley.v1 import act_pb2, act_pb2_grpc
 
-PARLEY, PARLEYD, *KILL_AT_RENAME = sys.argv[1:]
+PARLEY, PARLEYD, *KILL_AT_RENAME, MOUNTAIN_CAR, SUMS = map(os.path.abspath, sys.argv[1:])
 
 
 def parley(*words, status=0):
@@ -192,6 +194,32 @@ def test_a_fresh_policy_is_served(folder):
     assert "action_count is 1, it must be from 2" in parley("policy", "new", "one.gguf", "--observations", 4, "--actions", 1, status=1).stderr
 
 
+def test_environments_of_plug_ins(folder):
+    """A policy is scored in a plug-in's environment, and learns in those that attach themselves; what cannot be played is a line."""
+    parley("policy", "new", "car.gguf", "--observations", 2, "--actions", 3, "--environment", "MountainCar-v0")
+    parley("policy", "new", "pole.gguf", "--environment", "cartpole")
+    with Parleyd(PARLEYD, "--model", "car=car.gguf", "--model", "pole=pole.gguf") as client:
+        def score(agent, *more, status=0):
+            return parley("eval", "--world", f"plugin:{MOUNTAIN_CAR}", "--agent", agent, "--episodes", 6, "--at-once", 3, "--server",
+                          client.address, "--json", *more, status=status)
+
+        told = lines(score("car"))[0]
+        assert told["episodes"] == 6 and -200 <= told["min_reward"] <= told["mean_reward"] < 0, told
+        assert "observation" in score("pole", status=1).stderr
+        observers = [children.start([PARLEY, "observe", "--env", f"plugin:{MOUNTAIN_CAR}", "--model", "car", "--server", client.address, "--json"],
+                                    stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        stub = act_pb2_grpc.ActStub(client.channel)
+        episodes = list(stub.Train(act_pb2.ActTrainRequest(model="car", observers=2, episodes=2, n_steps=250, gamma=1, learning_rate=0.01)))
+        assert [e.observers for e in episodes] == [2, 2] and all(-200 <= e.mean_reward < 0 for e in episodes), episodes
+        for o in observers:
+            o.terminate()
+            assert json.loads(o.communicate()[0])["steps"] == 2 * 250 and o.returncode == 0
+        for name, why in ((f"plugin:{SUMS}", "it has no environment"), ("plugin:none.so", "none.so"), ("pong", "there are: CartPole-v1")):
+            for words in (["eval", "--world", name], ["observe", "--env", name]):
+                done = children.run([PARLEY, *words, "--server", client.address], capture_output=True, text=True)
+                assert done.returncode in (1, 2) and why in done.stderr and done.stderr.count("\n") == 1, done
+
+
 def test_misuse_is_told(folder):
     for words, said in [
         (["bench", "cartpole", "--world", "1"], "--world is '1'"),
@@ -227,5 +255,4 @@ def main():
                 print(f"{name} ok", flush=True)
 
 
-PARLEY, PARLEYD, *KILL_AT_RENAME = map(os.path.abspath, (PARLEY, PARLEYD, *KILL_AT_RENAME))
 main()

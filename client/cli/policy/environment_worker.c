@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "worlds/environment/environment.h"
+#include "client/cli/policy/local_environment.h"
 
 enum { BUCKETS_AN_OCTAVE = 16, MAX_ABORTS = 100, MAX_STEPS = 10 * 1000 * 1000 };
 
@@ -72,7 +72,7 @@ enum status environment_worker_open(struct environment_worker **out, struct parl
                                     struct error *err)
 {
     struct environment *environment;
-    enum status rc = environment_open(&environment, config->environment, err);
+    enum status rc = local_environment_open(&environment, config->environment, err);
     struct environment_worker *w;
 
     if (rc != STATUS_OK)
@@ -81,7 +81,7 @@ enum status environment_worker_open(struct environment_worker **out, struct parl
         rc = error_set(err, STATUS_UNIMPLEMENTED,
                        "the actions of %s are numbers, a policy of a file chooses among some",
                        environment->type->name);
-        environment_close(environment);
+        local_environment_close(environment);
         return rc;
     }
     w = xalloc(sizeof(*w));
@@ -100,7 +100,7 @@ void environment_worker_close(struct environment_worker *w)
     if (w->stream != NULL)
         parley_call_unref(w->stream);
     (void)pthread_mutex_destroy(&w->lock);
-    environment_close(w->environment);
+    local_environment_close(w->environment);
     free(w->rewards);
     free(w->ends);
     free(w);
@@ -244,10 +244,23 @@ static void send_step(struct environment_worker *w)
         environment_worker_fail(w, PARLEY_UNAVAILABLE, "the step could not be sent");
 }
 
+/* False: the environment has failed, and with it the episode. */
+static bool environment_worker_goes_on(struct environment_worker *w)
+{
+    const char *failure = local_environment_failure(w->environment);
+
+    if (failure != NULL)
+        environment_worker_fail(w, PARLEY_INTERNAL, failure);
+    return failure == NULL;
+}
+
+/* Begins an episode of the environment. */
 static void environment_worker_reset(struct environment_worker *w)
 {
     environment_reset(w->environment, w->seed, w->n_resets++, w->observation);
     w->is_first = true;
+    if (environment_worker_goes_on(w))
+        send_step(w);
 }
 
 /* The action's number, or -1. */
@@ -304,6 +317,8 @@ static void on_action(void *arg, const struct parley_action *action, const struc
     }
     latency_add(&w->latency, clock_ns() / 1000 - w->sent_us);
     environment_worker_move(w, (size_t)number);
+    if (!environment_worker_goes_on(w))
+        return;
     if (w->n_steps == w->episode.n_steps || (w->is_single && w->environment->is_over)) {
         static const struct parley_error none = {.status = PARLEY_OK};
 
@@ -312,7 +327,8 @@ static void on_action(void *arg, const struct parley_action *action, const struc
     }
     if (w->environment->is_over)
         environment_worker_reset(w);
-    send_step(w);
+    else
+        send_step(w);
 }
 
 void environment_worker_play(struct environment_worker *w, const struct parley_run_episode *episode,
@@ -342,5 +358,4 @@ void environment_worker_play(struct environment_worker *w, const struct parley_r
     if (w->seq == 0)
         w->seq = 1;
     environment_worker_reset(w);
-    send_step(w);
 }

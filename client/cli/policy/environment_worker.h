@@ -24,7 +24,7 @@ double latency_percentile(const struct latency *l, double percent);
 struct environment_worker_config {
     const char *model;       /* NULL: the server's default */
     const char *env_id;      /* kept by the caller */
-    const char *environment; /* "cartpole" */
+    const char *environment; /* "cartpole", "plugin:FILE.so" */
     uint64_t run_id;
     uint32_t row;   /* lock-step: its index */
     bool is_stream; /* steps over one stream instead of a call each */

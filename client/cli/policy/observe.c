@@ -25,8 +25,8 @@ struct observe_options {
 };
 
 static const struct option_row observe_rows[] = {
-    {"env", "NAME", "the environment (cartpole)", OPTION_TEXT,
-     offsetof(struct observe_options, environment), 0},
+    {"env", "NAME", "the environment: one that is built in, or plugin:FILE.so (cartpole)",
+     OPTION_TEXT, offsetof(struct observe_options, environment), 0},
     {"model", "NAME", "the policy (the server's default)", OPTION_TEXT,
      offsetof(struct observe_options, model), 0},
     {"env-id", "TEXT", "its name; one that comes back under it starts afresh (chance)", OPTION_TEXT,

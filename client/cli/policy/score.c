@@ -24,8 +24,8 @@ struct score_options {
 };
 
 static const struct option_row score_rows[] = {
-    {"world", "NAME", "the environment: cartpole", OPTION_TEXT,
-     offsetof(struct score_options, world), 0},
+    {"world", "NAME", "the environment: cartpole, or another that is built in, or plugin:FILE.so",
+     OPTION_TEXT, offsetof(struct score_options, world), 0},
     {"agent", "NAME", "the policy, as the server calls it (its default)", OPTION_TEXT,
      offsetof(struct score_options, agent), 0},
     {"episodes", "N", "(100)", OPTION_U32, offsetof(struct score_options, n_episodes), 0},
