@@ -597,10 +597,10 @@ enum parley_status parley_worker_run(struct parley_channel *channel,
  * until a reset makes them anew at another. */
 
 struct parley_host_offer {
-    const char *name;          /* "MountainCar-v0": letters, digits, '.', '_', '/' and '-' */
-    uint32_t n_observations;   /* numbers of an observation */
+    const char *name;          /* 1 to 63 letters, digits, '.', '_', '/' and '-' */
+    uint32_t n_observations;   /* numbers of an observation, 1 to 524288 */
     uint32_t n_actions;        /* an action is one of so many choices, or */
-    uint32_t n_action_numbers; /* it is so many numbers; one of both is set */
+    uint32_t n_action_numbers; /* it is so many numbers, at most 524288; one of both is set */
     uint32_t max_instances;    /* hosted at once; 0: 4096, the most */
 };
 

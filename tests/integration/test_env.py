@@ -358,6 +358,15 @@ def test_hostile_workers(parleyd):
         refused(lambda: v.step([0, 0]), "FAILED_PRECONDITION", "environment 1")
         host.call.cancel()
         until("it is gone", lambda: grpc_code(lambda: Vector(client, "bad", 1)) == "NOT_FOUND")
+        # A message of any length and bytes is one line of an error's length.
+        host = Host(client, lambda o: [result(o.order, **good(o, failures=[agents.AgentEnvFailure(place=0, message="a\nb\x01" + "c" * 1000000)]))])
+        v = Vector(client, "bad", 2, [1])
+        v.reset()
+        said = v.step([0, 0]).failures
+        assert len(said) == 1 and said[0].error.message.startswith("the environment failed: a?b?ccc") and len(said[0].error.message) < 500, said
+        assert host.error is None
+        host.call.cancel()
+        until("it is gone", lambda: grpc_code(lambda: Vector(client, "bad", 1)) == "NOT_FOUND")
         # What failed may hold anything, and its neighbour's row counts.
         seen, reward = np.array([[1, 2], [np.nan, np.inf]], np.float32), np.array([3, np.nan], np.float32)
         host = Host(client, lambda o: [result(o.order, **good(o, observation=tensor(seen), reward=tensor(reward), failures=failures(1)))])
