@@ -1,6 +1,6 @@
 """What a person does with a policy: trains it, serves it, scores it; and the table of the batch RPC tutorial. Needs no model.
 
-usage: test_training.py PARLEY PARLEYD [KILL_AT_RENAME.so] MOUNTAIN_CAR.so SUMS.so
+usage: test_training.py PARLEY PARLEYD [KILL_AT_RENAME.so] MOUNTAIN_CAR.so SUMS.so BEGINNER.so      (the last fails to begin where the seed is 666)
 """
 import csv
 import io
@@ -18,7 +18,7 @@ import children
 from harness import Parleyd
 from parley.v1 import act_pb2, act_pb2_grpc
 
-PARLEY, PARLEYD, *KILL_AT_RENAME, MOUNTAIN_CAR, SUMS = map(os.path.abspath, sys.argv[1:])
+PARLEY, PARLEYD, *KILL_AT_RENAME, MOUNTAIN_CAR, SUMS, BEGINNER = map(os.path.abspath, sys.argv[1:])
 
 
 def parley(*words, status=0):
@@ -198,7 +198,8 @@ def test_environments_of_plug_ins(folder):
     """A policy is scored in a plug-in's environment, and learns in those that attach themselves; what cannot be played is a line."""
     parley("policy", "new", "car.gguf", "--observations", 2, "--actions", 3, "--environment", "MountainCar-v0")
     parley("policy", "new", "pole.gguf", "--environment", "cartpole")
-    with Parleyd(PARLEYD, "--model", "car=car.gguf", "--model", "pole=pole.gguf") as client:
+    parley("policy", "new", "three.gguf", "--observations", 3, "--actions", 2)
+    with Parleyd(PARLEYD, "--model", "car=car.gguf", "--model", "pole=pole.gguf", "--model", "three=three.gguf") as client:
         def score(agent, *more, status=0):
             return parley("eval", "--world", f"plugin:{MOUNTAIN_CAR}", "--agent", agent, "--episodes", 6, "--at-once", 3, "--server",
                           client.address, "--json", *more, status=status)
@@ -206,6 +207,9 @@ def test_environments_of_plug_ins(folder):
         told = lines(score("car"))[0]
         assert told["episodes"] == 6 and -200 <= told["min_reward"] <= told["mean_reward"] < 0, told
         assert "observation" in score("pole", status=1).stderr
+        failed = parley("eval", "--world", f"plugin:{BEGINNER}", "--agent", "three", "--episodes", 2, "--at-once", 1, "--seed", 666, "--server",
+                        client.address, status=1)
+        assert "the environment failed: it does not begin" in failed.stderr and failed.stderr.count("\n") == 1, failed
         observers = [children.start([PARLEY, "observe", "--env", f"plugin:{MOUNTAIN_CAR}", "--model", "car", "--server", client.address, "--json"],
                                     stdout=subprocess.PIPE, text=True) for _ in range(2)]
         stub = act_pb2_grpc.ActStub(client.channel)
