@@ -1,6 +1,6 @@
 """What a person does with a policy: trains it, serves it, scores it; and the table of the batch RPC tutorial. Needs no model.
 
-usage: test_training.py PARLEY PARLEYD [KILL_AT_RENAME.so] MOUNTAIN_CAR.so SUMS.so BEGINNER.so      (the last fails to begin where the seed is 666)
+usage: test_training.py PARLEY PARLEYD MOUNTAIN_CAR.so SUMS.so [KILL_AT_RENAME.so]
 """
 import csv
 import io
