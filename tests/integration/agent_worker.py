@@ -96,6 +96,7 @@ def take(order):
     elif what == "step":
         say("step", len(m.rows))
         if any("hold" in text_of(row.messages).split() for row in m.rows):
+            say("held")
             sys.stdin.readline()
         answers.put(agents.AgentsAttachRequest(result=agents.AgentStepResult(step=m.step, rows=[answer(row) for row in m.rows])))
     else:

@@ -7,7 +7,11 @@
 #include "base/alloc.h"
 #include "worlds/message/act.h"
 
-enum { SPEAKER_REPLY_BYTES = 16 << 20, SPEAKER_TURN_BYTES = 256 << 20 };
+enum {
+    SPEAKER_REPLY_BYTES = 16 << 20,
+    SPEAKER_TURN_BYTES = 256 << 20,
+    SPEAKER_MAX_HEARD = 1024,
+};
 
 struct speaker {
     struct participant base;
@@ -15,14 +19,25 @@ struct speaker {
     struct speaker_config config;
 };
 
+/* A message that was observed and is not yet answered. */
+struct speaker_heard {
+    struct speaker_heard *next;
+    const char *text;
+    size_t len;
+};
+
 /* What a clone has of its conversation. */
 struct spoken {
     struct clone *clone;    /* NULL until it is asked */
     struct arena arena;     /* the turn's */
     struct agent_turn turn; /* the reply stays until the next one */
+    struct arena ears;      /* of what was heard since the last turn began */
+    struct speaker_heard *first, **end;
+    size_t n_heard;
     uint32_t n_turns;
     uint32_t place;
-    bool is_over; /* the episode: the next observation begins another */
+    bool opens;   /* the answer is the opening */
+    bool is_over; /* the episode: what is observed after the reply begins another */
 };
 
 struct speaker_clone {
@@ -67,7 +82,9 @@ static enum status speaker_clone_init(struct participant_clone *c,
     if (spoken == NULL)
         return error_no_memory(err, sizeof(*spoken), "a conversation");
     spoken->place = place->index;
+    spoken->end = &spoken->first;
     arena_init(&spoken->arena, SPEAKER_TURN_BYTES);
+    arena_init(&spoken->ears, SPEAKER_TURN_BYTES);
     container_of(c, struct speaker_clone, base)->spoken = spoken;
     return STATUS_OK;
 }
@@ -86,6 +103,14 @@ static void spoken_forget_turn(struct spoken *spoken)
     arena_deinit(&spoken->arena);
 }
 
+static void spoken_forget_heard(struct spoken *spoken)
+{
+    arena_deinit(&spoken->ears);
+    spoken->first = NULL;
+    spoken->end = &spoken->first;
+    spoken->n_heard = 0;
+}
+
 static void speaker_clone_deinit(struct participant_clone *c)
 {
     struct spoken *spoken = spoken_of(c);
@@ -94,6 +119,7 @@ static void speaker_clone_deinit(struct participant_clone *c)
         return;
     speaker_drop(c);
     spoken_forget_turn(spoken);
+    spoken_forget_heard(spoken);
     clone_close(spoken->clone);
     free(spoken);
 }
@@ -109,22 +135,52 @@ static void spoken_begin_again(struct spoken *spoken)
 static void speaker_reset(struct participant_clone *c)
 {
     speaker_drop(c);
+    spoken_forget_heard(spoken_of(c));
     spoken_begin_again(spoken_of(c));
 }
 
 /* --- a turn --- */
 
-static enum status spoken_take(struct spoken *spoken, const struct act *heard, struct error *err)
+static enum status speaker_observe(struct participant_clone *c, const struct act *act,
+                                   const struct act **ret_observation, struct error *err)
 {
-    struct message *message = arena_alloc(&spoken->arena, 1, sizeof(*message));
-    const struct text text = act_text(heard);
-    char *copy = arena_strndup(&spoken->arena, text.text != NULL ? text.text : "", text.len);
+    struct spoken *spoken = spoken_of(c);
+    const struct text text = act_text(act);
+    struct speaker_heard *heard;
 
-    if (message == NULL || copy == NULL)
+    *ret_observation = act;
+    if (act_is_padding(act))
+        return STATUS_OK;
+    if (spoken->is_over && spoken->n_heard == 0)
+        spoken_begin_again(spoken);
+    if (spoken->n_heard == SPEAKER_MAX_HEARD)
+        return error_set(err, STATUS_EXHAUSTED, "more than %d messages wait for its reply",
+                         SPEAKER_MAX_HEARD);
+    heard = arena_alloc(&spoken->ears, 1, sizeof(*heard));
+    if (heard != NULL)
+        heard->text = arena_strndup(&spoken->ears, text.text != NULL ? text.text : "", text.len);
+    if (heard == NULL || heard->text == NULL)
         return error_no_memory(err, text.len, "a message");
-    *message = (struct message){.role = ROLE_USER, .text = copy, .len = text.len};
-    spoken->turn.seen.messages = message;
-    spoken->turn.seen.n_messages = 1;
+    heard->len = text.len;
+    *spoken->end = heard;
+    spoken->end = &heard->next;
+    spoken->n_heard++;
+    spoken->is_over |= act_is(act, ACT_EPISODE_DONE);
+    return STATUS_OK;
+}
+
+/* What was heard becomes the turn's. */
+static enum status spoken_take(struct spoken *spoken, struct error *err)
+{
+    struct message *messages = arena_alloc(&spoken->arena, spoken->n_heard, sizeof(*messages));
+    const struct speaker_heard *heard = spoken->first;
+
+    if (messages == NULL)
+        return error_no_memory(err, spoken->n_heard * sizeof(*messages), "messages");
+    for (size_t i = 0; i < spoken->n_heard; i++, heard = heard->next)
+        messages[i] = (struct message){.role = ROLE_USER, .text = heard->text, .len = heard->len};
+    spoken->turn.seen.messages = messages;
+    spoken->turn.seen.n_messages = spoken->n_heard;
     return STATUS_OK;
 }
 
@@ -139,22 +195,24 @@ static enum status speaker_begin(struct participant_clone *c, const struct act *
 
     spoken_forget_turn(spoken);
     *out = NULL;
-    if (observation == NULL)
+    spoken->opens = observation == NULL && spoken->n_heard == 0;
+    if (spoken->opens && s->config.opening == NULL)
         return error_set(err, STATUS_PRECONDITION, "%s has observed nothing yet", s->agent->name);
-    if (act_is_padding(observation))
+    if (spoken->n_heard == 0) /* padding */
         return STATUS_OK;
-    if (spoken->is_over)
-        spoken_begin_again(spoken);
     if (spoken->clone == NULL && clone_open(&spoken->clone, s->agent, &config, err) != STATUS_OK)
         return err->status;
+    arena_deinit(&spoken->arena);
+    spoken->arena = spoken->ears; /* the messages live as long as the turn */
+    arena_init(&spoken->ears, SPEAKER_TURN_BYTES);
     agent_turn_init(&spoken->turn, &spoken->arena, SPEAKER_REPLY_BYTES);
     spoken->turn.seen =
         (struct observation){.sampling = s->config.sampling, .turn = spoken->n_turns + 1};
     spoken->turn.seen.sampling.seed += spoken->place;
-    if (spoken_take(spoken, observation, err) != STATUS_OK ||
+    if (spoken_take(spoken, err) != STATUS_OK ||
         agent_turn_observe(&spoken->turn, spoken->clone, err) != STATUS_OK)
         return err->status;
-    spoken->is_over = act_is(observation, ACT_EPISODE_DONE);
+    spoken_forget_heard(spoken);
     *out = &spoken->turn;
     return STATUS_OK;
 }
@@ -174,6 +232,10 @@ static enum status speaker_finish(struct participant_clone *c, struct act *out, 
             rc = act_set(out, ACT_TEXT,
                          value_text((struct text){text->len != 0 ? text->data : "", text->len}),
                          err);
+    } else if (spoken->opens && rc == STATUS_OK) {
+        const char *opening = s->config.opening;
+
+        rc = act_set(out, ACT_TEXT, value_text((struct text){opening, strlen(opening)}), err);
     }
     return rc == STATUS_OK ? act_set(out, ACT_EPISODE_DONE, value_bool(false), err) : rc;
 }
@@ -202,6 +264,7 @@ static const struct participant_type speaker_participant = {
     .clone_init = speaker_clone_init,
     .clone_deinit = speaker_clone_deinit,
     .reset = speaker_reset,
+    .observe = speaker_observe,
     .batching = speaker_batching,
     .begin = speaker_begin,
     .compute = speaker_compute,

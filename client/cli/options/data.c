@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "client/cli/options/model_file.h"
 #include "client/cli/output/console.h"
+#include "client/cli/worlds/attached_agent.h"
 #include "client/cli/worlds/attached_data.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/simple.h"
@@ -23,6 +24,22 @@ enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATC
     {                                                                     \
         name, value, help, kind, offsetof(struct data_options, member), 0 \
     }
+
+#define DATA_SERVER_ROW(name, kind, at, member, value, help)                           \
+    {                                                                                  \
+        name, value, help, kind, (at) + offsetof(struct connection_options, member), 0 \
+    }
+
+/* Of a struct connection_options at the offset `at`. */
+#define DATA_SERVER(at)                                                           \
+    DATA_SERVER_ROW("server", OPTION_TEXT, at, server, "HOST:PORT",               \
+                    "of what is attached: (PARLEY_SERVER, else 127.0.0.1:8001)"), \
+        DATA_SERVER_ROW("key-file", OPTION_TEXT, at, key_file, "FILE",            \
+                        "with our key for it (that of PARLEY_API_KEY)"),          \
+        DATA_SERVER_ROW("tls", OPTION_FLAG, at, is_tls, NULL,                     \
+                        "it has a certificate; implied by --ca"),                 \
+        DATA_SERVER_ROW("ca", OPTION_TEXT, at, ca, "FILE",                        \
+                        "PEM: whom that is to be of (the system's)")
 
 const struct option_row data_option_rows[] = {
     DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
@@ -68,12 +85,12 @@ const struct option_row data_option_rows[] = {
     DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
     DATA("num-ranks", OPTION_U32, n_ranks, "N", "of so many processes (1)"),
     DATA("seed", OPTION_U64, seed, "N", "of all that is drawn (0)"),
-    DATA("server", OPTION_TEXT, connection.server, "HOST:PORT",
-         "of attached: tasks (PARLEY_SERVER, else 127.0.0.1:8001)"),
-    DATA("key-file", OPTION_TEXT, connection.key_file, "FILE",
-         "with our key for it (that of PARLEY_API_KEY)"),
-    DATA("tls", OPTION_FLAG, connection.is_tls, NULL, "it has a certificate; implied by --ca"),
-    DATA("ca", OPTION_TEXT, connection.ca, "FILE", "PEM: whom that is to be of (the system's)"),
+    DATA_SERVER(offsetof(struct data_options, connection)),
+    {0},
+};
+
+const struct option_row data_server_rows[] = {
+    DATA_SERVER(0),
     {0},
 };
 
@@ -85,7 +102,7 @@ const struct option_row data_option_rows[] = {
 const struct option_row participant_option_rows[] = {
     AGENT("agent|m", OPTION_TEXT, agent, "NAME",
           "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response, "
-          "starspace, seq2seq or lm"),
+          "starspace, seq2seq, lm, attached:NAME of a server, or plugin:FILE.so"),
     AGENT("model|mf", OPTION_TEXT, model, "PATH",
           "a GGUF file of lm, starspace or seq2seq, which it implies"),
     AGENT("plugin", OPTION_TEXT, plugin, "FILE.so",
@@ -506,23 +523,67 @@ static enum status open_learner(struct participant **out, const char *kind,
     return data_learner_open(out, kind, o->model, &listener, NULL, o, err);
 }
 
-static enum status open_plugin(struct participant **out, const struct data_options *data,
-                               const struct participant_options *o, struct error *err)
+static const char attached_prefix[] = "attached:", plugin_prefix[] = "plugin:";
+
+static const char *after_prefix(const char *text, const char *prefix)
+{
+    const size_t len = strlen(prefix);
+
+    return strncmp(text, prefix, len) == 0 ? text + len : NULL;
+}
+
+bool data_is_speaker(const char *name)
+{
+    return after_prefix(name, attached_prefix) != NULL || after_prefix(name, plugin_prefix) != NULL;
+}
+
+static enum status open_plugin(struct participant **out, const char *path,
+                               const struct data_speaker *s, struct error *err)
 {
     struct speaker_config c = {
         .type = &plugin_agent,
-        .agent = {.name = "plugin", .path = o->plugin, .env = &env_real},
-        .system = o->system,
+        .agent = {.name = "plugin", .path = path, .env = &env_real},
+        .system = s->system,
+        .opening = s->opening,
     };
 
-    if (o->agent != NULL || o->model != NULL)
-        return error_set(err, STATUS_INVALID, "--plugin stands alone, without --agent or --model");
     sampling_init(&c.sampling);
-    c.sampling.temperature = o->temperature;
-    c.sampling.max_tokens = o->max_tokens;
-    c.sampling.seed = data->seed;
+    c.sampling.temperature = s->options->temperature;
+    c.sampling.max_tokens = s->options->max_tokens;
+    c.sampling.seed = s->seed;
     c.sampling.has_seed = true;
     return speaker_open(out, &c, err);
+}
+
+enum status data_speaker_open(struct participant **out, const char *name,
+                              const struct data_speaker *s, struct error *err)
+{
+    const char *path = after_prefix(name, plugin_prefix);
+    struct attached_agent_config c = {.name = after_prefix(name, attached_prefix),
+                                      .system = s->system,
+                                      .opening = s->opening,
+                                      .temperature = s->options->temperature,
+                                      .max_tokens = s->options->max_tokens,
+                                      .seed = s->seed};
+
+    return path != NULL ? open_plugin(out, path, s, err)
+                        : attached_agent_open(out, s->connection, &c, err);
+}
+
+/* An agent that --plugin or --agent names so. */
+static enum status open_speaker(struct data_world *w, const char *name,
+                                const struct data_options *data,
+                                const struct participant_options *o, struct error *err)
+{
+    const struct data_speaker s = {
+        .connection = &data->connection, .options = o, .system = o->system, .seed = data->seed};
+
+    if (o->plugin != NULL && (o->agent != NULL || o->model != NULL))
+        return error_set(err, STATUS_INVALID, "--plugin stands alone, without --agent or --model");
+    if (o->model != NULL)
+        return error_set(err, STATUS_INVALID, "--agent %.80s needs no --model", name);
+    return o->plugin != NULL ? open_plugin(&w->agent, o->plugin, &s, err)
+                             : data_speaker_open(&w->agent, name, &s, err);
 }
 
 static enum status open_simple(struct data_world *w, const char *name,
@@ -581,8 +642,8 @@ enum status data_agent_open(struct data_world *w, const struct data_options *dat
         rc = agent_kind_of_file(&name, o->model, err);
     if (rc != STATUS_OK)
         return rc;
-    if (o->plugin != NULL)
-        rc = open_plugin(&w->agent, data, o, err);
+    if (o->plugin != NULL || data_is_speaker(name))
+        rc = open_speaker(w, name, data, o, err);
     else if (strcmp(name, "lm") == 0)
         rc = open_model(&w->agent, data, o, &w->arena, err);
     else if (data_is_learner(name))

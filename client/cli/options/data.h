@@ -31,7 +31,7 @@ struct data_options {
     int64_t truncate, text_truncate, label_truncate; /* below 0: no bound */
     uint32_t rank, n_ranks, max_line_bytes, n_loaders, length_range;
     uint64_t seed, n_examples;
-    struct connection_options connection; /* of attached: tasks */
+    struct connection_options connection; /* of what is attached: */
     struct attached_data attached;
 };
 
@@ -49,6 +49,9 @@ struct participant_options {
 };
 
 extern const struct option_row data_option_rows[], participant_option_rows[];
+/* The server of what is attached, into struct connection_options: for verbs without
+ * data_option_rows, which have them. */
+extern const struct option_row data_server_rows[];
 
 /* The most tokens of a text, of a label; 0: no bound. */
 size_t data_text_bound(const struct data_options *o);
@@ -89,6 +92,17 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o,
 /* Opens the agent that answers. */
 enum status data_agent_open(struct data_world *w, const struct data_options *data,
                             const struct participant_options *o, struct error *err) MUST_CHECK;
+/* Whether the name is attached:NAME or plugin:FILE.so: an agent of one's own. */
+bool data_is_speaker(const char *name);
+/* How it is opened; all is borrowed as long as the participant lives. */
+struct data_speaker {
+    const struct connection_options *connection;
+    const struct participant_options *options; /* temperature and max_tokens */
+    const char *system, *opening;              /* NULL: none; an error */
+    uint64_t seed;
+};
+enum status data_speaker_open(struct participant **out, const char *name,
+                              const struct data_speaker *s, struct error *err) MUST_CHECK;
 /* Whether an agent of that kind is made by 'parley train --agent KIND'. */
 bool data_is_learner(const char *kind);
 /* Opens such an agent's file, to reply. opening: of a clone that heard nothing; NULL: an error. */

@@ -181,6 +181,7 @@ enum exit_code interactive_run(const struct verb *verb, int argc, char **argv)
 {
     struct interactive x = {0};
     const struct option_group groups[] = {{participant_option_rows, &x.agent, NULL},
+                                          {data_server_rows, &x.data.connection, NULL},
                                           {interactive_rows, &x, NULL}};
     struct line_source lines = {0};
     struct error err;
@@ -193,7 +194,7 @@ enum exit_code interactive_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (x.agent.agent == NULL && x.agent.model == NULL)
+    if (x.agent.agent == NULL && x.agent.model == NULL && x.agent.plugin == NULL)
         x.agent.agent = "lm";
     if (isatty(STDIN_FILENO) != 0) {
         interrupt_catch();

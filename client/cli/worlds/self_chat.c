@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "client/cli/options/data.h"
 #include "client/cli/options/model_file.h"
 #include "client/cli/output/console.h"
@@ -17,6 +18,7 @@ enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000, MAX_SPEAKERS = 26 };
 
 struct self_chat {
     struct participant_options agent;
+    struct connection_options connection;
     const char *opening, *topic, *world_logs;
     struct option_texts partners;
     uint32_t n_turns, n_conversations, n_speakers;
@@ -30,8 +32,9 @@ static const struct option_row self_chat_rows[] = {
     {"topic", "TEXT", "what they are told to talk about", OPTION_TEXT,
      offsetof(struct self_chat, topic), 0},
     {"partner-model-file|pmf", "PATH",
-     "the second one's model (the first one's); again: the third one's, and so on", OPTION_TEXTS,
-     offsetof(struct self_chat, partners), 0},
+     "the second one's model (the first one's), attached:NAME or plugin:FILE.so; again: the third "
+     "one's, and so on",
+     OPTION_TEXTS, offsetof(struct self_chat, partners), 0},
     {"speakers", "N", "in the conversation, each hears all others (2)", OPTION_U32,
      offsetof(struct self_chat, n_speakers), 0},
     {"turns", "N", "each says something so often (6)", OPTION_U32,
@@ -82,9 +85,16 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
                             const char *system, struct error *err)
 {
     struct model_participant_config c;
+    const struct data_speaker speaker = {.connection = &s->connection,
+                                         .options = &s->agent,
+                                         .system = system,
+                                         .opening = s->opening,
+                                         .seed = s->seed};
     const char *kind;
     enum status rc;
 
+    if (data_is_speaker(path))
+        return data_speaker_open(out, path, &speaker, err);
     rc = agent_kind_of_file(&kind, path, err);
     if (rc != STATUS_OK)
         return rc;
@@ -107,6 +117,20 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
     if (s->agent.max_tokens != 0)
         c.sampling.max_tokens = s->agent.max_tokens;
     return model_open(out, &c, err);
+}
+
+/* Who begins: a model's file, or the name of an agent of one's own. The caller frees it. */
+static char *self_chat_first(const struct self_chat *s)
+{
+    char *name = NULL;
+
+    if (s->agent.plugin == NULL && s->agent.agent != NULL && data_is_speaker(s->agent.agent))
+        return xstrdup(s->agent.agent);
+    if (s->agent.plugin == NULL)
+        return model_file_path(s->agent.model);
+    if (asprintf(&name, "plugin:%s", s->agent.plugin) < 0)
+        abort(); /* no memory for a line */
+    return name;
 }
 
 /* The first of the speakers [n_speakers] begins. */
@@ -152,6 +176,7 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
                           .n_speakers = 2,
                           .opening = "Hello! What would you like to talk about?"};
     const struct option_group groups[] = {{participant_option_rows, &s.agent, NULL},
+                                          {data_server_rows, &s.connection, NULL},
                                           {self_chat_rows, &s, NULL}};
     struct participant *speakers[MAX_SPEAKERS] = {NULL};
     char *path = NULL, *system = NULL;
@@ -161,12 +186,15 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
     int first;
 
     participant_options_init(&s.agent);
+    s.connection = connection_defaults();
     s.agent.temperature = 0.7F;
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (s.agent.plugin != NULL)
-        return options_misuse(verb, "models talk here, no --plugin");
+    if ((s.agent.plugin != NULL) + (s.agent.model != NULL) +
+            (s.agent.agent != NULL && data_is_speaker(s.agent.agent)) >
+        1)
+        return options_misuse(verb, "--plugin, --agent and --model each say who talks: give one");
     if (s.n_speakers < 2 || s.n_speakers > MAX_SPEAKERS)
         return options_misuse(verb, "--speakers is %u, it is from 2 to %d", s.n_speakers,
                               MAX_SPEAKERS);
@@ -182,7 +210,7 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
                                     s.agent.system != NULL ? s.agent.system : "",
                                     s.agent.system != NULL ? "\n" : "", s.topic) < 0)
         abort(); /* no memory for a line */
-    path = model_file_path(s.agent.model);
+    path = self_chat_first(&s);
     rc = open_one(&speakers[0], &s, path, system != NULL ? system : s.agent.system, &err);
     for (size_t i = 1; rc == STATUS_OK && i < s.n_speakers; i++) {
         if (i <= s.partners.n)
