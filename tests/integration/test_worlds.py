@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Worlds whose participants are agents of one's own: attached to a daemon, or in shared objects.
 
-usage: test_worlds.py PARLEYD PARLEY BUILD_DIR      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_worlds.py PARLEYD PARLEY BUILD_DIR EXAMPLE      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import json
 import os
 import sys
@@ -12,7 +12,7 @@ import children
 import harness
 from agent_process import Worker
 
-PARLEYD, PARLEY, BUILD = sys.argv[1:4]
+PARLEYD, PARLEY, BUILD, EXAMPLE = sys.argv[1:5]
 EXAMPLES = os.path.join(BUILD, "agents/plugin/examples")
 
 
@@ -90,8 +90,94 @@ def test_lost(client, folder):
     assert (done["exs"], done["accuracy"]) == (24, 1) and len(worker.has("step")) > 1, done
 
 
+def world_of(folder, **fields):
+    path = os.path.join(folder, "world.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(fields, file)
+    return path
+
+
+def test_pipeline(client, folder):
+    """In a world of three the teacher hears only whom it is to, and a report is the same as without those whom it does not hear; of the
+    private observer nobody hears anything."""
+    task = counts(os.path.join(folder, "pipeline.txt"), 20)
+    alone, observer = report(client, "-t", task, "-m", "attached:echo"), Worker(client)
+    teacher = {"name": "t", "teacher": task, "hears": ["b"]}
+    talkers = [{"name": "a", "agent": "fixed_response", "hears": ["t"]}, {"name": "b", "agent": "attached:echo", "hears": ["t"]}]
+    judge = {"name": "judge", "agent": "attached:words", "hears": ["t", "b"]}
+    log = os.path.join(folder, "log.jsonl")
+    for shape in [], ["-bs", 8], ["-bs", 8, "-nt", 2]:
+        world = world_of(folder, participants=[teacher, *talkers, judge], ends=["t"])
+        assert report(client, "--world", world, "-wlog", log, *shape) == alone, shape
+        with open(log, encoding="utf-8") as file:
+            talks = [json.loads(line)["dialog"] for line in file]
+        assert (len(talks), sum(map(len, talks))) == (20, 39), talks
+        for talk in talks:
+            words = 0
+            for turn, acts in enumerate(talk, 1):
+                assert [act["text"] for act in acts[1:3]] == ["fixed response", acts[0]["text"]], acts
+                words += 2 * len(acts[0]["text"].split())
+                assert acts[3]["text"] == f"{words} words in turn {turn}", acts
+    first = {"name": "t", "teacher": "", "hears": ["a"]}
+    chain = world_of(folder, participants=[first, *talkers])
+    scores = json.loads(report(client, "--world", chain, "-t", task))
+    assert (scores["exs"], scores["accuracy"]) == (39, 0), scores
+    observer.kill()
+
+
+def test_endings(client, folder):
+    """A conversation ends after its rounds, or when somebody says the text that ends it, while others side by side go on; with a person the
+    agents then begin anew."""
+    a, b = {"name": "a", "agent": "attached:words", "opening": "x"}, {"name": "b", "agent": "attached:echo"}
+    worker = Worker(client)
+    for flags, n in ([], 3), (["--turns", 2], 2):
+        lines = said(client, "self-chat", "--world", world_of(folder, participants=[a, b], rounds=3), *flags).stdout.splitlines()
+        assert len(lines) == 2 * n and lines[:3] == ["a: x", "b: x", "a: 1 words in turn 1"], lines
+    world = world_of(folder, participants=[a, b], rounds=9, end_text="in turn 2")
+    lines = said(client, "self-chat", "--world", world, "-bs", 2).stdout.splitlines()
+    assert len(lines) == 12 and lines[-1] == "1 b: 6 words in turn 2", lines
+    human = {"name": "me", "human": True, "hears": ["a"]}
+    world = world_of(folder, participants=[human, {**a, "hears": ["me"]}, b], end_text="in turn 2")
+    lines = said(client, "interactive", "--world", world, "--json", stdin="a a\na\na\n").stdout.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["2 words in turn 1", "3 words in turn 2", "1 words in turn 1"], lines
+    worker.kill()
+
+
+def test_attached_world(client, folder):
+    """A worker gives a world, and the agents in it."""
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+    worker = children.start([sys.executable, EXAMPLE, client.address], env=env)
+    names = lambda: {m.name for m in client.models.List(harness.models.ModelsListRequest()).models}
+    children.until("they are attached", lambda: {"gossip", "listener"} <= names(), worker)
+    lines = said(client, "self-chat", "--world", "attached:gossip:well").stdout.splitlines()
+    assert lines == ["A: well", "B: well", "C: I heard well and well"] * 2, lines
+    assert "an agent speaks first" in said(client, "eval", "--world", "attached:gossip", code=1).stderr
+    assert "nobody" in said(client, "eval", "--world", "attached:nobody", code=1).stderr
+    worker.kill()
+    worker.wait()
+
+
+def test_wrong_worlds(client, folder):
+    """What is wrong with a world is said in one line, before anything is opened."""
+    t, a = {"name": "t", "teacher": "parlai:/nowhere"}, {"name": "a", "agent": "repeat_query"}
+    for fields, why in (({}, "participants"), ({"participants": [t]}, "a list of 2 to 26"), ({"participants": [t, {"name": "a"}]}, "one of"),
+                        ({"participants": [t, a, a]}, "two participants"), ({"participants": [a, t]}, "the first participant"),
+                        ({"participants": [t, {**a, "hears": ["x"]}]}, "nobody is called 'x'"), ({"participants": [t, {**a, "x": 1}]}, "x"),
+                        ({"participants": [t, {**a, "hears": 1}]}, "no list of names"), ({"participants": [t, a], "end_text": ""}, "empty"),
+                        ({"participants": [t, a], "rounds": 2}, "by themselves"), ({"participants": [a, a | {"name": "b"}], "rounds": -1}, "from 1"),
+                        ({"participants": [a, a | {"name": "b"}]}, "wants a teacher"), ({"participants": [t, a]}, "/nowhere")):
+        error = said(client, "eval", "--world", world_of(folder, **fields), code=1).stderr
+        assert why in error and error.count("\n") == 1, (fields, error)
+    with open(os.path.join(folder, "bad.json"), "w", encoding="utf-8") as file:
+        file.write("{")
+    assert "line 1" in said(client, "eval", "--world", file.name, code=1).stderr
+    good = world_of(folder, participants=[{**t, "teacher": counts(os.path.join(folder, "few.txt"), 2)}, a])
+    assert "names its agents" in said(client, "eval", "--world", good, "-m", "unigram", code=1).stderr
+    assert "dynamic" in said(client, "eval", "--world", good, "-bs", 2, "-dynb", "full", "-tr", 9, code=1).stderr
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, harness.Parleyd(PARLEYD) as daemon:
-        for test in test_agents, test_dialogue, test_lost:
+        for test in (test_agents, test_dialogue, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds):
             test(daemon, scratch)
             print(f"{test.__name__} ok", flush=True)

@@ -20,6 +20,7 @@ struct batch_world {
     struct offline_request *requests;      /* [n], NULL without schedulers */
     struct error failed;                   /* the first of a parley */
     struct arena arena;                    /* of the acts of a parley */
+    struct arena last; /* of the one before: who speaks early may have heard them */
 };
 
 static struct batch_world *batch_of(const struct world *w)
@@ -86,7 +87,7 @@ static enum status batch_world_speak(struct batch_world *b, size_t position, str
         struct world_slot *slot = batch_world_slot_at(b, i);
         struct offline_scheduler *scheduler;
 
-        if (slot->is_over)
+        if (position == 0 ? slot->is_over : world_slot_is_idle(slot))
             continue;
         if (position == 0 && !b->begins_anew && !b->deals && world_slot_epoch_done(slot)) {
             act_padding(world_slot_acts(slot), &b->arena); /* the slot waits for the others */
@@ -112,7 +113,7 @@ static enum status batch_world_hear(struct batch_world *b, size_t position, stru
         struct world_slot *slot = batch_world_slot_at(b, i);
         bool was_asked = b->schedulers[world_slot_member(slot, position)] != NULL;
 
-        if (slot->is_over || (position == 0 && !world_slot_admits(slot)))
+        if (slot->is_over || (position == 0 ? !world_slot_admits(slot) : world_slot_is_idle(slot)))
             continue;
         if (world_slot_hear(slot, position, was_asked, err) != STATUS_OK)
             return err->status;
@@ -135,7 +136,11 @@ static enum status batch_parley(struct world *w, struct error *err)
     struct batch_world *b = batch_of(w);
 
     b->n_rows = 0;
-    arena_deinit(&b->arena);
+    arena_deinit(&b->last);
+    b->last = b->arena;
+    arena_init(&b->arena, SIZE_MAX);
+    for (size_t i = 0; i < b->n; i++)
+        (void)world_slot_begin(batch_world_slot_at(b, i)); /* one that is over is skipped */
     for (size_t position = 0; position < world_slot_n_positions(w->participants); position++)
         if (batch_world_speak(b, position, err) != STATUS_OK ||
             batch_world_hear(b, position, err) != STATUS_OK)
@@ -187,6 +192,7 @@ static void batch_close(struct world *w)
     participants_close_schedulers(w->participants, b->schedulers);
     free(b->requests);
     arena_deinit(&b->arena);
+    arena_deinit(&b->last);
     participants_close(w->participants);
     free(b);
 }
@@ -248,6 +254,7 @@ enum status batch_open(struct world **out, struct participants *participants, si
     b->base = (struct world){.type = &batch_world, .participants = participants};
     b->n = n;
     arena_init(&b->arena, SIZE_MAX);
+    arena_init(&b->last, SIZE_MAX);
     rc = batch_world_make(b, err);
     if (rc == STATUS_OK)
         *out = &b->base;

@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worlds/message/act.h"
+
 struct env;
 struct participant;
-struct text;
 struct world;
 
 /* Called after each parley of a world that has rows of its own, on that world's thread: under
@@ -21,7 +22,16 @@ enum dynamic_batching {
     DYNAMIC_FULL,      /* rows of similar length while their cost is within the budget */
 };
 
-enum { WORLD_DYNAMIC_SLOTS = 1021 };
+enum { WORLD_DYNAMIC_SLOTS = 1021, WORLD_GRAPH_POSITIONS = 26 };
+
+/* Who hears whom, and what ends an episode, by positions: 0 is the task, then the agents, in the
+ * order in which they speak. Once an episode has ended, the agents begin anew. */
+struct world_graph {
+    uint32_t hears[WORLD_GRAPH_POSITIONS]; /* bit p: it observes what position p says */
+    uint32_t ends;                         /* bit p: the episode_done of its act ends an episode */
+    struct text end_text; /* an act whose text has it ends an episode, too; text NULL: none */
+    bool ends_world;      /* no episode follows: the slot has had its last parley */
+};
 
 /* What a world is made of; zeroed, then filled. Participants are shared (one reference each). */
 struct world_config {
@@ -30,6 +40,8 @@ struct world_config {
     const struct text *task_names;     /* [n_tasks], prefixes in a report; NULL with one task */
     struct participant *const *agents; /* [n_agents], at least one; the agents answer */
     size_t n_agents;                   /* several: a round robin */
+    const struct world_graph *graph; /* its text is borrowed as long as the world lives. NULL: each
+                                        hears all others */
 
     /* How one of several tasks is chosen. shuffle: drawn by weight (a missing weight is 1);
      * stochastic: drawn by number of episodes; neither: in turn. Tasks whose epoch is over are

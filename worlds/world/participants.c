@@ -138,6 +138,9 @@ enum status participants_open(struct participants **out, const struct world_conf
         config->label_truncate != 0 ? config->label_truncate : config->text_truncate;
     p->thread = thread;
     p->quota = quota;
+    p->has_graph = config->graph != NULL;
+    if (p->has_graph)
+        p->graph = *config->graph;
     p->counts_words = config->counts_words;
     p->watch = config->watch;
     p->watch_arg = config->watch_arg;

@@ -31,6 +31,8 @@ bool quota_is_out(const struct quota *q);
 struct participants {
     struct participant **members; /* [n_tasks + n_agents], tasks first: this thread's shares */
     size_t n_tasks, n_agents;
+    bool has_graph;
+    struct world_graph graph;
     double *ends; /* [n_tasks], where each task's part of [0, 1] ends; NULL: they take turns */
     struct text *task_names; /* [n_tasks], or NULL */
     bool aggregate_micro;

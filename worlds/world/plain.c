@@ -14,6 +14,7 @@ struct plain {
     struct offline_request request;
     struct error answer;
     struct arena arena; /* of the acts of a parley */
+    struct arena last;  /* of the one before: who speaks early may have heard them */
     struct world_slot *slot;
 };
 
@@ -57,7 +58,11 @@ static enum status plain_parley(struct world *base, struct error *err)
     struct plain *w = plain_of(base);
     struct world_slot *slot = w->slot;
 
-    arena_deinit(&w->arena);
+    arena_deinit(&w->last);
+    w->last = w->arena;
+    arena_init(&w->arena, SIZE_MAX);
+    if (!world_slot_begin(slot))
+        return STATUS_OK;
     world_slot_choose(slot);
     for (size_t position = 0; position < world_slot_n_positions(base->participants); position++) {
         bool is_asked = world_slot_clone(slot, position)->original->type->act == NULL;
@@ -110,6 +115,7 @@ static void plain_close(struct world *base)
     free(w->slot);
     participants_close_schedulers(base->participants, w->schedulers);
     arena_deinit(&w->arena);
+    arena_deinit(&w->last);
     participants_close(base->participants);
     free(w);
 }
@@ -141,6 +147,7 @@ enum status plain_open(struct world **out, struct participants *participants, st
 
     w->base = (struct world){.type = plain_type_of(participants), .participants = participants};
     arena_init(&w->arena, SIZE_MAX);
+    arena_init(&w->last, SIZE_MAX);
     if (slot == NULL)
         rc = error_no_memory(err, world_slot_size(participants), "a world");
     if (rc == STATUS_OK)

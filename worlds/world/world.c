@@ -17,6 +17,11 @@ static enum status world_check(const struct world_config *c, struct error *err)
         return error_field(err, "agents", "are none, a world needs one");
     if (c->n_tasks > 1 && c->task_names == NULL)
         return error_field(err, "task_names", "are none, several tasks need them");
+    if (c->graph != NULL && c->n_agents >= WORLD_GRAPH_POSITIONS)
+        return error_field(err, "agents", "are %zu, at most %d are in a graph", c->n_agents,
+                           WORLD_GRAPH_POSITIONS - 1);
+    if (c->graph != NULL && c->dynamic != DYNAMIC_NONE)
+        return error_field(err, "dynamic", "batching is for a task and one agent, without a graph");
     if (c->n_threads > MAX_THREADS)
         return error_field(err, "n_threads", "is %zu, at most %d can be", c->n_threads,
                            MAX_THREADS);

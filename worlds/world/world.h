@@ -1,7 +1,8 @@
 /* A world: participants that talk to each other, one parley after another. Kinds are const tables:
  *
  *   dialog       a task (a teacher) and one agent; any two participants
- *   round_robin  any number, each speaks once a parley and all others observe it
+ *   round_robin  any number, each speaks once a parley and all others observe it, or those that a
+ *                graph names
  *   multi        several tasks with the same agents; the task is chosen anew at each episode
  *   batch        many clones of one of those, which all take each parley together
  *   dynamic      many clones; those with similar lengths take the next parley

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdalign.h>
+#include <string.h>
 
 #include "base/counter_rng.h"
 #include "worlds/world/world.h"
@@ -125,6 +126,30 @@ static uint32_t world_slot_next_task(const struct world_slot *s)
     return s->has_task ? (s->task + 1) % (uint32_t)s->participants->n_tasks : 0;
 }
 
+static void world_slot_end(struct world_slot *s)
+{
+    for (size_t i = 0; i < world_slot_n_positions(s->participants); i++)
+        act_padding(&world_slot_acts(s)[i], NULL);
+    s->is_over = true;
+}
+
+bool world_slot_begin(struct world_slot *s)
+{
+    const struct participants *p = s->participants;
+
+    if (!p->has_graph || s->is_over || !world_slot_episode_done(s))
+        return !s->is_over;
+    if (p->graph.ends_world) {
+        world_slot_end(s);
+        return false;
+    }
+    for (size_t i = 1; i < world_slot_n_positions(p); i++) {
+        participant_clone_reset(world_slot_clone(s, i));
+        world_slot_heard(s)[i] = NULL;
+    }
+    return true;
+}
+
 void world_slot_choose(struct world_slot *s)
 {
     if (s->participants->n_tasks == 1 || (s->has_task && !world_slot_episode_done(s)))
@@ -135,15 +160,24 @@ void world_slot_choose(struct world_slot *s)
     s->n_chosen++;
 }
 
+bool world_slot_is_idle(const struct world_slot *s)
+{
+    return s->is_over || (s->participants->n_agents > 1 && act_is_padding(world_slot_acts(s)));
+}
+
 bool world_slot_admits(struct world_slot *s)
 {
     struct act *acts = world_slot_acts(s);
 
-    if (act_is_padding(&acts[0]) || quota_take(s->participants->quota))
+    if (act_is_padding(acts) &&
+        s->participants->n_agents > 1) { /* there is nothing to talk about */
+        for (size_t i = 1; i < world_slot_n_positions(s->participants); i++)
+            act_padding(&acts[i], NULL);
+        return false;
+    }
+    if (act_is_padding(acts) || quota_take(s->participants->quota))
         return true;
-    for (size_t i = 0; i < world_slot_n_positions(s->participants); i++)
-        act_padding(&acts[i], NULL);
-    s->is_over = true;
+    world_slot_end(s);
     return false;
 }
 
@@ -159,6 +193,13 @@ enum status world_slot_speak(struct world_slot *s, size_t position, struct arena
     return STATUS_OK;
 }
 
+static bool world_slot_hears(const struct world_slot *s, size_t listener, size_t speaker)
+{
+    const struct participants *p = s->participants;
+
+    return !p->has_graph || (p->graph.hears[listener] >> speaker & 1) != 0;
+}
+
 enum status world_slot_hear(struct world_slot *s, size_t position, bool was_asked,
                             struct error *err)
 {
@@ -168,9 +209,9 @@ enum status world_slot_hear(struct world_slot *s, size_t position, bool was_aske
         struct participant_clone *clone = world_slot_clone(s, o);
         enum status rc = STATUS_OK;
 
-        if (o != position)
+        if (o != position && world_slot_hears(s, o, position))
             rc = participant_observe(clone, act, &world_slot_heard(s)[o], err);
-        else if (was_asked)
+        else if (o == position && was_asked)
             rc = participant_self_observe(clone, act, err);
         if (rc != STATUS_OK)
             return error_prefix(err, "'%.40s'", clone->original->type->name);
@@ -178,31 +219,44 @@ enum status world_slot_hear(struct world_slot *s, size_t position, bool was_aske
     return STATUS_OK;
 }
 
-/* Of the members at [0, n). */
-static bool world_slot_any_done(const struct world_slot *s, size_t n)
+static bool world_slot_member_done(const struct world_slot *s, size_t position)
 {
-    for (size_t i = 0; i < n; i++) {
-        const struct participant_clone *clone = world_slot_clone(s, i);
-        const struct participant_type *type = clone->original->type;
+    const struct participant_clone *clone = world_slot_clone(s, position);
+    const struct participant_type *type = clone->original->type;
 
-        if (type->episode_done != NULL ? type->episode_done(clone)
-                                       : act_is(&world_slot_acts(s)[i], ACT_EPISODE_DONE))
+    return type->episode_done != NULL ? type->episode_done(clone)
+                                      : act_is(&world_slot_acts(s)[position], ACT_EPISODE_DONE);
+}
+
+static bool world_slot_says_end(const struct world_slot *s, size_t position)
+{
+    const struct text end = s->participants->graph.end_text;
+    const struct text text = act_text(&world_slot_acts(s)[position]);
+
+    return end.text != NULL && text.text != NULL &&
+           memmem(text.text, text.len, end.text, end.len) != NULL;
+}
+
+bool world_slot_episode_done(const struct world_slot *s)
+{
+    const struct participants *p = s->participants;
+    const size_t n = world_slot_n_positions(p);
+
+    for (size_t i = 0; i < n; i++) {
+        /* With two positions the first decides; with more, any may; of a graph, those it names. */
+        const bool decides = p->has_graph ? (p->graph.ends >> i & 1) != 0 : i == 0 || n > 2;
+
+        if ((decides && world_slot_member_done(s, i)) ||
+            (p->has_graph && world_slot_says_end(s, i)))
             return true;
     }
     return false;
 }
 
-bool world_slot_episode_done(const struct world_slot *s)
-{
-    /* With two positions the first decides; with more, any may. */
-    return world_slot_any_done(s, world_slot_n_positions(s->participants) == 2
-                                      ? 1
-                                      : world_slot_n_positions(s->participants));
-}
-
 bool world_slot_epoch_done(const struct world_slot *s)
 {
-    if (s->is_over || quota_is_out(s->participants->quota))
+    if (s->is_over || quota_is_out(s->participants->quota) ||
+        (s->participants->graph.ends_world && world_slot_episode_done(s)))
         return true;
     for (size_t i = s->participants->n_tasks; i < participants_n_members(s->participants); i++)
         if (world_slot_is_through(s, i))

@@ -2,7 +2,7 @@
  * round_robin and multi have one slot; batch and dynamic hold a slab of them.
  *
  * Members of the conversation have positions: 0 is the current task's clone, then the agents'. In a
- * parley each position in turn speaks, and all others observe. */
+ * parley each position in turn speaks, and all others observe, or those that the graph names. */
 #ifndef WORLDS_WORLD_WORLD_SLOT_H
 #define WORLDS_WORLD_WORLD_SLOT_H
 
@@ -25,7 +25,7 @@ struct world_slot {
     uint32_t task;     /* the present one */
     uint32_t n_chosen; /* how often one was chosen */
     bool has_task;     /* one was chosen */
-    bool is_over;      /* the quota is used up: no member speaks any more */
+    bool is_over;      /* the quota is used up, or the world: no member speaks any more */
 };
 
 /* Bytes of a slot, a multiple of 16. */
@@ -49,10 +49,16 @@ struct participant_clone *world_slot_clone(const struct world_slot *s, size_t po
 /* Index in participants->members. */
 size_t world_slot_member(const struct world_slot *s, size_t position);
 
+/* Before a parley: with a graph the agents begin anew if an episode has ended. False: the slot is
+ * over, and its acts are padding. */
+bool world_slot_begin(struct world_slot *s);
 /* The task of the next exchange: the present one until its episode is done. */
 void world_slot_choose(struct world_slot *s);
-/* After position 0 spoke: whether the exchange continues. An act beyond the quota is discarded. */
+/* After position 0 spoke: whether the exchange continues. An act beyond the quota is discarded, and
+ * several agents do not talk about padding. */
 bool world_slot_admits(struct world_slot *s);
+/* What the last world_slot_admits said is that the agents do not speak. */
+bool world_slot_is_idle(const struct world_slot *s);
 /* The member's act is called directly. */
 enum status world_slot_speak(struct world_slot *s, size_t position, struct arena *arena,
                              struct error *err) MUST_CHECK;

@@ -448,6 +448,8 @@ static enum status open_model(struct participant **out, const struct data_option
     c.is_plain = o->is_plain;
     c.no_reply = o->skip_generation;
     c.no_score = o->skip_scoring;
+    c.opening = o->opening;
+    c.seed_by_place = o->is_varied;
     c.sampling.temperature = o->temperature;
     c.sampling.seed = data->seed;
     if (o->max_tokens != 0)
@@ -520,7 +522,7 @@ static enum status open_learner(struct participant **out, const char *kind,
 
     if (configure_listener(&listener, data, o, err) != STATUS_OK)
         return err->status;
-    return data_learner_open(out, kind, o->model, &listener, NULL, o, err);
+    return data_learner_open(out, kind, o->model, &listener, o->opening, o, err);
 }
 
 static const char attached_prefix[] = "attached:", plugin_prefix[] = "plugin:";
@@ -575,8 +577,11 @@ static enum status open_speaker(struct data_world *w, const char *name,
                                 const struct data_options *data,
                                 const struct participant_options *o, struct error *err)
 {
-    const struct data_speaker s = {
-        .connection = &data->connection, .options = o, .system = o->system, .seed = data->seed};
+    const struct data_speaker s = {.connection = &data->connection,
+                                   .options = o,
+                                   .system = o->system,
+                                   .opening = o->opening,
+                                   .seed = data->seed};
 
     if (o->plugin != NULL && (o->agent != NULL || o->model != NULL))
         return error_set(err, STATUS_INVALID, "--plugin stands alone, without --agent or --model");

@@ -39,6 +39,8 @@ struct data_options {
 struct participant_options {
     const char *agent, *model, *plugin, *backend, *kv, *system, *use_reply, *delimiter;
     const char *dict_file, *fixed_response;
+    const char *opening; /* reply of a clone that observed nothing; NULL: an error. No option */
+    bool is_varied;      /* lm: each clone draws by a seed of its own. No option */
     int64_t history_size;
     uint32_t compute_threads, kv_mib, max_tokens;
     float temperature;

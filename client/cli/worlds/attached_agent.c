@@ -144,18 +144,20 @@ static enum status attached_clone_observe(struct participant_clone *c, const str
         return STATUS_OK;
     if (t->is_over && t->n_heard == 0)
         attached_talk_leave(t, attached_agent_of(c->original));
+    t->is_over |= act_is(act, ACT_EPISODE_DONE);
+    if (text.len == 0) /* a server takes no empty turn: if that is all, the reply is empty, too */
+        return STATUS_OK;
     if (t->n_heard == ATTACHED_AGENT_MAX_HEARD)
         return error_set(err, STATUS_EXHAUSTED, "more than %d messages wait for its reply",
                          ATTACHED_AGENT_MAX_HEARD);
     heard = arena_alloc(&t->arena, 1, sizeof(*heard));
     if (heard != NULL)
-        heard->text = arena_strndup(&t->arena, text.text != NULL ? text.text : "", text.len);
+        heard->text = arena_strndup(&t->arena, text.text, text.len);
     if (heard == NULL || heard->text == NULL)
         return error_no_memory(err, text.len, "a message");
     *t->end = heard;
     t->end = &heard->next;
     t->n_heard++;
-    t->is_over |= act_is(act, ACT_EPISODE_DONE);
     return STATUS_OK;
 }
 
@@ -292,17 +294,19 @@ static enum status attached_row_begin(struct attached_row *r, const struct attac
             return error_no_memory(&row->err, t->n_heard, "messages");
         for (size_t i = 0; i < t->n_heard; i++, heard = heard->next)
             r->messages[i] = (struct parley_message){"user", heard->text};
-        r->sampling = (struct parley_sampling){
-            .set = PARLEY_TEMPERATURE | PARLEY_SEED |
-                   (a->config.max_tokens != 0 ? PARLEY_MAX_TOKENS : 0),
-            .temperature = a->config.temperature,
-            .seed = a->config.seed + t->place,
-            .max_tokens = a->config.max_tokens};
+        r->sampling =
+            (struct parley_sampling){.set = PARLEY_TEMPERATURE | PARLEY_SEED |
+                                            (a->config.max_tokens != 0 ? PARLEY_MAX_TOKENS : 0),
+                                     .temperature = a->config.temperature,
+                                     .seed = a->config.seed + t->place,
+                                     .max_tokens = a->config.max_tokens};
     } else if (rc == STATUS_OK && row->observation == NULL && opening != NULL) {
         rc = act_set(row->out, ACT_TEXT, value_text((struct text){opening, strlen(opening)}),
                      &row->err);
     } else if (rc == STATUS_OK && row->observation == NULL) {
         rc = error_set(&row->err, STATUS_PRECONDITION, "it has observed nothing yet");
+    } else if (rc == STATUS_OK && !act_is_padding(row->observation)) {
+        rc = act_set(row->out, ACT_TEXT, value_text((struct text){"", 0}), &row->err);
     }
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "client/cli/output/console.h"
 #include "client/cli/output/out.h"
 #include "client/cli/output/progress.h"
+#include "client/cli/worlds/world_file.h"
 #include "client/cli/worlds/world_log.h"
 #include "worlds/metrics/metrics.h"
 
@@ -18,7 +19,8 @@ enum { MAX_REPORT_BYTES = 16 << 20 };
 struct eval_task {
     struct data_options data;
     struct participant_options agent;
-    const char *report, *world_logs;
+    const char *report, *world_logs, *world;
+    struct world_file *file; /* of --world; NULL: a task and an agent */
     uint32_t log_every_s;
     bool is_json;
 };
@@ -28,6 +30,8 @@ static const struct option_row eval_task_rows[] = {
      offsetof(struct eval_task, report), 0},
     {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
      offsetof(struct eval_task, world_logs), 0},
+    {"world", "FILE|attached:NAME", "a world of one's own, .json: who speaks, who hears whom",
+     OPTION_TEXT, offsetof(struct eval_task, world), 0},
     {"log-every-n-secs|lfc", "N", "between lines of progress where stderr is no terminal (10)",
      OPTION_U32, offsetof(struct eval_task, log_every_s), 0},
     {"json", NULL, "print the report as one JSON object", OPTION_FLAG,
@@ -49,6 +53,8 @@ bool eval_task_is_wanted(int argc, char **argv)
                                         "--pytorch-teacher-task=",
                                         "--pytorch-teacher-dataset="};
 
+    if (world_file_is_wanted(argc, argv))
+        return true;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
             size_t len = strlen(names[k]);
@@ -148,7 +154,9 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
     struct world_log *log = NULL;
     struct error log_err;
     double seconds;
-    enum status rc = data_agent_open(w, &e->data, &e->agent, err);
+    enum status rc = e->file != NULL
+                         ? world_file_cast(e->file, &w->config, &e->data, &e->agent, err)
+                         : data_agent_open(w, &e->data, &e->agent, err);
 
     if (rc == STATUS_OK && w->config.shuffle && e->data.n_examples == 0)
         rc = error_set(err, STATUS_INVALID,
@@ -177,6 +185,21 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
     return rc;
 }
 
+static enum status eval_task_open(struct data_world *w, struct eval_task *e, struct error *err)
+{
+    if (e->world != NULL) {
+        if (world_file_open(&e->file, e->world, &e->data, err) != STATUS_OK ||
+            world_file_expect(e->file, FIRST_TEACHER, err) != STATUS_OK)
+            return err->status;
+        if (!data_has_task(&e->data))
+            e->data.task = world_file_task(e->file);
+        if (!data_has_task(&e->data))
+            return error_set(err, STATUS_INVALID, "world %.120s leaves its teacher to --task",
+                             e->world);
+    }
+    return data_tasks_open(w, &e->data, err);
+}
+
 enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
 {
     struct eval_task e = {.log_every_s = 10};
@@ -194,7 +217,7 @@ enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    rc = data_tasks_open(&w, &e.data, &err);
+    rc = eval_task_open(&w, &e, &err);
     if (rc == STATUS_OK) {
         data_world_warn(&w);
         rc = eval(&w, &e, &err);
@@ -202,5 +225,6 @@ enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
     if (rc != STATUS_OK)
         console_error("%s", err.text);
     data_world_close(&w);
+    world_file_close(e.file);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }

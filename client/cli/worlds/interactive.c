@@ -10,13 +10,15 @@
 #include "client/cli/output/interrupt.h"
 #include "client/cli/output/out.h"
 #include "client/cli/output/prompt.h"
+#include "client/cli/worlds/world_file.h"
 #include "client/cli/worlds/world_log.h"
 #include "worlds/participant/participant.h"
 
 struct interactive {
     struct data_options data;
     struct participant_options agent;
-    const char *world_logs;
+    const char *world_logs, *world;
+    struct world_file *file; /* of --world; NULL: a person and an agent */
     bool is_json, is_single_turn;
 };
 
@@ -25,6 +27,8 @@ static const struct option_row interactive_rows[] = {
      offsetof(struct interactive, is_single_turn), 0},
     {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
      offsetof(struct interactive, world_logs), 0},
+    {"world", "FILE|attached:NAME", "a world of one's own, .json, whose first is human",
+     OPTION_TEXT, offsetof(struct interactive, world), 0},
     {"json", NULL, "print one JSON object a reply", OPTION_FLAG,
      offsetof(struct interactive, is_json), 0},
     {0},
@@ -94,17 +98,11 @@ static const char *next_line(struct line_source *s)
     return s->line;
 }
 
-static void tell_reply(const struct interactive *x, const struct world *w)
+static void tell_reply(const struct interactive *x, const struct act *act)
 {
-    struct world_row row;
-    struct text text;
-    const struct value *id;
+    const struct text text = act_text(act);
+    const struct value *id = act_get(act, ACT_ID);
 
-    if (world_n_rows(w) == 0)
-        return;
-    world_row(w, 0, &row);
-    text = act_text(&row.acts[1]);
-    id = act_get(&row.acts[1], ACT_ID);
     if (x->is_json) {
         (void)out_json(json_pack(
             "{s:s%,s:s%}", "id", id != NULL ? id->text.text : "", id != NULL ? id->text.len : 0,
@@ -116,13 +114,28 @@ static void tell_reply(const struct interactive *x, const struct world *w)
             (void)out_foreign(text.text, text.len);
         printf("\n");
     }
+}
+
+/* What the person hears. */
+static void tell_replies(const struct interactive *x, const struct world_graph *graph,
+                         const struct world *w)
+{
+    struct world_row row;
+
+    if (world_n_rows(w) == 0)
+        return;
+    world_row(w, 0, &row);
+    for (size_t i = 1; i < row.n_acts; i++)
+        if (graph == NULL || (graph->hears[0] >> i & 1) != 0)
+            tell_reply(x, &row.acts[i]);
     (void)out_flush();
 }
 
-static enum status interactive_talk(const struct interactive *x, struct world *w,
+static enum status interactive_talk(const struct interactive *x, const struct data_world *world,
                                     struct human *human, struct line_source *lines,
                                     struct error *err)
 {
+    struct world *w = world->world;
     enum status rc = STATUS_OK;
 
     while (rc == STATUS_OK && (human->line = next_line(lines)) != NULL &&
@@ -139,9 +152,19 @@ static enum status interactive_talk(const struct interactive *x, struct world *w
         human->ends_episode = x->is_single_turn;
         rc = world_parley(w, err);
         if (rc == STATUS_OK)
-            tell_reply(x, w);
+            tell_replies(x, world->config.graph, w);
     }
     return rc;
+}
+
+static enum status interactive_open(struct interactive *x, struct data_world *w, struct error *err)
+{
+    if (x->world == NULL)
+        return data_agent_open(w, &x->data, &x->agent, err);
+    if (world_file_open(&x->file, x->world, &x->data, err) != STATUS_OK ||
+        world_file_expect(x->file, FIRST_HUMAN, err) != STATUS_OK)
+        return err->status;
+    return world_file_cast(x->file, &w->config, &x->data, &x->agent, err);
 }
 
 static enum status interactive_open_and_talk(struct interactive *x, struct line_source *lines,
@@ -156,7 +179,7 @@ static enum status interactive_open_and_talk(struct interactive *x, struct line_
 
     participant_init(&human.base, &human_type);
     arena_init(&w.arena, 1 << 20);
-    rc = data_agent_open(&w, &x->data, &x->agent, err);
+    rc = interactive_open(x, &w, err);
     if (rc == STATUS_OK && x->world_logs != NULL)
         rc = world_log_open(&log, x->world_logs, err);
     if (log != NULL) {
@@ -167,9 +190,10 @@ static enum status interactive_open_and_talk(struct interactive *x, struct line_
         rc = data_world_open(&w, err);
     if (rc == STATUS_OK) {
         console_line("[DONE] ends the conversation and begins another, [EXIT] or Ctrl-D ends all");
-        rc = interactive_talk(x, w.world, &human, lines, err);
+        rc = interactive_talk(x, &w, &human, lines, err);
     }
     data_world_close(&w);
+    world_file_close(x->file);
     if (world_log_close(log, &log_err) != STATUS_OK && rc == STATUS_OK) {
         *err = log_err;
         rc = err->status;
@@ -194,7 +218,7 @@ enum exit_code interactive_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (x.agent.agent == NULL && x.agent.model == NULL && x.agent.plugin == NULL)
+    if (x.agent.agent == NULL && x.agent.model == NULL && x.agent.plugin == NULL && x.world == NULL)
         x.agent.agent = "lm";
     if (isatty(STDIN_FILENO) != 0) {
         interrupt_catch();

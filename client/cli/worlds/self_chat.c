@@ -10,20 +10,22 @@
 #include "client/cli/options/model_file.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/out.h"
+#include "client/cli/worlds/world_file.h"
 #include "client/cli/worlds/world_log.h"
 #include "worlds/participant/model.h"
 #include "worlds/participant/participant.h"
 
-enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000, MAX_SPEAKERS = 26 };
+enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000, MAX_SPEAKERS = 26, SELF_CHAT_TURNS = 1 };
 
 struct self_chat {
     struct participant_options agent;
-    struct connection_options connection;
-    const char *opening, *topic, *world_logs;
+    struct data_options data; /* the seed and the server */
+    const char *opening, *topic, *world_logs, *world;
+    struct world_file *file; /* of --world; NULL: each hears all others */
     struct option_texts partners;
     uint32_t n_turns, n_conversations, n_speakers;
-    uint64_t seed;
     bool is_json;
+    unsigned set;
 };
 
 static const struct option_row self_chat_rows[] = {
@@ -38,10 +40,12 @@ static const struct option_row self_chat_rows[] = {
     {"speakers", "N", "in the conversation, each hears all others (2)", OPTION_U32,
      offsetof(struct self_chat, n_speakers), 0},
     {"turns", "N", "each says something so often (6)", OPTION_U32,
-     offsetof(struct self_chat, n_turns), 0},
+     offsetof(struct self_chat, n_turns), SELF_CHAT_TURNS},
     {"conversations|bs", "N", "side by side, each with chance of its own (1)", OPTION_U32,
      offsetof(struct self_chat, n_conversations), 0},
-    {"seed", "N", "of what is drawn (0)", OPTION_U64, offsetof(struct self_chat, seed), 0},
+    {"seed", "N", "of what is drawn (0)", OPTION_U64, offsetof(struct self_chat, data.seed), 0},
+    {"world", "FILE|attached:NAME", "a world of one's own, .json: who speaks, who hears whom",
+     OPTION_TEXT, offsetof(struct self_chat, world), 0},
     {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
      offsetof(struct self_chat, world_logs), 0},
     {"json", NULL, "print one JSON object an utterance", OPTION_FLAG,
@@ -72,10 +76,13 @@ static void print_turn(const struct self_chat *s, const struct world *w)
         struct world_row row;
 
         world_row(w, i, &row);
+        if (act_is_padding(&row.acts[0])) /* its conversation is over */
+            continue;
         for (size_t k = 0; k < row.n_acts && k < MAX_SPEAKERS; k++) {
-            const char who[] = {(char)('A' + k), '\0'};
+            const char letter[] = {(char)('A' + k), '\0'};
 
-            print_utterance(s, row.slot, who, act_text(&row.acts[k]));
+            print_utterance(s, row.slot, s->file != NULL ? world_file_name(s->file, k) : letter,
+                            act_text(&row.acts[k]));
         }
     }
     (void)out_flush();
@@ -85,11 +92,11 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
                             const char *system, struct error *err)
 {
     struct model_participant_config c;
-    const struct data_speaker speaker = {.connection = &s->connection,
+    const struct data_speaker speaker = {.connection = &s->data.connection,
                                          .options = &s->agent,
                                          .system = system,
                                          .opening = s->opening,
-                                         .seed = s->seed};
+                                         .seed = s->data.seed};
     const char *kind;
     enum status rc;
 
@@ -113,7 +120,7 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
     c.no_score = true;
     c.seed_by_place = true;
     c.sampling.temperature = s->agent.temperature;
-    c.sampling.seed = s->seed;
+    c.sampling.seed = s->data.seed;
     if (s->agent.max_tokens != 0)
         c.sampling.max_tokens = s->agent.max_tokens;
     return model_open(out, &c, err);
@@ -133,16 +140,9 @@ static char *self_chat_first(const struct self_chat *s)
     return name;
 }
 
-/* The first of the speakers [n_speakers] begins. */
-static enum status self_chat_dialogue(const struct self_chat *s,
-                                      struct participant *const *speakers, struct error *err)
+static enum status self_chat_dialogue(const struct self_chat *s, struct world_config *config,
+                                      struct error *err)
 {
-    struct world_config config = {.tasks = speakers,
-                                  .n_tasks = 1,
-                                  .agents = speakers + 1,
-                                  .n_agents = s->n_speakers - 1,
-                                  .batch_size = s->n_conversations,
-                                  .seed = s->seed};
     struct world_log *log = NULL;
     struct world *w = NULL;
     struct error log_err;
@@ -151,12 +151,12 @@ static enum status self_chat_dialogue(const struct self_chat *s,
     if (s->world_logs != NULL)
         rc = world_log_open(&log, s->world_logs, err);
     if (log != NULL) {
-        config.watch = world_log_watch;
-        config.watch_arg = log;
+        config->watch = world_log_watch;
+        config->watch_arg = log;
     }
     if (rc == STATUS_OK)
-        rc = world_open(&w, &config, err);
-    for (uint32_t i = 0; rc == STATUS_OK && i < s->n_turns; i++) {
+        rc = world_open(&w, config, err);
+    for (uint32_t i = 0; rc == STATUS_OK && i < s->n_turns && !world_epoch_done(w); i++) {
         rc = world_parley(w, err);
         if (rc == STATUS_OK)
             print_turn(s, w);
@@ -169,6 +169,62 @@ static enum status self_chat_dialogue(const struct self_chat *s,
     return rc;
 }
 
+/* Models, or agents of one's own, of which each hears all others. */
+static enum status self_chat_circle(const struct self_chat *s, struct error *err)
+{
+    struct participant *speakers[MAX_SPEAKERS] = {NULL};
+    struct world_config config = {.tasks = speakers,
+                                  .n_tasks = 1,
+                                  .agents = speakers + 1,
+                                  .n_agents = s->n_speakers - 1,
+                                  .batch_size = s->n_conversations,
+                                  .seed = s->data.seed};
+    char *path = self_chat_first(s), *topic = NULL;
+    const char *system = s->agent.system;
+    enum status rc;
+
+    if (s->topic != NULL &&
+        asprintf(&topic, "%s%sThe topic of this conversation is: %s.", system != NULL ? system : "",
+                 system != NULL ? "\n" : "", s->topic) < 0)
+        abort(); /* no memory for a line */
+    if (topic != NULL)
+        system = topic;
+    rc = open_one(&speakers[0], s, path, system, err);
+    for (size_t i = 1; rc == STATUS_OK && i < s->n_speakers; i++) {
+        if (i <= s->partners.n)
+            rc = open_one(&speakers[i], s, s->partners.texts[i - 1], system, err);
+        else
+            speakers[i] = participant_ref(speakers[0]);
+    }
+    if (rc == STATUS_OK)
+        rc = self_chat_dialogue(s, &config, err);
+    for (size_t i = 0; i < s->n_speakers; i++)
+        participant_unref(speakers[i]);
+    free(path);
+    free(topic);
+    return rc;
+}
+
+/* A world of one's own. */
+static enum status self_chat_world(struct self_chat *s, struct error *err)
+{
+    struct world_config config = {.batch_size = s->n_conversations, .seed = s->data.seed};
+    enum status rc = world_file_open(&s->file, s->world, &s->data, err);
+
+    s->agent.is_varied = true;
+    s->agent.opening = s->opening;
+    if (rc == STATUS_OK)
+        rc = world_file_expect(s->file, FIRST_AGENT, err);
+    if (rc == STATUS_OK)
+        rc = world_file_cast(s->file, &config, &s->data, &s->agent, err);
+    if (rc == STATUS_OK && (s->set & SELF_CHAT_TURNS) == 0 && world_file_n_rounds(s->file) > 0)
+        s->n_turns = (uint32_t)world_file_n_rounds(s->file);
+    if (rc == STATUS_OK)
+        rc = self_chat_dialogue(s, &config, err);
+    world_file_close(s->file);
+    return rc;
+}
+
 enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
 {
     struct self_chat s = {.n_turns = 6,
@@ -176,17 +232,15 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
                           .n_speakers = 2,
                           .opening = "Hello! What would you like to talk about?"};
     const struct option_group groups[] = {{participant_option_rows, &s.agent, NULL},
-                                          {data_server_rows, &s.connection, NULL},
-                                          {self_chat_rows, &s, NULL}};
-    struct participant *speakers[MAX_SPEAKERS] = {NULL};
-    char *path = NULL, *system = NULL;
+                                          {data_server_rows, &s.data.connection, NULL},
+                                          {self_chat_rows, &s, &s.set}};
     struct error err;
     enum exit_code code;
     enum status rc;
     int first;
 
     participant_options_init(&s.agent);
-    s.connection = connection_defaults();
+    data_options_init(&s.data, "valid");
     s.agent.temperature = 0.7F;
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
@@ -195,6 +249,8 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
             (s.agent.agent != NULL && data_is_speaker(s.agent.agent)) >
         1)
         return options_misuse(verb, "--plugin, --agent and --model each say who talks: give one");
+    if (s.world != NULL && (s.topic != NULL || s.partners.n > 0))
+        return options_misuse(verb, "--world says who talks: no --topic or --partner-model-file");
     if (s.n_speakers < 2 || s.n_speakers > MAX_SPEAKERS)
         return options_misuse(verb, "--speakers is %u, it is from 2 to %d", s.n_speakers,
                               MAX_SPEAKERS);
@@ -206,26 +262,8 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
     if (s.n_conversations == 0 || s.n_conversations > MAX_CONVERSATIONS)
         return options_misuse(verb, "--conversations is %u, it is from 1 to %d", s.n_conversations,
                               MAX_CONVERSATIONS);
-    if (s.topic != NULL && asprintf(&system, "%s%sThe topic of this conversation is: %s.",
-                                    s.agent.system != NULL ? s.agent.system : "",
-                                    s.agent.system != NULL ? "\n" : "", s.topic) < 0)
-        abort(); /* no memory for a line */
-    path = self_chat_first(&s);
-    rc = open_one(&speakers[0], &s, path, system != NULL ? system : s.agent.system, &err);
-    for (size_t i = 1; rc == STATUS_OK && i < s.n_speakers; i++) {
-        if (i <= s.partners.n)
-            rc = open_one(&speakers[i], &s, s.partners.texts[i - 1],
-                          system != NULL ? system : s.agent.system, &err);
-        else
-            speakers[i] = participant_ref(speakers[0]);
-    }
-    if (rc == STATUS_OK)
-        rc = self_chat_dialogue(&s, speakers, &err);
+    rc = s.world != NULL ? self_chat_world(&s, &err) : self_chat_circle(&s, &err);
     if (rc != STATUS_OK)
         console_error("%s", err.text);
-    for (size_t i = 0; i < s.n_speakers; i++)
-        participant_unref(speakers[i]);
-    free(path);
-    free(system);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }

@@ -4,7 +4,8 @@
         for piece in chat.turn("What is the capital of Germany?"):
             print(piece, end="", flush=True)
 
-`parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.environment` an environment; `parley.optim` trains on shared parameters,
+`parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.world` a world of participants,
+`parley.environment` an environment; `parley.optim` trains on shared parameters,
 `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models, `parley.Replay` what actors did with
 learners; `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own."""
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,14 @@ from parley.client import Conversation, Server, Turn, connect
 from parley.environments import environment
 from parley.teachers import teacher
 from parley.wire import Cursor, Error, Piece, Reply
+from parley.worlds import world
 
 if TYPE_CHECKING:
     from parley.replay import Replay
     from parley.store import OrderedStore, PushPullModel
 
 __all__ = ["Conversation", "Cursor", "Error", "OrderedStore", "Piece", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
-           "aio", "connect", "environment", "serve", "teacher"]
+           "aio", "connect", "environment", "serve", "teacher", "world"]
 
 
 def __getattr__(name: str) -> Any:

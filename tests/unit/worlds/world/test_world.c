@@ -100,6 +100,11 @@ static enum status rec_self_observe(struct participant_clone *c, const struct ac
     return STATUS_OK;
 }
 
+static void rec_reset(struct participant_clone *c)
+{
+    write_down(c->original, "reset");
+}
+
 static bool rec_use_batch_act(const struct participant *p)
 {
     return container_of(p, const struct recorder, base)->wants_batches;
@@ -119,6 +124,7 @@ static const struct participant_type act_type = {.name = "acts",
                                                  .clone_size = sizeof(struct recorder_clone),
                                                  .clone_init = rec_init,
                                                  .clone_deinit = rec_deinit,
+                                                 .reset = rec_reset,
                                                  .observe = rec_observe,
                                                  .act = rec_act};
 
@@ -214,6 +220,79 @@ START_TEST(test_round_robin)
     ck_assert_str_eq(calls, "t.act t.act a.observe b.observe a.observe b.observe a.batch_act "
                             "t.observe a.self_observe b.observe t.observe a.self_observe b.observe "
                             "b.act b.act t.observe a.observe t.observe a.observe ");
+}
+END_TEST
+
+/* With a graph only those who are to hear an act observe it: b hears t and a in private, and t what
+ * a says. An end that is said begins the agents anew, or is the last of the world. */
+START_TEST(test_graph)
+{
+    struct recorder t = recorder('t', &act_type), a = recorder('a', &act_type),
+                    b = recorder('b', &act_type);
+    struct participant *task = &t.base, *agents[] = {&a.base, &b.base};
+    struct world_graph graph = {.hears = {1 << 1, 1 << 0, 1 << 0 | 1 << 1}, .ends = 1};
+    struct world_config config = {
+        .tasks = &task, .n_tasks = 1, .agents = agents, .n_agents = 2, .graph = &graph};
+    static const char parley[] = "t.act a.observe b.observe a.act t.observe b.observe b.act ";
+    struct world_row row;
+    struct world *w;
+
+    ck_assert_int_eq(world_open(&w, &config, &err), STATUS_OK);
+    for (size_t i = 0; i < 2; i++, calls[0] = '\0') {
+        ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+        ck_assert_str_eq(calls, parley);
+        ck_assert(!world_episode_done(w) && !world_epoch_done(w));
+    }
+    world_close(w);
+
+    graph.end_text = (struct text){"m", 1};
+    ck_assert_int_eq(world_open(&w, &config, &err), STATUS_OK);
+    ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+    ck_assert(world_episode_done(w) && !world_epoch_done(w));
+    calls[0] = '\0';
+    ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+    ck_assert_int_eq(strncmp(calls, "a.reset b.reset t.act ", 22), 0);
+    world_close(w);
+
+    graph.ends_world = true;
+    for (config.batch_size = 1; config.batch_size < 4; config.batch_size += 2) {
+        ck_assert_int_eq(world_open(&w, &config, &err), STATUS_OK);
+        ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+        ck_assert(world_epoch_done(w));
+        calls[0] = '\0';
+        ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+        ck_assert_str_eq(calls, "");
+        for (size_t i = 0; i < world_n_rows(w); i++) {
+            world_row(w, i, &row);
+            ck_assert(act_is_padding(&row.acts[0]) && act_is_padding(&row.acts[2]));
+        }
+        world_close(w);
+    }
+    ck_assert_uint_eq(n_inits, n_deinits);
+}
+END_TEST
+
+/* Several agents do not talk about padding, which a slot has that waits for the others. */
+START_TEST(test_idle)
+{
+    struct fake_example *examples = fake_examples(3, 1);
+    struct fake_task *task = fake_task_open("t", examples, 3);
+    struct recorder a = recorder('a', &both_type), b = recorder('b', &act_type);
+    struct participant *tasks[] = {&task->base}, *agents[] = {&a.base, &b.base};
+    const struct world_config config = {
+        .tasks = tasks, .n_tasks = 1, .agents = agents, .n_agents = 2, .batch_size = 2};
+    struct world *w;
+
+    ck_assert_int_eq(world_open(&w, &config, &err), STATUS_OK);
+    ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+    calls[0] = '\0';
+    ck_assert_int_eq(world_parley(w, &err), STATUS_OK);
+    ck_assert_str_eq(calls, "a.observe b.observe a.batch_act a.self_observe b.observe b.act "
+                            "a.observe ");
+    ck_assert(world_epoch_done(w) && fake_task_is_even(task, 1));
+    world_close(w);
+    participant_unref(&task->base);
+    free(examples);
 }
 END_TEST
 
@@ -552,6 +631,6 @@ START_TEST(test_agents_refused)
 }
 END_TEST
 
-SUITE_MAIN("worlds/world", test_who_is_asked, test_batch_of_one, test_round_robin, test_failures,
-           test_dynamic_failure, test_refused, test_nobody_starves, test_slots_and_empty_texts,
-           test_ragged, test_learning, test_agents_refused)
+SUITE_MAIN("worlds/world", test_who_is_asked, test_batch_of_one, test_round_robin, test_graph,
+           test_idle, test_failures, test_dynamic_failure, test_refused, test_nobody_starves,
+           test_slots_and_empty_texts, test_ragged, test_learning, test_agents_refused)
