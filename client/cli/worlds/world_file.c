@@ -45,9 +45,9 @@ bool world_file_is_wanted(int argc, char **argv)
         else if (strcmp(argv[i], option) == 0 && i + 1 < argc)
             value = argv[i + 1];
         len = value != NULL ? strlen(value) : 0;
-        if (value != NULL && (strncmp(value, prefix, sizeof prefix - 1) == 0 ||
-                              (len >= sizeof suffix &&
-                               strcmp(value + len - (sizeof suffix - 1), suffix) == 0)))
+        if (value != NULL &&
+            (strncmp(value, prefix, sizeof prefix - 1) == 0 ||
+             (len >= sizeof suffix && strcmp(value + len - (sizeof suffix - 1), suffix) == 0)))
             return true;
     }
     return false;
@@ -95,8 +95,8 @@ static enum status world_file_check_part(const struct world_file *f, size_t at, 
         return error_set(err, STATUS_INVALID,
                          "'%.40s' is one of: a teacher, human, an agent or a model", p->name);
     if (at > 0 && (p->teacher != NULL || p->is_human))
-        return error_set(err, STATUS_INVALID, "'%.40s': a teacher or human is the first participant",
-                         p->name);
+        return error_set(err, STATUS_INVALID,
+                         "'%.40s': a teacher or human is the first participant", p->name);
     if (p->max_tokens < 0)
         return error_set(err, STATUS_INVALID, "'%.40s': max_tokens is below 0", p->name);
     return STATUS_OK;
@@ -147,8 +147,9 @@ static enum status world_file_read(struct world_file *f, struct error *err)
         return error_set(err, STATUS_INVALID, "rounds is %d, it is from 1 to %d", n_rounds,
                          WORLD_FILE_MAX_ROUNDS);
     if (n_rounds > 0 && (f->parts[0].teacher != NULL || f->parts[0].is_human))
-        return error_set(err, STATUS_INVALID, "rounds is for agents alone: a teacher's or a "
-                                              "human's episodes end by themselves");
+        return error_set(err, STATUS_INVALID,
+                         "rounds is for agents alone: a teacher's or a "
+                         "human's episodes end by themselves");
     f->n_rounds = (size_t)n_rounds;
     all = (UINT32_C(1) << f->n_parts) - 1;
     for (size_t i = 0; i < f->n_parts; i++)
@@ -179,8 +180,8 @@ static enum status world_file_fetch(struct world_file *f, const char *name,
     enum status rc;
 
     agent[len] = '\0';
-    rc = attached->open(&opened, attached->arg, agent, "world", name[len] == ':' ? name + len + 1 : "",
-                        err);
+    rc = attached->open(&opened, attached->arg, agent, "world",
+                        name[len] == ':' ? name + len + 1 : "", err);
     if (rc == STATUS_OK)
         rc = attached->next(opened, 0, true, &text, &n, err);
     if (rc == STATUS_OK && n > WORLD_FILE_BYTES)
@@ -230,9 +231,8 @@ void world_file_close(struct world_file *f)
 enum status world_file_expect(const struct world_file *f, enum world_file_first first,
                               struct error *err)
 {
-    static const char *const names[] = {[FIRST_TEACHER] = "a teacher",
-                                        [FIRST_HUMAN] = "a human",
-                                        [FIRST_AGENT] = "an agent"};
+    static const char *const names[] = {
+        [FIRST_TEACHER] = "a teacher", [FIRST_HUMAN] = "a human", [FIRST_AGENT] = "an agent"};
     const struct world_file_part *p = &f->parts[0];
     const enum world_file_first is =
         p->teacher != NULL ? FIRST_TEACHER : (p->is_human ? FIRST_HUMAN : FIRST_AGENT);
