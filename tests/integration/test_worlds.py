@@ -75,26 +75,37 @@ def test_dialogue(client, folder):
         worker.kill()
 
 
-def test_lost(client, folder):
-    """A worker is killed while it computes a step of the world: the verb goes on with the next one, and each turn counts once."""
-    task = counts(os.path.join(folder, "lost.txt"), 12, hold_at=7)
-    worker, done = Worker(client), {}
-    thread = threading.Thread(target=lambda: done.update(json.loads(report(client, "-t", task, "-m", "attached:words", "-bs", 4))))
-    thread.start()
-    children.until("it holds a step", lambda: worker.has("held"))
-    worker.kill()
-    again = Worker(client)
-    children.until("the step comes again", lambda: again.has("held"))
-    again.go()
-    thread.join()
-    assert (done["exs"], done["accuracy"]) == (24, 1) and len(worker.has("step")) > 1, done
-
-
 def world_of(folder, **fields):
     path = os.path.join(folder, "world.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(fields, file)
     return path
+
+
+def test_lost(client, folder):
+    """A worker is killed while it computes a step of a world: the verb goes on with the next one, and each turn counts once. A row that fails
+    ends the verb with one line."""
+    task = counts(os.path.join(folder, "lost.txt"), 12, hold_at=7)
+    world = world_of(folder, participants=[{"name": "t", "teacher": task, "hears": ["a"]}, {"name": "a", "agent": "attached:words", "hears": ["t"]},
+                                           {"name": "b", "agent": "attached:echo", "hears": ["t", "a"]}])
+    for flags in ["-t", task, "-m", "attached:words"], ["--world", world]:
+        worker, done = Worker(client), {}
+        thread = threading.Thread(target=lambda: done.update(json.loads(report(client, *flags, "-bs", 4))))
+        thread.start()
+        children.until("it holds a step", lambda: worker.has("held"))
+        worker.kill()
+        again = Worker(client)
+        children.until("the step comes again", lambda: again.has("held"))
+        again.go()
+        thread.join()
+        assert (done["exs"], done["accuracy"]) == (24, 1) and len(worker.has("step")) > 1, (flags, done)
+        again.kill()
+    failing = Worker(client)
+    with open(os.path.join(folder, "fails.txt"), "w", encoding="utf-8") as file:
+        file.write("text:fail\tlabels:x\tepisode_done:True\n")
+    error = said(client, "eval", "-t", f"parlai:{file.name}", "-m", "attached:words", code=1).stderr
+    assert error == "parley: 'attached:words': it was told to fail\n", error
+    failing.kill()
 
 
 def test_pipeline(client, folder):
