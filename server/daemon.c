@@ -110,7 +110,8 @@ struct daemon {
     struct daemon_port ports[DAEMON_PORTS];
     struct http *http; /* NULL: none */
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
-        retention_alarm, vectors_alarm, replays_alarm, work_alarm;
+        retention_alarm, vectors_alarm, replays_alarm, work_alarm, kept_stores_alarm,
+        kept_replays_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -258,12 +259,22 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->vectors_alarm);
     alarm_close(&d->replays_alarm);
     alarm_close(&d->work_alarm);
+    alarm_close(&d->kept_stores_alarm);
+    alarm_close(&d->kept_replays_alarm);
     models_close(&d->models);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
     for (size_t i = 0; i < N_SIGNALS; i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
+}
+
+/* No call is left that changes keys and tables. */
+static bool daemon_has_kept(struct daemon *d)
+{
+    const bool has_stores = keeper_is_idle(&d->stores.keeper);
+
+    return keeper_is_idle(&d->replays.keeper) && has_stores;
 }
 
 static void daemon_advance(struct daemon *d)
@@ -291,6 +302,8 @@ static void daemon_advance(struct daemon *d)
     if (d->models.n_running > 0)
         return;
     if (!daemon_stop_ports(d))
+        return;
+    if (!daemon_has_kept(d))
         return;
     if (d->journal != NULL) {
         if (!d->is_stopping_journal)
@@ -520,6 +533,11 @@ static void expire_sessions(void *all)
 static void tick_retention(void *retention)
 {
     retention_tick(retention);
+}
+
+static void tick_keeper(void *keeper)
+{
+    keeper_tick(keeper);
 }
 
 static void tick_replays(void *replays)
@@ -816,6 +834,22 @@ static const struct principal *daemon_find_principal(void *self, const char *nam
     return access_principal(d->access, name);
 }
 
+static void start_keeper(struct daemon *d, struct keeper *keeper, struct alarm *alarm)
+{
+    const struct keeping keeping = {
+        .journal = d->journal,
+        .interval_us = d->config.checkpoint_ms * 1000,
+        .find_owner = daemon_find_principal,
+        .find_self = d,
+        .arm = alarm_arm,
+        .arm_self = alarm,
+        .on_idle = go_on_later,
+        .idle_self = d,
+    };
+
+    keeper_start(keeper, &keeping);
+}
+
 static enum status start_journal(struct daemon *d, struct error *err)
 {
     const struct agent_options *options = &d->config.options;
@@ -844,6 +878,8 @@ static enum status start_journal(struct daemon *d, struct error *err)
     keeping.journal = params.journal = d->journal;
     conversations_keep(&d->conversations, &keeping);
     params_keep(&d->params, &params);
+    start_keeper(d, &d->stores.keeper, &d->kept_stores_alarm);
+    start_keeper(d, &d->replays.keeper, &d->kept_replays_alarm);
     retention_configure(&d->retention, d->config.retain_age_ms, d->config.retain_bytes);
     log_info("keeps", "data=%s", config.dir);
     return STATUS_OK;
@@ -1075,6 +1111,8 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
     alarm_open(&d->vectors_alarm, &d->loop, &d->env, tick_vectors, &d->vectors);
     alarm_open(&d->replays_alarm, &d->loop, &d->env, tick_replays, &d->replays);
+    alarm_open(&d->kept_stores_alarm, &d->loop, &d->env, tick_keeper, &d->stores.keeper);
+    alarm_open(&d->kept_replays_alarm, &d->loop, &d->env, tick_keeper, &d->replays.keeper);
     alarm_open(&d->work_alarm, &d->loop, &d->env, tick_work, &d->work);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),

@@ -54,6 +54,7 @@ struct config {
     size_t params_bytes, store_bytes, replay_bytes;
     size_t work_bytes;
     size_t checkpoint_rounds;
+    uint64_t checkpoint_ms;
     uint64_t unload_idle_ms, retain_age_ms;
     size_t retain_bytes;
     size_t memory_bytes;         /* of all models; 0: no bound */

@@ -261,6 +261,8 @@ static enum status recall_event(struct recall *r, const struct journal_event *e,
     case JOURNAL_BLOCK:
     case JOURNAL_CHECKPOINT:
     case JOURNAL_NO_PARAMS:
+    case JOURNAL_KEEP:
+    case JOURNAL_FORGET:
     case JOURNAL_KEYED:
         break; /* are no events of a conversation that are stored */
     }

@@ -35,6 +35,14 @@ void body_put_float(struct body_writer *w, float value)
     body_put_u32(w, bits);
 }
 
+void body_put_double(struct body_writer *w, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    body_put_u64(w, bits);
+}
+
 void body_put_bytes(struct body_writer *w, const void *bytes, size_t len)
 {
     body_put_u64(w, len);
@@ -95,6 +103,15 @@ float body_take_float(struct body_reader *r)
 {
     uint32_t bits = body_take_u32(r);
     float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+double body_take_double(struct body_reader *r)
+{
+    const uint64_t bits = body_take_u64(r);
+    double value;
 
     memcpy(&value, &bits, sizeof(value));
     return value;

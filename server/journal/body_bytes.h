@@ -19,6 +19,7 @@ struct body_writer {
 void body_put_u32(struct body_writer *w, uint32_t number);
 void body_put_u64(struct body_writer *w, uint64_t number);
 void body_put_float(struct body_writer *w, float value);
+void body_put_double(struct body_writer *w, double value);
 void body_put_bytes(struct body_writer *w, const void *bytes, size_t len);
 void body_put_text(struct body_writer *w, const char *text);
 /* Whether all of it was written. */
@@ -36,6 +37,7 @@ uint32_t body_take_u32(struct body_reader *r);
 uint64_t body_take_u64(struct body_reader *r);
 uint32_t body_take_up_to(struct body_reader *r, uint32_t max); /* a number of at most max */
 float body_take_float(struct body_reader *r);
+double body_take_double(struct body_reader *r);
 const void *body_take_bytes(struct body_reader *r, size_t *ret_len); /* in the body */
 const char *body_take_text(struct body_reader *r); /* in the arena; "" after a failure */
 /* An array of n, each of which takes at least min_bytes of the body. */

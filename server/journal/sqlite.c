@@ -68,6 +68,16 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_CHECKPOINTS] = "SELECT 17, 0, 0, 0, body FROM params ORDER BY rowid",
     [ST_READ_BLOCK] = "SELECT 16, 0, number, 0, body FROM block"
                       " WHERE checkpoint = ?1 AND number = ?2",
+    [ST_NO_BLOCKS_OF_KEPT] = "DELETE FROM block WHERE checkpoint IN (SELECT checkpoint FROM kept"
+                             " WHERE kind = ?1 AND principal = ?2 AND name = ?3"
+                             " AND checkpoint <> ?4)",
+    [ST_KEEP] = "INSERT OR REPLACE INTO kept (kind, principal, name, checkpoint, n_blocks, body)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [ST_FORGET] = "DELETE FROM kept WHERE kind = ?1 AND principal = ?2 AND name = ?3",
+    [ST_KEPT] = "SELECT 19, kind, n_blocks, 0, body FROM kept WHERE kind = ?1 ORDER BY rowid",
+    [ST_ALL_KEPT] = "SELECT principal, name, checkpoint, n_blocks, body FROM kept ORDER BY rowid",
+    [ST_BLOCKS_OF] = "SELECT number, body FROM block WHERE checkpoint = ?1 AND number < ?2"
+                     " ORDER BY number",
     [ST_PAGE] =
         "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
         " WHERE c.principal = ?1 AND c.seq < ?2" IS_LISTED("c.") " ORDER BY c.seq DESC LIMIT ?3",
@@ -143,8 +153,15 @@ static const char schema_4[] =
     "CREATE INDEX keyed_until ON keyed (until_ms) WHERE until_ms > 0;"
     "CREATE INDEX keyed_place ON keyed (conversation, generation, turn);";
 
+/* What is kept as a whole, beside sets of parameters: by kind, the keys of Store and the tables of
+ * Replay. Its blocks are those of its checkpoint. */
+static const char schema_5[] =
+    "CREATE TABLE kept (kind INTEGER NOT NULL, principal TEXT NOT NULL, name TEXT NOT NULL,"
+    " checkpoint BLOB NOT NULL, n_blocks INTEGER NOT NULL, body BLOB NOT NULL,"
+    " UNIQUE (kind, principal, name));";
+
 /* Each leads from the schema before to the one of its number, the first from an empty file. */
-static const char *const schemas[] = {schema_1, schema_2, schema_3, schema_4};
+static const char *const schemas[] = {schema_1, schema_2, schema_3, schema_4, schema_5};
 
 enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 
@@ -501,6 +518,9 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
         return sqlite_put_checkpoint(s, r);
     case JOURNAL_NO_PARAMS:
         return sqlite_put_no_params(s, r);
+    case JOURNAL_KEEP:
+    case JOURNAL_FORGET:
+        return sqlite_put_kept(s, r);
     case JOURNAL_KEYED:
         break; /* comes with JOURNAL_ACCEPT */
     }
@@ -716,6 +736,9 @@ static enum status sqlite_read(struct journal_store *base, const struct journal_
     case JOURNAL_BLOCKS:
         rc = sqlite_read_rows(s, ST_READ_BLOCK, block, 2, max_bytes, out, err);
         break;
+    case JOURNAL_KEPT:
+        rc = sqlite_read_rows(s, ST_KEPT, &block[1], 1, max_bytes, out, err);
+        break;
     case JOURNAL_PAGE:
     case JOURNAL_SWEEP:
         rc = sqlite_read_list(s, q, out, err);
@@ -777,6 +800,8 @@ static enum status sqlite_check(struct journal_store *base, uint64_t *ret_conver
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d conversations have lost their parent",
                          s->path, n);
+    if (sqlite_check_kept(s, err) != STATUS_OK)
+        return err->status;
     *ret_conversations =
         (uint64_t)sqlite_number(s, "SELECT count(*) FROM conversation WHERE NOT is_closed");
     *ret_turns = (uint64_t)sqlite_number(s, "SELECT count(*) FROM event WHERE kind IN (4, 5)");
@@ -857,7 +882,7 @@ static enum status sqlite_open(struct journal_store **out, const char *dir, stru
     if (rc == STATUS_OK) /* of checkpoints that the process before did not complete */
         rc = sqlite_run(s,
                         "DELETE FROM block WHERE checkpoint NOT IN"
-                        " (SELECT checkpoint FROM params)",
+                        " (SELECT checkpoint FROM params UNION ALL SELECT checkpoint FROM kept)",
                         err);
     if (rc == STATUS_OK) {
         *out = &s->base;

@@ -32,6 +32,12 @@ enum statement {
     ST_NO_CHECKPOINT,
     ST_CHECKPOINTS,
     ST_READ_BLOCK,
+    ST_NO_BLOCKS_OF_KEPT,
+    ST_KEEP,
+    ST_FORGET,
+    ST_KEPT,
+    ST_ALL_KEPT,
+    ST_BLOCKS_OF,
     ST_PAGE,
     ST_PAGE_OF_MODEL,
     ST_TOTAL,
@@ -91,6 +97,10 @@ bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite
 
 /* sqlite_backup.c: journal_store_type's backup. */
 enum status sqlite_backup(const char *dir, const char *path, struct error *err) MUST_CHECK;
+
+/* sqlite_kept.c: JOURNAL_KEEP and JOURNAL_FORGET; and DATA_LOSS where something kept is damaged. */
+bool sqlite_put_kept(struct sqlite_store *s, const struct journal_record *r) MUST_CHECK;
+enum status sqlite_check_kept(struct sqlite_store *s, struct error *err) MUST_CHECK;
 
 /* Rows of JOURNAL_PAGE and JOURNAL_SWEEP. */
 enum status sqlite_read_list(struct sqlite_store *s, const struct journal_query *q,

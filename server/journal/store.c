@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checksum.h"
 
 void journal_found_init(struct journal_found *f)
 {
@@ -36,4 +37,30 @@ enum status journal_found_add(struct journal_event **out, struct journal_found *
     list_push(&f->events, &e->link);
     *out = e;
     return STATUS_OK;
+}
+
+static uint32_t journal_sum(const unsigned char *bytes, size_t size_bytes)
+{
+    return crc32c(0, bytes + JOURNAL_SUM_BYTES, size_bytes - JOURNAL_SUM_BYTES);
+}
+
+void journal_put_sum(void *bytes, size_t size_bytes)
+{
+    const uint32_t sum = journal_sum(bytes, size_bytes);
+    unsigned char *at = bytes;
+
+    for (size_t i = 0; i < JOURNAL_SUM_BYTES; i++)
+        at[i] = (unsigned char)(sum >> 8 * i);
+}
+
+bool journal_sum_is_right(const void *bytes, size_t size_bytes)
+{
+    const unsigned char *at = bytes;
+    uint32_t stored = 0;
+
+    if (size_bytes < JOURNAL_SUM_BYTES)
+        return false;
+    for (size_t i = 0; i < JOURNAL_SUM_BYTES; i++)
+        stored |= (uint32_t)at[i] << 8 * i;
+    return stored == journal_sum(at, size_bytes);
 }

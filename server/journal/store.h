@@ -26,6 +26,9 @@ enum journal_kind {
     JOURNAL_BLOCK = 16,      /* a part of a checkpoint, turn its number; replaces the same part */
     JOURNAL_CHECKPOINT = 17, /* all its parts are there: it replaces the one before of its set */
     JOURNAL_NO_PARAMS = 18,  /* the set was deleted, and this checkpoint is not completed */
+    /* Of things of other kinds, which are generation: its body and blocks begin with a sum. */
+    JOURNAL_KEEP = 19,   /* all turn blocks are there: it replaces the one before of its thing */
+    JOURNAL_FORGET = 20, /* the thing was deleted, and this checkpoint is not completed */
 };
 
 /* Texts and bytes are borrowed. */
@@ -36,7 +39,7 @@ struct journal_record {
     uint64_t unix_ms;
     const void *body; /* [size_bytes] */
     size_t size_bytes;
-    /* Of JOURNAL_OPEN; principal and name also of a checkpoint and of JOURNAL_NO_PARAMS. */
+    /* Of JOURNAL_OPEN; principal and name also of what has a checkpoint's id. */
     const char *principal; /* its name */
     const char
         *request_id;       /* NULL: none; else no other open conversation of the principal has it */
@@ -70,6 +73,7 @@ enum journal_by {
     JOURNAL_BY_NAME,
     JOURNAL_CHECKPOINTS, /* the events are JOURNAL_CHECKPOINT, of all sets of parameters */
     JOURNAL_BLOCKS,      /* the one event is a checkpoint's JOURNAL_BLOCK */
+    JOURNAL_KEPT,        /* the events are JOURNAL_KEEP, of all things of a kind, which is number */
     JOURNAL_PAGE,        /* rows of the principal's, newest first, those before place */
     JOURNAL_SWEEP,       /* rows of all there are, those behind place */
     JOURNAL_BY_KEY,      /* the events are JOURNAL_KEYED, of the key's parts in order */
@@ -79,7 +83,7 @@ struct journal_query {
     enum journal_by by;
     const char *principal; /* whose it must be, by name; NULL where by says all */
     uint8_t id[JOURNAL_ID_BYTES];
-    uint32_t number;  /* of a block */
+    uint32_t number;  /* of a block, or a kind */
     const char *text; /* the request's id, the name, or the key; of a page the model's, NULL: any */
     uint64_t place;   /* of rows: the last one's of the page before */
     uint32_t max_rows;
@@ -118,6 +122,11 @@ void journal_found_deinit(struct journal_found *f); /* as after journal_found_in
 /* Appends an event with room for its body. */
 enum status journal_found_add(struct journal_event **out, struct journal_found *f,
                               size_t size_bytes, struct error *err) MUST_CHECK;
+
+/* The crc32c of what follows stands in the first bytes of what is kept. */
+enum { JOURNAL_SUM_BYTES = 4 };
+void journal_put_sum(void *bytes, size_t size_bytes); /* at least JOURNAL_SUM_BYTES */
+bool journal_sum_is_right(const void *bytes, size_t size_bytes);
 
 struct journal_store; /* a back-end's own, whose first member is its type */
 

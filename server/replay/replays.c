@@ -17,6 +17,7 @@ void replays_init(struct replays *r, const struct replays_config *config)
 {
     *r = (struct replays){.config = *config};
     shared_names_init(&r->tables, "table", REPLAY_MAX_TABLES, config->env);
+    keeper_init(&r->keeper, &replays_keeper, r, config->env);
 }
 
 static struct table *name_table(struct shared_name *n)
@@ -39,9 +40,9 @@ void replays_deinit(struct replays *r)
     shared_names_deinit(&r->tables);
 }
 
-enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
-                         const char *name, const struct table_config *config,
-                         const struct access_sharing *sharing, struct error *err)
+enum status replays_add(struct table **out, struct replays *r, const struct principal *owner,
+                        const char *name, const struct table_config *config,
+                        const struct access_sharing *sharing, struct error *err)
 {
     const size_t room = r->config.max_bytes - r->promised_bytes;
     struct table_config own = *config;
@@ -58,6 +59,7 @@ enum status replays_make(struct table **out, struct replays *r, const struct pri
         table_close(t);
         return err->status;
     }
+    t->keeper = &r->keeper;
     r->promised_bytes += config->max_bytes;
     if (config->max_bytes > room)
         (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "max_bytes",
@@ -74,12 +76,34 @@ enum status replays_make(struct table **out, struct replays *r, const struct pri
     return STATUS_OK;
 }
 
+enum status replays_ready(const struct replays *r, struct error *err)
+{
+    return keeper_ready(&r->keeper, err);
+}
+
+enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
+                         const char *name, const struct table_config *config,
+                         const struct access_sharing *sharing, struct error *err)
+{
+    if (replays_ready(r, err) != STATUS_OK ||
+        replays_add(out, r, owner, name, config, sharing, err) != STATUS_OK)
+        return err->status;
+    kept_changed(&r->keeper, &(*out)->kept);
+    return STATUS_OK;
+}
+
+enum status replays_forget(struct replays *r, struct table *t, struct error *err)
+{
+    return kept_forget(&r->keeper, &t->kept, err);
+}
+
 enum status replays_find(struct table **out, const struct replays *r, const struct principal *who,
                          enum access_right right, const char *name, struct error *err)
 {
     struct shared_name *n;
 
-    if (shared_names_find(&n, &r->tables, who, right, name, err) != STATUS_OK)
+    if (replays_ready(r, err) != STATUS_OK ||
+        shared_names_find(&n, &r->tables, who, right, name, err) != STATUS_OK)
         return err->status;
     *out = name_table(n);
     return STATUS_OK;
@@ -99,6 +123,7 @@ void replays_delete(struct replays *r, struct table *t, const struct error *why)
 
         u->closing(u, why);
     }
+    kept_deinit(&r->keeper, &t->kept, why);
     shared_names_remove(&r->tables, &t->name);
     r->promised_bytes -= t->config.max_bytes;
     table_close(t);

@@ -19,6 +19,7 @@ struct replays_config {
 struct replays {
     struct replays_config config;
     struct shared_names tables;
+    struct keeper keeper;
     size_t promised_bytes; /* the max_bytes of all tables */
     uint64_t armed_us;     /* 0: not armed */
 };
@@ -28,6 +29,8 @@ void replays_deinit(struct replays *r); /* no call uses a table */
 /* Ends waits whose deadline has passed. */
 void replays_tick(struct replays *r);
 
+/* UNAVAILABLE while the tables that are kept are read; so too those below. */
+enum status replays_ready(const struct replays *r, struct error *err) MUST_CHECK;
 /* INVALID names the field; EXISTS; EXHAUSTED where the tables there are leave too little. A seed of
  * 0 is drawn. owner is kept. */
 enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
@@ -38,8 +41,16 @@ enum status replays_find(struct table **out, const struct replays *r, const stru
 /* Of a table by its name's link. */
 struct table *replays_at(const struct link *l);
 void replays_clear(struct replays *r, struct table *t);
+/* A restart does not find it. UNAVAILABLE: it does. Before replays_delete. */
+enum status replays_forget(struct replays *r, struct table *t, struct error *err) MUST_CHECK;
 /* Tells its users why, and frees it. */
 void replays_delete(struct replays *r, struct table *t, const struct error *why);
+
+/* For this folder: replays_make, of a table that is not new. */
+enum status replays_add(struct table **out, struct replays *r, const struct principal *owner,
+                        const char *name, const struct table_config *config,
+                        const struct access_sharing *sharing, struct error *err) MUST_CHECK;
+extern const struct keeper_type replays_keeper;
 
 /* table_wait; ends with DEADLINE after timeout_ms, 0: never. */
 void replays_wait(struct replays *r, struct table *t, struct table_wait *w, uint32_t timeout_ms,

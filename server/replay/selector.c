@@ -90,6 +90,14 @@ void selector_update(struct selector *s, uint32_t slot, double priority)
         sum_tree_set(&s->weights, slot, selector_weight(s, priority));
 }
 
+void selector_arrange(struct selector *s, const uint32_t *slots)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        s->dense[i] = slots[i];
+        s->slots[slots[i]].place = (uint32_t)i;
+    }
+}
+
 uint32_t selector_choose(const struct selector *s, enum selector_kind kind, double u, uint32_t at,
                          double *ret_probability)
 {

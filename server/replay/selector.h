@@ -37,6 +37,9 @@ void selector_add(struct selector *s, uint32_t slot, double priority);
 void selector_remove(struct selector *s, uint32_t slot);
 void selector_update(struct selector *s, uint32_t slot, double priority);
 
+/* Gives the n slots that have an item, in the order that uniform draws go by. */
+void selector_arrange(struct selector *s, const uint32_t *slots);
+
 /* Chooses one of at least one; u in [0, 1). *ret_probability: of it among all. at: where in the
  * order, from the oldest or newest on (SELECTOR_NONE: that one), for the kinds that go by it. */
 uint32_t selector_choose(const struct selector *s, enum selector_kind kind, double u, uint32_t at,

@@ -80,7 +80,9 @@ enum status table_open(struct table **out, const struct table_config *config, ui
     t->config.columns = columns;
     t->step_bytes = step_bytes;
     t->epoch = epoch;
-    t->first_free = SELECTOR_NONE;
+    t->first_free = t->walk.slot = SELECTOR_NONE;
+    kept_init(&t->kept);
+    list_init(&t->chunks);
     t->limiter.config = config->limiter;
     selector_init(&t->order, config->sampler == SELECTOR_PRIORITIZED, config->alpha,
                   config->epsilon);
@@ -89,6 +91,12 @@ enum status table_open(struct table **out, const struct table_config *config, ui
     list_init(&t->users);
     *out = t;
     return STATUS_OK;
+}
+
+static void table_changed(struct table *t)
+{
+    if (t->keeper != NULL)
+        kept_changed(t->keeper, &t->kept);
 }
 
 void table_use(struct table *t, struct table_user *u)
@@ -109,10 +117,22 @@ static size_t chunk_cost(const struct table *t, size_t n_steps)
     return TABLE_CHUNK_COST + n_steps * t->step_bytes;
 }
 
+/* A chunk that is freed before its turn, or within it, is in no item. */
+static void table_walk_past(struct table *t)
+{
+    struct link *next = list_next(&t->chunks, &t->walk.chunk->link);
+
+    t->walk.chunk = next == NULL ? NULL : container_of(next, struct table_chunk, link);
+    t->walk.offset = 0;
+}
+
 void table_chunk_unref(struct table_chunk *c)
 {
     if (--c->n_refs > 0)
         return;
+    if (c->table->walk.chunk == c)
+        table_walk_past(c->table);
+    list_remove(&c->link);
     c->table->held_bytes -= chunk_cost(c->table, c->n_steps);
     free(c);
 }
@@ -130,6 +150,8 @@ unsigned char *table_chunk_column(struct table_chunk *c, size_t column)
 
 static void table_take_out(struct table *t, uint32_t slot)
 {
+    if (slot == t->walk.slot)
+        t->walk.slot = selector_next(&t->order, SELECTOR_FIFO, slot);
     selector_remove(&t->order, slot);
     t->items[slot].is_out = true;
 }
@@ -229,6 +251,8 @@ enum status table_chunk_make(struct table_chunk **out, struct table *t, size_t n
     c->table = t;
     c->n_refs = 1;
     c->n_steps = (uint32_t)n_steps;
+    c->id = t->next_chunk++;
+    list_push(&t->chunks, &c->link);
     t->held_bytes += chunk_cost(t, n_steps);
     *out = c;
     return STATUS_OK;
@@ -295,35 +319,37 @@ bool table_allows_insert(const struct table *t)
     return list_is_empty(&t->inserters) && table_can_insert(t);
 }
 
-enum status table_insert(struct table *t, const struct table_slice *slices, size_t n_slices,
-                         const double *priority, uint64_t *ret_key, struct error *err)
+static size_t slices_cost(size_t n_slices)
 {
-    size_t more = n_slices > 1 ? n_slices * sizeof(slices[0]) : 0;
-    struct table_slice *many = NULL;
-    struct table_item *item;
-    uint32_t slot = 0;
-    enum status rc;
+    return n_slices > 1 ? n_slices * sizeof(struct table_slice) : 0;
+}
 
+/* What an item of several slices has beside its slot; NULL for one. */
+static enum status slices_copy(struct table_slice **out, const struct table_slice *slices,
+                               size_t n_slices, struct error *err)
+{
     assert(n_slices > 0 && n_slices <= TABLE_MAX_SLICES);
-    if (n_slices > 1) {
-        many = try_alloc(n_slices, sizeof(slices[0]));
-        if (many == NULL)
-            return error_no_memory(err, more, "an item");
-        memcpy(many, slices, more);
-    }
-    rc = table_make_room(t, TABLE_ITEM_COST + more, "items", err);
-    if (rc == STATUS_OK)
-        rc = table_take_slot(t, &slot, err);
-    if (rc != STATUS_OK) {
-        free(many);
-        return rc;
-    }
-    item = &t->items[slot];
+    *out = NULL;
+    if (n_slices == 1)
+        return STATUS_OK;
+    *out = try_alloc(n_slices, sizeof(slices[0]));
+    if (*out == NULL)
+        return error_no_memory(err, slices_cost(n_slices), "an item");
+    memcpy(*out, slices, slices_cost(n_slices));
+    return STATUS_OK;
+}
+
+/* Takes many, the copy of the slices if there are several. */
+static void table_fill_slot(struct table *t, uint32_t slot, const struct table_slice *slices,
+                            size_t n_slices, struct table_slice *many, double priority)
+{
+    struct table_item *item = &t->items[slot];
+
     item->generation++;
     if (item->generation == 0)
         item->generation = 1;
     item->times_sampled = 0;
-    item->priority = priority != NULL ? *priority : t->max_priority;
+    item->priority = priority;
     item->n_slices = (uint32_t)n_slices;
     if (many != NULL)
         item->many = many;
@@ -333,12 +359,75 @@ enum status table_insert(struct table *t, const struct table_slice *slices, size
         slices[i].chunk->n_refs++;
     if (fabs(item->priority) > t->max_priority)
         t->max_priority = fabs(item->priority);
-    t->held_bytes += TABLE_ITEM_COST + more;
+    t->held_bytes += TABLE_ITEM_COST + slices_cost(n_slices);
     selector_add(&t->order, slot, item->priority);
+}
+
+enum status table_insert(struct table *t, const struct table_slice *slices, size_t n_slices,
+                         const double *priority, uint64_t *ret_key, struct error *err)
+{
+    struct table_slice *many;
+    uint32_t slot = 0;
+    enum status rc;
+
+    if (slices_copy(&many, slices, n_slices, err) != STATUS_OK)
+        return err->status;
+    rc = table_make_room(t, TABLE_ITEM_COST + slices_cost(n_slices), "items", err);
+    if (rc == STATUS_OK)
+        rc = table_take_slot(t, &slot, err);
+    if (rc != STATUS_OK) {
+        free(many);
+        return rc;
+    }
+    table_fill_slot(t, slot, slices, n_slices, many,
+                    priority != NULL ? *priority : t->max_priority);
     t->limiter.n_inserted++;
     *ret_key = table_key(t, slot);
+    table_changed(t);
     table_advance(t);
     return STATUS_OK;
+}
+
+/* --- what a checkpoint has --- */
+
+enum status table_put_item(struct table *t, uint32_t slot, const struct table_slice *slices,
+                           size_t n_slices, double priority, uint32_t times_sampled,
+                           struct error *err)
+{
+    struct table_slice *many;
+
+    while (slot >= t->n_slots)
+        if (table_grow(t, err) != STATUS_OK)
+            return err->status;
+    if (slices_copy(&many, slices, n_slices, err) != STATUS_OK)
+        return err->status;
+    while (t->n_used <= slot)
+        t->items[t->n_used++] = (struct table_item){0};
+    if (t->items[slot].n_slices > 0) {
+        table_take_out(t, slot);
+        table_free_item(t, slot);
+    }
+    table_fill_slot(t, slot, slices, n_slices, many, priority);
+    t->items[slot].times_sampled = times_sampled;
+    return STATUS_OK;
+}
+
+void table_settle_slots(struct table *t)
+{
+    while (t->order.n > 0 &&
+           (t->order.n > t->config.max_items || t->held_bytes > t->config.max_bytes)) {
+        const uint32_t slot = t->order.oldest;
+
+        table_take_out(t, slot);
+        table_free_item(t, slot);
+    }
+    t->first_free = SELECTOR_NONE;
+    for (size_t i = t->n_used; i > 0; i--) {
+        if (t->items[i - 1].n_slices > 0)
+            continue;
+        t->items[i - 1].next_free = t->first_free;
+        t->first_free = (uint32_t)(i - 1);
+    }
 }
 
 /* --- sampling --- */
@@ -404,6 +493,7 @@ void table_sample(struct table *t, struct table_draw *draws, size_t n)
             table_take_out(t, d->slot);
     }
     t->limiter.n_sampled += n;
+    table_changed(t);
 }
 
 void table_release(struct table *t, const struct table_draw *draws, size_t n)
@@ -441,6 +531,8 @@ enum status table_update(struct table *t, uint64_t epoch, const uint64_t *keys,
         n_applied++;
     }
     *ret_applied = n_applied;
+    if (n_applied > 0)
+        table_changed(t);
     return STATUS_OK;
 }
 
@@ -450,6 +542,7 @@ void table_clear(struct table *t, uint64_t epoch)
     t->epoch = epoch;
     t->max_priority = 0.0;
     t->limiter.n_inserted = t->limiter.n_sampled = 0;
+    table_changed(t);
     table_advance(t);
 }
 
@@ -528,6 +621,7 @@ void table_close(struct table *t)
     if (t == NULL)
         return;
     assert(list_is_empty(&t->inserters) && list_is_empty(&t->samplers));
+    table_restore_free(t);
     table_remove_all(t);
     assert(t->held_bytes == 0);
     selector_deinit(&t->order);

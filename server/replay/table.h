@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/status.h"
 #include "server/access/shared_names.h"
+#include "server/journal/keeper.h"
 #include "server/replay/limiter.h"
 #include "server/replay/selector.h"
 
@@ -50,7 +51,9 @@ struct table_config {
 
 /* Steps, a column behind the other: each [n_steps][step_bytes]. */
 struct table_chunk {
+    struct link link; /* of the table, in the order of ids */
     struct table *table;
+    uint64_t id;
     size_t n_refs;
     uint32_t n_steps;
     unsigned char data[];
@@ -81,8 +84,37 @@ struct table_user {
     void (*closing)(struct table_user *u, const struct error *why);
 };
 
+/* What of a checkpoint is written. It is of no one moment: each chunk and item as it is when its
+ * turn comes, without the items whose chunks were made after the beginning. */
+struct table_walk {
+    enum { TABLE_WALK_OFF, TABLE_WALK_CHUNKS, TABLE_WALK_ITEMS } state;
+    uint64_t until_chunk;      /* those from here on are left out */
+    struct table_chunk *chunk; /* that comes next; NULL: none */
+    size_t offset;             /* in its data */
+    uint32_t slot;             /* that comes next, the oldest first */
+    uint64_t n_left_out;       /* items */
+};
+
+/* What goes on where it was, after a restart, beside the items. */
+struct table_counters {
+    uint64_t n_inserted, n_sampled, n_batches;
+    double max_priority;
+};
+
+/* What begins a part of a checkpoint; stored. */
+enum { TABLE_PART_CHUNKS = 1, TABLE_PART_ITEMS = 2 };
+
+struct table_restore;
+
 struct table {
     struct shared_name name;
+    struct keeper *keeper; /* NULL: nobody keeps it */
+    struct kept_thing kept;
+    struct table_walk walk;
+    struct table_counters kept_counters; /* at the end of the walk */
+    struct table_restore *restore;       /* NULL: it is whole */
+    struct list chunks;
+    uint64_t next_chunk;
     struct table_config config;
     size_t step_bytes;        /* of all columns */
     uint64_t epoch;           /* another after each clear: priorities of items before are ignored */
@@ -158,6 +190,29 @@ enum status table_update(struct table *t, uint64_t epoch, const uint64_t *keys,
                          struct error *err) MUST_CHECK;
 /* Removes all items, and begins a new epoch. */
 void table_clear(struct table *t, uint64_t epoch);
+
+/* --- keeping --- */
+
+/* Writes a checkpoint: begin, part until it adds nothing. Then the kept counters are its own. */
+void table_walk_begin(struct table *t);
+void table_walk_part(struct table *t, struct body_writer *w);
+void table_walk_end(struct table *t);
+
+/* An empty table takes the parts of a checkpoint, and then goes on from its counters. DATA_LOSS;
+ * EXHAUSTED. */
+enum status table_restore_begin(struct table *t, const struct table_counters *c,
+                                struct error *err) MUST_CHECK;
+enum status table_restore_part(struct table *t, struct body_reader *r,
+                               struct error *err) MUST_CHECK;
+enum status table_restore_end(struct table *t, struct error *err) MUST_CHECK;
+
+/* For this folder: an item, that was drawn so often, at a slot, in place of the one there. */
+enum status table_put_item(struct table *t, uint32_t slot, const struct table_slice *slices,
+                           size_t n_slices, double priority, uint32_t times_sampled,
+                           struct error *err) MUST_CHECK;
+/* For this folder: the slots without an item are free, and no bound is passed. */
+void table_settle_slots(struct table *t);
+void table_restore_free(struct table *t); /* what table_restore_begin made, if anything */
 
 /* --- waiting --- */
 

@@ -12,6 +12,7 @@ void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
 {
     *s = (struct stores){.max_bytes = max_bytes};
     shared_names_init(&s->keys, "key", STORE_MAX_KEYS, env);
+    keeper_init(&s->keeper, &stores_keeper, s, env);
 }
 
 void stores_deinit(struct stores *s)
@@ -97,36 +98,55 @@ enum status stores_find(struct store_key **out, const struct stores *s, const st
 {
     struct shared_name *n;
 
-    if (shared_names_find(&n, &s->keys, who, right, name, err) != STATUS_OK)
+    if (stores_ready(s, err) != STATUS_OK ||
+        shared_names_find(&n, &s->keys, who, right, name, err) != STATUS_OK)
         return err->status;
     *out = name_key(n);
+    return STATUS_OK;
+}
+
+enum status stores_ready(const struct stores *s, struct error *err)
+{
+    return keeper_ready(&s->keeper, err);
+}
+
+enum status stores_add(struct store_key **out, struct stores *s, const struct principal *who,
+                       const char *name, struct error *err)
+{
+    struct store_key *k = try_alloc(1, sizeof(*k));
+
+    if (k == NULL)
+        return error_no_memory(err, sizeof(*k), "a key");
+    if (shared_names_add(&s->keys, &k->name, who, name, err) != STATUS_OK) {
+        free(k);
+        return err->status;
+    }
+    k->stores = s;
+    k->history = STORE_USUAL_HISTORY;
+    list_init(&k->versions);
+    list_init(&k->subscribers);
+    kept_init(&k->kept);
+    *out = k;
     return STATUS_OK;
 }
 
 enum status stores_get(struct store_key **out, struct stores *s, const struct principal *who,
                        const char *name, struct error *err)
 {
-    struct store_key *k = try_alloc(1, sizeof(*k));
-    enum status rc;
+    enum status rc = stores_ready(s, err);
 
-    if (k == NULL)
-        return error_no_memory(err, sizeof(*k), "a key");
-    rc = shared_names_add(&s->keys, &k->name, who, name, err);
-    if (rc != STATUS_OK) {
-        free(k);
-        return rc == STATUS_EXISTS ? stores_find(out, s, who, ACCESS_OWN, name, err) : rc;
-    }
-    k->stores = s;
-    k->history = STORE_USUAL_HISTORY;
-    list_init(&k->versions);
-    list_init(&k->subscribers);
-    *out = k;
-    return STATUS_OK;
+    if (rc == STATUS_OK)
+        rc = stores_add(out, s, who, name, err);
+    if (rc == STATUS_EXISTS)
+        return stores_find(out, s, who, ACCESS_OWN, name, err);
+    if (rc == STATUS_OK)
+        kept_changed(&s->keeper, &(*out)->kept);
+    return rc;
 }
 
 /* --- versions --- */
 
-static void store_key_forget(struct store_key *k, struct store_value *v)
+static void store_key_drop(struct store_key *k, struct store_value *v)
 {
     list_remove(&v->link);
     k->n_versions--;
@@ -139,7 +159,7 @@ static void store_key_trim(struct store_key *k)
 {
     while (k->n_versions > k->history + 1 ||
            (k->max_bytes != 0 && k->held_bytes > k->max_bytes && k->n_versions > 1))
-        store_key_forget(k, store_value_of(list_last(&k->versions)));
+        store_key_drop(k, store_value_of(list_last(&k->versions)));
 }
 
 struct store_value *store_key_newest(const struct store_key *k)
@@ -166,6 +186,14 @@ bool store_key_takes(const struct store_key *k, int64_t version, const int64_t *
     return prev != NULL && newest->version == *prev && store_key_version(k, version) == NULL;
 }
 
+void store_key_put(struct store_key *k, struct store_value *v)
+{
+    list_push_front(&k->versions, &v->link);
+    k->n_versions++;
+    k->held_bytes += store_value_cost(v);
+    store_key_trim(k);
+}
+
 enum status store_key_push(struct store_key *k, struct store_value *v, const int64_t *prev,
                            bool *ret_accepted, struct error *err)
 {
@@ -180,10 +208,8 @@ enum status store_key_push(struct store_key *k, struct store_value *v, const int
     *ret_accepted = store_key_takes(k, v->version, prev);
     if (!*ret_accepted)
         return STATUS_OK;
-    list_push_front(&k->versions, &v->link);
-    k->n_versions++;
-    k->held_bytes += store_value_cost(v);
-    store_key_trim(k);
+    store_key_put(k, v);
+    kept_changed(&k->stores->keeper, &k->kept);
     for (l = list_first(&k->subscribers); l != NULL; l = next) {
         next = list_next(&k->subscribers, l);
         container_of(l, struct store_subscriber, link)
@@ -209,6 +235,7 @@ enum status store_key_configure(struct store_key *k, const struct store_settings
     if (settings->max_bytes != NULL)
         k->max_bytes = (size_t)*settings->max_bytes;
     store_key_trim(k);
+    kept_changed(&k->stores->keeper, &k->kept);
     return STATUS_OK;
 }
 
@@ -223,6 +250,11 @@ void store_key_unsubscribe(struct store_subscriber *u)
         list_remove(&u->link);
 }
 
+enum status store_key_forget(struct store_key *k, struct error *err)
+{
+    return kept_forget(&k->stores->keeper, &k->kept, err);
+}
+
 void store_key_delete(struct store_key *k, const struct error *why)
 {
     struct link *l;
@@ -230,8 +262,10 @@ void store_key_delete(struct store_key *k, const struct error *why)
     while ((l = list_pop(&k->subscribers)) != NULL)
         container_of(l, struct store_subscriber, link)
             ->closing(container_of(l, struct store_subscriber, link), why);
+    kept_deinit(&k->stores->keeper, &k->kept, why);
+    store_key_drop_parts(k);
     while ((l = list_first(&k->versions)) != NULL)
-        store_key_forget(k, store_value_of(l));
+        store_key_drop(k, store_value_of(l));
     shared_names_remove(&k->stores->keys, &k->name);
     free(k);
 }

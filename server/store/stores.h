@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/status.h"
 #include "server/access/shared_names.h"
+#include "server/journal/keeper.h"
 
 enum {
     STORE_MAX_KEYS = 65536,
@@ -25,6 +26,7 @@ struct principal;
 struct stores {
     size_t max_bytes, held_bytes; /* of all values, also of those that are being pushed or sent */
     struct shared_names keys;
+    struct keeper keeper;
 };
 
 /* A version. Its bytes are filled by the one that made it, before it is pushed. */
@@ -46,6 +48,10 @@ struct store_key {
     size_t n_versions, held_bytes;
     size_t history, max_bytes; /* 0: no bound of its own */
     struct list subscribers;
+    struct kept_thing kept;
+    struct store_snapshot *snapshot; /* of its checkpoint; NULL: none is written */
+    struct store_value *unfinished;  /* of a checkpoint that is read; NULL: none */
+    size_t n_filled;                 /* bytes of it */
 };
 
 /* A call that is told of new versions, and of the key's end, which ends the subscription. */
@@ -65,6 +71,8 @@ void stores_init(struct stores *s, const struct env *env, size_t max_bytes);
 /* No value is referenced, and nobody subscribes. */
 void stores_deinit(struct stores *s);
 
+/* UNAVAILABLE while the keys that are kept are read; so too those below. */
+enum status stores_ready(const struct stores *s, struct error *err) MUST_CHECK;
 /* The key of this name that is who's own, or "OWNER/KEY" of another that shares it. NOT_FOUND;
  * DENIED for one that is shared without the right. */
 enum status stores_find(struct store_key **out, const struct stores *s, const struct principal *who,
@@ -79,6 +87,8 @@ struct store_key *store_key_at(const struct link *l);
 /* All of it or nothing. Versions beyond the new bounds are forgotten. INVALID names the field. */
 enum status store_key_configure(struct store_key *k, const struct store_settings *settings,
                                 struct error *err) MUST_CHECK;
+/* A restart does not find it. UNAVAILABLE: it does. Before store_key_delete. */
+enum status store_key_forget(struct store_key *k, struct error *err) MUST_CHECK;
 /* Tells the subscribers why, and frees the key; values that are being sent stay until then. */
 void store_key_delete(struct store_key *k, const struct error *why);
 
@@ -100,6 +110,15 @@ bool store_key_takes(const struct store_key *k, int64_t version, const int64_t *
  * bound. */
 enum status store_key_push(struct store_key *k, struct store_value *v, const int64_t *prev,
                            bool *ret_accepted, struct error *err) MUST_CHECK;
+
+/* For this folder: stores_get, of a key that is not new; EXISTS. */
+enum status stores_add(struct store_key **out, struct stores *s, const struct principal *who,
+                       const char *name, struct error *err) MUST_CHECK;
+/* For this folder: takes v's reference, as the newest version. */
+void store_key_put(struct store_key *k, struct store_value *v);
+/* For this folder: what is being written, and what is half read, is given up. */
+void store_key_drop_parts(struct store_key *k);
+extern const struct keeper_type stores_keeper;
 
 void store_key_subscribe(struct store_key *k, struct store_subscriber *u);
 void store_key_unsubscribe(struct store_subscriber *u); /* also after closing */

@@ -249,6 +249,10 @@ class Replay:
     def clear(self) -> None:
         self._link.call("Replay/Clear", pb.ReplayClearRequest(table=self.table), pb.ReplayClearResponse)
 
+    def checkpoint(self) -> None:
+        """Returns when what the table has now outlives the server, which needs --data."""
+        self._link.call("Replay/Checkpoint", pb.ReplayCheckpointRequest(table=self.table), pb.ReplayCheckpointResponse)
+
     def delete(self) -> None:
         self.close()
         self._link.call("Replay/DeleteTable", pb.ReplayDeleteTableRequest(table=self.table), pb.ReplayDeleteTableResponse)

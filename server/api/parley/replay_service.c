@@ -1,5 +1,8 @@
-/* parley.v1.Replay, what is answered at once: CreateTable, UpdatePriorities, ListTables, Clear,
- * DeleteTable. */
+/* parley.v1.Replay, what waits for no limiter: CreateTable, UpdatePriorities, ListTables, Clear,
+ * DeleteTable, Checkpoint. */
+#include <stdlib.h>
+
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/replay_wire.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/api/services.h"
@@ -71,10 +74,10 @@ static void replay_list(struct call *call, const ProtobufCMessage *message, stru
     Parley__V1__ReplayTableInfo **list = arena_alloc(arena, n + 1, sizeof(list[0]));
     char(*names)[SHARED_NAME_PATH_SIZE] = arena_alloc(arena, n + 1, sizeof(names[0]));
     struct error err;
-    enum status rc = STATUS_OK;
+    enum status rc = replays_ready(server->replays, &err);
 
     (void)message;
-    if (infos == NULL || list == NULL || names == NULL)
+    if (rc == STATUS_OK && (infos == NULL || list == NULL || names == NULL))
         rc = error_no_memory(&err, n * sizeof(infos[0]), "a list of tables");
     for (struct link *l = list_first(&all->all); l != NULL && rc == STATUS_OK;
          l = list_next(&all->all, l)) {
@@ -128,10 +131,65 @@ static void replay_delete(struct call *call, const ProtobufCMessage *message, st
         call_finish(call, &err);
         return;
     }
+    if (replays_forget(server->replays, t, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
     (void)error_because(&err, STATUS_NOT_FOUND, REASON_NONE, "table",
                         "the table '%.64s' was deleted", name);
     replays_delete(server->replays, t, &err);
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
+}
+
+/* --- Checkpoint --- */
+
+struct replay_checkpoint {
+    struct call *call;
+    struct kept_wait wait;
+};
+
+static void replay_checkpointed(struct kept_wait *w, const struct error *err)
+{
+    Parley__V1__ReplayCheckpointResponse response = PARLEY__V1__REPLAY_CHECKPOINT_RESPONSE__INIT;
+    struct replay_checkpoint *c = container_of(w, struct replay_checkpoint, wait);
+
+    if (err->status != STATUS_OK)
+        call_finish(c->call, err);
+    else
+        call_reply(c->call, &response.base);
+}
+
+static void replay_checkpoint_on_close(struct call *call, void *state, enum status why)
+{
+    struct replay_checkpoint *c = state;
+
+    (void)call;
+    (void)why;
+    kept_leave(&c->wait);
+    free(c);
+}
+
+static void replay_start_checkpoint(struct call *call, const ProtobufCMessage *message,
+                                    struct server *server)
+{
+    static const struct call_handler handler = {.on_close = replay_checkpoint_on_close};
+    const char *name = ((const Parley__V1__ReplayCheckpointRequest *)message)->table;
+    struct replays *r = server->replays;
+    struct replay_checkpoint *c;
+    struct table *t;
+    struct error err;
+
+    if (replays_find(&t, r, call_principal(call), ACCESS_WRITE, name, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    c = call_state(call, sizeof(*c));
+    if (c == NULL)
+        return;
+    *c = (struct replay_checkpoint){.call = call, .wait = {.done = replay_checkpointed}};
+    call_set_handler(call, &handler, c);
+    if (kept_settle(&r->keeper, &t->kept, &c->wait, &err) != STATUS_OK)
+        call_finish(call, &err);
 }
 
 static const struct rpc rows[] = {
@@ -149,6 +207,8 @@ static const struct rpc rows[] = {
     {"/parley.v1.Replay/DeleteTable", RPC_UNARY,
      &parley__v1__replay_delete_table_request__descriptor,
      &parley__v1__replay_delete_table_response__descriptor, replay_delete, ACCESS_KEY},
+    {"/parley.v1.Replay/Checkpoint", RPC_UNARY, &parley__v1__replay_checkpoint_request__descriptor,
+     &parley__v1__replay_checkpoint_response__descriptor, replay_start_checkpoint, ACCESS_KEY},
 };
 
 const struct rpc_table replay_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

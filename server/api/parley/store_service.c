@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "parley/v1/store.pb-c.h"
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/api/services.h"
 #include "server/server.h"
@@ -245,10 +246,10 @@ static void store_list(struct call *call, const ProtobufCMessage *message, struc
     Parley__V1__StoreKeyInfo *infos = arena_alloc(arena, n + 1, sizeof(infos[0]));
     Parley__V1__StoreKeyInfo **keys = arena_alloc(arena, n + 1, sizeof(keys[0]));
     struct error err;
-    enum status rc = STATUS_OK;
+    enum status rc = stores_ready(s, &err);
 
     (void)message;
-    if (infos == NULL || keys == NULL)
+    if (rc == STATUS_OK && (infos == NULL || keys == NULL))
         rc = error_no_memory(&err, n * sizeof(infos[0]), "a list of keys");
     for (struct link *l = list_first(&s->keys.all); l != NULL && rc == STATUS_OK;
          l = list_next(&s->keys.all, l)) {
@@ -280,10 +281,14 @@ static void store_delete(struct call *call, const ProtobufCMessage *message, str
         call_finish(call, &err);
         return;
     }
+    if (store_key_forget(k, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
     (void)error_because(&err, STATUS_NOT_FOUND, REASON_NONE, "key", "the key '%.64s' was deleted",
                         name);
     store_key_delete(k, &err);
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
 }
 
 static const struct rpc rows[] = {

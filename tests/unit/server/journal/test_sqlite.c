@@ -245,8 +245,9 @@ START_TEST(test_schema_before)
     s->type->close(s);
     (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-    ck_assert_int_eq(
-        sqlite3_exec(db, "DROP TABLE keyed; PRAGMA user_version = 3", NULL, NULL, NULL), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, "DROP TABLE kept; DROP TABLE keyed; PRAGMA user_version = 3",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
     ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
     s = opened();
     commit_keyed(s, 0, 1, 0, "k");
@@ -525,13 +526,14 @@ START_TEST(test_migration)
     s->type->close(s);
     (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-    ck_assert_int_eq(sqlite3_exec(db,
-                                  "DROP TABLE params; DROP TABLE block; DROP TABLE keyed;"
-                                  "DROP INDEX conversation_list; DROP INDEX conversation_of_model;"
-                                  "ALTER TABLE conversation DROP COLUMN model;"
-                                  "PRAGMA user_version = 1",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    ck_assert_int_eq(
+        sqlite3_exec(db,
+                     "DROP TABLE kept; DROP TABLE params; DROP TABLE block; DROP TABLE keyed;"
+                     "DROP INDEX conversation_list; DROP INDEX conversation_of_model;"
+                     "ALTER TABLE conversation DROP COLUMN model;"
+                     "PRAGMA user_version = 1",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
     ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
     s = opened();
     ck_assert_str_eq(stored(s, 1), "1.1.0:short");

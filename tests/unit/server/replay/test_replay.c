@@ -647,6 +647,262 @@ START_TEST(waits_and_goes_on)
 }
 END_TEST
 
+/* --- checkpoints --- */
+
+enum { N_PARTS_MAX = 64 };
+
+struct parts {
+    struct buf bufs[N_PARTS_MAX];
+    size_t n;
+};
+
+static void parts_free(struct parts *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        buf_deinit(&p->bufs[i]);
+}
+
+/* The next part; false: there is none. */
+static bool take_part(struct parts *p, struct table *from)
+{
+    struct body_writer w = {.out = &p->bufs[p->n]};
+
+    ck_assert_uint_lt(p->n, N_PARTS_MAX);
+    buf_init(&p->bufs[p->n], (size_t)8 << 20);
+    body_put_u32(&w, 1);
+    table_walk_part(from, &w);
+    ck_assert_int_eq(body_written(&w, &err), STATUS_OK);
+    if (p->bufs[p->n].len > 4) {
+        p->n++;
+        return true;
+    }
+    buf_deinit(&p->bufs[p->n]);
+    return false;
+}
+
+static enum status put_part(struct table *to, const void *bytes, size_t size_bytes)
+{
+    struct arena arena;
+    struct body_reader r;
+    enum status rc;
+
+    arena_init(&arena, (size_t)1 << 20);
+    r = body_begin(bytes, size_bytes, 1, &arena);
+    rc = table_restore_part(to, &r, &err);
+    arena_deinit(&arena);
+    return rc;
+}
+
+static struct table *restored(const struct table *from, const struct parts *p)
+{
+    struct table *t;
+
+    ck_assert_int_eq(table_open(&t, &from->config, 2, &err), STATUS_OK);
+    ck_assert_int_eq(table_restore_begin(t, &from->kept_counters, &err), STATUS_OK);
+    for (size_t i = 0; i < p->n; i++)
+        ck_assert_int_eq(put_part(t, p->bufs[i].data, p->bufs[i].len), STATUS_OK);
+    ck_assert_int_eq(table_restore_end(t, &err), STATUS_OK);
+    return t;
+}
+
+static struct table *kept_table(enum selector_kind sampler)
+{
+    static const struct table_column column = {.name = "x", .type = TENSOR_U8, .step_bytes = 100};
+    const struct table_config config = {
+        .max_items = 300,
+        .max_bytes = 1 << 20,
+        .sampler = sampler,
+        .remover = SELECTOR_UNIFORM,
+        .alpha = 0.6,
+        .epsilon = 0.01,
+        .limiter = {.min_size = 1},
+        .seed = 543,
+        .columns = &column,
+        .n_columns = 1,
+    };
+    struct table *t;
+
+    ck_assert_int_eq(table_open(&t, &config, 1, &err), STATUS_OK);
+    return t;
+}
+
+/* A chunk of three steps, and an item of two slices of it; now and then priorities change. */
+static void change(struct table *t, unsigned number)
+{
+    const double priority = pick(100);
+    struct table_chunk *c;
+    uint64_t key;
+    size_t n_applied;
+
+    ck_assert_int_eq(table_chunk_make(&c, t, 3, &err), STATUS_OK);
+    memset(c->data, (int)(number & 0xff), 300);
+    ck_assert_int_eq(table_insert(t, (const struct table_slice[]){{c, 2, 1}, {c, 0, 2}}, 2,
+                                  &priority, &key, &err),
+                     STATUS_OK);
+    table_chunk_unref(c);
+    if (pick(3) == 0) {
+        const double other = pick(50);
+
+        ck_assert_int_eq(table_update(t, t->epoch, &key, &other, 1, &n_applied, &err), STATUS_OK);
+    }
+}
+
+static void draw(struct table *t, struct table_draw *draws, size_t n)
+{
+    ck_assert(table_allows_sample(t, n));
+    table_sample(t, draws, n);
+    table_release(t, draws, n);
+}
+
+/* The item's first byte, its priority, and how often it was drawn, are the same in both. */
+static void check_same_draws(struct table *a, struct table *b)
+{
+    struct table_draw x[8], y[8];
+    size_t n_x, n_y;
+
+    draw(a, x, 8);
+    draw(b, y, 8);
+    for (size_t i = 0; i < 8; i++) {
+        const struct table_slice *of_x = table_slices(a, x[i].slot, &n_x);
+        const struct table_slice *of_y = table_slices(b, y[i].slot, &n_y);
+
+        ck_assert_uint_eq(x[i].slot, y[i].slot);
+        ck_assert_double_eq(x[i].priority, y[i].priority);
+        ck_assert_double_eq(x[i].probability, y[i].probability);
+        ck_assert_uint_eq(x[i].times_sampled, y[i].times_sampled);
+        ck_assert_uint_eq(n_x, n_y);
+        ck_assert_mem_eq(of_x[0].chunk->data, of_y[0].chunk->data, 300);
+    }
+}
+
+/* A table that was read again goes on as the one that was written: the same draws, inserts that
+ * make the same room, the same counters, and the same bytes held. */
+START_TEST(goes_on_from_checkpoint)
+{
+    static const enum selector_kind samplers[] = {SELECTOR_UNIFORM, SELECTOR_FIFO, SELECTOR_LIFO,
+                                                  SELECTOR_PRIORITIZED};
+
+    for (size_t i = 0; i < sizeof(samplers) / sizeof(samplers[0]); i++) {
+        struct table *t = kept_table(samplers[i]), *again;
+        struct parts parts = {0};
+        struct table_draw draws[8];
+
+        chance = 543;
+        for (unsigned k = 0; k < 1000; k++)
+            change(t, k);
+        draw(t, draws, 8);
+        table_walk_begin(t);
+        while (take_part(&parts, t))
+            ;
+        table_walk_end(t);
+        again = restored(t, &parts);
+        ck_assert_uint_eq(again->order.n, 300);
+        ck_assert_uint_eq(again->held_bytes, t->held_bytes);
+        ck_assert_uint_eq(again->limiter.n_inserted, 1000);
+        ck_assert_uint_eq(again->limiter.n_sampled, 8);
+        ck_assert_double_eq(again->max_priority, t->max_priority);
+        for (unsigned k = 0; k < 100; k++) {
+            const uint64_t before = chance;
+
+            change(t, k);
+            chance = before;
+            change(again, k);
+            check_same_draws(t, again);
+        }
+        parts_free(&parts);
+        table_close(t);
+        table_close(again);
+    }
+}
+END_TEST
+
+/* While a checkpoint is written the table goes on: what is read holds no item twice, none whose
+ * steps it lacks, no more than the bounds, and as many as the counters say where none was removed.
+ */
+START_TEST(writes_while_it_changes)
+{
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct table *t = kept_table(SELECTOR_PRIORITIZED), *again;
+        struct parts parts = {0};
+
+        chance = seed;
+        t->config.max_items = seed % 2 == 0 ? 300 : 100000;
+        t->config.max_bytes = (size_t)32 << 20;
+        for (unsigned k = 0; k < 4000; k++)
+            change(t, k);
+        table_walk_begin(t);
+        while (take_part(&parts, t)) {
+            for (unsigned n = pick(300), k = 0; k < n; k++)
+                change(t, k);
+            if (pick(20) == 0)
+                table_clear(t, 1);
+        }
+        table_walk_end(t);
+        again = restored(t, &parts);
+        ck_assert_uint_le(again->order.n, t->config.max_items);
+        if (seed % 2 != 0 && again->limiter.n_inserted >= 4000)
+            ck_assert_uint_eq(again->order.n, again->limiter.n_inserted);
+        for (uint32_t slot = again->order.oldest; slot != SELECTOR_NONE;
+             slot = selector_next(&again->order, SELECTOR_FIFO, slot)) {
+            size_t n;
+            const struct table_slice *slices = table_slices(again, slot, &n);
+
+            ck_assert_uint_eq(n, 2);
+            ck_assert_uint_eq(slices[0].chunk->data[0], slices[0].chunk->data[299]);
+        }
+        parts_free(&parts);
+        table_close(t);
+        table_close(again);
+    }
+}
+END_TEST
+
+/* Bytes that are not what was written are refused, or make a table that can be used and closed. */
+START_TEST(refuses_damaged_parts)
+{
+    struct table *t = kept_table(SELECTOR_PRIORITIZED), *again;
+    struct parts parts = {0};
+    size_t n_refused = 0;
+
+    chance = 543;
+    for (unsigned k = 0; k < 20; k++)
+        change(t, k);
+    table_walk_begin(t);
+    while (take_part(&parts, t))
+        ;
+    table_walk_end(t);
+    for (size_t round = 0; round < 3000; round++) {
+        enum status rc = STATUS_OK;
+
+        ck_assert_int_eq(table_open(&again, &t->config, 2, &err), STATUS_OK);
+        ck_assert_int_eq(table_restore_begin(again, &t->kept_counters, &err), STATUS_OK);
+        for (size_t i = 0; i < parts.n && rc == STATUS_OK; i++) {
+            const struct buf *part = &parts.bufs[i];
+            size_t len = pick(4) == 0 ? pick((unsigned)part->len) : part->len;
+            unsigned char *bytes = xalloc(part->len);
+
+            memcpy(bytes, part->data, part->len);
+            bytes[pick((unsigned)part->len)] ^= (unsigned char)(1u << pick(8));
+            rc = put_part(again, bytes, len);
+            free(bytes);
+        }
+        if (rc == STATUS_OK)
+            rc = table_restore_end(again, &err);
+        if (rc == STATUS_OK && again->order.n > 0) {
+            struct table_draw one;
+
+            draw(again, &one, 1);
+        }
+        n_refused += rc != STATUS_OK;
+        table_close(again);
+    }
+    ck_assert_uint_gt(n_refused, 500);
+    parts_free(&parts);
+    table_close(t);
+}
+END_TEST
+
 SUITE_MAIN("server/replay", finds_weights, keeps_sums, never_stalls, refuses_limiters, weighs,
            draws_by_priority, repeats_draws, goes_in_order, updates, shares_steps, holds_bounds,
-           waits_and_goes_on)
+           waits_and_goes_on, goes_on_from_checkpoint, writes_while_it_changes,
+           refuses_damaged_parts)

@@ -1,0 +1,516 @@
+/* Happy path: a change puts a thing behind those that have changed before. When the first of them
+ * is due, its parts go into the journal, each when the one before is durable, so that conversations
+ * are written between two; behind the last the record that they are complete. What changes
+ * meanwhile puts the thing in line again.
+ *
+ * Failure: an attempt that fails is made again later, under the same id, so that its parts replace
+ * those of the first. A crash between leaves parts that nothing refers to, which the next start
+ * deletes. What cannot be read is told in a line, and stays in the journal. */
+#include "server/journal/keeper.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "server/access/sharing.h"
+
+#define KEEPER_MAX_PART_BYTES ((size_t)8 << 20)
+#define KEEPER_MAX_BODY_BYTES ((size_t)1 << 20)
+enum { KEEPER_REST = 9, KEEPER_RETRY_MS = 100 };
+
+struct keeper_attempt {
+    struct keeper *keeper;
+    struct kept_thing *kept; /* NULL: given up */
+    uint8_t id[JOURNAL_ID_BYTES];
+    uint32_t n_parts;
+    uint64_t begun_us;
+    struct buf buf;
+    struct list waits;
+};
+
+void keeper_init(struct keeper *kp, const struct keeper_type *type, void *self,
+                 const struct env *env)
+{
+    *kp = (struct keeper){.type = type, .self = self, .env = env};
+    list_init(&kp->changed);
+}
+
+void kept_init(struct kept_thing *k)
+{
+    *k = (struct kept_thing){0};
+    list_init(&k->waits);
+}
+
+static struct kept_thing *keeper_first(const struct keeper *kp)
+{
+    struct link *l = list_first(&kp->changed);
+
+    return l == NULL ? NULL : container_of(l, struct kept_thing, link);
+}
+
+/* --- writing --- */
+
+static void keeper_tell(struct list *waits, const struct error *err)
+{
+    struct link *l;
+
+    while ((l = list_pop(waits)) != NULL) {
+        struct kept_wait *w = container_of(l, struct kept_wait, link);
+
+        w->done(w, err);
+    }
+}
+
+static uint64_t keeper_due_us(const struct keeper *kp, const struct kept_thing *k)
+{
+    return k->due_us > kp->rest_until_us ? k->due_us : kp->rest_until_us;
+}
+
+static void keeper_arm(struct keeper *kp)
+{
+    const struct kept_thing *first = keeper_first(kp);
+
+    if (first != NULL && kp->attempt == NULL && kp->restore == NULL && !kp->is_ending)
+        kp->keeping.arm(kp->keeping.arm_self, keeper_due_us(kp, first));
+}
+
+static void attempt_end(struct keeper_attempt *a, const struct error *err)
+{
+    struct keeper *kp = a->keeper;
+    struct kept_thing *k = a->kept;
+    const char *principal, *name;
+    const uint64_t now_us = env_now_us(kp->env);
+    struct list waits;
+
+    list_init(&waits);
+    list_move(&a->waits, &waits);
+    kp->attempt = NULL;
+    kp->rest_until_us = now_us + KEEPER_REST * (now_us - a->begun_us);
+    if (k != NULL) {
+        kp->type->name(k, &principal, &name);
+        kp->type->ended(k);
+        k->has_id = k->has_id && err->status != STATUS_OK;
+        if (err->status != STATUS_OK) {
+            log_warn("checkpoint", "%s=%s error=\"%s\"", kp->type->noun, name, err->text);
+            if (!kp->is_ending)
+                kept_changed(kp, k);
+        } else {
+            log_debug("checkpoint", "%s=%s parts=%u ms=%llu", kp->type->noun, name, a->n_parts,
+                      (unsigned long long)((now_us - a->begun_us) / 1000));
+        }
+    }
+    buf_deinit(&a->buf);
+    free(a);
+    keeper_tell(&waits, err);
+    keeper_arm(kp);
+    if (kp->is_ending)
+        kp->keeping.on_idle(kp->keeping.idle_self);
+}
+
+static void on_attempt_complete(void *arg, const struct error *err)
+{
+    attempt_end(arg, err);
+}
+
+static void on_attempt_part(void *arg, const struct error *err);
+
+/* Room for the checksum, then the version, which body_begin reads. */
+static void attempt_head(struct keeper_attempt *a, struct body_writer *w, size_t limit_bytes)
+{
+    buf_clear(&a->buf);
+    a->buf.limit_bytes = limit_bytes;
+    *w = (struct body_writer){.out = &a->buf};
+    body_put_u32(w, 0);
+    body_put_u32(w, a->keeper->type->version);
+}
+
+/* The next part, or what completes the checkpoint. */
+static enum status attempt_append(struct keeper_attempt *a, struct error *err)
+{
+    const struct keeper_type *type = a->keeper->type;
+    struct journal_record r = {.kind = JOURNAL_BLOCK, .turn = a->n_parts};
+    journal_done_fn done = on_attempt_part;
+    struct body_writer w;
+    size_t head;
+
+    attempt_head(a, &w, KEEPER_MAX_PART_BYTES);
+    head = a->buf.len;
+    type->part(a->kept, &w);
+    if (a->buf.len == head) {
+        attempt_head(a, &w, KEEPER_MAX_BODY_BYTES);
+        type->name(a->kept, &r.principal, &r.name);
+        body_put_bytes(&w, a->id, sizeof(a->id));
+        body_put_text(&w, r.principal);
+        body_put_text(&w, r.name);
+        type->body(a->kept, &w);
+        r.kind = JOURNAL_KEEP;
+        r.generation = type->kind;
+        done = on_attempt_complete;
+    } else {
+        a->n_parts++;
+    }
+    if (body_written(&w, err) != STATUS_OK)
+        return err->status;
+    journal_put_sum(a->buf.data, a->buf.len);
+    memcpy(r.conversation, a->id, sizeof(r.conversation));
+    r.body = a->buf.data;
+    r.size_bytes = a->buf.len;
+    return journal_append(a->keeper->keeping.journal, &r, done, a, err);
+}
+
+static void attempt_go_on(struct keeper_attempt *a)
+{
+    struct error err;
+
+    if (attempt_append(a, &err) != STATUS_OK)
+        attempt_end(a, &err);
+}
+
+static void on_attempt_part(void *arg, const struct error *err)
+{
+    struct keeper_attempt *a = arg;
+
+    if (a->kept == NULL || err->status != STATUS_OK)
+        attempt_end(a, err);
+    else
+        attempt_go_on(a);
+}
+
+static void keeper_draw_id(const struct keeper *kp, struct kept_thing *k)
+{
+    if (!k->has_id)
+        kp->env->random(kp->env->self, k->next_id, sizeof(k->next_id));
+    k->has_id = true;
+}
+
+static void keeper_begin(struct keeper *kp, struct kept_thing *k)
+{
+    struct keeper_attempt *a = xalloc(sizeof(*a));
+    struct error err;
+
+    list_remove(&k->link);
+    keeper_draw_id(kp, k);
+    *a = (struct keeper_attempt){.keeper = kp, .kept = k, .begun_us = env_now_us(kp->env)};
+    memcpy(a->id, k->next_id, sizeof(a->id));
+    buf_init(&a->buf, KEEPER_MAX_PART_BYTES);
+    list_init(&a->waits);
+    list_move(&k->waits, &a->waits);
+    kp->attempt = a;
+    if (kp->type->begin(k, &err) != STATUS_OK)
+        attempt_end(a, &err);
+    else
+        attempt_go_on(a);
+}
+
+void keeper_tick(struct keeper *kp)
+{
+    struct kept_thing *first = keeper_first(kp);
+
+    if (first == NULL || kp->attempt != NULL || kp->restore != NULL)
+        return;
+    if (keeper_due_us(kp, first) <= env_now_us(kp->env))
+        keeper_begin(kp, first);
+    else
+        keeper_arm(kp);
+}
+
+void kept_changed(struct keeper *kp, struct kept_thing *k)
+{
+    if (kp->keeping.journal == NULL || link_is_on(&k->link))
+        return;
+    k->due_us = env_now_us(kp->env) + kp->keeping.interval_us;
+    list_push(&kp->changed, &k->link);
+    keeper_arm(kp);
+}
+
+enum status kept_settle(struct keeper *kp, struct kept_thing *k, struct kept_wait *w, struct error *err)
+{
+    if (kp->keeping.journal == NULL)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the server has no --data, so no %s outlives it", kp->type->noun);
+    if (link_is_on(&k->link))
+        list_remove(&k->link);
+    k->due_us = env_now_us(kp->env);
+    kp->rest_until_us = 0;
+    list_push_front(&kp->changed, &k->link);
+    list_push(&k->waits, &w->link);
+    keeper_arm(kp);
+    return STATUS_OK;
+}
+
+void kept_leave(struct kept_wait *w)
+{
+    if (link_is_on(&w->link))
+        list_remove(&w->link);
+}
+
+enum status kept_forget(struct keeper *kp, struct kept_thing *k, struct error *err)
+{
+    struct journal_record r = {.kind = JOURNAL_FORGET, .generation = kp->type->kind};
+
+    if (kp->keeping.journal == NULL)
+        return STATUS_OK;
+    keeper_draw_id(kp, k);
+    memcpy(r.conversation, k->next_id, sizeof(r.conversation));
+    kp->type->name(k, &r.principal, &r.name);
+    return journal_append(kp->keeping.journal, &r, NULL, NULL, err);
+}
+
+void kept_deinit(struct keeper *kp, struct kept_thing *k, const struct error *why)
+{
+    struct list waits;
+
+    list_init(&waits);
+    if (link_is_on(&k->link))
+        list_remove(&k->link);
+    if (kp->attempt != NULL && kp->attempt->kept == k) {
+        kp->type->ended(k);
+        kp->attempt->kept = NULL;
+        list_move(&kp->attempt->waits, &waits);
+    }
+    keeper_tell(&waits, why);
+    keeper_tell(&k->waits, why);
+}
+
+/* --- who may use it --- */
+
+static void kept_put_names(struct body_writer *w, const char *const *names, size_t n)
+{
+    body_put_u32(w, (uint32_t)n);
+    for (size_t i = 0; i < n; i++)
+        body_put_text(w, names[i]);
+}
+
+static const char *const *kept_take_names(size_t *ret_n, struct body_reader *r)
+{
+    const uint32_t n = body_take_up_to(r, ACCESS_MAX_SHARED);
+    const char **names = body_take_array(r, n, sizeof(names[0]), 8);
+
+    *ret_n = names == NULL ? 0 : n;
+    for (uint32_t i = 0; i < *ret_n; i++)
+        names[i] = body_take_text(r);
+    return names;
+}
+
+void kept_put_sharing(struct body_writer *w, const struct access_sharing *sharing)
+{
+    kept_put_names(w, sharing->readers, sharing->n_readers);
+    kept_put_names(w, sharing->writers, sharing->n_writers);
+}
+
+void kept_take_sharing(struct access_sharing *out, struct body_reader *r)
+{
+    out->readers = kept_take_names(&out->n_readers, r);
+    out->writers = kept_take_names(&out->n_writers, r);
+}
+
+/* --- reading --- */
+
+struct keeper_restore {
+    struct keeper *keeper;
+    struct journal_wait wait;
+    struct list events;
+    struct kept_thing *kept; /* NULL: none is being made */
+    uint8_t id[JOURNAL_ID_BYTES];
+    uint32_t n_parts, next;
+    char name[ERROR_TEXT_MAX]; /* for the log */
+};
+
+static void keeper_restore_next(struct keeper_restore *r);
+
+static void keeper_restore_free(struct keeper_restore *r)
+{
+    struct link *l;
+
+    journal_leave(&r->wait);
+    while ((l = list_pop(&r->events)) != NULL)
+        free(container_of(l, struct journal_event, link));
+    if (r->kept != NULL)
+        r->keeper->type->drop(r->kept);
+    r->keeper->restore = NULL;
+    free(r);
+}
+
+static void keeper_restore_fail(struct keeper_restore *r, const struct error *err)
+{
+    char text[2 * ERROR_TEXT_MAX];
+
+    log_error("restore", "%s=%s error=%s", r->keeper->type->noun, r->name,
+              log_quote(text, sizeof(text), err->text));
+    if (r->kept != NULL)
+        r->keeper->type->drop(r->kept);
+    r->kept = NULL;
+    keeper_restore_next(r);
+}
+
+static enum status keeper_restore_begin_body(struct body_reader *out, const struct keeper_restore *r,
+                                      const struct journal_event *e, struct arena *arena,
+                                      struct error *err)
+{
+    if (!journal_sum_is_right(e->body, e->size_bytes))
+        return error_because(err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, NULL,
+                             "the stored %s is not what was written", r->keeper->type->noun);
+    *out = body_begin(e->body + JOURNAL_SUM_BYTES, e->size_bytes - JOURNAL_SUM_BYTES,
+                      r->keeper->type->version, arena);
+    return STATUS_OK;
+}
+
+static void keeper_restore_read(struct keeper_restore *r);
+
+static enum status keeper_restore_take(struct keeper_restore *r, const struct journal_found *found,
+                                struct error *err)
+{
+    const struct link *first = list_first(&found->events);
+    struct body_reader part;
+    struct arena arena;
+    enum status rc;
+
+    if (first == NULL)
+        return error_set(err, STATUS_DATA_LOSS, "the journal lacks part %u of %u", r->next,
+                         r->n_parts);
+    arena_init(&arena, KEEPER_MAX_BODY_BYTES);
+    rc = keeper_restore_begin_body(&part, r, container_of(first, const struct journal_event, link), &arena,
+                            err);
+    if (rc == STATUS_OK)
+        rc = r->keeper->type->take(r->kept, &part, err);
+    arena_deinit(&arena);
+    return rc;
+}
+
+static void on_restore_part(void *arg, struct journal_found *found, const struct error *err)
+{
+    struct keeper_restore *r = arg;
+    struct error why = *err;
+
+    if (why.status == STATUS_OK)
+        (void)!keeper_restore_take(r, found, &why); /* it is in why */
+    if (why.status != STATUS_OK) {
+        keeper_restore_fail(r, &why);
+        return;
+    }
+    r->next++;
+    keeper_restore_read(r);
+}
+
+/* Reads the next part, or has the thing begin. */
+static void keeper_restore_read(struct keeper_restore *r)
+{
+    struct journal_query q = {.by = JOURNAL_BLOCKS, .number = r->next};
+    struct error err;
+
+    if (r->next < r->n_parts) {
+        memcpy(q.id, r->id, sizeof(q.id));
+        journal_read(r->keeper->keeping.journal, &r->wait, &q, on_restore_part, r);
+        return;
+    }
+    if (r->keeper->type->made(r->kept, &err) != STATUS_OK) {
+        keeper_restore_fail(r, &err);
+        return;
+    }
+    log_info("restored", "%s=%s", r->keeper->type->noun, r->name);
+    r->kept = NULL;
+    keeper_restore_next(r);
+}
+
+static enum status keeper_restore_make(struct keeper_restore *r, const struct journal_event *e,
+                                struct arena *arena, struct error *err)
+{
+    struct keeper *kp = r->keeper;
+    const char *principal, *name;
+    const struct principal *owner;
+    struct body_reader body;
+    const void *id;
+    size_t len;
+
+    if (keeper_restore_begin_body(&body, r, e, arena, err) != STATUS_OK)
+        return err->status;
+    id = body_take_bytes(&body, &len);
+    principal = body_take_text(&body);
+    name = body_take_text(&body);
+    if (body.is_bad || len != sizeof(r->id))
+        return error_set(err, STATUS_DATA_LOSS, "what describes it is cut off");
+    memcpy(r->id, id, sizeof(r->id));
+    r->n_parts = e->turn;
+    r->next = 0;
+    (void)snprintf(r->name, sizeof(r->name), "%s", name); /* cut off where it is too long */
+    owner = kp->keeping.find_owner(kp->keeping.find_self, principal);
+    if (owner == NULL)
+        return error_set(err, STATUS_NOT_FOUND, "there is no principal '%.64s'", principal);
+    return kp->type->make(kp, &r->kept, owner, name, &body, err);
+}
+
+static void keeper_restore_next(struct keeper_restore *r)
+{
+    struct link *l = list_pop(&r->events);
+    struct keeper *kp = r->keeper;
+    struct arena arena;
+    struct error err;
+    enum status rc;
+
+    if (l == NULL) {
+        keeper_restore_free(r);
+        keeper_arm(kp);
+        return;
+    }
+    r->name[0] = '\0';
+    arena_init(&arena, KEEPER_MAX_BODY_BYTES);
+    rc = keeper_restore_make(r, container_of(l, struct journal_event, link), &arena, &err);
+    arena_deinit(&arena);
+    free(container_of(l, struct journal_event, link));
+    if (rc != STATUS_OK)
+        keeper_restore_fail(r, &err);
+    else
+        keeper_restore_read(r);
+}
+
+static void on_restore_list(void *arg, struct journal_found *found, const struct error *err)
+{
+    struct keeper_restore *r = arg;
+
+    if (err->status != STATUS_OK) {
+        /* r stays, and with it the answer UNAVAILABLE: what there is, is not known. */
+        log_error("restore", "error=\"%s\"", err->text);
+        return;
+    }
+    list_move(&found->events, &r->events);
+    keeper_restore_next(r);
+}
+
+void keeper_start(struct keeper *kp, const struct keeping *keeping)
+{
+    const struct journal_query q = {.by = JOURNAL_KEPT, .number = kp->type->kind};
+    struct keeper_restore *r = xalloc(sizeof(*r));
+
+    kp->keeping = *keeping;
+    *r = (struct keeper_restore){.keeper = kp};
+    list_init(&r->events);
+    kp->restore = r;
+    journal_read(keeping->journal, &r->wait, &q, on_restore_list, r);
+}
+
+enum status keeper_ready(const struct keeper *kp, struct error *err)
+{
+    if (kp->restore == NULL)
+        return STATUS_OK;
+    (void)error_set(err, STATUS_UNAVAILABLE, "each stored %s is being read", kp->type->noun);
+    err->retry_after_ms = KEEPER_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
+bool keeper_is_idle(struct keeper *kp)
+{
+    struct kept_thing *first;
+
+    if (kp->keeping.journal == NULL)
+        return true;
+    kp->is_ending = true;
+    if (kp->restore != NULL)
+        keeper_restore_free(kp->restore);
+    /* What cannot begin ends at once, and is not put in line again. */
+    while (kp->attempt == NULL && (first = keeper_first(kp)) != NULL)
+        keeper_begin(kp, first);
+    return kp->attempt == NULL;
+}

@@ -1,0 +1,107 @@
+/* Things of principals that the journal keeps as a whole, each by checkpoints: parts, then the
+ * record that all of them are there, which replaces the checkpoint before. One is written at a
+ * time, some time after the thing's first change. Loop. */
+#ifndef SERVER_JOURNAL_KEEPER_H
+#define SERVER_JOURNAL_KEEPER_H
+
+#include "server/journal/body_bytes.h"
+#include "server/journal/journal.h"
+
+enum { KEEPER_PART_BYTES = 1 << 20 }; /* about so many has a part */
+
+struct access_sharing;
+struct env;
+struct keeper;
+struct keeper_attempt;
+struct keeper_restore;
+struct principal;
+
+/* A member of the thing, zeroed. */
+struct kept_thing {
+    struct link link; /* on while it has changes that no checkpoint has */
+    uint64_t due_us;
+    uint8_t next_id[JOURNAL_ID_BYTES]; /* of its next checkpoint */
+    bool has_id;
+    struct list waits; /* for the next checkpoint */
+};
+
+/* Someone waits for a checkpoint. done is called once, on the loop, with why it failed. */
+struct kept_wait {
+    struct link link;
+    void (*done)(struct kept_wait *w, const struct error *err);
+};
+
+struct keeper_type {
+    uint32_t kind;    /* stored: 1 a key of Store, 2 a table of Replay */
+    uint32_t version; /* the newest of its bodies and parts */
+    const char *noun; /* for messages and log lines */
+    void (*name)(const struct kept_thing *k, const char **ret_principal, const char **ret_name);
+    /* Of a checkpoint: begin; part until it adds nothing; body, at once behind that; ended, also
+     * where it failed. */
+    enum status (*begin)(struct kept_thing *k, struct error *err);
+    void (*part)(struct kept_thing *k, struct body_writer *w);
+    void (*body)(struct kept_thing *k, struct body_writer *w);
+    void (*ended)(struct kept_thing *k);
+    /* Of what is read: make, by the body; take each part; made; or drop, where something failed. */
+    enum status (*make)(struct keeper *kp, struct kept_thing **out, const struct principal *owner,
+                        const char *name, struct body_reader *body, struct error *err);
+    enum status (*take)(struct kept_thing *k, struct body_reader *part, struct error *err);
+    enum status (*made)(struct kept_thing *k, struct error *err);
+    void (*drop)(struct kept_thing *k);
+};
+
+/* Where things are kept. */
+struct keeping {
+    struct journal *journal; /* NULL: they are not */
+    uint64_t interval_us;    /* from a change to its checkpoint */
+    /* NULL: there is no such principal. */
+    const struct principal *(*find_owner)(void *self, const char *name);
+    void *find_self;
+    /* keeper_tick is to be called at at_us. The last call counts. */
+    void (*arm)(void *self, uint64_t at_us);
+    void *arm_self;
+    void (*on_idle)(void *self); /* after keeper_is_idle said no */
+    void *idle_self;
+};
+
+struct keeper {
+    const struct keeper_type *type;
+    void *self; /* of who has the things */
+    const struct env *env;
+    struct keeping keeping;
+    struct list changed; /* of struct kept_thing, the first that is due first */
+    struct keeper_attempt *attempt; /* NULL: none is being written */
+    struct keeper_restore *restore; /* NULL: all is read */
+    uint64_t rest_until_us;         /* so that checkpoints take a tenth of the time at most */
+    bool is_ending;
+};
+
+void keeper_init(struct keeper *kp, const struct keeper_type *type, void *self,
+                 const struct env *env);
+/* Keeps things from now on, and makes those that the journal has: until that is done, keeper_ready
+ * says UNAVAILABLE. */
+void keeper_start(struct keeper *kp, const struct keeping *keeping);
+enum status keeper_ready(const struct keeper *kp, struct error *err) MUST_CHECK;
+void keeper_tick(struct keeper *kp);
+/* Whether all that can be written is; else it is being written, and on_idle follows. For the end:
+ * nothing changes any more. */
+bool keeper_is_idle(struct keeper *kp);
+
+void kept_init(struct kept_thing *k);
+void kept_changed(struct keeper *kp, struct kept_thing *k);
+/* The checkpoint that begins next, as soon as it can, has what there is now. PRECONDITION without a
+ * journal. */
+enum status kept_settle(struct keeper *kp, struct kept_thing *k, struct kept_wait *w,
+                        struct error *err) MUST_CHECK;
+void kept_leave(struct kept_wait *w); /* fine if it does not wait */
+/* The thing is deleted, and the journal is to forget it. UNAVAILABLE: it does not. */
+enum status kept_forget(struct keeper *kp, struct kept_thing *k, struct error *err) MUST_CHECK;
+/* The thing leaves memory: what is being written is given up, and who waits is told why. */
+void kept_deinit(struct keeper *kp, struct kept_thing *k, const struct error *why);
+
+/* Whom a thing is shared with, in its body. */
+void kept_put_sharing(struct body_writer *w, const struct access_sharing *sharing);
+/* In the reader's arena. */
+void kept_take_sharing(struct access_sharing *out, struct body_reader *r);
+
+#endif
