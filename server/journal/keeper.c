@@ -4,8 +4,9 @@
  * meanwhile puts the thing in line again.
  *
  * Failure: an attempt that fails is made again later, under the same id, so that its parts replace
- * those of the first. A crash between leaves parts that nothing refers to, which the next start
- * deletes. What cannot be read is told in a line, and stays in the journal. */
+ * those of the first; under another if the record may be written, whose parts must then stay as
+ * they are. A crash between leaves parts that nothing refers to, which the next start deletes. What
+ * cannot be read is told in a line, and stays in the journal. */
 #include "server/journal/keeper.h"
 
 #include <stdio.h>
@@ -26,6 +27,7 @@ struct keeper_attempt {
     struct kept_thing *kept; /* NULL: given up */
     uint8_t id[JOURNAL_ID_BYTES];
     uint32_t n_parts;
+    bool is_complete; /* the record behind the parts was appended */
     uint64_t begun_us;
     struct buf buf;
     struct list waits;
@@ -92,7 +94,7 @@ static void attempt_end(struct keeper_attempt *a, const struct error *err)
     if (k != NULL) {
         kp->type->name(k, &principal, &name);
         kp->type->ended(k);
-        k->has_id = k->has_id && err->status != STATUS_OK;
+        k->has_id = k->has_id && err->status != STATUS_OK && !a->is_complete;
         if (err->status != STATUS_OK) {
             log_warn("checkpoint", "%s=%s error=\"%s\"", kp->type->noun, name, err->text);
             if (!kp->is_ending)
@@ -138,7 +140,7 @@ static enum status attempt_append(struct keeper_attempt *a, struct error *err)
 
     attempt_head(a, &w, KEEPER_MAX_PART_BYTES);
     head = a->buf.len;
-    type->part(a->kept, &w);
+    type->part(a->kept, &w, a->keeper->keeping.part_bytes);
     if (a->buf.len == head) {
         attempt_head(a, &w, KEEPER_MAX_BODY_BYTES);
         type->name(a->kept, &r.principal, &r.name);
@@ -148,6 +150,7 @@ static enum status attempt_append(struct keeper_attempt *a, struct error *err)
         type->body(a->kept, &w);
         r.kind = JOURNAL_KEEP;
         r.generation = type->kind;
+        a->is_complete = true;
         done = on_attempt_complete;
     } else {
         a->n_parts++;
@@ -226,11 +229,12 @@ void kept_changed(struct keeper *kp, struct kept_thing *k)
     keeper_arm(kp);
 }
 
-enum status kept_settle(struct keeper *kp, struct kept_thing *k, struct kept_wait *w, struct error *err)
+enum status kept_settle(struct keeper *kp, struct kept_thing *k, struct kept_wait *w,
+                        struct error *err)
 {
     if (kp->keeping.journal == NULL)
-        return error_set(err, STATUS_PRECONDITION,
-                         "the server has no --data, so no %s outlives it", kp->type->noun);
+        return error_set(err, STATUS_PRECONDITION, "the server has no --data, so no %s outlives it",
+                         kp->type->noun);
     if (link_is_on(&k->link))
         list_remove(&k->link);
     k->due_us = env_now_us(kp->env);
@@ -346,9 +350,10 @@ static void keeper_restore_fail(struct keeper_restore *r, const struct error *er
     keeper_restore_next(r);
 }
 
-static enum status keeper_restore_begin_body(struct body_reader *out, const struct keeper_restore *r,
-                                      const struct journal_event *e, struct arena *arena,
-                                      struct error *err)
+static enum status keeper_restore_begin_body(struct body_reader *out,
+                                             const struct keeper_restore *r,
+                                             const struct journal_event *e, struct arena *arena,
+                                             struct error *err)
 {
     if (!journal_sum_is_right(e->body, e->size_bytes))
         return error_because(err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, NULL,
@@ -361,7 +366,7 @@ static enum status keeper_restore_begin_body(struct body_reader *out, const stru
 static void keeper_restore_read(struct keeper_restore *r);
 
 static enum status keeper_restore_take(struct keeper_restore *r, const struct journal_found *found,
-                                struct error *err)
+                                       struct error *err)
 {
     const struct link *first = list_first(&found->events);
     struct body_reader part;
@@ -372,8 +377,8 @@ static enum status keeper_restore_take(struct keeper_restore *r, const struct jo
         return error_set(err, STATUS_DATA_LOSS, "the journal lacks part %u of %u", r->next,
                          r->n_parts);
     arena_init(&arena, KEEPER_MAX_BODY_BYTES);
-    rc = keeper_restore_begin_body(&part, r, container_of(first, const struct journal_event, link), &arena,
-                            err);
+    rc = keeper_restore_begin_body(&part, r, container_of(first, const struct journal_event, link),
+                                   &arena, err);
     if (rc == STATUS_OK)
         rc = r->keeper->type->take(r->kept, &part, err);
     arena_deinit(&arena);
@@ -416,7 +421,7 @@ static void keeper_restore_read(struct keeper_restore *r)
 }
 
 static enum status keeper_restore_make(struct keeper_restore *r, const struct journal_event *e,
-                                struct arena *arena, struct error *err)
+                                       struct arena *arena, struct error *err)
 {
     struct keeper *kp = r->keeper;
     const char *principal, *name;
@@ -485,6 +490,8 @@ void keeper_start(struct keeper *kp, const struct keeping *keeping)
     struct keeper_restore *r = xalloc(sizeof(*r));
 
     kp->keeping = *keeping;
+    if (kp->keeping.part_bytes == 0)
+        kp->keeping.part_bytes = KEEPER_PART_BYTES;
     *r = (struct keeper_restore){.keeper = kp};
     list_init(&r->events);
     kp->restore = r;

@@ -7,7 +7,7 @@
 #include "server/journal/body_bytes.h"
 #include "server/journal/journal.h"
 
-enum { KEEPER_PART_BYTES = 1 << 20 }; /* about so many has a part */
+enum { KEEPER_PART_BYTES = 1 << 20 };
 
 struct access_sharing;
 struct env;
@@ -39,7 +39,7 @@ struct keeper_type {
     /* Of a checkpoint: begin; part until it adds nothing; body, at once behind that; ended, also
      * where it failed. */
     enum status (*begin)(struct kept_thing *k, struct error *err);
-    void (*part)(struct kept_thing *k, struct body_writer *w);
+    void (*part)(struct kept_thing *k, struct body_writer *w, size_t about_bytes);
     void (*body)(struct kept_thing *k, struct body_writer *w);
     void (*ended)(struct kept_thing *k);
     /* Of what is read: make, by the body; take each part; made; or drop, where something failed. */
@@ -54,6 +54,7 @@ struct keeper_type {
 struct keeping {
     struct journal *journal; /* NULL: they are not */
     uint64_t interval_us;    /* from a change to its checkpoint */
+    size_t part_bytes;       /* about so many has a part; 0: KEEPER_PART_BYTES */
     /* NULL: there is no such principal. */
     const struct principal *(*find_owner)(void *self, const char *name);
     void *find_self;
@@ -69,7 +70,7 @@ struct keeper {
     void *self; /* of who has the things */
     const struct env *env;
     struct keeping keeping;
-    struct list changed; /* of struct kept_thing, the first that is due first */
+    struct list changed;            /* of struct kept_thing, the first that is due first */
     struct keeper_attempt *attempt; /* NULL: none is being written */
     struct keeper_restore *restore; /* NULL: all is read */
     uint64_t rest_until_us;         /* so that checkpoints take a tenth of the time at most */

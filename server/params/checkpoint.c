@@ -6,7 +6,8 @@
  * next rounds go on meanwhile: a snapshot does not change.
  *
  * Failure: the attempt ends, and the next round begins another, whose parts replace those that were
- * written. A crash between leaves parts that nothing refers to, which the next start deletes. */
+ * written, unless the record may be. A crash between leaves parts that nothing refers to, which the
+ * next start deletes. */
 #include "server/params/checkpoint.h"
 
 #include <stdlib.h>
@@ -78,6 +79,9 @@ static void checkpoint_end(struct checkpoint *c, const struct error *err)
         set->kept_version = c->moments.version;
         checkpoint_draw_id(set);
     } else {
+        /* It may be complete all the same: then its parts must stay as they are. */
+        if (c->which == c->n_arrays)
+            checkpoint_draw_id(set);
         log_warn("checkpoint", "params=%s version=%llu error=\"%s\"", set->spec.name,
                  (unsigned long long)c->moments.version, err->text);
     }

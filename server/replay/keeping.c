@@ -9,7 +9,8 @@ static struct table *kept_table(const struct kept_thing *k)
     return container_of(k, struct table, kept);
 }
 
-static void table_kept_name(const struct kept_thing *k, const char **ret_principal, const char **ret_name)
+static void table_kept_name(const struct kept_thing *k, const char **ret_principal,
+                            const char **ret_name)
 {
     const struct table *t = kept_table(k);
 
@@ -24,9 +25,9 @@ static enum status table_kept_begin(struct kept_thing *k, struct error *err)
     return STATUS_OK;
 }
 
-static void table_kept_part(struct kept_thing *k, struct body_writer *w)
+static void table_kept_part(struct kept_thing *k, struct body_writer *w, size_t about_bytes)
 {
-    table_walk_part(kept_table(k), w);
+    table_walk_part(kept_table(k), w, about_bytes);
 }
 
 static void table_kept_ended(struct kept_thing *k)
@@ -149,7 +150,8 @@ static enum status table_kept_make(struct keeper *kp, struct kept_thing **out,
     return table_restore_begin(t, &counters, err);
 }
 
-static enum status table_kept_take(struct kept_thing *k, struct body_reader *part, struct error *err)
+static enum status table_kept_take(struct kept_thing *k, struct body_reader *part,
+                                   struct error *err)
 {
     return table_restore_part(kept_table(k), part, err);
 }

@@ -193,9 +193,10 @@ void table_clear(struct table *t, uint64_t epoch);
 
 /* --- keeping --- */
 
-/* Writes a checkpoint: begin, part until it adds nothing. Then the kept counters are its own. */
+/* Writes a checkpoint: begin, part, of about so many bytes, until it adds nothing. Then the kept
+ * counters are its own. */
 void table_walk_begin(struct table *t);
-void table_walk_part(struct table *t, struct body_writer *w);
+void table_walk_part(struct table *t, struct body_writer *w, size_t about_bytes);
 void table_walk_end(struct table *t);
 
 /* An empty table takes the parts of a checkpoint, and then goes on from its counters. DATA_LOSS;

@@ -1,6 +1,6 @@
-/* Makes a table's chunks and items again from the parts of a checkpoint. Items lie in the slots that
- * they had, and uniform draws go by the places that they had, so that the draws that follow are
- * those that would have followed. Bytes are checked like those of a peer. */
+/* Makes a table's chunks and items again from the parts of a checkpoint. Items lie in the slots
+ * that they had, and uniform draws go by the places that they had, so that the draws that follow
+ * are those that would have followed. Bytes are checked like those of a peer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +78,7 @@ static enum status restore_begin_chunk(struct table *t, uint64_t id, uint32_t n_
     struct restored_chunk *grown;
 
     restore_drop_unfinished(r);
-    if (n_steps == 0 || t->order.n > 0 ||
-        (r->n_chunks > 0 && id <= r->chunks[r->n_chunks - 1].id))
+    if (n_steps == 0 || t->order.n > 0 || (r->n_chunks > 0 && id <= r->chunks[r->n_chunks - 1].id))
         return restore_is_damaged(err, "a chunk");
     if (r->n_chunks == r->chunks_cap) {
         r->chunks_cap = r->chunks_cap == 0 ? 64 : r->chunks_cap + r->chunks_cap / 2;

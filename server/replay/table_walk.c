@@ -1,7 +1,7 @@
-/* Writes a table's checkpoint part by part, while it goes on: first the chunks that there are at the
- * beginning, then the items, the oldest first. A chunk that is freed before its turn is passed by,
- * and so is an item that is removed. An item refers to chunks that are written, unless one of them
- * was made after the beginning: then it is left out, and not counted. */
+/* Writes a table's checkpoint part by part, while it goes on: first the chunks that there are at
+ * the beginning, then the items, the oldest first. A chunk that is freed before its turn is passed
+ * by, and so is an item that is removed. An item refers to chunks that are written, unless one of
+ * them was made after the beginning: then it is left out, and not counted. */
 #include "server/replay/table.h"
 
 void table_walk_begin(struct table *t)
@@ -26,19 +26,19 @@ static bool walk_has_chunk(const struct table_walk *walk)
     return walk->chunk != NULL && walk->chunk->id < walk->until_chunk;
 }
 
-static void walk_put_chunks(struct table *t, struct body_writer *w)
+static void walk_put_chunks(struct table *t, struct body_writer *w, size_t about_bytes)
 {
     struct table_walk *walk = &t->walk;
     const size_t before = w->out->len;
 
-    while (walk_has_chunk(walk) && !w->has_failed && w->out->len - before < KEEPER_PART_BYTES) {
+    while (walk_has_chunk(walk) && !w->has_failed && w->out->len - before < about_bytes) {
         const struct table_chunk *c = walk->chunk;
         const size_t size_bytes = c->n_steps * t->step_bytes;
         size_t len = size_bytes - walk->offset;
         struct link *next;
 
-        if (len > KEEPER_PART_BYTES)
-            len = KEEPER_PART_BYTES;
+        if (len > about_bytes)
+            len = about_bytes;
         body_put_u64(w, c->id);
         body_put_u32(w, c->n_steps);
         body_put_u64(w, walk->offset);
@@ -85,13 +85,12 @@ static void walk_put_item(struct table *t, struct body_writer *w)
 }
 
 /* At the end the counters are noted, at the moment that the last item was looked at. */
-static void walk_put_items(struct table *t, struct body_writer *w)
+static void walk_put_items(struct table *t, struct body_writer *w, size_t about_bytes)
 {
     struct table_walk *walk = &t->walk;
     const size_t before = w->out->len;
 
-    while (walk->slot != SELECTOR_NONE && !w->has_failed &&
-           w->out->len - before < KEEPER_PART_BYTES) {
+    while (walk->slot != SELECTOR_NONE && !w->has_failed && w->out->len - before < about_bytes) {
         walk_put_item(t, w);
         walk->slot = selector_next(&t->order, SELECTOR_FIFO, walk->slot);
     }
@@ -108,14 +107,14 @@ static void walk_put_items(struct table *t, struct body_writer *w)
     };
 }
 
-void table_walk_part(struct table *t, struct body_writer *w)
+void table_walk_part(struct table *t, struct body_writer *w, size_t about_bytes)
 {
     const size_t before = w->out->len;
     struct table_walk *walk = &t->walk;
 
     if (walk_has_chunk(walk)) {
         body_put_u32(w, TABLE_PART_CHUNKS);
-        walk_put_chunks(t, w);
+        walk_put_chunks(t, w, about_bytes);
         return;
     }
     if (walk->state == TABLE_WALK_CHUNKS) {
@@ -125,9 +124,8 @@ void table_walk_part(struct table *t, struct body_writer *w)
     if (walk->state != TABLE_WALK_ITEMS)
         return;
     body_put_u32(w, TABLE_PART_ITEMS);
-    walk_put_items(t, w);
+    walk_put_items(t, w, about_bytes);
     /* Of items that were all left out nothing is written. */
-    if (!w->has_failed && walk->state == TABLE_WALK_OFF &&
-        w->out->len == before + sizeof(uint32_t))
+    if (!w->has_failed && walk->state == TABLE_WALK_OFF && w->out->len == before + sizeof(uint32_t))
         w->out->len = before;
 }

@@ -19,7 +19,8 @@ static struct store_key *kept_key(const struct kept_thing *k)
     return container_of(k, struct store_key, kept);
 }
 
-static void key_kept_name(const struct kept_thing *k, const char **ret_principal, const char **ret_name)
+static void key_kept_name(const struct kept_thing *k, const char **ret_principal,
+                          const char **ret_name)
 {
     const struct store_key *key = kept_key(k);
 
@@ -42,17 +43,17 @@ static enum status key_kept_begin(struct kept_thing *kept, struct error *err)
     return STATUS_OK;
 }
 
-static void key_kept_part(struct kept_thing *kept, struct body_writer *w)
+static void key_kept_part(struct kept_thing *kept, struct body_writer *w, size_t about_bytes)
 {
     struct store_snapshot *s = kept_key(kept)->snapshot;
     const size_t before = w->out->len;
 
-    while (s->at < s->n && !w->has_failed && w->out->len - before < KEEPER_PART_BYTES) {
+    while (s->at < s->n && !w->has_failed && w->out->len - before < about_bytes) {
         const struct store_value *v = s->values[s->at];
         size_t len = v->size_bytes - s->offset;
 
-        if (len > KEEPER_PART_BYTES)
-            len = KEEPER_PART_BYTES;
+        if (len > about_bytes)
+            len = about_bytes;
         body_put_u64(w, (uint64_t)v->version);
         body_put_u32(w, v->crc);
         body_put_text(w, v->content_type);
@@ -130,7 +131,8 @@ static enum status key_take_value(struct store_key *k, struct body_reader *r, st
     size_t len;
     const void *bytes = body_take_bytes(r, &len);
 
-    if (r->is_bad || strlen(type) > STORE_MAX_TYPE_BYTES || (offset == 0) != (k->unfinished == NULL))
+    if (r->is_bad || strlen(type) > STORE_MAX_TYPE_BYTES ||
+        (offset == 0) != (k->unfinished == NULL))
         return error_set(err, STATUS_DATA_LOSS, "a value of the stored key is not correct");
     if (offset == 0) {
         if (store_value_make(&k->unfinished, k->stores, version, (size_t)size_bytes, type, err) !=
@@ -147,7 +149,8 @@ static enum status key_take_value(struct store_key *k, struct body_reader *r, st
     return k->n_filled == size_bytes ? key_take_finished(k, err) : STATUS_OK;
 }
 
-static enum status key_kept_take(struct kept_thing *kept, struct body_reader *part, struct error *err)
+static enum status key_kept_take(struct kept_thing *kept, struct body_reader *part,
+                                 struct error *err)
 {
     enum status rc = STATUS_OK;
 

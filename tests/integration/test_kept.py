@@ -102,8 +102,8 @@ def killed_while_written(parleyd, folder):
     """Killed between two parts of a checkpoint: the one before is what there is, whole."""
     unfinished = "SELECT count(*) FROM block WHERE checkpoint NOT IN (SELECT checkpoint FROM kept)"
     with Mortal(parleyd, "--data", folder, *AT_ONCE) as daemon:
-        replay = parley.Replay(parley.connect(daemon.address), "big", COLUMNS, max_items=300)
-        replay.insert_all(steps(0, 300))
+        replay = parley.Replay(parley.connect(daemon.address), "big", COLUMNS, max_items=120)
+        replay.insert_all(steps(0, 120))
         replay.checkpoint()
         n = 1
 
@@ -116,8 +116,8 @@ def killed_while_written(parleyd, folder):
         until("a checkpoint is written", is_between)
         replay = parley.Replay(daemon.again(), "big")
         assert rows(folder, unfinished)[0][0] == 0, "the parts of the checkpoint that was cut off are deleted"
-        batch = replay.sample(300)
-        assert len(replay) == 300 and (batch["page"] == (batch["x"] // 1000 * 1000 & 0xff).astype(np.uint8)[:, None] * (batch["x"] >= 1000)[:, None]).all()
+        batch = replay.sample(120)
+        assert len(replay) == 120 and (batch["page"] == (batch["x"] // 1000 * 1000 & 0xff).astype(np.uint8)[:, None] * (batch["x"] >= 1000)[:, None]).all()
 
 
 def keys_go_on(parleyd, folder):

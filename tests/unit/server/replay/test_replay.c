@@ -649,7 +649,7 @@ END_TEST
 
 /* --- checkpoints --- */
 
-enum { N_PARTS_MAX = 64 };
+enum { N_PARTS_MAX = 256 };
 
 struct parts {
     struct buf bufs[N_PARTS_MAX];
@@ -670,7 +670,7 @@ static bool take_part(struct parts *p, struct table *from)
     ck_assert_uint_lt(p->n, N_PARTS_MAX);
     buf_init(&p->bufs[p->n], (size_t)8 << 20);
     body_put_u32(&w, 1);
-    table_walk_part(from, &w);
+    table_walk_part(from, &w, 1 << 17);
     ck_assert_int_eq(body_written(&w, &err), STATUS_OK);
     if (p->bufs[p->n].len > 4) {
         p->n++;
