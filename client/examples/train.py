@@ -6,9 +6,11 @@
   ppo     as a2c, several times from each rollout, with clipped importance weights (Schulman et al., 2017)
   dqn     double Q-learning of three steps by a duelling head, from a buffer of ours; each environment explores as much as its
           place says (Horgan et al., 2018), and four more say what the policy is worth without exploring
+  apex    the same learner and judges, from a table of the daemon (Replay) by priority, which actors fill meanwhile; its limiter keeps
+          samples and inserts in proportion, and the learner sets priorities by its errors
   impala  actors roll out while the policy learns from batches of what they did, by V-trace (Espeholt et al., 2018)
 
-usage: train.py a2c|a3c|ppo|dqn|impala [options]; `./run train a2c` starts a daemon of its own"""
+usage: train.py a2c|a3c|ppo|dqn|apex|impala [options]; `./run train a2c` starts a daemon of its own"""
 import argparse
 import collections
 import queue
@@ -20,9 +22,10 @@ import tempfile
 import threading
 import time
 
+import numpy as np
 import parley
 import parley.policies
-from parley.rollouts import Environments, Returns, join, learn, learn_q, transitions
+from parley.rollouts import Environments, Returns, Transition, join, learn, learn_q, transitions
 
 # What each environment is learned with, and the mean return of 100 episodes at which it is learned. Pendulum's actions are
 # numbers beyond which more of the same changes nothing: of these ways only ppo's small steps learn it.
@@ -74,7 +77,7 @@ class Training:
 
     def save(self, path):
         """The daemon writes beside the policy's own file, after one more step."""
-        if self.options.way == "dqn":
+        if self.options.way in ("dqn", "apex"):
             learn_q(self.server, "policy", self.last, save_path=path)
         else:
             self.learn(self.last, off_policy=True, save_path=path)
@@ -162,7 +165,59 @@ def dqn(training):
             training.note(returns, judges.rollout("policy", 125))
 
 
-WAYS = {"a2c": a2c, "a3c": a3c, "ppo": ppo, "impala": impala, "dqn": dqn}
+# What a transition is in a table.
+TRANSITION = {"observation": ("f4", (4,)), "action": ("i8", ()), "reward": ("f4", ()), "discount": ("f4", ()), "next_observation": ("f4", (4,))}
+SAMPLES_PER_INSERT, MIN_SIZE = 4, 1000
+
+
+def apex_actor(training, which):
+    """Acts with the policy as it is, explores more than the actors before it, and inserts what it saw."""
+    n, n_actors = training.options.envs, training.options.actors
+    epsilons = [0.4 ** (1 + 7 * (which * n + i) / max(1, n_actors * n - 1)) for i in range(n)]
+    replay = parley.Replay(training.server, "apex")
+    with training.environments(n, 1 + which) as environments:
+        while not training.is_over:
+            steps = environments.rollout("policy", training.options.n_steps, seed=training.options.seed + which, epsilon=epsilons)
+            made = list(transitions(steps, 3, reward_scale=0.1))
+            columns = {name: np.array([np.frombuffer(getattr(t, name), "f4") if shape else getattr(t, name) for t in made], dtype)
+                       for name, (dtype, shape) in TRANSITION.items()}
+            try:
+                replay.insert_all(columns)  # of the greatest priority there is; waits while the learner is behind
+            except parley.Error:
+                if not training.is_over:  # else the table was deleted
+                    raise
+            with training.lock:
+                training.steps += n * training.options.n_steps
+
+
+def apex_learner(training, replay):
+    returns, beta = Returns(4), 0.4
+    with training.environments(4) as judges:
+        for batch in replay.batches(64):
+            weights, beta = batch.weights(beta), min(1.0, beta + 0.0005)
+            training.last = [Transition(o.tobytes(), int(a), float(r), float(d), s.tobytes())
+                             for o, a, r, d, s in zip(*(batch[name] for name in TRANSITION))]
+            errors = learn_q(training.server, "policy", training.last, weights=weights, move_target=training.updates % 100 == 0, max_gradient_norm=10)
+            replay.update_priorities(batch, np.abs(errors))
+            training.updates += 1
+            if training.updates % 32 == 0:
+                training.note(returns, judges.rollout("policy", 125))
+            if training.is_over:
+                return
+
+
+def apex(training):
+    seen = 1 + SAMPLES_PER_INSERT * training.options.envs * training.options.n_steps  # what one insert of an actor allows
+    replay = parley.Replay(training.server, "apex", TRANSITION, max_items=100_000, sampler="prioritized", min_size=MIN_SIZE,
+                           samples_per_insert=SAMPLES_PER_INSERT, max_diff=SAMPLES_PER_INSERT * MIN_SIZE + 2 * seen, seed=training.options.seed)
+    threads = in_threads(training, apex_actor, training.options.actors)
+    training.guard(apex_learner, training, replay)
+    replay.delete()
+    for t in threads:
+        t.join()
+
+
+WAYS = {"a2c": a2c, "a3c": a3c, "ppo": ppo, "impala": impala, "dqn": dqn, "apex": apex}
 
 
 def draw(path, curves, title):
@@ -210,7 +265,7 @@ def run(options):
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/policy.gguf"
         pendulum = options.env == "Pendulum-v1"
-        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head="duelling" if options.way == "dqn" else "gaussian" if pendulum else "softmax", seed=options.seed,
+        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head="duelling" if options.way in ("dqn", "apex") else "gaussian" if pendulum else "softmax", seed=options.seed,
                                environment=options.env)
         process, address = daemon(options.parleyd, path)
         try:
@@ -234,7 +289,7 @@ def main():
     parser.add_argument("--parleyd", default="build/release/parleyd")
     parser.add_argument("--envs", type=int, default=16, help="environments of a vector")
     parser.add_argument("--n-steps", type=int, default=32, help="of a rollout")
-    parser.add_argument("--actors", type=int, default=4, help="vectors of a3c and impala")
+    parser.add_argument("--actors", type=int, default=4, help="vectors of a3c, impala and apex")
     parser.add_argument("--steps", type=int, default=2_000_000, help="at most so many of all environments")
     parser.add_argument("--until", type=float, help="the mean return of 100 episodes that ends it")
     parser.add_argument("--seed", type=int, default=1)
@@ -242,8 +297,8 @@ def main():
     parser.add_argument("--plot", metavar="FILE.svg")
     parser.add_argument("--out", metavar="FILE.gguf", help="the policy that was learned; parleyd serves it")
     options = parser.parse_args()
-    if options.way == "dqn" and options.env == "Pendulum-v1":
-        parser.error("dqn chooses among actions, Pendulum's are numbers")
+    if options.way in ("dqn", "apex") and options.env == "Pendulum-v1":
+        parser.error(f"{options.way} chooses among actions, Pendulum's are numbers")
     trainings = []
     for options.seed in range(options.seed, options.seed + options.seeds):
         trainings.append(run(options))

@@ -16,7 +16,7 @@ from children import Daemon
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 import parley.policies  # noqa: E402
-from parley.rollouts import Environments, Returns, Rollout, join, learn, learn_q, transitions  # noqa: E402
+from parley.rollouts import Environments, Returns, Rollout, Transition, join, learn, learn_q, transitions  # noqa: E402
 from parley.v1 import act_pb2, tensor_pb2  # noqa: E402
 
 PARLEYD, TRAIN, PARLEY = sys.argv[1:4]
@@ -170,6 +170,32 @@ def test_refused(folder):
         assert learn(server, "still", steps, save_path=saved).params_version == start + 1 and os.path.getsize(saved) > 0
 
 
+def test_priorities(folder):
+    """Drawn by priority from a table, with importance weights, and priorities from the errors: these shrink, and are what is drawn by."""
+    columns = {"observation": ("f4", (4,)), "action": ("i8", ()), "reward": ("f4", ()), "discount": ("f4", ()), "next_observation": ("f4", (4,))}
+    with daemon(folder) as d, parley.connect(d.address) as server, Environments(server, "CartPole-v1", 16, seed=1) as environments:
+        replay = parley.Replay(server, "steps", columns, sampler="prioritized", seed=1)
+        made = list(transitions(environments.rollout("q", 64, seed=1, epsilon=[1.0] * 16), 3, reward_scale=0.1))
+        replay.insert_all({name: np.array([np.frombuffer(getattr(t, name), "f4") if shape else getattr(t, name) for t in made])
+                           for name, (_, shape) in columns.items()})
+        means, last = [], {}
+        for _ in range(150):
+            batch = replay.sample(64)
+            known = np.array([key in last for key in batch.keys])
+            assert np.allclose(batch.priorities[known], [last[key] for key in batch.keys[known]])
+            weights = batch.weights(0.4)
+            steps = [Transition(o.tobytes(), int(a), float(r), float(c), s.tobytes()) for o, a, r, c, s in zip(*(batch[name] for name in columns))]
+            errors = np.abs(learn_q(server, "q", steps, weights=weights, move_target=False, learning_rate=0.002))
+            assert replay.update_priorities(batch, errors) == 64
+            last.update(zip(batch.keys, errors))
+            means.append(float(errors.mean()))
+        first, end = np.mean(means[:10]), np.mean(means[-10:])
+        print(f"errors: {first:.3f} to {end:.3f}, {len(last)} of {len(made)} drawn", flush=True)
+        assert end < first / 2
+        mean = np.mean(list(last.values()))
+        assert replay.sample(1000).priorities.mean() > 1.2 * mean, "those of great errors are drawn more often"
+
+
 def iter_of(server, request):
     stream = server.links[0].stream("Act/Train", request, act_pb2.ActTrainEvent)
     try:
@@ -179,10 +205,10 @@ def iter_of(server, request):
 
 
 def test_example(folder):
-    """`./run train`'s script reaches what it is told to, and draws the curve."""
-    for way in ("a2c", "a3c", "impala"):
+    """`./run train`'s script reaches what it is told to, and draws the curve. apex, which takes minutes under a sanitizer, has played."""
+    for way in ("a2c", "a3c", "apex", "impala"):
         plot = os.path.join(folder, f"{way}.svg")
-        done = children.run([sys.executable, TRAIN, way, "--parleyd", PARLEYD, "--until", "40", "--steps", "400000", "--actors", "2",
+        done = children.run([sys.executable, TRAIN, way, "--parleyd", PARLEYD, "--until", "9" if way == "apex" else "40", "--steps", "400000", "--actors", "2",
                              "--plot", plot], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
         assert done.returncode == 0 and "steps/s" in done.stderr, (way, done.stdout, done.stderr)
         print(done.stdout.strip(), flush=True)
@@ -229,7 +255,7 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_files, test_transitions, test_they_improve, test_refused, test_example):
+    for test in (test_files, test_transitions, test_they_improve, test_refused, test_priorities, test_example):
         if not sys.argv[4:] or test.__name__ in sys.argv[4:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:

@@ -706,7 +706,7 @@ int main(int argc, char **argv)
            " late=%" PRIu64 "\n",
            n, s.n_kills, s.n_stops, s.n_read, s.n_checkpoints, s.n_sampled, s.n_applied, s.n_stale,
            s.n_late);
-    MUST(n < 100 || (s.n_kills > n && s.n_stops > n && s.n_checkpoints > n && s.n_sampled > 10 * n &&
-                     s.n_applied > n && s.n_stale > n && s.n_late > n / 2));
+    MUST(n < 100 || (s.n_kills > n && s.n_stops > n && s.n_checkpoints > n &&
+                     s.n_sampled > 10 * n && s.n_applied > n && s.n_stale > n && s.n_late > n / 2));
     return 0;
 }
