@@ -27,6 +27,12 @@ case ${1-} in
     exit
     ;;
 history) by_python ../history/bench.py "${@:2}"; exit ;;
+replay)
+    if [ "${2-}" = --reverb ]; then
+        by_python replay_beside.py "$("$here/reverb.sh")" "${@:3}"
+        exit
+    fi
+    ;;
 leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
