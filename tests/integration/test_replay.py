@@ -98,6 +98,13 @@ def test_runs(server):
     held = replay.info().held_bytes
     assert replay.sample(1)["x"].tolist() == [[109, 110, 111]]
     assert 0 == len(replay) and replay.info().held_bytes < held
+    with replay.writer(max_steps=3) as writer:  # items of several messages, and of their chunks
+        for i in range(200):
+            writer.append({name: a[0] for name, a in steps(500 + i, 1).items()})
+            if i >= 2:
+                writer.item(3)
+    assert len(set(writer.keys)) == 198
+    assert replay.sample(198)["x"].tolist() == [[500 + i, 501 + i, 502 + i] for i in range(198)]
     replay.close()  # with it the chunks that it keeps
     until("the chunks are freed", lambda: replay.info().held_bytes == 0)
     replay.insert_run(steps(0, 2))

@@ -34,6 +34,7 @@ TYPES = {tensor_pb2.DTYPE_F32: np.dtype("<f4"), tensor_pb2.DTYPE_F64: np.dtype("
 CODES = {dtype: code for code, dtype in TYPES.items()}
 MAX_MESSAGE_STEPS = 1024
 MAX_MESSAGE_BYTES = 2 << 20
+WRITER_ITEMS = 16  # of a message
 
 Array = npt.NDArray[Any]
 Steps = Mapping[str, Any]
@@ -267,11 +268,12 @@ class Replay:
 
 
 class Writer:
-    """Runs that overlap: each step is sent once, and items refer to it."""
+    """Runs that overlap: each step is sent once, and items refer to it. Some items are sent together."""
 
     def __init__(self, replay: Replay, max_steps: int, timeout: float) -> None:
         self.replay, self.max_steps, self.timeout = replay, max_steps, timeout
         self._steps: list[Steps] = []  # of the chunk that is not sent yet
+        self._items: list[pb.ReplayItem] = []  # that are not sent yet
         self._sent: list[tuple[int, int]] = []  # chunks and their steps, as many as items may reach
         self._waiting = 0  # messages without answer
         self.keys: list[int] = []  # of all items
@@ -280,24 +282,32 @@ class Writer:
 
     def append(self, step: Steps) -> None:
         self._steps.append(step)
+        if len(self._steps) >= self.replay._at_once():
+            self._send()
 
     def item(self, n_steps: int, priority: float | None = None) -> None:
         """Of the last n_steps; it is in the table when flush returns."""
-        if not 1 <= n_steps <= min(self.max_steps, len(self._steps) + sum(n for _, n in self._sent)):
-            raise ValueError(f"n_steps is {n_steps}, of {len(self._steps) + sum(n for _, n in self._sent)} appended at most {self.max_steps}")
-        m = pb.ReplayInsertRequest(timeout_ms=round(1000 * self.timeout))
+        chunks = [*self._sent, (self.replay._next_chunk, len(self._steps))]
+        known = sum(n for _, n in chunks)
+        if not 1 <= n_steps <= min(self.max_steps, known):
+            raise ValueError(f"n_steps is {n_steps}, of {known} appended at most {self.max_steps}")
+        slices: list[pb.ReplaySlice] = []
+        left = n_steps
+        for chunk_id, n in reversed(chunks):
+            if left > 0 and n > 0:
+                slices.insert(0, pb.ReplaySlice(chunk=chunk_id, first=max(0, n - left), steps=min(n, left)))
+                left -= min(n, left)
+        self._items.append(pb.ReplayItem(slices=slices, priority=priority or 0.0, has_priority=priority is not None))
+        if len(self._items) >= WRITER_ITEMS:
+            self._send()
+
+    def _send(self) -> None:
+        m = pb.ReplayInsertRequest(items=self._items, timeout_ms=round(1000 * self.timeout))
         if self._steps:
             chunk = self.replay._chunk({name: np.stack([np.asarray(s[name]) for s in self._steps]) for name in self._steps[0]})
             m.chunks.append(chunk)
             self._sent.append((chunk.id, len(self._steps)))
-            self._steps = []
-        slices: list[pb.ReplaySlice] = []
-        left = n_steps
-        for chunk_id, n in reversed(self._sent):
-            if left > 0:
-                slices.insert(0, pb.ReplaySlice(chunk=chunk_id, first=max(0, n - left), steps=min(n, left)))
-                left -= min(n, left)
-        m.items.add(slices=slices, priority=priority or 0.0, has_priority=priority is not None)
+        self._steps, self._items = [], []
         while len(self._sent) > 1 and sum(n for _, n in self._sent[1:]) >= self.max_steps:
             self._sent.pop(0)
         m.keep_chunks = len(self._sent)
@@ -306,6 +316,8 @@ class Writer:
 
     def flush(self) -> list[int]:
         """Waits until all items are in the table; the keys of those since the last time."""
+        if self._items:
+            self._send()
         fresh = self.replay._receive(self._waiting)
         self._waiting = 0
         self.keys += fresh
