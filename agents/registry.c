@@ -5,10 +5,10 @@
 #include "agents/agent.h"
 #include "compute/gguf/gguf.h"
 
-extern const struct agent_type echo_agent, lm_agent, policy_agent, starspace_agent;
+extern const struct agent_type echo_agent, lm_agent, policy_agent, seq2seq_agent, starspace_agent;
 
 static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy_agent,
-                                                 &starspace_agent};
+                                                 &seq2seq_agent, &starspace_agent};
 
 /* Kinds whose files say so by their general.architecture. */
 static const char *const own_files[] = {"policy", "starspace", "seq2seq"};

@@ -185,6 +185,8 @@ enum status seq2seq_read(struct seq2seq **out, const char *path,
         rc = seq2seq_make(&s, &spec, words, config, err);
     if (rc == STATUS_OK)
         rc = seq2seq_read_tensors(s, g, TENSOR_VALUE, err);
+    if (rc == STATUS_OK)
+        rc = model_hash_gguf(s->version, g, err);
     gguf_close(g);
     if (rc == STATUS_NOT_FOUND || rc == STATUS_INVALID) /* a key is missing or out of bounds */
         rc = err->status = STATUS_DATA_LOSS;

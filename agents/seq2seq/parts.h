@@ -6,6 +6,7 @@
 
 #include "agents/seq2seq/seq2seq.h"
 #include "compute/backend/net.h"
+#include "compute/gguf/hash.h"
 
 /* The parameters, in the order of the file. A layer's bias follows its weight. */
 enum seq2seq_param_name {
@@ -46,6 +47,8 @@ struct seq2seq_cell {
 struct seq2seq {
     struct seq2seq_spec spec;
     struct word_table *words;
+    int32_t newline;               /* what separates utterances, as a word of the table */
+    char version[MODEL_HASH_SIZE]; /* the file's hash; "1": from no file */
     struct backend *backend;
     struct seq2seq_param params[N_SEQ2SEQ_PARAMS];
     uint64_t n_learned; /* steps of the optimiser */

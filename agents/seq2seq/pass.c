@@ -31,6 +31,7 @@ struct pass {
     float *weights;                  /* [label cells], of the targets in the loss */
     uint32_t *to_writer, *to_reader; /* [n]: the row in the other order */
     bool learns;
+    bool replies; /* no step is looked at again: two of the reader's do in turns */
 };
 
 static const int32_t no_words[] = {WORD_NULL};
@@ -273,12 +274,19 @@ static enum status seq2seq_cell_reserve(struct seq2seq *s, struct seq2seq_cell *
     return STATUS_OK;
 }
 
+/* Which of the reader's steps has that word. */
+static size_t pass_reader_step(const struct pass *p, size_t t)
+{
+    return p->replies ? t % 2 : t;
+}
+
 static enum status pass_reserve(struct pass *p, struct error *err)
 {
     enum status rc = seq2seq_reserve_rows(p->s, p->n, err);
 
     for (size_t t = 0; rc == STATUS_OK && t < p->text.n_steps; t++)
-        rc = seq2seq_cell_reserve(p->s, &p->s->reader, t, p->text.n_rows[t], err);
+        rc = seq2seq_cell_reserve(p->s, &p->s->reader, pass_reader_step(p, t), p->text.n_rows[t],
+                                  err);
     for (size_t t = 0; rc == STATUS_OK && t < p->label.n_steps; t++)
         rc = seq2seq_cell_reserve(p->s, &p->s->writer, t, p->label.n_rows[t], err);
     return rc;
@@ -319,12 +327,14 @@ static void pass_read(struct pass *p)
 
     for (size_t t = 0; t < p->text.n_steps; t++) {
         const struct seq2seq_step *steps = s->reader.steps;
-        const size_t n = p->text.n_rows[t];
+        const size_t n = p->text.n_rows[t], k = pass_reader_step(p, t);
+        const struct seq2seq_step *before = t > 0 ? &steps[pass_reader_step(p, t - 1)] : NULL;
 
-        seq2seq_cell_forward(s, &s->reader, t, p->text.ids + p->text.first[t], n,
-                             t > 0 ? steps[t - 1].h : s->zeros, t > 0 ? steps[t - 1].c : s->zeros);
-        b->type->gather(b, steps[t].h, s->identity, n, h, s->h);
-        b->type->gather(b, steps[t].c, s->identity, n, h, s->c);
+        seq2seq_cell_forward(s, &s->reader, k, p->text.ids + p->text.first[t], n,
+                             before != NULL ? before->h : s->zeros,
+                             before != NULL ? before->c : s->zeros);
+        b->type->gather(b, steps[k].h, s->identity, n, h, s->h);
+        b->type->gather(b, steps[k].c, s->identity, n, h, s->c);
     }
     b->type->gather(b, s->h, p->to_writer, p->n, h, s->h_start);
     b->type->gather(b, s->c, p->to_writer, p->n, h, s->c_start);
@@ -577,7 +587,7 @@ static enum status pass_generate(struct pass *p, size_t max_words, struct error 
 enum status seq2seq_generate(struct seq2seq *s, struct seq2seq_row *rows, size_t n,
                              size_t max_words, struct error *err)
 {
-    struct pass p = {.s = s, .rows = rows, .n = n};
+    struct pass p = {.s = s, .rows = rows, .n = n, .replies = true};
     enum status rc = pass_plan(&p, false, err);
 
     if (rc == STATUS_OK)

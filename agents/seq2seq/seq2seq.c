@@ -89,6 +89,19 @@ static void seq2seq_shape(struct seq2seq *s)
     s->writer.back = PARAM_WRITE_BACK;
 }
 
+static enum status seq2seq_find_newline(struct seq2seq *s, struct error *err)
+{
+    struct buf ids;
+    enum status rc;
+
+    buf_init(&ids, SIZE_MAX);
+    rc = word_table_encode(s->words, "\n", 1, &ids, err);
+    if (rc == STATUS_OK)
+        memcpy(&s->newline, ids.data, sizeof(s->newline));
+    buf_deinit(&ids);
+    return rc;
+}
+
 enum status seq2seq_make(struct seq2seq **out, const struct seq2seq_spec *spec,
                          struct word_table *words, const struct seq2seq_config *config,
                          struct error *err)
@@ -99,6 +112,9 @@ enum status seq2seq_make(struct seq2seq **out, const struct seq2seq_spec *spec,
 
     s->spec = *spec;
     s->words = words;
+    memcpy(s->version, "1", 2);
+    if (rc == STATUS_OK)
+        rc = seq2seq_find_newline(s, err);
     if (rc == STATUS_OK)
         rc = backend_open(&s->backend, config->backend, &backend_config, err);
     if (rc == STATUS_OK && (s->backend->type->net == NULL || s->backend->type->net->add_at == NULL))

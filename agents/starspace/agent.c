@@ -7,10 +7,10 @@
 #include "agents/agent.h"
 #include "agents/starspace/starspace.h"
 #include "agents/turn.h"
+#include "agents/words/word_history.h"
 #include "agents/words/word_table.h"
 #include "base/alloc.h"
 #include "base/list.h"
-#include "compute/gguf/hash.h"
 
 extern const struct agent_type starspace_agent;
 
@@ -18,8 +18,6 @@ enum {
     STARSPACE_MAX_ROWS = 256,
     STARSPACE_MAX_WAITING = 16384,
     STARSPACE_HISTORY_WORDS = 10000, /* the newest, which the reply follows from; as ParlAI's */
-    STARSPACE_CLONE_WORDS = 1 << 20,
-    STARSPACE_MAX_TURNS = 1 << 20,
 };
 
 struct starspace_original {
@@ -33,8 +31,7 @@ struct starspace_original {
 
 struct starspace_clone {
     struct clone base;
-    struct buf words; /* int32_t */
-    struct buf ends;  /* uint32_t [n_turns]: words up to and including the turn */
+    struct word_history past;
 };
 
 /* In the turn's arena. */
@@ -134,208 +131,66 @@ static void starspace_batching(const struct agent *a, struct batcher_config *out
 static enum status starspace_clone_open(struct clone *base, const struct clone_config *config,
                                         struct error *err)
 {
-    struct starspace_clone *c = starspace_clone_of(base);
-
     (void)config; /* the system prompt does not affect the reply */
     (void)err;
-    buf_init(&c->words, STARSPACE_CLONE_WORDS * sizeof(int32_t));
-    buf_init(&c->ends, STARSPACE_MAX_TURNS * sizeof(uint32_t));
+    word_history_init(&starspace_clone_of(base)->past);
     return STATUS_OK;
 }
 
 static void starspace_clone_close(struct clone *base)
 {
-    struct starspace_clone *c = starspace_clone_of(base);
-
-    buf_deinit(&c->words);
-    buf_deinit(&c->ends);
+    word_history_deinit(&starspace_clone_of(base)->past);
 }
 
 static void starspace_clone_info(const struct clone *base, struct clone_info *out)
 {
     const struct starspace_clone *c = const_starspace_clone_of(base);
 
-    *out = (struct clone_info){.n_tokens = n_words_of(&c->words),
-                               .state_bytes = sizeof(*c) + c->words.cap + c->ends.cap};
+    *out = (struct clone_info){.n_tokens = word_history_n_words(&c->past),
+                               .state_bytes = sizeof(*c) + word_history_size_bytes(&c->past)};
 }
 
-static size_t starspace_clone_n_turns(const struct starspace_clone *c)
-{
-    return c->ends.len / sizeof(uint32_t);
-}
-
-/* How many words the first at_turn turns have. */
-static size_t starspace_clone_end(const struct starspace_clone *c, size_t at_turn)
-{
-    uint32_t end;
-
-    if (at_turn == 0)
-        return 0;
-    memcpy(&end, c->ends.data + (at_turn - 1) * sizeof(end), sizeof(end));
-    return end;
-}
-
-static enum status starspace_clone_check_turn(const struct starspace_clone *c, uint32_t at_turn,
-                                              struct error *err)
-{
-    if (at_turn > starspace_clone_n_turns(c))
-        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "turn %u is not there, the conversation has %zu", at_turn,
-                             starspace_clone_n_turns(c));
-    return STATUS_OK;
-}
-
-static enum status starspace_fork(struct clone *base, const struct clone *parent, uint32_t at_turn,
+static enum status starspace_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
                                   struct error *err)
 {
-    const struct starspace_clone *from = const_starspace_clone_of(parent);
-    struct starspace_clone *c = starspace_clone_of(base);
-    const struct clone_config none = {0};
-    const size_t n = starspace_clone_end(
-        from, at_turn < starspace_clone_n_turns(from) ? at_turn : starspace_clone_n_turns(from));
-    enum status rc = starspace_clone_open(base, &none, err);
-
-    if (rc == STATUS_OK)
-        rc = starspace_clone_check_turn(from, at_turn, err);
-    if (rc != STATUS_OK || at_turn == 0)
-        return rc;
-    if ((n > 0 && buf_append(&c->words, from->words.data, n * sizeof(int32_t)) != STATUS_OK) ||
-        buf_append(&c->ends, from->ends.data, at_turn * sizeof(uint32_t)) != STATUS_OK)
-        return error_no_memory(err, n * sizeof(int32_t), "a conversation");
-    return STATUS_OK;
+    word_history_init(&starspace_clone_of(c)->past);
+    return word_history_fork(&starspace_clone_of(c)->past, &const_starspace_clone_of(parent)->past,
+                             at_turn, err);
 }
 
-static void starspace_clone_cut(struct starspace_clone *c, size_t at_turn)
+static enum status starspace_rewind(struct clone *c, uint32_t at_turn, struct error *err)
 {
-    c->words.len = starspace_clone_end(c, at_turn) * sizeof(int32_t);
-    c->ends.len = at_turn * sizeof(uint32_t);
+    return word_history_rewind(&starspace_clone_of(c)->past, at_turn, err);
 }
 
-static enum status starspace_rewind(struct clone *base, uint32_t at_turn, struct error *err)
+static void starspace_reset(struct clone *c)
 {
-    enum status rc = starspace_clone_check_turn(starspace_clone_of(base), at_turn, err);
-
-    if (rc == STATUS_OK)
-        starspace_clone_cut(starspace_clone_of(base), at_turn);
-    return rc;
+    word_history_clear(&starspace_clone_of(c)->past);
 }
-
-static void starspace_reset(struct clone *base)
-{
-    starspace_clone_cut(starspace_clone_of(base), 0);
-}
-
-/* --- saved state: a magic, the file's version, two counts, then ends and words, all little endian
- * (as the machine is) --- */
 
 static const char starspace_magic[8] = {'s', 't', 'a', 'r', 's', 'p', 'c', 1};
 
 static enum status starspace_save_clone(const struct clone *base, struct buf *out,
                                         struct error *err)
 {
-    const struct starspace_clone *c = const_starspace_clone_of(base);
     const struct starspace_original *s =
         container_of(base->agent, const struct starspace_original, base);
-    const char *version = starspace_version(s->space);
-    const uint32_t counts[2] = {(uint32_t)starspace_clone_n_turns(c),
-                                (uint32_t)n_words_of(&c->words)};
-    char padded[MODEL_HASH_SIZE] = "";
-    const size_t before = out->len;
 
-    memcpy(padded, version, strlen(version));
-    if (buf_append(out, starspace_magic, sizeof(starspace_magic)) == STATUS_OK &&
-        buf_append(out, padded, sizeof(padded)) == STATUS_OK &&
-        buf_append(out, counts, sizeof(counts)) == STATUS_OK &&
-        (c->ends.len == 0 || buf_append(out, c->ends.data, c->ends.len) == STATUS_OK) &&
-        (c->words.len == 0 || buf_append(out, c->words.data, c->words.len) == STATUS_OK))
-        return STATUS_OK;
-    out->len = before;
-    return error_no_memory(err, c->words.len, "a saved state");
-}
-
-static enum status starspace_state_bad(struct error *err)
-{
-    return error_set(err, STATUS_DATA_LOSS, "this is no state of this starspace, version 1");
-}
-
-/* Whether ends never fall, and end with all words; and words are of the vocabulary. */
-static bool starspace_state_is_good(const char *ends, uint32_t n_turns, const char *words,
-                                    uint32_t n_words, size_t n_vocab)
-{
-    uint32_t before = 0;
-    int32_t word;
-
-    for (uint32_t i = 0; i < n_turns; i++) {
-        uint32_t end;
-
-        memcpy(&end, ends + i * sizeof(end), sizeof(end));
-        if (end < before || end > n_words)
-            return false;
-        before = end;
-    }
-    for (uint32_t i = 0; i < n_words; i++) {
-        memcpy(&word, words + i * sizeof(word), sizeof(word));
-        if (word < 0 || (size_t)word >= n_vocab)
-            return false;
-    }
-    return before == n_words;
+    return word_history_save(&const_starspace_clone_of(base)->past, starspace_magic,
+                             starspace_version(s->space), out, err);
 }
 
 static enum status starspace_restore(struct clone *base, const void *data, size_t size_bytes,
                                      struct error *err)
 {
-    struct starspace_clone *c = starspace_clone_of(base);
-    const struct starspace_original *s =
-        container_of(base->agent, const struct starspace_original, base);
-    const char *at = data, *version = starspace_version(s->space);
-    const size_t head = sizeof(starspace_magic) + MODEL_HASH_SIZE;
-    uint32_t counts[2];
-    const char *ends, *words;
+    const struct starspace *space = starspace_original_of(base->agent)->space;
 
-    if (size_bytes < head + sizeof(counts) ||
-        memcmp(at, starspace_magic, sizeof(starspace_magic)) != 0 ||
-        memcmp(at + sizeof(starspace_magic), version, strlen(version) + 1) != 0)
-        return starspace_state_bad(err);
-    memcpy(counts, at + head, sizeof(counts));
-    ends = at + head + sizeof(counts);
-    words = ends + counts[0] * sizeof(uint32_t);
-    if (size_bytes - head - sizeof(counts) != ((uint64_t)counts[0] + counts[1]) * sizeof(int32_t) ||
-        !starspace_state_is_good(ends, counts[0], words, counts[1],
-                                 word_table_n(starspace_words(s->space))))
-        return starspace_state_bad(err);
-    starspace_clone_cut(c, 0);
-    if ((counts[1] > 0 && buf_append(&c->words, words, counts[1] * sizeof(int32_t)) != STATUS_OK) ||
-        (counts[0] > 0 && buf_append(&c->ends, ends, counts[0] * sizeof(uint32_t)) != STATUS_OK)) {
-        starspace_clone_cut(c, 0);
-        return error_no_memory(err, size_bytes, "a conversation");
-    }
-    return STATUS_OK;
+    return word_history_restore(&starspace_clone_of(base)->past, starspace_magic,
+                                starspace_version(space), word_table_n(starspace_words(space)),
+                                data, size_bytes, err);
 }
 
 /* --- a turn ----------------------------------------------------------------------------------- */
-
-/* Makes room for n more words, so that self_observe cannot fail. */
-static enum status starspace_clone_reserve(struct starspace_clone *c, size_t n, struct error *err)
-{
-    static const int32_t zeros[256];
-    const size_t words_len = c->words.len, ends_len = c->ends.len;
-    enum status rc = buf_append(&c->ends, zeros, sizeof(uint32_t));
-
-    for (size_t left = n; rc == STATUS_OK && left > 0;) {
-        const size_t some = left < 256 ? left : 256;
-
-        rc = buf_append(&c->words, zeros, some * sizeof(int32_t));
-        left -= some;
-    }
-    c->words.len = words_len;
-    c->ends.len = ends_len;
-    if (rc == STATUS_OK)
-        return STATUS_OK;
-    if (c->words.is_full || c->ends.is_full)
-        return error_set(err, STATUS_RANGE, "the conversation would have more than %d words",
-                         STARSPACE_CLONE_WORDS);
-    return error_no_memory(err, n * sizeof(int32_t), "a conversation");
-}
 
 /* The newest words of the conversation, up to STARSPACE_HISTORY_WORDS, with the messages' last. */
 static enum status starspace_turn_read(struct starspace_turn *t, const struct starspace_original *s,
@@ -347,14 +202,15 @@ static enum status starspace_turn_read(struct starspace_turn *t, const struct st
     struct buf words;
     int32_t *query;
 
-    buf_init(&words, STARSPACE_CLONE_WORDS * sizeof(int32_t));
-    if (c->words.len > 0 && buf_append(&words, c->words.data, c->words.len) != STATUS_OK)
-        rc = error_no_memory(err, c->words.len, "a turn");
+    buf_init(&words, WORD_HISTORY_MAX * sizeof(int32_t));
+    if (c->past.words.len > 0 &&
+        buf_append(&words, c->past.words.data, c->past.words.len) != STATUS_OK)
+        rc = error_no_memory(err, c->past.words.len, "a turn");
     for (size_t i = 0; rc == STATUS_OK && i < turn->seen.n_messages; i++)
         rc = word_table_encode(starspace_words(s->space), turn->seen.messages[i].text,
                                turn->seen.messages[i].len, &words, err);
     if (rc == STATUS_OK) {
-        t->n_own = n_words_of(&words) - n_words_of(&c->words);
+        t->n_own = n_words_of(&words) - word_history_n_words(&c->past);
         t->n_query = n_words_of(&words);
         if (t->n_query > STARSPACE_HISTORY_WORDS && t->n_own < STARSPACE_HISTORY_WORDS)
             t->n_query = STARSPACE_HISTORY_WORDS;
@@ -387,7 +243,7 @@ static enum status starspace_observe(struct clone *base, struct agent_turn *turn
     if (t == NULL)
         return error_no_memory(err, sizeof(*t), "a turn");
     if (starspace_turn_read(t, s, c, turn, err) != STATUS_OK ||
-        starspace_clone_reserve(c, t->n_own + s->longest_words, err) != STATUS_OK)
+        word_history_reserve(&c->past, t->n_own + s->longest_words, err) != STATUS_OK)
         return err->status;
     turn->reply.n_prompt = (uint32_t)t->n_query;
     turn->row.turn = t;
@@ -403,21 +259,16 @@ static void starspace_self_observe(struct clone *base, struct agent_turn *turn)
     const struct starspace_turn *t = turn->row.turn;
     enum status rc = STATUS_OK;
     struct error never;
-    uint32_t end;
 
-    if (t->n_own > 0)
-        rc = buf_append(&c->words, t->query + t->n_query - t->n_own, t->n_own * sizeof(int32_t));
+    word_history_add(&c->past, t->query + t->n_query - t->n_own, t->n_own);
     if (t->has_chosen) {
         const struct text said = starspace_candidate(s->space, t->chosen);
 
-        if (rc == STATUS_OK)
-            rc = word_table_encode(starspace_words(s->space), said.text, said.len, &c->words,
-                                   &never);
+        rc = word_table_encode(starspace_words(s->space), said.text, said.len, &c->past.words,
+                               &never);
     }
-    end = (uint32_t)n_words_of(&c->words);
-    if (rc == STATUS_OK)
-        rc = buf_append(&c->ends, &end, sizeof(end));
     assert(rc == STATUS_OK);
+    word_history_end_turn(&c->past);
 }
 
 static void starspace_drop(struct clone *c, struct agent_turn *turn)

@@ -2,6 +2,7 @@
 
 usage: test_learners.py PARLEY PARLEYD [KILL_AT_RENAME.so]
 """
+import concurrent.futures
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import re
 import signal
 import sys
 import tempfile
+import urllib.request
 
 import gguf
 import numpy
@@ -256,11 +258,35 @@ def test_seq2seq(folder):
     said = parley("interactive", "--model", path, input="w5 w6\n").stdout
     assert re.fullmatch(r"\[Seq2Seq\]: v\d+ \.\n", said), said
     assert parley("self-chat", "--model", path, "--opening", "w5 w6", "--turns", 1).stdout == f"A: w5 w6\nB: {said.split(': ')[1]}"
+    with Parleyd(PARLEYD, "--model", f"pair={path}", "--http", "127.0.0.1:0") as client:
+        serve_seq2seq(client, path)
     for words, says in [(["-nt", 2], "--threads"), (["-lr", 0], "learning_rate"), (["-hs", 0], "hidden_size"), (["--backend", "cuda"], "cuda")]:
         assert says in parley("train", *more, *words, "-mf", folder / "other.gguf", status=1).stderr, words
     damaged = folder / "damaged.gguf"
     damaged.write_bytes(path.read_bytes().replace(b"writer.in.bias", b"writer.in.boas"))
     assert "writer.in.bias" in parley("interactive", "--model", damaged, status=1, input="").stderr
+
+
+def serve_seq2seq(client, path):
+    """Replies are self-chat's in conversations, forked and rewound ones, over HTTP, and of many clients at once."""
+    chat = [line[3:] for line in parley("self-chat", "--model", path, "--opening", "w5 w6", "--turns", 4).stdout.splitlines()]
+
+    def ask(c, text):
+        return client.conversations.Ask(conversations.TurnRequest(conversation=c, text=text)).message.text
+
+    c = client.open("pair")
+    assert [ask(c, chat[0]), ask(c, chat[2])] == [chat[1], chat[3]], chat[:4]
+    fork = client.fork(c, at_turn=1)
+    assert ask(fork, chat[2]) == chat[3]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        opened = [client.open("pair") for _ in range(8)]
+        texts = [f"w{i} w{(5 * i + 1) % 12}" + " w3" * i for i in range(8)]
+        many = list(pool.map(ask, opened, texts))
+    assert many == [ask(client.open("pair"), text) for text in texts] and len(set(many)) > 1, many
+    body = {"model": "pair", "messages": [{"role": r, "content": t} for r, t in zip(("user", "assistant", "user"), chat)]}
+    asked = urllib.request.Request(f"http://{client.http}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=children.PATIENCE) as answer:
+        assert json.load(answer)["choices"][0]["message"]["content"] == chat[3]
 
 
 # --- killed ---

@@ -699,6 +699,7 @@ static Parley__V1__ModelKind wire_model_kind(const char *kind)
         {"plugin", PARLEY__V1__MODEL_KIND__MODEL_KIND_PLUGIN},
         {"remote", PARLEY__V1__MODEL_KIND__MODEL_KIND_REMOTE},
         {"starspace", PARLEY__V1__MODEL_KIND__MODEL_KIND_STARSPACE},
+        {"seq2seq", PARLEY__V1__MODEL_KIND__MODEL_KIND_SEQ2SEQ},
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

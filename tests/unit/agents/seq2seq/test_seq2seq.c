@@ -1,11 +1,13 @@
 /* The LSTM pair: its gradient beside finite differences, the same bits in every batch and on both
- * backends, what it learns, its file, and what happens without memory. */
+ * backends, what it learns, its file, its conversations, and what happens without memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/agent.h"
 #include "agents/seq2seq/seq2seq.h"
+#include "agents/turn.h"
 #include "agents/words/word_table.h"
 #include "base/alloc.h"
 #include "tests/fault/sweep.h"
@@ -260,5 +262,229 @@ START_TEST(faults)
 }
 END_TEST
 
+/* Turns that are computed in one step. */
+struct talk {
+    struct message message;
+    struct agent_turn turn;
+    struct arena arena;
+};
+
+static enum status talk_begin(struct talk *t, struct clone *c, const char *text, uint32_t most)
+{
+    t->message = (struct message){.role = ROLE_USER, .text = text, .len = strlen(text)};
+    arena_init(&t->arena, SIZE_MAX);
+    agent_turn_init(&t->turn, &t->arena, 1000);
+    t->turn.seen.messages = &t->message;
+    t->turn.seen.n_messages = 1;
+    t->turn.seen.turn = 1;
+    sampling_init(&t->turn.seen.sampling);
+    t->turn.seen.sampling.max_tokens = most;
+    return agent_turn_observe(&t->turn, c, &err);
+}
+
+static void talk_end(struct talk *t)
+{
+    agent_turn_deinit(&t->turn);
+    arena_deinit(&t->arena);
+}
+
+/* One turn for each clone, all in one step; out [n][100] gets the replies, optionally. */
+static enum status converse(struct clone *const *clones, size_t n, const char *const *said,
+                            const uint32_t *most, char (*out)[100])
+{
+    struct row *rows[3];
+    struct talk talks[3];
+    enum status rc = STATUS_OK;
+    size_t n_begun = 0;
+
+    for (; n_begun < n && rc == STATUS_OK; n_begun++) {
+        rc = talk_begin(&talks[n_begun], clones[n_begun], said[n_begun], most[n_begun]);
+        rows[n_begun] = &talks[n_begun].turn.row;
+    }
+    if (rc == STATUS_OK)
+        agent_compute(clones[0]->agent, rows, n);
+    for (size_t i = 0; i < n_begun; i++) {
+        struct agent_turn *t = &talks[i].turn;
+
+        if (rc == STATUS_OK && t->row.outcome != ROW_DONE)
+            rc = t->row.err.status;
+        if (t->state == AGENT_TURN_OBSERVED) {
+            if (t->row.outcome == ROW_DONE)
+                clones[i]->agent->type->self_observe(clones[i], t);
+            else
+                clones[i]->agent->type->drop(clones[i], t);
+            t->state = AGENT_TURN_OVER;
+        }
+        if (rc == STATUS_OK && out != NULL)
+            (void)snprintf(out[i], 100, "%.*s%s", (int)t->reply.text.len,
+                           t->reply.text.len > 0 ? t->reply.text.data : "",
+                           t->reply.finish == FINISH_LENGTH ? "+" : "");
+        talk_end(&talks[i]);
+    }
+    return rc;
+}
+
+static enum status open_agent(struct agent **out)
+{
+    const struct agent_config config = {
+        .name = "s", .path = path, .env = &env_real, .options = {.backend = "cpu", .n_threads = 1}};
+
+    return agent_open(out, NULL, &config, &err);
+}
+
+static void save_one(void)
+{
+    struct seq2seq *s;
+
+    take_path();
+    ck_assert_int_eq(make_one(&s, "cpu", 7), STATUS_OK);
+    ck_assert_int_eq(seq2seq_save(s, path, &err), STATUS_OK);
+    seq2seq_close(s);
+}
+
+static void state_of(struct clone *c, struct buf *out)
+{
+    buf_init(out, SIZE_MAX);
+    ck_assert_int_eq(c->agent->type->save(c, out, &err), STATUS_OK);
+}
+
+static void same_state(struct clone *a, struct clone *b)
+{
+    struct buf x, y;
+
+    state_of(a, &x);
+    state_of(b, &y);
+    ck_assert_uint_eq(x.len, y.len);
+    ck_assert_mem_eq(x.data, y.data, x.len);
+    buf_deinit(&x);
+    buf_deinit(&y);
+}
+
+/* Replies and states are the same in a step of three, with other bounds, as each alone; a bound
+ * ends a reply; forks, rewound and restored conversations go on as the first would. */
+START_TEST(conversations)
+{
+    static const char *const said[] = {"a b c d e e d", "b", ""}, *const more[] = {"c", "c", "c"};
+    static const uint32_t most[] = {3, 9, 0};
+    char together[3][100], alone[3][100], forked[1][100];
+    struct clone *many[3], *one[3], *fork;
+    struct agent *a;
+    struct buf state;
+
+    save_one();
+    ck_assert_int_eq(open_agent(&a), STATUS_OK);
+    ck_assert_str_eq(a->type->name, "seq2seq");
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(clone_open(&many[i], a, &(struct clone_config){0}, &err), STATUS_OK);
+        ck_assert_int_eq(clone_open(&one[i], a, &(struct clone_config){0}, &err), STATUS_OK);
+    }
+    for (size_t round = 0; round < 2; round++) {
+        const char *const *now = round == 0 ? said : more;
+
+        ck_assert_int_eq(converse(many, 3, now, most, together), STATUS_OK);
+        for (size_t i = 0; i < 3; i++) {
+            ck_assert_int_eq(converse(&one[i], 1, &now[i], &most[i], &alone[i]), STATUS_OK);
+            ck_assert_str_eq(together[i], alone[i]);
+            same_state(many[i], one[i]);
+        }
+    }
+    ck_assert_ptr_nonnull(strchr(together[0], '+')); /* it would go on */
+    ck_assert_int_eq(clone_fork(&fork, one[1], 1, &err), STATUS_OK);
+    ck_assert_int_eq(converse(&fork, 1, &more[1], &most[1], forked), STATUS_OK);
+    ck_assert_str_eq(forked[0], alone[1]);
+    same_state(fork, one[1]);
+    ck_assert_int_eq(a->type->rewind(fork, 3, &err), STATUS_RANGE);
+    ck_assert_int_eq(a->type->rewind(fork, 1, &err), STATUS_OK);
+    ck_assert_int_eq(converse(&fork, 1, &more[1], &most[1], forked), STATUS_OK);
+    same_state(fork, one[1]);
+    state_of(one[0], &state);
+    a->type->reset(fork);
+    ck_assert_int_eq(a->type->restore(fork, state.data, state.len, &err), STATUS_OK);
+    same_state(fork, one[0]);
+    for (size_t len = 0; len < state.len; len++)
+        ck_assert_int_eq(a->type->restore(fork, state.data, len, &err), STATUS_DATA_LOSS);
+    state.data[12]++; /* of the version */
+    ck_assert_int_eq(a->type->restore(fork, state.data, state.len, &err), STATUS_DATA_LOSS);
+    same_state(fork, one[0]);
+    buf_deinit(&state);
+    clone_close(fork);
+    for (size_t i = 0; i < 3; i++) {
+        clone_close(many[i]);
+        clone_close(one[i]);
+    }
+    agent_unref(a);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+/* A turn that an earlier process has computed is gone through again by its trace alone. */
+START_TEST(recalled)
+{
+    struct clone *c, *again;
+    struct row *rows[1];
+    struct agent *a;
+    struct buf trace;
+    struct talk t;
+
+    save_one();
+    buf_init(&trace, SIZE_MAX);
+    ck_assert_int_eq(open_agent(&a), STATUS_OK);
+    ck_assert_int_eq(clone_open(&c, a, &(struct clone_config){0}, &err), STATUS_OK);
+    ck_assert_int_eq(clone_open(&again, a, &(struct clone_config){0}, &err), STATUS_OK);
+    ck_assert_int_eq(talk_begin(&t, c, "a b", 4), STATUS_OK);
+    rows[0] = &t.turn.row;
+    agent_compute(a, rows, 1);
+    ck_assert_int_eq(t.turn.row.outcome, ROW_DONE);
+    ck_assert_int_eq(a->type->trace(c, &t.turn, &trace, &err), STATUS_OK);
+    a->type->self_observe(c, &t.turn);
+    t.turn.state = AGENT_TURN_OVER;
+    talk_end(&t);
+    ck_assert_int_eq(talk_begin(&t, again, "a b", 4), STATUS_OK);
+    ck_assert_int_eq(agent_turn_recall(&t.turn, "r\xff\xff\xff\x7f", 5, &err), STATUS_DATA_LOSS);
+    ck_assert_int_eq(agent_turn_recall(&t.turn, trace.data, trace.len + 1 - 3, &err),
+                     STATUS_DATA_LOSS);
+    ck_assert_int_eq(agent_turn_recall(&t.turn, trace.data, trace.len, &err), STATUS_OK);
+    agent_turn_keep(&t.turn);
+    talk_end(&t);
+    same_state(c, again);
+    buf_deinit(&trace);
+    clone_close(again);
+    clone_close(c);
+    agent_unref(a);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+static enum status serve(void *arg)
+{
+    static const char *const said[] = {"a b c", "e"};
+    static const uint32_t most[] = {3, 2};
+    struct clone *clones[2] = {NULL, NULL}, *fork = NULL;
+    struct agent *a = NULL;
+    enum status rc = open_agent(&a);
+
+    (void)arg;
+    for (size_t i = 0; i < 2 && rc == STATUS_OK; i++)
+        rc = clone_open(&clones[i], a, &(struct clone_config){0}, &err);
+    if (rc == STATUS_OK)
+        rc = converse(clones, 2, said, most, NULL);
+    if (rc == STATUS_OK)
+        rc = clone_fork(&fork, clones[0], 1, &err);
+    clone_close(fork);
+    clone_close(clones[0]);
+    clone_close(clones[1]);
+    agent_unref(a);
+    return rc;
+}
+
+/* The same of an agent that serves. */
+START_TEST(served_faults)
+{
+    save_one();
+    ck_assert_int_gt(sweep(serve, NULL), 20);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 SUITE_MAIN("agents/seq2seq", gradient_is_the_differences, same_bits_in_every_batch, learns_by_heart,
-           misuse, faults)
+           misuse, faults, conversations, recalled, served_faults)
