@@ -162,6 +162,13 @@ struct learn_report {
     double entropy;          /* of the action, mean over all steps; nats */
 };
 
+/* A step of one of several originals that are computed together. */
+struct agent_step {
+    struct agent *agent;
+    struct row *const *rows; /* [n_rows] */
+    size_t n_rows;
+};
+
 struct agent_type {
     const char *name; /* "echo", "lm" */
     size_t agent_size, clone_size;
@@ -220,6 +227,11 @@ struct agent_type {
     void (*stepped)(struct agent *a,
                     struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
+    /* Optional, both or none: steps of several originals computed as one, each row as batch_act of
+     * its own original would. groups_with: whether these two can be, both of this kind; all that
+     * group with one also group with one another. Where no step of any of them runs. */
+    bool (*groups_with)(const struct agent *a, const struct agent *b);
+    void (*group_act)(const struct agent_step *steps, size_t n);
     bool gives_prompt_results; /* embeddings and log-probabilities of prompts */
     /* Instead of both, for kinds whose steps are computed elsewhere, e.g. by another process; NULL
      * otherwise. Loop. begin starts to compute the step; step->done(step) is called once when the

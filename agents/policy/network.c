@@ -238,13 +238,25 @@ size_t network_weight_bytes(const struct network *net)
     return n * sizeof(float);
 }
 
-static void network_apply(const struct network *net, const struct network_layer *l,
-                          const struct buffer *in, size_t n, struct buffer *out)
+/* A layer of the networks of parts, into the buffer of a pass of the first. */
+static void network_apply(const struct network_part *parts, size_t n_parts, size_t layer,
+                          const struct buffer *in, struct buffer *out)
 {
-    struct backend *b = net->backend;
+    const struct network_layer *l = &parts->net->layers[layer];
+    struct backend *b = parts->net->backend;
+    struct net_group groups[NETWORK_MAX_GROUP];
 
-    b->type->net->linear(b, in, l->weight.value, l->bias.value, n, l->weight.n_cols,
-                         l->weight.n_rows, out);
+    if (n_parts == 1) {
+        b->type->net->linear(b, in, l->weight.value, l->bias.value, parts->n_rows, l->weight.n_cols,
+                             l->weight.n_rows, out);
+        return;
+    }
+    for (size_t i = 0; i < n_parts; i++) {
+        const struct network_layer *own = &parts[i].net->layers[layer];
+
+        groups[i] = (struct net_group){parts[i].n_rows, own->weight.value, own->bias.value};
+    }
+    b->type->net->linear_grouped(b, in, groups, n_parts, l->weight.n_cols, l->weight.n_rows, out);
 }
 
 /* din may be NULL. */
@@ -258,31 +270,54 @@ static void apply_backward(const struct network *net, const struct network_layer
                                   l->weight.n_rows, din, l->weight.gradient, l->bias.gradient);
 }
 
-void network_forward(struct network *net, const struct net_draw *draws, size_t n)
+bool network_groups_with(const struct network *a, const struct network *b)
 {
+    const struct policy_spec *x = &a->spec, *y = &b->spec;
+
+    return a->backend->type == b->backend->type && a->backend->type->net->linear_grouped != NULL &&
+           x->kind == y->kind && x->head == y->head && x->n_observations == y->n_observations &&
+           x->n_actions == y->n_actions && x->n_hidden == y->n_hidden &&
+           x->n_layers == y->n_layers && x->dropout == y->dropout && x->has_value == y->has_value;
+}
+
+void network_forward_group(const struct network_part *parts, size_t n_parts,
+                           const struct net_draw *draws)
+{
+    struct network *net = parts->net;
     const struct policy_spec *s = &net->spec;
     struct backend *b = net->backend;
     const struct net_ops *ops = b->type->net;
     struct buffer *top = net->in;
+    size_t n = 0, layer = 0;
 
+    assert(n_parts > 0 && n_parts <= NETWORK_MAX_GROUP);
+    for (size_t i = 0; i < n_parts; i++)
+        n += parts[i].n_rows;
     assert(n <= net->max_rows);
     if (s->kind == POLICY_LSTM) {
-        network_apply(net, &net->layers[0], net->in, n, net->gates);
-        network_apply(net, &net->layers[1], net->h_in, n, net->from_h);
+        network_apply(parts, n_parts, layer++, net->in, net->gates);
+        network_apply(parts, n_parts, layer++, net->h_in, net->from_h);
         ops->lstm(b, net->gates, net->from_h, net->c_in, n, s->n_hidden, net->c_out,
                   net->hidden[0]);
         top = net->hidden[0];
     }
     for (size_t i = 0; s->kind == POLICY_MLP && i < s->n_layers; i++, top = net->hidden[i - 1]) {
-        network_apply(net, &net->layers[i], top, n, net->hidden[i]);
+        network_apply(parts, n_parts, layer++, top, net->hidden[i]);
         ops->dropout(b, draws, (uint32_t)i, s->dropout, n, s->n_hidden, net->hidden[i]);
         ops->relu(b, net->hidden[i], n, s->n_hidden);
     }
-    network_apply(net, net->actions, top, n, net->logits);
+    network_apply(parts, n_parts, layer++, top, net->logits);
     if (s->head == POLICY_SOFTMAX)
         ops->log_softmax(b, net->logits, n, s->n_actions, net->logp);
     if (net->value != NULL)
-        network_apply(net, net->value, top, n, net->values);
+        network_apply(parts, n_parts, layer, top, net->values);
+}
+
+void network_forward(struct network *net, const struct net_draw *draws, size_t n)
+{
+    const struct network_part part = {net, n};
+
+    network_forward_group(&part, 1, draws);
 }
 
 void network_zero_gradients(struct network *net)

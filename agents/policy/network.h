@@ -84,6 +84,22 @@ size_t network_n_kinds(const struct network *net);
 /* Computes logp and values (and hidden[0], c_out) from in (and h_in, c_in) of n rows. draws [n]. */
 void network_forward(struct network *net, const struct net_draw *draws, size_t n);
 
+/* Networks of one shape, and the rows of a pass of all of them that are theirs. */
+enum { NETWORK_MAX_GROUP = 64 };
+
+struct network_part {
+    struct network *net;
+    size_t n_rows;
+};
+
+/* Whether network_forward_group can compute both in one pass. */
+bool network_groups_with(const struct network *a, const struct network *b);
+/* As network_forward, of n_parts networks that group with one another, up to NETWORK_MAX_GROUP;
+ * each computes the next of its n_rows rows. All of the rows go through the buffers of the first
+ * network, and no more than its max_rows. */
+void network_forward_group(const struct network_part *parts, size_t n_parts,
+                           const struct net_draw *draws);
+
 /* Opens the buffers of gradients and moments, once. */
 enum status network_prepare(struct network *net, struct error *err) MUST_CHECK;
 void network_zero_gradients(struct network *net);

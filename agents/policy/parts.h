@@ -118,6 +118,8 @@ enum status policy_observe(struct clone *c, struct agent_turn *turn, struct erro
 void policy_self_observe(struct clone *c, struct agent_turn *turn);
 void policy_drop(struct clone *c, struct agent_turn *turn);
 void policy_batch_act(struct agent *a, struct row *const *rows, size_t n);
+bool policy_groups_with(const struct agent *a, const struct agent *b);
+void policy_group_act(const struct agent_step *steps, size_t n);
 void policy_stepped(struct agent *a, struct row *row);
 
 /* file.c: reads the spec of a file, then its parameters into the opened network. DATA_LOSS if the

@@ -162,28 +162,36 @@ static void policy_step_order(struct policy *p, struct row *const *rows, size_t 
     }
 }
 
-static void policy_step_gather(struct policy *p, size_t n)
+/* The n rows of p, into the pass of to from its row at on. */
+static void policy_step_gather(struct policy *to, size_t at, const struct policy *p, size_t n)
 {
     const struct policy_spec *s = &p->net.spec;
-    struct backend *b = p->backend;
-    size_t h = s->n_hidden, row_bytes = s->n_observations * sizeof *p->in;
+    size_t h = s->n_hidden, row_bytes = s->n_observations * sizeof *to->in;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++, at++) {
         const struct policy_turn *t = turn_at(p, i);
 
-        memcpy(p->in + i * s->n_observations, t->observation, row_bytes);
-        p->draws[i] = t->draw;
+        memcpy(to->in + at * s->n_observations, t->observation, row_bytes);
+        to->draws[at] = t->draw;
         if (s->kind != POLICY_LSTM)
             continue;
         if (t->state != NULL) {
-            memcpy(p->h + i * h, t->state, h * sizeof *p->h);
-            memcpy(p->c + i * h, t->state + h, h * sizeof *p->c);
+            memcpy(to->h + at * h, t->state, h * sizeof *to->h);
+            memcpy(to->c + at * h, t->state + h, h * sizeof *to->c);
         } else {
-            memset(p->h + i * h, 0, h * sizeof *p->h);
-            memset(p->c + i * h, 0, h * sizeof *p->c);
+            memset(to->h + at * h, 0, h * sizeof *to->h);
+            memset(to->c + at * h, 0, h * sizeof *to->c);
         }
     }
-    b->type->upload(b, p->net.in, p->in, n * row_bytes);
+}
+
+static void policy_step_send(struct policy *p, size_t n)
+{
+    const struct policy_spec *s = &p->net.spec;
+    struct backend *b = p->backend;
+    size_t h = s->n_hidden;
+
+    b->type->upload(b, p->net.in, p->in, n * s->n_observations * sizeof *p->in);
     if (s->kind == POLICY_LSTM) {
         b->type->upload(b, p->net.h_in, p->h, n * h * sizeof *p->h);
         b->type->upload(b, p->net.c_in, p->c, n * h * sizeof *p->c);
@@ -254,21 +262,22 @@ static bool policy_step_is_finite(const struct policy_spec *s, const struct poli
     return is_finite;
 }
 
-static void scatter(struct policy *p, size_t n)
+/* The n rows of p, from the pass of n_pass rows of from, from its row at on. */
+static void scatter(struct policy *p, size_t n, const struct policy *from, size_t at, size_t n_pass)
 {
     const struct policy_spec *s = &p->net.spec;
     size_t h = s->n_hidden;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++, at++) {
         struct policy_turn *t = turn_at(p, i);
 
-        policy_step_act(s, p->outputs + i * p->net.n_outputs, s->has_value ? p->values[i] : 0.0f,
-                        t);
+        policy_step_act(s, from->outputs + at * p->net.n_outputs,
+                        s->has_value ? from->values[at] : 0.0f, t);
         t->params_version = p->params_version;
-        t->batch_rows = (uint32_t)n;
+        t->batch_rows = (uint32_t)n_pass;
         if (s->kind == POLICY_LSTM) {
-            memcpy(t->state_after, p->h + i * h, h * sizeof *p->h);
-            memcpy(t->state_after + h, p->c + i * h, h * sizeof *p->c);
+            memcpy(t->state_after, from->h + at * h, h * sizeof *from->h);
+            memcpy(t->state_after + h, from->c + at * h, h * sizeof *from->c);
         }
         p->rows[i]->outcome = ROW_DONE;
         if (!policy_step_is_finite(s, t)) {
@@ -282,27 +291,80 @@ static void scatter(struct policy *p, size_t n)
     }
 }
 
+static struct policy *policy_of_step(const struct agent_step *step)
+{
+    return container_of(step->agent, struct policy, base);
+}
+
+/* One pass, in the memory of the first policy. */
+static void policy_step_pass(const struct agent_step *steps, size_t n_steps)
+{
+    struct network_part parts[NETWORK_MAX_GROUP];
+    struct policy *first = policy_of_step(&steps[0]);
+    enum status rc = STATUS_OK;
+    struct error err;
+    size_t n = 0, at = 0;
+
+    for (size_t i = 0; i < n_steps; i++) {
+        struct policy *p = policy_of_step(&steps[i]);
+
+        policy_step_order(p, steps[i].rows, steps[i].n_rows);
+        parts[i] = (struct network_part){&p->net, steps[i].n_rows};
+        if (rc == STATUS_OK)
+            rc = policy_ready(p, &err);
+        if (rc == STATUS_OK)
+            policy_step_gather(first, n, p, steps[i].n_rows);
+        n += steps[i].n_rows;
+    }
+    if (rc == STATUS_OK) {
+        policy_step_send(first, n);
+        network_forward_group(parts, n_steps, first->draws);
+        rc = policy_step_fetch(first, n, &err);
+        policy_recover(first);
+    }
+    for (size_t i = 0; i < n_steps; at += steps[i].n_rows, i++) {
+        struct policy *p = policy_of_step(&steps[i]);
+
+        if (rc == STATUS_OK)
+            scatter(p, steps[i].n_rows, first, at, n);
+        for (size_t k = 0; k < steps[i].n_rows; k++) {
+            turn_at(p, k)->n_losses = p->n_losses;
+            if (rc == STATUS_OK)
+                continue;
+            p->rows[k]->err = err;
+            p->rows[k]->outcome = ROW_FAILED;
+        }
+    }
+}
+
 void policy_batch_act(struct agent *a, struct row *const *rows, size_t n)
 {
-    struct policy *p = container_of(a, struct policy, base);
-    struct error err;
-    enum status rc = policy_ready(p, &err);
+    const struct agent_step step = {a, rows, n};
 
-    assert(n <= p->max_rows);
-    policy_step_order(p, rows, n);
-    if (rc == STATUS_OK) {
-        policy_step_gather(p, n);
-        network_forward(&p->net, p->draws, n);
-        rc = policy_step_fetch(p, n, &err);
-        policy_recover(p);
-    }
-    if (rc == STATUS_OK)
-        scatter(p, n);
-    for (size_t i = 0; i < n; i++) {
-        turn_at(p, i)->n_losses = p->n_losses;
-        if (rc == STATUS_OK)
-            continue;
-        rows[i]->err = err;
-        rows[i]->outcome = ROW_FAILED;
+    assert(n <= container_of(a, struct policy, base)->max_rows);
+    policy_step_pass(&step, 1);
+}
+
+bool policy_groups_with(const struct agent *a, const struct agent *b)
+{
+    return network_groups_with(&container_of(a, const struct policy, base)->net,
+                               &container_of(b, const struct policy, base)->net);
+}
+
+/* How many of the steps one pass has room for: at least one. */
+static size_t policy_step_fitting(const struct agent_step *steps, size_t n_steps)
+{
+    size_t max_rows = policy_of_step(steps)->max_rows, n = steps->n_rows, i = 1;
+
+    for (; i < n_steps && i < NETWORK_MAX_GROUP && steps[i].n_rows <= max_rows - n; i++)
+        n += steps[i].n_rows;
+    return i;
+}
+
+void policy_group_act(const struct agent_step *steps, size_t n)
+{
+    for (size_t done = 0, fitting; done < n; done += fitting) {
+        fitting = policy_step_fitting(steps + done, n - done);
+        policy_step_pass(steps + done, fitting);
     }
 }

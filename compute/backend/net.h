@@ -18,6 +18,12 @@
 #include "compute/numerics/net_draw.h"
 #include "compute/numerics/optim.h"
 
+/* Rows of one batch that a layer's weights of their own apply to. */
+struct net_group {
+    size_t n_rows;
+    const struct buffer *w, *bias; /* may be another backend's, of the same type */
+};
+
 struct net_ops {
     void (*zero)(struct backend *b, struct buffer *x, size_t n, size_t width);
     /* x += y */
@@ -36,6 +42,12 @@ struct net_ops {
     void (*linear)(struct backend *b, const struct buffer *in, const struct buffer *w,
                    const struct buffer *bias, size_t n, size_t n_in, size_t n_out,
                    struct buffer *out);
+    /* As linear, of layers of one shape: the first groups[0].n_rows rows by groups[0]'s weights,
+     * the next by those of groups[1] … groups is host memory [n_groups]. A row has the bits that
+     * linear would give it. NULL: a device, whose buffers are its own backend's. */
+    void (*linear_grouped)(struct backend *b, const struct buffer *in,
+                           const struct net_group *groups, size_t n_groups, size_t n_in,
+                           size_t n_out, struct buffer *out);
     /* din[i][k] = sum over j of dout[i][j] * w[j][k] (not when din is NULL); dw[j][k] += sum over i
      * of dout[i][j] * in[i][k]; dbias[j] += sum over i of dout[i][j]. Chains of fma in rising
      * order, but dbias, which is plain sums. */

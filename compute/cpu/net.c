@@ -110,6 +110,60 @@ static void cpu_net_linear(struct backend *b, const struct buffer *in, const str
                     forward_piece, &l);
 }
 
+/* Layers of one shape, each of some of the rows. */
+struct grouped_layer {
+    const struct kernels *kernels;
+    const struct net_group *groups;
+    size_t n_in, n_out;
+    const float *in; /* [rows][n_in] */
+    float *out;      /* [rows][n_out] */
+};
+
+/* Whole groups: so much work is worth a thread only where there are many. Rows that linear would
+ * pack go one by one, since there is no memory for their packed inputs; the bits are the same. */
+static void grouped_piece(void *arg, size_t begin, size_t end)
+{
+    const struct grouped_layer *l = arg;
+    size_t row = 0;
+
+    for (size_t g = 0; g < begin; g++)
+        row += l->groups[g].n_rows;
+    for (size_t g = begin; g < end; g++) {
+        const struct net_group *group = &l->groups[g];
+        size_t last = row + group->n_rows;
+        size_t n = linear_packs(group->n_rows, l->n_in) ? 1 : group->n_rows;
+        struct linear_slice slice = {.n = n,
+                                     .n_in = l->n_in,
+                                     .n_out = l->n_out,
+                                     .w = cpu_read(group->w, l->n_out, l->n_in),
+                                     .bias = cpu_read(group->bias, 1, l->n_out)};
+
+        for (; row < last; row += n) {
+            slice.in = l->in + row * l->n_in;
+            slice.out = l->out + row * l->n_out;
+            l->kernels->linear(&slice, 0, l->n_out);
+        }
+    }
+}
+
+static void cpu_net_linear_grouped(struct backend *b, const struct buffer *in,
+                                   const struct net_group *groups, size_t n_groups, size_t n_in,
+                                   size_t n_out, struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    struct grouped_layer l = {c->kernels, groups, n_in, n_out, NULL, NULL};
+    size_t n = 0;
+
+    assert(in != out && n_groups > 0);
+    for (size_t g = 0; g < n_groups; g++)
+        n += groups[g].n_rows;
+    l.in = cpu_read(in, n, n_in);
+    l.out = cpu_written(out, n, n_out);
+    thread_pool_for(c->pool, n_groups,
+                    cpu_net_grain_of(PIECE_PRODUCTS, n / n_groups * (n_in + PIECE_OUT) * n_out),
+                    grouped_piece, &l);
+}
+
 static void to_input_piece(void *arg, size_t begin, size_t end)
 {
     const struct packed_layer *l = arg;
@@ -397,6 +451,7 @@ const struct net_ops cpu_net_ops = {
     .add_at = cpu_net_add_at,
     .keep_rows = cpu_net_keep_rows,
     .linear = cpu_net_linear,
+    .linear_grouped = cpu_net_linear_grouped,
     .linear_backward = cpu_net_linear_backward,
     .dropout = cpu_net_dropout,
     .relu = cpu_net_relu,

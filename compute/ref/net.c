@@ -71,6 +71,29 @@ static void ref_linear(struct backend *b, const struct buffer *in, const struct 
             y[i * n_out + j] = start[j] + fma_dot(x + i * n_in, rows + j * n_in, n_in);
 }
 
+static void ref_linear_grouped(struct backend *b, const struct buffer *in,
+                               const struct net_group *groups, size_t n_groups, size_t n_in,
+                               size_t n_out, struct buffer *out)
+{
+    size_t n = 0, i = 0;
+
+    (void)b;
+    assert(in != out);
+    for (size_t g = 0; g < n_groups; g++) {
+        const float *rows = ref_const_floats(groups[g].w, n_out, n_in);
+        const float *start = ref_const_floats(groups[g].bias, 1, n_out);
+        const float *x;
+        float *y;
+
+        n += groups[g].n_rows;
+        x = ref_const_floats(in, n, n_in);
+        y = ref_floats(out, n, n_out);
+        for (; i < n; i++)
+            for (size_t j = 0; j < n_out; j++)
+                y[i * n_out + j] = start[j] + fma_dot(x + i * n_in, rows + j * n_in, n_in);
+    }
+}
+
 static void ref_linear_backward(struct backend *b, const struct buffer *in, const struct buffer *w,
                                 const struct buffer *dout, size_t n, size_t n_in, size_t n_out,
                                 struct buffer *din, struct buffer *dw, struct buffer *dbias)
@@ -211,6 +234,7 @@ const struct net_ops ref_net_ops = {
     .add_at = ref_add_at,
     .keep_rows = ref_keep_rows,
     .linear = ref_linear,
+    .linear_grouped = ref_linear_grouped,
     .linear_backward = ref_linear_backward,
     .dropout = ref_dropout,
     .relu = ref_relu,

@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-enum { VACANT_RETRY_MS = 1000 };
+enum { VACANT_RETRY_MS = 1000, MODEL_MAX_GROUP = 64 };
 
 static const uint32_t model_moves[] = {
     [MODEL_LOADING] = 1u << MODEL_READY | 1u << MODEL_FAILED,
@@ -93,11 +93,64 @@ static void model_step_done(struct job *job)
     end_step(container_of(job, struct model, job));
 }
 
+/* The step no longer waits on the loop. */
+static void model_take_inline(struct model *m)
+{
+    (void)uv_idle_stop(&m->inline_step); /* cannot fail */
+    if (m->light_steps != NULL)
+        list_remove(&m->light_link);
+}
+
+/* first, and those behind it whose steps can be computed with its own; none waits any more. */
+static size_t model_take_group(struct model *first, struct model *ret_group[MODEL_MAX_GROUP])
+{
+    struct list *waiting = first->light_steps;
+    const struct agent_type *type = first->agent->type;
+    size_t n = 1;
+
+    ret_group[0] = first;
+    if (waiting != NULL && type->groups_with != NULL)
+        for (struct link *l = list_first(waiting), *next; l != NULL && n < MODEL_MAX_GROUP;
+             l = next) {
+            struct model *m = container_of(l, struct model, light_link);
+
+            next = list_next(waiting, l);
+            if (m != first && m->agent->type == type && type->groups_with(first->agent, m->agent))
+                ret_group[n++] = m;
+        }
+    for (size_t i = 0; i < n; i++)
+        model_take_inline(ret_group[i]);
+    return n;
+}
+
+/* Each step is told an equal part of the time, which its batcher learns from. What the end of one
+ * begins or stops leaves the others as they are: their batchers wait for their ends. */
+static void run_group(struct model *const *group, size_t n)
+{
+    const struct env *env = group[0]->env;
+    struct agent_step steps[MODEL_MAX_GROUP];
+    uint64_t part_us = env_now_us(env);
+
+    for (size_t i = 0; i < n; i++)
+        steps[i] =
+            (struct agent_step){group[i]->agent, group[i]->step->rows, group[i]->step->n_rows};
+    group[0]->agent->type->group_act(steps, n);
+    part_us = (env_now_us(env) - part_us) / n;
+    for (size_t i = 0; i < n; i++) {
+        group[i]->step->begun_us = env_now_us(env) - part_us;
+        end_step(group[i]);
+    }
+}
+
 static void on_inline_step(uv_idle_t *idle)
 {
-    struct model *m = idle->data;
+    struct model *m = idle->data, *group[MODEL_MAX_GROUP];
+    size_t n = model_take_group(m, group);
 
-    (void)uv_idle_stop(idle);               /* cannot fail */
+    if (n > 1) {
+        run_group(group, n);
+        return;
+    }
     m->step->begun_us = env_now_us(m->env); /* earlier work of the loop does not count */
     run_step(&m->job);
     end_step(m);
@@ -182,10 +235,13 @@ static void model_begin_step(void *self, struct batch_step *step)
     }
     m->job = (struct job){.run = run_step, .done = model_step_done};
     prefault_notice(m->prefault);
-    if (m->info.is_light && worker_is_idle(m->worker))
-        (void)uv_idle_start(&m->inline_step, on_inline_step); /* fails only without a callback */
-    else
+    if (!m->info.is_light || !worker_is_idle(m->worker)) {
         worker_submit(m->worker, &m->job);
+        return;
+    }
+    (void)uv_idle_start(&m->inline_step, on_inline_step); /* fails only without a callback */
+    if (m->light_steps != NULL)
+        list_push(m->light_steps, &m->light_link);
 }
 
 static void on_now(uv_timer_t *timer)
@@ -340,6 +396,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     m->tenants = (struct tenants){.weight_of = config->weight_of, .arg = config->weight_arg};
     m->on_lost = config->on_lost;
     m->lost_arg = config->lost_arg;
+    m->light_steps = config->light_steps;
     m->loaded = loaded;
     m->loaded_arg = arg;
     m->config = (struct agent_config){
@@ -373,7 +430,7 @@ void model_run(struct model *m, struct job *job)
 {
     assert(m->state != MODEL_STOPPING);
     if (uv_is_active((uv_handle_t *)&m->inline_step)) { /* the step was first */
-        (void)uv_idle_stop(&m->inline_step);            /* cannot fail */
+        model_take_inline(m);
         worker_submit(m->worker, &m->job);
     }
     worker_submit(m->worker, job);

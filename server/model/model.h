@@ -1,13 +1,15 @@
 /* A served model: the original of an agent, the thread it computes on, and the batcher between
  * them. A step shorter than the hand-over to that thread (agent_info's is_light) runs on the loop,
- * where nothing else of the model runs. A step of an agent that computes elsewhere (step_begin) is
- * only begun here. Loop. */
+ * where nothing else of the model runs; steps of several models that wait there are computed
+ * together where their kind can (group_act). A step of an agent that computes elsewhere
+ * (step_begin) is only begun here. Loop. */
 #ifndef SERVER_MODEL_MODEL_H
 #define SERVER_MODEL_MODEL_H
 
 #include <uv.h>
 
 #include "agents/agent.h"
+#include "base/list.h"
 #include "base/prefault.h"
 #include "base/worker.h"
 #include "batching/batcher.h"
@@ -35,6 +37,9 @@ struct model_config {
     void *weight_arg;
     model_lost_fn on_lost; /* at most once; may be NULL */
     void *lost_arg;
+    /* Models of one loop, whose steps on it are computed together where their kind can; outlives
+     * the model. NULL: each by itself. */
+    struct list *light_steps;
 };
 
 struct model {
@@ -64,7 +69,9 @@ struct model {
     /* The batcher's timers: now_timer has zero delay; the kernel's timer has microseconds, which
      * libuv's timers lack. */
     uv_timer_t now_timer;
-    uv_idle_t inline_step; /* active: a step waits to be run on the loop */
+    uv_idle_t inline_step;    /* active: a step waits to be run on the loop */
+    struct list *light_steps; /* as configured */
+    struct link light_link;   /* on it while inline_step is active */
     uv_poll_t alarm;
     int alarm_fd;
     uint64_t alarm_us;  /* when it fires; 0: never */

@@ -50,6 +50,8 @@ void models_init(struct models *r, const struct models_config *config)
     *r = (struct models){.config = *config};
     list_init(&r->entries);
     list_init(&r->users);
+    list_init(&r->light_steps);
+    r->config.model.light_steps = &r->light_steps;
 }
 
 void models_open(struct models *r)

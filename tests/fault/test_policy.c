@@ -86,6 +86,30 @@ static enum status learn_once(void *arg)
     return rc;
 }
 
+/* Clones of two policies, and their steps together: on failure the rows that were to come fail. */
+static enum status act_together(void *arg)
+{
+    struct agent *const *policies = arg;
+    const float observations[N][N_OBS] = {{0.5f, -1.0f}, {1.0f, 0.0f}, {-0.25f, 2.0f}};
+    struct clone *clones[N] = {NULL};
+    const struct policy_batch b = {
+        .clones = clones, .observations = observations[0], .n = N, .n_observations = N_OBS};
+    struct answer answers[N];
+    enum status rc = STATUS_OK;
+    struct error err;
+
+    for (size_t i = 0; rc == STATUS_OK && i < N; i++)
+        rc = clone_open(&clones[i], policies[i / 2], &(struct clone_config){0}, &err);
+    for (size_t t = 0; rc == STATUS_OK && t < N_STEPS; t++) {
+        rc = policy_drive(&b, answers, &err);
+        for (size_t i = 0; rc == STATUS_OK && i < N; i++)
+            ck_assert_uint_eq(answers[i].batch_rows, N);
+    }
+    for (size_t i = 0; i < N; i++)
+        clone_close(clones[i]);
+    return rc;
+}
+
 static struct agent *open_good(const struct policy_spec *spec)
 {
     struct agent_config config = {.name = "p", .options.backend = "ref"};
@@ -103,6 +127,18 @@ START_TEST(learning_survives)
 
         ck_assert_int_gt(sweep(learn_once, a), 40);
         agent_unref(a);
+    }
+}
+END_TEST
+
+START_TEST(acting_together_survives)
+{
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        struct agent *policies[] = {open_good(&specs[i]), open_good(&specs[i])};
+
+        ck_assert_int_gt(sweep(act_together, policies), 10);
+        agent_unref(policies[0]);
+        agent_unref(policies[1]);
     }
 }
 END_TEST
@@ -464,6 +500,7 @@ START_TEST(a_device_may_stay_away)
 }
 END_TEST
 
-SUITE_MAIN("fault/policy", open_survives, learning_survives, learning_from_steps_survives,
-           saving_survives, opening_the_learned_survives, policies_outlive_their_device,
-           no_memory_on_the_device_is_no_fault, a_device_may_stay_away)
+SUITE_MAIN("fault/policy", open_survives, learning_survives, acting_together_survives,
+           learning_from_steps_survives, saving_survives, opening_the_learned_survives,
+           policies_outlive_their_device, no_memory_on_the_device_is_no_fault,
+           a_device_may_stay_away)

@@ -83,6 +83,25 @@ static enum status end(struct step *s, struct clone *c, struct answer *out, stru
     return STATUS_OK;
 }
 
+static void run_step(const struct policy_batch *b, struct row *const *rows)
+{
+    const struct agent_type *type = b->clones[0]->agent->type;
+    struct agent_step steps[MAX_BATCH];
+    size_t n_steps = 0;
+
+    for (size_t i = 0; i < b->n; i++) {
+        struct agent *a = b->clones[i]->agent;
+
+        if (n_steps == 0 || steps[n_steps - 1].agent != a)
+            steps[n_steps++] = (struct agent_step){a, rows + i, 0};
+        steps[n_steps - 1].n_rows++;
+    }
+    if (n_steps == 1)
+        type->batch_act(steps->agent, rows, b->n);
+    else
+        type->group_act(steps, n_steps);
+}
+
 enum status policy_drive(const struct policy_batch *b, struct answer *answers, struct error *err)
 {
     struct step *steps = xalloc(b->n * sizeof *steps);
@@ -95,9 +114,7 @@ enum status policy_drive(const struct policy_batch *b, struct answer *answers, s
         rows[n_begun] = &steps[n_begun].turn.row;
     }
     if (rc == STATUS_OK) {
-        struct agent *a = b->clones[0]->agent;
-
-        a->type->batch_act(a, rows, b->n);
+        run_step(b, rows);
         for (size_t i = 0; i < b->n; i++) {
             enum status ended = end(&steps[i], b->clones[i], &answers[i], err);
 

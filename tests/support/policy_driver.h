@@ -33,7 +33,7 @@ struct policy_batch {
     const uint32_t *row_keys; /* [n]; NULL: 0, 1, … */
 };
 
-/* One step of all rows together. */
+/* One step of all rows together; clones of one agent stand together. */
 enum status policy_drive(const struct policy_batch *b, struct answer *answers, struct error *err);
 
 /* Whether two non-empty files of less than 16 KiB hold the same bytes. */

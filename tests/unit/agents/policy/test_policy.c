@@ -214,6 +214,116 @@ START_TEST(rows_are_what_they_are_alone)
 }
 END_TEST
 
+enum { N_POLICIES = 5, GROUP_ROWS = 1 + 2 + 3 + 1 + 2 };
+
+/* Policies of one shape, of parameters of their own. A pass has room for max_rows rows. */
+static void open_group(struct agent *policies[N_POLICIES], struct clone *clones[GROUP_ROWS],
+                       const struct policy_spec *s, const char *backend, size_t max_rows)
+{
+    static const size_t n_clones[N_POLICIES] = {1, 2, 3, 1, 2};
+    size_t at = 0;
+
+    for (size_t i = 0; i < N_POLICIES; i++) {
+        struct agent_config config = {.name = "pole",
+                                      .options.backend = backend,
+                                      .options.n_threads = 2,
+                                      .max_step_rows = max_rows};
+
+        if (policy_drive_open(&policies[i], s, 7 + i, &config, &err) != STATUS_OK)
+            ck_abort_msg("%s", err.text);
+        policies[i]->type->train(policies[i], i % 2 == 1);
+        open_clones(policies[i], clones + at, n_clones[i]);
+        at += n_clones[i];
+    }
+}
+
+static void close_group(struct agent *policies[N_POLICIES], struct clone *clones[GROUP_ROWS])
+{
+    for (size_t i = 0; i < GROUP_ROWS; i++)
+        clone_close(clones[i]);
+    for (size_t i = 0; i < N_POLICIES; i++)
+        agent_unref(policies[i]);
+}
+
+/* Several steps of all policies together, and of each row alone. Some of the policies train. */
+static void check_group(const struct policy_spec *s, const char *backend, size_t max_rows,
+                        size_t n_pass)
+{
+    struct agent *policies[N_POLICIES], *others[N_POLICIES];
+    struct clone *clones[GROUP_ROWS], *alone[GROUP_ROWS];
+    struct answer grouped[GROUP_ROWS], single;
+
+    open_group(policies, clones, s, backend, max_rows);
+    open_group(others, alone, s, backend, max_rows);
+    for (size_t i = 0; i < N_POLICIES; i++)
+        ck_assert(policies[i]->type->groups_with(policies[0], policies[i]));
+    for (uint64_t step = 0; step < 4; step++) {
+        struct policy_batch b = batch_of(clones, GROUP_ROWS);
+
+        fill_observations(step);
+        b.is_first = step == 2;
+        drive(&b, grouped);
+        for (uint32_t i = 0; i < GROUP_ROWS; i++) {
+            struct policy_batch one = b;
+
+            one.clones = &alone[i];
+            one.observations = observations[i];
+            one.row_keys = &i;
+            one.n = 1;
+            drive(&one, &single);
+            ck_assert(same_answer(&grouped[i], &single));
+        }
+        ck_assert_uint_eq(grouped[0].batch_rows, n_pass);
+    }
+    close_group(policies, clones);
+    close_group(others, alone);
+}
+
+/* Steps of several policies in one pass have the bits of each row alone, also where a pass has no
+ * room for all of them. */
+START_TEST(policies_together_are_what_they_are_alone)
+{
+    struct policy_spec s = small(POLICY_MLP);
+
+    check_group(&s, "cpu", 0, GROUP_ROWS);
+    check_group(&s, "ref", 0, GROUP_ROWS);
+    check_group(&s, "cpu", 3, 3);
+    s.n_layers = 3;
+    s.n_hidden = 67;
+    s.n_actions = 5;
+    s.has_value = true;
+    check_group(&s, "cpu", 0, GROUP_ROWS);
+    s.n_hidden = 300;
+    check_group(&s, "cpu", 0, GROUP_ROWS);
+    s = small(POLICY_LSTM);
+    s.has_value = true;
+    check_group(&s, "cpu", 0, GROUP_ROWS);
+    check_group(&s, "ref", 3, 3);
+}
+END_TEST
+
+/* Policies of another shape, or on another backend, are not computed with this one. */
+START_TEST(other_shapes_are_not_grouped)
+{
+    struct policy_spec s = small(POLICY_MLP), other[] = {s, s, s, s, small(POLICY_LSTM)};
+    struct agent *a = open_spec(&s, "cpu"), *b;
+
+    other[0].n_hidden++;
+    other[1].has_value = true;
+    other[2].dropout = 0.25f;
+    other[3].n_layers++;
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        b = open_spec(&other[i], "cpu");
+        ck_assert(!a->type->groups_with(a, b));
+        agent_unref(b);
+    }
+    b = open_spec(&s, "ref");
+    ck_assert(!a->type->groups_with(a, b));
+    agent_unref(b);
+    agent_unref(a);
+}
+END_TEST
+
 /* Both backends give the same bits. */
 START_TEST(backends_agree)
 {
@@ -434,6 +544,7 @@ START_TEST(records_are_bounded)
 END_TEST
 
 SUITE_MAIN("agents/policy", says_what_it_is, wrong_observations_are_refused,
-           rows_are_what_they_are_alone, backends_agree, arrival_does_not_matter,
+           rows_are_what_they_are_alone, policies_together_are_what_they_are_alone,
+           other_shapes_are_not_grouped, backends_agree, arrival_does_not_matter,
            actions_follow_their_chances, dropout_is_for_training, a_clone_can_be_taken_up,
            episodes_do_not_know_each_other, records_are_bounded)

@@ -465,6 +465,72 @@ static void check_rows(struct backend *b)
     backend_close(b);
 }
 
+enum { GROUPS = 5, GROUP_ROWS = 11 };
+static const size_t group_rows[GROUPS] = {1, 4, 1, 2, 3};
+
+/* Rows of GROUPS layers, each on a backend of its own: in one call, or one by one. */
+static void run_groups(struct backend *const *backends, size_t n_in, size_t n_out, bool are_one,
+                       float *out)
+{
+    struct backend *b = backends[0];
+    struct array in, result, w[GROUPS], bias[GROUPS];
+    struct net_group groups[GROUPS];
+
+    state = 99;
+    in = array_of(b, GROUP_ROWS * n_in);
+    result = array_of(b, GROUP_ROWS * n_out);
+    for (size_t g = 0; g < GROUPS; g++) {
+        w[g] = array_of(backends[g], n_out * n_in);
+        bias[g] = array_of(backends[g], n_out);
+        groups[g] = (struct net_group){group_rows[g], w[g].at, bias[g].at};
+    }
+    if (are_one)
+        b->type->net->linear_grouped(b, in.at, groups, GROUPS, n_in, n_out, result.at);
+    receive(&result);
+    for (size_t g = 0, row = 0; !are_one && g < GROUPS; row += group_rows[g++])
+        for (size_t i = row; i < row + group_rows[g]; i++) {
+            struct array one = array_of(b, n_in), done = array_of(b, n_out);
+
+            memcpy(one.x, in.x + i * n_in, n_in * sizeof(float));
+            send(&one);
+            b->type->net->linear(b, one.at, w[g].at, bias[g].at, 1, n_in, n_out, done.at);
+            receive(&done);
+            memcpy(result.x + i * n_out, done.x, n_out * sizeof(float));
+            array_free((struct array[]){one, done}, 2);
+        }
+    memcpy(out, result.x, GROUP_ROWS * n_out * sizeof *out);
+    array_free(w, GROUPS);
+    array_free(bias, GROUPS);
+    array_free((struct array[]){in, result}, 2);
+}
+
+/* Rows of several layers in one call have the bits that ref's linear gives each of them with its
+ * own weights, on ref and in every set, with one thread and with several. */
+START_TEST(groups_have_the_bits_of_their_rows)
+{
+    static const size_t layers[][2] = {{4, 128}, {33, 70}, {300, 19}, {128, 5}, {200, 257}};
+    static const char *const sets[] = {"", "generic", "avx2", "vnni256", "avx512"};
+    static float want[GROUP_ROWS * 257], got[GROUP_ROWS * 257];
+    struct backend *ref[GROUPS], *b[GROUPS];
+
+    for (size_t g = 0; g < GROUPS; g++)
+        ref[g] = open_named("ref", "", 1);
+    for (size_t i = 0; i < 2 * sizeof sets / sizeof sets[0]; i++) {
+        for (size_t g = 0; g < GROUPS; g++)
+            b[g] = open_named(i < 2 ? "ref" : "cpu", sets[i / 2], 1 + i % 2 * 2);
+        for (size_t s = 0; b[0] != NULL && s < sizeof layers / sizeof layers[0]; s++) {
+            run_groups(ref, layers[s][0], layers[s][1], false, want);
+            run_groups(b, layers[s][0], layers[s][1], true, got);
+            ck_assert_mem_eq(got, want, GROUP_ROWS * layers[s][1] * sizeof *got);
+        }
+        for (size_t g = 0; g < GROUPS; g++)
+            backend_close(b[g]);
+    }
+    for (size_t g = 0; g < GROUPS; g++)
+        backend_close(ref[g]);
+}
+END_TEST
+
 /* A row of a batch has the bits that it has alone, and gradients in several calls add up to the
  * same bits. */
 START_TEST(rows_do_not_meet)
@@ -479,4 +545,4 @@ END_TEST
 
 SUITE_MAIN("compute/net", layer_gradients, log_prob_gradient, cell_gradients, scalars_are_near,
            dropout_is_drawn_by_its_key, rows_are_added_in_their_places, sets_have_the_bits_of_ref,
-           rows_do_not_meet)
+           groups_have_the_bits_of_their_rows, rows_do_not_meet)

@@ -267,4 +267,95 @@ START_TEST(test_light_steps)
 }
 END_TEST
 
-SUITE_MAIN("server/model", test_ask, test_load_fails, test_light_steps)
+/* A kind whose steps can be computed together: how many of them each call had. */
+static size_t group_sizes[8], n_groups_run;
+
+static bool pair_groups_with(const struct agent *a, const struct agent *b)
+{
+    return strcmp(a->name, "other") != 0 && strcmp(b->name, "other") != 0;
+}
+
+static void pair_group_act(const struct agent_step *steps, size_t n)
+{
+    group_sizes[n_groups_run++] = n;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < steps[i].n_rows; k++)
+            spy_act(steps[i].agent, steps[i].rows[k]);
+}
+
+static struct agent_type pair_type(void)
+{
+    struct agent_type type = spy_type;
+
+    type.groups_with = pair_groups_with;
+    type.group_act = pair_group_act;
+    return type;
+}
+
+/* Light steps of several models that wait on the loop are computed in one call, but not with those
+ * of a model that does not group with them; one that leaves for the thread, since a job comes, is
+ * not among them. */
+START_TEST(test_steps_together)
+{
+    enum { MODELS = 4 };
+    static const char *const names[MODELS] = {"a", "b", "other", "c"};
+    const struct agent_type type = pair_type();
+    struct errand errand = {.job = {.run = run_errand, .done = errand_back}};
+    struct list light_steps;
+    struct ran ran[MODELS] = {0};
+    struct row rows[MODELS] = {0};
+    struct clone *clones[MODELS];
+    struct batch_request asks[MODELS];
+    bool is_settled[MODELS];
+    enum model_state states[MODELS];
+    struct model *m[MODELS];
+    struct error err;
+
+    list_init(&light_steps);
+    n_ran = n_loaded = n_stopped = n_groups_run = 0;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    for (size_t i = 0; i < MODELS; i++) {
+        const struct model_config config = {.name = names[i],
+                                            .type = &type,
+                                            .options = {.backend = "ref"},
+                                            .env = &env_real,
+                                            .light_steps = &light_steps};
+
+        ck_assert_int_eq(model_start(&m[i], &loop, &config, on_loaded, &states[i], &err),
+                         STATUS_OK);
+    }
+    while (n_loaded < MODELS)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t i = 0; i < MODELS; i++) {
+            if (round == 0)
+                ck_assert_int_eq(
+                    clone_open(&clones[i], m[i]->agent, &(struct clone_config){0}, &err),
+                    STATUS_OK);
+            rows[i] = (struct row){.turn = &ran[i]};
+            ask_spy(m[i], clones[i], &rows[i], &asks[i], &is_settled[i]);
+            batcher_tick(m[i]->batcher);
+        }
+        if (round == 1)
+            model_run(m[0], &errand.job);
+        for (size_t i = 0; i < MODELS; i++)
+            while (!is_settled[i] || (round == 1 && !errand.is_back))
+                (void)uv_run(&loop, UV_RUN_ONCE);
+    }
+    ck_assert(list_is_empty(&light_steps));
+    ck_assert_uint_eq(n_groups_run, 2); /* the other model's steps, and a's second, are single */
+    ck_assert_uint_eq(group_sizes[0], 3);
+    ck_assert_uint_eq(group_sizes[1], 2);
+    ck_assert(!pthread_equal(ran[0].thread, pthread_self()));
+    ck_assert(pthread_equal(ran[1].thread, pthread_self()));
+    for (size_t i = 0; i < MODELS; i++) {
+        clone_close(clones[i]);
+        model_stop(m[i], on_stopped, NULL);
+    }
+    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    ck_assert_uint_eq(n_stopped, MODELS);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+SUITE_MAIN("server/model", test_ask, test_load_fails, test_light_steps, test_steps_together)
