@@ -13,7 +13,7 @@
 #include "server/config/options.h"
 
 enum {
-    CONFIG_MAX_MODELS = 16,
+    CONFIG_MAX_MODELS = 64,
     CONFIG_MAX_PLUGINS = 16,
     CONFIG_MAX_LISTEN = 16,
     CONFIG_MAX_ORIGINS = 16

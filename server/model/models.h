@@ -11,7 +11,7 @@
 
 struct models;
 
-enum { MODELS_MAX_LOADED = 64, MODELS_MAX_KNOWN = 1024 };
+enum { MODELS_MAX_LOADED = 128, MODELS_MAX_KNOWN = 1024 };
 
 enum model_entry_state {
     MODEL_ENTRY_UNLOADED,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env|agents|optim|gym|work]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env|agents|optim|gym|work]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
@@ -36,7 +36,7 @@ replay)
 leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
-[ $# -gt 0 ] || set -- echo engine conversation draft policy rhythm
+[ $# -gt 0 ] || set -- echo engine conversation draft policy grouped rhythm
 for what; do
     printf '== %s\n' "$what"
     case $what in
@@ -49,6 +49,7 @@ for what; do
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
+    grouped) "$build/tests/bench/bench_grouped" "$build/parleyd" ;;
     env) by_python environments.py ;;
     replay) "$build/tests/bench/bench_replay" "$build/parleyd" ;;
     rhythm) "$build/tests/bench/bench_rhythm" "$model" ;;
@@ -102,6 +103,6 @@ for what; do
     page) python3 "$here/page.py" "$build" ;;
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
     esac
 done
