@@ -120,6 +120,21 @@ def test_lost_workers(pool, address):
         assert raised(WorkerLost, lambda: pool.apply(die, (os.path.join(folder, "three"), 2))).signal == 9
 
 
+def test_stopped_workers(address):
+    """A worker that is stopped is killed by its supervisor, as soon as it stays so, and its task is run again, or lost."""
+    def stop(path, times):
+        with open(path, "ab") as f:
+            f.write(b"x")
+        if os.path.getsize(path) <= times:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return os.path.getsize(path)
+
+    with Pool(1, address=address, retries=1) as pool, children_folder() as folder:
+        assert pool.apply(stop, (os.path.join(folder, "one"), 1)) == 2, "stopped once, then done"
+        assert raised(WorkerLost, lambda: pool.apply(stop, (os.path.join(folder, "two"), 2))).signal == signal.SIGKILL
+        assert pool.apply(half, (8,)) == 4
+
+
 @contextlib.contextmanager
 def children_folder():
     with tempfile.TemporaryDirectory() as folder:
@@ -311,7 +326,7 @@ def main():
             pool.close()
             pool.join()
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
-        for test in test_turnover, test_contexts, test_by_reference:
+        for test in test_turnover, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_threads, test_events, test_watched, test_examples:
         timed(test)

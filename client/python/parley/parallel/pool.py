@@ -11,6 +11,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
 TAIL_BYTES = 4096
+STOPPED_S = 1.0  # a worker that is stopped for longer, and not only with the terminal's other processes, is killed
 MESSAGE_TASKS, MESSAGE_BYTES = 256, 1 << 20
 
 
@@ -311,7 +313,7 @@ class Pool:
                 with self._lock:
                     self._n_ready += 1
                     self._lock.notify_all()
-            code = process.wait()
+            code = _end_of(process)
             listener.join()
             process.stdin.close()  # type: ignore[union-attr]
             said = tail[0].decode(errors="replace")
@@ -482,6 +484,23 @@ class Pool:
 
     def __reduce__(self) -> Any:
         raise RuntimeError("Process pool is not reducible.")
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> int:
+    """Waits for the process's end: its exit status, or the signal, negative. One that stays stopped (SIGSTOP) is killed: it would
+    keep its tasks for as long as it stays so."""
+    while True:
+        seen = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+        if seen is None or seen.si_code not in (os.CLD_STOPPED, os.CLD_TRAPPED):
+            return process.wait()
+        until = time.monotonic() + STOPPED_S
+        while (seen := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT | os.WNOHANG)) is not None:
+            if seen.si_code not in (os.CLD_STOPPED, os.CLD_TRAPPED):
+                return process.wait()
+            if time.monotonic() > until:
+                process.kill()
+                return process.wait()
+            time.sleep(STOPPED_S / 20)
 
 
 def _listen(process: subprocess.Popen[bytes], tail: list[bytes]) -> None:
