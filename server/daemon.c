@@ -774,6 +774,7 @@ static void init_work(struct daemon *d)
         .silence_us = d->config.attach_timeout_ms * 1000,
         .may_attach = may_attach(&d->config),
         .max_bytes = d->config.work_bytes,
+        .max_each_bytes = d->config.keys == NULL ? d->config.work_bytes : d->config.work_bytes / 2,
         .weight = work_weight,
         .weight_self = d,
         .arm = alarm_arm,

@@ -187,7 +187,7 @@ const struct config_option config_options[] = {
      .help = "ceiling of the max_bytes of all tables of parley.v1.Replay together"},
     {.flag = "--work-bytes", .value = "SIZE", .key = "work_bytes",
      NUMBER(work_bytes, config_sizes, (size_t)1 << 46), .initial = "1G",
-     .help = "ceiling of the payloads and results of all tasks of parley.v1.Work; one has a quarter of it at most"},
+     .help = "ceiling of the payloads and results of all tasks of parley.v1.Work; one has a quarter of it at most, and with --keys those of one principal half"},
     {.flag = "--attach", .value = "on|off|auto", .key = "attach", .set = set_attach,
      .group = "Agents of other programs",
      .usual = "auto", .example = "auto",

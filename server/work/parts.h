@@ -30,6 +30,7 @@ struct work_principal {
     uint32_t id;
     uint64_t turn; /* the lowest comes next */
     size_t n_tasks, n_queued;
+    size_t n_bytes; /* of payloads, results and failures */
 };
 
 /* A supervised worker that is lost: its report, or the tasks that wait for that. */
@@ -57,9 +58,8 @@ void work_task_finish(struct work_task *t, const struct work_failure *failure);
 void work_task_settle(struct work_task *t);
 /* Its worker has it no more. One that is done is to be settled then. */
 void work_task_release(struct work_task *t);
-/* A copy in one block; one without room for its texts has none. NULL is fine to free. */
-const struct work_failure *work_failure_copy(struct work_table *w, const struct work_failure *f);
-void work_failure_free(struct work_table *w, const struct work_failure *f);
+/* A copy in one block, for the task; one without room for its texts has none. */
+const struct work_failure *work_failure_copy(struct work_task *t, const struct work_failure *f);
 
 /* Of a worker's offer; NULL: no memory. */
 struct work_function *work_function_provide(struct work_worker *w, const char *name,

@@ -48,27 +48,87 @@ void work_arm(struct work_table *w, uint64_t at_us)
     w->config.arm(w->config.arm_self, at_us);
 }
 
+/* --- principals --- */
+
+static struct work_principal *work_principal_get(struct work_table *w, uint32_t id)
+{
+    struct work_principal *p;
+
+    for (struct link *l = list_first(&w->principals); l != NULL; l = list_next(&w->principals, l)) {
+        p = container_of(l, struct work_principal, link);
+        if (p->id == id)
+            return p;
+    }
+    p = try_alloc(1, sizeof(*p));
+    if (p == NULL)
+        return NULL;
+    p->id = id;
+    p->turn = w->turn;
+    list_push(&w->principals, &p->link);
+    return p;
+}
+
+static void work_principal_leave(struct work_principal *p)
+{
+    if (p->n_tasks > 0 || p->n_bytes > 0)
+        return;
+    list_remove(&p->link);
+    free(p);
+}
+
 /* --- bytes --- */
 
-enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint64_t size_bytes,
-                             struct error *err)
+static void work_count_bytes(struct work_table *w, struct work_principal *p, size_t n)
+{
+    w->n_bytes += n;
+    p->n_bytes += n;
+}
+
+/* Whether so many more are allowed; they are not taken. */
+static enum status work_check_bytes(const struct work_table *w, const struct work_principal *p,
+                                    size_t size_bytes, struct error *err)
+{
+    if (size_bytes <= w->config.max_bytes - w->n_bytes &&
+        size_bytes <= w->config.max_each_bytes - p->n_bytes)
+        return STATUS_OK;
+    if (size_bytes > w->config.max_bytes - w->n_bytes)
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "payload",
+                            "the payloads and results of all tasks take %zu of %zu bytes",
+                            w->n_bytes, w->config.max_bytes);
+    else
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "payload",
+                            "the payloads and results of the principal's tasks take %zu of %zu "
+                            "bytes",
+                            p->n_bytes, w->config.max_each_bytes);
+    err->retry_after_ms = WORK_RETRY_MS;
+    return err->status;
+}
+
+enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint32_t principal,
+                             uint64_t size_bytes, struct error *err)
 {
     struct work_bytes b = {.size_bytes = (size_t)size_bytes};
 
     if (size_bytes > w->config.max_bytes / 4)
         return error_field(err, "payload", "has %" PRIu64 " bytes, at most %zu are taken",
                            size_bytes, w->config.max_bytes / 4);
-    if (size_bytes > w->config.max_bytes - w->n_bytes) {
-        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "payload",
-                            "the payloads and results of all tasks take %zu of %zu bytes",
-                            w->n_bytes, w->config.max_bytes);
-        err->retry_after_ms = WORK_RETRY_MS;
+    if (size_bytes == 0) {
+        *out = b;
+        return STATUS_OK;
+    }
+    b.principal = work_principal_get(w, principal);
+    if (b.principal == NULL)
+        return error_no_memory(err, sizeof(*b.principal), "a principal");
+    if (work_check_bytes(w, b.principal, b.size_bytes, err) == STATUS_OK) {
+        b.data = try_alloc(1, b.size_bytes);
+        if (b.data == NULL)
+            (void)error_no_memory(err, b.size_bytes, "a payload");
+    }
+    if (b.data == NULL) {
+        work_principal_leave(b.principal);
         return err->status;
     }
-    b.data = size_bytes > 0 ? try_alloc(1, b.size_bytes) : NULL;
-    if (size_bytes > 0 && b.data == NULL)
-        return error_no_memory(err, size_bytes, "a payload");
-    w->n_bytes += b.size_bytes;
+    work_count_bytes(w, b.principal, b.size_bytes);
     *out = b;
     return STATUS_OK;
 }
@@ -87,15 +147,21 @@ enum status work_bytes_append(struct work_bytes *b, const void *data, size_t siz
 
 void work_bytes_free(struct work_bytes *b, struct work_table *w)
 {
-    w->n_bytes -= b->size_bytes;
+    if (b->principal != NULL) {
+        w->n_bytes -= b->size_bytes;
+        b->principal->n_bytes -= b->size_bytes;
+        work_principal_leave(b->principal);
+    }
     free(b->data);
     *b = (struct work_bytes){0};
 }
 
 /* --- failures --- */
 
-const struct work_failure *work_failure_copy(struct work_table *w, const struct work_failure *f)
+const struct work_failure *work_failure_copy(struct work_task *t, const struct work_failure *f)
 {
+    struct work_table *w = t->work;
+    struct error ignored;
     const char *const from[] = {f->type, f->message, f->trace, f->tail};
     const char *to[4];
     struct work_failure *copy;
@@ -104,12 +170,12 @@ const struct work_failure *work_failure_copy(struct work_table *w, const struct 
 
     for (size_t i = 0; i < 4; i++)
         n += from[i] == NULL ? 1 : strlen(from[i]) + 1;
-    copy = n > w->config.max_bytes - w->n_bytes ? NULL : try_alloc(1, n);
+    copy = work_check_bytes(w, t->principal, n, &ignored) != STATUS_OK ? NULL : try_alloc(1, n);
     if (copy == NULL)
         return &work_no_memory;
     *copy = *f;
     copy->size_bytes = n;
-    w->n_bytes += n;
+    work_count_bytes(w, t->principal, n);
     at = (char *)(copy + 1);
     for (size_t i = 0; i < 4; i++) {
         size_t size = from[i] == NULL ? 1 : strlen(from[i]) + 1;
@@ -125,11 +191,14 @@ const struct work_failure *work_failure_copy(struct work_table *w, const struct 
     return copy;
 }
 
-void work_failure_free(struct work_table *w, const struct work_failure *f)
+static void work_failure_free(struct work_task *t)
 {
+    const struct work_failure *f = t->failure;
+
     if (f == NULL || f == &work_no_memory)
         return;
-    w->n_bytes -= f->size_bytes;
+    t->work->n_bytes -= f->size_bytes;
+    t->principal->n_bytes -= f->size_bytes;
     free((void *)(uintptr_t)f);
 }
 
@@ -215,33 +284,7 @@ enum status work_check_function(struct work_table *w, uint32_t principal, const 
     return err->status = STATUS_NOT_FOUND;
 }
 
-/* --- principals and their shares --- */
-
-static struct work_principal *work_principal_get(struct work_table *w, uint32_t id)
-{
-    struct work_principal *p;
-
-    for (struct link *l = list_first(&w->principals); l != NULL; l = list_next(&w->principals, l)) {
-        p = container_of(l, struct work_principal, link);
-        if (p->id == id)
-            return p;
-    }
-    p = try_alloc(1, sizeof(*p));
-    if (p == NULL)
-        return NULL;
-    p->id = id;
-    p->turn = w->turn;
-    list_push(&w->principals, &p->link);
-    return p;
-}
-
-static void work_principal_leave(struct work_principal *p)
-{
-    if (p->n_tasks > 0)
-        return;
-    list_remove(&p->link);
-    free(p);
-}
+/* --- shares of principals --- */
 
 static struct work_share *work_share_get(struct work_function *f, struct work_principal *p)
 {
@@ -381,7 +424,7 @@ static void work_task_free(struct work_task *t)
         list_remove(&t->over);
     work_bytes_free(&t->payload, w);
     work_bytes_free(&t->result, w);
-    work_failure_free(w, t->failure);
+    work_failure_free(t);
     t->principal->n_tasks--;
     work_principal_leave(t->principal);
     w->n_tasks--;
@@ -470,7 +513,7 @@ static void work_task_fail(struct work_task *t, enum status status, enum reason 
     struct work_failure f = {0};
 
     (void)error_because(&f.err, status, reason, NULL, "%s", text);
-    work_task_finish(t, work_failure_copy(t->work, &f));
+    work_task_finish(t, work_failure_copy(t, &f));
 }
 
 static struct work_task *work_task_of_request(const struct work_table *w,
@@ -606,6 +649,11 @@ enum status work_find(struct work_task **out, struct work_table *w, uint32_t pri
     }
     *out = t;
     return STATUS_OK;
+}
+
+uint32_t work_task_principal(const struct work_task *t)
+{
+    return t->principal->id;
 }
 
 const char *work_task_function(const struct work_task *t)

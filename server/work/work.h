@@ -35,9 +35,10 @@ enum {
 
 struct work_config {
     const struct env *env;
-    uint64_t silence_us; /* a worker that says nothing for this long is lost */
-    bool may_attach;     /* else every worker is refused */
-    size_t max_bytes;    /* of all payloads and results; one has at most a quarter of it */
+    uint64_t silence_us;   /* a worker that says nothing for this long is lost */
+    bool may_attach;       /* else every worker is refused */
+    size_t max_bytes;      /* of all payloads and results; one has at most a quarter of it */
+    size_t max_each_bytes; /* of those of a principal's tasks */
     /* The share of a principal; NULL: all have the same. */
     unsigned (*weight)(void *self, uint32_t principal);
     void *weight_self;
@@ -61,6 +62,7 @@ struct work_table {
 
 /* Bytes that may come in parts. Zeroed: none. */
 struct work_bytes {
+    struct work_principal *principal; /* who pays; NULL: there are none */
     uint8_t *data;
     size_t size_bytes, have_bytes;
 };
@@ -126,9 +128,10 @@ void work_tick(struct work_table *w);
 /* The server stops: workers are ended, tasks fail. */
 void work_end(struct work_table *w);
 
-/* Room for a payload or result. EXHAUSTED: come back later; INVALID: more than one may have. */
-enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint64_t size_bytes,
-                             struct error *err) MUST_CHECK;
+/* Room for a payload or result of a task of the principal. EXHAUSTED: come back later; INVALID:
+ * more than one may have. */
+enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint32_t principal,
+                             uint64_t size_bytes, struct error *err) MUST_CHECK;
 /* INVALID: more than it was to have. */
 enum status work_bytes_append(struct work_bytes *b, const void *data, size_t size_bytes,
                               struct error *err) MUST_CHECK;
@@ -145,6 +148,7 @@ enum status work_check_function(struct work_table *w, uint32_t principal, const 
 /* NOT_FOUND, also for another principal's. */
 enum status work_find(struct work_task **out, struct work_table *w, uint32_t principal, uint64_t id,
                       struct error *err) MUST_CHECK;
+uint32_t work_task_principal(const struct work_task *t);
 /* Of one that is not done. */
 const char *work_task_function(const struct work_task *t);
 /* One that is not done ends CANCELLED. One that is done is forgotten once nobody waits for it. */

@@ -78,7 +78,7 @@ static void work_task_abort(struct work_task *t, const struct work_death *d)
     else
         (void)error_because(&f.err, STATUS_ABORTED, REASON_WORKER_LOST, NULL,
                             "%s, as often as it may be (%u)", how, t->n_lost);
-    work_task_finish(t, work_failure_copy(t->work, &f));
+    work_task_finish(t, work_failure_copy(t, &f));
 }
 
 static bool work_death_has_begun(const struct work_death *d, uint64_t id)
@@ -426,7 +426,7 @@ void work_worker_result(struct work_worker *w, struct work_task *t, struct work_
     if (is_done)
         work_task_settle(t);
     else
-        work_task_finish(t, failure == NULL ? NULL : work_failure_copy(w->work, failure));
+        work_task_finish(t, failure == NULL ? NULL : work_failure_copy(t, failure));
     work_worker_fill(w);
 }
 

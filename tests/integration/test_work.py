@@ -356,12 +356,41 @@ def test_the_ceiling():
         worker.leave()
 
 
+def test_a_principals_ceiling():
+    """With keys one principal has half of it, results included; a result that has no room fails its task and not its worker."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, made = os.path.join(folder, "keys"), {name: test_keys.new_key() for name in ("ann", "bob")}
+        test_keys.write_keys(path, ("ann", made["ann"], "attach"), ("bob", made["bob"]))
+        ann, bob = ([("authorization", f"Bearer {made[name]}")] for name in ("ann", "bob"))
+        with harness.Parleyd(PARLEYD, "--keys", path, "--work-bytes", "4M") as client:
+            stub = work_pb2_grpc.WorkStub(client.channel)
+
+            def send(who, n_bytes):
+                return stub.Submit(iter([pb.WorkSubmitRequest(tasks=[pb.WorkTask(function="turn", payload=b"x" * n_bytes)])]), metadata=who).tasks[0]
+
+            worker = Worker(client.channel, "turn", metadata=ann, room=1)
+            tasks = [send(bob, 1000_000) for _ in range(2)]
+            refused(lambda: send(bob, 200_000), grpc.StatusCode.RESOURCE_EXHAUSTED, "principal's tasks take 2000000 of 2097152")
+            other = send(ann, 200_000)
+            said = dict()
+            for _ in range(3):
+                order = worker.order()
+                who = ann if order.task == other else bob
+                worker.answer(order, b"y" * 300_000, size_bytes=700_000)
+                worker.send(rest=b"y" * 400_000)
+                said[order.task] = results(stub, [order.task], metadata=who)[0]
+                stub.Cancel(pb.WorkCancelRequest(tasks=[order.task]), metadata=who)
+            assert said[tasks[0]].error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0] and "no room" in said[tasks[0]].error.message
+            assert len(said[other].payload) == len(said[tasks[1]].payload) == 700_000, "what was freed is free again"
+            worker.leave()
+
+
 def main():
     with harness.Parleyd(PARLEYD) as client:
         for test in test_tasks, test_request_ids, test_large_payloads, test_map, test_lost_workers, test_deadlines, test_hostile_workers:
             print(test.__name__, flush=True)
             test(client.channel)
-    for test in test_silence_and_the_end, test_principals, test_the_ceiling:
+    for test in test_silence_and_the_end, test_principals, test_the_ceiling, test_a_principals_ceiling:
         print(test.__name__, flush=True)
         test()
 

@@ -202,7 +202,8 @@ static void worker_answer(struct sim_worker *f)
 
     MUST(work_worker_find(&t, &f->worker, id, &err) == STATUS_OK);
     value = known == NULL ? 0 : 2 * known->payload;
-    if (work_bytes_begin(&result, &s.work, sizeof(value), &err) != STATUS_OK) {
+    if (work_bytes_begin(&result, &s.work, work_task_principal(t), sizeof(value), &err) !=
+        STATUS_OK) {
         MUST(s.has_faults);
         return;
     }
@@ -277,7 +278,7 @@ static void client_submit(struct sim_client *c, uint32_t principal)
     (void)snprintf(request_id, sizeof(request_id), "r%zu", s.n_tasks);
     if (pick(2) == 0)
         m.request_id = request_id;
-    rc = work_bytes_begin(&bytes, &s.work, sizeof(payload), &err);
+    rc = work_bytes_begin(&bytes, &s.work, principal, sizeof(payload), &err);
     if (rc == STATUS_OK)
         rc = work_bytes_append(&bytes, &payload, sizeof(payload), &err);
     if (rc == STATUS_OK)
@@ -294,7 +295,7 @@ static void client_submit(struct sim_client *c, uint32_t principal)
                                .due_us = m.deadline_us};
     s.n_tasks++;
     if (m.request_id[0] != '\0' &&
-        work_bytes_begin(&bytes, &s.work, sizeof(payload), &err) == STATUS_OK) {
+        work_bytes_begin(&bytes, &s.work, principal, sizeof(payload), &err) == STATUS_OK) {
         MUST(work_bytes_append(&bytes, &payload, sizeof(payload), &err) == STATUS_OK);
         MUST(work_submit(&again, &s.work, &m, &bytes, &err) == STATUS_OK && again == t);
         s.n_duplicates++;
@@ -424,8 +425,12 @@ static void world_end(void)
 static void run(uint64_t seed)
 {
     static const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct work_config config = {
-        .env = &env, .silence_us = 3000000, .may_attach = true, .max_bytes = 1 << 20, .arm = arm};
+    const struct work_config config = {.env = &env,
+                                       .silence_us = 3000000,
+                                       .may_attach = true,
+                                       .max_bytes = 1 << 20,
+                                       .max_each_bytes = 1 << 19,
+                                       .arm = arm};
 
     s.seed = seed;
     s.chance = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;

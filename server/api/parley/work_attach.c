@@ -23,7 +23,9 @@ struct work_attach_call {
     uint64_t rest_of;
     /* An answer that is not whole yet. */
     struct work_bytes bytes;
-    uint64_t answers; /* which task; 0: none */
+    uint64_t answers;     /* which task; 0: none */
+    uint64_t skip_bytes;  /* of one for which there is no room: to come */
+    struct error no_room; /* how it fails then */
 };
 
 static void work_attach_finish(struct work_attach_call *a, const struct error *err)
@@ -118,13 +120,18 @@ static enum status work_attach_answer(struct work_attach_call *a, const Parley__
         return error_field(err, "size_bytes", "is set, an exception comes in one message");
     if (m->exception != NULL && work_attach_exception(&failure, m->exception, err) != STATUS_OK)
         return err->status;
-    if (work_wire_begin(&a->bytes, a->worker.work, &m->payload, m->size_bytes, err) != STATUS_OK) {
+    if (work_wire_begin(&a->bytes, a->worker.work, work_task_principal(t), &m->payload,
+                        m->size_bytes, err) != STATUS_OK) {
         if (err->status != STATUS_EXHAUSTED)
             return err->status;
         failure = (struct work_failure){.err = *err}; /* not the worker's fault */
         (void)error_prefix(&failure.err, "the result has no room");
-        if (m->size_bytes != 0)
-            return err->status; /* but its other parts cannot be told from others */
+        if (m->size_bytes != 0) {
+            a->answers = m->task;
+            a->skip_bytes = m->size_bytes - m->payload.len;
+            a->no_room = failure.err;
+            return STATUS_OK;
+        }
         work_worker_result(&a->worker, t, &a->bytes, &failure);
     } else if (work_bytes_is_whole(&a->bytes)) {
         work_worker_result(&a->worker, t, &a->bytes, m->exception == NULL ? NULL : &failure);
@@ -137,18 +144,25 @@ static enum status work_attach_answer(struct work_attach_call *a, const Parley__
 static enum status work_attach_rest(struct work_attach_call *a,
                                     const Parley__V1__WorkAttachRequest *m, struct error *err)
 {
+    struct work_failure failure = {0};
     struct work_task *t;
+    bool is_skipped;
 
     if (a->answers == 0)
         return error_field(err, "rest", "belongs to no answer");
-    if (work_bytes_append(&a->bytes, m->rest.data, m->rest.len, err) != STATUS_OK)
+    is_skipped = a->skip_bytes > 0;
+    if (!is_skipped && work_bytes_append(&a->bytes, m->rest.data, m->rest.len, err) != STATUS_OK)
         return err->status;
-    if (!work_bytes_is_whole(&a->bytes))
+    if (is_skipped && m->rest.len > a->skip_bytes)
+        return error_field(err, "rest", "has more than the bytes that were announced");
+    a->skip_bytes -= is_skipped ? m->rest.len : 0;
+    if (is_skipped ? a->skip_bytes > 0 : !work_bytes_is_whole(&a->bytes))
         return STATUS_OK;
     if (work_worker_find(&t, &a->worker, a->answers, err) != STATUS_OK)
         return err->status;
     a->answers = 0;
-    work_worker_result(&a->worker, t, &a->bytes, NULL);
+    failure.err = a->no_room;
+    work_worker_result(&a->worker, t, &a->bytes, is_skipped ? &failure : NULL);
     return STATUS_OK;
 }
 

@@ -54,7 +54,8 @@ static enum status work_submission_begin(struct work_submission_stream *in,
         .n_retries = m->retries,
         .deadline_us = m->timeout_ms == 0 ? 0 : now_us + (uint64_t)m->timeout_ms * 1000,
     };
-    if (work_wire_begin(&in->bytes, in->work, &m->payload, m->size_bytes, err) != STATUS_OK)
+    if (work_wire_begin(&in->bytes, in->work, in->principal, &m->payload, m->size_bytes, err) !=
+        STATUS_OK)
         return err->status;
     in->is_open = true;
     return work_bytes_is_whole(&in->bytes) ? work_submission_submit(in, err) : STATUS_OK;

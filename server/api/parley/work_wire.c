@@ -30,7 +30,7 @@ void work_wire_rest(ProtobufCBinaryData *out, struct work_wire_rest *rest)
     rest->left_bytes -= n;
 }
 
-enum status work_wire_begin(struct work_bytes *out, struct work_table *w,
+enum status work_wire_begin(struct work_bytes *out, struct work_table *w, uint32_t principal,
                             const ProtobufCBinaryData *payload, uint64_t size_bytes,
                             struct error *err)
 {
@@ -38,7 +38,8 @@ enum status work_wire_begin(struct work_bytes *out, struct work_table *w,
         return error_field(err, "size_bytes",
                            "is %llu, it is set where more than this message's %zu bytes come",
                            (unsigned long long)size_bytes, payload->len);
-    if (work_bytes_begin(out, w, size_bytes != 0 ? size_bytes : payload->len, err) != STATUS_OK)
+    if (work_bytes_begin(out, w, principal, size_bytes != 0 ? size_bytes : payload->len, err) !=
+        STATUS_OK)
         return err->status;
     return work_bytes_append(out, payload->data, payload->len, err); /* it has room */
 }

@@ -30,7 +30,7 @@ void work_wire_payload(ProtobufCBinaryData *payload, uint64_t *size_bytes,
 void work_wire_rest(ProtobufCBinaryData *out, struct work_wire_rest *rest);
 
 /* Takes a payload, or its first part. */
-enum status work_wire_begin(struct work_bytes *out, struct work_table *w,
+enum status work_wire_begin(struct work_bytes *out, struct work_table *w, uint32_t principal,
                             const ProtobufCBinaryData *payload, uint64_t size_bytes,
                             struct error *err) MUST_CHECK;
 

@@ -56,6 +56,7 @@ static void open_work(void)
                                        .silence_us = 1000000,
                                        .may_attach = true,
                                        .max_bytes = 4000,
+                                       .max_each_bytes = 3000,
                                        .weight = weight,
                                        .arm = arm};
 
@@ -84,7 +85,7 @@ static struct work_task *submit(uint32_t principal, const char *request_id, size
     struct work_task *t;
     struct error err;
 
-    ck_assert_int_eq(work_bytes_begin(&bytes, &work, size, &err), STATUS_OK);
+    ck_assert_int_eq(work_bytes_begin(&bytes, &work, principal, size, &err), STATUS_OK);
     ck_assert_int_eq(work_bytes_append(&bytes, zeros, size, &err), STATUS_OK);
     ck_assert_int_eq(work_submit(&t, &work, &s, &bytes, &err), STATUS_OK);
     return t;
@@ -188,7 +189,7 @@ START_TEST(test_room)
 }
 END_TEST
 
-/* All payloads together are bounded, and each; what is freed may be used again. */
+/* All payloads together are bounded, a principal's and each; what is freed may be used again. */
 START_TEST(test_bytes)
 {
     struct work_bytes bytes = {0};
@@ -197,14 +198,22 @@ START_TEST(test_bytes)
 
     open_work();
     attach(&workers[0], 1);
-    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1001, &err), STATUS_INVALID);
-    for (int i = 0; i < 4; i++)
+    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1001, &err), STATUS_INVALID);
+    for (int i = 0; i < 3; i++)
         t[i] = submit(1, "", 1000);
-    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1, &err), STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "the principal's tasks take 3000 of 3000"));
+    ck_assert_uint_gt(err.retry_after_ms, 0);
+    t[3] = submit(2, "", 1000);
+    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 3, 1, &err), STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "of all tasks take 4000 of 4000"));
     ck_assert_uint_gt(err.retry_after_ms, 0);
     work_cancel(t[3]);
     ck_assert_uint_eq(work.n_bytes / 1000, 3);
-    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, &err), STATUS_OK);
+    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1, &err), STATUS_EXHAUSTED);
+    work_cancel(t[2]);
+    ck_assert_uint_eq(work.n_bytes / 1000, 2);
+    ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1, &err), STATUS_OK);
     ck_assert_int_eq(work_bytes_append(&bytes, "ab", 2, &err), STATUS_INVALID);
     work_bytes_free(&bytes, &work);
     close_work();
