@@ -853,7 +853,7 @@ void work_deinit(struct work_table *w)
     assert(list_is_empty(&w->deaths));
     while ((l = list_first(&w->done)) != NULL)
         work_task_forget(container_of(l, struct work_task, over));
-    assert(w->n_tasks == 0 && w->n_bytes == 0);
+    assert(w->n_tasks == 0 && w->n_bytes == 0 && list_is_empty(&w->principals));
     while ((n = hash_each(&w->functions, NULL)) != NULL)
         work_function_free(work_function_of(n));
     hash_deinit(&w->functions);
