@@ -6,14 +6,33 @@ them.
 
 A pool's tasks go through a daemon (parley.v1.Work), so its workers may be lost: a task is then run again, `retries` times, or
 fails with how its worker ended. Tensors are numpy arrays. By value they are copied; by reference (is_copy_tensor=False,
-share_method="cpu") processes of one machine see the same memory, as `share` makes it."""
+share_method="cpu") processes of one machine see the same memory, as `share` makes it.
+
+A `World` of processes has groups, whose members call each other's functions and services (`help(parley.parallel.group)`)."""
 from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
 from parley.parallel.events import AndEvent, Event, OrEvent
+from parley.parallel.group import Future, Group, Reference, RpcGroup, World, get_world
+from parley.parallel.membership import MemberLost
 from parley.parallel.pickle import dumps, loads, share
-from parley.parallel.pool import AsyncResult, CtxPool, CtxThreadPool, Pool, RemoteError, ThreadPool, WorkerLost
+from parley.parallel.pool import CtxPool, CtxThreadPool, Pool, ThreadPool
 from parley.parallel.queue import Queue
+from parley.parallel.tasks import AsyncResult, RemoteError, WorkerLost
 from parley.parallel.watched import Process, ProcessException, Thread, ThreadException
 
-__all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "OrEvent", "Pool", "Process", "ProcessException", "Queue",
-           "RemoteError", "Thread", "ThreadException", "ThreadPool", "WorkerLost", "dumps", "get_context", "loads", "share"]
+if TYPE_CHECKING:
+    from parley.store import OrderedStore
+
+__all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "Future", "Group", "MemberLost", "OrEvent", "OrderedStore",
+           "Pool", "Process", "ProcessException", "Queue", "Reference", "RemoteError", "RpcGroup", "Thread", "ThreadException",
+           "ThreadPool", "WorkerLost", "World", "dumps", "get_context", "get_world", "loads", "share"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs numpy is imported when it is first used."""
+    if name == "OrderedStore":
+        from parley.store import OrderedStore
+
+        return OrderedStore
+    raise AttributeError(f"module 'parley.parallel' has no attribute '{name}'")

@@ -21,79 +21,13 @@ import grpc
 from parley import wire
 from parley.client import Link
 from parley.parallel.pickle import pack, unpack
-from parley.parallel.worker import HEAD, PART_BYTES, SIGNATURE_BYTES, Log, checked, signed
+from parley.parallel.tasks import AsyncResult, RemoteError, Task, TaskStream, WorkerLost, failure_of
+from parley.parallel.worker import HEAD, Log, checked, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
 TAIL_BYTES = 4096
 STOPPED_S = 1.0  # a worker that is stopped for longer, and not only with the terminal's other processes, is killed
-MESSAGE_TASKS, MESSAGE_BYTES = 256, 1 << 20
-
-
-class RemoteError(Exception):
-    """An exception that could not come itself: its type and text, with the trace of its process."""
-
-    def __init__(self, kind: str, message: str, trace: str) -> None:
-        super().__init__(f"{kind}: {message}")
-        self.kind, self.message, self.trace = kind, message, trace
-
-
-class RemoteTrace(Exception):
-    """The cause of an exception that came from a worker: where it was raised there."""
-
-    def __init__(self, trace: str) -> None:
-        super().__init__(trace)
-        self.trace = trace
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.trace}"""'
-
-
-class WorkerLost(Error):
-    """The worker of a task ended, as often as it might: by a signal or with an exit code, and what it wrote last."""
-
-    def __init__(self, message: str, signal: int, exit_code: int, stderr_tail: str) -> None:
-        super().__init__("ABORTED", message, "WORKER_LOST")
-        self.signal, self.exit_code, self.stderr_tail = signal, exit_code, stderr_tail
-
-    def __str__(self) -> str:
-        said = f"; it wrote last:\n{self.stderr_tail}" if self.stderr_tail else ""
-        return f"{self.message}{said}"
-
-
-class AsyncResult:
-    """multiprocessing's."""
-
-    def __init__(self, callback: Callable[[Any], Any] | None = None, error_callback: Callable[[BaseException], Any] | None = None) -> None:
-        self._done = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._callbacks = callback, error_callback
-
-    def _settle(self, value: Any, error: BaseException | None) -> None:
-        self._value, self._error = value, error
-        callback = self._callbacks[0] if error is None else self._callbacks[1]
-        if callback is not None:
-            callback(value if error is None else error)
-        self._done.set()
-
-    def ready(self) -> bool:
-        return self._done.is_set()
-
-    def wait(self, timeout: float | None = None) -> None:
-        self._done.wait(timeout)
-
-    def successful(self) -> bool:
-        if not self.ready():
-            raise ValueError("it is not done yet")
-        return self._error is None
-
-    def get(self, timeout: float | None = None) -> Any:
-        if not self._done.wait(timeout):
-            raise multiprocessing.TimeoutError
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class MapResult(AsyncResult):
@@ -117,79 +51,19 @@ class MapResult(AsyncResult):
             self._settle(whole, self._first)
 
 
-class _Task:
-    __slots__ = ("payload", "segments", "settle")
-
-    def __init__(self, payload: bytes, segments: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
-        self.payload, self.segments, self.settle = payload, segments, settle
-
-
-class _Stream:
-    """One call of Map."""
+class _Stream(TaskStream):
+    """Of a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.outgoing: queue.SimpleQueue[tuple[int, _Task] | None] = queue.SimpleQueue()
-        self.tasks = dict[int, _Task]()
         self.left_behind = dict[int, bytes]()  # answers of workers that are gone, by tag
-        method = pool._link.channel.stream_stream("/parley.v1.Work/Map", pb.WorkSubmitRequest.SerializeToString, pb.WorkResults.FromString)
-        self.call = method(self.requests(), metadata=pool._link.metadata)
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
+        super().__init__(pool._link, pool._function, pool._retries)
 
-    def requests(self) -> Iterator[pb.WorkSubmitRequest]:
-        is_open = True
-        while is_open:
-            got = self.outgoing.get()
-            request, size = pb.WorkSubmitRequest(), 0
-            rest: bytes | None = None
-            while got is not None:
-                tag, task = got
-                wire_task = pb.WorkTask(function=self.pool._function, tag=tag, retries=self.pool._retries,
-                                        timeout_ms=self.pool._timeout_ms)
-                n = len(task.payload)
-                if n > PART_BYTES:
-                    wire_task.payload, wire_task.size_bytes, rest = task.payload[:PART_BYTES], n, task.payload
-                else:
-                    wire_task.payload = task.payload
-                task.payload = b""
-                request.tasks.append(wire_task)
-                size += n
-                if rest is not None or len(request.tasks) == MESSAGE_TASKS or size >= MESSAGE_BYTES:
-                    break
-                try:
-                    got = self.outgoing.get_nowait()
-                except queue.Empty:
-                    break
-            is_open = got is not None
-            if request.tasks:
-                yield request
-            if rest is not None:
-                for at in range(PART_BYTES, len(rest), PART_BYTES):
-                    yield pb.WorkSubmitRequest(rest=rest[at:at + PART_BYTES])
-
-    def read(self) -> None:
-        error: BaseException = Error("UNAVAILABLE", "the stream of the pool's tasks ended")
-        begun: Any = None
-        parts = list[bytes]()
-        try:
-            for message in self.call:
-                for result in message.results:
-                    if result.size_bytes:
-                        begun, parts = result, [result.payload]
-                    else:
-                        self.settle(result, result.payload)
-                if message.rest:
-                    parts.append(message.rest)
-                    if sum(map(len, parts)) == begun.size_bytes:
-                        self.settle(begun, b"".join(parts))
-                        parts = []
-        except grpc.RpcError as e:
-            error = wire.error_of(e)
+    def over(self, error: BaseException) -> BaseException:
         self.pool._stream_over(self)
-        for task in list(self.tasks.values()):
-            task.settle(None, error)
-        self.tasks.clear()
+        return error
+
+    def task_over(self) -> None:
         self.pool._task_over()
 
     def settle(self, result: pb.WorkResult, payload: bytes) -> None:
@@ -207,29 +81,13 @@ class _Stream:
         error: BaseException | None = None
         try:
             if result.HasField("error"):
-                error = self.failure(result, payload)
+                error = failure_of(result, payload, lambda b: checked(self.pool._secret, b"result", b))
             else:
                 value = unpack(checked(self.pool._secret, b"result", payload))
         except Exception as e:  # its bytes make no object here
             error = e
         task.settle(value, error)
         self.pool._task_over()
-
-    def failure(self, result: pb.WorkResult, payload: bytes) -> BaseException:
-        code = next(c.name for c in grpc.StatusCode if c.value[0] == result.error.code)
-        if result.HasField("loss"):
-            return WorkerLost(result.error.message, result.loss.signal, result.loss.exit_code, result.loss.stderr_tail)
-        if not result.HasField("exception"):
-            return Error(code, result.error.message, result.error.reason)
-        said = result.exception
-        error: BaseException = RemoteError(said.type, said.message, said.trace)
-        if len(payload) > SIGNATURE_BYTES:
-            try:
-                error = unpack(checked(self.pool._secret, b"result", payload))
-            except Exception:  # the text is left
-                pass
-        error.__cause__ = RemoteTrace(said.trace)
-        return error
 
 
 class Pool:
@@ -359,7 +217,7 @@ class Pool:
     def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
         parts, segments = pack((how, args, kwds), self._by_reference)
         tag = next(self._tags)
-        task = _Task(signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts]), segments, settle)
+        task = Task(signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts]), segments, settle, self._timeout_ms)
         with self._lock:
             if self._is_closed:
                 raise ValueError("the pool is closed")

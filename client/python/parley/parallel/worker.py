@@ -207,19 +207,7 @@ class Worker:
         return None
 
     def failed(self, task: int, e: BaseException) -> None:
-        from parley.parallel.pickle import pack
-
-        trace = "".join(traceback.format_exception(e))
-        kind = type(e)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        said = self.pb.WorkException(type=name[:200], message=cut(str(e)), trace=cut(trace))
-        try:
-            parts = pack(e, False)[0]
-            if sum(map(len, parts)) > PART_BYTES // 2:
-                parts = []
-        except Exception:  # one that cannot be pickled is told by its text
-            parts = []
-        self.answer(task, parts, said)
+        self.answer(task, *failure(e))
 
     # --- the stream ---
 
@@ -295,6 +283,24 @@ class Worker:
                     sys.exit(f"the daemon ended the worker: {error}")
             time.sleep(delay)
             delay = min(2 * delay, 1.0)
+
+
+def failure(e: BaseException) -> tuple[list[Any], Any]:
+    """The parts of a payload with the exception itself, none where it cannot be pickled, and what is told of it anyway."""
+    from parley.parallel.pickle import pack
+    from parley.v1 import work_pb2
+
+    trace = "".join(traceback.format_exception(e))
+    kind = type(e)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    said = work_pb2.WorkException(type=name[:200], message=cut(str(e)), trace=cut(trace))
+    try:
+        parts = pack(e, False)[0]
+        if sum(map(len, parts)) > PART_BYTES // 2:
+            parts = []
+    except Exception:  # one that cannot be pickled is told by its text
+        parts = []
+    return list(parts), said
 
 
 def cut(text: str) -> str:

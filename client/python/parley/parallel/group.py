@@ -1,0 +1,631 @@
+"""Processes that know each other by name: a world of them, groups within it, calls of each other's functions and services,
+values under names, barriers and small collectives; named as Machin's users know them.
+
+    world = World("0", rank=0, world_size=2, address=ADDRESS, secret=SECRET)
+    group = world.create_rpc_group("group", ["0", "1"])
+    group.register("count", counter.count)          # in one process
+    group.registered_sync("count")                  # in any other
+
+A member is its registration at the daemon (parley.v1.Registry), which ends with the process: nobody waits for one that is gone.
+Calls travel as tasks (parley.v1.Work), so members need no port. What is pickled is signed with the world's secret."""
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import queue
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from parley import wire
+from parley.client import Link
+from parley.parallel.collectives import Collectives, View
+from parley.parallel.membership import SERVICE, VALUE, Membership, MemberLost
+from parley.parallel.pickle import pack, unpack
+from parley.parallel.road import Road
+from parley.parallel.tasks import AsyncResult, Task, TaskStream, WorkerLost, failure_of
+from parley.parallel.worker import SIGNATURE_BYTES, checked, failure, signed
+from parley.v1 import work_pb2 as pb
+from parley.wire import Error
+
+MAX_KEPT = 4096  # values that a member keeps for references
+ID_BYTES = 8  # of a call
+TOO_MANY = 0xffffffff  # members for a barrier
+_HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
+
+_world: World | None = None
+
+
+class Future(AsyncResult):
+    """What a call will return."""
+
+    def __init__(self, changed: threading.Condition | None = None) -> None:
+        super().__init__()
+        self._changed = changed
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        super()._settle(value, error)
+        if self._changed is not None:
+            with self._changed:
+                self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """The result itself, as torch's."""
+        return self.get(timeout)
+
+
+class Reference:
+    """A value that its member keeps until nobody refers to it."""
+
+    def __init__(self, group: Group, member: str, what: tuple[Any, ...], made: Future | None = None) -> None:
+        self._group, self._member, self._what, self._made = group, member, what, made
+
+    def owner_name(self) -> str:
+        return self._member
+
+    def to_here(self, timeout: float = -1) -> Any:
+        """A copy of it as it is now."""
+        if self._made is not None:
+            self._made.get()
+        return self._group._call(self._member, self._what, timeout).get()
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("a reference stays in the process that made it")
+
+
+class _Peer(TaskStream):
+    """The calls to one member, by numbers that nobody guesses."""
+
+    def __init__(self, group: Group, member: str, road: bytes) -> None:
+        self.group, self.member, self.road, self.secret = group, member, road, group._secret_of(road)
+        self.is_raw = set[int]()
+        super().__init__(group._link, road.decode())
+
+    def over(self, error: BaseException) -> BaseException:
+        with self.group._lock:
+            if self.group._peers.get(self.member) is self:
+                del self.group._peers[self.member]
+        return self.group._failure(self.member, error)
+
+    def settle(self, result: pb.WorkResult, payload: bytes) -> None:
+        task = self.tasks.pop(result.tag)
+        is_raw = result.tag in self.is_raw
+        self.is_raw.discard(result.tag)
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            if result.HasField("error"):
+                error = failure_of(result, payload, lambda b: self.body(result.tag, b))
+                if not result.HasField("exception"):
+                    error = self.group._failure(self.member, error)
+            else:
+                body = self.body(result.tag, payload)
+                value = bytes(body) if is_raw else unpack(body)
+        except Exception as e:  # its bytes make no object here
+            error = Error("DATA_LOSS", f"the member '{self.member}' of the group '{self.group.group_name}' answered garbage: {e}")
+        task.settle(value, error)
+
+    def body(self, tag: int, payload: bytes) -> memoryview:
+        body = checked(self.secret, b"answer", payload)
+        if body[:ID_BYTES] != tag.to_bytes(ID_BYTES, "little"):
+            raise ValueError("the answer is another call's")
+        return body[ID_BYTES:]
+
+
+class Group:
+    """Members that may call each other. World.create_rpc_group makes it."""
+
+    def __init__(self, world: World, name: str, members: Sequence[str], timeout: float | None) -> None:
+        self.group_name, self.group_members = name, list(members)
+        self._me, self._link, self._seconds, self._master = world.name, world._link, world.rpc_timeout, world._master
+        self._world: World | None = world
+        self._values, self._services = dict[str, Any](), dict[str, Callable[..., Any]]()
+        self._kept = dict[int, tuple[str, Any]]()
+        self._released: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._peers = dict[str, _Peer]()  # under the lock
+        self._one = threading.Lock()  # of barriers and collectives, one at a time
+        self._barrier_view: View = ()
+        self._epoch = 0
+        self._handler = threading.local()
+        self._threads = concurrent.futures.ThreadPoolExecutor(world.rpc_threads, thread_name_prefix=f"group-{name}")
+        self._membership = Membership(self._link, f"{world.world}/{name}", self._me)
+        self._collectives = Collectives(self)
+        self._fetches = dict[int, bool]()
+        function = f"group/{secrets.token_hex(16)}"
+        self._own_secret = self._secret_of(function.encode())
+        self._road: Any = None
+        try:
+            self._road = Road(self._link, function, self._take, self._recall, self._membership.drop)
+            self._membership.put(VALUE, f"@{self._me}", function.encode())
+            with self._membership.changed:
+                all_there = self._membership.changed.wait_for(lambda: self._membership.error or not self._missing(), timeout)
+            if self._membership.error is not None:
+                raise self._membership.error
+            if not all_there:
+                raise Error("DEADLINE_EXCEEDED", f"'{self._missing()[0]}' did not come to the group '{name}' within {timeout:g} s")
+        except BaseException:
+            self._membership.drop()
+            if self._road is not None:
+                self._road.close()
+            raise
+
+    # --- who is there ---
+
+    def _missing(self) -> list[str]:
+        return [m for m in self.group_members if f"@{m}" not in self._membership.values]
+
+    def _lost(self, member: str) -> MemberLost:
+        how = "was lost" if member in self._membership.lost else "is gone"
+        return MemberLost(member, f"the member '{member}' of the group '{self.group_name}' {how}")
+
+    def _view(self) -> View:
+        """The members and their roads; all are there."""
+        with self._membership.changed:
+            if self._membership.error is not None:
+                raise self._membership.error
+            for m in self._missing():
+                raise self._lost(m)
+            return tuple((m, self._membership.values[f"@{m}"]) for m in self.group_members)
+
+    def _gone(self, view: View) -> set[str]:
+        """Those who are not there any more, or came anew."""
+        return {m for m, road in view if self._membership.values.get(f"@{m}") != road}
+
+    def _check(self, view: View) -> None:
+        """Under `changed`. Who was lost fails what the others do together; who left had done its part."""
+        if self._membership.error is not None:
+            raise self._membership.error
+        for m in sorted(self._gone(view) & self._membership.lost):
+            raise self._lost(m)
+
+    def size(self) -> int:
+        return len(self.group_members)
+
+    def is_member(self, target: str | None = None) -> bool:
+        return (self._me if target is None else target) in self.group_members
+
+    def get_group_name(self) -> str:
+        return self.group_name
+
+    def get_group_members(self) -> list[str]:
+        return list(self.group_members)
+
+    def get_cur_name(self) -> str:
+        return self._me
+
+    # --- calls that go ---
+
+    def _secret_of(self, road: bytes) -> bytes:
+        return hashlib.blake2b(road, key=self._master, digest_size=32).digest()
+
+    def _failure(self, member: str, error: BaseException) -> BaseException:
+        """What it means that a call did not come to its function's end."""
+        if isinstance(error, WorkerLost) or isinstance(error, Error) and (error.code == "NOT_FOUND" or error.reason == "WORKER_LOST"):
+            return self._lost(member)
+        if isinstance(error, Error) and error.code == "DEADLINE_EXCEEDED":
+            return Error(error.code, f"the member '{member}' of the group '{self.group_name}' did not answer in time", error.reason)
+        return error
+
+    def _submit(self, member: str, kind: bytes, body: bytes, seconds: float, is_raw: bool = False) -> Future:
+        future = Future(self._membership.changed if is_raw else None)
+        tag = secrets.randbits(8 * ID_BYTES)
+        with self._membership.changed:
+            if self._membership.error is not None:
+                raise self._membership.error
+            road = self._membership.values.get(f"@{member}")
+        if road is None:
+            raise self._lost(member)
+        payload = signed(self._secret_of(road), b"call", [kind, tag.to_bytes(ID_BYTES, "little"), body])
+        if len(payload) > self._road.max_bytes:
+            raise ValueError(f"the call has {len(payload)} bytes, the daemon takes {self._road.max_bytes}")
+        task = Task(payload, None, future._settle, round(1000 * seconds))
+        with self._lock:
+            peer = self._peers.get(member)
+            if peer is None or peer.road != road:
+                peer = self._peers[member] = _Peer(self, member, road)
+            if is_raw:
+                peer.is_raw.add(tag)
+            peer.tasks[tag] = task
+            peer.outgoing.put((tag, task))
+        return future
+
+    def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1) -> Future:
+        if not self.is_member(member):
+            raise RuntimeError("RPC target is not a member of group.")
+        while True:
+            try:
+                holder, number = self._released.get_nowait()
+                self._submit(holder, b"c", b"".join(pack((self._me, "release", number), False)[0]), 0)
+            except queue.Empty:
+                break
+            except Error:
+                pass  # it is gone, and what it kept
+        return self._submit(member, b"c", b"".join(pack((self._me, *what), False)[0]), self._seconds if timeout < 0 else timeout)
+
+    def _remote(self, member: str, what: tuple[Any, ...], timeout: float) -> Reference:
+        number = secrets.randbits(63)
+        made = self._call(member, ("keep", number, *what), timeout)
+        reference = Reference(self, member, ("kept", number), made)
+        weakref.finalize(reference, self._released.put, (member, number)).atexit = False
+        return reference
+
+    def _await(self, future: Future, view: View) -> Any:
+        """Ends with the loss of one of the view's members, too."""
+        with self._membership.changed:
+            while not future.ready():
+                self._check(view)
+                self._membership.changed.wait()
+        return future.get()
+
+    def rpc_sync(self, to: str, func: Callable[..., Any], timeout: float = -1, args: Sequence[Any] = (),
+                 kwargs: Mapping[str, Any] | None = None) -> Any:
+        """What func returns there. It may be a lambda or a local function. An exception comes as it was raised, with the trace of
+        its process as its cause. timeout: seconds, 0 for none, less for the world's."""
+        return self.rpc_async(to, func, timeout, args, kwargs).get()
+
+    def rpc_async(self, to: str, func: Callable[..., Any], timeout: float = -1, args: Sequence[Any] = (),
+                  kwargs: Mapping[str, Any] | None = None) -> Future:
+        return self._call(to, ("call", func, tuple(args), dict(kwargs or {})), timeout)
+
+    def rpc_remote(self, to: str, func: Callable[..., Any], timeout: float = -1, args: Sequence[Any] = (),
+                   kwargs: Mapping[str, Any] | None = None) -> Reference:
+        """What func returns stays there until it is asked for."""
+        return self._remote(to, ("call", func, tuple(args), dict(kwargs or {})), timeout)
+
+    remote = rpc_remote
+
+    # --- values and services ---
+
+    def _key(self, key: str) -> str:
+        if key.startswith("@"):
+            raise ValueError(f"the key '{key}' begins with '@', as the group's own do")
+        return key
+
+    def _announce(self, kind: Any, table: dict[str, Any], key: str, what: Any, taken: str) -> None:
+        with self._lock:
+            if key in table:
+                raise KeyError(taken)
+            table[self._key(key)] = what  # before others know
+        try:
+            self._membership.put(kind, key)
+        except Error as e:
+            with self._lock:
+                del table[key]
+            if e.code == "ALREADY_EXISTS":
+                raise KeyError(f"{taken}: {e.message}") from None
+            raise
+
+    def _withdraw(self, kind: Any, table: dict[str, Any], key: str, unknown: str) -> None:
+        if key not in table:
+            raise KeyError(unknown)
+        self._membership.delete(kind, key)
+        with self._lock:
+            table.pop(key, None)
+
+    def _holder(self, kind: Any, key: str, noun: str) -> str:
+        holder = self._membership.holder(kind, self._key(key))
+        if holder is None:
+            raise KeyError(f"{noun} [{key}] not found on Group [{self.group_name}]")
+        return holder
+
+    def pair(self, key: str, value: Any) -> None:
+        """A value that stays here, for the group under a name. KeyError: the name is taken."""
+        self._announce(VALUE, self._values, key, value, f'Value with key "{key}" already paired to Group [{self.group_name}]')
+
+    def unpair(self, key: str) -> None:
+        """KeyError: it was not paired here."""
+        self._withdraw(VALUE, self._values, key, f'Value with key "{key}" not paired to Group [{self.group_name}] on Process[{self._me}]')
+
+    def is_paired(self, key: str) -> bool:
+        return self._membership.holder(VALUE, self._key(key)) is not None
+
+    def get_paired(self, key: str) -> Reference:
+        """KeyError: there is none."""
+        return Reference(self, self._holder(VALUE, key, "Value with key"), ("value", key))
+
+    def register(self, key: str, service: Callable[..., Any]) -> None:
+        """A function that the group may call by a name. KeyError: the name is taken."""
+        self._announce(SERVICE, self._services, key, service,
+                       f'Service with key "{key}" already registered in Group [{self.group_name}]')
+
+    def deregister(self, key: str) -> None:
+        """KeyError: it was not registered here."""
+        self._withdraw(SERVICE, self._services, key,
+                       f'Service with key "{key}" not registered in Group [{self.group_name}] on Process[{self._me}]')
+
+    def is_registered(self, key: str) -> bool:
+        return self._membership.holder(SERVICE, self._key(key)) is not None
+
+    def registered_sync(self, key: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """KeyError: there is no such service."""
+        return self.registered_async(key, args, kwargs).get()
+
+    def registered_async(self, key: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Future:
+        return self._call(self._holder(SERVICE, key, "Service"), ("service", key, tuple(args), dict(kwargs or {})))
+
+    def registered_remote(self, key: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Reference:
+        return self._remote(self._holder(SERVICE, key, "Service"), ("service", key, tuple(args), dict(kwargs or {})), -1)
+
+    # --- calls that come ---
+
+    def _take(self, task: int, payload: bytes) -> None:
+        """On the road's thread."""
+        if payload[SIGNATURE_BYTES:SIGNATURE_BYTES + 1] == b"f":
+            self._take_fetch(task, payload)
+            return
+        try:
+            self._threads.submit(self._serve, task, payload)
+        except RuntimeError as e:  # destroyed meanwhile
+            self._fail(task, b"", e)
+
+    def _take_fetch(self, task: int, payload: bytes) -> None:
+        def reply(data: bytes) -> None:
+            if self._fetches.pop(task, False):
+                self._road.answer(task, signed(self._own_secret, b"answer", [number, data]))
+
+        self._fetches[task] = True
+        number = b""
+        try:
+            body = bytes(checked(self._own_secret, b"call", payload))
+            number = body[1:1 + ID_BYTES]
+            self._collectives.fetch(body[1 + ID_BYTES:], reply)
+        except Exception as e:
+            if self._fetches.pop(task, False):
+                self._fail(task, number, e)
+
+    def _recall(self, task: int) -> None:
+        """On the road's thread: nobody waits for it any more. A function that runs is not stopped."""
+        if self._fetches.pop(task, False):
+            self._road.answer(task, b"")
+
+    def _fail(self, task: int, number: bytes, e: BaseException) -> None:
+        parts, said = failure(e)
+        payload = signed(self._own_secret, b"answer", [number, *parts]) if parts and number else b""
+        self._road.answer(task, payload, said)
+
+    def _serve(self, task: int, payload: bytes) -> None:
+        number = b""
+        self._handler.is_one = True
+        try:
+            body = checked(self._own_secret, b"call", payload)
+            number = bytes(body[1:1 + ID_BYTES])
+            answer = signed(self._own_secret, b"answer", [number, *pack(self._compute(*unpack(body[1 + ID_BYTES:])), False)[0]])
+            if len(answer) > self._road.max_bytes:
+                raise ValueError(f"the result has {len(answer)} bytes, the daemon takes {self._road.max_bytes}")
+        except BaseException as e:  # SystemExit, too: it is the call's
+            self._fail(task, number, e)
+        else:
+            self._road.answer(task, answer)
+
+    def _compute(self, who: str, how: str, *what: Any) -> Any:
+        if how == "keep":
+            return self._keep(who, *what)
+        if how == "kept":
+            with self._lock:
+                if what[0] not in self._kept:
+                    raise KeyError(f"Process [{self._me}] does not keep this value any more")
+                return self._kept[what[0]][1]
+        if how == "release":
+            with self._lock:
+                self._kept.pop(what[0], None)
+            return None
+        table = self._services if how == "service" else self._values
+        if how == "call":
+            function, args, kwargs = what
+            return function(*args, **kwargs)
+        with self._lock:
+            if what[0] not in table:
+                raise KeyError(f"{how} [{what[0]}] not found on Group [{self.group_name}], Process [{self._me}]")
+            found = table[what[0]]
+        return found(*what[1], **what[2]) if how == "service" else found
+
+    def _keep(self, who: str, number: int, *what: Any) -> None:
+        there = self._membership.members
+        with self._lock:
+            for gone in [n for n, (m, _) in self._kept.items() if m not in there]:
+                del self._kept[gone]
+            if len(self._kept) >= MAX_KEPT:
+                raise RuntimeError(f"the member '{self._me}' keeps {MAX_KEPT} values for references, which is the most")
+        value = self._compute(who, *what)
+        with self._lock:
+            self._kept[number] = who, value
+
+    # --- all together ---
+
+    def barrier(self, timeout: float | None = None) -> None:
+        """Returns when all members are here. MemberLost: one is gone, or goes while the others wait."""
+        with self._one:
+            view = self._view()
+            if view != self._barrier_view:
+                self._barrier_view, self._epoch = view, 0
+            name = hashlib.blake2b(repr(view).encode(), digest_size=16).hexdigest()
+            while (error := self._wait_at(name, view, timeout)) is not None:
+                if error.code != "ABORTED":  # else a member is lost, as an event tells, or a stranger, who matters not
+                    raise error
+            self._epoch += 1
+
+    def _wait_at(self, barrier: str, view: View, timeout: float | None) -> Error | None:
+        call = self._membership.barrier(barrier, self._epoch + 1, self.size())
+        with self._membership.changed:
+            while not call.done():
+                if self._membership.error is not None:
+                    raise self._membership.error
+                if self._gone(view):
+                    break
+                if not self._membership.changed.wait(timeout):
+                    call.cancel()
+                    raise Error("DEADLINE_EXCEEDED", f"the members of the group '{self.group_name}' did not all come within {timeout:g} s")
+        if not call.done():
+            # Whoever is gone may have been here before. A call for too many passes if so, else it is refused: it never waits.
+            call.cancel()
+            if self._membership.barrier(barrier, self._epoch + 1, TOO_MANY).exception() is not None:
+                raise self._lost(min(self._gone(view)))
+            return None
+        return None if call.exception() is None else wire.error_of(call)
+
+    def _root(self, root: str | int) -> str:
+        name = self.group_members[root] if isinstance(root, int) else root
+        if name not in self.group_members:
+            raise ValueError(f"'{name}' is not a member of the group '{self.group_name}'")
+        return name
+
+    def broadcast(self, value: Any = None, root: str | int = 0) -> Any:
+        """root's value, for all. root: a member, or its place in the order of the members."""
+        name = self._root(root)
+        with self._one:
+            return self._collectives.run(f"broadcast from '{name}'", lambda: self._collectives.broadcast(name, value))
+
+    def scatter(self, values: Sequence[Any] | None = None, root: str | int = 0) -> Any:
+        """Each member gets one of root's values, in the order of the members."""
+        name = self._root(root)
+        with self._one:
+            return self._collectives.run(f"scatter from '{name}'", lambda: self._collectives.scatter(name, values))
+
+    def gather(self, value: Any, root: str | int = 0) -> list[Any] | None:
+        """At root the values of all, in the order of the members; None elsewhere."""
+        name = self._root(root)
+        with self._one:
+            return self._collectives.run(f"gather to '{name}'", lambda: self._collectives.gather(name, value))
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """The values of all, in the order of the members."""
+        leader = self.group_members[0]
+        with self._one:
+            got: list[Any] = self._collectives.run("all_gather", lambda: self._collectives.all_of(
+                leader, lambda: self._collectives.gather(leader, value)))
+            return got
+
+    def reduce(self, value: Any, root: str | int = 0, op: str = "sum") -> Any:
+        """At root the values of all in one: "sum", "product", "min", "max" or "mean", in the order of the members, so that the bits
+        are the same each time; None elsewhere. Values are numbers or arrays of one shape."""
+        name = self._root(root)
+        with self._one:
+            return self._collectives.run(f"reduce ({op}) to '{name}'", lambda: self._collectives.reduce(name, value, op))
+
+    def all_reduce(self, value: Any, op: str = "sum") -> Any:
+        """The same for all."""
+        leader = self.group_members[0]
+        with self._one:
+            return self._collectives.run(f"all_reduce ({op})", lambda: self._collectives.all_of(
+                leader, lambda: self._collectives.reduce(leader, value, op)))
+
+    # --- the end ---
+
+    def destroy(self) -> None:
+        """Leaves the group, once the calls that are here are answered. It may be created again."""
+        world, self._world = self._world, None
+        if world is None:
+            return
+        world.groups.pop(self.group_name, None)
+        self._membership.leave()
+        self._collectives.forget(f"'{self._me}' has left the group", True)
+        self._road.close()
+        if not getattr(self._handler, "is_one", False):
+            self._road.join()
+        self._threads.shutdown(wait=False)
+        with self._lock:
+            peers = list(self._peers.values())
+        for peer in peers:
+            peer.outgoing.put(None)
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.destroy()
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("Group is not picklable, create it per process!")
+
+
+RpcGroup = Group
+
+
+class World:
+    """The processes of a program. With world_size it waits until so many are there; rank: this one's among them. secret: what all of
+    them know and no other client of the daemon does, by default the key. rpc_timeout: seconds for a call; rpc_threads: calls that
+    a group computes here at once. world: its name, where a daemon has several."""
+
+    def __init__(self, name: str, rank: int = -1, world_size: int | None = None, rpc_timeout: float = 60, rpc_threads: int = 8, *,
+                 address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None, secret: str | bytes | None = None,
+                 world: str = "world") -> None:
+        global _world
+        secret = secret or key
+        if not secret:
+            raise ValueError("a world without a key needs a secret, else any client of the daemon could have it unpickle anything")
+        self.name, self.rank, self.world_size, self.world = name, rank, world_size, world
+        self.rpc_timeout, self.rpc_threads, self.groups = rpc_timeout, rpc_threads, dict[str, Group]()
+        self._master = hashlib.blake2b(secret.encode() if isinstance(secret, str) else secret, digest_size=32, person=b"parley world").digest()
+        self._link = Link(address, key, tls, 30)
+        self._n_collective = dict[tuple[int, ...], int]()
+        self._membership = Membership(self._link, world, name)
+        try:
+            if rank >= 0:
+                self._membership.put(VALUE, f"rank/{rank}", name.encode())
+            with self._membership.changed:
+                self._membership.changed.wait_for(self._is_whole)
+                if self._membership.error is not None:
+                    raise self._membership.error
+        except BaseException:
+            self.stop()
+            raise
+        _world = self
+
+    def _is_whole(self) -> bool:
+        m = self._membership
+        return m.error is not None or len(m.members) >= (self.world_size or 1) and (self.rank < 0 or len(m.values) >= (self.world_size or 1))
+
+    def get_members(self) -> list[str]:
+        """The names of all processes that are there."""
+        with self._membership.changed:
+            return sorted(self._membership.members)
+
+    def create_rpc_group(self, group_name: str, members: Sequence[str], timeout: float | None = None) -> Group:
+        """Returns when all members have called it."""
+        if self.name not in members:
+            raise RuntimeError(f"Creator Process [{self.name}] not in Group [{group_name}]")
+        if len(set(members)) != len(members):
+            raise ValueError(f"the group '{group_name}' has a member twice")
+        if group_name in self.groups:
+            raise RuntimeError(f"Group {group_name} already exists!")
+        group = self.groups[group_name] = Group(self, group_name, members, timeout)
+        return group
+
+    def create_collective_group(self, ranks: Sequence[int]) -> Group:
+        """A group of the processes that have these ranks, in their order; only they call it."""
+        some = tuple(sorted(ranks))
+        if self.rank not in some:
+            raise RuntimeError(f"the rank {self.rank} is not one of {list(some)}")
+        with self._membership.changed:
+            self._membership.changed.wait_for(lambda: self._membership.error or all(f"rank/{r}" in self._membership.values for r in some))
+            if self._membership.error is not None:
+                raise self._membership.error
+            members = [self._membership.values[f"rank/{r}"].decode() for r in some]
+        n = self._n_collective[some] = self._n_collective.get(some, 0) + 1
+        name = hashlib.blake2b(repr(some).encode(), digest_size=8).hexdigest()
+        return self.create_rpc_group(f"ranks/{name}/{n}", members)
+
+    def stop(self) -> None:
+        """Leaves the world and its groups."""
+        for group in list(self.groups.values()):
+            group.destroy()
+        self._membership.leave()
+        self._link.channel.close()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("World is not picklable, create it per process!")
+
+
+def get_world() -> World | None:
+    """The process's last."""
+    return _world

@@ -1,0 +1,114 @@
+"""A member of a group of parley.v1.Registry: as long as its call lasts."""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import grpc
+
+from parley import wire
+from parley.client import Link
+from parley.v1 import registry_pb2 as pb
+from parley.wire import Error
+
+VALUE, SERVICE = pb.REGISTRY_KIND_VALUE, pb.REGISTRY_KIND_SERVICE
+
+
+class MemberLost(Error):
+    """A member that something was wanted of is gone: `member`."""
+
+    def __init__(self, member: str, message: str) -> None:
+        super().__init__("ABORTED", message, "MEMBER_LOST")
+        self.member = member
+
+    def __reduce__(self) -> Any:
+        return MemberLost, (self.member, self.message)
+
+
+class Membership:
+    """The group as its events tell it. What the events change is under `changed`, which is notified."""
+
+    def __init__(self, link: Link, group: str, member: str) -> None:
+        self.link, self.group, self.member = link, group, member
+        self.changed = threading.Condition()
+        self.members = set[str]()
+        self.values = dict[str, bytes]()  # the entries of the kind VALUE
+        self.lost = set[str]()  # whose last end was a loss
+        self.error: Error | None = None  # it is a member no more
+        self.lease = 0
+        link.reach()
+        self._call = link.stream("Registry/Join", pb.RegistryJoinRequest(group=group, member=member), pb.RegistryEvent)
+        threading.Thread(target=self._read, daemon=True).start()
+        with self.changed:
+            self.changed.wait_for(lambda: self.lease or self.error)
+            if self.error is not None:
+                raise self.error
+
+    def _read(self) -> None:
+        error = Error("FAILED_PRECONDITION", f"'{self.member}' has left the group '{self.group}'")
+        try:
+            for event in self._call:
+                with self.changed:
+                    self._take(event)
+                    self.changed.notify_all()
+        except grpc.RpcError as e:
+            error = wire.error_of(e)
+        with self.changed:
+            self.error = error
+            self.changed.notify_all()
+
+    def _take(self, event: pb.RegistryEvent) -> None:
+        if event.kind == pb.REGISTRY_EVENT_KIND_JOINED:
+            self.members.add(event.member)
+        elif event.kind in (pb.REGISTRY_EVENT_KIND_LEFT, pb.REGISTRY_EVENT_KIND_LOST):
+            self.members.discard(event.member)
+            (self.lost.add if event.kind == pb.REGISTRY_EVENT_KIND_LOST else self.lost.discard)(event.member)
+        elif event.kind == pb.REGISTRY_EVENT_KIND_SYNCED:
+            self.lease = event.lease
+        elif event.entry.kind == VALUE and event.kind == pb.REGISTRY_EVENT_KIND_PUT:
+            self.values[event.entry.key] = event.entry.value
+        elif event.entry.kind == VALUE and event.kind == pb.REGISTRY_EVENT_KIND_DELETED:
+            self.values.pop(event.entry.key, None)
+
+    def put(self, kind: Any, key: str, value: bytes = b"") -> None:
+        """ALREADY_EXISTS names the holder."""
+        self.link.once("Registry/Put", pb.RegistryPutRequest(lease=self.lease, kind=kind, key=key, value=value), pb.RegistryPutResponse)
+
+    def delete(self, kind: Any, key: str) -> None:
+        self.link.once("Registry/Delete", pb.RegistryDeleteRequest(lease=self.lease, kind=kind, key=key), pb.RegistryDeleteResponse)
+
+    def holder(self, kind: Any, key: str) -> str | None:
+        """Asks the daemon, which knows it before the events have come."""
+        try:
+            answer = self.link.call("Registry/Get", pb.RegistryGetRequest(group=self.group, kind=kind, key=key), pb.RegistryGetResponse)
+            return answer.entry.member
+        except Error as e:
+            if e.code != "NOT_FOUND" or e.field != "key":
+                raise
+            return None
+
+    def barrier(self, name: str, epoch: int, n: int) -> Any:
+        """A call under way; `changed` is notified when it ends."""
+        method = self.link.channel.unary_unary("/parley.v1.Registry/Barrier", pb.RegistryBarrierRequest.SerializeToString,
+                                               pb.RegistryBarrierResponse.FromString)
+        call = method.future(pb.RegistryBarrierRequest(lease=self.lease, name=name, epoch=epoch, n=n), metadata=self.link.metadata)
+
+        def tell(_: Any) -> None:
+            with self.changed:
+                self.changed.notify_all()
+
+        call.add_done_callback(tell)
+        return call
+
+    def leave(self) -> None:
+        """In order; the call ends by it."""
+        try:
+            self.link.once("Registry/Leave", pb.RegistryLeaveRequest(lease=self.lease), pb.RegistryLeaveResponse)
+        except Error:
+            self.drop()
+        with self.changed:
+            self.changed.wait_for(lambda: self.error is not None)
+
+    def drop(self) -> None:
+        """The others are told that the member was lost."""
+        self._call.cancel()

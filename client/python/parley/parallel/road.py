@@ -1,0 +1,98 @@
+"""The way to a member of a group: it is a worker of parley.v1.Work that alone offers a function, whose tasks are calls."""
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from parley import wire
+from parley.client import Link
+from parley.parallel.worker import PART_BYTES
+from parley.v1 import work_pb2 as pb
+
+ROOM = 1024  # calls that are here at once
+
+
+class Road:
+    """take(task, payload) and recall(task) are called on a thread of the road's and do not wait; each task is answered once, from
+    whichever thread. ended() is called when the daemon ends the stream."""
+
+    def __init__(self, link: Link, function: str, take: Callable[[int, bytes], None], recall: Callable[[int], None],
+                 ended: Callable[[], None]) -> None:
+        self._take, self._recall, self._ended = take, recall, ended
+        self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._n_open = 0  # tasks that are not answered
+        self._is_closing = False
+        method = link.channel.stream_stream("/parley.v1.Work/Attach", pb.WorkAttachRequest.SerializeToString, pb.WorkAttachResponse.FromString)
+        self._out.put(pb.WorkAttachRequest(offer=pb.WorkOffer(functions=[function], room=ROOM, at_once=ROOM, is_private=True)))
+        self._call = method(iter(self._out.get, None), metadata=link.metadata)
+        try:
+            accepted = next(self._call).accepted
+        except grpc.RpcError as e:
+            self._out.put(None)
+            raise wire.error_of(e) from None
+        self.max_bytes: int = accepted.max_payload_bytes
+        self._over = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._beat, args=(accepted.silence_ms / 4000,), daemon=True).start()
+
+    def _read(self) -> None:
+        parts = list[bytes]()
+        begun: Any = None
+        try:
+            for response in self._call:
+                for order in response.orders:
+                    with self._lock:
+                        self._n_open += 1
+                    if order.size_bytes:
+                        begun, parts = order, [order.payload]
+                    else:
+                        self._take(order.task, order.payload)
+                if response.rest:
+                    parts.append(response.rest)
+                    if sum(map(len, parts)) == begun.size_bytes:
+                        self._take(begun.task, b"".join(parts))
+                        parts = []
+                for task in response.cancelled:
+                    self._recall(task)
+        except grpc.RpcError:
+            pass  # whatever it was, the member has no road any more
+        self._over.set()
+        self._out.put(None)
+        if not self._is_closing:
+            self._ended()
+
+    def _beat(self, seconds: float) -> None:
+        """Says that the member lives."""
+        while not self._over.wait(seconds):
+            self._out.put(pb.WorkAttachRequest())
+
+    def answer(self, task: int, payload: bytes, exception: Any = None) -> None:
+        answer = pb.WorkAnswer(task=task, payload=payload, exception=exception)
+        with self._lock:
+            if len(payload) <= PART_BYTES:
+                self._out.put(pb.WorkAttachRequest(answers=[answer]))
+            else:
+                answer.payload, answer.size_bytes = payload[:PART_BYTES], len(payload)
+                self._out.put(pb.WorkAttachRequest(answers=[answer]))
+                for at in range(PART_BYTES, len(payload), PART_BYTES):
+                    self._out.put(pb.WorkAttachRequest(rest=payload[at:at + PART_BYTES]))
+            self._n_open -= 1
+            if self._is_closing and self._n_open == 0:
+                self._out.put(None)
+
+    def close(self) -> None:
+        """No more calls come; the stream ends when those that are here are answered."""
+        with self._lock:
+            self._is_closing = True
+            self._out.put(pb.WorkAttachRequest(is_leaving=True))
+            if self._n_open == 0:
+                self._out.put(None)
+
+    def join(self) -> None:
+        self._over.wait()

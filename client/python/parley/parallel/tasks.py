@@ -1,0 +1,187 @@
+"""Tasks on their way: a call of Map with those that it has under way, and what they come to."""
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from parley import wire
+from parley.client import Link
+from parley.parallel.pickle import unpack
+from parley.parallel.worker import PART_BYTES, SIGNATURE_BYTES, checked
+from parley.v1 import work_pb2 as pb
+from parley.wire import Error
+
+MESSAGE_TASKS, MESSAGE_BYTES = 256, 1 << 20
+
+
+class RemoteError(Exception):
+    """An exception that could not come itself: its type and text, with the trace of its process."""
+
+    def __init__(self, kind: str, message: str, trace: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind, self.message, self.trace = kind, message, trace
+
+
+class RemoteTrace(Exception):
+    """The cause of an exception that came from a worker: where it was raised there."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__(trace)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.trace}"""'
+
+
+class WorkerLost(Error):
+    """The worker of a task ended, as often as it might: by a signal or with an exit code, and what it wrote last."""
+
+    def __init__(self, message: str, signal: int, exit_code: int, stderr_tail: str) -> None:
+        super().__init__("ABORTED", message, "WORKER_LOST")
+        self.signal, self.exit_code, self.stderr_tail = signal, exit_code, stderr_tail
+
+    def __str__(self) -> str:
+        said = f"; it wrote last:\n{self.stderr_tail}" if self.stderr_tail else ""
+        return f"{self.message}{said}"
+
+
+class AsyncResult:
+    """multiprocessing's."""
+
+    def __init__(self, callback: Callable[[Any], Any] | None = None, error_callback: Callable[[BaseException], Any] | None = None) -> None:
+        self._done = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks = callback, error_callback
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        self._value, self._error = value, error
+        callback = self._callbacks[0] if error is None else self._callbacks[1]
+        if callback is not None:
+            callback(value if error is None else error)
+        self._done.set()
+
+    def ready(self) -> bool:
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> None:
+        self._done.wait(timeout)
+
+    def successful(self) -> bool:
+        if not self.ready():
+            raise ValueError("it is not done yet")
+        return self._error is None
+
+    def get(self, timeout: float | None = None) -> Any:
+        if not self._done.wait(timeout):
+            raise multiprocessing.TimeoutError
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Task:
+    __slots__ = ("payload", "segments", "settle", "timeout_ms")
+
+    def __init__(self, payload: bytes, segments: Any, settle: Callable[[Any, BaseException | None], None], timeout_ms: int = 0) -> None:
+        self.payload, self.segments, self.settle, self.timeout_ms = payload, segments, settle, timeout_ms
+
+
+class TaskStream:
+    """One call of Map, whose tasks are of one function."""
+
+    def __init__(self, link: Link, function: str, retries: int = 0) -> None:
+        self.function, self.retries = function, retries
+        self.outgoing: queue.SimpleQueue[tuple[int, Task] | None] = queue.SimpleQueue()
+        self.tasks = dict[int, Task]()
+        method = link.channel.stream_stream("/parley.v1.Work/Map", pb.WorkSubmitRequest.SerializeToString, pb.WorkResults.FromString)
+        self.call = method(self.requests(), metadata=link.metadata)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def requests(self) -> Iterator[pb.WorkSubmitRequest]:
+        is_open = True
+        while is_open:
+            got = self.outgoing.get()
+            request, size = pb.WorkSubmitRequest(), 0
+            rest: bytes | None = None
+            while got is not None:
+                tag, task = got
+                wire_task = pb.WorkTask(function=self.function, tag=tag, retries=self.retries, timeout_ms=task.timeout_ms)
+                n = len(task.payload)
+                if n > PART_BYTES:
+                    wire_task.payload, wire_task.size_bytes, rest = task.payload[:PART_BYTES], n, task.payload
+                else:
+                    wire_task.payload = task.payload
+                task.payload = b""
+                request.tasks.append(wire_task)
+                size += n
+                if rest is not None or len(request.tasks) == MESSAGE_TASKS or size >= MESSAGE_BYTES:
+                    break
+                try:
+                    got = self.outgoing.get_nowait()
+                except queue.Empty:
+                    break
+            is_open = got is not None
+            if request.tasks:
+                yield request
+            if rest is not None:
+                for at in range(PART_BYTES, len(rest), PART_BYTES):
+                    yield pb.WorkSubmitRequest(rest=rest[at:at + PART_BYTES])
+
+    def read(self) -> None:
+        error: BaseException = Error("UNAVAILABLE", "the stream of tasks ended")
+        begun: Any = None
+        parts = list[bytes]()
+        try:
+            for message in self.call:
+                for result in message.results:
+                    if result.size_bytes:
+                        begun, parts = result, [result.payload]
+                    else:
+                        self.settle(result, result.payload)
+                if message.rest:
+                    parts.append(message.rest)
+                    if sum(map(len, parts)) == begun.size_bytes:
+                        self.settle(begun, b"".join(parts))
+                        parts = []
+        except grpc.RpcError as e:
+            error = wire.error_of(e)
+        error = self.over(error)
+        for task in list(self.tasks.values()):
+            task.settle(None, error)
+        self.tasks.clear()
+        self.task_over()
+
+    def over(self, error: BaseException) -> BaseException:
+        """The stream takes no more tasks; what is returned is what those that it has fail with."""
+        return error
+
+    def task_over(self) -> None:
+        """One is done, or all are."""
+
+    def settle(self, result: pb.WorkResult, payload: bytes) -> None:
+        raise NotImplementedError
+
+
+def failure_of(result: pb.WorkResult, payload: bytes, body: Callable[[bytes], bytes | memoryview]) -> BaseException:
+    """What a result that is no value says; body: what of the payload was pickled, if the bytes are who they should be from."""
+    if result.HasField("loss"):
+        return WorkerLost(result.error.message, result.loss.signal, result.loss.exit_code, result.loss.stderr_tail)
+    if not result.HasField("exception"):
+        code = next(c.name for c in grpc.StatusCode if c.value[0] == result.error.code)
+        return Error(code, result.error.message, result.error.reason)
+    said = result.exception
+    error: BaseException = RemoteError(said.type, said.message, said.trace)
+    if len(payload) > SIGNATURE_BYTES:
+        try:
+            error = unpack(body(payload))
+        except Exception:  # the text is left
+            pass
+    error.__cause__ = RemoteTrace(said.trace)
+    return error

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""The Python package's worlds and groups: pairs, services, calls, barriers; members that are killed; Machin's vectors.
+
+usage: test_groups.py PARLEYD      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+
+import children
+from children import PATIENCE, Daemon
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+from parley.parallel import MemberLost, RemoteError, World  # noqa: E402
+from parley.parallel.collectives import MAX_BYTES  # noqa: E402
+
+PARLEYD = sys.argv[1]
+SECRET = "of these tests"
+
+
+def raised(kind, call, *args, **more):
+    try:
+        call(*args, **more)
+    except kind as e:
+        return e
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+def members(address, n, body, group="group", world="world"):
+    """body(group, world) as each of n members, in threads; what they return, in the order of the members."""
+    results = [None] * n
+
+    def run(i):
+        try:
+            with World(str(i), i, n, world=world, address=address, secret=SECRET) as w, w.create_rpc_group(group, [str(j) for j in range(n)]) as g:
+                results[i] = body(g, w)
+        except BaseException as e:
+            results[i] = e
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(PATIENCE)
+        assert not t.is_alive(), results
+    failed = [r for r in results if isinstance(r, BaseException)]
+    if failed:  # the others' follow from the one's
+        raise next((f for f in failed if not isinstance(f, MemberLost)), failed[0])
+    return results
+
+
+class Counter:
+    """Machin's example of a service."""
+
+    def __init__(self):
+        self.counter = 20
+
+    def count(self):
+        self.counter += 1
+        return self.counter
+
+
+def test_services(address):
+    """Machin's vector: a counter of 20 becomes 21, 22, 23 by the three ways to call it; and its six errors."""
+    def body(group, world):
+        me, counter = world.name, Counter()
+        if me == "0":
+            group.pair("value", counter.counter)
+            group.register("count", counter.count)
+            assert "already paired" in raised(KeyError, group.pair, "value", 1).args[0]
+            assert "already registered" in raised(KeyError, group.register, "count", print).args[0]
+        group.barrier()
+        if me == "1":
+            assert group.is_paired("value") and group.is_registered("count") and not group.is_paired("count")
+            assert group.get_paired("value").to_here() == 20
+            assert group.registered_sync("count") == 21
+            assert group.registered_async("count").wait() == 22
+            assert group.registered_remote("count").to_here() == 23
+            assert "held by the member '0'" in raised(KeyError, group.pair, "value", 1).args[0]
+            assert "held by the member '0'" in raised(KeyError, group.register, "count", print).args[0]
+            assert "not paired" in raised(KeyError, group.unpair, "value").args[0]
+            assert "not registered" in raised(KeyError, group.deregister, "count").args[0]
+            assert "not found on Group [group]" in raised(KeyError, group.get_paired, "none").args[0]
+            for call in group.registered_sync, group.registered_async, group.registered_remote:
+                assert "not found on Group [group]" in raised(KeyError, call, "none").args[0]
+        group.barrier()
+        if me == "0":
+            assert counter.counter == 23
+            group.unpair("value")
+            group.deregister("count")
+            group.pair("value", "anew")
+            group.unpair("value")
+        group.barrier()
+        assert not group.is_registered("count") and not group.is_paired("value")
+        return group.size(), group.get_group_members(), group.get_group_name(), world.get_members()
+
+    assert members(address, 3, body) == [(3, ["0", "1", "2"], "group", ["0", "1", "2"])] * 3
+
+
+def fails(x):
+    raise LookupError(f"no {x}")
+
+
+class Unpicklable(Exception):
+    def __reduce__(self):
+        raise TypeError
+
+
+def unpicklable():
+    raise Unpicklable("cannot go")
+
+
+children.released = threading.Event()  # of a module, which is not pickled
+
+
+def wait():
+    children.released.wait()
+
+
+def test_calls(address):
+    """Functions at a member: local ones, nested calls, large arguments, exceptions with their trace, time limits, references."""
+    def body(group, world):
+        if world.name == "0":
+            assert group.rpc_sync("1", lambda x, y=1: x + y, args=(1,), kwargs={"y": 5}) == 6
+            assert group.rpc_sync("0", os.getpid) == os.getpid()
+            big = bytes(range(256)) * (3 << 12)
+            assert group.rpc_sync("1", lambda b: b[::-1], args=(big,)) == big[::-1]
+            assert [f.wait() for f in [group.rpc_async("1", pow, args=(i, 2)) for i in range(200)]] == [i * i for i in range(200)]
+            error = raised(LookupError, group.rpc_sync, "1", fails, args=("sense",))
+            assert error.args == ("no sense",) and "in fails" in str(error.__cause__)
+            told = raised(RemoteError, group.rpc_sync, "1", unpicklable)
+            assert told.kind == "__main__.Unpicklable" and told.message == "cannot go" and "in unpicklable" in told.trace
+            assert "not a member" in str(raised(RuntimeError, group.rpc_sync, "nobody", print))
+            late = raised(parley.Error, group.rpc_sync, "1", wait, 0.2)
+            assert late.code == "DEADLINE_EXCEEDED" and "'1'" in str(late), late
+            children.released.set()
+            group.register("one", lambda: group.registered_sync("two") + 1)
+        else:
+            group.register("two", lambda: 2)
+            kept = group.rpc_remote("0", lambda: [1, 2])
+            assert kept.owner_name() == "0" and kept.to_here() == kept.to_here() == [1, 2]
+            broken = group.rpc_remote("0", fails, args=("reference",))
+            assert "no reference" in str(raised(LookupError, broken.to_here))
+        group.barrier()
+        assert group.registered_sync("one") == 3, "a call within a call"
+        group.barrier()
+
+    members(address, 2, body)
+
+
+def test_collectives(address):
+    """Machin's vectors: all_reduce of three ranks is 3, reduce of 5 - rank to 1 is 12; the others; values that do not go together."""
+    def body(group, world):
+        rank = world.rank
+        assert group.all_reduce(rank) == 3 and group.reduce(5 - rank, 1) == (12 if rank == 1 else None)
+        assert group.broadcast("it" if rank == 0 else None) == "it" and group.broadcast({"from": rank}, root="2") == {"from": 2}
+        assert group.all_gather(f"of {rank}") == ["of 0", "of 1", "of 2"]
+        assert group.gather(rank, 1) == ([0, 1, 2] if rank == 1 else None)
+        assert group.scatter([[i] * 2 for i in range(3)] if rank == 2 else None, 2) == [rank, rank]
+        arrays = np.arange(6, dtype=np.float32).reshape(2, 3) + rank
+        for op, wanted in ("sum", 3 * arrays - 3 * rank + 3), ("mean", arrays - rank + 1), ("max", arrays - rank + 2), ("min", arrays - rank):
+            assert np.array_equal(group.all_reduce(arrays, op), wanted), op
+        assert group.all_reduce(rank + 1, "product") == 6
+        odd = raised(ValueError, group.all_reduce, np.zeros(3 if rank == 1 else 2))
+        assert "the value of '1' has another shape" in str(odd), odd
+        assert "2 values for 3 members" in str(raised(ValueError, group.scatter, [1, 2] if rank == 0 else None))
+        if rank == 1:
+            assert "op is 'most'" in str(raised(ValueError, group.reduce, 1, 1, "most"))
+        else:
+            group._collectives._number += 1  # as if it had taken part
+        large = raised(ValueError, group.all_gather, b"x" * ((MAX_BYTES if rank == 1 else 0) + 1))
+        assert "what '1' gives has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
+        large = raised(ValueError, group.all_gather, b"x" * (MAX_BYTES // 3))
+        assert "the result has" in str(large), large
+        return group.all_reduce(TENTH / (rank + 1) ** 7).tobytes()
+
+    first = members(address, 3, body)
+    assert first[0] == (TENTH + TENTH / 2 ** 7 + TENTH / 3 ** 7).tobytes() and first == [first[0]] * 3, "in the order of the members, the same bits for all"
+
+
+def test_astray(address):
+    """Members who are in different collectives are told so, all of them."""
+    def body(group, world):
+        if world.rank == 1:
+            return str(raised(RuntimeError, group.broadcast, 1))
+        return str(raised(RuntimeError, group.all_reduce, 1))
+
+    said = members(address, 3, body)
+    assert "'0' in all_reduce (sum)" in said[1] or "'0' is in all_reduce (sum)" in said[1] or "'0' has given up broadcast" in said[1], said
+    assert all("broadcast from '0'" in s or "'1' has given up all_reduce" in s for s in said), said
+
+
+TENTH = np.random.default_rng(1).standard_normal(1000)
+MEMBER = """import sys, os
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+from parley.parallel import World
+with World("b", address=sys.argv[1], secret=sys.argv[2]) as world:
+    group = world.create_rpc_group("killed", ["a", "b"])
+    group.register("pid", os.getpid)
+    group.register("block", lambda: __import__("time").sleep(1000))
+    group.barrier()
+    sys.stdin.read()
+"""
+
+
+def test_killed(address):
+    """A member that is killed: a call under way, a barrier, a later call, its services. Then it comes again."""
+    def child():
+        return children.start([sys.executable, "-c", MEMBER, address, SECRET], stdin=subprocess.PIPE)
+
+    with World("a", address=address, secret=SECRET) as world:
+        b = child()
+        with world.create_rpc_group("killed", ["a", "b"]) as group:
+            group.barrier()
+            assert group.registered_sync("pid") == b.pid
+            under_way = group.registered_async("block")
+            at_barrier = [None]
+            waits = threading.Thread(target=lambda: at_barrier.__setitem__(0, raised(MemberLost, group.barrier)))
+            waits.start()
+            b.send_signal(signal.SIGKILL)
+            b.wait()
+            waits.join()
+            for error in at_barrier[0], raised(MemberLost, under_way.get):
+                assert error.member == "b" and "'b'" in str(error) and error.code == "ABORTED", error
+            assert raised(MemberLost, group.rpc_sync, "b", os.getpid).member == "b"
+            assert raised(MemberLost, group.barrier).member == "b"
+            raised(KeyError, group.registered_sync, "pid")
+        assert "did not come" in str(raised(parley.Error, world.create_rpc_group, "killed", ["a", "b"], timeout=0.1))
+        b = child()
+        with world.create_rpc_group("killed", ["a", "b"]) as group:
+            group.barrier()
+            assert group.registered_sync("pid") == b.pid
+            b.stdin.close()
+            b.wait()
+
+
+def timed(test, *args):
+    start = time.monotonic()
+    test(*args)
+    print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def main():
+    with Daemon(PARLEYD) as daemon:
+        for test in test_services, test_calls, test_collectives, test_astray, test_killed:
+            timed(test, daemon.address)
+
+
+if __name__ == "__main__":
+    main()
