@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Python package's worlds and groups: pairs, services, calls, barriers; members that are killed; Machin's vectors.
 
-usage: test_groups.py PARLEYD      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
+usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
 import os
 import signal
 import subprocess
@@ -19,7 +19,8 @@ import parley  # noqa: E402
 from parley.parallel import MemberLost, RemoteError, World  # noqa: E402
 from parley.parallel.collectives import MAX_BYTES  # noqa: E402
 
-PARLEYD = sys.argv[1]
+PARLEYD, PARLEY = sys.argv[1:]
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/parallel")
 SECRET = "of these tests"
 
 
@@ -239,6 +240,23 @@ def test_killed(address):
             b.wait()
 
 
+def test_examples(address):
+    """Machin's examples against this package print what its documentation prints."""
+    def lines(name, argument):
+        done = children.run([sys.executable, os.path.join(EXAMPLES, name + ".py"), argument], capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert lines("dist_rpc", address) == [f"Process 1: service 'count' and 'get_count' correctly {what}" for what in ("registered.", "called", "unregistered.")]
+    said = lines("dist_oserver", address)
+    assert said[6:] == ["Ordered server check passed"] * 2, said
+    for number in 1, 2, 3:
+        assert sorted(s[2:] for s in said[:6] if f"push {number}" in s) == [f"push {number} failed", f"push {number} success"], said
+    assert lines("dist_coll", address) == ["[1. 1. 1. 1. 1.]"] * 3
+    assert lines("assign", PARLEY) in (["Assignment: ['cuda:0', 'cuda:0', 'cpu', 'cpu']"], ["Assignment: ['cpu', 'cpu', 'cuda:0', 'cuda:0']"])
+
+
 def timed(test, *args):
     start = time.monotonic()
     test(*args)
@@ -247,7 +265,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_collectives, test_astray, test_killed:
+        for test in test_services, test_calls, test_collectives, test_astray, test_killed, test_examples:
             timed(test, daemon.address)
 
 

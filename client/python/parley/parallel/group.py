@@ -489,7 +489,8 @@ class Group:
         """At root the values of all, in the order of the members; None elsewhere."""
         name = self._root(root)
         with self._one:
-            return self._collectives.run(f"gather to '{name}'", lambda: self._collectives.gather(name, value))
+            got: list[Any] | None = self._collectives.run(f"gather to '{name}'", lambda: self._collectives.gather(name, value))
+            return got
 
     def all_gather(self, value: Any) -> list[Any]:
         """The values of all, in the order of the members."""

@@ -1,0 +1,28 @@
+"""A broadcast from the first of three processes. After Machin's example of this name, with numpy's arrays, and the value returned
+where Machin writes it into a tensor.
+
+usage: dist_coll.py [ADDRESS]      a daemon's"""
+import secrets
+import sys
+
+import numpy as np
+
+from parley.parallel import Process, World, get_context
+
+
+def main(rank, address, secret):
+    with World(str(rank), rank, world_size=3, rpc_timeout=20, address=address, secret=secret) as world:
+        group = world.create_collective_group(ranks=[0, 1, 2])
+        a = np.ones([5]) if rank == 0 else np.zeros([5])
+        print(group.broadcast(a, 0), flush=True)
+        group.destroy()
+
+
+if __name__ == "__main__":
+    arguments = (sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8001", secrets.token_bytes(32))
+    processes = [Process(target=main, args=(rank, *arguments), ctx=get_context("spawn")) for rank in range(3)]
+    for p in processes:
+        p.start()
+    for p in processes:
+        p.join()
+        p.watch()
