@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""The Python package's worlds and groups: pairs, services, calls, barriers; members that are killed; Machin's vectors.
+"""The Python package's worlds and groups: pairs, services, calls, barriers, collectives; members that are killed or odd;
+Machin's vectors and examples.
 
 usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 
+import grpc
 import numpy as np
 
 import children
@@ -18,6 +21,7 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 from parley.parallel import MemberLost, RemoteError, World  # noqa: E402
 from parley.parallel.collectives import MAX_BYTES  # noqa: E402
+from parley.v1 import registry_pb2, registry_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
 
 PARLEYD, PARLEY = sys.argv[1:]
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/parallel")
@@ -172,8 +176,6 @@ def test_collectives(address):
         assert "2 values for 3 members" in str(raised(ValueError, group.scatter, [1, 2] if rank == 0 else None))
         if rank == 1:
             assert "op is 'most'" in str(raised(ValueError, group.reduce, 1, 1, "most"))
-        else:
-            group._collectives._number += 1  # as if it had taken part
         large = raised(ValueError, group.all_gather, b"x" * ((MAX_BYTES if rank == 1 else 0) + 1))
         assert "what '1' gives has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
         large = raised(ValueError, group.all_gather, b"x" * (MAX_BYTES // 3))
@@ -187,13 +189,45 @@ def test_collectives(address):
 def test_astray(address):
     """Members who are in different collectives are told so, all of them."""
     def body(group, world):
-        if world.rank == 1:
-            return str(raised(RuntimeError, group.broadcast, 1))
-        return str(raised(RuntimeError, group.all_reduce, 1))
+        said = raised(RuntimeError, *(group.broadcast, 1) if world.rank == 1 else (group.all_reduce, 1))
+        group.barrier()  # who leaves is gone for the others
+        return str(said)
 
     said = members(address, 3, body)
     assert "'0' in all_reduce (sum)" in said[1] or "'0' is in all_reduce (sum)" in said[1] or "'0' has given up broadcast" in said[1], said
     assert all("broadcast from '0'" in s or "'1' has given up all_reduce" in s for s in said), said
+
+
+def test_leaving(address):
+    """A call that was answered is answered, though its member leaves at once; one that comes too late ends."""
+    def body(group, world):
+        if world.name == "0":
+            group.register("last", left.set)
+            group.barrier()
+            left.wait(PATIENCE)
+            group.destroy()
+            gone.set()
+        else:
+            group.barrier()
+            late = [group.registered_async("last")] + [group.rpc_async("0", os.getpid) for _ in range(50)]
+            ends = []
+            for future in late:
+                try:
+                    ends.append(future.wait(PATIENCE))
+                except MemberLost as e:
+                    ends.append(e.member)
+            assert ends[0] is None and set(ends[1:]) <= {os.getpid(), "0"}, ends
+            assert gone.wait(PATIENCE) and raised(MemberLost, group.rpc_sync, "0", os.getpid).member == "0"
+
+    for _ in range(3):
+        left, gone = threading.Event(), threading.Event()
+        members(address, 2, body)
+
+
+def test_short_lives(address):
+    """Who leaves as soon as all are there has been there for those who are told late."""
+    for _ in range(5):
+        assert members(address, 4, lambda group, world: group.size()) == [4] * 4
 
 
 TENTH = np.random.default_rng(1).standard_normal(1000)
@@ -210,7 +244,7 @@ with World("b", address=sys.argv[1], secret=sys.argv[2]) as world:
 
 
 def test_killed(address):
-    """A member that is killed: a call under way, a barrier, a later call, its services. Then it comes again."""
+    """A member that is killed: a call under way, a barrier, a collective, a later call, its services. It may come again."""
     def child():
         return children.start([sys.executable, "-c", MEMBER, address, SECRET], stdin=subprocess.PIPE)
 
@@ -236,8 +270,124 @@ def test_killed(address):
         with world.create_rpc_group("killed", ["a", "b"]) as group:
             group.barrier()
             assert group.registered_sync("pid") == b.pid
-            b.stdin.close()
+            in_sum = [None]
+            waits = threading.Thread(target=lambda: in_sum.__setitem__(0, raised(MemberLost, group.all_reduce, 1)))
+            waits.start()
+            b.send_signal(signal.SIGKILL)
             b.wait()
+            waits.join()
+            assert in_sum[0].member == "b"
+
+
+class Stranger:
+    """A member by raw calls, which knows no secret. answer(task, payload): what it says to a call; None: nothing."""
+
+    def __init__(self, address, group, name, answer=None):
+        self.channel = grpc.insecure_channel(address)
+        self.registry, self.work = registry_pb2_grpc.RegistryStub(self.channel), work_pb2_grpc.WorkStub(self.channel)
+        self.events = self.registry.Join(registry_pb2.RegistryJoinRequest(group=f"world/{group}", member=name))
+        self.roads = {}
+        self.lease = next(e.lease for e in self.seen() if e.kind == registry_pb2.REGISTRY_EVENT_KIND_SYNCED)
+        self.out = queue.SimpleQueue()
+        self.out.put(work_pb2.WorkAttachRequest(offer=work_pb2.WorkOffer(functions=[f"group/{name}"], room=1024, at_once=1024, is_private=True)))
+        self.orders = self.work.Attach(iter(self.out.get, None))
+        next(self.orders)
+        self.answer = answer
+        threading.Thread(target=self.read, daemon=True).start()
+        self.registry.Put(registry_pb2.RegistryPutRequest(lease=self.lease, kind=registry_pb2.REGISTRY_KIND_VALUE, key=f"@{name}", value=f"group/{name}".encode()))
+
+    def seen(self):
+        for event in self.events:
+            if event.kind == registry_pb2.REGISTRY_EVENT_KIND_PUT:
+                self.roads[event.entry.key] = event.entry.value.decode()
+            yield event
+
+    def read(self):
+        try:
+            for response in self.orders:
+                for order in response.orders:
+                    if self.answer is not None:
+                        self.out.put(work_pb2.WorkAttachRequest(answers=[work_pb2.WorkAnswer(task=order.task, payload=self.answer(order.payload))]))
+        except grpc.RpcError:
+            pass  # its end
+
+    def call(self, member, payloads):
+        """The results of calls whose payloads are these."""
+        road = self.roads[f"@{member}"]
+        return [r for message in self.work.Map(work_pb2.WorkSubmitRequest(tasks=[work_pb2.WorkTask(function=road, tag=i, payload=p)])
+                                               for i, p in enumerate(payloads)) for r in message.results]
+
+    def close(self):
+        self.out.put(None)
+        self.channel.close()
+
+
+def test_strangers(address):
+    """A member that answers garbage, one that answers nothing, one that sends garbage and floods: each is told of, or told, in a
+    sentence, and the others' calls go on."""
+    ready, done, both = threading.Event(), threading.Event(), threading.Barrier(2)
+
+    def body(group, world):
+        if world.name == "0":
+            error = raised(parley.Error, group.rpc_sync, "garbage", os.getpid)
+            assert error.code == "DATA_LOSS" and "the member 'garbage' of the group 'odd' answered garbage" in str(error), error
+            error = raised(parley.Error, group.rpc_sync, "silent", os.getpid, 0.1)
+            assert error.code == "DEADLINE_EXCEEDED" and "'silent'" in str(error), error
+            error = raised(parley.Error, group.barrier, 0.1)
+            assert error.code == "DEADLINE_EXCEEDED" and "did not all come within 0.1 s" in str(error), error
+            ready.set()
+        assert done.wait(PATIENCE)
+        for _ in range(20):
+            assert group.rpc_sync("1" if world.name == "0" else "0", os.getpid) == os.getpid()
+        both.wait(PATIENCE)
+
+    def member(name):
+        try:
+            with World(name, address=address, secret=SECRET) as world, world.create_rpc_group("odd", ["0", "1", "garbage", "silent"]) as group:
+                body(group, world)
+        except BaseException as e:
+            failed.append(e)
+            ready.set()
+
+    failed = []
+    threads = [threading.Thread(target=member, args=(name,), daemon=True) for name in "01"]
+    for t in threads:
+        t.start()
+    garbage, silent = Stranger(address, "odd", "garbage", lambda payload: b"x" * len(payload)), Stranger(address, "odd", "silent")
+    assert ready.wait(PATIENCE) and not failed, failed
+    for event in garbage.seen():
+        if {"@0", "@1"} <= garbage.roads.keys():
+            break
+    flood = [b"", b"c", b"x" * 15, b"x" * 16 + b"f", b"x" * 16 + b"fgarbage!{}", b"x" * 24 + b"c" * 100] * 200
+    results = garbage.call("0", flood)
+    assert len(results) == len(flood) and all(r.exception.message == "the bytes are not signed with the secret" for r in results), results[:3]
+    done.set()
+    for t in threads:
+        t.join(PATIENCE)
+    assert not failed and not any(t.is_alive() for t in threads), failed
+    for stranger in garbage, silent:
+        stranger.close()
+
+
+def test_names(address):
+    """Names that the daemon or the package cannot take are refused in a sentence, and what was there stays."""
+    assert "needs a secret" in str(raised(ValueError, World, "a", address=address))
+    assert "member has 200 bytes" in str(raised(parley.Error, World, "m" * 200, address=address, secret=SECRET))
+    with World("a", 0, address=address, secret=SECRET) as world:
+        assert "has a member 'a'" in str(raised(parley.Error, World, "a", address=address, secret=SECRET))
+        assert "'@0' is held by the member 'a'" in str(raised(parley.Error, World, "b", 0, address=address, secret=SECRET))
+        assert "group has 206 bytes" in str(raised(parley.Error, world.create_rpc_group, "g" * 200, ["a"]))
+        assert "not in Group" in str(raised(RuntimeError, world.create_rpc_group, "g", ["b"]))
+        assert "twice" in str(raised(ValueError, world.create_rpc_group, "g", ["a", "a"]))
+        with world.create_rpc_group("g", ["a"]) as group:
+            assert "already exists" in str(raised(RuntimeError, world.create_rpc_group, "g", ["a"]))
+            assert "key has 129 bytes" in str(raised(parley.Error, group.pair, "k" * 129, 1))
+            assert "begins with '@'" in str(raised(ValueError, group.register, "@a", print))
+            group.pair("k" * 128, 1)
+            assert group.get_paired("k" * 128).to_here() == 1 and not group.is_paired("k" * 129)
+            assert "is not a member" in str(raised(ValueError, group.broadcast, 1, "b"))
+        with world.create_rpc_group("g", ["a"]) as group:
+            assert group.all_reduce(2) == 2, "a group that was destroyed can be created again"
 
 
 def test_examples(address):
@@ -265,7 +415,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_collectives, test_astray, test_killed, test_examples:
+        for test in test_services, test_calls, test_collectives, test_astray, test_leaving, test_short_lives, test_killed, test_strangers, test_names, test_examples:
             timed(test, daemon.address)
 
 

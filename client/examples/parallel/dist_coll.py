@@ -14,7 +14,7 @@ def main(rank, address, secret):
     with World(str(rank), rank, world_size=3, rpc_timeout=20, address=address, secret=secret) as world:
         group = world.create_collective_group(ranks=[0, 1, 2])
         a = np.ones([5]) if rank == 0 else np.zeros([5])
-        print(group.broadcast(a, 0), flush=True)
+        print(f"{group.broadcast(a, 0)}\n", end="", flush=True)  # at once: the others print, too
         group.destroy()
 
 

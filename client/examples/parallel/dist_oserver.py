@@ -8,6 +8,10 @@ import sys
 from parley.parallel import OrderedStore, Process, World, get_context
 
 
+def say(text):
+    print(text + "\n", end="", flush=True)  # at once: the others print, too
+
+
 def main(rank, address, secret):
     with World(str(rank), rank, world_size=3, rpc_timeout=20, address=address, secret=secret) as world:
         group = world.create_rpc_group("group", ["0", "1", "2"])
@@ -19,14 +23,14 @@ def main(rank, address, secret):
             for number, value in enumerate(("value", "value2", "value3"), 1):
                 # from the version before, None for the first, to this one
                 pushed = server.push("a", value, number, number - 1 or None)
-                print(rank, f"push {number} {'success' if pushed else 'failed'}", flush=True)
+                say(f"{rank} push {number} {'success' if pushed else 'failed'}")
         group.barrier()
         if rank > 0:
             assert server.pull("a") == ("value3", 3)
             assert server.pull("a", 2) == ("value2", 2)
             assert server.pull("a", 1) is None
             assert server.pull("b") is None
-            print("Ordered server check passed", flush=True)
+            say("Ordered server check passed")
         group.destroy()
 
 

@@ -25,6 +25,11 @@ _REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda a, b: _numpy().maximum(a, b)}
 
 
+def check_op(op: str) -> None:
+    if op != "mean" and op not in _REDUCTIONS:
+        raise ValueError(f"op is {op!r}, it may be {', '.join([*_REDUCTIONS, 'mean'])}")
+
+
 def _numpy() -> Any:
     import numpy
 
@@ -218,8 +223,6 @@ class Collectives:
 
     def reduce(self, root: str, value: Any, op: str) -> Any:
         """In the order of the members, so that the bits are the same each time."""
-        if op != "mean" and op not in _REDUCTIONS:
-            raise ValueError(f"op is {op!r}, it may be {', '.join([*_REDUCTIONS, 'mean'])}")
         f, got = _REDUCTIONS["sum" if op == "mean" else op], list[Any]()
 
         def each(m: str, v: Any) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from parley import wire
 from parley.client import Link
-from parley.parallel.collectives import Collectives, View
+from parley.parallel.collectives import Collectives, View, check_op
 from parley.parallel.membership import SERVICE, VALUE, Membership, MemberLost
 from parley.parallel.pickle import pack, unpack
 from parley.parallel.road import Road
@@ -132,7 +132,7 @@ class Group:
         self._epoch = 0
         self._handler = threading.local()
         self._threads = concurrent.futures.ThreadPoolExecutor(world.rpc_threads, thread_name_prefix=f"group-{name}")
-        self._membership = Membership(self._link, f"{world.world}/{name}", self._me)
+        self._membership = Membership(self._link, f"{world.world}/{name}", self._me, self._end_calls)
         self._collectives = Collectives(self)
         self._fetches = dict[int, bool]()
         function = f"group/{secrets.token_hex(16)}"
@@ -142,11 +142,12 @@ class Group:
             self._road = Road(self._link, function, self._take, self._recall, self._membership.drop)
             self._membership.put(VALUE, f"@{self._me}", function.encode())
             with self._membership.changed:
-                all_there = self._membership.changed.wait_for(lambda: self._membership.error or not self._missing(), timeout)
+                all_there = self._membership.changed.wait_for(lambda: self._membership.error or not self._missing(self._membership.said), timeout)
+                self._membership.is_begun = bool(all_there)
             if self._membership.error is not None:
                 raise self._membership.error
             if not all_there:
-                raise Error("DEADLINE_EXCEEDED", f"'{self._missing()[0]}' did not come to the group '{name}' within {timeout:g} s")
+                raise Error("DEADLINE_EXCEEDED", f"'{self._missing(self._membership.said)[0]}' did not come to the group '{name}' within {timeout:g} s")
         except BaseException:
             self._membership.drop()
             if self._road is not None:
@@ -155,8 +156,8 @@ class Group:
 
     # --- who is there ---
 
-    def _missing(self) -> list[str]:
-        return [m for m in self.group_members if f"@{m}" not in self._membership.values]
+    def _missing(self, roads: Mapping[str, Any]) -> list[str]:
+        return [m for m in self.group_members if f"@{m}" not in roads]
 
     def _lost(self, member: str) -> MemberLost:
         how = "was lost" if member in self._membership.lost else "is gone"
@@ -167,7 +168,7 @@ class Group:
         with self._membership.changed:
             if self._membership.error is not None:
                 raise self._membership.error
-            for m in self._missing():
+            for m in self._missing(self._membership.values):
                 raise self._lost(m)
             return tuple((m, self._membership.values[f"@{m}"]) for m in self.group_members)
 
@@ -204,7 +205,7 @@ class Group:
 
     def _failure(self, member: str, error: BaseException) -> BaseException:
         """What it means that a call did not come to its function's end."""
-        if isinstance(error, WorkerLost) or isinstance(error, Error) and (error.code == "NOT_FOUND" or error.reason == "WORKER_LOST"):
+        if isinstance(error, WorkerLost) or isinstance(error, Error) and (error.code in ("CANCELLED", "NOT_FOUND") or error.reason == "WORKER_LOST"):
             return self._lost(member)
         if isinstance(error, Error) and error.code == "DEADLINE_EXCEEDED":
             return Error(error.code, f"the member '{member}' of the group '{self.group_name}' did not answer in time", error.reason)
@@ -231,7 +232,20 @@ class Group:
                 peer.is_raw.add(tag)
             peer.tasks[tag] = task
             peer.outgoing.put((tag, task))
+        with self._membership.changed:
+            is_there = self._membership.values.get(f"@{member}") == road
+        if not is_there:
+            self._end_calls(member)
         return future
+
+    def _end_calls(self, member: str) -> None:
+        """To one that is gone. By the way that results come: one that is there comes before."""
+        with self._lock:
+            peer = self._peers.pop(member, None)
+            if peer is not None:
+                for tag in list(peer.tasks):
+                    peer.outgoing.put((tag, None))
+                peer.outgoing.put(None)
 
     def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1) -> Future:
         if not self.is_member(member):
@@ -504,12 +518,14 @@ class Group:
         """At root the values of all in one: "sum", "product", "min", "max" or "mean", in the order of the members, so that the bits
         are the same each time; None elsewhere. Values are numbers or arrays of one shape."""
         name = self._root(root)
+        check_op(op)
         with self._one:
             return self._collectives.run(f"reduce ({op}) to '{name}'", lambda: self._collectives.reduce(name, value, op))
 
     def all_reduce(self, value: Any, op: str = "sum") -> Any:
         """The same for all."""
         leader = self.group_members[0]
+        check_op(op)
         with self._one:
             return self._collectives.run(f"all_reduce ({op})", lambda: self._collectives.all_of(
                 leader, lambda: self._collectives.reduce(leader, value, op)))
@@ -522,11 +538,11 @@ class Group:
         if world is None:
             return
         world.groups.pop(self.group_name, None)
-        self._membership.leave()
         self._collectives.forget(f"'{self._me}' has left the group", True)
         self._road.close()
         if not getattr(self._handler, "is_one", False):
-            self._road.join()
+            self._road.join()  # its answers are with the daemon before the others hear that it left
+        self._membership.leave()
         self._threads.shutdown(wait=False)
         with self._lock:
             peers = list(self._peers.values())
@@ -566,11 +582,13 @@ class World:
         self._membership = Membership(self._link, world, name)
         try:
             if rank >= 0:
-                self._membership.put(VALUE, f"rank/{rank}", name.encode())
+                self._membership.put(VALUE, f"@{rank}", name.encode())
             with self._membership.changed:
                 self._membership.changed.wait_for(self._is_whole)
                 if self._membership.error is not None:
                     raise self._membership.error
+                self._membership.is_begun = True
+                self._ranks = {int(key[1:]): said.decode() for key, (_, said) in self._membership.said.items()}
         except BaseException:
             self.stop()
             raise
@@ -578,7 +596,7 @@ class World:
 
     def _is_whole(self) -> bool:
         m = self._membership
-        return m.error is not None or len(m.members) >= (self.world_size or 1) and (self.rank < 0 or len(m.values) >= (self.world_size or 1))
+        return m.error is not None or len(m.came) >= (self.world_size or 1) and (self.rank < 0 or len(m.said) >= (self.world_size or 1))
 
     def get_members(self) -> list[str]:
         """The names of all processes that are there."""
@@ -601,11 +619,10 @@ class World:
         some = tuple(sorted(ranks))
         if self.rank not in some:
             raise RuntimeError(f"the rank {self.rank} is not one of {list(some)}")
-        with self._membership.changed:
-            self._membership.changed.wait_for(lambda: self._membership.error or all(f"rank/{r}" in self._membership.values for r in some))
-            if self._membership.error is not None:
-                raise self._membership.error
-            members = [self._membership.values[f"rank/{r}"].decode() for r in some]
+        unknown = [r for r in some if r not in self._ranks]
+        if unknown:
+            raise ValueError(f"the world has no rank {unknown[0]}")
+        members = [self._ranks[r] for r in some]
         n = self._n_collective[some] = self._n_collective.get(some, 0) + 1
         name = hashlib.blake2b(repr(some).encode(), digest_size=8).hexdigest()
         return self.create_rpc_group(f"ranks/{name}/{n}", members)

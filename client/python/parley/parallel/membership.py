@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -28,11 +29,16 @@ class MemberLost(Error):
 class Membership:
     """The group as its events tell it. What the events change is under `changed`, which is notified."""
 
-    def __init__(self, link: Link, group: str, member: str) -> None:
-        self.link, self.group, self.member = link, group, member
+    def __init__(self, link: Link, group: str, member: str, gone: Callable[[str], None] | None = None) -> None:
+        """gone: is called with who left or was lost, on a thread of its own."""
+        self.link, self.group, self.member, self._gone = link, group, member, gone
         self.changed = threading.Condition()
         self.members = set[str]()
         self.values = dict[str, bytes]()  # the entries of the kind VALUE
+        # Who has been there, and its entries "@…", until `is_begun`: whoever waits for all may find that one has left already.
+        self.came = set[str]()
+        self.said = dict[str, tuple[str, bytes]]()
+        self.is_begun = False
         self.lost = set[str]()  # whose last end was a loss
         self.error: Error | None = None  # it is a member no more
         self.lease = 0
@@ -51,6 +57,8 @@ class Membership:
                 with self.changed:
                     self._take(event)
                     self.changed.notify_all()
+                if self._gone is not None and event.kind in (pb.REGISTRY_EVENT_KIND_LEFT, pb.REGISTRY_EVENT_KIND_LOST):
+                    self._gone(event.member)
         except grpc.RpcError as e:
             error = wire.error_of(e)
         with self.changed:
@@ -60,13 +68,20 @@ class Membership:
     def _take(self, event: pb.RegistryEvent) -> None:
         if event.kind == pb.REGISTRY_EVENT_KIND_JOINED:
             self.members.add(event.member)
+            if not self.is_begun:
+                self.came.add(event.member)
         elif event.kind in (pb.REGISTRY_EVENT_KIND_LEFT, pb.REGISTRY_EVENT_KIND_LOST):
             self.members.discard(event.member)
             (self.lost.add if event.kind == pb.REGISTRY_EVENT_KIND_LOST else self.lost.discard)(event.member)
+            if event.kind == pb.REGISTRY_EVENT_KIND_LOST and not self.is_begun:
+                self.came.discard(event.member)
+                self.said = {k: s for k, s in self.said.items() if s[0] != event.member}
         elif event.kind == pb.REGISTRY_EVENT_KIND_SYNCED:
             self.lease = event.lease
         elif event.entry.kind == VALUE and event.kind == pb.REGISTRY_EVENT_KIND_PUT:
             self.values[event.entry.key] = event.entry.value
+            if not self.is_begun and event.entry.key.startswith("@"):
+                self.said[event.entry.key] = event.entry.member, event.entry.value
         elif event.entry.kind == VALUE and event.kind == pb.REGISTRY_EVENT_KIND_DELETED:
             self.values.pop(event.entry.key, None)
 

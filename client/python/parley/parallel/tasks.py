@@ -97,7 +97,8 @@ class TaskStream:
 
     def __init__(self, link: Link, function: str, retries: int = 0) -> None:
         self.function, self.retries = function, retries
-        self.outgoing: queue.SimpleQueue[tuple[int, Task] | None] = queue.SimpleQueue()
+        # Tags and their tasks, None for one that is not wanted any more. None: no more come.
+        self.outgoing: queue.SimpleQueue[tuple[int, Task | None] | None] = queue.SimpleQueue()
         self.tasks = dict[int, Task]()
         method = link.channel.stream_stream("/parley.v1.Work/Map", pb.WorkSubmitRequest.SerializeToString, pb.WorkResults.FromString)
         self.call = method(self.requests(), metadata=link.metadata)
@@ -105,34 +106,40 @@ class TaskStream:
         self.reader.start()
 
     def requests(self) -> Iterator[pb.WorkSubmitRequest]:
-        is_open = True
-        while is_open:
-            got = self.outgoing.get()
+        got = self.outgoing.get()
+        while got is not None:
             request, size = pb.WorkSubmitRequest(), 0
             rest: bytes | None = None
-            while got is not None:
+            is_full = False
+            while got is not None and not is_full:
                 tag, task = got
-                wire_task = pb.WorkTask(function=self.function, tag=tag, retries=self.retries, timeout_ms=task.timeout_ms)
-                n = len(task.payload)
-                if n > PART_BYTES:
-                    wire_task.payload, wire_task.size_bytes, rest = task.payload[:PART_BYTES], n, task.payload
+                if task is None:
+                    if request.tasks:
+                        break  # of a message the daemon looks at the cancelled first
+                    request.cancel.append(tag)
                 else:
-                    wire_task.payload = task.payload
-                task.payload = b""
-                request.tasks.append(wire_task)
-                size += n
-                if rest is not None or len(request.tasks) == MESSAGE_TASKS or size >= MESSAGE_BYTES:
-                    break
-                try:
-                    got = self.outgoing.get_nowait()
-                except queue.Empty:
-                    break
-            is_open = got is not None
-            if request.tasks:
-                yield request
+                    if request.cancel:
+                        break
+                    wire_task = pb.WorkTask(function=self.function, tag=tag, retries=self.retries, timeout_ms=task.timeout_ms)
+                    n = len(task.payload)
+                    if n > PART_BYTES:
+                        wire_task.payload, wire_task.size_bytes, rest = task.payload[:PART_BYTES], n, task.payload
+                    else:
+                        wire_task.payload = task.payload
+                    task.payload = b""
+                    request.tasks.append(wire_task)
+                    size += n
+                    is_full = rest is not None or len(request.tasks) == MESSAGE_TASKS or size >= MESSAGE_BYTES
+                if is_full or self.outgoing.empty():
+                    is_full = True
+                else:
+                    got = self.outgoing.get()  # this thread alone takes them
+            yield request
             if rest is not None:
                 for at in range(PART_BYTES, len(rest), PART_BYTES):
                     yield pb.WorkSubmitRequest(rest=rest[at:at + PART_BYTES])
+            if is_full:
+                got = self.outgoing.get()
 
     def read(self) -> None:
         error: BaseException = Error("UNAVAILABLE", "the stream of tasks ended")

@@ -37,7 +37,7 @@ def checked(secret: bytes, label: bytes, data: bytes) -> memoryview:
     body = memoryview(data)[SIGNATURE_BYTES:]
     if not hmac.compare_digest(hashlib.blake2b(body, key=secret, digest_size=SIGNATURE_BYTES, person=label).digest(),
                                data[:SIGNATURE_BYTES]):
-        raise ValueError("the bytes are not this pool's")
+        raise ValueError("the bytes are not signed with the secret")
     return body
 
 
