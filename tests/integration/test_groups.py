@@ -19,11 +19,13 @@ from children import PATIENCE, Daemon
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
+from parley.parallel import group as groups  # noqa: E402
 from parley.parallel import MemberLost, RemoteError, World  # noqa: E402
 from parley.parallel.collectives import MAX_BYTES  # noqa: E402
 from parley.v1 import registry_pb2, registry_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
 
 PARLEYD, PARLEY = sys.argv[1:]
+groups.MAX_KEPT = 3  # not 4096
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/parallel")
 SECRET = "of these tests"
 
@@ -128,7 +130,7 @@ def wait():
 
 
 def test_calls(address):
-    """Functions at a member: local ones, nested calls, large arguments, exceptions with their trace, time limits, references."""
+    """Functions at a member: local ones, nested calls, large arguments, exceptions with their trace, time limits, references and their bound."""
     def body(group, world):
         if world.name == "0":
             assert group.rpc_sync("1", lambda x, y=1: x + y, args=(1,), kwargs={"y": 5}) == 6
@@ -151,6 +153,17 @@ def test_calls(address):
             assert kept.owner_name() == "0" and kept.to_here() == kept.to_here() == [1, 2]
             broken = group.rpc_remote("0", fails, args=("reference",))
             assert "no reference" in str(raised(LookupError, broken.to_here))
+            few = [group.rpc_remote("0", int) for _ in range(2)]
+            assert [r.to_here() for r in few] == [0, 0] and "keeps 3 values" in str(raised(RuntimeError, group.rpc_remote("0", int).to_here))
+            few.clear()
+
+            def has_room():
+                try:
+                    return group.rpc_remote("0", int).to_here() == 0
+                except RuntimeError:
+                    return False
+
+            children.until("room for a value that nobody refers to", has_room)
         group.barrier()
         assert group.registered_sync("one") == 3, "a call within a call"
         group.barrier()

@@ -7,7 +7,8 @@
 `parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.world` a world of participants,
 `parley.environment` an environment; `parley.optim` trains on shared parameters,
 `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models, `parley.Replay` what actors did with
-learners; `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own."""
+learners; `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own; `parley.parallel` has pools
+of processes, and groups whose members call each other."""
 from typing import TYPE_CHECKING, Any
 
 from parley import aio
