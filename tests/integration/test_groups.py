@@ -75,7 +75,7 @@ class Counter:
 def test_services(address):
     """Machin's vector: a counter of 20 becomes 21, 22, 23 by the three ways to call it; and its six errors."""
     def body(group, world):
-        me, counter = world.name, Counter()
+        me, counter, there = world.name, Counter(), world.get_members()
         if me == "0":
             group.pair("value", counter.counter)
             group.register("count", counter.count)
@@ -104,7 +104,7 @@ def test_services(address):
             group.unpair("value")
         group.barrier()
         assert not group.is_registered("count") and not group.is_paired("value")
-        return group.size(), group.get_group_members(), group.get_group_name(), world.get_members()
+        return group.size(), group.get_group_members(), group.get_group_name(), there
 
     assert members(address, 3, body) == [(3, ["0", "1", "2"], "group", ["0", "1", "2"])] * 3
 

@@ -219,7 +219,8 @@ class Group:
                 raise self._membership.error
             road = self._membership.values.get(f"@{member}")
         if road is None:
-            raise self._lost(member)
+            future._settle(None, self._lost(member))
+            return future
         payload = signed(self._secret_of(road), b"call", [kind, tag.to_bytes(ID_BYTES, "little"), body])
         if len(payload) > self._road.max_bytes:
             raise ValueError(f"the call has {len(payload)} bytes, the daemon takes {self._road.max_bytes}")
