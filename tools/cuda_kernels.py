@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
-"""What ptxas says of the CUDA module's kernels: registers by compute capability, and spills, of
-which there must be none.
+"""What ptxas says of the CUDA module's kernels, and their machine code: registers by compute
+capability; spills, local memory and addresses of no known memory, of which there must be none; and
+for one capability the number of instructions, in all and in the longest inner loop.
 
-usage: tools/cuda_kernels.py TABLE REPORT... [--write]
+usage: tools/cuda_kernels.py TABLE CUOBJDUMP FOLDER [--write]
 
-REPORTs are those of tools/nvcc.sh. Fails when a kernel spills, or when TABLE does not say what they
-say; --write makes it do so."""
+FOLDER has the reports and objects of tools/nvcc.sh. Fails when a kernel has what it may not have, or
+when TABLE does not say what they say, or its notes (cuda_estimate.py) count loops that are not there;
+--write makes it do so."""
 
+import glob
 import os
 import re
 import subprocess
 import sys
+
+import cuda_estimate
+import cuda_sass
+
+COUNTED, OTHERS = 90, (75,)  # capabilities whose machine code is read
+NOTES = "# Notes\n"
 
 KERNEL = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -41,9 +50,9 @@ def plain_names(kernels):
 
 def main():
     args = [a for a in sys.argv[1:] if a != "--write"]
-    table, reports = args[0], args[1:]
+    table, cuobjdump, folder = args
     figures = {}
-    for report in reports:
+    for report in sorted(glob.glob(os.path.join(folder, "*.ptxas"))):
         read(report, figures)
     if not figures:
         sys.exit("cuda_kernels: there are no reports: build the CUDA module first")
@@ -51,24 +60,38 @@ def main():
     archs = sorted({a for by_arch in figures.values() for a in by_arch})
     spilling = [f"{names[k]} on sm_{a}: {f[2]} bytes" for k, by_arch in figures.items()
                 for a, f in sorted(by_arch.items()) if f[2]]
+    objects = sorted(glob.glob(os.path.join(folder, "*.cu.o")))
+    code = {a: cuda_sass.read(cuobjdump, objects, a) for a in archs if a == COUNTED or a in OTHERS}
+    spilling += [f"{names[k]} on sm_{a}: {', '.join(c.faults[:3])}" for a, kernels in code.items()
+                 for k, c in kernels.items() if c.faults]
     lines = ["# Registers of each kernel, and bytes of stack where it has a frame, by compute capability, as",
-             "# ptxas of CUDA 13.0 has them. None spills. `./run cuda --write` makes this file.", ""]
-    lines.append("kernel".ljust(48) + "".join(f"{'sm_' + str(a):>8}" for a in archs))
+             "# ptxas of CUDA 13.0 has them; for one, instructions in all and in the longest inner loop. None",
+             "# spills. `./run cuda --write` makes this file.", ""]
+    lines.append("kernel".ljust(48) + "".join(f"{'sm_' + str(a):>8}" for a in archs) + f"{f'code_{COUNTED}':>9}{'loop':>6}")
     for name, kernel in sorted((n, k) for k, n in names.items()):
         cells = [figures[kernel].get(a) for a in archs]
         lines.append(name.ljust(48) + "".join(
-            f"{'-' if c is None else str(c[0]) + (f'+{c[1]}' if c[1] else ''):>8}" for c in cells))
+            f"{'-' if c is None else str(c[0]) + (f'+{c[1]}' if c[1] else ''):>8}" for c in cells) +
+            (f"{c.n:>9}{max(c.loops, default=0):>6}" if (c := code.get(COUNTED, {}).get(kernel)) else f"{'-':>9}{'-':>6}"))
     text = "\n".join(lines) + "\n"
+    old = ""
+    if os.path.exists(table):
+        with open(table, encoding="utf-8") as file:
+            old = file.read()
+    text += "\n" + NOTES + cuda_estimate.notes()
+    if stale := cuda_estimate.missing({names[k]: c.loops for k, c in code[COUNTED].items()}):
+        print("cuda_kernels: tools/cuda_estimate.py counts loops that are not there:", *stale, sep="\n  ", file=sys.stderr)
+        sys.exit(1)
     if "--write" in sys.argv:
         with open(table, "w", encoding="utf-8") as out:
             out.write(text)
-    elif not os.path.exists(table) or open(table, encoding="utf-8").read() != text:
+    elif old != text:
         print(f"cuda_kernels: {table} is not of these kernels: ./run cuda --write", file=sys.stderr)
         sys.exit(1)
     if spilling:
-        print("cuda_kernels: these spill:", *spilling, sep="\n  ", file=sys.stderr)
+        print("cuda_kernels: these spill, or load from anywhere:", *spilling, sep="\n  ", file=sys.stderr)
         sys.exit(1)
-    print(f"{len(figures)} kernels, {len(archs)} architectures, none spills")
+    print(f"{len(figures)} kernels, {len(archs)} architectures, none spills or has addresses of no known memory")
 
 
 main()

@@ -1,8 +1,9 @@
 /* Paged attention; attend_units.h has its arithmetic.
  *
  * A block computes an item's queries of one key head. For scores each thread has two positions; for
- * softmax and outputs a warp has a query at a time. An item with only some of the spans writes each
- * span's results to memory, and the last block to finish merges them. */
+ * softmax a warp has a query at a time; for outputs it has a chunk of the span's positions, and all
+ * queries, so that each value is read and rounded once. An item with only some of the spans writes
+ * each span's results to memory, and the last block to finish merges them. */
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/tile.h"
@@ -13,7 +14,8 @@ static constexpr unsigned THREADS = 128;
 static constexpr unsigned WARPS = THREADS / WARP_LANES;
 static constexpr unsigned TURNS = CUDA_SPAN / THREADS; /* positions of a thread */
 static constexpr unsigned QUAD = 4;                    /* queries that are scored together */
-static constexpr unsigned MAX_PAIRS = 256 / 2 / WARP_LANES;
+static_assert(WARPS * ATTEND_CHUNK == CUDA_SPAN, "a warp has a chunk of a span");
+static_assert(ATTEND_CHUNK % KV_PAGE_TOKENS == 0, "chunks are whole pages");
 
 /* A block's item, and what is derived from it. */
 struct work {
@@ -35,7 +37,8 @@ struct softmax {
 };
 
 /* The factors of a span's positions, in shared memory. */
-struct scales {
+struct __align__(16) scales
+{
     float key_by[CUDA_SPAN], key_units[CUDA_SPAN];
     float value_exponents[CUDA_SPAN], value_inverses[CUDA_SPAN]; /* e of attend_units.h, 2^-e */
     float weight_most[CUDA_SPAN]; /* the factor that makes weights integers */
@@ -152,14 +155,13 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
                 uint4 piece = keys[d / size * KV_PAGE_TOKENS];
 
 #pragma unroll
-                for (unsigned k = 0; k < size; k++)
-                    if (d + k < kv->head_dim) {
-                        int key = number_of<T>(piece, k, by);
+                for (unsigned k = 0; k < size; k++) { /* behind the head's last, queries are 0 */
+                    int key = number_of<T>(piece, k, by);
 
 #pragma unroll
-                        for (unsigned j = 0; j < QUAD; j++)
-                            y[j] += (uint32_t)(q[(first + j) * kv->padded_dim + d + k] * key);
-                    }
+                    for (unsigned j = 0; j < QUAD; j++)
+                        y[j] += (uint32_t)(q[(first + j) * kv->padded_dim + d + k] * key);
+                }
             }
 #pragma unroll
             for (unsigned j = 0; j < QUAD; j++) {
@@ -207,7 +209,6 @@ static __device__ __forceinline__ void weigh(float *p, unsigned skip, unsigned n
     __syncwarp();
     for (unsigned i = lane; i < n; i += WARP_LANES)
         p[i] = __int_as_float(i < skip ? 0 : attend_round(p[i], scales->weight_most[i]));
-    __syncwarp();
 }
 
 /* Sets the factors of the outputs of the spans before and of this one. */
@@ -225,47 +226,105 @@ static __device__ __forceinline__ void merge(struct softmax *s)
     s->sum = s->sum * s->before + s->sum_here * s->here;
 }
 
-/* Computes the span's outputs of one query over n positions: each lane its pairs of dimensions. */
-template <kv_type T>
-static __device__ __forceinline__ void gather(const struct cuda_kv *kv, const struct work *w,
-                                              unsigned span, unsigned n, const float *p,
-                                              const struct scales *s, float2 y[MAX_PAIRS])
+/* Whether the query sees any position of the span. */
+static __device__ __forceinline__ bool sees(const struct work *w, unsigned query, unsigned span)
 {
-    unsigned lane = threadIdx.x % WARP_LANES, n_pairs = kv->head_dim / 2;
-    unsigned row_bytes = kv->padded_dim * value_bytes<T>();
+    return query < w->n_queries && seen(w, query, span) > unseen(w, query, span);
+}
+
+/* A warp's query in one span: its state, and its weights of `end` positions, 0 where it sees none.
+ */
+static __device__ __forceinline__ void weigh_query(const struct work *w, unsigned query,
+                                                   unsigned span, unsigned end,
+                                                   const struct scales *scales, float *p,
+                                                   struct softmax *s, bool whole)
+{
+    unsigned lane = threadIdx.x % WARP_LANES, n = 0;
+
+    if (sees(w, query, span)) {
+        n = seen(w, query, span);
+        weigh(p, unseen(w, query, span), n, scales, s);
+        if (lane == 0 && whole)
+            merge(s);
+    }
+    for (unsigned i = n + lane; i < end; i += WARP_LANES)
+        p[i] = 0.0f;
+}
+
+/* Sums the warp's chunk of the span, whole pages before `end`, for N queries: each lane its pairs
+ * of dimensions; of those behind the head's last the sums have no meaning. */
+template <kv_type T, unsigned PAIRS, unsigned N>
+static __device__ __forceinline__ void gather(const struct cuda_kv *kv, const struct work *w,
+                                              unsigned span, unsigned end, const float *p,
+                                              const struct scales *s, uint2 sums[N][PAIRS])
+{
+    unsigned lane = threadIdx.x % WARP_LANES, chunk = threadIdx.x / WARP_LANES * ATTEND_CHUNK;
+    unsigned row_bytes = kv->padded_dim * value_bytes<T>(), pairs[PAIRS];
+
+    end = min(end, chunk + ATTEND_CHUNK);
+#pragma unroll
+    for (unsigned k = 0; k < PAIRS; k++)
+        pairs[k] = min(lane + k * WARP_LANES, kv->head_dim / 2 - 1);
+    for (unsigned first = chunk; first < end; first += KV_PAGE_TOKENS) {
+        int32_t page = w->table[(span * CUDA_SPAN + first) / KV_PAGE_TOKENS];
+        const uint8_t *row = w->head + (size_t)page * kv->page_bytes + kv->values_at;
+
+#pragma unroll 1
+        for (unsigned i = first; i < first + KV_PAGE_TOKENS; i += 4, row += 4 * row_bytes) {
+            float4 by = *(const float4 *)(const void *)&s->value_inverses[i];
+            int2 v[4][PAIRS];
 
 #pragma unroll
-    for (unsigned k = 0; k < MAX_PAIRS; k++)
-        y[k] = make_float2(0.0f, 0.0f);
-    for (unsigned chunk = 0; chunk < n; chunk += ATTEND_CHUNK) {
-        unsigned end = min(n, chunk + ATTEND_CHUNK);
-        uint2 sums[MAX_PAIRS] = {};
-
-        for (unsigned first = chunk; first < end; first += KV_PAGE_TOKENS) {
-            unsigned here = min(end - first, (unsigned)KV_PAGE_TOKENS);
-            int32_t page = w->table[(span * CUDA_SPAN + first) / KV_PAGE_TOKENS];
-            const uint8_t *row = w->head + (size_t)page * kv->page_bytes + kv->values_at;
-
-#pragma unroll 4
-            for (unsigned i = 0; i < here; i++, row += row_bytes) {
-                int weight = __float_as_int(p[first + i]);
-                float by = s->value_inverses[first + i];
+            for (unsigned k = 0; k < PAIRS; k++) {
+                v[0][k] = pair_of<T>(row, pairs[k], by.x);
+                v[1][k] = pair_of<T>(row + row_bytes, pairs[k], by.y);
+                v[2][k] = pair_of<T>(row + 2 * row_bytes, pairs[k], by.z);
+                v[3][k] = pair_of<T>(row + 3 * row_bytes, pairs[k], by.w);
+            }
+#pragma unroll
+            for (unsigned j = 0; j < N; j++) {
+                int4 weights = *(const int4 *)(const void *)&p[j * CUDA_SPAN + i];
 
 #pragma unroll
-                for (unsigned k = 0; k < MAX_PAIRS; k++)
-                    if (lane + k * WARP_LANES < n_pairs) {
-                        int2 v = pair_of<T>(row, lane + k * WARP_LANES, by);
-
-                        sums[k].x += (uint32_t)(weight * v.x);
-                        sums[k].y += (uint32_t)(weight * v.y);
-                    }
+                for (unsigned k = 0; k < PAIRS; k++) {
+                    sums[j][k].x +=
+                        (uint32_t)(weights.x * v[0][k].x) + (uint32_t)(weights.y * v[1][k].x) +
+                        (uint32_t)(weights.z * v[2][k].x) + (uint32_t)(weights.w * v[3][k].x);
+                    sums[j][k].y +=
+                        (uint32_t)(weights.x * v[0][k].y) + (uint32_t)(weights.y * v[1][k].y) +
+                        (uint32_t)(weights.z * v[2][k].y) + (uint32_t)(weights.w * v[3][k].y);
+                }
             }
         }
+    }
+}
+
+/* Computes the span's outputs of N queries into p [N][CUDA_SPAN], which has had their weights: the
+ * sums of the chunks before `end`, added up in order. By the block. */
+template <kv_type T, unsigned PAIRS, unsigned N>
+static __device__ __forceinline__ void sum_span(const struct cuda_kv *kv, const struct work *w,
+                                                unsigned span, unsigned end, float *p,
+                                                const struct scales *s)
+{
+    unsigned lane = threadIdx.x % WARP_LANES, warp = threadIdx.x / WARP_LANES;
+    uint2 sums[N][PAIRS] = {};
+
+    gather<T, PAIRS, N>(kv, w, span, end, p, s, sums);
+    __syncthreads();
+    for (unsigned chunk = 0; chunk * ATTEND_CHUNK < end; chunk++) {
 #pragma unroll
-        for (unsigned k = 0; k < MAX_PAIRS; k++) {
-            y[k].x = y[k].x + (float)(int32_t)sums[k].x;
-            y[k].y = y[k].y + (float)(int32_t)sums[k].y;
-        }
+        for (unsigned j = 0; j < N; j++)
+#pragma unroll
+            for (unsigned k = 0; k < PAIRS; k++) {
+                unsigned d = 2 * (lane + k * WARP_LANES);
+                float *y = p + j * CUDA_SPAN + d;
+
+                if (warp != chunk || d >= kv->head_dim)
+                    continue;
+                y[0] = (chunk > 0 ? y[0] : 0.0f) + (float)(int32_t)sums[j][k].x;
+                y[1] = (chunk > 0 ? y[1] : 0.0f) + (float)(int32_t)sums[j][k].y;
+            }
+        __syncthreads();
     }
 }
 
@@ -290,40 +349,24 @@ static __device__ __forceinline__ float *output_at(const struct cuda_kv *kv,
     return out + (token * a->n_heads + w->first_head + query % w->n_heads) * kv->head_dim;
 }
 
-/* A warp's query in one span: softmax, outputs, and these merged with `sums`, which has the spans
- * before, or written to memory. */
-template <kv_type T>
-static __device__ __forceinline__ void
-attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const struct work *w,
-             unsigned query, unsigned span, const struct scales *scales, float *p,
-             struct softmax *s, float *sums, bool whole)
+/* A warp's query: its outputs of one span, y, are merged with `sums`, which has the spans before,
+ * or written to memory. */
+static __device__ __forceinline__ void put_query(const struct cuda_kv *kv,
+                                                 const struct cuda_attention *a,
+                                                 const struct work *w, unsigned query,
+                                                 unsigned span, const float *y,
+                                                 const struct softmax *s, float *sums, bool whole)
 {
-    unsigned lane = threadIdx.x % WARP_LANES, n = seen(w, query, span);
-    unsigned skip = unseen(w, query, span);
-    float2 y[MAX_PAIRS];
+    unsigned lane = threadIdx.x % WARP_LANES;
     float *part = whole ? NULL : part_at(kv, a, w, query, span);
 
-    if (n <= skip)
+    if (!sees(w, query, span))
         return;
-    weigh(p, skip, n, scales, s);
-    if (lane == 0 && whole)
-        merge(s);
-    __syncwarp();
-    gather<T>(kv, w, span, n, p, scales, y);
-#pragma unroll
-    for (unsigned k = 0; k < MAX_PAIRS; k++) {
-        unsigned d = 2 * (lane + k * WARP_LANES);
-
-        if (d >= kv->head_dim)
-            break;
-        if (whole) {
-            sums[d] = fmaf(y[k].x, s->here, sums[d] * s->before);
-            sums[d + 1] = fmaf(y[k].y, s->here, sums[d + 1] * s->before);
-        } else {
-            part[d] = y[k].x;
-            part[d + 1] = y[k].y;
-        }
-    }
+    for (unsigned d = lane; d < kv->head_dim; d += WARP_LANES)
+        if (whole)
+            sums[d] = fmaf(y[d], s->here, sums[d] * s->before);
+        else
+            part[d] = y[d];
     if (!whole && lane == 0) {
         part[kv->head_dim] = s->max_here;
         part[kv->head_dim + 1] = s->sum_here;
@@ -429,7 +472,8 @@ static __device__ __forceinline__ struct work work_of(const struct cuda_kv *kv, 
     return w;
 }
 
-template <kv_type T>
+/* For heads of up to PAIRS pairs of numbers a lane. */
+template <kv_type T, unsigned PAIRS>
 static __global__ void __launch_bounds__(THREADS, 1)
     attend(struct cuda_kv kv, unsigned layer, struct cuda_attention a, const float *q, float *out)
 {
@@ -452,17 +496,26 @@ static __global__ void __launch_bounds__(THREADS, 1)
         sums[i] = 0.0f;
     for (unsigned span = w.item.first_span; span < w.item.end_span; span++) {
         unsigned most = seen(&w, w.n_queries - 1, span);
+        unsigned end = (most + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+        unsigned n_scored = (w.n_queries + QUAD - 1) / QUAD * QUAD;
 
         if (unseen(&w, 0, span) == CUDA_SPAN)
             continue; /* nor does any later query see the span */
         __syncthreads();
-        take_scales<T>(&kv, &w, span, most, scales);
+        take_scales<T>(&kv, &w, span, end, scales);
         for (unsigned first = 0; first < w.n_queries; first += QUAD)
             score_quad<T>(&kv, &w, span, most, first, queries, state, scales, a.cap, p);
         __syncthreads();
+        for (unsigned query = warp; query < n_scored; query += WARPS)
+            weigh_query(&w, query, span, end, scales, p + query * CUDA_SPAN, &state[query], whole);
+        __syncthreads();
+        if (n_scored == QUAD)
+            sum_span<T, PAIRS, QUAD>(&kv, &w, span, end, p, scales);
+        else
+            sum_span<T, PAIRS, CUDA_TILE_QUERIES>(&kv, &w, span, end, p, scales);
         for (unsigned query = warp; query < w.n_queries; query += WARPS)
-            attend_query<T>(&kv, &a, &w, query, span, scales, p + query * CUDA_SPAN, &state[query],
-                            sums + query * kv.padded_dim, whole);
+            put_query(&kv, &a, &w, query, span, p + query * CUDA_SPAN, &state[query],
+                      sums + query * kv.padded_dim, whole);
     }
     if (!whole && !is_last(&a, &w))
         return;
@@ -470,7 +523,6 @@ static __global__ void __launch_bounds__(THREADS, 1)
         if (whole) {
             float *to = output_at(&kv, &a, &w, query, out);
 
-            __syncwarp();
             for (unsigned d = lane; d < kv.head_dim; d += WARP_LANES)
                 to[d] = sums[query * kv.padded_dim + d] *
                         (1.0f / (state[query].sum * ATTEND_WEIGHT_MOST));
@@ -479,18 +531,37 @@ static __global__ void __launch_bounds__(THREADS, 1)
         }
 }
 
-void cuda_attend(const struct cuda_kv *kv, uint32_t layer, const struct cuda_attention *a,
-                 const float *q, float *out, struct CUstream_st *stream)
+template <kv_type T, unsigned PAIRS>
+static void launch_attend(const struct cuda_kv *kv, uint32_t layer, const struct cuda_attention *a,
+                          const float *q, float *out, struct CUstream_st *stream)
 {
     unsigned n_sharing = a->n_heads / kv->n_kv_heads;
     unsigned n_parts = (n_sharing + CUDA_TILE_QUERIES - 1) / CUDA_TILE_QUERIES;
     dim3 grid(a->n_items.most, kv->n_kv_heads * n_parts);
     size_t shared_bytes = CUDA_TILE_QUERIES * (2 * kv->padded_dim + CUDA_SPAN) * sizeof(float);
 
-    if (kv->type == KV_F16)
-        LAUNCH(attend<KV_F16>, grid, THREADS, shared_bytes, stream, *kv, layer, *a, q, out);
-    else if (kv->type == KV_F32)
-        LAUNCH(attend<KV_F32>, grid, THREADS, shared_bytes, stream, *kv, layer, *a, q, out);
+    LAUNCH((attend<T, PAIRS>), grid, THREADS, shared_bytes, stream, *kv, layer, *a, q, out);
+}
+
+template <kv_type T>
+static void launch_by_head(const struct cuda_kv *kv, uint32_t layer, const struct cuda_attention *a,
+                           const float *q, float *out, struct CUstream_st *stream)
+{
+    if (kv->head_dim <= 2 * WARP_LANES)
+        launch_attend<T, 1>(kv, layer, a, q, out, stream);
+    else if (kv->head_dim <= 4 * WARP_LANES)
+        launch_attend<T, 2>(kv, layer, a, q, out, stream);
     else
-        LAUNCH(attend<KV_Q8>, grid, THREADS, shared_bytes, stream, *kv, layer, *a, q, out);
+        launch_attend<T, 4>(kv, layer, a, q, out, stream);
+}
+
+void cuda_attend(const struct cuda_kv *kv, uint32_t layer, const struct cuda_attention *a,
+                 const float *q, float *out, struct CUstream_st *stream)
+{
+    if (kv->type == KV_F16)
+        launch_by_head<KV_F16>(kv, layer, a, q, out, stream);
+    else if (kv->type == KV_F32) /* for comparisons: one kernel does for all heads */
+        launch_attend<KV_F32, 4>(kv, layer, a, q, out, stream);
+    else
+        launch_by_head<KV_Q8>(kv, layer, a, q, out, stream);
 }

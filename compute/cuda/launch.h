@@ -39,6 +39,13 @@ static inline void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t sh
     kernel<<<grid, block, shared_bytes, stream>>>(P(arguments)...);
 }
 
+/* The same pointer, of which the compiler now knows that it is not to shared or local memory. */
+template <typename T> static __device__ __forceinline__ T *in_global(T *at)
+{
+    __builtin_assume(__isGlobal(at));
+    return at;
+}
+
 /* IEEE half; a number is rounded to nearest, even. */
 static __device__ __forceinline__ float f16_widen(uint16_t h)
 {

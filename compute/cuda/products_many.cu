@@ -122,8 +122,8 @@ static __global__ void __launch_bounds__(THREADS, WARP_ROWS == 1 ? 6 : 3)
     SHARED(uint4, values, rows * VALUE_STRIDE / sizeof(uint4));
     SHARED(uint4, groups, rows * GROUP_STRIDE / sizeof(uint4));
     unsigned tile, lane = threadIdx.x % WARP_LANES, warp = threadIdx.x / WARP_LANES;
-    unsigned band = warp % WARP_ROWS * TILES * 16, row = blockIdx.y * rows, n_rows = count_of(n);
-    struct cuda_product product = product_of(&list, blockIdx.x, &tile);
+    unsigned band = warp % WARP_ROWS * TILES * 16, row = blockIdx.x * rows, n_rows = count_of(n);
+    struct cuda_product product = product_of(&list, blockIdx.y, &tile);
     unsigned n_groups = product.w.n_cols / GROUP_VALUES;
     unsigned n_panels = (product.w.n_rows + CUDA_PANEL_ROWS - 1) / CUDA_PANEL_ROWS;
     unsigned panel = tile * (OUTPUTS / CUDA_PANEL_ROWS) + warp / WARP_ROWS * panels;
@@ -192,7 +192,8 @@ static __global__ void __launch_bounds__(THREADS, WARP_ROWS == 1 ? 6 : 3)
             }
 }
 
-/* Tiles of 16 rows and of 64. */
+/* Tiles of 16 rows and of 64. Blocks with the same weights follow one another, so that these are
+ * read from memory once. */
 template <dtype T>
 static void launch_many(const struct product_list *list, const struct cuda_acts *in,
                         struct cuda_count n, bool adds, struct CUstream_st *stream)
@@ -200,10 +201,10 @@ static void launch_many(const struct product_list *list, const struct cuda_acts 
     unsigned n_blocks = list->first_block[CUDA_MAX_PRODUCTS];
 
     if (n.most <= 32)
-        LAUNCH((products_many<T, 1, 1>), dim3(n_blocks, (n.most + 15) / 16), THREADS, 0, stream,
+        LAUNCH((products_many<T, 1, 1>), dim3((n.most + 15) / 16, n_blocks), THREADS, 0, stream,
                *list, *in, n, adds);
     else
-        LAUNCH((products_many<T, 2, 2>), dim3(n_blocks, (n.most + 63) / 64), THREADS, 0, stream,
+        LAUNCH((products_many<T, 2, 2>), dim3((n.most + 63) / 64, n_blocks), THREADS, 0, stream,
                *list, *in, n, adds);
 }
 

@@ -268,7 +268,7 @@ static inline unsigned list_products(struct product_list *out, const struct cuda
 
 /* The product of a block, found by constant indices only, so that the list is not copied. */
 static __device__ __forceinline__ struct cuda_product
-product_of(const struct product_list *list, unsigned block, unsigned *ret_block)
+pick_product(const struct product_list *list, unsigned block, unsigned *ret_block)
 {
     if (block < list->first_block[1]) {
         *ret_block = block;
@@ -284,6 +284,21 @@ product_of(const struct product_list *list, unsigned block, unsigned *ret_block)
     }
     *ret_block = block - list->first_block[3];
     return list->at[3];
+}
+
+/* The same. Pointers that were chosen between products are to global memory, which the compiler no
+ * longer knows by itself. */
+static __device__ __forceinline__ struct cuda_product
+product_of(const struct product_list *list, unsigned block, unsigned *ret_block)
+{
+    struct cuda_product p = pick_product(list, block, ret_block);
+
+    p.w.codes = in_global(p.w.codes);
+    p.w.high = in_global(p.w.high);
+    p.w.scales = in_global(p.w.scales);
+    p.w.supers = in_global(p.w.supers);
+    p.out = in_global(p.out);
+    return p;
 }
 
 #endif

@@ -180,6 +180,11 @@ static inline void __threadfence(void)
     fibres_fence();
 }
 
+template <typename T> static inline T *in_global(T *at)
+{
+    return at;
+}
+
 template <typename T> static inline T __ldg(const T *at)
 {
     return *at;
