@@ -291,6 +291,32 @@ START_TEST(a_step_copies_once_each_way)
 }
 END_TEST
 
+/* Lists that run one behind another, none waited for, have each its own inputs: a download runs the
+ * list before it, and the inputs of the next are copied beside it, on a stream of their own. */
+START_TEST(lists_in_flight_have_their_inputs)
+{
+    enum { N_LISTS = 5, N = 16 };
+    const struct backend_config config = {.n_threads = 1};
+    float sent[N_LISTS][N], got[N_LISTS][N] = {{0}};
+    struct backend *b = NULL;
+    struct buffer *m;
+    struct error err;
+
+    ck_assert_int_eq(backend_open_type(&b, parley_cuda_module.type, &config, &err), STATUS_OK);
+    ck_assert_ptr_nonnull(m = b->type->buffer_open(b, sizeof sent[0]));
+    for (size_t i = 0; i < N_LISTS; i++) {
+        for (size_t j = 0; j < N; j++)
+            sent[i][j] = (float)(i * N + j + 1);
+        b->type->upload(b, m, sent[i], sizeof sent[i]);
+        b->type->download(b, got[i], m, sizeof got[i]);
+    }
+    ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
+    ck_assert_mem_eq(got, sent, sizeof sent);
+    b->type->buffer_close(b, m);
+    backend_close(b);
+}
+END_TEST
+
 /* Opens a model, takes steps, and closes all; *ret_opened: steps were taken. */
 static enum status live(const struct tiny_model *file, bool *ret_opened, struct error *err)
 {
@@ -398,4 +424,4 @@ END_TEST
 
 SUITE_MAIN("cuda_host/engine", mixed_batches_equal_the_cpu, types_without_kernels_are_decoded,
            long_contexts_equal_the_cpu, steps_become_graphs, a_step_copies_once_each_way,
-           calls_fail, one_resets_for_all)
+           lists_in_flight_have_their_inputs, calls_fail, one_resets_for_all)
