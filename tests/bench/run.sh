@@ -4,6 +4,7 @@
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf products --backend NAME
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N] | history --mutations [NAME…]
 set -euo pipefail
@@ -31,6 +32,11 @@ replay)
     if [ "${2-}" = --reverb ]; then
         by_python replay_beside.py "$("$here/reverb.sh")" "${@:3}"
         exit
+    fi
+    ;;
+products)
+    if [ "${2-}" = --backend ]; then
+        exec "$build/tests/bench/bench_products" "${@:2}" "$model"
     fi
     ;;
 leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
