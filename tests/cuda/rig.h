@@ -13,8 +13,14 @@
 #include "tests/cuda_host/fibres.h"
 #include "tests/support/numbers.h"
 
-/* Forward, backward, and one shuffle. */
-enum { RIG_ORDERS = 3 };
+/* In how many orders of its threads a kernel runs: forward, backward and one shuffle, or as many as
+ * CUDA_HOST_ORDERS says. */
+static inline unsigned rig_orders(void)
+{
+    const char *text = getenv("CUDA_HOST_ORDERS");
+
+    return text != NULL ? (unsigned)strtoul(text, NULL, 10) : 3;
+}
 
 static inline void *device_room(size_t size_bytes)
 {

@@ -127,7 +127,7 @@ START_TEST(products_have_the_bits_of_the_host)
         for (int how = quantised ? FEW : FLOATS; how <= (quantised ? MANY : FLOATS); how++) {
             uint32_t n = row_counts[i];
 
-            fibres_set_orders(n == 3 || n == 17 ? RIG_ORDERS : 1, 5);
+            fibres_set_orders(n == 3 || n == 17 ? rig_orders() : 1, 5);
             if (i % 2 == 0)
                 check_product(how, &m, &acts, n, n, NULL, put);
             else
@@ -193,7 +193,7 @@ START_TEST(products_share_a_launch)
         free((void *)t.data);
     }
     acts = hold_rows(in, NULL, 9, N_COLS);
-    fibres_set_orders(RIG_ORDERS, 2);
+    fibres_set_orders(rig_orders(), 2);
     for (int how = _i == 0 ? FLOATS : FEW; how <= (_i == 0 ? FLOATS : MANY); how++)
         for (size_t n = 1; n <= 3; n++) {
             launch_products(how, products, n, &acts, (struct cuda_count){NULL, 9}, false);
@@ -231,7 +231,7 @@ START_TEST(norms_have_the_bits_of_the_host)
 
     fill(in, 3 * width, 17);
     fill(gain, width, 18);
-    fibres_set_orders(RIG_ORDERS, 1);
+    fibres_set_orders(rig_orders(), 1);
     acts = hold_rows(in, gain, 3, width);
     for (int quantised = 0; quantised < 2; quantised++) {
         b = open_backend(quantised ? "cpu" : "ref");
@@ -294,7 +294,7 @@ START_TEST(gates_have_the_bits_of_the_host)
     acts = (struct device_acts){.floats = products[0].out,
                                 .acts = {device_room(N * HIDDEN),
                                          device_room(N * HIDDEN / 32 * sizeof(struct cuda_group))}};
-    fibres_set_orders(RIG_ORDERS, 3);
+    fibres_set_orders(rig_orders(), 3);
     gated.gate = products[0].out;
     gated.up = products[1].out;
     cuda_gate_quantise(&gated, &acts.acts, NULL);
@@ -329,7 +329,7 @@ START_TEST(rows_are_decoded)
     void *room;
 
     dtype_decode(t.type, t.data, N_ROWS * width, want);
-    fibres_set_orders(RIG_ORDERS, 4);
+    fibres_set_orders(rig_orders(), 4);
     m = device_matrix(&t, &room);
     device_fill(out, 0, N * width * sizeof *out);
     cuda_embed(&m, on_device, count, out, NULL);
@@ -361,7 +361,7 @@ START_TEST(rows_are_gathered)
 
     fill(in, 5 * WIDTH, 1);
     from = to_device(in, sizeof in);
-    fibres_set_orders(RIG_ORDERS, 4);
+    fibres_set_orders(rig_orders(), 4);
     cuda_gather(from, picks, (struct cuda_count){NULL, N}, WIDTH, out, NULL);
     must_be_well();
     for (size_t i = 0; i < N; i++)

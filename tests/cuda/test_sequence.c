@@ -357,7 +357,7 @@ START_TEST(attention_has_the_bits_of_the_host)
 
     ck_assert_uint_eq(n_steps, 8);
     check_step(&steps[_i / N_KV_TYPES], kv_types[_i % N_KV_TYPES],
-               _i / N_KV_TYPES == 0 ? 2 : RIG_ORDERS);
+               _i / N_KV_TYPES == 0 ? 2 : rig_orders());
 }
 END_TEST
 
@@ -404,7 +404,7 @@ START_TEST(pages_are_copied)
     for (size_t i = 0; i < size; i++)
         before[i] = (uint8_t)(i * 31 + i / kv.page_bytes);
     kv.pages = to_device(before, size);
-    fibres_set_orders(RIG_ORDERS, 6);
+    fibres_set_orders(rig_orders(), 6);
     cuda_kv_copy(&kv, on_device, 2, NULL);
     must_be_well();
     memcpy(before + 3 * kv.page_bytes, before, kv.page_bytes);
