@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,7 +121,7 @@ struct spy {
     struct agent base;
 };
 
-static size_t n_ran;
+static atomic_size_t n_ran; /* acts run on the loop and on a model's thread */
 
 struct ran {
     pthread_t thread;
@@ -130,7 +131,7 @@ struct ran {
 static void note(struct ran *r)
 {
     r->thread = pthread_self();
-    r->place = ++n_ran;
+    r->place = atomic_fetch_add(&n_ran, 1) + 1;
 }
 
 static enum status spy_open(struct agent *a, const struct agent_config *config, struct error *err)
@@ -236,7 +237,8 @@ START_TEST(test_light_steps)
     struct model *m;
     struct error err;
 
-    n_ran = n_loaded = n_stopped = 0;
+    n_loaded = n_stopped = 0;
+    atomic_store(&n_ran, 0);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_int_eq(model_start(&m, &loop, &config, on_loaded, &state, &err), STATUS_OK);
     while (n_loaded == 0)
@@ -312,7 +314,8 @@ START_TEST(test_steps_together)
     struct error err;
 
     list_init(&light_steps);
-    n_ran = n_loaded = n_stopped = n_groups_run = 0;
+    n_loaded = n_stopped = n_groups_run = 0;
+    atomic_store(&n_ran, 0);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     for (size_t i = 0; i < MODELS; i++) {
         const struct model_config config = {.name = names[i],
