@@ -183,13 +183,13 @@ static void futures_wait(struct parley_future *const *futures, size_t n, uint32_
                          bool is_any)
 {
     const uint64_t end_ms = timeout_ms == PARLEY_FOREVER ? UINT64_MAX : clock_ms() + timeout_ms;
+    const size_t pending = futures_first_pending(futures, n); /* once: others settle meanwhile */
     struct parley_channel *channel;
     bool has_time = true;
 
-    if (n == 0 ||
-        (is_any ? futures_first_settled(futures, n) < n : futures_first_pending(futures, n) == n))
+    if (pending == n || (is_any && futures_first_settled(futures, n) < n))
         return;
-    channel = futures[futures_first_pending(futures, n)]->base.channel;
+    channel = futures[pending]->base.channel;
     assert(channel_may_wait(channel));
     if (channel->fd < 0)
         (void)pthread_mutex_lock(&channel->lock);
