@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""The programs of docs/*.md, and their requests by curl, run as they are printed, but for the ports.
+
+usage: test_pages.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients' packages; see venv.sh)"""
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+import urllib.request
+
+import children
+from children import Daemon, until
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+import parley.policies  # noqa: E402
+from parley.rollouts import Environments  # noqa: E402
+
+PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+# These answer with an error, need a file or a key of the reader's, or are told by a shell's variables.
+NOT_ALONE = re.compile(r"curl -i |\$\(|\$body|\bpk-|alice|bob\.key")
+
+
+def text_of(page):
+    with open(os.path.join(DOCS, page), encoding="utf-8") as file:
+        return file.read()
+
+
+def here(text, daemon):
+    return text.replace("127.0.0.1:8001", daemon.address).replace("127.0.0.1:8000", daemon.http)
+
+
+def programs():
+    """(page, program) of each block of Python that asks a daemon, those that serve first: requests of other blocks are to them."""
+    found = [(page, block) for page in sorted(os.listdir(DOCS)) if page.endswith(".md")
+             for block in re.findall(r"^```python\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE) if "127.0.0.1:800" in block]
+    assert len(found) >= 16, found
+    return sorted(found, key=lambda one: "parley.serve(" not in one[1])
+
+
+def requests():
+    found = [(page, line.strip()) for page in sorted(os.listdir(DOCS)) if page.endswith(".md") and page != "serving.md"
+             for line in text_of(page).splitlines() if line.startswith("    curl ") and not NOT_ALONE.search(line)]
+    assert len(found) >= 9, found
+    return found
+
+
+def blocks_of(page, with_text):
+    """The one block of shell lines of a page that has this text."""
+    block, = [b for b in re.findall(r"^(?: {4}.*\n)+", text_of(page), re.MULTILINE) if with_text in b]
+    return block
+
+
+def models(daemon):
+    with urllib.request.urlopen(f"http://{daemon.http}/v1/models", timeout=children.PATIENCE) as answer:
+        return {model["id"] for model in json.load(answer)["data"]}
+
+
+def has_environment(server, name):
+    try:
+        with Environments(server, name, 1):
+            return True
+    except parley.Error:
+        return False
+
+
+def shell(script, daemon):
+    done = children.run(["bash", "-c", here(script, daemon)], capture_output=True, text=True)
+    assert done.returncode == 0, (script, done)
+    return done.stdout
+
+
+def test_programs(daemon, folder, stack):
+    """Each ends with 0 and says something; those that serve are there for the requests of other pages."""
+    with parley.connect(daemon.address) as server:
+        for i, (page, program) in enumerate(programs()):
+            path = os.path.join(folder, f"program{i}.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(here(program, daemon))
+            command = [sys.executable, path]
+            if "parley.serve(" in program:
+                worker = children.start(command, env=ENVIRONMENT, cwd=folder)
+                stack.callback(worker.wait)
+                stack.callback(worker.kill)
+                name = re.search(r'@?parley\.(?:agent|environment)\("([\w-]+)"\)', program)[1]
+                is_agent = "@parley.agent(" in program
+                until(f"{page}'s {name}", lambda: name in models(daemon) if is_agent else has_environment(server, name), worker)
+                continue
+            done = children.run(command, env=ENVIRONMENT, cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0 and done.stdout.strip() != "", (page, program, done)
+
+
+def test_requests(daemon):
+    """Each is answered, with what is no error."""
+    for page, request in requests():
+        said = shell(request.replace("curl ", "curl -sS --fail-with-body ", 1), daemon)
+        assert said != "", (page, request)
+
+
+def test_what_pages_promise(daemon):
+    """docs/determinism.md: a reply alone and beside seven others has one checksum. docs/pages.md: the second answer finds its prompt."""
+    sums = re.findall(r"^[0-9a-f]{64} ", shell(blocks_of("determinism.md", "ask()"), daemon), re.MULTILINE)
+    assert len(sums) == 2 and sums[0] == sums[1] != hashlib.sha256().hexdigest() + " ", sums  # of something
+    first, second = re.findall(r'"cached_tokens":(\d+)', shell(blocks_of("pages.md", "body="), daemon))
+    assert int(first) == 0 and int(second) >= 16, (first, second)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        path, pole = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "pole.gguf")
+        children.run([WRITE_TINY_MODEL, path], check=True)
+        parley.policies.create(pole, 4, 2)
+        daemon = stack.enter_context(Daemon(PARLEYD, "--http", "127.0.0.1:0", "--model", f"smollm2={path}", "--model", f"pole={pole}"))
+        test_programs(daemon, folder, stack)
+        test_requests(daemon)
+        test_what_pages_promise(daemon)
+
+
+if __name__ == "__main__":
+    main()
