@@ -59,7 +59,7 @@ cp tests/golden/{greedy,passages}.jsonl "$root/share/golden/" # what selftest --
 cp client/lib/parley.h agents/plugin/parley_{agent,environment,teacher}.h "$root/include/"
 cp -r proto/parley proto/grpc proto/inference "$root/proto/"
 cp -r share/grafana "$root/share/"
-cp README.md CHANGES.md LICENSE "$root/"
+cp -r README.md CHANGES.md LICENSE docs "$root/"
 
 rm -f "$out/$name".tar.gz "$out/$name"-cublas.tar.gz.*
 if [ -n "$cublas" ]; then

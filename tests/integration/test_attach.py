@@ -429,7 +429,7 @@ def test_who_may_attach(parleyd):
 
 
 def test_front_doors(parleyd):
-    """The example of the README behind OpenAI's client, KServe's and `parley chat`; listed while it is attached."""
+    """The example of docs/serving.md behind OpenAI's client, KServe's and `parley chat`; listed while it is attached."""
     parley, example = sys.argv[2:4]
     with harness.Parleyd(parleyd, "--http", "127.0.0.1:0") as client:
         openai_client = openai.OpenAI(base_url=f"http://{client.http}/v1", api_key="any", timeout=children.PATIENCE, max_retries=0)

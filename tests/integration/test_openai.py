@@ -836,11 +836,13 @@ def hostile(parleyd, tiny):
 
 
 def readme(parleyd, tiny):
-    """The README's examples work as they are printed."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
-    with open(path, encoding="utf-8") as f:
-        examples = [line.strip() for line in f if line.startswith("    curl ")]
-    assert len(examples) >= 8
+    """The examples of README.md and docs/serving.md work as they are printed."""
+    root, examples = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."), []
+    for page, least in ("README.md", 3), ("docs/serving.md", 17):
+        with open(os.path.join(root, page), encoding="utf-8") as f:
+            found = [line.strip() for line in f if line.startswith("    curl ")]
+        assert len(found) >= least, (page, found)
+        examples += found
     with harness.Parleyd(parleyd, "--model", f"smollm2={tiny}", "--http", "127.0.0.1:0") as parley:
         for example in examples:
             said = children.run(["sh", "-c", example.replace("127.0.0.1:8000", parley.http) + " --fail --silent --show-error"],
