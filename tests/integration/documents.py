@@ -1,8 +1,10 @@
 """README.md and docs/*.md: links and their anchors resolve, prose is no wider than 120 columns, commands name verbs and options that
-there are, README.md is a page of at most 150 lines, and docs/command_line.md has the verbs that `parley --help` lists.
+there are, README.md is a page of at most 150 lines whose endpoints are answered, and docs/command_line.md has the verbs that
+`parley --help` lists.
 
 usage: documents.py PARLEY PARLEYD SOURCE_ROOT"""
 import glob
+import http.client
 import os
 import re
 import shlex
@@ -47,7 +49,7 @@ class Programs:
     """The verbs and options that the programs say they have."""
 
     def __init__(self, parley, parleyd, root):
-        self.parley, self.options_of = parley, {}
+        self.parley, self.parleyd, self.root, self.options_of = parley, parleyd, root, {}
         self.verbs = dict(re.findall(r"^  ([\w-]+) {2,}(\S.*)$", self.told([parley, "--help"]), re.M))
         self.daemon_options = self.options_in(self.told([parleyd, "--help"]))
         self.run_verbs = set(re.findall(r"^  ([\w-]+) ", self.told([os.path.join(root, "run")]), re.M))
@@ -194,6 +196,27 @@ def fails(programs):
                 file.write(text)
         found = complaints_of(page, programs)
         assert found == SAYS, found
+    _, missing = endpoints_missing("| `:8000/v1/nothing`, `/v1/models` | x |\n| `:8001 parley.v1.Act`, `Acts` | x |\n", programs.parleyd, programs.root)
+    assert missing == ["Acts", "/v1/nothing"], missing
+
+
+def endpoints_missing(text, parleyd, root):
+    """What a page's table of endpoints names and the daemon does not answer: paths of HTTP, and services of the .proto files."""
+    rows = re.findall(r"^\| (`:\d+.*?) \|", text, re.M)
+    paths = {path for row in rows for path in re.findall(r"`(?::8000)?(/[^`]*)`", row) if not path.endswith("/ID")}
+    services = {service.removeprefix("parley.v1.") for row in rows for service in re.findall(r"`(?::8001 )?([\w.]+)`", row)}
+    known = set()
+    for proto in glob.glob(os.path.join(root, "proto/**/*.proto"), recursive=True):
+        package = re.search(r"^package ([\w.]+);", read(proto), re.M)[1]
+        known |= {f"{package}.{service}".removeprefix("parley.v1.") for service in re.findall(r"^service (\w+)", read(proto), re.M)}
+    missing = sorted(services - known)
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
+        for path in sorted(paths):
+            connection = http.client.HTTPConnection(daemon.http, timeout=children.PATIENCE)
+            connection.request("GET", path)
+            missing += [path] if connection.getresponse().status == 404 else []
+            connection.close()
+    return len(paths) + len(services), missing
 
 
 def main():
@@ -205,6 +228,9 @@ def main():
     found = [f"{os.path.relpath(page, root)}:{one}" for page in pages for one in complaints_of(page, programs)]
     if (n_lines := read(pages[0]).count("\n")) > MAX_LINES:
         found.append(f"README.md: {n_lines} lines, at most {MAX_LINES}")
+    n_endpoints, missing = endpoints_missing(read(pages[0]), parleyd, root)
+    assert n_endpoints > 20, n_endpoints
+    found += [f"README.md: there is no endpoint {one}" for one in missing]
     table = dict(re.findall(r"^\| `([\w-]+)` \| (.*?) \|$", read(os.path.join(root, "docs/command_line.md")), re.M))
     found += [f"docs/command_line.md: '{verb}' is '{says}' in parley --help, '{table.get(verb)}' there"
               for verb, says in programs.verbs.items() if table.get(verb) != says]
