@@ -99,8 +99,9 @@ def wrapped(line):
 def session(build, model):
     """The lines of two chats: one that forks, and one that goes on with the conversation that was forked."""
     with tempfile.TemporaryDirectory() as folder:
-        daemon = subprocess.Popen([os.path.join(build, "parleyd"), "--model", f"smollm2={model}", "--listen", "127.0.0.1:0",
-                                   "--kv-bytes", "64M", "--log-level", "error"], stderr=subprocess.PIPE, text=True, cwd=folder)
+        command = ["setpriv", "--pdeathsig", "KILL", "--", os.path.join(build, "parleyd"), "--model", f"smollm2={model}",
+                   "--listen", "127.0.0.1:0", "--kv-bytes", "64M", "--log-level", "error"]
+        daemon = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder)
         try:
             ready = next((line for line in daemon.stderr if line.startswith("ready ")), "")
             address = re.search(r"grpc=(\S+)", ready)
@@ -162,7 +163,7 @@ def main():
     with open(PICTURE, encoding="utf-8") as file:
         before = file.read()
     if words_of(before) != words_of(picture):
-        raise SystemExit(f"the picture says\n{words_of(before)}\n\nand a session now\n{words_of(picture)}")
+        raise SystemExit(f"the picture says\n{words_of(before)}\n\nand a session now\n{words_of(picture)}\n\ndocs/make_session.py draws it anew")
 
 
 if __name__ == "__main__":
