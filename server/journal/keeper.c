@@ -1,7 +1,8 @@
 /* Happy path: a change puts a thing behind those that have changed before. When the first of them
  * is due, its parts go into the journal, each when the one before is durable, so that conversations
  * are written between two; behind the last the record that they are complete. What changes
- * meanwhile puts the thing in line again.
+ * meanwhile puts the thing in line again. What is asked for has a line of its own, which neither
+ * rests nor makes others rest; of the two heads the one begins that is due first.
  *
  * Failure: an attempt that fails is made again later, under the same id, so that its parts replace
  * those of the first; under another if the record may be written, whose parts must then stay as
@@ -27,6 +28,7 @@ struct keeper_attempt {
     struct kept_thing *kept; /* NULL: given up */
     uint8_t id[JOURNAL_ID_BYTES];
     uint32_t n_parts;
+    bool is_asked;    /* for, by kept_settle */
     bool is_complete; /* the record behind the parts was appended */
     uint64_t begun_us;
     struct buf buf;
@@ -37,6 +39,7 @@ void keeper_init(struct keeper *kp, const struct keeper_type *type, void *self,
                  const struct env *env)
 {
     *kp = (struct keeper){.type = type, .self = self, .env = env};
+    list_init(&kp->asked);
     list_init(&kp->changed);
 }
 
@@ -46,11 +49,26 @@ void kept_init(struct kept_thing *k)
     list_init(&k->waits);
 }
 
-static struct kept_thing *keeper_first(const struct keeper *kp)
+static uint64_t keeper_due_us(const struct keeper *kp, const struct kept_thing *k)
 {
-    struct link *l = list_first(&kp->changed);
+    return k->is_asked || k->due_us > kp->rest_until_us ? k->due_us : kp->rest_until_us;
+}
+
+static struct kept_thing *kept_first(const struct list *things)
+{
+    struct link *l = list_first(things);
 
     return l == NULL ? NULL : container_of(l, struct kept_thing, link);
+}
+
+/* The one that is due first; NULL: none. */
+static struct kept_thing *keeper_first(const struct keeper *kp)
+{
+    struct kept_thing *asked = kept_first(&kp->asked), *changed = kept_first(&kp->changed);
+
+    if (asked == NULL || changed == NULL)
+        return asked != NULL ? asked : changed;
+    return keeper_due_us(kp, changed) < keeper_due_us(kp, asked) ? changed : asked;
 }
 
 /* --- writing --- */
@@ -64,11 +82,6 @@ static void keeper_tell(struct list *waits, const struct error *err)
 
         w->done(w, err);
     }
-}
-
-static uint64_t keeper_due_us(const struct keeper *kp, const struct kept_thing *k)
-{
-    return k->due_us > kp->rest_until_us ? k->due_us : kp->rest_until_us;
 }
 
 static void keeper_arm(struct keeper *kp)
@@ -90,7 +103,8 @@ static void attempt_end(struct keeper_attempt *a, const struct error *err)
     list_init(&waits);
     list_move(&a->waits, &waits);
     kp->attempt = NULL;
-    kp->rest_until_us = now_us + KEEPER_REST * (now_us - a->begun_us);
+    if (!a->is_asked)
+        kp->rest_until_us = now_us + KEEPER_REST * (now_us - a->begun_us);
     if (k != NULL) {
         kp->type->name(k, &principal, &name);
         kp->type->ended(k);
@@ -196,7 +210,9 @@ static void keeper_begin(struct keeper *kp, struct kept_thing *k)
 
     list_remove(&k->link);
     keeper_draw_id(kp, k);
-    *a = (struct keeper_attempt){.keeper = kp, .kept = k, .begun_us = env_now_us(kp->env)};
+    *a = (struct keeper_attempt){
+        .keeper = kp, .kept = k, .is_asked = k->is_asked, .begun_us = env_now_us(kp->env)};
+    k->is_asked = false;
     memcpy(a->id, k->next_id, sizeof(a->id));
     buf_init(&a->buf, KEEPER_MAX_PART_BYTES);
     list_init(&a->waits);
@@ -235,11 +251,13 @@ enum status kept_settle(struct keeper *kp, struct kept_thing *k, struct kept_wai
     if (kp->keeping.journal == NULL)
         return error_set(err, STATUS_PRECONDITION, "the server has no --data, so no %s outlives it",
                          kp->type->noun);
-    if (link_is_on(&k->link))
-        list_remove(&k->link);
-    k->due_us = env_now_us(kp->env);
-    kp->rest_until_us = 0;
-    list_push_front(&kp->changed, &k->link);
+    if (!k->is_asked) {
+        if (link_is_on(&k->link))
+            list_remove(&k->link);
+        k->is_asked = true;
+        k->due_us = env_now_us(kp->env);
+        list_push(&kp->asked, &k->link);
+    }
     list_push(&k->waits, &w->link);
     keeper_arm(kp);
     return STATUS_OK;

@@ -18,7 +18,8 @@ struct principal;
 
 /* A member of the thing, zeroed. */
 struct kept_thing {
-    struct link link; /* on while it has changes that no checkpoint has */
+    struct link link; /* on while it has changes that no checkpoint has, or is_asked */
+    bool is_asked;    /* for, by kept_settle */
     uint64_t due_us;
     uint8_t next_id[JOURNAL_ID_BYTES]; /* of its next checkpoint */
     bool has_id;
@@ -70,10 +71,10 @@ struct keeper {
     void *self; /* of who has the things */
     const struct env *env;
     struct keeping keeping;
-    struct list changed;            /* of struct kept_thing, the first that is due first */
+    struct list asked, changed;     /* of struct kept_thing, the first that is due first */
     struct keeper_attempt *attempt; /* NULL: none is being written */
     struct keeper_restore *restore; /* NULL: all is read */
-    uint64_t rest_until_us;         /* so that checkpoints take a tenth of the time at most */
+    uint64_t rest_until_us; /* so that those nobody asks for take a tenth of the time at most */
     bool is_ending;
 };
 
@@ -90,8 +91,8 @@ bool keeper_is_idle(struct keeper *kp);
 
 void kept_init(struct kept_thing *k);
 void kept_changed(struct keeper *kp, struct kept_thing *k);
-/* The checkpoint that begins next, as soon as it can, has what there is now. PRECONDITION without a
- * journal. */
+/* A checkpoint that has what there is now begins as soon as it can: behind the one that is being
+ * written, and those that were due before. PRECONDITION without a journal. */
 enum status kept_settle(struct keeper *kp, struct kept_thing *k, struct kept_wait *w,
                         struct error *err) MUST_CHECK;
 void kept_leave(struct kept_wait *w); /* fine if it does not wait */

@@ -1,0 +1,326 @@
+/* Under a clock turned by hand and a journal in memory: when checkpoints begin, what they are
+ * called when one fails, and that a start reads any number of them. */
+#include "server/journal/keeper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/env.h"
+#include "tests/unit/base/suite.h"
+
+enum { INTERVAL_US = 1000, TOOK_US = 100, REST_US = 9 * TOOK_US };
+
+/* --- the journal --- */
+
+static struct {
+    journal_done_fn done; /* NULL: nothing is being written */
+    void *arg;
+    journal_found_fn read_done;
+    void *read_arg;
+} fake;
+
+/* These three stand in for server/journal/journal.c. */
+enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
+                           void *arg, struct error *err)
+{
+    (void)j;
+    ck_assert(fake.done == NULL);
+    (void)r;
+    (void)err;
+    fake.done = done;
+    fake.arg = arg;
+    return STATUS_OK;
+}
+
+void journal_read(struct journal *j, struct journal_wait *w, const struct journal_query *q,
+                  journal_found_fn done, void *arg)
+{
+    (void)j;
+    (void)w;
+    (void)q;
+    fake.read_done = done;
+    fake.read_arg = arg;
+}
+
+void journal_leave(struct journal_wait *w)
+{
+    (void)w;
+}
+
+/* What was appended is durable, or has failed. */
+static void written(const struct error *err)
+{
+    journal_done_fn done = fake.done;
+
+    ck_assert(done != NULL);
+    fake.done = NULL;
+    done(fake.arg, err);
+}
+
+/* --- things --- */
+
+struct thing {
+    struct kept_thing kept;
+    uint32_t n_parts, at;
+    bool is_writing;
+    int n_written;
+    uint64_t begun_us;
+    struct kept_wait wait;
+    int n_asked; /* it is asked for so often again, each time that it is written */
+};
+
+static struct keeper keeper;
+static uint64_t now_us, armed_us; /* armed_us 0: it is not */
+static uint8_t n_drawn;
+static size_t n_made;
+
+static uint64_t fake_now(void *self)
+{
+    (void)self;
+    return now_us;
+}
+
+static void fake_random(void *self, void *out, size_t n_bytes)
+{
+    (void)self;
+    memset(out, ++n_drawn, n_bytes);
+}
+
+static const struct env fake_env = {.now_us = fake_now, .random = fake_random};
+
+static struct thing *thing_of(const struct kept_thing *k)
+{
+    return container_of(k, struct thing, kept);
+}
+
+static void thing_name(const struct kept_thing *k, const char **ret_principal,
+                       const char **ret_name)
+{
+    (void)k;
+    *ret_principal = "ann";
+    *ret_name = "thing";
+}
+
+static enum status thing_begin(struct kept_thing *k, struct error *err)
+{
+    (void)err;
+    thing_of(k)->at = 0;
+    thing_of(k)->is_writing = true;
+    thing_of(k)->begun_us = now_us;
+    return STATUS_OK;
+}
+
+static void thing_part(struct kept_thing *k, struct body_writer *w, size_t about_bytes)
+{
+    (void)about_bytes;
+    if (thing_of(k)->at < thing_of(k)->n_parts)
+        body_put_u32(w, thing_of(k)->at++);
+}
+
+static void thing_body(struct kept_thing *k, struct body_writer *w)
+{
+    (void)k;
+    (void)w;
+}
+
+static void thing_ended(struct kept_thing *k)
+{
+    thing_of(k)->is_writing = false;
+    thing_of(k)->n_written++;
+}
+
+static enum status thing_make(struct keeper *kp, struct kept_thing **out,
+                              const struct principal *owner, const char *name,
+                              struct body_reader *body, struct error *err)
+{
+    struct thing *t;
+
+    (void)kp;
+    (void)owner;
+    (void)name;
+    if (body_take_u32(body) != 0)
+        return error_set(err, STATUS_DATA_LOSS, "it cannot be made");
+    t = xalloc(sizeof(*t));
+    kept_init(&t->kept);
+    *out = &t->kept;
+    return STATUS_OK;
+}
+
+static enum status thing_made(struct kept_thing *k, struct error *err)
+{
+    (void)err;
+    free(thing_of(k));
+    n_made++;
+    return STATUS_OK;
+}
+
+static void thing_drop(struct kept_thing *k)
+{
+    free(thing_of(k));
+}
+
+static const struct keeper_type thing_type = {.kind = 1,
+                                              .version = 1,
+                                              .noun = "thing",
+                                              .name = thing_name,
+                                              .begin = thing_begin,
+                                              .part = thing_part,
+                                              .body = thing_body,
+                                              .ended = thing_ended,
+                                              .make = thing_make,
+                                              .made = thing_made,
+                                              .drop = thing_drop};
+
+static void on_arm(void *self, uint64_t at_us)
+{
+    (void)self;
+    armed_us = at_us == 0 ? 1 : at_us;
+}
+
+static const struct principal *find_owner(void *self, const char *name)
+{
+    static const char owner;
+
+    (void)self;
+    (void)name;
+    return (const struct principal *)(const void *)&owner;
+}
+
+static void on_asked(struct kept_wait *w, const struct error *err);
+
+static void ask(struct thing *t)
+{
+    struct error err;
+
+    t->wait = (struct kept_wait){.done = on_asked};
+    ck_assert_int_eq(kept_settle(&keeper, &t->kept, &t->wait, &err), STATUS_OK);
+}
+
+static void on_asked(struct kept_wait *w, const struct error *err)
+{
+    struct thing *t = container_of(w, struct thing, wait);
+
+    ck_assert_int_eq(err->status, STATUS_OK);
+    if (t->n_asked > 0) {
+        t->n_asked--;
+        ask(t);
+    }
+}
+
+static void start(void)
+{
+    const struct keeping keeping = {.journal = (struct journal *)(void *)&fake,
+                                    .interval_us = INTERVAL_US,
+                                    .find_owner = find_owner,
+                                    .arm = on_arm};
+
+    memset(&fake, 0, sizeof(fake));
+    now_us = 1;
+    armed_us = 0;
+    keeper_init(&keeper, &thing_type, NULL, &fake_env);
+    keeper_start(&keeper, &keeping);
+}
+
+/* The journal has none. */
+static void start_empty(void)
+{
+    const struct error ok = {0};
+    struct journal_found found;
+
+    start();
+    journal_found_init(&found);
+    fake.read_done(fake.read_arg, &found, &ok);
+}
+
+static void thing_init(struct thing *t)
+{
+    *t = (struct thing){0};
+    kept_init(&t->kept);
+}
+
+/* Turns the clock to the next that begins, by the alarm alone. */
+static void begin_next(void)
+{
+    while (fake.done == NULL) {
+        ck_assert(armed_us != 0);
+        now_us = armed_us > now_us ? armed_us : now_us;
+        armed_us = 0;
+        keeper_tick(&keeper);
+    }
+}
+
+/* What is being written takes TOOK_US. */
+static void end_this(void)
+{
+    const struct error ok = {0};
+
+    now_us += TOOK_US;
+    written(&ok);
+}
+
+/* --- the tests --- */
+
+/* Whoever asks for a thing without end does not keep others from theirs: what is due waits for the
+ * one that is being written, and as before for a rest behind what nobody asked for. */
+START_TEST(asking_without_end_starves_nobody)
+{
+    struct thing asked, first, second;
+
+    start_empty();
+    thing_init(&asked);
+    thing_init(&first);
+    thing_init(&second);
+    kept_changed(&keeper, &first.kept);
+    kept_changed(&keeper, &second.kept);
+    asked.n_asked = 100;
+    ask(&asked);
+    while (second.n_written == 0) {
+        ck_assert_uint_lt(now_us, 10 * INTERVAL_US);
+        begin_next();
+        end_this();
+    }
+    ck_assert_int_eq(first.n_written, 1);
+    ck_assert_uint_ge(first.begun_us, 1 + INTERVAL_US);
+    ck_assert_uint_le(first.begun_us, 1 + INTERVAL_US + TOOK_US);
+    ck_assert_uint_ge(second.begun_us, first.begun_us + TOOK_US + REST_US);
+    ck_assert_uint_le(second.begun_us, first.begun_us + TOOK_US + REST_US + TOOK_US);
+    ck_assert_int_gt(asked.n_written, 10);
+}
+END_TEST
+
+/* What is asked for while another is written begins as soon as that ends, the same thing too, and
+ * in the order of asking; what nobody asks for rests. */
+START_TEST(what_is_asked_for_does_not_rest)
+{
+    struct thing changed, other, asked;
+    uint64_t ended_us;
+
+    start_empty();
+    thing_init(&changed);
+    thing_init(&other);
+    thing_init(&asked);
+    kept_changed(&keeper, &changed.kept);
+    kept_changed(&keeper, &other.kept);
+    begin_next();
+    ck_assert(changed.is_writing);
+    ask(&asked);
+    ask(&changed);
+    end_this();
+    ended_us = now_us;
+    begin_next();
+    ck_assert(asked.is_writing);
+    ck_assert_uint_eq(now_us, ended_us);
+    end_this();
+    begin_next();
+    ck_assert(changed.is_writing);
+    ck_assert_uint_eq(now_us, ended_us + TOOK_US);
+    end_this();
+    begin_next();
+    ck_assert(other.is_writing);
+    ck_assert_uint_eq(now_us, ended_us + REST_US);
+    end_this();
+}
+END_TEST
+
+SUITE_MAIN("keeper", asking_without_end_starves_nobody, what_is_asked_for_does_not_rest)
