@@ -164,7 +164,6 @@ static enum status attempt_append(struct keeper_attempt *a, struct error *err)
         type->body(a->kept, &w);
         r.kind = JOURNAL_KEEP;
         r.generation = type->kind;
-        a->is_complete = true;
         done = on_attempt_complete;
     } else {
         a->n_parts++;
@@ -175,7 +174,10 @@ static enum status attempt_append(struct keeper_attempt *a, struct error *err)
     memcpy(r.conversation, a->id, sizeof(r.conversation));
     r.body = a->buf.data;
     r.size_bytes = a->buf.len;
-    return journal_append(a->keeper->keeping.journal, &r, done, a, err);
+    if (journal_append(a->keeper->keeping.journal, &r, done, a, err) != STATUS_OK)
+        return err->status;
+    a->is_complete = r.kind == JOURNAL_KEEP;
+    return STATUS_OK;
 }
 
 static void attempt_go_on(struct keeper_attempt *a)

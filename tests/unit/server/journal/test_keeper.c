@@ -16,8 +16,11 @@ enum { INTERVAL_US = 1000, TOOK_US = 100, REST_US = 9 * TOOK_US };
 static struct {
     journal_done_fn done; /* NULL: nothing is being written */
     void *arg;
+    enum journal_kind kind;
+    uint8_t id[JOURNAL_ID_BYTES];
     journal_found_fn read_done;
     void *read_arg;
+    bool refuses_keep;
 } fake;
 
 /* These three stand in for server/journal/journal.c. */
@@ -26,8 +29,10 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
 {
     (void)j;
     ck_assert(fake.done == NULL);
-    (void)r;
-    (void)err;
+    memcpy(fake.id, r->conversation, sizeof(fake.id));
+    fake.kind = r->kind;
+    if (fake.refuses_keep && r->kind == JOURNAL_KEEP)
+        return error_set(err, STATUS_UNAVAILABLE, "the journal is behind");
     fake.done = done;
     fake.arg = arg;
     return STATUS_OK;
@@ -323,4 +328,40 @@ START_TEST(what_is_asked_for_does_not_rest)
 }
 END_TEST
 
-SUITE_MAIN("keeper", asking_without_end_starves_nobody, what_is_asked_for_does_not_rest)
+/* A checkpoint whose record was refused is written again under its id, which replaces its parts;
+ * under another if the record may be there. */
+START_TEST(a_refused_record_leaves_its_id)
+{
+    uint8_t id[JOURNAL_ID_BYTES];
+    struct thing t;
+    struct error err;
+
+    start_empty();
+    thing_init(&t);
+    t.n_parts = 1;
+    kept_changed(&keeper, &t.kept);
+    begin_next();
+    ck_assert_int_eq(fake.kind, JOURNAL_BLOCK);
+    memcpy(id, fake.id, sizeof(id));
+    fake.refuses_keep = true;
+    end_this();
+    ck_assert_int_eq(fake.kind, JOURNAL_KEEP);
+    ck_assert(!t.is_writing);
+    fake.refuses_keep = false;
+    begin_next();
+    ck_assert_int_eq(fake.kind, JOURNAL_BLOCK);
+    ck_assert_mem_eq(fake.id, id, sizeof(id));
+    end_this();
+    ck_assert_int_eq(fake.kind, JOURNAL_KEEP);
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the disk has failed");
+    written(&err);
+    begin_next();
+    ck_assert_int_eq(fake.kind, JOURNAL_BLOCK);
+    ck_assert_mem_ne(fake.id, id, sizeof(id));
+    end_this();
+    end_this();
+}
+END_TEST
+
+SUITE_MAIN("keeper", asking_without_end_starves_nobody, what_is_asked_for_does_not_rest,
+           a_refused_record_leaves_its_id)
