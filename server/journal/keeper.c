@@ -343,8 +343,6 @@ struct keeper_restore {
     char name[ERROR_TEXT_MAX]; /* for the log */
 };
 
-static void keeper_restore_next(struct keeper_restore *r);
-
 static void keeper_restore_free(struct keeper_restore *r)
 {
     struct link *l;
@@ -367,7 +365,6 @@ static void keeper_restore_fail(struct keeper_restore *r, const struct error *er
     if (r->kept != NULL)
         r->keeper->type->drop(r->kept);
     r->kept = NULL;
-    keeper_restore_next(r);
 }
 
 static enum status keeper_restore_begin_body(struct body_reader *out,
@@ -382,8 +379,6 @@ static enum status keeper_restore_begin_body(struct body_reader *out,
                       r->keeper->type->version, arena);
     return STATUS_OK;
 }
-
-static void keeper_restore_read(struct keeper_restore *r);
 
 static enum status keeper_restore_take(struct keeper_restore *r, const struct journal_found *found,
                                        struct error *err)
@@ -405,23 +400,11 @@ static enum status keeper_restore_take(struct keeper_restore *r, const struct jo
     return rc;
 }
 
-static void on_restore_part(void *arg, struct journal_found *found, const struct error *err)
-{
-    struct keeper_restore *r = arg;
-    struct error why = *err;
+static void on_restore_part(void *arg, struct journal_found *found, const struct error *err);
 
-    if (why.status == STATUS_OK)
-        (void)!keeper_restore_take(r, found, &why); /* it is in why */
-    if (why.status != STATUS_OK) {
-        keeper_restore_fail(r, &why);
-        return;
-    }
-    r->next++;
-    keeper_restore_read(r);
-}
-
-/* Reads the next part, or has the thing begin. */
-static void keeper_restore_read(struct keeper_restore *r)
+/* Reads the next part, or has the thing begin. Whether nothing is awaited, so that the next thing's
+ * turn has come. */
+static bool keeper_restore_read(struct keeper_restore *r)
 {
     struct journal_query q = {.by = JOURNAL_BLOCKS, .number = r->next};
     struct error err;
@@ -429,15 +412,15 @@ static void keeper_restore_read(struct keeper_restore *r)
     if (r->next < r->n_parts) {
         memcpy(q.id, r->id, sizeof(q.id));
         journal_read(r->keeper->keeping.journal, &r->wait, &q, on_restore_part, r);
-        return;
+        return false;
     }
     if (r->keeper->type->made(r->kept, &err) != STATUS_OK) {
         keeper_restore_fail(r, &err);
-        return;
+        return true;
     }
     log_info("restored", "%s=%s", r->keeper->type->noun, r->name);
     r->kept = NULL;
-    keeper_restore_next(r);
+    return true;
 }
 
 static enum status keeper_restore_make(struct keeper_restore *r, const struct journal_event *e,
@@ -467,28 +450,50 @@ static enum status keeper_restore_make(struct keeper_restore *r, const struct jo
     return kp->type->make(kp, &r->kept, owner, name, &body, err);
 }
 
-static void keeper_restore_next(struct keeper_restore *r)
+/* Takes e. As keeper_restore_read. */
+static bool keeper_restore_begin(struct keeper_restore *r, struct journal_event *e)
 {
-    struct link *l = list_pop(&r->events);
-    struct keeper *kp = r->keeper;
     struct arena arena;
     struct error err;
     enum status rc;
 
-    if (l == NULL) {
-        keeper_restore_free(r);
-        keeper_arm(kp);
-        return;
-    }
     r->name[0] = '\0';
     arena_init(&arena, KEEPER_MAX_BODY_BYTES);
-    rc = keeper_restore_make(r, container_of(l, struct journal_event, link), &arena, &err);
+    rc = keeper_restore_make(r, e, &arena, &err);
     arena_deinit(&arena);
-    free(container_of(l, struct journal_event, link));
-    if (rc != STATUS_OK)
-        keeper_restore_fail(r, &err);
-    else
-        keeper_restore_read(r);
+    free(e);
+    if (rc == STATUS_OK)
+        return keeper_restore_read(r);
+    keeper_restore_fail(r, &err);
+    return true;
+}
+
+/* A loop, since of many things none may have anything to wait for. */
+static void keeper_restore_next(struct keeper_restore *r)
+{
+    struct keeper *kp = r->keeper;
+    struct link *l;
+
+    while ((l = list_pop(&r->events)) != NULL)
+        if (!keeper_restore_begin(r, container_of(l, struct journal_event, link)))
+            return;
+    keeper_restore_free(r);
+    keeper_arm(kp);
+}
+
+static void on_restore_part(void *arg, struct journal_found *found, const struct error *err)
+{
+    struct keeper_restore *r = arg;
+    struct error why = *err;
+
+    if (why.status == STATUS_OK)
+        (void)!keeper_restore_take(r, found, &why); /* it is in why */
+    r->next++;
+    if (why.status != STATUS_OK)
+        keeper_restore_fail(r, &why);
+    else if (!keeper_restore_read(r))
+        return;
+    keeper_restore_next(r);
 }
 
 static void on_restore_list(void *arg, struct journal_found *found, const struct error *err)

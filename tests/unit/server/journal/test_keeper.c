@@ -2,6 +2,7 @@
  * called when one fails, and that a start reads any number of them. */
 #include "server/journal/keeper.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -363,5 +364,55 @@ START_TEST(a_refused_record_leaves_its_id)
 }
 END_TEST
 
+/* A stored thing without parts, which can be made or not. */
+static void found_add(struct journal_found *found, bool can_be_made)
+{
+    static const uint8_t id[JOURNAL_ID_BYTES];
+    struct journal_event *e;
+    struct body_writer w;
+    struct error err;
+    struct buf buf;
+
+    buf_init(&buf, 1000);
+    w = (struct body_writer){.out = &buf};
+    body_put_u32(&w, 0);
+    body_put_u32(&w, thing_type.version);
+    body_put_bytes(&w, id, sizeof(id));
+    body_put_text(&w, "ann");
+    body_put_text(&w, "thing");
+    body_put_u32(&w, can_be_made ? 0 : 1);
+    assert(body_written(&w, &err) == STATUS_OK);
+    journal_put_sum(buf.data, buf.len);
+    assert(journal_found_add(&e, found, buf.len, &err) == STATUS_OK);
+    e->kind = JOURNAL_KEEP;
+    memcpy(e->body, buf.data, buf.len);
+    buf_deinit(&buf);
+}
+
+static void restore_many(void)
+{
+    const struct rlimit stack = {256 << 10, 256 << 10};
+    const struct error ok = {0};
+    struct journal_found found;
+    struct error err;
+
+    start();
+    journal_found_init(&found);
+    for (int i = 0; i < 10000; i++)
+        found_add(&found, i % 2 == 0);
+    assert(setrlimit(RLIMIT_STACK, &stack) == 0);
+    fake.read_done(fake.read_arg, &found, &ok);
+    assert(n_made == 5000);
+    assert(keeper_ready(&keeper, &err) == STATUS_OK);
+    journal_found_deinit(&found);
+}
+
+/* A start takes no more stack for more things, of which none waits for the journal. */
+START_TEST(a_start_reads_any_number)
+{
+    ck_assert_int_eq(suite_fate(restore_many), 0);
+}
+END_TEST
+
 SUITE_MAIN("keeper", asking_without_end_starves_nobody, what_is_asked_for_does_not_rest,
-           a_refused_record_leaves_its_id)
+           a_refused_record_leaves_its_id, a_start_reads_any_number)
