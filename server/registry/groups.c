@@ -384,27 +384,55 @@ static void barriers_abort(struct group *g, bool all, const struct error *why)
     }
 }
 
+static struct group_barrier *barrier_by_name(const struct group *g, const char *name)
+{
+    for (struct link *l = list_first(&g->barriers); l != NULL; l = list_next(&g->barriers, l)) {
+        struct group_barrier *b = container_of(l, struct group_barrier, link);
+
+        if (strcmp(b->name, name) == 0)
+            return b;
+    }
+    return NULL;
+}
+
+/* Of those where nobody waits, frees the one that was not named for the longest. */
+static void barrier_forget(struct group *g)
+{
+    for (struct link *l = list_first(&g->barriers); l != NULL; l = list_next(&g->barriers, l)) {
+        struct group_barrier *b = container_of(l, struct group_barrier, link);
+
+        if (b->n_waiting == 0) {
+            list_remove(&b->link);
+            g->n_barriers--;
+            free(b);
+            return;
+        }
+    }
+}
+
 static enum status barrier_get(struct group_barrier **out, struct group *g, const char *name,
                                struct error *err)
 {
-    struct group_barrier *b;
+    struct group_barrier *b = barrier_by_name(g, name);
 
-    for (struct link *l = list_first(&g->barriers); l != NULL; l = list_next(&g->barriers, l)) {
-        *out = container_of(l, struct group_barrier, link);
-        if (strcmp((*out)->name, name) == 0)
-            return STATUS_OK;
+    if (b != NULL) {
+        list_remove(&b->link);
+    } else {
+        if (g->n_barriers >= GROUP_MAX_BARRIERS)
+            barrier_forget(g);
+        if (g->n_barriers >= GROUP_MAX_BARRIERS)
+            return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "name",
+                                 "the group '%.48s' has %d barriers where members wait, which is "
+                                 "the most",
+                                 g->name, GROUP_MAX_BARRIERS);
+        b = try_alloc(1, sizeof(*b));
+        if (b == NULL)
+            return error_no_memory(err, sizeof(*b), "a barrier");
+        list_init(&b->waits);
+        memcpy(b->name, name, strlen(name) + 1);
+        g->n_barriers++;
     }
-    if (g->n_barriers >= GROUP_MAX_BARRIERS)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "name",
-                             "the group '%.48s' has %d barriers, which is the most", g->name,
-                             GROUP_MAX_BARRIERS);
-    b = try_alloc(1, sizeof(*b));
-    if (b == NULL)
-        return error_no_memory(err, sizeof(*b), "a barrier");
-    list_init(&b->waits);
-    memcpy(b->name, name, strlen(name) + 1);
     list_push(&g->barriers, &b->link);
-    g->n_barriers++;
     *out = b;
     return STATUS_OK;
 }

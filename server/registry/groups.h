@@ -19,7 +19,7 @@ enum {
     GROUPS_MAX = 4096,
     GROUP_MAX_MEMBERS = 1024,
     GROUP_MAX_ENTRIES = 4096,
-    GROUP_MAX_BARRIERS = 256,   /* names */
+    GROUP_MAX_BARRIERS = 256,   /* names; one more has the one unused for longest forgotten */
     GROUP_MAX_EVENTS = 16384,   /* that wait for a listener */
     GROUP_MAX_BYTES = 64 << 20, /* of the values of all groups */
 };

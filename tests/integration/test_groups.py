@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Python package's worlds and groups: pairs, services, calls, barriers, collectives; members that are killed or odd;
+"""The Python package's worlds and groups: pairs, services, calls, barriers, collectives; members that are killed, late or odd;
 Machin's vectors and examples.
 
 usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
@@ -169,6 +169,115 @@ def test_calls(address):
         group.barrier()
 
     members(address, 2, body)
+
+
+def test_unwanted(address):
+    """A reference that is dropped before its value is made: the member lets go of the value all the same."""
+    def body(group, world):
+        if world.name == "0":
+            compute = group._compute
+
+            def told(who, how, *what):
+                try:
+                    return compute(who, how, *what)
+                finally:
+                    if how == "release":
+                        children.dropped.set()
+
+            group._compute = told
+        group.barrier()
+        if world.name == "1":
+            reference = group.rpc_remote("0", lambda: children.dropped.wait(children.PATIENCE))
+            made = reference._made
+            del reference
+            group.rpc_sync("0", int)  # before it goes what is not wanted any more
+            assert made.get(PATIENCE) is None
+        group.barrier()
+        return list(group._kept), list(group._unwanted)
+
+    children.dropped = threading.Event()
+    assert members(address, 2, body) == [([], [])] * 2
+
+
+def test_time(address):
+    """What happens in the group meanwhile gives a barrier no more time."""
+    def body(group, world):
+        if world.name == "0":
+            try:
+                return raised(parley.Error, group.barrier, 0.3).code
+            finally:
+                over.set()
+        end = time.monotonic() + PATIENCE
+        while not over.is_set() and time.monotonic() < end:
+            group.pair("key", 1)
+            group.unpair("key")
+        assert over.is_set(), "the barrier has no end"
+        return None
+
+    over = threading.Event()
+    assert members(address, 2, body) == ["DEADLINE_EXCEEDED", None]
+
+
+def test_again(address):
+    """A call by the road of a member that came again meanwhile ends alone: those by its new road go on."""
+    taken, gone, stalled, again, over, children.back = (threading.Event() for _ in range(6))
+
+    def body(group, world):
+        if world.name == "1":
+            assert taken.wait(PATIENCE)
+            group.destroy()
+            assert stalled.wait(PATIENCE)
+            with world.create_rpc_group("group", ["0", "1"]):
+                assert over.wait(PATIENCE)
+            return
+        late = threading.Thread(target=lambda: ends.append(raised(MemberLost, group.rpc_sync, "1", int)), daemon=True)
+        secret_of, end_calls, membership = group._secret_of, group._end_calls, group._membership
+
+        def late_secret(road):
+            if threading.current_thread() is late:
+                taken.set()
+                gone.wait(PATIENCE)
+            return secret_of(road)
+
+        def late_end(*what):
+            if threading.current_thread() is late:
+                stalled.set()
+                again.wait(PATIENCE)
+            end_calls(*what)
+
+        def until(holds):
+            with membership.changed:
+                assert membership.changed.wait_for(holds, PATIENCE)
+
+        ends = []
+        group._secret_of, group._end_calls = late_secret, late_end
+        late.start()
+        until(lambda: "@1" not in membership.values)
+        gone.set()
+        until(lambda: "@1" in membership.values)
+        call = group.rpc_async("1", lambda: children.back.wait(children.PATIENCE))
+        again.set()
+        late.join(PATIENCE)
+        children.back.set()
+        try:
+            assert ends[0].member == "1" and call.get(PATIENCE) is True
+        finally:
+            over.set()
+
+    members(address, 2, body)
+
+
+def test_small_room(address):
+    """--work-bytes 1M: what is too large for a call is too large for a collective, which says so; the members stay."""
+    def body(group, world):
+        large = raised(ValueError, group.all_gather, b"x" * ((1 << 18 if world.rank == 1 else 0) + 1))
+        assert "what '1' gives has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
+        assert "the result has" in str(raised(ValueError, group.all_gather, b"x" * (1 << 17)))
+        most = b"x" * ((1 << 18) - 200)
+        assert group.broadcast(most, 1) == most
+        return group.all_reduce(world.rank)
+
+    assert members(address, 2, body) == [1, 1]
 
 
 def test_collectives(address):
@@ -428,8 +537,10 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_collectives, test_astray, test_leaving, test_short_lives, test_killed, test_strangers, test_names, test_examples:
+        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_astray, test_leaving, test_short_lives, test_killed, test_strangers, test_names, test_examples:
             timed(test, daemon.address)
+    with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
+        timed(test_small_room, daemon.address)
 
 
 if __name__ == "__main__":

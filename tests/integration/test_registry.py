@@ -147,8 +147,12 @@ def main():
             test(daemon.address)
             print(f"{test.__name__}: good", flush=True)
         member = Member(daemon.address, "last", "m")
+        waiting = pb.RegistryBarrierRequest(lease=member.lease, name="b", epoch=1, n=2)
+        waits = member.stub.Barrier.future(waiting)
+        refused(grpc.StatusCode.ALREADY_EXISTS, lambda: member.stub.Barrier(waiting))  # it does wait
         daemon.process.terminate()
         refused(grpc.StatusCode.UNAVAILABLE, member.next, says="stopping")
+        refused(grpc.StatusCode.UNAVAILABLE, waits.result, says="stopping")
     with tempfile.TemporaryDirectory() as folder:
         apart(sys.argv[1], folder)
     print("registry: passed")

@@ -18,7 +18,7 @@ struct registry_call {
 };
 
 struct barrier_call {
-    struct call *call;
+    struct subscription base;
     struct group_wait wait;
     uint64_t epoch;
 };
@@ -320,8 +320,11 @@ static void barrier_then(struct future *f, const struct error *err, void *arg)
     Parley__V1__RegistryBarrierResponse response = PARLEY__V1__REGISTRY_BARRIER_RESPONSE__INIT;
 
     (void)f;
+    if (b->base.is_over)
+        return;
+    b->base.is_over = true;
     response.epoch = b->epoch;
-    registry_answer(b->call, err->status, &response.base, err);
+    registry_answer(b->base.call, err->status, &response.base, err);
 }
 
 static void barrier_on_close(struct call *call, void *state, enum status why)
@@ -348,12 +351,12 @@ static void registry_barrier(struct call *call, const ProtobufCMessage *message,
     (void)server;
     if (b == NULL)
         return;
-    b->call = call;
+    b->base.call = call;
     b->epoch = m->epoch;
     call_set_handler(call, &handler, b);
     if (registry_member(&member, call, m->lease, &err) != STATUS_OK ||
         group_wait(&b->wait, member, m->name, m->epoch, m->n, barrier_then, b, &err) != STATUS_OK)
-        call_finish(call, &err);
+        subscription_end(&b->base, &err);
 }
 
 static const struct rpc rows[] = {

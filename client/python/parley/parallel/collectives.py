@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from parley.parallel.group import Group
 
 MAX_BYTES = 16 << 20
+HEAD_BYTES = 64  # at most, what an answer has beside the value
 AHEAD = 4  # values that root fetches at once
 View = tuple[tuple[str, bytes], ...]  # the members with their roads: one that comes again makes another one
 Reply = Callable[[bytes], None]
@@ -34,14 +35,6 @@ def _numpy() -> Any:
     import numpy
 
     return numpy
-
-
-def _packed(value: Any, whose: str) -> bytes:
-    data = b"".join(pack(value, False)[0])
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{whose} has {len(data)} bytes, a collective of the daemon takes {MAX_BYTES}: use NCCL, Gloo or MPI where "
-                         "bandwidth matters")
-    return data
 
 
 class _Offer:
@@ -116,6 +109,14 @@ class Collectives:
             self._at, self._astray = {"view": name, "number": self._number, "what": what}, {}
             self._look()
 
+    def _packed(self, value: Any, whose: str) -> bytes:
+        data = b"".join(pack(value, False)[0])
+        most = min(MAX_BYTES, self._group._road.max_bytes - HEAD_BYTES)
+        if len(data) > most:
+            raise ValueError(f"{whose} has {len(data)} bytes, a collective of the daemon takes {most}: use NCCL, Gloo or MPI where "
+                             "bandwidth matters")
+        return data
+
     def _look(self) -> None:
         for who, (at, reply) in list(self._waiting.items()):
             if self._serve(who, at, reply):
@@ -160,9 +161,9 @@ class Collectives:
         """Gives the value to root, where `each` gets all of them in the order of the members."""
         if root != self._group._me:
             try:
-                data = _packed((None, value), f"what '{self._group._me}' gives")
+                data = self._packed((None, value), f"what '{self._group._me}' gives")
             except ValueError as e:  # root tells the others
-                data = _packed((e, None), "")
+                data = self._packed((e, None), "")
             self._give("up", {root: data})
             return
         members = self._group.group_members
@@ -197,10 +198,10 @@ class Collectives:
         try:
             made = values()
             mine = made[root] if is_each else made
-            whole = b"" if is_each else _packed((None, made), "the result")
-            data = {m: _packed((None, made[m]), f"what '{m}' is to get") if is_each else whole for m in others}
+            whole = b"" if is_each else self._packed((None, made), "the result")
+            data = {m: self._packed((None, made[m]), f"what '{m}' is to get") if is_each else whole for m in others}
         except Exception as e:
-            failed, data = e, dict.fromkeys(others, _packed((_told(e), None), ""))
+            failed, data = e, dict.fromkeys(others, self._packed((_told(e), None), ""))
         self._give("down", {m: d for m, d in data.items() if failed is None or m not in self._group._gone(self._view)})
         if failed is not None:
             raise failed

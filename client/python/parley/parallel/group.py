@@ -15,6 +15,7 @@ import hashlib
 import queue
 import secrets
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -86,8 +87,8 @@ class _Peer(TaskStream):
 
     def over(self, error: BaseException) -> BaseException:
         with self.group._lock:
-            if self.group._peers.get(self.member) is self:
-                del self.group._peers[self.member]
+            if self.group._peers.get(self.road) is self:
+                del self.group._peers[self.road]
         return self.group._failure(self.member, error)
 
     def settle(self, result: pb.WorkResult, payload: bytes) -> None:
@@ -124,9 +125,10 @@ class Group:
         self._world: World | None = world
         self._values, self._services = dict[str, Any](), dict[str, Callable[..., Any]]()
         self._kept = dict[int, tuple[str, Any]]()
+        self._unwanted = dict[int, bool]()  # numbers that were released before their value was made
         self._released: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._peers = dict[str, _Peer]()  # under the lock
+        self._peers = dict[bytes, _Peer]()  # by road, under the lock
         self._one = threading.Lock()  # of barriers and collectives, one at a time
         self._barrier_view: View = ()
         self._epoch = 0
@@ -226,9 +228,9 @@ class Group:
             raise ValueError(f"the call has {len(payload)} bytes, the daemon takes {self._road.max_bytes}")
         task = Task(payload, None, future._settle, round(1000 * seconds))
         with self._lock:
-            peer = self._peers.get(member)
-            if peer is None or peer.road != road:
-                peer = self._peers[member] = _Peer(self, member, road)
+            peer = self._peers.get(road)
+            if peer is None:
+                peer = self._peers[road] = _Peer(self, member, road)
             if is_raw:
                 peer.is_raw.add(tag)
             peer.tasks[tag] = task
@@ -236,14 +238,15 @@ class Group:
         with self._membership.changed:
             is_there = self._membership.values.get(f"@{member}") == road
         if not is_there:
-            self._end_calls(member)
+            self._end_calls(member, road)
         return future
 
-    def _end_calls(self, member: str) -> None:
-        """To one that is gone. By the way that results come: one that is there comes before."""
+    def _end_calls(self, member: str, road: bytes | None = None) -> None:
+        """To one that is gone; with road, those by it: the member may have come again. By the way that results come: one that is
+        there comes before."""
         with self._lock:
-            peer = self._peers.pop(member, None)
-            if peer is not None:
+            for peer in [p for p in self._peers.values() if p.member == member and road in (None, p.road)]:
+                del self._peers[peer.road]
                 for tag in list(peer.tasks):
                     peer.outgoing.put((tag, None))
                 peer.outgoing.put(None)
@@ -425,8 +428,7 @@ class Group:
                     raise KeyError(f"Process [{self._me}] does not keep this value any more")
                 return self._kept[what[0]][1]
         if how == "release":
-            with self._lock:
-                self._kept.pop(what[0], None)
+            self._release(*what)
             return None
         table = self._services if how == "service" else self._values
         if how == "call":
@@ -447,23 +449,33 @@ class Group:
                 raise RuntimeError(f"the member '{self._me}' keeps {MAX_KEPT} values for references, which is the most")
         value = self._compute(who, *what)
         with self._lock:
-            self._kept[number] = who, value
+            if not self._unwanted.pop(number, False):
+                self._kept[number] = who, value
+
+    def _release(self, number: int) -> None:
+        """The value may not be made yet, or never be: the latest such numbers are remembered."""
+        with self._lock:
+            if self._kept.pop(number, None) is None:
+                self._unwanted[number] = True
+                if len(self._unwanted) > MAX_KEPT:
+                    del self._unwanted[next(iter(self._unwanted))]
 
     # --- all together ---
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all members are here. MemberLost: one is gone, or goes while the others wait."""
+        end = None if timeout is None else time.monotonic() + timeout
         with self._one:
             view = self._view()
             if view != self._barrier_view:
                 self._barrier_view, self._epoch = view, 0
             name = hashlib.blake2b(repr(view).encode(), digest_size=16).hexdigest()
-            while (error := self._wait_at(name, view, timeout)) is not None:
+            while (error := self._wait_at(name, view, timeout, end)) is not None:
                 if error.code != "ABORTED":  # else a member is lost, as an event tells, or a stranger, who matters not
                     raise error
             self._epoch += 1
 
-    def _wait_at(self, barrier: str, view: View, timeout: float | None) -> Error | None:
+    def _wait_at(self, barrier: str, view: View, timeout: float | None, end: float | None) -> Error | None:
         call = self._membership.barrier(barrier, self._epoch + 1, self.size())
         with self._membership.changed:
             while not call.done():
@@ -471,7 +483,10 @@ class Group:
                     raise self._membership.error
                 if self._gone(view):
                     break
-                if not self._membership.changed.wait(timeout):
+                left = None if end is None else end - time.monotonic()
+                if left is None or left > 0:
+                    self._membership.changed.wait(left)
+                else:
                     call.cancel()
                     raise Error("DEADLINE_EXCEEDED", f"the members of the group '{self.group_name}' did not all come within {timeout:g} s")
         if not call.done():

@@ -201,6 +201,49 @@ START_TEST(barriers)
 }
 END_TEST
 
+/* Names beyond the most: those where nobody waits are forgotten, the one unused for longest first.
+ */
+START_TEST(many_barriers)
+{
+    struct group_member a, b;
+    struct group_wait w[2], waits[GROUP_MAX_BARRIERS];
+    enum status said[GROUP_MAX_BARRIERS];
+    char name[16];
+
+    begin(1);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(wait_at(&w[0], &a, 1, 2, 0), STATUS_OK);
+    for (int i = 0; i < 3 * GROUP_MAX_BARRIERS; i++) {
+        (void)snprintf(name, sizeof(name), "%d", i);
+        for (size_t j = 1; j < 3; j++) {
+            outcome[j] = STATUS_UNKNOWN;
+            ck_assert_int_eq(
+                group_wait(&w[1], j == 1 ? &a : &b, name, 1, 1, arrived, &outcome[j], &err),
+                STATUS_OK);
+            ck_assert_int_eq(outcome[j], STATUS_OK); /* b: it is over already */
+        }
+        ck_assert_uint_le(a.group->n_barriers, GROUP_MAX_BARRIERS);
+    }
+    ck_assert_int_eq(outcome[0], STATUS_UNKNOWN);
+    ck_assert_int_eq(wait_at(&w[1], &b, 1, 2, 1), STATUS_OK);
+    ck_assert(outcome[0] == STATUS_OK && outcome[1] == STATUS_OK);
+    /* "b" was used last, so it is the last that is forgotten; where all are waited at, none is. */
+    for (int i = 0; i < GROUP_MAX_BARRIERS; i++) {
+        ck_assert_int_eq(wait_at(&w[0], &a, 1, 2, 0), STATUS_OK);
+        ck_assert_int_eq(outcome[0], STATUS_OK);
+        (void)snprintf(name, sizeof(name), "w%d", i);
+        said[i] = STATUS_UNKNOWN;
+        ck_assert_int_eq(group_wait(&waits[i], &a, name, 1, 2, arrived, &said[i], &err), STATUS_OK);
+    }
+    ck_assert_int_eq(wait_at(&w[0], &a, 1, 2, 0), STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "256 barriers where members wait"));
+    group_member_end(&a, true);
+    group_member_end(&b, false);
+    groups_deinit(&all);
+}
+END_TEST
+
 START_TEST(slow_listener)
 {
     struct group_member a, b;
@@ -427,4 +470,5 @@ START_TEST(simulated)
 }
 END_TEST
 
-SUITE_MAIN("server/registry/groups", events, entries, barriers, slow_listener, no_memory, simulated)
+SUITE_MAIN("server/registry/groups", events, entries, barriers, many_barriers, slow_listener,
+           no_memory, simulated)
