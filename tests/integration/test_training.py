@@ -1,6 +1,6 @@
 """What a person does with a policy: trains it, serves it, scores it; and the table of the batch RPC tutorial. Needs no model.
 
-usage: test_training.py PARLEY PARLEYD MOUNTAIN_CAR.so SUMS.so [KILL_AT_RENAME.so]
+usage: test_training.py PARLEY PARLEYD MOUNTAIN_CAR.so SUMS.so BEGINNER.so [KILL_AT_RENAME.so]
 """
 import csv
 import io
@@ -18,7 +18,7 @@ import children
 from harness import Parleyd
 from parley.v1 import act_pb2, act_pb2_grpc
 
-PARLEY, PARLEYD, *KILL_AT_RENAME, MOUNTAIN_CAR, SUMS, BEGINNER = map(os.path.abspath, sys.argv[1:])
+PARLEY, PARLEYD, MOUNTAIN_CAR, SUMS, BEGINNER, *KILL_AT_RENAME = map(os.path.abspath, sys.argv[1:])
 
 
 def parley(*words, status=0):
