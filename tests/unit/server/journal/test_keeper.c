@@ -267,8 +267,8 @@ static void end_this(void)
 
 /* --- the tests --- */
 
-/* Whoever asks for a thing without end does not keep others from theirs: what is due waits for the
- * one that is being written, and as before for a rest behind what nobody asked for. */
+/* Repeated requests for one checkpoint do not starve the others: a checkpoint that is due waits for
+ * the one being written, and for the pause that follows a periodic one. */
 START_TEST(asking_without_end_starves_nobody)
 {
     struct thing asked, first, second;
