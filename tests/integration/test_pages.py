@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs of docs/*.md, and their requests by curl, run as they are printed, but for the ports.
+"""The programs of README.md and docs/*.md, and their requests by curl, run as they are printed, but for the ports.
 
 usage: test_pages.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients' packages; see venv.sh)"""
 import contextlib
@@ -37,7 +37,7 @@ def here(text, daemon):
 
 def programs():
     """(page, program) of each block of Python that asks a daemon, those that serve first: requests of other blocks are to them."""
-    found = [(page, block) for page in sorted(os.listdir(DOCS)) if page.endswith(".md")
+    found = [(page, block) for page in ["../README.md", *sorted(os.listdir(DOCS))] if page.endswith(".md")
              for block in re.findall(r"^```python\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE) if "127.0.0.1:800" in block]
     assert len(found) >= 16, found
     return sorted(found, key=lambda one: "parley.serve(" not in one[1])
