@@ -67,9 +67,9 @@ class OpenVino:
 
     rows = ("1", "8", "64", "prefill", "long")
 
-    def __init__(self, model):
+    def __init__(self, model, *flags):
         python = os.environ.get("OPENVINO_PYTHON", "python3")
-        self.process = subprocess.Popen([python, f"{HERE}/openvino_peer.py", model], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([python, f"{HERE}/openvino_peer.py", model, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.answer()
 
     def answer(self):
@@ -79,9 +79,9 @@ class OpenVino:
         self.process.send_signal(signal.SIGSTOP)
         return json.loads(line)
 
-    def load(self, seed, n, n_in, n_out):
+    def load(self, seed, n, n_in, n_out, n_shared=0):
         self.process.send_signal(signal.SIGCONT)
-        print(json.dumps({"seed": seed, "n": n, "n_in": n_in, "n_out": n_out}), file=self.process.stdin, flush=True)
+        print(json.dumps({"seed": seed, "n": n, "n_in": n_in, "n_out": n_out, "n_shared": n_shared}), file=self.process.stdin, flush=True)
         return self.answer()
 
     def close(self):

@@ -4,10 +4,12 @@ none stands still, so that what else the machine does meets all. One table in Ma
 and the commands.
 
 usage: leaderboard.py BUILD_DIR MODEL.gguf PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
-       a PEER: llama-server[=FILE.gguf]   openvino[=FILE.gguf]   vllm=FOLDER
+       a PEER: llama-server[=FILE.gguf]   openvino[=FILE.gguf]   vllm[=FOLDER]
 
-Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh). What it loads is MODEL, unless it says
-otherwise: of SmolLM2 OpenVINO loads the Q8_0 file, since its import of Q4_1 loses the model; vLLM wants a folder as transformers saves it.
+Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh). It loads MODEL, unless a file is named:
+llama-server as it is; OpenVINO made Q8_0 by llama.cpp, since its import of Q4_1 loses SmolLM2; vLLM in bf16, as a folder that
+transformers writes. Each has its prefix cache. The words of a load are new to it, but for the row `shared`, where 64 prompts begin with
+the same 512 tokens.
 
 Equal quality is shown, not assumed: KL is the mean divergence of each server's next token from that of the reference, MODEL in plain C
 (--backend ref) unless --reference names a file of it in F16 or F32, over its twenty likeliest tokens and the rest, behind the beginnings
@@ -35,7 +37,7 @@ import children  # the path that loads sets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 N_THREADS = len(os.sched_getaffinity(0))
-PATIENCE_S = 300
+PATIENCE_S = 600
 N_TOP = 20
 TEXT = (
     "The river begins in the mountains and runs through three countries before it reaches the sea. In spring, when the snow melts, the water is high "
@@ -45,13 +47,14 @@ TEXT = (
 BEGINNINGS = [" ".join(TEXT[:n]) for n in range(4, len(TEXT), 4)]
 
 
-# What is measured: the load (conversations at once, tokens in, tokens out) and the figure that is shown.
+# What is measured: the load (conversations at once, tokens in, tokens out, tokens that all prompts begin with) and the figure that is shown.
 ROWS = {
     "1": ("1 conversation, 64/64, tok/s", (1, 64, 64), lambda f: f["output_tok_s"], True),
     "8": ("8 conversations, 64/64, tok/s", (8, 64, 64), lambda f: f["output_tok_s"], True),
     "64": ("64 conversations, 64/64, tok/s", (64, 64, 64), lambda f: f["output_tok_s"], True),
     "prefill": ("prompt of 512, tok/s", (1, 512, 1), compare.prefill_rate, True),
     "long": ("64 × 1,024/64, s", (64, 1024, 64), lambda f: f["duration_s"], False),
+    "shared": ("64 × 576/64, 512 of them shared, s", (64, 576, 64, 512), lambda f: f["duration_s"], False),
 }
 
 
@@ -107,10 +110,11 @@ class Competitor:
         if self.process is not None:
             os.killpg(self.process.pid, signal.SIGCONT)
 
-    def load(self, seed, n, n_in, n_out):
+    def load(self, seed, n, n_in, n_out, n_shared=0):
         options = ["--concurrency", n, "--requests", n, "--input-tokens", n_in, "--output-tokens", n_out, "--seed", seed]
+        options += ["--shared-prefix", n_shared] if n_shared else []
         figures = loads.bench(self.build, self.url, *options)
-        if self.name == "Parley" and figures["cached_tokens"]:
+        if self.name == "Parley" and figures["cached_tokens"] and not n_shared:
             raise SystemExit(f"{figures['cached_tokens']} tokens were cached: a peer that caches none would look slower than it is")
         if figures["failed"]:
             print(f"{self.name}: {figures['failed']} of {n} failed: {figures.get('first_error')}", file=sys.stderr)
@@ -153,12 +157,29 @@ class Parley(Competitor):
         self.wait_until_ready("/health")
 
 
+def llama_cpp():
+    """The folder of llama.cpp's programs, and what they are to be started with."""
+    folder = subprocess.run([f"{HERE}/llama_server.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return folder, os.environ | {"LD_LIBRARY_PATH": folder}
+
+
+def in_q8_0(model):
+    """A file of the model at Q8_0, made once."""
+    home = os.path.join(os.environ.get("PEERS_HOME", os.path.expanduser("~/.cache/peers")), "models")
+    path = os.path.join(home, f"{os.path.basename(model).removesuffix('.gguf')}.Q8_0.gguf")
+    if not os.path.exists(path):
+        os.makedirs(home, exist_ok=True)
+        folder, environment = llama_cpp()
+        subprocess.run([f"{folder}/llama-quantize", "--allow-requantize", model, f"{path}.part", "Q8_0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        os.rename(f"{path}.part", path)
+    return path
+
+
 class LlamaServer(Competitor):
     name, model_name = "llama-server", "model"
 
     def __init__(self, build, model):
-        folder = subprocess.run([f"{HERE}/llama_server.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-        environment = os.environ | {"LD_LIBRARY_PATH": folder}
+        folder, environment = llama_cpp()
         done = subprocess.run([f"{folder}/llama-server", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         self.version = next(line for line in done.stdout.splitlines() if "version" in line).strip()
         self.build, port = build, free_port()
@@ -172,14 +193,14 @@ class Vllm(Competitor):
     name, model_name = "vLLM, CPU", "model"
 
     def __init__(self, build, model):
-        if not os.path.isdir(model):
-            raise SystemExit("vllm=FOLDER: a model's folder as transformers saves it, not a GGUF file")
-        python = subprocess.run([f"{HERE}/vllm.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        is_folder = os.path.isdir(model)
+        said = subprocess.run([f"{HERE}/vllm.sh", *([] if is_folder else [model])], check=True, stdout=subprocess.PIPE, text=True).stdout.split("\n")
+        python, model = said[0], model if is_folder else said[1]
         self.version = said_by(python, "-c", "import vllm; print(vllm.__version__)")
         self.build, port = build, free_port()
         self.url = self.http = f"http://127.0.0.1:{port}"
-        serve = [os.path.join(os.path.dirname(python), "vllm"), "serve", model, "--served-model-name", "model", "--host", "127.0.0.1", "--port", port]
-        self.start_server([*serve, "--max-model-len", 2048, "--max-num-seqs", 64, "--no-enable-prefix-caching"], os.environ | {"HF_HUB_OFFLINE": "1"})
+        serve = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", "model", "--host", "127.0.0.1", "--port", port]
+        self.start_server([*serve, "--max-model-len", 2048, "--max-num-seqs", 64, "--gpu-memory-utilization", 0.5], os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "4"})
         self.wait_until_ready("/health")
 
 
@@ -189,11 +210,11 @@ class OpenVino(Competitor):
     def __init__(self, build, model):
         os.environ["OPENVINO_PYTHON"] = python = subprocess.run([f"{HERE}/openvino.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         self.version = said_by(python, "-c", "import openvino_genai; print(openvino_genai.__version__)")
-        self.command = f"openvino_peer.py {model}"
-        self.peer = compare.OpenVino(model)
+        self.command = f"openvino_peer.py {model} --prefix-cache"
+        self.peer = compare.OpenVino(model, "--prefix-cache")
 
-    def load(self, seed, n, n_in, n_out):  # which stops itself
-        return self.peer.load(seed, n, n_in, n_out)
+    def load(self, *load):  # which stops itself
+        return self.peer.load(*load)
 
     def close(self):
         self.peer.close()
@@ -305,7 +326,7 @@ def main():
         for peer in args.peers:
             competitors[-1].stop()
             name, _, file = peer.partition("=")
-            competitors.append(PEERS[name](args.build, file or args.model))
+            competitors.append(PEERS[name](args.build, file or (in_q8_0(args.model) if name == "openvino" else args.model)))
         for one in competitors:  # each has been asked once before
             one.go_on()
             one.load(0, 1, 64, 8)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """OpenVINO GenAI, in process, as compare.py's peer: one load a line on stdin, its figures a line on stdout.
 
-usage: openvino_peer.py MODEL.gguf      (by a Python that has openvino-genai: openvino.sh makes one)
-A load: {"seed", "n", "n_in", "n_out"}; n prompts of n_in tokens at once, n_out tokens of each reply, greedy, the end token ignored, no
-prefix cache. The scheduling group of 32 is the weights' own: coarser ones change the replies.
+usage: openvino_peer.py MODEL.gguf [--prefix-cache]      (by a Python that has openvino-genai: openvino.sh makes one)
+A load: {"seed", "n", "n_in", "n_out", "n_shared"}; n prompts of n_in tokens at once, the first n_shared of them (none) the same in all,
+n_out tokens of each reply, greedy, the end token ignored, no prefix cache unless it is asked for. The scheduling group of 32 is the weights' own: coarser ones change the replies.
 """
 import json
 import random
@@ -22,7 +22,8 @@ WORDS = (
 
 def run(pipe, config, load):
     chance = random.Random(load["seed"])
-    prompts = [" ".join(chance.choices(WORDS, k=load["n_in"])) for _ in range(load["n"])]
+    shared = chance.choices(WORDS, k=load.get("n_shared", 0))
+    prompts = [" ".join(shared + chance.choices(WORDS, k=load["n_in"] - len(shared))) for _ in range(load["n"])]
     config.max_new_tokens = load["n_out"]
     start = time.monotonic()
     metrics = pipe.generate(prompts, config).perf_metrics
@@ -36,7 +37,7 @@ def run(pipe, config, load):
 
 def main():
     scheduler = genai.SchedulerConfig()
-    scheduler.enable_prefix_caching, scheduler.cache_size, scheduler.max_num_seqs = False, 2, 64
+    scheduler.enable_prefix_caching, scheduler.cache_size, scheduler.max_num_seqs = "--prefix-cache" in sys.argv, 2, 64
     pipe = genai.LLMPipeline(sys.argv[1], "CPU", scheduler_config=scheduler, DYNAMIC_QUANTIZATION_GROUP_SIZE=32, KV_CACHE_PRECISION="f16")
     config = genai.GenerationConfig()
     config.ignore_eos, config.apply_chat_template = True, False
