@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Makes the pictures of docs/: what a page says, drawn. Light or dark, as the reader's screen is.
+
+usage: docs/make_pictures.py [--check]
+  --check  draws nothing: says which picture differs from what would be drawn (exit 1: one does)
+"""
+import html
+import math
+import os
+import re
+import sys
+
+DOCS = os.path.dirname(os.path.abspath(__file__))
+# Of a kind of box: fill and edge, light, then dark.
+KINDS = {"client": ("#f6f8fa", "#8c959f", "#21262d", "#6e7681"), "loop": ("#ddf4ff", "#54aeff", "#0c2d4a", "#388bfd"),
+         "compute": ("#fff1e5", "#e16f24", "#3d2106", "#db6d28"), "disk": ("#dafbe1", "#2da44e", "#0f2d1a", "#3fb950"),
+         "gone": ("#ffebe9", "#cf222e", "#3c1618", "#f85149"), "lane": ("none", "#d0d7de", "none", "#3d444d"),
+         "mark": ("#8c959f", "#8c959f", "#6e7681", "#6e7681")}
+TEXT, FAINT, PAPER = ("#1f2328", "#f0f6fc"), ("#59636e", "#9198a1"), ("#ffffff", "#0d1117")
+# Classes of text, and how wide a letter is at most in the fonts that browsers take for them.
+WIDTHS = {"title": 7.4, "plain": 6.9, "code": 7.3, "faint": 6.9}
+
+
+def style():
+    def colours(at, dark):
+        rules = [f".{kind} {{ fill: {of[2 * dark]}; stroke: {of[2 * dark + 1]} }}" for kind, of in KINDS.items()]
+        return " ".join([f".paper {{ fill: {PAPER[dark]} }} text {{ fill: {TEXT[dark]} }} .faint {{ fill: {FAINT[dark]} }}",
+                         f".arrow {{ stroke: {FAINT[dark]}; fill: none }} .head {{ fill: {FAINT[dark]} }}", *rules])
+    return "\n".join(["<style>", "text { font: 13px system-ui, 'Segoe UI', Helvetica, Arial, sans-serif }", ".title { font-weight: 600 }",
+                      ".code { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace }",
+                      ".arrow { stroke-width: 1.5 } .dashed { stroke-dasharray: 5 4 }", colours("", 0),
+                      f"@media (prefers-color-scheme: dark) {{ {colours('', 1)} }}", "</style>"])
+
+
+class Picture:
+    def __init__(self, title, width, height):
+        self.width, self.height, self.texts = width, height, []
+        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+                      f"<title>{html.escape(title)}</title>", "<!-- made by docs/make_pictures.py -->", style(),
+                      f'<rect class="paper" width="{width}" height="{height}"/>']
+
+    def text(self, x, y, said, kind="plain", anchor="start"):
+        """A line of text. None may leave the picture or touch another one."""
+        wide = WIDTHS[kind] * len(said)
+        left = x - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
+        assert 0 <= left and left + wide <= self.width and 12 < y < self.height, f"it leaves the picture: {said!r}"
+        for other, a, b, c in self.texts:
+            assert left + wide <= a or b <= left or abs(y - c) >= 13, f"{said!r} touches {other!r}"
+        self.texts.append((said, left, left + wide, y))
+        self.parts.append(f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{html.escape(said, quote=False)}</text>')
+
+    def box(self, x, y, width, height, kind, *lines, dashed=False):
+        """Lines of text in a box: the first is its title, those that begin with a backquote are code."""
+        self.parts.append(f'<rect class="{kind}{" dashed" if dashed else ""}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="5"/>')
+        top = y + height / 2 - 8.5 * (len(lines) - 1) + 4.5
+        for i, line in enumerate(lines):
+            letters = "code" if line.startswith("`") else "title" if i == 0 else "plain"
+            assert WIDTHS[letters] * len(line.strip("`")) <= width - 8, f"too long for its box: {line!r}"
+            self.text(x + width / 2, top + 17 * i, line.strip("`"), letters, "middle")
+
+    def lane(self, x, y, width, height, name):
+        self.box(x, y, width, height, "lane")
+        self.text(x + 10, y + 18, name, "faint")
+
+    def arrow(self, *points, said=None, at=None, anchor="middle", dashed=False, kind="faint"):
+        (x0, y0), (x1, y1) = points[-2:]
+        long = math.hypot(x1 - x0, y1 - y0)
+        dx, dy = (x1 - x0) / long, (y1 - y0) / long
+        path = " ".join(f"{x:g},{y:g}" for x, y in (*points[:-1], (x1 - 6 * dx, y1 - 6 * dy)))
+        head = " ".join(f"{x:.1f},{y:.1f}" for x, y in ((x1, y1), (x1 - 9 * dx - 4.5 * dy, y1 - 9 * dy + 4.5 * dx),
+                                                       (x1 - 9 * dx + 4.5 * dy, y1 - 9 * dy - 4.5 * dx)))
+        self.parts.append(f'<polyline class="arrow{" dashed" if dashed else ""}" points="{path}"/><polygon class="head" points="{head}"/>')
+        if said:
+            x, y = at or ((points[0][0] + x1) / 2, (points[0][1] + y1) / 2 - 6)
+            self.text(x, y, said, kind, anchor)
+
+    def line(self, x0, y0, x1, y1, dashed=True):
+        self.parts.append(f'<polyline class="arrow{" dashed" if dashed else ""}" points="{x0:g},{y0:g} {x1:g},{y1:g}"/>')
+
+    def drawn(self):
+        return "\n".join([*self.parts, "</svg>", ""])
+
+
+def request():
+    """tour.md: down the left the request, up the right the reply. The numbers are the page's."""
+    p = Picture("One request's way from the socket to a token, and back", 900, 610)
+    p.text(20, 26, "The numbers are the sections of this page.", "faint")
+    p.box(60, 40, 340, 40, "client", "POST /v1/chat/completions")
+    p.box(500, 40, 340, 40, "client", "data: {…}   one event for each piece")
+    p.lane(20, 100, 860, 352, "loop thread")
+    down = [("1  accept, parse HTTP", "`listener_take, exchange_begin`"), ("2  JSON becomes a turn", "`chat_begin, conversation_turn`"),
+            ("3  observe: text becomes token ids", "`lm_observe, lm_observe_find_pages`"), ("4  wait for a step", "`batcher_submit`"),
+            ("4  choose the rows, reserve their pages", "`step_form, lm_reserve`")]
+    up = [("7  to the socket, as fast as it takes", "`chat_piece, exchange_flush`"), ("7  pull from the reply, by a cursor", "`read_choice, reader_next`"),
+          ("6  notify the readers", "`batcher_notify, on_more`"), ("6  the next step, before anyone is told", "`batcher_schedule`"),
+          ("6  new tokens into the reply", "`batcher_step_done, lm_stepped`")]
+    for i in range(5):
+        y = 128 + 64 * i
+        p.box(60, y, 340, 44, "loop", *down[i])
+        p.box(500, y, 340, 44, "loop", *up[i])
+        p.arrow((230, y - 20 if i else 80), (230, y))
+        if i:
+            p.arrow((670, y), (670, y - 20))
+    p.arrow((670, 128), (670, 80))
+    p.arrow((500, 342), (450, 342), (450, 406), (400, 406))
+    p.lane(20, 472, 860, 120, "compute thread")
+    p.box(60, 516, 780, 56, "compute", "5  one forward pass for all rows, then a token of each",
+          "`lm_batch_act, llama_forward, rows_run, take_logits, sampler_next`")
+    p.arrow((230, 428), (230, 516), said="worker_submit", at=(244, 500), anchor="start", kind="code")
+    p.arrow((670, 516), (670, 428), said="mailbox_post", at=(656, 500), anchor="end", kind="code")
+    return p
+
+
+def batch():
+    """batching.md: three steps. Every row is that of a conversation."""
+    p = Picture("The rows of three steps: decode rows, and the chunks of a prompt", 900, 424)
+    columns = [(190, "step 1"), (420, "step 2"), (650, "step 3")]
+    for x, name in columns:
+        p.lane(x, 16, 214, 352, name)
+    rows = ["A: writes its reply", "B: writes its reply", "C: a prompt of 400", "D: arrives later"]
+    for i, name in enumerate(rows):
+        p.text(14, 78 + 84 * i, name, "title")
+    p.text(14, 95, "decode row", "faint")
+    p.text(14, 179, "decode row", "faint")
+    p.text(14, 263, "prefill chunks", "faint")
+    p.text(14, 347, "a prompt of 12", "faint")
+
+    def row(step, at, kind, wide, *lines):
+        p.box(columns[step][0] + 10, 50 + 84 * at, wide, 48, kind, *lines)
+    for step in range(3):
+        row(step, 0, "compute", 88, "1 token", "MORE")
+    row(0, 1, "compute", 88, "1 token", "MORE")
+    row(1, 1, "compute", 88, "1 token", "DONE")
+    p.text(columns[2][0] + 12, 166, "its future has settled:", "faint")
+    p.text(columns[2][0] + 12, 183, "the turn has ended", "faint")
+    row(0, 2, "loop", 194, "160 tokens", "MORE")
+    row(1, 2, "loop", 194, "160 tokens", "MORE")
+    row(2, 2, "loop", 194, "80 tokens, the last", "its first token, MORE")
+    p.text(columns[1][0] + 12, 334, "arrives, waits", "faint")
+    p.text(columns[1][0] + 12, 351, "for the next step", "faint")
+    row(2, 3, "loop", 194, "12 tokens: the prompt", "its first token, MORE")
+    for x, name in zip((190, 420, 650), ("162 tokens in one pass", "162 tokens in one pass", "93 tokens in one pass")):
+        p.text(x + 107, 388, name, "plain", "middle")
+    p.text(450, 412, "Decode rows first. Prompts share what is left of the time that the others may wait. At most 64 rows and 512 tokens.",
+           "faint", "middle")
+    return p
+
+
+def pages():
+    """pages.md: who holds which page."""
+    p = Picture("Conversations share KV pages: a fork, and the prefix cache", 900, 470)
+    p.text(20, 26, "Page tables, on the loop: each a list of page numbers", "faint")
+    p.text(430, 26, "Pages, 16 positions each: their contents are the compute thread's", "faint")
+    tables = [("A", "a conversation", [1, 2, 3, 4]), ("B", "a fork of A", [1, 2, 3, 4]), ("B", "the same, when it writes", [1, 2, 3, 5]),
+              ("C", "another, same system prompt", [1, 2, 6])]
+    for i, (name, what, held) in enumerate(tables):
+        y = 44 + 80 * i
+        p.text(20, y + 18, name, "title")
+        p.text(38, y + 18, what, "plain")
+        for at, page in enumerate(held):
+            p.box(20 + 52 * at, y + 28, 46, 30, "loop" if page not in (5,) else "compute", str(page))
+    p.box(20, 364, 360, 48, "lane", "D was closed: it holds nothing", "page 7 stays cached until it is handed out")
+    pages_at = [(1, 16, "cached; held by A, B, C", "the system prompt begins"), (2, 16, "cached; held by A, B, C", "its ids, behind page 1"),
+                (3, 16, "cached; held by A, B", "what A and B said before the fork"), (4, 9, "held by A alone, since B has its copy", "not full, so not cached"),
+                (5, 11, "held by B: a copy of 4, and 2 tokens", "copied by the step that writes into it"),
+                (6, 5, "held by C", "where C's own text begins"), (7, 16, "cached; held by nobody", "counts as free, handed out last")]
+    for i, (page, full, who, what) in enumerate(pages_at):
+        y = 44 + 54 * i
+        kind = "compute" if page == 5 else "lane" if page == 7 else "loop"
+        p.box(430, y, 34, 42, kind, str(page))
+        for at in range(16):
+            mark = "mark" if at < full else "lane"
+            p.parts.append(f'<rect class="{mark}" x="{474 + 9 * at}" y="{y + 11}" width="7" height="20"/>')
+        p.text(632, y + 17, who, "plain")
+        p.text(632, y + 35, what, "faint")
+    p.arrow((226, 167), (254, 167), (254, 247), (224, 247), said="copy on write", at=(262, 211), anchor="start")
+    p.text(450, 452, "A page is known by its 16 ids, the page before it and the principal's salt; a hit is compared id for id.", "faint", "middle")
+    return p
+
+
+def journal():
+    """journal.md: what is written when, and what a crash leaves."""
+    p = Picture("A turn and the journal: what is on the disk before it is told, and a crash", 900, 716)
+    lines = [(110, "client", "client"), (340, "loop", "loop thread"), (570, "disk", "journal thread"), (790, "compute", "compute thread")]
+    client, loop, disk, compute = (x for x, _, _ in lines)
+    for x, kind, name in lines:
+        p.box(x - 80, 14, 160, 32, kind, name)
+        p.line(x, 46, x, 300)
+        p.line(x, 372, x, 700)
+
+    def call(x0, x1, y, said, dashed=False):
+        p.arrow((x0, y), (x1 + (3 if x1 < x0 else -3), y), said=said, dashed=dashed)
+    call(client, loop, 78, "Turn 3, with messages")
+    p.box(loop - 80, 86, 160, 26, "loop", "observe")
+    call(loop, disk, 138, "it is accepted, seed")
+    p.box(disk - 100, 146, 200, 44, "disk", "one transaction, one sync", "with all that waits")
+    call(disk, loop, 212, "durable")
+    call(loop, client, 228, "accepted")
+    call(loop, compute, 250, None)
+    p.text(680, 244, "ask: steps", "faint", "middle")
+    call(compute, loop, 272, None, dashed=True)
+    p.text(680, 288, "tokens: not written", "faint", "middle")
+    call(loop, client, 272, "pieces 1 … 40")
+    p.box(20, 306, 860, 58, "gone", "kill -9, or a power cut", "The acceptance of turn 3 is in the journal. Its end is not. The client has 40 pieces.")
+    call(client, loop, 400, "Turn 3, behind piece 40")
+    call(loop, disk, 424, "read the conversation")
+    call(disk, loop, 446, "its events, in order")
+    p.box(loop - 130, 456, 260, 44, "loop", "the clone takes in turns 1 and 2", "their ids are stored: no computing")
+    p.box(loop - 130, 508, 260, 44, "loop", "observes turn 3 again", "the stored messages, sampling, seed")
+    call(loop, compute, 580, None)
+    p.text(680, 574, "ask again: the same bytes", "faint", "middle")
+    call(compute, loop, 602, None, dashed=True)
+    call(loop, client, 602, "pieces 41, 42, …")
+    call(loop, disk, 632, "it has ended: reply")
+    call(disk, loop, 660, "durable")
+    call(loop, client, 680, "done")
+    return p
+
+
+def workers():
+    """agents.md: who keeps what."""
+    p = Picture("Attached workers compute an agent; the daemon keeps its conversations", 900, 450)
+    for i, name in enumerate(("gRPC, parley chat", "OpenAI's API", "Anthropic's, Ollama's", "KServe")):
+        p.box(16, 96 + 62 * i, 164, 40, "client", name)
+        p.arrow((180, 116 + 62 * i), (224, 116 + 62 * i))
+    p.lane(224, 16, 330, 418, "parleyd")
+    p.box(244, 46, 290, 82, "loop", "conversations A, B, C, D", "turn numbers, retries, deadlines,", "queues, readers of each reply")
+    p.box(244, 146, 290, 62, "loop", "batcher", "a step: the rows that wait")
+    p.box(244, 226, 290, 92, "loop", "agents/remote", "a clone is opened at the least busy", "worker, and stays there; answers are", "checked whole before they are used")
+    p.box(244, 336, 290, 82, "disk", "what a clone is built anew from", "the system prompt, the turns,", "and the state that was saved last")
+    p.arrow((389, 128), (389, 146))
+    p.arrow((389, 208), (389, 226))
+    p.arrow((389, 318), (389, 336))
+    p.box(700, 46, 184, 96, "compute", "worker 1", "clones of A and C", "`observe, batch_act`", "many rows a step")
+    p.box(700, 186, 184, 96, "compute", "worker 2", "clones of B and D", "D: opened anew here")
+    p.box(700, 326, 184, 88, "gone", "worker 3 is lost", "it had D", dashed=True)
+    for y in (94, 234):
+        p.arrow((534, 252), (612, 252), (612, y - 10), (700, y - 10))
+        p.arrow((700, y + 14), (640, y + 14), (640, 294), (534, 294), dashed=True)
+    p.arrow((790, 326), (790, 282), dashed=True)
+    p.text(624, 60, "open, replay, step,", "faint", "middle")
+    p.text(624, 76, "fork, rewind, save", "faint", "middle")
+    p.text(628, 320, "a result a step;", "faint", "middle")
+    p.text(628, 337, "a state a save", "faint", "middle")
+    return p
+
+
+PICTURES = {"request.svg": request, "batch.svg": batch, "pages.svg": pages, "journal.svg": journal, "workers.svg": workers}
+
+
+def unknown_names():
+    """Functions that a picture names and the sources do not have."""
+    root, names, sources = os.path.dirname(DOCS), set(), []
+    for draw in (request, workers):
+        for code in re.findall(r'<text class="code"[^>]*>([^<]*)<', draw().drawn()):
+            names |= set(re.findall(r"[a-z]+(?:_[a-z]+)+", code))
+    for folder in ("agents", "base", "batching", "compute", "server"):
+        for at, _, files in os.walk(os.path.join(root, folder)):
+            for name in files:
+                if name.endswith((".c", ".h")):
+                    with open(os.path.join(at, name), encoding="utf-8") as file:
+                        sources.append(file.read())
+    text = "\n".join(sources)
+    return sorted(name for name in names if not re.search(rf"\b{name}\b", text))
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        raise SystemExit(__doc__.strip())
+    if unknown := unknown_names():
+        raise SystemExit(f"a picture names what the sources do not have: {', '.join(unknown)}")
+    for name, draw in PICTURES.items():
+        path, drawn = os.path.join(DOCS, name), draw().drawn()
+        if sys.argv[1:] == []:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(drawn)
+            continue
+        with open(path, encoding="utf-8") as file:
+            if file.read() != drawn:
+                raise SystemExit(f"docs/{name} is not what docs/make_pictures.py draws: run it")
+
+
+if __name__ == "__main__":
+    main()
