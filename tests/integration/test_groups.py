@@ -20,8 +20,9 @@ from children import PATIENCE, Daemon
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 from parley.parallel import group as groups  # noqa: E402
-from parley.parallel import MemberLost, RemoteError, World  # noqa: E402
+from parley.parallel import MemberLost, ModelAssigner, RemoteError, World  # noqa: E402
 from parley.parallel.collectives import MAX_BYTES  # noqa: E402
+from parley.parallel.messages import MAX_UNRECEIVED  # noqa: E402
 from parley.v1 import registry_pb2, registry_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
 
 PARLEYD, PARLEY = sys.argv[1:]
@@ -308,6 +309,69 @@ def test_collectives(address):
     assert first[0] == (TENTH + TENTH / 2 ** 7 + TENTH / 3 ** 7).tobytes() and first == [first[0]] * 3, "in the order of the members, the same bits for all"
 
 
+def test_messages(address):
+    """send, recv, isend, irecv: of one and of anybody, by tag, in order, large ones; what is late, not received, refused, given up."""
+    def body(group, world):
+        rank = world.rank
+        if rank == 0:
+            group.send(np.arange(3), 1)
+            sent = [group.isend(i, "1", tag=7) for i in range(50)]
+            assert group.recv("2", tag=1) == ("last", 2) and not any(f.ready() for f in sent)
+            group.send("go on", 1, tag=3)
+            assert [f.wait() for f in sent] == [None] * 50
+            late = raised(parley.Error, group.send, "unwanted", 2, 9, 0.2)
+            assert late.code == "DEADLINE_EXCEEDED" and "the member '2'" in str(late), late
+        elif rank == 1:
+            got, sender = group.recv(0)
+            assert sender == 0 and got.tolist() == [0, 1, 2]
+            awaited = group.irecv(tag=2)
+            group.send("now", 2)
+            assert awaited.wait(PATIENCE) == (large, 2) and group.recv(0, tag=3) == ("go on", 0)
+            assert [group.recv(tag=7) for _ in range(50)] == [(i, 0) for i in range(50)], "in the order in which they were sent"
+        else:
+            assert group.recv() == ("now", 1), "of anybody: the sender's rank"
+            group.send(large, 1, tag=2)
+            group.send("last", 0, tag=1)
+            itself = group.isend("to itself", 2)
+            assert group.recv(2) == ("to itself", 2) and itself.wait() is None
+        group.barrier()
+        if rank == 1:
+            said = raised(parley.Error, group.recv, 0, timeout=0.1)
+            assert said.code == "DEADLINE_EXCEEDED" and "no message of the member '0' of the group 'group' came within 0.1 s" in str(said), said
+            unwanted = group.irecv(0)
+            assert unwanted.cancel() and not unwanted.cancel() and raised(parley.Error, unwanted.get).code == "CANCELLED"
+            many = [group.isend(i, 0) for i in range(MAX_UNRECEIVED)]
+            full = raised(parley.Error, group.send, "one more", 0)
+            assert full.code == "RESOURCE_EXHAUSTED" and "the member '0' has 256 messages" in str(full), full
+            group.barrier()
+            assert [f.wait(PATIENCE) for f in many] == [None] * MAX_UNRECEIVED
+        else:
+            if rank == 2:
+                children.until("the message that was given up to be gone", lambda: not group._messages._came)
+                assert raised(parley.Error, group.recv, 0, 9, 0.1).code == "DEADLINE_EXCEEDED", "one that was given up is not received"
+            group.barrier()
+            if rank == 0:
+                assert [group.recv(1)[0] for _ in range(MAX_UNRECEIVED)] == list(range(MAX_UNRECEIVED))
+        assert "'9' is not a member" in str(raised(ValueError, group.send, 1, "9"))
+        group.barrier()
+        if rank == 2:
+            unheard = group.isend("never received", 0)
+            assert group.recv(0) == ("it lies there", 0)
+            group.barrier()
+            assert "'0' has left the group" in str(raised(parley.Error, unheard.get)), "it left and had not received it"
+            assert raised(MemberLost, group.recv, 0).member == "0"
+            return
+        if rank == 0:
+            group.send("it lies there", 2)
+            group.barrier()
+            return
+        group.barrier()
+        assert raised(MemberLost, group.recv).member in ("0", "2"), "nobody is left"
+
+    large = bytes(range(256)) * (3 << 12)
+    members(address, 3, body)
+
+
 def test_astray(address):
     """Members who are in different collectives are told so, all of them."""
     def body(group, world):
@@ -395,10 +459,13 @@ def test_killed(address):
             in_sum = [None]
             waits = threading.Thread(target=lambda: in_sum.__setitem__(0, raised(MemberLost, group.all_reduce, 1)))
             waits.start()
+            unreceived, awaited, of_any = group.isend(1, "b"), group.irecv("b"), group.irecv()
             b.send_signal(signal.SIGKILL)
             b.wait()
             waits.join()
             assert in_sum[0].member == "b"
+            for end in unreceived, awaited, of_any:
+                assert raised(MemberLost, end.get, PATIENCE).member == "b"
 
 
 class Stranger:
@@ -512,6 +579,46 @@ def test_names(address):
             assert group.all_reduce(2) == 2, "a group that was destroyed can be created again"
 
 
+def test_assigner(address):
+    """Machin's four vectors: two of 10 MB apart or together, as the weights say; two of 600 MB where 700 may be used; too large."""
+    class Tensor:
+        def nelement(self):
+            return 2_500_000
+
+        def element_size(self):
+            return 4
+
+    class Model:  # as torch's
+        device = None
+
+        def parameters(self):
+            return [Tensor()]
+
+        def buffers(self):
+            return []
+
+        def to(self, device):
+            self.device = device
+
+    def assigned(models, capacity, **more):
+        devices = [{"name": f"cuda:{i}", "bytes": capacity} for i in range(2)]
+        return ModelAssigner(models, {(0, 1): 1}, devices, program=PARLEY, **more)
+
+    two = [Model(), Model()]
+    apart = assigned(two, 700e6, connection_weight=1, complexity_match_weight=10)
+    assert sorted(apart.assignment) == ["cuda:0", "cuda:1"] == sorted(m.device for m in two), apart.placement
+    assert [d["bytes"] for d in apart.placement["devices"]] == [20e6] * 2 and apart.placement["exact"]
+    together = assigned([10e6] * 2, 700e6, connection_weight=10, complexity_match_weight=1)
+    assert len(set(together.assignment)) == 1, together.placement
+    assert sorted(assigned([600e6] * 2, 700e6, connection_weight=10, complexity_match_weight=1).assignment) == ["cuda:0", "cuda:1"]
+    assert "the models have no room: they need 1600000000 bytes, of 1400000000 on 2 devices" in str(raised(RuntimeError, assigned, [800e6] * 2, 700e6))
+    assert "connections[0].between does not name two of them" in str(raised(RuntimeError, assigned, [1e6], 700e6))
+    here = ModelAssigner([1e6, 1e6], {}, ["cpu"], move_models=False, program=PARLEY)
+    assert here.assignment == ["cpu"] * 2 and here.placement["devices"][0]["free"] > 0
+    assert "has no device 'cuda:99'" in str(raised(ValueError, ModelAssigner, [1e6], {}, ["cuda:99"], program=PARLEY))
+    assert raised(parley.Error, ModelAssigner, [1e6], {}, ["cpu"], program="/nowhere/parley").code == "NOT_FOUND"
+
+
 def test_examples(address):
     """Machin's examples against this package print what its documentation prints."""
     def lines(name, argument):
@@ -537,7 +644,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_astray, test_leaving, test_short_lives, test_killed, test_strangers, test_names, test_examples:
+        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_strangers, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
     with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
         timed(test_small_room, daemon.address)

@@ -586,6 +586,7 @@ def test_the_page():
         value = os.path.join(folder, "value.gguf")
         parley.policies.create(value, 4, 2)
         with Daemon(PARLEYD, "--model", f"smollm2={path}", "--model", f"pole={pole}", "--model", f"value={value}") as daemon, parley.connect(daemon.address) as server:
+            os.environ["PATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(PARLEYD)), os.environ["PATH"]])  # of `parley place`
             for example in examples:
                 with contextlib.redirect_stdout(io.StringIO()):  # the tiny model says nothing of sense
                     exec(compile(example, page, "exec"), {"ADDRESS": daemon.address, "__name__": "example"})

@@ -25,6 +25,9 @@ class Error(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.reason or self.code})"
 
+    def __reduce__(self) -> Any:
+        return Error, (self.code, self.message, self.reason, self.field, self.retry_after)
+
 
 def error_of(failure: Any) -> Error:
     """Of what grpc raised, blocking or not."""

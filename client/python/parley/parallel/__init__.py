@@ -8,13 +8,16 @@ A pool's tasks go through a daemon (parley.v1.Work), so its workers may be lost:
 fails with how its worker ended. Tensors are numpy arrays. By value they are copied; by reference (is_copy_tensor=False,
 share_method="cpu") processes of one machine see the same memory, as `share` makes it.
 
-A `World` of processes has groups, whose members call each other's functions and services (`help(parley.parallel.group)`)."""
+A `World` of processes has groups, whose members call each other's functions and services (`help(parley.parallel.group)`). A
+`ModelAssigner` says which device each model should go to."""
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
+from parley.parallel.assigner import ModelAssigner, ModelSizeEstimator
 from parley.parallel.events import AndEvent, Event, OrEvent
 from parley.parallel.group import Future, Group, Reference, RpcGroup, World, get_world
 from parley.parallel.membership import MemberLost
+from parley.parallel.messages import Receive
 from parley.parallel.pickle import dumps, loads, share
 from parley.parallel.pool import CtxPool, CtxThreadPool, Pool, ThreadPool
 from parley.parallel.queue import Queue
@@ -24,9 +27,10 @@ from parley.parallel.watched import Process, ProcessException, Thread, ThreadExc
 if TYPE_CHECKING:
     from parley.store import OrderedStore
 
-__all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "Future", "Group", "MemberLost", "OrEvent", "OrderedStore",
-           "Pool", "Process", "ProcessException", "Queue", "Reference", "RemoteError", "RpcGroup", "Thread", "ThreadException",
-           "ThreadPool", "WorkerLost", "World", "dumps", "get_context", "get_world", "loads", "share"]
+__all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "Future", "Group", "MemberLost", "ModelAssigner",
+           "ModelSizeEstimator", "OrEvent", "OrderedStore", "Pool", "Process", "ProcessException", "Queue", "Receive",
+           "Reference", "RemoteError", "RpcGroup", "Thread", "ThreadException", "ThreadPool", "WorkerLost", "World", "dumps",
+           "get_context", "get_world", "loads", "share"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parley.parallel.membership import MemberLost
+from parley.parallel.messages import Reply
 from parley.parallel.pickle import pack, unpack
 from parley.wire import Error
 
@@ -19,7 +20,6 @@ MAX_BYTES = 16 << 20
 HEAD_BYTES = 64  # at most, what an answer has beside the value
 AHEAD = 4  # values that root fetches at once
 View = tuple[tuple[str, bytes], ...]  # the members with their roads: one that comes again makes another one
-Reply = Callable[[bytes], None]
 
 _REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b, "product": lambda a, b: a * b, "min": lambda a, b: _numpy().minimum(a, b),

@@ -25,6 +25,7 @@ from parley import wire
 from parley.client import Link
 from parley.parallel.collectives import Collectives, View, check_op
 from parley.parallel.membership import SERVICE, VALUE, Membership, MemberLost
+from parley.parallel.messages import Messages, Receive, Refuse, Reply, message
 from parley.parallel.pickle import pack, unpack
 from parley.parallel.road import Road
 from parley.parallel.tasks import AsyncResult, Task, TaskStream, WorkerLost, failure_of
@@ -133,10 +134,11 @@ class Group:
         self._barrier_view: View = ()
         self._epoch = 0
         self._handler = threading.local()
+        self._messages = Messages(self)
         self._threads = concurrent.futures.ThreadPoolExecutor(world.rpc_threads, thread_name_prefix=f"group-{name}")
         self._membership = Membership(self._link, f"{world.world}/{name}", self._me, self._end_calls)
         self._collectives = Collectives(self)
-        self._fetches = dict[int, bool]()
+        self._open = dict[int, bool]()  # fetches and messages that are not answered
         function = f"group/{secrets.token_hex(16)}"
         self._own_secret = self._secret_of(function.encode())
         self._road: Any = None
@@ -250,6 +252,7 @@ class Group:
                 for tag in list(peer.tasks):
                     peer.outgoing.put((tag, None))
                 peer.outgoing.put(None)
+        self._messages.look()
 
     def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1) -> Future:
         if not self.is_member(member):
@@ -372,32 +375,43 @@ class Group:
 
     def _take(self, task: int, payload: bytes) -> None:
         """On the road's thread."""
-        if payload[SIGNATURE_BYTES:SIGNATURE_BYTES + 1] == b"f":
-            self._take_fetch(task, payload)
+        kind = payload[SIGNATURE_BYTES:SIGNATURE_BYTES + 1]
+        if kind == b"f":
+            self._take_open(task, payload, lambda body, reply, _: self._collectives.fetch(body, reply))
+            return
+        if kind == b"m":
+            self._take_open(task, payload, lambda body, reply, refuse: self._messages.take(task, body, reply, refuse))
             return
         try:
             self._threads.submit(self._serve, task, payload)
         except RuntimeError as e:  # destroyed meanwhile
             self._fail(task, b"", e)
 
-    def _take_fetch(self, task: int, payload: bytes) -> None:
-        def reply(data: bytes) -> None:
-            if self._fetches.pop(task, False):
+    def _take_open(self, task: int, payload: bytes, take: Callable[[bytes, Reply, Refuse], None]) -> None:
+        """What is answered later, without a thread that waits. reply: False: nobody waits for it any more."""
+        def reply(data: bytes) -> bool:
+            is_open = self._open.pop(task, False)
+            if is_open:
                 self._road.answer(task, signed(self._own_secret, b"answer", [number, data]))
+            return is_open
 
-        self._fetches[task] = True
+        def refuse(e: BaseException) -> None:
+            if self._open.pop(task, False):
+                self._fail(task, number, e)
+
+        self._open[task] = True
         number = b""
         try:
             body = bytes(checked(self._own_secret, b"call", payload))
             number = body[1:1 + ID_BYTES]
-            self._collectives.fetch(body[1 + ID_BYTES:], reply)
+            take(body[1 + ID_BYTES:], reply, refuse)
         except Exception as e:
-            if self._fetches.pop(task, False):
-                self._fail(task, number, e)
+            refuse(e)
 
     def _recall(self, task: int) -> None:
         """On the road's thread: nobody waits for it any more. A function that runs is not stopped."""
-        if self._fetches.pop(task, False):
+        if self._open.pop(task, False):
+            self._messages.recall(task)
             self._road.answer(task, b"")
 
     def _fail(self, task: int, number: bytes, e: BaseException) -> None:
@@ -546,6 +560,27 @@ class Group:
             return self._collectives.run(f"all_reduce ({op})", lambda: self._collectives.all_of(
                 leader, lambda: self._collectives.reduce(leader, value, op)))
 
+    # --- one to another ---
+
+    def send(self, value: Any, dst: str | int, tag: int = 0, timeout: float = -1) -> None:
+        """Returns when the member has received it. dst: a member, or its place in the order of the members; tag: of the receive that it
+        is for. timeout: seconds, 0 for none, less for the world's; what is late may have been received just then. RESOURCE_EXHAUSTED:
+        too much lies there that was not received. Messages of one member and tag are received in the order in which they were sent."""
+        self.isend(value, dst, tag, timeout).get()
+
+    def isend(self, value: Any, dst: str | int, tag: int = 0, timeout: float = -1) -> Future:
+        """The same, which returns at once: wait for what it returns."""
+        return self._submit(self._root(dst), b"m", message(self._me, value, tag), self._seconds if timeout < 0 else timeout)
+
+    def recv(self, src: str | int | None = None, tag: int = 0, timeout: float = -1) -> tuple[Any, int]:
+        """The next message of a member, or of anybody: the value, and the sender's place in the order of the members. MemberLost: none
+        can come; from anybody, too, where a member is lost."""
+        return self._messages.receive_within(None if src is None else self._root(src), tag, self._seconds if timeout < 0 else timeout)
+
+    def irecv(self, src: str | int | None = None, tag: int = 0) -> Receive:
+        """The same, which returns at once: wait for what it returns."""
+        return self._messages.receive(None if src is None else self._root(src), tag)
+
     # --- the end ---
 
     def destroy(self) -> None:
@@ -555,6 +590,7 @@ class Group:
             return
         world.groups.pop(self.group_name, None)
         self._collectives.forget(f"'{self._me}' has left the group", True)
+        self._messages.end()
         self._road.close()
         if not getattr(self._handler, "is_one", False):
             self._road.join()  # its answers are with the daemon before the others hear that it left

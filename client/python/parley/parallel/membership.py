@@ -30,7 +30,7 @@ class Membership:
     """The group as its events tell it. What the events change is under `changed`, which is notified."""
 
     def __init__(self, link: Link, group: str, member: str, gone: Callable[[str], None] | None = None) -> None:
-        """gone: is called with who left or was lost, on a thread of its own."""
+        """gone: is called with who left or was lost, in the end with this member, on a thread of its own."""
         self.link, self.group, self.member, self._gone = link, group, member, gone
         self.changed = threading.Condition()
         self.members = set[str]()
@@ -64,6 +64,8 @@ class Membership:
         with self.changed:
             self.error = error
             self.changed.notify_all()
+        if self._gone is not None:
+            self._gone(self.member)
 
     def _take(self, event: pb.RegistryEvent) -> None:
         if event.kind == pb.REGISTRY_EVENT_KIND_JOINED:

@@ -1,0 +1,170 @@
+"""Messages from one member of a group to another: send, recv and their like. A message lies with its receiver until it is received,
+and its sender is told then."""
+from __future__ import annotations
+
+import multiprocessing
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from parley.parallel.pickle import pack, unpack
+from parley.parallel.tasks import AsyncResult
+from parley.wire import Error
+
+if TYPE_CHECKING:
+    from parley.parallel.group import Group
+
+MAX_UNRECEIVED, MAX_UNRECEIVED_BYTES = 256, 64 << 20  # messages that lie with a member; one alone may be larger
+MAX_WAITING = 4096  # receives of a member
+_HEAD = struct.Struct("<qB")  # tag, bytes of the sender's name
+_RECEIVED = b"".join(pack(None, False)[0])
+
+Reply = Callable[[bytes], bool]
+Refuse = Callable[[BaseException], None]
+
+
+def message(sender: str, value: Any, tag: int) -> bytes:
+    name = sender.encode()
+    return b"".join([_HEAD.pack(tag, len(name)), name, *pack(value, False)[0]])
+
+
+class _Message:
+    def __init__(self, task: int, body: bytes, reply: Reply, refuse: Refuse) -> None:
+        self.task, self.reply, self.refuse = task, reply, refuse
+        self.tag, n = _HEAD.unpack_from(body)
+        self.sender = body[_HEAD.size:_HEAD.size + n].decode()
+        self.data = memoryview(body)[_HEAD.size + n:]
+
+
+class Receive(AsyncResult):
+    """A message that will be received: the value, and its sender's place in the order of the members."""
+
+    def __init__(self, messages: Messages, sender: str | None, tag: int) -> None:
+        super().__init__()
+        self._messages, self.sender, self.tag = messages, sender, tag
+        self._opened: tuple[Any, int] | None = None
+
+    def get(self, timeout: float | None = None) -> tuple[Any, int]:
+        """multiprocessing.TimeoutError: it may still come. MemberLost: it cannot."""
+        data, place = super().get(timeout)
+        if self._opened is None:
+            self._opened = unpack(data), place  # by the receiver's thread: it runs what the value's class says
+        return self._opened
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """The same, as torch's."""
+        return self.get(timeout)
+
+    def cancel(self) -> bool:
+        """Receives no more; False: it has, or it has failed."""
+        return self._messages.withdraw(self)
+
+
+class Messages:
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        # Under the membership's `changed`:
+        self._came = list[_Message]()
+        self._waiting = list[Receive]()
+        self._is_over = False
+
+    # --- what comes; on the road's thread ---
+
+    def take(self, task: int, body: bytes, reply: Reply, refuse: Refuse) -> None:
+        came = _Message(task, body, reply, refuse)
+        with self._group._membership.changed:
+            if self._is_over:
+                raise self._left()
+            for receive in self._waiting:
+                if self._give(came, receive):
+                    self._waiting.remove(receive)
+                    return
+            n_bytes = sum(len(m.data) for m in self._came)
+            if len(self._came) >= MAX_UNRECEIVED or self._came and n_bytes + len(came.data) > MAX_UNRECEIVED_BYTES:
+                raise Error("RESOURCE_EXHAUSTED", f"the member '{self._group._me}' has {len(self._came)} messages of {n_bytes} bytes that it has not "
+                            f"received; {MAX_UNRECEIVED} of {MAX_UNRECEIVED_BYTES} bytes may lie there")
+            self._came.append(came)
+
+    def recall(self, task: int) -> None:
+        """Its sender does not wait any more."""
+        with self._group._membership.changed:
+            self._came = [m for m in self._came if m.task != task]
+
+    def _give(self, came: _Message, receive: Receive) -> bool:
+        """Whether the message is the one that is waited for, and its sender still waits."""
+        if receive.sender not in (None, came.sender) or receive.tag != came.tag or not came.reply(_RECEIVED):
+            return False
+        receive._settle((came.data, self._group.group_members.index(came.sender)), None)
+        return True
+
+    # --- who receives ---
+
+    def receive(self, sender: str | None, tag: int) -> Receive:
+        receive = Receive(self, sender, tag)
+        with self._group._membership.changed:
+            for came in list(self._came):
+                if self._give(came, receive):
+                    self._came.remove(came)
+                    return receive
+            error = self._hopeless(receive)
+            if error is not None:
+                receive._settle(None, error)
+            elif len(self._waiting) >= MAX_WAITING:
+                raise Error("RESOURCE_EXHAUSTED", f"the member '{self._group._me}' waits for {MAX_WAITING} messages, which is the most")
+            else:
+                self._waiting.append(receive)
+        return receive
+
+    def receive_within(self, sender: str | None, tag: int, seconds: float) -> tuple[Any, int]:
+        """0: without a limit."""
+        receive = self.receive(sender, tag)
+        try:
+            return receive.get(seconds or None)
+        except multiprocessing.TimeoutError:
+            if not receive.cancel():
+                return receive.get()  # it came just now
+            whose = "a member" if sender is None else f"the member '{sender}'"
+            raise Error("DEADLINE_EXCEEDED", f"no message of {whose} of the group '{self._group.group_name}' came within {seconds:g} s") from None
+
+    def withdraw(self, receive: Receive) -> bool:
+        with self._group._membership.changed:
+            if receive not in self._waiting:
+                return False
+            self._waiting.remove(receive)
+            receive._settle(None, Error("CANCELLED", "the message is not waited for any more"))
+            return True
+
+    def _hopeless(self, receive: Receive) -> Exception | None:
+        """Why none can come. From anybody: one that is lost may be the one that was to send."""
+        membership = self._group._membership
+        if membership.error is not None:
+            return membership.error
+        others = [m for m in self._group.group_members if m != self._group._me]
+        gone = [m for m in others if f"@{m}" not in membership.values]
+        if receive.sender is not None:
+            gone = [m for m in gone if m == receive.sender]
+        elif len(gone) < len(others):
+            gone = [m for m in gone if m in membership.lost]
+        return self._group._lost(gone[0]) if gone else None
+
+    def look(self) -> None:
+        """A member is gone, or this one: whoever waits in vain is told."""
+        if not self._waiting:
+            return  # the membership may not be there yet
+        with self._group._membership.changed:
+            for receive in list(self._waiting):
+                error = self._hopeless(receive)
+                if error is not None:
+                    self._waiting.remove(receive)
+                    receive._settle(None, error)
+
+    def end(self) -> None:
+        """This member leaves."""
+        with self._group._membership.changed:
+            self._is_over = True
+            came, self._came = self._came, []
+        for m in came:
+            m.refuse(self._left())
+
+    def _left(self) -> Error:
+        return Error("FAILED_PRECONDITION", f"'{self._group._me}' has left the group")
