@@ -110,7 +110,7 @@ struct daemon {
     struct daemon_port ports[DAEMON_PORTS];
     struct http *http; /* NULL: none */
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
-        retention_alarm, vectors_alarm, replays_alarm, work_alarm, kept_stores_alarm,
+        retention_alarm, vectors_alarm, replays_alarm, work_alarm, groups_alarm, kept_stores_alarm,
         kept_replays_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
@@ -259,6 +259,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->vectors_alarm);
     alarm_close(&d->replays_alarm);
     alarm_close(&d->work_alarm);
+    alarm_close(&d->groups_alarm);
     alarm_close(&d->kept_stores_alarm);
     alarm_close(&d->kept_replays_alarm);
     models_close(&d->models);
@@ -553,6 +554,11 @@ static void tick_vectors(void *vectors)
 static void tick_work(void *work)
 {
     work_tick(work);
+}
+
+static void tick_groups(void *groups)
+{
+    groups_tick(groups);
 }
 
 static void tick_attached(void *attached)
@@ -1115,6 +1121,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->kept_stores_alarm, &d->loop, &d->env, tick_keeper, &d->stores.keeper);
     alarm_open(&d->kept_replays_alarm, &d->loop, &d->env, tick_keeper, &d->replays.keeper);
     alarm_open(&d->work_alarm, &d->loop, &d->env, tick_work, &d->work);
+    alarm_open(&d->groups_alarm, &d->loop, &d->env, tick_groups, &d->groups);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                   getenv("WATCHDOG_PID"));
@@ -1175,7 +1182,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         health_set(&d.health, descriptor_services[i], HEALTH_NOT_SERVING);
     daemon_open_handles(&d);
     start_params(&d);
-    groups_init(&d.groups, &d.env);
+    groups_init(&d.groups, &d.env, alarm_arm, &d.groups_alarm);
     start_stores(&d);
     start_replays(&d);
     start_conversations(&d);

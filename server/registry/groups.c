@@ -17,9 +17,11 @@ struct group_barrier {
     char name[GROUP_NAME_MAX_BYTES + 1];
 };
 
-void groups_init(struct groups *g, const struct env *env)
+void groups_init(struct groups *g, const struct env *env, void (*arm)(void *self, uint64_t at_us),
+                 void *arm_self)
 {
-    *g = (struct groups){.env = env};
+    *g = (struct groups){.env = env, .arm = arm, .arm_self = arm_self};
+    list_init(&g->leased);
     hash_init(&g->by_name, env);
     hash_init(&g->by_lease, NULL); /* leases are random */
 }
@@ -521,6 +523,14 @@ static enum status member_check(const struct group *g, const char *name, struct 
     return STATUS_OK;
 }
 
+static enum status lease_check(uint32_t lease_ms, struct error *err)
+{
+    if (lease_ms != 0 && (lease_ms < GROUP_LEASE_MIN_MS || lease_ms > GROUP_LEASE_MAX_MS))
+        return error_field(err, "lease_ms", "is %" PRIu32 ", it must be 0 or %d to %d", lease_ms,
+                           GROUP_LEASE_MIN_MS, GROUP_LEASE_MAX_MS);
+    return STATUS_OK;
+}
+
 static uint64_t lease_draw(const struct groups *g)
 {
     uint64_t lease;
@@ -532,20 +542,21 @@ static uint64_t lease_draw(const struct groups *g)
 }
 
 enum status group_join(struct group_member *out, struct groups *g, uint32_t principal,
-                       const char *group_name, const char *name,
+                       const char *group_name, const char *name, uint32_t lease_ms,
                        void (*notify)(struct group_listener *l), struct error *err)
 {
     struct group *group;
 
     if (group_name_check("group", group_name, err) != STATUS_OK ||
-        group_name_check("member", name, err) != STATUS_OK)
+        group_name_check("member", name, err) != STATUS_OK ||
+        lease_check(lease_ms, err) != STATUS_OK)
         return err->status;
     group = group_by_name(g, principal, group_name);
     if (group == NULL && group_open(&group, g, principal, group_name, err) != STATUS_OK)
         return err->status;
     if (member_check(group, name, err) != STATUS_OK)
         return err->status; /* it has members */
-    *out = (struct group_member){.group = group};
+    *out = (struct group_member){.group = group, .lease_ms = lease_ms};
     memcpy(out->name, name, strlen(name) + 1);
     list_init(&out->entries);
     list_init(&out->waits);
@@ -553,6 +564,9 @@ enum status group_join(struct group_member *out, struct groups *g, uint32_t prin
     list_push(&group->members, &out->link);
     group->n_members++;
     hash_add(&g->by_lease, &out->by_lease, lease_draw(g));
+    if (lease_ms != 0)
+        list_push(&g->leased, &out->leased);
+    group_member_renew(out);
     listener_begin(&out->listener, group, notify);
     listener_tell_all(&out->listener);
     if (!out->listener.is_over)
@@ -571,6 +585,8 @@ void group_member_end(struct group_member *m, bool is_lost)
     list_remove(&m->link);
     g->n_members--;
     hash_remove(&g->groups->by_lease, &m->by_lease);
+    if (m->lease_ms != 0)
+        list_remove(&m->leased);
     while ((l = list_first(&m->entries)) != NULL)
         entry_end(container_of(l, struct group_entry, link));
     (void)error_because(&why, STATUS_CANCELLED, REASON_NONE, NULL, "the member '%.64s' %s", m->name,
@@ -583,4 +599,48 @@ void group_member_end(struct group_member *m, bool is_lost)
     barriers_abort(g, is_lost, &why);
     m->group = NULL;
     group_close_if_empty(g);
+}
+
+/* --- leases --- */
+
+static void groups_arm(struct groups *g, uint64_t at_us)
+{
+    if (g->armed_us != 0 && g->armed_us <= at_us)
+        return;
+    g->armed_us = at_us;
+    g->arm(g->arm_self, at_us);
+}
+
+void group_member_renew(struct group_member *m)
+{
+    struct groups *g = m->group->groups;
+
+    if (m->lease_ms == 0)
+        return;
+    m->due_us = env_now_us(g->env) + (uint64_t)m->lease_ms * 1000;
+    groups_arm(g, m->due_us);
+}
+
+void groups_tick(struct groups *g)
+{
+    const uint64_t now_us = env_now_us(g->env);
+    uint64_t next_us = UINT64_MAX;
+    struct link *l = list_first(&g->leased);
+
+    g->armed_us = 0;
+    while (l != NULL) {
+        struct group_member *m = container_of(l, struct group_member, leased);
+
+        if (m->due_us > now_us) {
+            next_us = m->due_us < next_us ? m->due_us : next_us;
+            l = list_next(&g->leased, l);
+            continue;
+        }
+        group_member_end(m, true);
+        m->is_expired = true;
+        m->listener.notify(&m->listener);
+        l = list_first(&g->leased); /* whoever was told may have ended others */
+    }
+    if (next_us != UINT64_MAX)
+        groups_arm(g, next_us);
 }

@@ -22,6 +22,8 @@ enum {
     GROUP_MAX_BARRIERS = 256,   /* names; one more has the one unused for longest forgotten */
     GROUP_MAX_EVENTS = 16384,   /* that wait for a listener */
     GROUP_MAX_BYTES = 64 << 20, /* of the values of all groups */
+    GROUP_LEASE_MIN_MS = 100,
+    GROUP_LEASE_MAX_MS = 24 * 60 * 60 * 1000,
 };
 
 struct env;
@@ -30,7 +32,11 @@ struct groups {
     const struct env *env;
     struct hash by_name;  /* of struct group, by principal and name */
     struct hash by_lease; /* of struct group_member */
+    struct list leased;   /* of struct group_member: those that must renew */
     size_t value_bytes;
+    void (*arm)(void *self, uint64_t at_us); /* groups_tick is to be called then */
+    void *arm_self;
+    uint64_t armed_us; /* 0: it is not */
 };
 
 enum group_entry_kind { GROUP_VALUE, GROUP_SERVICE };
@@ -71,6 +77,10 @@ struct group_member {
     struct list entries; /* of struct group_entry */
     struct group_listener listener;
     struct list waits; /* of struct group_wait */
+    struct link leased;
+    uint32_t lease_ms; /* 0: it need not renew */
+    uint64_t due_us;
+    bool is_expired; /* it did not renew, and has ended */
     char name[GROUP_NAME_MAX_BYTES + 1];
 };
 
@@ -100,8 +110,11 @@ struct group {
     char name[GROUP_NAME_MAX_BYTES + 1];
 };
 
-void groups_init(struct groups *g, const struct env *env);
+void groups_init(struct groups *g, const struct env *env, void (*arm)(void *self, uint64_t at_us),
+                 void *arm_self);
 void groups_deinit(struct groups *g); /* nobody is a member or listens */
+/* Ends, as lost, the members that did not renew in time; their listeners are notified. */
+void groups_tick(struct groups *g);
 
 enum status groups_find(struct group **out, const struct groups *g, uint32_t principal,
                         const char *name, struct error *err) MUST_CHECK;
@@ -109,11 +122,12 @@ enum status groups_find(struct group **out, const struct groups *g, uint32_t pri
 /* Fills *out, whose queue has the group as it is, up to GROUP_SYNCED. The group is made where it is
  * not there. EXISTS; EXHAUSTED; INVALID names the field. */
 enum status group_join(struct group_member *out, struct groups *g, uint32_t principal,
-                       const char *group, const char *name,
+                       const char *group, const char *name, uint32_t lease_ms,
                        void (*notify)(struct group_listener *l), struct error *err) MUST_CHECK;
 /* Deletes its entries, ends its waits, and tells the others. Barriers that cannot be complete
  * without it are aborted: all where it is lost, else those for all members. */
 void group_member_end(struct group_member *m, bool is_lost);
+void group_member_renew(struct group_member *m);
 /* NOT_FOUND: it was lost, or another principal's. */
 enum status groups_member(struct group_member **out, const struct groups *g, uint32_t principal,
                           uint64_t lease, struct error *err) MUST_CHECK;

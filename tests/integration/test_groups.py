@@ -468,6 +468,41 @@ def test_killed(address):
                 assert raised(MemberLost, end.get, PATIENCE).member == "b"
 
 
+STOPPED = """import sys, os
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+from parley.parallel import World
+with World("b", address=sys.argv[1], secret=sys.argv[2], lease=1) as world:
+    group = world.create_rpc_group("stopped", ["a", "b"])
+    group.barrier()
+    try:
+        while True:
+            group.barrier()
+    except BaseException as e:
+        print(type(e).__name__, e, flush=True)
+"""
+
+
+def test_stopped(address):
+    """A member that is stopped (SIGSTOP) is lost once its lease is over, not before: a barrier, a sum, a receive and a call name it;
+    it is told when it goes on."""
+    b = children.start([sys.executable, "-c", STOPPED, address, SECRET], stdout=subprocess.PIPE, text=True)
+    with World("a", address=address, secret=SECRET) as world, world.create_rpc_group("stopped", ["a", "b"]) as group:
+        group.barrier()
+        assert raised(parley.Error, group.recv, "b", timeout=1.5).code == "DEADLINE_EXCEEDED", "one that runs renews its lease"
+        stopped_at = time.monotonic()
+        b.send_signal(signal.SIGSTOP)
+        ends = group.irecv("b"), group.isend(1, "b"), group.rpc_async("b", os.getpid)
+        error = raised(MemberLost, lambda: [group.barrier(), group.barrier()])
+        assert error.member == "b" and "the member 'b' of the group 'stopped'" in str(error), error
+        assert 0.7 < time.monotonic() - stopped_at < 10, time.monotonic() - stopped_at
+        for end in ends:
+            assert raised(MemberLost, end.get, PATIENCE).member == "b"
+        assert raised(MemberLost, group.all_reduce, 1).member == "b"
+        b.send_signal(signal.SIGCONT)
+        said = b.communicate(timeout=PATIENCE)[0]
+        assert "the lease was not renewed for 1000 ms" in said or "no member has this lease" in said, said
+
+
 class Stranger:
     """A member by raw calls, which knows no secret. answer(task, payload): what it says to a call; None: nothing."""
 
@@ -560,6 +595,7 @@ def test_strangers(address):
 
 def test_names(address):
     """Names that the daemon or the package cannot take are refused in a sentence, and what was there stays."""
+    assert "lease_ms is 50, it must be 0 or 100 to 86400000" in str(raised(parley.Error, World, "a", address=address, secret=SECRET, lease=0.05))
     assert "needs a secret" in str(raised(ValueError, World, "a", address=address))
     assert "member has 200 bytes" in str(raised(parley.Error, World, "m" * 200, address=address, secret=SECRET))
     with World("a", 0, address=address, secret=SECRET) as world:
@@ -644,7 +680,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_strangers, test_names, test_assigner, test_examples:
+        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
     with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
         timed(test_small_room, daemon.address)

@@ -29,10 +29,10 @@ def shown(event):
 class Member:
     """In a group; seen are the events up to SYNCED."""
 
-    def __init__(self, address, group, name, key=None):
+    def __init__(self, address, group, name, key=None, lease_ms=0):
         self.stub = registry.RegistryStub(grpc.insecure_channel(address))
         self.metadata = [("authorization", f"Bearer {key}")] if key else []
-        self.events = self.stub.Join(pb.RegistryJoinRequest(group=group, member=name), metadata=self.metadata)
+        self.events = self.stub.Join(pb.RegistryJoinRequest(group=group, member=name, lease_ms=lease_ms), metadata=self.metadata)
         self.seen = []
         while True:
             event = next(self.events)
@@ -120,6 +120,33 @@ def killed(address):
     assert again.seen == ["+stays", "+killed"] and stays.next() == ["+killed"]
 
 
+def leases(address):
+    """Who does not renew is lost, though its call is there; who renews is not."""
+    stays = Member(address, "leases", "stays")
+    renews, sleeps = Member(address, "leases", "renews", lease_ms=1000), Member(address, "leases", "sleeps", lease_ms=300)
+    assert stays.next(2) == ["+renews", "+sleeps"]
+    over = threading.Event()
+
+    def renew():
+        while not over.wait(0.2):
+            renews.stub.Renew(pb.RegistryRenewRequest(lease=renews.lease))
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        assert stays.next() == ["!sleeps"]
+        refused(grpc.StatusCode.DEADLINE_EXCEEDED, sleeps.next, says="the lease was not renewed for 300 ms")
+        refused(grpc.StatusCode.NOT_FOUND, sleeps.stub.Renew, pb.RegistryRenewRequest(lease=sleeps.lease), says="no member has this lease")
+        again = Member(address, "leases", "sleeps", lease_ms=400)
+        assert stays.next(2) == ["+sleeps", "!sleeps"] and again.seen == ["+stays", "+renews", "+sleeps"]
+    finally:
+        over.set()
+        renewing.join()
+    renews.stub.Leave(pb.RegistryLeaveRequest(lease=renews.lease))
+    assert stays.next() == ["-renews"]
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: Member(address, "leases", "hasty", lease_ms=99), says="lease_ms is 99, it must be 0 or 100 to 86400000")
+
+
 def apart(parleyd, folder):
     """Groups of one name are another's for each principal, and so are leases."""
     keys = {}
@@ -143,7 +170,7 @@ def apart(parleyd, folder):
 
 def main():
     with children.Daemon(sys.argv[1]) as daemon:
-        for test in (entries, barriers, killed):
+        for test in (entries, barriers, killed, leases):
             test(daemon.address)
             print(f"{test.__name__}: good", flush=True)
         member = Member(daemon.address, "last", "m")

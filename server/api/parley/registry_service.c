@@ -1,5 +1,6 @@
 /* parley.v1.Registry. A member is its Join call: the call's end, by whichever side, is the
- * member's. */
+ * member's; a lease that is not renewed ends both. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,9 +102,14 @@ static void registry_write_next(struct registry_call *c, struct group_listener *
 static void join_write_ready(struct call *call, void *state)
 {
     struct registry_call *c = state;
+    struct error err;
 
     (void)call;
-    if (c->member.group == NULL)
+    if (c->member.is_expired) {
+        (void)error_set(&err, STATUS_DEADLINE, "the lease was not renewed for %" PRIu32 " ms",
+                        c->member.lease_ms);
+        subscription_end(&c->base, &err);
+    } else if (c->member.group == NULL)
         subscription_end(&c->base, NULL); /* it left */
     else
         registry_write_next(c, &c->member.listener);
@@ -152,7 +158,7 @@ static void registry_join(struct call *call, const ProtobufCMessage *message, st
         return;
     subscription_start(&c->base, call, &handler);
     if (group_join(&c->member, server->groups, call_principal(call)->id, m->group, m->member,
-                   join_notify, &err) != STATUS_OK) {
+                   m->lease_ms, join_notify, &err) != STATUS_OK) {
         c->member.group = NULL;
         subscription_end(&c->base, &err);
     }
@@ -210,6 +216,21 @@ static void registry_leave(struct call *call, const ProtobufCMessage *message,
         group_member_end(member, false);
         call_notify(join);
     }
+    registry_answer(call, rc, &response.base, &err);
+}
+
+static void registry_renew(struct call *call, const ProtobufCMessage *message,
+                           struct server *server)
+{
+    const Parley__V1__RegistryRenewRequest *m = (const Parley__V1__RegistryRenewRequest *)message;
+    Parley__V1__RegistryRenewResponse response = PARLEY__V1__REGISTRY_RENEW_RESPONSE__INIT;
+    struct group_member *member;
+    struct error err;
+    enum status rc = registry_member(&member, call, m->lease, &err);
+
+    (void)server;
+    if (rc == STATUS_OK)
+        group_member_renew(member);
     registry_answer(call, rc, &response.base, &err);
 }
 
@@ -362,6 +383,8 @@ static void registry_barrier(struct call *call, const ProtobufCMessage *message,
 static const struct rpc rows[] = {
     {"/parley.v1.Registry/Join", RPC_SERVER_STREAM, &parley__v1__registry_join_request__descriptor,
      &parley__v1__registry_event__descriptor, registry_join, ACCESS_KEY},
+    {"/parley.v1.Registry/Renew", RPC_UNARY, &parley__v1__registry_renew_request__descriptor,
+     &parley__v1__registry_renew_response__descriptor, registry_renew, ACCESS_KEY},
     {"/parley.v1.Registry/Leave", RPC_UNARY, &parley__v1__registry_leave_request__descriptor,
      &parley__v1__registry_leave_response__descriptor, registry_leave, ACCESS_KEY},
     {"/parley.v1.Registry/Watch", RPC_SERVER_STREAM,

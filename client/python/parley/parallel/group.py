@@ -6,7 +6,8 @@ values under names, barriers and small collectives; named as Machin's users know
     group.register("count", counter.count)          # in one process
     group.registered_sync("count")                  # in any other
 
-A member is its registration at the daemon (parley.v1.Registry), which ends with the process: nobody waits for one that is gone.
+A member is its registration at the daemon (parley.v1.Registry), which ends with the process, or when that has not run for a lease's
+time: nobody waits for one that is gone.
 Calls travel as tasks (parley.v1.Work), so members need no port. What is pickled is signed with the world's secret."""
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ class Group:
         self._handler = threading.local()
         self._messages = Messages(self)
         self._threads = concurrent.futures.ThreadPoolExecutor(world.rpc_threads, thread_name_prefix=f"group-{name}")
-        self._membership = Membership(self._link, f"{world.world}/{name}", self._me, self._end_calls)
+        self._membership = Membership(self._link, f"{world.world}/{name}", self._me, world.lease, self._end_calls)
         self._collectives = Collectives(self)
         self._open = dict[int, bool]()  # fetches and messages that are not answered
         function = f"group/{secrets.token_hex(16)}"
@@ -617,21 +618,23 @@ RpcGroup = Group
 class World:
     """The processes of a program. With world_size it waits until so many are there; rank: this one's among them. secret: what all of
     them know and no other client of the daemon does, by default the key. rpc_timeout: seconds for a call; rpc_threads: calls that
-    a group computes here at once. world: its name, where a daemon has several."""
+    a group computes here at once. world: its name, where a daemon has several. lease: seconds, at least 0.1; this process is lost to
+    the others when it has not run for so long, stopped or with its interpreter held; 0: when its connection is, which takes a stopped
+    one 80 s."""
 
     def __init__(self, name: str, rank: int = -1, world_size: int | None = None, rpc_timeout: float = 60, rpc_threads: int = 8, *,
                  address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None, secret: str | bytes | None = None,
-                 world: str = "world") -> None:
+                 world: str = "world", lease: float = 30) -> None:
         global _world
         secret = secret or key
         if not secret:
             raise ValueError("a world without a key needs a secret, else any client of the daemon could have it unpickle anything")
         self.name, self.rank, self.world_size, self.world = name, rank, world_size, world
-        self.rpc_timeout, self.rpc_threads, self.groups = rpc_timeout, rpc_threads, dict[str, Group]()
+        self.rpc_timeout, self.rpc_threads, self.lease, self.groups = rpc_timeout, rpc_threads, lease, dict[str, Group]()
         self._master = hashlib.blake2b(secret.encode() if isinstance(secret, str) else secret, digest_size=32, person=b"parley world").digest()
         self._link = Link(address, key, tls, 30)
         self._n_collective = dict[tuple[int, ...], int]()
-        self._membership = Membership(self._link, world, name)
+        self._membership = Membership(self._link, world, name, lease)
         try:
             if rank >= 0:
                 self._membership.put(VALUE, f"@{rank}", name.encode())

@@ -29,8 +29,8 @@ class MemberLost(Error):
 class Membership:
     """The group as its events tell it. What the events change is under `changed`, which is notified."""
 
-    def __init__(self, link: Link, group: str, member: str, gone: Callable[[str], None] | None = None) -> None:
-        """gone: is called with who left or was lost, in the end with this member, on a thread of its own."""
+    def __init__(self, link: Link, group: str, member: str, lease: float, gone: Callable[[str], None] | None = None) -> None:
+        """lease: seconds; a process that does not run for so long is lost; 0: when its call ends. gone: is called with who left or was lost, in the end with this member, on a thread of its own."""
         self.link, self.group, self.member, self._gone = link, group, member, gone
         self.changed = threading.Condition()
         self.members = set[str]()
@@ -43,12 +43,25 @@ class Membership:
         self.error: Error | None = None  # it is a member no more
         self.lease = 0
         link.reach()
-        self._call = link.stream("Registry/Join", pb.RegistryJoinRequest(group=group, member=member), pb.RegistryEvent)
+        request = pb.RegistryJoinRequest(group=group, member=member, lease_ms=round(1000 * lease))
+        self._call = link.stream("Registry/Join", request, pb.RegistryEvent)
         threading.Thread(target=self._read, daemon=True).start()
         with self.changed:
             self.changed.wait_for(lambda: self.lease or self.error)
             if self.error is not None:
                 raise self.error
+        if lease > 0:
+            threading.Thread(target=self._renew, args=(lease / 4,), daemon=True).start()
+
+    def _renew(self, seconds: float) -> None:
+        while True:
+            with self.changed:
+                if self.changed.wait_for(lambda: self.error, seconds):
+                    return
+            try:
+                self.link.once("Registry/Renew", pb.RegistryRenewRequest(lease=self.lease), pb.RegistryRenewResponse)
+            except (Error, ValueError):
+                pass  # the call of Join tells what became of the member; ValueError: the channel is closed
 
     def _read(self) -> None:
         error = Error("FAILED_PRECONDITION", f"'{self.member}' has left the group '{self.group}'")

@@ -32,7 +32,21 @@ static uint32_t pick(uint32_t n)
     return x % n;
 }
 
-static const struct env env = {.random = draw};
+static uint64_t now_us, armed_us;
+
+static uint64_t now(void *self)
+{
+    (void)self;
+    return now_us;
+}
+
+static void arm(void *self, uint64_t at_us)
+{
+    ck_assert_ptr_eq(self, &all);
+    armed_us = at_us;
+}
+
+static const struct env env = {.now_us = now, .random = draw};
 
 static void on_notify(struct group_listener *l)
 {
@@ -42,12 +56,19 @@ static void on_notify(struct group_listener *l)
 static void begin(uint64_t seed)
 {
     random_state = seed;
-    groups_init(&all, &env);
+    armed_us = 0;
+    groups_init(&all, &env, arm, &all);
+}
+
+static void join_leased(struct group_member *m, const char *name, uint32_t lease_ms)
+{
+    ck_assert_msg(group_join(m, &all, 1, "g", name, lease_ms, on_notify, &err) == STATUS_OK, "%s",
+                  err.text);
 }
 
 static void join(struct group_member *m, const char *name)
 {
-    ck_assert_msg(group_join(m, &all, 1, "g", name, on_notify, &err) == STATUS_OK, "%s", err.text);
+    join_leased(m, name, 0);
 }
 
 /* The listener's next events: "+a" joined, "-a" left, "!a" lost, "v=a" put, "v~a" deleted, "."
@@ -106,7 +127,7 @@ START_TEST(entries)
     begin(1);
     join(&a, "a");
     join(&b, "b");
-    ck_assert_int_eq(group_join(&b, &all, 1, "g", "b", on_notify, &err), STATUS_EXISTS);
+    ck_assert_int_eq(group_join(&b, &all, 1, "g", "b", 0, on_notify, &err), STATUS_EXISTS);
     ck_assert_int_eq(group_put(&a, GROUP_VALUE, "k", "one", 3, &err), STATUS_OK);
     ck_assert_int_eq(group_put(&b, GROUP_SERVICE, "k", NULL, 0, &err), STATUS_OK);
     ck_assert_int_eq(group_put(&a, GROUP_VALUE, "k", "two", 3, &err), STATUS_EXISTS);
@@ -244,6 +265,48 @@ START_TEST(many_barriers)
 }
 END_TEST
 
+/* One that does not renew is lost: its barrier names it, and its lease is no one's. */
+START_TEST(leases)
+{
+    struct group_member a, b, *found;
+    struct group_wait w;
+    uint64_t lease;
+
+    begin(1);
+    now_us = 1000000;
+    ck_assert_int_eq(group_join(&a, &all, 1, "g", "a", GROUP_LEASE_MIN_MS - 1, on_notify, &err),
+                     STATUS_INVALID);
+    ck_assert_str_eq(err.field, "lease_ms");
+    ck_assert_int_eq(group_join(&a, &all, 1, "g", "a", GROUP_LEASE_MAX_MS + 1, on_notify, &err),
+                     STATUS_INVALID);
+    join(&a, "a");
+    ck_assert_uint_eq(armed_us, 0);
+    join_leased(&b, "b", 2000);
+    lease = group_member_lease(&b);
+    ck_assert_uint_eq(armed_us, 3000000);
+    ck_assert_int_eq(wait_at(&w, &a, 1, 0, 0), STATUS_OK);
+    now_us = 2500000;
+    group_member_renew(&b);
+    now_us = armed_us;
+    groups_tick(&all);
+    ck_assert(!b.is_expired && outcome[0] == STATUS_UNKNOWN);
+    ck_assert_uint_eq(armed_us, 4500000);
+    (void)told(&a.listener);
+    now_us = armed_us;
+    groups_tick(&all);
+    ck_assert(b.is_expired && b.group == NULL);
+    ck_assert_str_eq(told(&a.listener), "!b");
+    ck_assert_int_eq(outcome[0], STATUS_ABORTED);
+    ck_assert_str_eq(err.text, "the member 'b' was lost");
+    ck_assert_int_eq(groups_member(&found, &all, 1, lease, &err), STATUS_NOT_FOUND);
+    armed_us = 0;
+    groups_tick(&all);
+    ck_assert_uint_eq(armed_us, 0);
+    group_member_end(&a, false);
+    groups_deinit(&all);
+}
+END_TEST
+
 START_TEST(slow_listener)
 {
     struct group_member a, b;
@@ -269,8 +332,8 @@ static void without_memory(void)
     struct group_wait w;
     bool is_a, is_b;
 
-    is_a = group_join(&a, &all, 1, "g", "a", on_notify, &err) == STATUS_OK;
-    is_b = group_join(&b, &all, 1, "g", "b", on_notify, &err) == STATUS_OK;
+    is_a = group_join(&a, &all, 1, "g", "a", 1000, on_notify, &err) == STATUS_OK;
+    is_b = group_join(&b, &all, 1, "g", "b", 0, on_notify, &err) == STATUS_OK;
     if (is_a) {
         (void)!group_put(&a, GROUP_VALUE, "k", "one", 3, &err);
         (void)!group_put(&a, GROUP_VALUE, "l", "one", 3, &err);
@@ -377,16 +440,43 @@ static void simulated_check(void)
     }
 }
 
+/* Time passes: those who did not renew are lost, and nobody else. */
+static void simulated_pass(uint64_t us)
+{
+    bool was_leased = false;
+
+    now_us += us;
+    if (armed_us != 0 && armed_us <= now_us)
+        groups_tick(&all);
+    for (size_t i = 0; i < N_NAMES; i++) {
+        struct simulated *s = &world[i];
+
+        if (!s->is_there)
+            continue;
+        ck_assert(s->member.is_expired == (s->member.lease_ms != 0 && s->member.due_us <= now_us));
+        ck_assert(!s->member.is_expired || !s->is_waiting);
+        s->is_there = !s->member.is_expired;
+        was_leased |= s->is_there && s->member.lease_ms != 0;
+    }
+    ck_assert(!was_leased || armed_us > now_us);
+}
+
 static void simulated_step(struct simulated *s, size_t i, uint64_t *epoch)
 {
     const char name[2] = {(char)('a' + i), '\0'}, key[2] = {(char)('0' + pick(N_KEYS)), '\0'};
 
     if (!s->is_there) {
         *s = (struct simulated){.is_there = true, .holder = {-1, -1, -1, -1}};
-        join(&s->member, name);
+        join_leased(&s->member, name, pick(2) == 0 ? 0 : 1000 + pick(2000));
         return;
     }
-    switch (pick(8)) {
+    switch (pick(10)) {
+    case 8:
+        group_member_renew(&s->member);
+        break;
+    case 9:
+        simulated_pass(pick(1000) * 1000);
+        break;
     case 0:
         group_member_end(&s->member, pick(2) == 0);
         ck_assert(!s->is_waiting);
@@ -470,5 +560,5 @@ START_TEST(simulated)
 }
 END_TEST
 
-SUITE_MAIN("server/registry/groups", events, entries, barriers, many_barriers, slow_listener,
-           no_memory, simulated)
+SUITE_MAIN("server/registry/groups", events, entries, barriers, many_barriers, leases,
+           slow_listener, no_memory, simulated)
