@@ -582,7 +582,7 @@ def test_strangers(address):
     for event in garbage.seen():
         if {"@0", "@1"} <= garbage.roads.keys():
             break
-    flood = [b"", b"c", b"x" * 15, b"x" * 16 + b"f", b"x" * 16 + b"fgarbage!{}", b"x" * 24 + b"c" * 100] * 200
+    flood = [b"", b"c", b"x" * 15, b"x" * 24 + b"f", b"x" * 24 + b"fgarbage!{}", b"x" * 16 + bytes(8) + b"mgarbage!{}", b"x" * 32 + b"c" * 100] * 200
     results = garbage.call("0", flood)
     assert len(results) == len(flood) and all(r.exception.message == "the bytes are not signed with the secret" for r in results), results[:3]
     done.set()

@@ -24,6 +24,9 @@ import parley  # noqa: E402
 from parley.parallel import (AndEvent, CtxPool, CtxThreadPool, Event, OrEvent, Pool, Process, ProcessException, Queue, RemoteError,  # noqa: E402
                              Thread, ThreadException, ThreadPool, WorkerLost, dumps, get_context, loads, share)
 
+from parley.parallel.pickle import pack, unpack, values_at  # noqa: E402
+from parley.parallel.worker import SIGNATURE_BYTES, checked, opened, signed  # noqa: E402
+
 PARLEYD = sys.argv[1]
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/parallel")
 
@@ -69,6 +72,43 @@ def test_pool(pool):
     assert (back == big + 1).all() and back.flags.writeable
     results = [pool.apply_async(half, (2 * i,)) for i in range(3000)]
     assert [r.get() for r in results] == list(range(3000))
+
+
+def test_arrays_by_value(pool):
+    """Each lies where its type may, is the callee's own and writable; in parts, in one message, among others, empty ones, in an exception."""
+    def seen(*arrays):
+        for a in arrays:
+            a += 1
+        return [(a.flags.aligned, a.flags.writeable) for a in arrays], arrays
+
+    arrays = [np.arange(n, dtype=t) for n in (1031, 0, 3, 400_001) for t in (np.int8, np.float64, np.complex128)]
+    flags, back = pool.apply(seen, arrays)
+    assert flags == [(True, True)] * len(arrays) and all((b == a + 1).all() and b.flags.writeable and b.flags.aligned for a, b in zip(arrays, back))
+    assert arrays[1][0] == 0, "the caller's are its own"
+
+    def fails(array):
+        raise LookupError(array)
+
+    assert raised(LookupError, lambda: pool.apply(fails, (arrays[0],))).args[0][1030] == arrays[0][1030]
+
+
+def test_signatures():
+    """What is pickled, and how much, is taken only as it was signed; arrays that are cut are told of."""
+    parts = pack(("x", np.arange(1000)), False)[0]
+    at = values_at(parts)
+    payload = signed(b"secret", b"task", parts[:at], parts[at:])
+    body, values = opened(b"secret", b"task", payload)
+    assert (unpack(body, values=values)[1] == np.arange(1000)).all()
+    n_signed = SIGNATURE_BYTES + sum(map(len, parts[:at]))
+    for place in [*range(SIGNATURE_BYTES), SIGNATURE_BYTES, n_signed - 1]:
+        changed = bytearray(payload)
+        changed[place] ^= 1
+        assert "not signed" in str(raised(ValueError, lambda changed=changed: opened(b"secret", b"task", changed))), place
+    for wrong in lambda: opened(b"other", b"task", payload), lambda: opened(b"secret", b"result", payload), lambda: opened(b"secret", b"task", payload[:n_signed - 1]), \
+            lambda: opened(b"secret", b"task", b""), lambda: checked(b"secret", b"task", payload):
+        assert "not signed" in str(raised(ValueError, wrong))
+    body, values = opened(b"secret", b"task", payload[:-16])
+    assert "the bytes of an array are cut" in str(raised(ValueError, lambda: unpack(body, values=values)))
 
 
 def test_exceptions(pool):
@@ -319,7 +359,7 @@ def timed(test, *args):
 def main():
     with Daemon(PARLEYD) as daemon:
         with Pool(2, address=daemon.address) as pool:
-            for test in test_pool, test_exceptions, test_queue:
+            for test in test_pool, test_arrays_by_value, test_exceptions, test_queue:
                 timed(test, pool)
             for test in test_lost_workers, test_deadlines:
                 timed(test, pool, daemon.address)
@@ -328,7 +368,7 @@ def main():
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
         for test in test_turnover, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
-    for test in test_threads, test_events, test_watched, test_examples:
+    for test in test_signatures, test_threads, test_events, test_watched, test_examples:
         timed(test)
 
 

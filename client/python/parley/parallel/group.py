@@ -93,7 +93,7 @@ class _Peer(TaskStream):
                 del self.group._peers[self.road]
         return self.group._failure(self.member, error)
 
-    def settle(self, result: pb.WorkResult, payload: bytes) -> None:
+    def settle(self, result: pb.WorkResult, payload: bytes | bytearray) -> None:
         task = self.tasks.pop(result.tag)
         is_raw = result.tag in self.is_raw
         self.is_raw.discard(result.tag)
@@ -101,7 +101,7 @@ class _Peer(TaskStream):
         error: BaseException | None = None
         try:
             if result.HasField("error"):
-                error = failure_of(result, payload, lambda b: self.body(result.tag, b))
+                error = failure_of(result, payload, lambda b: unpack(self.body(result.tag, b)))
                 if not result.HasField("exception"):
                     error = self.group._failure(self.member, error)
             else:
@@ -111,7 +111,7 @@ class _Peer(TaskStream):
             error = Error("DATA_LOSS", f"the member '{self.member}' of the group '{self.group.group_name}' answered garbage: {e}")
         task.settle(value, error)
 
-    def body(self, tag: int, payload: bytes) -> memoryview:
+    def body(self, tag: int, payload: bytes | bytearray) -> memoryview:
         body = checked(self.secret, b"answer", payload)
         if body[:ID_BYTES] != tag.to_bytes(ID_BYTES, "little"):
             raise ValueError("the answer is another call's")

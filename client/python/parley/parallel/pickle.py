@@ -19,6 +19,7 @@ MIN_BYTES = 1024  # of an array that leaves the pickle
 _HEAD = struct.Struct("<II")  # buffers, bytes of the pickle
 _BUFFER = struct.Struct("<Qq32sQQ")  # bytes; by value -1, else place in the segments, name, its size, offset; see _OWNER
 _OWNER = struct.Struct("<II")  # process, descriptor: of each buffer by reference
+ALIGNMENT = 16  # of a buffer by value, from the first: they lie behind all else, and each is filled up to a multiple
 _PLAIN = frozenset((int, float, complex, str, bytes, bool, type(None)))
 
 
@@ -107,6 +108,10 @@ def _pickle(what: Any, take: Any) -> bytes:
     return file.getvalue()
 
 
+def padding(n: int) -> bytes:
+    return bytes(-n % ALIGNMENT)
+
+
 def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[bytes | memoryview], list[Segment]]:
     """The parts of its bytes, and the segments that are to live until they are read. others: by reference, arrays that are not
     in shared memory are copied there ("share"), or refused ("refuse"), or they and those in memory of our own go by value
@@ -123,13 +128,12 @@ def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[byt
 
     body = _pickle(what, take)
     parts: list[bytes | memoryview] = [_HEAD.pack(len(buffers), len(body)), body]
+    values = list[bytes | memoryview]()
     for raw in buffers:
-        if not by_reference:
-            parts += [_BUFFER.pack(raw.nbytes, -1, b"", 0, 0), raw]
-            continue
-        found = _find(raw)
-        if others == "value" and (found is None or found[0].is_own):
-            parts += [_BUFFER.pack(raw.nbytes, -1, b"", 0, 0), raw]
+        found = _find(raw) if by_reference else None
+        if not by_reference or others == "value" and (found is None or found[0].is_own):
+            parts.append(_BUFFER.pack(raw.nbytes, -1, b"", 0, 0))
+            values += [raw, padding(raw.nbytes)]
             continue
         if found is None and others == "refuse":
             raise ValueError("an array is not in shared memory, share() makes a copy that is")
@@ -140,27 +144,43 @@ def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[byt
         segments.append(segment)
         parts += [_BUFFER.pack(raw.nbytes, len(segments) - 1, segment.name.encode(), len(segment), offset),
                   _OWNER.pack(os.getpid(), segment.fd)]
-    return parts, segments
+    return parts + values, segments
 
 
-def unpack(data: bytes | memoryview, fds: Sequence[int] | None = None) -> Any:
-    """fds: of the segments, in their order; they are taken."""
+def values_at(parts: Sequence[bytes | memoryview]) -> int:
+    """Where in the parts of pack its buffers by value begin: they alone are no bytes, but for what fills them up."""
+    return next((i for i, p in enumerate(parts) if not isinstance(p, bytes)), len(parts))
+
+
+def unpack(data: bytes | memoryview, fds: Sequence[int] | None = None, values: memoryview | None = None) -> Any:
+    """fds: of the segments, in their order; they are taken. values: the buffers by value, where they do not follow; arrays then lie
+    in this memory itself, if it is writable."""
     view = memoryview(data)
     n, size = _HEAD.unpack_from(view)
     at = _HEAD.size + size
     body = view[_HEAD.size:at]
     buffers = list[Any]()
-    for _ in range(n):
+    by_value = list[tuple[int, int]]()  # which buffer, its bytes
+    for i in range(n):
         n_bytes, place, name, whole, offset = _BUFFER.unpack_from(view, at)
         at += _BUFFER.size
         if place < 0:
-            buffers.append(bytearray(view[at:at + n_bytes]))  # of its own, and writable
-            at += n_bytes
+            by_value.append((i, n_bytes))
+            buffers.append(None)
             continue
         pid, its_fd = _OWNER.unpack_from(view, at)
         at += _OWNER.size
         segment = _open(name.decode(), whole, pid, None if fds is None else fds[place], its_fd)
         buffers.append(memoryview(segment)[offset:offset + n_bytes])
+    is_ours = values is not None and not values.readonly
+    behind = view[at:] if values is None else values
+    at = 0
+    for i, n_bytes in by_value:
+        value = behind[at:at + n_bytes]
+        if value.nbytes < n_bytes:
+            raise ValueError("the bytes of an array are cut")
+        buffers[i] = value if is_ours else bytearray(value)  # of its own, and writable
+        at += n_bytes + -n_bytes % ALIGNMENT
     return pickle.loads(body, buffers=buffers)
 
 

@@ -20,9 +20,9 @@ import grpc
 
 from parley import wire
 from parley.client import Link
-from parley.parallel.pickle import pack, unpack
+from parley.parallel.pickle import pack, unpack, values_at
 from parley.parallel.tasks import AsyncResult, RemoteError, Task, TaskStream, WorkerLost, failure_of
-from parley.parallel.worker import HEAD, Log, checked, signed
+from parley.parallel.worker import HEAD, Log, opened, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
@@ -66,7 +66,7 @@ class _Stream(TaskStream):
     def task_over(self) -> None:
         self.pool._task_over()
 
-    def settle(self, result: pb.WorkResult, payload: bytes) -> None:
+    def settle(self, result: pb.WorkResult, payload: bytes | bytearray) -> None:
         task = self.tasks.pop(result.tag)
         left = self.left_behind.pop(result.tag, None)
         if left is not None and result.HasField("loss"):
@@ -81,13 +81,17 @@ class _Stream(TaskStream):
         error: BaseException | None = None
         try:
             if result.HasField("error"):
-                error = failure_of(result, payload, lambda b: checked(self.pool._secret, b"result", b))
+                error = failure_of(result, payload, self._opened)
             else:
-                value = unpack(checked(self.pool._secret, b"result", payload))
+                value = self._opened(payload)
         except Exception as e:  # its bytes make no object here
             error = e
         task.settle(value, error)
         self.pool._task_over()
+
+    def _opened(self, payload: bytes | bytearray) -> Any:
+        body, values = opened(self.pool._secret, b"result", payload)
+        return unpack(body, values=values)
 
 
 class Pool:
@@ -217,7 +221,9 @@ class Pool:
     def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
         parts, segments = pack((how, args, kwds), self._by_reference)
         tag = next(self._tags)
-        task = Task(signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts]), segments, settle, self._timeout_ms)
+        at = values_at(parts)
+        payload = signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts[:at]], parts[at:])
+        task = Task(payload, segments, settle, self._timeout_ms)
         with self._lock:
             if self._is_closed:
                 raise ValueError("the pool is closed")

@@ -11,8 +11,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
-from parley.parallel.pickle import unpack
-from parley.parallel.worker import PART_BYTES, SIGNATURE_BYTES, checked
+from parley.parallel.worker import FIRST_BYTES, PART_BYTES, SIGNATURE_BYTES, Parts, encode, rest_decoder, rests
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
@@ -100,12 +99,12 @@ class TaskStream:
         # Tags and their tasks, None for one that is not wanted any more. None: no more come.
         self.outgoing: queue.SimpleQueue[tuple[int, Task | None] | None] = queue.SimpleQueue()
         self.tasks = dict[int, Task]()
-        method = link.channel.stream_stream("/parley.v1.Work/Map", pb.WorkSubmitRequest.SerializeToString, pb.WorkResults.FromString)
+        method = link.channel.stream_stream("/parley.v1.Work/Map", encode, rest_decoder(pb.WorkResults))
         self.call = method(self.requests(), metadata=link.metadata)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
-    def requests(self) -> Iterator[pb.WorkSubmitRequest]:
+    def requests(self) -> Iterator[pb.WorkSubmitRequest | bytes]:
         got = self.outgoing.get()
         while got is not None:
             request, size = pb.WorkSubmitRequest(), 0
@@ -123,7 +122,7 @@ class TaskStream:
                     wire_task = pb.WorkTask(function=self.function, tag=tag, retries=self.retries, timeout_ms=task.timeout_ms)
                     n = len(task.payload)
                     if n > PART_BYTES:
-                        wire_task.payload, wire_task.size_bytes, rest = task.payload[:PART_BYTES], n, task.payload
+                        wire_task.payload, wire_task.size_bytes, rest = task.payload[:FIRST_BYTES], n, task.payload
                     else:
                         wire_task.payload = task.payload
                     task.payload = b""
@@ -136,27 +135,24 @@ class TaskStream:
                     got = self.outgoing.get()  # this thread alone takes them
             yield request
             if rest is not None:
-                for at in range(PART_BYTES, len(rest), PART_BYTES):
-                    yield pb.WorkSubmitRequest(rest=rest[at:at + PART_BYTES])
+                yield from rests(pb.WorkSubmitRequest, rest)
             if is_full:
                 got = self.outgoing.get()
 
     def read(self) -> None:
         error: BaseException = Error("UNAVAILABLE", "the stream of tasks ended")
-        begun: Any = None
-        parts = list[bytes]()
+        parts: Parts
         try:
             for message in self.call:
+                if isinstance(message, memoryview):
+                    if parts.take(message):
+                        self.settle(parts.of, parts.payload)
+                    continue
                 for result in message.results:
                     if result.size_bytes:
-                        begun, parts = result, [result.payload]
+                        parts = Parts(result)
                     else:
                         self.settle(result, result.payload)
-                if message.rest:
-                    parts.append(message.rest)
-                    if sum(map(len, parts)) == begun.size_bytes:
-                        self.settle(begun, b"".join(parts))
-                        parts = []
         except grpc.RpcError as e:
             error = wire.error_of(e)
         error = self.over(error)
@@ -172,12 +168,12 @@ class TaskStream:
     def task_over(self) -> None:
         """One is done, or all are."""
 
-    def settle(self, result: pb.WorkResult, payload: bytes) -> None:
+    def settle(self, result: pb.WorkResult, payload: bytes | bytearray) -> None:
         raise NotImplementedError
 
 
-def failure_of(result: pb.WorkResult, payload: bytes, body: Callable[[bytes], bytes | memoryview]) -> BaseException:
-    """What a result that is no value says; body: what of the payload was pickled, if the bytes are who they should be from."""
+def failure_of(result: pb.WorkResult, payload: bytes | bytearray, opened: Callable[[bytes | bytearray], Any]) -> BaseException:
+    """What a result that is no value says; opened: what was pickled, if the bytes are who they should be from."""
     if result.HasField("loss"):
         return WorkerLost(result.error.message, result.loss.signal, result.loss.exit_code, result.loss.stderr_tail)
     if not result.HasField("exception"):
@@ -187,7 +183,7 @@ def failure_of(result: pb.WorkResult, payload: bytes, body: Callable[[bytes], by
     error: BaseException = RemoteError(said.type, said.message, said.trace)
     if len(payload) > SIGNATURE_BYTES:
         try:
-            error = unpack(body(payload))
+            error = opened(payload)
         except Exception:  # the text is left
             pass
     error.__cause__ = RemoteTrace(said.trace)

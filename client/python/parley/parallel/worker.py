@@ -12,33 +12,109 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from parley.parallel.pickle import ALIGNMENT, pack, padding, unpack, values_at
 
 PART_BYTES = 1 << 20  # of a payload in a message
 ENOUGH_S = 0.005  # of tasks, to hold in advance
 FLUSH_S = 0.001  # an answer may wait so long for others
 LATE_S = 0.1  # a task that takes longer should not hold others up
 MAX_HELD, MAX_ANSWERS = 512, 128
-SIGNATURE_BYTES = 16
+DIGEST_BYTES = 16
+SIGNATURE_BYTES = DIGEST_BYTES + 8  # and how many of the bytes behind it are signed
+FIRST_BYTES = 4096  # of a payload that is sent in parts: the others are encoded without a copy
 HEAD = struct.Struct("<IQ")  # of a task: bytes of the function, the pool's number of the task
 
 
-def signed(secret: bytes, label: bytes, parts: list[Any]) -> bytes:
-    """Only who has the pool's secret may have its processes unpickle something."""
-    digest = hashlib.blake2b(key=secret, digest_size=SIGNATURE_BYTES, person=label)
+def signed(secret: bytes, label: bytes, parts: Sequence[Any], values: Sequence[Any] = ()) -> bytes:
+    """Only who has the secret may have a process unpickle something. values: bytes of arrays, which are not pickled, and not signed but
+    for how many they are: that would take several times as long as to send them."""
+    size = sum(map(len, parts)).to_bytes(8, "little")
+    digest = hashlib.blake2b(size, key=secret, digest_size=DIGEST_BYTES, person=label)
     for part in parts:
         digest.update(part)
-    return b"".join([digest.digest(), *parts])
+    fill = padding(SIGNATURE_BYTES + sum(map(len, parts))) if values else b""
+    return b"".join([digest.digest(), size, *parts, fill, *values])
 
 
-def checked(secret: bytes, label: bytes, data: bytes) -> memoryview:
+def opened(secret: bytes, label: bytes, data: bytes | bytearray) -> tuple[memoryview, memoryview]:
+    """What is signed, and the values behind it."""
     import hmac
 
-    body = memoryview(data)[SIGNATURE_BYTES:]
-    if not hmac.compare_digest(hashlib.blake2b(body, key=secret, digest_size=SIGNATURE_BYTES, person=label).digest(),
-                               data[:SIGNATURE_BYTES]):
+    view = memoryview(data)
+    end = SIGNATURE_BYTES + int.from_bytes(view[DIGEST_BYTES:SIGNATURE_BYTES], "little")
+    digest = hashlib.blake2b(view[DIGEST_BYTES:end], key=secret, digest_size=DIGEST_BYTES, person=label).digest()
+    if end > len(view) or not hmac.compare_digest(digest, view[:DIGEST_BYTES]):
+        raise ValueError("the bytes are not signed with the secret")
+    return view[SIGNATURE_BYTES:end], view[end + -end % ALIGNMENT:]
+
+
+def checked(secret: bytes, label: bytes, data: bytes | bytearray) -> memoryview:
+    """Where all is signed."""
+    body, values = opened(secret, label, data)
+    if values:
         raise ValueError("the bytes are not signed with the secret")
     return body
+
+
+def encode(message: Any) -> bytes:
+    """One of `rests` is already."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def _rest_head(kind: Any) -> bytes:
+    return _varint(kind.DESCRIPTOR.fields_by_name["rest"].number << 3 | 2)
+
+
+def rests(kind: Any, payload: bytes) -> Iterator[bytes]:
+    """The payload behind its first bytes, in messages of this type: it is copied once, to where they are."""
+    view, head = memoryview(payload), _rest_head(kind)
+    for start in range(FIRST_BYTES, len(view), PART_BYTES):
+        part = view[start:start + PART_BYTES]
+        yield b"".join([head, _varint(len(part)), part])
+
+
+def _varint(n: int) -> bytes:
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def rest_decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Parses messages of this type, but gives a view of the bytes of `rest` where there is nothing else."""
+    parse, head = kind.FromString, _rest_head(kind)
+
+    def decode(data: bytes) -> Any:
+        if not data.startswith(head):
+            return parse(data)
+        n = shift = 0
+        for at in range(len(head), min(len(data), 10)):
+            n |= (data[at] & 127) << shift
+            shift += 7
+            if data[at] < 128:
+                return memoryview(data)[at + 1:] if at + 1 + n == len(data) else parse(data)
+        return parse(data)
+
+    return decode
+
+
+class Parts:
+    """A payload that comes in parts, gathered where it is to lie."""
+
+    def __init__(self, of: Any) -> None:
+        """of: what announced it, with the first of them."""
+        self.of, self.payload, self.n = of, bytearray(of.size_bytes), 0
+        self.take(of.payload)
+
+    def take(self, part: bytes | memoryview) -> bool:
+        """Whether it is whole."""
+        self.payload[self.n:self.n + len(part)] = part
+        self.n += len(part)
+        return self.n == len(self.payload)
 
 
 class Log:
@@ -86,13 +162,13 @@ class Worker:
         self.settings = settings
         self.secret: bytes = settings["secret"]
         self.link = Link(settings["address"], settings["key"], settings["tls"], 0)
-        self.method = self.link.channel.stream_stream("/parley.v1.Work/Attach", work_pb2.WorkAttachRequest.SerializeToString,
-                                                      work_pb2.WorkAttachResponse.FromString)
+        self.method = self.link.channel.stream_stream("/parley.v1.Work/Attach", encode,
+                                                      rest_decoder(work_pb2.WorkAttachResponse))
         self.functions = dict[bytes, Any]()
         self.context: tuple[Any, ...] = ()
         self.changed = threading.Condition()
         # Under `changed`:
-        self.jobs = collections.deque[tuple[int, bytes]]()
+        self.jobs = collections.deque[tuple[int, bytes | bytearray]]()
         self.current, self.begun_at = 0, 0.0
         self.lost: BaseException | None = None
         self.out: Any = None
@@ -102,8 +178,6 @@ class Worker:
         self.log = Log(settings["log_fd"])
 
     def prepare(self) -> None:
-        from parley.parallel.pickle import unpack
-
         setup = self.settings["setup"]
         if setup is not None:
             initializer, initargs, has_context, context, make_context = unpack(setup)
@@ -118,20 +192,21 @@ class Worker:
         """A thread of its own: takes orders as they come."""
         import grpc
 
-        parts = list[bytes]()
+        parts: Parts
         try:
             for response in call:
+                if isinstance(response, memoryview):
+                    if parts.take(response):
+                        with self.changed:
+                            self.jobs.append((parts.of.task, parts.payload))
+                            self.changed.notify()
+                    continue
                 with self.changed:
                     for order in response.orders:
                         if order.size_bytes:
-                            unfinished, parts = (order.task, order.size_bytes), [order.payload]
+                            parts = Parts(order)
                         else:
                             self.jobs.append((order.task, order.payload))
-                    if response.rest:
-                        parts.append(response.rest)
-                        if sum(map(len, parts)) == unfinished[1]:
-                            self.jobs.append((unfinished[0], b"".join(parts)))
-                            parts = []
                     self.changed.notify()
             raise EOFError("the daemon ended the stream")
         except (grpc.RpcError, EOFError) as e:
@@ -166,21 +241,20 @@ class Worker:
         self.out.put(request)
 
     def answer(self, task: int, parts: list[Any], exception: Any = None) -> None:
-        payload = signed(self.secret, b"result", parts)
+        at = values_at(parts)
+        payload = signed(self.secret, b"result", parts[:at], parts[at:])
         if len(payload) <= PART_BYTES:
             answer = self.pb.WorkAnswer(task=task, payload=payload, exception=exception)
             self.log.answered(task, self.tag, answer.SerializeToString())
             self.answers.append(answer)
             return
-        self.answers.append(self.pb.WorkAnswer(task=task, payload=payload[:PART_BYTES], size_bytes=len(payload)))
+        self.answers.append(self.pb.WorkAnswer(task=task, payload=payload[:FIRST_BYTES], size_bytes=len(payload)))
         self.flush()
-        for at in range(PART_BYTES, len(payload), PART_BYTES):
-            self.out.put(self.pb.WorkAttachRequest(rest=payload[at:at + PART_BYTES]))
+        for rest in rests(self.pb.WorkAttachRequest, payload):
+            self.out.put(rest)
 
-    def compute(self, payload: bytes) -> Any:
-        from parley.parallel.pickle import unpack
-
-        body = checked(self.secret, b"task", payload)
+    def compute(self, payload: bytes | bytearray) -> Any:
+        body, values = opened(self.secret, b"task", payload)
         size, self.tag = HEAD.unpack_from(body)
         key = bytes(body[HEAD.size:HEAD.size + size])
         function = self.functions.get(key)
@@ -188,16 +262,14 @@ class Worker:
             if len(self.functions) == 64:
                 self.functions.clear()
             function = self.functions[key] = unpack(key)
-        how, args, kwds = unpack(body[HEAD.size + size:])
+        how, args, kwds = unpack(body[HEAD.size + size:], values=values)
         if how == "call":
             return function(*self.context, *args, **kwds)
         if how == "map":
             return [function(*self.context, a) for a in args]
         return [function(*self.context, *a) for a in args]  # starmap
 
-    def work(self, task: int, payload: bytes) -> None:
-        from parley.parallel.pickle import pack
-
+    def work(self, task: int, payload: bytes | bytearray) -> None:
         self.tag = 0
         try:
             parts = pack(self.compute(payload), self.settings["by_reference"], "value")[0]
@@ -287,7 +359,6 @@ class Worker:
 
 def failure(e: BaseException) -> tuple[list[Any], Any]:
     """The parts of a payload with the exception itself, none where it cannot be pickled, and what is told of it anyway."""
-    from parley.parallel.pickle import pack
     from parley.v1 import work_pb2
 
     trace = "".join(traceback.format_exception(e))
