@@ -2,12 +2,10 @@
 where Machin writes it into a tensor.
 
 usage: dist_coll.py [ADDRESS]      a daemon's"""
-import secrets
-import sys
-
 import numpy as np
+from common import run
 
-from parley.parallel import Process, World, get_context
+from parley.parallel import World
 
 
 def main(rank, address, secret):
@@ -19,10 +17,4 @@ def main(rank, address, secret):
 
 
 if __name__ == "__main__":
-    arguments = (sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8001", secrets.token_bytes(32))
-    processes = [Process(target=main, args=(rank, *arguments), ctx=get_context("spawn")) for rank in range(3)]
-    for p in processes:
-        p.start()
-    for p in processes:
-        p.join()
-        p.watch()
+    run(main)

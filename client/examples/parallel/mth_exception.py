@@ -1,22 +1,7 @@
 """A thread's exception is seen by who watches it. After Machin's example of this name."""
-import time
+from common import catch, fail
 
 from parley.parallel import Thread, ThreadException
 
-
-def test1():
-    print(f"Exception occurred at {time.time()}", flush=True)
-    raise RuntimeError("Error")
-
-
 if __name__ == "__main__":
-    t1 = Thread(target=test1)
-    t1.start()
-    while True:
-        try:
-            t1.watch()
-        except ThreadException as e:
-            print(f"Exception caught at {time.time()}")
-            print(f"Exception is: {e}")
-            break
-    t1.join()
+    catch(Thread(target=fail), ThreadException)
