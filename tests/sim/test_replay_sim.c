@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/env.h"
 #include "base/log.h"
 #include "server/access/access.h"
 #include "server/replay/replays.h"
+#include "tests/support/sim.h"
 
 enum { N_EVENTS = 300, N_WAITS = 6, N_BATCHES = 8, MAX_BATCH = 4, MAX_X = 2 * N_EVENTS };
 
@@ -54,7 +54,7 @@ struct sim_batch {
 };
 
 static struct world {
-    uint64_t seed, chance, now_us, armed_us, keeper_us;
+    uint64_t armed_us, keeper_us;
     struct list queue, rows; /* of struct sim_record; of struct sim_row */
     struct replays all;
     struct table *t; /* NULL: there is none */
@@ -69,37 +69,6 @@ static struct world {
     uint64_t n_kills, n_stops, n_checkpoints, n_late, n_sampled, n_stale, n_applied, n_read;
 } s;
 
-#define MUST(what) ((what) ? (void)0 : sim_fail(#what, __LINE__))
-
-static void sim_fail(const char *what, int line)
-{
-    printf("seed %" PRIu64 ", line %d: %s\n", s.seed, line, what);
-    (void)fflush(stdout);
-    abort();
-}
-
-static unsigned pick(unsigned n)
-{
-    s.chance ^= s.chance << 13;
-    s.chance ^= s.chance >> 7;
-    s.chance ^= s.chance << 17;
-    return (unsigned)(s.chance >> 33) % n;
-}
-
-static uint64_t fake_now(void *self)
-{
-    (void)self;
-    return s.now_us;
-}
-
-static void fake_random(void *self, void *out, size_t n_bytes)
-{
-    (void)self;
-    for (size_t i = 0; i < n_bytes; i++)
-        ((unsigned char *)out)[i] = (unsigned char)pick(256);
-}
-
-static const struct env sim_env = {.now_us = fake_now, .random = fake_random};
 static const struct principal sim_owner = {.id = 1, .name = "ann"};
 
 static char *copied(const void *bytes, size_t size_bytes)
@@ -351,7 +320,7 @@ static void on_waited(struct future *f, const struct error *why, void *arg)
         client_go_on(w);
         return;
     }
-    MUST(why->status == STATUS_DEADLINE && s.now_us >= w->until_us);
+    MUST(why->status == STATUS_DEADLINE && sim.now_us >= w->until_us);
     s.n_late++;
 }
 
@@ -366,7 +335,7 @@ static void client_begin(struct sim_waiter *w)
         return;
     }
     w->waits = true;
-    w->until_us = timeout_ms == 0 ? UINT64_MAX : s.now_us + timeout_ms * UINT64_C(1000);
+    w->until_us = timeout_ms == 0 ? UINT64_MAX : sim.now_us + timeout_ms * UINT64_C(1000);
     replays_wait(&s.all, s.t, &w->wait, timeout_ms, on_waited, w);
 }
 
@@ -388,7 +357,7 @@ static void check_waits(void)
 
         if (!w->waits)
             continue;
-        MUST(w->until_us > s.now_us);
+        MUST(w->until_us > sim.now_us);
         if (list_first(w->wait.is_insert ? &s.t->inserters : &s.t->samplers) != &w->wait.link)
             continue;
         n_heads++;
@@ -438,11 +407,11 @@ static void arm_keeper(void *self, uint64_t at_us)
 
 static void tick(void)
 {
-    if (s.armed_us != 0 && s.armed_us <= s.now_us) {
+    if (s.armed_us != 0 && s.armed_us <= sim.now_us) {
         s.armed_us = 0;
         replays_tick(&s.all);
     }
-    if (s.keeper_us != 0 && s.keeper_us <= s.now_us) {
+    if (s.keeper_us != 0 && s.keeper_us <= sim.now_us) {
         s.keeper_us = 0;
         keeper_tick(&s.all.keeper);
     }
@@ -471,7 +440,7 @@ static void table_make(void)
         .alpha = 0.6,
         .epsilon = 0.01,
         .limiter = {1 + pick(5), 1 + pick(3), -4, 8 + pick(8)},
-        .seed = s.seed,
+        .seed = sim.seed,
         .columns = &column,
         .n_columns = 1,
     };
@@ -663,9 +632,7 @@ static void act(void)
 
 static void run(uint64_t seed)
 {
-    s.seed = seed;
-    s.chance = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
-    s.now_us = 1;
+    sim_start(seed);
     s.next_x = s.must_x = 0;
     s.t = NULL;
     s.is_unbounded = seed % 3 == 0;
@@ -676,7 +643,7 @@ static void run(uint64_t seed)
     list_init(&s.rows);
     daemon_start();
     for (unsigned n = 0; n < N_EVENTS; n++) {
-        s.now_us += pick(20) == 0 ? pick(30000) : pick(1000); /* now and then it is stopped */
+        sim.now_us += pick(20) == 0 ? pick(30000) : pick(1000); /* now and then it is stopped */
         tick();
         act();
         check_waits();

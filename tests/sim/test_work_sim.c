@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "server/work/worker.h"
+#include "tests/support/sim.h"
 
 enum { N_EVENTS = 400, N_WORKERS = 4, N_CLIENTS = 3, MAX_TASKS = N_EVENTS + 1, MAX_HELD = 64 };
 
@@ -38,7 +39,6 @@ struct sim_client {
 };
 
 static struct world {
-    uint64_t seed, chance, now_us;
     struct work_table work;
     struct sim_task tasks[MAX_TASKS];
     size_t n_tasks;
@@ -48,36 +48,6 @@ static struct world {
     uint64_t n_faults, n_results, n_aborted, n_killed, n_reported, n_duplicates;
     bool has_faults;
 } s;
-
-#define MUST(what) ((what) ? (void)0 : sim_fail(#what, __LINE__))
-
-static void sim_fail(const char *what, int line)
-{
-    printf("seed %" PRIu64 ", line %d: %s\n", s.seed, line, what);
-    (void)fflush(stdout);
-    abort();
-}
-
-static unsigned pick(unsigned n)
-{
-    s.chance ^= s.chance << 13;
-    s.chance ^= s.chance >> 7;
-    s.chance ^= s.chance << 17;
-    return (unsigned)(s.chance >> 33) % n;
-}
-
-static uint64_t fake_now(void *self)
-{
-    (void)self;
-    return s.now_us;
-}
-
-static void fake_random(void *self, void *out, size_t n_bytes)
-{
-    (void)self;
-    for (size_t i = 0; i < n_bytes; i++)
-        ((unsigned char *)out)[i] = (unsigned char)pick(256);
-}
 
 static void arm(void *self, uint64_t at_us)
 {
@@ -267,7 +237,7 @@ static void client_submit(struct sim_client *c, uint32_t principal)
                                 .function = functions[pick(2)],
                                 .request_id = "",
                                 .n_retries = pick(3),
-                                .deadline_us = pick(5) == 0 ? s.now_us + pick(2000000) : 0};
+                                .deadline_us = pick(5) == 0 ? sim.now_us + pick(2000000) : 0};
     uint64_t payload = s.n_tasks;
     struct work_bytes bytes = {0};
     struct work_task *t, *again;
@@ -334,7 +304,7 @@ static void client_take(struct sim_client *c)
     } else if (f->err.status == STATUS_CANCELLED) {
         MUST(t->is_cancelled);
     } else if (f->err.status == STATUS_DEADLINE) {
-        MUST(t->due_us != 0 && t->due_us <= s.now_us);
+        MUST(t->due_us != 0 && t->due_us <= sim.now_us);
     } else if (f->err.status != STATUS_UNAVAILABLE) {
         MUST(s.has_faults && f->err.status == STATUS_EXHAUSTED);
     }
@@ -376,7 +346,7 @@ static void world_end(void)
     for (size_t i = 0; i < N_WORKERS; i++)
         if (s.workers[i].is_attached)
             worker_kill(&s.workers[i]);
-    s.now_us += UINT64_C(1000000) * 6; /* no report comes any more */
+    sim.now_us += UINT64_C(1000000) * 6; /* no report comes any more */
     work_tick(&s.work);
     for (size_t i = 0; i < N_CLIENTS; i++) {
         struct sim_worker *f = &s.workers[i];
@@ -424,17 +394,14 @@ static void world_end(void)
 
 static void run(uint64_t seed)
 {
-    static const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct work_config config = {.env = &env,
+    const struct work_config config = {.env = &sim_env,
                                        .silence_us = 3000000,
                                        .may_attach = true,
                                        .max_bytes = 1 << 20,
                                        .max_each_bytes = 1 << 19,
                                        .arm = arm};
 
-    s.seed = seed;
-    s.chance = seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
-    s.now_us = 1;
+    sim_start(seed);
     s.n_tasks = 0;
     s.n_names = 0;
     memset(s.workers, 0, sizeof(s.workers));
@@ -446,7 +413,7 @@ static void run(uint64_t seed)
     for (unsigned n = 0; n < N_EVENTS; n++) {
         if (s.has_faults && pick(10) == 0)
             fault_after = pick(4);
-        s.now_us += pick(20) == 0 ? pick(1000000) : pick(30000);
+        sim.now_us += pick(20) == 0 ? pick(1000000) : pick(30000);
         for (size_t i = 0; i < N_WORKERS; i++)
             if (s.workers[i].is_attached && !s.workers[i].is_stopped)
                 work_worker_heard(&s.workers[i].worker);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tests/support/sim.h"
 #include "tests/unit/base/suite.h"
 
 enum {
@@ -49,33 +50,11 @@ struct client {
 };
 
 static struct {
-    uint64_t random, now_us;
     struct vectors all;
     struct fake_host hosts[N_HOSTS];
     struct client clients[N_CLIENTS];
     size_t n_done, n_failed, n_rows, n_ended;
 } s;
-
-static unsigned pick(unsigned n)
-{
-    s.random ^= s.random << 13;
-    s.random ^= s.random >> 7;
-    s.random ^= s.random << 17;
-    return (unsigned)(s.random >> 33) % n;
-}
-
-static uint64_t fake_now(void *self)
-{
-    (void)self;
-    return s.now_us;
-}
-
-static void fake_random(void *self, void *out, size_t n_bytes)
-{
-    (void)self;
-    for (size_t i = 0; i < n_bytes; i++)
-        ((unsigned char *)out)[i] = (unsigned char)pick(256);
-}
 
 static void arm(void *self, uint64_t at_us)
 {
@@ -304,7 +283,7 @@ static void happen(void)
     struct fake_host *f = &s.hosts[pick(N_HOSTS)];
     unsigned what = pick(100);
 
-    s.now_us += pick(100);
+    sim.now_us += pick(100);
     if (what < 2)
         host_come_or_go(f);
     else if (what < 40)
@@ -316,16 +295,15 @@ static void happen(void)
     else if (what == 98)
         vectors_tick(&s.all);
     else if (what == 99 && pick(20) == 0)
-        s.now_us += pick(2) == 0 ? 2000000 : (uint64_t)VECTOR_TTL_MS * 1000;
+        sim.now_us += pick(2) == 0 ? 2000000 : (uint64_t)VECTOR_TTL_MS * 1000;
 }
 
 static void run_seed(uint64_t seed)
 {
-    const struct env env = {.now_us = fake_now, .random = fake_random};
     const struct vectors_config config = {
-        .env = &env, .silence_us = 1000000, .is_allowed = true, .arm = arm};
+        .env = &sim_env, .silence_us = 1000000, .is_allowed = true, .arm = arm};
 
-    s.random = seed * 2654435761u + 1;
+    sim_start(seed);
     vectors_init(&s.all, &config);
     host_come_or_go(&s.hosts[0]);
     for (unsigned i = 0; i < N_EVENTS; i++)
