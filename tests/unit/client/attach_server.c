@@ -1,8 +1,11 @@
 #include "tests/unit/client/attach_server.h"
 
 #include <assert.h>
+#include <check.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/alloc.h"
 
 struct server world;
 struct rig rig;
@@ -195,4 +198,34 @@ Parley__V1__AgentsAttachResponse *order(Parley__V1__AgentsAttachResponse__WhatCa
     o->what_case = kind;
     o->open = (Parley__V1__AgentCloneOpen *)what; /* all members of the union are pointers */
     return o;
+}
+
+void serve_with_faults(struct parley_call *(*start)(struct parley_channel *channel, void *arg),
+                       bool (*answer)(struct parley_call *call), void *arg)
+{
+    struct parley_channel *channel;
+    struct parley_call *call = NULL;
+    bool is_sent = false;
+    long n;
+
+    serve();
+    channel = parley_channel_open(rig.address);
+    for (n = 0; call == NULL; n++) {
+        fault_after = n;
+        call = start(channel, arg);
+        fault_after = -1;
+    }
+    ck_assert_int_gt(n, 1);
+    for (n = 0; !is_sent && n < 20; n++) {
+        fault_after = n;
+        is_sent = answer(call);
+        fault_after = -1;
+    }
+    ck_assert(is_sent ||
+              n == 20); /* the server's thread may have met a fault, and ended the call */
+    ck_assert_int_gt(n, 1);
+    parley_call_cancel(call);
+    parley_call_unref(call);
+    parley_channel_close(channel);
+    rig_stop(&rig);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "client/lib/parley.h"
 #include "parley/v1/agents.pb-c.h"
 #include "tests/unit/server/rpc/rig.h"
 
@@ -35,5 +36,11 @@ Parley__V1__AgentsAttachResponse *order(Parley__V1__AgentsAttachResponse__WhatCa
 #define ORDER(KIND, what) (void)order(PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_##KIND, &(what).base)
 /* Starts the rig with it. */
 void serve(void);
+
+/* Starts a worker (or host) of it and answers, each again and again with one more allocation that
+ * succeeds before the one that fails, until it succeeds; then ends both. start returns NULL where
+ * it failed. */
+void serve_with_faults(struct parley_call *(*start)(struct parley_channel *channel, void *arg),
+                       bool (*answer)(struct parley_call *call), void *arg);
 
 #endif

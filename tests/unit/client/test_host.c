@@ -237,40 +237,29 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Without memory nothing is sent, and the caller is told; nothing leaks. */
-START_TEST(test_faults)
+static struct parley_call *start_host(struct parley_channel *channel, void *arg)
+{
+    struct parley_host_events events = all;
+
+    events.arg = arg;
+    return parley_host_start(channel, &choices, &events);
+}
+
+static bool answer_order(struct parley_call *host)
 {
     static const float seen[] = {NAN, 1};
     const struct parley_host_results results = {.n = 1, .observations = seen};
-    struct parley_host_events events = all;
-    struct parley_channel *channel;
-    struct parley_call *host = NULL;
+
+    return parley_host_answer(host, 1, &results);
+}
+
+/* Without memory nothing is sent, and the caller is told; nothing leaks. */
+START_TEST(test_faults)
+{
     struct diary d = {0};
-    bool is_sent = false;
-    long n;
 
     set_up();
-    events.arg = &d;
-    serve();
-    channel = parley_channel_open(rig.address);
-    for (n = 0; host == NULL; n++) {
-        fault_after = n;
-        host = parley_host_start(channel, &choices, &events);
-        fault_after = -1;
-    }
-    ck_assert_int_gt(n, 1);
-    for (n = 0; !is_sent && n < 20; n++) {
-        fault_after = n;
-        is_sent = parley_host_answer(host, 1, &results);
-        fault_after = -1;
-    }
-    ck_assert(is_sent ||
-              n == 20); /* the server's thread may have met a fault, and ended the call */
-    ck_assert_int_gt(n, 1);
-    parley_call_cancel(host);
-    parley_call_unref(host);
-    parley_channel_close(channel);
-    rig_stop(&rig);
+    serve_with_faults(start_host, answer_order, &d);
     ck_assert_uint_eq(d.n_ends, 1);
 }
 END_TEST

@@ -473,41 +473,29 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Without memory nothing is sent, and the caller is told; nothing leaks. */
-START_TEST(test_faults)
+static struct parley_call *start_worker(struct parley_channel *channel, void *arg)
+{
+    const struct parley_worker_events events = {.step = on_step, .end = on_end, .arg = arg};
+
+    return parley_worker_start(channel, &plain, &events);
+}
+
+static bool answer_step(struct parley_call *worker)
 {
     static const struct parley_error why = {.status = PARLEY_INTERNAL};
     static const struct parley_tensor action = {.name = "action"};
     const struct parley_row_answer answer = {.error = &why, .output = &action, .n_output = 1};
-    struct parley_worker_events events = {.step = on_step, .end = on_end};
-    struct parley_channel *channel;
-    struct parley_call *worker = NULL;
+
+    return parley_worker_answer(worker, 1, &answer, 1);
+}
+
+/* Without memory nothing is sent, and the caller is told; nothing leaks. */
+START_TEST(test_faults)
+{
     struct diary d = {0};
-    bool is_sent = false;
-    long n;
 
     set_up();
-    events.arg = &d;
-    serve();
-    channel = parley_channel_open(rig.address);
-    for (n = 0; worker == NULL; n++) {
-        fault_after = n;
-        worker = parley_worker_start(channel, &plain, &events);
-        fault_after = -1;
-    }
-    ck_assert_int_gt(n, 1);
-    for (n = 0; !is_sent && n < 20; n++) {
-        fault_after = n;
-        is_sent = parley_worker_answer(worker, 1, &answer, 1);
-        fault_after = -1;
-    }
-    ck_assert(is_sent ||
-              n == 20); /* the server's thread may have met a fault, and ended the call */
-    ck_assert_int_gt(n, 1);
-    parley_call_cancel(worker);
-    parley_call_unref(worker);
-    parley_channel_close(channel);
-    rig_stop(&rig);
+    serve_with_faults(start_worker, answer_step, &d);
     ck_assert_uint_eq(d.n_ends, 1);
 }
 END_TEST
