@@ -126,9 +126,10 @@ class Group:
         self._me, self._link, self._seconds, self._master = world.name, world._link, world.rpc_timeout, world._master
         self._world: World | None = world
         self._values, self._services = dict[str, Any](), dict[str, Callable[..., Any]]()
-        self._kept = dict[int, tuple[str, Any]]()
-        self._unwanted = dict[int, bool]()  # numbers that were released before their value was made
-        self._released: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._kept = dict[bytes, tuple[str, Any]]()  # by the number that its holder drew
+        # Of the calls here whose values are to be kept: the numbers, and those that were released before the value was made.
+        self._making, self._unwanted = dict[int, bytes](), set[int]()
+        self._released: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._peers = dict[bytes, _Peer]()  # by road, under the lock
         self._one = threading.Lock()  # of barriers and collectives, one at a time
@@ -255,7 +256,8 @@ class Group:
                 peer.outgoing.put(None)
         self._messages.look()
 
-    def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1) -> Future:
+    def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1, keep: bytes = b"") -> Future:
+        """keep: the number by which its value stays there."""
         if not self.is_member(member):
             raise RuntimeError("RPC target is not a member of group.")
         while True:
@@ -266,11 +268,12 @@ class Group:
                 break
             except Error:
                 pass  # it is gone, and what it kept
-        return self._submit(member, b"c", b"".join(pack((self._me, *what), False)[0]), self._seconds if timeout < 0 else timeout)
+        body = b"".join([keep, *pack((self._me, *what), False)[0]])
+        return self._submit(member, b"k" if keep else b"c", body, self._seconds if timeout < 0 else timeout)
 
     def _remote(self, member: str, what: tuple[Any, ...], timeout: float) -> Reference:
-        number = secrets.randbits(63)
-        made = self._call(member, ("keep", number, *what), timeout)
+        number = secrets.token_bytes(ID_BYTES)
+        made = self._call(member, what, timeout, number)
         reference = Reference(self, member, ("kept", number), made)
         weakref.finalize(reference, self._released.put, (member, number)).atexit = False
         return reference
@@ -383,6 +386,9 @@ class Group:
         if kind == b"m":
             self._take_open(task, payload, lambda body, reply, refuse: self._messages.take(task, body, reply, refuse))
             return
+        if kind == b"k":  # before whatever comes behind it, as its release
+            with self._lock:
+                self._making[task] = payload[_HEAD_BYTES:_HEAD_BYTES + ID_BYTES]
         try:
             self._threads.submit(self._serve, task, payload)
         except RuntimeError as e:  # destroyed meanwhile
@@ -425,18 +431,21 @@ class Group:
         self._handler.is_one = True
         try:
             body = checked(self._own_secret, b"call", payload)
-            number = bytes(body[1:1 + ID_BYTES])
-            answer = signed(self._own_secret, b"answer", [number, *pack(self._compute(*unpack(body[1 + ID_BYTES:])), False)[0]])
+            number, call = bytes(body[1:1 + ID_BYTES]), body[1 + ID_BYTES:]
+            value = self._keep(task, *unpack(call[ID_BYTES:])) if bytes(body[:1]) == b"k" else self._compute(*unpack(call))
+            answer = signed(self._own_secret, b"answer", [number, *pack(value, False)[0]])
             if len(answer) > self._road.max_bytes:
                 raise ValueError(f"the result has {len(answer)} bytes, the daemon takes {self._road.max_bytes}")
         except BaseException as e:  # SystemExit, too: it is the call's
             self._fail(task, number, e)
         else:
             self._road.answer(task, answer)
+        finally:
+            with self._lock:
+                self._making.pop(task, None)
+                self._unwanted.discard(task)
 
     def _compute(self, who: str, how: str, *what: Any) -> Any:
-        if how == "keep":
-            return self._keep(who, *what)
         if how == "kept":
             with self._lock:
                 if what[0] not in self._kept:
@@ -455,7 +464,8 @@ class Group:
             found = table[what[0]]
         return found(*what[1], **what[2]) if how == "service" else found
 
-    def _keep(self, who: str, number: int, *what: Any) -> None:
+    def _keep(self, task: int, who: str, *what: Any) -> Any:
+        """The value stays here, so there is none to send."""
         there = self._membership.members
         with self._lock:
             for gone in [n for n, (m, _) in self._kept.items() if m not in there]:
@@ -464,16 +474,14 @@ class Group:
                 raise RuntimeError(f"the member '{self._me}' keeps {MAX_KEPT} values for references, which is the most")
         value = self._compute(who, *what)
         with self._lock:
-            if not self._unwanted.pop(number, False):
-                self._kept[number] = who, value
+            if task not in self._unwanted:
+                self._kept[self._making[task]] = who, value
 
-    def _release(self, number: int) -> None:
-        """The value may not be made yet, or never be: the latest such numbers are remembered."""
+    def _release(self, number: bytes) -> None:
+        """The value may be in the making. One that never will be, since its call failed, leaves nothing behind."""
         with self._lock:
             if self._kept.pop(number, None) is None:
-                self._unwanted[number] = True
-                if len(self._unwanted) > MAX_KEPT:
-                    del self._unwanted[next(iter(self._unwanted))]
+                self._unwanted.update(task for task, n in self._making.items() if n == number)
 
     # --- all together ---
 
