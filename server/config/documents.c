@@ -98,13 +98,14 @@ void document_help(FILE *out)
     }
     (void)fputs(
         "\n"
-        "Each option but the last five is also a key of the file (kv_bytes) and a variable of the\n"
-        "environment (PARLEY_KV_BYTES; entries of lists are separated by commas). An option goes\n"
-        "before the variable, that before the file, that before the default.\n"
-        "When it serves, it says so in one line on stderr: ready grpc=HOST:PORT http=HOST:PORT\n"
+        "The options above --config are also keys of the YAML file (kv_bytes), and they and "
+        "--config\n"
+        "are also environment variables (PARLEY_KV_BYTES; list entries are separated by commas).\n"
+        "An option overrides the variable, the variable the file, and the file the default.\n"
+        "When parleyd is ready, it prints one line on stderr: ready grpc=HOST:PORT http=HOST:PORT\n"
         "models=NAME,... in=MS\n"
-        "SIGTERM lets turns in flight finish, a second one does not wait.\n"
-        "Exit status: 0 stopped as asked, 1 failed, 2 wrong use or configuration.\n",
+        "SIGTERM lets turns in flight finish; a second SIGTERM stops at once.\n"
+        "Exit status: 0 stopped as requested, 1 failed, 2 wrong usage or configuration.\n",
         out);
 }
 
@@ -137,12 +138,13 @@ static void example_option(FILE *out, const struct config_option *o)
 
 void document_example(FILE *out)
 {
-    (void)fputs("## parleyd's configuration: every key, with a value that it may have. Take away a "
-                "'#' to set\n"
-                "## one. Sizes have K, M or G, times ms, s, m or h. parleyd --check --config FILE "
-                "tries it.\n"
-                "## In brackets, the default. [SIGHUP]: read again on that signal.\n",
-                out);
+    (void)fputs(
+        "## The configuration of parleyd: every key, with an example value. Remove the '#' to "
+        "set a key.\n"
+        "## Sizes take K, M or G; times take ms, s, m or h. Check the file with parleyd "
+        "--check --config FILE.\n"
+        "## The default is in parentheses. [SIGHUP]: read again on that signal.\n",
+        out);
     for (size_t i = 0; i < config_n_options; i++)
         if (config_options[i].key != NULL && !config_options[i].is_not_in_file)
             example_option(out, &config_options[i]);
