@@ -5,11 +5,10 @@
 /* The named benches; an address instead of a name starts the load tester. */
 static const struct verb benches[] = {
     {"bench cartpole", "[OPTION]…",
-     "The batch RPC tutorial's table: episodes of CartPole with and without batching.",
+     "Measure the table of PyTorch's batch RPC tutorial: CartPole with and without batching.",
      bench_cartpole_run},
     {"bench params", "[OPTION]…",
-     "Rounds of a parameter server with trainers as processes, beside the bare transport.",
-     bench_params_run},
+     "Measure rounds of a parameter server, and compare them with gRPC alone.", bench_params_run},
     {0},
 };
 

@@ -29,15 +29,15 @@ struct params_options {
 };
 
 static const struct option_row params_rows[] = {
-    {"trainers", "N", "processes that train (5)", OPTION_U32,
+    {"trainers", "N", "trainer processes (5)", OPTION_U32,
      offsetof(struct params_options, n_trainers), 0},
-    {"rounds", "N", "that count, after one that does not (6)", OPTION_U32,
+    {"rounds", "N", "measured rounds, after one that is not measured (6)", OPTION_U32,
      offsetof(struct params_options, n_rounds), 0},
-    {"shape", "NAME", "resnet50: its 161 tensors for 30 classes, 94.3 MB (resnet50)", OPTION_TEXT,
-     offsetof(struct params_options, shape), 0},
-    {"bytes", "N", "one tensor of so many bytes instead", OPTION_U64,
+    {"shape", "NAME", "resnet50: the 161 tensors of ResNet-50 for 30 classes, 94.3 MB (resnet50)",
+     OPTION_TEXT, offsetof(struct params_options, shape), 0},
+    {"bytes", "N", "one tensor of N bytes instead", OPTION_U64,
      offsetof(struct params_options, n_bytes), 0},
-    {"max-ratio", "X", "end with 3 when a round costs more than X times the bare transport",
+    {"max-ratio", "X", "exit with 3 if a round takes more than X times as long as gRPC alone",
      OPTION_DOUBLE, offsetof(struct params_options, max_ratio), 0},
     {"json", NULL, "print one JSON object", OPTION_FLAG, offsetof(struct params_options, is_json),
      0},

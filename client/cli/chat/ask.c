@@ -26,12 +26,13 @@ struct ask_verb {
 enum { ASK_LOGPROBS = 1 };
 
 static const struct option_row ask_rows[] = {
-    {"model", "NAME", "which model (the server's default)", OPTION_TEXT,
+    {"model", "NAME", "the model to use (the server's default)", OPTION_TEXT,
      offsetof(struct ask_verb, model), 0},
     {"system", "TEXT", "the system prompt (the model's own)", OPTION_TEXT,
      offsetof(struct ask_verb, system), 0},
-    {"logprobs", "N", "1 to 20: with --json, each token's logprob and N likeliest", OPTION_U32,
-     offsetof(struct ask_verb, n_logprobs), ASK_LOGPROBS},
+    {"logprobs", "N",
+     "with --json: also each token's log-probability and the N likeliest tokens, 1 to 20",
+     OPTION_U32, offsetof(struct ask_verb, n_logprobs), ASK_LOGPROBS},
     {0},
 };
 

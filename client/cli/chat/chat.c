@@ -17,11 +17,11 @@
 #include "client/cli/output/prompt.h"
 
 static const struct option_row chat_rows[] = {
-    {"model", "NAME", "which model (the server's default)", OPTION_TEXT,
+    {"model", "NAME", "the model to use (the server's default)", OPTION_TEXT,
      offsetof(struct chat, wanted_model), 0},
     {"system", "TEXT", "the system prompt (the model's own)", OPTION_TEXT,
      offsetof(struct chat, first_system), 0},
-    {"conversation", "ID", "go on with this one", OPTION_TEXT,
+    {"conversation", "ID", "continue this conversation", OPTION_TEXT,
      offsetof(struct chat, wanted_conversation), 0},
     {0},
 };

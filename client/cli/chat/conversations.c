@@ -25,7 +25,7 @@ struct conversation_list {
 static const struct option_row conversations_rows[] = {
     {"limit", "N", "list at most N; 0: all (50)", OPTION_U32,
      offsetof(struct conversation_list, limit), 0},
-    {"model", "NAME", "list those of one model", OPTION_TEXT,
+    {"model", "NAME", "list only conversations of this model", OPTION_TEXT,
      offsetof(struct conversation_list, model), 0},
     {"at-turn", "N", "fork after turn N; 0: at the beginning (the last one)", OPTION_U32,
      offsetof(struct conversation_list, at_turn), 0},

@@ -18,7 +18,7 @@ struct inspect {
 };
 
 static const struct option_row inspect_rows[] = {
-    {"json", NULL, "one JSON object", OPTION_FLAG, offsetof(struct inspect, is_json), 0},
+    {"json", NULL, "print one JSON object", OPTION_FLAG, offsetof(struct inspect, is_json), 0},
     {0},
 };
 

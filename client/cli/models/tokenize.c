@@ -22,9 +22,9 @@ struct tokenize {
 };
 
 static const struct option_row tokenize_rows[] = {
-    {"model", "PATH", "a GGUF file (PARLEY_MODEL, else what './run model' fetches)", OPTION_TEXT,
-     offsetof(struct tokenize, model), 0},
-    {"json", NULL, "the lines are JSON with or without it", OPTION_FLAG,
+    {"model", "PATH", "a GGUF file (PARLEY_MODEL, else the file that './run model' fetches)",
+     OPTION_TEXT, offsetof(struct tokenize, model), 0},
+    {"json", NULL, "no effect: the lines are always JSON", OPTION_FLAG,
      offsetof(struct tokenize, is_json), 0},
     {0},
 };

@@ -31,15 +31,17 @@ enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATC
     }
 
 /* Of a struct connection_options at the offset `at`. */
-#define DATA_SERVER(at)                                                           \
-    DATA_SERVER_ROW("server", OPTION_TEXT, at, server, "HOST:PORT",               \
-                    "of what is attached: (PARLEY_SERVER, else 127.0.0.1:8001)"), \
-        DATA_SERVER_ROW("key-file", OPTION_TEXT, at, key_file, "FILE",            \
-                        "with our key for it (that of PARLEY_API_KEY)"),          \
-        DATA_SERVER_ROW("tls", OPTION_FLAG, at, is_tls, NULL,                     \
-                        "it has a certificate; implied by --ca"),                 \
-        DATA_SERVER_ROW("ca", OPTION_TEXT, at, ca, "FILE",                        \
-                        "PEM: whom that is to be of (the system's)")
+#define DATA_SERVER(at)                                                                            \
+    DATA_SERVER_ROW(                                                                               \
+        "server", OPTION_TEXT, at, server, "HOST:PORT",                                            \
+        "for attached:NAME: the server's address (PARLEY_SERVER, else 127.0.0.1:8001)"),           \
+        DATA_SERVER_ROW("key-file", OPTION_TEXT, at, key_file, "FILE",                             \
+                        "for attached:NAME: a file whose first line is the key (PARLEY_API_KEY)"), \
+        DATA_SERVER_ROW("tls", OPTION_FLAG, at, is_tls, NULL,                                      \
+                        "for attached:NAME: use TLS; implied by --ca"),                            \
+        DATA_SERVER_ROW(                                                                           \
+            "ca", OPTION_TEXT, at, ca, "FILE",                                                     \
+            "for attached:NAME: PEM file with the authorities of its certificate (the system's)")
 
 const struct option_row data_option_rows[] = {
     DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
@@ -47,44 +49,48 @@ const struct option_row data_option_rows[] = {
          "attached:NAME[:ARGUMENT], or data:FILE once built"),
     DATA("datatype|dt", OPTION_TEXT, datatype, "TYPE",
          "train, valid or test; then :stream, :ordered, :evalmode"),
-    DATA("batchsize|bs", OPTION_U32, batch_size, "N", "conversations that go side by side (1)"),
+    DATA("batchsize|bs", OPTION_U32, batch_size, "N", "conversations at the same time (1)"),
     DATA("dynamic-batching|dynb", OPTION_TEXT, dynamic, "KIND",
-         "batchsort or full: batches of like length out of many conversations"),
-    DATA("numthreads|nt", OPTION_U32, n_threads, "N", "threads, each with its batches (1)"),
+         "batchsort or full: batches of similar length out of many conversations"),
+    DATA("numthreads|nt", OPTION_U32, n_threads, "N", "threads, each with its own batches (1)"),
     DATA("truncate|tr", OPTION_I64, truncate, "N", "the most tokens of a text or label"),
-    DATA("text-truncate|ttr", OPTION_I64, text_truncate, "N", "of a text with its history"),
-    DATA("label-truncate|ltr", OPTION_I64, label_truncate, "N", "of a label"),
+    DATA("text-truncate|ttr", OPTION_I64, text_truncate, "N",
+         "the most tokens of a text with its history"),
+    DATA("label-truncate|ltr", OPTION_I64, label_truncate, "N", "the most tokens of a label"),
     DATA("batch-sort|bsrt", OPTION_BOOL, batch_sort, "BOOL",
-         "each turn by itself, batches of like length (false)"),
+         "each turn becomes an example; batches have similar length (false)"),
     DATA("squash", OPTION_BOOL, squash, "BOOL",
-         "each turn by itself with what came before (false)"),
+         "each turn becomes an example with its context (false)"),
     DATA("batch-sort-cache|bsc", OPTION_TEXT, batch_sort_cache, "KIND",
-         "of a :stream of single turns: pop (lengths by chance) or index (in turn)"),
+         "for a :stream of single turns: pop (random lengths) or index (lengths in turn)"),
     DATA("batch-length-range|blr", OPTION_U32, length_range, "N",
-         "of it: words by which neighbouring lengths may differ (5)"),
+         "for --batch-sort-cache: words by which neighbouring lengths may differ (5)"),
     DATA("include-labels|incl", OPTION_BOOL, include_labels, "BOOL",
-         "labels among what came before (true)"),
+         "include labels in the context (true)"),
     DATA("context-length|clen", OPTION_I64, context_length, "N",
-         "utterances of what came before, the turn's own among them; -1: all (-1)"),
-    DATA("hide-labels|hlbl", OPTION_BOOL, hide_labels, "BOOL", "from the agent, not the scores"),
+         "utterances of context, including the turn's own; -1: all (-1)"),
+    DATA("hide-labels|hlbl", OPTION_BOOL, hide_labels, "BOOL",
+         "hide labels from the agent, but still score them"),
     DATA("multitask-weights|mtw", OPTION_TEXT, weights, "X,X|stochastic",
-         "how often each task is drawn where data are shuffled"),
+         "weight of each task when data is shuffled"),
     DATA("aggregate-micro|micro", OPTION_BOOL, aggregate_micro, "BOOL",
-         "averages over examples, not over tasks (false)"),
+         "average over examples, not over tasks (false)"),
     DATA("metrics|mcs", OPTION_TEXT, metrics, "NAME[,NAME]",
-         "default, f1, bleu, rouge, distinct, all or none"),
-    DATA("num-examples|ne", OPTION_U64, n_examples, "N", "no more than so many (all)"),
-    DATA("datafile", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
+         "the metrics: default, f1, bleu, rouge, distinct, all or none"),
+    DATA("num-examples|ne", OPTION_U64, n_examples, "N", "the most examples (all)"),
+    DATA("datafile", OPTION_TEXT, data_file, "FILE",
+         "the built file of a :stream (beside its source)"),
     DATA("num-workers|nw", OPTION_U32, n_loaders, "N", "threads that read a :stream ahead (2)"),
     DATA("pytorch-teacher-task|pyt", OPTION_TEXT, pytorch_task, "TASK",
-         "as --task, read ahead from a built file (datatype :stream)"),
+         "the same as --task, but read ahead from a built file (datatype :stream)"),
     DATA("pytorch-teacher-dataset|pytd", OPTION_TEXT, pytorch_dataset, "FILE.so[:ARGUMENT]",
-         "the same of a data set of one's own, plugin:FILE.so"),
-    DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "leave lines out that are wrong, and count them"),
-    DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N", "of a data file (16777216)"),
-    DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
-    DATA("num-ranks", OPTION_U32, n_ranks, "N", "of so many processes (1)"),
-    DATA("seed", OPTION_U64, seed, "N", "of all that is drawn (0)"),
+         "the same for a custom data set, plugin:FILE.so"),
+    DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "skip lines that are wrong, and count them"),
+    DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N",
+         "the longest line of a data file, in bytes (16777216)"),
+    DATA("rank", OPTION_U32, rank, "N", "which share of the episodes this process takes (0)"),
+    DATA("num-ranks", OPTION_U32, n_ranks, "N", "number of processes that share the episodes (1)"),
+    DATA("seed", OPTION_U64, seed, "N", "seed of the random numbers (0)"),
     DATA_SERVER(offsetof(struct data_options, connection)),
     {0},
 };
@@ -102,40 +108,44 @@ const struct option_row data_server_rows[] = {
 const struct option_row participant_option_rows[] = {
     AGENT("agent|m", OPTION_TEXT, agent, "NAME",
           "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response, "
-          "starspace, seq2seq, lm, attached:NAME of a server, or plugin:FILE.so"),
+          "starspace, seq2seq, lm, attached:NAME or plugin:FILE.so"),
     AGENT("model|mf", OPTION_TEXT, model, "PATH",
-          "a GGUF file of lm, starspace or seq2seq, which it implies"),
+          "a GGUF file for lm, starspace or seq2seq; it implies --agent"),
     AGENT("plugin", OPTION_TEXT, plugin, "FILE.so",
-          "an agent of one's own instead, as parleyd --plugin takes it"),
-    AGENT("dict-file|df", OPTION_TEXT, dict_file, "FILE", "of unigram and ir_baseline"),
-    AGENT("fixed-response", OPTION_TEXT, fixed_response, "TEXT", "what fixed_response says"),
+          "a custom agent instead: a shared object, as for parleyd --plugin"),
+    AGENT("dict-file|df", OPTION_TEXT, dict_file, "FILE",
+          "the dictionary of unigram and ir_baseline"),
+    AGENT("fixed-response", OPTION_TEXT, fixed_response, "TEXT", "the reply of fixed_response"),
     AGENT("return-one-random-answer", OPTION_BOOL, return_one_random_answer, "BOOL",
-          "of repeat_label: one of several labels (true)"),
+          "repeat_label: reply with one of several labels (true)"),
     AGENT("cant-answer-percent", OPTION_FLOAT, cant_answer_percent, "X",
-          "of repeat_label: how often it does not know, 0 to 1 (0)"),
+          "repeat_label: how often it replies that it does not know, 0 to 1 (0)"),
     AGENT("history-size|histsz", OPTION_I64, history_size, "N",
-          "utterances that are remembered; 0 or -1: all (-1)"),
+          "how many past utterances the agent sees; 0 or -1: all (-1)"),
     AGENT("use-reply", OPTION_TEXT, use_reply, "WHICH",
-          "what an agent remembers of its own: label, model or none (label)"),
-    AGENT("delimiter", OPTION_TEXT, delimiter, "TEXT", "between utterances (a newline)"),
-    AGENT("split-lines", OPTION_BOOL, split_lines, "BOOL", "each line is an utterance (false)"),
+          "what the agent keeps as its own turn: label, model or none (label)"),
+    AGENT("delimiter", OPTION_TEXT, delimiter, "TEXT", "text between utterances (a newline)"),
+    AGENT("split-lines", OPTION_BOOL, split_lines, "BOOL",
+          "treat each line as an utterance (false)"),
     AGENT("person-tokens|pt", OPTION_BOOL, person_tokens, "BOOL",
-          "__p1__ and __p2__ before utterances; plain form (false)"),
+          "put __p1__ and __p2__ before utterances; with --plain (false)"),
     AGENT("history-reversed", OPTION_BOOL, history_reversed, "BOOL",
-          "newest token first; plain form (false)"),
+          "newest token first; with --plain (false)"),
     AGENT("plain", OPTION_FLAG, is_plain, NULL,
-          "lm: one text that goes on, not a chat by the model's template"),
+          "lm: one text to continue, not a chat with the model's template"),
     AGENT("skip-generation", OPTION_BOOL, skip_generation, "BOOL",
-          "lm: score labels, write no reply (false)"),
-    AGENT("skip-scoring", OPTION_BOOL, skip_scoring, "BOOL", "lm: no perplexity (false)"),
-    AGENT("max-tokens", OPTION_U32, max_tokens, "N", "lm: of a reply (128)"),
-    AGENT("temperature", OPTION_FLOAT, temperature, "X", "lm: 0 is greedy (0)"),
+          "lm: score labels, generate no reply (false)"),
+    AGENT("skip-scoring", OPTION_BOOL, skip_scoring, "BOOL",
+          "lm: do not compute the perplexity (false)"),
+    AGENT("max-tokens", OPTION_U32, max_tokens, "N", "lm: the most tokens of a reply (128)"),
+    AGENT("temperature", OPTION_FLOAT, temperature, "X", "lm: sampling temperature; 0: greedy (0)"),
     AGENT("system", OPTION_TEXT, system, "TEXT", "lm: the system prompt (the model's own)"),
-    AGENT("backend", OPTION_TEXT, backend, "NAME", "lm: cpu or ref (cpu)"),
-    AGENT("kv", OPTION_TEXT, kv, "TYPE", "lm: how keys and values are kept: f16, q8 or f32 (f16)"),
-    AGENT("kv-mib", OPTION_U32, kv_mib, "N", "lm: memory for them (an eighth of the machine's)"),
+    AGENT("backend", OPTION_TEXT, backend, "NAME", "lm: the backend, cpu or ref (cpu)"),
+    AGENT("kv", OPTION_TEXT, kv, "TYPE", "lm: the format of keys and values: f16, q8 or f32 (f16)"),
+    AGENT("kv-mib", OPTION_U32, kv_mib, "N",
+          "lm: the size of the KV cache in MiB (an eighth of the memory)"),
     AGENT("threads", OPTION_U32, compute_threads, "N",
-          "lm: of each model's arithmetic (the cores, shared among --numthreads)"),
+          "lm: threads that compute each model (the cores, shared among --numthreads)"),
     {0},
 };
 

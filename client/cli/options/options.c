@@ -195,8 +195,8 @@ static void options_print_help(const struct verb *verb, const struct all_options
     for (int i = 0; i < all->n; i++)
         if (!all->is_short[i])
             print_row(all->rows[i]->name, all->rows[i]->value, all->rows[i]->help);
-    print_row("help", NULL, "this text");
-    printf("\n'man parley' says more.\n");
+    print_row("help", NULL, "print this help");
+    printf("\n'man parley' is the manual.\n");
 }
 
 /* "seed" for "--sed"; NULL: none is near, or what was given is a short name. */

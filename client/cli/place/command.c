@@ -20,7 +20,7 @@ struct place_options {
 };
 
 static const struct option_row place_rows[] = {
-    {"max-steps", "N", "search at most so many partial placements (10000000)", OPTION_U64,
+    {"max-steps", "N", "the most partial placements to search (10000000)", OPTION_U64,
      offsetof(struct place_options, max_nodes), 0},
     {0},
 };

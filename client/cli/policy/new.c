@@ -19,29 +19,30 @@ struct policy_new_options {
 };
 
 static const struct option_row policy_new_rows[] = {
-    {"observations", "N", "numbers that the policy takes", OPTION_U32,
+    {"observations", "N", "how many numbers an observation has", OPTION_U32,
      offsetof(struct policy_new_options, n_observations), 0},
-    {"actions", "N", "of which it chooses one, or that are its numbers", OPTION_U32,
-     offsetof(struct policy_new_options, n_actions), 0},
+    {"actions", "N", "how many actions there are to choose from, or how many numbers an action has",
+     OPTION_U32, offsetof(struct policy_new_options, n_actions), 0},
     {"environment", "NAME",
-     "written into the file; one that is built in says both numbers, too: CartPole-v1", OPTION_TEXT,
-     offsetof(struct policy_new_options, environment), 0},
+     "an environment's name, written into the file; a built-in one (CartPole-v1) also sets both "
+     "numbers",
+     OPTION_TEXT, offsetof(struct policy_new_options, environment), 0},
     {"head", "NAME",
-     "softmax, which chooses an action; gaussian, whose actions are numbers; or duelling, which "
-     "learns what actions are worth, with --value (softmax)",
+     "softmax: chooses an action; gaussian: actions are numbers; duelling: learns action values, "
+     "needs --value (softmax)",
      OPTION_TEXT, offsetof(struct policy_new_options, head_name), 0},
     {"kind", "NAME", "mlp or lstm (mlp)", OPTION_TEXT, offsetof(struct policy_new_options, kind),
      0},
-    {"hidden", "N", "units of a hidden layer (128)", OPTION_U32,
+    {"hidden", "N", "units of each hidden layer (128)", OPTION_U32,
      offsetof(struct policy_new_options, n_hidden), 0},
-    {"layers", "N", "hidden layers (1)", OPTION_U32, offsetof(struct policy_new_options, n_layers),
-     0},
-    {"dropout", "X", "while it is trained, from 0 to below 1 (0)", OPTION_FLOAT,
+    {"layers", "N", "number of hidden layers (1)", OPTION_U32,
+     offsetof(struct policy_new_options, n_layers), 0},
+    {"dropout", "X", "dropout in training, from 0 to below 1 (0)", OPTION_FLOAT,
      offsetof(struct policy_new_options, dropout), 0},
-    {"value", NULL, "it estimates the return, too", OPTION_FLAG,
+    {"value", NULL, "add a second head that estimates the return", OPTION_FLAG,
      offsetof(struct policy_new_options, has_value), 0},
-    {"seed", "N", "of the parameters (0)", OPTION_U64, offsetof(struct policy_new_options, seed),
-     0},
+    {"seed", "N", "seed of the parameters (0)", OPTION_U64,
+     offsetof(struct policy_new_options, seed), 0},
     {0},
 };
 

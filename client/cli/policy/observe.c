@@ -25,17 +25,18 @@ struct observe_options {
 };
 
 static const struct option_row observe_rows[] = {
-    {"env", "NAME", "the environment: one that is built in, or plugin:FILE.so (cartpole)",
-     OPTION_TEXT, offsetof(struct observe_options, environment), 0},
-    {"model", "NAME", "the policy (the server's default)", OPTION_TEXT,
+    {"env", "NAME", "the environment: a built-in one, or plugin:FILE.so (cartpole)", OPTION_TEXT,
+     offsetof(struct observe_options, environment), 0},
+    {"model", "NAME", "the model that is the policy (the server's default)", OPTION_TEXT,
      offsetof(struct observe_options, model), 0},
-    {"env-id", "TEXT", "its name; one that comes back under it starts afresh (chance)", OPTION_TEXT,
-     offsetof(struct observe_options, env_id), 0},
-    {"rpc", "HOW", "unary or stream: how it asks for actions (stream)", OPTION_TEXT,
+    {"env-id", "TEXT",
+     "the name of this run; a new run with the same name replaces the old one (random)",
+     OPTION_TEXT, offsetof(struct observe_options, env_id), 0},
+    {"rpc", "HOW", "unary or stream: how actions are requested (stream)", OPTION_TEXT,
      offsetof(struct observe_options, rpc), 0},
-    {"seed-offset", "N", "added to the seed that the server names (0)", OPTION_U64,
+    {"seed-offset", "N", "a number that is added to the server's seed (0)", OPTION_U64,
      offsetof(struct observe_options, seed_offset), 0},
-    {"seed-stride", "N", "times the row that the server gives it, added, too (0)", OPTION_U64,
+    {"seed-stride", "N", "N times the row that the server assigns is added too (0)", OPTION_U64,
      offsetof(struct observe_options, seed_stride), 0},
     {0},
 };

@@ -24,14 +24,16 @@ struct score_options {
 };
 
 static const struct option_row score_rows[] = {
-    {"world", "NAME", "the environment: cartpole, or another that is built in, or plugin:FILE.so",
+    {"world", "NAME", "the environment: cartpole or another built-in one, or plugin:FILE.so",
      OPTION_TEXT, offsetof(struct score_options, world), 0},
-    {"agent", "NAME", "the policy, as the server calls it (its default)", OPTION_TEXT,
+    {"agent", "NAME", "the model that is the policy (the server's default)", OPTION_TEXT,
      offsetof(struct score_options, agent), 0},
-    {"episodes", "N", "(100)", OPTION_U32, offsetof(struct score_options, n_episodes), 0},
-    {"at-once", "N", "episodes that are played side by side (16)", OPTION_U32,
+    {"episodes", "N", "number of episodes (100)", OPTION_U32,
+     offsetof(struct score_options, n_episodes), 0},
+    {"at-once", "N", "episodes that run at the same time (16)", OPTION_U32,
      offsetof(struct score_options, n_at_once), 0},
-    {"seed", "N", "of the environments (0)", OPTION_U64, offsetof(struct score_options, seed), 0},
+    {"seed", "N", "seed of the environments (0)", OPTION_U64, offsetof(struct score_options, seed),
+     0},
     {0},
 };
 

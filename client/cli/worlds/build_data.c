@@ -17,7 +17,7 @@ struct build_data {
 
 static const struct option_row build_data_rows[] = {
     {"preprocess|pytp", "BOOL",
-     "have --agent observe each example and keep its vectors, for it alone (false)", OPTION_BOOL,
+     "let --agent observe each example, and store its vectors for this agent (false)", OPTION_BOOL,
      offsetof(struct build_data, preprocess), 0},
     {"json", NULL, "print one JSON object", OPTION_FLAG, offsetof(struct build_data, is_json), 0},
     {0},

@@ -82,11 +82,11 @@ struct convert {
 };
 
 static const struct option_row convert_rows[] = {
-    {"to", "FORMAT", "parlai, jsonl or conversations", OPTION_TEXT, offsetof(struct convert, to),
-     0},
-    {"outfile|of", "FILE", "where to; - is stdout (-)", OPTION_TEXT, offsetof(struct convert, path),
-     0},
-    {"ignore-fields|if", "NAME[,NAME]", "what is left out of parlai and jsonl (id)", OPTION_TEXT,
+    {"to", "FORMAT", "the format: parlai, jsonl or conversations", OPTION_TEXT,
+     offsetof(struct convert, to), 0},
+    {"outfile|of", "FILE", "the file to write; - is stdout (-)", OPTION_TEXT,
+     offsetof(struct convert, path), 0},
+    {"ignore-fields|if", "NAME[,NAME]", "fields to leave out of parlai and jsonl (id)", OPTION_TEXT,
      offsetof(struct convert, ignored), 0},
     {0},
 };
@@ -226,7 +226,7 @@ struct data_stats {
 };
 
 static const struct option_row data_stats_rows[] = {
-    {"new-line-new-utt|nlnu", NULL, "each line of a text is an utterance", OPTION_FLAG,
+    {"new-line-new-utt|nlnu", NULL, "count each line of a text as an utterance", OPTION_FLAG,
      offsetof(struct data_stats, by_line), 0},
     {"json", NULL, "print one JSON object", OPTION_FLAG, offsetof(struct data_stats, is_json), 0},
     {0},

@@ -20,15 +20,15 @@ struct display {
 };
 
 static const struct option_row display_rows[] = {
-    {"svg", "FILE", "the picture as a drawing, of all batches", OPTION_TEXT,
+    {"svg", "FILE", "write the picture of all batches as SVG", OPTION_TEXT,
      offsetof(struct display, svg), 0},
-    {"width", "N", "columns of the longest row's bar (48)", OPTION_U32,
+    {"width", "N", "width of the longest bar, in columns (48)", OPTION_U32,
      offsetof(struct display, width), 0},
-    {"ragged", NULL, "batches for an agent that packs rows: a budget is a sum of lengths",
+    {"ragged", NULL, "batches for an agent that packs rows: the budget is the sum of lengths",
      OPTION_FLAG, offsetof(struct display, is_ragged), 0},
-    {"no-text", NULL, "bars alone", OPTION_FLAG, offsetof(struct display, no_text), 0},
-    {"json", NULL, "print one JSON object a batch", OPTION_FLAG, offsetof(struct display, is_json),
-     0},
+    {"no-text", NULL, "print only the bars", OPTION_FLAG, offsetof(struct display, no_text), 0},
+    {"json", NULL, "print one JSON object per batch", OPTION_FLAG,
+     offsetof(struct display, is_json), 0},
     {0},
 };
 

@@ -33,16 +33,19 @@ struct eval {
 };
 
 static const struct option_row eval_rows[] = {
-    {"model", "PATH", "a GGUF file (PARLEY_MODEL, else what './run model' fetches)", OPTION_TEXT,
-     offsetof(struct eval, model), 0},
-    {"golden", "DIR", "of tokens, chats, greedy and passages.jsonl", OPTION_TEXT,
-     offsetof(struct eval, golden), 0},
-    {"backend", "NAME", "what computes: cpu or ref (cpu)", OPTION_TEXT,
+    {"model", "PATH", "a GGUF file (PARLEY_MODEL, else the file that './run model' fetches)",
+     OPTION_TEXT, offsetof(struct eval, model), 0},
+    {"golden", "DIR", "the folder with tokens.jsonl, chats.jsonl, greedy.jsonl and passages.jsonl",
+     OPTION_TEXT, offsetof(struct eval, golden), 0},
+    {"backend", "NAME", "the backend: cpu or ref (cpu)", OPTION_TEXT,
      offsetof(struct eval, backend), 0},
-    {"kv", "TYPE", "how keys and values are kept: f16, q8 or f32 (f16; ref f32)", OPTION_TEXT,
+    {"kv", "TYPE", "the format of keys and values: f16, q8 or f32 (f16; ref f32)", OPTION_TEXT,
      offsetof(struct eval, kv), 0},
-    {"threads", "N", "0: the physical cores (0)", OPTION_U32, offsetof(struct eval, n_threads), 0},
-    {"margin", "X", "compare greedy replies up to the first closer choice (ref 0.001, others 0.7)",
+    {"threads", "N", "threads of the CPU backend; 0: as many as physical cores (0)", OPTION_U32,
+     offsetof(struct eval, n_threads), 0},
+    {"margin", "X",
+     "compare greedy replies until the two likeliest tokens' log-probabilities are closer than X "
+     "(ref 0.001, others 0.7)",
      OPTION_DOUBLE, offsetof(struct eval, margin), EVAL_MARGIN},
     {"json", NULL, "print one JSON object", OPTION_FLAG, offsetof(struct eval, is_json), 0},
     {0},

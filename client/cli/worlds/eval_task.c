@@ -26,14 +26,16 @@ struct eval_task {
 };
 
 static const struct option_row eval_task_rows[] = {
-    {"report|rf", "FILE", "the report as JSON, beside what is printed", OPTION_TEXT,
+    {"report|rf", "FILE", "also write the report as JSON to this file", OPTION_TEXT,
      offsetof(struct eval_task, report), 0},
-    {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
+    {"world-logs|wlog", "FILE", "write what was said, one conversation per line", OPTION_TEXT,
      offsetof(struct eval_task, world_logs), 0},
-    {"world", "FILE|attached:NAME", "a world of one's own, .json: who speaks, who hears whom",
+    {"world", "FILE|attached:NAME",
+     "a custom world: a JSON file, or an attached worker, that says who speaks and who hears whom",
      OPTION_TEXT, offsetof(struct eval_task, world), 0},
-    {"log-every-n-secs|lfc", "N", "between lines of progress where stderr is no terminal (10)",
-     OPTION_U32, offsetof(struct eval_task, log_every_s), 0},
+    {"log-every-n-secs|lfc", "N",
+     "seconds between progress lines when stderr is not a terminal (10)", OPTION_U32,
+     offsetof(struct eval_task, log_every_s), 0},
     {"json", NULL, "print the report as one JSON object", OPTION_FLAG,
      offsetof(struct eval_task, is_json), 0},
     {0},

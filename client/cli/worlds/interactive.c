@@ -23,13 +23,14 @@ struct interactive {
 };
 
 static const struct option_row interactive_rows[] = {
-    {"single-turn", NULL, "each message is a conversation of its own", OPTION_FLAG,
+    {"single-turn", NULL, "treat each message as a conversation", OPTION_FLAG,
      offsetof(struct interactive, is_single_turn), 0},
-    {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
+    {"world-logs|wlog", "FILE", "write what was said, one conversation per line", OPTION_TEXT,
      offsetof(struct interactive, world_logs), 0},
-    {"world", "FILE|attached:NAME", "a world of one's own, .json, whose first is human",
+    {"world", "FILE|attached:NAME",
+     "a custom world: a JSON file, or an attached worker; its first participant is the human",
      OPTION_TEXT, offsetof(struct interactive, world), 0},
-    {"json", NULL, "print one JSON object a reply", OPTION_FLAG,
+    {"json", NULL, "print one JSON object per reply", OPTION_FLAG,
      offsetof(struct interactive, is_json), 0},
     {0},
 };

@@ -22,10 +22,11 @@ struct train_task {
 static const struct option_row train_task_rows[] = {
     {"agent|m", "NAME", "unigram or ir_baseline (unigram); see also: --agent starspace --help",
      OPTION_TEXT, offsetof(struct train_task, agent), 0},
-    {"dict-file|df", "FILE", "where the dictionary goes", OPTION_TEXT,
+    {"dict-file|df", "FILE", "the file to write the dictionary to", OPTION_TEXT,
      offsetof(struct train_task, dict_file), 0},
-    {"log-every-n-secs|lfc", "N", "between lines of progress where stderr is no terminal (10)",
-     OPTION_U32, offsetof(struct train_task, log_every_s), 0},
+    {"log-every-n-secs|lfc", "N",
+     "seconds between progress lines when stderr is not a terminal (10)", OPTION_U32,
+     offsetof(struct train_task, log_every_s), 0},
     {"json", NULL, "print one JSON object", OPTION_FLAG, offsetof(struct train_task, is_json), 0},
     {0},
 };
