@@ -158,6 +158,13 @@ static const void *journal_copy(char **at, const void *bytes, size_t size_bytes)
     return to;
 }
 
+/* Its owner has one in flight and holds the same bytes itself. A refusal would have the checkpoint
+ * begun anew, for as long as much waits. */
+static bool is_of_checkpoint(const struct journal_record *r)
+{
+    return r->kind == JOURNAL_BLOCK || r->kind == JOURNAL_CHECKPOINT || r->kind == JOURNAL_KEEP;
+}
+
 enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
                            void *arg, struct error *err)
 {
@@ -169,7 +176,7 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
     char *at;
 
     assert(!j->is_stopping);
-    if (size_bytes + j->figures.waiting_bytes <= j->max_waiting_bytes)
+    if (is_of_checkpoint(r) || size_bytes + j->figures.waiting_bytes <= j->max_waiting_bytes)
         item = try_alloc(1, size_bytes);
     if (item == NULL) {
         (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,

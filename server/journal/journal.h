@@ -31,8 +31,9 @@ const uint8_t *journal_secret(const struct journal *j);
  * inside the call that began it. */
 typedef void (*journal_done_fn)(void *arg, const struct error *err);
 
-/* Copies r. done (may be NULL) is called once. UNAVAILABLE while too much waits. If a transaction
- * fails, so does all that was appended behind it. */
+/* Copies r. done (may be NULL) is called once. UNAVAILABLE while too much waits, but for what
+ * belongs to a checkpoint: that is refused without memory alone. If a transaction fails, so does
+ * all that was appended behind it. */
 enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
                            void *arg, struct error *err) MUST_CHECK;
 

@@ -120,13 +120,18 @@ static void stop(void)
     ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 
-static enum status append(uint32_t turn, struct error *err)
+static enum status append_of(enum journal_kind kind, uint32_t turn, struct error *err)
 {
     char body[100] = "gone when it is written";
     const struct journal_record r = {
-        .kind = JOURNAL_OBSERVE, .turn = turn, .body = body, .size_bytes = sizeof(body)};
+        .kind = kind, .turn = turn, .body = body, .size_bytes = sizeof(body)};
 
     return journal_append(j, &r, on_done, &n_ok, err);
+}
+
+static enum status append(uint32_t turn, struct error *err)
+{
+    return append_of(JOURNAL_OBSERVE, turn, err);
 }
 
 static void append_all(uint32_t from, uint32_t to)
@@ -240,9 +245,11 @@ START_TEST(reads_are_behind_what_was_appended)
 }
 END_TEST
 
-/* What waits is bounded: more is UNAVAILABLE, until some is written. */
+/* What waits is bounded: more is UNAVAILABLE, until some is written. What belongs to a checkpoint
+ * waits its turn. */
 START_TEST(what_waits_is_bounded)
 {
+    static const enum journal_kind kinds[] = {JOURNAL_BLOCK, JOURNAL_CHECKPOINT, JOURNAL_KEEP};
     struct error err;
     uint32_t n = 0;
     uv_sem_t gate;
@@ -256,6 +263,9 @@ START_TEST(what_waits_is_bounded)
     ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
     ck_assert_uint_ne(err.retry_after_ms, 0);
     ck_assert_uint_ge(n, 2);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(append_of(kinds[i], n++, &err), STATUS_OK);
+    ck_assert_int_eq(append_of(JOURNAL_FORGET, n, &err), STATUS_UNAVAILABLE);
     uv_sem_post(&gate);
     run_until(&n_ok, (int)n);
     append_all(n, n + 1);
