@@ -30,6 +30,7 @@ struct checkpoint {
     char *principal, *name;
     uint8_t id[JOURNAL_ID_BYTES];
     struct buf body;
+    bool is_complete;         /* the record behind the parts was appended */
     size_t size_bytes;        /* of the values, and of each moment */
     unsigned which, n_arrays; /* the array whose parts are being written, of the values and the
                                  moments */
@@ -80,7 +81,7 @@ static void checkpoint_end(struct checkpoint *c, const struct error *err)
         checkpoint_draw_id(set);
     } else {
         /* It may be complete all the same: then its parts must stay as they are. */
-        if (c->which == c->n_arrays)
+        if (c->is_complete)
             checkpoint_draw_id(set);
         log_warn("checkpoint", "params=%s version=%llu error=\"%s\"", set->spec.name,
                  (unsigned long long)c->moments.version, err->text);
@@ -134,6 +135,8 @@ static void checkpoint_write(struct checkpoint *c)
     }
     if (journal_append(c->journal, &r, done, c, &err) != STATUS_OK)
         checkpoint_end(c, &err);
+    else
+        c->is_complete = r.kind == JOURNAL_CHECKPOINT;
 }
 
 static void on_checkpoint_part(void *arg, const struct error *err)

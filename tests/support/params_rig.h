@@ -68,8 +68,10 @@ static inline void rig_settled(struct update_waiter *w, const struct update_outc
     r->end = *end;
 }
 
-/* A set of one number with value 0; NULL, with r->err, on failure. */
-static inline struct params_set *rig_make(struct params_rig *r, struct params_spec spec)
+/* A set of one number with value 0; NULL, with r->err, on failure. One that is described is kept.
+ */
+static inline struct params_set *rig_make_described(struct params_rig *r, struct params_spec spec,
+                                                    const char *config)
 {
     static const struct tensor_view one = {
         .name = "w", .n_dims = 1, .dims = {1}, .size_bytes = sizeof(float)};
@@ -81,7 +83,8 @@ static inline struct params_set *rig_make(struct params_rig *r, struct params_sp
     spec.n_tensors = 1;
     if (params_make(&set, &r->sets, &rig_owner, &spec, &rig_sharing, &r->err) != STATUS_OK)
         return NULL;
-    if (params_memory_take(&values, set->memory, &r->err) != STATUS_OK) {
+    if ((config != NULL && params_describe(set, config, strlen(config), &r->err) != STATUS_OK) ||
+        params_memory_take(&values, set->memory, &r->err) != STATUS_OK) {
         params_close(set, &r->err);
         return NULL;
     }
@@ -89,6 +92,11 @@ static inline struct params_set *rig_make(struct params_rig *r, struct params_sp
     params_fill(set, values, rig_made, r);
     rig_until_told(r);
     return r->err.status == STATUS_OK ? set : NULL;
+}
+
+static inline struct params_set *rig_make(struct params_rig *r, struct params_spec spec)
+{
+    return rig_make_described(r, spec, NULL);
 }
 
 /* A gradient of one number. NULL, with r->err, without memory. */
