@@ -11,9 +11,11 @@
 #include "server/act/session.h"
 #include "server/api/kserve/sequences.h"
 #include "server/conversation/conversations.h"
+#include "server/journal/journal.h"
 #include "server/model/budget.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
+#include "server/registry/groups.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
 #include "server/work/work.h"
@@ -461,6 +463,8 @@ static void say_work(const struct metrics_page *p, const struct work_table *w)
             (double)w->n_workers);
     say_one(p, "parley_work_tasks", "gauge", "Tasks whose results were not fetched or forgotten.",
             (double)w->n_tasks);
+    say_one(p, "parley_work_queued", "gauge", "Of those, the ones that wait for a worker.",
+            (double)work_n_queued(w));
     say_one(p, "parley_work_bytes", "gauge", "Payloads and results; --work-bytes is the ceiling.",
             (double)w->n_bytes);
     say_one(p, "parley_work_tasks_total", "counter", "Tasks submitted.", (double)w->n_submitted);
@@ -470,6 +474,38 @@ static void say_work(const struct metrics_page *p, const struct work_table *w)
             (double)w->n_lost);
     say_one(p, "parley_work_retried_total", "counter", "Of those, the ones run again.",
             (double)w->n_retried);
+}
+
+static void say_groups(const struct metrics_page *p, const struct groups *g)
+{
+    say_one(p, "parley_registry_groups", "gauge", "Groups of processes.", (double)g->by_name.n);
+    say_one(p, "parley_registry_members", "gauge", "Members of all groups.", (double)g->by_lease.n);
+    say_one(p, "parley_registry_waiting", "gauge", "Members that wait at barriers.",
+            (double)g->n_waiting);
+    say_one(p, "parley_registry_bytes", "gauge", "Values of all groups; 64 MiB is the ceiling.",
+            (double)g->value_bytes);
+    say_one(p, "parley_registry_lost_total", "counter",
+            "Members whose connection broke before they left.", (double)g->n_lost);
+}
+
+/* j NULL: there is none, and nothing is said. */
+static void say_journal(const struct metrics_page *p, const struct journal *j)
+{
+    struct journal_figures f;
+
+    if (j == NULL)
+        return;
+    journal_read_figures(j, &f);
+    say_one(p, "parley_journal_waiting_bytes", "gauge",
+            "Records that are not durable yet; from 64 MiB on turns are refused.",
+            (double)f.waiting_bytes);
+    say_one(p, "parley_journal_records_total", "counter", "Records that are durable.",
+            (double)f.n_records);
+    say_one(p, "parley_journal_transactions_total", "counter",
+            "Transactions, the failed ones too: records that came together share one.",
+            (double)f.n_transactions);
+    say_one(p, "parley_journal_failed_total", "counter", "Transactions that failed.",
+            (double)f.n_failed);
 }
 
 static void say_daemon(const struct metrics_page *p)
@@ -504,6 +540,8 @@ static void say_daemon(const struct metrics_page *p)
     say_one(p, "parley_sequences", "gauge", "Sequences of KServe's clients that live.",
             (double)server->sequences->n);
     say_work(p, server->work);
+    say_groups(p, server->groups);
+    say_journal(p, server->conversations->keeping.journal);
     say_one(p, "parley_live_turns", "gauge", "Turns in flight or queued.",
             (double)server->conversations->n_live);
     head(p, "parley_reloads_total", "counter", "Times that SIGHUP had the configuration read.");

@@ -357,6 +357,7 @@ enum status group_get(const struct group_entry **out, const struct group *g,
 static void group_wait_leave(struct group_wait *w)
 {
     w->barrier->n_waiting--;
+    w->member->group->groups->n_waiting--;
     w->barrier = NULL;
     list_remove(&w->link);
     list_remove(&w->by_member);
@@ -484,6 +485,7 @@ enum status group_wait(struct group_wait *w, struct group_member *m, const char 
         b->n_wanted = n != 0 ? n : m->group->n_members;
     }
     w->barrier = b;
+    m->group->groups->n_waiting++;
     list_push(&b->waits, &w->link);
     list_push(&m->waits, &w->by_member);
     if (b->n_waiting < b->n_wanted)
@@ -584,6 +586,7 @@ void group_member_end(struct group_member *m, bool is_lost)
     listener_end(&m->listener);
     list_remove(&m->link);
     g->n_members--;
+    g->groups->n_lost += is_lost;
     hash_remove(&g->groups->by_lease, &m->by_lease);
     if (m->lease_ms != 0)
         list_remove(&m->leased);

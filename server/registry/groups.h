@@ -37,6 +37,8 @@ struct groups {
     void (*arm)(void *self, uint64_t at_us); /* groups_tick is to be called then */
     void *arm_self;
     uint64_t armed_us; /* 0: it is not */
+    size_t n_waiting;  /* members at barriers */
+    uint64_t n_lost;   /* members */
 };
 
 enum group_entry_kind { GROUP_VALUE, GROUP_SERVICE };

@@ -284,6 +284,15 @@ enum status work_check_function(struct work_table *w, uint32_t principal, const 
     return err->status = STATUS_NOT_FOUND;
 }
 
+size_t work_n_queued(const struct work_table *w)
+{
+    size_t n = 0;
+
+    for (struct link *l = list_first(&w->principals); l != NULL; l = list_next(&w->principals, l))
+        n += container_of(l, struct work_principal, link)->n_queued;
+    return n;
+}
+
 /* --- shares of principals --- */
 
 static struct work_share *work_share_get(struct work_function *f, struct work_principal *p)

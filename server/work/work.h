@@ -148,6 +148,7 @@ enum status work_check_function(struct work_table *w, uint32_t principal, const 
 /* NOT_FOUND, also for another principal's. */
 enum status work_find(struct work_task **out, struct work_table *w, uint32_t principal, uint64_t id,
                       struct error *err) MUST_CHECK;
+size_t work_n_queued(const struct work_table *w); /* tasks that wait for a worker */
 uint32_t work_task_principal(const struct work_task *t);
 /* Of one that is not done. */
 const char *work_task_function(const struct work_task *t);

@@ -46,8 +46,8 @@ def clean(promtool, text):
 def keeps_up(http, text):
     before = samples(text)
     body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5, "ignore_eos": True}).encode()
-    for _ in range(3):
-        page(http, "/v1/chat/completions", data=body, headers={"Content-Type": "application/json"})
+    for i in range(3):
+        page(http, "/v1/chat/completions", data=body, headers={"Content-Type": "application/json", "X-Conversation-Id": f"kept-{i}"})
     after = samples(page(http)[0])
 
     def grew(name):
@@ -61,6 +61,8 @@ def keeps_up(http, text):
     assert grew('parley_prompt_tokens_total{model="tiny"}') > 0
     assert grew('parley_step_tokens_sum{model="tiny"}') >= 15
     assert grew('nv_inference_request_success{model="cart",version="1"}') == 0
+    assert grew("parley_journal_records_total") >= 6  # of each, that it was asked and that it is done
+    assert grew("parley_journal_transactions_total") >= 3 and after["parley_journal_failed_total"] == after["parley_journal_waiting_bytes"] == 0
     assert after["process_resident_memory_bytes"] > 1 << 20 and after["process_cpu_seconds_total"] > 0
     buckets = [v for k, v in after.items() if k.startswith('parley_step_rows_bucket{model="tiny"')]
     assert buckets == sorted(buckets) and buckets[-1] == after['parley_step_rows_count{model="tiny"}'] == after['nv_inference_exec_count{model="tiny",version="1"}']
@@ -87,7 +89,7 @@ def main():
         tiny, cart = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "cart.gguf")
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_policy, cart], check=True)
-        with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--model", f"tiny={tiny}", "--model", f"cart={cart}") as server:
+        with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--data", os.path.join(folder, "data"), "--model", f"tiny={tiny}", "--model", f"cart={cart}") as server:
             text, headers = page(server.http)
             assert headers["Content-Type"].startswith("text/plain; version=0.0.4"), headers["Content-Type"]
             clean(promtool, text)

@@ -3,11 +3,13 @@
 
 usage: test_registry.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 
 import grpc
 
@@ -147,6 +149,29 @@ def leases(address):
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: Member(address, "leases", "hasty", lease_ms=99), says="lease_ms is 99, it must be 0 or 100 to 86400000")
 
 
+def on_the_page(parleyd):
+    """What an operator sees of members, barriers and those that were lost."""
+    def page():
+        with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=children.PATIENCE) as response:
+            return dict(re.findall(r"^parley_registry_(\w+) (\d+)$", response.read().decode(), re.M))
+
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
+        a, b, c = (Member(daemon.address, "g", name) for name in "abc")
+        other = Member(daemon.address, "h", "a")
+        c.put("k", b"12345")
+        waiting = pb.RegistryBarrierRequest(lease=a.lease, name="b", epoch=1, n=2)
+        waits = a.stub.Barrier.future(waiting)
+        refused(grpc.StatusCode.ALREADY_EXISTS, lambda: a.stub.Barrier(waiting))  # it does wait
+        assert page() == {"groups": "2", "members": "4", "waiting": "1", "bytes": "5", "lost_total": "0"}, page()
+        b.wait(1, 2)
+        waits.result(children.PATIENCE)
+        other.stub.Leave(pb.RegistryLeaveRequest(lease=other.lease))
+        c.events.cancel()
+        while a.next() != ["!c"]:
+            pass
+        assert page() == {"groups": "1", "members": "2", "waiting": "0", "bytes": "0", "lost_total": "1"}, page()
+
+
 def apart(parleyd, folder):
     """Groups of one name are another's for each principal, and so are leases."""
     keys = {}
@@ -180,6 +205,7 @@ def main():
         daemon.process.terminate()
         refused(grpc.StatusCode.UNAVAILABLE, member.next, says="stopping")
         refused(grpc.StatusCode.UNAVAILABLE, waits.result, says="stopping")
+    on_the_page(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         apart(sys.argv[1], folder)
     print("registry: passed")

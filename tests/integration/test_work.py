@@ -8,6 +8,7 @@ import queue
 import signal
 import sys
 import tempfile
+import urllib.request
 
 import grpc
 
@@ -343,13 +344,17 @@ def test_principals():
 
 def test_the_ceiling():
     """What payloads and results take together is bounded; who comes then is told to come back."""
-    with harness.Parleyd(PARLEYD, "--work-bytes", "1M") as client:
+    with harness.Parleyd(PARLEYD, "--http", "127.0.0.1:0", "--work-bytes", "1M") as client:
         stub = work_pb2_grpc.WorkStub(client.channel)
         worker = Worker(client.channel, "turn", room=1)
         refused(lambda: submit(stub, b"x" * 300_000), grpc.StatusCode.INVALID_ARGUMENT, "at most 262144")
         tasks = [submit(stub, b"x" * 200_000)[0] for _ in range(5)]
         e = refused(lambda: submit(stub, b"x" * 200_000), grpc.StatusCode.RESOURCE_EXHAUSTED, "bytes")
         assert any(k == "retry-after-ms" for k, _ in e.trailing_metadata())
+        worker.order()  # the first task
+        with urllib.request.urlopen(f"http://{client.http}/metrics", timeout=PATIENCE) as response:
+            page = response.read().decode()
+        assert "\nparley_work_tasks 5\n" in page and "\nparley_work_queued 4\n" in page and "\nparley_work_bytes 1000000\n" in page
         stub.Cancel(pb.WorkCancelRequest(tasks=tasks[1:]))
         stub.Cancel(pb.WorkCancelRequest(tasks=tasks[1:]))
         submit(stub, b"x" * 200_000)

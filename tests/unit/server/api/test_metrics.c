@@ -8,6 +8,7 @@
 #include "server/act/session.h"
 #include "server/api/kserve/sequences.h"
 #include "server/model/models.h"
+#include "server/registry/groups.h"
 #include "server/server.h"
 #include "server/work/work.h"
 #include "tests/support/fake_server.h"
@@ -17,6 +18,7 @@ static struct fake_server s;
 static struct models models;
 static struct sessions sessions;
 static struct sequences sequences;
+static struct groups groups = {.value_bytes = 11, .n_waiting = 2, .n_lost = 9};
 static struct work_table work = {.n_workers = 3, .n_tasks = 5, .n_lost = 7};
 static struct server server; /* the part that a page uses */
 static struct buf page;
@@ -25,12 +27,14 @@ static void open_page(size_t limit_bytes)
 {
     fake_server_open(&s, "fake", 0, NULL);
     models = (struct models){.loaded = {&s.model}, .n_loaded = 1};
+    list_init(&work.principals);
     server = (struct server){
         .env = &s.env,
         .models = &models,
         .conversations = &s.all,
         .sessions = &sessions,
         .sequences = &sequences,
+        .groups = &groups,
         .work = &work,
     };
     buf_init(&page, limit_bytes);
@@ -92,6 +96,25 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* What other services have is on the page; of a journal nothing, where there is none. */
+START_TEST(test_services)
+{
+    open_page(METRICS_MAX_BYTES);
+    metrics_render(&server, &page);
+    ck_assert_double_eq(sample("parley_work_workers"), 3);
+    ck_assert_double_eq(sample("parley_work_tasks"), 5);
+    ck_assert_double_eq(sample("parley_work_queued"), 0);
+    ck_assert_double_eq(sample("parley_work_lost_total"), 7);
+    ck_assert_double_eq(sample("parley_registry_groups"), 0);
+    ck_assert_double_eq(sample("parley_registry_members"), 0);
+    ck_assert_double_eq(sample("parley_registry_waiting"), 2);
+    ck_assert_double_eq(sample("parley_registry_bytes"), 11);
+    ck_assert_double_eq(sample("parley_registry_lost_total"), 9);
+    ck_assert_double_eq(sample("parley_journal_waiting_bytes"), -1);
+    close_page();
+}
+END_TEST
+
 /* A name that could close its label is escaped. */
 START_TEST(test_label)
 {
@@ -120,4 +143,4 @@ START_TEST(test_limit)
 }
 END_TEST
 
-SUITE_MAIN("server/metrics", test_turns, test_label, test_limit)
+SUITE_MAIN("server/metrics", test_turns, test_services, test_label, test_limit)
