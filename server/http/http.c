@@ -203,8 +203,8 @@ static enum status http_open_listeners(struct http *h, uv_loop_t *loop, struct e
     enum status rc;
 
     h->max_connections = open_files_max() / 2;
-    h->tls_port = (struct tls_port_config){"http/1.1", adopt, h};
-    h->tls_admin = (struct tls_port_config){"http/1.1", adopt_admin, h};
+    h->tls_port = (struct tls_port_config){TLS_H2 TLS_HTTP1, adopt, h};
+    h->tls_admin = (struct tls_port_config){TLS_H2 TLS_HTTP1, adopt_admin, h};
     rc = http_open_listener(h, &h->listener, &f->config.origins.is_loopback, loop, f->config.listen,
                             is_tls ? adopt_tls : adopt, err);
     if (rc != STATUS_OK)

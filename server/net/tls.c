@@ -86,23 +86,20 @@ static enum status tls_check_mode(const char *path, struct error *err)
     return STATUS_OK;
 }
 
-/* Takes the port's protocol if the client has named it. */
+/* Takes the first of the port's protocols that the client has named. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *ret_len,
                    const unsigned char *in, unsigned in_len, void *arg)
 {
     const struct tls_connection *c = SSL_get_app_data(ssl);
-    size_t len = strlen(c->port->protocol);
+    const unsigned char *ours = (const unsigned char *)c->port->protocols;
+    unsigned char *chosen;
 
     (void)arg;
-    for (unsigned at = 0; at < in_len; at += 1u + in[at]) {
-        if (in[at] == len && at + 1 + len <= in_len &&
-            memcmp(in + at + 1, c->port->protocol, len) == 0) {
-            *out = in + at + 1;
-            *ret_len = (unsigned char)len;
-            return SSL_TLSEXT_ERR_OK;
-        }
-    }
-    return SSL_TLSEXT_ERR_ALERT_FATAL;
+    if (SSL_select_next_proto(&chosen, ret_len, ours, (unsigned)strlen(c->port->protocols), in,
+                              in_len) != OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
 }
 
 static enum status set_client_ca(SSL_CTX *context, const char *path, struct error *err)

@@ -34,10 +34,12 @@ enum status tls_prepare(struct tls *t, struct error *err) MUST_CHECK;
 void tls_commit(struct tls *t);
 void tls_discard(struct tls *t);
 
-/* What a port speaks: protocol is ALPN's name ("h2", "http/1.1"), static. A client that names
- * others only is refused. */
+/* What a port speaks: the names of ALPN, the preferred one first, each behind its length. A client
+ * that names others only is refused. */
+#define TLS_H2 "\2h2"
+#define TLS_HTTP1 "\10http/1.1"
 struct tls_port_config {
-    const char *protocol;
+    const char *protocols; /* static */
     /* The plain side of a connection whose handshake is done; takes fd. */
     void (*accepted)(void *arg, int fd);
     void *arg;

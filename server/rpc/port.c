@@ -359,7 +359,7 @@ static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct 
     enum status rc = STATUS_OK;
 
     p->tls = config->tls;
-    p->tls_port = (struct tls_port_config){"h2", on_accepted, p};
+    p->tls_port = (struct tls_port_config){TLS_H2, on_accepted, p};
     for (size_t i = 0; i < config->n_listen && rc == STATUS_OK; i++) {
         bool is_plain = p->tls == NULL || address_unix_path(config->listen[i]) != NULL;
         const struct listener_config listen = {.name = "grpc",

@@ -19,6 +19,7 @@ import warnings
 import xml.etree.ElementTree
 
 import grpc
+import httpx
 
 import children
 import harness
@@ -119,6 +120,21 @@ def other_protocol(ca, name):
     return made
 
 
+def negotiates(daemon, ca):
+    """The HTTP port speaks what ALPN came to; HTTP/2 where a client takes both."""
+    url = f"https://{daemon.http}/v1/models"
+    for flag, version in ("--http2", "2"), ("--http1.1", "1.1"), ("--no-alpn", "1.1"):
+        got = children.run(["curl", "-sS", flag, "--cacert", ca, "-w", "\n%{http_version} %{http_code}", url], capture_output=True, text=True, check=True).stdout
+        body, said = got.rsplit("\n", 1)
+        assert said == f"{version} 200" and "echo" in body, got
+    with httpx.Client(http2=True, verify=context(ca), timeout=PATIENCE) as client:
+        models = [client.get(url) for _ in range(2)]
+        assert all(m.http_version == "HTTP/2" and m.json()["data"] for m in models)
+        body = {"model": "echo", "messages": [{"role": "user", "content": "a few words"}], "stream": True}
+        with client.stream("POST", f"https://{daemon.http}/v1/chat/completions", json=body) as streamed:
+            assert streamed.http_version == "HTTP/2" and "[DONE]" in streamed.read().decode()
+
+
 def scan(address):
     """What sslscan finds: protocols and ciphers that should not be."""
     if shutil.which("sslscan") is None:
@@ -140,7 +156,8 @@ def serves(parleyd, parley, ours, folder):
         assert ask(daemon, context(ours.pem))[0] == 200
         assert is_refused(daemon, None, "http") and is_refused(daemon, None, "grpc")  # no TLS
         assert is_refused(daemon, old(ours.pem), "http") and is_refused(daemon, old(ours.pem), "grpc")
-        assert is_refused(daemon, other_protocol(ours.pem, "h2"), "http") and is_refused(daemon, other_protocol(ours.pem, "http/1.1"), "grpc")
+        assert is_refused(daemon, other_protocol(ours.pem, "h3"), "http") and is_refused(daemon, other_protocol(ours.pem, "http/1.1"), "grpc")
+        negotiates(daemon, ours.pem)
         scan(daemon.http)
         scan(daemon.address)
         large = "Hear me! " * 300000  # more than all buffers on the way

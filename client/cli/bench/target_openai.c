@@ -192,6 +192,8 @@ static CURL *open_easy(const struct openai_target *t)
         return NULL;
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, t->headers);
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    /* A connection for each request, with TLS as without. */
+    (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* a proxy is for the web */
     if (how->ca != NULL)
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, how->ca);
