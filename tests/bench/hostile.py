@@ -47,6 +47,9 @@ SCHEMAS = {
     "pattern of 10^6 repetitions": '{"type":"string","pattern":"^(a{1000}){1000}$"}',
     "100,000 required names": '{"type":"object","required":[%s]}' % names(100_000),
     "60,000 properties": '{"type":"object","properties":{%s}}' % ",".join(f'"n{i}":{{}}' for i in range(60_000)),
+    "allOf of 4,000 with 1,000 properties": '{"$defs":{"a":{"properties":{%s}}},"allOf":[%s]}' % (
+        ",".join(f'"n{i}":{{}}' for i in range(1000)), ",".join(['{"$ref":"#/$defs/a"}'] * 4000)),
+    "allOf of itself": '{"allOf":[{"$ref":"#"},{"$ref":"#"}]}',
     "oneOf of 4,000": '{"oneOf":[%s]}' % ",".join('{"const":%d}' % i for i in range(2000)),
     "anyOf of anyOf of 1,000 each": '{"anyOf":[%s]}' % ",".join(['{"anyOf":[%s]}' % ",".join(["{}"] * 1000)] * 40),
     "maxLength 10^9 as a text": None,

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "agents/lm/grammar/pattern.h"
+#include "agents/lm/grammar/schema_merge.h"
 
 enum {
     MAX_PATH = 160, /* bytes of a path in an error */
     MAX_BOUND = 1000000000,
     MAX_REF_HOPS = 16,
+    MAX_MERGED = 1 << 15, /* members of schemas that are joined, each time that they are */
 };
 
 struct guard {
@@ -20,7 +22,7 @@ struct guard {
     struct buf path, *left_out;
     bool strict;
     unsigned depth;
-    size_t n_nodes;
+    size_t n_nodes, n_merged;
     struct error *err;
 };
 
@@ -622,6 +624,126 @@ static json_t *walk_combined(struct guard *g, json_t *s, const char *keyword)
     return walk_alternatives(g, list, keyword);
 }
 
+/* --- what stands together in one schema --- */
+
+static bool guard_merge(struct guard *g, json_t *s, const json_t *part)
+{
+    const json_t *both[] = {s, part};
+
+    for (size_t i = 0; i < 2; i++)
+        g->n_merged += json_object_size(both[i]) +
+                       json_object_size(json_object_get(both[i], "properties")) +
+                       json_array_size(json_object_get(both[i], "required"));
+    if (g->n_merged > MAX_MERGED)
+        return guard_fail(g, "schemas", "that join others are more than are taken") != NULL;
+    return schema_merge(s, part);
+}
+
+static json_t *guard_fold(struct guard *g, const json_t *schema, unsigned hops);
+
+/* Joins to s what the schema asks for, which stands in the list under the keyword. */
+static bool fold_into(struct guard *g, json_t *s, const json_t *schema, const char *keyword,
+                      size_t i, unsigned hops)
+{
+    size_t outer = path_push(g, keyword);
+    char number[24];
+    json_t *part;
+    bool is_merged;
+
+    (void)snprintf(number, sizeof number, "%zu", i);
+    (void)path_push(g, number);
+    part = guard_fold(g, schema, hops);
+    path_pop(g, outer);
+    is_merged = part != NULL && guard_merge(g, s, part);
+    json_decref(part);
+    return is_merged;
+}
+
+static bool fold_ref(struct guard *g, json_t *s, const json_t *ref, unsigned hops)
+{
+    const char *pointer = json_string_value(ref);
+    json_t *part = pointer == NULL ? NULL : guard_fold(g, resolve(g, pointer), hops);
+    bool is_merged = part != NULL && guard_merge(g, s, part);
+
+    json_decref(part);
+    return is_merged;
+}
+
+/* The schema with what its $ref and allOf ask for, as one without them; NULL: there is no such one,
+ * or with an error in g it may not be. */
+static json_t *guard_fold(struct guard *g, const json_t *schema, unsigned hops)
+{
+    json_t *s, *ref, *all;
+    bool is_folded = true;
+
+    if (++g->n_nodes > GUARD_MAX_NODES)
+        return guard_fail(g, "schemas", "are more than are taken");
+    if (json_is_true(schema))
+        return make_any();
+    if (!json_is_object(schema) || hops > MAX_REF_HOPS)
+        return NULL;
+    s = take_asserting(g, schema);
+    if (s == NULL)
+        return NULL;
+    ref = json_incref(json_object_get(s, "$ref"));
+    all = json_incref(json_object_get(s, "allOf"));
+    (void)json_object_del(s, "$ref"); /* they may not be there */
+    (void)json_object_del(s, "allOf");
+    if (ref != NULL)
+        is_folded = fold_ref(g, s, ref, hops + 1);
+    is_folded = is_folded && (all == NULL || json_array_size(all) > 0);
+    for (size_t i = 0; is_folded && i < json_array_size(all); i++)
+        is_folded = fold_into(g, s, json_array_get(all, i), "allOf", i, hops + 1);
+    json_decref(ref);
+    json_decref(all);
+    if (is_folded)
+        return s;
+    json_decref(s);
+    return NULL;
+}
+
+/* The schema with its anyOf or oneOf outermost: each alternative with what stands beside it. NULL
+ * as above. */
+static json_t *guard_spread(struct guard *g, const json_t *s, const char *keyword)
+{
+    const json_t *list = json_object_get(s, keyword);
+    json_t *rest = json_copy((json_t *)s), *out = json_array(); /* jansson does not change s */
+    bool is_spread = rest != NULL && out != NULL && json_object_del(rest, keyword) == 0;
+
+    for (size_t i = 0; is_spread && i < json_array_size(list); i++) {
+        json_t *one;
+
+        if (json_is_false(json_array_get(list, i)))
+            continue;
+        one = json_copy(rest);
+        is_spread = one != NULL && fold_into(g, one, json_array_get(list, i), keyword, i, 0);
+        is_spread = is_spread && json_array_append(out, one) == 0;
+        json_decref(one);
+    }
+    json_decref(rest);
+    if (is_spread && json_array_size(out) > 0)
+        return json_pack("{s:o}", keyword, out);
+    json_decref(out);
+    return NULL;
+}
+
+/* One schema in place of s, which says the same, where several keywords combine schemas or stand
+ * beside one that does. NULL as above. */
+static json_t *guard_join(struct guard *g, const json_t *s)
+{
+    const json_t *all = json_object_get(s, "allOf");
+    const size_t size = json_object_size(s);
+
+    if ((all != NULL && (size > 1 || json_array_size(all) > 1)) ||
+        (json_object_get(s, "$ref") != NULL && size > 1))
+        return guard_fold(g, s, 0);
+    if (json_object_get(s, "anyOf") != NULL && size > 1)
+        return guard_spread(g, s, "anyOf");
+    if (json_object_get(s, "oneOf") != NULL && size > 1)
+        return guard_spread(g, s, "oneOf");
+    return NULL;
+}
+
 /* --- numbers --- */
 
 /* Bounds are decimals of six places. */
@@ -911,13 +1033,33 @@ static bool walk_rest(struct guard *g, json_t *out, const json_t *s)
            put_walked(g, out, "additionalProperties", rest, name);
 }
 
-/* The engine takes a name as it stands in the text. */
 static bool is_plain_name(const char *name)
 {
     for (; *name != '\0'; name++)
         if ((unsigned char)*name < 0x20 || *name == '"' || *name == '\\' || *name == 0x7F)
             return false;
     return true;
+}
+
+/* The engine takes a name as it stands in the text: with JSON's escapes, malloc'd. NULL: it has no
+ * such form, or there is no memory. */
+static char *name_in_text(const char *name)
+{
+    json_t *value;
+    char *text;
+    size_t len;
+
+    if (is_plain_name(name))
+        return strdup(name);
+    value = strchr(name, 0x7F) == NULL ? json_string(name) : NULL;
+    text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    json_decref(value);
+    if (text == NULL)
+        return NULL;
+    len = strlen(text);
+    memmove(text, text + 1, len - 2); /* without its quotes */
+    text[len - 2] = '\0';
+    return text;
 }
 
 static bool walk_properties(struct guard *g, json_t *out, const json_t *s)
@@ -930,30 +1072,58 @@ static bool walk_properties(struct guard *g, json_t *out, const json_t *s)
     }
     for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
         const char *name = json_object_iter_key(at);
+        char *in_text = name_in_text(name);
         json_t *one = NULL;
 
-        if (json_is_false(json_object_iter_value(at)) || !is_plain_name(name)) {
-            if (!guard_leave_out(g, name, "is false, or a name that JSON escapes")) {
+        if (json_is_false(json_object_iter_value(at)) || in_text == NULL) {
+            free(in_text);
+            if (!guard_leave_out(g, name, "is false, or a name with a DEL")) {
                 json_decref(to);
                 return false;
             }
             continue;
         }
         one = walk_at(g, json_object_iter_value(at), "properties", name);
-        if (one == NULL || json_object_set_new(to, name, one) != 0) {
+        if (one == NULL || json_object_set_new(to, in_text, one) != 0) {
+            free(in_text);
             json_decref(to);
             return one != NULL && guard_no_memory(g) != NULL;
         }
+        free(in_text);
     }
     return json_object_set_new(out, "properties", to) == 0 || guard_no_memory(g) != NULL;
 }
 
 /* A required member that is not named becomes one that is. */
+static bool require(struct guard *g, json_t *out, json_t *names, const json_t *required)
+{
+    const char *name = json_string_value(required);
+    json_t *members = json_object_get(out, "properties"),
+           *rest = json_object_get(out, "additionalProperties");
+    char *in_text;
+    bool is_put;
+
+    if (name == NULL || strlen(name) != json_string_length(required))
+        return guard_fail(g, "required", "must be a list of names") != NULL;
+    in_text = name_in_text(name);
+    if (in_text == NULL)
+        return guard_leave_out(g, "required", "has a name with a DEL");
+    if (json_object_get(members, in_text) == NULL && json_is_false(rest)) {
+        free(in_text);
+        return guard_fail(g, "required", "names a member that may not be there") != NULL;
+    }
+    is_put =
+        json_object_get(members, in_text) != NULL ||
+        json_object_set_new(members, in_text, rest != NULL ? json_copy(rest) : make_any()) == 0;
+    is_put = is_put && json_array_append_new(names, json_string(in_text)) == 0;
+    free(in_text);
+    return is_put || guard_no_memory(g) != NULL;
+}
+
 static bool walk_required(struct guard *g, json_t *out, const json_t *s)
 {
     const json_t *required = json_object_get(s, "required");
-    json_t *members = json_object_get(out, "properties"),
-           *rest = json_object_get(out, "additionalProperties");
+    json_t *names;
 
     if (required == NULL)
         return true;
@@ -961,24 +1131,13 @@ static bool walk_required(struct guard *g, json_t *out, const json_t *s)
         return guard_fail(g, "required", "must be a list") != NULL;
     if (json_array_size(required) > GUARD_MAX_NODES)
         return guard_fail(g, "required", "has more names than are taken") != NULL;
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *name = json_string_value(json_array_get(required, i));
-
-        if (name == NULL || strlen(name) != json_string_length(json_array_get(required, i)))
-            return guard_fail(g, "required", "must be a list of names") != NULL;
-        if (json_object_get(members, name) != NULL)
-            continue;
-        if (json_is_false(rest))
-            return guard_fail(g, "required", "names a member that may not be there") != NULL;
-        if (!is_plain_name(name)) {
-            if (!guard_leave_out(g, "required", "has a name that JSON escapes"))
-                return false;
-            continue;
+    names = json_array();
+    for (size_t i = 0; i < json_array_size(required); i++)
+        if (!require(g, out, names, json_array_get(required, i))) {
+            json_decref(names);
+            return false;
         }
-        if (json_object_set_new(members, name, rest != NULL ? json_copy(rest) : make_any()) != 0)
-            return guard_no_memory(g) != NULL;
-    }
-    return json_object_set(out, "required", (json_t *)required) == 0 || guard_no_memory(g) != NULL;
+    return json_object_set_new(out, "required", names) == 0 || guard_no_memory(g) != NULL;
 }
 
 /* Bounds on the number of members: the engine counts a member that is repeated twice. */
@@ -1045,7 +1204,7 @@ static unsigned uses_in(json_t *s)
 }
 
 /* s has the keywords that assert. */
-static json_t *walk_asserting(struct guard *g, json_t *s)
+static json_t *walk_plain(struct guard *g, json_t *s)
 {
     static const char *const combining[] = {"$ref", "allOf", "anyOf", "oneOf"};
     const unsigned uses = uses_in(s);
@@ -1073,6 +1232,17 @@ static json_t *walk_asserting(struct guard *g, json_t *s)
         return NULL;
     }
     return out != NULL ? out : guard_no_memory(g);
+}
+
+static json_t *walk_asserting(struct guard *g, json_t *s)
+{
+    json_t *joined = guard_join(g, s), *out;
+
+    if (joined == NULL)
+        return g->err->status == STATUS_OK ? walk_plain(g, s) : NULL;
+    out = guard_walk(g, joined);
+    json_decref(joined);
+    return out;
 }
 
 static json_t *guard_walk(struct guard *g, const json_t *schema)

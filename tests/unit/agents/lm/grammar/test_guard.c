@@ -30,7 +30,7 @@ struct sample {
 };
 
 /* Members without a type are about values of one type alone; objects with named members are closed;
- * what says nothing about instances goes. */
+ * what says nothing about instances goes; schemas that hold together become one. */
 START_TEST(test_rewrites)
 {
     static const struct sample rows[] = {
@@ -51,6 +51,39 @@ START_TEST(test_rewrites)
          "\"additionalProperties\":false}"},
         {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"type\":\"null\"}}}",
          "{\"$ref\":\"#/$defs/d0\",\"$defs\":{\"d0\":{\"type\":\"null\"}}}"},
+        {"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},"
+         "\"required\":[\"a\"]},{\"properties\":{\"b\":true,\"a\":{\"maximum\":9}},\"required\":["
+         "\"b\",\"a\"]}]}",
+         "{\"properties\":{\"a\":{\"maximum\":9,\"type\":\"integer\"},\"b\":{}},\"required\":["
+         "\"a\",\"b\"],\"type\":\"object\",\"additionalProperties\":false}"},
+        {"{\"allOf\":[{},{\"minimum\":1,\"maxLength\":7},{\"minimum\":2,\"maxLength\":8,\"type\":["
+         "\"number\",\"string\"]},{\"type\":[\"integer\",\"string\",\"null\"]}]}",
+         "{\"minimum\":2,\"maxLength\":7,\"type\":[\"integer\",\"string\"]}"},
+        {"{\"$ref\":\"#/$defs/a\",\"maximum\":1,\"$defs\":{\"a\":{\"type\":\"integer\"}}}",
+         "{\"maximum\":1,\"type\":\"integer\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},\"oneOf\":[{"
+         "\"properties\":{\"k\":{\"const\":1}},\"required\":[\"k\"]},{\"properties\":{\"k\":{"
+         "\"const\":\"x\"}},\"required\":[\"k\"]},false]}",
+         "{\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"null\"},\"k\":{\"enum\":[1]}},"
+         "\"required\":[\"k\"],\"type\":\"object\",\"additionalProperties\":false},{\"properties\":"
+         "{\"a\":{\"type\":\"null\"},\"k\":{\"enum\":[\"x\"]}},\"required\":[\"k\"],\"type\":"
+         "\"object\",\"additionalProperties\":false}]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},\"allOf\":[{"
+         "\"properties\":{\"b\":{\"type\":\"null\"}}}],\"unevaluatedProperties\":false}",
+         "{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"type\":"
+         "\"object\",\"additionalProperties\":false}"},
+        {"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":{"
+         "\"type\":\"integer\"}},{\"properties\":{\"b\":{\"minimum\":1}},\"additionalProperties\":{"
+         "}}]}",
+         "{\"properties\":{\"a\":{},\"b\":{\"minimum\":1,\"type\":\"integer\"}},\"type\":"
+         "\"object\",\"additionalProperties\":false}"},
+        {"{\"allOf\":[{\"type\":\"object\",\"additionalProperties\":false},{\"properties\":{\"b\":{"
+         "}}}]}",
+         "{\"properties\":{},\"type\":\"object\",\"additionalProperties\":false}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\\n\\\"\":{\"type\":\"null\"}},\"required\":["
+         "\"b\\\\\",\"a\\n\\\"\"]}",
+         "{\"properties\":{\"a\\\\n\\\\\\\"\":{\"type\":\"null\"},\"b\\\\\\\\\":{}},\"required\":["
+         "\"b\\\\\\\\\",\"a\\\\n\\\\\\\"\"],\"type\":\"object\",\"additionalProperties\":false}"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -85,11 +118,12 @@ START_TEST(test_unenforced)
         {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "# pattern"},
         {"{\"type\":\"string\",\"pattern\":\"a\",\"maxLength\":3}", "# maxLength"},
         {"{\"type\":\"string\",\"format\":\"regex\"}", "# format"},
-        {"{\"allOf\":[{},{}]}", "# allOf"},
+        {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "# allOf"},
+        {"{\"allOf\":[{\"type\":\"null\"},{\"not\":{}}]}", "#/allOf/1 not"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
         {"{\"anyOf\":[{\"not\":{}}]}", "#/anyOf/0 not"},
-        {"{\"type\":\"object\",\"anyOf\":[{}]}", "# anyOf"},
-        {"{\"$ref\":\"#/$defs/a\",\"maximum\":1,\"$defs\":{\"a\":{}}}", "# maximum"},
+        {"{\"type\":\"object\",\"anyOf\":[{\"type\":\"null\"}]}", "# anyOf"},
+        {"{\"$ref\":\"#/$defs/a\",\"maximum\":1,\"$defs\":{\"a\":{\"enum\":[1]}}}", "# maximum"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -165,6 +199,18 @@ START_TEST(test_bounds)
     ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
     ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "more names than are taken"));
+    buf_clear(&schema);
+    ck_assert_int_eq(buf_append_text(&schema, "{\"$defs\":{\"a\":{\"properties\":{\"0\":{}"),
+                     STATUS_OK);
+    for (int i = 1; i < DEEP; i++)
+        ck_assert_int_eq(buf_printf(&schema, ",\"%d\":{}", i), STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&schema, "}}},\"allOf\":[{\"$ref\":\"#/$defs/a\"}"),
+                     STATUS_OK);
+    for (int i = 1; i < DEEP; i++)
+        ck_assert_int_eq(buf_append_text(&schema, ",{\"$ref\":\"#/$defs/a\"}"), STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
+    ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "join others are more than are taken"));
     buf_deinit(&schema);
 }
 END_TEST

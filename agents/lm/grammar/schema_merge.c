@@ -1,0 +1,215 @@
+#include "agents/lm/grammar/schema_merge.h"
+
+#include <string.h>
+
+enum { MAX_NAMES = 128 /* required by both, together: they are compared one by one */ };
+
+/* Compares nothing that is large. */
+static bool are_same(const json_t *a, const json_t *b)
+{
+    if (a == b)
+        return true;
+    if (json_is_object(a) && json_is_object(b) && json_object_size(a) == 1 &&
+        json_object_size(b) == 1)
+        return json_is_string(json_object_get(a, "$ref")) &&
+               json_equal(json_object_get(a, "$ref"), json_object_get(b, "$ref"));
+    return !json_is_object(a) && !json_is_array(a) && json_equal(a, b);
+}
+
+static bool has_any(const json_t *schema, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (json_object_get(schema, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+static bool is_anything(const json_t *schema)
+{
+    return json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0);
+}
+
+/* --- keywords that depend on others --- */
+
+/* Not where a keyword of one would be about what the other names. */
+static bool may_merge(const json_t *a, const json_t *b)
+{
+    static const char *const places[] = {"items", "prefixItems", "additionalItems"};
+    static const char *const lists[] = {"prefixItems", "additionalItems"};
+    const bool has_places = has_any(a, places, 3) && has_any(b, places, 3);
+
+    if (json_object_get(b, "unevaluatedProperties") != NULL ||
+        json_object_get(b, "unevaluatedItems") != NULL ||
+        json_object_get(a, "patternProperties") != NULL ||
+        json_object_get(b, "patternProperties") != NULL)
+        return false;
+    if (json_object_get(a, "unevaluatedProperties") != NULL &&
+        json_object_get(b, "additionalProperties") != NULL)
+        return false;
+    return !has_places || (!has_any(a, lists, 2) && !has_any(b, lists, 2) &&
+                           !json_is_array(json_object_get(a, "items")) &&
+                           !json_is_array(json_object_get(b, "items")));
+}
+
+/* --- a keyword of both --- */
+
+static bool names_type(const json_t *types, const char *name)
+{
+    if (json_is_string(types))
+        return strcmp(json_string_value(types), name) == 0;
+    for (size_t i = 0; i < json_array_size(types); i++)
+        if (names_type(json_array_get(types, i), name))
+            return true;
+    return false;
+}
+
+/* The types that both name; NULL: none. */
+static json_t *both_types(const json_t *a, const json_t *b)
+{
+    static const char *const names[] = {"null", "boolean", "string", "array", "object", "number"};
+    json_t *both = json_array();
+    bool is_number = names_type(a, "number") && names_type(b, "number");
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names_type(a, names[i]) && names_type(b, names[i]))
+            (void)!json_array_append_new(both, json_string(names[i])); /* one less matches less */
+    if (!is_number && (names_type(a, "integer") || names_type(a, "number")) &&
+        (names_type(b, "integer") || names_type(b, "number")))
+        (void)!json_array_append_new(both, json_string("integer"));
+    if (json_array_size(both) > 0)
+        return both;
+    json_decref(both);
+    return NULL;
+}
+
+static json_t *both_schemas(json_t *a, json_t *b)
+{
+    if (are_same(a, b) || is_anything(b) || json_is_false(a))
+        return json_incref(a);
+    if (is_anything(a) || json_is_false(b))
+        return json_incref(b);
+    return json_pack("{s:[O,O]}", "allOf", a, b);
+}
+
+/* Sets the member as both have it, as a name or as any other. One that the other's rest forbids is
+ * left out: the rest of both forbids it then. */
+static bool member_set(json_t *to, const char *name, const json_t *a, const json_t *b)
+{
+    json_t *mine = json_object_get(json_object_get(a, "properties"), name),
+           *theirs = json_object_get(json_object_get(b, "properties"), name),
+           *rest = json_object_get(mine == NULL ? a : b, "additionalProperties");
+
+    if (mine == NULL || theirs == NULL) {
+        if (json_is_false(rest))
+            return true;
+        mine = mine == NULL ? rest : mine;
+        theirs = theirs == NULL ? rest : theirs;
+    }
+    if (mine == NULL || theirs == NULL)
+        return json_object_set(to, name, mine != NULL ? mine : theirs) == 0;
+    return json_object_set_new(to, name, both_schemas(mine, theirs)) == 0;
+}
+
+/* The properties of both; NULL: one's are no object. */
+static json_t *both_members(const json_t *a, const json_t *b)
+{
+    json_t *both = json_object(),
+           *lists[] = {json_object_get(a, "properties"), json_object_get(b, "properties")};
+
+    for (size_t i = 0; both != NULL && i < 2; i++) {
+        bool is_set = lists[i] == NULL || json_is_object(lists[i]);
+
+        for (void *at = json_object_iter(lists[i]); is_set && at != NULL;
+             at = json_object_iter_next(lists[i], at))
+            is_set = member_set(both, json_object_iter_key(at), a, b);
+        if (!is_set) {
+            json_decref(both);
+            return NULL;
+        }
+    }
+    return both;
+}
+
+static json_t *both_names(const json_t *a, const json_t *b)
+{
+    json_t *both;
+
+    if (json_array_size(a) + json_array_size(b) > MAX_NAMES)
+        return NULL;
+    both = json_copy((json_t *)a); /* which jansson does not change */
+    for (size_t i = 0; both != NULL && i < json_array_size(b); i++) {
+        json_t *name = json_array_get(b, i);
+        size_t k = 0;
+
+        while (k < json_array_size(a) && !json_equal(json_array_get(a, k), name))
+            k++;
+        if (k == json_array_size(a) && json_array_append(both, name) != 0) {
+            json_decref(both);
+            return NULL;
+        }
+    }
+    return both;
+}
+
+static json_t *tighter(json_t *a, json_t *b, bool is_upper)
+{
+    if (!json_is_number(a) || !json_is_number(b))
+        return NULL;
+    return json_incref((json_number_value(a) < json_number_value(b)) == is_upper ? a : b);
+}
+
+/* NULL: they cannot be one. */
+static json_t *both_values(const char *name, json_t *a, json_t *b)
+{
+    static const char *const least[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
+                                        "minProperties"};
+    static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
+                                       "maxProperties"};
+
+    if (are_same(a, b))
+        return json_incref(a);
+    for (size_t i = 0; i < sizeof least / sizeof least[0]; i++) {
+        if (strcmp(name, least[i]) == 0)
+            return tighter(a, b, false);
+        if (strcmp(name, most[i]) == 0)
+            return tighter(a, b, true);
+    }
+    if (strcmp(name, "type") == 0)
+        return both_types(a, b);
+    if (strcmp(name, "items") == 0 || strcmp(name, "additionalProperties") == 0)
+        return both_schemas(a, b);
+    if (strcmp(name, "required") == 0 && json_is_array(a) && json_is_array(b))
+        return both_names(a, b);
+    if (strcmp(name, "uniqueItems") == 0 && json_is_boolean(a) && json_is_boolean(b))
+        return json_true();
+    return NULL;
+}
+
+bool schema_merge(json_t *schema, const json_t *part)
+{
+    json_t *from = (json_t *)part, *members; /* jansson's iterators change nothing */
+    bool has_members = json_object_get(schema, "properties") != NULL ||
+                       json_object_get(part, "properties") != NULL;
+
+    if (!may_merge(schema, part))
+        return false;
+    members = both_members(schema, part);
+    if (members == NULL)
+        return false;
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        const char *name = json_object_iter_key(at);
+        json_t *mine = json_object_get(schema, name), *theirs = json_object_iter_value(at), *both;
+
+        if (strcmp(name, "properties") == 0)
+            continue;
+        both = mine == NULL ? json_incref(theirs) : both_values(name, mine, theirs);
+        if (both == NULL || json_object_set_new(schema, name, both) != 0) {
+            json_decref(members);
+            return false;
+        }
+    }
+    if (has_members)
+        return json_object_set_new(schema, "properties", members) == 0;
+    json_decref(members);
+    return true;
+}
