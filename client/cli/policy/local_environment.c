@@ -143,9 +143,17 @@ out:
 
 enum status local_environment_open(struct environment **out, const char *name, struct error *err)
 {
+    struct error why;
+    enum status rc;
+
     if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
         return local_environment_load(out, name + sizeof(prefix) - 1, err);
-    return environment_open(out, name, err);
+    rc = environment_open(out, name, &why);
+    return rc == STATUS_OK ? rc
+                           : error_set(err, rc,
+                                       "%s, and plugin:FILE.so; one that the server alone has is "
+                                       "played there (parley.v1.Env's Rollout, parley.rollouts)",
+                                       why.text);
 }
 
 void local_environment_close(struct environment *e)

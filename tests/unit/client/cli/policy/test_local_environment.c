@@ -98,6 +98,7 @@ START_TEST(test_refused)
     refused("plugin:" ENVIRONMENT_ABI, STATUS_PRECONDITION, "ABI");
     refused("plugin:" ENVIRONMENT_HUNDRED, STATUS_UNIMPLEMENTED,
             "an observation of faulty-v0 has 100 numbers, at most 64");
+    refused("attached", STATUS_NOT_FOUND, "one that the server alone has is played there");
     refused("plugin:/nowhere.so", STATUS_NOT_FOUND, "/nowhere.so");
 }
 END_TEST
