@@ -2,11 +2,13 @@
  * environment variables do the same, before the first call:
  *
  * CUDA_HOST_DRIVER      the version that the driver gives, as 13000; 0: there is none
- * CUDA_HOST_DEVICES     how many there are (1) CUDA_HOST_CAPABILITY  of the device, as 90
- * CUDA_HOST_MEMORY      bytes of the device CUDA_HOST_FAIL        CALLS:CODE, as cuda_host_fail
+ * CUDA_HOST_DEVICES     how many there are (1)
+ * CUDA_HOST_CAPABILITY  of the device, as 90
+ * CUDA_HOST_MEMORY      bytes of the device
+ * CUDA_HOST_FAIL        CALLS:CODE, as cuda_host_fail
  * CUDA_HOST_RESET       what a reset of the device returns, as 700; 0: it heals the device
- * CUDA_HOST_STREAMS     a seed: work on streams runs early or late, by chance; 0: as late as
- * allowed CUDA_HOST_ORDERS      in so many orders each kernel runs, compared bit for bit (1) */
+ * CUDA_HOST_STREAMS     a seed: work on streams runs early or late, by chance; 0: late
+ * CUDA_HOST_ORDERS      in so many orders each kernel runs, compared bit for bit (1) */
 #ifndef TESTS_CUDA_HOST_CONTROL_H
 #define TESTS_CUDA_HOST_CONTROL_H
 

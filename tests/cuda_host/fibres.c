@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ enum {
     ZONE_BYTES = 128,        /* around each allocation */
     ZONE = 0xfb,
     FILLED_BYTES = 4 << 20,
+    PAGE_BYTES = 4096,
     MAX_ARRAYS = 32,
     MAX_ORDERS = 32,
     SHARED_ROOM = SHARED_BYTES + (MAX_ARRAYS + 2) * 2 * ZONE_BYTES,
@@ -69,7 +71,13 @@ struct allocation {
     struct allocation *next;
     unsigned char *at;
     size_t size_bytes;
-    unsigned char *before, *after; /* copies, while orders are compared */
+};
+
+/* A page of the device's memory that was written while orders are compared. */
+struct page {
+    struct page *next;
+    unsigned char *at, before[PAGE_BYTES], after[PAGE_BYTES]; /* after the first order */
+    size_t n;                                                 /* bytes of its allocation */
 };
 
 /* A block that runs. */
@@ -113,6 +121,7 @@ static char failure[320];
 static unsigned n_orders = 1;
 static uint32_t orders_seed;
 static struct allocation *allocations;
+static struct page *pages;
 static uint64_t n_launches;
 
 struct fibres_here fibres_here;
@@ -632,17 +641,23 @@ static struct allocation *allocation_of(const void *at)
     return NULL;
 }
 
+/* Whole pages, so that they can be protected. */
+static size_t room_for(size_t size_bytes)
+{
+    return (size_bytes + ZONE_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 void *fibres_alloc(size_t size_bytes)
 {
     struct allocation *a = malloc(sizeof *a);
-    size_t room = (size_bytes + ZONE_BYTES + 255) / 256 * 256;
+    size_t room = room_for(size_bytes);
 
     if (a == NULL || room < size_bytes) {
         free(a);
         return NULL;
     }
     *a = (struct allocation){.at = fibres_watch != NULL ? fibres_watch->alloc(room)
-                                                        : aligned_alloc(256, room),
+                                                        : aligned_alloc(PAGE_BYTES, room),
                              .size_bytes = size_bytes};
     if (a->at == NULL) {
         free(a);
@@ -722,37 +737,68 @@ static void run_in(enum fibres_order which, uint32_t seed)
         check_allocations();
 }
 
-static unsigned char *copy_of(const unsigned char *from, size_t size_bytes)
+/* A store to a page that no order has written yet, and that is therefore protected: the page is
+ * copied. It comes from a kernel, so that malloc is not being called. */
+static void on_store(int number, siginfo_t *info, void *context)
 {
-    unsigned char *to = malloc(size_bytes + 1);
+    unsigned char *at = info->si_addr;
+    const struct allocation *a = running != NULL ? allocations : NULL;
+    struct page *p;
+    size_t first;
 
-    assert(to != NULL);
-    memcpy(to, from, size_bytes);
-    return to;
+    (void)number, (void)context;
+    while (a != NULL && !(at >= a->at && at < a->at + room_for(a->size_bytes)))
+        a = a->next;
+    if (a == NULL) { /* a fault of another kind: it comes again */
+        (void)signal(SIGSEGV, SIG_DFL);
+        return;
+    }
+    p = malloc(sizeof *p);
+    assert(p != NULL);
+    first = (size_t)(at - a->at) / PAGE_BYTES * PAGE_BYTES;
+    p->at = a->at + first;
+    p->n = a->size_bytes > first ? a->size_bytes - first : 0; /* not of the zone behind it */
+    p->n = p->n < PAGE_BYTES ? p->n : PAGE_BYTES;
+    memcpy(p->before, p->at, p->n);
+    memcpy(p->after, p->at, p->n);
+    p->next = pages;
+    pages = p;
+    (void)mprotect(p->at, PAGE_BYTES, PROT_READ | PROT_WRITE);
 }
 
-/* Runs all orders, each from the same memory. */
+static void protect(int how)
+{
+    for (const struct allocation *a = allocations; a != NULL; a = a->next)
+        (void)mprotect(a->at, room_for(a->size_bytes), how);
+}
+
+/* Runs all orders, each from the same memory. Only pages that one of them writes are compared. */
 static void run_in_orders(void)
 {
-    for (struct allocation *a = allocations; a != NULL; a = a->next)
-        a->before = copy_of(a->at, a->size_bytes);
+    const struct sigaction action = {.sa_sigaction = on_store, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction before;
+    struct page *next;
+
+    (void)sigaction(SIGSEGV, &action, &before);
+    protect(PROT_READ);
     run_in(FIBRES_FORWARD, 0);
-    for (struct allocation *a = allocations; a != NULL; a = a->next)
-        a->after = copy_of(a->at, a->size_bytes);
+    for (struct page *p = pages; p != NULL; p = p->next)
+        memcpy(p->after, p->at, p->n);
     for (unsigned i = 1; i < n_orders && failure[0] == '\0'; i++) {
-        for (struct allocation *a = allocations; a != NULL; a = a->next)
-            memcpy(a->at, a->before, a->size_bytes);
+        for (struct page *p = pages; p != NULL; p = p->next)
+            memcpy(p->at, p->before, p->n);
         run_in(i == 1 ? FIBRES_BACKWARD : FIBRES_SHUFFLED, orders_seed + i);
-        for (struct allocation *a = allocations; a != NULL; a = a->next)
-            if (memcmp(a->at, a->after, a->size_bytes) != 0)
+        for (struct page *p = pages; p != NULL; p = p->next)
+            if (memcmp(p->at, p->after, p->n) != 0)
                 fail(i == 1 ? "threads in backward order write other bits"
                             : "threads in shuffled order write other bits",
                      0);
     }
-    for (struct allocation *a = allocations; a != NULL; a = a->next) {
-        free(a->before);
-        free(a->after);
-        a->before = a->after = NULL;
+    protect(PROT_READ | PROT_WRITE);
+    (void)sigaction(SIGSEGV, &before, NULL);
+    for (; pages != NULL; pages = next) {
+        next = pages->next;
+        free(pages);
     }
 }
 

@@ -263,6 +263,32 @@ START_TEST(atomics_add_up)
 }
 END_TEST
 
+static constexpr unsigned PAGE_INTS = 1024;
+
+static __global__ void mark_by_first(unsigned *count, int *out)
+{
+    if (atomicAdd(count, 1u) == 0)
+        out[threadIdx.x * PAGE_INTS] = 1;
+}
+
+/* An order that writes where the first one did not, to another page of the memory, is told. */
+START_TEST(writes_elsewhere_are_told)
+{
+    unsigned *count = static_cast<unsigned *>(fibres_alloc(sizeof *count));
+    int *out = static_cast<int *>(fibres_alloc(32 * PAGE_INTS * sizeof *out));
+
+    *count = 0;
+    memset(out, 0, 32 * PAGE_INTS * sizeof *out);
+    fibres_set_orders(2, 1);
+    LAUNCH(mark_by_first, 1, 32, 0, NULL, count, out);
+    ck_assert_ptr_nonnull(fibres_error());
+    ck_assert_ptr_nonnull(strstr(fibres_error(), "backward order write other bits"));
+    fibres_clear_error();
+    fibres_free(count);
+    fibres_free(out);
+}
+END_TEST
+
 static __global__ void outside(int *out, unsigned at)
 {
     SHARED(int, held, 10);
@@ -287,23 +313,41 @@ static void write_outside(void)
         abort();
 }
 
-static void write_behind(void)
+static void write_behind(unsigned n, unsigned n_orders)
 {
-    int *out = static_cast<int *>(fibres_alloc(4 * sizeof *out));
+    int *out = static_cast<int *>(fibres_alloc(n * sizeof *out));
 
-    fibres_set_orders(1, 0);
-    LAUNCH(behind, 1, 1, 0, NULL, out, 4u);
+    fibres_set_orders(n_orders, 0);
+    LAUNCH(behind, 1, 1, 0, NULL, out, n);
     if (fibres_error() != NULL && strstr(fibres_error(), "behind an allocation"))
         abort();
+}
+
+static void write_behind_few(void)
+{
+    write_behind(4, 1);
+}
+
+/* Also where the write is to a page that none of the memory is on. */
+static void write_behind_a_page(void)
+{
+    write_behind(PAGE_INTS, 2);
 }
 
 /* A write outside an array, of the block or the device, is an error: ours, or the sanitizer's. */
 START_TEST(writes_outside_are_told)
 {
     ck_assert_int_ne(suite_fate(write_outside), 0);
-    ck_assert_int_ne(suite_fate(write_behind), 0);
+#if defined(__SANITIZE_ADDRESS__)
+    ck_assert_int_ne(suite_fate(write_behind_few), 0);
+    ck_assert_int_ne(suite_fate(write_behind_a_page), 0);
+#else
+    ck_assert(suite_aborts(write_behind_few));
+    ck_assert(suite_aborts(write_behind_a_page));
+#endif
 }
 END_TEST
 
 SUITE_MAIN("fibres", a_barrier_holds, a_missing_barrier_shows, waits_that_cannot_end_are_told,
-           warps_exchange_words, fragments_multiply, atomics_add_up, writes_outside_are_told)
+           warps_exchange_words, fragments_multiply, atomics_add_up,
+           writes_elsewhere_are_told, writes_outside_are_told)

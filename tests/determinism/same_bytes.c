@@ -6,10 +6,11 @@
  * instruction sets; with and without guesses at next tokens; pages found in the cache or not, taken
  * away between turns and in the middle of one; in a fork.
  *
- *     same_bytes tiny|cuda|short|whole
+ *     same_bytes tiny|cuda|cuda_orders|short|whole
  *
  * tiny: a small model made in memory; cuda: the same, the cpu's replies held against those of the
- * CUDA backend, which PARLEY_CUDA_MODULE may name; short: a choice of ways that takes seconds;
+ * CUDA backend, which PARLEY_CUDA_MODULE may name; cuda_orders: a few ways of these, for a stand-in
+ * of the device that runs each kernel in many orders; short: a choice of ways that takes seconds;
  * whole: all of them, with progress and a table. Exits with 0 when all is equal, 3 when a bit
  * differs, 1 when it could not be told. */
 #include <jansson.h>
@@ -80,7 +81,7 @@ struct suite {
     json_t *lines;
     struct prompt prompts[MAX_CASES];
     struct one_case cases[MAX_CASES];
-    size_t n_cases, n_reply;
+    size_t n_cases, n_reply, n_pages;
     struct reply_bits want[MAX_CASES];
     size_t n_ways, n_tokens, n_wrong;
     uint64_t n_accepted, n_found, n_recomputed; /* so that no way is one by name only */
@@ -156,7 +157,7 @@ static struct agent *open_agent(const struct suite *s, const struct way *w, enum
 {
     static const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 5};
     bool is_cuda = w->set != NULL && strcmp(w->set, "cuda") == 0;
-    struct agent_config config = drive_config(is_cuda ? "cuda" : "cpu", 4096);
+    struct agent_config config = drive_config(is_cuda ? "cuda" : "cpu", s->n_pages);
     struct agent *a = NULL;
     struct error err;
 
@@ -379,6 +380,19 @@ static void try_cuda(struct suite *s)
     try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_OFF}, many, 3);
 }
 
+static void try_cuda_orders(struct suite *s)
+{
+    static const struct way many[] = {
+        {.n_rows = 2, .chunk = 16, .how = FORKED},
+        {.n_rows = 7, .chunk = 8, .how = EVICTED},
+    };
+    static const struct way plain[] = {{.n_rows = 2, .chunk = 64, .how = EVICTED}};
+
+    try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_ON, .has_cache = true}, many,
+             sizeof many / sizeof many[0]);
+    try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_OFF}, plain, 1);
+}
+
 static void try_all(struct suite *s)
 {
     static const size_t rows[] = {1, 2, 7, MAX_ROWS}, chunks[] = {1, 16, 64, 512};
@@ -416,19 +430,21 @@ int main(int argc, char **argv)
     static struct suite s;
     const char *what = argc == 2 ? argv[1] : "", *model = getenv("PARLEY_MODEL");
     bool is_whole = strcmp(what, "whole") == 0, is_cuda = strcmp(what, "cuda") == 0;
-    bool is_tiny = is_cuda || strcmp(what, "tiny") == 0;
+    bool is_orders = strcmp(what, "cuda_orders") == 0;
+    bool is_tiny = is_cuda || is_orders || strcmp(what, "tiny") == 0;
 
     if (!is_whole && !is_tiny && strcmp(what, "short") != 0) {
-        (void)fprintf(stderr, "usage: same_bytes tiny|cuda|short|whole\n");
+        (void)fprintf(stderr, "usage: same_bytes tiny|cuda|cuda_orders|short|whole\n");
         return 2;
     }
     if (!is_tiny)
         s.model = model != NULL && *model != '\0' ? model : MODEL_DIR "/" MODEL_FILE;
     s.n_reply = is_whole ? MAX_REPLY : 12;
+    s.n_pages = is_orders ? 512 : 4096; /* in orders all of the device's memory is watched */
     if (is_whole)
         read_cases(&s, 0, 4, 4);
     else
-        read_cases(&s, 3, 3, 2);
+        read_cases(&s, 3, 3, is_orders ? 1 : 2);
     compute_wanted(&s);
     (void)printf("%-8s %7s %6s %5s %4s %5s %-8s %8s %8s %8s\n", "set", "threads", "guess", "cache",
                  "rows", "chunk", "how", "right", "cached", "again");
@@ -436,6 +452,8 @@ int main(int argc, char **argv)
         try_all(&s);
     else if (is_cuda)
         try_cuda(&s);
+    else if (is_orders)
+        try_cuda_orders(&s);
     else
         try_some(&s);
     json_decref(s.lines);
