@@ -1,5 +1,5 @@
-/* Shared by the tests of CUDA's kernels: memory of the emulated device, launches in several orders
- * of threads, and the backends that give the expected results. */
+/* Shared by the tests of CUDA's kernels: memory of the device, launches in several orders of
+ * threads, and the backends that give the expected results. */
 #ifndef TESTS_CUDA_RIG_H
 #define TESTS_CUDA_RIG_H
 
@@ -10,7 +10,7 @@
 #include "compute/backend/backend.h"
 #include "compute/backends.h"
 #include "compute/cuda/kernels.h"
-#include "tests/cuda_host/fibres.h"
+#include "tests/cuda/rig_device.h"
 #include "tests/support/numbers.h"
 
 /* In how many orders of its threads a kernel runs: forward, backward and one shuffle, or as many as
@@ -22,23 +22,15 @@ static inline unsigned rig_orders(void)
     return text != NULL ? (unsigned)strtoul(text, NULL, 10) : 3;
 }
 
-static inline void *device_room(size_t size_bytes)
-{
-    void *at = fibres_alloc(size_bytes);
-
-    ck_assert_ptr_nonnull(at);
-    return at;
-}
-
 static inline void device_copy(void *to, const void *from, size_t size_bytes)
 {
     memcpy(to, from, size_bytes);
-    fibres_copied(to, NULL, size_bytes);
+    rig_written(to, size_bytes);
 }
 
 static inline void *to_device(const void *from, size_t size_bytes)
 {
-    void *at = device_room(size_bytes);
+    void *at = rig_alloc(size_bytes);
 
     device_copy(at, from, size_bytes);
     return at;
@@ -47,16 +39,18 @@ static inline void *to_device(const void *from, size_t size_bytes)
 static inline void device_fill(void *at, int byte, size_t size_bytes)
 {
     memset(at, byte, size_bytes);
-    fibres_copied(at, NULL, size_bytes);
+    rig_written(at, size_bytes);
 }
 
 static inline void must_be_well(void)
 {
-    if (fibres_error() != NULL)
-        ck_abort_msg("%s", fibres_error());
+    const char *error = rig_error();
+
+    if (error != NULL)
+        ck_abort_msg("%s", error);
 }
 
-/* A count of n, in a grid for `most`; fibres_free((void *)count.n). */
+/* A count of n, in a grid for `most`; rig_free((void *)count.n). */
 static inline struct cuda_count count_of(uint32_t n, uint32_t most)
 {
     return (struct cuda_count){to_device(&n, sizeof n), most};
@@ -103,7 +97,7 @@ static inline struct weight *host_weight(struct backend *b, const struct tensor 
     return w;
 }
 
-/* A weight on the device, repacked in two slices; fibres_free(ret_room). */
+/* A weight on the device, repacked in two slices; rig_free(ret_room). */
 static inline struct cuda_matrix device_matrix(const struct tensor *t, void **ret_room)
 {
     struct cuda_matrix m;
@@ -112,14 +106,14 @@ static inline struct cuda_matrix device_matrix(const struct tensor *t, void **re
     uint32_t n_rows = (uint32_t)t->n_rows, first = n_rows / 2 / CUDA_PANEL_ROWS * CUDA_PANEL_ROWS;
     uint8_t *rows = to_device(t->data, t->size_bytes);
 
-    *ret_room = device_room(size_bytes);
+    *ret_room = rig_alloc(size_bytes);
     ck_assert_uint_eq(cuda_matrix_lay_out(&m, t->type, t->n_rows, t->n_cols, *ret_room),
                       size_bytes);
     if (first > 0)
         cuda_repack(&m, rows, 0, first, NULL);
     cuda_repack(&m, rows + first * row_bytes, first, n_rows - first, NULL);
     must_be_well();
-    fibres_free(rows);
+    rig_free(rows);
     return m;
 }
 

@@ -51,8 +51,8 @@ static struct device_acts hold_rows(const float *x, const float *gain, size_t n,
 
     a.gain = gain != NULL ? to_device(gain, width * sizeof *gain) : NULL;
     if (width % 32 == 0) {
-        a.acts.values = device_room(n * width);
-        a.acts.groups = device_room(n * width / 32 * sizeof *a.acts.groups);
+        a.acts.values = rig_alloc(n * width);
+        a.acts.groups = rig_alloc(n * width / 32 * sizeof *a.acts.groups);
         cuda_norm_quantise(a.floats, a.gain, 1e-5f, count, (uint32_t)width, &a.acts, NULL);
     }
     cuda_norm(a.floats, a.gain, 1e-5f, count, (uint32_t)width, a.floats, NULL);
@@ -62,10 +62,10 @@ static struct device_acts hold_rows(const float *x, const float *gain, size_t n,
 
 static void let_go(struct device_acts *a)
 {
-    fibres_free(a->acts.values);
-    fibres_free(a->acts.groups);
-    fibres_free(a->floats);
-    fibres_free(a->gain);
+    rig_free(a->acts.values);
+    rig_free(a->acts.groups);
+    rig_free(a->floats);
+    rig_free(a->gain);
 }
 
 enum how { FEW, MANY, FLOATS };
@@ -88,15 +88,15 @@ static void check_product(enum how how, const struct cuda_matrix *m, const struc
                           uint32_t n, uint32_t most, const float *to_add, const float *want)
 {
     size_t n_values = (size_t)n * m->n_rows;
-    struct cuda_product product = {*m, device_room(n_values * sizeof *want)};
+    struct cuda_product product = {*m, rig_alloc(n_values * sizeof *want)};
     struct cuda_count count = count_of(n, most);
 
     if (to_add != NULL)
         device_copy(product.out, to_add, n_values * sizeof *want);
     launch_products(how, &product, 1, in, count, to_add != NULL);
     assert_same_bits(product.out, want, n_values);
-    fibres_free(product.out);
-    fibres_free((void *)count.n);
+    rig_free(product.out);
+    rig_free((void *)count.n);
 }
 
 /* Products of every type and any number of rows, stored or added, also in a larger grid. Both
@@ -121,20 +121,20 @@ START_TEST(products_have_the_bits_of_the_host)
     multiply(b, &t, in, NULL, MAX_ROWS, to_add, added);
     backend_close(b);
     m = device_matrix(&t, &room);
-    fibres_set_orders(1, 0);
+    rig_set_orders(1, 0);
     acts = hold_rows(in, NULL, MAX_ROWS, n_cols);
     for (size_t i = 0; i < N_COUNTS; i++)
         for (int how = quantised ? FEW : FLOATS; how <= (quantised ? MANY : FLOATS); how++) {
             uint32_t n = row_counts[i];
 
-            fibres_set_orders(n == 3 || n == 17 ? rig_orders() : 1, 5);
+            rig_set_orders(n == 3 || n == 17 ? rig_orders() : 1, 5);
             if (i % 2 == 0)
                 check_product(how, &m, &acts, n, n, NULL, put);
             else
                 check_product(how, &m, &acts, n, n == 8 ? 33 : n, to_add, added);
         }
     let_go(&acts);
-    fibres_free(room);
+    rig_free(room);
     free((void *)t.data);
 }
 END_TEST
@@ -154,8 +154,8 @@ START_TEST(a_broken_row_breaks_alone)
     backend_close(b);
     in[2 * N_COLS + 40] = INFINITY;
     in[2 * N_COLS + 700] = -NAN;
-    fibres_set_orders(1, 0);
-    product = (struct cuda_product){device_matrix(&t, &room), device_room(sizeof want)};
+    rig_set_orders(1, 0);
+    product = (struct cuda_product){device_matrix(&t, &room), rig_alloc(sizeof want)};
     acts = hold_rows(in, NULL, 17, N_COLS);
     for (int how = FEW; how <= MANY; how++) {
         launch_products(how, &product, 1, &acts, (struct cuda_count){NULL, 17}, false);
@@ -165,8 +165,8 @@ START_TEST(a_broken_row_breaks_alone)
         assert_same_bits(product.out + 3 * N_OUT, want + 3 * N_OUT, 14 * N_OUT);
     }
     let_go(&acts);
-    fibres_free(room);
-    fibres_free(product.out);
+    rig_free(room);
+    rig_free(product.out);
     free((void *)t.data);
 }
 END_TEST
@@ -181,7 +181,7 @@ START_TEST(products_share_a_launch)
     void *rooms[3];
 
     fill(in, 9 * N_COLS, 3);
-    fibres_set_orders(1, 0);
+    rig_set_orders(1, 0);
     for (uint32_t i = 0; i < 3; i++) {
         struct tensor t = random_tensor(_i == 0 ? DTYPE_F16 : DTYPE_Q5_1, sizes[i], N_COLS, i + 1);
         struct backend *b = open_backend(_i == 0 ? "ref" : "cpu");
@@ -189,11 +189,11 @@ START_TEST(products_share_a_launch)
         multiply(b, &t, in, NULL, 9, NULL, want[i]);
         backend_close(b);
         products[i].w = device_matrix(&t, &rooms[i]);
-        products[i].out = device_room(9 * sizes[i] * sizeof(float));
+        products[i].out = rig_alloc(9 * sizes[i] * sizeof(float));
         free((void *)t.data);
     }
     acts = hold_rows(in, NULL, 9, N_COLS);
-    fibres_set_orders(rig_orders(), 2);
+    rig_set_orders(rig_orders(), 2);
     for (int how = _i == 0 ? FLOATS : FEW; how <= (_i == 0 ? FLOATS : MANY); how++)
         for (size_t n = 1; n <= 3; n++) {
             launch_products(how, products, n, &acts, (struct cuda_count){NULL, 9}, false);
@@ -203,8 +203,8 @@ START_TEST(products_share_a_launch)
             }
         }
     for (size_t i = 0; i < 3; i++) {
-        fibres_free(rooms[i]);
-        fibres_free(products[i].out);
+        rig_free(rooms[i]);
+        rig_free(products[i].out);
     }
     let_go(&acts);
 }
@@ -231,7 +231,7 @@ START_TEST(norms_have_the_bits_of_the_host)
 
     fill(in, 3 * width, 17);
     fill(gain, width, 18);
-    fibres_set_orders(rig_orders(), 1);
+    rig_set_orders(rig_orders(), 1);
     acts = hold_rows(in, gain, 3, width);
     for (int quantised = 0; quantised < 2; quantised++) {
         b = open_backend(quantised ? "cpu" : "ref");
@@ -239,7 +239,7 @@ START_TEST(norms_have_the_bits_of_the_host)
         backend_close(b);
         m = device_matrix(quantised ? &blocks : &floats, &room);
         check_product(quantised ? FEW : FLOATS, &m, &acts, 3, 3, NULL, want);
-        fibres_free(room);
+        rig_free(room);
     }
     let_go(&acts);
     free(in);
@@ -281,20 +281,20 @@ START_TEST(gates_have_the_bits_of_the_host)
     host_read(b, to, want, N * WIDTH);
     b->type->buffer_close(b, from);
 
-    fibres_set_orders(1, 0);
+    rig_set_orders(1, 0);
     acts = hold_rows(in, NULL, N, WIDTH);
     for (size_t i = 0; i < 3; i++) {
         products[i] = (struct cuda_product){device_matrix(&t[i], &rooms[i]),
-                                            device_room(N * HIDDEN * sizeof(float))};
+                                            rig_alloc(N * HIDDEN * sizeof(float))};
         b->type->weight_close(b, w[i]);
     }
     device_copy(products[2].out, x, sizeof x);
     launch_products(how, products, 2, &acts, n, false);
     let_go(&acts);
-    acts = (struct device_acts){.floats = products[0].out,
-                                .acts = {device_room(N * HIDDEN),
-                                         device_room(N * HIDDEN / 32 * sizeof(struct cuda_group))}};
-    fibres_set_orders(rig_orders(), 3);
+    acts = (struct device_acts){
+        .floats = products[0].out,
+        .acts = {rig_alloc(N * HIDDEN), rig_alloc(N * HIDDEN / 32 * sizeof(struct cuda_group))}};
+    rig_set_orders(rig_orders(), 3);
     gated.gate = products[0].out;
     gated.up = products[1].out;
     cuda_gate_quantise(&gated, &acts.acts, NULL);
@@ -302,10 +302,10 @@ START_TEST(gates_have_the_bits_of_the_host)
     launch_products(how, &products[2], 1, &acts, n, true);
     assert_same_bits(products[2].out, want, N * WIDTH);
     let_go(&acts);
-    fibres_free(products[1].out);
-    fibres_free(products[2].out);
+    rig_free(products[1].out);
+    rig_free(products[2].out);
     for (size_t i = 0; i < 3; i++) {
-        fibres_free(rooms[i]);
+        rig_free(rooms[i]);
         free((void *)t[i].data);
     }
     backend_close(b);
@@ -321,15 +321,15 @@ START_TEST(rows_are_decoded)
     size_t width = _i < N_BLOCK_TYPES ? 256 : 75;
     struct tensor t = random_tensor(types[_i], N_ROWS, width, 31);
     float *want = xalloc(N_ROWS * width * sizeof *want);
-    float *out = device_room(N * width * sizeof *out);
-    uint16_t *halves = device_room(N_ROWS * width * sizeof *halves);
+    float *out = rig_alloc(N * width * sizeof *out);
+    uint16_t *halves = rig_alloc(N_ROWS * width * sizeof *halves);
     struct cuda_count count = count_of(N - 1, N);
     int32_t *on_device = to_device(ids, sizeof ids);
     struct cuda_matrix m;
     void *room;
 
     dtype_decode(t.type, t.data, N_ROWS * width, want);
-    fibres_set_orders(rig_orders(), 4);
+    rig_set_orders(rig_orders(), 4);
     m = device_matrix(&t, &room);
     device_fill(out, 0, N * width * sizeof *out);
     cuda_embed(&m, on_device, count, out, NULL);
@@ -342,11 +342,11 @@ START_TEST(rows_are_decoded)
         ck_assert(out[(N - 1) * width + i] == 0.0f); /* beyond the count */
     for (size_t i = 0; i < N_ROWS * width; i++)
         ck_assert_uint_eq(halves[i], f32_to_f16(want[i]));
-    fibres_free((void *)count.n);
-    fibres_free(on_device);
-    fibres_free(room);
-    fibres_free(out);
-    fibres_free(halves);
+    rig_free((void *)count.n);
+    rig_free(on_device);
+    rig_free(room);
+    rig_free(out);
+    rig_free(halves);
     free(want);
     free((void *)t.data);
 }
@@ -356,19 +356,19 @@ START_TEST(rows_are_gathered)
 {
     enum { WIDTH = 77, N = 3 };
     static const uint32_t rows[N] = {4, 0, 4};
-    float in[5 * WIDTH], *from, *out = device_room(N * WIDTH * sizeof *out);
+    float in[5 * WIDTH], *from, *out = rig_alloc(N * WIDTH * sizeof *out);
     uint32_t *picks = to_device(rows, sizeof rows);
 
     fill(in, 5 * WIDTH, 1);
     from = to_device(in, sizeof in);
-    fibres_set_orders(rig_orders(), 4);
+    rig_set_orders(rig_orders(), 4);
     cuda_gather(from, picks, (struct cuda_count){NULL, N}, WIDTH, out, NULL);
     must_be_well();
     for (size_t i = 0; i < N; i++)
         assert_same_bits(out + i * WIDTH, in + rows[i] * WIDTH, WIDTH);
-    fibres_free(from);
-    fibres_free(out);
-    fibres_free(picks);
+    rig_free(from);
+    rig_free(out);
+    rig_free(picks);
 }
 END_TEST
 

@@ -138,7 +138,7 @@ static void host_step(struct backend *b, const struct step *s, enum kv_type type
 /* [MAX_POSITIONS][n_rotated / 2][2], with ref_rope's angles. */
 static float *device_turns(size_t n_rotated)
 {
-    float *turns = device_room(MAX_POSITIONS * n_rotated * sizeof *turns);
+    float *turns = rig_alloc(MAX_POSITIONS * n_rotated * sizeof *turns);
 
     for (size_t j = 0; j < n_rotated / 2; j++) {
         double frequency = pow((double)10000.0f, -2.0 * (double)j / (double)n_rotated);
@@ -148,7 +148,7 @@ static float *device_turns(size_t n_rotated)
             turns[p * n_rotated + 2 * j + 1] = (float)sin((double)p * frequency);
         }
     }
-    fibres_copied(turns, NULL, MAX_POSITIONS * n_rotated * sizeof *turns);
+    rig_written(turns, MAX_POSITIONS * n_rotated * sizeof *turns);
     return turns;
 }
 
@@ -162,15 +162,15 @@ static void device_open(struct device *d, const struct step *s, enum kv_type typ
     const size_t n = s->n_rotated > 0 ? s->n_rotated : s->head_dim;
 
     cuda_kv_lay_out(&d->kv, type, N_LAYERS, s->n_kv_heads, s->head_dim);
-    d->kv.pages = device_room(n_pages * d->kv.page_bytes);
+    d->kv.pages = rig_alloc(n_pages * d->kv.page_bytes);
     device_fill(d->kv.pages, 0, n_pages * d->kv.page_bytes); /* as cuda_kv_open */
     d->rope = (struct cuda_turns){device_turns(n), (uint32_t)s->head_dim, (uint32_t)n, s->halves};
 }
 
 static void device_close(struct device *d)
 {
-    fibres_free(d->kv.pages);
-    fibres_free((void *)d->rope.turns);
+    rig_free(d->kv.pages);
+    rig_free((void *)d->rope.turns);
 }
 
 /* Rotates q and k and stores keys and values: in one launch, or in three. q may be NULL. */
@@ -193,12 +193,12 @@ static void device_store(struct device *d, const struct step *s, const struct te
         cuda_kv_store(&d->kv, LAYER, &tokens, k, v, NULL);
     }
     must_be_well();
-    fibres_free(k);
-    fibres_free(v);
-    fibres_free(dummy);
-    fibres_free(positions);
-    fibres_free(pages);
-    fibres_free((void *)tokens.n.n);
+    rig_free(k);
+    rig_free(v);
+    rig_free(dummy);
+    rig_free(positions);
+    rig_free(pages);
+    rig_free((void *)tokens.n.n);
 }
 
 static void device_attend(struct device *d, const struct step *s, const struct tensors *t,
@@ -213,11 +213,11 @@ static void device_attend(struct device *d, const struct step *s, const struct t
     struct attend_row rows[MAX_SEQUENCES];
     size_t n_rows = rows_of(t, s->n_sequences, rows), n_table = 0, n_counters;
     size_t n_sharing = s->n_heads / s->n_kv_heads;
-    int32_t *tables = device_room(MAX_SEQUENCES * MAX_POSITIONS * sizeof *tables);
+    int32_t *tables = rig_alloc(MAX_SEQUENCES * MAX_POSITIONS * sizeof *tables);
 
     cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
-    items = device_room(sizes.n_items * sizeof *items);
-    fibres_copied(items, NULL, sizes.n_items * sizeof *items);
+    items = rig_alloc(sizes.n_items * sizeof *items);
+    rig_written(items, sizes.n_items * sizeof *items);
     cuda_attend_plan(&again, items, rows, n_rows, n_sharing, enough);
     ck_assert_mem_eq(&again, &sizes, sizeof sizes);
     for (size_t i = 0; i < n_rows; i++) {
@@ -230,18 +230,18 @@ static void device_attend(struct device *d, const struct step *s, const struct t
     a.n_items = count_of((uint32_t)sizes.n_items, (uint32_t)sizes.n_items + 2);
     a.items = items;
     a.tables = tables;
-    a.partials = device_room(sizes.n_partials * s->n_heads * (s->head_dim + 2) * sizeof(float));
-    a.counters = device_room(n_counters * sizeof *a.counters);
+    a.partials = rig_alloc(sizes.n_partials * s->n_heads * (s->head_dim + 2) * sizeof(float));
+    a.counters = rig_alloc(n_counters * sizeof *a.counters);
     device_fill(a.counters, 0, n_counters * sizeof *a.counters);
     cuda_attend(&d->kv, LAYER, &a, q, out, NULL);
     must_be_well();
     for (size_t i = 0; i < n_counters; i++)
         ck_assert_uint_eq(a.counters[i], 0);
-    fibres_free((void *)a.n_items.n);
-    fibres_free(items);
-    fibres_free(tables);
-    fibres_free(a.partials);
-    fibres_free(a.counters);
+    rig_free((void *)a.n_items.n);
+    rig_free(items);
+    rig_free(tables);
+    rig_free(a.partials);
+    rig_free(a.counters);
 }
 
 /* The step on the device equals the host's, with its spans together and split among items. */
@@ -265,11 +265,11 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
 
     device_open(&d, s, type, now.n_pages);
     q = to_device(now.q, n_q * sizeof *q);
-    out = device_room(n_q * sizeof *out);
-    fibres_set_orders(1, 0);
+    out = rig_alloc(n_q * sizeof *out);
+    rig_set_orders(1, 0);
     if (past.n > 0)
         device_store(&d, s, &past, NULL, !s->halves);
-    fibres_set_orders(n_orders, 8);
+    rig_set_orders(n_orders, 8);
     device_store(&d, s, &now, q, !s->halves && now.n % 2 == 0);
     assert_same_bits(q, want_q, n_q);
     for (size_t enough = 0; enough < 2; enough++) {
@@ -278,8 +278,8 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
         assert_same_bits(out, want, n_q);
     }
     device_close(&d);
-    fibres_free(q);
-    fibres_free(out);
+    rig_free(q);
+    rig_free(out);
     free(want_q);
     free(want);
     free(near);
@@ -378,7 +378,7 @@ START_TEST(what_has_no_page_is_left)
     device_open(&d, &s, KV_F32, t.n_pages);
     device_fill(d.kv.pages, 0x11, d.kv.page_bytes);
     t.pages[1] = -1;
-    fibres_set_orders(1, 0);
+    rig_set_orders(1, 0);
     device_store(&d, &s, &t, NULL, true);
     stored = (const uint32_t *)(void *)(d.kv.pages + d.kv.layer_bytes + d.kv.values_at);
     ck_assert_uint_ne(stored[0], 0x11111111);
@@ -404,14 +404,14 @@ START_TEST(pages_are_copied)
     for (size_t i = 0; i < size; i++)
         before[i] = (uint8_t)(i * 31 + i / kv.page_bytes);
     kv.pages = to_device(before, size);
-    fibres_set_orders(rig_orders(), 6);
+    rig_set_orders(rig_orders(), 6);
     cuda_kv_copy(&kv, on_device, 2, NULL);
     must_be_well();
     memcpy(before + 3 * kv.page_bytes, before, kv.page_bytes);
     memcpy(before + 5 * kv.page_bytes, before + 2 * kv.page_bytes, kv.page_bytes);
     ck_assert(memcmp(before, kv.pages, size) == 0);
-    fibres_free(kv.pages);
-    fibres_free(on_device);
+    rig_free(kv.pages);
+    rig_free(on_device);
     free(before);
 }
 END_TEST

@@ -24,6 +24,8 @@ import children  # noqa: E402
 NEEDS = ("gpu-check needs an NVIDIA GPU of compute capability 7.5 or more with a driver for CUDA 13, which nvidia-smi does not find here, and about "
          "40 minutes on it; for all sections compute-sanitizer and ncu too")
 KERNELS = ("attend", "products_few", "products_many", "norm_quantise", "rope_and_store", "draw_kernel", "gate_quantise")
+KERNEL_TESTS = {f"{name} on the device": f"tests/cuda/test_{program}_gpu"
+                for name, program in (("attention", "cuda_sequence"), ("products", "cuda_products"), ("draws", "compute_draw"))}
 METRICS = ",".join(("gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed", "sm__warps_active.avg.pct_of_peak_sustained_active",
                     "sm__inst_issued.avg.pct_of_peak_sustained_active", "smsp__inst_executed.sum", "l1tex__data_bank_conflicts_pipe_lsu.sum"))
 
@@ -87,7 +89,9 @@ class Check:
             self.gate("reset", program, keep=80)
         self.gate("operators", *self.selftest("--seconds", "0"), keep=60)
         if self.small:
-            return self.skip("networks, same bytes", "tests of their own on the stand-in")
+            return self.skip("kernels, networks, same bytes", "tests of their own on the stand-in")
+        for name, program in KERNEL_TESTS.items():
+            self.gate(name, os.path.join(self.build, program), CK_FORK="no")
         self.gate("networks", os.path.join(self.build, "tests/unit/compute/test_compute_net"), CK_FORK="no")
         self.gate("same bytes", self.same_bytes, "cuda")
 
@@ -97,6 +101,8 @@ class Check:
             return self.skip("memcheck, racecheck, synccheck", "kernels of the host" if self.small else "no compute-sanitizer here")
         under = [tool, "--error-exitcode", "9", "--print-limit", "20", "--tool"]
         self.gate("memcheck", *under, "memcheck", *self.selftest("--seconds", "0"))
+        for name, program in KERNEL_TESTS.items():
+            self.gate(f"memcheck of {name}", *under, "memcheck", os.path.join(self.build, program), CK_FORK="no")
         self.gate("memcheck of the model", *under, "memcheck", *self.selftest("--model", self.model, "--seconds", "0"))
         self.gate("racecheck", *under, "racecheck", "--racecheck-report", "all", self.same_bytes, "cuda")
         self.gate("synccheck", *under, "synccheck", self.same_bytes, "cuda")

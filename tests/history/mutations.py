@@ -23,7 +23,7 @@ DETECTORS = {
     "power-cut": ("tests/unit/server/test_server_journal_sqlite",),
     "attention": ("tests/cuda/test_cuda_sequence_watched",),
     "products": ("tests/cuda/test_cuda_products_watched",),
-    "draws": ("tests/unit/compute/test_compute_draw_watched",),
+    "draws": ("tests/cuda/test_compute_draw_watched",),
     "engine": ("tests/cuda_host/test_cuda_host_engine",),
 }
 FOLDERS = {"history": here, "cuda": os.path.join(root, "tests", "cuda")}

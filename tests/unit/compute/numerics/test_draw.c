@@ -6,7 +6,7 @@
 #include "compute/backend/backend.h"
 #include "compute/backends.h"
 #include "compute/cuda/net_kernels.h"
-#include "tests/cuda_host/fibres.h"
+#include "tests/cuda/rig_device.h"
 #include "tests/unit/base/suite.h"
 
 enum { MOST_VOCAB = 49152, ROWS = 5, ENDS = 3 };
@@ -42,15 +42,15 @@ static void rig_open(struct rig *r, size_t n)
     r->n = n;
     r->known_logits = r->ref->type->buffer_open(r->ref, ROWS * n * sizeof(float));
     r->host = malloc(ROWS * n * sizeof(float));
-    r->logits = fibres_alloc(ROWS * n * sizeof(float));
-    r->ends = fibres_alloc(sizeof ends);
-    r->draws = fibres_alloc(ROWS * sizeof *r->draws);
-    r->drawn = fibres_alloc(ROWS * sizeof *r->drawn);
-    r->count = fibres_alloc(sizeof *r->count);
+    r->logits = rig_alloc(ROWS * n * sizeof(float));
+    r->ends = rig_alloc(sizeof ends);
+    r->draws = rig_alloc(ROWS * sizeof *r->draws);
+    r->drawn = rig_alloc(ROWS * sizeof *r->drawn);
+    r->count = rig_alloc(sizeof *r->count);
     ck_assert(r->known_logits != NULL && r->host != NULL && r->logits != NULL && r->ends != NULL &&
               r->draws != NULL && r->drawn != NULL && r->count != NULL);
     memcpy(r->ends, ends, sizeof ends);
-    fibres_copied(r->ends, NULL, sizeof ends);
+    rig_written(r->ends, sizeof ends);
 }
 
 static void rig_close(struct rig *r)
@@ -58,11 +58,11 @@ static void rig_close(struct rig *r)
     r->ref->type->buffer_close(r->ref, r->known_logits);
     backend_close(r->ref);
     free(r->host);
-    fibres_free(r->logits);
-    fibres_free(r->ends);
-    fibres_free(r->draws);
-    fibres_free(r->drawn);
-    fibres_free(r->count);
+    rig_free(r->logits);
+    rig_free(r->ends);
+    rig_free(r->draws);
+    rig_free(r->drawn);
+    rig_free(r->count);
 }
 
 /* Fills in logits like a language model's: few high ones, and a long tail; many are equal. */
@@ -82,6 +82,7 @@ static size_t compare(struct rig *r, const struct draw *draws, size_t n)
     const struct draw_list list = {.draws = draws, .n = n, .ends = ends, .n_ends = ENDS};
     const struct cuda_count count = {r->count, ROWS};
     struct drawn known[ROWS];
+    const char *error;
     struct error err;
     size_t n_left = 0;
 
@@ -91,11 +92,12 @@ static size_t compare(struct rig *r, const struct draw *draws, size_t n)
     memcpy(r->logits, r->host, ROWS * r->n * sizeof(float));
     memcpy(r->draws, draws, n * sizeof *draws);
     *r->count = (uint32_t)n;
-    fibres_copied(r->logits, NULL, ROWS * r->n * sizeof(float));
-    fibres_copied(r->draws, NULL, n * sizeof *draws);
-    fibres_copied(r->count, NULL, sizeof *r->count);
+    rig_written(r->logits, ROWS * r->n * sizeof(float));
+    rig_written(r->draws, n * sizeof *draws);
+    rig_written(r->count, sizeof *r->count);
     cuda_draw(r->logits, (uint32_t)r->n, r->draws, count, r->ends, ENDS, r->drawn, NULL);
-    ck_assert_msg(fibres_error() == NULL, "%s", fibres_error());
+    error = rig_error();
+    ck_assert_msg(error == NULL, "%s", error);
     for (size_t i = 0; i < n; i++) {
         if (r->drawn[i].id < 0) {
             n_left++;
@@ -143,7 +145,7 @@ START_TEST(draws_are_refs)
         struct rig r;
 
         rig_open(&r, sizes[k]);
-        fibres_set_orders(sizes[k] > 4096 ? 1 : orders, 11);
+        rig_set_orders(sizes[k] > 4096 ? 1 : orders, 11);
         for (unsigned i = 0; i < n_trials[k]; i++) {
             struct draw draws[ROWS];
             size_t n = 1 + next_random() % ROWS;
@@ -155,7 +157,7 @@ START_TEST(draws_are_refs)
         }
         rig_close(&r);
     }
-    fibres_set_orders(1, 0);
+    rig_set_orders(1, 0);
 }
 END_TEST
 
