@@ -6,14 +6,19 @@ nothing. What is seen goes into one report.
   B  sanitizers of memory, races and barriers, where compute-sanitizer is there
   C  answers    whole replies have the bits of cpu, also behind more than 256 positions; speed by length of the context
   D  profile    kernels one by one, where ncu is there
-  E  load       the daemon with 1 to 256 conversations
-  F  pressure   pages that move to the host and back; two models on one GPU; cuBLAS, where PARLEY_CUBLAS names it"""
+  E  load       the daemon with 1 to 256 conversations; which of its threads, and the GPU, are busy meanwhile
+  F  pressure   pages that move to the host and back; two models on one GPU, of which one is unloaded while both speak; cuBLAS, where
+                PARLEY_CUBLAS names it"""
 import argparse
+import contextlib
+import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -71,6 +76,40 @@ class Check:
             raise Red(f"{name}: exit status {status} of {' '.join(command)}")
         return said
 
+    @contextlib.contextmanager
+    def beside(self, name, *command, limit_s=300, keep=15):
+        """It runs while the block does, and ends by itself behind it; yields the process, whose exit status says whether it succeeded."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+            process = children.start(command, stdout=said, stderr=said)
+            try:
+                yield process
+                process.wait(limit_s)
+            finally:
+                process.kill()
+                process.wait()
+            said.seek(0)
+            self.say(f"beside: {name}, exit status {process.returncode}")
+            for line in said.read().splitlines()[-keep:]:
+                self.say(f"      {line}")
+
+    def threads(self, process, seconds):
+        """How busy each thread of a process is."""
+        def times():
+            found = {}
+            for path in glob.glob(f"/proc/{process.pid}/task/*/stat"):
+                with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+                    name, _, rest = file.read().rpartition(")")
+                    found[path.split("/")[-2]] = name.partition("(")[2], sum(map(int, rest.split()[11:13]))
+            return found
+
+        before = times()
+        time.sleep(seconds)  # what is measured
+        after = times()
+        busy = {thread: (ticks - before[thread][1]) / os.sysconf("SC_CLK_TCK") / seconds for thread, (_, ticks) in after.items() if thread in before}
+        self.say("threads of the daemon, the busiest: near 100 % of the one called parleyd the host is the bound")
+        for thread in sorted(busy, key=busy.get, reverse=True)[:8]:
+            self.say(f"      {after[thread][0]:<16} {busy[thread]:6.0%}")
+
     def daemon(self, backend, *flags, models=("m",)):
         if self.small:
             flags = ("--kv-bytes", "8M", *flags)
@@ -80,6 +119,9 @@ class Check:
         return [self.parley, "selftest", "--backend", "cuda", *flags]
 
     def ground(self):
+        if not self.small:
+            self.gate("device", "nvidia-smi", "--format=csv",
+                      "--query-gpu=name,driver_version,compute_cap,memory.total,memory.used,clocks.max.sm,clocks.max.mem,power.limit,ecc.mode.current")
         nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(("/usr/local/cuda/bin", os.path.join(root, "build/cuda/nvidia/cu13/bin"))))
         if self.small or not nvcc:
             self.skip("reset", "the stand-in has its own" if self.small else "no nvcc here")
@@ -136,6 +178,7 @@ class Check:
         self.gate("golden", *self.selftest("--model", self.model, "--golden", os.path.join(root, "tests/golden"), "--seconds", "0"), keep=40)
         for context in (64, 512, 2048, 8000):
             self.gate(f"speed at context {context}", *self.selftest("--model", self.model, "--context", str(context), "--seconds", "2"), keep=40)
+        self.gate("speed on the host", self.parley, "selftest", "--backend", "cpu", "--model", self.model, "--seconds", "1", keep=40)
 
     def profile(self):
         tool = shutil.which("ncu")
@@ -146,11 +189,14 @@ class Check:
                       "--metrics", METRICS, *self.selftest("--model", self.model, "--seconds", "0.2"), limit_s=120, keep=30)
         self.gate("products by rows", os.path.join(self.build, "tests/bench/bench_products"), "--backend", "cuda", self.model, keep=40)
 
-    def bench(self, daemon, name, n, tokens, *flags, model="m"):
+    def load_of(self, daemon, n, tokens, *flags, model="m", rounds=4):
         if self.small:  # a figure would be of the stand-in, and take minutes
-            return self.gate(name, self.parley, "ask", "--server", daemon.address, "--model", model, "--max-tokens", "2", "Hi")
-        self.gate(name, self.parley, "bench", f"parley://{daemon.address}", "--model", model, "--concurrency", str(n), "--requests", str(4 * n),
-                  "--input-tokens", str(tokens), "--output-tokens", "128", "--ignore-eos", *flags, keep=25)
+            return [self.parley, "ask", "--server", daemon.address, "--model", model, "--max-tokens", "2", "Hi"]
+        return [self.parley, "bench", f"parley://{daemon.address}", "--model", model, "--concurrency", str(n), "--requests", str(rounds * n),
+                "--input-tokens", str(tokens), "--output-tokens", "128", "--ignore-eos", *flags]
+
+    def bench(self, daemon, name, *load, **more):
+        self.gate(name, *self.load_of(daemon, *load, **more), keep=25)
 
     def status(self, daemon):
         self.gate("status", self.parley, "status", "--server", daemon.address, keep=40)
@@ -160,17 +206,50 @@ class Check:
             for n in (1,) if self.small else (1, 8, 64, 256):
                 self.bench(daemon, f"{n} conversations", n, 512)
             self.status(daemon)
+            with self.beside("256 conversations, short prompts", *self.load_of(daemon, 256, 64, rounds=8)) as load:
+                self.threads(daemon.process, 0.1 if self.small else 3)
+                if not self.small:
+                    self.command("the GPU", "nvidia-smi", "dmon", "-c", "5", "-s", "u")
+            self.must_end_well(load)
+
+    def must_end_well(self, process):
+        if process.returncode != 0:
+            raise Red(f"exit status {process.returncode} of {' '.join(process.args)}")
+
+    def n_conversations(self, daemon, model):
+        status = json.loads(children.run([self.parley, "status", "--json", "--server", daemon.address], stdout=-1, check=True, text=True).stdout)
+        return sum(m["conversations"] for m in status["models"] if m["name"] == model)
+
+    def two_models(self, config):
+        """Both speak; then the file that names them is written anew without b, whose conversations may end as they can: a's must go on."""
+        def write(names):
+            with open(config + ".new", "w", encoding="utf-8") as file:
+                file.write("models:\n" + "".join(f"  - {name}={self.model}\n" for name in names))
+            os.rename(config + ".new", config)
+
+        write("ab")
+        with self.daemon("cuda", "--config", config, "--log-level", "info", *(() if self.small else ("--kv-bytes", "4G")), models=()) as daemon:
+            with self.beside("b speaks with a", *self.load_of(daemon, 32, 256, model="b")) as b:
+                self.bench(daemon, "a speaks with b", 32, 256, model="a")
+            self.must_end_well(b)
+            with (self.beside("a goes on", *self.load_of(daemon, 32, 256, model="a")) as a,
+                  self.beside("b is unloaded", *self.load_of(daemon, 32, 256, model="b")) as b):
+                children.until("a conversation with b", lambda: b.poll() is not None or self.n_conversations(daemon, "b") > 0, daemon.process)
+                write("a")
+                daemon.process.send_signal(signal.SIGHUP)
+                children.until("the unload of b", lambda: any("unloaded" in line and "model=b" in line for line in daemon.said), daemon.process)
+            self.must_end_well(a)
+            self.bench(daemon, "a speaks alone", 32, 256, model="a")
 
     def pressure(self):
         small = ("--kv-bytes", "1M", "--kv-host-bytes", "8M") if self.small else ("--kv-bytes", "64M", "--kv-host-bytes", "256M")
         with self.daemon("cuda", *small) as daemon:
             self.bench(daemon, "pages move", 128, 256, "--turns", "3")
             self.status(daemon)
+        with tempfile.TemporaryDirectory() as folder:
+            self.two_models(os.path.join(folder, "two.yaml"))
         if self.small:
-            return self.skip("two models, cuBLAS", "for a device")
-        with self.daemon("cuda", "--kv-bytes", "4G", models=("a", "b")) as daemon:
-            for model in "ab":
-                self.bench(daemon, f"model {model} of two", 32, 256, model=model)
+            return self.skip("cuBLAS", "for a device")
         if not os.environ.get("PARLEY_CUBLAS"):
             return self.skip("cuBLAS", "PARLEY_CUBLAS does not name it")
         self.gate("cuBLAS", *self.selftest("--model", self.model, "--seconds", "1"), keep=40)

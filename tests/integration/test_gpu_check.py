@@ -25,6 +25,7 @@ def main():
             assert file.read() == done.stdout and done.stdout.endswith("\nall sections passed\n"), done.stdout
         assert [line[0] for line in done.stdout.splitlines() if line[1:3] == ". "] == list("ABCDEF"), done.stdout
         assert "RED" not in done.stdout and "ok  replies  (2," in done.stdout and "ok  pages move" in done.stdout, done.stdout
+        assert "ok  a speaks with b" in done.stdout and "ok  a speaks alone" in done.stdout, done.stdout
 
         red = children.run([*stand_in, "--sections", "AEF"], capture_output=True, text=True, env={**os.environ, "CUDA_HOST_FAIL": "200:700"})
         assert red.returncode == 1 and "RED operators" in red.stdout, red.stdout + red.stderr
