@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import itertools
 import mmap
 import os
 import pickle
@@ -266,8 +267,8 @@ class Worker:
         if how == "call":
             return function(*self.context, *args, **kwds)
         if how == "map":
-            return [function(*self.context, a) for a in args]
-        return [function(*self.context, *a) for a in args]  # starmap
+            return [function(*self.context, a) for a in args] if self.context else list(map(function, args))
+        return [function(*self.context, *a) for a in args] if self.context else list(itertools.starmap(function, args))
 
     def work(self, task: int, payload: bytes | bytearray) -> None:
         self.tag = 0
