@@ -477,7 +477,7 @@ def test_killed(address):
 STOPPED = """import sys, os
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
 from parley.parallel import World
-with World("b", address=sys.argv[1], secret=sys.argv[2], lease=1) as world:
+with World("b", address=sys.argv[1], secret=sys.argv[2], lease=2) as world:
     group = world.create_rpc_group("stopped", ["a", "b"])
     group.barrier()
     try:
@@ -494,19 +494,19 @@ def test_stopped(address):
     b = children.start([sys.executable, "-c", STOPPED, address, SECRET], stdout=subprocess.PIPE, text=True)
     with World("a", address=address, secret=SECRET) as world, world.create_rpc_group("stopped", ["a", "b"]) as group:
         group.barrier()
-        assert raised(parley.Error, group.recv, "b", timeout=1.5).code == "DEADLINE_EXCEEDED", "one that runs renews its lease"
+        assert raised(parley.Error, group.recv, "b", timeout=2.5).code == "DEADLINE_EXCEEDED", "one that runs renews its lease"
         stopped_at = time.monotonic()
         b.send_signal(signal.SIGSTOP)
         ends = group.irecv("b"), group.isend(1, "b"), group.rpc_async("b", os.getpid)
         error = raised(MemberLost, lambda: [group.barrier(), group.barrier()])
         assert error.member == "b" and "the member 'b' of the group 'stopped'" in str(error), error
-        assert 0.7 < time.monotonic() - stopped_at < 10, time.monotonic() - stopped_at
+        assert 1.4 < time.monotonic() - stopped_at < 20, time.monotonic() - stopped_at
         for end in ends:
             assert raised(MemberLost, end.get, PATIENCE).member == "b"
         assert raised(MemberLost, group.all_reduce, 1).member == "b"
         b.send_signal(signal.SIGCONT)
         said = b.communicate(timeout=PATIENCE)[0]
-        assert "the lease was not renewed for 1000 ms" in said or "no member has this lease" in said, said
+        assert "the lease was not renewed for 2000 ms" in said or "no member has this lease" in said, said
 
 
 class Stranger:

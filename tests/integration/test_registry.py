@@ -125,7 +125,7 @@ def killed(address):
 def leases(address):
     """Who does not renew is lost, though its call is there; who renews is not."""
     stays = Member(address, "leases", "stays")
-    renews, sleeps = Member(address, "leases", "renews", lease_ms=1000), Member(address, "leases", "sleeps", lease_ms=300)
+    renews, sleeps = Member(address, "leases", "renews", lease_ms=2000), Member(address, "leases", "sleeps", lease_ms=300)
     assert stays.next(2) == ["+renews", "+sleeps"]
     over = threading.Event()
 
