@@ -369,6 +369,7 @@ def test_messages(address):
             return
         if rank == 0:
             group.send("it lies there", 2)
+            children.until("a message that is not received", lambda: group._messages._came)
             group.barrier()
             return
         group.barrier()
