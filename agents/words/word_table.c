@@ -6,6 +6,7 @@
 #include "agents/words/tokens.h"
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/checksum.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
@@ -167,6 +168,18 @@ size_t word_table_n(const struct word_table *t)
 struct text word_table_word(const struct word_table *t, size_t id)
 {
     return t->words[id]->text;
+}
+
+uint32_t word_table_crc(const struct word_table *t)
+{
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < t->n; i++) {
+        const uint32_t len = (uint32_t)t->words[i]->text.len;
+
+        crc = crc32c(crc32c(crc, &len, sizeof(len)), t->words[i]->text.text, len);
+    }
+    return crc;
 }
 
 enum status word_table_encode(const struct word_table *t, const char *text, size_t len,

@@ -29,6 +29,9 @@ enum status word_table_settle(struct word_table *t, size_t most, struct error *e
 size_t word_table_n(const struct word_table *t);
 struct text word_table_word(const struct word_table *t, size_t id); /* id < n */
 
+/* A checksum of all words in order: tables that encode alike have the same. */
+uint32_t word_table_crc(const struct word_table *t);
+
 /* Appends the ids (int32_t) of a text's words; on failure ids is as before. */
 enum status word_table_encode(const struct word_table *t, const char *text, size_t len,
                               struct buf *ids, struct error *err) MUST_CHECK;

@@ -383,6 +383,62 @@ def test_checkpoints_are_refused(folder):
     checkpoint.rmdir()
 
 
+# --- preprocessed data ---
+
+
+def write_episodes(path, seed, n=150):
+    """Of three turns: what an agent hears is the history too."""
+    chance = random.Random(seed)
+    with open(path, "w") as out:
+        for i in range(n):
+            for turn in range(3):
+                text, label = (" ".join(f"w{chance.randrange(50)}" for _ in range(k)) for k in (12, 4))
+                more = f"|or {label}" if i % 4 == 0 else ""
+                out.write(f"text:{text}\tlabels:{label}{more}" + ("\tepisode_done:True\n" if turn == 2 else "\n"))
+    return path
+
+
+def test_preprocessed(folder):
+    """Training and evaluation on what build-data --preprocess wrote give the same bits as on the source; stale data are refused, not used."""
+    source = write_episodes(folder / "raw.txt", 1)
+    learner = {"starspace": ["-esz", 8], "seq2seq": ["-esz", 8, "-hs", 8, "-bs", 8, "-tr", 40, "--max-tokens", 4]}
+    for kind, words in learner.items():
+        model, data, bounds = folder / f"of_{kind}.gguf", folder / f"{kind}.data", words[words.index("-tr") :][:2] if "-tr" in words else []
+
+        def trained(task, *more, kind=kind, words=words, status=0):
+            path = folder / "again.gguf"
+            path.unlink(missing_ok=True)
+            done = parley("train", "-t", task, "--agent", kind, *words, "-mf", path, "-dt", "train:ordered", "--json", *more, status=status)
+            return done.stderr if status else (path.read_bytes(), [{k: v for k, v in line.items() if "_s" not in k and k != "seconds"} for line in lines(done)])
+
+        model.write_bytes(trained(f"parlai:{source}", "-eps", 1)[0])
+        built = json.loads(parley("build-data", "-t", f"parlai:{source}", "--datafile", data, "--preprocess", "true", "--model", model, *bounds, "--json").stdout)
+        assert built["examples"] == 450 and "text_vec" in data.read_text() and "full_text" not in data.read_text(), built
+        for more in (["-eps", 2], ["-eps", 2, "--init-model", model], ["-eps", 2, "-et", "TASK", "-veps", "1"]):
+            plain, kept = (trained(task, *(task if word == "TASK" else word for word in more)) for task in (f"parlai:{source}", f"data:{data}"))
+            assert plain == kept, more
+        stream = [*bounds, "-dt", "valid:stream", "--datafile", data, "--model", model, "--json"]
+        want = parley("eval", "-t", f"parlai:{source}", "-dt", "valid", "--model", model, *bounds, "--json").stdout
+        assert want == parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", model, *bounds, "--json").stdout
+        assert want == parley("eval", "-t", f"parlai:{source}", *stream).stdout
+        # what is read back is the vectors, not the texts: other vectors give another file
+        changed = folder / "changed.data"
+        changed.write_text(data.read_text().replace('"text_vec":[', '"text_vec":[5,5,5,'))
+        assert trained(f"data:{changed}", "-eps", 1)[0] != model.read_bytes()
+        # of other bounds, of other words, with labels hidden; and its source changed
+        assert "preprocessed by an agent of other words" in trained(f"data:{data}", "-eps", 1, "-histsz", 1, status=1)
+        other = folder / "other_words.gguf"
+        parley("train", "-t", f"parlai:{write_episodes(folder / 'less.txt', 2, 3)}", "--agent", kind, *words, "-mf", other, "-dt", "train:ordered", "-eps", 1)
+        assert "preprocessed by an agent of other words" in parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", other, *bounds, status=1).stderr
+        assert "cannot be hidden" in parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", model, *bounds, "-hlbl", "true", status=1).stderr
+        whole = source.read_text()
+        source.write_text(whole + "text:a\tlabels:b\tepisode_done:True\n")
+        kept = data.read_bytes()
+        assert "build-data makes it anew" in parley("eval", "-t", f"parlai:{source}", *stream, status=1).stderr and data.read_bytes() == kept
+        source.write_text(whole)
+    assert "reads no vectors" in parley("build-data", "-t", f"parlai:{source}", "--preprocess", "true", "--agent", "repeat_label", status=1).stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -393,6 +449,7 @@ def main():
         test_seq2seq(folder)
         test_killed(folder)
         test_checkpoints_are_refused(folder)
+        test_preprocessed(folder)
 
 
 main()

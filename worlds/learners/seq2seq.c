@@ -82,6 +82,7 @@ enum status seq2seq_participant_open(struct participant **out, struct seq2seq *s
         .encode = seq2seq_participant_encode, .self = s, .start = -1, .end = WORD_END};
     p->config.listener.text_truncate = seq2seq_bound(config->listener.text_truncate);
     p->config.listener.label_truncate = seq2seq_bound(config->listener.label_truncate);
+    listener_config_digest(&p->config.listener, word_table_crc(seq2seq_words(s)));
     if (config->learns && (!(config->rate > 0) || !isfinite(config->rate)))
         rc = error_field(err, "learning_rate", "is %g, it must be above 0", (double)config->rate);
     else if (config->max_words == 0)
@@ -348,6 +349,11 @@ static void seq2seq_participant_lengths(const struct participant_clone *c,
     out->label = label != NULL ? (uint32_t)label->ids.n : 0;
 }
 
+static const char *seq2seq_participant_vectors_of(const struct participant *p)
+{
+    return container_of(p, const struct seq2seq_participant, base)->config.listener.vectors_of;
+}
+
 static const struct participant_type seq2seq_participant = {
     .name = "seq2seq",
     .clone_size = sizeof(struct seq2seq_participant_clone),
@@ -360,4 +366,5 @@ static const struct participant_type seq2seq_participant = {
     .self_observe = seq2seq_participant_self_observe,
     .batch_act = seq2seq_participant_batch_act,
     .lengths = seq2seq_participant_lengths,
+    .vectors_of = seq2seq_participant_vectors_of,
 };

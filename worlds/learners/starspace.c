@@ -86,6 +86,7 @@ static enum status starspace_participant_make(struct participant **out, struct s
     p->config = *config;
     p->config.listener.history.coder =
         (struct coder){.encode = starspace_participant_encode, .self = s, .start = -1, .end = -1};
+    listener_config_digest(&p->config.listener, word_table_crc(starspace_words(s)));
     p->query = try_alloc(starspace_spec(s)->n_dims, sizeof(float));
     p->candidate = try_alloc(starspace_spec(s)->n_dims, sizeof(float));
     if (p->query == NULL || p->candidate == NULL)
@@ -350,6 +351,11 @@ static void starspace_participant_batch_act(struct participant *p, struct partic
             starspace_participant_answer(rows[i].clone, rows[i].out, &rows[i].err) != STATUS_OK;
 }
 
+static const char *starspace_participant_vectors_of(const struct participant *p)
+{
+    return container_of(p, const struct starspace_participant, base)->config.listener.vectors_of;
+}
+
 static const struct participant_type starspace_participant = {
     .name = "starspace",
     .clone_size = sizeof(struct starspace_participant_clone),
@@ -362,5 +368,6 @@ static const struct participant_type starspace_participant = {
     .self_observe = starspace_participant_self_observe,
     .act = starspace_participant_act,
     .batch_act = starspace_participant_batch_act,
+    .vectors_of = starspace_participant_vectors_of,
     .is_ragged = true,
 };

@@ -317,6 +317,22 @@ static void *act_reader_gather(struct act_reader *r, struct gathered *g, size_t 
     return (char *)g->items + g->n++ * size_bytes;
 }
 
+/* Of up to nine digits, which most ids are; false leaves r as it was. */
+static bool read_short_integer(struct act_reader *r, struct value *out)
+{
+    const char *at = r->at;
+    int32_t x = 0;
+
+    while (at < r->end && at - r->at < 9 && *at >= '0' && *at <= '9')
+        x = 10 * x + (*at++ - '0');
+    if (at == r->at || at == r->end || (*at != ',' && *at != ']') ||
+        (*r->at == '0' && at - r->at > 1))
+        return false;
+    r->at = at;
+    *out = value_int(x);
+    return true;
+}
+
 /* At '['. *ret_fits: it is a list of texts, or of ids where ids is set; otherwise r's position is
  * undefined. */
 static enum status read_list(struct act_reader *r, bool ids, struct value *out, bool *ret_fits)
@@ -332,7 +348,7 @@ static enum status read_list(struct act_reader *r, bool ids, struct value *out, 
             skip_space(r);
             if (r->at < r->end && (*r->at == '[' || *r->at == '{'))
                 return STATUS_OK;
-            if (read_scalar(r, &v) != STATUS_OK)
+            if (!(ids && read_short_integer(r, &v)) && read_scalar(r, &v) != STATUS_OK)
                 return r->err->status;
             if (ids) {
                 int32_t *id;

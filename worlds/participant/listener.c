@@ -1,5 +1,6 @@
 #include "worlds/participant/listener.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checksum.h"
@@ -32,6 +33,20 @@ void listener_deinit(struct dialogue_listener *l)
     arena_deinit(&l->arena);
 }
 
+void listener_config_digest(struct dialogue_listener_config *c, uint32_t vocabulary)
+{
+    const struct history_config *h = &c->history;
+    const struct text delimiter = h->delimiter.text != NULL ? h->delimiter : (struct text){"\n", 1};
+    char text[160];
+    int n = snprintf(text, sizeof text, "%d %d %lld %zu %zu %d%d%d%d%d %d ", h->coder.start,
+                     h->coder.end, h->size > 0 ? (long long)h->size : 0, c->text_truncate,
+                     c->label_truncate, h->split_lines, h->person_tokens, h->p1_after_newline,
+                     h->reversed, h->add_end, (int)c->use_reply);
+    uint32_t how = crc32c(crc32c(0, text, (size_t)n), delimiter.text, delimiter.len);
+
+    (void)snprintf(c->vectors_of, sizeof c->vectors_of, "%08x%08x", vocabulary, how); /* fits */
+}
+
 static void listener_forget(struct dialogue_listener *l)
 {
     l->has_seen = l->is_reply_due = l->is_padding = l->is_end = l->is_answered = false;
@@ -42,6 +57,7 @@ void listener_reset(struct dialogue_listener *l)
 {
     history_clear(&l->history);
     arena_deinit(&l->arena);
+    l->is_kept = false;
     listener_forget(l);
 }
 
@@ -221,11 +237,36 @@ static enum status make_observation(struct dialogue_listener *l, const struct ac
     return rc;
 }
 
+/* *ret: the act's vectors are those that would be made of it here. */
+static enum status check_kept(const struct dialogue_listener *l, const struct act *heard,
+                              const struct text label, bool *ret, struct error *err)
+{
+    const struct value *of = act_get_named(heard, "vectors_of", 10);
+    const char *own = l->config->vectors_of;
+
+    *ret = of != NULL && own[0] != '\0';
+    if (*ret && (of->type != VALUE_TEXT || of->text.len != strlen(own) ||
+                 memcmp(of->text.text, own, of->text.len) != 0))
+        return error_set(err, STATUS_PRECONDITION,
+                         "the data were preprocessed by an agent of other words, or with other "
+                         "bounds or history: build-data --preprocess makes them anew");
+    if (*ret && label.text == NULL && l->config->use_reply == USE_REPLY_LABEL &&
+        !act_is(heard, ACT_EPISODE_DONE))
+        return error_set(err, STATUS_PRECONDITION,
+                         "preprocessed data hold the labels as the agent's replies, so they cannot "
+                         "be hidden");
+    if (!*ret && l->is_kept)
+        return error_set(err, STATUS_PRECONDITION,
+                         "an episode is preprocessed, but not this turn of it");
+    return STATUS_OK;
+}
+
 enum status listener_observe(struct dialogue_listener *l, const struct act *heard,
                              const struct act **out, struct error *err)
 {
     const struct value *passing = act_get_named(heard, "temp_history", 12);
     struct text label;
+    bool is_kept = false;
     enum status rc;
 
     if (act_is_padding(heard)) { /* the previous episode is over */
@@ -238,6 +279,8 @@ enum status listener_observe(struct dialogue_listener *l, const struct act *hear
     if (rc == STATUS_OK)
         rc = find_label(heard, &label, err);
     if (rc == STATUS_OK)
+        rc = check_kept(l, heard, label, &is_kept, err);
+    if (rc == STATUS_OK && !is_kept)
         rc = history_hear(
             &l->history, act_text(heard),
             passing != NULL && passing->type == VALUE_TEXT ? passing->text : (struct text){0}, err);
@@ -245,7 +288,11 @@ enum status listener_observe(struct dialogue_listener *l, const struct act *hear
         return rc;
     listener_forget(l);
     l->label = label;
-    rc = make_observation(l, heard, err);
+    l->is_kept = is_kept;
+    if (is_kept)
+        act_share(&l->seen, heard, &l->arena);
+    else
+        rc = make_observation(l, heard, err);
     if (rc != STATUS_OK) {
         listener_reset(l); /* without memory the episode is lost, but calls stay in order */
         return rc;
@@ -295,10 +342,11 @@ enum status listener_self_observe(struct dialogue_listener *l, const struct act 
         return error_set(err, STATUS_INVALID, "the observation does not say episode_done");
     if (l->is_end) {
         history_clear(&l->history);
+        l->is_kept = false;
         listener_forget(l);
         return STATUS_OK;
     }
-    rc = add_reply(l, reply, err);
+    rc = l->is_kept ? STATUS_OK : add_reply(l, reply, err);
     if (rc == STATUS_OK)
         l->is_answered = true;
     return rc;

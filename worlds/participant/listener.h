@@ -22,11 +22,19 @@ enum use_reply {
 /* STATUS_INVALID lists the three names. */
 enum status use_reply_parse(enum use_reply *out, const char *name, struct error *err) MUST_CHECK;
 
+enum { VECTORS_OF_SIZE = 17 }; /* 16 hex digits and a NUL */
+
 struct dialogue_listener_config {
     struct history_config history;
     enum use_reply use_reply;
     size_t text_truncate, label_truncate; /* tokens; 0: no bound */
+    /* Of the vectors that it makes, by listener_config_digest; "": of none that are kept. */
+    char vectors_of[VECTORS_OF_SIZE];
 };
+
+/* Sets vectors_of, which says what vectors depend on: the coder's vocabulary (vocabulary: a
+ * checksum of it) and how this config makes vectors of a text and its history. */
+void listener_config_digest(struct dialogue_listener_config *c, uint32_t vocabulary);
 
 struct dialogue_listener {
     const struct dialogue_listener_config *config;
@@ -39,6 +47,7 @@ struct dialogue_listener {
     bool is_padding;    /* the last one was padding: no answer is kept */
     bool is_end;        /* it ended its episode */
     bool is_answered;   /* self_observe was called */
+    bool is_kept;       /* the episode's vectors came with its acts: there is no history */
 };
 
 /* Borrows config. */
@@ -50,9 +59,12 @@ void listener_reset(struct dialogue_listener *l);
  * labels_vec or eval_labels_vec with the label chosen as labels_choice or eval_labels_choice,
  * full_text, and how long text and label were before they were cut (context_original_length,
  * context_truncate_rate, context_truncated_length, the same with label_). A text_vec or label
- * vector that the act already has is kept and cut. Valid until the next observe or reset; padding
- * is returned unchanged. PRECONDITION: the observation before has no answer yet. INVALID: an empty
- * list of labels, text that is not UTF-8. Then nothing has changed. */
+ * vector that the act already has is kept and cut. An act with vectors_of was observed before, by
+ * data_build: its vectors are taken as they are, and nothing is encoded. Valid until the next
+ * observe or reset; padding is returned unchanged. PRECONDITION: the observation before has no
+ * answer yet. INVALID: an empty list of labels, text that is not UTF-8. PRECONDITION, too:
+ * vectors_of is of other vectors than this listener makes (one that makes none ignores them), or
+ * they hold labels that are hidden here. Then nothing has changed. */
 enum status listener_observe(struct dialogue_listener *l, const struct act *heard,
                              const struct act **out, struct error *err) MUST_CHECK;
 /* PRECONDITION: there is no observation to answer. */

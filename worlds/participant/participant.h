@@ -108,6 +108,9 @@ struct participant_type {
      * by white space) of text and of the first label, cut to the world's bounds. */
     void (*lengths)(const struct participant_clone *c, const struct act *observation,
                     struct lengths *out);
+    /* For data_build: what its vectors depend on, as listener_config_digest writes it. NULL: it
+     * reads none that were made before. */
+    const char *(*vectors_of)(const struct participant *p);
     bool is_ragged; /* rows are packed: the budget bounds their sum, not rows times the longest */
 
     /* Of the last act. NULL: episode_done is the act's field, epoch_done never true. epoch_done:

@@ -117,6 +117,7 @@ struct building {
     uint64_t n_episodes, n_read;     /* written; of the source */
     bool needs_labels;               /* of an unchanged source */
     struct participant_clone *clone; /* the preprocessing clone; NULL: none */
+    const char *vectors_of;          /* its */
 };
 
 static uint32_t longest(const struct act *turns, size_t n)
@@ -145,7 +146,12 @@ static enum status preprocess(struct building *b, struct act *turn, struct error
             STATUS_OK ||
         (labels != NULL && labels->list.n > 0 &&
          act_set(&reply, ACT_TEXT, value_text(labels->list.items[0]), err) != STATUS_OK) ||
-        act_copy(turn, seen, &b->arena, err) != STATUS_OK)
+        act_copy(turn, seen, &b->arena, err) != STATUS_OK ||
+        act_remove(turn, "full_text", 9, NULL, err) != STATUS_OK ||
+        act_remove(turn, "full_text_vec", 13, NULL, err) != STATUS_OK ||
+        act_force_named(turn, (struct text){"vectors_of", 10},
+                        value_text((struct text){b->vectors_of, strlen(b->vectors_of)}),
+                        err) != STATUS_OK)
         return err->status;
     return participant_self_observe(b->clone, &reply, err);
 }
@@ -335,6 +341,12 @@ static enum status start_preprocess(struct building *b, struct participant *p, s
 {
     if (p == NULL)
         return STATUS_OK;
+    if (p->type->vectors_of == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "%s reads no vectors that were made before: it would gain nothing",
+                         p->type->name);
+    b->vectors_of = p->type->vectors_of(p);
+    b->index.header.is_preprocessed = 1;
     b->clone = try_alloc(1, participant_clone_size(p));
     if (b->clone == NULL)
         return error_no_memory(err, participant_clone_size(p), "a clone");
@@ -542,6 +554,20 @@ enum status data_path_of(char **out, const char *task, const struct teacher_conf
     return STATUS_OK;
 }
 
+/* Whether there is a sound index of data that an agent preprocessed. */
+static bool data_is_preprocessed(const char *data_path)
+{
+    struct data_index x;
+    struct error err;
+    bool is;
+
+    if (data_index_open(&x, data_path, NULL, NULL, &err) != STATUS_OK)
+        return false;
+    is = ((const struct index_header *)x.map)->is_preprocessed != 0;
+    data_index_close(&x);
+    return is;
+}
+
 enum status data_ready(struct data_index *out, const char *data_path, const char *task,
                        const struct teacher_config *config, struct error *err)
 {
@@ -553,6 +579,11 @@ enum status data_ready(struct data_index *out, const char *data_path, const char
     rc = data_index_open(out, data_path, is_data(task) ? NULL : task, config, err);
     if (rc != STATUS_PRECONDITION)
         return rc;
+    if (data_is_preprocessed(data_path))
+        return error_set(err, STATUS_PRECONDITION,
+                         "%s was preprocessed, but of a source that has changed, or with other "
+                         "options: build-data makes it anew",
+                         data_path);
     if (data_build(task, data_path, config, NULL, err) != STATUS_OK)
         return err->status;
     return data_index_open(out, data_path, is_data(task) ? NULL : task, config, err);

@@ -25,8 +25,9 @@ struct participant;
  * seed, skip_bad, max_line_bytes.
  *
  * preprocess, if not NULL, observes each act as it would in a world and self-observes the first
- * label as its answer. Its observation (text_vec, labels_vec) is written; the file is then useful
- * to this participant alone. One thread. */
+ * label as its answer. Its observation (text_vec, labels_vec, …, but not the whole history again)
+ * is written, and vectors_of: a listener (worlds/participant/listener.h) with that digest reads
+ * them back. INVALID for a participant that reads none back. One thread. */
 enum status data_build(const char *task, const char *data_path, const struct teacher_config *config,
                        struct participant *preprocess, struct error *err) MUST_CHECK;
 
@@ -42,7 +43,8 @@ void data_index_close(struct data_index *x);
 enum status data_path_of(char **out, const char *task, const struct teacher_config *config,
                          struct error *err) MUST_CHECK;
 
-/* For opening a stream: opens the index, or builds it first. */
+/* For opening a stream: opens the index, or builds it first, but never in place of preprocessed
+ * data, which are PRECONDITION when the source has changed since. */
 enum status data_ready(struct data_index *out, const char *data_path, const char *task,
                        const struct teacher_config *config, struct error *err) MUST_CHECK;
 

@@ -4,6 +4,28 @@
 
 #include "base/counter_rng.h"
 
+/* Of preprocessed data the label's vector, by the datatype too: it is not there where the label is
+ * hidden, and never one to learn from where nothing may be learned. */
+static enum status example_move_vector(struct act *a, bool is_training, bool is_hidden,
+                                       struct error *err)
+{
+    const struct value vector = *act_get(a, ACT_LABELS_VEC),
+                       *at = act_get_named(a, "labels_choice", 13);
+    const struct value choice = at != NULL ? *at : (struct value){.type = VALUE_NULL};
+    enum status rc;
+
+    if (is_training && !is_hidden)
+        return STATUS_OK;
+    rc = act_remove(a, "labels_vec", 10, NULL, err);
+    if (rc == STATUS_OK)
+        rc = act_remove(a, "labels_choice", 13, NULL, err);
+    if (rc == STATUS_OK && !is_hidden)
+        rc = act_force(a, ACT_EVAL_LABELS_VEC, vector, err);
+    if (rc == STATUS_OK && !is_hidden && choice.type == VALUE_TEXT)
+        rc = act_force_named(a, (struct text){"eval_labels_choice", 18}, choice, err);
+    return rc;
+}
+
 /* Copies exactly the existing fields, so that data take no more memory than needed. */
 static enum status example_fit(struct act *a, struct arena *arena, struct error *err)
 {
@@ -43,6 +65,9 @@ enum status example_make(struct example *out, const struct act *turn, struct tex
     if (rc == STATUS_OK && !datatype_is_training(&config->datatype) && !config->hide_labels &&
         e.labels.type == VALUE_LIST)
         rc = act_force(&e.act, ACT_EVAL_LABELS, e.labels, err);
+    if (rc == STATUS_OK && act_has(&e.act, ACT_LABELS_VEC))
+        rc = example_move_vector(&e.act, datatype_is_training(&config->datatype),
+                                 config->hide_labels, err);
     if (rc == STATUS_OK)
         rc = example_fit(&e.act, arena, err);
     arena_deinit(&scratch);

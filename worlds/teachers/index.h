@@ -35,7 +35,8 @@ struct index_header {
     uint64_t data_bytes;
     uint64_t n_episodes, n_examples, n_skipped;
     uint32_t entries_crc;
-    uint32_t zeros[12];
+    uint32_t is_preprocessed; /* 0 or 1 */
+    uint32_t zeros[11];
     uint32_t crc; /* of all before */
 };
 

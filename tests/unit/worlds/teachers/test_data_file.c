@@ -268,15 +268,23 @@ static enum status counter_act(struct participant_clone *base, struct act *out, 
     return error_set(err, STATUS_UNIMPLEMENTED, "it only listens");
 }
 
+static const char *counter_vectors_of(const struct participant *p)
+{
+    (void)p;
+    return "0123456789abcdef";
+}
+
 /* Preprocessing writes what the model makes of each act, with its first label as its own answer,
- * and the stream of the built file has the vectors. */
+ * and the stream of the built file has the vectors, and whose they are. They are not replaced when
+ * the source has changed. */
 START_TEST(test_preprocess)
 {
     static const struct participant_type type = {.name = "counter",
                                                  .clone_size = sizeof(struct counter),
                                                  .observe = counter_observe,
                                                  .self_observe = counter_self_observe,
-                                                 .act = counter_act};
+                                                 .act = counter_act,
+                                                 .vectors_of = counter_vectors_of};
     static const int32_t expected[3][2] = {{3, 0}, {1, 2}, {5, 1}};
     struct participant model;
     struct rig_clone clone;
@@ -293,13 +301,16 @@ START_TEST(test_preprocess)
     ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_OK);
     rig_clone_init(&clone, t, 0);
     for (size_t i = 0; i < 3; i++) {
-        const struct value *vector;
+        const struct value *vector, *of;
 
         (void)rig_act(&clone);
         vector = act_get(&clone.said, ACT_TEXT_VEC);
         ck_assert(vector != NULL && vector->type == VALUE_IDS && vector->ids.n == 2);
         ck_assert_mem_eq(vector->ids.items, expected[i], sizeof expected[i]);
         ck_assert_ptr_nonnull(act_labels(&clone.said));
+        of = act_get_named(&clone.said, "vectors_of", 10);
+        ck_assert(of != NULL && of->type == VALUE_TEXT);
+        ck_assert_mem_eq(of->text.text, "0123456789abcdef", 16);
     }
     rig_clone_deinit(&clone);
     rig_close(t);
