@@ -5,6 +5,7 @@
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf products --backend NAME
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf starspace --parlai [SEEDS]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N] | history --mutations [NAME…]
 set -euo pipefail
@@ -26,6 +27,11 @@ case ${1-} in
     export OPENVINO_PYTHON
     by_python compare.py "$@"
     exit
+    ;;
+starspace)
+    if [ "${2-}" = --parlai ]; then
+        exec python3 "$here/starspace.py" "$build" --parlai "$("$here/parlai.sh" --torch)" "${@:3}"
+    fi
     ;;
 history) by_python ../history/bench.py "${@:2}"; exit ;;
 replay)
