@@ -36,6 +36,7 @@ CUDA_HOST_EXPORT size_t cuda_host_bytes_taken(void);
 CUDA_HOST_EXPORT size_t cuda_host_n_handles(void);
 
 CUDA_HOST_EXPORT void cuda_host_set_memory(size_t size_bytes);
+CUDA_HOST_EXPORT void cuda_host_set_reset(cudaError_t rc); /* as CUDA_HOST_RESET */
 
 /* A stream begins with a pointer to these, by which the stand-in of another library, which is
  * loaded separately, finds them. */

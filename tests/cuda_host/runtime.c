@@ -236,6 +236,13 @@ void cuda_host_set_memory(size_t size_bytes)
     (void)leave(cudaSuccess);
 }
 
+void cuda_host_set_reset(cudaError_t rc)
+{
+    enter();
+    reset_with = rc;
+    (void)leave(cudaSuccess);
+}
+
 cudaError_t cudaGetLastError(void)
 {
     cudaError_t rc = last_error;
@@ -509,9 +516,31 @@ static void free_memory(struct memory **p)
     free(m);
 }
 
+static bool is_pinned(const void *at)
+{
+    for (const struct handle *h = handles; h != NULL; h = h->next)
+        if ((h->kind == PINNED || h->kind == REGISTERED) && (uintptr_t)at >= (uintptr_t)h->at &&
+            (uintptr_t)at - (uintptr_t)h->at < h->size_bytes)
+            return true;
+    return false;
+}
+
+/* What a device may still do when a call of it has failed: copies from and to pinned memory, until
+ * the reset. Memory that was freed before is told by AddressSanitizer. */
+static void run_last_copies(void)
+{
+    for (const struct handle *h = handles; h != NULL; h = h->next)
+        if (h->kind == STREAM)
+            for (const struct item *i = ((struct CUstream_st *)h->at)->queue.first; i != NULL;
+                 i = i->next)
+                if (i->kind == COPY && i->from != NULL && (is_pinned(i->to) || is_pinned(i->from)))
+                    memmove(i->to, i->from, i->size_bytes);
+}
+
 cudaError_t cudaDeviceReset(void)
 {
     enter();
+    run_last_copies();
     if (reset_with != cudaSuccess) {
         (void)break_device(reset_with);
         return leave(reset_with);

@@ -226,6 +226,28 @@ START_TEST(lessons_outlive_the_device)
 }
 END_TEST
 
+static void learn_unhealed(void)
+{
+    struct answer said[N_STEPS][N];
+    struct learn_report report;
+    struct side s;
+
+    side_open(&s, parley_cuda_module.type, &mlp);
+    episode(&s, true, said);
+    cuda_host_set_reset(cudaErrorIllegalAddress);
+    cuda_host_fail(3, cudaErrorIllegalAddress);
+    if (s.agent->lost.status != STATUS_OK || try_learn(&s, &report) != STATUS_INTERNAL ||
+        s.agent->lost.status != STATUS_INTERNAL)
+        abort();
+}
+
+/* A policy whose device no reset heals says that it is lost, so that the daemon ends. */
+START_TEST(a_lost_device_is_told)
+{
+    ck_assert_int_eq(suite_fate(learn_unhealed), 0);
+}
+END_TEST
+
 /* A lesson from steps that the caller has; errors of Q go to errors. */
 static enum status learn_steps(struct side *s, enum policy_head head, struct learn_report *out,
                                float errors[N])
@@ -319,4 +341,4 @@ START_TEST(heads_learn_the_same)
 END_TEST
 
 SUITE_MAIN("cuda_host/policies", an_mlp_is_the_same, an_lstm_is_the_same,
-           lessons_outlive_the_device, heads_learn_the_same)
+           lessons_outlive_the_device, a_lost_device_is_told, heads_learn_the_same)
