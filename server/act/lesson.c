@@ -22,6 +22,7 @@ static void lesson_learned(struct job *job)
 {
     struct act_lesson *l = container_of(job, struct act_lesson, job);
 
+    model_tell_loss(l->model);
     model_release(l->model);
     l->done(l, &l->err);
 }

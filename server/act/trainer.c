@@ -245,6 +245,7 @@ static void learned(struct job *job)
 {
     struct act_training_run *t = container_of(job, struct act_training_run, job);
 
+    model_tell_loss(t->model);
     if (t->err.status != STATUS_OK) {
         trainer_finish(t);
         return;

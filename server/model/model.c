@@ -74,17 +74,21 @@ static void model_count_step(struct model *m)
                     env_now_us(m->env) - m->step_us);
 }
 
+void model_tell_loss(struct model *m)
+{
+    if (m->agent->lost.status == STATUS_OK || m->on_lost == NULL)
+        return;
+    m->on_lost(m->lost_arg, m, &m->agent->lost);
+    m->on_lost = NULL;
+}
+
 static void end_step(struct model *m)
 {
-    const bool is_lost = m->agent->lost.status != STATUS_OK;
     struct batch_step *step = m->step;
 
     model_count_step(m);
     m->step = NULL;
-    if (is_lost && m->on_lost != NULL) {
-        m->on_lost(m->lost_arg, m, &m->agent->lost);
-        m->on_lost = NULL;
-    }
+    model_tell_loss(m);
     step->done(step);
 }
 

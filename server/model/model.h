@@ -95,6 +95,10 @@ struct model {
 enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
                         model_fn loaded, void *arg, struct error *err) MUST_CHECK;
 
+/* Calls on_lost where the agent can compute no more; after a job of model_run that used its device.
+ * Steps do so themselves. */
+void model_tell_loss(struct model *m);
+
 static inline void model_hold(struct model *m)
 {
     m->n_holders++;

@@ -245,6 +245,28 @@ def test_files(folder):
         assert done.returncode == 2 and why in done.stderr, done
 
 
+def test_lost_device(folder):
+    """A lesson on a GPU that fails, and that no reset heals, ends the daemon as a step does: a supervisor starts it anew."""
+    if "PARLEY_CUDA_MODULE" not in os.environ:
+        return
+    path = os.path.join(folder, "still.gguf")
+    parley.policies.create(path, seed=1, **POLICIES["still"])
+    os.environ |= {"CUDA_HOST_FAIL": "4000:700", "CUDA_HOST_RESET": "700"}
+    lost = Daemon(PARLEYD, "--backend", "cuda", "--model", f"still={path}")
+    try:
+        with lost, parley.connect(lost.address) as server:
+            with Environments(server, "CartPole-v1", 2, seed=1) as environments:
+                steps = environments.rollout("still", 4, seed=1)
+            for _ in range(1000):
+                learn(server, "still", steps, off_policy=True)
+            raise ValueError("the device does not fail")
+    except (AssertionError, parley.Error) as error:
+        assert lost.process.wait(children.PATIENCE) == 1, error
+        assert sum("model 'still': the GPU failed and cannot be used again by this process" in line for line in lost.said) == 1, lost.said
+    finally:
+        del os.environ["CUDA_HOST_FAIL"], os.environ["CUDA_HOST_RESET"]
+
+
 def daemon(folder):
     models = []
     for name, shape in POLICIES.items():
@@ -255,7 +277,7 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_files, test_transitions, test_they_improve, test_refused, test_priorities, test_example):
+    for test in (test_files, test_transitions, test_they_improve, test_refused, test_priorities, test_example, test_lost_device):
         if not sys.argv[4:] or test.__name__ in sys.argv[4:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:
