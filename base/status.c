@@ -141,6 +141,12 @@ enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *
                          "out of memory (%" PRIu64 " bytes for %s)", size_bytes, what);
 }
 
+enum status error_draining(struct error *err)
+{
+    return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                         "the server is shutting down");
+}
+
 const char *error_reason(const struct error *err)
 {
     if (err->reason != REASON_NONE)

@@ -68,6 +68,9 @@ enum status error_prefix(struct error *err, const char *fmt, ...) PRINTF_LIKE(2,
 /* STATUS_EXHAUSTED "out of memory (size_bytes for what)", REASON_OUT_OF_MEMORY. */
 enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what);
 
+/* STATUS_UNAVAILABLE "the server is shutting down", REASON_SERVER_DRAINING. */
+enum status error_draining(struct error *err);
+
 /* The reason in one word, "QUEUE_FULL": see base/reason.h. Never "". */
 const char *error_reason(const struct error *err);
 

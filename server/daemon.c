@@ -161,7 +161,7 @@ static void go_on_later(void *arg)
 static void daemon_end(struct daemon *d)
 {
     daemon_move(d, SERVER_ENDING);
-    notifier_send(&d->notifier, "STOPPING=1\nSTATUS=stops");
+    notifier_send(&d->notifier, "STOPPING=1\nSTATUS=stopping");
     models_end(&d->models);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
@@ -289,7 +289,7 @@ static void daemon_advance(struct daemon *d)
         !trainers_are_idle(&d->trainers) || !rollouts_are_idle(&d->rollouts))
         return; /* wait for running loads and steps */
     retention_stop(&d->retention);
-    conversations_close_all(&d->conversations, NULL, "the server stops");
+    conversations_close_all(&d->conversations, NULL, "the server is shutting down");
     assert(d->conversations.n_closing == 0);
     if (!params_sets_are_kept(&d->params))
         return;
@@ -333,7 +333,7 @@ static void daemon_drain(struct daemon *d)
 {
     daemon_move(d, SERVER_DRAINING);
     log_info("draining", "turns=%zu", d->conversations.n_live);
-    notifier_send(&d->notifier, "STOPPING=1\nSTATUS=drains %zu turns", d->conversations.n_live);
+    notifier_send(&d->notifier, "STOPPING=1\nSTATUS=draining %zu turns", d->conversations.n_live);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     keyed_replies_drain(&d->keyed);

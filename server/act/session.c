@@ -308,7 +308,7 @@ static void on_ended(struct agent_turn *turn, const struct error *ended)
         (void)error_because(&err, STATUS_ABORTED,
                             all->is_draining ? REASON_SERVER_DRAINING : REASON_SESSION_REPLACED,
                             NULL, "the session has ended: %s",
-                            all->is_draining ? "the server is stopping"
+                            all->is_draining ? "the server is shutting down"
                                              : "another run took its place");
     end_turn(s);
     list_init(&waits);
@@ -390,8 +390,7 @@ static enum status check_place(const struct sessions *all, const struct model *m
     if (rc != STATUS_OK)
         return rc;
     if (all->is_draining)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (len == 0)
         return error_field(err, "env_id", "is empty");
     if (len > ENV_ID_MAX_BYTES)

@@ -321,8 +321,7 @@ static enum status check_limits(const struct conversation *c, size_t n_bytes, st
     size_t used = c->host.newest == NULL ? 0 : c->host.newest->total_bytes;
 
     if (c->all->is_draining)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (c->host.n_live > config->max_queued_turns) {
         (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
                             "%zu turns of this conversation wait already",
@@ -417,8 +416,7 @@ static enum status turn_resume(struct conversation *c, const struct turn_request
                              "generation is %u, the conversation's is %u: it was rewound",
                              r->resume.generation, c->host.generation);
     if (c->unended.request != NULL && r->number == c->host.n_turns + 1) /* it was not reopened */
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (r->number == 0 || r->number > c->host.n_turns + c->host.n_live)
         return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.turn",
                              "there is no turn %u", r->number);

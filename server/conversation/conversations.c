@@ -278,8 +278,7 @@ size_t conversations_count_of(const struct conversations *all, uint32_t principa
 static enum status conversations_check_room(const struct conversations *all, struct error *err)
 {
     if (all->is_draining)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (all->n >= all->config.max_conversations)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                              "there are %zu conversations already", all->n);
@@ -438,7 +437,7 @@ static const struct error suspended = {
     .status = STATUS_UNAVAILABLE,
     .reason = REASON_SERVER_DRAINING,
     .retry_after_ms = 1000,
-    .text = "the server is stopping; the turn goes on when it is back",
+    .text = "the server is shutting down; the turn continues after the restart",
 };
 
 bool conversation_suspend(struct conversation *c)
@@ -446,7 +445,7 @@ bool conversation_suspend(struct conversation *c)
     if (!c->host.is_kept || c->all->keeping.is_inexact || c->host.model->info.is_inexact)
         return false;
     turn_lose_all(&c->host, &suspended);
-    conversation_leave(c, WATCH_CLOSED, "the server is stopping");
+    conversation_leave(c, WATCH_CLOSED, "the server is shutting down");
     return true;
 }
 

@@ -514,8 +514,7 @@ enum status environment_host_open(struct environment_host *h, struct vectors *al
                                   struct error *err)
 {
     if (!all->config.is_allowed)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (host_check_spaces(spaces, err) != STATUS_OK ||
         host_check_name(all, name, spaces, err) != STATUS_OK)
         return err->status;
@@ -620,8 +619,7 @@ void hosts_end(struct vectors *all)
     struct error err;
     struct link *l;
 
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     while ((l = list_first(&all->hosts)) != NULL)
         host_end(host_of(l), &err);
 }

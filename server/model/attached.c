@@ -63,8 +63,7 @@ void attached_end(struct attached *a)
     struct error err;
     struct link *l;
 
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     while ((l = list_first(&a->workers)) != NULL)
         attached_worker_end(attached_worker_of(l), &err);
     a->config.is_allowed = false;

@@ -834,8 +834,7 @@ void models_end(struct models *r)
 
     r->has_ended = true;
     (void)uv_timer_stop(&r->timer); /* cannot fail */
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
         models_tell(container_of(l, struct model_entry, link), &err);
         models_tell_all(&container_of(l, struct model_entry, link)->wants, &err);

@@ -55,8 +55,7 @@ void params_sets_stop(struct params_sets *s)
 
     s->is_stopping = true;
     params_restore_stop(s);
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     for (l = list_first(&s->all); l != NULL; l = next) {
         next = list_next(&s->all, l);
         if (set_of(l)->state != PARAMS_CLOSING)
@@ -330,8 +329,7 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     if (rc != STATUS_OK)
         return rc;
     if (s->is_stopping)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (!s->is_restoring_one && params_check_restored(s, err) != STATUS_OK)
         return err->status;
     if (params_by_name(s, owner, spec->name) != NULL)

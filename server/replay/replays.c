@@ -32,9 +32,10 @@ struct table *replays_at(const struct link *l)
 
 void replays_deinit(struct replays *r)
 {
-    const struct error why = {.status = STATUS_UNAVAILABLE, .text = "the server is stopping"};
+    struct error why;
     struct link *l;
 
+    (void)error_draining(&why);
     while ((l = list_first(&r->tables.all)) != NULL)
         replays_delete(r, replays_at(l), &why);
     shared_names_deinit(&r->tables);

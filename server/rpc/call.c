@@ -415,8 +415,7 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
     struct rpc_queue *q = call->queue;
 
     if (q->is_refusing)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is shutting down");
+        return error_draining(err);
     if (q->n_live > q->max_calls) {
         (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                             "%zu calls are in flight already", q->max_calls);

@@ -34,8 +34,7 @@ static void multiplex_advance(struct multiplex *m)
     if (m->is_half_closed && m->n_items == 0) {
         multiplex_finish(m, NULL);
     } else if (m->is_draining && m->n_items == 0) {
-        (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                            "the server is stopping");
+        (void)error_draining(&err);
         multiplex_finish(m, &err);
     } else if (!m->is_half_closed && !m->has_read && m->n_items < m->type->max_items) {
         m->has_read = true;

@@ -20,7 +20,6 @@ void subscription_drain(struct call *call, void *state)
     struct error err;
 
     (void)call;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     subscription_end(state, &err);
 }

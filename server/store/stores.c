@@ -17,9 +17,10 @@ void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
 
 void stores_deinit(struct stores *s)
 {
-    const struct error why = {.status = STATUS_UNAVAILABLE, .text = "the server is stopping"};
+    struct error why;
     struct link *l;
 
+    (void)error_draining(&why);
     while ((l = list_first(&s->keys.all)) != NULL)
         store_key_delete(store_key_at(l), &why);
     assert(s->held_bytes == 0);

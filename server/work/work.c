@@ -551,8 +551,7 @@ static enum status work_check_submission(const struct work_table *w,
                                          const struct work_submission *s, struct error *err)
 {
     if (w->is_ending)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (strlen(s->request_id) >= WORK_REQUEST_ID_SIZE)
         return error_field(err, "request_id", "has %zu bytes, at most %d are taken",
                            strlen(s->request_id), WORK_REQUEST_ID_SIZE - 1);
@@ -818,9 +817,10 @@ static void work_tick_functions(struct work_table *w, uint64_t now_us)
             work_arm(w, f->left_us + w->config.silence_us);
             continue;
         }
-        work_function_fail(
-            f, STATUS_UNAVAILABLE, w->is_ending ? REASON_SERVER_DRAINING : REASON_WORKER_LOST,
-            w->is_ending ? "the server is stopping" : "no worker offers the function any more");
+        work_function_fail(f, STATUS_UNAVAILABLE,
+                           w->is_ending ? REASON_SERVER_DRAINING : REASON_WORKER_LOST,
+                           w->is_ending ? "the server is shutting down"
+                                        : "no worker offers the function any more");
         if (list_is_empty(&f->shares))
             work_function_free(f);
         else /* of workers that are lost: their ends are awaited */
@@ -845,8 +845,7 @@ void work_end(struct work_table *w)
     struct link *l;
 
     w->is_ending = true;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     while ((l = list_first(&w->workers)) != NULL)
         work_worker_end(container_of(l, struct work_worker, link), &err);
     work_tick(w);

@@ -192,8 +192,7 @@ static enum status work_check_offer(const struct work_table *work, const struct 
                                     struct error *err)
 {
     if (work->is_ending)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                             "the server is stopping");
+        return error_draining(err);
     if (!work->config.may_attach)
         return error_set(err, STATUS_DENIED,
                          "workers may not attach here (parleyd --attach says who may)");

@@ -434,7 +434,7 @@ def main():
             stays, restarted = an_observer_is_killed(a, parley.address)
             waits = a.stub.Train(train_request(observers=9, episodes=1))
             until("the training", lambda: parley.admin.Status(harness.admin.AdminStatusRequest()).calls == 4)
-        refused(lambda: list(waits), grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+        refused(lambda: list(waits), grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
         assert stays.result(timeout=PATIENCE)[0] == 2 and restarted.result(timeout=PATIENCE)[0] == 1
 
 

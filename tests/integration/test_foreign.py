@@ -1082,7 +1082,7 @@ def said_stopping(call):
         for _ in call:  # a version that was there already
             pass
     except grpc.RpcError as error:
-        return error.code() == grpc.StatusCode.UNAVAILABLE and error.details() == "the server is stopping"
+        return error.code() == grpc.StatusCode.UNAVAILABLE and error.details() == "the server is shutting down"
     return False
 
 

@@ -372,7 +372,7 @@ static void on_closed(void *arg)
 
 void fake_server_close(struct fake_server *s)
 {
-    conversations_close_all(&s->all, NULL, "the server stops");
+    conversations_close_all(&s->all, NULL, "the server is shutting down");
     fake_server_run(s);
     assert(s->all.n == 0);
     assert(s->all.n_live == 0);

@@ -160,8 +160,7 @@ static void act_attach_drain(struct call *call, void *state)
     struct error err;
 
     (void)call;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     attach_finish(a, &err);
 }
 

@@ -115,8 +115,7 @@ static void act_train_drain(struct call *call, void *state)
 
     (void)call;
     if (t->err.status == STATUS_OK)
-        (void)error_because(&t->err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                            "the server is stopping");
+        (void)error_draining(&t->err);
     training_run_cancel(&t->run);
 }
 

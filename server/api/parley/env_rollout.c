@@ -101,8 +101,7 @@ static void on_rollout_drain(struct call *call, void *state)
     if (c->is_finished)
         return;
     c->is_finished = true;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     call_finish(call, &err);
 }
 

@@ -33,8 +33,7 @@ static void env_open(struct call *call, const ProtobufCMessage *message, struct 
     enum status rc;
 
     if (server->state >= SERVER_DRAINING)
-        rc = error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                           "the server is stopping");
+        rc = error_draining(&err);
     else
         rc = vectors_open(&v, server->vectors, call_principal(call)->id, m->name, m->count,
                           m->seeds, m->n_seeds, &err);

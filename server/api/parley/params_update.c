@@ -156,8 +156,7 @@ static void fail_stopping(struct upload_stream *in)
 {
     struct error err;
 
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     upload_stream_fail(in, &err);
 }
 

@@ -131,8 +131,7 @@ static void replay_sample_drain(struct call *call, void *state)
     struct error err;
 
     (void)call;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     replay_sample_fail(state, &err);
 }
 

@@ -146,8 +146,7 @@ static void watch_service_drain(struct call *call, void *state)
     struct error err;
 
     (void)state;
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     call_finish(call, &err);
 }
 

@@ -117,8 +117,7 @@ static void work_map_stop(struct work_map_call *m)
 {
     struct error err;
 
-    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                        "the server is stopping");
+    (void)error_draining(&err);
     work_map_finish(m, &err);
 }
 

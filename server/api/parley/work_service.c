@@ -117,8 +117,7 @@ static void work_submit_start(struct call *call, const ProtobufCMessage *message
 
     (void)message;
     if (server->state >= SERVER_DRAINING) {
-        (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                            "the server is stopping");
+        (void)error_draining(&err);
         call_finish(call, &err);
         return;
     }

@@ -536,7 +536,7 @@ START_TEST(test_drain)
                      STATUS_OK);
     sessions_drain(&f.all);
     refused(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1},
-            STATUS_UNAVAILABLE, "the server is stopping");
+            STATUS_UNAVAILABLE, "the server is shutting down");
     ck_assert_uint_eq(s.n_done, 1); /* the step in flight went on */
     fake_actor_close(&f);
 }

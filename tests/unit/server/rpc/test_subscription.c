@@ -133,7 +133,7 @@ START_TEST(a_drain)
 {
     begins();
     rig_on_loop(&rig, drain_twice, NULL);
-    ends_with(GRPC_STATUS_UNAVAILABLE, "the server is stopping");
+    ends_with(GRPC_STATUS_UNAVAILABLE, "the server is shutting down");
     ck_assert_str_eq(c.reason, "SERVER_DRAINING");
 }
 END_TEST
