@@ -1,6 +1,6 @@
-/* A digest of 128 bits, by which a request that comes again is told from another one, without
- * keeping it. SipHash-2-4 under a random key, with 128 bits of output: digests of one process alone
- * compare. */
+/* A digest of 128 bits: it shows whether a repeated request is the same, without keeping the
+ * request. SipHash-2-4 under a random key, with 128 bits of output, so only digests of the same
+ * process can be compared. */
 #ifndef BASE_DIGEST_H
 #define BASE_DIGEST_H
 

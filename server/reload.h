@@ -1,5 +1,5 @@
-/* SIGHUP: the configuration is read again, and what can change without a start changes. All parts
- * check it before any is changed, so that a mistake leaves everything as it was. Loop. */
+/* SIGHUP: the configuration is read again, and options that need no restart take effect. All parts
+ * check it before any changes, so an error leaves everything unchanged. Loop. */
 #ifndef SERVER_RELOAD_H
 #define SERVER_RELOAD_H
 

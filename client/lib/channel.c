@@ -1,5 +1,5 @@
 /* The channel's thread polls its completion queue and runs every callback, or hands them over to
- * the one who polls the channel. Close: live calls are cancelled; the last one's end signals
+ * the thread that polls the channel. Close: live calls are cancelled; the last one's end signals
  * is_empty; then the queue is shut down, and its thread ends and is joined. */
 #include <assert.h>
 #include <grpc/grpc_security.h>

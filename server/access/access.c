@@ -1,5 +1,5 @@
 /* A key is looked up by its hash: first in a table under a random key, then the whole hash is
- * compared in constant time. So the time of a refusal tells nothing of the keys there are. */
+ * compared in constant time. So the time of a refusal reveals nothing about existing keys. */
 #include "server/access/access.h"
 
 #include <openssl/crypto.h>

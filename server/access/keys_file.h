@@ -4,8 +4,8 @@
  *               [requests=N] [tokens=N] [in-flight=N] [conversations=N]
  *
  * where SHA256 is that of the key in hex; empty lines and what follows a # are skipped. The hash is
- * a plain one: keys are 32 random bytes, which nobody finds by trying, so a slow hash would only
- * make each call slow. Any thread. */
+ * a fast one: keys are 32 random bytes, which cannot be guessed, so a slow hash would only make
+ * each call slow. Any thread. */
 #ifndef SERVER_ACCESS_KEYS_FILE_H
 #define SERVER_ACCESS_KEYS_FILE_H
 

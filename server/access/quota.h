@@ -1,7 +1,7 @@
-/* What a principal may use: requests and tokens a minute, tokens in flight, open conversations. The
- * two rates are token buckets: a minute's worth at once, refilled evenly. Prompts are counted
+/* The quotas of a principal: requests and tokens per minute, tokens in flight, open conversations.
+ * The two rates are token buckets: a minute's worth at once, refilled evenly. Prompts are counted
  * before they are computed, replies as they are generated, so a rate may be overdrawn by the
- * replies in flight; what comes next waits for it. Loop. */
+ * replies in flight; later requests then wait. Loop. */
 #ifndef SERVER_ACCESS_QUOTA_H
 #define SERVER_ACCESS_QUOTA_H
 

@@ -1,5 +1,5 @@
-/* How a request says that it may be sent again: by Idempotency-Key, and by Last-Event-ID where its
- * stream goes on. */
+/* The headers of a request that can be retried: Idempotency-Key, and Last-Event-ID to continue its
+ * stream. */
 #ifndef SERVER_API_REQUEST_KEY_H
 #define SERVER_API_REQUEST_KEY_H
 

@@ -1,4 +1,4 @@
-/* What is said of the options, from their table: --help, the example file, and parts of parleyd(8).
+/* Documents made from the table of options: --help, the example file, and parts of parleyd(8).
  */
 #ifndef SERVER_CONFIG_DOCUMENTS_H
 #define SERVER_CONFIG_DOCUMENTS_H

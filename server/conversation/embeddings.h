@@ -1,5 +1,5 @@
-/* Embeddings of the inputs of one request: each input is a turn of its own that wants no reply, in
- * the same steps as all other turns, and some of them are in flight at once. For any API: the owner
+/* Embeddings of the inputs of one request: each input is a turn without a reply, in the same
+ * steps as all other turns, and several are in flight at once. For any API: the owner
  * is notified, and calls embeddings_advance until all is done. Loop. */
 #ifndef SERVER_CONVERSATION_EMBEDDINGS_H
 #define SERVER_CONVERSATION_EMBEDDINGS_H

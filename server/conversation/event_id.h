@@ -1,5 +1,5 @@
-/* The id of an event of a stream: the place behind it, from which a later request may go on, as
- * text GENERATION.TURN.INDEX[,INDEX…] with one index for each choice. */
+/* The id of an event of a stream: the position after it, from which a later request may continue.
+ * Its text is GENERATION.TURN.INDEX[,INDEX…] with one index for each choice. */
 #ifndef SERVER_CONVERSATION_EVENT_ID_H
 #define SERVER_CONVERSATION_EVENT_ID_H
 

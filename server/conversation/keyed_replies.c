@@ -1,11 +1,11 @@
-/* Happy path: a request with a new key opens a reply and adds its turns. A reader of the reply's
- * own keeps each turn running. When all turns are completed the reply is complete, and kept with
- * them until it is the oldest of too many, or too old.
+/* Happy path: a request with a new key opens a reply and adds its turns. The reply
+ * itself reads each turn, which keeps the turn running. When all turns are completed the reply is
+ * complete. It is kept with its turns until it is too old, or the oldest of too many.
  *
- * Failures: a turn that fails makes the whole reply forgotten, so that a retry generates again. If
- * all who read it leave before the end, it runs on for the linger time and is then cancelled; what
- * was said is the reply, which is kept. A turn's end is noted inside calls of the turn, and handled
- * by the next tick, or find, outside of them. */
+ * Failures: if a turn fails, the whole reply is removed, so that a retry generates again. If all
+ * readers leave before the end, it continues for the linger time and is then cancelled; the reply
+ * so far is kept. The end of a turn is noted inside calls of the turn, and handled outside of them,
+ * by the next tick or find. */
 #include "server/conversation/keyed_replies.h"
 
 #include <assert.h>

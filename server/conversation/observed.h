@@ -1,6 +1,6 @@
-/* Turns that ask for no reply: their messages wait in the chain of completed turns. The next turn
- * that acts has the agent observe them before its own, so the prompt is the same, token for token,
- * as that of one turn with all the messages. The clone knows only turns that act. Loop. */
+/* Turns without a reply: their messages wait in the chain of completed turns. In the next turn with
+ * a reply the agent observes them before the turn's own messages, so the prompt is the same, token
+ * for token, as that of one turn with all messages. The clone has only turns with replies. Loop. */
 #ifndef SERVER_CONVERSATION_OBSERVED_H
 #define SERVER_CONVERSATION_OBSERVED_H
 

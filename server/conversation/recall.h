@@ -1,5 +1,5 @@
-/* A conversation as it was, from what the journal has of it. Its agent takes in what it said then,
- * without computing. Loop. */
+/* Restores a conversation from the journal. Its agent takes in the stored replies without computing
+ * them. Loop. */
 #ifndef SERVER_CONVERSATION_RECALL_H
 #define SERVER_CONVERSATION_RECALL_H
 

@@ -1,11 +1,11 @@
-/* A pass asks the journal for some rows, looks at them here, since what a conversation's time is
- * stands in its terms, appends what closes those that are over, and asks for more when that is
- * durable. So a pass takes the journal's thread for a few milliseconds at a time, and turns go
- * between.
+/* A pass reads some rows from the journal, checks their time to live here (it is in the
+ * conversation's options), appends a closing record for each expired conversation, and reads more
+ * rows when these are durable. So a pass uses the journal's thread for a few milliseconds at a
+ * time, and turns are written in between.
  *
- * A conversation that comes into memory meanwhile is not closed. One that was read for that before
- * its closing is written, but comes back after it was appended, is told as not found:
- * retention_is_closing. */
+ * A conversation that is read into memory meanwhile is not closed. If it was read before its
+ * closing record was written, but arrives after the record was appended, it is reported as not
+ * found: retention_is_closing. */
 #include "server/conversation/retention.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* What the journal keeps of conversations that nobody asks for any more: passes over all of them
- * close those whose time has passed, which were not in memory since a restart, and those beyond the
- * bounds of age and size. Loop. */
+/* Deletes old conversations from the journal. Passes over all stored conversations close those
+ * whose time to live has passed and which were not in memory since a restart, and those beyond the
+ * limits of age and size. Loop. */
 #ifndef SERVER_CONVERSATION_RETENTION_H
 #define SERVER_CONVERSATION_RETENTION_H
 

@@ -1,6 +1,6 @@
-/* What a watcher is told first: the principal's conversations that are open, newest first, one at a
- * time and never all in memory. Those that close before their turn are left out; those that open
- * meanwhile are not in it, but in the events that follow. Loop. */
+/* The snapshot at the beginning of a watch: the principal's open conversations, newest first, one
+ * at a time, never all in memory. Conversations that close before they are reached are left out.
+ * Those that open meanwhile are in the events that follow. Loop. */
 #ifndef SERVER_CONVERSATION_SNAPSHOT_H
 #define SERVER_CONVERSATION_SNAPSHOT_H
 

@@ -1,6 +1,6 @@
-/* A worker that hosts environments for others: the orders that wait for it, and its answers. In the
- * memory of its stream (parley.v1.Agents.Attach), which takes the orders one after the other and
- * knows the wire. Loop. */
+/* A worker that hosts environments: the orders that wait for it, and its answers. It is part of the
+ * struct of its stream (parley.v1.Agents.Attach), which sends the orders one after another and
+ * encodes them. Loop. */
 #ifndef SERVER_ENVIRONMENT_HOST_H
 #define SERVER_ENVIRONMENT_HOST_H
 

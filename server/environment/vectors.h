@@ -1,8 +1,8 @@
-/* Vectors of environments: a client opens so many instances of one kind under a handle, and resets
+/* Vectors of environments: a client opens several instances of one kind under a handle, and resets
  * and steps any of them together. Kinds that are built in (worlds/environment/) or plugged in
  * (parley_environment.h) are computed at once, others by hosts: attached workers (host.h), each of
- * which gets its share of a request as one order. A host that goes away is a failure of its own
- * instances, which can be reset on another. Loop. */
+ * which gets its share of a request as one order. If a host is lost, its instances fail, and
+ * can be reset on another host. Loop. */
 #ifndef SERVER_ENVIRONMENT_VECTORS_H
 #define SERVER_ENVIRONMENT_VECTORS_H
 

@@ -1,4 +1,4 @@
-/* The head of a request as it is read, whichever version of HTTP it comes by. */
+/* The head of a request while it is read, for all versions of HTTP. */
 #ifndef SERVER_HTTP_HEAD_H
 #define SERVER_HTTP_HEAD_H
 

@@ -1,5 +1,5 @@
-/* What an answer says of its caller's quota: x-ratelimit-limit-requests, -remaining-requests,
- * -reset-requests, and the same of tokens, as OpenAI has them. */
+/* The headers with the caller's quota, as in OpenAI's API: x-ratelimit-limit-requests,
+ * -remaining-requests, -reset-requests, and the same for tokens. */
 #ifndef SERVER_HTTP_RATE_LIMITS_H
 #define SERVER_HTTP_RATE_LIMITS_H
 

@@ -1,9 +1,10 @@
-/* Happy path: records wait in a list. The worker gets all of it (up to a bound) as one job: one
- * transaction, then the reads. Meanwhile the next records come together; so the more wait, the more
- * share a transaction, and nobody waits for a timer.
+/* Happy path: records wait in a list. The worker gets the whole list (up to a bound) as one job:
+ * one transaction, then the reads. Meanwhile the next records gather. So the more records wait, the
+ * more share a transaction, and there is no timer.
  *
- * Failure: a transaction that fails is unknown. All in it, and all that was appended behind it, is
- * told so, since what follows may rest on what failed. Records that come later are tried again. */
+ * Failure: the outcome of a failed transaction is unknown. All its records, and all that were
+ * appended after it, fail, since later records may depend on earlier ones. Records that are
+ * appended afterwards are tried again. */
 #include "server/journal/journal.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* The journal: what happens to conversations, durable before anybody is told. A thread of its own
- * writes it; records that come while it writes are its next transaction. Loop, but for the store
- * itself. */
+/* The journal: the events of conversations, made durable before they are acknowledged. A separate
+ * thread writes it; records that are appended meanwhile form its next transaction. Loop, except for
+ * the store itself. */
 #ifndef SERVER_JOURNAL_JOURNAL_H
 #define SERVER_JOURNAL_JOURNAL_H
 

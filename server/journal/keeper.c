@@ -1,13 +1,13 @@
-/* Happy path: a change puts a thing behind those that have changed before. When the first of them
- * is due, its parts go into the journal, each when the one before is durable, so that conversations
- * are written between two; behind the last the record that they are complete. What changes
- * meanwhile puts the thing in line again. What is asked for has a line of its own, which neither
- * rests nor makes others rest; of the two heads the one begins that is due first.
+/* Happy path: a change appends the object to a queue. When the first object is due, its parts are
+ * written to the journal, each when the previous one is durable, so that conversations are written
+ * in between; a last record says that the parts are complete. A change meanwhile queues the object
+ * again. Requested checkpoints have a separate queue without pauses; of the two heads, the one that
+ * is due first begins.
  *
- * Failure: an attempt that fails is made again later, under the same id, so that its parts replace
- * those of the first; under another if the record may be written, whose parts must then stay as
- * they are. A crash between leaves parts that nothing refers to, which the next start deletes. What
- * cannot be read is told in a line, and stays in the journal. */
+ * Failure: a failed attempt is repeated later, under the same id, so that its parts replace the
+ * first ones; or under another id if the last record may have been written, since its parts must
+ * not change then. A crash in between leaves parts without a record, which the next start deletes.
+ * An object that cannot be read is logged, and stays in the journal. */
 #include "server/journal/keeper.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* A backup is made by a connection of its own, which only reads: from one snapshot of what is
- * committed, while the process that has the directory goes on writing. It never checkpoints, since
- * SQLite up to 3.51.2 may spoil the file when two connections do. The file gets its name when it is
- * whole and synchronised. */
+/* A separate connection makes the backup. It only reads one snapshot of the committed data, while
+ * the process that uses the directory continues to write. It never checkpoints, since SQLite up
+ * to 3.51.2 may spoil the file when two connections do. The file gets its name when it is whole and
+ * synchronised. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

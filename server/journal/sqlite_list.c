@@ -1,5 +1,5 @@
-/* Lists of conversations in short. What a row costs does not depend on how long its conversation
- * is: its last event tells the number of its turns. */
+/* Short lists of conversations. The cost of a row does not depend on the length of its
+ * conversation: the last event has the number of turns. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* The workers that are attached: programs that compute agents of their own (agents/remote/). A
- * worker's offer makes a model of its name known and loads it; it stays when its last worker goes,
- * and is vacant until one comes. Loop. */
+/* Attached workers: programs that compute custom agents (agents/remote/). A worker's offer adds a
+ * model of its name and loads it. The model stays when its last worker is lost, and is vacant until
+ * another attaches. Loop. */
 #ifndef SERVER_MODEL_ATTACHED_H
 #define SERVER_MODEL_ATTACHED_H
 

@@ -1,6 +1,7 @@
-/* How many connections each peer address has, over all ports. gRPC core tells nobody when it closes
- * a descriptor, so a connection is known by its descriptor and the peer's port: where the system
- * says otherwise it has ended. That is asked only of an address that is at its bound. Loop. */
+/* How many connections each peer address has, over all ports. gRPC core does not report
+ * when it closes a descriptor, so a connection is identified by its descriptor and the peer's port:
+ * if the system reports another port for it, the connection has ended. This is checked only for an
+ * address at its limit. Loop. */
 #ifndef SERVER_NET_PEERS_H
 #define SERVER_NET_PEERS_H
 

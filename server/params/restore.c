@@ -1,6 +1,6 @@
-/* At the start the journal is asked for the checkpoints that it has. Each makes its set again, then
- * fills blocks of it, part by part, and has it begin with that version. One whose owner is gone, or
- * that is not correct, is logged and left in the journal; the others go on. */
+/* At the start the checkpoints are read from the journal. Each creates its set again, fills its
+ * blocks part by part, and lets it begin with that version. A checkpoint that is damaged, or whose
+ * owner no longer exists, is logged and left in the journal; the others continue. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Keeps a table's samples in proportion to its inserts: who is ahead waits. With
+/* Keeps a table's samples in proportion to its inserts: the side that is ahead waits. With
  * d = inserted * samples_per_insert - sampled, a sample of n is allowed while the table has
  * min_size items and d - n >= min_diff, an insert while d + samples_per_insert <= max_diff or the
  * table has less than min_size items. */

@@ -1,7 +1,7 @@
-/* Writes a table's checkpoint part by part, while it goes on: first the chunks that there are at
- * the beginning, then the items, the oldest first. A chunk that is freed before its turn is passed
- * by, and so is an item that is removed. An item refers to chunks that are written, unless one of
- * them was made after the beginning: then it is left out, and not counted. */
+/* Writes a table's checkpoint part by part, while the table is used: first the chunks that exist at
+ * the beginning, then the items, oldest first. Chunks and items that are freed before they are
+ * reached are skipped. An item refers to chunks that are written. If one of its chunks was made
+ * after the beginning, the item is left out and not counted. */
 #include "server/replay/table.h"
 
 void table_walk_begin(struct table *t)

@@ -1,6 +1,6 @@
-/* A rollout: a policy acts in all environments of a vector for so many steps, and both are in the
- * daemon, so that nothing but the trajectories leaves it. An environment's episode that ends is
- * followed by a step that resets it, whose action does not count. Knows nothing of gRPC. Loop. */
+/* A rollout: a policy acts in all environments of a vector for a number of steps, inside the
+ * daemon, so only the trajectories leave it. The step after the end of an episode resets the
+ * environment; its action is ignored. Knows nothing of gRPC. Loop. */
 #ifndef SERVER_ROLLOUT_ROLLOUT_H
 #define SERVER_ROLLOUT_ROLLOUT_H
 

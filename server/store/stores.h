@@ -1,6 +1,6 @@
-/* Values under keys in an order of versions: a version is taken only from whoever names the one
- * before it, and the newest of a key are kept. Values do not change once they are made, so they are
- * shared with calls that send them. Loop. */
+/* A key-value store with versions: a new version is accepted only if the caller names the version
+ * before it, and the newest versions of a key are kept. Values never change, so calls that send
+ * them share them. Loop. */
 #ifndef SERVER_STORE_STORES_H
 #define SERVER_STORE_STORES_H
 

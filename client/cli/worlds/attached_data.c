@@ -1,5 +1,6 @@
-/* A turn has a number, so that one which failed is asked for again and comes once: a worker that is
- * lost is waited for. Conversations are kept short, since the server has their transcripts. */
+/* Turns have numbers, so that a failed turn is requested again and is answered once. If a worker is
+ * lost, this waits for another one. Conversations are kept short, since the server has their
+ * transcripts. */
 #include "client/cli/worlds/attached_data.h"
 
 #include <jansson.h>

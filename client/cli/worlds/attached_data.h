@@ -1,7 +1,7 @@
-/* Data that a worker gives which is attached to a server (the task attached:NAME): an agent whose
- * turns are the data. A conversation with it is one pass, or a part of one; its system prompt is
- * JSON with "fold", "argument" and "from", the episodes to leave out; each reply is the next
- * episodes, whole, as JSON lines, and an empty one says that there are no more. */
+/* Data from a worker that is attached to a server (the task attached:NAME): an agent whose turns
+ * are the data. A conversation with it is one pass, or a part of one. Its system prompt is JSON
+ * with "fold", "argument" and "from", the number of episodes to skip. Each reply is the next whole
+ * episodes, as JSON lines; an empty reply is the end. */
 #ifndef CLIENT_CLI_WORLDS_ATTACHED_DATA_H
 #define CLIENT_CLI_WORLDS_ATTACHED_DATA_H
 

@@ -1,7 +1,7 @@
-/* A policy's training that outlives its processes: one call of Train an episode, whose chance is
- * drawn from the seed and the episode's number alone. After each, FILE.checkpoint has the policy,
- * Adam's moments and where the training is, by rename; the same options go on from there to the
- * same bits. */
+/* Training of a policy that survives its processes. Each episode is one call of Train, whose random
+ * numbers depend only on the seed and the episode's number. After each, FILE.checkpoint has the
+ * policy, Adam's moments and the position of the training, written by rename. The same options
+ * continue from there to the same bits. */
 #ifndef CLIENT_CLI_WORLDS_TRAIN_POLICY_H
 #define CLIENT_CLI_WORLDS_TRAIN_POLICY_H
 

@@ -1,6 +1,6 @@
-/* A world of one's own, as JSON: the participants in the order in which they speak, who hears whom,
- * and what ends an episode. It stands in a file, or a worker that is attached gives it
- * (attached:NAME[:ARGUMENT]): an agent whose reply is the JSON. parley-parlai(7) has the fields. */
+/* A custom world, as JSON: the participants in speaking order, who hears whom, and what ends an
+ * episode. The JSON is in a file, or is the reply of an attached worker
+ * (attached:NAME[:ARGUMENT]). parley-parlai(7) has the fields. */
 #ifndef CLIENT_CLI_WORLDS_WORLD_FILE_H
 #define CLIENT_CLI_WORLDS_WORLD_FILE_H
 

@@ -1,5 +1,5 @@
-/* A call about conversations that may be in the journal alone, and whose answer is told only once
- * the journal has what it did. Without a journal nothing is waited for. */
+/* A call about conversations that may be only in the journal. It is answered only when its changes
+ * are durable. Without a journal it does not wait. */
 #ifndef SERVER_API_PARLEY_CONVERSATION_CALL_H
 #define SERVER_API_PARLEY_CONVERSATION_CALL_H
 

@@ -1,5 +1,5 @@
-/* parley.v1.Conversations.Import. All turns are read before the first is added; those that were
- * added before one that is refused stay, and the error says how many there are. */
+/* parley.v1.Conversations.Import. All turns are read before the first is added. If a turn
+ * is refused, those added before it stay, and the error says how many. */
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"

@@ -1,6 +1,6 @@
-/* parley.v1.Conversations.List. Without a journal a page is what is in memory. With one it is read
- * from there, newest first, and those in memory are told as they are; those that are in memory
- * alone, which are not kept, stand between them in the order of opening. */
+/* parley.v1.Conversations.List. Without a journal a page lists the conversations in memory. With
+ * one it is read from the journal, newest first, with the present state of those in memory.
+ * Conversations that are only in memory are listed between them, in the order of opening. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What Agents.Attach says to a worker that hosts environments, and what it answers. */
+/* The messages between Agents.Attach and a worker that hosts environments. */
 #ifndef SERVER_API_PARLEY_ENVIRONMENT_WIRE_H
 #define SERVER_API_PARLEY_ENVIRONMENT_WIRE_H
 
