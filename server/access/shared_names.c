@@ -94,7 +94,7 @@ enum status shared_names_add(struct shared_names *all, struct shared_name *n,
                              all->noun, name);
     if (all->by_name.n >= all->max)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, all->noun,
-                             "there are %zu of them, as many as may be", all->max);
+                             "there are %zu already, which is the limit", all->max);
     *n = (struct shared_name){.owner = owner};
     arena_init(&n->arena, SHARING_MAX_BYTES);
     memcpy(n->text, name, len + 1);

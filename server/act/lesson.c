@@ -36,7 +36,7 @@ enum status act_lesson_start(struct act_lesson *l, const struct trainers *traine
         return err->status;
     if (m->agent->type->learn_trajectories == NULL || m->agent->type->learn_transitions == NULL)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                             "model '%s' is of kind '%s', which does not learn", m->name,
+                             "model '%s' is of kind '%s', which cannot be trained", m->name,
                              m->agent->type->name);
     if (trainers_are_training(trainers, m))
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_IN_TRAINING, "model",

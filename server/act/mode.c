@@ -13,7 +13,7 @@ static enum status check_lockstep(const struct act_config *c, size_t most, struc
     if (c->n == 0)
         return error_field(err, "n", "is 0, a lock-step batch has at least one row");
     if (c->n > most)
-        return error_field(err, "n", "is %u, the model takes at most %zu rows", c->n, most);
+        return error_field(err, "n", "is %u, the model accepts at most %zu rows", c->n, most);
     if (c->timeout_ms > TIMEOUT_MAX_MS)
         return error_field(err, "timeout_ms", "is %u, it may be at most %d, a day", c->timeout_ms,
                            TIMEOUT_MAX_MS);
@@ -23,7 +23,7 @@ static enum status check_lockstep(const struct act_config *c, size_t most, struc
 static enum status check_dynamic(const struct act_config *c, size_t most, struct error *err)
 {
     if (c->max > most)
-        return error_field(err, "max", "is %u, the model takes at most %zu rows", c->max, most);
+        return error_field(err, "max", "is %u, the model accepts at most %zu rows", c->max, most);
     if (c->min > (c->max == 0 ? most : c->max))
         return error_field(err, "min", "is %u, above max, %zu", c->min,
                            c->max == 0 ? most : c->max);

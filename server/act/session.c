@@ -211,7 +211,7 @@ static enum status check_again(const struct sessions *all, const struct step_req
 
     if (digest_is_equal(&again, before))
         return STATUS_OK;
-    (void)error_field(err, "seq", "%llu was given before, with another observation",
+    (void)error_field(err, "seq", "%llu was sent before with another observation",
                       (unsigned long long)r->seq);
     return err->status = STATUS_EXISTS;
 }
@@ -309,7 +309,7 @@ static void on_ended(struct agent_turn *turn, const struct error *ended)
                             all->is_draining ? REASON_SERVER_DRAINING : REASON_SESSION_REPLACED,
                             NULL, "the session has ended: %s",
                             all->is_draining ? "the server is shutting down"
-                                             : "another run took its place");
+                                             : "another run has replaced it");
     end_turn(s);
     list_init(&waits);
     list_move(&s->waits, &waits);

@@ -104,7 +104,7 @@ static enum status check_learns(const struct model *m, struct error *err)
     if (rc == STATUS_OK &&
         (m->agent->type->learn == NULL || !m->info.has_logp || m->info.n_actions == 0))
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                           "model '%s' is of kind '%s', which does not learn by Train", m->name,
+                           "model '%s' is of kind '%s', which Train cannot train", m->name,
                            m->agent->type->name);
     return rc;
 }
@@ -589,7 +589,8 @@ static enum status check_result(const struct env_worker *o, const struct episode
         return error_field(err, "reward", "is no number");
     c->agent->type->clone_info(c, &info);
     if (info.n_recorded != n_steps || session_is_asking(p->lease.session))
-        return error_field(err, "returns", "came after %zu of %zu steps", info.n_recorded, n_steps);
+        return error_field(err, "returns", "arrived after %zu of %zu steps", info.n_recorded,
+                           n_steps);
     return STATUS_OK;
 }
 

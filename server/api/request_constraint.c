@@ -21,7 +21,7 @@ static enum status reader_check_first(struct constraint_reader *r, const char *f
                                       struct error *err)
 {
     if (r->constraint != NULL)
-        return error_field(err, field, "cannot stand beside %s", r->field);
+        return error_field(err, field, "cannot be combined with %s", r->field);
     r->field = field;
     return STATUS_OK;
 }

@@ -58,7 +58,7 @@ static enum status find_place(struct request_key *out, struct exchange *x, const
     return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "Last-Event-ID",
                          out->reply == NULL ? "no reply is stored under this Idempotency-Key: send "
                                               "the request without Last-Event-ID"
-                                            : "Last-Event-ID was not given out with this reply");
+                                            : "Last-Event-ID is not an event of this reply");
 }
 
 enum status request_key_read(struct request_key *out, struct exchange *x, struct error *err)

@@ -136,7 +136,7 @@ static enum status config_set_pair(struct config *c, const struct config_option 
                                    const struct config_file_value *value, struct error *err)
 {
     if (o->set != set_model)
-        return error_set(err, STATUS_INVALID, "takes a text, not name and path");
+        return error_set(err, STATUS_INVALID, "must be a text, not name and path");
     config_begin(c, o, CONFIG_FILE, value->line);
     c->digests[option_index(o)] =
         digest_text(digest_text(c->digests[option_index(o)], value->name), value->text);
@@ -151,7 +151,7 @@ static enum status on_file_value(void *arg, const struct config_file_value *valu
     enum status rc;
 
     if (value->is_entry && o->count_offset == 0)
-        return error_set(err, STATUS_INVALID, "takes one value, not a list");
+        return error_set(err, STATUS_INVALID, "must be one value, not a list");
     if (value->name != NULL)
         rc = config_set_pair(r->c, o, value, err);
     else
@@ -352,11 +352,9 @@ static enum status check_together(const struct config *c, struct error *err)
         if (strcmp(type->name, c->options.backend) != 0 || !c->options.fast_math ||
             type->has_fast_math)
             continue;
-        (void)error_set(
-            err, STATUS_INVALID,
-            "changes nothing on backend %s, which multiplies in one way alone: leave it "
-            "out, or take backend cuda",
-            type->name);
+        (void)error_set(err, STATUS_INVALID,
+                        "has no effect with backend %s: remove it, or use backend cuda",
+                        type->name);
         return config_blame(c, "fast_math", err);
     }
     return STATUS_OK;

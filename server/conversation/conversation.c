@@ -296,7 +296,8 @@ static enum status conversation_check_turn(const struct conversation *c,
 
     if (r->is_plain && c->host.model->agent->type->tokenize == NULL)
         return error_because(err, STATUS_INVALID, REASON_MODEL_UNSUITABLE, "prompt",
-                             "model '%s' takes messages only, no raw prompt", c->host.model->name);
+                             "model '%s' accepts only messages, no raw prompt",
+                             c->host.model->name);
     if (r->n_messages == 0 && n_bytes == 0)
         return error_field(err, "messages", "is empty: a turn says something");
     for (size_t i = 0; i < r->n_messages; i++)
@@ -395,7 +396,7 @@ static enum status turn_again(struct conversation *c, const struct turn_request 
     }
     if (!(r->resume.is_wanted && r->n_messages == 0) && !stored_request_matches(request, r))
         return error_because(err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "turn",
-                             "turn %u was given before, with another body", r->number);
+                             "turn %u was sent before with another body", r->number);
     reader->deadline_us = r->deadline_us;
     reader->is_reply_deadline = r->is_reply_deadline;
     if (live != NULL)

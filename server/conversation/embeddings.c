@@ -155,7 +155,7 @@ enum status embeddings_open(struct embeddings **out, struct conversations *all,
 
     if (info->n_embedding == 0)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
-                             "model '%s' gives no embeddings", r->model->name);
+                             "model '%s' does not compute embeddings", r->model->name);
     if (width > info->n_embedding)
         return error_field(err, "dimensions", "is %zu, an embedding of '%s' has %zu", width,
                            r->model->name, info->n_embedding);

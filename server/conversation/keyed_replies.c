@@ -383,7 +383,7 @@ enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k
     if (*out == NULL || memcmp((*out)->digest, digest, SHA256_BYTES) == 0)
         return STATUS_OK;
     return error_because(err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "Idempotency-Key",
-                         "Idempotency-Key was given before, with another request");
+                         "Idempotency-Key was used before with another request");
 }
 
 static enum status make_room(struct keyed_replies *k, struct error *err)

@@ -43,7 +43,7 @@ enum status opened_requests_find(const struct opened_request **out,
         return error_field(err, "request_id", "is longer than %d bytes", REQUEST_ID_MAX_BYTES);
     r = requests_get(all, principal, id);
     if (r != NULL && !digest_is_equal(&r->digest, digest)) {
-        (void)error_field(err, "request_id", "was given before, with another request");
+        (void)error_field(err, "request_id", "was used before with another request");
         return err->status = STATUS_EXISTS;
     }
     *out = r;

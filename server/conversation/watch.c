@@ -69,7 +69,7 @@ enum status watch_token_parse(struct watch_place *out, const struct watch_ring *
 
     if (token[0] != '\0' &&
         (!token_read(&life, &place, token) || (life == ring->life && place.next > ring->n_events)))
-        return error_field(err, "resume_token", "is none that was given out");
+        return error_field(err, "resume_token", "is not a token of an earlier response");
     if (token[0] == '\0' || life != ring->life || ring->n_events - place.next > WATCH_RING_EVENTS)
         place = (struct watch_place){.next = ring->n_events, .below = UINT64_MAX};
     *out = place;

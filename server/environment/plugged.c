@@ -143,7 +143,8 @@ static void plugged_group_take(const struct plugged_group *g, size_t at, struct 
     if (got->failures[at] != NULL)
         (void)error_set(&why, STATUS_INTERNAL, "'%s': %.200s", v->name, got->failures[at]);
     else if (!plugged_is_finite(g, at, n_seen))
-        (void)error_set(&why, STATUS_INTERNAL, "'%s' gave a number that is not finite", v->name);
+        (void)error_set(&why, STATUS_INTERNAL, "'%s' returned a number that is not finite",
+                        v->name);
     if (why.status != STATUS_OK) {
         i->state = VECTOR_LOST;
         vector_request_fail(r, row, &why);

@@ -387,7 +387,7 @@ bool exchange_more(struct exchange *x, const char *data, size_t len)
     if (rc != STATUS_OK)
         return is_too_large(x);
     if (is_too_slow(x)) {
-        (void)error_set(&x->err, STATUS_DEADLINE, "the body comes too slowly");
+        (void)error_set(&x->err, STATUS_DEADLINE, "the body arrives too slowly");
         return stop_reading(x, 408);
     }
     wait_for_more(x);

@@ -94,7 +94,7 @@ enum status sqlite_backup(const char *dir, const char *path, struct error *err)
     if (access(from, R_OK | W_OK) != 0)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", from, strerror(errno));
     if (access(path, F_OK) == 0)
-        return error_set(err, STATUS_EXISTS, "%s: it is there already", path);
+        return error_set(err, STATUS_EXISTS, "%s: the file exists", path);
     rc = backup_create(part, err);
     if (rc == STATUS_OK)
         rc = backup_copy(from, part, err);

@@ -207,14 +207,14 @@ static void run_end(struct job *job)
     sha256_take(u->sha, sha);
     if (u->block != NULL && memcmp(sha, u->sha_due, sizeof(sha)) != 0)
         (void)error_because(&j->err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, "sha256",
-                            "the sha256 of what came is not the one sent");
+                            "the sha256 of the received bytes is not the one sent");
 }
 
 enum status upload_end(struct upload *u, const uint8_t sha256[SHA256_BYTES], struct error *err)
 {
     assert(upload_is_ready(u));
     if (u->received_bytes != u->size_bytes)
-        return error_field(err, "sha256", "came after %zu of %zu bytes", u->received_bytes,
+        return error_field(err, "sha256", "arrived after %zu of %zu bytes", u->received_bytes,
                            u->size_bytes);
     memcpy(u->sha_due, sha256, SHA256_BYTES);
     submit(u, &(struct upload_chunk){0}, run_end);

@@ -435,7 +435,7 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
     if (rpc_is_client_stream(rpc))
         return STATUS_OK;
     if (call->in == NULL)
-        return error_set(err, STATUS_INVALID, "the call came without its request");
+        return error_set(err, STATUS_INVALID, "the call has no request message");
     return rpc_call_decode(ret_request, call, &call->arena, err);
 }
 

@@ -613,7 +613,7 @@ enum status work_submit(struct work_task **out, struct work_table *w,
         t = work_task_of_request(w, s, request_hash);
         if (t != NULL && t->digest != digest)
             return error_because(err, STATUS_EXISTS, REASON_NONE, "request_id",
-                                 "request_id was given before, with another body");
+                                 "request_id was used before with another body");
         if (t != NULL) {
             work_bytes_free(payload, w);
             *out = t;
@@ -625,7 +625,7 @@ enum status work_submit(struct work_task **out, struct work_table *w,
     f = work_function_find(w, s->principal, s->function);
     if (w->n_tasks == WORK_MAX_TASKS) {
         (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                            "there are %d tasks, as many as may be", WORK_MAX_TASKS);
+                            "there are %d tasks, which is the limit", WORK_MAX_TASKS);
         err->retry_after_ms = WORK_RETRY_MS;
         return err->status;
     }
@@ -820,7 +820,7 @@ static void work_tick_functions(struct work_table *w, uint64_t now_us)
         work_function_fail(f, STATUS_UNAVAILABLE,
                            w->is_ending ? REASON_SERVER_DRAINING : REASON_WORKER_LOST,
                            w->is_ending ? "the server is shutting down"
-                                        : "no worker offers the function any more");
+                                        : "no worker offers the function any longer");
         if (list_is_empty(&f->shares))
             work_function_free(f);
         else /* of workers that are lost: their ends are awaited */

@@ -221,7 +221,7 @@ static enum status work_check_offer(const struct work_table *work, const struct 
                            WORK_MAX_ROOM);
     if (work->n_workers == WORK_MAX_WORKERS)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "%d workers are attached, as many as may be", WORK_MAX_WORKERS);
+                             "%d workers are attached, which is the limit", WORK_MAX_WORKERS);
     return STATUS_OK;
 }
 

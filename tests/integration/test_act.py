@@ -79,7 +79,7 @@ def sessions_and_numbers(a):
     again = a.step("numbers", 7, 2)
     assert numbers(again) == numbers(second) and again.seq == 2, "the last number again has the stored answer"
     for more in ({"observation": tensor(9, 9, 9, 9)}, {"reward": 1}, {"done": True}):
-        refused(lambda more=more: a.step("numbers", 7, 2, **more), grpc.StatusCode.ALREADY_EXISTS, "seq 2 was given before")
+        refused(lambda more=more: a.step("numbers", 7, 2, **more), grpc.StatusCode.ALREADY_EXISTS, "seq 2 was sent before")
     refused(lambda: a.step("numbers", 7, 1), grpc.StatusCode.OUT_OF_RANGE, "seq is 1", "has 2", "next is 3")
     refused(lambda: a.step("numbers", 7, 4), grpc.StatusCode.OUT_OF_RANGE, "seq is 4", "has 2", "next is 3")
     refused(lambda: a.step("numbers", 8, 3), grpc.StatusCode.OUT_OF_RANGE, "seq is 3", "next is 1")
@@ -124,7 +124,7 @@ def what_is_refused(a):
     refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=1, gamma=2))), bad, "gamma is 2")
     refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=1, learning_rate=-1))), bad, "learning_rate is -1")
     refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=1, model="echo"))),
-            grpc.StatusCode.FAILED_PRECONDITION, "does not learn")
+            grpc.StatusCode.FAILED_PRECONDITION, "cannot train")
     refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=3, episodes=1, timeout_ms=20))),
             grpc.StatusCode.DEADLINE_EXCEEDED, "0 of 3 observers")
     print("refusals: each with its status and what to do about it")

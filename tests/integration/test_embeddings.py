@@ -114,7 +114,7 @@ def wrong(parley):
     refused(parley, "input", "the context holds 2048", list(range(3, 203)) * 11)
     refused(parley, "input", "not a number", [1.5])
     refused(parley, "encoding_format", "float or base64", "a", encoding_format="int8")
-    refused(parley, "model", "gives no embeddings", "a", model="echo")
+    refused(parley, "model", "does not compute embeddings", "a", model="echo")
     assert values(parley, list(range(3, 203)) * 10 + list(range(3, 51))).shape == (1, 256)  # the whole context
     assert len(embed(parley, ["a"] * 100).data) == 100  # more than are in flight at once
 

@@ -203,8 +203,8 @@ def main():
         waits = member.stub.Barrier.future(waiting)
         refused(grpc.StatusCode.ALREADY_EXISTS, lambda: member.stub.Barrier(waiting))  # it does wait
         daemon.process.terminate()
-        refused(grpc.StatusCode.UNAVAILABLE, member.next, says="stopping")
-        refused(grpc.StatusCode.UNAVAILABLE, waits.result, says="stopping")
+        refused(grpc.StatusCode.UNAVAILABLE, member.next, says="shutting down")
+        refused(grpc.StatusCode.UNAVAILABLE, waits.result, says="shutting down")
     on_the_page(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         apart(sys.argv[1], folder)

@@ -230,7 +230,7 @@ def test_hostile_workers(channel):
                          (dict(functions=["a"], name="ü"), "letters")):
         call = stub.Attach(iter([pb.WorkAttachRequest(offer=pb.WorkOffer(**offer))]))
         refused(lambda: next(call), grpc.StatusCode.INVALID_ARGUMENT, words)
-    refused(lambda: next(stub.Attach(iter([pb.WorkAttachRequest()]))), grpc.StatusCode.INVALID_ARGUMENT, "comes first")
+    refused(lambda: next(stub.Attach(iter([pb.WorkAttachRequest()]))), grpc.StatusCode.INVALID_ARGUMENT, "sent first")
 
 
 def test_lost_workers(channel):
@@ -303,7 +303,7 @@ def test_silence_and_the_end():
         until("it drains", lambda: is_draining(stub))
         worker.answer(order, b"cba")
         assert next(call).results[0].payload == b"cba", "what is under way is computed"
-        refused(lambda: next(call), grpc.StatusCode.UNAVAILABLE, "stopping")
+        refused(lambda: next(call), grpc.StatusCode.UNAVAILABLE, "shutting down")
 
 
 def test_principals():

@@ -77,7 +77,8 @@ static enum status anthropic_take_format(struct request *out, const json_t *body
     if (format == NULL)
         return STATUS_OK;
     if ((out->overrides.given & SAMPLING_CONSTRAINT) != 0)
-        return error_field(err, "output_config.format", "cannot stand beside another constraint");
+        return error_field(err, "output_config.format",
+                           "cannot be combined with another constraint");
     schema = json_object_get(format, "schema");
     if (strcmp(anthropic_type_of(format), "json_schema") != 0 || schema == NULL)
         return error_field(err, "output_config.format", "must be a json_schema with its schema");

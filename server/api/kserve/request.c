@@ -229,7 +229,8 @@ static enum status check_contents(const request *r, struct error *err)
                                      in->name);
         if (is_raw && in->contents != NULL && n_typed(in->contents) > 0)
             return error_field(err, "raw_input_contents",
-                               "cannot stand beside contents, which input '%.40s' has", in->name);
+                               "cannot be combined with contents, which input '%.40s' has",
+                               in->name);
     }
     return STATUS_OK;
 }
@@ -561,9 +562,9 @@ enum status kserve_request_read(struct kserve_request *out, const request *r,
         !out->resume.is_wanted)
         rc = error_field(err, "text_input", "is empty: a turn says something");
     if (rc == STATUS_OK && out->sequence == NULL && (out->starts || out->ends))
-        rc = error_field(err, "sequence_id", "is missing beside sequence_start or sequence_end");
+        rc = error_field(err, "sequence_id", "is required with sequence_start or sequence_end");
     if (rc == STATUS_OK && out->sequence == NULL && out->turn != 0)
-        rc = error_field(err, "sequence_id", "is missing beside turn or resume_from");
+        rc = error_field(err, "sequence_id", "is required with turn or resume_from");
     if (overrides->given != 0)
         out->overrides = overrides;
     return rc;

@@ -104,7 +104,7 @@ static enum status ollama_take_format(struct request *out, const json_t *body, s
     if (format == NULL || (json_is_string(format) && json_string_length(format) == 0))
         return STATUS_OK;
     if ((out->overrides.given & SAMPLING_CONSTRAINT) != 0)
-        return error_field(err, "format", "cannot stand beside another constraint");
+        return error_field(err, "format", "cannot be combined with another constraint");
     if (json_is_object(format))
         rc = constraint_of_schema(&constraint, format, false, &out->left_out, arena, err);
     else if (json_is_string(format) && strcmp(json_string_value(format), "json") == 0)
@@ -251,7 +251,7 @@ static enum status ollama_refuse_around(const json_t *body, bool is_raw, const c
     if (is_given_list(context))
         return error_field(err, "context", "is not supported: /api/chat takes what was said");
     if (is_raw && system[0] != '\0')
-        return error_field(err, "system", "cannot stand beside raw: put it into the prompt");
+        return error_field(err, "system", "cannot be combined with raw: put it into the prompt");
     return STATUS_OK;
 }
 

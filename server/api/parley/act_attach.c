@@ -51,7 +51,7 @@ static enum status take_offer(struct attach *a, const Parley__V1__ActAttachReque
     enum status rc;
 
     if (request->what_case != PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_OFFER)
-        return error_field(err, "offer", "is missing, it comes first");
+        return error_field(err, "offer", "is missing, it must be sent first");
     if (strlen(offer->env_id) > ENV_ID_MAX_BYTES)
         return error_field(err, "offer.env_id", "is longer than %d bytes", ENV_ID_MAX_BYTES);
     memcpy(a->env_id, offer->env_id, strlen(offer->env_id) + 1);
@@ -80,7 +80,7 @@ static enum status take_result(struct attach *a, const Parley__V1__ActAttachRequ
     struct episode_result result;
 
     if (request->what_case != PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_RESULT)
-        return error_field(err, "result", "is missing, an offer comes once");
+        return error_field(err, "result", "is missing, an offer is sent only once");
     result = (struct episode_result){
         .episode = from->episode,
         .returns = from->returns,

@@ -31,9 +31,10 @@ static const enum act_mode act_modes[] = {
 static enum status act_check_enums(const Parley__V1__ActConfigureRequest *r, struct error *err)
 {
     if ((unsigned)r->mode >= sizeof(act_modes) / sizeof(act_modes[0]))
-        return error_field(err, "mode", "is %d, there is no such mode", (int)r->mode);
+        return error_field(err, "mode", "is %d, which is not a mode", (int)r->mode);
     if ((unsigned)r->on_miss > PARLEY__V1__ACT_ON_MISS__ACT_ON_MISS_PARTIAL)
-        return error_field(err, "on_miss", "is %d, there is no such value", (int)r->on_miss);
+        return error_field(err, "on_miss", "is %d, which is not a value of the enum",
+                           (int)r->on_miss);
     return STATUS_OK;
 }
 

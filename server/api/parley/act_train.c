@@ -163,7 +163,7 @@ static void start_train(struct call *call, const ProtobufCMessage *message, stru
     t->run.ended = ended;
     rc = (unsigned)r->loss <= PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL
              ? models_get(&t->run.model, server->models, r->model, &err)
-             : error_field(&err, "loss", "is %d, there is no such loss", (int)r->loss);
+             : error_field(&err, "loss", "is %d, which is not a loss", (int)r->loss);
     if (rc == STATUS_OK)
         rc = training_run_start(&t->run, server->trainers, &err);
     if (rc != STATUS_OK) {

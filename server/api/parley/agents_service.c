@@ -104,7 +104,7 @@ static enum status agents_take_offer(struct agents_call *a,
     struct remote_offer offer;
 
     if (request->what_case != PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER)
-        return error_field(err, "offer", "is missing, it comes first");
+        return error_field(err, "offer", "is missing, it must be sent first");
     if (request->offer->environment != NULL)
         return agents_take_environment(a, request->offer, err);
     if (agents_wire_offer(&offer, request->offer, err) != STATUS_OK)

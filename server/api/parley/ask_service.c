@@ -60,7 +60,7 @@ static enum status ask_begin(struct ask_call *a, const Parley__V1__TurnRequest *
     enum status rc;
 
     if (request->resume_from != NULL)
-        return error_field(err, "resume_from", "has no place here: the reply comes whole");
+        return error_field(err, "resume_from", "is not supported: Ask returns the whole reply");
     reader_init(&a->reader, ask_notify, a);
     rc = turn_begin(&c, a->call, request, call_arena(a->call), &a->reader, &a->parts, err);
     if (rc == STATUS_OK)

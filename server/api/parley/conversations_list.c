@@ -54,11 +54,11 @@ static enum status page_start(const struct conversation **out, const struct conv
     }
     if (strlen(token) != LIST_TOKEN_CHARS - 1 || token[id_len] != '-' ||
         sscanf(token + id_len + 1, "%16llx", &serial) != 1)
-        return error_field(err, "page_token", "is none that was given out");
+        return error_field(err, "page_token", "is not a token of an earlier response");
     memcpy(text, token, id_len);
     text[id_len] = '\0';
     if (!conversation_id_parse(&id, text))
-        return error_field(err, "page_token", "is none that was given out");
+        return error_field(err, "page_token", "is not a token of an earlier response");
     c = conversations_get_of(all, principal, &id);
     if (c != NULL) {
         *out = conversations_older_of(c);
@@ -145,7 +145,7 @@ static enum status list_place_parse(struct list_place *out, const char *token, s
         if (strcmp(again, token) == 0)
             return STATUS_OK;
     }
-    return error_field(err, "page_token", "is none that was given out");
+    return error_field(err, "page_token", "is not a token of an earlier response");
 }
 
 struct stored_list {

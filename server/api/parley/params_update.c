@@ -43,7 +43,7 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
         return error_field(err, "client_id", "has %zu bytes, it must have from 1 to %d", len,
                            PARAMS_MAX_CLIENT);
     if ((unsigned)from->want > PARLEY__V1__PARAMS_WANT__PARAMS_WANT_NOTHING)
-        return error_field(err, "want", "is %d, there is no such wish", (int)from->want);
+        return error_field(err, "want", "is %d, which is not a value of want", (int)from->want);
     rc = params_find(&out->set, call_server(call)->params, call_principal(call), ACCESS_WRITE,
                      from->name, err);
     if (rc != STATUS_OK)
@@ -89,7 +89,7 @@ static enum status take_gradient(struct params_gradient **out, struct upload_str
 
     if (h->step != PARAMS_STEP_NEW)
         return error_because(err, STATUS_ABORTED, REASON_ROUND_GIVEN_UP, "step_id",
-                             "the round of step %llu was given up while it came again",
+                             "the round of step %llu was given up during its retry",
                              (unsigned long long)h->step_id);
     values = upload_take(in->upload);
     rc = gradient_make(out, h->client, h->step_id, h->base_version, values, err);

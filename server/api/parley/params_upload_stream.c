@@ -87,9 +87,10 @@ static enum status upload_stream_take_part(struct upload_stream *in, struct call
     enum status rc = params_part_read(&part, bytes, in->kind->type, arena, err);
 
     if (rc == STATUS_OK && (part.kind == PARAMS_PART_HEADER) != (in->upload == NULL))
-        rc = error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "header",
-                           in->upload == NULL ? "a header must come before chunks and their sha256"
-                                              : "a header came before the sha256 of the upload");
+        rc =
+            error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "header",
+                          in->upload == NULL ? "a header must come before chunks and their sha256"
+                                             : "a header was sent before the sha256 of the upload");
     if (rc == STATUS_OK && part.kind == PARAMS_PART_CHUNK) {
         const struct upload_chunk chunk = {part.chunk, bytes->pieces, release_bytes, bytes};
 

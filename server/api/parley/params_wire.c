@@ -70,7 +70,7 @@ enum status params_part_read(struct params_part *out, const struct call_bytes *b
     if (which == 1)
         return STATUS_OK;
     if (which == 2)
-        return error_field(err, "chunk", "stands beside other fields");
+        return error_field(err, "chunk", "cannot be combined with other fields");
     if (which != 3)
         return error_set(err, STATUS_INVALID, "a message is empty");
     if (sha->len != SHA256_BYTES)
@@ -130,7 +130,7 @@ static enum status take_optimiser(struct optim *out, const Parley__V1__ParamsOpt
     };
 
     if ((unsigned)from->kind >= sizeof(kinds) / sizeof(kinds[0]))
-        return error_field(err, "optimiser.kind", "is %d, there is no such optimiser",
+        return error_field(err, "optimiser.kind", "is %d, which is not an optimiser",
                            (int)from->kind);
     *out = (struct optim){
         .kind = kinds[from->kind],
@@ -156,8 +156,7 @@ static enum status take_schedule(struct schedule *out, const Parley__V1__ParamsS
     };
 
     if ((unsigned)from->kind >= sizeof(kinds) / sizeof(kinds[0]))
-        return error_field(err, "schedule.kind", "is %d, there is no such schedule",
-                           (int)from->kind);
+        return error_field(err, "schedule.kind", "is %d, which is not a schedule", (int)from->kind);
     out->kind = kinds[from->kind];
     out->warm_up = from->warm_up;
     out->step_size = from->step_size;
@@ -175,10 +174,10 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
     if (from->optimiser == NULL)
         return error_field(err, "optimiser", "is missing");
     if ((unsigned)from->reduce > PARLEY__V1__PARAMS_REDUCE__PARAMS_REDUCE_SUM)
-        return error_field(err, "reduce", "is %d, there is no such way", (int)from->reduce);
+        return error_field(err, "reduce", "is %d, which is not a way to reduce", (int)from->reduce);
     if (from->quorum != NULL &&
         (unsigned)from->quorum->on_miss > PARLEY__V1__PARAMS_ON_MISS__PARAMS_ON_MISS_APPLY_PARTIAL)
-        return error_field(err, "quorum.on_miss", "is %d, there is no such end of a round",
+        return error_field(err, "quorum.on_miss", "is %d, which is not a value of on_miss",
                            (int)from->quorum->on_miss);
     *out = (struct params_spec){
         .name = from->name,

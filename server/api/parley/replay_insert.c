@@ -150,7 +150,7 @@ static enum status replay_insert_find(struct replay_insert *p, struct error *err
     struct server *server = call_server(p->call);
 
     if (p->table != NULL && p->message->table[0] != '\0')
-        return error_field(err, "table", "is named again, a stream inserts into one");
+        return error_field(err, "table", "is set again, a stream inserts into one table");
     if (p->table != NULL)
         return STATUS_OK;
     if (replays_find(&p->table, server->replays, call_principal(p->call), ACCESS_WRITE,

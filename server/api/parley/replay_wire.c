@@ -17,7 +17,7 @@ static enum status replay_wire_selector(enum selector_kind *out, Parley__V1__Rep
 
     *out = usual;
     if ((unsigned)from > sizeof(kinds) / sizeof(kinds[0]))
-        return error_field(err, field, "is %d, there is no such selector", (int)from);
+        return error_field(err, field, "is %d, which is not a selector", (int)from);
     if (from != 0)
         *out = kinds[from - 1];
     return STATUS_OK;
@@ -249,7 +249,7 @@ enum status replay_wire_batch_bytes(size_t *out, const struct table *t,
     *out = n_steps * t->step_bytes;
     if (*out <= REPLAY_MAX_BATCH_BYTES)
         return STATUS_OK;
-    (void)error_field(err, "batch_size", "gives a batch of %zu bytes, at most %zu are sent", *out,
+    (void)error_field(err, "batch_size", "makes a batch of %zu bytes, the limit is %zu", *out,
                       REPLAY_MAX_BATCH_BYTES);
     return err->status = STATUS_RANGE;
 }

@@ -125,8 +125,8 @@ static enum status store_push_take(struct store_push *p, const Parley__V1__Store
     if (m == NULL && p->value == NULL)
         return error_field(err, "header", "is missing");
     if (m == NULL)
-        return error_field(err, "size_bytes", "is %zu, only %zu bytes came", p->value->size_bytes,
-                           p->n_received);
+        return error_field(err, "size_bytes", "is %zu, only %zu bytes were sent",
+                           p->value->size_bytes, p->n_received);
     if (m->what_case == PARLEY__V1__STORE_PUSH_REQUEST__WHAT_DATA)
         return store_push_add(p, &m->data, err);
     if (m->what_case != PARLEY__V1__STORE_PUSH_REQUEST__WHAT_HEADER)

@@ -79,9 +79,9 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
         return STATUS_OK;
     }
     if (from->clear_stop && from->n_stop > 0)
-        return error_field(err, "sampling.clear_stop", "cannot stand beside stop");
+        return error_field(err, "sampling.clear_stop", "cannot be combined with stop");
     if (from->clear_logit_bias && from->n_logit_bias > 0)
-        return error_field(err, "sampling.clear_logit_bias", "cannot stand beside logit_bias");
+        return error_field(err, "sampling.clear_logit_bias", "cannot be combined with logit_bias");
     p = arena_alloc(arena, 1, sizeof(*p));
     if (p == NULL)
         return wire_no_memory(err);
@@ -185,7 +185,7 @@ static enum status check_observed(const Parley__V1__TurnRequest *from, struct er
 
     if (!from->observe_only || field == NULL)
         return STATUS_OK;
-    return error_field(err, field, "cannot stand beside observe_only: there is no reply");
+    return error_field(err, field, "cannot be combined with observe_only: there is no reply");
 }
 
 static enum status take_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
@@ -195,7 +195,7 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
     size_t n = from->text[0] != '\0' ? 1 : from->n_messages;
 
     if (from->text[0] != '\0' && from->n_messages > 0)
-        return error_field(err, "text", "cannot stand beside messages");
+        return error_field(err, "text", "cannot be combined with messages");
     if (n > WIRE_MAX_MESSAGES)
         return error_field(err, "messages", "has %zu entries, at most %d are taken", n,
                            WIRE_MAX_MESSAGES);
@@ -603,7 +603,7 @@ enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__Tran
     if (rc != STATUS_OK)
         return rc;
     if (!wire_take_finish(&t.finish, from->finish_reason))
-        return error_field(err, "finish_reason", "is %d, there is no such reason",
+        return error_field(err, "finish_reason", "is %d, which is not a finish reason",
                            (int)from->finish_reason);
     if (from->usage != NULL)
         t.usage = (struct usage){.n_prompt = from->usage->prompt_tokens,

@@ -224,13 +224,13 @@ static enum status transcript_start(uint32_t *out, const struct conversation *c,
         return STATUS_OK;
     }
     if (sscanf(token, "%10u-%10u", &generation, &turn) != 2)
-        return error_field(err, "page_token", "is none that was given out");
+        return error_field(err, "page_token", "is not a token of an earlier response");
     (void)snprintf(again, sizeof(again), "%u-%u", generation, turn);
     if (strcmp(again, token) != 0)
-        return error_field(err, "page_token", "is none that was given out");
+        return error_field(err, "page_token", "is not a token of an earlier response");
     if (generation != c->host.generation || turn >= c->host.n_turns) {
         (void)error_field(err, "page_token",
-                          "is of turns that were taken back: begin with the first page");
+                          "is of turns that were rewound: begin with the first page");
         return err->status = STATUS_RANGE;
     }
     *out = turn + 1;

@@ -11,7 +11,7 @@ enum status wire_tensor_type(enum tensor_type *out, Parley__V1__DType from, stru
     if (from == PARLEY__V1__DTYPE__DTYPE_UNSPECIFIED)
         return error_field(err, "dtype", "is missing");
     if ((int)from < 0 || (int)from > (int)TENSOR_BOOL + 1)
-        return error_field(err, "dtype", "is %d, there is no such type", (int)from);
+        return error_field(err, "dtype", "is %d, which is not a type", (int)from);
     *out = (enum tensor_type)((int)from - 1);
     return STATUS_OK;
 }

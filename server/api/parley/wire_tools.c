@@ -37,7 +37,7 @@ static enum status wire_choose(struct tool_texts *out, const Parley__V1__ToolCho
     if (from->name[0] == '\0')
         return STATUS_OK;
     if (out->choice == TOOLS_NONE)
-        return error_field(err, "tool_choice.name", "cannot stand beside MODE_NONE");
+        return error_field(err, "tool_choice.name", "cannot be combined with MODE_NONE");
     out->named = from->name;
     return STATUS_OK;
 }
@@ -91,9 +91,12 @@ static enum status wire_constrain(struct turn_request *out, const struct constra
 
     if (out->overrides != NULL && (out->overrides->given & SAMPLING_CONSTRAINT) != 0)
         return is_forced
-                   ? error_field(err, "tool_choice",
-                                 "asks for a call, beside a constraint of the reply")
-                   : error_field(err, "tools", "are strict, beside a constraint of the reply");
+                   ? error_field(
+                         err, "tool_choice",
+                         "requires a call, and cannot be combined with a constraint of the reply")
+                   : error_field(
+                         err, "tools",
+                         "are strict, and cannot be combined with a constraint of the reply");
     p = arena_alloc(arena, 1, sizeof(*p));
     if (p == NULL)
         return wire_tools_no_memory(err);

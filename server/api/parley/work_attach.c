@@ -61,7 +61,7 @@ static enum status work_attach_offer(struct work_attach_call *a,
     struct work_offer offer;
 
     if (m->offer == NULL)
-        return error_field(err, "offer", "is missing, it comes first");
+        return error_field(err, "offer", "is missing, it must be sent first");
     if (!m->offer->is_private && call_server(a->call)->access != NULL &&
         (p->roles & ACCESS_ROLE_ATTACH) == 0)
         return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,

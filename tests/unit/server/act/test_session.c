@@ -101,7 +101,7 @@ START_TEST(test_another_observation)
         for (size_t i = 0; i < 4; i++) {
             ck_assert_int_eq(fake_step(&f, &again, &others[i], &err), STATUS_EXISTS);
             ck_assert_str_eq(err.field, "seq");
-            ck_assert_str_eq(err.text, "seq 2 was given before, with another observation");
+            ck_assert_str_eq(err.text, "seq 2 was sent before with another observation");
         }
         fake_actor_run(&f);
         ck_assert_uint_eq(s.n_done, 1);
@@ -117,7 +117,7 @@ START_TEST(test_another_observation)
     fake_actor_run(&f);
     ck_assert_int_eq(s.err.status, STATUS_INVALID);
     acts(&f, &r, 7);
-    refused(&f, &others[0], STATUS_EXISTS, "seq 2 was given before, with another observation");
+    refused(&f, &others[0], STATUS_EXISTS, "seq 2 was sent before with another observation");
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 5}, 7);
     fake_actor_close(&f);
 }
@@ -339,7 +339,7 @@ START_TEST(test_another_run)
     ck_assert_uint_eq(old.n_done, 0); /* never inside */
     fake_actor_run(&f);
     ck_assert_int_eq(old.err.status, STATUS_ABORTED);
-    ck_assert_str_eq(old.err.text, "the session has ended: another run took its place");
+    ck_assert_str_eq(old.err.text, "the session has ended: another run has replaced it");
     ck_assert_float_eq(next.action, 1);
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1}, STATUS_RANGE,
             "seq is 2, the session has 0: the next is 1");

@@ -139,8 +139,8 @@ static const struct {
     {"model", "model"},
     {"--modelx a=a.gguf", "--modelx"},
     {"--check=1", "--check=1"},
-    {"--fast-math", "--fast-math: changes nothing on backend cpu"},
-    {"--backend ref --fast-math", "--fast-math: changes nothing on backend ref"},
+    {"--fast-math", "--fast-math: has no effect with backend cpu"},
+    {"--backend ref --fast-math", "--fast-math: has no effect with backend ref"},
     {"--backend cuda --fast-math=maybe", "--fast-math: takes on or off"},
     {"--kv-byte 1G", "there is no option '--kv-byte', did you mean '--kv-bytes'?"},
     {"--kv_bytes=1G", "did you mean '--kv-bytes'?"},
@@ -201,7 +201,7 @@ START_TEST(test_fast_math)
     ck_assert(c.options.fast_math);
     config_deinit(&c);
     ck_assert_int_eq(parse_with(&c, "--config @", "fast_math: on\n", &err), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "fast_math: changes nothing on backend cpu"));
+    ck_assert_ptr_nonnull(strstr(err.text, "fast_math: has no effect with backend cpu"));
     ck_assert_int_eq(
         parse_with(&c, "--config @ --backend ref", "backend: cuda\nfast_math: on\n", &err),
         STATUS_INVALID);
@@ -346,8 +346,8 @@ static const struct {
     {"models:\n  - {name: a, name: b, path: a.gguf}\n", ":2: models: takes"},
     {"models:\n  - a\n", ":2: models: takes NAME=PATH"},
     {"models: [[a]]\n", ":1: models: takes a text"},
-    {"listen: {name: a, path: b}\n", ":1: listen: takes a text, not name and path"},
-    {"backend: [cpu]\n", ":1: backend: takes one value, not a list"},
+    {"listen: {name: a, path: b}\n", ":1: listen: must be a text, not name and path"},
+    {"backend: [cpu]\n", ":1: backend: must be one value, not a list"},
     {"backend: {a: b}\n", ":1: backend: takes a text"},
     {"[a]: b\n", ":1: the file takes keys that are texts"},
     {"threads: \"1\\0\"\n", ":1: threads: takes a text"},
@@ -492,7 +492,7 @@ START_TEST(test_environment)
     ck_assert_int_eq(parse_in(&c, "--ttl 1s", wrong_one, &err), STATUS_INVALID);
     ck_assert_str_eq(err.text, "PARLEY_TTL: 'soon' is no number");
     ck_assert_int_eq(parse_in(&c, "", together, &err), STATUS_INVALID);
-    ck_assert_ptr_eq(strstr(err.text, "PARLEY_FAST_MATH: changes nothing"), err.text);
+    ck_assert_ptr_eq(strstr(err.text, "PARLEY_FAST_MATH: has no effect"), err.text);
     ck_assert_int_eq(parse_in(&c, "", entries, &err), STATUS_INVALID);
     ck_assert_ptr_eq(strstr(err.text, "PARLEY_LISTEN: nowhere: "), err.text);
 }

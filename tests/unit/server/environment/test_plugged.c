@@ -149,8 +149,8 @@ START_TEST(test_failures)
     ck_assert_uint_eq(request.n_failed, 4);
     ck_assert_str_eq(request.failed[0]->text, "'faulty-v0': it was told to fail");
     ck_assert_str_eq(request.failed[1]->text, "environment 1 has failed, reset it");
-    ck_assert_str_eq(request.failed[2]->text, "'faulty-v0' gave a number that is not finite");
-    ck_assert_str_eq(request.failed[3]->text, "'faulty-v0' gave a number that is not finite");
+    ck_assert_str_eq(request.failed[2]->text, "'faulty-v0' returned a number that is not finite");
+    ck_assert_str_eq(request.failed[3]->text, "'faulty-v0' returned a number that is not finite");
     ck_assert_float_eq(request.observation[0], 0); /* of a row that failed */
     reset(NULL);
     ck_assert_uint_eq(request.n_failed, 0); /* the series' next episode */

@@ -294,7 +294,7 @@ START_TEST(test_both)
     m.r.n_raw_input_contents = 1;
     m.raw[0] = (ProtobufCBinaryData){.data = (uint8_t *)"\1\0\0\0x", .len = 5};
     refused(&text, STATUS_INVALID,
-            "raw_input_contents cannot stand beside contents, which input 'text_input' has");
+            "raw_input_contents cannot be combined with contents, which input 'text_input' has");
 }
 END_TEST
 
@@ -375,7 +375,7 @@ START_TEST(test_sequence)
     add_number("sequence_id", 0);
     ck_assert_ptr_null(taken(&text).sequence);
     add_flag("sequence_start", true);
-    refused(&text, STATUS_INVALID, "sequence_id is missing beside sequence_start or sequence_end");
+    refused(&text, STATUS_INVALID, "sequence_id is required with sequence_start or sequence_end");
     m.r.n_parameters = 0;
     add_flag("sequence_id", true);
     refused(&text, STATUS_INVALID, "sequence_id must be an int64_param or a string_param");

@@ -164,7 +164,7 @@ static const struct wrong {
     {CHAT, "{" USER ",\"response_format\":{\"type\":\"json_schema\"}}", "response_format",
      "has no schema"},
     {CHAT, "{" USER ",\"guided_regex\":\"a\",\"grammar\":\"root ::= \\\"a\\\"\"}", "guided_regex",
-     "cannot stand beside grammar"},
+     "cannot be combined with grammar"},
     {CHAT,
      "{" USER ",\"guided_choice\":[],"
      "\"guided_json\":{\"type\":\"x\"}}",
