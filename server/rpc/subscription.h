@@ -18,7 +18,7 @@ void subscription_start(struct subscription *s, struct call *call,
                         const struct call_handler *handler);
 /* The first end counts. err as for call_finish. */
 void subscription_end(struct subscription *s, const struct error *err);
-/* A handler's drain: UNAVAILABLE, "the server is stopping". */
+/* A handler's drain: UNAVAILABLE, "the server is shutting down". */
 void subscription_drain(struct call *call, void *state);
 
 #endif
