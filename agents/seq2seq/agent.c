@@ -8,6 +8,7 @@
 #include "agents/agent.h"
 #include "agents/seq2seq/parts.h"
 #include "agents/turn.h"
+#include "agents/words/word_clone.h"
 #include "agents/words/word_history.h"
 #include "agents/words/word_table.h"
 #include "base/alloc.h"
@@ -26,11 +27,6 @@ struct seq2seq_original {
     struct seq2seq *model;
     size_t max_rows;
     struct seq2seq_row *packed; /* [max_rows]; the compute thread's */
-};
-
-struct seq2seq_clone {
-    struct clone base;
-    struct word_history past;
 };
 
 /* In the turn's arena. */
@@ -52,16 +48,6 @@ static struct seq2seq_original *seq2seq_original_of(struct agent *a)
 static const struct seq2seq_original *const_seq2seq_original_of(const struct agent *a)
 {
     return container_of(a, const struct seq2seq_original, base);
-}
-
-static struct seq2seq_clone *seq2seq_clone_of(struct clone *c)
-{
-    return container_of(c, struct seq2seq_clone, base);
-}
-
-static const struct seq2seq_clone *const_seq2seq_clone_of(const struct clone *c)
-{
-    return container_of(c, const struct seq2seq_clone, base);
 }
 
 /* --- the original ---------------------------------------------------------------------------- */
@@ -124,49 +110,9 @@ static void seq2seq_agent_batching(const struct agent *a, struct batcher_config 
 
 static const char seq2seq_magic[8] = {'s', 'e', 'q', '2', 's', 'e', 'q', 1};
 
-static enum status seq2seq_clone_open(struct clone *c, const struct clone_config *config,
-                                      struct error *err)
-{
-    (void)config; /* the system prompt does not affect the reply */
-    (void)err;
-    word_history_init(&seq2seq_clone_of(c)->past);
-    return STATUS_OK;
-}
-
-static void seq2seq_clone_close(struct clone *c)
-{
-    word_history_deinit(&seq2seq_clone_of(c)->past);
-}
-
-static void seq2seq_clone_info(const struct clone *base, struct clone_info *out)
-{
-    const struct seq2seq_clone *c = const_seq2seq_clone_of(base);
-
-    *out = (struct clone_info){.n_tokens = word_history_n_words(&c->past),
-                               .state_bytes = sizeof(*c) + word_history_size_bytes(&c->past)};
-}
-
-static enum status seq2seq_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
-                                struct error *err)
-{
-    word_history_init(&seq2seq_clone_of(c)->past);
-    return word_history_fork(&seq2seq_clone_of(c)->past, &const_seq2seq_clone_of(parent)->past,
-                             at_turn, err);
-}
-
-static enum status seq2seq_rewind(struct clone *c, uint32_t at_turn, struct error *err)
-{
-    return word_history_rewind(&seq2seq_clone_of(c)->past, at_turn, err);
-}
-
-static void seq2seq_reset(struct clone *c)
-{
-    word_history_clear(&seq2seq_clone_of(c)->past);
-}
-
 static enum status seq2seq_save_clone(const struct clone *c, struct buf *out, struct error *err)
 {
-    return word_history_save(&const_seq2seq_clone_of(c)->past, seq2seq_magic,
+    return word_history_save(&const_word_clone_of(c)->past, seq2seq_magic,
                              const_seq2seq_original_of(c->agent)->model->version, out, err);
 }
 
@@ -175,7 +121,7 @@ static enum status seq2seq_restore(struct clone *c, const void *data, size_t siz
 {
     const struct seq2seq *model = seq2seq_original_of(c->agent)->model;
 
-    return word_history_restore(&seq2seq_clone_of(c)->past, seq2seq_magic, model->version,
+    return word_history_restore(&word_clone_of(c)->past, seq2seq_magic, model->version,
                                 word_table_n(seq2seq_words(model)), data, size_bytes, err);
 }
 
@@ -237,7 +183,7 @@ out:
 static enum status seq2seq_observe(struct clone *base, struct agent_turn *turn, struct error *err)
 {
     const struct seq2seq *model = seq2seq_original_of(base->agent)->model;
-    struct word_history *past = &seq2seq_clone_of(base)->past;
+    struct word_history *past = &word_clone_of(base)->past;
     const size_t wanted = turn->seen.sampling.max_tokens;
     struct seq2seq_turn *t;
 
@@ -263,7 +209,7 @@ static enum status seq2seq_observe(struct clone *base, struct agent_turn *turn, 
 /* observe made room, so nothing here can fail: a newline is one word. */
 static void seq2seq_self_observe(struct clone *base, struct agent_turn *turn)
 {
-    struct word_history *past = &seq2seq_clone_of(base)->past;
+    struct word_history *past = &word_clone_of(base)->past;
     const struct seq2seq_turn *t = turn->row.turn;
 
     word_history_add(past, t->own, t->n_own);
@@ -382,17 +328,17 @@ static void seq2seq_batch_act(struct agent *a, struct row *const *rows, size_t n
 const struct agent_type seq2seq_agent = {
     .name = "seq2seq",
     .agent_size = sizeof(struct seq2seq_original),
-    .clone_size = sizeof(struct seq2seq_clone),
+    .clone_size = sizeof(struct word_clone),
     .open = seq2seq_agent_open,
     .close = seq2seq_agent_close,
     .info = seq2seq_agent_info,
     .batching = seq2seq_agent_batching,
-    .clone_open = seq2seq_clone_open,
-    .clone_close = seq2seq_clone_close,
-    .clone_info = seq2seq_clone_info,
-    .fork = seq2seq_fork,
-    .rewind = seq2seq_rewind,
-    .reset = seq2seq_reset,
+    .clone_open = word_clone_open,
+    .clone_close = word_clone_close,
+    .clone_info = word_clone_info,
+    .fork = word_clone_fork,
+    .rewind = word_clone_rewind,
+    .reset = word_clone_reset,
     .save = seq2seq_save_clone,
     .restore = seq2seq_restore,
     .observe = seq2seq_observe,

@@ -7,6 +7,7 @@
 #include "agents/agent.h"
 #include "agents/starspace/starspace.h"
 #include "agents/turn.h"
+#include "agents/words/word_clone.h"
 #include "agents/words/word_history.h"
 #include "agents/words/word_table.h"
 #include "base/alloc.h"
@@ -29,11 +30,6 @@ struct starspace_original {
     size_t longest_words; /* a bound of the words of a candidate */
 };
 
-struct starspace_clone {
-    struct clone base;
-    struct word_history past;
-};
-
 /* In the turn's arena. */
 struct starspace_turn {
     const int32_t *query;  /* [n_query]: what the reply follows from, the messages' words last */
@@ -45,16 +41,6 @@ struct starspace_turn {
 static struct starspace_original *starspace_original_of(struct agent *a)
 {
     return container_of(a, struct starspace_original, base);
-}
-
-static struct starspace_clone *starspace_clone_of(struct clone *c)
-{
-    return container_of(c, struct starspace_clone, base);
-}
-
-static const struct starspace_clone *const_starspace_clone_of(const struct clone *c)
-{
-    return container_of(c, const struct starspace_clone, base);
 }
 
 static size_t n_words_of(const struct buf *b)
@@ -128,46 +114,6 @@ static void starspace_batching(const struct agent *a, struct batcher_config *out
 
 /* --- the clone -------------------------------------------------------------------------------- */
 
-static enum status starspace_clone_open(struct clone *base, const struct clone_config *config,
-                                        struct error *err)
-{
-    (void)config; /* the system prompt does not affect the reply */
-    (void)err;
-    word_history_init(&starspace_clone_of(base)->past);
-    return STATUS_OK;
-}
-
-static void starspace_clone_close(struct clone *base)
-{
-    word_history_deinit(&starspace_clone_of(base)->past);
-}
-
-static void starspace_clone_info(const struct clone *base, struct clone_info *out)
-{
-    const struct starspace_clone *c = const_starspace_clone_of(base);
-
-    *out = (struct clone_info){.n_tokens = word_history_n_words(&c->past),
-                               .state_bytes = sizeof(*c) + word_history_size_bytes(&c->past)};
-}
-
-static enum status starspace_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
-                                  struct error *err)
-{
-    word_history_init(&starspace_clone_of(c)->past);
-    return word_history_fork(&starspace_clone_of(c)->past, &const_starspace_clone_of(parent)->past,
-                             at_turn, err);
-}
-
-static enum status starspace_rewind(struct clone *c, uint32_t at_turn, struct error *err)
-{
-    return word_history_rewind(&starspace_clone_of(c)->past, at_turn, err);
-}
-
-static void starspace_reset(struct clone *c)
-{
-    word_history_clear(&starspace_clone_of(c)->past);
-}
-
 static const char starspace_magic[8] = {'s', 't', 'a', 'r', 's', 'p', 'c', 1};
 
 static enum status starspace_save_clone(const struct clone *base, struct buf *out,
@@ -176,7 +122,7 @@ static enum status starspace_save_clone(const struct clone *base, struct buf *ou
     const struct starspace_original *s =
         container_of(base->agent, const struct starspace_original, base);
 
-    return word_history_save(&const_starspace_clone_of(base)->past, starspace_magic,
+    return word_history_save(&const_word_clone_of(base)->past, starspace_magic,
                              starspace_version(s->space), out, err);
 }
 
@@ -185,7 +131,7 @@ static enum status starspace_restore(struct clone *base, const void *data, size_
 {
     const struct starspace *space = starspace_original_of(base->agent)->space;
 
-    return word_history_restore(&starspace_clone_of(base)->past, starspace_magic,
+    return word_history_restore(&word_clone_of(base)->past, starspace_magic,
                                 starspace_version(space), word_table_n(starspace_words(space)),
                                 data, size_bytes, err);
 }
@@ -194,8 +140,8 @@ static enum status starspace_restore(struct clone *base, const void *data, size_
 
 /* The newest words of the conversation, up to STARSPACE_HISTORY_WORDS, with the messages' last. */
 static enum status starspace_turn_read(struct starspace_turn *t, const struct starspace_original *s,
-                                       const struct starspace_clone *c,
-                                       const struct agent_turn *turn, struct error *err)
+                                       const struct word_clone *c, const struct agent_turn *turn,
+                                       struct error *err)
 {
     enum status rc = STATUS_OK;
     const char *newest;
@@ -232,7 +178,7 @@ static enum status starspace_turn_read(struct starspace_turn *t, const struct st
 static enum status starspace_observe(struct clone *base, struct agent_turn *turn, struct error *err)
 {
     struct starspace_original *s = starspace_original_of(base->agent);
-    struct starspace_clone *c = starspace_clone_of(base);
+    struct word_clone *c = word_clone_of(base);
     struct starspace_turn *t;
 
     if (turn->seen.n_messages == 0)
@@ -255,7 +201,7 @@ static enum status starspace_observe(struct clone *base, struct agent_turn *turn
 static void starspace_self_observe(struct clone *base, struct agent_turn *turn)
 {
     struct starspace_original *s = starspace_original_of(base->agent);
-    struct starspace_clone *c = starspace_clone_of(base);
+    struct word_clone *c = word_clone_of(base);
     const struct starspace_turn *t = turn->row.turn;
     enum status rc = STATUS_OK;
     struct error never;
@@ -333,17 +279,17 @@ static void starspace_act(struct agent *a, struct row *row)
 const struct agent_type starspace_agent = {
     .name = "starspace",
     .agent_size = sizeof(struct starspace_original),
-    .clone_size = sizeof(struct starspace_clone),
+    .clone_size = sizeof(struct word_clone),
     .open = starspace_agent_open,
     .close = starspace_agent_close,
     .info = starspace_info,
     .batching = starspace_batching,
-    .clone_open = starspace_clone_open,
-    .clone_close = starspace_clone_close,
-    .clone_info = starspace_clone_info,
-    .fork = starspace_fork,
-    .rewind = starspace_rewind,
-    .reset = starspace_reset,
+    .clone_open = word_clone_open,
+    .clone_close = word_clone_close,
+    .clone_info = word_clone_info,
+    .fork = word_clone_fork,
+    .rewind = word_clone_rewind,
+    .reset = word_clone_reset,
     .save = starspace_save_clone,
     .restore = starspace_restore,
     .observe = starspace_observe,
