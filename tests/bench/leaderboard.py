@@ -265,7 +265,7 @@ def cell(figures, ours, more_is_better, is_first):
     if is_first or not ours:
         return text
     ratio = statistics.median(ours) / median
-    return f"{text}, {ratio if more_is_better else 1 / ratio:.2f} ×"
+    return f"{text}, {ratio if more_is_better else 1 / ratio:.2f}\u00a0×"
 
 
 def table_of(competitors, rows, found, kl):
@@ -284,6 +284,7 @@ def about(competitors, model, reference, n_rounds):
         names = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
     yield f"{names[0] if names else platform.processor()}, {N_THREADS} processors, {platform.system()} {platform.release()}, {time.strftime('%Y-%m-%d', time.gmtime())}."
     yield f"{os.path.basename(model)}; the reference is {os.path.basename(reference)} by --backend ref. Medians of {n_rounds} interleaved rounds (least–most); × is Parley's figure over this one, above 1 where Parley is the better."
+    yield "The words of each prompt are new to every cache, except for tokens that a row calls shared: 64 prompts begin with them. All servers keep prefix caches."
     for one in competitors:
         yield f"{one.name}: {one.version}; {one.command}"
 
