@@ -1,4 +1,4 @@
-"""README.md and docs/*.md: links and their anchors resolve, prose is no wider than 120 columns, commands name verbs and options that
+"""README.md, docs/*.md and the other documents: links and their anchors resolve, prose is no wider than 120 columns, commands name verbs and options that
 there are, README.md is a page of at most 150 lines whose endpoints are answered, and docs/command_line.md has the verbs that
 `parley --help` lists.
 
@@ -223,7 +223,8 @@ def main():
     parley, parleyd, root = map(os.path.abspath, sys.argv[1:])
     programs = Programs(parley, parleyd, root)
     fails(programs)
-    pages = [os.path.join(root, "README.md"), *sorted(glob.glob(os.path.join(root, "docs/*.md")))]
+    pages = [os.path.join(root, name) for name in ("README.md", "CHANGES.md", "CONTRIBUTING.md", "DESIGN.md", "tests/bench/README.md")]
+    pages += sorted(glob.glob(os.path.join(root, "docs/*.md")))
     assert len(pages) > 3, pages
     found = [f"{os.path.relpath(page, root)}:{one}" for page in pages for one in complaints_of(page, programs)]
     if (n_lines := read(pages[0]).count("\n")) > MAX_LINES:
