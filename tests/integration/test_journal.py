@@ -266,7 +266,7 @@ def is_backed_up(parleyd, flags, folder):
         assert set(modes.values()) == {"0o600"} and {os.path.basename(path) for path in modes} >= {"journal.db", "journal.db-wal", "journal.db-shm"}, modes
         before = [everything(parley, c) for c in made]
         again = children.run([daemon.command[0], "--data", data, "--backup", file], stderr=-1, text=True)
-        assert again.returncode == 1 and "there already" in again.stderr, again
+        assert again.returncode == 1 and "the file exists" in again.stderr, again
     assert not os.path.exists(file + ".part")
     os.mkdir(restored)
     os.rename(file, os.path.join(restored, "journal.db"))
