@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 
 import gymnasium
@@ -594,27 +593,8 @@ def test_the_page():
             assert server.open("words").ask("one two").text == "2 words"
 
 
-def test_the_documents():
-    """The Python of README.md and docs/serving.md runs as it is printed, but for the port."""
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "tiny.gguf")
-        children.run([WRITE_TINY_MODEL, path], check=True)
-        with Daemon(PARLEYD, "--model", f"smollm2={path}") as daemon:
-            for page, n_examples in ("README.md", 1), ("docs/serving.md", 2):
-                with open(os.path.join(root, page), encoding="utf-8") as file:
-                    blocks = [textwrap.dedent(block) for block in re.findall(r"^(?: {4}.*\n)+", file.read(), re.MULTILINE)]
-                examples = [block for block in blocks if re.match(r"(#.*\n)?import ", block)]
-                assert len(examples) == n_examples, (page, examples)
-                for example in examples:
-                    assert '"127.0.0.1:8001"' in example, example
-                    with contextlib.redirect_stdout(io.StringIO()) as said:
-                        exec(compile(example.replace("127.0.0.1:8001", daemon.address), page, "exec"), {"__name__": "example"})
-                    assert said.getvalue() != "", example
-
-
 TESTS = [test_a_conversation, test_a_cursor, test_asyncio, test_a_restart, test_several_addresses, test_keys_and_tls, test_batches_of_an_agent,
-         test_batch_act_and_states, test_environments, test_asyncio_environments, test_misuse, test_the_page, test_the_documents]
+         test_batch_act_and_states, test_environments, test_asyncio_environments, test_misuse, test_the_page]
 
 
 def main():
