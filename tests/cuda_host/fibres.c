@@ -738,7 +738,7 @@ static void run_in(enum fibres_order which, uint32_t seed)
 }
 
 /* A store to a page that no order has written yet, and that is therefore protected: the page is
- * copied. It comes from a kernel, so that malloc is not being called. */
+ * copied. A signal's handler may not call malloc. */
 static void on_store(int number, siginfo_t *info, void *context)
 {
     unsigned char *at = info->si_addr;
@@ -753,8 +753,8 @@ static void on_store(int number, siginfo_t *info, void *context)
         (void)signal(SIGSEGV, SIG_DFL);
         return;
     }
-    p = malloc(sizeof *p);
-    assert(p != NULL);
+    p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert(p != MAP_FAILED);
     first = (size_t)(at - a->at) / PAGE_BYTES * PAGE_BYTES;
     p->at = a->at + first;
     p->n = a->size_bytes > first ? a->size_bytes - first : 0; /* not of the zone behind it */
@@ -798,7 +798,7 @@ static void run_in_orders(void)
     (void)sigaction(SIGSEGV, &before, NULL);
     for (; pages != NULL; pages = next) {
         next = pages->next;
-        free(pages);
+        (void)munmap(pages, sizeof *pages);
     }
 }
 
