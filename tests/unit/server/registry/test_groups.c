@@ -440,7 +440,7 @@ static void simulated_check(void)
     }
 }
 
-/* Time passes: those who did not renew are lost, and nobody else. */
+/* After a while, members that did not renew are lost, and no others. */
 static void simulated_pass(uint64_t us)
 {
     bool was_leased = false;
