@@ -115,6 +115,15 @@ size_t utf8_next(const char *text, size_t len, uint32_t *ret_char)
     return n;
 }
 
+size_t utf8_count(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
 size_t utf8_encode(uint32_t character, char out[4])
 {
     uint32_t c = character;

@@ -21,6 +21,9 @@ size_t utf8_decode(const char *text, size_t len, uint32_t *ret_char);
  * longest run that could have begun a character (as Unicode advises). 0 only when len is 0. */
 size_t utf8_next(const char *text, size_t len, uint32_t *ret_char);
 
+/* The characters of a valid text that ends with NUL; on a terminal most take one column. */
+size_t utf8_count(const char *text);
+
 /* Writes at most 4 bytes, returns how many. An invalid code point is written as U+FFFD. */
 size_t utf8_encode(uint32_t character, char out[4]);
 

@@ -108,11 +108,13 @@ class Terminal:
 
 def helps(cli):
     assert "did you mean 'chat'?" in cli.complaint("chta", code=2)
-    verbs = re.findall(r"^  (\w+)  ", cli.out("--help"), re.M)
+    verbs = re.findall(r"^  ([\w-]+)  ", cli.out("--help"), re.M)
     assert set(verbs) >= {"chat", "ask", "models", "conversations", "status", "tokenize", "detokenize", "eval", "selftest"}, verbs
     for verb in verbs:
         text = cli.out(verb, "--help")
         assert text.startswith(f"usage: parley {verb} ") and "--help" in text, text
+        columns = {len(option) for option in re.findall(r"^(  --.*?  +)\S", text, re.M)}
+        assert columns == {30}, (verb, columns)  # where the options' help begins
     assert re.fullmatch(r"parley \d+\.\d+\.\d+\n", cli.out("--version"))
 
 

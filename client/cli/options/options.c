@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "base/utf8.h"
 #include "client/cli/output/console.h"
 
 enum { MAX_OPTIONS = 128, MAX_NAME = 32, HELP_COLUMN = 30 };
@@ -181,6 +182,8 @@ static void print_row(const char *name, const char *value, const char *help)
         printf("  --%.*s%s%s%s%s", (int)strcspn(name, "|"), name, bar == NULL ? "" : ", -",
                bar == NULL ? "" : bar + 1, value == NULL ? "" : " ", value == NULL ? "" : value);
 
+    if (value != NULL)
+        width -= (int)(strlen(value) - utf8_count(value)); /* printf returned bytes */
     if (width >= HELP_COLUMN)
         printf("\n%*s", HELP_COLUMN, "");
     else

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 static void new_row(struct text_table *t)
 {
@@ -50,22 +51,12 @@ void table_cell(struct text_table *t, const char *fmt, ...)
     t->cells[(t->n_rows - 1) * t->n_columns + t->column++] = xstrdup(text);
 }
 
-/* Characters of UTF-8, each taken for one column. */
-static size_t width_of(const char *text)
-{
-    size_t n = 0;
-
-    for (; text != NULL && *text != '\0'; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
 void table_print(const struct text_table *t)
 {
     size_t widths[TABLE_COLUMNS] = {0};
 
     for (size_t i = 0; i < t->n_rows * t->n_columns; i++) {
-        size_t width = width_of(t->cells[i]);
+        size_t width = t->cells[i] == NULL ? 0 : utf8_count(t->cells[i]);
 
         if (width > widths[i % t->n_columns])
             widths[i % t->n_columns] = width;
@@ -77,7 +68,7 @@ void table_print(const struct text_table *t)
         if (column + 1 == t->n_columns)
             printf("%s\n", cell);
         else
-            printf("%s%*s", cell, (int)(widths[column] - width_of(cell) + 2), "");
+            printf("%s%*s", cell, (int)(widths[column] - utf8_count(cell) + 2), "");
     }
 }
 

@@ -184,6 +184,16 @@ START_TEST(next_goes_on)
 }
 END_TEST
 
+/* Characters are counted, not bytes. */
+START_TEST(count_of_characters)
+{
+    ck_assert_uint_eq(utf8_count(""), 0);
+    ck_assert_uint_eq(utf8_count("N[,N]"), 5);
+    ck_assert_uint_eq(utf8_count("N[,N\xE2\x80\xA6]"), 6);
+    ck_assert_uint_eq(utf8_count("\xC3\xA9\xF0\x9F\x98\x80"), 2);
+}
+END_TEST
+
 SUITE_MAIN("utf8", every_character_round_trips, known_bytes, no_character_is_replaced,
            nothing_else_is_valid, validity_of_texts, complete_len_of_cuts, complete_len_of_garbage,
-           next_goes_on)
+           next_goes_on, count_of_characters)
