@@ -220,12 +220,12 @@ def expires(daemon, path, alice, bob, admin):
     assert ask(daemon, "GET", "/v1/models", x_api_key=bob)[0] == 200
 
 
-def client(parley, address, *words, key=None):
+def client(parley, address, *words, key=None, **more):
     env = {**os.environ, "PARLEY_SERVER": address}
     env.pop("PARLEY_API_KEY", None)
     if key is not None:
         env["PARLEY_API_KEY"] = key
-    return children.run([parley, *words], capture_output=True, text=True, env=env)
+    return children.run([parley, *words], capture_output=True, text=True, env=env, **more)
 
 
 def client_sends_key(parley, daemon, folder, path, alice, *others):

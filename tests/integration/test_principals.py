@@ -2,7 +2,7 @@
 """Two principals with one server: what is alice's, mallory cannot read, list, watch, fork, change, cancel, repeat or guess, by any
 method; what he is told is what he would be told of things that never were; and no page of the prefix cache is shared.
 
-usage: test_principals.py PARLEYD WRITE_TINY_MODEL WRITE_POLICY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+usage: test_principals.py PARLEYD WRITE_TINY_MODEL WRITE_POLICY PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import json
 import os
@@ -108,6 +108,62 @@ def by_list(alice, mallory, ours):
     assert not token or not mallory.conversations.List(conversations.ConversationsListRequest(page_token=token)).conversations
     for model in "", "tiny":
         assert mallory.conversations.List(conversations.ConversationsListRequest(model=model)).total == 0
+
+
+def owner(conversation):
+    """The name of its principal; None: it has none."""
+    return conversation.principal.name if conversation.HasField("principal") else None
+
+
+def owners(who, ours):
+    """What each answer with the state of a conversation says of its owner; the watch's one is the snapshot."""
+    c, stub = conversations, who.conversations
+    yield "Get", owner(stub.Get(c.ConversationsGetRequest(conversation=ours)))
+    yield "Update", owner(stub.Update(c.ConversationsUpdateRequest(conversation=ours, ttl_ms=3600000)))
+    watch = stub.Watch(c.ConversationsWatchRequest(conversation=ours))
+    yield "Watch", owner(next(watch).state)
+    watch.cancel()
+    yield from (("List", owner(one)) for one in stub.List(c.ConversationsListRequest(page_size=1000)).conversations)
+
+
+def by_owner(alice, mallory, again):
+    """Each reads its own name of what it owns, forks and with another key, too; so nobody reads another's."""
+    ours, theirs = alice.open(), mallory.open()
+    fork = alice.conversations.Fork(conversations.ConversationsForkRequest(conversation=ours)).conversation
+    for who, conversation, name in (alice, ours, "alice"), (alice, fork, "alice"), (again, ours, "alice"), (mallory, theirs, "mallory"):
+        said = list(owners(who, conversation))
+        assert {way for way, _ in said} == {"Get", "Update", "Watch", "List"} and {told for _, told in said} == {name}, said
+    return ours
+
+
+def by_client(parley, alice, mallory, ours):
+    """The client shows the owner; what it imports is the importer's, whoever exported it."""
+    def told(who, *words, **more):
+        done = test_keys.client(parley, who.daemon.address, "conversations", *words, key=who.key, **more)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    listed = [json.loads(line) for line in told(alice, "list", "--json").splitlines()]
+    assert ours in [one["conversation"] for one in listed] and all(one["principal"] == {"name": "alice"} for one in listed), listed
+    assert json.loads(told(alice, "show", ours, "--json"))["principal"] == {"name": "alice"}
+    assert "  owner    alice\n" in told(alice, "show", ours)
+    copy = json.loads(told(mallory, "import", input=told(alice, "export", ours)))["conversation"]
+    assert set(dict(owners(mallory, copy)).values()) == {"mallory"}
+
+
+def by_stored_list(parleyd, model, path, keys):
+    """The list of those that are on disk alone names their owner, too. Without keys there is none."""
+    with tempfile.TemporaryDirectory() as data:
+        flags = ["--model", f"tiny={model}", "--http", "off", "--data", data]
+        with children.Daemon(parleyd, *flags, "--keys", path) as daemon:
+            opened = [Person(daemon, key).open() for key in keys]
+        with children.Daemon(parleyd, *flags, "--keys", path) as daemon:
+            for key, name, conversation in zip(keys, ("alice", "mallory"), opened):
+                listed = Person(daemon, key).conversations.List(conversations.ConversationsListRequest()).conversations
+                assert [(one.conversation, owner(one)) for one in listed] == [(conversation, name)], listed
+    with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "off") as daemon:
+        anybody = Person(daemon, "")
+        assert {told for _, told in owners(anybody, anybody.open())} == {None}
 
 
 def by_watch(alice, mallory):
@@ -311,7 +367,7 @@ def by_weight(alice, mallory):
     assert then[alice] == n and n / 8 < then[mallory] < n / 2, "by weight a quarter, by order of arrival nearly all: %d of %d" % (then[mallory], n)
 
 
-def main(parleyd, write_tiny_model, write_policy):
+def main(parleyd, write_tiny_model, write_policy, parley):
     with tempfile.TemporaryDirectory() as folder:
         model, policy, path = (os.path.join(folder, name) for name in ("tiny.gguf", "policy.gguf", "keys"))
         children.run([write_tiny_model, model], check=True)
@@ -329,6 +385,12 @@ def main(parleyd, write_tiny_model, write_policy):
             by_session(alice, mallory)
             by_params(alice, mallory)
             by_access_list(alice, mallory)
+        again = test_keys.new_key()
+        test_keys.write_keys(path, ("alice", keys[0]), ("alice", again), ("mallory", keys[1]))
+        with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "off", "--keys", path) as daemon:
+            alice, mallory, other = (Person(daemon, key) for key in (*keys, again))
+            by_client(parley, alice, mallory, by_owner(alice, mallory, other))
+        by_stored_list(parleyd, model, path, keys)
         root = test_keys.new_key()
         test_keys.write_keys(path, ("alice", keys[0]), ("mallory", keys[1]), ("root", root, "admin"))
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path) as daemon:

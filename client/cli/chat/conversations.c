@@ -127,6 +127,8 @@ static void print_facts(const Parley__V1__Conversation *c)
     printf("  idle     %s of %s\n", table_time(idle, c->idle_ms), table_time(ttl, c->ttl_ms));
     if (*c->parent != '\0')
         printf("  parent   %s\n", c->parent);
+    if (c->principal != NULL)
+        printf("  owner    %s\n", c->principal->name);
     printf("\n");
 }
 

@@ -105,7 +105,8 @@ static enum status fill_page(Parley__V1__ConversationsListResponse *response,
             response->next_page_token = token;
             break;
         }
-        rc = wire_conversation(&response->conversations[response->n_conversations], c, arena, err);
+        rc = wire_conversation(&response->conversations[response->n_conversations], c,
+                               call_principal(call), arena, err);
         if (rc != STATUS_OK)
             return rc;
         response->n_conversations++;
@@ -193,11 +194,11 @@ static enum status list_row(Parley__V1__Conversation **out, const struct stored_
     memcpy(id.bytes, row->id, sizeof(id.bytes));
     c = conversations_get(l->all, &id);
     if (c != NULL)
-        return wire_conversation(out, c, arena, err);
+        return wire_conversation(out, c, call_principal(l->call), arena, err);
     rc = body_read_terms(&terms, row->body, row->size_bytes, arena, err);
     if (rc != STATUS_OK || idle_ms >= terms.ttl_ms)
         return rc;
-    return wire_stored_conversation(out, row, &terms, idle_ms, arena, err);
+    return wire_stored_conversation(out, row, &terms, idle_ms, call_principal(l->call), arena, err);
 }
 
 /* Merges both by the time of opening. */
@@ -224,7 +225,7 @@ static enum status list_merge(Parley__V1__ConversationsListResponse *response,
             l->at.place = row->place;
             at = list_next(&found->rows, at);
         } else {
-            rc = wire_conversation(to, c, arena, err);
+            rc = wire_conversation(to, c, call_principal(l->call), arena, err);
             l->at.serial = c->serial;
             c = list_unkept(l, conversations_older_of(c));
         }

@@ -240,7 +240,7 @@ static void get_found(struct call *call, const ProtobufCMessage *message, struct
     arena_init(&arena, ANSWER_MAX_BYTES);
     rc = conversations_service_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
-        rc = wire_conversation(&response, c, &arena, &err);
+        rc = wire_conversation(&response, c, call_principal(call), &arena, &err);
     if (rc == STATUS_OK && !request->without_transcript)
         rc = wire_transcript(response, c, request->page_size, request->page_token, &arena, &err);
     if (rc == STATUS_OK)

@@ -24,7 +24,7 @@ static void update_found(struct call *call, const ProtobufCMessage *message, str
     if (rc == STATUS_OK)
         rc = conversation_update(c, &r, &err);
     if (rc == STATUS_OK)
-        rc = wire_conversation(&response, c, call_arena(call), &err);
+        rc = wire_conversation(&response, c, call_principal(call), call_arena(call), &err);
     if (rc == STATUS_OK)
         conversation_call_reply(call, server, &response->base);
     else

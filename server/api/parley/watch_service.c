@@ -80,7 +80,7 @@ static void write_state(struct watch_call *w, const struct conversation *c)
     struct error err;
 
     arena_init(&arena, STATE_MAX_BYTES);
-    if (wire_conversation(&message.state, c, &arena, &err) == STATUS_OK) {
+    if (wire_conversation(&message.state, c, call_principal(w->call), &arena, &err) == STATUS_OK) {
         message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SNAPSHOT;
         message.conversation = message.state->conversation;
         message.unix_ms = conversations_unix_ms(w->all);

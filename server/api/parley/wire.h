@@ -17,6 +17,8 @@
 #include "server/journal/store.h"
 #include "server/model/model.h"
 
+struct principal;
+
 enum { WIRE_MAX_MESSAGES = 4096 };
 
 /* *out is NULL where nothing is given. */
@@ -64,14 +66,16 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
                        const struct turn_parts *parts, uint32_t generation, struct arena *arena,
                        struct error *err) MUST_CHECK;
 
-/* Without its transcript. */
+/* Without its transcript. Only its owner may be told of it. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
-                              struct arena *arena, struct error *err) MUST_CHECK;
+                              const struct principal *owner, struct arena *arena,
+                              struct error *err) MUST_CHECK;
 
 /* The same of one that the journal has alone; of the KV cache nothing is known. */
 enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
                                      const struct body_terms *t, uint64_t idle_ms,
-                                     struct arena *arena, struct error *err) MUST_CHECK;
+                                     const struct principal *owner, struct arena *arena,
+                                     struct error *err) MUST_CHECK;
 
 /* Of a page of a transcript; bytes are those of the whole message. A page has at least one turn,
  * however many bytes that has. */

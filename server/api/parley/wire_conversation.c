@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/codec.h"
+#include "server/access/access.h"
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_parts.h"
 
@@ -24,6 +25,20 @@ static enum status fill_metadata(Parley__V1__Conversation *out, const struct pai
         entries[i].value = (char *)pairs[i].value;
         out->metadata[i] = &entries[i];
     }
+    return STATUS_OK;
+}
+
+/* Without keys the owner has no name, and the message none. */
+static enum status fill_owner(Parley__V1__Conversation *out, const struct principal *owner,
+                              struct arena *arena)
+{
+    if (owner->name[0] == '\0')
+        return STATUS_OK;
+    out->principal = arena_alloc(arena, 1, sizeof(*out->principal));
+    if (out->principal == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__principal__init(out->principal);
+    out->principal->name = (char *)owner->name;
     return STATUS_OK;
 }
 
@@ -122,7 +137,7 @@ static void fill_limits(Parley__V1__ConversationLimits *out, const struct limits
 }
 
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
-                              struct arena *arena, struct error *err)
+                              const struct principal *owner, struct arena *arena, struct error *err)
 {
     Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
     char *id = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
@@ -158,6 +173,7 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->limits = limits;
     if ((c->metadata != NULL &&
          fill_metadata(m, c->metadata->pairs, c->metadata->n_pairs, arena) != STATUS_OK) ||
+        fill_owner(m, owner, arena) != STATUS_OK ||
         fill_sampling(&m->sampling, c->host.options->overrides, arena) != STATUS_OK)
         goto no_memory;
     *out = m;
@@ -169,7 +185,8 @@ no_memory:
 
 enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
                                      const struct body_terms *t, uint64_t idle_ms,
-                                     struct arena *arena, struct error *err)
+                                     const struct principal *owner, struct arena *arena,
+                                     struct error *err)
 {
     Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
     char *ids = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
@@ -199,6 +216,7 @@ enum status wire_stored_conversation(Parley__V1__Conversation **out, const struc
     fill_limits(limits, &t->limits);
     m->limits = limits;
     if (m->system == NULL || fill_metadata(m, t->metadata, t->n_metadata, arena) != STATUS_OK ||
+        fill_owner(m, owner, arena) != STATUS_OK ||
         fill_sampling(&m->sampling, t->overrides, arena) != STATUS_OK)
         goto no_memory;
     *out = m;

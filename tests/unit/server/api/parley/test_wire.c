@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "proto/codec.h"
+#include "server/access/access.h"
 #include "tests/support/fake_server.h"
 
 static struct fake_server s;
 static struct arena arena;
+static const struct principal nobody = {.weight = 1, .name = ""}; /* without keys */
 
 static void setup(void)
 {
@@ -27,7 +29,7 @@ static Parley__V1__Conversation *message_of(const struct conversation *c)
     Parley__V1__Conversation *m;
     struct error err;
 
-    ck_assert_int_eq(wire_conversation(&m, c, &arena, &err), STATUS_OK);
+    ck_assert_int_eq(wire_conversation(&m, c, &nobody, &arena, &err), STATUS_OK);
     return m;
 }
 
@@ -66,6 +68,20 @@ START_TEST(test_given)
     ck_assert_int_eq(m->limits->priority, -7);
     ck_assert_uint_eq(m->generation, 1);
     ck_assert_ptr_null(message_of(fake_conversation(&s))->sampling);
+}
+END_TEST
+
+/* The owner stands in the message by name, and not where there are no keys. */
+START_TEST(test_owner)
+{
+    const struct principal alice = {.id = 1, .weight = 1, .name = "alice"};
+    struct conversation *c = fake_conversation(&s);
+    Parley__V1__Conversation *m;
+    struct error err;
+
+    ck_assert_int_eq(wire_conversation(&m, c, &alice, &arena, &err), STATUS_OK);
+    ck_assert_str_eq(m->principal->name, "alice");
+    ck_assert_ptr_null(message_of(c)->principal);
 }
 END_TEST
 
@@ -205,6 +221,7 @@ int main(void)
     tcase_set_timeout(tc, 30);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_given);
+    tcase_add_test(tc, test_owner);
     tcase_add_test(tc, test_cleared);
     tcase_add_test(tc, test_pages);
     tcase_add_test(tc, test_stale_page);
