@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The blocks of shell lines of README.md and docs/*.md run as they are printed, ports and all.
+"""The blocks of shell lines of README.md and docs/*.md run as they are printed, ports and all, and print what the page shows.
 
 A page is run from its top in a network and processes of its own, in a folder that looks like a built checkout: its entries, build/release
 and the default model. A block is given to one bash, and must end with 0. Before one that starts no parleyd on the default ports, the
@@ -7,6 +7,9 @@ last one's goes on; if there is none, `parleyd --model smollm2=MODEL` is started
 is started or the page ends. FILE.gguf is the default model. A fenced block behind "Save as `NAME`" is written there.
 
 A block that cannot run here stands behind a line `<!-- not run: REASON -->`.
+
+A fenced block ```text is the output of the block before it, by the rule of outputs.py. A program in Python that has an output is run as a
+block, too. An output that is behind no block that runs is an error, since nothing would compare it.
 
 usage: test_blocks.py BUILD_ROOT SOURCE_ROOT MODEL PYTHON     (PYTHON: one that has the clients' packages; see venv.sh)
        test_blocks.py --page PAGE FOLDER                      in the page's own network, where the test starts it
@@ -26,11 +29,13 @@ import tempfile
 import time
 
 import children
+import outputs
 
 GRPC_PORT, HTTP_PORT = 8001, 8000
 NOT_RUN = re.compile(r"<!-- not run: (\S.*?) -->$")
 LEAST_RUN = 40
 STARTS_DAEMON = re.compile(r"(?:^|[\s/;&|])parleyd [^\n#]*&", re.MULTILINE)
+PYTHON = "build/agents/bin/python"  # as the pages call it
 DEFAULT = 'parleyd --model smollm2="$(./run model)" &'
 
 
@@ -38,37 +43,80 @@ SAVED = re.compile(r"^Save (?:this )?as `([\w.]+)`[^\n]*:\n\n```\w*\n(.*?)^```",
 
 
 class Block:
-    def __init__(self, line, text, reason):
-        self.line, self.text, self.reason = line, text, reason
+    def __init__(self, line, text, reason, output=None):
+        self.line, self.text, self.reason, self.output = line, text, reason, output
         self.starts_daemon = STARTS_DAEMON.search(text) is not None and "--listen" not in text
 
 
 def blocks_of(text):
-    """The blocks of shell lines of a page: those that are indented, outside of lists and fences."""
-    blocks, before, is_fenced, in_list, reason, start = [], "", False, False, None, None
+    """The blocks of shell lines of a page: those that are indented, outside of lists and fences. And its programs that show an output."""
+    blocks, before, is_fenced, in_list, reason, start, program = [], "", False, False, None, None, None
     lines = [*text.splitlines(), ""]
     for number, line in enumerate(lines, 1):
         is_block = not is_fenced and not in_list and line.startswith("    ") and (start is not None or before == "")
         if is_block and start is None:
             start = number
         elif not is_block and start is not None:
-            blocks.append(Block(start, "\n".join(one[4:] for one in lines[start - 1 : number - 1]) + "\n", reason))
+            shell = "\n".join(one[4:] for one in lines[start - 1 : number - 1]) + "\n"
+            blocks.append(Block(start, shell, reason, outputs.output_after(lines, number - 1)))
             start = reason = None
         if line.startswith("```"):
-            is_fenced = not is_fenced
+            is_fenced, in_list = not is_fenced, False
+            output = outputs.output_after(lines, number)
+            if line == "```python":
+                program = number
+            elif not is_fenced and program is not None and output is not None:
+                python = "\n".join(lines[program : number - 1])
+                blocks.append(Block(program + 1, f"{PYTHON} - <<'END'\n{python}\nEND\n", reason, output))
+            if not is_fenced:
+                program = reason = None
         elif match := NOT_RUN.match(line):
             reason = match[1]
-        elif not is_block and line.strip():
+        elif not is_block and not is_fenced and line.strip():
             reason = None
-            in_list = not is_fenced and (re.match(r"([-*+]|\d+\.) ", line) is not None or in_list and line.startswith(" "))
+            in_list = re.match(r"([-*+]|\d+\.) ", line) is not None or in_list and line.startswith(" ")
         before = line.strip()
     return blocks
+
+
+def check_outputs(page, text, blocks):
+    """Each output that the page shows is that of a block that runs."""
+    compared = {block.output.line for block in blocks if block.output is not None and block.reason is None}
+    for number, line in enumerate(text.splitlines(), 1):
+        assert line.strip() != outputs.FENCE or number + 1 in compared, f"{page}:{number}: this output directly follows no block that runs"
 
 
 def test_blocks_of():
     blocks = blocks_of("# A\n\n    one\n    two\n\n- item\n\n    of the item\n\nText.\n\n<!-- not run: it is long -->\n\n    three\n\n```\n\n    fenced\n```\n\n    parleyd --x &\n")
     assert [(b.line, b.text, b.reason) for b in blocks] == [(3, "one\ntwo\n", None), (14, "three\n", "it is long"), (21, "parleyd --x &\n", None)], [vars(b) for b in blocks]
     assert [b.starts_daemon for b in blocks] == [False, False, True]
+
+
+def test_outputs():
+    """A block's output is compared, a program's too, with its place; what nothing would compare is an error."""
+    text = "    echo Bonn\n    echo word >&2\n\n```text\nBonn\n```\n\n```python\nprint(6 * 7)\n```\n\n```text\n4…\n```\n"
+    page = blocks_of(text)
+    assert [(block.line, block.output.line) for block in page] == [(1, 5), (9, 13)]
+    check_outputs("page.md", text, page)
+    with tempfile.TemporaryDirectory() as folder:
+        make_python(folder, sys.executable)
+        for block in page:
+            run_block("page.md", block, folder)
+        for at, wrong in enumerate((text.replace("\nBonn\n`", "\nBerlin\n`"), text.replace("4…", "5…"))):
+            try:
+                run_block("page.md", blocks_of(wrong)[at], folder)
+            except AssertionError as failure:
+                expected, seen = [("Berlin", "Bonn"), ("5…", "42")][at]
+                assert str(failure).startswith(f"page.md:{[5, 13][at]}: expected\n  {expected}\nseen\n  {seen}\n"), failure
+            else:
+                raise AssertionError(wrong)
+    for unseen, line in ((f"<!-- not run: it is long -->\n\n{text}", 6), ("    true\n\nIt prints:\n\n```text\n1\n```\n", 5)):
+        try:
+            check_outputs("page.md", unseen, blocks_of(unseen))
+        except AssertionError as failure:
+            assert str(failure).startswith(f"page.md:{line}: "), failure
+        else:
+            raise AssertionError(unseen)
 
 
 def test_failure():
@@ -113,16 +161,20 @@ def kill_others():
 
 def run_block(page, block, folder):
     """What it says is a file's: what it leaves running may hold a pipe open."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as said:
         # curl -i shows an answer that is an error; elsewhere one is a failure.
         environment = os.environ if "curl -i " in block.text else {**os.environ, "CURL_HOME": os.path.join(folder, "build")}
-        bash = subprocess.Popen(["bash", "-e", "-o", "pipefail", "-c", block.text], cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment)
+        bash = subprocess.Popen(["bash", "-e", "-o", "pipefail", "-c", block.text], cwd=folder, stdin=subprocess.DEVNULL, stdout=printed, stderr=said, env=environment)
         try:
             status = bash.wait(children.PATIENCE)
         except subprocess.TimeoutExpired:
             status = f"nothing within {children.PATIENCE} s"
+        printed.seek(0)
         said.seek(0)
-        assert status == 0, f"{page}:{block.line}: {status}\n{block.text}{said.read().decode(errors='replace')[-4000:]}"
+        seen = printed.read().decode(errors="replace")
+        assert status == 0, f"{page}:{block.line}: {status}\n{block.text}{said.read().decode(errors='replace')[-4000:]}{seen[-4000:]}"
+    if block.output is not None:
+        outputs.compare(page, block.output, seen)
     if block.starts_daemon:
         children.until(f"{page}:{block.line}: a ready parleyd", is_ready)
 
@@ -145,6 +197,14 @@ def run_page(page, folder):
         run_block(page, block, folder)
 
 
+def make_python(folder, python):
+    path = os.path.join(folder, PYTHON)
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {python} "$@"\n')
+    os.chmod(path, 0o755)
+
+
 def checkout(folder, build_root, source_root, model, python):
     """A folder that looks like a built checkout."""
     for entry in os.listdir(source_root):
@@ -153,14 +213,11 @@ def checkout(folder, build_root, source_root, model, python):
     os.remove(os.path.join(folder, "run"))
     shutil.copy(os.path.join(source_root, "run"), folder)
     os.makedirs(os.path.join(folder, "build/model"))
-    os.makedirs(os.path.join(folder, "build/agents/bin"))
     os.symlink(build_root, os.path.join(folder, "build/release"))
     for name in (model, f"{model}.ok"):
         os.symlink(name, os.path.join(folder, "build/model", os.path.basename(name)))
     os.symlink(model, os.path.join(folder, "FILE.gguf"))
-    with open(os.path.join(folder, "build/agents/bin/python"), "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/sh\nexec {python} "$@"\n')
-    os.chmod(os.path.join(folder, "build/agents/bin/python"), 0o755)
+    make_python(folder, python)
     with open(os.path.join(folder, "build/.curlrc"), "w", encoding="utf-8") as file:
         file.write("fail-with-body\n")
 
@@ -171,6 +228,8 @@ def main():
     build_root, source_root, model, python = sys.argv[1:]
     test_blocks_of()
     test_failure()
+    outputs.test()
+    test_outputs()
     isolated = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
     is_isolated = children.run([*isolated, "true"]).returncode == 0
     assert is_isolated or os.getuid() != 0, "root can have a network of its own"
@@ -185,7 +244,9 @@ def main():
     n_run = 0
     for page in pages:
         with open(os.path.join(source_root, page), encoding="utf-8") as file:
-            blocks = blocks_of(file.read())
+            text = file.read()
+        blocks = blocks_of(text)
+        check_outputs(page, text, blocks)
         to_run = [block for block in blocks if block.reason is None]
         if to_run:
             start = time.monotonic()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The programs of README.md and docs/*.md, and their requests by curl, run as they are printed, but for the ports.
+"""The programs of README.md and docs/*.md, and their requests by curl, run as they are printed, but for the ports. What a page shows as a
+program's output (outputs.py) is compared where no language model makes it: the one here has random weights. test_blocks.py has the real one.
 
 usage: test_pages.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients' packages; see venv.sh)"""
 import contextlib
@@ -12,6 +13,7 @@ import tempfile
 import urllib.request
 
 import children
+import outputs
 from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
@@ -22,6 +24,8 @@ from parley.rollouts import Environments  # noqa: E402
 PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+MODEL = "smollm2"
+LEAST_COMPARED = 6
 ATTEMPTS = 5  # the model's weights are random: one sampled reply in 50 ends before it has a word
 # These answer with an error, need a file or a key of the reader's, or are told by a shell's variables.
 NOT_ALONE = re.compile(r"curl -i |\$\(|\$body|\bpk-|alice|bob\.key")
@@ -36,10 +40,16 @@ def here(text, daemon):
     return text.replace("127.0.0.1:8001", daemon.address).replace("127.0.0.1:8000", daemon.http)
 
 
+def programs_of(page, text):
+    """(page, program, what it shows as its output or None) of each block of Python that asks a daemon."""
+    lines = text.splitlines()
+    return [(page, block[1], outputs.output_after(lines, text.count("\n", 0, block.end()) + 1))
+            for block in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if "127.0.0.1:800" in block[1]]
+
+
 def programs():
-    """(page, program) of each block of Python that asks a daemon, those that serve first: requests of other blocks are to them."""
-    found = [(page, block) for page in ["../README.md", *sorted(os.listdir(DOCS))] if page.endswith(".md")
-             for block in re.findall(r"^```python\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE) if "127.0.0.1:800" in block]
+    """Those of all pages, those that serve first: requests of other blocks are to them."""
+    found = [one for page in ["../README.md", *sorted(os.listdir(DOCS))] if page.endswith(".md") for one in programs_of(page, text_of(page))]
     assert len(found) >= 16, found
     return sorted(found, key=lambda one: "parley.serve(" not in one[1])
 
@@ -76,10 +86,20 @@ def shell(script, daemon):
     return done.stdout
 
 
+def test_programs_of():
+    """A program's output is found behind it, and a wrong one is told with its place, what was expected and what was seen."""
+    text = "# A\n\n```python\nask(\"127.0.0.1:8001\")\n```\n\n```text\n42\n```\n\n```python\nask(\"127.0.0.1:8000\")\n```\n"
+    (page, program, shown), (_, _, none) = programs_of("page.md", text)
+    assert (page, program, shown.line, shown.lines, none) == ("page.md", 'ask("127.0.0.1:8001")\n', 8, ["42"], None)
+    assert outputs.fails(page, shown, "42\n") is None
+    assert outputs.fails(page, shown, "43\n").startswith("page.md:8: expected\n  42\nseen\n  43\n")
+
+
 def test_programs(daemon, folder, stack):
-    """Each ends with 0 and says something; those that serve are there for the requests of other pages."""
+    """Each ends with 0 and says something, what its page shows; those that serve are there for the requests of other pages."""
+    n_compared = 0
     with parley.connect(daemon.address) as server:
-        for i, (page, program) in enumerate(programs()):
+        for i, (page, program, shown) in enumerate(programs()):
             path = os.path.join(folder, f"program{i}.py")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(here(program, daemon))
@@ -99,6 +119,10 @@ def test_programs(daemon, folder, stack):
                     break
             else:
                 raise AssertionError((page, program, done))
+            if shown is not None and MODEL not in program:
+                outputs.compare(os.path.normpath(os.path.join("docs", page)), shown, done.stdout)
+                n_compared += 1
+    assert n_compared >= LEAST_COMPARED, n_compared
 
 
 def test_requests(daemon):
@@ -121,6 +145,7 @@ def main():
         path, pole = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "pole.gguf")
         children.run([WRITE_TINY_MODEL, path], check=True)
         parley.policies.create(pole, 4, 2)
+        test_programs_of()
         daemon = stack.enter_context(Daemon(PARLEYD, "--http", "127.0.0.1:0", "--model", f"smollm2={path}", "--model", f"pole={pole}"))
         test_programs(daemon, folder, stack)
         test_requests(daemon)
