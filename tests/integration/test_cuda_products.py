@@ -46,7 +46,7 @@ def served(parley, parleyd, tiny, products, *flags):
 def fails(parley, parleyd, tiny, reset):
     """An illegal address in a step: where a reset heals the device, the next turn is answered; else the daemon ends, for a supervisor to
     start it anew, and says so."""
-    os.environ |= {"CUDA_HOST_FAIL": "2000:700", "CUDA_HOST_RESET": reset}
+    os.environ |= {"CUDA_HOST_FAIL": "600:700", "CUDA_HOST_RESET": reset}
     daemon = children.Daemon(parleyd, "--backend", "cuda", "--http", "127.0.0.1:0", "--kv-bytes", "4M", "--kv-host-bytes", "off", "--model", f"tiny={tiny}")
 
     def ask():
