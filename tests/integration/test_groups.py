@@ -130,6 +130,16 @@ def wait():
     children.released.wait()
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("it has no text")
+
+
+def strange(what):
+    """An exception without a text, or of a name that is longer than the wire takes."""
+    raise Mute() if what == "no text" else type("Größe😀" * 60, (Exception,), {})("long")
+
+
 def test_calls(address):
     """Functions at a member: local ones, nested calls, large arguments, exceptions with their trace, time limits, references and their bound."""
     def body(group, world):
@@ -143,6 +153,9 @@ def test_calls(address):
             assert error.args == ("no sense",) and "in fails" in str(error.__cause__)
             told = raised(RemoteError, group.rpc_sync, "1", unpicklable)
             assert told.kind == "__main__.Unpicklable" and told.message == "cannot go" and "in unpicklable" in told.trace
+            for what in "no text", "no name":
+                told = raised(Exception, group.rpc_sync, "1", strange, 30, (what,))
+                assert "in strange" in str(told.__cause__), told
             assert "not a member" in str(raised(RuntimeError, group.rpc_sync, "nobody", print))
             late = raised(parley.Error, group.rpc_sync, "1", wait, 0.2)
             assert late.code == "DEADLINE_EXCEEDED" and "'1'" in str(late), late

@@ -130,6 +130,38 @@ def test_exceptions(pool):
     assert said[0].number == 5 and pool.apply(half, (8,)) == 4
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("it has no text")
+
+
+class Disguised(Exception):
+    def __reduce__(self):
+        return str, ("no exception",)
+
+
+def strange(what):
+    """Raises what is not easily told of."""
+    if what == "surrogate":
+        raise OSError("no file \udcff\0")
+    if what == "name":
+        raise type("Größe😀" * 60, (Exception,), {})("long")
+    raise {"mute": Mute, "disguised": Disguised}[what]("odd")
+
+
+def test_strange_exceptions(pool):
+    """An exception without a text, with one that UTF-8 has not, of a long name, or that pickles as something else: none costs the worker."""
+    pids = set(pool.map(lambda _: os.getpid(), range(64), chunksize=1))
+    e = raised(Mute, lambda: pool.apply(strange, ("mute",)))
+    assert "in strange" in str(e.__cause__)
+    e = raised(OSError, lambda: pool.apply(strange, ("surrogate",)))
+    assert e.args == ("no file \udcff\0",) and "no file \\udcff\\x00" in str(e.__cause__) and "raise OSError" in str(e.__cause__)
+    assert str(raised(Exception, lambda: pool.apply(strange, ("name",)))) == "long"
+    e = raised(RemoteError, lambda: pool.apply(strange, ("disguised",)))
+    assert e.message == "odd" and e.kind.endswith("Disguised")
+    assert set(pool.map(lambda _: os.getpid(), range(64), chunksize=1)) <= pids, "no worker was replaced"
+
+
 def test_lost_workers(pool, address):
     """A task whose worker is killed is run again, or fails with signal and last words; the worker is replaced, and what waited
     behind it is not lost."""
@@ -359,7 +391,7 @@ def timed(test, *args):
 def main():
     with Daemon(PARLEYD) as daemon:
         with Pool(2, address=daemon.address) as pool:
-            for test in test_pool, test_arrays_by_value, test_exceptions, test_queue:
+            for test in test_pool, test_arrays_by_value, test_exceptions, test_strange_exceptions, test_queue:
                 timed(test, pool)
             for test in test_lost_workers, test_deadlines:
                 timed(test, pool, daemon.address)

@@ -183,7 +183,8 @@ def failure_of(result: pb.WorkResult, payload: bytes | bytearray, opened: Callab
     error: BaseException = RemoteError(said.type, said.message, said.trace)
     if len(payload) > SIGNATURE_BYTES:
         try:
-            error = opened(payload)
+            made = opened(payload)
+            error = made if isinstance(made, BaseException) else error  # a class may say that it is pickled as something else
         except Exception:  # the text is left
             pass
     error.__cause__ = RemoteTrace(said.trace)

@@ -362,10 +362,17 @@ def failure(e: BaseException) -> tuple[list[Any], Any]:
     """The parts of a payload with the exception itself, none where it cannot be pickled, and what is told of it anyway."""
     from parley.v1 import work_pb2
 
-    trace = "".join(traceback.format_exception(e))
     kind = type(e)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    said = work_pb2.WorkException(type=name[:200], message=cut(str(e)), trace=cut(trace))
+    try:
+        message = str(e)
+    except Exception as why:
+        message = f"its text cannot be had: {type(why).__name__}"
+    try:
+        trace = "".join(traceback.format_exception(e))
+    except Exception as why:
+        trace = f"its trace cannot be had: {type(why).__name__}"
+    said = work_pb2.WorkException(type=encodable(name).encode()[:256].decode(errors="ignore"), message=cut(message), trace=cut(trace))
     try:
         parts = pack(e, False)[0]
         if sum(map(len, parts)) > PART_BYTES // 2:
@@ -376,8 +383,14 @@ def failure(e: BaseException) -> tuple[list[Any], Any]:
 
 
 def cut(text: str) -> str:
-    """What the wire takes of it."""
+    """What the wire takes of it: 64 KiB."""
+    text = encodable(text)
     return text if len(text) <= 16000 else text[:8000] + "\n…\n" + text[-8000:]
+
+
+def encodable(text: str) -> str:
+    """Surrogates, as file names have them, and NUL are spelt out: a string of the wire has neither."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def end_with_stdin() -> None:
