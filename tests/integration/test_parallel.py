@@ -130,6 +130,18 @@ def test_exceptions(pool):
     assert said[0].number == 5 and pool.apply(half, (8,)) == 4
 
 
+def test_callbacks(pool):
+    """A callback that raises is told of, as a thread's exception; its result and the others' come all the same."""
+    said = []
+    hook, threading.excepthook = threading.excepthook, said.append
+    try:
+        good, bad = pool.apply_async(half, (4,), callback=lambda _: 1 // 0), pool.apply_async(half, (5,), error_callback=lambda _: 1 // 0)
+        assert good.get(children.PATIENCE) == 2 and raised(Odd, lambda: bad.get(children.PATIENCE)).number == 5
+        assert [a.exc_type for a in said] == [ZeroDivisionError] * 2 and pool.apply(half, (8,)) == 4
+    finally:
+        threading.excepthook = hook
+
+
 class Mute(Exception):
     def __str__(self):
         raise RuntimeError("it has no text")
@@ -391,7 +403,7 @@ def timed(test, *args):
 def main():
     with Daemon(PARLEYD) as daemon:
         with Pool(2, address=daemon.address) as pool:
-            for test in test_pool, test_arrays_by_value, test_exceptions, test_strange_exceptions, test_queue:
+            for test in test_pool, test_arrays_by_value, test_exceptions, test_strange_exceptions, test_callbacks, test_queue:
                 timed(test, pool)
             for test in test_lost_workers, test_deadlines:
                 timed(test, pool, daemon.address)

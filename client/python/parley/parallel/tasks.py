@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,9 +62,13 @@ class AsyncResult:
     def _settle(self, value: Any, error: BaseException | None) -> None:
         self._value, self._error = value, error
         callback = self._callbacks[0] if error is None else self._callbacks[1]
-        if callback is not None:
-            callback(value if error is None else error)
-        self._done.set()
+        try:
+            if callback is not None:
+                callback(value if error is None else error)
+        except BaseException:  # it is told of, and the results that this thread has to bring come all the same
+            threading.excepthook(threading.ExceptHookArgs([*sys.exc_info(), threading.current_thread()]))
+        finally:
+            self._done.set()
 
     def ready(self) -> bool:
         return self._done.is_set()
