@@ -5,6 +5,7 @@ examples.
 usage: test_parallel.py PARLEYD      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
 import contextlib
 import io
+import multiprocessing
 import os
 import queue as queues
 import re
@@ -128,6 +129,53 @@ def test_exceptions(pool):
     said = []
     pool.apply_async(half, (5,), error_callback=said.append).wait()
     assert said[0].number == 5 and pool.apply(half, (8,)) == 4
+
+
+def stops(x):
+    if x == 3:
+        raise StopIteration
+    return x
+
+
+def test_iterators(address):
+    """imap begins at once, and goes on behind a failure, behind close() and within join(); next waits no longer than it is told; a function's
+    StopIteration shortens nothing; there are no chunks of less than one item."""
+    def taken(it):
+        while True:
+            try:
+                yield next(it)
+            except StopIteration:
+                return
+            except Exception as e:
+                yield e
+
+    with Pool(1, address=address) as pool, children_folder() as folder:
+        path = os.path.join(folder, "go on")
+        os.mkfifo(path)
+        begun = pool.imap(lambda path: open(path).read(), [path])
+        with open(path, "w") as f:  # the worker has opened it, without our asking
+            raised(multiprocessing.TimeoutError, lambda: begun.next(timeout=0.01))
+            f.write("now")
+        assert next(begun) == "now" and not list(begun)
+        for order in pool.imap, pool.imap_unordered:
+            got = list(taken(order(half, range(5))))
+            assert sorted(x for x in got if isinstance(x, int)) == [0, 1, 2] and sorted(e.number for e in got if isinstance(e, Odd)) == [1, 3]
+        got = list(taken(pool.imap(half, (8 // i for i in (4, 2, 0, 1)))))
+        assert got[:2] == [1, 2] and isinstance(got[2], ZeroDivisionError) and len(got) == 3
+        got = list(taken(pool.imap(half, [2, threading.Lock(), 4])))
+        assert got[::2] == [1, 2] and isinstance(got[1], TypeError)
+        got = list(taken(pool.imap(stops, range(5))))
+        assert got[:3] + got[4:] == [0, 1, 2, 4] and isinstance(got[3].__cause__, StopIteration)
+        raised(StopIteration, lambda: pool.map(stops, range(8), chunksize=8))
+        for size in 0, -3:
+            for call in pool.map, pool.starmap, pool.imap, pool.imap_unordered:
+                assert "at least 1" in str(raised(ValueError, lambda call=call, size=size: call(half, [2], size)))
+        late = pool.imap(half, range(0, 2000, 2))
+        pool.close()
+        assert "closed" in str(raised(ValueError, lambda: pool.imap(half, [2])))
+        assert [next(late) for _ in range(500)] == list(range(500))
+        pool.join()
+        assert list(late) == list(range(500, 1000))
 
 
 def test_callbacks(pool):
@@ -410,7 +458,7 @@ def main():
             pool.close()
             pool.join()
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
-        for test in test_turnover, test_stopped_workers, test_contexts, test_by_reference:
+        for test in test_iterators, test_turnover, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_signatures, test_threads, test_events, test_watched, test_examples:
         timed(test)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -49,6 +50,61 @@ class MapResult(AsyncResult):
         if is_last:
             whole = None if self._first is not None else list(itertools.chain.from_iterable(self._parts))
             self._settle(whole, self._first)
+
+
+class MapIterator:
+    """multiprocessing's, of results that are computed some chunks ahead of who takes them, not of the whole of an endless iterable. A
+    chunk that failed raises in its place, and whoever asks again gets those behind it."""
+
+    def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], chunks: Iterator[list[Any]],
+                 ahead: int, is_ordered: bool) -> None:
+        self._submit, self._chunks, self._ahead, self._is_ordered = submit, chunks, ahead, is_ordered
+        self._done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
+        self._kept = dict[int, tuple[Any, BaseException | None]]()
+        self._values: collections.deque[Any] = collections.deque()  # of the chunk that was taken last
+        self._lock = threading.Lock()
+        self._n_begun = self._n_taken = 0  # the first is under the lock
+        self._begin()
+
+    def _begin(self, is_all: bool = False) -> None:
+        with self._lock:
+            while is_all or self._n_begun - self._n_taken < self._ahead:
+                at = self._n_begun
+                try:
+                    chunk = next(self._chunks, None)
+                    if chunk is None:
+                        return
+                    self._submit(chunk, lambda value, error, at=at: self._done.put((at, value, error)))  # type: ignore[misc]
+                except Exception as e:  # of the iterable, or of what cannot be pickled
+                    self._done.put((at, None, e))
+                self._n_begun += 1
+
+    def next(self, timeout: float | None = None) -> Any:
+        """multiprocessing.TimeoutError: it may still come."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._values:
+            self._begin()
+            if self._n_taken == self._n_begun:
+                raise StopIteration
+            while (self._n_taken not in self._kept) if self._is_ordered else not self._kept:
+                try:
+                    at, value, error = self._done.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+                except queue.Empty:
+                    raise multiprocessing.TimeoutError from None
+                self._kept[at] = value, error
+            value, error = self._kept.pop(self._n_taken if self._is_ordered else next(iter(self._kept)))
+            self._n_taken += 1
+            if isinstance(error, StopIteration):
+                raise RuntimeError("the function raised StopIteration") from error
+            if error is not None:
+                raise error
+            self._values.extend(value)
+        return self._values.popleft()
+
+    __next__ = next
+
+    def __iter__(self) -> MapIterator:
+        return self
 
 
 class _Stream(TaskStream):
@@ -119,6 +175,7 @@ class Pool:
                           "maxtasks": maxtasksperchild, "by_reference": self._by_reference, "path": list(sys.path)}
         self._setups = [b"".join(pack(s, False)[0]) for s in self._contexts(initializer, tuple(initargs))]
         self._tags = itertools.count(1)
+        self._iterators: weakref.WeakSet[MapIterator] = weakref.WeakSet()
         self._lock = threading.Condition()
         # Under the lock:
         self._streams = set[_Stream]()
@@ -218,14 +275,16 @@ class Pool:
             with self._lock:
                 self._lock.notify_all()
 
-    def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None]) -> None:
+    def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None],
+                is_late: bool = False) -> None:
+        """is_late: it is of an iterator that was made before the pool was closed."""
         parts, segments = pack((how, args, kwds), self._by_reference)
         tag = next(self._tags)
         at = values_at(parts)
         payload = signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts[:at]], parts[at:])
         task = Task(payload, segments, settle, self._timeout_ms)
         with self._lock:
-            if self._is_closed:
+            if self._is_ending if is_late else self._is_closed:
                 raise ValueError("the pool is closed")
             if self._failed:
                 raise RuntimeError(f"the pool's workers do not start: {self._failed}")
@@ -248,6 +307,8 @@ class Pool:
         return self.apply_async(func, args, kwds).get()
 
     def _map(self, how: str, func: Any, iterable: Iterable[Any], chunksize: int | None, callback: Any, error_callback: Any) -> MapResult:
+        if chunksize is not None and chunksize < 1:
+            raise ValueError(f"chunksize is {chunksize}, it is at least 1")
         items = list(iterable)
         size = chunksize or max(1, -(-len(items) // (4 * self._n)))
         chunks = [items[at:at + size] for at in range(0, len(items), size)]
@@ -273,31 +334,24 @@ class Pool:
         got: list[Any] = self.starmap_async(func, iterable, chunksize).get()
         return got
 
-    def _imap(self, func: Any, iterable: Iterable[Any], chunksize: int, is_ordered: bool) -> Iterator[Any]:
-        """Some chunks ahead of who takes them, not the whole of an endless iterable."""
-        function, items, ahead = self._function_bytes(func), iter(iterable), 4 * self._n + 64
-        done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
-        kept = dict[int, tuple[Any, BaseException | None]]()
-        n_begun = n_taken = 0
-        while True:
-            while n_begun - n_taken < ahead and (chunk := list(itertools.islice(items, chunksize))):
-                self._submit("map", function, chunk, None, lambda value, error, at=n_begun: done.put((at, value, error)))  # type: ignore[misc]
-                n_begun += 1
-            if n_taken == n_begun:
-                return
-            while (n_taken not in kept) if is_ordered else not kept:
-                at, value, error = done.get()
-                kept[at] = value, error
-            value, error = kept.pop(n_taken if is_ordered else next(iter(kept)))
-            n_taken += 1
-            if error is not None:
-                raise error
-            yield from value
+    def _imap(self, func: Any, iterable: Iterable[Any], chunksize: int, is_ordered: bool) -> MapIterator:
+        if chunksize < 1:
+            raise ValueError(f"chunksize is {chunksize}, it is at least 1")
+        if self._is_closed:
+            raise ValueError("the pool is closed")
+        function, items = self._function_bytes(func), iter(iterable)
 
-    def imap(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
+        def submit(chunk: list[Any], settle: Callable[[Any, BaseException | None], None]) -> None:
+            self._submit("map", function, chunk, None, settle, True)
+
+        found = MapIterator(submit, iter(lambda: list(itertools.islice(items, chunksize)), []), 4 * self._n + 64, is_ordered)
+        self._iterators.add(found)
+        return found
+
+    def imap(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> MapIterator:
         return self._imap(func, iterable, chunksize, True)
 
-    def imap_unordered(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> Iterator[Any]:
+    def imap_unordered(self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int = 1) -> MapIterator:
         return self._imap(func, iterable, chunksize, False)
 
     # --- the end ---
@@ -311,6 +365,8 @@ class Pool:
         """Waits for the tasks, then for the workers' ends."""
         if not self._is_closed:
             raise ValueError("the pool is not closed")
+        for iterator in list(self._iterators):
+            iterator._begin(True)
         with self._lock:
             self._lock.wait_for(lambda: not any(s.tasks for s in self._streams))
         self._end()

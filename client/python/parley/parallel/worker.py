@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import hashlib
-import itertools
 import mmap
 import os
 import pickle
@@ -266,9 +265,10 @@ class Worker:
         how, args, kwds = unpack(body[HEAD.size + size:], values=values)
         if how == "call":
             return function(*self.context, *args, **kwds)
+        # Not by `map`, which a function that raises StopIteration would end.
         if how == "map":
-            return [function(*self.context, a) for a in args] if self.context else list(map(function, args))
-        return [function(*self.context, *a) for a in args] if self.context else list(itertools.starmap(function, args))
+            return [function(*self.context, a) for a in args] if self.context else [function(a) for a in args]
+        return [function(*self.context, *a) for a in args]
 
     def work(self, task: int, payload: bytes | bytearray) -> None:
         self.tag = 0
