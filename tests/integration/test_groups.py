@@ -159,7 +159,14 @@ def test_calls(address):
             assert "not a member" in str(raised(RuntimeError, group.rpc_sync, "nobody", print))
             late = raised(parley.Error, group.rpc_sync, "1", wait, 0.2)
             assert late.code == "DEADLINE_EXCEEDED" and "'1'" in str(late), late
+            for seconds in 0.0001, 0.2:
+                assert raised(parley.Error, group.rpc_sync, "1", wait, 0.0001).code == "DEADLINE_EXCEEDED", "short is not none"
+                assert raised(parley.Error, group.rpc_remote("1", wait).to_here, seconds).code == "DEADLINE_EXCEEDED"
+            under_way = group.rpc_async("1", wait)
+            for seconds in 1e7, float("nan"):
+                assert "it may be" in str(raised(ValueError, group.rpc_async, "1", int, seconds)), "the calls under way are not touched"
             children.released.set()
+            under_way.get()
             group.register("one", lambda: group.registered_sync("two") + 1)
         else:
             group.register("two", lambda: 2)

@@ -22,6 +22,7 @@ from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
+from parley.parallel import pool as pools  # noqa: E402
 from parley.parallel import (AndEvent, CtxPool, CtxThreadPool, Event, OrEvent, Pool, Process, ProcessException, Queue, RemoteError,  # noqa: E402
                              Thread, ThreadException, ThreadPool, WorkerLost, dumps, get_context, loads, share)
 
@@ -129,6 +130,46 @@ def test_exceptions(pool):
     said = []
     pool.apply_async(half, (5,), error_callback=said.append).wait()
     assert said[0].number == 5 and pool.apply(half, (8,)) == 4
+
+
+def test_settings(address):
+    """What a pool is asked for is checked when it is made; a short time limit is one; a daemon that is not there is told of."""
+    for wrong in {"processes": 0}, {"retries": -1}, {"retries": 101}, {"timeout": -1}, {"timeout": 1e9}, {"timeout": float("nan")}, {"maxtasksperchild": 0}:
+        assert next(iter(wrong)) in str(raised(ValueError, lambda wrong=wrong: Pool(**{"processes": 1, "address": address, **wrong})))
+    raised(ValueError, lambda: CtxPool(0, worker_contexts=[], address=address))
+    with Pool(1, address=address, timeout=0.0001) as late:
+        assert raised(parley.Error, lambda: late.apply(time.sleep, (0.5,))).code == "DEADLINE_EXCEEDED"
+    patience, pools.REACH_S = pools.REACH_S, 0.2
+    try:
+        assert "127.0.0.1:1 was not reached" in str(raised(parley.Error, lambda: Pool(1, address="127.0.0.1:1")))
+    finally:
+        pools.REACH_S = patience
+
+
+def test_never_again(address):
+    """Where no worker can be made any more, the tasks that wait fail, and so do new ones."""
+    with children_folder() as folder, contextlib.redirect_stderr(io.StringIO()):
+        path = os.path.join(folder, "there")
+        with open(path, "w"), Pool(1, initializer=lambda: open(path).close(), address=address) as pool:
+            assert pool.apply(half, (4,)) == 2
+            os.unlink(path)
+            results = [pool.apply_async(os._exit, (1,)), *(pool.apply_async(half, (4,)) for _ in range(3))]
+            raised(WorkerLost, lambda: results[0].get(children.PATIENCE))
+            for r in results[1:]:
+                assert "do not start" in str(raised(RuntimeError, lambda r=r: r.get(children.PATIENCE)))
+            assert "FileNotFoundError" in str(raised(RuntimeError, lambda: pool.apply(half, (4,))))
+            pool.close()
+            pool.join()
+
+
+def test_large():
+    """A task that the daemon does not take is refused, a result fails its task: neither costs another task, or a worker."""
+    with Daemon(PARLEYD, "--work-bytes", "4M") as daemon, Pool(1, address=daemon.address) as pool:
+        pid = pool.apply(os.getpid)
+        other = pool.apply_async(time.sleep, (0.2,))
+        assert "the task has" in str(raised(ValueError, lambda: pool.apply(len, (bytes(1 << 20),)))) and other.get() is None
+        assert "the result has" in str(raised(ValueError, lambda: pool.apply(lambda: bytes(1 << 20))))
+        assert pool.apply(lambda: len(bytes(1 << 20))) == 1 << 20 and pool.apply(os.getpid) == pid
 
 
 def stops(x):
@@ -458,9 +499,9 @@ def main():
             pool.close()
             pool.join()
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
-        for test in test_iterators, test_turnover, test_stopped_workers, test_contexts, test_by_reference:
+        for test in test_settings, test_never_again, test_iterators, test_turnover, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
-    for test in test_signatures, test_threads, test_events, test_watched, test_examples:
+    for test in test_large, test_signatures, test_threads, test_events, test_watched, test_examples:
         timed(test)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
+import multiprocessing
 import queue
 import secrets
 import threading
@@ -29,7 +30,7 @@ from parley.parallel.membership import SERVICE, VALUE, Membership, MemberLost
 from parley.parallel.messages import Messages, Receive, Refuse, Reply, message
 from parley.parallel.pickle import pack, unpack
 from parley.parallel.road import Road
-from parley.parallel.tasks import AsyncResult, Task, TaskStream, WorkerLost, failure_of
+from parley.parallel.tasks import AsyncResult, Task, TaskStream, WorkerLost, failure_of, milliseconds
 from parley.parallel.worker import SIGNATURE_BYTES, checked, failure, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
@@ -70,10 +71,14 @@ class Reference:
         return self._member
 
     def to_here(self, timeout: float = -1) -> Any:
-        """A copy of it as it is now."""
+        """A copy of it as it is now. timeout: seconds, also for its making; 0 for none, less for the world's."""
+        end = time.monotonic() + timeout
         if self._made is not None:
-            self._made.get()
-        return self._group._call(self._member, self._what, timeout).get()
+            try:
+                self._made.get(timeout if timeout > 0 else None)
+            except multiprocessing.TimeoutError:
+                raise self._group._late(self._member) from None
+        return self._group._call(self._member, self._what, max(end - time.monotonic(), 0.001) if timeout > 0 else timeout).get()
 
     def __reduce__(self) -> Any:
         raise RuntimeError("a reference stays in the process that made it")
@@ -214,11 +219,14 @@ class Group:
         if isinstance(error, WorkerLost) or isinstance(error, Error) and (error.code in ("CANCELLED", "NOT_FOUND") or error.reason == "WORKER_LOST"):
             return self._lost(member)
         if isinstance(error, Error) and error.code == "DEADLINE_EXCEEDED":
-            return Error(error.code, f"the member '{member}' of the group '{self.group_name}' did not answer in time", error.reason)
+            return self._late(member, error.reason)
         return error
 
+    def _late(self, member: str, reason: str = "") -> Error:
+        return Error("DEADLINE_EXCEEDED", f"the member '{member}' of the group '{self.group_name}' did not answer in time", reason)
+
     def _submit(self, member: str, kind: bytes, body: bytes, seconds: float, is_raw: bool = False) -> Future:
-        future = Future(self._membership.changed if is_raw else None)
+        timeout_ms, future = milliseconds(seconds), Future(self._membership.changed if is_raw else None)
         tag = secrets.randbits(8 * ID_BYTES)
         with self._membership.changed:
             if self._membership.error is not None:
@@ -230,7 +238,7 @@ class Group:
         payload = signed(self._secret_of(road), b"call", [kind, tag.to_bytes(ID_BYTES, "little"), body])
         if len(payload) > self._road.max_bytes:
             raise ValueError(f"the call has {len(payload)} bytes, the daemon takes {self._road.max_bytes}")
-        task = Task(payload, None, future._settle, round(1000 * seconds))
+        task = Task(payload, None, future._settle, timeout_ms)
         with self._lock:
             peer = self._peers.get(road)
             if peer is None:
@@ -639,6 +647,7 @@ class World:
             raise ValueError("a world without a key needs a secret, else any client of the daemon could have it unpickle anything")
         self.name, self.rank, self.world_size, self.world = name, rank, world_size, world
         self.rpc_timeout, self.rpc_threads, self.lease, self.groups = rpc_timeout, rpc_threads, lease, dict[str, Group]()
+        milliseconds(rpc_timeout, "rpc_timeout")
         self._master = hashlib.blake2b(secret.encode() if isinstance(secret, str) else secret, digest_size=32, person=b"parley world").digest()
         self._link = Link(address, key, tls, 30)
         self._n_collective = dict[tuple[int, ...], int]()

@@ -9,6 +9,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
+from parley.parallel.tasks import milliseconds
 from parley.v1 import registry_pb2 as pb
 from parley.wire import Error
 
@@ -43,7 +44,7 @@ class Membership:
         self.error: Error | None = None  # it is a member no more
         self.lease = 0
         link.reach()
-        request = pb.RegistryJoinRequest(group=group, member=member, lease_ms=round(1000 * lease))
+        request = pb.RegistryJoinRequest(group=group, member=member, lease_ms=milliseconds(lease, "lease"))
         self._call = link.stream("Registry/Join", request, pb.RegistryEvent)
         threading.Thread(target=self._read, daemon=True).start()
         with self.changed:

@@ -22,12 +22,14 @@ import grpc
 from parley import wire
 from parley.client import Link
 from parley.parallel.pickle import pack, unpack, values_at
-from parley.parallel.tasks import AsyncResult, RemoteError, Task, TaskStream, WorkerLost, failure_of
+from parley.parallel.tasks import AsyncResult, RemoteError, Task, TaskStream, WorkerLost, failure_of, milliseconds
 from parley.parallel.worker import HEAD, Log, opened, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
 TAIL_BYTES = 4096
+MAX_RETRIES = 100
+REACH_S = 30.0  # for the daemon to be there
 STOPPED_S = 1.0  # a worker that is stopped for longer, and not only with the terminal's other processes, is killed
 
 
@@ -117,7 +119,7 @@ class _Stream(TaskStream):
 
     def over(self, error: BaseException) -> BaseException:
         self.pool._stream_over(self)
-        return error
+        return RuntimeError(f"the pool's workers do not start: {self.pool._failed}") if self.pool._failed else error
 
     def task_over(self) -> None:
         self.pool._task_over()
@@ -155,7 +157,8 @@ class Pool:
     multiprocessing's; functions may be lambdas and local ones, so `is_recursive` is taken and means nothing. is_copy_tensor=False
     with share_method="cpu": arrays go by reference; those that are not in shared memory (share) are copied there once, and what
     comes back goes by value unless it is in memory that the worker was given. retries: how often a task is run again whose worker
-    was lost. timeout: seconds from a task's submission, after which it fails."""
+    was lost. timeout: seconds from a task's submission, after which it fails. Where workers end three times before they are ready,
+    and none is left, the tasks fail with RuntimeError."""
 
     _has_context = False
 
@@ -165,12 +168,14 @@ class Pool:
                  retries: int = 0, timeout: float = 0) -> None:
         if not is_copy_tensor and share_method != "cpu":
             raise RuntimeError(f'Invalid share method: "{share_method}"')
-        self._n = processes or os.cpu_count() or 1
+        self._n = (os.cpu_count() or 1) if processes is None else processes
         if self._n < 1 or (maxtasksperchild is not None and maxtasksperchild < 1):
             raise ValueError("processes and maxtasksperchild are at least 1")
-        self._by_reference, self._retries, self._timeout_ms = not is_copy_tensor, retries, round(1000 * timeout)
+        if not 0 <= retries <= MAX_RETRIES:
+            raise ValueError(f"retries is {retries}, it may be 0 to {MAX_RETRIES}")
+        self._by_reference, self._retries, self._timeout_ms = not is_copy_tensor, retries, milliseconds(timeout)
         self._secret, self._function = secrets.token_bytes(32), f"pool/{secrets.token_hex(8)}"
-        self._link = Link(address, key, tls, 0)
+        self._link = Link(address, key, tls, REACH_S)
         self._settings = {"address": address, "key": key, "tls": tls, "function": self._function, "secret": self._secret,
                           "maxtasks": maxtasksperchild, "by_reference": self._by_reference, "path": list(sys.path)}
         self._setups = [b"".join(pack(s, False)[0]) for s in self._contexts(initializer, tuple(initargs))]
@@ -181,8 +186,10 @@ class Pool:
         self._streams = set[_Stream]()
         self._stream: _Stream | None = None
         self._pids = dict[int, subprocess.Popen[bytes]]()
-        self._n_ready, self._failed = 0, ""
+        self._n_ready, self._failed, self._max_bytes = 0, "", 0
         self._is_closed = self._is_ending = False
+        self._link.reach()  # its workers would wait for it for ever
+        self._n_supervised = self._n  # under the lock: those that are not given up
         self._supervisors = [threading.Thread(target=self._supervise, args=(i,), daemon=True) for i in range(self._n)]
         for s in self._supervisors:
             s.start()
@@ -225,12 +232,14 @@ class Pool:
                 process.stdin.flush()  # type: ignore[union-attr]
             except (OSError, ValueError):
                 pass  # it is gone, or the pool is closed: that shows
-            is_ready = os.read(ready, 1) == b"1"
+            most = os.read(ready, 8)  # bytes of a task that the daemon takes
+            is_ready = most != b""
             os.close(ready)
             n_failed = 0 if is_ready else n_failed + 1
             if is_ready:
                 with self._lock:
                     self._n_ready += 1
+                    self._max_bytes = int.from_bytes(most, "little")
                     self._lock.notify_all()
             code = _end_of(process)
             listener.join()
@@ -242,7 +251,10 @@ class Pool:
                 self._pids.pop(index, None)
                 if (n_failed == 3 or n_failed == number == 1) and not self._is_ending:
                     self._failed = f"exit status {code}: {said}"
+                    self._n_supervised -= 1
                     self._lock.notify_all()
+                    for stream in self._streams if self._n_supervised == 0 else ():
+                        stream.call.cancel()  # nobody is left who could compute its tasks
                     return
                 if self._is_ending:
                     return
@@ -282,6 +294,8 @@ class Pool:
         tag = next(self._tags)
         at = values_at(parts)
         payload = signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts[:at]], parts[at:])
+        if len(payload) > self._max_bytes:  # the daemon would end the stream, and with it the other tasks
+            raise ValueError(f"the task has {len(payload)} bytes, the daemon takes {self._max_bytes}")
         task = Task(payload, segments, settle, self._timeout_ms)
         with self._lock:
             if self._is_ending if is_late else self._is_closed:

@@ -174,7 +174,7 @@ class Worker:
         self.out: Any = None
         self.left = settings["maxtasks"] or -1  # tasks until it leaves; -1: it stays
         self.answers = list[Any]()
-        self.room, self.pace, self.tag = 2, ENOUGH_S, 0
+        self.room, self.pace, self.tag, self.max_bytes = 2, ENOUGH_S, 0, 0
         self.log = Log(settings["log_fd"])
 
     def prepare(self) -> None:
@@ -243,6 +243,11 @@ class Worker:
     def answer(self, task: int, parts: list[Any], exception: Any = None) -> None:
         at = values_at(parts)
         payload = signed(self.secret, b"result", parts[:at], parts[at:])
+        if len(payload) > self.max_bytes:
+            if exception is None:
+                self.failed(task, ValueError(f"the result has {len(payload)} bytes, the daemon takes {self.max_bytes}"))
+                return
+            payload = b""
         if len(payload) <= PART_BYTES:
             answer = self.pb.WorkAnswer(task=task, payload=payload, exception=exception)
             self.log.answered(task, self.tag, answer.SerializeToString())
@@ -298,8 +303,9 @@ class Worker:
         stop = threading.Event()
         try:
             accepted = next(call).accepted
+            self.max_bytes = accepted.max_payload_bytes
             if self.settings["ready_fd"] >= 0:
-                os.write(self.settings["ready_fd"], b"1")
+                os.write(self.settings["ready_fd"], self.max_bytes.to_bytes(8, "little"))
                 os.close(self.settings["ready_fd"])
                 self.settings["ready_fd"] = -1
             threading.Thread(target=self.read, args=(call,), daemon=True).start()
