@@ -7,6 +7,7 @@ import contextlib
 import io
 import multiprocessing
 import os
+import pickle
 import queue as queues
 import re
 import signal
@@ -407,6 +408,24 @@ def test_queue(pool):
     queue.close()
 
 
+def test_interrupted_queue():
+    """A get that Ctrl-C ended leaves nothing behind that the next call would take for its answer, and takes no item with it; a queue of -1 has no bound."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    queue = Queue(-1)
+    other = pickle.loads(pickle.dumps(queue))  # as another process has it
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        raised(KeyboardInterrupt, lambda: (signal.setitimer(signal.ITIMER_REAL, 0.1), other.get()))
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    queue.put("zero", block=False)
+    other.put("one", timeout=children.PATIENCE)
+    assert {queue.get(timeout=children.PATIENCE), other.get(timeout=children.PATIENCE)} == {"zero", "one"}
+    queue.close()
+
+
 def test_events():
     """Levels: an event that was set before is seen; with a timeout wait returns early; combinations nest."""
     a, b, c = Event(), Event(), Event()
@@ -501,7 +520,7 @@ def main():
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
         for test in test_settings, test_never_again, test_iterators, test_turnover, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
-    for test in test_large, test_signatures, test_threads, test_events, test_watched, test_examples:
+    for test in test_large, test_signatures, test_threads, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)
 
 

@@ -105,7 +105,7 @@ class _Owner:
 
     def put(self, item: _Item, seconds: float) -> bool:
         with self.changed:
-            if not self.changed.wait_for(lambda: not self.maxsize or len(self.items) < self.maxsize, None if seconds < 0 else seconds):
+            if not self.changed.wait_for(lambda: self.maxsize <= 0 or len(self.items) < self.maxsize, None if seconds < 0 else seconds):
                 return False
             self.items.append(item)
             self.changed.notify_all()
@@ -122,7 +122,7 @@ class _Owner:
 
 class Queue:
     """queue.Queue's put, get and qsize, for any process of this machine that it is given to. maxsize: items that wait, at most;
-    0: no bound. copy_tensor=False: arrays go by reference, those that are not in shared memory are copied there once."""
+    0 or less: no bound. copy_tensor=False: arrays go by reference, those that are not in shared memory are copied there once."""
 
     def __init__(self, maxsize: int = 0, *, copy_tensor: bool = True) -> None:
         self._owner: _Owner | None = _Owner(maxsize)
@@ -138,8 +138,13 @@ class Queue:
             s = self._local.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._local.pid = os.getpid()
             s.connect(self._address)
-        _send(s, what, seconds, data, fds)
-        answer = _receive(s)
+        try:
+            _send(s, what, seconds, data, fds)
+            answer = _receive(s)
+        except BaseException:  # also Ctrl-C: the answer that is under way must not be the next call's
+            self._local.socket = None
+            s.close()
+            raise
         if answer is None:
             raise EOFError("the process of the queue has ended")
         return answer
