@@ -445,6 +445,8 @@ def test_events():
     assert seen == [True]
     a.clear()
     assert not all_of.is_set() and either.is_set()
+    for kind in OrEvent, AndEvent:  # whose setting nobody here would hear of
+        assert "threading.Event" in str(raised(TypeError, lambda kind=kind: kind(a, threading.Event())))
 
 
 def fail_and_clean():

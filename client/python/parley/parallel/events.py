@@ -43,6 +43,9 @@ class _Combined(Event):
 
     def __init__(self, *events: Event) -> None:
         super().__init__()
+        for e in events:
+            if not isinstance(e, Event):
+                raise TypeError(f"a part is a {type(e).__module__}.{type(e).__qualname__}, it is to be an event of parley.parallel")
         self.events = events
 
     def set(self) -> None:
