@@ -233,11 +233,25 @@ def place(cli):
         assert sorted(spilt["placement"].values()) == ["gpu", "host"] and spilt["load_cost"] == 0.5, spilt
     for wrong, said in (({"models": []}, "models is no list of 1 to 64 objects"), ({"models": models * 2}, "models[2] has the name of models[0]"),
                         ({"models": [{"name": "a"}]}, "models[0] has no bytes"), ({"modles": 1}, 'there is no field "modles"'),
-                        ({"devices": [{"name": "a", "bytes": -1}]}, "devices[0].bytes is no number from 0"), ({"load_weight": "x"}, "load_weight is no number"),
+                        ({"devices": [{"name": "a", "bytes": -1}]}, "devices[0].bytes is neither 0 nor a number"), ({"load_weight": "x"}, "load_weight is neither 0 nor a number"),
+                        ({"models": [{"name": "a", "bytes": 1e101}]}, "models[0].bytes is neither 0 nor a number of 1e-100 to 1e100"),
+                        ({"connections": [{"between": ["actor", "critic"], "weight": 1e-200}], "distances": [{"between": ["left", "right"], "distance": 1e-200}]},
+                         "connections[0].weight is neither 0 nor a number"),
+                        ({"models": [{"name": "a", "bytes": 1, "complexty": 2}]}, 'models[0] has no field "complexty"'),
+                        ({"devices": [{"name": "a", "bytes": 1, "sped": 2}]}, 'devices[0] has no field "sped"'),
+                        ({"distances": [{"between": ["left", "right"], "distance": 1, "weight": 1}]}, 'distances[0] has no field "weight"'),
                         ({"devices": [{"name": "a", "bytes": 1, "kind": "tpu"}]}, 'neither "cpu" nor "gpu"'),
                         ({"connections": [{"between": ["actor", "none"], "weight": 1}]}, "connections[0].between does not name two"),
                         ({"models": [{"name": "a", "bytes": 7e6}]}, "the models have no room: they need 7000000 bytes, of 12000000 on 2 devices")):
         assert said in cli.complaint("place", stdin=json.dumps({**asked, **wrong}), code=1), said
+    largest = {"models": [{**m, "bytes": 1e100} for m in models], "devices": [{"name": name, "bytes": 1e100, "speed": 1e-100} for name in ("left", "right")],
+               "connections": [{"between": ["actor", "critic"], "weight": 1e100}], "distances": [{"between": ["left", "right"], "distance": 1e-100}]}
+    (apart,) = cli.lines("place", stdin=json.dumps(largest))
+    assert sorted(apart["placement"].values()) == ["left", "right"] and apart["connection_cost"] == 1 and apart["load_cost"] == 0, apart
+    models.append({"name": "third", "bytes": 1e6})
+    both_ways = [{"between": ["actor", "critic"], "weight": 3}, {"between": ["critic", "actor"], "weight": 1}, {"between": ["critic", "third"], "weight": 1}]
+    (added,) = cli.lines("place", stdin=json.dumps({**asked, "connections": both_ways}))
+    assert added["connection_cost"] == 0.8, added
     assert ":1:" in cli.complaint("place", stdin="{", code=1)
     assert "No such file" in cli.complaint("place", "/nowhere.json", code=1)
 

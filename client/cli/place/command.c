@@ -1,7 +1,6 @@
 /* parley place: models on devices, JSON to JSON. */
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 enum { MAX_NODES = 10000000 };
 static const double CPU_DISTANCE = 10; /* from a CPU to another device, as in Machin */
+static const double NUMBER_MIN = 1e-100, NUMBER_MAX = 1e100;
 
 struct place_options {
     uint64_t max_nodes;
@@ -25,7 +25,15 @@ static const struct option_row place_rows[] = {
     {0},
 };
 
-/* A number at least 0 of an object; absent: usual, or an error where that is negative. */
+/* The costs' sums, products and quotients of such numbers are numbers. */
+static bool is_number(const json_t *value)
+{
+    const double v = json_number_value(value);
+
+    return json_is_number(value) && (v == 0 || (v >= NUMBER_MIN && v <= NUMBER_MAX));
+}
+
+/* A number of an object; absent: usual, or an error where that is negative. */
 static enum status item_number(double *out, const json_t *of, const char *where, size_t i,
                                const char *name, double usual, struct error *err)
 {
@@ -34,8 +42,31 @@ static enum status item_number(double *out, const json_t *of, const char *where,
     *out = value == NULL ? usual : json_number_value(value);
     if (value == NULL && usual < 0)
         return error_set(err, STATUS_INVALID, "%s[%zu] has no %s", where, i, name);
-    if (value != NULL && (!json_is_number(value) || !isfinite(*out) || *out < 0))
-        return error_set(err, STATUS_INVALID, "%s[%zu].%s is no number from 0", where, i, name);
+    if (value != NULL && !is_number(value))
+        return error_set(err, STATUS_INVALID,
+                         "%s[%zu].%s is neither 0 nor a number of 1e-100 to 1e100", where, i, name);
+    return STATUS_OK;
+}
+
+/* Whether each of its fields is one of the names, which end with NULL. */
+static enum status check_item_fields(const json_t *object, const char *const *names,
+                                     const char *where, size_t i, struct error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value)
+    {
+        size_t at = 0;
+
+        while (names[at] != NULL && strcmp(key, names[at]) != 0)
+            at++;
+        if (names[at] != NULL)
+            continue;
+        return where == NULL ? error_set(err, STATUS_INVALID, "there is no field \"%.40s\"", key)
+                             : error_set(err, STATUS_INVALID, "%s[%zu] has no field \"%.40s\"",
+                                         where, i, key);
+    }
     return STATUS_OK;
 }
 
@@ -80,6 +111,8 @@ static bool is_cpu(const json_t *device)
 
 static enum status take_devices(struct placement_problem *p, const json_t *list, struct error *err)
 {
+    static const char *const names[] = {"name", "kind", "bytes", "speed", NULL};
+
     if (check_items(list, "devices", PLACEMENT_DEVICES_MAX, err) != STATUS_OK)
         return err->status;
     p->n_devices = (uint32_t)json_array_size(list);
@@ -91,7 +124,8 @@ static enum status take_devices(struct placement_problem *p, const json_t *list,
             (!json_is_string(kind) || strcmp(json_string_value(kind), "gpu") != 0))
             return error_set(err, STATUS_INVALID,
                              "devices[%zu].kind is neither \"cpu\" nor \"gpu\"", i);
-        if (item_number(&p->devices[i].bytes, device, "devices", i, "bytes", -1, err) !=
+        if (check_item_fields(device, names, "devices", i, err) != STATUS_OK ||
+            item_number(&p->devices[i].bytes, device, "devices", i, "bytes", -1, err) !=
                 STATUS_OK ||
             item_number(&p->devices[i].speed, device, "devices", i, "speed", is_cpu(device) ? 0 : 1,
                         err) != STATUS_OK)
@@ -107,13 +141,16 @@ static enum status take_devices(struct placement_problem *p, const json_t *list,
 
 static enum status take_models(struct placement_problem *p, const json_t *list, struct error *err)
 {
+    static const char *const names[] = {"name", "bytes", "complexity", NULL};
+
     if (check_items(list, "models", PLACEMENT_MODELS_MAX, err) != STATUS_OK)
         return err->status;
     p->n_models = (uint32_t)json_array_size(list);
     for (size_t i = 0; i < p->n_models; i++) {
         const json_t *model = json_array_get(list, i);
 
-        if (item_number(&p->models[i].bytes, model, "models", i, "bytes", -1, err) != STATUS_OK ||
+        if (check_item_fields(model, names, "models", i, err) != STATUS_OK ||
+            item_number(&p->models[i].bytes, model, "models", i, "bytes", -1, err) != STATUS_OK ||
             item_number(&p->models[i].complexity, model, "models", i, "complexity",
                         p->models[i].bytes, err) != STATUS_OK)
             return err->status;
@@ -121,11 +158,14 @@ static enum status take_models(struct placement_problem *p, const json_t *list, 
     return STATUS_OK;
 }
 
-/* [{"between": [A, B], NAME: number}, …], into a symmetric matrix of so many columns. */
-static enum status take_pairs(double *matrix, size_t n_columns, const json_t *list,
+/* [{"between": [A, B], NAME: number}, …], into a symmetric matrix of so many columns: in place of
+ * what is there, or added. */
+static enum status take_pairs(double *matrix, size_t n_columns, bool is_added, const json_t *list,
                               const json_t *of, const char *where, const char *name,
                               struct error *err)
 {
+    const char *const names[] = {"between", name, NULL};
+
     if (list != NULL && !json_is_array(list))
         return error_set(err, STATUS_INVALID, "%s is no list", where);
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -138,28 +178,11 @@ static enum status take_pairs(double *matrix, size_t n_columns, const json_t *li
             !named_index(&b, of, json_string_value(json_array_get(pair, 1))) || a == b)
             return error_set(err, STATUS_INVALID, "%s[%zu].between does not name two of them",
                              where, i);
-        if (item_number(&value, json_array_get(list, i), where, i, name, -1, err) != STATUS_OK)
+        if (check_item_fields(json_array_get(list, i), names, where, i, err) != STATUS_OK ||
+            item_number(&value, json_array_get(list, i), where, i, name, -1, err) != STATUS_OK)
             return err->status;
+        value += is_added ? matrix[a * n_columns + b] : 0;
         matrix[a * n_columns + b] = matrix[b * n_columns + a] = value;
-    }
-    return STATUS_OK;
-}
-
-static enum status check_fields(const json_t *in, struct error *err)
-{
-    static const char *const known[] = {"models",    "devices",           "connections",
-                                        "distances", "connection_weight", "load_weight"};
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)in, key, value)
-    {
-        bool is_known = false;
-
-        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-            is_known |= strcmp(key, known[i]) == 0;
-        if (!is_known)
-            return error_set(err, STATUS_INVALID, "there is no field \"%s\"", key);
     }
     return STATUS_OK;
 }
@@ -170,23 +193,28 @@ static enum status weight_of(double *out, const json_t *in, const char *name, do
     const json_t *value = json_object_get(in, name);
 
     *out = value == NULL ? usual : json_number_value(value);
-    if (value != NULL && (!json_is_number(value) || !isfinite(*out) || *out < 0))
-        return error_set(err, STATUS_INVALID, "%s is no number from 0", name);
+    if (value != NULL && !is_number(value))
+        return error_set(err, STATUS_INVALID, "%s is neither 0 nor a number of 1e-100 to 1e100",
+                         name);
     return STATUS_OK;
 }
 
 static enum status take_problem(struct placement_problem *p, const json_t *in, struct error *err)
 {
+    static const char *const names[] = {
+        "models", "devices", "connections", "distances", "connection_weight", "load_weight", NULL};
     const json_t *models = json_object_get(in, "models"), *devices = json_object_get(in, "devices");
 
     if (!json_is_object(in))
         return error_set(err, STATUS_INVALID, "it is no JSON object");
-    if (check_fields(in, err) != STATUS_OK || take_models(p, models, err) != STATUS_OK ||
-        take_devices(p, devices, err) != STATUS_OK ||
-        take_pairs(&p->traffic[0][0], PLACEMENT_MODELS_MAX, json_object_get(in, "connections"),
-                   models, "connections", "weight", err) != STATUS_OK ||
-        take_pairs(&p->distance[0][0], PLACEMENT_DEVICES_MAX, json_object_get(in, "distances"),
-                   devices, "distances", "distance", err) != STATUS_OK ||
+    if (check_item_fields(in, names, NULL, 0, err) != STATUS_OK ||
+        take_models(p, models, err) != STATUS_OK || take_devices(p, devices, err) != STATUS_OK ||
+        take_pairs(&p->traffic[0][0], PLACEMENT_MODELS_MAX, true,
+                   json_object_get(in, "connections"), models, "connections", "weight",
+                   err) != STATUS_OK ||
+        take_pairs(&p->distance[0][0], PLACEMENT_DEVICES_MAX, false,
+                   json_object_get(in, "distances"), devices, "distances", "distance",
+                   err) != STATUS_OK ||
         weight_of(&p->connection_weight, in, "connection_weight", 2, err) != STATUS_OK ||
         weight_of(&p->load_weight, in, "load_weight", 4, err) != STATUS_OK)
         return err->status;

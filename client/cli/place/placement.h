@@ -19,7 +19,7 @@
 
 enum { PLACEMENT_MODELS_MAX = 64, PLACEMENT_DEVICES_MAX = 64 };
 
-/* All numbers are finite and at least 0. */
+/* Each number is 0, or within 1e-100 and 1e100. */
 struct placement_problem {
     uint32_t n_models, n_devices; /* from 1 */
     struct {
