@@ -3,10 +3,12 @@
 pushed gradients, with the numbers of Machin's own tests.
 
 usage: test_store.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+import io
 import os
 import sys
 import threading
 
+import ml_dtypes  # of tritonclient
 import numpy as np
 
 import children
@@ -55,6 +57,23 @@ def values(store):
     assert store.push("arrays", arrays, 1)
     got, _ = store.pull("arrays")
     assert all(np.array_equal(got[k], arrays[k]) and got[k].dtype == arrays[k].dtype for k in arrays)
+    odd = {name: np.full(2, i) for i, name in enumerate(["file", "allow_pickle", "a.npy", "a", "b/c", "größe", ""])}
+    assert store.push("odd names", odd, 1)
+    got, _ = store.pull("odd names")
+    assert list(got) == list(odd) and all((got[k] == odd[k]).all() for k in odd), got
+    from_numpy = io.BytesIO()
+    np.savez(from_numpy, **arrays)
+    assert store.push_bytes("of numpy", from_numpy.getvalue(), 1, content_type="application/x-npz") and set(store.pull("of numpy")[0]) == set(arrays)
+    data, zipped = store.pull_bytes("arrays")[1], np.load(io.BytesIO(store.pull_bytes("odd names")[1]))
+    assert set(np.load(io.BytesIO(data)).files) == set(arrays) and (zipped["file"] == 0).all()
+    weights = np.ones(3, ml_dtypes.bfloat16)  # numpy's files have it as V2
+    for value in weights, {"w": weights}:
+        try:
+            store.push("bfloat16", value, 1)
+        except TypeError as e:
+            assert "bfloat16" in str(e)
+        else:
+            raise AssertionError("an array came to be of another type")
 
 
 def bounds(store):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 import time
+import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -46,12 +47,24 @@ def encode(value: Any) -> tuple[str, bytes]:
         return BYTES, bytes(value)
     out = io.BytesIO()
     if isinstance(value, np.ndarray):
-        np.save(out, value, allow_pickle=False)
+        _save(out, value)
         return ARRAY, out.getvalue()
     if isinstance(value, Mapping) and value and all(isinstance(v, np.ndarray) for v in value.values()):
-        np.savez(out, allow_pickle=False, **value)
+        with zipfile.ZipFile(out, "w") as archive:  # numpy.savez's, whose arguments take some names
+            for name, array in value.items():
+                if not isinstance(name, str):
+                    raise TypeError(f"the name of an array is {name!r}, it is to be a text")
+                with archive.open(name + ".npy", "w", force_zip64=True) as f:
+                    _save(f, array)
         return ARRAYS, out.getvalue()
     return JSON, json.dumps(value).encode()
+
+
+def _save(out: Any, array: npt.NDArray[Any]) -> None:
+    file: Any = np.lib.format
+    if file.descr_to_dtype(file.dtype_to_descr(array.dtype)) != array.dtype:
+        raise TypeError(f"numpy's files have no type {array.dtype}: what is pulled would be of another")
+    np.save(out, array, allow_pickle=False)
 
 
 def decode(content_type: str, data: bytes) -> Any:
@@ -61,8 +74,8 @@ def decode(content_type: str, data: bytes) -> Any:
     if content_type == ARRAY:
         return np.load(io.BytesIO(data), allow_pickle=False)
     if content_type == ARRAYS:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return {name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)), allow_pickle=False) for name in archive.namelist()}
     return data
 
 
