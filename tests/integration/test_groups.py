@@ -635,11 +635,14 @@ def test_names(address):
             assert "already exists" in str(raised(RuntimeError, world.create_rpc_group, "g", ["a"]))
             assert "key has 129 bytes" in str(raised(parley.Error, group.pair, "k" * 129, 1))
             assert "begins with '@'" in str(raised(ValueError, group.register, "@a", print))
+            for _ in range(2):
+                raised(UnicodeEncodeError, group.pair, "of a file \udcff", 1)  # and not KeyError: it was not taken
             group.pair("k" * 128, 1)
             assert group.get_paired("k" * 128).to_here() == 1 and not group.is_paired("k" * 129)
             assert "is not a member" in str(raised(ValueError, group.broadcast, 1, "b"))
         with world.create_rpc_group("g", ["a"]) as group:
             assert group.all_reduce(2) == 2, "a group that was destroyed can be created again"
+        world.stop()  # and once more at the end of the block
 
 
 def test_assigner(address):

@@ -325,10 +325,10 @@ class Group:
             table[self._key(key)] = what  # before others know
         try:
             self._membership.put(kind, key)
-        except Error as e:
+        except Exception as e:
             with self._lock:
                 del table[key]
-            if e.code == "ALREADY_EXISTS":
+            if isinstance(e, Error) and e.code == "ALREADY_EXISTS":
                 raise KeyError(f"{taken}: {e.message}") from None
             raise
 
@@ -651,6 +651,7 @@ class World:
         self._master = hashlib.blake2b(secret.encode() if isinstance(secret, str) else secret, digest_size=32, person=b"parley world").digest()
         self._link = Link(address, key, tls, 30)
         self._n_collective = dict[tuple[int, ...], int]()
+        self._is_stopped = False
         self._membership = Membership(self._link, world, name, lease)
         try:
             if rank >= 0:
@@ -700,7 +701,10 @@ class World:
         return self.create_rpc_group(f"ranks/{name}/{n}", members)
 
     def stop(self) -> None:
-        """Leaves the world and its groups."""
+        """Leaves the world and its groups; again, it does nothing."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         for group in list(self.groups.values()):
             group.destroy()
         self._membership.leave()
