@@ -360,6 +360,12 @@ def test_threads():
     with CtxThreadPool(2, worker_contexts=["a", "b"]) as pool:
         assert {c for c, _ in pool.map(lambda ctx, x: (ctx, x), range(100))} <= {"a", "b"}
         assert pool.apply(lambda ctx, x, y: x + y, (1,), {"y": 2}) == 3
+        ends = [pool.apply_async(lambda ctx: sys.exit(3)) for _ in range(4)]
+        for e in ends:
+            assert "SystemExit(3)" in str(raised(RuntimeError, lambda e=e: e.get(children.PATIENCE))), "the task's end, not the thread's"
+        assert {c for c, _ in pool.map(lambda ctx, x: (ctx, x), range(100))} <= {"a", "b"}
+    e = raised(RuntimeError, lambda: CtxThreadPool(2, lambda: 1 // 0, worker_contexts=["a", "b"]))
+    assert isinstance(e.__cause__, ZeroDivisionError)
     with ThreadPool(2) as pool:
         assert pool.size() == 2 and pool.map(half, [2, 4]) == [1, 2]
 

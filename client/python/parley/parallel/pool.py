@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -483,20 +483,36 @@ class CtxThreadPool:
         if worker_contexts is not None and len(worker_contexts) != processes:
             raise ValueError("Context number is not equal to the number of pool workers.")
         self._local, self._contexts = threading.local(), collections.deque(worker_contexts or [None] * processes)
+        begun: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
         def begin() -> None:
-            self._local.context = self._contexts.popleft()
-            if initializer is not None:
-                initializer(*initargs)
+            error: BaseException | None = None
+            try:
+                self._local.context = self._contexts.popleft()
+                if initializer is not None:
+                    initializer(*initargs)
+            except BaseException as e:  # multiprocessing would begin another thread, again and again
+                error = e
+            begun.put(error)
 
         self._pool = ThreadPool(processes, begin)
+        failed = [e for e in [begun.get() for _ in range(processes)] if e is not None]
+        if failed:
+            self._pool.terminate()
+            raise RuntimeError(f"the pool's threads do not start: {failed[0]!r}") from failed[0]
 
     def __getattr__(self, name: str) -> Any:
         """multiprocessing's methods; the function of those that take one gets the context."""
         method = getattr(self._pool, name)
         if not name.startswith(("apply", "map", "imap", "starmap")):
             return method
-        return lambda func, *args, **kwds: method(lambda *a, **k: func(self._local.context, *a, **k), *args, **kwds)
+        return lambda func, *args, **kwds: method(lambda *a, **k: self._call(func, a, k), *args, **kwds)
+
+    def _call(self, func: Callable[..., Any], args: Sequence[Any], kwds: Mapping[str, Any]) -> Any:
+        try:
+            return func(self._local.context, *args, **kwds)
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as e:  # multiprocessing would lose the thread, and the task's result
+            raise RuntimeError(f"the task ended with {e!r}") from e
 
     def __enter__(self) -> CtxThreadPool:
         return self
