@@ -485,6 +485,25 @@ def test_watched():
     killed.start()
     killed.join()
     assert "SIGKILL" in str(raised(ProcessException, killed.watch))
+    two = [Process(target=signal.pause, ctx=get_context("fork")) for _ in range(2)]  # the first has the second's end of its pipe, too
+    for p in two:
+        p.start()
+    try:
+        os.kill(two[1].pid, signal.SIGRTMIN + 1)
+        two[1].join()
+        assert f"signal {signal.SIGRTMIN + 1}" in str(raised(ProcessException, two[1].watch))
+        two[0].watch()
+    finally:
+        two[0].kill()
+        two[0].join()
+
+    def fails_at_length():
+        raise ValueError("x" * 1_000_000)
+
+    p = Process(target=fails_at_length, ctx=get_context("fork"))
+    p.start()
+    p.join(children.PATIENCE)
+    assert p.exitcode == 0 and "ValueError: xxx" in str(raised(ProcessException, p.watch))
 
 
 def test_examples():

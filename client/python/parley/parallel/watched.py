@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from parley.parallel.worker import cut
+
 
 class ThreadException(Exception):
     """The text of the exceptions of a thread, with their traces."""
@@ -53,7 +55,7 @@ class Thread(threading.Thread):
 def _child(pipe: Any, target: Any, args: Any, kwargs: Any, cleaner: Any) -> None:
     said = _run(target, args, kwargs, cleaner)
     if said:
-        pipe.send(said)
+        pipe.send(cut(said))  # a pipe has room for it, whether or not anybody reads
 
 
 class Process:
@@ -77,16 +79,25 @@ class Process:
 
     @property
     def exception(self) -> ProcessException | None:
-        if not self._said and not self._pipe.closed and self._pipe.poll():
-            try:
-                self._said = self._pipe.recv()
-            except EOFError:
-                self._process.join()
-                code = self._process.exitcode or 0
-                if code < 0:
-                    self._said = f"the process was killed by signal {-code} ({signal.Signals(-code).name})"
-            self._pipe.close()
+        if not self._said and not self._pipe.closed:
+            # First: what it sent is there then. Processes that were forked meanwhile have its end of the pipe, too.
+            has_ended = self._process.exitcode is not None
+            if self._pipe.poll():
+                try:
+                    self._said = self._pipe.recv()
+                except EOFError:
+                    self._process.join()
+                    self._said = self._killed()
+                self._pipe.close()
+            elif has_ended:
+                self._said = self._killed()
+                self._pipe.close()
         return ProcessException(self._said) if self._said else None
+
+    def _killed(self) -> str:
+        number = -(self._process.exitcode or 0)
+        names = {int(s): f" ({s.name})" for s in signal.Signals}
+        return f"the process was killed by signal {number}{names.get(number, '')}" if number > 0 else ""
 
     def watch(self) -> None:
         """Raises what it has raised, once, when it has ended."""
