@@ -19,6 +19,7 @@ from children import PATIENCE, Daemon
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
+from parley import wire  # noqa: E402
 from parley.parallel import group as groups  # noqa: E402
 from parley.parallel import MemberLost, ModelAssigner, RemoteError, World  # noqa: E402
 from parley.parallel.collectives import MAX_BYTES  # noqa: E402
@@ -620,6 +621,26 @@ def test_strangers(address):
         stranger.close()
 
 
+def test_silent_daemon(_):
+    """A daemon that is stopped: a call ends by its own time limit, those without one when the connection is found to be dead."""
+    lasting, wire.KEEPALIVE_MS, wire.ACKNOWLEDGE_MS = (wire.KEEPALIVE_MS, wire.ACKNOWLEDGE_MS), 1000, 5000
+    grace, groups.GRACE_S = groups.GRACE_S, 0.1
+    try:
+        with Daemon(PARLEYD) as daemon:
+            with World("a", address=daemon.address, secret=SECRET, lease=0) as world, world.create_rpc_group("g", ["a"]) as group:
+                assert group.rpc_sync("a", int) == 0
+                os.kill(daemon.process.pid, signal.SIGSTOP)
+                try:
+                    assert raised(parley.Error, group.rpc_sync, "a", int, 0.1).code == "DEADLINE_EXCEEDED"
+                    assert raised(parley.Error, group.rpc_async("a", int, 0).get, PATIENCE).code == "UNAVAILABLE"
+                    assert raised(parley.Error, group.barrier, PATIENCE).code == "UNAVAILABLE"
+                finally:
+                    os.kill(daemon.process.pid, signal.SIGCONT)
+    finally:
+        wire.KEEPALIVE_MS, wire.ACKNOWLEDGE_MS = lasting
+        groups.GRACE_S = grace
+
+
 def test_names(address):
     """Names that the daemon or the package cannot take are refused in a sentence, and what was there stays."""
     assert "lease_ms is 50, it must be 0 or 100 to 86400000" in str(raised(parley.Error, World, "a", address=address, secret=SECRET, lease=0.05))
@@ -710,7 +731,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_names, test_assigner, test_examples:
+        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
     with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
         timed(test_small_room, daemon.address)

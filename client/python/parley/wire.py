@@ -12,6 +12,8 @@ import grpc
 from parley.v1 import content_pb2, conversations_pb2, cursor_pb2, error_pb2, sampling_pb2
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
+# Until a daemon that says nothing is asked for a sign of life, and until it is to have given one.
+KEEPALIVE_MS, ACKNOWLEDGE_MS = 60000, 60000
 Tls = Any  # None, True, the path of a file with certificates to trust, or grpc.ChannelCredentials
 
 
@@ -43,7 +45,9 @@ def channel_arguments(address: str, tls: Tls) -> tuple[Any, list[tuple[str, int]
     """Credentials, None for none, and the options of a channel."""
     # gRPC gives up connecting after min_reconnect_backoff_ms; the other two say how soon it tries again.
     options = [("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 100),
-               ("grpc.min_reconnect_backoff_ms", 5000), ("grpc.max_reconnect_backoff_ms", 1000), ("grpc.use_local_subchannel_pool", 1)]
+               ("grpc.min_reconnect_backoff_ms", 5000), ("grpc.max_reconnect_backoff_ms", 1000), ("grpc.use_local_subchannel_pool", 1),
+               ("grpc.keepalive_time_ms", KEEPALIVE_MS), ("grpc.keepalive_timeout_ms", ACKNOWLEDGE_MS),
+               ("grpc.http2.ping_timeout_ms", ACKNOWLEDGE_MS), ("grpc.http2.max_pings_without_data", 0)]
     if tls is None or tls is False:
         return None, options
     if tls is True:

@@ -38,6 +38,7 @@ from parley.wire import Error
 MAX_KEPT = 4096  # values that a member keeps for references
 ID_BYTES = 8  # of a call
 TOO_MANY = 0xffffffff  # members for a barrier
+GRACE_S = 1.0  # for the daemon to tell of a call that is late
 _HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
 
 _world: World | None = None
@@ -46,9 +47,16 @@ _world: World | None = None
 class Future(AsyncResult):
     """What a call will return."""
 
-    def __init__(self, changed: threading.Condition | None = None) -> None:
+    def __init__(self, changed: threading.Condition | None = None, end: float | None = None, late: Error | None = None) -> None:
+        """end, late: when the call has failed even if its daemon, which tells of it before, says nothing; and with what."""
         super().__init__()
-        self._changed = changed
+        self._changed, self._end, self._late = changed, end, late
+
+    def get(self, timeout: float | None = None) -> Any:
+        left = None if self._end is None else max(self._end - time.monotonic(), 0.0)
+        if self._late is not None and left is not None and (timeout is None or left < timeout) and not self._done.wait(left):
+            raise self._late
+        return super().get(timeout)
 
     def _settle(self, value: Any, error: BaseException | None) -> None:
         super()._settle(value, error)
@@ -226,7 +234,9 @@ class Group:
         return Error("DEADLINE_EXCEEDED", f"the member '{member}' of the group '{self.group_name}' did not answer in time", reason)
 
     def _submit(self, member: str, kind: bytes, body: bytes, seconds: float, is_raw: bool = False) -> Future:
-        timeout_ms, future = milliseconds(seconds), Future(self._membership.changed if is_raw else None)
+        timeout_ms = milliseconds(seconds)
+        end = time.monotonic() + seconds + GRACE_S if seconds > 0 else None
+        future = Future(self._membership.changed if is_raw else None, end, self._late(member))
         tag = secrets.randbits(8 * ID_BYTES)
         with self._membership.changed:
             if self._membership.error is not None:
