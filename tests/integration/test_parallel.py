@@ -294,6 +294,18 @@ def test_lost_workers(pool, address):
         assert raised(WorkerLost, lambda: pool.apply(die, (os.path.join(folder, "three"), 2))).signal == 9
 
 
+def test_interrupted_workers(address):
+    """Ctrl-C, which a terminal's processes get together, ends the task that a worker computes, not the worker."""
+    with Pool(1, address=address) as pool:
+        pid = pool.apply(os.getpid)
+        os.kill(pid, signal.SIGINT)
+        assert pool.apply(os.getpid) == pid
+        raised(KeyboardInterrupt, lambda: pool.apply(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(children.PATIENCE))))
+        assert pool.apply(os.getpid) == pid
+    with Pool(1, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN), address=address) as pool:
+        assert pool.apply(lambda: os.kill(os.getpid(), signal.SIGINT)) is None, "the initializer said so"
+
+
 def test_stopped_workers(address):
     """A worker that is stopped is killed by its supervisor, as soon as it stays so, and its task is run again, or lost."""
     def stop(path, times):
@@ -545,7 +557,7 @@ def main():
             pool.close()
             pool.join()
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
-        for test in test_settings, test_never_again, test_iterators, test_turnover, test_stopped_workers, test_contexts, test_by_reference:
+        for test in test_settings, test_never_again, test_iterators, test_turnover, test_interrupted_workers, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_large, test_signatures, test_threads, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)

@@ -7,6 +7,7 @@ import hashlib
 import mmap
 import os
 import pickle
+import signal
 import struct
 import sys
 import threading
@@ -176,6 +177,7 @@ class Worker:
         self.answers = list[Any]()
         self.room, self.pace, self.tag, self.max_bytes = 2, ENOUGH_S, 0, 0
         self.log = Log(settings["log_fd"])
+        self.is_computing = False
 
     def prepare(self) -> None:
         setup = self.settings["setup"]
@@ -278,11 +280,20 @@ class Worker:
     def work(self, task: int, payload: bytes | bytearray) -> None:
         self.tag = 0
         try:
-            parts = pack(self.compute(payload), self.settings["by_reference"], "value")[0]
+            self.is_computing = True
+            value = self.compute(payload)
+            self.is_computing = False
+            parts = pack(value, self.settings["by_reference"], "value")[0]
         except BaseException as e:  # SystemExit, too: it is the task's, not the worker's
+            self.is_computing = False
             return self.failed(task, e)
         self.answer(task, parts)
         return None
+
+    def interrupt(self, *_: Any) -> None:
+        """Ctrl-C goes to all processes of a terminal: it ends a task, not the worker, whose context may be dear."""
+        if self.is_computing:
+            raise KeyboardInterrupt
 
     def failed(self, task: int, e: BaseException) -> None:
         self.answer(task, *failure(e))
@@ -351,6 +362,8 @@ class Worker:
         from parley import wire
 
         self.prepare()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the initializer's
+            signal.signal(signal.SIGINT, self.interrupt)
         delay = 0.05
         while True:
             try:
