@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import itertools
 import mmap
 import os
 import pickle
@@ -272,10 +273,12 @@ class Worker:
         how, args, kwds = unpack(body[HEAD.size + size:], values=values)
         if how == "call":
             return function(*self.context, *args, **kwds)
-        # Not by `map`, which a function that raises StopIteration would end.
-        if how == "map":
-            return [function(*self.context, a) for a in args] if self.context else [function(a) for a in args]
-        return [function(*self.context, *a) for a in args]
+        if self.context:
+            return [function(*self.context, *((a,) if how == "map" else a)) for a in args]
+        results = list(map(function, args) if how == "map" else itertools.starmap(function, args))  # a loop in C
+        if len(results) < len(args):
+            raise StopIteration(f"raised by the function for item {len(results)} of {len(args)}")
+        return results
 
     def work(self, task: int, payload: bytes | bytearray) -> None:
         self.tag = 0
