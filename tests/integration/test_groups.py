@@ -299,7 +299,7 @@ def test_small_room(address):
     """--work-bytes 1M: what is too large for a call is too large for a collective, which says so; the members stay."""
     def body(group, world):
         large = raised(ValueError, group.all_gather, b"x" * ((1 << 18 if world.rank == 1 else 0) + 1))
-        assert "what '1' gives has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
+        assert "the value of '1' has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
         assert "the result has" in str(raised(ValueError, group.all_gather, b"x" * (1 << 17)))
         most = b"x" * ((1 << 18) - 200)
         assert group.broadcast(most, 1) == most
@@ -322,12 +322,12 @@ def test_collectives(address):
             assert np.array_equal(group.all_reduce(arrays, op), wanted), op
         assert group.all_reduce(rank + 1, "product") == 6
         odd = raised(ValueError, group.all_reduce, np.zeros(3 if rank == 1 else 2))
-        assert "the value of '1' has another shape" in str(odd), odd
-        assert "2 values for 3 members" in str(raised(ValueError, group.scatter, [1, 2] if rank == 0 else None))
+        assert "the value of '1' has the shape (3,), but the members before it gave (2,)" in str(odd), odd
+        assert "passed 2 values for 3 members" in str(raised(ValueError, group.scatter, [1, 2] if rank == 0 else None))
         if rank == 1:
             assert "op is 'most'" in str(raised(ValueError, group.reduce, 1, 1, "most"))
         large = raised(ValueError, group.all_gather, b"x" * ((MAX_BYTES if rank == 1 else 0) + 1))
-        assert "what '1' gives has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
+        assert "the value of '1' has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
         large = raised(ValueError, group.all_gather, b"x" * (MAX_BYTES // 3))
         assert "the result has" in str(large), large
         return group.all_reduce(TENTH / (rank + 1) ** 7).tobytes()
@@ -364,7 +364,7 @@ def test_messages(address):
         group.barrier()
         if rank == 1:
             said = raised(parley.Error, group.recv, 0, timeout=0.1)
-            assert said.code == "DEADLINE_EXCEEDED" and "no message of the member '0' of the group 'group' came within 0.1 s" in str(said), said
+            assert said.code == "DEADLINE_EXCEEDED" and "no message from the member '0' of the group 'group' arrived within 0.1 s" in str(said), said
             unwanted = group.irecv(0)
             assert unwanted.cancel() and not unwanted.cancel() and raised(parley.Error, unwanted.get).code == "CANCELLED"
             many = [group.isend(i, 0) for i in range(MAX_UNRECEIVED)]
@@ -408,7 +408,7 @@ def test_astray(address):
         return str(said)
 
     said = members(address, 3, body)
-    assert "'0' in all_reduce (sum)" in said[1] or "'0' is in all_reduce (sum)" in said[1] or "'0' has given up broadcast" in said[1], said
+    assert "'0' is in all_reduce (sum)" in said[1] or "'0' has given up broadcast" in said[1], said
     assert all("broadcast from '0'" in s or "'1' has given up all_reduce" in s for s in said), said
 
 
@@ -479,7 +479,7 @@ def test_killed(address):
             assert raised(MemberLost, group.rpc_sync, "b", os.getpid).member == "b"
             assert raised(MemberLost, group.barrier).member == "b"
             raised(KeyError, group.registered_sync, "pid")
-        assert "did not come" in str(raised(parley.Error, world.create_rpc_group, "killed", ["a", "b"], timeout=0.1))
+        assert "did not join the group" in str(raised(parley.Error, world.create_rpc_group, "killed", ["a", "b"], timeout=0.1))
         b = child()
         with world.create_rpc_group("killed", ["a", "b"]) as group:
             group.barrier()
@@ -582,11 +582,11 @@ def test_strangers(address):
     def body(group, world):
         if world.name == "0":
             error = raised(parley.Error, group.rpc_sync, "garbage", os.getpid)
-            assert error.code == "DATA_LOSS" and "the member 'garbage' of the group 'odd' answered garbage" in str(error), error
+            assert error.code == "DATA_LOSS" and "the member 'garbage' of the group 'odd' sent an answer that cannot be read" in str(error), error
             error = raised(parley.Error, group.rpc_sync, "silent", os.getpid, 0.1)
             assert error.code == "DEADLINE_EXCEEDED" and "'silent'" in str(error), error
             error = raised(parley.Error, group.barrier, 0.1)
-            assert error.code == "DEADLINE_EXCEEDED" and "did not all come within 0.1 s" in str(error), error
+            assert error.code == "DEADLINE_EXCEEDED" and "reached the barrier within 0.1 s" in str(error), error
             ready.set()
         assert done.wait(PATIENCE)
         for _ in range(20):
@@ -612,7 +612,7 @@ def test_strangers(address):
             break
     flood = [b"", b"c", b"x" * 15, b"x" * 24 + b"f", b"x" * 24 + b"fgarbage!{}", b"x" * 16 + bytes(8) + b"mgarbage!{}", b"x" * 32 + b"c" * 100] * 200
     results = garbage.call("0", flood)
-    assert len(results) == len(flood) and all(r.exception.message == "the bytes are not signed with the secret" for r in results), results[:3]
+    assert len(results) == len(flood) and all(r.exception.message == "the data is not signed with this secret" for r in results), results[:3]
     done.set()
     for t in threads:
         t.join(PATIENCE)

@@ -111,7 +111,7 @@ def test_signatures():
             lambda: opened(b"secret", b"task", b""), lambda: checked(b"secret", b"task", payload):
         assert "not signed" in str(raised(ValueError, wrong))
     body, values = opened(b"secret", b"task", payload[:-16])
-    assert "the bytes of an array are cut" in str(raised(ValueError, lambda: unpack(body, values=values)))
+    assert "the data ends before the end of an array" in str(raised(ValueError, lambda: unpack(body, values=values)))
 
 
 def test_exceptions(pool):

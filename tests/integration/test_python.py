@@ -351,7 +351,7 @@ def test_batch_act_and_states():
         assert sum(Sums.batches) == 8
         chats[0].turns = chats[3].turns = 1  # the other client's
         assert chats[3].ask("4").text == "7"
-        e = refused(lambda: chats[3].ask("miscount"), "INTERNAL", "batch_act gave 0 replies to 1 rows")
+        e = refused(lambda: chats[3].ask("miscount"), "INTERNAL", "batch_act returned 0 replies to 1 rows")
         assert e.code == "INTERNAL" and chats[3].ask("1").text == "8"
         assert len(list(chats[0].turn("long"))) > 1 and chats[0].ask("long").text == "é" * 50000
         # The daemon drops the worker, which attaches again: a state comes back, and no turn is seen twice.

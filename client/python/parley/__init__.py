@@ -4,11 +4,13 @@
         for piece in chat.turn("What is the capital of Germany?"):
             print(piece, end="", flush=True)
 
-`parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.world` a world of participants,
-`parley.environment` an environment; `parley.optim` trains on shared parameters,
-`parley.OrderedStore` and `parley.PushPullModel` share versioned values and models, `parley.Replay` what actors did with
-learners; `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own; `parley.parallel` has pools
-of processes, and groups whose members call each other."""
+- `parley.aio` is the same client for asyncio.
+- `parley.agent`, `parley.teacher`, `parley.world` and `parley.environment` define your own agents, data sets, worlds of participants
+  and environments; `parley.serve` connects them to a daemon.
+- `parley.optim` trains shared parameters. `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models.
+- `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
+- `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon.
+- `parley.parallel` has pools of processes, and groups whose members call each other's functions."""
 from typing import TYPE_CHECKING, Any
 
 from parley import aio
@@ -28,7 +30,7 @@ __all__ = ["Conversation", "Cursor", "Error", "OrderedStore", "Piece", "PushPull
 
 
 def __getattr__(name: str) -> Any:
-    """What needs numpy is imported when it is first used."""
+    """Imports the classes that need numpy on first use, so that `import parley` works without numpy."""
     if name in ("OrderedStore", "PushPullModel"):
         from parley import store
 

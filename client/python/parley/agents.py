@@ -1,14 +1,14 @@
-"""Agents of your own. A class with these methods is one; there is an instance for each conversation:
+"""Define your own agents. An agent is a class with the methods below; each conversation has its own instance:
 
-    observe(messages)    what was said to it: each has .role and .text
-    act()                its reply: a text, or an iterator of pieces; with parley.aio.serve also a coroutine or async generator
-    self_observe(reply)  optional: what it has said
-    save(), restore(state)  optional: its state as bytes; without them it is given all its turns again at another worker
-    batch_act(rows)      optional, a classmethod or staticmethod in place of act: the replies of all rows of a step, in order
+    observe(messages)    receives the new messages of a turn; each message has .role and .text
+    act()                returns the reply: a text, or an iterator of pieces; with parley.aio.serve also a coroutine or async generator
+    self_observe(reply)  optional: receives the reply that the agent has given
+    save(), restore(state)  optional: return and load the state as bytes; without them, a new worker replays all turns
+    batch_act(rows)      optional classmethod or staticmethod, used in place of act: returns the replies to all rows of a step, in order
 
-`__init__` may take `system`, the system prompt. When a worker was lost the turns are given to observe and self_observe again:
-act alone changes nothing that a later turn needs. What an instance holds is copied before each turn, so that a turn that fails
-leaves no trace: weights and the like belong to the class or the module."""
+`__init__` may take `system`, the system prompt. After a worker is lost, another worker replays the turns through observe and
+self_observe, without act. act must therefore not change state that a later turn needs. The instance is copied before each turn, so
+that a failed turn can be undone. Keep weights and other large objects in the class or the module, where they are not copied."""
 from __future__ import annotations
 
 import asyncio
@@ -33,8 +33,8 @@ GRPC_INTERNAL = 13
 
 
 def agent(name: str, *, version: str = "", rows: int = 0, deterministic: bool = False, save_every: int = 0) -> Callable[[C], C]:
-    """Names a class as an agent: `@parley.agent("words")`. rows: of a step, at most (0: 64). deterministic: the same messages
-    always give the same reply, so that a turn of which a part was sent may be run again."""
+    """Declares a class as an agent: `@parley.agent("words")`. rows: the maximum number of rows in a step (0: 64). deterministic: the
+    same messages always give the same reply, so that the daemon may run a turn again after a part of its reply was sent."""
     def mark(what: C) -> C:
         what.__parley_offer__ = {"name": name, "version": version, "max_rows": rows, "save_every": save_every}  # type: ignore[attr-defined]
         what.__parley_deterministic__ = deterministic  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ def agent(name: str, *, version: str = "", rows: int = 0, deterministic: bool = 
 
 @dataclasses.dataclass
 class Row:
-    """A conversation's part of a step, for batch_act."""
+    """The part of a step that belongs to one conversation; an argument of batch_act."""
 
     agent: Any
     turn: int
@@ -54,7 +54,8 @@ class Row:
 
 @dataclasses.dataclass
 class Clone:
-    """agent has had `turns` turns. During one, before is what it was, and rest is the pieces to come."""
+    """An agent after `turns` turns. During a turn, `before` is a copy of the agent from before the turn, and `rest` iterates over the
+    pieces that were not sent yet."""
 
     agent: Any
     turns: int
@@ -64,11 +65,11 @@ class Clone:
 
 
 class Worker:
-    """What a worker does with its orders, however they come."""
+    """Carries out the daemon's orders; independent of the transport."""
 
     def __init__(self, cls: Any, name: str) -> None:
         if not hasattr(cls, "__parley_offer__"):
-            raise TypeError(f"{cls!r} is no agent: mark it with @parley.agent(NAME)")
+            raise TypeError(f"{cls!r} is not an agent: decorate it with @parley.agent(NAME)")
         self.cls, self.name, self.piece_bytes = cls, name, 65536
         self.clones: dict[int, Clone] = {}
         self.takes_system = "system" in inspect.signature(cls).parameters
@@ -108,7 +109,7 @@ class Worker:
             clone = self.clones[order.save.clone]
             state = (clone.agent if clone.before is None else clone.before).save()
             return pb.AgentsAttachRequest(state=pb.AgentState(clone=order.save.clone, state=state))
-        return None  # a cancel asks for nothing
+        return None  # a cancel order needs no action
 
     def end(self, clone: Clone, reply: str) -> None:
         if hasattr(clone.agent, "self_observe"):
@@ -132,7 +133,7 @@ class Worker:
         return pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_FAILED, error=detail)
 
     def piece(self, row: pb.AgentRow, clone: Clone, text: str | None) -> pb.AgentRowResult:
-        """text: None after the last."""
+        """text: the next piece, or None after the last piece."""
         result = pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_MORE)
         if text is None:
             result.outcome = pb.AGENT_ROW_OUTCOME_DONE
@@ -144,7 +145,7 @@ class Worker:
 
     def whole(self, row: pb.AgentRow, clone: Clone, reply: str) -> pb.AgentRowResult:
         if len(reply.encode()) > self.piece_bytes:
-            size = self.piece_bytes // 4  # of characters, each of which takes at most four bytes
+            size = self.piece_bytes // 4  # characters; each takes at most four bytes
             clone.rest = iter([reply[at:at + size] for at in range(0, len(reply), size)])
             return self.piece(row, clone, next(clone.rest))
         self.end(clone, reply)
@@ -155,19 +156,19 @@ class Worker:
             return self.whole(row, clone, reply)
         if inspect.iscoroutine(reply):
             reply.close()
-            raise TypeError("act() is a coroutine: serve it with parley.aio.serve")
+            raise TypeError("act() is a coroutine: serve this agent with parley.aio.serve, not parley.serve")
         clone.rest = iter(reply)
         return self.piece(row, clone, next(clone.rest, None))
 
     def batch(self, rows: Sequence[pb.AgentRow]) -> list[Any]:
-        """What batch_act says to rows that began."""
+        """Returns the replies of batch_act to the rows that have just begun."""
         replies = list(self.cls.batch_act([Row(self.clones[r.clone].agent, r.turn, r.messages, r.sampling) for r in rows]))
         if len(replies) != len(rows):
-            raise ValueError(f"batch_act gave {len(replies)} replies to {len(rows)} rows")
+            raise ValueError(f"batch_act returned {len(replies)} replies to {len(rows)} rows, it must return one reply for each row")
         return replies
 
     def step(self, step: pb.AgentStep) -> pb.AgentsAttachRequest:
-        """One after the other."""
+        """Runs the rows of a step one after the other."""
         results, begun = [], list[pb.AgentRow]()
         for row in step.rows:
             try:
@@ -180,7 +181,7 @@ class Worker:
                     begun.append(row)
                 else:
                     results.append(self.reply(row, clone, clone.agent.act()))
-            except Exception as e:  # the agent's: its turn fails, and nobody else's
+            except Exception as e:  # raised by the agent: only this agent's turn fails
                 results.append(self.failed(row, e))
         replies: list[Any] = []
         try:
@@ -212,7 +213,7 @@ class Worker:
             return self.failed(row, e)
 
     async def take_at_once(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
-        """As take; all rows of a step at once."""
+        """Like take, but runs all rows of a step concurrently."""
         if order.WhichOneof("what") != "step" or hasattr(self.cls, "batch_act"):
             return self.take(order)
         results = await asyncio.gather(*map(self.row_at_once, order.step.rows))
@@ -224,13 +225,13 @@ def worker_of(what: Any, name: str) -> Worker | Host:
 
 
 def is_final(error: Error) -> bool:
-    """Whether it is of no use to attach again."""
+    """Returns whether attaching again after this error is useless."""
     return error.code != "UNAVAILABLE" or error.message.endswith("was unloaded")
 
 
 def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
-    """Computes an agent, or hosts an environment, for a daemon until that wants it no more. A daemon that goes away is waited for. Run it in several
-    processes, and they share the conversations."""
+    """Runs an agent or an environment for a daemon until the daemon unloads it. When the daemon becomes unreachable, serve reconnects
+    until the daemon is back. Several processes that serve the same agent share its conversations."""
     from parley.client import Link
 
     link, delay = Link(address, key, tls, 0), 0.05

@@ -1,5 +1,5 @@
-"""The same for asyncio: `async with await parley.aio.connect().open("smollm2") as chat: …`, and agents, environments and teachers that
-may wait."""
+"""The client for asyncio: `async with await parley.aio.connect().open("smollm2") as chat: …`. It also serves agents, environments and
+teachers that are coroutines or async generators."""
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Link:
-    """A channel to one address."""
+    """A channel to one daemon."""
 
     def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
         self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
@@ -37,7 +37,7 @@ class Link:
             raise wire.error_of(e) from None
 
     async def call(self, method: str, request: Any, response: type[T]) -> T:
-        """Tried again while it may help: for calls that are safe to repeat."""
+        """Makes a call and repeats it while its failure may be temporary. Use it only for calls that are safe to repeat."""
         patience = Patience(self.patience)
         while True:
             try:
@@ -51,7 +51,7 @@ class Link:
 
 
 class Server:
-    """As parley.Server."""
+    """Like parley.Server."""
 
     def __init__(self, addresses: str | Sequence[str], key: str | None, tls: wire.Tls, patience: float) -> None:
         self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
@@ -101,7 +101,7 @@ class Server:
 
 
 class Turn:
-    """As parley.Turn: `async for piece in chat.turn(…)`."""
+    """Like parley.Turn: `async for piece in chat.turn(…)`."""
 
     def __init__(self, chat: Conversation, progress: TurnProgress) -> None:
         self._chat, self._progress = chat, progress
@@ -129,7 +129,7 @@ class Turn:
                     if piece is not None:
                         return piece
                 if self._progress.done is None:
-                    raise Error("UNAVAILABLE", "the reply ended before its end")
+                    raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
             except (Error, grpc.RpcError) as e:
                 self._call = None
                 await asyncio.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
@@ -155,7 +155,7 @@ class Turn:
 
 
 class Conversation:
-    """As parley.Conversation. One task at a time."""
+    """Like parley.Conversation. Only one task at a time may use it."""
 
     def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
         self._link, self.id, self.turns, self.generation = link, id, turns, generation
@@ -211,13 +211,13 @@ class Conversation:
 
 def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
             patience: float = 30) -> Server:
-    """As parley.connect; nothing is sent before the first call."""
+    """Like parley.connect. It sends nothing before the first call."""
     return Server(addresses, key, tls, patience)
 
 
 async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
-    """As parley.serve, for agents whose act() is a coroutine or an async generator, environments whose reset() and step() are
-    coroutines, and teachers that are async generators, too; the rows of a step, or the environments of an order, run at once."""
+    """Like parley.serve. act() may also be a coroutine or an async generator, an environment's reset() and step() may be coroutines,
+    and a teacher may be an async generator. The rows of a step, or the environments of an order, run concurrently."""
     link = Link(address, key, tls, 0)
     method = link.channel.stream_stream("/parley.v1.Agents/Attach", agents_pb2.AgentsAttachRequest.SerializeToString,
                                         agents_pb2.AgentsAttachResponse.FromString)
@@ -239,7 +239,7 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                     delay = 0.05
                     what = order.WhichOneof("what")
                     if what in ("step", "env_reset", "env_step"):
-                        # Steps are answered as they end, orders of environments in their order.
+                        # Steps are answered in the order in which they end, orders to environments in the order in which they came.
                         newest = asyncio.create_task(answer(order, None if what == "step" else newest))
                         tasks.add(newest)
                         newest.add_done_callback(tasks.discard)

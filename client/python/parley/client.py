@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Link:
-    """A channel to one address."""
+    """A channel to one daemon."""
 
     def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
         self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
@@ -28,7 +28,8 @@ class Link:
         self._is_reached = False
 
     def reach(self) -> None:
-        """Waits for the first connection: before a call that is not safe to repeat, which would fail where connecting takes long."""
+        """Waits until the channel is connected for the first time. Use it before a call that is not safe to repeat: such a call would
+        fail if connecting took long."""
         if self._is_reached:
             return
         ready = grpc.channel_ready_future(self.channel)
@@ -36,11 +37,11 @@ class Link:
             ready.result(timeout=self.patience)
         except grpc.FutureTimeoutError:
             ready.cancel()
-            raise Error("UNAVAILABLE", f"{self.address} was not reached within {self.patience:g} s") from None
+            raise Error("UNAVAILABLE", f"no connection to {self.address} within {self.patience:g} s: check the address and that the daemon runs") from None
         self._is_reached = True
 
     def once(self, method: str, request: Any, response: type[T]) -> T:
-        """A call of one answer; method is "Service/Name"."""
+        """Makes a unary call, once; method is "Service/Name"."""
         call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
         try:
             answer: T = call(request, metadata=self.metadata)
@@ -49,7 +50,7 @@ class Link:
             raise wire.error_of(e) from None
 
     def call(self, method: str, request: Any, response: type[T]) -> T:
-        """The same, tried again while it may help: for calls that are safe to repeat."""
+        """Like once, but repeats the call while its failure may be temporary. Use it only for calls that are safe to repeat."""
         patience = Patience(self.patience)
         while True:
             try:
@@ -63,8 +64,8 @@ class Link:
 
 
 class Server:
-    """One daemon or several. A conversation lives at the one that opened it; new ones go to each in turn, past those that
-    cannot be reached."""
+    """One daemon or several. A conversation stays at the daemon that opened it. New conversations go to the daemons in turn; daemons
+    that are unreachable or full are skipped."""
 
     def __init__(self, addresses: str | Sequence[str], key: str | None, tls: wire.Tls, patience: float) -> None:
         self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
@@ -72,7 +73,7 @@ class Server:
 
     def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0,
              **sampling: Any) -> Conversation:
-        """A conversation; sampling is of all its turns, as temperature=0, max_tokens=50."""
+        """Opens a conversation. The sampling options, such as temperature=0 or max_tokens=50, apply to all its turns."""
         request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
                                               request_id=uuid.uuid4().hex)
         if sampling:
@@ -91,7 +92,7 @@ class Server:
             time.sleep(patience.wait_after(error))
 
     def conversation(self, id: str) -> Conversation:
-        """One that was opened before, by whomever: it goes on where it is."""
+        """Continues an existing conversation, whoever opened it."""
         error: Error | None = None
         for link in self.links:
             try:
@@ -114,8 +115,8 @@ class Server:
 
 
 class Turn:
-    """A turn under way: an iterator of the pieces of its reply. One that is left before its end is cancelled by close(), or
-    at the end of a `with`; what was said until then stays said."""
+    """A turn under way: an iterator over the pieces of its reply. close(), or the end of a `with` block, cancels a turn that is not
+    complete; the conversation then keeps the part of the reply that was generated."""
 
     def __init__(self, chat: Conversation, progress: TurnProgress) -> None:
         self._chat, self._progress = chat, progress
@@ -128,7 +129,7 @@ class Turn:
 
     @property
     def cursor(self) -> Cursor | None:
-        """Behind the last piece."""
+        """The place after the last piece."""
         return self._progress.after
 
     def __iter__(self) -> Iterator[Piece]:
@@ -144,7 +145,7 @@ class Turn:
                     if piece is not None:
                         return piece
                 if self._progress.done is None:
-                    raise Error("UNAVAILABLE", "the reply ended before its end")
+                    raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
             except (Error, grpc.RpcError) as e:
                 self._call = None
                 time.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
@@ -152,13 +153,13 @@ class Turn:
         raise StopIteration
 
     def reply(self) -> Reply:
-        """Waits for the rest."""
+        """Waits for the rest of the reply and returns the whole reply."""
         for _ in self:
             pass
         return self._progress.reply()
 
     def close(self) -> None:
-        """Cancels what is left."""
+        """Cancels the turn if it is not complete."""
         if self._call is not None and self._progress.done is None:
             self._chat._link.call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number),
                                   pb.ConversationsCancelResponse)
@@ -172,8 +173,8 @@ class Turn:
 
 
 class Conversation:
-    """A conversation. Its turns are numbered, so that one whose connection broke is asked for again and happens once. One
-    thread at a time."""
+    """A conversation. Its turns are numbered: when a connection breaks, the client asks for the turn with the same number again, and
+    the daemon runs it only once. Only one thread at a time may use a conversation."""
 
     def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
         self._link, self.id, self.turns, self.generation = link, id, turns, generation
@@ -182,11 +183,11 @@ class Conversation:
         self.turns, self.generation = progress.request.turn, progress.generation
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
-        """Says a text, or messages ({"role": …, "text": …}); the reply comes in pieces."""
+        """Sends a text, or messages ({"role": …, "text": …}), and returns the reply in pieces."""
         return Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline), self.generation))
 
     def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:
-        """The whole reply at once."""
+        """Like turn, but returns the whole reply at once."""
         request = wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline)
         reply = self._link.call("Conversations/Ask", request, pb.TurnReply)
         self.turns, self.generation = reply.turn, reply.generation
@@ -194,15 +195,15 @@ class Conversation:
                      reply.usage.completion_tokens)
 
     def observe(self, said: Said) -> None:
-        """Says something that wants no reply: the next turn sees it."""
+        """Sends a text or messages without asking for a reply; the next turn sees them."""
         Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation)).reply()
 
     def resume(self, cursor: Cursor) -> Turn:
-        """The rest of a reply that was begun, behind a piece's cursor."""
+        """Resumes an interrupted reply after the piece that has this cursor."""
         return Turn(self, TurnProgress(pb.TurnRequest(conversation=self.id, turn=cursor.turn), cursor.generation, cursor))
 
     def fork(self, at_turn: int | None = None) -> Conversation:
-        """A new conversation that has the turns of this one, or the first so many."""
+        """Opens a new conversation that starts with the turns of this one, or with its first `at_turn` turns."""
         request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
         if at_turn is not None:
             request.at_turn = at_turn
@@ -210,17 +211,17 @@ class Conversation:
         return Conversation(self._link, answer.conversation, answer.turns)
 
     def rewind(self, to_turn: int) -> None:
-        """Forgets the turns after to_turn."""
+        """Removes the turns after to_turn."""
         answer = self._link.call("Conversations/Rewind", pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn),
                                  pb.ConversationsRewindResponse)
         self.turns, self.generation = answer.turns, answer.generation
 
     def get(self) -> pb.Conversation:
-        """What the daemon knows of it, with its first turns."""
+        """Returns the conversation's state at the daemon, with its first turns."""
         return self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
 
     def close(self) -> None:
-        """Frees it. One that is gone already is closed, too."""
+        """Closes the conversation at the daemon. It is not an error if the conversation does not exist any more."""
         try:
             self._link.call("Conversations/Close", pb.ConversationsCloseRequest(conversation=self.id), pb.ConversationsCloseResponse)
         except Error as e:
@@ -236,6 +237,7 @@ class Conversation:
 
 def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
             patience: float = 30) -> Server:
-    """A daemon, or several ("host:port" or "unix:path", in a list or between commas). Calls that are safe to repeat are
-    tried again for `patience` seconds. tls: True, a file with certificates to trust, or grpc.ChannelCredentials."""
+    """Connects to one daemon or several. addresses: "host:port" or "unix:path"; several in a list, or separated by commas. patience:
+    for how many seconds calls that are safe to repeat are retried. tls: True, the path of a file with trusted certificates, or
+    grpc.ChannelCredentials."""
     return Server(addresses, key, tls, patience)

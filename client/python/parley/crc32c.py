@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli) of many bytes by numpy: lanes of the data side by side, then joined in pairs."""
+"""CRC-32C (Castagnoli) with numpy: the data is cut into lanes, which are computed side by side and then combined in pairs."""
 from __future__ import annotations
 
 import functools
@@ -22,14 +22,14 @@ TABLE_LIST = [int(x) for x in TABLE]
 
 
 def shift(tables: Words, crc: Words) -> Words:
-    """What zeros behind the data make of its checksum; tables: [4][256], one a byte of crc."""
+    """Returns the checksum of the data followed by zeros; tables: [4][256], one table for each byte of crc."""
     moved: Words = tables[0][crc & 255] ^ tables[1][crc >> 8 & 255] ^ tables[2][crc >> 16 & 255] ^ tables[3][crc >> 24]
     return moved
 
 
 @functools.cache
 def zeros(level: int) -> Words:
-    """The tables of shift for LANE << level zero bytes."""
+    """Returns the tables with which shift appends LANE << level zero bytes."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if level == 0:
         for _ in range(LANE):
@@ -49,7 +49,7 @@ def crc32c(data: bytes | memoryview) -> int:
     crc = 0xFFFFFFFF
     if n_lanes > 0:
         levels = (n_lanes - 1).bit_length()
-        lanes = np.zeros(1 << levels, np.uint32)  # zeros in front change nothing
+        lanes = np.zeros(1 << levels, np.uint32)  # leading zeros do not change the checksum
         lanes[-n_lanes] = crc
         columns = np.ascontiguousarray(values[:n_lanes * LANE].reshape(n_lanes, LANE).T)
         real = lanes[-n_lanes:]

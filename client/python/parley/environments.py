@@ -1,13 +1,13 @@
-"""Environments of your own, for `parley.v1.Env`: anything with gymnasium's spaces, reset and step.
+"""Define your own environments for `parley.v1.Env`: any object that has gymnasium's spaces, reset and step.
 
     @parley.environment("Corridor-v0")
     class Corridor(gymnasium.Env): ...
 
     parley.serve(Corridor, "127.0.0.1:8001")       # or environment("Acrobot-v1")(lambda: gymnasium.make("Acrobot-v1"))
 
-There is an instance for each environment that somebody opens; those of a request are stepped one after the other. With
-`parley.aio.serve` reset and step may be coroutines: those of a request then run at once. An exception fails its own environment,
-until that is reset. Needs numpy."""
+Each environment that a client opens has its own instance. The environments of one request are stepped one after the other. With
+`parley.aio.serve`, reset and step may be coroutines, and the environments of one request then run concurrently. An exception fails
+only the environment that raised it, until that environment is reset. This module needs numpy."""
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +23,8 @@ M = TypeVar("M", bound=Callable[[], Any])
 
 
 def environment(name: str, *, max_instances: int = 0) -> Callable[[M], M]:
-    """Names a class, or a function that makes one, as an environment. max_instances: that one worker hosts at once (0: 4096)."""
+    """Declares a class, or a function that returns an instance, as an environment. max_instances: how many instances one worker hosts
+    at the same time (0: 4096)."""
     def mark(make: M) -> M:
         make.__parley_environment__ = name, max_instances  # type: ignore[attr-defined]
         return make
@@ -35,7 +36,7 @@ def is_environment(what: Any) -> bool:
 
 
 class Host:
-    """What a worker does with the orders of Env."""
+    """Carries out the daemon's orders to environments."""
 
     def __init__(self, make: Callable[[], Any], name: str) -> None:
         given, self.max_instances = make.__parley_environment__  # type: ignore[attr-defined]
@@ -43,12 +44,12 @@ class Host:
         self.instances: dict[int, Any] = {}
         one = make()
         if getattr(one.observation_space, "shape", None) is None:
-            raise TypeError(f"observations are {one.observation_space}; an environment gives a Box")
+            raise TypeError(f"the observation space is {one.observation_space}, it must have a shape, as a Box has")
         self.width = math.prod(one.observation_space.shape)
         self.action_space = one.action_space
         self.n_actions = int(getattr(one.action_space, "n", 0))
         if self.n_actions == 0 and getattr(one.action_space, "shape", None) is None:
-            raise TypeError(f"actions are {one.action_space}; an environment takes one of Discrete, or a Box")
+            raise TypeError(f"the action space is {one.action_space}, it must be a Discrete or a Box")
         self.n_numbers = 0 if self.n_actions else math.prod(one.action_space.shape)
 
     def offer(self) -> pb.AgentsAttachRequest:
@@ -65,12 +66,12 @@ class Host:
         for i in range(len(what.environment)):
             try:
                 did.append(begin(i))
-            except Exception as e:  # the environment's: it fails, and no other
+            except Exception as e:  # raised by the environment: only this environment fails
                 did.append(e)
         return self.answer(what, did)
 
     async def take_at_once(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
-        """As take; what is awaitable of the order is awaited together."""
+        """Like take, but awaits the coroutines of one order concurrently."""
         what = self.batch_of(order)
         if what is None:
             return self.take(order)
@@ -83,7 +84,7 @@ class Host:
         did = await asyncio.gather(*map(one, range(len(what.environment))), return_exceptions=True)
         for e in did:
             if isinstance(e, BaseException) and not isinstance(e, Exception):
-                raise e  # it is cancelled
+                raise e  # this task is cancelled
         return self.answer(what, did)
 
     def batch_of(self, order: pb.AgentsAttachResponse) -> pb.AgentEnvReset | pb.AgentEnvStep | None:
@@ -97,7 +98,7 @@ class Host:
                 closed.close()
 
     def beginner(self, order: pb.AgentEnvReset | pb.AgentEnvStep) -> Callable[[int], Any]:
-        """What resets or steps the order's environment i, and gives what that said."""
+        """Returns a function that resets or steps the order's i-th environment and returns that environment's result."""
         import numpy as np
 
         if isinstance(order, pb.AgentEnvReset):
@@ -114,7 +115,7 @@ class Host:
         return lambda i: self.instances[order.environment[i]].step(actions[i])
 
     def answer(self, order: pb.AgentEnvReset | pb.AgentEnvStep, did: Sequence[Any]) -> pb.AgentsAttachRequest:
-        """did: what each reset or step said, or raised."""
+        """did: what each reset or step returned or raised."""
         import numpy as np
 
         n = len(did)
@@ -129,7 +130,7 @@ class Host:
                     _, reward[i], terminated[i], truncated[i], *_ = said
                 seen[i] = np.asarray(said[0], "<f4").reshape(self.width)
                 if not (np.isfinite(seen[i]).all() and np.isfinite(reward[i])):
-                    raise ValueError("it gave a number that is not finite")
+                    raise ValueError("the environment returned a number that is not finite")
             except Exception as e:
                 seen[i], reward[i] = 0, 0
                 result.failures.add(place=i, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])

@@ -1,5 +1,5 @@
-"""Gymnasium's environments as observers of a policy that a daemon serves: it acts in all of a vector's environments by one batch,
-and learns from them.
+"""Runs gymnasium's environments as observers of a policy that a daemon serves. The policy acts in all environments of a vector with
+one batch, and learns from them.
 
     for e in parley.gym.train("CartPole-v1", server, model="pole", n=8, episodes=100):
         print(e.episode, e.mean_reward)"""
@@ -29,43 +29,44 @@ DTYPES = {tensor_pb2.DTYPE_F32: "<f4", tensor_pb2.DTYPE_F64: "<f8", tensor_pb2.D
 
 
 def policy_shape(envs: Any) -> tuple[int, int]:
-    """The numbers of a policy's inputs and actions for these environments."""
+    """Returns how many inputs and how many actions a policy needs for these environments."""
     observation, action = envs.single_observation_space, envs.single_action_space
     if not isinstance(observation, gymnasium.spaces.Box):
-        raise TypeError(f"observations are {observation}; a policy takes a Box")
+        raise TypeError(f"the observation space is {observation}: a policy needs a Box")
     if not isinstance(action, gymnasium.spaces.Discrete):
-        raise TypeError(f"actions are {action}; a policy takes one of Discrete")
+        raise TypeError(f"the action space is {action}: a policy needs a Discrete")
     return int(np.prod(observation.shape)), int(action.n)
 
 
 def make(env: Any, n: int) -> Any:
-    """n environments of a name; or a vector environment as it is, if it resets itself in the step that ends an episode."""
+    """Makes n environments if env is a name. Otherwise returns env, a vector environment, which must reset itself in the step that ends
+    an episode."""
     mode = gymnasium.vector.AutoresetMode.SAME_STEP
     if isinstance(env, str):
         env = gymnasium.make_vec(env, num_envs=n, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
     if env.metadata.get("autoreset_mode") != mode:
-        raise ValueError("a vector environment is to reset itself in the same step: autoreset_mode=AutoresetMode.SAME_STEP")
+        raise ValueError("the vector environment does not reset itself in the step that ends an episode: make it with autoreset_mode=AutoresetMode.SAME_STEP")
     policy_shape(env)
     return env
 
 
 class Actor:
-    """A policy's sessions for the environments of a vector, all on one stream. Session i is of (env_ids[i], run + i)."""
+    """A policy's sessions for the environments of a vector, all on one stream. Session i has the key (env_ids[i], run + i)."""
 
     def __init__(self, envs: Any, link: Link, model: str, run: int | None = None) -> None:
         self.envs, self.link, self.model = envs, link, model
         self.n_inputs, self.n_actions = policy_shape(envs)
         self.run = secrets.randbits(48) if run is None else run
-        name = secrets.token_hex(8)  # sessions of its own, whatever the run
+        name = secrets.token_hex(8)  # so that no other actor has the same sessions
         self.env_ids = [f"{name}-{i}" for i in range(envs.num_envs)]
-        self.rows = list(range(envs.num_envs))  # of a batch in lock-step
+        self.rows = list(range(envs.num_envs))  # the rows of a lock-step batch
         self.seq = 0
         self._requests: queue.SimpleQueue[pb.ActStepRequest | None] = queue.SimpleQueue()
         call = link.channel.stream_stream("/parley.v1.Act/Stream", pb.ActStepRequest.SerializeToString, pb.ActStepResponse.FromString)
         self._stream = call(iter(self._requests.get, None), metadata=link.metadata)
 
     def act(self, observations: Array, rewards: Array, done: Array) -> dict[str, Array]:
-        """The policy's outputs for an observation of each environment, "action" and "logp" among them: [n_envs, …]."""
+        """Returns the policy's outputs for one observation of each environment, [n_envs, …] each; "action" and "logp" are among them."""
         self.seq += 1
         flat = np.ascontiguousarray(observations, dtype="<f4").reshape(len(self.env_ids), self.n_inputs)
         for i, env_id in enumerate(self.env_ids):
@@ -77,7 +78,7 @@ class Actor:
             try:
                 response = next(self._stream)
             except StopIteration:
-                raise Error("UNAVAILABLE", "the stream of actions ended") from None
+                raise Error("UNAVAILABLE", "the daemon ended the stream of actions") from None
             except grpc.RpcError as e:
                 raise wire.error_of(e) from None
             if response.HasField("error"):
@@ -88,7 +89,7 @@ class Actor:
         found = {name: np.stack([o[name] for o in outputs]) for name in outputs[0]}
         found["action"] = found["action"].reshape(len(outputs)).astype(np.int64)
         if found["action"].max() >= self.n_actions:
-            raise ValueError(f"the policy chose action {found['action'].max()}, the environment has {self.n_actions}")
+            raise ValueError(f"the policy chose action {found['action'].max()}, but the environment has only {self.n_actions} actions")
         return found
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class Actor:
 
 @dataclasses.dataclass
 class Rollout:
-    """What came of steps, [n_steps, n_envs, …] each; done: the episode ended with the step. n_inputs and run say whose they are."""
+    """The results of steps, [n_steps, n_envs, …] each. done: whether the episode ended with the step. run: the run of the sessions."""
 
     observations: Array
     actions: Array
@@ -108,7 +109,7 @@ class Rollout:
     run: int
 
     def mean_return(self) -> float:
-        """Of the episodes that ended."""
+        """Returns the mean return of the episodes that ended."""
         totals, found = np.zeros(self.rewards.shape[1]), []
         for reward, done in zip(self.rewards, self.done):
             totals += reward
@@ -140,7 +141,7 @@ def link_of(server: Server | str) -> Link:
 
 def rollout(env: Any, server: Server | str, model: str = "", *, n: int = 8, n_steps: int = 500, seed: int | None = None,
             run: int | None = None) -> Rollout:
-    """Has a policy act for n_steps in n environments of a name, or in a vector environment."""
+    """Lets a policy act for n_steps. env: the name of an environment, of which n are made, or a vector environment."""
     envs = make(env, n)
     actor = Actor(envs, link_of(server), model, run)
     try:
@@ -152,7 +153,7 @@ def rollout(env: Any, server: Server | str, model: str = "", *, n: int = 8, n_st
 
 
 def rewards_to_go(rewards: Array, done: Array, gamma: float) -> Array:
-    """[n_steps, n_envs]: discounted, within each episode."""
+    """Returns the discounted sum of the rewards from each step to the end of its episode, [n_steps, n_envs]."""
     found, total = np.zeros(rewards.shape, "<f4"), np.zeros(rewards.shape[1])
     for t in range(len(rewards) - 1, -1, -1):
         total = rewards[t] + gamma * np.where(done[t], 0, total)
@@ -161,7 +162,7 @@ def rewards_to_go(rewards: Array, done: Array, gamma: float) -> Array:
 
 
 class Observers:
-    """The environments of a vector, each offered to the daemon as an observer; they run their episodes together."""
+    """The environments of a vector. Each is attached to the daemon as an observer; they run their episodes together."""
 
     def __init__(self, envs: Any, link: Link, model: str) -> None:
         self.envs, self.link, self.actor = envs, link, Actor(envs, link, model)
@@ -183,7 +184,7 @@ class Observers:
             raise wire.error_of(e) from None
 
     def episodes(self, on_failure: Any) -> None:
-        """Runs what is asked for, until close()."""
+        """Runs the episodes that the daemon asks for, until close()."""
         try:
             while True:
                 orders = [next(call).run for call in self.calls]
@@ -194,7 +195,7 @@ class Observers:
                     first = steps.rewards[:ends[0] + 1 if len(ends) else None, i].sum()
                     self.answers[i].put(pb.ActAttachRequest(
                         result=pb.ActEpisodeResult(episode=order.episode, returns=returns[:, i].tolist(), reward=float(first))))
-        except BaseException as e:  # whatever it is, who waits for the training is to know
+        except BaseException as e:  # passed on to the thread that waits for the training
             if not self.is_closing:
                 self.failure = wire.error_of(e) if isinstance(e, grpc.RpcError) else e
                 on_failure()
@@ -209,8 +210,9 @@ class Observers:
 
 def train(env: Any, server: Server | str, model: str = "", *, n: int = 8, episodes: int = 100, n_steps: int = 500, gamma: float = 0.99,
           learning_rate: float = 0.01, normalise: bool = True, seed: int = 1, until: float = 0.0, save_path: str = "") -> Iterator[pb.ActTrainEvent]:
-    """Has a policy learn from n environments by REINFORCE: after each episode of n_steps in all of them comes an event, with
-    mean_reward and running_reward. It ends once the running reward is `until`, unless that is 0. save_path: as ActTrainRequest's."""
+    """Trains a policy with REINFORCE in n environments. After each episode (n_steps in every environment) it yields an event with
+    mean_reward and running_reward. Training ends when the running reward reaches `until` (0: no such limit). save_path: see
+    ActTrainRequest."""
     envs, link = make(env, n), link_of(server)
     observers = Observers(envs, link, model)
     thread, call = None, None

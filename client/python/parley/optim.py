@@ -1,5 +1,5 @@
-"""Training on parameters that several processes share: each sends its gradient, and the daemon takes one step of the optimiser
-for a round of them.
+"""Trains parameters that several processes share. Each process sends its gradient, and the daemon takes one step of the optimiser for
+each round of gradients.
 
     optimizer = parley.optim.RemoteOptimizer(model.parameters(), server, "net", round_size=3, lr=0.1)
     for x, y in mine:
@@ -7,7 +7,7 @@ for a round of them.
         loss(model(x), y).backward()
         optimizer.step()  # all trainers have the same parameters now
 
-Parameters are tensors of torch, or arrays of numpy, whose gradients are given to step()."""
+Parameters are torch tensors or numpy arrays; the gradients of numpy arrays are passed to step()."""
 from __future__ import annotations
 
 import hashlib
@@ -37,14 +37,14 @@ def is_torch(parameter: Any) -> bool:
 
 
 def numbers_of(value: Any) -> Floats:
-    """A tensor's or an array's, flat."""
+    """Returns the numbers of a tensor or an array as a flat array."""
     if not isinstance(value, np.ndarray):
         value = value.detach().cpu().numpy()
     return np.ascontiguousarray(value, dtype="<f4").reshape(-1)
 
 
 def chunks_of(message: type[Any], values: Floats) -> Iterator[Any]:
-    """The chunks and the hash, as messages of a kind."""
+    """Yields the values in chunks, then their hash, each as a message of the given type."""
     data, sha256 = values.data.cast("B"), hashlib.sha256()
     for at in range(0, len(data), CHUNK_BYTES):
         part = bytes(data[at:at + CHUNK_BYTES])
@@ -54,34 +54,34 @@ def chunks_of(message: type[Any], values: Floats) -> Iterator[Any]:
 
 
 def download(stream: Iterator[pb.ParamsDownload]) -> tuple[pb.ParamsVersion, Floats]:
-    """A version, and its values; none if it brings none."""
+    """Receives a version and its values; the values are empty if the daemon sent none."""
     version = next(stream).version
     data, at, sha256 = bytearray(version.size_bytes), 0, hashlib.sha256()
     while at < len(data):
         chunk = next(stream).chunk
         if chunk.offset != at or not chunk.data or chunk.crc32c != crc32c(chunk.data) or at + len(chunk.data) > len(data):
-            raise Error("DATA_LOSS", f"the chunk at {at} is not what was sent", "CHECKSUM_DIFFERS")
+            raise Error("DATA_LOSS", f"the chunk of parameters at byte {at} arrived damaged: pull again", "CHECKSUM_DIFFERS")
         data[at:at + len(chunk.data)] = chunk.data
         sha256.update(chunk.data)
         at += len(chunk.data)
     if data and next(stream).sha256 != sha256.digest():
-        raise Error("DATA_LOSS", "the parameters are not what was sent", "CHECKSUM_DIFFERS")
+        raise Error("DATA_LOSS", "the parameters arrived damaged: pull again", "CHECKSUM_DIFFERS")
     return version, np.frombuffer(data, "<f4")
 
 
 class RemoteOptimizer:
-    """The first trainer that comes makes the parameters from its own; the others take them over. kind: "sgd", "adam" or "adamw".
-    More of ParamsOptimiser (momentum, weight_decay, beta1 …) and of ParamsConfig (reduce, schedule, quorum, max_staleness …) by
-    their names, for whoever is first."""
+    """An optimiser of shared parameters. The first trainer creates the parameters with its own values; the other trainers load these
+    values. kind: "sgd", "adam" or "adamw". more: fields of ParamsOptimiser (momentum, weight_decay, beta1 …) and of ParamsConfig
+    (reduce, schedule, quorum, max_staleness …). The first trainer's options count; those of the others are ignored."""
 
     def __init__(self, parameters: Iterable[Any], server: Server | str, name: str, *, round_size: int = 1, kind: str = "sgd",
                  lr: float = 0.01, client: str = "", **more: Any) -> None:
         self.parameters: list[Any] = list(parameters)
         if not self.parameters:
-            raise ValueError("there are no parameters")
+            raise ValueError("parameters is empty: pass at least one parameter")
         for p in self.parameters:
             if not is_torch(p) and p.dtype.kind != "f":
-                raise TypeError(f"a parameter is of {p.dtype}, not of floats")
+                raise TypeError(f"a parameter has the dtype {p.dtype}: parameters must be floating-point arrays")
         self._link = (connect(server) if isinstance(server, str) else server).links[0]
         self.name, self.client, self.version, self.steps = name, client or uuid.uuid4().hex, 0, 0
         self._requests: queue.SimpleQueue[pb.ParamsUpload | None] | None = None
@@ -134,7 +134,7 @@ class RemoteOptimizer:
             at += n
 
     def pull(self) -> int:
-        """Takes over the newest parameters; their version."""
+        """Loads the newest parameters and returns their version."""
         patience = Patience(self._link.patience)
         while True:
             try:
@@ -142,7 +142,7 @@ class RemoteOptimizer:
                 return self.version
             except grpc.RpcError as e:
                 error = wire.error_of(e)
-            if error.reason == "PARAMS_NOT_READY":  # the first trainer's values are under way
+            if error.reason == "PARAMS_NOT_READY":  # the first trainer is still uploading its values
                 error.code = "UNAVAILABLE"
             time.sleep(patience.wait_after(error))
 
@@ -154,11 +154,11 @@ class RemoteOptimizer:
     def _gradient(self, gradients: Sequence[Any] | None) -> Floats:
         given = [p.grad for p in self.parameters] if gradients is None else list(gradients)
         if len(given) != len(self.parameters):
-            raise ValueError(f"{len(given)} gradients of {len(self.parameters)} parameters")
+            raise ValueError(f"{len(given)} gradients for {len(self.parameters)} parameters: pass one gradient for each parameter")
         parts = []
         for p, g in zip(self.parameters, given):
             if g is not None and tuple(g.shape) != tuple(p.shape):
-                raise ValueError(f"a gradient is {tuple(g.shape)}, its parameter {tuple(p.shape)}")
+                raise ValueError(f"a gradient has the shape {tuple(g.shape)}, but its parameter has the shape {tuple(p.shape)}")
             parts.append(np.zeros(int(np.prod(p.shape)), "<f4") if g is None else numbers_of(g))
         return np.concatenate(parts)
 
@@ -168,8 +168,9 @@ class RemoteOptimizer:
         yield from chunks_of(pb.ParamsUpload, gradient)
 
     def step(self, gradients: Sequence[Any] | None = None) -> int:
-        """Sends the gradient, waits for its round, takes over the new parameters; their version. gradients: one a parameter; None:
-        those of torch. What broke is sent again, and counts once."""
+        """Sends the gradient, waits until its round is complete, loads the new parameters and returns their version. gradients: one for
+        each parameter; None: the gradients that torch has computed. After a broken connection the gradient is sent again; the daemon
+        counts it once."""
         gradient = self._gradient(gradients)
         self.steps += 1
         patience = Patience(self._link.patience)
@@ -188,14 +189,15 @@ class RemoteOptimizer:
             except grpc.RpcError as e:
                 error = wire.error_of(e)
             except StopIteration:
-                error = Error("UNAVAILABLE", "the stream ended")
+                error = Error("UNAVAILABLE", "the daemon ended the stream of gradients")
             self.close()
             if error.reason == "ROUND_GIVEN_UP":
                 error.code = "UNAVAILABLE"
             time.sleep(patience.wait_after(error))
 
     def push(self, gradients: Sequence[Any] | None = None) -> int:
-        """Sends the gradient without waiting for its round; the newest version there is. What is lost on the way is not sent again."""
+        """Sends the gradient without waiting for its round and returns the newest version. A gradient that is lost on the way is not
+        sent again."""
         gradient = self._gradient(gradients)
         self.steps += 1
         call = self._link.channel.stream_unary("/parley.v1.Params/Push", pb.ParamsUpload.SerializeToString, pb.ParamsPushResponse.FromString)
@@ -205,7 +207,7 @@ class RemoteOptimizer:
             raise wire.error_of(e) from None
 
     def close(self) -> None:
-        """Ends the stream; the next step opens another."""
+        """Ends the stream; the next step opens a new one."""
         if self._stream is not None:
             assert self._requests is not None
             self._requests.put(None)

@@ -1,6 +1,6 @@
-"""Policies of one's own: a file with fresh parameters, for `parleyd --model NAME=FILE`. Needs numpy.
+"""Creates new policies: files with random parameters for `parleyd --model NAME=FILE`. This module needs numpy.
 
-The file is what `parley policy new` writes, byte for byte, given the same sizes and seed."""
+With the same sizes and seed, `parley policy new` writes the same file, byte for byte."""
 from __future__ import annotations
 
 import os
@@ -25,7 +25,7 @@ def _value(v: str | int | float) -> bytes:
 
 
 def _drawn(seed: int, which: int, n: int, fan: int) -> NDArray[np.float32]:
-    """Uniform within 1 / sqrt(fan), by Philox-4x32-10 at (seed, which, 0 … n - 1, 1), of which the first word counts."""
+    """Draws n numbers uniformly from ±1 / sqrt(fan): the first words of Philox-4x32-10 at (seed, which, 0 … n - 1, 1)."""
     c0, c1, c2, c3 = (np.full(n, x, np.uint64) for x in (0, which, 1, 0))
     c0 += np.arange(n, dtype=np.uint64)
     k0, k1 = seed & WORD, seed >> 32
@@ -41,25 +41,25 @@ def _drawn(seed: int, which: int, n: int, fan: int) -> NDArray[np.float32]:
 
 def create(path: str, observations: int, actions: int, *, head: str = "softmax", kind: str = "mlp", hidden: int = 64, layers: int | None = None,
            dropout: float = 0.0, value: bool = True, seed: int = 1, environment: str = "") -> None:
-    """`kind`: "mlp", of so many hidden layers (2), or "lstm", one cell. `head`: "softmax", which chooses among so many actions;
-    "gaussian", whose actions are so many numbers; "duelling", which learns what actions are worth. `value`: with a head that estimates
-    the return. A file that is there is replaced."""
+    """Writes a new policy to `path`; an existing file is replaced. `kind`: "mlp", which has `layers` hidden layers (2), or "lstm", which
+    has one cell. `head`: "softmax", which chooses one of `actions` actions; "gaussian", whose action is a vector of `actions` numbers;
+    or "duelling", which learns the value of each action. `value`: whether the policy also has a head that estimates the return."""
     if kind not in ("mlp", "lstm"):
-        raise ValueError(f"kind is {kind!r}, it is mlp or lstm")
+        raise ValueError(f"kind is {kind!r}, it must be 'mlp' or 'lstm'")
     if head not in ("softmax", "gaussian", "duelling"):
-        raise ValueError(f"head is {head!r}, it is softmax, gaussian or duelling")
+        raise ValueError(f"head is {head!r}, it must be 'softmax', 'gaussian' or 'duelling'")
     if head == "duelling" and not value:
-        raise ValueError("a duelling head needs a value head")
+        raise ValueError("a duelling head needs a value head: set value=True")
     if kind == "lstm" and (layers not in (None, 1) or dropout != 0):
-        raise ValueError("an lstm has one layer, and no dropout")
+        raise ValueError("an lstm has one layer and no dropout: leave out layers and dropout")
     if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is {dropout}, it must be at least 0 and below 1")
+        raise ValueError(f"dropout is {dropout}, it must be at least 0 and less than 1")
     least = 1 if head == "gaussian" else 2
     layers = layers if layers is not None else 1 if kind == "lstm" else 2
     if observations < 1 or actions < least or hidden < 1 or layers < 1 or not 0 <= seed < 1 << 64:
-        raise ValueError(f"observations, hidden and layers are to be at least 1, actions {least}, a seed of 64 bits")
+        raise ValueError(f"observations, hidden and layers must be at least 1, actions at least {least}, and seed an unsigned number of 64 bits")
     outputs = 2 * actions if head == "gaussian" else actions
-    # Each layer's name, inputs and outputs, and by how many inputs its numbers are bounded.
+    # For each layer: its name, its inputs and outputs, and the fan-in that bounds its random parameters.
     shapes = [("lstm.input", observations, 4 * hidden, hidden), ("lstm.state", hidden, 4 * hidden, hidden)]
     if kind == "mlp":
         widths = [observations] + [hidden] * layers

@@ -1,4 +1,4 @@
-"""Tables of items to learn from: actors insert what they did, learners sample it.
+"""Replay buffers: tables of items into which actors insert experience and from which learners sample it.
 
     replay = parley.Replay(server, "pole", {"observation": ("f4", (4,)), "action": ("i8", ()), "reward": ("f4", ())},
                            max_items=100_000, sampler="prioritized")
@@ -7,8 +7,8 @@
     loss = batch.weights(beta=0.4) * error(batch["observation"], batch["action"], batch["reward"])
     replay.update_priorities(batch, abs(errors))
 
-An item is one step, or a run of steps: `insert_run` takes one whole, `writer` lets runs overlap and share their steps. With several
-daemons tables are spread over them by name."""
+An item is one step or a sequence of steps. `insert_run` inserts one whole sequence; `writer` makes overlapping sequences, which share
+their steps. With several daemons, the table's name decides which daemon holds the table."""
 from __future__ import annotations
 
 import contextlib
@@ -34,7 +34,7 @@ TYPES = {tensor_pb2.DTYPE_F32: np.dtype("<f4"), tensor_pb2.DTYPE_F64: np.dtype("
 CODES = {dtype: code for code, dtype in TYPES.items()}
 MAX_MESSAGE_STEPS = 1024
 MAX_MESSAGE_BYTES = 2 << 20
-WRITER_ITEMS = 16  # of a message
+WRITER_ITEMS = 16  # items in one message
 
 Array = npt.NDArray[Any]
 Steps = Mapping[str, Any]
@@ -43,8 +43,8 @@ Columns = Mapping[str, tuple[Any, tuple[int, ...]]]
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What was drawn. `data` has an array for each column: [n, …] of items of one step, [n, steps, …] of items of equally many, else all
-    steps one behind the other, `steps[i]` of item i."""
+    """A sampled batch of n items. `data` has an array for each column: [n, …] if every item has one step; [n, steps, …] if all items
+    have the same number of steps; otherwise the steps of all items one after the other, of which item i has `steps[i]`."""
 
     data: dict[str, Array]
     steps: npt.NDArray[np.uint32]
@@ -62,7 +62,7 @@ class Batch:
         return len(self.keys)
 
     def weights(self, beta: float) -> npt.NDArray[np.float64]:
-        """Importance weights: (table_items * probability)^-beta, over the greatest of the batch."""
+        """Returns the importance weights: (table_items * probability)^-beta, divided by the largest of the batch."""
         w: npt.NDArray[np.float64] = (self.table_items * self.probabilities)**-beta
         return w / w.max()
 
@@ -82,9 +82,10 @@ def batch_of(m: pb.ReplayBatch) -> Batch:
 
 
 class Replay:
-    """A table, made unless it is there; columns and all else are then what they were. columns: name → (dtype, shape of one step); None:
-    the table is there. sampler: "uniform", "fifo", "lifo" or "prioritized"; remover: what makes room when max_items or max_bytes are
-    reached. samples_per_insert, min_diff and max_diff: see ReplayLimiter. One thread at a time."""
+    """A table, which is created if it does not exist. An existing table keeps its columns and settings. columns: name → (dtype, shape
+    of one step); None: the table must exist. sampler: "uniform", "fifo", "lifo" or "prioritized". remover: selects the items to remove
+    when max_items or max_bytes is reached. samples_per_insert, min_diff and max_diff: see ReplayLimiter. Only one thread at a time may
+    use it."""
 
     def __init__(self, server: Server | str, table: str, columns: Columns | None = None, *, max_items: int = 1_000_000,
                  max_bytes: int = 256 << 20, sampler: str = "uniform", remover: str = "fifo", alpha: float = 0.6, epsilon: float = 0.01,
@@ -118,7 +119,7 @@ class Replay:
         for t in answer.tables:
             if t.config.table == self.table:
                 return t
-        raise Error("NOT_FOUND", f"there is no table '{self.table}'", field="table")
+        raise Error("NOT_FOUND", f"there is no table '{self.table}': pass columns to create it", field="table")
 
     def __len__(self) -> int:
         return int(self.info().items)
@@ -139,7 +140,7 @@ class Replay:
         self._requests.put(m)
 
     def _receive(self, n_messages: int) -> list[int]:
-        """The keys of so many messages, which are all that are not answered yet."""
+        """Waits for the answers to the last n_messages messages, which are all unanswered ones, and returns the keys of their items."""
         keys: list[int] = []
         try:
             while n_messages > 0:
@@ -149,15 +150,15 @@ class Replay:
             return keys
         except StopIteration:
             self.close()
-            raise Error("UNAVAILABLE", "the stream of inserts ended") from None
+            raise Error("UNAVAILABLE", "the daemon ended the stream of inserts") from None
         except grpc.RpcError as e:
             self.close()
             raise wire.error_of(e) from None
 
     def _chunk(self, steps: Steps) -> pb.ReplayChunk:
-        """steps: [n, …] for each column; converted, their shapes are the daemon's to check."""
+        """Converts the steps, [n, …] for each column, to the columns' types; the daemon checks their shapes."""
         if steps.keys() != self._columns.keys():
-            raise ValueError(f"the columns are {sorted(steps)}, the table has {sorted(self._columns)}")
+            raise ValueError(f"the step has the columns {sorted(steps)}, but the table has the columns {sorted(self._columns)}")
         chunk = pb.ReplayChunk(id=self._next_chunk)
         self._next_chunk += 1
         for name, (dtype, _) in self._columns.items():
@@ -166,16 +167,17 @@ class Replay:
         return chunk
 
     def insert(self, step: Steps, priority: float | None = None, timeout: float = 0) -> int:
-        """An item of one step; its key."""
+        """Inserts an item that has one step and returns the item's key."""
         return self.insert_all({name: np.asarray(value)[None] for name, value in step.items()}, None if priority is None else [priority],
                                timeout)[0]
 
     def _at_once(self) -> int:
-        """Steps of a message."""
+        """Returns how many steps fit in one message."""
         return max(1, min(MAX_MESSAGE_STEPS, MAX_MESSAGE_BYTES // max(1, self._step_bytes)))
 
     def insert_all(self, steps: Steps, priorities: Sequence[float] | None = None, timeout: float = 0) -> list[int]:
-        """An item of each step of [n, …]; their keys. timeout: seconds that the limiter may take, 0: any."""
+        """Inserts each step of [n, …] as an item of its own and returns the items' keys. timeout: how many seconds the limiter may delay
+        the inserts (0: no limit)."""
         n = len(next(iter(steps.values())))
         at_once = self._at_once()
         parts = range(0, n, at_once)
@@ -191,12 +193,12 @@ class Replay:
         return self._receive(len(parts))
 
     def insert_run(self, steps: Steps, priority: float | None = None, timeout: float = 0) -> int:
-        """One item of all steps of [n, …]; its key."""
+        """Inserts all steps of [n, …] as one item and returns the item's key."""
         if self._stream is None:
             self._open()
         n = len(next(iter(steps.values())))
         if n == 0:
-            raise ValueError("the run has no steps")
+            raise ValueError("steps is empty: a run needs at least one step")
         at_once = self._at_once()
         ids = []
         for at in range(0, n, at_once):
@@ -212,7 +214,7 @@ class Replay:
 
     @contextlib.contextmanager
     def writer(self, max_steps: int, timeout: float = 0) -> Iterator[Writer]:
-        """Appends steps, and makes items of the last so many, up to max_steps."""
+        """Opens a Writer, to which steps are appended and which makes items from the last steps, at most max_steps an item."""
         w = Writer(self, max_steps, timeout)
         yield w
         w.flush()
@@ -220,7 +222,7 @@ class Replay:
     # Sampling.
 
     def sample(self, n: int, timeout: float = 0) -> Batch:
-        """n items, as soon as the limiter allows it; within timeout seconds, if that is not 0."""
+        """Samples n items as soon as the limiter allows it. timeout: how many seconds to wait for that (0: no limit)."""
         request = pb.ReplaySampleRequest(table=self.table, batch_size=n, batches=1, timeout_ms=round(1000 * timeout))
         patience = Patience(self._link.patience)
         while True:
@@ -230,7 +232,7 @@ class Replay:
                 time.sleep(patience.wait_after(wire.error_of(e)))
 
     def batches(self, n: int, timeout: float = 0) -> Iterator[Batch]:
-        """One batch after the other, the next of which are on their way."""
+        """Yields one batch after the other. The daemon sends the next batches in advance."""
         request = pb.ReplaySampleRequest(table=self.table, batch_size=n, timeout_ms=round(1000 * timeout))
         stream = self._link.stream("Replay/Sample", request, pb.ReplayBatch)
         try:
@@ -242,7 +244,7 @@ class Replay:
             stream.cancel()
 
     def update_priorities(self, batch: Batch, priorities: Any) -> int:
-        """Of the items of a batch; how many of them are still there."""
+        """Sets the priorities of a batch's items and returns how many of these items are still in the table."""
         request = pb.ReplayUpdatePrioritiesRequest(table=self.table, epoch=batch.epoch, keys=batch.keys.tolist(),
                                                    priorities=np.asarray(priorities, np.float64).reshape(-1).tolist())
         return int(self._link.call("Replay/UpdatePriorities", request, pb.ReplayUpdatePrioritiesResponse).applied)
@@ -251,7 +253,7 @@ class Replay:
         self._link.call("Replay/Clear", pb.ReplayClearRequest(table=self.table), pb.ReplayClearResponse)
 
     def checkpoint(self) -> None:
-        """Returns when what the table has now outlives the server, which needs --data."""
+        """Saves the table and returns when a restarted daemon would have its present contents. The daemon needs --data."""
         self._link.call("Replay/Checkpoint", pb.ReplayCheckpointRequest(table=self.table), pb.ReplayCheckpointResponse)
 
     def delete(self) -> None:
@@ -259,7 +261,7 @@ class Replay:
         self._link.call("Replay/DeleteTable", pb.ReplayDeleteTableRequest(table=self.table), pb.ReplayDeleteTableResponse)
 
     def close(self) -> None:
-        """Ends the stream of inserts; the next insert opens another."""
+        """Ends the stream of inserts; the next insert opens a new one."""
         if self._stream is not None:
             assert self._requests is not None
             self._requests.put(None)
@@ -268,15 +270,15 @@ class Replay:
 
 
 class Writer:
-    """Runs that overlap: each step is sent once, and items refer to it. Some items are sent together."""
+    """Makes overlapping items: each step is sent once, and items refer to it. Several items are sent in one message."""
 
     def __init__(self, replay: Replay, max_steps: int, timeout: float) -> None:
         self.replay, self.max_steps, self.timeout = replay, max_steps, timeout
-        self._steps: list[Steps] = []  # of the chunk that is not sent yet
-        self._items: list[pb.ReplayItem] = []  # that are not sent yet
-        self._sent: list[tuple[int, int]] = []  # chunks and their steps, as many as items may reach
-        self._waiting = 0  # messages without answer
-        self.keys: list[int] = []  # of all items
+        self._steps: list[Steps] = []  # the steps of the chunk that was not sent yet
+        self._items: list[pb.ReplayItem] = []  # the items that were not sent yet
+        self._sent: list[tuple[int, int]] = []  # ids and numbers of steps of the sent chunks that items may still refer to
+        self._waiting = 0  # the number of unanswered messages
+        self.keys: list[int] = []  # the keys of all items
         replay.close()
         replay._open()
 
@@ -286,11 +288,11 @@ class Writer:
             self._send()
 
     def item(self, n_steps: int, priority: float | None = None) -> None:
-        """Of the last n_steps; it is in the table when flush returns."""
+        """Makes an item from the last n_steps steps; the item is in the table when flush returns."""
         chunks = [*self._sent, (self.replay._next_chunk, len(self._steps))]
         known = sum(n for _, n in chunks)
         if not 1 <= n_steps <= min(self.max_steps, known):
-            raise ValueError(f"n_steps is {n_steps}, of {known} appended at most {self.max_steps}")
+            raise ValueError(f"n_steps is {n_steps}, it must be at least 1, at most max_steps ({self.max_steps}) and at most the number of kept steps ({known})")
         slices: list[pb.ReplaySlice] = []
         left = n_steps
         for chunk_id, n in reversed(chunks):
@@ -315,7 +317,7 @@ class Writer:
         self._waiting += 1
 
     def flush(self) -> list[int]:
-        """Waits until all items are in the table; the keys of those since the last time."""
+        """Waits until all items are in the table and returns the keys of the items since the last flush."""
         if self._items:
             self._send()
         fresh = self.replay._receive(self._waiting)

@@ -1,11 +1,11 @@
-"""Policies that act and learn in a daemon's environments; what leaves the daemon is trajectories.
+"""Policies that act and learn in environments that run in the daemon; only trajectories leave the daemon.
 
     environments = parley.rollouts.Environments(server, "CartPole-v1", 16)
     for _ in range(100):
         steps = environments.rollout("pole", 32)
         parley.rollouts.learn(server, "pole", steps, gamma=0.99)
 
-Needs no numpy: tensors are passed on as they come."""
+This module does not need numpy: it passes tensors on unchanged."""
 from __future__ import annotations
 
 import array
@@ -24,7 +24,7 @@ def _link(server: Server | Link) -> Link:
 
 
 class Environments:
-    """A vector of environments in the daemon: of a kind that is built in, or that an attached worker offers."""
+    """A vector of environments in the daemon. The environment is built in, or an attached worker offers it."""
 
     def __init__(self, server: Server | Link, name: str, n: int, seed: int | None = None) -> None:
         self.link, self.n = _link(server), n
@@ -32,7 +32,8 @@ class Environments:
         self.spaces = self.link.once("Env/Open", request, env_pb2.EnvOpenResponse)
 
     def rollout(self, model: str, n_steps: int, *, seed: int = 0, **more: Any) -> Rollout:
-        """The policy acts for so many steps in each; they go on where the rollout before ended. more: reset, greedy, epsilon."""
+        """Lets the policy act for n_steps in each environment. The environments continue where the previous rollout ended. more: reset,
+        greedy, epsilon."""
         request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, **more)
         return self.link.once("Env/Rollout", request, Rollout)
 
@@ -47,29 +48,29 @@ class Environments:
 
 
 def join(rollouts: Sequence[Rollout]) -> Rollout:
-    """Rollouts of as many steps as one, behind each other."""
+    """Concatenates rollouts that have the same number of steps into one."""
     joined = Rollout()
     joined.CopyFrom(rollouts[0])
     for field, tensor in joined.ListFields():
         if isinstance(tensor, tensor_pb2.Tensor):
             parts = [getattr(r, field.name) for r in rollouts]
             if any(list(p.shape[1:]) != list(tensor.shape[1:]) for p in parts):
-                raise ValueError(f"{field.name}: the rollouts have different shapes")
+                raise ValueError(f"the rollouts have different shapes of '{field.name}': join only rollouts with the same number of steps and the same spaces")
             tensor.shape[0] = sum(p.shape[0] for p in parts)
             tensor.data = b"".join(p.data for p in parts)
     return joined
 
 
 def scaled(rewards: tensor_pb2.Tensor, factor: float) -> tensor_pb2.Tensor:
-    """The rewards times a factor: values are learned best near 1."""
+    """Multiplies the rewards by a factor. A value head learns best if returns are near 1."""
     data = array.array("f", (factor * r for r in memoryview(rewards.data).cast("f")))
     return tensor_pb2.Tensor(name="reward", dtype=rewards.dtype, shape=rewards.shape, data=data.tobytes())
 
 
 def learn(server: Server | Link, model: str, steps: Rollout, *, off_policy: bool = False, reward_scale: float = 1, learning_rate: float = 0.001,
           max_gradient_norm: float = 0, save_path: str = "", **trajectories: Any) -> act_pb2.ActLearnResponse:
-    """A step of the policy's optimiser in the daemon: A2C's, or, off_policy, V-trace's, for steps of an earlier policy.
-    trajectories: gamma, lambda_, entropy_weight, value_weight, normalise, clip, rho_max, c_max (proto/parley/v1/act.proto)."""
+    """Takes one step of the policy's optimiser in the daemon, with A2C; with off_policy, with V-trace, for steps that an earlier policy
+    took. trajectories: gamma, lambda_, entropy_weight, value_weight, normalise, clip, rho_max, c_max (proto/parley/v1/act.proto)."""
     if "lambda_" in trajectories:
         trajectories["lambda"] = trajectories.pop("lambda_")
     reward = steps.reward if reward_scale == 1 else scaled(steps.reward, reward_scale)
@@ -84,18 +85,19 @@ def learn(server: Server | Link, model: str, steps: Rollout, *, off_policy: bool
 
 @dataclasses.dataclass
 class Transition:
-    """What an action led to: the rewards of some steps, discounted, and what was seen after them, to be discounted so much."""
+    """An n-step transition: the observation, the action, the discounted sum of the rewards of the steps after it, the observation after
+    these steps, and the discount of its value."""
 
     observation: bytes
     action: int
     reward: float
-    discount: float  # 0: the episode ended
+    discount: float  # 0 if the episode ended
     next_observation: bytes
 
 
 def transitions(steps: Rollout, ahead: int = 1, gamma: float = 0.99, reward_scale: float = 1) -> Iterator[Transition]:
-    """The transitions of a rollout, each of `ahead` steps, or fewer where its episode ended or was cut; the last steps have
-    none of their own."""
+    """Yields the transitions of a rollout. Each covers `ahead` steps, or fewer if its episode ended or was truncated. No transition
+    begins in the last `ahead - 1` steps."""
     n, n_steps = steps.reward.shape
     size = 4 * steps.observation.shape[2]
     reward, action, seen = memoryview(steps.reward.data).cast("f"), memoryview(steps.action.data).cast("q"), steps.observation.data
@@ -114,7 +116,8 @@ def transitions(steps: Rollout, ahead: int = 1, gamma: float = 0.99, reward_scal
 
 def learn_q(server: Server | Link, model: str, batch: Sequence[Transition], *, weights: Sequence[float] | None = None, move_target: bool = False,
             learning_rate: float = 0.001, max_gradient_norm: float = 0, save_path: str = "") -> list[float]:
-    """A step of double Q-learning in the daemon, of a policy with a duelling head; the error of each transition before it."""
+    """Takes one step of double Q-learning in the daemon; the policy must have a duelling head. Returns the error of each transition
+    before the step."""
     n, width = len(batch), len(batch[0].observation) // 4
 
     def tensor(name: str, kind: str, numbers: Sequence[float]) -> tensor_pb2.Tensor:
@@ -135,11 +138,11 @@ def learn_q(server: Server | Link, model: str, batch: Sequence[Transition], *, w
 
 
 class Returns:
-    """The returns of episodes, from the rollouts of one vector in their order."""
+    """Collects the returns of episodes from the rollouts of one vector, added in order."""
 
     def __init__(self, n: int) -> None:
         self.running, self.steps = [0.0] * n, 0
-        self.done: list[float] = []  # of all episodes that have ended
+        self.done: list[float] = []  # the returns of all episodes that have ended
 
     def add(self, steps: Rollout) -> None:
         n, n_steps = steps.reward.shape
@@ -154,6 +157,6 @@ class Returns:
         self.steps += n * n_steps
 
     def mean(self, n: int = 100) -> float:
-        """Of the last n episodes."""
+        """Returns the mean return of the last n episodes."""
         last = self.done[-n:]
         return sum(last) / len(last) if last else 0.0

@@ -1,4 +1,4 @@
-"""Versioned values that processes share, and models in them.
+"""Versioned values and models that processes share.
 
     store = parley.OrderedStore(server)
     store.push("scores", {"best": 3}, version=1)                       # True
@@ -7,10 +7,10 @@
 
     models = parley.PushPullModel(server, "actor")
     models.push(learner)                                               # its parameters, as the next version
-    models.pull(actor)                                                 # takes them over if they are newer
+    models.pull(actor)                                                 # loads them if they are newer
 
-Values are bytes, numpy arrays, dicts of them, or whatever JSON has; nothing is pickled. With several daemons keys are spread over
-them by name."""
+A value is bytes, a numpy array, a dict of numpy arrays, or anything that JSON can represent; nothing is pickled. With several daemons,
+the key decides which daemon holds the value."""
 from __future__ import annotations
 
 import io
@@ -37,12 +37,12 @@ BYTES, JSON, ARRAY, ARRAYS = "application/octet-stream", "application/json", "ap
 
 
 def link_of(server: Server, name: str) -> Link:
-    """The daemon that has a name, of several."""
+    """Returns the link to the daemon that holds the key or table of this name."""
     return server.links[zlib.crc32(name.encode()) % len(server.links)]
 
 
 def encode(value: Any) -> tuple[str, bytes]:
-    """A content type and the bytes."""
+    """Returns the value's content type and its bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return BYTES, bytes(value)
     out = io.BytesIO()
@@ -68,7 +68,7 @@ def _save(out: Any, array: npt.NDArray[Any]) -> None:
 
 
 def decode(content_type: str, data: bytes) -> Any:
-    """Raw bytes for a type of another program."""
+    """Returns the value; for a content type of another program, the bytes themselves."""
     if content_type == JSON:
         return json.loads(data)
     if content_type == ARRAY:
@@ -80,7 +80,7 @@ def decode(content_type: str, data: bytes) -> Any:
 
 
 class OrderedStore:
-    """Keys and their newest versions. A version is taken only from whoever knows the one before it."""
+    """Keys with versioned values. A push is accepted only if it names the newest version as the version before its own."""
 
     def __init__(self, server: Server | str) -> None:
         self._server = connect(server) if isinstance(server, str) else server
@@ -90,8 +90,8 @@ class OrderedStore:
 
     def configure(self, key: str, *, history: int | None = None, max_bytes: int | None = None, readers: tuple[str, ...] = (),
                   writers: tuple[str, ...] = ()) -> None:
-        """history: versions kept beside the newest, 1 for a key that was not configured. readers and writers: names of other
-        principals, who call the key "OWNER/KEY"."""
+        """Configures a key. history: how many versions are kept besides the newest (1 for a key that was not configured). readers and
+        writers: names of other principals that may use the key; they call it "OWNER/KEY"."""
         request = pb.StoreConfigureRequest(key=key, history=history or 0, has_history=history is not None, max_bytes=max_bytes or 0,
                                            has_max_bytes=max_bytes is not None)
         if readers or writers:
@@ -99,12 +99,13 @@ class OrderedStore:
         self._link(key).call("Store/Configure", request, pb.StoreConfigureResponse)
 
     def push(self, key: str, value: Any, version: int, prev_version: int | None = None) -> bool:
-        """Whether it was taken: prev_version must be the newest there is, unless there is none."""
+        """Pushes a value and returns whether the daemon accepted it. prev_version must be the newest version, unless the key has no
+        version yet."""
         content_type, data = encode(value)
         return self.push_bytes(key, data, version, prev_version, content_type)
 
     def push_bytes(self, key: str, data: bytes, version: int, prev_version: int | None = None, content_type: str = BYTES) -> bool:
-        # Not tried again: of a push whose answer is lost it is not known whether it was taken.
+        # No retry: if the answer is lost, it is unknown whether the daemon accepted the push.
         link = self._link(key)
         link.reach()
         header = pb.StorePushHeader(key=key, version=version, prev_version=prev_version or 0, has_prev_version=prev_version is not None,
@@ -122,12 +123,12 @@ class OrderedStore:
             raise wire.error_of(e) from None
 
     def pull(self, key: str, version: int | None = None) -> tuple[Any, int] | None:
-        """A value and its version, the newest where none is named; None where it is not there."""
+        """Returns the value of a version and the version's number; None if the version does not exist. version: None for the newest."""
         header, data = self.pull_bytes(key, version)
         return (decode(header.content_type, data), header.version) if header.found else None
 
     def pull_if_newer(self, key: str, than: int) -> tuple[Any, int] | None:
-        """The same of the newest version, unless it is that one."""
+        """Like pull, but returns None if the newest version is not newer than `than`."""
         header, data = self.pull_bytes(key, if_newer_than=than)
         return (decode(header.content_type, data), header.version) if header.found and not header.not_modified else None
 
@@ -142,13 +143,13 @@ class OrderedStore:
                 header = next(stream).header
                 data = b"".join(part.data for part in stream)
                 if len(data) != header.size_bytes or data and crc32c(data) != header.crc32c:
-                    raise Error("DATA_LOSS", "the value is not what was pushed", "CHECKSUM_DIFFERS")
+                    raise Error("DATA_LOSS", f"the value of '{key}' arrived damaged: pull it again", "CHECKSUM_DIFFERS")
                 return header, data
             except grpc.RpcError as e:
                 time.sleep(patience.wait_after(wire.error_of(e)))
 
     def watch(self, key: str) -> Iterator[int]:
-        """The newest version, and each that becomes it."""
+        """Yields the number of the newest version, then the number of each new version."""
         try:
             for version in self._link(key).stream("Store/Watch", pb.StoreWatchRequest(key=key), pb.StoreVersion):
                 yield version.version
@@ -156,7 +157,7 @@ class OrderedStore:
             raise wire.error_of(e) from None
 
     def versions(self, key: str) -> list[int]:
-        """Those that are kept, the newest first."""
+        """Returns the numbers of the versions that are kept, the newest first."""
         answer = self._link(key).call("Store/List", pb.StoreListRequest(), pb.StoreListResponse)
         return next((list(k.versions) for k in answer.keys if k.key == key), [])
 
@@ -168,7 +169,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def arrays_of(model: Any) -> Arrays:
-    """A torch module's state, or a dict of arrays as it is."""
+    """Returns the state of a torch module as arrays; a dict of arrays is returned unchanged."""
     if isinstance(model, Mapping):
         return {name: np.asarray(value) for name, value in model.items()}
     return {name: value.detach().cpu().numpy() for name, value in model.state_dict().items()}
@@ -177,10 +178,10 @@ def arrays_of(model: Any) -> Arrays:
 def load_arrays(model: Any, arrays: Arrays) -> None:
     own = model if isinstance(model, Mapping) else model.state_dict()
     if own.keys() != arrays.keys():
-        raise ValueError(f"the model has {sorted(own)}, what was pulled {sorted(arrays)}")
+        raise ValueError(f"the pulled model has other parameters than this one: it has {sorted(arrays)}, this one has {sorted(own)}")
     for name, value in arrays.items():
         if tuple(own[name].shape) != value.shape:
-            raise ValueError(f"'{name}' is {tuple(own[name].shape)}, what was pulled {value.shape}")
+            raise ValueError(f"the parameter '{name}' of the pulled model has the shape {value.shape}, in this model it has the shape {tuple(own[name].shape)}")
     if isinstance(model, Mapping):
         for name, value in arrays.items():
             model[name][...] = value
@@ -193,15 +194,15 @@ def load_arrays(model: Any, arrays: Arrays) -> None:
 
 
 class PushPullModel:
-    """A model under one key, as Machin's PushPullModelServer has it; one object for each copy of the model, whose version is
-    `version`, 0 before the first. Gradients stay as they are."""
+    """A model stored under one key, with the interface of Machin's PushPullModelServer. Use one object for each copy of the model;
+    `version` is the copy's version, 0 before the first push or pull. Gradients are neither sent nor changed."""
 
     def __init__(self, server: Server | str, key: str) -> None:
         self.store, self.key, self.version = OrderedStore(server), key, 0
 
     def push(self, model: Any, pull_on_fail: bool = True) -> bool:
-        """The model as the version behind its own. If somebody else was faster it is not taken, and the newest is pulled into the
-        model where pull_on_fail says so."""
+        """Pushes the model as the version after `version` and returns whether the daemon accepted it. It is refused if another process
+        pushed this version before; with pull_on_fail the newest version is then loaded into the model."""
         if self.store.push(self.key, arrays_of(model), self.version + 1, self.version):
             self.version += 1
             return True
@@ -210,7 +211,7 @@ class PushPullModel:
         return False
 
     def pull(self, model: Any) -> bool:
-        """Whether there is a model at all; it is taken over if it is not the one that this is."""
+        """Loads the newest version into the model if it differs from `version`. Returns False if no model was pushed yet."""
         header, data = self.store.pull_bytes(self.key, if_newer_than=self.version)
         if header.found and not header.not_modified:
             load_arrays(model, decode(header.content_type, data))

@@ -1,14 +1,15 @@
-"""Teachers of your own: data for the verbs of `parley` that run agents over data sets. A function that yields episodes is one:
+"""Define your own teachers: data sets for the verbs of `parley` that run agents over data. A teacher is a function that yields episodes:
 
     @parley.teacher("sums")
-    def sums(fold, argument):                      # "train", "valid" or "test"; of the task attached:sums:ARGUMENT, else ""
+    def sums(fold, argument):                      # fold: "train", "valid" or "test"; argument: from attached:sums:ARGUMENT, else ""
         for a in range(100):
             yield [(f"{a} and 1?", str(a + 1)), ("And one more?", str(a + 2))]
 
     parley.serve(sums, "127.0.0.1:8001")           # parley eval -t attached:sums --server 127.0.0.1:8001
 
-With `parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text, [label, …]), or a dict of ParlAI's fields. The same fold and
-argument are to give the same episodes each time: then no example is lost or comes twice when a worker is lost."""
+With `parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text,
+[label, …]), or a dict of ParlAI's fields. The same fold and argument must yield the same episodes each time: then, after the loss of a
+worker, no example is missing or repeated."""
 from __future__ import annotations
 
 import inspect
@@ -20,7 +21,7 @@ from parley.agents import agent
 
 T = TypeVar("T")
 Episodes = Callable[[str, str], Iterable[Any]] | Callable[[str, str], AsyncIterable[Any]]
-CHUNK_BYTES = 1 << 17  # of a reply, unless an episode is larger
+CHUNK_BYTES = 1 << 17  # target size of a reply; a larger episode makes a larger reply
 
 
 def turn_of(turn: Any) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def turn_of(turn: Any) -> dict[str, Any]:
 
 
 def lines_of(episode: Any) -> str:
-    """JSON lines, the last of which ends the episode."""
+    """Returns the episode as JSON lines; the last line has episode_done."""
     turns = [turn_of(turn) for turn in (episode if isinstance(episode, list) else [episode])]
     if not turns:
         return ""
@@ -51,15 +52,15 @@ async def all_lines(episodes: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterat
 
 
 class Pass:
-    """The episodes of a fold and an argument from one on; those who are asked for the next of them go on where the last one was."""
+    """One pass over the episodes of a fold and an argument. Teacher instances share it: each continues where the last one stopped."""
 
     def __init__(self, episodes: Episodes, fold: str, argument: str) -> None:
         self.source = all_lines(episodes(fold, argument))
         self.at = 0
-        self.kept, self.kept_from = "", -1  # the last chunk, and where it began: a turn may be asked for again
+        self.kept, self.kept_from = "", -1  # the last chunk and the index of its first episode: a repeated turn needs it again
 
     async def chunk(self, at: int) -> str:
-        """The whole episodes behind the first `at`."""
+        """Returns the next episodes after the first `at`, as JSON lines."""
         if at == self.kept_from:
             return self.kept
         while self.at < at and await anext(self.source, None) is not None:
@@ -75,19 +76,19 @@ class Pass:
 
 
 def at_once(what: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing: it needs no loop."""
+    """Runs a coroutine that never suspends, without an event loop, and returns its result."""
     try:
         what.send(None)
     except StopIteration as e:
         result: T = e.value
         return result
-    raise RuntimeError("it waits: serve it with parley.aio.serve")
+    raise RuntimeError("the teacher awaits something: serve it with parley.aio.serve, not parley.serve")
 
 
 def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
-    """Makes an agent of a function that yields episodes: one whose replies are data, as `parley eval -t attached:NAME` takes them."""
+    """Declares a function that yields episodes as a teacher: an agent whose replies are data, for `parley eval -t attached:NAME`."""
     def mark(episodes: Episodes) -> Any:
-        passes: dict[tuple[str, str], Pass] = {}  # the newest few
+        passes: dict[tuple[str, str], Pass] = {}  # the few most recently used
 
         @agent(name, version=version, deterministic=True)
         class Teacher:
@@ -97,7 +98,7 @@ def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
                 self.at = int(asked.get("from", 0))
 
             def observe(self, messages: Any) -> None:
-                pass  # "next"
+                pass  # the message is always "next"
 
             def act(self) -> Any:
                 return self.next() if inspect.isasyncgenfunction(episodes) else at_once(self.next())

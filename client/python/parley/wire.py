@@ -1,5 +1,5 @@
-"""What the blocking and the asyncio clients share: addresses, errors, when to try again, and a turn's way through retries.
-Nothing here waits."""
+"""The code that the blocking client and the asyncio client share: addresses, errors, when to retry, and the state of a turn across
+retries. Nothing here blocks."""
 from __future__ import annotations
 
 import dataclasses
@@ -18,7 +18,7 @@ Tls = Any  # None, True, the path of a file with certificates to trust, or grpc.
 
 
 class Error(Exception):
-    """A call failed: `code` is gRPC's ("NOT_FOUND"), `reason` a stable word that a program may branch on."""
+    """A call failed. `code` is the name of gRPC's status ("NOT_FOUND"), `reason` a stable word that a program may test for."""
 
     def __init__(self, code: str, message: str, reason: str = "", field: str = "", retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Error(Exception):
 
 
 def error_of(failure: Any) -> Error:
-    """Of what grpc raised, blocking or not."""
+    """Converts an exception of grpc or grpc.aio."""
     code, message = failure.code().name, failure.details() or ""
     for key, value in failure.trailing_metadata() or ():
         if key == "parley-error-bin":
@@ -42,7 +42,7 @@ def error_of(failure: Any) -> Error:
 
 
 def channel_arguments(address: str, tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
-    """Credentials, None for none, and the options of a channel."""
+    """Returns a channel's credentials (None: without TLS) and its options."""
     # gRPC gives up connecting after min_reconnect_backoff_ms; the other two say how soon it tries again.
     options = [("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 100),
                ("grpc.min_reconnect_backoff_ms", 5000), ("grpc.max_reconnect_backoff_ms", 1000), ("grpc.use_local_subchannel_pool", 1),
@@ -65,20 +65,20 @@ def metadata_of(key: str | None) -> list[tuple[str, str]]:
 def addresses_of(addresses: str | Sequence[str]) -> list[str]:
     found = addresses.split(",") if isinstance(addresses, str) else list(addresses)
     if not found or not all(found):
-        raise ValueError(f"addresses is {addresses!r}")
+        raise ValueError(f"addresses is {addresses!r}, it must have at least one address and no empty one")
     return found
 
 
 class Patience:
-    """Says how long to wait before the next try of a call that is safe to repeat, until it is over."""
+    """Decides how long to wait before the next attempt of a call that is safe to repeat, until `seconds` have passed."""
 
     def __init__(self, seconds: float) -> None:
         self.end, self.delay = time.monotonic() + seconds, 0.05
 
     def wait_after(self, error: Error) -> float:
-        """Seconds; raises the error if another try is of no use, or too late."""
+        """Returns how many seconds to wait; raises the error if another attempt is useless or the time is over."""
         passing = (error.code == "UNAVAILABLE" or error.code == "RESOURCE_EXHAUSTED" and error.retry_after > 0
-                   or error.reason == "MODEL_NOT_FOUND")  # of a conversation that is open: its worker has not come back yet
+                   or error.reason == "MODEL_NOT_FOUND")  # an open conversation whose worker has not reconnected yet
         delay = min(error.retry_after or self.delay, max(0.0, self.end - time.monotonic()))
         self.delay = min(2 * self.delay, 1.0)
         if not passing or delay <= 0:
@@ -88,7 +88,7 @@ class Patience:
 
 @dataclasses.dataclass(frozen=True)
 class Cursor:
-    """A place in a reply: behind so many tokens of a turn."""
+    """A place in a reply: after the first `index` tokens of a turn."""
 
     generation: int
     turn: int
@@ -96,8 +96,8 @@ class Cursor:
 
 
 class Piece(str):
-    """A part of a reply. `cursor` is the place behind it; None where an agent speaks without tokens, whose pieces have none
-    that stays."""
+    """A part of a reply. `cursor` is the place after it. It is None if the agent does not generate tokens: its replies cannot be resumed
+    at a piece."""
 
     cursor: Cursor | None
     token_ids: tuple[int, ...]
@@ -138,14 +138,14 @@ def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[s
 
 
 class TurnProgress:
-    """A turn through all its tries: a broken stream is resumed behind the last token that came, and what follows is passed over as
-    far as it came, too."""
+    """A turn across all its attempts. A broken stream is resumed after the last token that was received; text that was already received
+    after that token is then skipped."""
 
     def __init__(self, request: conversations_pb2.TurnRequest, generation: int, after: Cursor | None = None) -> None:
         self.request, self.generation, self.after = request, generation, after
         self.pieces: list[str] = []
-        self.behind = ""  # what came after `after`
-        self.repeated = 0  # how much of that came again
+        self.behind = ""  # the text received after the place `after`
+        self.repeated = 0  # how many characters of `behind` this attempt has repeated
         self.done: conversations_pb2.TurnDone | None = None
 
     def next_request(self) -> conversations_pb2.TurnRequest:
@@ -156,10 +156,10 @@ class TurnProgress:
         return self.request
 
     def fresh(self, text: str) -> str:
-        """What of it did not come before."""
+        """Returns the part of the text that was not received before."""
         n = min(len(text), len(self.behind) - self.repeated)
         if text[:n] != self.behind[self.repeated:self.repeated + n]:
-            raise Error("DATA_LOSS", "the reply is not the one that was begun")
+            raise Error("DATA_LOSS", "the resumed reply differs from the part that was received before: rewind the conversation and repeat the turn")
         self.repeated += n
         return text[n:]
 

@@ -1,15 +1,16 @@
-"""Worlds of your own: who speaks, in which order, and who hears whom, for the verbs of `parley` that take --world. A function that
-returns one is one:
+"""Define your own worlds for the verbs of `parley` that take --world. A world says which participants speak, in which order, and who
+hears whom. It is defined by a function that returns it:
 
     @parley.world("quiz")
-    def quiz(argument):                                # of --world attached:quiz:ARGUMENT, else ""
+    def quiz(argument):                                # from --world attached:quiz:ARGUMENT, else ""
         return {"participants": [{"name": "asks", "teacher": "attached:sums", "hears": ["answers"]},
                                  {"name": "answers", "agent": "attached:words", "hears": ["asks"]},
                                  {"name": "watches", "agent": "attached:judge"}]}
 
     parley.serve(quiz, "127.0.0.1:8001")               # parley eval --world attached:quiz --server 127.0.0.1:8001
 
-The participants speak in their order; parley-parlai(7) has the fields. The agents it names may be attached by the same program."""
+The participants speak in the order of the list; parley-parlai(7) describes the fields. The same program may also serve the agents that
+the world names."""
 from __future__ import annotations
 
 import json
@@ -22,7 +23,7 @@ Graph = Callable[[str], Mapping[str, Any]]
 
 
 def world(name: str, *, version: str = "") -> Callable[[Graph], Any]:
-    """Makes an agent of a function that returns a world: one whose reply is the world as JSON, as `parley eval --world attached:NAME` takes it."""
+    """Declares a function that returns a world: an agent whose reply is the world as JSON, for `parley eval --world attached:NAME`."""
     def mark(graph: Graph) -> Any:
         @agent(name, version=version, deterministic=True)
         class World:
@@ -30,7 +31,7 @@ def world(name: str, *, version: str = "") -> Callable[[Graph], Any]:
                 self.argument = str(json.loads(system or "{}").get("argument", ""))
 
             def observe(self, messages: Any) -> None:
-                pass  # "next"
+                pass  # the message is always "next"
 
             def act(self) -> str:
                 return json.dumps(graph(self.argument), ensure_ascii=False)

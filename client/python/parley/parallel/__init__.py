@@ -1,15 +1,15 @@
-"""Pools of processes and threads, watched exceptions, events that combine and queues of tensors, named as Machin's users know
-them.
+"""Pools of processes and threads, threads and processes whose exceptions the parent sees, events that can be combined, and queues of
+tensors. The names are those of Machin.
 
     with Pool(4) as pool:
         print(pool.map(lambda x: (2 * x).sum(), arrays))
 
-A pool's tasks go through a daemon (parley.v1.Work), so its workers may be lost: a task is then run again, `retries` times, or
-fails with how its worker ended. Tensors are numpy arrays. By value they are copied; by reference (is_copy_tensor=False,
-share_method="cpu") processes of one machine see the same memory, as `share` makes it.
+A pool's tasks go through a daemon (parley.v1.Work). When a worker is lost, its task is run again, up to `retries` times; after that the
+task fails with an error that says how the worker ended. Tensors are numpy arrays. By default they are copied. By reference
+(is_copy_tensor=False, share_method="cpu") the processes of one machine use the same shared memory, which `share` creates.
 
 A `World` of processes has groups, whose members call each other's functions and services (`help(parley.parallel.group)`). A
-`ModelAssigner` says which device each model should go to."""
+`ModelAssigner` chooses a device for each model."""
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ __all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "Futu
 
 
 def __getattr__(name: str) -> Any:
-    """What needs numpy is imported when it is first used."""
+    """Imports the classes that need numpy on first use, so that `import parley.parallel` works without numpy."""
     if name == "OrderedStore":
         from parley.store import OrderedStore
 

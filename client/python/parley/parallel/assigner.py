@@ -1,4 +1,5 @@
-"""Which device each model goes to. The program `parley place` decides; this asks it, with what it finds out of models and devices."""
+"""Chooses a device for each model. This module collects the sizes of the models and devices; the program `parley place` computes the
+placement."""
 from __future__ import annotations
 
 import json
@@ -14,7 +15,7 @@ Device = Any  # "cpu", "cuda:0", torch's device; {"name": …, "bytes": …, "ki
 
 
 class ModelSizeEstimator:
-    """The bytes of a torch module's parameters and buffers, and of what is needed beside them while it learns."""
+    """Estimates the memory of a torch module: its parameters and buffers, times `size_multiplier` for gradients and the like."""
 
     def __init__(self, model: Any, size_multiplier: float = 2) -> None:
         self.model, self.size_multiplier = model, size_multiplier
@@ -24,20 +25,21 @@ class ModelSizeEstimator:
         return self.size_multiplier * sum(int(t.nelement()) * int(t.element_size()) for t in tensors)
 
     def estimate_size(self) -> float:
-        """In megabytes."""
+        """Returns the estimate in megabytes."""
         return self.estimate_bytes() / 1e6
 
 
 class ModelAssigner:
-    """The cheapest placement: models that exchange much are near each other, devices evenly loaded, and no device gets more than it has
-    room for. As Machin's, with three differences (client/cli/place/placement.h): memory is a bound, the minimum is searched for exactly,
-    and the weights mean the same in each problem. size_match_weight, entropy_weight, iterations and update_rate are therefore taken and
-    mean nothing.
+    """Finds the placement with the lowest cost: models that exchange much data are near each other, the devices are loaded evenly, and no
+    device gets more than its memory holds. The interface is Machin's. There are three differences (client/cli/place/placement.h): memory
+    is a hard limit, the search is exact, and a weight means the same in every problem. size_match_weight, entropy_weight, iterations and
+    update_rate are therefore accepted and ignored.
 
-    models: torch modules, numbers of bytes, or mappings with "bytes" and "complexity" (without: the bytes). model_connection: how much
-    two of them, by their places, exchange. devices: names, of which this machine is asked for the free memory and the load (without: its
-    GPUs, or its processor where it has none), or mappings with "name", "bytes", "kind" and "speed". program: the command line of Parley.
-    max_steps: of the search. RuntimeError: they have no room, or something was said wrong; the sentence is the program's."""
+    models: torch modules, numbers of bytes, or mappings with "bytes" and "complexity" (default: the number of bytes). model_connection:
+    maps a pair of indices of models to the amount of data that the two models exchange. devices: names of this machine's devices, whose
+    free memory and load are looked up, or mappings with "name", "bytes", "kind" and "speed"; None: this machine's GPUs, or its CPU if it
+    has none. program: Parley's command line program. max_steps: the limit of the search. Raises RuntimeError with the program's message
+    if the models do not fit or an argument is invalid."""
 
     def __init__(self, models: Sequence[Model], model_connection: Mapping[tuple[int, int], float], devices: Sequence[Device] | None = None,
                  model_size_multiplier: float = 2, max_mem_ratio: float = 0.5, cpu_weight: float = 0, connection_weight: float = 2,
@@ -56,7 +58,7 @@ class ModelAssigner:
             "connection_weight": connection_weight,
             "load_weight": complexity_match_weight,
         }
-        self.placement: dict[str, Any] = _placed(asked, program, max_steps, timeout)  # as `parley place` prints it: costs, too
+        self.placement: dict[str, Any] = _placed(asked, program, max_steps, timeout)  # the output of `parley place`, costs included
         names = [d["name"] for d in described]
         places = [names.index(self.placement["placement"][str(i)]) for i in range(len(models))]
         self._assignment = [names[p] if isinstance(some[p], Mapping) else some[p] for p in places]
@@ -67,7 +69,7 @@ class ModelAssigner:
 
     @property
     def assignment(self) -> list[Any]:
-        """Of each model its device, as it was given."""
+        """The device of each model, as given in `devices`."""
         return list(self._assignment)
 
 
@@ -86,7 +88,7 @@ def _described(device: Device, max_mem_ratio: float, cpu_weight: float) -> dict[
     gpus = _gpus()
     known = name if ":" in name else f"{name}:0"
     if known not in gpus:
-        raise ValueError(f"this machine has no device '{name}': it has {', '.join([*gpus, 'cpu'])}")
+        raise ValueError(f"this machine has no device '{name}', it must be one of {', '.join([*gpus, 'cpu'])}")
     free, load = gpus[known]
     return {"name": name, "bytes": max_mem_ratio * free, "speed": 1 - load}
 
@@ -97,7 +99,7 @@ def _free_memory() -> float:
 
 
 def _gpus() -> dict[str, tuple[float, float]]:
-    """Free bytes, and the load, 0 to 1; none where the driver's program is not there, or says so."""
+    """Returns each GPU's free bytes and load (0 to 1); an empty dict if nvidia-smi is missing or fails."""
     query = ["nvidia-smi", "--query-gpu=index,memory.free,utilization.gpu", "--format=csv,noheader,nounits"]
     try:
         said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout
@@ -114,13 +116,13 @@ def _gpus() -> dict[str, tuple[float, float]]:
 def _placed(asked: dict[str, Any], program: str, max_steps: int | None, timeout: float) -> dict[str, Any]:
     path = shutil.which(program)
     if path is None:
-        raise Error("NOT_FOUND", f"there is no program '{program}': Parley's command line is to be in PATH, or `program` says where it is")
+        raise Error("NOT_FOUND", f"there is no program '{program}': put Parley's command line program into PATH, or pass its path as `program`")
     command = [path, "place", *([] if max_steps is None else ["--max-steps", str(max_steps)])]
     try:
         done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        raise Error("DEADLINE_EXCEEDED", f"no placement was found within {timeout:g} s: max_steps bounds the search") from None
+        raise Error("DEADLINE_EXCEEDED", f"no placement was found within {timeout:g} s: raise timeout, or limit the search with max_steps") from None
     if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip() or f"'{path}' ended with {done.returncode}")
+        raise RuntimeError(done.stderr.strip() or f"'{path}' ended with exit status {done.returncode}")
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -1,5 +1,5 @@
-"""Broadcast, gather, reduce and their like within a group, through its leader: for what is small. What is given up lies with its
-member until those that it is for have fetched it, so nothing stays behind in the daemon, and nobody runs ahead of the others."""
+"""Broadcast, gather, reduce and similar collectives within a group, for small values. A member keeps the data that it offers until the
+receivers have fetched it. So nothing stays in the daemon, and no member runs ahead of the others."""
 from __future__ import annotations
 
 import hashlib
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from parley.parallel.group import Group
 
 MAX_BYTES = 16 << 20
-HEAD_BYTES = 64  # at most, what an answer has beside the value
-AHEAD = 4  # values that root fetches at once
-View = tuple[tuple[str, bytes], ...]  # the members with their roads: one that comes again makes another one
+HEAD_BYTES = 64  # upper bound of what an answer has besides the value
+AHEAD = 4  # how many values root fetches concurrently
+View = tuple[tuple[str, bytes], ...]  # the members with their roads; a member that rejoins has a new road, so the view is a new one
 
 _REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b, "product": lambda a, b: a * b, "min": lambda a, b: _numpy().minimum(a, b),
@@ -28,7 +28,7 @@ _REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def check_op(op: str) -> None:
     if op != "mean" and op not in _REDUCTIONS:
-        raise ValueError(f"op is {op!r}, it may be {', '.join([*_REDUCTIONS, 'mean'])}")
+        raise ValueError(f"op is {op!r}, it must be one of {', '.join([*_REDUCTIONS, 'mean'])}")
 
 
 def _numpy() -> Any:
@@ -38,26 +38,26 @@ def _numpy() -> Any:
 
 
 class _Offer:
-    """What others may fetch; all is under the membership's `changed`."""
+    """Data that other members may fetch. All fields are guarded by the membership's `changed`."""
 
     def __init__(self, at: dict[str, Any], data: dict[str, bytes]) -> None:
-        self.at, self.data = at, data  # of each that has not fetched it
+        self.at, self.data = at, data  # data: by member, for the members that have not fetched it yet
 
 
 class Collectives:
     def __init__(self, group: Group) -> None:
         self._group, self._changed = group, group._membership.changed
         self._view: View = ()
-        self._number = 0  # of the collective, counted within the view
-        # Under `changed`:
-        self._at = dict[str, Any]()  # the collective that this member is in, or was in last
+        self._number = 0  # the number of the collective within the view
+        # Guarded by `changed`:
+        self._at = dict[str, Any]()  # the collective in which this member is, or the last one in which it was
         self._is_in = False
         self._offer: _Offer | None = None
-        self._waiting = dict[str, tuple[dict[str, Any], Reply]]()  # those who fetch what is not there yet
-        self._astray = dict[str, str]()  # those who are elsewhere, and where
+        self._waiting = dict[str, tuple[dict[str, Any], Reply]]()  # members whose fetches wait for data that is not offered yet
+        self._astray = dict[str, str]()  # members that are in another collective, and the error text for each
         self._is_over = False
 
-    # --- who fetches; on the road's thread ---
+    # --- fetches by other members; on the road's thread ---
 
     def fetch(self, body: bytes, reply: Reply) -> None:
         at = json.loads(body)
@@ -69,24 +69,24 @@ class Collectives:
             elif not self._serve(who, at, reply):
                 self._waiting[who] = at, reply
         if late is not None:
-            late[1](_refusal("it fetched anew"))
+            late[1](_refusal("the member has sent this fetch again"))
 
     def forget(self, reason: str, is_over: bool = False) -> None:
-        """Those who wait are told why there is nothing."""
+        """Refuses all waiting fetches with this reason."""
         with self._changed:
             waiting, self._waiting, self._is_over = self._waiting, {}, is_over
         for _, reply in waiting.values():
             reply(_refusal(reason))
 
     def _serve(self, who: str, at: dict[str, Any], reply: Reply) -> bool:
-        """Whether there is an answer."""
+        """Answers or refuses a fetch if that is possible now; returns whether it did."""
         here = self._at
         if at["view"] == here.get("view") and at["number"] <= here["number"]:
             if at["number"] < here["number"] or not self._is_in:
                 reply(_refusal(f"'{self._group._me}' has given up {at['what']}"))
                 return True
             if at["what"] != here["what"]:
-                self._astray[who] = f"'{who}' is in {at['what']}, '{self._group._me}' in {here['what']}"
+                self._astray[who] = f"'{who}' is in {at['what']}, but '{self._group._me}' is in {here['what']}: all members must call the same collective"
                 reply(_refusal(self._astray[who]))
                 self._changed.notify_all()
                 return True
@@ -96,7 +96,7 @@ class Collectives:
             return True
         return False
 
-    # --- the steps of all of them ---
+    # --- the steps that all collectives use ---
 
     def _begin(self, what: str) -> None:
         view = self._group._view()
@@ -113,8 +113,7 @@ class Collectives:
         data = b"".join(pack(value, False)[0])
         most = min(MAX_BYTES, self._group._road.max_bytes - HEAD_BYTES)
         if len(data) > most:
-            raise ValueError(f"{whose} has {len(data)} bytes, a collective of the daemon takes {most}: use NCCL, Gloo or MPI where "
-                             "bandwidth matters")
+            raise ValueError(f"{whose} has {len(data)} bytes, but a collective takes at most {most}: use NCCL, Gloo or MPI for large values")
         return data
 
     def _look(self) -> None:
@@ -123,7 +122,7 @@ class Collectives:
                 del self._waiting[who]
 
     def _give(self, step: str, data: dict[str, bytes]) -> None:
-        """Returns when all have fetched what is theirs."""
+        """Offers each member its data and returns when all of them have fetched it."""
         gone: MemberLost | None = None
         with self._changed:
             offer = self._offer = _Offer({**self._at, "step": step}, data)
@@ -137,7 +136,7 @@ class Collectives:
                         del offer.data[who]
                     left = None if end is None else end - time.monotonic()
                     if left is not None and left <= 0:
-                        raise Error("DEADLINE_EXCEEDED", f"'{next(iter(due))}' did not come to {self._at['what']}")
+                        raise Error("DEADLINE_EXCEEDED", f"'{next(iter(due))}' did not take part in {self._at['what']} within {self._group._seconds:g} s")
                     if due <= offer.data.keys():
                         self._changed.wait(left)
             finally:
@@ -158,11 +157,11 @@ class Collectives:
         raise RuntimeError(data[1:].decode())
 
     def _up(self, root: str, value: Any, each: Callable[[str, Any], None]) -> None:
-        """Gives the value to root, where `each` gets all of them in the order of the members."""
+        """Sends the value to root; root calls `each` with every member's value, in the order of the members."""
         if root != self._group._me:
             try:
-                data = self._packed((None, value), f"what '{self._group._me}' gives")
-            except ValueError as e:  # root tells the others
+                data = self._packed((None, value), f"the value of '{self._group._me}'")
+            except ValueError as e:  # root passes the error on to the others
                 data = self._packed((e, None), "")
             self._give("up", {root: data})
             return
@@ -179,14 +178,14 @@ class Collectives:
                     said, theirs = self._take(fetched.pop(m))
                 if said is None and failed is None:
                     each(m, theirs)
-            except Exception as e:  # the others are told, once theirs were fetched
+            except Exception as e:  # the others get the error once their values were fetched
                 said = e
             failed = failed or said
         if failed is not None:
             raise failed
 
     def _down(self, root: str, values: Callable[[], dict[str, Any] | Any], is_each: bool = False) -> Any:
-        """What root has for each member, or for all."""
+        """Sends root's values to the members: one value for all, or with is_each one for each member. Returns this member's value."""
         if root != self._group._me:
             said, value = self._take(self._fetch(root, "down"))
             if said is not None:
@@ -199,7 +198,7 @@ class Collectives:
             made = values()
             mine = made[root] if is_each else made
             whole = b"" if is_each else self._packed((None, made), "the result")
-            data = {m: self._packed((None, made[m]), f"what '{m}' is to get") if is_each else whole for m in others}
+            data = {m: self._packed((None, made[m]), f"the value for '{m}'") if is_each else whole for m in others}
         except Exception as e:
             failed, data = e, dict.fromkeys(others, self._packed((_told(e), None), ""))
         self._give("down", {m: d for m, d in data.items() if failed is None or m not in self._group._gone(self._view)})
@@ -223,13 +222,13 @@ class Collectives:
         return got if root == self._group._me else None
 
     def reduce(self, root: str, value: Any, op: str) -> Any:
-        """In the order of the members, so that the bits are the same each time."""
+        """Reduces in the order of the members, so that the result is bit-identical each time."""
         f, got = _REDUCTIONS["sum" if op == "mean" else op], list[Any]()
 
         def each(m: str, v: Any) -> None:
             shape = getattr(v, "shape", ())
             if got and getattr(got[0], "shape", ()) != shape:
-                raise ValueError(f"the value of '{m}' has another shape than those before it: {tuple(shape)}, not {tuple(getattr(got[0], 'shape', ()))}")
+                raise ValueError(f"the value of '{m}' has the shape {tuple(shape)}, but the members before it gave {tuple(getattr(got[0], 'shape', ()))}")
             got[:] = [v if not got else f(got[0], v)]
 
         self._up(root, value, each)
@@ -238,7 +237,7 @@ class Collectives:
         return got[0] / self._group.size() if op == "mean" else got[0]
 
     def all_of(self, root: str, up: Callable[[], Any]) -> Any:
-        """What up makes at root, for all; a failure, too."""
+        """Runs `up` and sends root's result, or root's exception, to all members."""
         if root != self._group._me:
             up()
         return self._down(root, up)
@@ -251,14 +250,14 @@ class Collectives:
 
         def each() -> dict[str, Any]:
             if values is None or len(values) != len(members):
-                raise ValueError(f"'{root}' has {'no' if values is None else len(values)} values for {len(members)} members")
+                raise ValueError(f"'{root}' passed {'no' if values is None else len(values)} values for {len(members)} members, it must pass one for each")
             return dict(zip(members, values, strict=True))
 
         return self._down(root, each, True)
 
 
 def _told(e: Exception) -> Exception:
-    """As others may unpickle it."""
+    """Returns the exception in a form that every member can unpickle."""
     return e if type(e) in (ValueError, RuntimeError, TypeError, MemberLost) else RuntimeError(str(e))
 
 

@@ -1,10 +1,10 @@
-"""Events between threads that combine: one is set when any, or all, of others are. They have levels: who waits for one that
-is set does not wait, whenever it was set."""
+"""Events between threads that can be combined: a combined event is set while any, or all, of its parts are set. wait returns at once if
+the event is set already."""
 from __future__ import annotations
 
 import threading
 
-# Of all events together: whoever waits asks again what it waits for.
+# One condition for all events: each waiting thread then checks its own event again.
 _changed = threading.Condition()
 
 
@@ -27,7 +27,7 @@ class Event:
             self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it is set, at the latest after so many seconds."""
+        """Waits until the event is set, at most `timeout` seconds, and returns whether it is set."""
         with _changed:
             return _changed.wait_for(self.is_set, timeout)
 
@@ -39,7 +39,7 @@ class Event:
 
 
 class _Combined(Event):
-    """Its parts alone decide: set and clear do nothing."""
+    """An event whose state follows from its parts; set and clear do nothing."""
 
     def __init__(self, *events: Event) -> None:
         super().__init__()
@@ -56,14 +56,14 @@ class _Combined(Event):
 
 
 class OrEvent(_Combined):
-    """Set while any of them is."""
+    """Is set while any of its parts is set."""
 
     def is_set(self) -> bool:
         return any(e.is_set() for e in self.events)
 
 
 class AndEvent(_Combined):
-    """Set while all of them are."""
+    """Is set while all of its parts are set."""
 
     def is_set(self) -> bool:
         return all(e.is_set() for e in self.events)

@@ -1,14 +1,14 @@
-"""Processes that know each other by name: a world of them, groups within it, calls of each other's functions and services,
-values under names, barriers and small collectives; named as Machin's users know them.
+"""Groups of processes. The processes of a program form a world and have names in it. Within a group they call each other's functions and
+services, share named values, wait at barriers and run collectives on small values. The names are those of Machin.
 
     world = World("0", rank=0, world_size=2, address=ADDRESS, secret=SECRET)
     group = world.create_rpc_group("group", ["0", "1"])
     group.register("count", counter.count)          # in one process
     group.registered_sync("count")                  # in any other
 
-A member is its registration at the daemon (parley.v1.Registry), which ends with the process, or when that has not run for a lease's
-time: nobody waits for one that is gone.
-Calls travel as tasks (parley.v1.Work), so members need no port. What is pickled is signed with the world's secret."""
+A process is a member as long as it is registered at the daemon (parley.v1.Registry). The registration ends with the process, or when the
+process has not renewed its lease in time; nobody then waits for the member any more. Calls are tasks (parley.v1.Work), so members need no
+port. Pickled data is signed with the world's secret."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -35,20 +35,20 @@ from parley.parallel.worker import SIGNATURE_BYTES, checked, failure, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
-MAX_KEPT = 4096  # values that a member keeps for references
-ID_BYTES = 8  # of a call
-TOO_MANY = 0xffffffff  # members for a barrier
-GRACE_S = 1.0  # for the daemon to tell of a call that is late
+MAX_KEPT = 4096  # how many values a member keeps for references
+ID_BYTES = 8  # size of a call's id
+TOO_MANY = 0xffffffff  # more members than a barrier can have
+GRACE_S = 1.0  # how long after its deadline a call waits for the daemon's answer
 _HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
 
 _world: World | None = None
 
 
 class Future(AsyncResult):
-    """What a call will return."""
+    """The future result of a call."""
 
     def __init__(self, changed: threading.Condition | None = None, end: float | None = None, late: Error | None = None) -> None:
-        """end, late: when the call has failed even if its daemon, which tells of it before, says nothing; and with what."""
+        """end, late: if the daemon does not report a failure first, the call fails at the time `end` with the error `late`."""
         super().__init__()
         self._changed, self._end, self._late = changed, end, late
 
@@ -65,12 +65,12 @@ class Future(AsyncResult):
                 self._changed.notify_all()
 
     def wait(self, timeout: float | None = None) -> Any:
-        """The result itself, as torch's."""
+        """Waits and returns the result, like torch's futures."""
         return self.get(timeout)
 
 
 class Reference:
-    """A value that its member keeps until nobody refers to it."""
+    """A reference to a value in another process, which keeps the value until the reference is gone."""
 
     def __init__(self, group: Group, member: str, what: tuple[Any, ...], made: Future | None = None) -> None:
         self._group, self._member, self._what, self._made = group, member, what, made
@@ -79,7 +79,8 @@ class Reference:
         return self._member
 
     def to_here(self, timeout: float = -1) -> Any:
-        """A copy of it as it is now. timeout: seconds, also for its making; 0 for none, less for the world's."""
+        """Returns a copy of the value's present state. timeout: seconds, including the time to make the value; 0: no limit; negative: the
+        world's rpc_timeout."""
         end = time.monotonic() + timeout
         if self._made is not None:
             try:
@@ -89,11 +90,11 @@ class Reference:
         return self._group._call(self._member, self._what, max(end - time.monotonic(), 0.001) if timeout > 0 else timeout).get()
 
     def __reduce__(self) -> Any:
-        raise RuntimeError("a reference stays in the process that made it")
+        raise RuntimeError("a reference cannot be pickled: it is valid only in the process that made it")
 
 
 class _Peer(TaskStream):
-    """The calls to one member, by numbers that nobody guesses."""
+    """The calls to one member. Each has a random id, which others cannot guess."""
 
     def __init__(self, group: Group, member: str, road: bytes) -> None:
         self.group, self.member, self.road, self.secret = group, member, road, group._secret_of(road)
@@ -120,32 +121,32 @@ class _Peer(TaskStream):
             else:
                 body = self.body(result.tag, payload)
                 value = bytes(body) if is_raw else unpack(body)
-        except Exception as e:  # its bytes make no object here
-            error = Error("DATA_LOSS", f"the member '{self.member}' of the group '{self.group.group_name}' answered garbage: {e}")
+        except Exception as e:  # the answer cannot be verified or unpickled
+            error = Error("DATA_LOSS", f"the member '{self.member}' of the group '{self.group.group_name}' sent an answer that cannot be read: {e}")
         task.settle(value, error)
 
     def body(self, tag: int, payload: bytes | bytearray) -> memoryview:
         body = checked(self.secret, b"answer", payload)
         if body[:ID_BYTES] != tag.to_bytes(ID_BYTES, "little"):
-            raise ValueError("the answer is another call's")
+            raise ValueError("the answer belongs to another call")
         return body[ID_BYTES:]
 
 
 class Group:
-    """Members that may call each other. World.create_rpc_group makes it."""
+    """A group of processes that call each other. World.create_rpc_group creates it."""
 
     def __init__(self, world: World, name: str, members: Sequence[str], timeout: float | None) -> None:
         self.group_name, self.group_members = name, list(members)
         self._me, self._link, self._seconds, self._master = world.name, world._link, world.rpc_timeout, world._master
         self._world: World | None = world
         self._values, self._services = dict[str, Any](), dict[str, Callable[..., Any]]()
-        self._kept = dict[bytes, tuple[str, Any]]()  # by the number that its holder drew
-        # Of the calls here whose values are to be kept: the numbers, and those that were released before the value was made.
+        self._kept = dict[bytes, tuple[str, Any]]()  # by the reference's id, which its holder chose
+        # Calls under way whose values are to be kept: by task the reference's id; and the tasks whose reference is gone already.
         self._making, self._unwanted = dict[int, bytes](), set[int]()
         self._released: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._peers = dict[bytes, _Peer]()  # by road, under the lock
-        self._one = threading.Lock()  # of barriers and collectives, one at a time
+        self._peers = dict[bytes, _Peer]()  # by road; guarded by the lock
+        self._one = threading.Lock()  # held during a barrier or a collective: they run one at a time
         self._barrier_view: View = ()
         self._epoch = 0
         self._handler = threading.local()
@@ -153,7 +154,7 @@ class Group:
         self._threads = concurrent.futures.ThreadPoolExecutor(world.rpc_threads, thread_name_prefix=f"group-{name}")
         self._membership = Membership(self._link, f"{world.world}/{name}", self._me, world.lease, self._end_calls)
         self._collectives = Collectives(self)
-        self._open = dict[int, bool]()  # fetches and messages that are not answered
+        self._open = dict[int, bool]()  # fetches and messages that were not answered yet
         function = f"group/{secrets.token_hex(16)}"
         self._own_secret = self._secret_of(function.encode())
         self._road: Any = None
@@ -166,14 +167,14 @@ class Group:
             if self._membership.error is not None:
                 raise self._membership.error
             if not all_there:
-                raise Error("DEADLINE_EXCEEDED", f"'{self._missing(self._membership.said)[0]}' did not come to the group '{name}' within {timeout:g} s")
+                raise Error("DEADLINE_EXCEEDED", f"'{self._missing(self._membership.said)[0]}' did not join the group '{name}' within {timeout:g} s")
         except BaseException:
             self._membership.drop()
             if self._road is not None:
                 self._road.close()
             raise
 
-    # --- who is there ---
+    # --- the members ---
 
     def _missing(self, roads: Mapping[str, Any]) -> list[str]:
         return [m for m in self.group_members if f"@{m}" not in roads]
@@ -183,7 +184,7 @@ class Group:
         return MemberLost(member, f"the member '{member}' of the group '{self.group_name}' {how}")
 
     def _view(self) -> View:
-        """The members and their roads; all are there."""
+        """Returns the members and their roads. Raises MemberLost if a member is missing."""
         with self._membership.changed:
             if self._membership.error is not None:
                 raise self._membership.error
@@ -192,11 +193,12 @@ class Group:
             return tuple((m, self._membership.values[f"@{m}"]) for m in self.group_members)
 
     def _gone(self, view: View) -> set[str]:
-        """Those who are not there any more, or came anew."""
+        """Returns the members of the view that are gone or have rejoined since."""
         return {m for m, road in view if self._membership.values.get(f"@{m}") != road}
 
     def _check(self, view: View) -> None:
-        """Under `changed`. Who was lost fails what the others do together; who left had done its part."""
+        """Raises if a member of the view was lost: a collective cannot succeed without it. A member that left in order has already done
+        its part. Needs `changed`."""
         if self._membership.error is not None:
             raise self._membership.error
         for m in sorted(self._gone(view) & self._membership.lost):
@@ -217,13 +219,13 @@ class Group:
     def get_cur_name(self) -> str:
         return self._me
 
-    # --- calls that go ---
+    # --- outgoing calls ---
 
     def _secret_of(self, road: bytes) -> bytes:
         return hashlib.blake2b(road, key=self._master, digest_size=32).digest()
 
     def _failure(self, member: str, error: BaseException) -> BaseException:
-        """What it means that a call did not come to its function's end."""
+        """Converts the daemon's error for a call that was not completed to one that names the member."""
         if isinstance(error, WorkerLost) or isinstance(error, Error) and (error.code in ("CANCELLED", "NOT_FOUND") or error.reason == "WORKER_LOST"):
             return self._lost(member)
         if isinstance(error, Error) and error.code == "DEADLINE_EXCEEDED":
@@ -247,7 +249,7 @@ class Group:
             return future
         payload = signed(self._secret_of(road), b"call", [kind, tag.to_bytes(ID_BYTES, "little"), body])
         if len(payload) > self._road.max_bytes:
-            raise ValueError(f"the call has {len(payload)} bytes, the daemon takes {self._road.max_bytes}")
+            raise ValueError(f"the call has {len(payload)} bytes, but the daemon takes at most {self._road.max_bytes}")
         task = Task(payload, None, future._settle, timeout_ms)
         with self._lock:
             peer = self._peers.get(road)
@@ -264,8 +266,8 @@ class Group:
         return future
 
     def _end_calls(self, member: str, road: bytes | None = None) -> None:
-        """To one that is gone; with road, those by it: the member may have come again. By the way that results come: one that is
-        there comes before."""
+        """Ends the calls to a member that is gone. road: only the calls on this road, because the member may have rejoined. Cancels them
+        through the stream of results, so that a result that has already arrived is delivered first."""
         with self._lock:
             for peer in [p for p in self._peers.values() if p.member == member and road in (None, p.road)]:
                 del self._peers[peer.road]
@@ -275,7 +277,7 @@ class Group:
         self._messages.look()
 
     def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1, keep: bytes = b"") -> Future:
-        """keep: the number by which its value stays there."""
+        """keep: the reference's id if the member is to keep the value; b"" if it is to return it."""
         if not self.is_member(member):
             raise RuntimeError("RPC target is not a member of group.")
         while True:
@@ -285,7 +287,7 @@ class Group:
             except queue.Empty:
                 break
             except Error:
-                pass  # it is gone, and what it kept
+                pass  # the member is gone, and with it the value that it kept
         body = b"".join([keep, *pack((self._me, *what), False)[0]])
         return self._submit(member, b"k" if keep else b"c", body, self._seconds if timeout < 0 else timeout)
 
@@ -297,7 +299,7 @@ class Group:
         return reference
 
     def _await(self, future: Future, view: View) -> Any:
-        """Ends with the loss of one of the view's members, too."""
+        """Waits for the future. Raises MemberLost if a member of the view is lost meanwhile."""
         with self._membership.changed:
             while not future.ready():
                 self._check(view)
@@ -306,8 +308,8 @@ class Group:
 
     def rpc_sync(self, to: str, func: Callable[..., Any], timeout: float = -1, args: Sequence[Any] = (),
                  kwargs: Mapping[str, Any] | None = None) -> Any:
-        """What func returns there. It may be a lambda or a local function. An exception comes as it was raised, with the trace of
-        its process as its cause. timeout: seconds, 0 for none, less for the world's."""
+        """Calls func at the member `to` and returns its result. func may be a lambda or a local function. An exception of func is raised
+        here; its cause is the traceback from the other process. timeout: seconds; 0: no limit; negative: the world's rpc_timeout."""
         return self.rpc_async(to, func, timeout, args, kwargs).get()
 
     def rpc_async(self, to: str, func: Callable[..., Any], timeout: float = -1, args: Sequence[Any] = (),
@@ -316,7 +318,7 @@ class Group:
 
     def rpc_remote(self, to: str, func: Callable[..., Any], timeout: float = -1, args: Sequence[Any] = (),
                    kwargs: Mapping[str, Any] | None = None) -> Reference:
-        """What func returns stays there until it is asked for."""
+        """Calls func at the member `to`. The result stays there; this returns a reference to it."""
         return self._remote(to, ("call", func, tuple(args), dict(kwargs or {})), timeout)
 
     remote = rpc_remote
@@ -325,14 +327,14 @@ class Group:
 
     def _key(self, key: str) -> str:
         if key.startswith("@"):
-            raise ValueError(f"the key '{key}' begins with '@', as the group's own do")
+            raise ValueError(f"the key '{key}' begins with '@', which is reserved for the group's own keys")
         return key
 
     def _announce(self, kind: Any, table: dict[str, Any], key: str, what: Any, taken: str) -> None:
         with self._lock:
             if key in table:
                 raise KeyError(taken)
-            table[self._key(key)] = what  # before others know
+            table[self._key(key)] = what  # before other members can see the key
         try:
             self._membership.put(kind, key)
         except Exception as e:
@@ -356,27 +358,27 @@ class Group:
         return holder
 
     def pair(self, key: str, value: Any) -> None:
-        """A value that stays here, for the group under a name. KeyError: the name is taken."""
+        """Offers a value to the group under a name; the value stays in this process. Raises KeyError if the name is taken."""
         self._announce(VALUE, self._values, key, value, f'Value with key "{key}" already paired to Group [{self.group_name}]')
 
     def unpair(self, key: str) -> None:
-        """KeyError: it was not paired here."""
+        """Withdraws a value. Raises KeyError if this process has not paired the name."""
         self._withdraw(VALUE, self._values, key, f'Value with key "{key}" not paired to Group [{self.group_name}] on Process[{self._me}]')
 
     def is_paired(self, key: str) -> bool:
         return self._membership.holder(VALUE, self._key(key)) is not None
 
     def get_paired(self, key: str) -> Reference:
-        """KeyError: there is none."""
+        """Returns a reference to the value with this name. Raises KeyError if there is none."""
         return Reference(self, self._holder(VALUE, key, "Value with key"), ("value", key))
 
     def register(self, key: str, service: Callable[..., Any]) -> None:
-        """A function that the group may call by a name. KeyError: the name is taken."""
+        """Offers a function to the group as a service with this name. Raises KeyError if the name is taken."""
         self._announce(SERVICE, self._services, key, service,
                        f'Service with key "{key}" already registered in Group [{self.group_name}]')
 
     def deregister(self, key: str) -> None:
-        """KeyError: it was not registered here."""
+        """Withdraws a service. Raises KeyError if this process has not registered the name."""
         self._withdraw(SERVICE, self._services, key,
                        f'Service with key "{key}" not registered in Group [{self.group_name}] on Process[{self._me}]')
 
@@ -384,7 +386,7 @@ class Group:
         return self._membership.holder(SERVICE, self._key(key)) is not None
 
     def registered_sync(self, key: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """KeyError: there is no such service."""
+        """Calls a service of the group and returns its result. Raises KeyError if there is no such service."""
         return self.registered_async(key, args, kwargs).get()
 
     def registered_async(self, key: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Future:
@@ -393,10 +395,10 @@ class Group:
     def registered_remote(self, key: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Reference:
         return self._remote(self._holder(SERVICE, key, "Service"), ("service", key, tuple(args), dict(kwargs or {})), -1)
 
-    # --- calls that come ---
+    # --- incoming calls ---
 
     def _take(self, task: int, payload: bytes) -> None:
-        """On the road's thread."""
+        """Takes an incoming call. Runs on the road's thread."""
         kind = payload[SIGNATURE_BYTES:SIGNATURE_BYTES + 1]
         if kind == b"f":
             self._take_open(task, payload, lambda body, reply, _: self._collectives.fetch(body, reply))
@@ -404,16 +406,16 @@ class Group:
         if kind == b"m":
             self._take_open(task, payload, lambda body, reply, refuse: self._messages.take(task, body, reply, refuse))
             return
-        if kind == b"k":  # before whatever comes behind it, as its release
+        if kind == b"k":  # registered here, before a release that follows it is handled
             with self._lock:
                 self._making[task] = payload[_HEAD_BYTES:_HEAD_BYTES + ID_BYTES]
         try:
             self._threads.submit(self._serve, task, payload)
-        except RuntimeError as e:  # destroyed meanwhile
+        except RuntimeError as e:  # the group was destroyed meanwhile
             self._fail(task, b"", e)
 
     def _take_open(self, task: int, payload: bytes, take: Callable[[bytes, Reply, Refuse], None]) -> None:
-        """What is answered later, without a thread that waits. reply: False: nobody waits for it any more."""
+        """Takes a call that is answered later, without a waiting thread. reply returns False if the caller does not wait any more."""
         def reply(data: bytes) -> bool:
             is_open = self._open.pop(task, False)
             if is_open:
@@ -434,7 +436,8 @@ class Group:
             refuse(e)
 
     def _recall(self, task: int) -> None:
-        """On the road's thread: nobody waits for it any more. A function that runs is not stopped."""
+        """Drops a call whose caller does not wait any more. A function that is already running is not stopped. Runs on the road's
+        thread."""
         if self._open.pop(task, False):
             self._messages.recall(task)
             self._road.answer(task, b"")
@@ -453,8 +456,8 @@ class Group:
             value = self._keep(task, *unpack(call[ID_BYTES:])) if bytes(body[:1]) == b"k" else self._compute(*unpack(call))
             answer = signed(self._own_secret, b"answer", [number, *pack(value, False)[0]])
             if len(answer) > self._road.max_bytes:
-                raise ValueError(f"the result has {len(answer)} bytes, the daemon takes {self._road.max_bytes}")
-        except BaseException as e:  # SystemExit, too: it is the call's
+                raise ValueError(f"the result has {len(answer)} bytes, but the daemon takes at most {self._road.max_bytes}")
+        except BaseException as e:  # SystemExit, too: it fails only this call
             self._fail(task, number, e)
         else:
             self._road.answer(task, answer)
@@ -483,28 +486,28 @@ class Group:
         return found(*what[1], **what[2]) if how == "service" else found
 
     def _keep(self, task: int, who: str, *what: Any) -> Any:
-        """The value stays here, so there is none to send."""
+        """Computes a value and keeps it here; the answer to the call is empty."""
         there = self._membership.members
         with self._lock:
             for gone in [n for n, (m, _) in self._kept.items() if m not in there]:
                 del self._kept[gone]
             if len(self._kept) >= MAX_KEPT:
-                raise RuntimeError(f"the member '{self._me}' keeps {MAX_KEPT} values for references, which is the most")
+                raise RuntimeError(f"the member '{self._me}' keeps {MAX_KEPT} values for references already, which is the maximum: drop some references")
         value = self._compute(who, *what)
         with self._lock:
             if task not in self._unwanted:
                 self._kept[self._making[task]] = who, value
 
     def _release(self, number: bytes) -> None:
-        """The value may be in the making. One that never will be, since its call failed, leaves nothing behind."""
+        """Drops a kept value. If its call is still running, the value will not be kept; if its call failed, there is nothing to drop."""
         with self._lock:
             if self._kept.pop(number, None) is None:
                 self._unwanted.update(task for task, n in self._making.items() if n == number)
 
-    # --- all together ---
+    # --- barriers and collectives ---
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Returns when all members are here. MemberLost: one is gone, or goes while the others wait."""
+        """Waits until all members have called barrier. Raises MemberLost if a member is gone or is lost while the others wait."""
         end = None if timeout is None else time.monotonic() + timeout
         with self._one:
             view = self._view()
@@ -512,7 +515,7 @@ class Group:
                 self._barrier_view, self._epoch = view, 0
             name = hashlib.blake2b(repr(view).encode(), digest_size=16).hexdigest()
             while (error := self._wait_at(name, view, timeout, end)) is not None:
-                if error.code != "ABORTED":  # else a member is lost, as an event tells, or a stranger, who matters not
+                if error.code != "ABORTED":  # ABORTED: an event will tell which member is lost, or the lost one is not in this view
                     raise error
             self._epoch += 1
 
@@ -529,9 +532,10 @@ class Group:
                     self._membership.changed.wait(left)
                 else:
                     call.cancel()
-                    raise Error("DEADLINE_EXCEEDED", f"the members of the group '{self.group_name}' did not all come within {timeout:g} s")
+                    raise Error("DEADLINE_EXCEEDED", f"not all members of the group '{self.group_name}' reached the barrier within {timeout:g} s")
         if not call.done():
-            # Whoever is gone may have been here before. A call for too many passes if so, else it is refused: it never waits.
+            # The member that is gone may have passed this barrier before. A call with too many members does not wait: it succeeds if the
+            # barrier was passed, and is refused otherwise.
             call.cancel()
             if self._membership.barrier(barrier, self._epoch + 1, TOO_MANY).exception() is not None:
                 raise self._lost(min(self._gone(view)))
@@ -545,26 +549,26 @@ class Group:
         return name
 
     def broadcast(self, value: Any = None, root: str | int = 0) -> Any:
-        """root's value, for all. root: a member, or its place in the order of the members."""
+        """Returns root's value at every member. root: a member's name or its index in group_members."""
         name = self._root(root)
         with self._one:
             return self._collectives.run(f"broadcast from '{name}'", lambda: self._collectives.broadcast(name, value))
 
     def scatter(self, values: Sequence[Any] | None = None, root: str | int = 0) -> Any:
-        """Each member gets one of root's values, in the order of the members."""
+        """Returns to each member one of root's values, in the order of the members."""
         name = self._root(root)
         with self._one:
             return self._collectives.run(f"scatter from '{name}'", lambda: self._collectives.scatter(name, values))
 
     def gather(self, value: Any, root: str | int = 0) -> list[Any] | None:
-        """At root the values of all, in the order of the members; None elsewhere."""
+        """Returns the values of all members at root, in the order of the members; None at the others."""
         name = self._root(root)
         with self._one:
             got: list[Any] | None = self._collectives.run(f"gather to '{name}'", lambda: self._collectives.gather(name, value))
             return got
 
     def all_gather(self, value: Any) -> list[Any]:
-        """The values of all, in the order of the members."""
+        """Returns the values of all members at every member, in the order of the members."""
         leader = self.group_members[0]
         with self._one:
             got: list[Any] = self._collectives.run("all_gather", lambda: self._collectives.all_of(
@@ -572,46 +576,47 @@ class Group:
             return got
 
     def reduce(self, value: Any, root: str | int = 0, op: str = "sum") -> Any:
-        """At root the values of all in one: "sum", "product", "min", "max" or "mean", in the order of the members, so that the bits
-        are the same each time; None elsewhere. Values are numbers or arrays of one shape."""
+        """Combines the values of all members at root; returns None at the others. op: "sum", "product", "min", "max" or "mean". The order
+        is that of the members, so the result is bit-identical each time. Values are numbers or arrays of one shape."""
         name = self._root(root)
         check_op(op)
         with self._one:
             return self._collectives.run(f"reduce ({op}) to '{name}'", lambda: self._collectives.reduce(name, value, op))
 
     def all_reduce(self, value: Any, op: str = "sum") -> Any:
-        """The same for all."""
+        """Like reduce, but returns the result at every member."""
         leader = self.group_members[0]
         check_op(op)
         with self._one:
             return self._collectives.run(f"all_reduce ({op})", lambda: self._collectives.all_of(
                 leader, lambda: self._collectives.reduce(leader, value, op)))
 
-    # --- one to another ---
+    # --- messages from one member to another ---
 
     def send(self, value: Any, dst: str | int, tag: int = 0, timeout: float = -1) -> None:
-        """Returns when the member has received it. dst: a member, or its place in the order of the members; tag: of the receive that it
-        is for. timeout: seconds, 0 for none, less for the world's; what is late may have been received just then. RESOURCE_EXHAUSTED:
-        too much lies there that was not received. Messages of one member and tag are received in the order in which they were sent."""
+        """Sends a message and waits until dst has received it. dst: a member's name or its index in group_members. tag: recv must use the
+        same tag. timeout: seconds; 0: no limit; negative: the world's rpc_timeout. After a time-out the message may still have been
+        received at the last moment. Fails with RESOURCE_EXHAUSTED if dst has too many messages that it has not received yet. Messages
+        from one member with one tag are received in the order in which they were sent."""
         self.isend(value, dst, tag, timeout).get()
 
     def isend(self, value: Any, dst: str | int, tag: int = 0, timeout: float = -1) -> Future:
-        """The same, which returns at once: wait for what it returns."""
+        """Like send, but returns a future at once."""
         return self._submit(self._root(dst), b"m", message(self._me, value, tag), self._seconds if timeout < 0 else timeout)
 
     def recv(self, src: str | int | None = None, tag: int = 0, timeout: float = -1) -> tuple[Any, int]:
-        """The next message of a member, or of anybody: the value, and the sender's place in the order of the members. MemberLost: none
-        can come; from anybody, too, where a member is lost."""
+        """Waits for the next message from src (None: from any member) with this tag. Returns the value and the sender's index in
+        group_members. Raises MemberLost if src is gone; with src None, if any member is lost or all others are gone."""
         return self._messages.receive_within(None if src is None else self._root(src), tag, self._seconds if timeout < 0 else timeout)
 
     def irecv(self, src: str | int | None = None, tag: int = 0) -> Receive:
-        """The same, which returns at once: wait for what it returns."""
+        """Like recv, but returns a Receive at once."""
         return self._messages.receive(None if src is None else self._root(src), tag)
 
     # --- the end ---
 
     def destroy(self) -> None:
-        """Leaves the group, once the calls that are here are answered. It may be created again."""
+        """Answers the calls that have arrived, then leaves the group. A group of the same name may be created again."""
         world, self._world = self._world, None
         if world is None:
             return
@@ -620,7 +625,7 @@ class Group:
         self._messages.end()
         self._road.close()
         if not getattr(self._handler, "is_one", False):
-            self._road.join()  # its answers are with the daemon before the others hear that it left
+            self._road.join()  # the daemon must have its answers before the other members see that it left
         self._membership.leave()
         self._threads.shutdown(wait=False)
         with self._lock:
@@ -642,11 +647,12 @@ RpcGroup = Group
 
 
 class World:
-    """The processes of a program. With world_size it waits until so many are there; rank: this one's among them. secret: what all of
-    them know and no other client of the daemon does, by default the key. rpc_timeout: seconds for a call; rpc_threads: calls that
-    a group computes here at once. world: its name, where a daemon has several. lease: seconds, at least 0.1; this process is lost to
-    the others when it has not run for so long, stopped or with its interpreter held; 0: when its connection is, which takes a stopped
-    one 80 s."""
+    """The processes of a program. name: this process's name. rank: this process's rank. world_size: how many processes to wait for.
+    rpc_timeout: seconds for a call. rpc_threads: how many calls a group runs concurrently in this process. secret: a secret that these
+    processes share and other clients of the daemon do not know; by default the key. world: the world's name, if a daemon has several
+    worlds. lease: seconds, at least 0.1; the other processes see this one as lost when it has not run for that long, because it is
+    stopped or something holds its interpreter lock. lease=0: this process is lost when its connection ends, which for a stopped process
+    takes 80 s."""
 
     def __init__(self, name: str, rank: int = -1, world_size: int | None = None, rpc_timeout: float = 60, rpc_threads: int = 8, *,
                  address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None, secret: str | bytes | None = None,
@@ -654,7 +660,7 @@ class World:
         global _world
         secret = secret or key
         if not secret:
-            raise ValueError("a world without a key needs a secret, else any client of the daemon could have it unpickle anything")
+            raise ValueError("a world without a key needs a secret: without one, any client of the daemon could make its processes unpickle any data")
         self.name, self.rank, self.world_size, self.world = name, rank, world_size, world
         self.rpc_timeout, self.rpc_threads, self.lease, self.groups = rpc_timeout, rpc_threads, lease, dict[str, Group]()
         milliseconds(rpc_timeout, "rpc_timeout")
@@ -682,36 +688,36 @@ class World:
         return m.error is not None or len(m.came) >= (self.world_size or 1) and (self.rank < 0 or len(m.said) >= (self.world_size or 1))
 
     def get_members(self) -> list[str]:
-        """The names of all processes that are there."""
+        """Returns the names of all processes that are in the world now."""
         with self._membership.changed:
             return sorted(self._membership.members)
 
     def create_rpc_group(self, group_name: str, members: Sequence[str], timeout: float | None = None) -> Group:
-        """Returns when all members have called it."""
+        """Creates a group and returns when all its members have called this."""
         if self.name not in members:
             raise RuntimeError(f"Creator Process [{self.name}] not in Group [{group_name}]")
         if len(set(members)) != len(members):
-            raise ValueError(f"the group '{group_name}' has a member twice")
+            raise ValueError(f"members of the group '{group_name}' has a name twice, each name must be there only once")
         if group_name in self.groups:
             raise RuntimeError(f"Group {group_name} already exists!")
         group = self.groups[group_name] = Group(self, group_name, members, timeout)
         return group
 
     def create_collective_group(self, ranks: Sequence[int]) -> Group:
-        """A group of the processes that have these ranks, in their order; only they call it."""
+        """Creates a group of the processes with these ranks, in the order of the ranks. Only these processes may call this."""
         some = tuple(sorted(ranks))
         if self.rank not in some:
-            raise RuntimeError(f"the rank {self.rank} is not one of {list(some)}")
+            raise RuntimeError(f"this process has the rank {self.rank}, but the ranks of the group are {list(some)}: only its members may create it")
         unknown = [r for r in some if r not in self._ranks]
         if unknown:
-            raise ValueError(f"the world has no rank {unknown[0]}")
+            raise ValueError(f"the world has no process with the rank {unknown[0]}")
         members = [self._ranks[r] for r in some]
         n = self._n_collective[some] = self._n_collective.get(some, 0) + 1
         name = hashlib.blake2b(repr(some).encode(), digest_size=8).hexdigest()
         return self.create_rpc_group(f"ranks/{name}/{n}", members)
 
     def stop(self) -> None:
-        """Leaves the world and its groups; again, it does nothing."""
+        """Leaves all groups and the world. A second call does nothing."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -731,5 +737,5 @@ class World:
 
 
 def get_world() -> World | None:
-    """The process's last."""
+    """Returns the world that this process has created last, or None."""
     return _world

@@ -1,4 +1,4 @@
-"""A member of a group of parley.v1.Registry: as long as its call lasts."""
+"""Membership in a group of parley.v1.Registry. It lasts as long as the call of Join."""
 from __future__ import annotations
 
 import threading
@@ -17,7 +17,7 @@ VALUE, SERVICE = pb.REGISTRY_KIND_VALUE, pb.REGISTRY_KIND_SERVICE
 
 
 class MemberLost(Error):
-    """A member that something was wanted of is gone: `member`."""
+    """The operation failed because a member of the group is gone. `member` is its name."""
 
     def __init__(self, member: str, message: str) -> None:
         super().__init__("ABORTED", message, "MEMBER_LOST")
@@ -28,20 +28,22 @@ class MemberLost(Error):
 
 
 class Membership:
-    """The group as its events tell it. What the events change is under `changed`, which is notified."""
+    """The state of the group, kept up to date by the daemon's events. `changed` guards this state and is notified of each event."""
 
     def __init__(self, link: Link, group: str, member: str, lease: float, gone: Callable[[str], None] | None = None) -> None:
-        """lease: seconds; a process that does not run for so long is lost; 0: when its call ends. gone: is called with who left or was lost, in the end with this member, on a thread of its own."""
+        """lease: after how many seconds without running this process is lost; 0: it is lost when its call ends. gone: called with the name
+        of each member that leaves or is lost, and at the end with this member's name, on a thread of its own."""
         self.link, self.group, self.member, self._gone = link, group, member, gone
         self.changed = threading.Condition()
         self.members = set[str]()
         self.values = dict[str, bytes]()  # the entries of the kind VALUE
-        # Who has been there, and its entries "@…", until `is_begun`: whoever waits for all may find that one has left already.
+        # Until `is_begun`: all members that have joined, and their entries "@…", even if they have left since. A process that waits for
+        # all members counts these, too.
         self.came = set[str]()
         self.said = dict[str, tuple[str, bytes]]()
         self.is_begun = False
-        self.lost = set[str]()  # whose last end was a loss
-        self.error: Error | None = None  # it is a member no more
+        self.lost = set[str]()  # members whose last membership ended with a loss
+        self.error: Error | None = None  # set when this process is not a member any more
         self.lease = 0
         link.reach()
         request = pb.RegistryJoinRequest(group=group, member=member, lease_ms=milliseconds(lease, "lease"))
@@ -62,7 +64,7 @@ class Membership:
             try:
                 self.link.once("Registry/Renew", pb.RegistryRenewRequest(lease=self.lease), pb.RegistryRenewResponse)
             except (Error, ValueError):
-                pass  # the call of Join tells what became of the member; ValueError: the channel is closed
+                pass  # the call of Join reports the end of the membership; ValueError: the channel is closed
 
     def _read(self) -> None:
         error = Error("FAILED_PRECONDITION", f"'{self.member}' has left the group '{self.group}'")
@@ -102,14 +104,14 @@ class Membership:
             self.values.pop(event.entry.key, None)
 
     def put(self, kind: Any, key: str, value: bytes = b"") -> None:
-        """ALREADY_EXISTS names the holder."""
+        """Puts an entry. If another member has it, fails with ALREADY_EXISTS; the message names that member."""
         self.link.once("Registry/Put", pb.RegistryPutRequest(lease=self.lease, kind=kind, key=key, value=value), pb.RegistryPutResponse)
 
     def delete(self, kind: Any, key: str) -> None:
         self.link.once("Registry/Delete", pb.RegistryDeleteRequest(lease=self.lease, kind=kind, key=key), pb.RegistryDeleteResponse)
 
     def holder(self, kind: Any, key: str) -> str | None:
-        """Asks the daemon, which knows it before the events have come."""
+        """Returns the member that holds an entry, or None. Asks the daemon, which may know more than the events received so far."""
         try:
             answer = self.link.call("Registry/Get", pb.RegistryGetRequest(group=self.group, kind=kind, key=key), pb.RegistryGetResponse)
             return answer.entry.member
@@ -119,7 +121,7 @@ class Membership:
             return None
 
     def barrier(self, name: str, epoch: int, n: int) -> Any:
-        """A call under way; `changed` is notified when it ends."""
+        """Starts a call of Barrier and returns it; `changed` is notified when the call ends."""
         method = self.link.channel.unary_unary("/parley.v1.Registry/Barrier", pb.RegistryBarrierRequest.SerializeToString,
                                                pb.RegistryBarrierResponse.FromString)
         call = method.future(pb.RegistryBarrierRequest(lease=self.lease, name=name, epoch=epoch, n=n), metadata=self.link.metadata)
@@ -132,7 +134,7 @@ class Membership:
         return call
 
     def leave(self) -> None:
-        """In order; the call ends by it."""
+        """Leaves the group in order, which ends the call of Join."""
         try:
             self.link.once("Registry/Leave", pb.RegistryLeaveRequest(lease=self.lease), pb.RegistryLeaveResponse)
         except Error:
@@ -141,5 +143,5 @@ class Membership:
             self.changed.wait_for(lambda: self.error is not None)
 
     def drop(self) -> None:
-        """The others are told that the member was lost."""
+        """Ends the call of Join; the other members then see this one as lost."""
         self._call.cancel()

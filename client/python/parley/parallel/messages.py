@@ -1,5 +1,5 @@
-"""Messages from one member of a group to another: send, recv and their like. A message lies with its receiver until it is received,
-and its sender is told then."""
+"""Messages from one member of a group to another: send, recv, isend and irecv. A message waits in the receiver's process until it is
+received; only then does send return."""
 from __future__ import annotations
 
 import multiprocessing
@@ -14,9 +14,9 @@ from parley.wire import Error
 if TYPE_CHECKING:
     from parley.parallel.group import Group
 
-MAX_UNRECEIVED, MAX_UNRECEIVED_BYTES = 256, 64 << 20  # messages that lie with a member; one alone may be larger
-MAX_WAITING = 4096  # receives of a member
-_HEAD = struct.Struct("<qB")  # tag, bytes of the sender's name
+MAX_UNRECEIVED, MAX_UNRECEIVED_BYTES = 256, 64 << 20  # of the messages that wait at a member; a single message may be larger
+MAX_WAITING = 4096  # how many receives of a member may wait
+_HEAD = struct.Struct("<qB")  # tag, length of the sender's name in bytes
 _RECEIVED = b"".join(pack(None, False)[0])
 
 Reply = Callable[[bytes], bool]
@@ -37,7 +37,7 @@ class _Message:
 
 
 class Receive(AsyncResult):
-    """A message that will be received: the value, and its sender's place in the order of the members."""
+    """A message that will be received: its value and its sender's index in group_members."""
 
     def __init__(self, messages: Messages, sender: str | None, tag: int) -> None:
         super().__init__()
@@ -45,30 +45,31 @@ class Receive(AsyncResult):
         self._opened: tuple[Any, int] | None = None
 
     def get(self, timeout: float | None = None) -> tuple[Any, int]:
-        """multiprocessing.TimeoutError: it may still come. MemberLost: it cannot."""
+        """Waits for the message. Raises multiprocessing.TimeoutError after timeout seconds; the message may still arrive later. Raises
+        MemberLost if it cannot arrive any more."""
         data, place = super().get(timeout)
         if self._opened is None:
-            self._opened = unpack(data), place  # by the receiver's thread: it runs what the value's class says
+            self._opened = unpack(data), place  # on the receiver's thread, because unpickling runs code of the value's class
         return self._opened
 
     def wait(self, timeout: float | None = None) -> Any:
-        """The same, as torch's."""
+        """Like get; torch's futures have this name for it."""
         return self.get(timeout)
 
     def cancel(self) -> bool:
-        """Receives no more; False: it has, or it has failed."""
+        """Stops waiting for the message. Returns False if it was received or the receive has failed already."""
         return self._messages.withdraw(self)
 
 
 class Messages:
     def __init__(self, group: Group) -> None:
         self._group = group
-        # Under the membership's `changed`:
+        # Guarded by the membership's `changed`:
         self._came = list[_Message]()
         self._waiting = list[Receive]()
         self._is_over = False
 
-    # --- what comes; on the road's thread ---
+    # --- incoming messages; on the road's thread ---
 
     def take(self, task: int, body: bytes, reply: Reply, refuse: Refuse) -> None:
         came = _Message(task, body, reply, refuse)
@@ -82,22 +83,22 @@ class Messages:
             n_bytes = sum(len(m.data) for m in self._came)
             if len(self._came) >= MAX_UNRECEIVED or self._came and n_bytes + len(came.data) > MAX_UNRECEIVED_BYTES:
                 raise Error("RESOURCE_EXHAUSTED", f"the member '{self._group._me}' has {len(self._came)} messages of {n_bytes} bytes that it has not "
-                            f"received; {MAX_UNRECEIVED} of {MAX_UNRECEIVED_BYTES} bytes may lie there")
+                            f"received yet; at most {MAX_UNRECEIVED} messages of {MAX_UNRECEIVED_BYTES} bytes may wait there")
             self._came.append(came)
 
     def recall(self, task: int) -> None:
-        """Its sender does not wait any more."""
+        """Drops a message whose sender does not wait any more."""
         with self._group._membership.changed:
             self._came = [m for m in self._came if m.task != task]
 
     def _give(self, came: _Message, receive: Receive) -> bool:
-        """Whether the message is the one that is waited for, and its sender still waits."""
+        """Delivers the message if it matches the receive and its sender still waits; returns whether it was delivered."""
         if receive.sender not in (None, came.sender) or receive.tag != came.tag or not came.reply(_RECEIVED):
             return False
         receive._settle((came.data, self._group.group_members.index(came.sender)), None)
         return True
 
-    # --- who receives ---
+    # --- receives ---
 
     def receive(self, sender: str | None, tag: int) -> Receive:
         receive = Receive(self, sender, tag)
@@ -110,32 +111,33 @@ class Messages:
             if error is not None:
                 receive._settle(None, error)
             elif len(self._waiting) >= MAX_WAITING:
-                raise Error("RESOURCE_EXHAUSTED", f"the member '{self._group._me}' waits for {MAX_WAITING} messages, which is the most")
+                raise Error("RESOURCE_EXHAUSTED", f"the member '{self._group._me}' waits for {MAX_WAITING} messages already, which is the maximum")
             else:
                 self._waiting.append(receive)
         return receive
 
     def receive_within(self, sender: str | None, tag: int, seconds: float) -> tuple[Any, int]:
-        """0: without a limit."""
+        """Receives a message within so many seconds (0: no limit)."""
         receive = self.receive(sender, tag)
         try:
             return receive.get(seconds or None)
         except multiprocessing.TimeoutError:
             if not receive.cancel():
-                return receive.get()  # it came just now
+                return receive.get()  # the message has just arrived
             whose = "a member" if sender is None else f"the member '{sender}'"
-            raise Error("DEADLINE_EXCEEDED", f"no message of {whose} of the group '{self._group.group_name}' came within {seconds:g} s") from None
+            raise Error("DEADLINE_EXCEEDED", f"no message from {whose} of the group '{self._group.group_name}' arrived within {seconds:g} s") from None
 
     def withdraw(self, receive: Receive) -> bool:
         with self._group._membership.changed:
             if receive not in self._waiting:
                 return False
             self._waiting.remove(receive)
-            receive._settle(None, Error("CANCELLED", "the message is not waited for any more"))
+            receive._settle(None, Error("CANCELLED", "the receive was cancelled"))
             return True
 
     def _hopeless(self, receive: Receive) -> Exception | None:
-        """Why none can come. From anybody: one that is lost may be the one that was to send."""
+        """Returns why no message can arrive for this receive any more, or None. If it takes messages from any member, one lost member is
+        enough: it may have been the sender."""
         membership = self._group._membership
         if membership.error is not None:
             return membership.error
@@ -148,9 +150,9 @@ class Messages:
         return self._group._lost(gone[0]) if gone else None
 
     def look(self) -> None:
-        """A member is gone, or this one: whoever waits in vain is told."""
+        """Called when a member, or this one, is gone: fails the receives whose message cannot arrive any more."""
         if not self._waiting:
-            return  # the membership may not be there yet
+            return  # the group's membership may not exist yet
         with self._group._membership.changed:
             for receive in list(self._waiting):
                 error = self._hopeless(receive)
@@ -159,7 +161,7 @@ class Messages:
                     receive._settle(None, error)
 
     def end(self) -> None:
-        """This member leaves."""
+        """Refuses all messages because this member leaves."""
         with self._group._membership.changed:
             self._is_over = True
             came, self._came = self._came, []

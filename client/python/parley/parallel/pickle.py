@@ -1,7 +1,7 @@
-"""Objects as bytes, lambdas and local functions included, with large arrays by value or by reference.
+"""Pickles objects, lambdas and local functions included, with large arrays by value or by reference.
 
-By reference bytes name shared memory of a process: /proc/PID/fd/FD, a memfd, which no process can leave behind. It is there as
-long as an array in it lives in that process."""
+By reference, the bytes name shared memory of a process: /proc/PID/fd/FD, a memfd, which vanishes with its last user. It exists as long
+as an array in it exists in that process."""
 from __future__ import annotations
 
 import io
@@ -15,16 +15,16 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-MIN_BYTES = 1024  # of an array that leaves the pickle
-_HEAD = struct.Struct("<II")  # buffers, bytes of the pickle
-_BUFFER = struct.Struct("<Qq32sQQ")  # bytes; by value -1, else place in the segments, name, its size, offset; see _OWNER
-_OWNER = struct.Struct("<II")  # process, descriptor: of each buffer by reference
-ALIGNMENT = 16  # of a buffer by value, from the first: they lie behind all else, and each is filled up to a multiple
+MIN_BYTES = 1024  # smaller arrays stay within the pickle
+_HEAD = struct.Struct("<II")  # number of buffers, bytes of the pickle
+_BUFFER = struct.Struct("<Qq32sQQ")  # size in bytes; -1 if by value, else index of the segment; the segment's name and size; offset in it
+_OWNER = struct.Struct("<II")  # follows _BUFFER for each buffer by reference: the owner's process id and file descriptor
+ALIGNMENT = 16  # of a buffer by value; these buffers come last, each padded to a multiple of this
 _PLAIN = frozenset((int, float, complex, str, bytes, bool, type(None)))
 
 
 class Segment(mmap.mmap):
-    """Shared memory of this process, or of another that made it."""
+    """Shared memory that this process or another one has created."""
 
     name: str
     fd: int
@@ -58,7 +58,7 @@ def _make(size: int) -> Segment:
 
 
 def _open(name: str, size: int, pid: int, fd: int | None, its_fd: int) -> Segment:
-    """fd: one that came along, and is ours; None: none did."""
+    """Maps the segment. fd: a descriptor of the segment, which this function takes; None: open the owner's descriptor its_fd."""
     with _lock:
         known = _segments.get(name)
     if known is not None:
@@ -69,13 +69,13 @@ def _open(name: str, size: int, pid: int, fd: int | None, its_fd: int) -> Segmen
         fd = os.open(f"/proc/{pid}/fd/{its_fd}", os.O_RDWR | os.O_CLOEXEC)
     if os.readlink(f"/proc/self/fd/{fd}") != f"/memfd:parley-{name} (deleted)" or os.fstat(fd).st_size < size:
         os.close(fd)
-        raise ValueError("the shared memory is gone with the array that it was made for")
+        raise ValueError("the shared memory of an array is gone: the process that sent the array has freed it")
     return _mapped(fd, name, size, False)
 
 
 def share(array: Any) -> Any:
-    """A copy of a numpy array in shared memory: what one process writes there the others see. One that is there already is
-    returned itself."""
+    """Copies a numpy array into shared memory, where all processes see what one of them writes. An array that is in shared memory already
+    is returned itself."""
     import numpy
 
     flat = numpy.ascontiguousarray(array)
@@ -87,7 +87,7 @@ def share(array: Any) -> Any:
 
 
 def _find(view: memoryview) -> tuple[Segment, int] | None:
-    """The segment of a buffer, and where in it."""
+    """Returns the segment that contains a buffer and the buffer's offset in it, or None."""
     import numpy
 
     at = numpy.frombuffer(view, numpy.uint8).ctypes.data
@@ -113,16 +113,16 @@ def padding(n: int) -> bytes:
 
 
 def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[bytes | memoryview], list[Segment]]:
-    """The parts of its bytes, and the segments that are to live until they are read. others: by reference, arrays that are not
-    in shared memory are copied there ("share"), or refused ("refuse"), or they and those in memory of our own go by value
-    ("value"), so that nothing has to live."""
+    """Pickles an object. Returns the bytes in parts, and the segments that must live until the bytes are unpickled. others: what to do
+    by reference with arrays outside shared memory: "share" copies them to shared memory; "refuse" raises ValueError; "value" passes
+    them by value, and also arrays in this process's own segments, so that no segment has to live."""
     buffers = list[memoryview]()
     segments = list[Segment]()
 
     def take(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes < MIN_BYTES and not (by_reference and raw.nbytes > 0 and _find(raw)):
-            return True  # stays in the pickle
+            return True  # the array stays in the pickle
         buffers.append(raw)
         return False
 
@@ -136,7 +136,7 @@ def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[byt
             values += [raw, padding(raw.nbytes)]
             continue
         if found is None and others == "refuse":
-            raise ValueError("an array is not in shared memory, share() makes a copy that is")
+            raise ValueError("an array is not in shared memory: pass a copy that share() makes")
         if found is None:
             found = _make(raw.nbytes), 0
             found[0][:] = raw
@@ -148,19 +148,19 @@ def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[byt
 
 
 def values_at(parts: Sequence[bytes | memoryview]) -> int:
-    """Where in the parts of pack its buffers by value begin: they alone are no bytes, but for what fills them up."""
+    """Returns the index of the first buffer by value in the parts of pack. All parts before it are of the type bytes; it is not."""
     return next((i for i, p in enumerate(parts) if not isinstance(p, bytes)), len(parts))
 
 
 def unpack(data: bytes | memoryview, fds: Sequence[int] | None = None, values: memoryview | None = None) -> Any:
-    """fds: of the segments, in their order; they are taken. values: the buffers by value, where they do not follow; arrays then lie
-    in this memory itself, if it is writable."""
+    """Unpickles the bytes of pack. fds: the segments' descriptors, in order, which this function takes. values: the buffers by value if
+    they do not follow in data; if this memory is writable, the arrays use it without a copy."""
     view = memoryview(data)
     n, size = _HEAD.unpack_from(view)
     at = _HEAD.size + size
     body = view[_HEAD.size:at]
     buffers = list[Any]()
-    by_value = list[tuple[int, int]]()  # which buffer, its bytes
+    by_value = list[tuple[int, int]]()  # index of the buffer, its size in bytes
     for i in range(n):
         n_bytes, place, name, whole, offset = _BUFFER.unpack_from(view, at)
         at += _BUFFER.size
@@ -178,15 +178,15 @@ def unpack(data: bytes | memoryview, fds: Sequence[int] | None = None, values: m
     for i, n_bytes in by_value:
         value = behind[at:at + n_bytes]
         if value.nbytes < n_bytes:
-            raise ValueError("the bytes of an array are cut")
-        buffers[i] = value if is_ours else bytearray(value)  # of its own, and writable
+            raise ValueError("the data ends before the end of an array")
+        buffers[i] = value if is_ours else bytearray(value)  # a copy, so that the array is writable
         at += n_bytes + -n_bytes % ALIGNMENT
     return pickle.loads(body, buffers=buffers)
 
 
 def dumps(what: Any, recurse: bool = True, copy_tensor: bool = True) -> bytes:
-    """copy_tensor=False: arrays go by reference, and must be in shared memory (share). Functions that cannot be imported go
-    whole, with what they refer to, whatever recurse says."""
+    """Pickles an object. copy_tensor=False: arrays are passed by reference and must be in shared memory (see share). Functions that cannot
+    be imported are always pickled by value, with everything they refer to; recurse is ignored."""
     return b"".join(pack(what, not copy_tensor, "refuse")[0])
 
 

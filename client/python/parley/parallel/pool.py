@@ -1,4 +1,4 @@
-"""Pools: of processes, whose workers attach to a daemon and are supervised here, and of threads."""
+"""Pools of threads, and pools of processes, whose workers attach to a daemon and are supervised here."""
 from __future__ import annotations
 
 import collections
@@ -29,12 +29,13 @@ from parley.wire import Error
 
 TAIL_BYTES = 4096
 MAX_RETRIES = 100
-REACH_S = 30.0  # for the daemon to be there
-STOPPED_S = 1.0  # a worker that is stopped for longer, and not only with the terminal's other processes, is killed
+REACH_S = 30.0  # how long a pool waits for the daemon to be reachable
+STOPPED_S = 1.0  # a worker that stays stopped for longer is killed, unless this process was stopped, too
 
 
 class MapResult(AsyncResult):
-    """Of several tasks, each with some of the items. The first failure is the whole's, when all have ended."""
+    """The result of several tasks, each of which has some of the items. It is ready when all tasks have ended; if any failed, it has the
+    first failure."""
 
     def __init__(self, n: int, callback: Any = None, error_callback: Any = None) -> None:
         super().__init__(callback, error_callback)
@@ -110,11 +111,11 @@ class MapIterator:
 
 
 class _Stream(TaskStream):
-    """Of a pool."""
+    """The stream of a pool's tasks."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.left_behind = dict[int, bytes]()  # answers of workers that are gone, by tag
+        self.left_behind = dict[int, bytes]()  # answers that lost workers left behind, by tag
         super().__init__(pool._link, pool._function, pool._retries)
 
     def over(self, error: BaseException) -> BaseException:
@@ -142,7 +143,7 @@ class _Stream(TaskStream):
                 error = failure_of(result, payload, self._opened)
             else:
                 value = self._opened(payload)
-        except Exception as e:  # its bytes make no object here
+        except Exception as e:  # the result cannot be verified or unpickled
             error = e
         task.settle(value, error)
         self.pool._task_over()
@@ -153,12 +154,12 @@ class _Stream(TaskStream):
 
 
 class Pool:
-    """Worker processes of this machine, which attach to the daemon at `address`; one that ends is replaced. As Machin's pool and
-    multiprocessing's; functions may be lambdas and local ones, so `is_recursive` is taken and means nothing. is_copy_tensor=False
-    with share_method="cpu": arrays go by reference; those that are not in shared memory (share) are copied there once, and what
-    comes back goes by value unless it is in memory that the worker was given. retries: how often a task is run again whose worker
-    was lost. timeout: seconds from a task's submission, after which it fails. Where workers end three times before they are ready,
-    and none is left, the tasks fail with RuntimeError."""
+    """A pool of worker processes on this machine, which attach to the daemon at `address`. A worker that ends is replaced. The interface
+    is that of Machin's pool and multiprocessing's. Functions may be lambdas and local functions; `is_recursive` is ignored.
+    is_copy_tensor=False with share_method="cpu": arrays are passed by reference; an array outside shared memory (see share) is copied
+    there once. Results are passed by value unless they are in shared memory that the worker was given. retries: how often a task is run
+    again after its worker was lost. timeout: a task fails so many seconds after its submission (0: no limit). If workers end three
+    times before they are ready and none is left, the tasks fail with RuntimeError."""
 
     _has_context = False
 
@@ -167,12 +168,12 @@ class Pool:
                  share_method: str | None = None, *, address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None,
                  retries: int = 0, timeout: float = 0) -> None:
         if not is_copy_tensor and share_method != "cpu":
-            raise RuntimeError(f'Invalid share method: "{share_method}"')
+            raise RuntimeError(f'Invalid share method: "{share_method}"; is_copy_tensor=False needs share_method="cpu"')
         self._n = (os.cpu_count() or 1) if processes is None else processes
         if self._n < 1 or (maxtasksperchild is not None and maxtasksperchild < 1):
-            raise ValueError("processes and maxtasksperchild are at least 1")
+            raise ValueError(f"processes is {processes} and maxtasksperchild is {maxtasksperchild}, each must be at least 1")
         if not 0 <= retries <= MAX_RETRIES:
-            raise ValueError(f"retries is {retries}, it may be 0 to {MAX_RETRIES}")
+            raise ValueError(f"retries is {retries}, it must be 0 to {MAX_RETRIES}")
         self._by_reference, self._retries, self._timeout_ms = not is_copy_tensor, retries, milliseconds(timeout)
         self._secret, self._function = secrets.token_bytes(32), f"pool/{secrets.token_hex(8)}"
         self._link = Link(address, key, tls, REACH_S)
@@ -182,7 +183,7 @@ class Pool:
         self._tags = itertools.count(1)
         self._iterators: weakref.WeakSet[MapIterator] = weakref.WeakSet()
         self._lock = threading.Condition()
-        # Under the lock:
+        # Guarded by the lock:
         self._streams = set[_Stream]()
         self._stream: _Stream | None = None
         self._pids = dict[int, subprocess.Popen[bytes]]()
@@ -197,10 +198,10 @@ class Pool:
             self._lock.wait_for(lambda: self._n_ready == self._n or self._failed)
         if self._failed:
             self.terminate()
-            raise RuntimeError(f"the pool's workers do not start: {self._failed}")
+            raise RuntimeError(f"the pool's workers cannot start: {self._failed}")
 
     def _contexts(self, initializer: Any, initargs: Any) -> list[Any]:
-        """Of each worker what its preparation is."""
+        """Returns the setup of each worker."""
         return [(initializer, initargs, False, None, None)] * self._n
 
     # --- processes ---
@@ -231,8 +232,8 @@ class Pool:
                 process.stdin.write(len(settings).to_bytes(4, "little") + settings)  # type: ignore[union-attr]
                 process.stdin.flush()  # type: ignore[union-attr]
             except (OSError, ValueError):
-                pass  # it is gone, or the pool is closed: that shows
-            most = os.read(ready, 8)  # bytes of a task that the daemon takes
+                pass  # the worker has ended or the pool was closed; the code below handles both
+            most = os.read(ready, 8)  # the largest task that the daemon takes, in bytes
             is_ready = most != b""
             os.close(ready)
             n_failed = 0 if is_ready else n_failed + 1
@@ -258,7 +259,7 @@ class Pool:
                     return
                 if self._is_ending:
                     return
-                for stream in self._streams:  # what the daemon will call lost, but was computed
+                for stream in self._streams:  # the daemon will report these tasks as lost, but their answers are known
                     stream.left_behind.update((tag, answers[tag]) for tag in answers.keys() & stream.tasks.keys())
             self._report(name, code, said, begun)
 
@@ -269,7 +270,7 @@ class Pool:
         try:
             self._link.once("Work/Report", request, pb.WorkReportResponse)
         except Error:
-            pass  # without a daemon nobody waits for it
+            pass  # the daemon is unreachable, so nobody waits for the report
 
     def size(self) -> int:
         return self._n
@@ -301,7 +302,7 @@ class Pool:
             if self._is_ending if is_late else self._is_closed:
                 raise ValueError("the pool is closed")
             if self._failed:
-                raise RuntimeError(f"the pool's workers do not start: {self._failed}")
+                raise RuntimeError(f"the pool's workers cannot start: {self._failed}")
             if self._stream is None:
                 self._stream = _Stream(self)
                 self._streams.add(self._stream)
@@ -371,14 +372,14 @@ class Pool:
     # --- the end ---
 
     def close(self) -> None:
-        """No more tasks come; those under way go on."""
+        """Refuses new tasks; tasks under way continue."""
         with self._lock:
             self._is_closed = True
 
     def join(self) -> None:
-        """Waits for the tasks, then for the workers' ends."""
+        """Waits until all tasks and then all workers have ended. Call close first."""
         if not self._is_closed:
-            raise ValueError("the pool is not closed")
+            raise ValueError("the pool is not closed: call close() before join()")
         for iterator in list(self._iterators):
             iterator._begin(True)
         with self._lock:
@@ -386,7 +387,7 @@ class Pool:
         self._end()
 
     def terminate(self) -> None:
-        """Ends tasks and workers at once."""
+        """Kills the workers at once; unfinished tasks fail."""
         with self._lock:
             self._is_closed = self._is_ending = True
             for process in self._pids.values():
@@ -421,8 +422,8 @@ class Pool:
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> int:
-    """Waits for the process's end: its exit status, or the signal, negative. One that stays stopped (SIGSTOP) is killed: it would
-    keep its tasks for as long as it stays so."""
+    """Waits until the process ends. Returns its exit status, or the negative number of the signal that killed it. A process that stays
+    stopped (SIGSTOP) is killed, because it would hold its tasks as long as it is stopped."""
     while True:
         seen = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         if seen is None or seen.si_code not in (os.CLD_STOPPED, os.CLD_TRAPPED):
@@ -438,7 +439,7 @@ def _end_of(process: subprocess.Popen[bytes]) -> int:
 
 
 def _listen(process: subprocess.Popen[bytes], tail: list[bytes]) -> None:
-    """What a worker writes on its stderr goes to ours; the last of it is kept."""
+    """Copies a worker's stderr to this process's stderr and keeps the last part in `tail`."""
     assert process.stderr is not None
     while said := os.read(process.stderr.fileno(), 65536):
         tail[0] = (tail[0] + said)[-TAIL_BYTES:]
@@ -447,8 +448,8 @@ def _listen(process: subprocess.Popen[bytes], tail: list[bytes]) -> None:
 
 
 class CtxPool(Pool):
-    """A pool whose workers have a context each, the first argument of every function: worker_contexts[i], or what
-    make_context(i) makes in the worker, once. One that takes a lost worker's place gets the same."""
+    """A pool in which each worker has a context, the first argument of every function. Worker i has worker_contexts[i], or the result of
+    make_context(i), which the worker calls once. A worker that replaces a lost one gets the lost one's context."""
 
     def __init__(self, processes: int, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
                  maxtasksperchild: int | None = None, worker_contexts: Sequence[Any] | None = None, *rest: Any,
@@ -466,7 +467,7 @@ class CtxPool(Pool):
 
 
 class ThreadPool(multiprocessing.pool.ThreadPool):
-    """multiprocessing's, with size()."""
+    """multiprocessing's ThreadPool, with size()."""
 
     def size(self) -> int:
         return len(self._pool)  # type: ignore[attr-defined]
@@ -476,7 +477,7 @@ class ThreadPool(multiprocessing.pool.ThreadPool):
 
 
 class CtxThreadPool:
-    """A pool of threads that have a context each, the first argument of every function."""
+    """A pool of threads in which each thread has a context, the first argument of every function."""
 
     def __init__(self, processes: int, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
                  worker_contexts: Sequence[Any] | None = None) -> None:
@@ -502,7 +503,7 @@ class CtxThreadPool:
             raise RuntimeError(f"the pool's threads do not start: {failed[0]!r}") from failed[0]
 
     def __getattr__(self, name: str) -> Any:
-        """multiprocessing's methods; the function of those that take one gets the context."""
+        """Returns a method of multiprocessing's ThreadPool; if the method takes a function, that function gets the context first."""
         method = getattr(self._pool, name)
         if not name.startswith(("apply", "map", "imap", "starmap")):
             return method

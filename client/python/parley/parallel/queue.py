@@ -1,5 +1,5 @@
-"""A bounded queue of objects between processes of one machine. It lives in the process that made it; others reach it through a
-socket, over which the descriptors of shared memory travel, too: what was put stays there when its maker is gone."""
+"""A bounded queue of objects between processes of one machine. The process that creates the queue holds it. Others reach it through a
+socket, which also carries the descriptors of shared memory; so an item stays valid when the process that put it has ended."""
 from __future__ import annotations
 
 import collections
@@ -13,10 +13,10 @@ from typing import Any
 
 from parley.parallel.pickle import pack, unpack
 
-_CALL = struct.Struct("<BdQI")  # what, seconds (negative: for ever), bytes, descriptors
+_CALL = struct.Struct("<BdQI")  # operation, seconds (negative: no limit), number of bytes, number of descriptors
 PUT, GET, SIZE = 1, 2, 3
 DONE, LATE = 1, 2
-MAX_FDS = 250  # of an item: the kernel passes 253 at once
+MAX_FDS = 250  # of an item; the kernel passes at most 253 in one message
 MAX_ITEM_BYTES = 1 << 32
 
 
@@ -56,7 +56,7 @@ def _send(s: socket.socket, what: int, seconds: float, data: bytes, fds: list[in
 
 
 class _Owner:
-    """The queue itself, and a thread for each process's thread that uses it."""
+    """The queue itself, in the process that holds it. It has a thread for each connected thread of another process."""
 
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
@@ -73,7 +73,7 @@ class _Owner:
             try:
                 s, _ = self.listener.accept()
             except OSError:
-                return  # closed
+                return  # the queue was closed
             _, uid, _ = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if uid == os.getuid():
                 threading.Thread(target=self.serve, args=(s,), daemon=True).start()
@@ -94,14 +94,14 @@ class _Owner:
                         else:
                             try:
                                 _send(s, DONE, 0, taken.data, taken.fds)
-                            except OSError:  # who asked is gone: it is the next one's
+                            except OSError:  # the process that asked is gone: the next one gets the item
                                 with self.changed:
                                     self.items.appendleft(taken)
                                     self.changed.notify_all()
                     else:
                         _send(s, DONE, float(len(self.items)), b"", [])
             except OSError:
-                pass  # who used it is gone
+                pass  # the connected process is gone
 
     def put(self, item: _Item, seconds: float) -> bool:
         with self.changed:
@@ -121,8 +121,8 @@ class _Owner:
 
 
 class Queue:
-    """queue.Queue's put, get and qsize, for any process of this machine that it is given to. maxsize: items that wait, at most;
-    0 or less: no bound. copy_tensor=False: arrays go by reference, those that are not in shared memory are copied there once."""
+    """A queue with the methods of queue.Queue, for all processes of this machine to which it is passed. maxsize: the maximum number of
+    items (0 or less: no limit). copy_tensor=False: arrays are passed by reference; an array outside shared memory is copied there once."""
 
     def __init__(self, maxsize: int = 0, *, copy_tensor: bool = True) -> None:
         self._owner: _Owner | None = _Owner(maxsize)
@@ -146,15 +146,15 @@ class Queue:
             s.close()
             raise
         if answer is None:
-            raise EOFError("the process of the queue has ended")
+            raise EOFError("the process that holds the queue has ended or has closed the queue")
         return answer
 
     def put(self, what: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Full: there is no room by then."""
+        """Appends an item. Raises Full if there is no room in time."""
         seconds = 0.0 if not block else -1.0 if timeout is None else max(timeout, 0.0)
         parts, segments = pack(what, self._by_reference)
         if len(segments) > MAX_FDS:
-            raise ValueError(f"an item has {len(segments)} arrays by reference, at most {MAX_FDS} go")
+            raise ValueError(f"the item has {len(segments)} arrays by reference, it may have at most {MAX_FDS}")
         data, fds = b"".join(parts), [s.fd for s in segments]
         if self._owner is not None and self._pid == os.getpid():
             is_in = self._owner.put(_Item(data, [os.dup(fd) for fd in fds]), seconds)
@@ -164,7 +164,7 @@ class Queue:
             raise Full
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Empty: there is nothing by then."""
+        """Removes and returns the first item. Raises Empty if there is none in time."""
         seconds = 0.0 if not block else -1.0 if timeout is None else max(timeout, 0.0)
         if self._owner is not None and self._pid == os.getpid():
             item = self._owner.get(seconds)
@@ -186,7 +186,7 @@ class Queue:
         return self.qsize() == 0
 
     def close(self) -> None:
-        """No other process reaches it any more."""
+        """Closes the queue for processes that are not connected yet."""
         if self._owner is not None and self._pid == os.getpid():
             self._owner.listener.close()
 

@@ -1,4 +1,5 @@
-"""The way to a member of a group: it is a worker of parley.v1.Work that alone offers a function, whose tasks are calls."""
+"""A road: the endpoint at which a member of a group receives calls. The member is a worker of parley.v1.Work and the only one that offers
+its function; each task of that function is a call."""
 from __future__ import annotations
 
 import queue
@@ -13,20 +14,20 @@ from parley.client import Link
 from parley.parallel.worker import PART_BYTES
 from parley.v1 import work_pb2 as pb
 
-ROOM = 1024  # calls that are here at once
+ROOM = 1024  # how many unanswered calls a member takes
 
 
 class Road:
-    """take(task, payload) and recall(task) are called on a thread of the road's and do not wait; each task is answered once, from
-    whichever thread. ended() is called when the daemon ends the stream."""
+    """The road calls take(task, payload) for each call and recall(task) for each cancelled one, on its own thread; both must not block.
+    Each task must be answered exactly once, on any thread. ended() is called when the daemon ends the stream."""
 
     def __init__(self, link: Link, function: str, take: Callable[[int, bytes], None], recall: Callable[[int], None],
                  ended: Callable[[], None]) -> None:
         self._take, self._recall, self._ended = take, recall, ended
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        # Under the lock:
-        self._n_open = 0  # tasks that are not answered
+        # Guarded by the lock:
+        self._n_open = 0  # unanswered tasks
         self._is_closing = False
         method = link.channel.stream_stream("/parley.v1.Work/Attach", pb.WorkAttachRequest.SerializeToString, pb.WorkAttachResponse.FromString)
         self._out.put(pb.WorkAttachRequest(offer=pb.WorkOffer(functions=[function], room=ROOM, at_once=ROOM, is_private=True)))
@@ -61,14 +62,14 @@ class Road:
                 for task in response.cancelled:
                     self._recall(task)
         except grpc.RpcError:
-            pass  # whatever it was, the member has no road any more
+            pass  # whatever the error, the member has no road any more
         self._over.set()
         self._out.put(None)
         if not self._is_closing:
             self._ended()
 
     def _beat(self, seconds: float) -> None:
-        """Says that the member lives."""
+        """Tells the daemon at intervals that the member is alive."""
         while not self._over.wait(seconds):
             self._out.put(pb.WorkAttachRequest())
 
@@ -87,7 +88,7 @@ class Road:
                 self._out.put(None)
 
     def close(self) -> None:
-        """No more calls come; the stream ends when those that are here are answered."""
+        """Refuses new calls. The stream ends when all calls that have arrived are answered."""
         with self._lock:
             self._is_closing = True
             self._out.put(pb.WorkAttachRequest(is_leaving=True))

@@ -1,4 +1,4 @@
-"""Tasks on their way: a call of Map with those that it has under way, and what they come to."""
+"""Streams of tasks: a call of Map, its unfinished tasks, and their results."""
 from __future__ import annotations
 
 import multiprocessing
@@ -28,7 +28,7 @@ def milliseconds(seconds: float, what: str = "timeout") -> int:
 
 
 class RemoteError(Exception):
-    """An exception that could not come itself: its type and text, with the trace of its process."""
+    """An exception of another process that could not be pickled: its type, its text and its traceback."""
 
     def __init__(self, kind: str, message: str, trace: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -36,7 +36,7 @@ class RemoteError(Exception):
 
 
 class RemoteTrace(Exception):
-    """The cause of an exception that came from a worker: where it was raised there."""
+    """The cause of an exception from a worker: its traceback in the worker."""
 
     def __init__(self, trace: str) -> None:
         super().__init__(trace)
@@ -47,7 +47,8 @@ class RemoteTrace(Exception):
 
 
 class WorkerLost(Error):
-    """The worker of a task ended, as often as it might: by a signal or with an exit code, and what it wrote last."""
+    """The worker of a task was lost and no retries are left. Has the signal or the exit code of the last worker and the end of its
+    stderr."""
 
     def __init__(self, message: str, signal: int, exit_code: int, stderr_tail: str) -> None:
         super().__init__("ABORTED", message, "WORKER_LOST")
@@ -59,7 +60,7 @@ class WorkerLost(Error):
 
 
 class AsyncResult:
-    """multiprocessing's."""
+    """Like multiprocessing's AsyncResult."""
 
     def __init__(self, callback: Callable[[Any], Any] | None = None, error_callback: Callable[[BaseException], Any] | None = None) -> None:
         self._done = threading.Event()
@@ -86,7 +87,7 @@ class AsyncResult:
 
     def successful(self) -> bool:
         if not self.ready():
-            raise ValueError("it is not done yet")
+            raise ValueError("the task is not done yet: call wait() before successful()")
         return self._error is None
 
     def get(self, timeout: float | None = None) -> Any:
@@ -105,11 +106,11 @@ class Task:
 
 
 class TaskStream:
-    """One call of Map, whose tasks are of one function."""
+    """One call of Map; all its tasks have the same function."""
 
     def __init__(self, link: Link, function: str, retries: int = 0) -> None:
         self.function, self.retries = function, retries
-        # Tags and their tasks, None for one that is not wanted any more. None: no more come.
+        # Pairs of a tag and its task, or of a tag and None to cancel the tag's task. A None in place of a pair ends the stream.
         self.outgoing: queue.SimpleQueue[tuple[int, Task | None] | None] = queue.SimpleQueue()
         self.tasks = dict[int, Task]()
         method = link.channel.stream_stream("/parley.v1.Work/Map", encode, rest_decoder(pb.WorkResults))
@@ -127,7 +128,7 @@ class TaskStream:
                 tag, task = got
                 if task is None:
                     if request.tasks:
-                        break  # of a message the daemon looks at the cancelled first
+                        break  # the daemon handles a message's cancellations first, so they go into the next message
                     request.cancel.append(tag)
                 else:
                     if request.cancel:
@@ -145,7 +146,7 @@ class TaskStream:
                 if is_full or self.outgoing.empty():
                     is_full = True
                 else:
-                    got = self.outgoing.get()  # this thread alone takes them
+                    got = self.outgoing.get()  # does not block: no other thread takes from this queue
             yield request
             if rest is not None:
                 yield from rests(pb.WorkSubmitRequest, rest)
@@ -153,7 +154,7 @@ class TaskStream:
                 got = self.outgoing.get()
 
     def read(self) -> None:
-        error: BaseException = Error("UNAVAILABLE", "the stream of tasks ended")
+        error: BaseException = Error("UNAVAILABLE", "the daemon ended the stream of tasks")
         parts: Parts
         try:
             for message in self.call:
@@ -175,18 +176,18 @@ class TaskStream:
         self.task_over()
 
     def over(self, error: BaseException) -> BaseException:
-        """The stream takes no more tasks; what is returned is what those that it has fail with."""
+        """Called when the stream has ended and takes no more tasks. Returns the error with which its unfinished tasks fail."""
         return error
 
     def task_over(self) -> None:
-        """One is done, or all are."""
+        """Called when a task is done, and when all tasks have failed with the stream."""
 
     def settle(self, result: pb.WorkResult, payload: bytes | bytearray) -> None:
         raise NotImplementedError
 
 
 def failure_of(result: pb.WorkResult, payload: bytes | bytearray, opened: Callable[[bytes | bytearray], Any]) -> BaseException:
-    """What a result that is no value says; opened: what was pickled, if the bytes are who they should be from."""
+    """Returns the exception of a failed result. opened: verifies the payload's signature and unpickles it."""
     if result.HasField("loss"):
         return WorkerLost(result.error.message, result.loss.signal, result.loss.exit_code, result.loss.stderr_tail)
     if not result.HasField("exception"):
@@ -198,7 +199,7 @@ def failure_of(result: pb.WorkResult, payload: bytes | bytearray, opened: Callab
         try:
             made = opened(payload)
             error = made if isinstance(made, BaseException) else error  # a class may say that it is pickled as something else
-        except Exception:  # the text is left
+        except Exception:  # the exception cannot be unpickled: its text remains
             pass
     error.__cause__ = RemoteTrace(said.trace)
     return error

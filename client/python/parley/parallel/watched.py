@@ -1,4 +1,4 @@
-"""Threads and processes whose exceptions their parent sees."""
+"""Threads and processes that pass their exceptions to their parent."""
 from __future__ import annotations
 
 import multiprocessing
@@ -12,27 +12,27 @@ from parley.parallel.worker import cut
 
 
 class ThreadException(Exception):
-    """The text of the exceptions of a thread, with their traces."""
+    """The exceptions of a thread as text, with their tracebacks."""
 
 
 class ProcessException(Exception):
-    """The text of the exceptions of a process, with their traces, or the signal that killed it."""
+    """The exceptions of a process as text, with their tracebacks, or the signal that killed the process."""
 
 
 def _run(target: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any], cleaner: Callable[[], Any] | None) -> str:
-    """What the body and the cleaner raised, as text; "": nothing."""
+    """Runs the body and the cleaner and returns their exceptions as text; "" if there were none."""
     raised = list[BaseException]()
     for body in (lambda: target and target(*args, **kwargs)), cleaner:
         try:
             if body is not None:
                 body()
-        except BaseException as e:  # SystemExit, too: the parent is to know
+        except BaseException as e:  # SystemExit, too: the parent must see it
             raised.append(e)
     return "".join(f"\nException {i}:\n{''.join(traceback.format_exception(e))}" for i, e in enumerate(raised))
 
 
 class Thread(threading.Thread):
-    """threading.Thread with a cleaner, which runs after the body however that ends."""
+    """A threading.Thread with a cleaner, which runs after the body, even if the body has raised an exception."""
 
     def __init__(self, group: None = None, target: Callable[..., Any] | None = None, name: str | None = None, args: Sequence[Any] = (),
                  kwargs: Mapping[str, Any] | None = None, cleaner: Callable[[], Any] | None = None, *, daemon: bool | None = None) -> None:
@@ -47,7 +47,7 @@ class Thread(threading.Thread):
         return ThreadException(self._said) if self._said else None
 
     def watch(self) -> None:
-        """Raises what it has raised, each time."""
+        """Raises ThreadException if the thread has raised an exception; every call raises it again."""
         if self._said:
             raise ThreadException(self._said)
 
@@ -59,8 +59,8 @@ def _child(pipe: Any, target: Any, args: Any, kwargs: Any, cleaner: Any) -> None
 
 
 class Process:
-    """multiprocessing.Process's methods, of the context ctx, with a cleaner as Thread has one. A signal that kills it is an
-    exception, too."""
+    """A process with the methods of multiprocessing.Process, made in the context ctx, and with a cleaner like Thread. A signal that kills
+    it counts as an exception, too."""
 
     def __init__(self, group: None = None, target: Callable[..., Any] | None = None, name: str | None = None, args: Sequence[Any] = (),
                  kwargs: Mapping[str, Any] | None = None, cleaner: Callable[[], Any] | None = None, ctx: Any = multiprocessing, *,
@@ -75,7 +75,7 @@ class Process:
 
     def start(self) -> None:
         self._process.start()
-        self._child_end.close()  # the pipe ends with the process
+        self._child_end.close()  # only the child has this end now, so the pipe ends with the child
 
     @property
     def exception(self) -> ProcessException | None:
@@ -100,7 +100,7 @@ class Process:
         return f"the process was killed by signal {number}{names.get(number, '')}" if number > 0 else ""
 
     def watch(self) -> None:
-        """Raises what it has raised, once, when it has ended."""
+        """Raises ProcessException, once, if the process has ended with an exception or by a signal."""
         found = None if self._is_raised else self.exception
         if found is not None:
             self._process.join()

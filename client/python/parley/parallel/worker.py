@@ -1,5 +1,5 @@
-"""The process of a pool's worker: it gets its settings on stdin, attaches to the daemon, and computes what comes. It ends when
-stdin does."""
+"""The worker process of a pool. It reads its settings from stdin, attaches to the daemon and computes tasks. It ends when stdin is
+closed."""
 from __future__ import annotations
 
 import collections
@@ -19,20 +19,20 @@ from typing import Any
 
 from parley.parallel.pickle import ALIGNMENT, pack, padding, unpack, values_at
 
-PART_BYTES = 1 << 20  # of a payload in a message
-ENOUGH_S = 0.005  # of tasks, to hold in advance
-FLUSH_S = 0.001  # an answer may wait so long for others
-LATE_S = 0.1  # a task that takes longer should not hold others up
+PART_BYTES = 1 << 20  # the most bytes of a payload in one message
+ENOUGH_S = 0.005  # the worker asks for tasks of about this duration in advance
+FLUSH_S = 0.001  # how long an answer may wait for others, to be sent with them
+LATE_S = 0.1  # when a task takes longer, the tasks behind it are handed back
 MAX_HELD, MAX_ANSWERS = 512, 128
 DIGEST_BYTES = 16
-SIGNATURE_BYTES = DIGEST_BYTES + 8  # and how many of the bytes behind it are signed
-FIRST_BYTES = 4096  # of a payload that is sent in parts: the others are encoded without a copy
-HEAD = struct.Struct("<IQ")  # of a task: bytes of the function, the pool's number of the task
+SIGNATURE_BYTES = DIGEST_BYTES + 8  # the digest and the number of signed bytes after it
+FIRST_BYTES = 4096  # size of the first part of a large payload; the other parts are encoded without a copy
+HEAD = struct.Struct("<IQ")  # head of a task: size of the function in bytes, the task's tag in the pool
 
 
 def signed(secret: bytes, label: bytes, parts: Sequence[Any], values: Sequence[Any] = ()) -> bytes:
-    """Only who has the secret may have a process unpickle something. values: bytes of arrays, which are not pickled, and not signed but
-    for how many they are: that would take several times as long as to send them."""
+    """Signs data, so that only processes with the secret can make this one unpickle something. values: the bytes of arrays. They are not
+    pickled, so only their number is signed: signing them would take several times as long as sending them."""
     size = sum(map(len, parts)).to_bytes(8, "little")
     digest = hashlib.blake2b(size, key=secret, digest_size=DIGEST_BYTES, person=label)
     for part in parts:
@@ -42,27 +42,27 @@ def signed(secret: bytes, label: bytes, parts: Sequence[Any], values: Sequence[A
 
 
 def opened(secret: bytes, label: bytes, data: bytes | bytearray) -> tuple[memoryview, memoryview]:
-    """What is signed, and the values behind it."""
+    """Verifies the signature. Returns the signed bytes and the values after them."""
     import hmac
 
     view = memoryview(data)
     end = SIGNATURE_BYTES + int.from_bytes(view[DIGEST_BYTES:SIGNATURE_BYTES], "little")
     digest = hashlib.blake2b(view[DIGEST_BYTES:end], key=secret, digest_size=DIGEST_BYTES, person=label).digest()
     if end > len(view) or not hmac.compare_digest(digest, view[:DIGEST_BYTES]):
-        raise ValueError("the bytes are not signed with the secret")
+        raise ValueError("the data is not signed with this secret")
     return view[SIGNATURE_BYTES:end], view[end + -end % ALIGNMENT:]
 
 
 def checked(secret: bytes, label: bytes, data: bytes | bytearray) -> memoryview:
-    """Where all is signed."""
+    """Like opened, for data without values: all of it must be signed."""
     body, values = opened(secret, label, data)
     if values:
-        raise ValueError("the bytes are not signed with the secret")
+        raise ValueError("the data is not signed with this secret")
     return body
 
 
 def encode(message: Any) -> bytes:
-    """One of `rests` is already."""
+    """Serializes a message; a message of `rests` is bytes already."""
     return message if isinstance(message, bytes) else message.SerializeToString()
 
 
@@ -71,7 +71,7 @@ def _rest_head(kind: Any) -> bytes:
 
 
 def rests(kind: Any, payload: bytes) -> Iterator[bytes]:
-    """The payload behind its first bytes, in messages of this type: it is copied once, to where they are."""
+    """Yields the payload after its first FIRST_BYTES bytes as serialized messages of this type; the payload is copied only once."""
     view, head = memoryview(payload), _rest_head(kind)
     for start in range(FIRST_BYTES, len(view), PART_BYTES):
         part = view[start:start + PART_BYTES]
@@ -87,7 +87,7 @@ def _varint(n: int) -> bytes:
 
 
 def rest_decoder(kind: Any) -> Callable[[bytes], Any]:
-    """Parses messages of this type, but gives a view of the bytes of `rest` where there is nothing else."""
+    """Returns a parser of messages of this type. For a message that has only the field `rest`, the parser returns a view of its bytes."""
     parse, head = kind.FromString, _rest_head(kind)
 
     def decode(data: bytes) -> Any:
@@ -105,26 +105,26 @@ def rest_decoder(kind: Any) -> Callable[[bytes], Any]:
 
 
 class Parts:
-    """A payload that comes in parts, gathered where it is to lie."""
+    """A payload that arrives in parts, which are collected in one buffer."""
 
     def __init__(self, of: Any) -> None:
-        """of: what announced it, with the first of them."""
+        """of: the message that announced the payload and has its first part."""
         self.of, self.payload, self.n = of, bytearray(of.size_bytes), 0
         self.take(of.payload)
 
     def take(self, part: bytes | memoryview) -> bool:
-        """Whether it is whole."""
+        """Adds a part and returns whether the payload is complete."""
         self.payload[self.n:self.n + len(part)] = part
         self.n += len(part)
         return self.n == len(self.payload)
 
 
 class Log:
-    """What a worker leaves behind, in memory that its supervisor has, too: the last tasks that it has begun, and their answers, since
-    those on their way to the daemon die with the worker."""
+    """A log in memory that the worker shares with its supervisor: the last tasks that the worker began, and their answers. It is needed
+    because answers that are not sent yet are lost with the worker."""
 
-    N, ROOM = 1024, 1 << 20  # tasks, bytes of answers
-    SLOT = struct.Struct("<QQQQ")  # the daemon's number of the task, the pool's, where its answer is, counted from the first; its bytes
+    N, ROOM = 1024, 1 << 20  # number of tasks, bytes for answers
+    SLOT = struct.Struct("<QQQQ")  # the daemon's number of the task, the pool's tag, the answer's offset (without wrap-around) and size
     BYTES = N * SLOT.size + ROOM
 
     def __init__(self, fd: int) -> None:
@@ -135,7 +135,7 @@ class Log:
         self.n += 1
 
     def answered(self, task: int, tag: int, answer: bytes) -> None:
-        """Of the task that began last."""
+        """Stores the answer to the task that began last."""
         size = len(answer)
         if size > self.ROOM // 16:
             return
@@ -147,7 +147,7 @@ class Log:
         self.at += size
 
     def read(self) -> tuple[list[int], dict[int, bytes]]:
-        """The tasks begun, and the answers by the pool's numbers."""
+        """Returns the tasks that were begun, and the answers by the pool's tags."""
         slots = [self.SLOT.unpack_from(self.memory, i * self.SLOT.size) for i in range(self.N)]
         oldest = max(at + size for _, _, at, size in slots) - self.ROOM
         base = self.N * self.SLOT.size
@@ -169,12 +169,12 @@ class Worker:
         self.functions = dict[bytes, Any]()
         self.context: tuple[Any, ...] = ()
         self.changed = threading.Condition()
-        # Under `changed`:
+        # Guarded by `changed`:
         self.jobs = collections.deque[tuple[int, bytes | bytearray]]()
         self.current, self.begun_at = 0, 0.0
         self.lost: BaseException | None = None
         self.out: Any = None
-        self.left = settings["maxtasks"] or -1  # tasks until it leaves; -1: it stays
+        self.left = settings["maxtasks"] or -1  # how many tasks the worker still takes; -1: no limit
         self.answers = list[Any]()
         self.room, self.pace, self.tag, self.max_bytes = 2, ENOUGH_S, 0, 0
         self.log = Log(settings["log_fd"])
@@ -189,10 +189,10 @@ class Worker:
             if initializer is not None:
                 initializer(*initargs)
 
-    # --- what comes ---
+    # --- incoming tasks ---
 
     def read(self, call: Any) -> None:
-        """A thread of its own: takes orders as they come."""
+        """Receives tasks. Runs on a thread of its own."""
         import grpc
 
         parts: Parts
@@ -218,7 +218,7 @@ class Worker:
                 self.changed.notify()
 
     def beat(self, stop: threading.Event, silence_s: float) -> None:
-        """A thread of its own: says that the worker lives, and hands back what waits behind a long task."""
+        """Tells the daemon that the worker is alive, and hands back the tasks that wait behind a long one. Runs on a thread of its own."""
         said_at = time.monotonic()
         while not stop.wait(min(LATE_S, silence_s / 4)):
             now = time.monotonic()
@@ -233,7 +233,7 @@ class Worker:
                     said_at = now
                     self.out.put(request)
 
-    # --- what goes ---
+    # --- outgoing answers ---
 
     def flush(self, **more: Any) -> None:
         room = max(2, min(MAX_HELD, int(ENOUGH_S / max(self.pace, 1e-6))))
@@ -287,7 +287,7 @@ class Worker:
             value = self.compute(payload)
             self.is_computing = False
             parts = pack(value, self.settings["by_reference"], "value")[0]
-        except BaseException as e:  # SystemExit, too: it is the task's, not the worker's
+        except BaseException as e:  # SystemExit, too: it fails the task and does not end the worker
             self.is_computing = False
             return self.failed(task, e)
         self.answer(task, parts)
@@ -304,7 +304,8 @@ class Worker:
     # --- the stream ---
 
     def attach(self) -> None:
-        """Computes until the stream ends; raises why. Returns when it is to leave."""
+        """Attaches to the daemon and computes tasks. Raises the error if the stream breaks; returns when the worker has done maxtasks
+        tasks."""
         import queue
 
         self.out = queue.SimpleQueue()
@@ -375,13 +376,14 @@ class Worker:
             except (grpc.RpcError, EOFError) as e:
                 error = wire.error_of(e) if isinstance(e, grpc.RpcError) else None
                 if error is not None and error.code not in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"):
-                    sys.exit(f"the daemon ended the worker: {error}")
+                    sys.exit(f"the daemon refused this worker: {error}")
             time.sleep(delay)
             delay = min(2 * delay, 1.0)
 
 
 def failure(e: BaseException) -> tuple[list[Any], Any]:
-    """The parts of a payload with the exception itself, none where it cannot be pickled, and what is told of it anyway."""
+    """Returns the parts of a payload with the pickled exception (empty if it cannot be pickled), and a message with its type, text and
+    traceback."""
     from parley.v1 import work_pb2
 
     kind = type(e)
@@ -399,13 +401,13 @@ def failure(e: BaseException) -> tuple[list[Any], Any]:
         parts = pack(e, False)[0]
         if sum(map(len, parts)) > PART_BYTES // 2:
             parts = []
-    except Exception:  # one that cannot be pickled is told by its text
+    except Exception:  # the exception cannot be pickled: only its text is sent
         parts = []
     return list(parts), said
 
 
 def cut(text: str) -> str:
-    """What the wire takes of it: 64 KiB."""
+    """Shortens a text to the 64 KiB that the wire allows."""
     text = encodable(text)
     return text if len(text) <= 16000 else text[:8000] + "\n…\n" + text[-8000:]
 
