@@ -24,7 +24,7 @@ enum status address_split(char host[ADDRESS_HOST_MAX + 1], char port[6], const c
     }
     if (len == 0 || len > ADDRESS_HOST_MAX || colon[1] < '0' || colon[1] > '9' ||
         strlen(colon + 1) > 5 || strtoul(colon + 1, &end, 10) > 65535 || *end != '\0')
-        return error_set(err, STATUS_INVALID, "is no HOST:PORT, [IPV6]:PORT or unix:PATH");
+        return error_set(err, STATUS_INVALID, "is not HOST:PORT, [IPV6]:PORT or unix:PATH");
     memcpy(host, address, len);
     host[len] = '\0';
     memcpy(port, colon + 1, strlen(colon + 1) + 1);
@@ -40,7 +40,7 @@ enum status address_check(const char *address, struct error *err)
     if (path == NULL)
         return address_split(host, port, address, err);
     if (*path == '\0' || strlen(path) >= sizeof longest.sun_path)
-        return error_set(err, STATUS_INVALID, "a path has 1 to %zu characters",
+        return error_set(err, STATUS_INVALID, "the path must have 1 to %zu characters",
                          sizeof longest.sun_path - 1);
     return STATUS_OK;
 }

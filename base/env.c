@@ -27,7 +27,7 @@ static void ask_kernel(void *out, size_t n_bytes)
             continue;
         if (n <= 0) {
             /* Ids that can be guessed are worse than a stopped daemon. */
-            (void)fputs("the kernel gives no random bytes\n", stderr);
+            (void)fputs("the kernel returned no random bytes\n", stderr);
             abort();
         }
         at += n;

@@ -41,7 +41,7 @@ enum status log_level_parse(enum log_level *out, const char *text, struct error 
         }
     }
     return error_set(err, STATUS_INVALID,
-                     "no log level '%s': there are debug, info, warn and error", text);
+                     "'%s' is not a log level, it must be debug, info, warn or error", text);
 }
 
 int log_is_on(enum log_level level)

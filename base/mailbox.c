@@ -53,7 +53,8 @@ enum status mailbox_open(struct mailbox *m, uv_loop_t *loop, mailbox_deliver_fn 
     if (rc != 0) {
         uv_mutex_destroy(&m->lock);
         m->wake.loop = NULL;
-        return error_set(err, STATUS_EXHAUSTED, "cannot make a wake: %s", uv_strerror(rc));
+        return error_set(err, STATUS_EXHAUSTED, "cannot make a wake-up handle: %s",
+                         uv_strerror(rc));
     }
     m->wake.data = m;
     return STATUS_OK;

@@ -107,7 +107,7 @@ uint64_t adaptive_until(struct adaptive *a, uint64_t oldest_us, uint64_t now_us)
 
     if (a->share_us < least_share_us)
         return 0;
-    if (a->n_groups == 0) { /* all have submitted again */
+    if (a->n_groups == 0) { /* all clients have submitted again */
         a->n_to_skip /= 2;
         return 0;
     }

@@ -27,21 +27,23 @@ static const uint64_t default_ageing_us = 100 * 1000;
 static enum status batcher_check_config(const struct batcher_config *c, struct error *err)
 {
     if (c->max_rows == 0)
-        return error_field(err, "max_rows", "is 0, a step needs at least one row");
+        return error_field(err, "max_rows", "is 0, it must be at least 1");
     if (c->max_waiting == 0)
-        return error_field(err, "max_waiting", "is 0, nobody could submit");
+        return error_field(err, "max_waiting", "is 0, it must be at least 1");
     if (c->min_rows > c->max_rows)
-        return error_field(err, "min_rows", "is %zu, a batch has at most %zu", c->min_rows,
-                           c->max_rows);
+        return error_field(err, "min_rows", "is %zu, it must be at most max_rows (%zu)",
+                           c->min_rows, c->max_rows);
     if (c->policy == BATCH_FIXED && c->max_waiting < c->max_rows)
-        return error_field(err, "max_waiting", "is %zu, a fixed batch of %zu would never fill",
-                           c->max_waiting, c->max_rows);
+        return error_field(
+            err, "max_waiting",
+            "is %zu, it must be at least max_rows (%zu), else a fixed batch never fills",
+            c->max_waiting, c->max_rows);
     if (c->max_delay_us > longest_us)
-        return error_field(err, "max_delay_us", "is above a day");
+        return error_field(err, "max_delay_us", "is longer than a day, which is the maximum");
     if (c->max_itl_us > longest_us)
-        return error_field(err, "max_itl_us", "is above a day");
+        return error_field(err, "max_itl_us", "is longer than a day, which is the maximum");
     if (c->ageing_us > longest_us)
-        return error_field(err, "ageing_us", "is above a day");
+        return error_field(err, "ageing_us", "is longer than a day, which is the maximum");
     return STATUS_OK;
 }
 
@@ -179,14 +181,16 @@ static enum status batcher_check_request(const struct batcher *b,
     if (request->deadline_us != 0 && request->deadline_us <= now_us)
         return error_set(err, STATUS_DEADLINE, "the deadline has passed already");
     if (n >= b->config.max_waiting)
-        rc = error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
-                           "%zu requests wait already", n);
+        rc = error_because(
+            err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+            "%zu requests are waiting already, which is the maximum: try again later", n);
     else if (b->config.max_waiting_cost != 0 && b->waiting_cost != 0 &&
              (b->waiting_cost >= b->config.max_waiting_cost ||
               request->cost > b->config.max_waiting_cost - b->waiting_cost))
-        rc = error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
-                           "what waits already costs %zu of at most %zu, this would add %zu",
-                           b->waiting_cost, b->config.max_waiting_cost, request->cost);
+        rc = error_because(
+            err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+            "the waiting requests cost %zu of at most %zu, this one would add %zu: try again later",
+            b->waiting_cost, b->config.max_waiting_cost, request->cost);
     else
         return STATUS_OK;
     err->retry_after_ms = batcher_hint_ms(b, now_us);
@@ -262,11 +266,11 @@ enum status batcher_configure(struct batcher *b, const struct batcher_config *co
     if (rc != STATUS_OK)
         return rc;
     if (config->max_rows > b->cap_rows)
-        return error_field(err, "max_rows", "is %zu, a step has at most %zu", config->max_rows,
+        return error_field(err, "max_rows", "is %zu, it must be at most %zu", config->max_rows,
                            b->cap_rows);
     if (config->max_waiting > b->cap_waiting)
-        return error_field(err, "max_waiting", "is %zu, at most %zu can wait", config->max_waiting,
-                           b->cap_waiting);
+        return error_field(err, "max_waiting", "is %zu, it must be at most %zu",
+                           config->max_waiting, b->cap_waiting);
     rc = batcher_open_length_buckets(b, config, err);
     if (rc != STATUS_OK)
         return rc;

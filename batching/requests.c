@@ -84,7 +84,8 @@ void batch_request_end_overdue(struct batcher *b, struct batch_request *request)
 {
     batch_request_take_out(b, request);
     if (request->n_steps == 0)
-        (void)error_set(&request->row->err, STATUS_DEADLINE, "the deadline passed while it waited");
+        (void)error_set(&request->row->err, STATUS_DEADLINE,
+                        "the deadline passed while the request was waiting");
     else
         (void)error_set(&request->row->err, STATUS_DEADLINE, "the deadline passed after %u steps",
                         request->n_steps);
@@ -95,8 +96,8 @@ void batch_request_end_missed(struct batcher *b, struct batch_request *request, 
 {
     batch_request_take_out(b, request);
     (void)error_because(&request->row->err, STATUS_ABORTED, REASON_BATCH_INCOMPLETE, NULL,
-                        "%zu of %zu came within %llu us", n, b->config.max_rows,
-                        (unsigned long long)b->config.max_delay_us);
+                        "%zu of %zu requests of the fixed batch arrived within %llu us", n,
+                        b->config.max_rows, (unsigned long long)b->config.max_delay_us);
     batch_request_end(b, request);
 }
 
@@ -108,6 +109,6 @@ void batch_request_end_row(struct batcher *b, struct batch_request *request)
     if (row->outcome == ROW_DONE)
         row->err = (struct error){0};
     else if (row->err.status == STATUS_OK)
-        (void)error_set(&row->err, STATUS_INTERNAL, "the agent failed and did not say why");
+        (void)error_set(&row->err, STATUS_INTERNAL, "the agent failed without a reason");
     batch_request_end(b, request);
 }

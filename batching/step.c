@@ -361,7 +361,7 @@ static bool batch_request_admit(struct batcher *b, struct batch_request *request
         request->least > left ? request->least : min_size(request->cost, left);
     rc = batch_request_reserve(b, request);
     if (rc == STATUS_EXHAUSTED && !holds_nothing_but(b, 0))
-        return false; /* another row will release what it holds */
+        return false; /* another row will release its pages */
     if (!request->is_preempted && !request->is_chosen)
         b->n_admitted--;
     if (rc != STATUS_OK) {
@@ -398,7 +398,7 @@ static void step_close(struct batcher *b, uint64_t now_us)
         tenant_charge(waiting_tenant(&b->waiting, request), request->row->n_scheduled);
         *(is_chunked(request) ? &b->chunk_cost : &b->decode_cost) += request->row->n_scheduled;
         request->row->extra = 0;
-        request->row->outcome = ROW_FAILED; /* until compute sets it */
+        request->row->outcome = ROW_FAILED; /* the default until compute sets it */
         b->rows[i++] = request->row;
     }
     assert(i == b->n_rows && i <= b->config.max_rows);
@@ -467,7 +467,8 @@ void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
     step_admit_by_policy(b, now_us, ret_wake_us);
     step_form_rows(b);
     if (b->n_rows == 0 && b->n_paused > 0) {
-        yield_rows(b, false); /* what they yielded to cannot begin beside what they hold */
+        yield_rows(b, false); /* rows that yielded still hold pages, and the requests they yielded
+                                 to cannot begin beside them */
         step_form_rows(b);
     }
     step_close(b, now_us);

@@ -79,7 +79,7 @@ static void learn_chunks(struct step_time *s, double cost, double us, bool is_fi
         return;
     }
     off_us = chunk_weight * (us < 2 * expected_us ? us - expected_us : expected_us);
-    if (is_filled) { /* in proportion: nearly all the time is per token */
+    if (is_filled) { /* divided in proportion: nearly all the time is spent per token */
         s->unit_us *= 1 + off_us / expected_us;
         s->chunk_us *= 1 + off_us / expected_us;
         return;
@@ -87,7 +87,7 @@ static void learn_chunks(struct step_time *s, double cost, double us, bool is_fi
     s->chunk_us += off_us;
     if (s->chunk_us >= 0)
         return;
-    s->unit_us += s->chunk_us / cost; /* the time per token was too large */
+    s->unit_us += s->chunk_us / cost; /* the estimated time per token was too large */
     s->chunk_us = 0;
 }
 

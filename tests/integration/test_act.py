@@ -161,7 +161,7 @@ def modes(a, parley):
     some = outcomes(two)
     took = time.monotonic() - begun
     assert [e.code() for e in some] == [grpc.StatusCode.ABORTED] * 2, some
-    assert "2 of 3 came" in some[0].details(), some[0].details()
+    assert "2 of 3 requests of the fixed batch arrived" in some[0].details(), some[0].details()
     assert took > 0.99, f"those who wait know after {took} s"
     a.configure(LOCKSTEP, n=3)
     some = a.together(*(request(f"lock{i}", seq=2, row=i) for i in range(3)))

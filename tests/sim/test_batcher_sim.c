@@ -549,7 +549,7 @@ static void check_missed(struct world *w, const struct sim_request *a, const str
         apply_change(w);
     MUST(w, w->config.policy == BATCH_FIXED && w->config.max_delay_us > 0,
          "%zu gives up, under a policy that never does", a->id);
-    MUST(w, sscanf(err->text, "%zu of %zu came", &n, &of) == 2 && of == w->config.max_rows,
+    MUST(w, sscanf(err->text, "%zu of %zu requests", &n, &of) == 2 && of == w->config.max_rows,
          "%zu gives up with '%s'", a->id, err->text);
     MUST(w, n >= 1 && n < min_rows(w), "%zu gives up, and %zu are enough", a->id, n);
     for (size_t i = 0; i < w->n_live; i++)

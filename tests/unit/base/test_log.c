@@ -147,7 +147,7 @@ START_TEST(level_is_parsed)
     ck_assert_int_eq(level, LOG_ERROR);
     ck_assert_int_eq(log_level_parse(&level, "loud", &err), STATUS_INVALID);
     ck_assert_int_eq(level, LOG_ERROR);
-    ck_assert_str_eq(err.text, "no log level 'loud': there are debug, info, warn and error");
+    ck_assert_str_eq(err.text, "'loud' is not a log level, it must be debug, info, warn or error");
 }
 END_TEST
 

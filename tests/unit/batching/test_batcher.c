@@ -761,7 +761,7 @@ START_TEST(test_fixed_gives_up)
     fake_wait(&f, 1);
     ck_assert_uint_eq(a[0].n_settled, 1);
     ck_assert_int_eq(a[0].err.status, STATUS_ABORTED);
-    ck_assert_str_eq(a[0].err.text, "1 of 3 came within 100 us");
+    ck_assert_str_eq(a[0].err.text, "1 of 3 requests of the fixed batch arrived within 100 us");
     ck_assert_uint_eq(f.armed_us, 0);
 
     fake_submit_ok(&a[1]);
