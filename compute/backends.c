@@ -40,8 +40,8 @@ static enum status no_such_type(const char *name, struct error *err)
         memcpy(names + len, types[i]->name, more + 1);
         len += more;
     }
-    return error_set(err, STATUS_NOT_FOUND, "no backend is called '%.40s'; there are: %s", name,
-                     names);
+    return error_set(err, STATUS_NOT_FOUND, "there is no backend '%.40s', it must be one of: %s",
+                     name, names);
 }
 
 enum status backend_open(struct backend **out, const char *name,

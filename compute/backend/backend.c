@@ -15,8 +15,7 @@ enum status backend_open_type(struct backend **out, const struct backend_type *t
         return rc;
     if (config->fast_math && !type->has_fast_math)
         return error_set(err, STATUS_INVALID,
-                         "backend '%s' has no fast math: it multiplies in one way, which gives the "
-                         "same bits in any batch",
+                         "backend '%s' has no fast math: its results never depend on the batch",
                          type->name);
     b = xalloc(type->size);
     b->type = type;

@@ -42,7 +42,8 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
 
     (void)b;
     if (shape->head_dim > MAX_HEAD_DIM)
-        return error_set(err, STATUS_UNIMPLEMENTED, "heads of %zu dimensions, at most %d are done",
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "the model's heads have %zu dimensions, this backend computes at most %d",
                          shape->head_dim, (int)MAX_HEAD_DIM);
     kv = try_alloc(1, sizeof *kv);
     if (kv == NULL)

@@ -248,8 +248,8 @@ enum status thread_pool_open(struct thread_pool **out, size_t n_threads, struct 
     if (n_threads == 0)
         n_threads = physical_cores();
     if (n_threads > MAX_THREADS)
-        return error_set(err, STATUS_INVALID, "%zu threads, at most %d can be had", n_threads,
-                         (int)MAX_THREADS);
+        return error_set(err, STATUS_INVALID, "%zu threads are too many, there can be at most %d",
+                         n_threads, (int)MAX_THREADS);
     size_bytes = sizeof *p + n_threads * (sizeof p->shares[0] + sizeof p->threads[0]);
     size_bytes = (size_bytes + 63) / 64 * 64;
     p = aligned_alloc(64, size_bytes);

@@ -68,7 +68,8 @@ static enum status open_any(struct error *err)
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (cublas_open_file(places[i], err) == STATUS_OK)
             return STATUS_OK;
-    return error_set(err, STATUS_NOT_FOUND, "there is no libcublasLt.so.13 or .12");
+    return error_set(err, STATUS_NOT_FOUND,
+                     "there is neither libcublasLt.so.13 nor libcublasLt.so.12");
 }
 
 enum status cublas_load(const struct cublas **out, struct error *err)

@@ -24,7 +24,7 @@ static enum status check_driver(struct cuda *c, struct error *err)
                          "later, or use --backend cpu");
     if (version < LEAST_DRIVER)
         return error_set(err, STATUS_PRECONDITION,
-                         "the NVIDIA driver is too old, it goes up to CUDA %d.%d and 13.0 is "
+                         "the NVIDIA driver is too old, it supports CUDA up to %d.%d but 13.0 is "
                          "needed: install version 580 or later, or use --backend cpu",
                          version / 1000, version % 1000 / 10);
     rc = cudaGetDeviceCount(&n);
@@ -36,7 +36,7 @@ static enum status check_driver(struct cuda *c, struct error *err)
     if (rc == cudaSuccess)
         return STATUS_OK;
     c->device.is_dead = true;
-    return error_set(err, STATUS_PRECONDITION, "the NVIDIA driver does not start: %s (%s)",
+    return error_set(err, STATUS_PRECONDITION, "the NVIDIA driver cannot be initialised: %s (%s)",
                      cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 
@@ -53,10 +53,10 @@ static enum status read_device(struct cuda *c, struct error *err)
     if (rc != cudaSuccess)
         return device_status(&c->device, rc, "tell what it is", err);
     if (major * 10 + minor < LEAST_CAPABILITY)
-        return error_set(err, STATUS_PRECONDITION,
-                         "the GPU has compute capability %d.%d, 7.5 or more is needed: use "
-                         "--backend cpu",
-                         major, minor);
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "the GPU has compute capability %d.%d, but 7.5 or more is needed: use --backend cpu",
+            major, minor);
     /* a kernel: the module may have been built for other GPUs */
     cuda_check_capability(c->list.compute);
     rc = cudaGetLastError();
@@ -124,9 +124,9 @@ static enum status cuda_open(struct backend *b, const struct backend_config *con
     enum status rc;
 
     if (device_is_lost())
-        return error_set(err, STATUS_INTERNAL,
-                         "the GPU failed and cannot be used again by this process, which must be "
-                         "started anew");
+        return error_set(
+            err, STATUS_INTERNAL,
+            "the GPU failed and this process cannot use it again: restart the process");
     device_opened(&c->device);
     if ((rc = check_driver(c, err)) == STATUS_OK &&
         (rc = list_open(&c->list, &c->device, err)) == STATUS_OK &&

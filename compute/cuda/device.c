@@ -46,7 +46,7 @@ bool device_enter(struct cuda_device *d)
         return true;
     (void)pthread_rwlock_unlock(&lock);
     d->is_dead = true;
-    (void)error_set(&err, STATUS_INTERNAL, "the CUDA device has failed, and must be opened again");
+    (void)error_set(&err, STATUS_INTERNAL, "the CUDA device has failed and must be opened again");
     device_fail(d, &err);
     return false;
 }

@@ -50,14 +50,14 @@ void fast_open(struct cuda *c, const struct backend_config *config)
         (void)snprintf(f->products, sizeof f->products, "own kernels, the same bits in any batch");
     } else if (fast_open_parts(c, &err) != STATUS_OK) {
         (void)snprintf(f->products, sizeof f->products,
-                       "own kernels, since cuBLAS is not to be had: %.110s", err.text);
+                       "own kernels, because cuBLAS is not available: %.110s", err.text);
     } else {
         f->is_on = true;
         f->from_rows = config->fast_math_from;
         version = c->gemm.blas->get_version();
         (void)snprintf(
             f->products, sizeof f->products,
-            "own kernels, and for many rows %.60s (%zu.%zu.%zu): bits depend on the batch",
+            "own kernels, and %.60s (%zu.%zu.%zu) for many rows: results depend on the batch",
             c->gemm.blas->file, version / 10000, version / 100 % 100, version % 100);
     }
 }

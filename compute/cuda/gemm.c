@@ -94,8 +94,8 @@ enum status gemm_open(struct gemm *g, struct cuda_device *d, struct command_list
         code = gemm_open_parts(g);
         device_leave();
         if (code != CUBLAS_SUCCESS)
-            rc = error_set(err, STATUS_PRECONDITION, "%.60s does not start: %.60s", g->blas->file,
-                           g->blas->get_status_name(code));
+            rc = error_set(err, STATUS_PRECONDITION, "%.60s cannot be initialised: %.60s",
+                           g->blas->file, g->blas->get_status_name(code));
     }
     if (rc != STATUS_OK)
         gemm_close(g);
@@ -237,7 +237,7 @@ void gemm_add(struct gemm *g, const struct gemm_shape *s, const uint16_t *x, con
     struct error err;
 
     if (!gemm_takes(g, s)) { /* looked up again: another shape may have replaced it */
-        (void)error_set(&err, STATUS_INTERNAL, "cuBLAS knows a shape no more");
+        (void)error_set(&err, STATUS_INTERNAL, "cuBLAS does not support a shape any more");
         device_fail(g->device, &err);
         return;
     }

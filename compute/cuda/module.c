@@ -15,7 +15,7 @@ static enum status module_find(char out[PATH_MAX], struct error *err)
     if (given != NULL && given[0] != '\0') {
         if (strlen(given) >= PATH_MAX || access(given, R_OK) != 0)
             return error_set(err, STATUS_PRECONDITION,
-                             "PARLEY_CUDA_MODULE is '%.100s', and that cannot be read", given);
+                             "PARLEY_CUDA_MODULE is '%.100s', but this file cannot be read", given);
         memcpy(out, given, strlen(given) + 1);
         return STATUS_OK;
     }
@@ -39,13 +39,16 @@ static enum status module_load(const struct backend_type **out, struct error *er
         return rc;
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
-        return error_set(err, STATUS_PRECONDITION, "the CUDA module does not load: %s", dlerror());
+        return error_set(err, STATUS_PRECONDITION, "the CUDA module cannot be loaded: %s",
+                         dlerror());
     module = dlsym(library, "parley_cuda_module");
     if (module == NULL || strcmp(module->version, PARLEY_VERSION) != 0 ||
         module->type_bytes != sizeof **out) {
         (void)dlclose(library);
-        return error_set(err, STATUS_PRECONDITION, "%.180s is of another build than the program",
-                         path);
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "%.180s and the program are from different builds: install both from the same build",
+            path);
     }
     *out = module->type;
     return STATUS_OK;

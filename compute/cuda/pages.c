@@ -87,9 +87,10 @@ enum status cuda_kv_open(struct backend *b, const struct kv_shape *shape, struct
     enum status rc;
 
     if (shape->head_dim > MAX_HEAD_DIM || shape->head_dim % 2 != 0)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "heads of %zu dimensions, an even number up to %d is done",
-                         shape->head_dim, (int)MAX_HEAD_DIM);
+        return error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "the model's heads have %zu dimensions, it must be an even number up to %d",
+            shape->head_dim, (int)MAX_HEAD_DIM);
     kv = try_alloc(1, sizeof *kv);
     if (kv == NULL)
         return error_no_memory(err, sizeof *kv, "keys and values");

@@ -92,7 +92,7 @@ enum status gguf_copy(const struct gguf *g, uint64_t at, size_t n, void *to, str
         if (done == 0)
             return error_set(
                 err, STATUS_DATA_LOSS,
-                "truncated while it is read: it ends at byte %" PRIu64 ", %zu are missing", at, n);
+                "truncated while it was read: it ends at byte %" PRIu64 ", %zu are missing", at, n);
         next += done;
         at += (uint64_t)done;
         n -= (size_t)done;

@@ -145,7 +145,8 @@ static enum status not_finite(const struct tensor *t, size_t first, const void *
         dtype_decode(t->type, block, n_values, values);
         for (size_t i = 0; i < n_values; i++)
             if (!isfinite(values[i]))
-                return error_set(err, STATUS_DATA_LOSS, "tensor '%s' holds %g at %zu", t->name,
+                return error_set(err, STATUS_DATA_LOSS,
+                                 "tensor '%s' has the value %g at %zu, all must be finite", t->name,
                                  (double)values[i], at + i);
     }
 }

@@ -72,8 +72,8 @@ static enum status find_hf_family(const struct hf_family **out, const json_t *co
             return STATUS_OK;
         }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "key 'model_type' is '%.*s', which is not read from safetensors; convert the "
-                     "model to GGUF",
+                     "key 'model_type' is '%.*s', which is not supported in safetensors; convert "
+                     "the model to GGUF",
                      SHOWN_MAX, type);
 }
 
@@ -109,7 +109,7 @@ static enum status read_config_size(uint64_t *out, const struct hf_family *f, co
     if (rc == STATUS_NOT_FOUND)
         return error_set(err, STATUS_DATA_LOSS, "key '%s' is absent", name);
     if (rc == STATUS_OK && (*out == 0 || *out > max))
-        return error_set(err, STATUS_DATA_LOSS, "key '%s' is %llu, not within 1 and %llu", name,
+        return error_set(err, STATUS_DATA_LOSS, "key '%s' is %llu, it must be from 1 to %llu", name,
                          (unsigned long long)*out, (unsigned long long)max);
     return rc;
 }
@@ -129,15 +129,17 @@ static enum status read_hf_head_width(struct hf_model *m, const json_t *config, 
     if (rc == STATUS_DATA_LOSS)
         return rc;
     if (!(width >= 2 && width <= SIZE_MAX_WIDTH) || (uint64_t)width % 2 != 0)
-        return error_set(err, STATUS_DATA_LOSS, "heads of %g: must be even", width);
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the width of a head is %g, it must be an even number", width);
     m->head_dim = (uint64_t)width;
     if (hf_json_f64(config, "partial_rotary_factor", &part, err) == STATUS_DATA_LOSS)
         return STATUS_DATA_LOSS;
     m->n_rotated = part > 0 && part <= 1 ? (uint64_t)(width * part) : 0;
     if (m->n_rotated == 0 || m->n_rotated % 2 != 0)
-        return error_set(err, STATUS_DATA_LOSS,
-                         "key 'partial_rotary_factor' is %g: rotates no pairs of a head of %g",
-                         part, width);
+        return error_set(
+            err, STATUS_DATA_LOSS,
+            "key 'partial_rotary_factor' is %g, which rotates no pair of a head of width %g", part,
+            width);
     return STATUS_OK;
 }
 
@@ -252,13 +254,15 @@ static enum status check_yarn(const json_t *rope, struct error *err)
             return STATUS_DATA_LOSS;
         if (is != only[i].value)
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "'rope_scaling' has a %s of %g; only %g is run here", only[i].name, is,
-                             only[i].value);
+                             "'rope_scaling' has a %s of %g; only %g is supported", only[i].name,
+                             is, only[i].value);
     }
     if (has_value(rope, "mscale") || has_value(rope, "mscale_all_dim"))
-        return error_set(err, STATUS_UNIMPLEMENTED, "'rope_scaling' has an mscale");
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "'rope_scaling' has an mscale, which is not supported");
     return json_is_false(json_object_get(rope, "truncate"))
-               ? error_set(err, STATUS_UNIMPLEMENTED, "'rope_scaling' has a ramp without truncate")
+               ? error_set(err, STATUS_UNIMPLEMENTED,
+                           "'rope_scaling' has truncate: false, which is not supported")
                : STATUS_OK;
 }
 
@@ -299,10 +303,11 @@ static enum status take_listed_divisors(const json_t **out, const struct hf_mode
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) != m->n_rotated / 2)
-        return error_set(err, STATUS_DATA_LOSS, "'rope_scaling' has a %s of %zu numbers, not %llu",
-                         name, json_array_size(list), (unsigned long long)(m->n_rotated / 2));
+        return error_set(err, STATUS_DATA_LOSS,
+                         "'rope_scaling' has a %s of %zu numbers, it must have %llu", name,
+                         json_array_size(list), (unsigned long long)(m->n_rotated / 2));
     json_array_foreach(list, i, one) if (!json_is_number(one)) return error_set(
-        err, STATUS_DATA_LOSS, "'rope_scaling' has a %s of what are no numbers", name);
+        err, STATUS_DATA_LOSS, "'rope_scaling' has a %s with an entry that is not a number", name);
     *out = list;
     return STATUS_OK;
 }
@@ -346,8 +351,7 @@ static enum status read_rope_scaling(struct hf_model *m, struct hf_keys *keys, c
         return read_long_rope(m, keys, config, rope, err);
     return error_set(
         err, STATUS_UNIMPLEMENTED,
-        "'rope_scaling' of type '%.*s' is not read from safetensors; convert the model "
-        "to GGUF",
+        "'rope_scaling' of type '%.*s' is not supported in safetensors; convert the model to GGUF",
         SHOWN_MAX, type);
 }
 
@@ -365,7 +369,7 @@ static enum status read_hf_rope(struct hf_model *m, struct hf_keys *keys, const 
     if (rc == STATUS_DATA_LOSS)
         return rc;
     if (!(m->rope_base >= 1))
-        return error_set(err, STATUS_DATA_LOSS, "key 'rope_theta' is below 1");
+        return error_set(err, STATUS_DATA_LOSS, "key 'rope_theta' is less than 1");
     hf_key_f32(keys, ".rope.freq_base", m->rope_base);
     return read_rope_scaling(m, keys, config, rope, err);
 }
@@ -394,7 +398,8 @@ static enum status write_layer_types(const struct hf_model *m, struct hf_keys *k
     size_t i;
 
     if (json_array_size(types) != m->n_layers)
-        return error_set(err, STATUS_DATA_LOSS, "key 'layer_types' has %zu of %llu layers",
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key 'layer_types' has %zu entries, it must have %llu, one for each layer",
                          json_array_size(types), (unsigned long long)m->n_layers);
     json_array_foreach(types, i, one)
     {
@@ -403,7 +408,8 @@ static enum status write_layer_types(const struct hf_model *m, struct hf_keys *k
         has_window[i] = strcmp(type, "sliding_attention") == 0;
         if (!has_window[i] && strcmp(type, "full_attention") != 0)
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "key 'layer_types' has a layer of type '%.*s'", SHOWN_MAX, type);
+                             "key 'layer_types' has a layer of the unsupported type '%.*s'",
+                             SHOWN_MAX, type);
     }
     hf_key_bools(keys, ".attention.sliding_window_pattern", has_window, m->n_layers);
     return STATUS_OK;
@@ -479,7 +485,7 @@ static enum status check_query_scale(const struct hf_model *m, const json_t *con
         return STATUS_DATA_LOSS;
     if (scalar != (double)(is_27b ? m->width / m->n_heads : m->head_dim))
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "key 'query_pre_attn_scalar' is %g; the model's size asks for another",
+                         "key 'query_pre_attn_scalar' is %g, which does not match the model's size",
                          scalar);
     return STATUS_OK;
 }
@@ -496,10 +502,10 @@ static enum status check_unrotated(const struct hf_model *m, const json_t *confi
         rotated, i,
         one) if (every != 0 &&
                  json_integer_value(one) !=
-                     ((i + 1) % every !=
-                      0)) return error_set(err, STATUS_UNIMPLEMENTED,
-                                           "key 'no_rope_layers' is not run here: layer %zu of it",
-                                           i);
+                     ((i + 1) % every != 0)) return error_set(err, STATUS_UNIMPLEMENTED,
+                                                              "key 'no_rope_layers' is not "
+                                                              "supported: its entry of layer %zu",
+                                                              i);
     return STATUS_OK;
 }
 
@@ -538,9 +544,10 @@ static enum status check_hf_activation(const struct hf_family *f, const json_t *
     if (*is == '\0')
         is = hf_json_text(config, "hidden_act");
     if (*is != '\0' && strcmp(is, f->activation) != 0)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "key 'hidden_act' is '%.*s'; a model of type '%s' is run with '%s' alone",
-                         SHOWN_MAX, is, f->model_type, f->activation);
+        return error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "key 'hidden_act' is '%.*s'; a model of type '%s' is supported only with '%s'",
+            SHOWN_MAX, is, f->model_type, f->activation);
     return STATUS_OK;
 }
 

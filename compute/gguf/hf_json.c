@@ -8,11 +8,11 @@ enum status hf_json_parse(json_t **out, const char *bytes, size_t len, struct er
     json_t *json = json_loadb(bytes, len, JSON_REJECT_DUPLICATES, &wrong);
 
     if (json == NULL)
-        return error_set(err, STATUS_DATA_LOSS, "no JSON at line %d: %.80s", wrong.line,
+        return error_set(err, STATUS_DATA_LOSS, "not valid JSON at line %d: %.80s", wrong.line,
                          wrong.text);
     if (!json_is_object(json)) {
         json_decref(json);
-        return error_set(err, STATUS_DATA_LOSS, "no JSON object");
+        return error_set(err, STATUS_DATA_LOSS, "not a JSON object");
     }
     *out = json;
     return STATUS_OK;
@@ -30,7 +30,7 @@ enum status hf_json_u64(const json_t *object, const char *name, uint64_t *out, s
     if (value == NULL || json_is_null(value))
         return hf_json_absent(name, err);
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return error_set(err, STATUS_DATA_LOSS, "key '%s' is no integer from 0 on", name);
+        return error_set(err, STATUS_DATA_LOSS, "key '%s' is not an integer of at least 0", name);
     *out = (uint64_t)json_integer_value(value);
     return STATUS_OK;
 }
@@ -42,7 +42,7 @@ enum status hf_json_f64(const json_t *object, const char *name, double *out, str
     if (value == NULL || json_is_null(value))
         return hf_json_absent(name, err);
     if (!json_is_number(value))
-        return error_set(err, STATUS_DATA_LOSS, "key '%s' is no number", name);
+        return error_set(err, STATUS_DATA_LOSS, "key '%s' is not a number", name);
     *out = json_number_value(value);
     return STATUS_OK;
 }

@@ -147,7 +147,8 @@ static enum status set_form(struct named_tensor *t, const struct hf_model *m, bo
     size_t n = w->n_rows == 1 ? w->n_cols : w->n_rows;
 
     if (has_pairs && n % m->head_dim != 0)
-        return error_set(err, STATUS_DATA_LOSS, "has %zu rows, no multiple of a head's %llu", n,
+        return error_set(err, STATUS_DATA_LOSS,
+                         "has %zu rows, which is not a multiple of a head's %llu", n,
                          (unsigned long long)m->head_dim);
     w->head_dim = has_pairs ? m->head_dim : 0;
     if (expert != HF_NO_EXPERT) {
@@ -210,8 +211,7 @@ enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, con
         known = rest == NULL ? NULL : find_part(m, rest, &end, ret);
         if (known == NULL || (strcmp(end, ".weight") != 0 && strcmp(end, ".bias") != 0))
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "tensor '%.*s' is none of a model of type '%s' that is read from "
-                             "safetensors",
+                             "tensor '%.*s' does not belong to a model of type '%s' in safetensors",
                              SHOWN_MAX, name, m->family->model_type);
         len = (size_t)snprintf(t->name, sizeof t->name, "blk.%lu.%s%s", layer, known->to, end);
     }

@@ -183,10 +183,10 @@ static enum status check_bpe(const json_t *model, struct error *err)
     const char *type = hf_json_text(model, "type");
 
     if (strcmp(type, "BPE") != 0)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "a model of type '%.*s' is not read; BPE alone is: convert the model to "
-                         "GGUF",
-                         SPLIT_SHOWN_MAX, type);
+        return error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "a model of type '%.*s' is not supported, only BPE is; convert the model to GGUF",
+            SPLIT_SHOWN_MAX, type);
     for (size_t i = 0; i < sizeof affixes / sizeof affixes[0]; i++)
         if (*hf_json_text(model, affixes[i]) != '\0')
             return error_set(err, STATUS_UNIMPLEMENTED, "its model has a %s; convert it to GGUF",
@@ -206,10 +206,10 @@ enum status hf_splitting_read(struct hf_splitting *out, const json_t *tokenizer,
     if (check_bpe(model, err) != STATUS_OK)
         return err->status;
     if (!asked_each(&a, normalizer, "normalizers", asked_normalize))
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "its normalizer, of type '%.*s', is none that is known here; convert the "
-                         "model to GGUF",
-                         SPLIT_SHOWN_MAX, hf_json_text(normalizer, "type"));
+        return error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "its normalizer of type '%.*s' is not supported; convert the model to GGUF",
+            SPLIT_SHOWN_MAX, hf_json_text(normalizer, "type"));
     s.is_nfc = a.is_nfc;
     if (asked_each(&a, pre, "pretokenizers", asked_pre_tokenize)) {
         s.is_text = hf_json_is_true(model, "byte_fallback") && a.replaces_spaces && a.n_steps == 0;
@@ -224,8 +224,7 @@ enum status hf_splitting_read(struct hf_splitting *out, const json_t *tokenizer,
     }
     if (s.pre == NULL)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "its pre_tokenizer is none that is known here (%.*s); convert the model "
-                         "to GGUF",
+                         "its pre_tokenizer is not supported (%.*s); convert the model to GGUF",
                          SPLIT_SHOWN_MAX, a.n_steps == 0 ? "no Split" : a.steps[a.n_steps - 1]);
     *out = s;
     return STATUS_OK;

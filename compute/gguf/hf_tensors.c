@@ -23,8 +23,8 @@ static enum status read_hf_type(enum dtype *out, const json_t *info, struct erro
             return STATUS_OK;
         }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "is of type '%.*s'; F32, F16 and BF16 are read from safetensors", SHOWN_MAX,
-                     name);
+                     "is of type '%.*s'; only F32, F16 and BF16 are supported in safetensors",
+                     SHOWN_MAX, name);
 }
 
 /* The bytes that the shape takes. */
@@ -38,16 +38,17 @@ static enum status read_hf_shape(struct hf_tensor *t, uint64_t *ret_bytes, const
         return error_set(err, STATUS_DATA_LOSS, "has no shape");
     t->n_dims = json_array_size(shape);
     if (t->n_dims == 0 || t->n_dims > DIMS_MAX)
-        return error_set(err, STATUS_UNIMPLEMENTED, "has %zu dimensions, not 1 or %d", t->n_dims,
-                         DIMS_MAX);
+        return error_set(err, STATUS_UNIMPLEMENTED, "has %zu dimensions, it must have 1 to %d",
+                         t->n_dims, DIMS_MAX);
     for (size_t i = 0; i < t->n_dims; i++) {
         const json_t *dim = json_array_get(shape, i);
 
         if (!json_is_integer(dim) || json_integer_value(dim) <= 0)
-            return error_set(err, STATUS_DATA_LOSS, "has a shape of what are no numbers above 0");
+            return error_set(err, STATUS_DATA_LOSS,
+                             "has a shape with an entry that is not a number above 0");
         t->dims[i] = (uint64_t)json_integer_value(dim);
         if (__builtin_mul_overflow(n, t->dims[i], &n))
-            return error_set(err, STATUS_DATA_LOSS, "claims more bytes than any file has");
+            return error_set(err, STATUS_DATA_LOSS, "has a size that no file can have");
     }
     *ret_bytes = n;
     return STATUS_OK;
@@ -63,7 +64,7 @@ static enum status read_hf_place(struct hf_tensor *t, const json_t *info, uint64
 
     if (json_array_size(offsets) != 2 || !json_is_integer(from) || !json_is_integer(to) ||
         json_integer_value(from) < 0 || json_integer_value(to) < json_integer_value(from))
-        return error_set(err, STATUS_DATA_LOSS, "has data_offsets that are no begin and end");
+        return error_set(err, STATUS_DATA_LOSS, "has data_offsets that are not a begin and an end");
     begin = (uint64_t)json_integer_value(from);
     end = (uint64_t)json_integer_value(to);
     if (end > n_data)
@@ -83,7 +84,7 @@ static enum status read_hf_tensor(struct hf_tensor *t, const json_t *info, uint6
     enum status rc;
 
     if (!json_is_object(info))
-        return error_set(err, STATUS_DATA_LOSS, "is described by no object");
+        return error_set(err, STATUS_DATA_LOSS, "is not described by an object");
     if ((rc = read_hf_type(&t->type, info, err)) != STATUS_OK ||
         (rc = read_hf_shape(t, &n_bytes, info, err)) != STATUS_OK ||
         (rc = read_hf_place(t, info, data_at, n_data, err)) != STATUS_OK)
@@ -112,7 +113,8 @@ static enum status check_hf_places(struct hf_tensors *t, uint64_t data_at, uint6
     for (size_t i = 0; i < t->n; i++) {
         if (t->list[i].begin != end)
             return error_set(err, STATUS_DATA_LOSS, "tensor '%.*s' %s", SHOWN_MAX, t->list[i].name,
-                             t->list[i].begin < end ? "overlaps the one before" : "follows a hole");
+                             t->list[i].begin < end ? "overlaps the tensor before it"
+                                                    : "begins after a gap");
         end += t->list[i].size_bytes;
     }
     if (end != file_bytes)
@@ -153,8 +155,8 @@ enum status hf_tensors_parse(struct hf_tensors *out, const char *header, size_t 
         return error_prefix(err, "its header");
     n = json_object_size(t.header);
     if (n > GGUF_TENSORS_MAX)
-        rc = error_set(err, STATUS_UNIMPLEMENTED, "%zu tensors, more than the %d we read", n,
-                       GGUF_TENSORS_MAX);
+        rc = error_set(err, STATUS_UNIMPLEMENTED, "there are %zu tensors, there can be at most %d",
+                       n, GGUF_TENSORS_MAX);
     else if ((t.list = try_alloc(n + 1, sizeof *t.list)) == NULL)
         rc = error_no_memory(err, (n + 1) * sizeof *t.list, "its list of tensors");
     else
@@ -174,7 +176,7 @@ enum status hf_tensors_open(struct hf_tensors *out, const struct gguf *file, str
     enum status rc;
 
     if (file->size_bytes < LENGTH_BYTES)
-        return error_set(err, STATUS_DATA_LOSS, "%zu bytes are no safetensors file",
+        return error_set(err, STATUS_DATA_LOSS, "%zu bytes are too few for a safetensors file",
                          file->size_bytes);
     rc = gguf_copy(file, 0, LENGTH_BYTES, length, err);
     if (rc != STATUS_OK)

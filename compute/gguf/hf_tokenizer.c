@@ -39,8 +39,7 @@ static enum status put_token(struct hf_vocab *v, const json_t *id, const char *t
     size_t at = (size_t)json_integer_value(id);
 
     if (!json_is_integer(id) || json_integer_value(id) < 0 || at >= v->n)
-        return error_set(err, STATUS_DATA_LOSS, "token '%.*s' has an id that is none", SHOWN_MAX,
-                         text);
+        return error_set(err, STATUS_DATA_LOSS, "token '%.*s' has an invalid id", SHOWN_MAX, text);
     if (v->tokens[at].text != NULL && strcmp(v->tokens[at].text, text) != 0)
         return error_set(err, STATUS_DATA_LOSS, "tokens '%.*s' and '%.*s' have the id %zu",
                          SHOWN_MAX, v->tokens[at].text, SHOWN_MAX, text, at);
@@ -81,11 +80,11 @@ static enum status put_text_types(struct hf_vocab *v, struct error *err)
             t->type = TYPE_NORMAL;
         }
     }
-    return v->n_bytes == N_BYTES
-               ? STATUS_OK
-               : error_set(err, STATUS_UNIMPLEMENTED,
-                           "its model has byte_fallback with tokens of %zu bytes, not of %d",
-                           v->n_bytes, N_BYTES);
+    return v->n_bytes == N_BYTES ? STATUS_OK
+                                 : error_set(err, STATUS_UNIMPLEMENTED,
+                                             "its model has byte_fallback with tokens for %zu "
+                                             "bytes, it must have tokens for %d",
+                                             v->n_bytes, N_BYTES);
 }
 
 static enum status hf_count_tokens(size_t *out, const json_t *vocab, const json_t *added,
@@ -108,7 +107,8 @@ static enum status hf_count_tokens(size_t *out, const json_t *vocab, const json_
         most = number > most ? number : most;
     }
     if (most < 0 || most >= TOKENS_MAX)
-        return error_set(err, STATUS_DATA_LOSS, "%lld is the greatest id of its tokens",
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the largest id of its tokens is %lld, which is too large",
                          (long long)most);
     *out = (size_t)most + 1;
     return STATUS_OK;
@@ -203,7 +203,7 @@ static enum status write_merge(struct hf_keys *keys, const json_t *merge, struct
         return STATUS_OK;
     }
     if (left == NULL || right == NULL)
-        return error_set(err, STATUS_DATA_LOSS, "a merge is no pair of texts");
+        return error_set(err, STATUS_DATA_LOSS, "a merge is not a pair of texts");
     buf_clear(room);
     if (buf_printf(room, "%s %s", left, right) != STATUS_OK)
         return error_no_memory(err, strlen(left) + strlen(right), "a merge");
@@ -296,11 +296,10 @@ static enum status write_ends(struct hf_keys *keys, const struct hf_vocab *v,
     add_ends_of(&ends, texts->generation_config);
     add_ends_of(&ends, texts->config);
     if (ends.n == 0 || ends.has_more)
-        return error_set(
-            err, STATUS_UNIMPLEMENTED,
-            "the model has %s tokens that end a reply (eos_token, eos_token_id), not 1 "
-            "to %d",
-            ends.has_more ? "more" : "no", N_ENDS);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "the model has %s tokens that end a reply (eos_token, eos_token_id), "
+                         "there must be 1 to %d",
+                         ends.has_more ? "more" : "no", N_ENDS);
     for (size_t i = 0; i < ends.n; i++)
         hf_key_u64(keys, names[i], ends.ids[i]);
     return STATUS_OK;

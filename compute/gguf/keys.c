@@ -32,7 +32,7 @@ static struct gguf_key *find_key(const struct gguf *g, const char *name, struct 
 static enum status wrong_type(const struct gguf *g, const char *name, enum value_type type,
                               const char *wanted, struct error *err)
 {
-    return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' holds %s where %s is needed",
+    return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' has the type %s, it must be %s",
                      gguf_shown_path(g->path), name, value_kinds[type].name, wanted);
 }
 
@@ -168,7 +168,8 @@ static struct gguf_key *find_entry(const struct gguf *g, const char *name, size_
     struct gguf_key *k = find_array(g, name, err);
 
     if (k != NULL && i >= k->n_items) {
-        (void)error_set(err, STATUS_DATA_LOSS, "%s: key '%s' has %zu entries, none numbered %zu",
+        (void)error_set(err, STATUS_DATA_LOSS,
+                        "%s: key '%s' has %zu entries, so there is no entry %zu",
                         gguf_shown_path(g->path), name, k->n_items, i);
         return NULL;
     }

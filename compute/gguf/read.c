@@ -105,7 +105,7 @@ static enum status take_type(struct gguf_reader *r, enum value_type *ret, struct
     if (rc != STATUS_OK)
         return rc;
     if (type >= N_VALUE_TYPES) {
-        (void)error_set(err, STATUS_DATA_LOSS, "%" PRIu32 " is no type of a value", type);
+        (void)error_set(err, STATUS_DATA_LOSS, "%" PRIu32 " is not a type of values", type);
         return STATUS_DATA_LOSS;
     }
     *ret = (enum value_type)type;
@@ -134,7 +134,7 @@ static enum status skip_fixed(struct gguf_reader *r, enum value_type type, uint6
         return rc;
     for (uint64_t i = 0; i < n; i++)
         if (at[i] > 1)
-            return error_set(err, STATUS_DATA_LOSS, "%u is no bool", at[i]);
+            return error_set(err, STATUS_DATA_LOSS, "%u is not a bool", at[i]);
     return STATUS_OK;
 }
 
@@ -148,7 +148,7 @@ static enum status skip_values(struct gguf_reader *r, enum value_type type, uint
     if (value_kinds[type].size_bytes != 0)
         return skip_fixed(r, type, n, err);
     if (type == VALUE_ARRAY && depth == ARRAY_DEPTH_MAX)
-        return error_set(err, STATUS_DATA_LOSS, "arrays lie in one another more than %d deep",
+        return error_set(err, STATUS_DATA_LOSS, "arrays are nested more than %d deep",
                          ARRAY_DEPTH_MAX);
     for (uint64_t i = 0; i < n && rc == STATUS_OK; i++) {
         enum value_type item_type;
@@ -193,7 +193,7 @@ static enum status gguf_read_keys(struct gguf *g, struct gguf_reader *r, uint64_
     enum status rc;
 
     if (n > KEYS_MAX)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " keys, more than the %d we read", n,
+        return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " keys, there can be at most %d", n,
                          KEYS_MAX);
     if (n * KEY_BYTES_MIN > r->g->size_bytes - r->pos) {
         (void)truncated(err, n * KEY_BYTES_MIN, r->g->size_bytes - r->pos);
@@ -216,7 +216,7 @@ static enum status gguf_read_keys(struct gguf *g, struct gguf_reader *r, uint64_
         if (rc == STATUS_OK && k->name_len == 0)
             rc = error_set(err, STATUS_DATA_LOSS, "has no name");
         if (rc == STATUS_OK && *slot != 0)
-            rc = error_set(err, STATUS_DATA_LOSS, "stands twice in the file");
+            rc = error_set(err, STATUS_DATA_LOSS, "is in the file twice");
         if (rc != STATUS_OK)
             return error_prefix(err, "key '%.*s'", shown_len(k->name_len), k->name);
         *slot = (uint32_t)g->n_keys + 1;
@@ -295,7 +295,7 @@ static enum status take_shape(struct gguf_reader *r, struct named_tensor *t, str
                                       dtype_block_bytes(w->type), &w->size_bytes);
     is_huge |= __builtin_mul_overflow(w->size_bytes, w->n_rows, &w->size_bytes);
     if (is_huge)
-        return error_set(err, STATUS_DATA_LOSS, "claims more bytes than any file has");
+        return error_set(err, STATUS_DATA_LOSS, "has a size that no file can have");
     if (w->size_bytes == 0)
         return error_set(err, STATUS_DATA_LOSS, "has no values");
     return STATUS_OK;
@@ -307,7 +307,7 @@ static enum status read_tensors(struct gguf *g, struct gguf_reader *r, uint64_t 
     enum status rc;
 
     if (n > GGUF_TENSORS_MAX)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " tensors, more than the %d we read",
+        return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " tensors, there can be at most %d",
                          n, GGUF_TENSORS_MAX);
     if (n * TENSOR_BYTES_MIN > r->g->size_bytes - r->pos) {
         (void)truncated(err, n * TENSOR_BYTES_MIN, r->g->size_bytes - r->pos);
@@ -325,7 +325,7 @@ static enum status read_tensors(struct gguf *g, struct gguf_reader *r, uint64_t 
         rc = take_shape(r, t, err);
         slot = gguf_tensor_slot(g, t->name, t->name_len);
         if (rc == STATUS_OK && *slot != 0)
-            rc = error_set(err, STATUS_DATA_LOSS, "stands twice in the file");
+            rc = error_set(err, STATUS_DATA_LOSS, "is in the file twice");
         if (rc != STATUS_OK)
             return error_prefix(err, "tensor '%s'", t->name);
         *slot = (uint32_t)g->n_tensors + 1;
@@ -375,7 +375,7 @@ static enum status read_alignment(const struct gguf *g, uint64_t *ret, struct er
     if (rc != STATUS_OK || *ret == 0 || *ret % GGUF_ALIGNMENT_MULTIPLE != 0 ||
         (*ret & (*ret - 1)) != 0)
         return error_set(err, STATUS_DATA_LOSS,
-                         "key 'general.alignment' is no power of two from %d on",
+                         "key 'general.alignment' is not a power of two of at least %d",
                          GGUF_ALIGNMENT_MULTIPLE);
     return STATUS_OK;
 }
@@ -397,12 +397,13 @@ static enum status place_tensors(struct gguf *g, size_t pos, struct error *err)
 
         if (t->offset % alignment != 0)
             return error_set(err, STATUS_DATA_LOSS,
-                             "tensor '%s' lies at offset %" PRIu64 ", not aligned to %" PRIu64,
+                             "tensor '%s' is at offset %" PRIu64
+                             ", which is not a multiple of %" PRIu64,
                              t->name, t->offset, alignment);
         if (__builtin_add_overflow(t->offset, start, &end) ||
             __builtin_add_overflow(end, t->tensor.size_bytes, &end))
-            return error_set(err, STATUS_DATA_LOSS, "tensor '%s' lies beyond any file's end",
-                             t->name);
+            return error_set(err, STATUS_DATA_LOSS,
+                             "tensor '%s' has an offset that no file can have", t->name);
         if (end > last_end) {
             last_end = end;
             last = t;

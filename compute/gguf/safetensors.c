@@ -67,10 +67,10 @@ static enum status folder_of(char **out, const char *path, struct error *err)
     }
     if (strcmp(name, single) != 0 && strcmp(name, index_name) != 0 &&
         (strncmp(name, "model-", 6) != 0 || !shard_name_parse(&shard, name, ending)))
-        return error_set(err, STATUS_INVALID,
-                         "weights of another name than %s are read as part of no model; name the "
-                         "folder of one",
-                         single);
+        return error_set(
+            err, STATUS_INVALID,
+            "a weights file that is not named %s cannot be read alone: give the model's folder",
+            single);
     folder = name == path ? xstrdup(".") : xstrdup(path);
     if (name != path)
         folder[name - path - 1] = '\0';
@@ -213,7 +213,7 @@ static enum status open_weights_file(struct hf_folder *f, const char *name, stru
     enum status rc = take_file(f, name, &file, err);
 
     if (rc == STATUS_NOT_FOUND)
-        return error_set(err, STATUS_NOT_FOUND, "%s: missing: the model's weights are in it", name);
+        return error_set(err, STATUS_NOT_FOUND, "%s is missing: it has the model's weights", name);
     if (rc != STATUS_OK)
         return rc;
     rc = hf_tensors_open(&f->heads[f->n_heads], file, err);
@@ -255,7 +255,7 @@ static enum status open_indexed(struct hf_folder *f, struct error *err)
             return rc;
     }
     if (json_object_size(map) != f->n_tensors)
-        return error_set(err, STATUS_DATA_LOSS, "%s: names %zu tensors, its files hold %zu",
+        return error_set(err, STATUS_DATA_LOSS, "%s: names %zu tensors, but its files have %zu",
                          index_name, json_object_size(map), f->n_tensors);
     return STATUS_OK;
 }
@@ -266,8 +266,8 @@ static enum status add_experts(struct hf_folder *f, struct named_tensor *t, stru
     const size_t n = f->model.n_experts;
 
     if (n > f->n_tensors - f->n_parts)
-        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has not all of %zu experts", t->name,
-                         n);
+        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' does not have all of %zu experts",
+                         t->name, n);
     t->tensor.parts = f->g->own_parts + f->n_parts;
     f->n_parts += n;
     t->tensor.n_rows *= n;
@@ -289,7 +289,7 @@ static enum status place_expert(struct hf_folder *f, struct named_tensor *t, siz
         return rc;
     all = &g->tensors[*gguf_tensor_slot(g, t->name, t->name_len) - 1].tensor;
     if (all->type != one.type || all->n_cols != one.n_cols || all->n_part_rows != one.n_rows)
-        return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s' has experts of several shapes",
+        return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s' has experts of different shapes",
                          t->name);
     if (all->parts[expert].file != NULL)
         return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has expert %zu twice", t->name,

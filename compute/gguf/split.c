@@ -21,10 +21,9 @@ static enum status split_number(uint64_t *out, const struct gguf *g, const char 
     enum status rc = gguf_get_u64(g, key, out, err);
 
     if (rc == STATUS_NOT_FOUND)
-        return error_set(err, STATUS_DATA_LOSS, "is one of several files without the key '%s'",
-                         key);
+        return error_set(err, STATUS_DATA_LOSS, "is one of several files but has no key '%s'", key);
     if (rc != STATUS_OK)
-        return error_set(err, STATUS_DATA_LOSS, "key '%s' is no number of a file", key);
+        return error_set(err, STATUS_DATA_LOSS, "key '%s' is not a number of a file", key);
     return STATUS_OK;
 }
 
@@ -36,7 +35,7 @@ static enum status split_count(uint64_t *out, const struct gguf *g, struct error
     if (rc == STATUS_NOT_FOUND || (rc == STATUS_OK && *out == 0))
         *out = 1;
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
-        return error_set(err, STATUS_DATA_LOSS, "key 'split.count' is no number of files");
+        return error_set(err, STATUS_DATA_LOSS, "key 'split.count' is not a number of files");
     if (*out > SHARDS_MAX)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "a model of %" PRIu64 " files (key 'split.count'), more than %d", *out,
@@ -51,8 +50,8 @@ enum status gguf_split_refuse(const struct gguf *g, struct error *err)
 
     if (rc == STATUS_OK && n > 1)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "one of the %" PRIu64 " files of a model (key 'split.count'); a file in "
-                         "memory is read alone",
+                         "one of the %" PRIu64
+                         " files of a model (key 'split.count'); a file in memory must be complete",
                          n);
     return rc;
 }
@@ -86,7 +85,7 @@ static enum status check_first(const struct gguf *g, uint64_t n, struct shard_na
         char *first = shard_path(g->path, ret, 1);
 
         (void)error_set(err, STATUS_INVALID,
-                        "is file %u of %u of a model; it is opened by its first, %s", ret->number,
+                        "is file %u of %u of a model; open the first file instead, %s", ret->number,
                         ret->n, gguf_shown_path(first));
         free(first);
         return STATUS_INVALID;
@@ -122,7 +121,8 @@ static enum status open_further(struct gguf *g, const struct shard_name *s, unsi
         rc = check_further(further, number, s->n, err);
     }
     if (rc == STATUS_NOT_FOUND)
-        rc = error_set(err, STATUS_NOT_FOUND, "missing: it belongs beside the first file");
+        rc =
+            error_set(err, STATUS_NOT_FOUND, "missing: it must be in the folder of the first file");
     if (rc != STATUS_OK) {
         (void)error_prefix(err, "%s", gguf_shown_path(path));
         (void)error_prefix(err, "file %u of %u of the model", number, s->n);

@@ -63,8 +63,8 @@ enum status gguf_tensors_reserve(struct gguf *g, size_t n, struct error *err)
 {
     assert(g->tensors == NULL && g->n_tensors == 0);
     if (n > GGUF_TENSORS_MAX)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%zu tensors, more than the %d we read", n,
-                         GGUF_TENSORS_MAX);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "there are %zu tensors, there can be at most %d", n, GGUF_TENSORS_MAX);
     g->tensors = try_alloc(n, sizeof *g->tensors);
     if (g->tensors == NULL)
         return error_no_memory(err, n * sizeof *g->tensors, "its list of tensors");
@@ -86,7 +86,7 @@ enum status gguf_tensors_add(struct gguf *g, const struct named_tensor *t, struc
     uint32_t *slot = gguf_tensor_slot(g, t->name, t->name_len);
 
     if (*slot != 0)
-        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' stands in two files", t->name);
+        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' is in two files", t->name);
     *own = *t;
     own->tensor.name = own->name;
     *slot = (uint32_t)++g->n_tensors;

@@ -87,7 +87,7 @@ enum status kv_pages_open(struct kv_pages **out, size_t n_pages, struct error *e
     struct kv_pages *p;
 
     if (n_pages > INT32_MAX)
-        return error_set(err, STATUS_INVALID, "%zu KV pages, more than the %d there can be",
+        return error_set(err, STATUS_INVALID, "%zu KV pages are too many, there can be at most %d",
                          n_pages, INT32_MAX);
     p = xalloc(sizeof *p);
     list_init(&p->idle);
@@ -175,8 +175,9 @@ enum status kv_seq_reserve(struct kv_pages *p, struct kv_seq *s, size_t n_more,
     n_new = n_pages > s->n_pages ? n_pages - s->n_pages : 0;
     is_shared = n_more > 0 && last < s->n_pages && p->pages[s->pages[last]].n_holders > 1;
     if (n_new + is_shared > p->usage.n_free)
-        return error_set(err, STATUS_EXHAUSTED, "%zu more KV pages are needed, %zu are free",
-                         n_new + is_shared, p->usage.n_free);
+        return error_set(err, STATUS_EXHAUSTED,
+                         "%zu more KV pages are needed, but only %zu are free", n_new + is_shared,
+                         p->usage.n_free);
     rc = kv_pages_grow(s, n_pages, err);
     if (rc != STATUS_OK)
         return rc;

@@ -135,7 +135,7 @@ static enum status read_ids(struct golden_ids *out, const struct golden_lines *l
 
         if (value < 0 || (uint64_t)value >= n_vocab) {
             free(ids);
-            return lines_wrong(l, "a token id is none of the model's", err);
+            return lines_wrong(l, "a token id is not in the model's vocabulary", err);
         }
         ids[i] = (int32_t)value;
     }
@@ -185,7 +185,7 @@ static enum status golden_check_length(const struct golden *golden, const struct
 {
     return n_tokens <= llama_shape(golden->model)->context
                ? STATUS_OK
-               : lines_wrong(l, "more tokens than the model's context", err);
+               : lines_wrong(l, "it has more tokens than the model's context", err);
 }
 
 struct golden_reply {
@@ -211,14 +211,14 @@ static enum status read_margins(struct golden_reply *r, const struct golden_line
     const json_t *steps = json_object_get(line, "top5");
 
     if (json_array_size(steps) != r->known.n)
-        return lines_wrong(l, "top5 has not one entry a token of the reply", err);
+        return lines_wrong(l, "top5 must have one entry for each token of the reply", err);
     for (r->n_compared = 0; r->n_compared < r->known.n; r->n_compared++) {
         const json_t *step = json_array_get(steps, r->n_compared);
         const json_t *first = json_array_get(json_array_get(step, 0), 1);
         const json_t *second = json_array_get(json_array_get(step, 1), 1);
 
         if (!json_is_number(first) || !json_is_number(second))
-            return lines_wrong(l, "top5 has a step without two log-probabilities", err);
+            return lines_wrong(l, "top5 must have two log-probabilities in each step", err);
         if (json_number_value(first) - json_number_value(second) < margin)
             break;
     }
@@ -394,7 +394,7 @@ static enum status run_passage(struct golden_tally *t, struct golden *golden,
     enum status rc = STATUS_OK;
 
     if (json_array_size(logprob) != n_predicted || json_array_size(top1) != n_predicted)
-        return lines_wrong(l, "logprob and top1 have not one entry a predicted token", err);
+        return lines_wrong(l, "logprob and top1 must have one entry for each predicted token", err);
     for (size_t done = 0, step; rc == STATUS_OK && done < n_predicted; done += step) {
         step = step_of(n_predicted - done);
         rc = golden_run(golden, &seq, ids->ids + done, step, step, err);
@@ -405,7 +405,7 @@ static enum status run_passage(struct golden_tally *t, struct golden *golden,
                 tally_token(t, golden->logits + (i - done) * golden->n_vocab, golden->n_vocab,
                             ids->ids[i + 1], json_number_value(known), json_integer_value(id));
             else
-                rc = lines_wrong(l, "logprob or top1 is not of numbers", err);
+                rc = lines_wrong(l, "logprob and top1 must have only numbers", err);
         }
     }
     kv_seq_free(golden->pages, &seq);
@@ -445,7 +445,7 @@ enum status golden_passages(struct golden_passages *out, struct golden *golden, 
             break;
     }
     if (rc == STATUS_OK && t.n_tokens == 0)
-        rc = lines_wrong(&l, "there is no passage of two tokens", err);
+        rc = lines_wrong(&l, "no passage has two tokens or more", err);
     if (rc == STATUS_OK) {
         double n = (double)t.n_tokens;
 

@@ -97,7 +97,7 @@ static enum status refuse_unknown(const struct arch *a, const struct gguf *g, st
         if (len > begin && memcmp(key, a->name, begin) == 0 && key[begin] == '.' &&
             !is_known(a, key + begin + 1, len - begin - 1))
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "%s: key '%.*s' is none that the %s architecture is run with here",
+                             "%s: key '%.*s' is not supported for the %s architecture",
                              gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), key, a->name);
     }
     return STATUS_OK;
@@ -132,7 +132,7 @@ static enum status check_number(const struct llama_shape *s, const struct gguf *
     }
     if (is_good)
         return STATUS_OK;
-    return error_set(err, STATUS_UNIMPLEMENTED, "%s: key '%s' is %.9g; only %s is run here",
+    return error_set(err, STATUS_UNIMPLEMENTED, "%s: key '%s' is %.9g; only %s is supported",
                      gguf_path(g), key, is, only);
 }
 
@@ -144,8 +144,9 @@ static enum status check_text(const struct gguf *g, const char *key, const char 
     enum status rc = gguf_get_text(g, key, &text, &len, err);
 
     if (rc == STATUS_OK && (len != strlen(only) || memcmp(text, only, len) != 0))
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s: key '%s' is '%.*s'; only '%s' is run here",
-                         gguf_path(g), key, (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text, only);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: key '%s' is '%.*s'; only '%s' is supported", gguf_path(g), key,
+                         (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text, only);
     return rc;
 }
 
@@ -155,7 +156,7 @@ static enum status check_true(const struct gguf *g, const char *key, struct erro
     enum status rc = gguf_get_bool(g, key, &is, err);
 
     if (rc == STATUS_OK && !is)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s: key '%s' is false; only true is run here",
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s: key '%s' is false; only true is supported",
                          gguf_path(g), key);
     return rc;
 }

@@ -105,7 +105,7 @@ enum status llama_restart(struct llama *m, const struct backend_config *config, 
 
     if (m->config.weights_of != NULL || atomic_load(&m->n_sharers) != m->n_micro_batches)
         return error_set(err, STATUS_PRECONDITION,
-                         "the device has failed, and its weights are shared: start anew");
+                         "the device has failed and its weights are shared: restart the process");
     rc = gguf_check_unchanged(m->file, err);
     if (rc != STATUS_OK)
         return rc;

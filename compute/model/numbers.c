@@ -13,7 +13,7 @@ enum status numbers_read_size(size_t *out, const struct gguf *g, const struct ar
     if (rc != STATUS_OK)
         return rc;
     if (value < 1 || value > max)
-        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %llu, not within 1 and %llu",
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %llu, it must be from 1 to %llu",
                          gguf_path(g), key, (unsigned long long)value, (unsigned long long)max);
     *out = (size_t)value;
     return STATUS_OK;
@@ -50,8 +50,9 @@ enum status numbers_read_optional(double *out, const struct gguf *g, const struc
     if (rc != STATUS_OK)
         return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
     if (!(value >= min && value <= max))
-        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %.17g, not within %.9g and %.9g",
-                         gguf_path(g), key, value, min, max);
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: key '%s' is %.17g, it must be from %.9g to %.9g", gguf_path(g), key,
+                         value, min, max);
     *out = value;
     return STATUS_OK;
 }

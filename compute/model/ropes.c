@@ -40,7 +40,7 @@ static enum status read_scaling_type(struct rope_keys *k, const struct gguf *g,
             return STATUS_OK;
         }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "%s: key '%s' is '%.*s'; none, linear, yarn and longrope are run here",
+                     "%s: key '%s' is '%.*s', it must be none, linear, yarn or longrope",
                      gguf_path(g), key, (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
 }
 
@@ -128,7 +128,7 @@ static enum status check_divisors(const float *divisors, const struct tensor *t,
     for (size_t i = 0; i < t->n_cols; i++)
         if (!(divisors[i] >= 1e-6f && divisors[i] <= 1e6f))
             return error_set(err, STATUS_DATA_LOSS,
-                             "%s: tensor '%s' holds %g, not within 1e-6 and 1e6",
+                             "%s: tensor '%s' has the value %g, it must be from 1e-6 to 1e6",
                              gguf_path(t->file), t->name, (double)divisors[i]);
     return STATUS_OK;
 }
@@ -144,8 +144,8 @@ static enum status take_divisors(double *scale, size_t n, const struct gguf *g, 
     if (rc != STATUS_OK)
         return rc;
     if (t->type != DTYPE_F32)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s: tensor '%s' is %s, not F32", gguf_path(g),
-                         t->name, dtype_name(t->type));
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s: tensor '%s' is %s, it must be F32",
+                         gguf_path(g), t->name, dtype_name(t->type));
     divisors = try_alloc(n, sizeof *divisors);
     if (divisors == NULL)
         return error_no_memory(err, t->size_bytes, t->name);

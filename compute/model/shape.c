@@ -34,8 +34,8 @@ static enum status read_head_count(struct llama_shape *s, const struct gguf *g, 
         numbers_read_optional_size(&s->n_kv_heads, g, a, "attention.head_count_kv", MAX_HEADS, err);
     if (rc == STATUS_OK && s->n_heads % s->n_kv_heads != 0)
         return error_set(err, STATUS_DATA_LOSS,
-                         "%s: key '%s.attention.head_count' is %zu, no multiple of "
-                         "'%s.attention.head_count_kv', %zu",
+                         "%s: key '%s.attention.head_count' is %zu, which is not a multiple of "
+                         "'%s.attention.head_count_kv' (%zu)",
                          gguf_path(g), a->name, s->n_heads, a->name, s->n_kv_heads);
     return rc;
 }
@@ -72,8 +72,8 @@ static enum status read_heads(struct llama_shape *s, const struct gguf *g, struc
         return rc;
     if (s->head_dim == 0 || s->head_dim % 2 != 0 || s->head_dim * s->n_heads > MAX_WIDTH)
         return error_set(err, STATUS_DATA_LOSS,
-                         "%s: heads of %zu (width %zu, %zu heads): must be even and %d in all at "
-                         "most",
+                         "%s: heads of width %zu (model width %zu, %zu heads): the width must be "
+                         "even and the heads together at most %d wide",
                          gguf_path(g), s->head_dim, s->width, s->n_heads, MAX_WIDTH);
     value_dim = s->head_dim;
     if ((rc = numbers_read_optional_size(&value_dim, g, a, "attention.value_length", MAX_WIDTH,
@@ -83,7 +83,7 @@ static enum status read_heads(struct llama_shape *s, const struct gguf *g, struc
     if (value_dim != s->head_dim || s->n_rotated > s->head_dim || s->n_rotated % 2 != 0 ||
         (a->rotates_whole_heads && s->n_rotated != s->head_dim))
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "%s: heads of %zu with values of %zu and %zu rotated: not run here for "
+                         "%s: heads of %zu with values of %zu and %zu rotated: not supported for "
                          "the %s architecture",
                          gguf_path(g), s->head_dim, value_dim, s->n_rotated, a->name);
     return STATUS_OK;
@@ -99,7 +99,8 @@ static enum status read_constants(struct llama_shape *s, const struct gguf *g, s
     if (rc != STATUS_OK)
         return rc;
     if (!(eps >= 0.0 && eps < 1.0))
-        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %.17g: must be in [0, 1)",
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: key '%s' is %.17g, it must be at least 0 and less than 1",
                          gguf_path(g), key, eps);
     rc = numbers_read_optional(&base, g, s->arch, "rope.freq_base", 1.0, 1e12, err);
     s->norm_eps = (float)eps;
@@ -147,7 +148,7 @@ static enum status read_factors(struct llama_shape *s, const struct gguf *g, str
                              "final_logit_softcapping", err)) != STATUS_OK)
         return rc;
     if (divisor <= 0.0f)
-        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is missing, or 0", gguf_path(g),
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is missing or 0", gguf_path(g),
                          arch_key(key, a, "logit_scale"));
     if (fabs((double)s->attention_scale * sqrt((double)s->head_dim) - 1.0) <= 1e-6)
         s->attention_scale = 0.0f; /* the usual one, and its bits */
@@ -252,8 +253,8 @@ static enum status read_vocab_size(struct llama_shape *s, const struct gguf *g, 
     s->n_vocab = embed->n_rows;
     if (s->n_vocab > MAX_VOCAB)
         return error_set(err, STATUS_DATA_LOSS,
-                         "%s: tensor 'token_embd.weight' has %zu rows, more than %d", gguf_path(g),
-                         s->n_vocab, MAX_VOCAB);
+                         "%s: tensor 'token_embd.weight' has %zu rows, it may have at most %d",
+                         gguf_path(g), s->n_vocab, MAX_VOCAB);
     rc = numbers_read_optional_size(&s->n_vocab, g, s->arch, "vocab_size", MAX_VOCAB, err);
     return rc == STATUS_OK ? llama_embed_tensor(&embed, g, s, err) : rc;
 }

@@ -85,9 +85,10 @@ static enum status open_weights(struct llama *m, struct error *err)
     enum status rc;
 
     if (from != NULL && !gguf_is_same(m->file, from->file))
-        return error_set(err, STATUS_PRECONDITION,
-                         "%s: is not the file any more whose weights are in use; load it again",
-                         gguf_path(m->file));
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "%s: the file has changed since its weights were loaded; load the model again",
+            gguf_path(m->file));
     if (from != NULL) {
         take_weights(m, from);
         return STATUS_OK;

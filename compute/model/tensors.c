@@ -105,7 +105,7 @@ static enum status wrong_shape(const struct gguf *g, const struct tensor *t, siz
                                size_t n_cols, struct error *err)
 {
     return error_set(err, STATUS_DATA_LOSS,
-                     "%s: tensor '%s' is %zu x %zu, where the metadata ask for %zu x %zu",
+                     "%s: tensor '%s' is %zu x %zu, but by the metadata it must be %zu x %zu",
                      gguf_path(g), t->name, t->n_rows, t->n_cols, n_rows, n_cols);
 }
 
@@ -192,8 +192,9 @@ static enum status qkv_bias(struct tensor *out, const struct gguf *g, const stru
     if (rc != STATUS_OK)
         return rc;
     if (dtype_block_values(all->type) != 1)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s: tensor '%s' is %s, not of floats",
-                         gguf_path(g), all->name, dtype_name(all->type));
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: tensor '%s' is %s, it must have floating-point numbers", gguf_path(g),
+                         all->name, dtype_name(all->type));
     *out = columns_of(all, first, part == PART_Q_BIAS ? q : k);
     return rc;
 }
@@ -333,7 +334,7 @@ enum status llama_refuse_unknown_tensors(const struct llama_shape *s, const stru
 
         if (!is_known_tensor(s, name))
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "%s: tensor '%.60s' is none that the %s architecture is run with here",
+                             "%s: tensor '%.60s' is not supported for the %s architecture",
                              gguf_path(g), name, s->arch->name);
     }
     return STATUS_OK;

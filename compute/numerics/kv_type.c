@@ -16,5 +16,5 @@ enum status kv_type_of(enum kv_type *out, const char *name, struct error *err)
             *out = (enum kv_type)i;
             return STATUS_OK;
         }
-    return error_set(err, STATUS_INVALID, "takes f16, q8 or f32, not '%.40s'", name);
+    return error_set(err, STATUS_INVALID, "is '%.40s', it must be f16, q8 or f32", name);
 }

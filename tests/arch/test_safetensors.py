@@ -188,7 +188,7 @@ REFUSED = {
     "phi3_long": (dict(rope_scaling={"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}), "long_factor of 1 numbers"),
     "qwen3_moe": (dict(num_experts=9), "has no expert 8"),
     "mixtral": (dict(num_local_experts=4), "experts.4.w1"),
-    "olmo3": (dict(layer_types=["sliding_attention"]), "'layer_types' has 1 of 8"),
+    "olmo3": (dict(layer_types=["sliding_attention"]), "'layer_types' has 1 entries, it must have 8"),
     "qwen3": (dict(hidden_act="relu"), "'hidden_act' is 'relu'"),
 }
 

@@ -101,9 +101,9 @@ START_TEST(without_it_our_kernels_do_all)
     close_cuda(b);
     ck_assert_int_eq(setenv("PARLEY_CUBLAS", "/nowhere/libcublasLt.so.13", 1), 0);
     b = open_cuda(true, 1);
-    ck_assert_msg(strstr(products_of(b), "own kernels, since cuBLAS is not to be had: /nowhere/") !=
-                      NULL,
-                  "%s", products_of(b));
+    ck_assert_msg(
+        strstr(products_of(b), "own kernels, because cuBLAS is not available: /nowhere/") != NULL,
+        "%s", products_of(b));
     ck_assert(!b->type->vendor_matmul(b, 16, 64, 64));
     multiply(b, &t, in, NULL, MAX_ROWS, NULL, got);
     assert_same_bits(got, own, MAX_ROWS * N_OUT);

@@ -21,12 +21,12 @@ says() {
 
 selftest() { env PARLEY_CUDA_MODULE="$module" "$@" "$parley" selftest --backend cuda; }
 
-says 'that cannot be read' env PARLEY_CUDA_MODULE=/nowhere/libparley-cuda.so "$parley" selftest --backend cuda
-says 'does not load' env PARLEY_CUDA_MODULE=/etc/passwd "$parley" selftest --backend cuda
+says 'but this file cannot be read' env PARLEY_CUDA_MODULE=/nowhere/libparley-cuda.so "$parley" selftest --backend cuda
+says 'cannot be loaded' env PARLEY_CUDA_MODULE=/etc/passwd "$parley" selftest --backend cuda
 says 'there is no NVIDIA driver' selftest CUDA_HOST_DRIVER=0
-says 'goes up to CUDA 12.4 and 13.0 is needed' selftest CUDA_HOST_DRIVER=12040
+says 'supports CUDA up to 12.4 but 13.0 is needed' selftest CUDA_HOST_DRIVER=12040
 says 'the NVIDIA driver shows no GPU' selftest CUDA_HOST_DEVICES=0
-says 'compute capability 7.0, 7.5 or more is needed' selftest CUDA_HOST_CAPABILITY=70
+says 'compute capability 7.0, but 7.5 or more is needed' selftest CUDA_HOST_CAPABILITY=70
 says 'not built for the GPU' selftest CUDA_HOST_FAIL=14:209
 says 'out of device memory' selftest CUDA_HOST_MEMORY=100000
 says 'there is no NVIDIA driver' env PARLEY_CUDA_MODULE="$module" CUDA_HOST_DRIVER=0 \

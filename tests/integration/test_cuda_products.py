@@ -11,8 +11,8 @@ import urllib.request
 import children
 
 OWN = "own kernels, the same bits in any batch"
-FAST = "own kernels, and for many rows libcublasLt.so.13 (13.0.2): bits depend on the batch"
-NONE = "own kernels, since cuBLAS is not to be had: /nowhere/libcublasLt.so.13"
+FAST = "own kernels, and libcublasLt.so.13 (13.0.2) for many rows: results depend on the batch"
+NONE = "own kernels, because cuBLAS is not available: /nowhere/libcublasLt.so.13"
 
 
 def good(done):
@@ -67,7 +67,7 @@ def fails(parley, parleyd, tiny, reset):
     except AssertionError as error:
         if reset == "0" or "ended with 1" not in str(error):
             raise
-        assert sum("model 'tiny': the GPU failed and cannot be used again by this process" in line for line in daemon.said) == 1, daemon.said
+        assert sum("model 'tiny': the GPU failed and this process cannot use it again" in line for line in daemon.said) == 1, daemon.said
     del os.environ["CUDA_HOST_FAIL"], os.environ["CUDA_HOST_RESET"]
 
 

@@ -262,7 +262,7 @@ def test_lost_device(folder):
             raise ValueError("the device does not fail")
     except (AssertionError, parley.Error) as error:
         assert lost.process.wait(children.PATIENCE) == 1, error
-        assert sum("model 'still': the GPU failed and cannot be used again by this process" in line for line in lost.said) == 1, lost.said
+        assert sum("model 'still': the GPU failed and this process cannot use it again" in line for line in lost.said) == 1, lost.said
     finally:
         del os.environ["CUDA_HOST_FAIL"], os.environ["CUDA_HOST_RESET"]
 

@@ -99,14 +99,14 @@ static enum status arch_refuse(const struct gguf *g, const char *text, size_t le
     for (size_t i = 0; i < N_REFUSED; i++)
         if (arch_is_named(refused[i].name, text, len))
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "%s: the architecture '%.*s' is not run here: %s", gguf_path(g), shown,
-                             text, refused[i].why);
+                             "%s: the architecture '%.*s' is not supported: %s", gguf_path(g),
+                             shown, text, refused[i].why);
     for (size_t i = 0; i < N_ARCHS && at < sizeof list; i++)
         at +=
             (size_t)snprintf(list + at, sizeof list - at, "%s%s", i > 0 ? ", " : "", archs[i].name);
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "%s: the architecture is '%.*s'; those run here are %s", gguf_path(g), shown,
-                     text, list);
+                     "%s: the architecture '%.*s' is not supported; supported are %s", gguf_path(g),
+                     shown, text, list);
 }
 
 enum status arch_of_file(const struct arch **out, const struct gguf *g, struct error *err)

@@ -134,30 +134,30 @@ START_TEST(wrong_questions_are_refused)
     EXPECT(gguf_array_len(g, "gone", &len, &err), STATUS_NOT_FOUND, "made: key 'gone' is absent");
     EXPECT(gguf_tensor(g, "gone", &t, &err), STATUS_NOT_FOUND, "made: tensor 'gone' is absent");
     EXPECT(gguf_get_u64(g, "text", &u, &err), STATUS_DATA_LOSS,
-           "made: key 'text' holds text where an integer is needed");
+           "made: key 'text' has the type text, it must be an integer");
     EXPECT(gguf_get_u64(g, "i8", &u, &err), STATUS_DATA_LOSS, "made: key 'i8' is negative");
     EXPECT(gguf_get_u64(g, "f32", &u, &err), STATUS_DATA_LOSS,
-           "made: key 'f32' holds f32 where an integer is needed");
+           "made: key 'f32' has the type f32, it must be an integer");
     EXPECT(gguf_get_f64(g, "u8", &d, &err), STATUS_DATA_LOSS,
-           "made: key 'u8' holds u8 where a float is needed");
+           "made: key 'u8' has the type u8, it must be a float");
     EXPECT(gguf_get_bool(g, "u8", &b, &err), STATUS_DATA_LOSS,
-           "made: key 'u8' holds u8 where a bool is needed");
+           "made: key 'u8' has the type u8, it must be a bool");
     EXPECT(gguf_get_text(g, "texts", &text, &len, &err), STATUS_DATA_LOSS,
-           "made: key 'texts' holds array where text is needed");
+           "made: key 'texts' has the type array, it must be text");
     EXPECT(gguf_array_len(g, "text", &len, &err), STATUS_DATA_LOSS,
-           "made: key 'text' holds text where an array is needed");
+           "made: key 'text' has the type text, it must be an array");
     EXPECT(gguf_array_text(g, "shorts", 0, &text, &len, &err), STATUS_DATA_LOSS,
-           "made: key 'shorts' holds i16 where an array of text is needed");
+           "made: key 'shorts' has the type i16, it must be an array of text");
     EXPECT(gguf_array_i64(g, "texts", 0, &v, &err), STATUS_DATA_LOSS,
-           "made: key 'texts' holds text where an array of integers is needed");
+           "made: key 'texts' has the type text, it must be an array of integers");
     EXPECT(gguf_array_f64(g, "shorts", 0, &d, &err), STATUS_DATA_LOSS,
-           "made: key 'shorts' holds i16 where an array of floats is needed");
+           "made: key 'shorts' has the type i16, it must be an array of floats");
     EXPECT(gguf_array_i64(g, "nested", 0, &v, &err), STATUS_DATA_LOSS,
-           "made: key 'nested' holds array where an array of integers is needed");
+           "made: key 'nested' has the type array, it must be an array of integers");
     EXPECT(gguf_array_text(g, "texts", 3, &text, &len, &err), STATUS_DATA_LOSS,
-           "made: key 'texts' has 3 entries, none numbered 3");
+           "made: key 'texts' has 3 entries, so there is no entry 3");
     EXPECT(gguf_array_i64(g, "empty", 0, &v, &err), STATUS_DATA_LOSS,
-           "made: key 'empty' has 0 entries, none numbered 0");
+           "made: key 'empty' has 0 entries, so there is no entry 0");
     EXPECT(gguf_array_i64(g, "longs", 1, &v, &err), STATUS_DATA_LOSS,
            "made: key 'longs': entry 1 is above 9223372036854775807");
 #undef EXPECT
@@ -241,12 +241,12 @@ START_TEST(heads_are_checked)
     maker.bytes[3] = 'G';
     expect_refused(STATUS_DATA_LOSS, "not a GGUF file");
     make_head(&maker, 3, 0, UINT64_MAX);
-    expect_refused(STATUS_UNIMPLEMENTED, "18446744073709551615 keys, more than the 65536 we read");
+    expect_refused(STATUS_UNIMPLEMENTED, "18446744073709551615 keys, there can be at most 65536");
     make_head(&maker, 3, 0, 65536);
     expect_refused(STATUS_DATA_LOSS, "its 65536 keys: truncated");
     make_head(&maker, 3, UINT64_MAX, 0);
     expect_refused(STATUS_UNIMPLEMENTED,
-                   "18446744073709551615 tensors, more than the 65536 we read");
+                   "18446744073709551615 tensors, there can be at most 65536");
     make_head(&maker, 3, 65536, 0);
     expect_refused(STATUS_DATA_LOSS, "its list of 65536 tensors: truncated");
 }
@@ -271,16 +271,16 @@ START_TEST(keys_are_checked)
     make_head(&maker, 3, 0, 2);
     make_key_int(&maker, "same", GGUF_U8, 1, 1);
     make_key_int(&maker, "same", GGUF_U16, 1, 2);
-    expect_refused(STATUS_DATA_LOSS, "key 'same': stands twice in the file");
+    expect_refused(STATUS_DATA_LOSS, "key 'same': is in the file twice");
     make_head(&maker, 3, 0, 1);
     make_key_int(&maker, "", GGUF_U32, 1, 4);
     expect_refused(STATUS_DATA_LOSS, "key '': has no name");
     make_head(&maker, 3, 0, 1);
     make_key_int(&maker, "k", 13, 1, 8);
-    expect_refused(STATUS_DATA_LOSS, "key 'k': 13 is no type of a value");
+    expect_refused(STATUS_DATA_LOSS, "key 'k': 13 is not a type of values");
     make_head(&maker, 3, 0, 1);
     make_key_int(&maker, "k", GGUF_BOOL, 2, 1);
-    expect_refused(STATUS_DATA_LOSS, "key 'k': 2 is no bool");
+    expect_refused(STATUS_DATA_LOSS, "key 'k': 2 is not a bool");
     make_head(&maker, 3, 0, 1);
     make_key_int(&maker, "k", GGUF_TEXT, UINT64_MAX, 8);
     expect_refused(STATUS_DATA_LOSS, "key 'k': truncated: 18446744073709551615 bytes are needed");
@@ -293,7 +293,7 @@ START_TEST(keys_are_checked)
     make_head(&maker, 3, 0, 1);
     make_key_array(&maker, "k", GGUF_BOOL, 2);
     make_int(&maker, 0x0301, 2);
-    expect_refused(STATUS_DATA_LOSS, "key 'k': 3 is no bool");
+    expect_refused(STATUS_DATA_LOSS, "key 'k': 3 is not a bool");
     make_head(&maker, 3, 0, 1);
     make_int(&maker, UINT64_MAX - 3, 8); /* the name's length */
     make_zeros(&maker, 16);
@@ -301,7 +301,7 @@ START_TEST(keys_are_checked)
     make_nested(4);
     gguf_close(open_made());
     make_nested(5);
-    expect_refused(STATUS_DATA_LOSS, "key 'deep': arrays lie in one another more than 4 deep");
+    expect_refused(STATUS_DATA_LOSS, "key 'deep': arrays are nested more than 4 deep");
 }
 END_TEST
 
@@ -334,21 +334,21 @@ START_TEST(tensors_are_checked)
     make_one("t", DTYPE_F32, 32, 1, 1 << 20);
     expect_refused(STATUS_DATA_LOSS, "tensor 't' ends at");
     make_one("t", DTYPE_F32, 32, 1, 16);
-    expect_refused(STATUS_DATA_LOSS, "tensor 't' lies at offset 16, not aligned to 32");
+    expect_refused(STATUS_DATA_LOSS, "tensor 't' is at offset 16, which is not a multiple of 32");
     make_one("t", DTYPE_F32, 32, 1, UINT64_MAX - 31);
-    expect_refused(STATUS_DATA_LOSS, "tensor 't' lies beyond any file's end");
+    expect_refused(STATUS_DATA_LOSS, "tensor 't' has an offset that no file can have");
     make_one("t", DTYPE_F32, 32, 1, UINT64_MAX - 127);
-    expect_refused(STATUS_DATA_LOSS, "tensor 't' lies beyond any file's end");
+    expect_refused(STATUS_DATA_LOSS, "tensor 't' has an offset that no file can have");
     make_one("t", DTYPE_Q4_K, 128, 1, 0);
     expect_refused(
         STATUS_DATA_LOSS,
         "tensor 't': has rows of 128 values, not a multiple of the 256 in a block of Q4_K");
     make_one("t", DTYPE_F32, UINT64_C(1) << 62, 1, 0);
-    expect_refused(STATUS_DATA_LOSS, "tensor 't': claims more bytes than any file has");
+    expect_refused(STATUS_DATA_LOSS, "tensor 't': has a size that no file can have");
     make_one("t", DTYPE_F32, UINT64_C(1) << 32, UINT64_C(1) << 32, 0);
-    expect_refused(STATUS_DATA_LOSS, "tensor 't': claims more bytes than any file has");
+    expect_refused(STATUS_DATA_LOSS, "tensor 't': has a size that no file can have");
     make_one("t", DTYPE_Q8_0, UINT64_MAX - 31, 1, 0);
-    expect_refused(STATUS_DATA_LOSS, "tensor 't': claims more bytes than any file has");
+    expect_refused(STATUS_DATA_LOSS, "tensor 't': has a size that no file can have");
     make_one("t", DTYPE_F32, 0, 4, 0);
     expect_refused(STATUS_DATA_LOSS, "tensor 't': has no values");
     make_one("t", DTYPE_F32, 4, 0, 0);
@@ -393,7 +393,7 @@ START_TEST(tensors_stand_apart)
     make_two("a", 0, "b", 1024);
     gguf_close(open_made());
     make_two("a", 0, "a", 64);
-    expect_refused(STATUS_DATA_LOSS, "tensor 'a': stands twice in the file");
+    expect_refused(STATUS_DATA_LOSS, "tensor 'a': is in the file twice");
     make_two("a", 32, "b", 0);
     expect_refused(STATUS_DATA_LOSS, "tensor 'a' overlaps tensor 'b'");
     make_two("a", 64, "b", 64);
@@ -425,7 +425,7 @@ START_TEST(parts_are_refused)
     }
     make_head(&maker, 3, 0, 1);
     make_key_text(&maker, "split.count", "three");
-    expect_refused(STATUS_DATA_LOSS, "key 'split.count' is no number of files");
+    expect_refused(STATUS_DATA_LOSS, "key 'split.count' is not a number of files");
 }
 END_TEST
 
@@ -447,7 +447,8 @@ START_TEST(alignment_is_the_files)
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         make_aligned(GGUF_U32, bad[i], 4, 32);
-        expect_refused(STATUS_DATA_LOSS, "key 'general.alignment' is no power of two from 8 on");
+        expect_refused(STATUS_DATA_LOSS,
+                       "key 'general.alignment' is not a power of two of at least 8");
     }
     make_aligned(GGUF_F32, 32, 4, 32);
     expect_refused(STATUS_DATA_LOSS, "key 'general.alignment'");
@@ -565,7 +566,7 @@ START_TEST(files_change_while_open)
     ck_assert_ptr_nonnull(strstr(err.text, "has changed since it was opened"));
     ck_assert_int_eq(truncate(linked, 16), 0);
     ck_assert_int_eq(tensor_read(t, 0, 2, values, &err), STATUS_DATA_LOSS);
-    ck_assert_ptr_nonnull(strstr(err.text, ": tensor 'f32': truncated while it is read"));
+    ck_assert_ptr_nonnull(strstr(err.text, ": tensor 'f32': truncated while it was read"));
     ck_assert_int_eq(gguf_get_text(g, "text", &text, &len, &err), STATUS_OK);
     ck_assert(len == 5 && memcmp(text, "words", 5) == 0);
     gguf_close(g);

@@ -41,9 +41,9 @@ START_TEST(broken_heads_are_refused)
         enum status status;
         const char *words;
     } heads[] = {
-        {"{", 0, STATUS_DATA_LOSS, "its header: no JSON"},
-        {"[]", 0, STATUS_DATA_LOSS, "its header: no JSON object"},
-        {"{\"a\":7}", 0, STATUS_DATA_LOSS, "tensor 'a': is described by no object"},
+        {"{", 0, STATUS_DATA_LOSS, "its header: not valid JSON"},
+        {"[]", 0, STATUS_DATA_LOSS, "its header: not a JSON object"},
+        {"{\"a\":7}", 0, STATUS_DATA_LOSS, "tensor 'a': is not described by an object"},
         {"{\"a\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
          STATUS_UNIMPLEMENTED, "tensor 'a': is of type 'I64'"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 12, STATUS_DATA_LOSS,
@@ -51,18 +51,18 @@ START_TEST(broken_heads_are_refused)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,16]}}", 16, STATUS_DATA_LOSS,
          "has 16 bytes where its shape asks for 12"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,16]}}",
-         16, STATUS_DATA_LOSS, "claims more bytes than any file has"},
+         16, STATUS_DATA_LOSS, "has a size that no file can have"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, STATUS_DATA_LOSS,
-         "no numbers above 0"},
+         "not a number above 0"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1],\"data_offsets\":[0,4]}}", 4,
          STATUS_UNIMPLEMENTED, "has 3 dimensions"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, STATUS_DATA_LOSS,
-         "no begin and end"},
+         "not a begin and an end"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, STATUS_DATA_LOSS,
-         "tensor 'a' follows a hole"},
+         "tensor 'a' begins after a gap"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
          "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-         8, STATUS_DATA_LOSS, "tensor 'b' overlaps the one before"},
+         8, STATUS_DATA_LOSS, "tensor 'b' overlaps the tensor before it"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, STATUS_DATA_LOSS,
          "4 bytes behind its last tensor"},
     };

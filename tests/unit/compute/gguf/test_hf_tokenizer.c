@@ -115,9 +115,9 @@ START_TEST(what_is_not_known_is_refused)
                    "end_of_word_suffix");
     assert_refused("{\"normalizer\":{\"type\":\"Lowercase\"}," TEXT_MODEL, "'Lowercase'");
     assert_refused("{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}," TEXT_MODEL,
-                   "its pre_tokenizer is none");
-    assert_refused(METASPACE(",\"prepend_scheme\":\"last\""), "its pre_tokenizer is none");
-    assert_refused("{" TEXT_MODEL, "its pre_tokenizer is none");
+                   "its pre_tokenizer is not supported");
+    assert_refused(METASPACE(",\"prepend_scheme\":\"last\""), "its pre_tokenizer is not supported");
+    assert_refused("{" TEXT_MODEL, "its pre_tokenizer is not supported");
 }
 END_TEST
 

@@ -150,10 +150,11 @@ START_TEST(missing_files_are_named)
 {
     setup();
     expect_refused(paths[1], STATUS_INVALID,
-                   "is file 2 of 3 of a model; it is opened by its first");
+                   "is file 2 of 3 of a model; open the first file instead");
     ck_assert_ptr_nonnull(strstr(err.text, paths[0]));
     ck_assert_int_eq(unlink(paths[2]), 0);
-    expect_refused(paths[0], STATUS_NOT_FOUND, "missing: it belongs beside the first file");
+    expect_refused(paths[0], STATUS_NOT_FOUND,
+                   "missing: it must be in the folder of the first file");
     ck_assert_ptr_nonnull(strstr(err.text, paths[2]));
     ck_assert_ptr_nonnull(strstr(err.text, "file 3 of 3 of the model"));
     teardown();
@@ -172,7 +173,7 @@ START_TEST(wrong_splits_are_refused)
     expect_refused(paths[0], STATUS_DATA_LOSS, "say file 2 of 4");
     save_model();
     save_file(2, &(struct said){2, N_FILES, 3}, "b");
-    expect_refused(paths[0], STATUS_DATA_LOSS, "tensor 'b' stands in two files");
+    expect_refused(paths[0], STATUS_DATA_LOSS, "tensor 'b' is in two files");
     save_model();
     save_file(0, &(struct said){0, N_FILES, 4}, "c");
     expect_refused(paths[0], STATUS_DATA_LOSS,

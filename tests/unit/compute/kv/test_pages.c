@@ -104,7 +104,7 @@ START_TEST(too_few_pages_change_nothing)
     before = b;
     /* one page is free; b needs a copy of the shared last page and a new one */
     ck_assert_int_eq(kv_seq_reserve(p, &b, 9, &copy, &err), STATUS_EXHAUSTED);
-    ck_assert_str_eq(err.text, "2 more KV pages are needed, 1 are free");
+    ck_assert_str_eq(err.text, "2 more KV pages are needed, but only 1 are free");
     ck_assert(b.pages == before.pages && b.n_pages == 3 && b.n_tokens == 40);
     ck_assert(copy.from == 7 && copy.to == 7);
     expect_usage(p, 1, 3, 0);

@@ -233,9 +233,12 @@ static const struct {
      "tiny"},
     {{.add_keys = {{"llama.logit_scale", NULL, 1, false}}},
      STATUS_UNIMPLEMENTED,
-     "key 'llama.logit_scale' is none",
+     "key 'llama.logit_scale' is not supported",
      "tiny"},
-    {{.set_key = "llama.", .set_value = 1}, STATUS_UNIMPLEMENTED, "key 'llama.' is none", "tiny"},
+    {{.set_key = "llama.", .set_value = 1},
+     STATUS_UNIMPLEMENTED,
+     "key 'llama.' is not supported",
+     "tiny"},
     {{.set_key = "llama.rope.scaling.type", .set_value = 1},
      STATUS_DATA_LOSS,
      "llama.rope.scaling.type",
@@ -363,7 +366,8 @@ START_TEST(broken_weights_are_refused)
             struct error err = {0};
             char words[96];
 
-            (void)snprintf(words, sizeof words, "tiny: tensor '%s' holds ", broken[i].tensor);
+            (void)snprintf(words, sizeof words, "tiny: tensor '%s' has the value ",
+                           broken[i].tensor);
             tiny_model_init(&r.file, &config);
             ck_assert_int_eq(
                 gguf_open_bytes(&r.gguf, r.file.bytes, r.file.size_bytes, "tiny", &err), STATUS_OK);
@@ -427,7 +431,8 @@ START_TEST(files_may_change_under_a_model)
         config.weights_of = r.model;
         ck_assert_int_eq(llama_open(&shared.model, r.backend, shared.gguf, &config, &err),
                          STATUS_PRECONDITION);
-        ck_assert_ptr_nonnull(strstr(err.text, "is not the file any more"));
+        ck_assert_ptr_nonnull(
+            strstr(err.text, "the file has changed since its weights were loaded"));
         config.weights_of = NULL;
         ck_assert_int_eq(llama_restart(r.model, &(struct backend_config){.n_threads = 2}, &err),
                          STATUS_UNAVAILABLE);

@@ -373,7 +373,7 @@ static const struct {
     {"backend:\n", ": backend: there is no ''"},
     {"threads: 0\n", ": threads: must be above 0"},
     {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
-    {"kv: f8\n", ": kv: takes f16, q8 or f32, not 'f8'"},
+    {"kv: f8\n", ": kv: is 'f8', it must be f16, q8 or f32"},
     {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
     {"speculate: maybe\n", ": speculate: takes on, off or auto, not 'maybe'"},
     {"max_itl_ms: 0\n", ": max_itl_ms: must be above 0"},
