@@ -89,7 +89,8 @@ static enum status echo_clone_check_turn(const struct echo_clone *e, uint32_t at
 {
     if (at_turn > e->n_turns)
         return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "turn %u is not there, the conversation has %u", at_turn, e->n_turns);
+                             "turn %u does not exist, the conversation has %u turns", at_turn,
+                             e->n_turns);
     return STATUS_OK;
 }
 
@@ -137,7 +138,8 @@ static enum status echo_restore(struct clone *c, const void *data, size_t size_b
     uint32_t n = 0;
 
     if (size_bytes != STATE_BYTES || memcmp(state, state_magic, sizeof state_magic) != 0)
-        return error_set(err, STATUS_DATA_LOSS, "this is no state of an echo, version 1");
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the saved state is not one of an echo agent, version 1");
     for (size_t i = 0; i < 4; i++)
         n |= (uint32_t)state[sizeof state_magic + i] << 8 * i;
     echo_of(c)->n_turns = n;
@@ -183,7 +185,8 @@ static enum status echo_observe(struct clone *c, struct agent_turn *turn, struct
     enum status rc;
 
     if (last_said(&turn->seen) == NULL)
-        return error_field(err, "messages", "has none from the user, there is nothing to echo");
+        return error_field(err, "messages",
+                           "has no message from the user, so there is nothing to echo");
     rc = sampling_check(&turn->seen.sampling, 0, err);
     if (rc != STATUS_OK)
         return rc;

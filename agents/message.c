@@ -63,8 +63,8 @@ static enum status check_numbers(const struct sampling *s, struct error *err)
         return error_field(err, "frequency_penalty", "is %g, it must be from -2 to 2",
                            (double)s->frequency_penalty);
     if (s->max_tokens != 0 && s->min_tokens > s->max_tokens)
-        return error_field(err, "min_tokens", "is %u, above max_tokens (%u)", s->min_tokens,
-                           s->max_tokens);
+        return error_field(err, "min_tokens", "is %u, it must be at most max_tokens (%u)",
+                           s->min_tokens, s->max_tokens);
     if (s->n_logprobs > SAMPLING_MAX_LOGPROBS)
         return error_field(err, "logprobs", "is %u, it must be at most %d", s->n_logprobs,
                            SAMPLING_MAX_LOGPROBS);
@@ -74,13 +74,14 @@ static enum status check_numbers(const struct sampling *s, struct error *err)
 static enum status check_stops(const struct sampling *s, struct error *err)
 {
     if (s->n_stops > SAMPLING_MAX_STOPS)
-        return error_field(err, "stop", "has %zu texts, it may have %d", s->n_stops,
+        return error_field(err, "stop", "has %zu texts, it may have at most %d", s->n_stops,
                            SAMPLING_MAX_STOPS);
     for (size_t i = 0; i < s->n_stops; i++) {
         if (s->stops[i].len == 0)
             return error_field(err, "stop", "has an empty text (number %zu)", i + 1);
         if (s->stops[i].len > SAMPLING_MAX_STOP_BYTES)
-            return error_field(err, "stop", "has a text of %zu bytes (number %zu), it may have %d",
+            return error_field(err, "stop",
+                               "has a text of %zu bytes (number %zu), a text may have at most %d",
                                s->stops[i].len, i + 1, SAMPLING_MAX_STOP_BYTES);
         if (!utf8_is_valid(s->stops[i].text, s->stops[i].len))
             return error_field(err, "stop", "has a text that is not UTF-8 (number %zu)", i + 1);
@@ -91,13 +92,14 @@ static enum status check_stops(const struct sampling *s, struct error *err)
 static enum status check_biases(const struct sampling *s, size_t n_vocab, struct error *err)
 {
     if (s->n_biases > SAMPLING_MAX_BIASES)
-        return error_field(err, "logit_bias", "has %zu tokens, it may have %d", s->n_biases,
+        return error_field(err, "logit_bias", "has %zu tokens, it may have at most %d", s->n_biases,
                            SAMPLING_MAX_BIASES);
     for (size_t i = 0; i < s->n_biases; i++) {
         const struct logit_bias *b = &s->biases[i];
 
         if (b->id < 0 || (size_t)b->id >= n_vocab)
-            return error_field(err, "logit_bias", "names token %d, the vocabulary has %zu", b->id,
+            return error_field(err, "logit_bias",
+                               "names token %d, but the vocabulary has only %zu tokens", b->id,
                                n_vocab);
         if (isnan(b->bias) || (isinf(b->bias) && b->bias > 0))
             return error_field(err, "logit_bias", "of token %d is %g, it must be finite or -inf",

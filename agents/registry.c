@@ -59,8 +59,8 @@ static enum status agent_no_such_type(const char *name, struct error *err)
         memcpy(names + len, type->name, more + 1);
         len += more;
     }
-    return error_set(err, STATUS_NOT_FOUND, "no kind of agent is called '%.40s'; there are: %s",
-                     name, names);
+    return error_set(err, STATUS_NOT_FOUND,
+                     "there is no kind of agent '%.40s', it must be one of: %s", name, names);
 }
 
 static const struct agent_type *agent_find_type(const char *name)

@@ -45,13 +45,13 @@ enum status tensor_check(const struct tensor_view *t, size_t *ret_n, struct erro
     for (size_t i = 0; i < t->n_dims && !is_bad; i++)
         is_bad = t->dims[i] < 0 || __builtin_mul_overflow(n, (size_t)t->dims[i], &n);
     if (t->n_dims > TENSOR_MAX_DIMS)
-        return error_field(err, t->name, "has %zu dimensions, at most %d are read", t->n_dims,
+        return error_field(err, t->name, "has %zu dimensions, it may have at most %d", t->n_dims,
                            TENSOR_MAX_DIMS);
     tensor_shape_text(t->type, t->dims, t->n_dims, shape);
     if (is_bad)
-        return error_field(err, t->name, "has the shape %s, which cannot be", shape);
+        return error_field(err, t->name, "has the impossible shape %s", shape);
     if (n > SIZE_MAX / 8 || n * tensor_type_size(t->type) != t->size_bytes)
-        return error_field(err, t->name, "has %zu bytes, its shape %s needs %zu", t->size_bytes,
+        return error_field(err, t->name, "has %zu bytes, but its shape %s needs %zu", t->size_bytes,
                            shape, n > SIZE_MAX / 8 ? SIZE_MAX : n * tensor_type_size(t->type));
     *ret_n = n;
     return STATUS_OK;

@@ -46,11 +46,11 @@ enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct err
     assert(turn_may(t, AGENT_TURN_OBSERVED));
     if (t->seen.sampling.constraint != NULL && c->agent->type->prepare == NULL)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "constraint",
-                             "this kind of model cannot be constrained");
+                             "replies of this kind of model cannot be constrained");
     if ((t->seen.pooling != POOLING_NONE || t->seen.want_prompt_logprobs) &&
         !c->agent->type->gives_prompt_results)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
-                             "this kind of model gives no %s",
+                             "this kind of model cannot return %s",
                              t->seen.pooling != POOLING_NONE ? "embeddings"
                                                              : "log-probabilities of prompts");
     rc = c->agent->type->observe(c, t, err);
@@ -159,7 +159,8 @@ void agent_turn_cancel(struct agent_turn *t)
     if (t->is_preparing) {
         struct error ignored;
 
-        /* The batcher settles it soon. If it is full, the turn ends with what it waits for. */
+        /* The batcher settles it soon. If the batcher is full, the turn ends when preparing ends.
+         */
         if (agent_turn_submit(t, &ignored) != STATUS_OK)
             return;
         t->is_preparing = false;
@@ -197,7 +198,7 @@ enum status agent_turn_recall(struct agent_turn *t, const void *trace, size_t si
     assert(t->state == AGENT_TURN_OBSERVED);
     if (size_bytes > 0) {
         if (type->recall == NULL)
-            return error_set(err, STATUS_DATA_LOSS, "this kind of agent leaves no traces");
+            return error_set(err, STATUS_DATA_LOSS, "this kind of agent keeps no traces");
         if (type->recall(t->clone, t, trace, size_bytes, err) != STATUS_OK)
             return err->status;
     }

@@ -208,12 +208,13 @@ static enum status check_saved(const struct saved_head *head, const uint8_t *tur
         last = end;
     }
     if (last != head->n_ids || head->n_ids > context)
-        return error_set(err, STATUS_DATA_LOSS, "saved state: %u tokens in %u turns", head->n_ids,
-                         head->n_turns);
+        return error_set(err, STATUS_DATA_LOSS, "saved state: it cannot have %u tokens in %u turns",
+                         head->n_ids, head->n_turns);
     for (uint32_t i = 0; i < head->n_ids; i++) {
         memcpy(&id, ids + i * sizeof id, sizeof id);
         if (id < 0 || (size_t)id >= n_vocab)
-            return error_set(err, STATUS_DATA_LOSS, "saved state: token %u is no token", i);
+            return error_set(err, STATUS_DATA_LOSS,
+                             "saved state: token %u is not in the vocabulary", i);
     }
     return STATUS_OK;
 }
@@ -231,20 +232,24 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
     enum status rc;
 
     if (size_bytes < sizeof head)
-        return error_set(err, STATUS_DATA_LOSS, "saved state: cut after %zu bytes", size_bytes);
+        return error_set(err, STATUS_DATA_LOSS,
+                         "saved state: it ends after %zu bytes, before its header is complete",
+                         size_bytes);
     memcpy(&head, at, sizeof head);
     at += sizeof head;
     if (memcmp(head.magic, saved_magic, sizeof head.magic) != 0)
-        return error_set(err, STATUS_DATA_LOSS, "saved state: not one of a language model");
+        return error_set(err, STATUS_DATA_LOSS,
+                         "saved state: it is not the state of a language model");
     if (memcmp(head.version, m->version, sizeof head.version) != 0)
-        return error_set(err, STATUS_PRECONDITION,
-                         "saved state: of model version %.12s, this is %.12s", head.version,
-                         m->version);
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "saved state: it is of model version %.12s, but this model has version %.12s",
+            head.version, m->version);
     n_before =
         sizeof head + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids;
     if (size_bytes < n_before || (size_bytes > n_before && !lm_remembers(m)))
-        return error_set(err, STATUS_DATA_LOSS, "saved state: %zu bytes do not fit its head",
-                         size_bytes);
+        return error_set(err, STATUS_DATA_LOSS,
+                         "saved state: its %zu bytes do not match its header", size_bytes);
     rc = check_saved(&head, at + head.system_len, at + head.system_len + (size_t)4 * head.n_turns,
                      m->limits.context, m->n_vocab, err);
     if (rc != STATUS_OK)

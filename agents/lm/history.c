@@ -141,7 +141,7 @@ enum status lm_history_restore(struct lm_history *out, const uint8_t *data, size
     enum status rc = STATUS_OK;
 
     while (rc == STATUS_OK && size_bytes != 0) {
-        rc = error_set(err, STATUS_DATA_LOSS, "saved state: a message is not correct");
+        rc = error_set(err, STATUS_DATA_LOSS, "saved state: a message is malformed");
         if (size_bytes < sizeof head)
             break;
         memcpy(&head, data, sizeof head);

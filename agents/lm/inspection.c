@@ -196,7 +196,7 @@ static enum status check_loads(struct lm_inspection *x, struct error *err)
         rc = name_template(x, vocab, err);
     if (rc == STATUS_OK && x->weight_bytes > x->machine_bytes)
         rc = error_set(err, STATUS_EXHAUSTED,
-                       "its weights take %" PRIu64 " MiB, and this machine has %" PRIu64
+                       "its weights take %" PRIu64 " MiB, but this machine has only %" PRIu64
                        " MiB of memory",
                        x->weight_bytes >> 20, x->machine_bytes >> 20);
     vocab_close(vocab);
@@ -225,7 +225,7 @@ enum status lm_inspect(struct lm_inspection *out, const char *path, struct error
     x.memory_bytes = x.weight_bytes + x.context * x.kv_token_bytes[KV_F16];
     x.machine_bytes = machine_memory();
     if (check_loads(&x, &x.why) == STATUS_OK)
-        x.why = (struct error){.status = STATUS_OK}; /* absent keys have left theirs */
+        x.why = (struct error){.status = STATUS_OK}; /* absent keys have left their errors in it */
     *out = x;
     return STATUS_OK;
 }

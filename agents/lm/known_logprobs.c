@@ -21,7 +21,7 @@ struct known_page {
 
 struct known_logprobs {
     struct digest_key key;
-    struct hash pages; /* by their names, which are random already */
+    struct hash pages; /* by name; names are random, so they need no further hash */
     struct list used;
     size_t n_bytes, max_bytes;
 };

@@ -22,7 +22,7 @@ enum {
     LM_MAX_ITL_US = 200 * 1000,
     LM_LEAST_CONTEXT = 2048,   /* tokens that all pages must hold if device memory is scarce */
     LM_MAX_REPLY = 512,        /* the default max_tokens */
-    LM_KNOWN_BYTES = 16 << 20, /* of prompts' log-probabilities that others may want */
+    LM_KNOWN_BYTES = 16 << 20, /* of log-probabilities of prompts, kept for later requests */
 };
 
 /* The file's general.sampling.*, else the model card's values, else common values. */
@@ -155,8 +155,8 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
                               size_t *ret_n_host_pages, struct error *err)
 {
     const size_t size_bytes = lm_page_bytes(shape, config->options.kv_type);
-    const size_t n_opening = m->default_system->n_ids / KV_PAGE_TOKENS +
-                             1; /* for the system prompt and one token more */
+    const size_t n_opening =
+        m->default_system->n_ids / KV_PAGE_TOKENS + 1; /* the system prompt and one more token */
     const size_t least_pages = n_opening < 2 ? 2 : n_opening;
     struct llama_config llama_config;
 
@@ -171,7 +171,7 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
     if (m->cache.n_pages < least_pages)
         return error_set(err, STATUS_INVALID,
                          "%zu bytes are too few for keys and values: --kv-bytes must be at least "
-                         "%zu, %zu pages of %d tokens",
+                         "%zu, which are %zu pages of %d tokens",
                          kv_bytes, least_pages * size_bytes, least_pages, KV_PAGE_TOKENS);
     *ret_n_host_pages = host_pages_for(m, config, size_bytes);
     llama_config = (struct llama_config){.max_tokens = m->max_tokens,
@@ -278,7 +278,7 @@ static enum status read_template(struct lm *m, const struct agent_config *config
 static enum status open_template(struct lm *m, const struct agent_config *config, struct error *err)
 {
     enum status rc = read_template(m, config, err);
-    bool is_whole = false; /* rendered whole, or there is none */
+    bool is_whole = false; /* the prompt was rendered completely, or there is none */
 
     if (rc == STATUS_OK) {
         rc =
@@ -432,8 +432,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
         rc = gguf_check_unchanged(m->gguf, err);
     if (rc == STATUS_OK && m->default_system->n_ids > m->limits.context)
         rc = error_set(err, STATUS_RANGE,
-                       "%s: the system prompt of its chat template has %zu tokens, the context "
-                       "holds %zu",
+                       "%s: the system prompt of its chat template has %zu tokens, but the context "
+                       "holds only %zu",
                        config->path, m->default_system->n_ids, m->limits.context);
     if (rc == STATUS_OK)
         read_defaults(m);

@@ -28,7 +28,7 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
     const int32_t bos = vocab_bos(m->vocab);
     /* Ids without messages may include bos themselves. */
     const bool has_begun = seen->n_messages == 0 && seen->n_raw_ids > 0 && seen->raw_ids[0] == bos;
-    bool is_empty = seen->n_raw_ids == 0; /* then bos is the prompt */
+    bool is_empty = seen->n_raw_ids == 0; /* then the prompt is bos alone */
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; i < seen->n_messages; i++)
@@ -232,8 +232,8 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     n_all = n_kept + ids.len / sizeof(int32_t);
     if (n_all + !turn->seen.no_reply > m->limits.context) {
         rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                           "the prompt has %zu tokens with all before it, the context holds %zu: "
-                           "rewind, open a new conversation, or say less",
+                           "the prompt has %zu tokens with the conversation before it, but the "
+                           "context holds only %zu: rewind, open a new conversation, or send less",
                            n_all, m->limits.context);
         goto out;
     }
@@ -430,14 +430,15 @@ enum status lm_recall(struct clone *base, struct agent_turn *turn, const void *t
     enum status rc;
 
     if (size_bytes % sizeof *c->ids != 0 || n + t->n_ids > m->limits.context)
-        return error_set(err, STATUS_DATA_LOSS, "a stored turn does not fit the model");
+        return error_set(err, STATUS_DATA_LOSS, "a stored turn is longer than the model's context");
     rc = lm_clone_grow(c, t->n_ids + n + 1, err);
     if (rc != STATUS_OK)
         return rc;
-    memcpy(c->ids + t->n_ids, trace, size_bytes); /* which need not be aligned */
+    memcpy(c->ids + t->n_ids, trace, size_bytes); /* trace may be unaligned */
     for (size_t i = 0; i < n; i++)
         if (c->ids[t->n_ids + i] < 0 || (size_t)c->ids[t->n_ids + i] >= m->n_vocab)
-            return error_set(err, STATUS_DATA_LOSS, "a stored turn has ids that are no tokens");
+            return error_set(err, STATUS_DATA_LOSS,
+                             "a stored turn has token ids that are not in the vocabulary");
     t->n_ids += (uint32_t)n;
     return STATUS_OK;
 }
@@ -448,7 +449,8 @@ static void on_grammar(struct grammar_waiter *w, struct grammar *g, const struct
     struct error why = *err;
 
     if (g != NULL)
-        (void)!matcher_open(&t->matcher, g, t->agent_turn->arena, &why); /* a failure is in why */
+        (void)!matcher_open(&t->matcher, g, t->agent_turn->arena,
+                            &why); /* a failure is reported in why */
     agent_turn_prepared(t->agent_turn, &why);
 }
 

@@ -79,7 +79,7 @@ bool lm_results_are_pending(const struct lm_turn *t)
 
 uint32_t lm_results_n_ids(const struct lm_results *r, uint32_t n_prompt)
 {
-    /* Where no reply follows the last position of log-probabilities is not needed. */
+    /* If no reply follows, the log-probabilities at the last position are not needed. */
     return r->kind == LM_RESULTS_LOGPROBS && r->no_reply && n_prompt > 1 ? n_prompt - 1 : n_prompt;
 }
 
@@ -184,7 +184,9 @@ void lm_results_share(struct lm *m, const struct lm_clone *c, struct lm_results 
             if (known == NULL)
                 return;
             take_known(r, known, first);
-            r->n_taken = last < r->n_wanted ? last : r->n_wanted - 1; /* a row computes something */
+            r->n_taken = last < r->n_wanted
+                             ? last
+                             : r->n_wanted - 1; /* a row must compute at least one token */
         }
         if (r->n_taken < last)
             return;

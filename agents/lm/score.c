@@ -19,7 +19,7 @@ enum status lm_append_ids(const struct lm *m, const int32_t *ids, size_t n, stru
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (size_t)ids[i] >= vocab_n_tokens(m->vocab))
             return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "prompt",
-                                 "%d is no token", ids[i]);
+                                 "%d is not a token id of this model", ids[i]);
     if (n != 0 && buf_append(out, (const char *)ids, n * sizeof *ids) != STATUS_OK)
         return error_no_memory(err, n * sizeof *ids, "tokens");
     return STATUS_OK;
@@ -51,7 +51,7 @@ static enum status lm_score_encode(const struct lm *m, const struct observation 
     int32_t last;
 
     if (rc == STATUS_OK && len == 0)
-        rc = error_set(err, STATUS_INVALID, "it has no tokens");
+        rc = error_set(err, STATUS_INVALID, "the text has no tokens");
     if (rc != STATUS_OK)
         return error_prefix(err, "text %zu to score", i + 1);
     if (seen->is_raw_prompt || what->ids != NULL)
@@ -108,10 +108,10 @@ enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct ag
         if (rc == STATUS_OK)
             rc = lm_score_take_text(&s.texts[i], &s.scores[i], &ids, turn->arena, err);
         if (rc == STATUS_OK && n_prompt + s.texts[i].n_ids > m->limits.context)
-            rc = error_because(
-                err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                "text %zu to score has %u tokens, its prompt %zu, the context holds %zu", i + 1,
-                s.texts[i].n_ids, n_prompt, m->limits.context);
+            rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                               "text %zu to score has %u tokens and its prompt has %zu, but the "
+                               "context holds only %zu",
+                               i + 1, s.texts[i].n_ids, n_prompt, m->limits.context);
         if (rc == STATUS_OK && s.texts[i].n_ids > *ret_longest)
             *ret_longest = s.texts[i].n_ids;
     }

@@ -284,7 +284,7 @@ static enum status add_forced(struct lm *m, struct row *row)
 static enum status take_logits(struct lm *m, struct row *row, const struct llama_row *computed)
 {
     struct lm_turn *t = row->turn;
-    struct llama_row rest = *computed; /* what is the reply's */
+    struct llama_row rest = *computed; /* the part of the row that belongs to the reply */
     enum status rc = STATUS_OK;
 
     if (lm_is_scoring(t))
@@ -305,7 +305,7 @@ static enum status take_logits(struct lm *m, struct row *row, const struct llama
 /* What a step has left besides the scheduled tokens. */
 struct spare {
     size_t n_positions, n_logits;
-    size_t n_hidden; /* not left, but taken: hidden states */
+    size_t n_hidden; /* hidden states that were taken */
     struct draft_load load;
     double slope;
 };
@@ -443,7 +443,7 @@ static enum status restart(struct lm *m, struct error *err)
     m->is_down = rc != STATUS_OK;
     if (rc == STATUS_INTERNAL)
         m->base.lost = *err;
-    return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
+    return rc == STATUS_OK ? rc : error_prefix(err, "the device failed and is not ready again yet");
 }
 
 /* Carries out the copies, then computes the rows. A device that failed is opened again at once, or,

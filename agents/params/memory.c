@@ -32,15 +32,17 @@ enum status params_budget_take(struct params_budget *b, size_t size_bytes, struc
 {
     size_t held = atomic_load_explicit(&b->held_bytes, memory_order_relaxed);
 
-    if (size_bytes > b->max_bytes) /* no wait helps */
-        return error_set(err, STATUS_PRECONDITION,
-                         "this takes %zu bytes, all parameters may hold %zu together", size_bytes,
-                         b->max_bytes);
+    if (size_bytes > b->max_bytes) /* waiting cannot help */
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "these parameters take %zu bytes, but all parameters together may take at most %zu",
+            size_bytes, b->max_bytes);
     do {
         if (held > b->max_bytes - size_bytes) {
-            (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                                "parameters hold %zu of at most %zu bytes, this would add %zu",
-                                held, b->max_bytes, size_bytes);
+            (void)error_because(
+                err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                "parameters take %zu of at most %zu bytes already, this would add %zu", held,
+                b->max_bytes, size_bytes);
             err->retry_after_ms = 1000;
             return err->status;
         }
@@ -137,7 +139,7 @@ static void use_huge_pages(void *block, size_t size_bytes)
 
     if (first < end)
         (void)madvise((void *)first, end - first,
-                      MADV_HUGEPAGE); /* only advice: failure does no harm */
+                      MADV_HUGEPAGE); /* only advice: a failure is harmless */
 }
 
 enum status params_memory_take(float **out, struct params_memory *m, struct error *err)

@@ -25,7 +25,8 @@ struct params {
     struct params_turn **order; /* [round_size] */
     struct snapshot *next;      /* made, not published yet */
     uint64_t made_version;      /* the last one that was made */
-    bool has_gone_on;           /* from a version of an earlier process; before any round */
+    bool has_gone_on; /* continued from a version of an earlier process; set before the first round
+                       */
 };
 
 static struct params *params_of(struct agent *a)
@@ -184,17 +185,16 @@ enum status params_check_fresh(const struct agent *a, uint64_t base_version, str
         return err->status;
     }
     if (base_version > have)
-        return error_field(err, "base_version", "is %llu, '%s' is at %llu",
+        return error_field(err, "base_version", "is %llu, but '%s' is only at version %llu",
                            (unsigned long long)base_version, p->spec->name,
                            (unsigned long long)have);
     if (most == 0 || have - base_version <= most)
         return STATUS_OK;
-    (void)error_because(
-        err, STATUS_PRECONDITION, REASON_GRADIENT_TOO_OLD, "base_version",
-        "the gradient is of version %llu, '%s' is at %llu and takes none older than "
-        "%llu versions",
-        (unsigned long long)base_version, p->spec->name, (unsigned long long)have,
-        (unsigned long long)most);
+    (void)error_because(err, STATUS_PRECONDITION, REASON_GRADIENT_TOO_OLD, "base_version",
+                        "the gradient is for version %llu, but '%s' is at version %llu and takes "
+                        "gradients that are at most %llu versions old",
+                        (unsigned long long)base_version, p->spec->name, (unsigned long long)have,
+                        (unsigned long long)most);
     err->have_version = base_version;
     err->want_version = have;
     return err->status;
@@ -204,10 +204,11 @@ enum status params_check_step(const struct params_client *c, uint64_t step_id, s
 {
     if (!c->has_step || step_id > c->last_step)
         return STATUS_OK;
-    return error_because(err, STATUS_EXISTS, REASON_GRADIENT_NOT_NEW, "step_id",
-                         "step %llu of '%.40s' is not new: %llu went into version %llu",
-                         (unsigned long long)step_id, c->id, (unsigned long long)c->last_step,
-                         (unsigned long long)c->last_version);
+    return error_because(
+        err, STATUS_EXISTS, REASON_GRADIENT_NOT_NEW, "step_id",
+        "step %llu of '%.40s' is not new: its step %llu went into version %llu already",
+        (unsigned long long)step_id, c->id, (unsigned long long)c->last_step,
+        (unsigned long long)c->last_version);
 }
 
 static enum status check_gradient(const struct params *p, const struct params_client *c,
@@ -282,7 +283,7 @@ static size_t count_gradients(const struct params *p, size_t n_rows)
 struct round {
     struct snapshot *snapshot;
     struct params_group *groups; /* [n_rows] */
-    float **gradients;           /* all groups', one behind the other */
+    float **gradients;           /* the gradients of all groups, one after the other */
 };
 
 static void round_free(struct round *r)

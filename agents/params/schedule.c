@@ -10,7 +10,7 @@ enum status schedule_check(const struct schedule *s, struct error *err)
     if (!isfinite(s->rate) || s->rate < 0.0)
         return error_field(err, "learning_rate", "is %g, it must be 0 or more", s->rate);
     if (s->rate > (double)FLT_MAX)
-        return error_field(err, "learning_rate", "is %g, that is beyond f32", s->rate);
+        return error_field(err, "learning_rate", "is %g, which is too large for f32", s->rate);
     if (s->kind == SCHEDULE_STEP) {
         if (s->step_size == 0)
             return error_field(err, "schedule.step_size", "is 0, it must be at least 1");
@@ -19,7 +19,7 @@ enum status schedule_check(const struct schedule *s, struct error *err)
     }
     if (s->kind == SCHEDULE_COSINE) {
         if (s->total <= s->warm_up)
-            return error_field(err, "schedule.total", "is %llu, it must be above warm_up, %llu",
+            return error_field(err, "schedule.total", "is %llu, it must be above warm_up (%llu)",
                                (unsigned long long)s->total, (unsigned long long)s->warm_up);
         if (!isfinite(s->minimum) || s->minimum < 0.0)
             return error_field(err, "schedule.minimum", "is %g, it must be 0 or more", s->minimum);

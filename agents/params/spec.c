@@ -33,12 +33,13 @@ static enum status check_optim(const struct optim *o, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     if (o->kind != OPTIM_SGD && o->epsilon == 0.0f) /* a gradient of 0 would give 0 / 0 */
-        return error_field(err, "optimiser.epsilon", "is 0 in f32, it must be above");
+        return error_field(err, "optimiser.epsilon", "is 0 in f32, it must be above 0");
     if (!isfinite(o->dampening) || o->dampening < 0.0f || o->dampening > 1.0f)
         return error_field(err, "optimiser.dampening", "is %g, it must be from 0 to 1",
                            (double)o->dampening);
     if (o->kind == OPTIM_SGD && o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
-        return error_field(err, "optimiser.nesterov", "needs a momentum and no dampening");
+        return error_field(err, "optimiser.nesterov",
+                           "is true, so momentum must be above 0 and dampening 0");
     return STATUS_OK;
 }
 
@@ -50,10 +51,11 @@ static enum status check_round(struct params_spec *s, struct error *err)
         return error_field(err, "round_size", "is %zu, it must be from 1 to %d", s->round_size,
                            PARAMS_MAX_ROUND);
     if (q->min > s->round_size)
-        return error_field(err, "quorum.min", "is %zu, a round has only %zu", q->min,
+        return error_field(err, "quorum.min", "is %zu, but a round has only %zu gradients", q->min,
                            s->round_size);
     if (q->may_be_partial && q->timeout_ms == 0)
-        return error_field(err, "quorum.timeout_ms", "is 0, a partial round would never be due");
+        return error_field(err, "quorum.timeout_ms",
+                           "is 0, it must be above 0 because on_miss is APPLY_PARTIAL");
     if (q->min == 0)
         q->min = 1;
     if (s->fan_in == 0)
@@ -61,11 +63,11 @@ static enum status check_round(struct params_spec *s, struct error *err)
     if (s->max_queue == 0)
         s->max_queue = QUEUE_DEFAULT;
     if (s->max_queue > PARAMS_MAX_QUEUE)
-        return error_field(err, "max_queue", "is %zu, it may be at most %d", s->max_queue,
+        return error_field(err, "max_queue", "is %zu, it must be at most %d", s->max_queue,
                            PARAMS_MAX_QUEUE);
     if (s->fan_in > s->max_queue / s->round_size)
         return error_field(err, "max_queue",
-                           "is %zu, %zu times %zu pushed gradients would never be there",
+                           "is %zu, it must be at least round_size times fan_in (%zu times %zu)",
                            s->max_queue, s->round_size, s->fan_in);
     return STATUS_OK;
 }
@@ -87,7 +89,7 @@ static enum status check_names(const struct params_spec *s, struct error *err)
     qsort(names, s->n_tensors, sizeof(*names), compare_names);
     for (size_t i = 1; i < s->n_tensors && rc == STATUS_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            rc = error_field(err, "specs", "has two tensors '%.64s'", names[i]);
+            rc = error_field(err, "specs", "has two tensors with the name '%.64s'", names[i]);
     free(names);
     return rc;
 }
@@ -106,17 +108,16 @@ static enum status spec_check_tensors(struct params_spec *s, struct error *err)
         if (t->name[0] == '\0')
             return error_field(err, "specs", "has no name for tensor %zu", i);
         if (t->type != TENSOR_F32)
-            return error_field(err, t->name, "is %s, parameters are f32",
-                               tensor_type_name(t->type));
+            return error_field(err, t->name, "is %s, it must be f32", tensor_type_name(t->type));
         rc = tensor_check(t, &n, err);
         if (rc != STATUS_OK)
             return rc;
         if (n > SIZE_MAX / 16 - s->n)
-            return error_field(err, t->name, "makes the set larger than any memory");
+            return error_field(err, t->name, "makes the set larger than the address space");
         s->n += n;
     }
     if (s->n == 0)
-        return error_field(err, "specs", "has tensors without a single number");
+        return error_field(err, "specs", "has only empty tensors");
     return check_names(s, err);
 }
 
@@ -141,14 +142,15 @@ enum status params_spec_match(const struct params_spec *s, const struct tensor_v
                               size_t n, struct error *err)
 {
     if (n != s->n_tensors)
-        return error_field(err, "specs", "has %zu tensors, '%s' has %zu", n, s->name, s->n_tensors);
+        return error_field(err, "specs", "has %zu tensors, but '%s' has %zu", n, s->name,
+                           s->n_tensors);
     for (size_t i = 0; i < n; i++) {
         const struct tensor_view *have = &tensors[i], *want = &s->tensors[i];
         enum status rc;
 
         if (strcmp(have->name, want->name) != 0)
-            return error_field(err, "specs", "has '%.40s' where '%s' has '%.40s'", have->name,
-                               s->name, want->name);
+            return error_field(err, "specs", "has the tensor '%.40s' where '%s' has '%.40s'",
+                               have->name, s->name, want->name);
         rc = tensor_expect(have, want->type, want->dims, want->n_dims, err);
         if (rc != STATUS_OK)
             return rc;
@@ -207,7 +209,7 @@ enum status params_spec_check_finite(const struct params_spec *s, const float *v
             break;
         begin += n_here;
     }
-    return error_field(err, s->tensors[i].name, "is %g at %zu, gradients must be finite",
+    return error_field(err, s->tensors[i].name, "is %g at position %zu, gradients must be finite",
                        (double)values[at], at - begin);
 }
 

@@ -14,10 +14,10 @@ enum status plugin_environment_open(struct plugin_environment **out, bool *ret_h
         return err->status;
     if (library.agent == NULL && library.environment == NULL) {
         plugin_library_close(&library);
-        return error_set(err, STATUS_PRECONDITION,
-                         "plug-in %.120s: it has a teacher alone, which 'parley' takes, not "
-                         "parleyd",
-                         path);
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "plug-in %.120s: it defines only a teacher, which 'parley' can use but parleyd cannot",
+            path);
     }
     *ret_has_agent = library.agent != NULL;
     if (library.environment == NULL) {

@@ -32,19 +32,20 @@ static enum status plugin_check_file(const char *path, struct error *err)
         return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DENIED, "%s",
                          strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return error_set(err, STATUS_DENIED, "it is no file");
+        return error_set(err, STATUS_DENIED, "it is not a regular file");
     if (!plugin_is_trusted(&st))
         return error_set(err, STATUS_DENIED, "it belongs to user %u; root or user %u must own it",
                          (unsigned)st.st_uid, (unsigned)geteuid());
     if ((st.st_mode & S_IWOTH) != 0)
-        return error_set(err, STATUS_DENIED, "everybody may write to it");
+        return error_set(err, STATUS_DENIED, "every user may write to it: remove this permission");
     memcpy(folder, path, strlen(path) + 1); /* a realpath */
     slash = strrchr(folder, '/');
     slash[slash == folder] = '\0';
     if (stat(folder, &st) != 0)
         return error_set(err, STATUS_DENIED, "its folder: %s", strerror(errno));
     if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0)
-        return error_set(err, STATUS_DENIED, "everybody may replace it: its folder is writable");
+        return error_set(err, STATUS_DENIED,
+                         "every user may replace it: remove the permission to write to its folder");
     return STATUS_OK;
 }
 
@@ -90,25 +91,27 @@ static enum status plugin_check_agent(const struct parley_agent *a, struct error
     const char *missing;
 
     if (a->abi != PARLEY_AGENT_ABI)
-        return error_set(err, STATUS_PRECONDITION, "it has ABI %u, this parleyd has %d", a->abi,
-                         PARLEY_AGENT_ABI);
-    if (a->size_bytes < sizeof(*a)) /* a newer one has more, which nobody here asks for */
+        return error_set(err, STATUS_PRECONDITION, "it has ABI %u, but this parleyd needs %d",
+                         a->abi, PARLEY_AGENT_ABI);
+    if (a->size_bytes <
+        sizeof(*a)) /* a newer struct has more members, which this program does not use */
         return error_set(err, STATUS_PRECONDITION,
-                         "its parley_agent has %u bytes, %zu are needed: build it with "
+                         "its parley_agent has %u bytes, it must have %zu: build it with "
                          "parley_agent.h of this parleyd",
                          a->size_bytes, sizeof(*a));
     missing = plugin_missing_entry(a);
     if (missing != NULL)
         return error_set(err, STATUS_PRECONDITION, "its parley_agent has no %s", missing);
     if (!plugin_is_name(a->name, PLUGIN_NAME_MAX))
-        return error_set(err, STATUS_PRECONDITION, "the name in its parley_agent is no name");
+        return error_set(err, STATUS_PRECONDITION, "the name in its parley_agent is not valid");
     if (!plugin_is_name(a->version, PLUGIN_VERSION_MAX))
-        return error_set(err, STATUS_PRECONDITION, "the version in its parley_agent is no version");
+        return error_set(err, STATUS_PRECONDITION, "the version in its parley_agent is not valid");
     if ((a->flags & ~known) != 0)
         return error_set(err, STATUS_PRECONDITION, "its parley_agent has unknown flags, 0x%x",
                          a->flags & ~known);
     if (a->max_rows > PLUGIN_MAX_ROWS)
-        return error_set(err, STATUS_PRECONDITION, "its steps have %u rows, at most %d are taken",
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_agent asks for steps of %u rows, it may ask for at most %d",
                          a->max_rows, PLUGIN_MAX_ROWS);
     return STATUS_OK;
 }
@@ -116,19 +119,20 @@ static enum status plugin_check_agent(const struct parley_agent *a, struct error
 static enum status plugin_check_spaces(const struct parley_environment *e, struct error *err)
 {
     if (e->n_observations == 0 || e->n_observations > PLUGIN_MAX_NUMBERS)
-        return error_set(err, STATUS_PRECONDITION,
-                         "its parley_environment has observations of %u numbers, 1 to %d are taken",
-                         e->n_observations, PLUGIN_MAX_NUMBERS);
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "its parley_environment has observations of %u numbers, they must have 1 to %d",
+            e->n_observations, PLUGIN_MAX_NUMBERS);
     if ((e->n_actions == 0) == (e->n_action_numbers == 0))
         return error_set(err, STATUS_PRECONDITION,
-                         "its parley_environment has %u actions and actions of %u numbers; one of "
-                         "both is 0, and the other is not",
+                         "its parley_environment has %u actions and actions of %u numbers, exactly "
+                         "one of the two must be 0",
                          e->n_actions, e->n_action_numbers);
     if (e->n_actions == 1 || e->n_actions > PLUGIN_MAX_NUMBERS ||
         e->n_action_numbers > PLUGIN_MAX_NUMBERS)
         return error_set(err, STATUS_PRECONDITION,
-                         "its parley_environment has %u actions, 2 to %d choices or 1 to %d "
-                         "numbers are taken",
+                         "its parley_environment has %u actions, it must have 2 to %d choices or 1 "
+                         "to %d numbers",
                          e->n_actions != 0 ? e->n_actions : e->n_action_numbers, PLUGIN_MAX_NUMBERS,
                          PLUGIN_MAX_NUMBERS);
     return STATUS_OK;
@@ -146,11 +150,11 @@ static enum status plugin_check_environment(const struct parley_environment *e, 
 
     if (e->abi != PARLEY_ENVIRONMENT_ABI)
         return error_set(err, STATUS_PRECONDITION,
-                         "its environment has ABI %u, this parleyd has %d", e->abi,
+                         "its environment has ABI %u, but this parleyd needs %d", e->abi,
                          PARLEY_ENVIRONMENT_ABI);
     if (e->size_bytes < sizeof(*e))
         return error_set(err, STATUS_PRECONDITION,
-                         "its parley_environment has %u bytes, %zu are needed: build it with "
+                         "its parley_environment has %u bytes, it must have %zu: build it with "
                          "parley_environment.h of this parleyd",
                          e->size_bytes, sizeof(*e));
     for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
@@ -158,18 +162,20 @@ static enum status plugin_check_environment(const struct parley_environment *e, 
             return error_set(err, STATUS_PRECONDITION, "its parley_environment has no %s",
                              entries[i].name);
     if (!plugin_is_name(e->name, PLUGIN_NAME_MAX))
-        return error_set(err, STATUS_PRECONDITION, "the name in its parley_environment is no name");
+        return error_set(err, STATUS_PRECONDITION,
+                         "the name in its parley_environment is not valid");
     return plugin_check_spaces(e, err);
 }
 
 static enum status plugin_check_teacher(const struct parley_teacher *t, struct error *err)
 {
     if (t->abi != PARLEY_TEACHER_ABI)
-        return error_set(err, STATUS_PRECONDITION, "its teacher has ABI %u, this parley has %d",
-                         t->abi, PARLEY_TEACHER_ABI);
+        return error_set(err, STATUS_PRECONDITION,
+                         "its teacher has ABI %u, but this parley needs %d", t->abi,
+                         PARLEY_TEACHER_ABI);
     if (t->size_bytes < sizeof(*t))
         return error_set(err, STATUS_PRECONDITION,
-                         "its parley_teacher has %u bytes, %zu are needed: build it with "
+                         "its parley_teacher has %u bytes, it must have %zu: build it with "
                          "parley_teacher.h of this parley",
                          t->size_bytes, sizeof(*t));
     if (t->open == NULL || t->next == NULL || t->close == NULL)
@@ -188,7 +194,7 @@ static enum status plugin_fail_load(const char *path, struct error *err)
 
     if (strncmp(why, path, len) == 0 && why[len] == ':')
         why += len + 1 + (why[len + 1] == ' ');
-    return error_set(err, STATUS_PRECONDITION, "it does not load: %.160s", why);
+    return error_set(err, STATUS_PRECONDITION, "it cannot be loaded: %.160s", why);
 }
 
 enum status plugin_library_open(struct plugin_library *out, const char *path, struct error *err)
@@ -234,6 +240,6 @@ out:
 void plugin_library_close(struct plugin_library *l)
 {
     if (l->handle != NULL)
-        (void)dlclose(l->handle); /* nothing can be done about a failure */
+        (void)dlclose(l->handle); /* a failure cannot be handled */
     l->handle = NULL;
 }

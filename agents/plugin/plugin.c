@@ -22,7 +22,7 @@
 enum {
     PLUGIN_USUAL_ROWS = 256,
     PLUGIN_MAX_WAITING = 16384,
-    PLUGIN_KEPT = 32, /* turns that can be taken back, beside all of them */
+    PLUGIN_KEPT = 32, /* the last turns that a rewind can take back; turn 0 is always kept */
     PLUGIN_SAVED_HEAD = 9,
 };
 
@@ -54,7 +54,7 @@ struct parley_agent_row {
     enum finish finish;
     struct error err;
     struct buf said; /* in this step */
-    bool is_short;   /* said could not take all of it */
+    bool is_short;   /* said had no memory for the whole reply */
 };
 
 struct plugin_clone {
@@ -99,7 +99,7 @@ static enum status plugin_fail(const struct plugin *p, struct error *err, int st
 
     return error_because(
         err, code, code == STATUS_PRECONDITION ? REASON_MODEL_UNSUITABLE : REASON_NONE, NULL,
-        "%s: %.*s", p->base.name, 200, text[0] == '\0' ? "it failed, and does not say why" : text);
+        "%s: %.*s", p->base.name, 200, text[0] == '\0' ? "it failed without a reason" : text);
 }
 
 /* --- the host --- */
@@ -233,10 +233,11 @@ static enum status plugin_state_at(struct plugin_state **out, const struct plugi
 {
     if (at_turn > c->n_turns)
         return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "turn %u is not there, the conversation has %u", at_turn, c->n_turns);
+                             "turn %u does not exist, the conversation has %u turns", at_turn,
+                             c->n_turns);
     if (at_turn != 0 && c->n_turns - at_turn >= c->n_states)
         return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "the state after turn %u is not kept, only those from turn %u on are",
+                             "the state after turn %u is not kept, only the states from turn %u on",
                              at_turn, c->n_turns - (uint32_t)c->n_states + 1);
     *out = at_turn == 0 ? c->initial : c->states[c->n_states - 1 - (c->n_turns - at_turn)];
     return STATUS_OK;
@@ -368,7 +369,7 @@ static enum status plugin_fork(struct clone *c, const struct clone *parent, uint
     own->n_turns = at_turn;
     for (size_t i = 0; i + (from->n_turns - at_turn) < from->n_states; i++)
         plugin_states_push(own, plugin_state_ref(from->states[i]));
-    if (own->n_states == 0) /* turn 0, whose state is kept beside them */
+    if (own->n_states == 0) /* turn 0, whose state is kept separately */
         plugin_states_push(own, plugin_state_ref(at));
     return STATUS_OK;
 }
@@ -415,7 +416,7 @@ static enum status plugin_save(const struct clone *c, struct buf *out, struct er
     unsigned char head[PLUGIN_SAVED_HEAD];
 
     if (p->type->save == NULL)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s saves no state", c->agent->name);
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s cannot save its state", c->agent->name);
     memcpy(head, saved_magic, sizeof(saved_magic));
     for (size_t i = 0; i < 4; i++)
         head[sizeof(saved_magic) + i] = (unsigned char)(own->n_turns >> 8 * i);
@@ -453,12 +454,12 @@ static enum status plugin_restore(struct clone *c, const void *data, size_t size
     uint32_t n_turns = 0;
 
     if (p->type->restore == NULL)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s restores no state", c->agent->name);
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s cannot restore a state", c->agent->name);
     if (left == 0 || memcmp(head, saved_magic, sizeof(saved_magic)) != 0 ||
         !plugin_saved_skip(&at, &left, p->type->name) ||
         !plugin_saved_skip(&at, &left, p->type->version))
-        return error_set(err, STATUS_DATA_LOSS, "this is no state of %s, version %s", p->type->name,
-                         p->type->version);
+        return error_set(err, STATUS_DATA_LOSS, "the saved state is not one of %s, version %s",
+                         p->type->name, p->type->version);
     for (size_t i = 0; i < 4; i++)
         n_turns |= (uint32_t)head[sizeof(saved_magic) + i] << 8 * i;
     if (plugin_state_make(&s, p, p->type->restore(p->self, at, left, &why), &why, err) != STATUS_OK)
@@ -487,7 +488,8 @@ static enum status plugin_observe(struct clone *c, struct agent_turn *turn, stru
 
     assert(own->row.turn == NULL);
     if (turn->seen.n_messages == 0 || turn->seen.n_raw_ids > 0)
-        return error_field(err, "messages", "are what %s observes, and nothing else",
+        return error_field(err, "messages",
+                           "are missing or there are token ids, but %s takes only messages",
                            c->agent->name);
     if (sampling_check(&turn->seen.sampling, 0, err) != STATUS_OK ||
         plugin_state_make(&s, p, p->type->fork(p->self, newest->data, &why), &why, err) !=
@@ -533,11 +535,11 @@ static enum status plugin_recall(struct clone *c, struct agent_turn *turn, const
 
     (void)turn;
     if (p->type->restore == NULL)
-        return error_set(err, STATUS_DATA_LOSS, "%s restores no state", c->agent->name);
+        return error_set(err, STATUS_DATA_LOSS, "%s cannot restore a state", c->agent->name);
     data = p->type->restore(p->self, trace, size_bytes, &why);
     if (data == NULL)
         return plugin_fail(p, err, why.status, STATUS_DATA_LOSS, why.text);
-    p->type->free(p->self, own->row.state->data); /* nobody shares the turn's own */
+    p->type->free(p->self, own->row.state->data); /* the turn's own state is not shared */
     own->row.state->data = data;
     return STATUS_OK;
 }
@@ -582,7 +584,8 @@ static void plugin_row_settle(const struct plugin *p, struct row *row)
     row->outcome = ROW_FAILED;
     row->err = own->err;
     if (own->n_answers != 1)
-        (void)error_set(&row->err, STATUS_INTERNAL, "%s answered %u times in one step, not once",
+        (void)error_set(&row->err, STATUS_INTERNAL,
+                        "%s answered a row %u times in one step, it must answer each row once",
                         p->base.name, own->n_answers);
     else if (own->outcome == ROW_FAILED)
         return;
@@ -593,7 +596,8 @@ static void plugin_row_settle(const struct plugin *p, struct row *row)
         (void)error_no_memory(&row->err, said->len, "a reply");
     else if (said->len > 0 &&
              (!utf8_is_valid(said->data, said->len) || memchr(said->data, '\0', said->len) != NULL))
-        (void)error_set(&row->err, STATUS_INTERNAL, "%s said what is no UTF-8 text", p->base.name);
+        (void)error_set(&row->err, STATUS_INTERNAL, "%s replied with a text that is not UTF-8",
+                        p->base.name);
     else
         row->outcome = own->outcome;
 }
@@ -625,7 +629,7 @@ static void plugin_stepped(struct agent *a, struct row *row)
     if (row->outcome != ROW_FAILED && own->said.len > 0 &&
         buf_append(&reply->text, own->said.data, own->said.len) != STATUS_OK) {
         (void)error_no_memory(&row->err, own->said.len,
-                              "a reply"); /* it fits: the limit is said's */
+                              "a reply"); /* it fits: said has the same limit */
         row->outcome = ROW_FAILED;
     }
     buf_clear(&own->said);

@@ -66,7 +66,7 @@ static enum status open_backend(struct policy *p, const struct agent_config *con
              ? backend_open_type(&p->backend, config->backend_type, &p->backend_config, err)
              : backend_open(&p->backend, config->options.backend, &p->backend_config, err);
     if (rc == STATUS_OK && p->backend->type->net == NULL)
-        rc = error_set(err, STATUS_UNIMPLEMENTED, "the backend %s has no policies",
+        rc = error_set(err, STATUS_UNIMPLEMENTED, "the backend %s cannot run policies",
                        p->backend->type->name);
     return rc;
 }
@@ -80,7 +80,7 @@ static enum status policy_open(struct agent *a, const struct agent_config *confi
     enum status rc;
 
     if (config->path == NULL)
-        return error_set(err, STATUS_INVALID, "a policy needs a file");
+        return error_set(err, STATUS_INVALID, "a policy needs a file: use --model NAME=FILE");
     p->max_rows = config->max_step_rows != 0 ? config->max_step_rows : POLICY_MAX_ROWS;
     p->params_version = 1;
     rc = gguf_open(&g, config->path, err);
@@ -122,7 +122,8 @@ enum status policy_ready(struct policy *p, struct error *err)
         p->is_stale = false;
         if (rc == STATUS_INTERNAL)
             p->base.lost = *err;
-        return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
+        return rc == STATUS_OK ? rc
+                               : error_prefix(err, "the device failed and is not ready again yet");
     }
     if (p->is_stale) {
         rc = network_load(&p->net, p->net.kept, err);

@@ -71,11 +71,12 @@ static enum status policy_clone_check_turn(const struct policy_clone *c, uint32_
 {
     if (at_turn > c->n_steps)
         return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "step %u is not there, the clone has done %u", at_turn, c->n_steps);
+                             "step %u does not exist, the clone has done %u steps", at_turn,
+                             c->n_steps);
     if (c->state != NULL && at_turn != 0 && at_turn != c->n_steps)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "the recurrent state of step %u is gone: 0 and %u are there", at_turn,
-                         c->n_steps);
+                         "the recurrent state of step %u is not kept, only those of steps 0 and %u",
+                         at_turn, c->n_steps);
     return STATUS_OK;
 }
 
@@ -162,13 +163,16 @@ enum status policy_clone_restore(struct clone *base, const void *data, size_t si
 
     if (size_bytes != HEAD_BYTES + state_bytes(c) ||
         memcmp(bytes, state_magic, sizeof state_magic) != 0)
-        return error_set(err, STATUS_DATA_LOSS, "this is no state of such a policy, version 1");
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the saved state is not one of such a policy, version 1");
     for (size_t at = HEAD_BYTES; at < size_bytes; at += sizeof(float)) {
         float x;
 
         memcpy(&x, bytes + at, sizeof x);
         if (!isfinite(x))
-            return error_set(err, STATUS_DATA_LOSS, "the recurrent state holds %g", (double)x);
+            return error_set(err, STATUS_DATA_LOSS,
+                             "the recurrent state has the number %g, all must be finite",
+                             (double)x);
     }
     for (size_t i = 0; i < 4; i++)
         n_steps |= (uint32_t)bytes[sizeof state_magic + i] << 8 * i;
@@ -194,10 +198,11 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
         return STATUS_OK;
     if (max_steps > RECORD_MAX_STEPS)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "n_steps",
-                             "a record of %zu steps: it can have %d", max_steps, RECORD_MAX_STEPS);
+                             "a record of %zu steps is too long, it may have at most %d", max_steps,
+                             RECORD_MAX_STEPS);
     if (spec_of(c)->head != POLICY_SOFTMAX)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                             "a policy with a %s head keeps no record: it learns by Learn",
+                             "a policy with a %s head keeps no record: train it with Learn",
                              policy_head_name(spec_of(c)->head));
     r = c->record = try_alloc(1, sizeof *r);
     if (r != NULL) {

@@ -69,10 +69,9 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err)
         return error_field(err, "dropout", "is %g, it must be at least 0 and below 1",
                            (double)s->dropout);
     if (s->head == POLICY_DUELLING && !s->has_value)
-        return error_field(err, "has_value", "is false, a duelling head needs a value head");
+        return error_field(err, "has_value", "is false, it must be true for a duelling head");
     if (s->kind == POLICY_LSTM && s->dropout != 0.0f)
-        return error_field(err, "dropout", "is %g, an lstm has none: it must be 0",
-                           (double)s->dropout);
+        return error_field(err, "dropout", "is %g, it must be 0 for an lstm", (double)s->dropout);
     return STATUS_OK;
 }
 
@@ -232,9 +231,8 @@ static enum status read_kind(const struct gguf *g, enum policy_kind *out, struct
             *out = (enum policy_kind)i;
             return STATUS_OK;
         }
-    return error_set(err, STATUS_UNIMPLEMENTED,
-                     "%s: policy.kind is '%.*s', this server knows mlp and lstm", gguf_path(g),
-                     len < 40 ? (int)len : 40, text);
+    return error_set(err, STATUS_UNIMPLEMENTED, "%s: policy.kind is '%.*s', it must be mlp or lstm",
+                     gguf_path(g), len < 40 ? (int)len : 40, text);
 }
 
 /* Files without the key have a softmax. */
@@ -255,7 +253,7 @@ static enum status read_head(const struct gguf *g, enum policy_head *out, struct
             return STATUS_OK;
         }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "%s: policy.head is '%.*s', this server knows softmax, gaussian and duelling",
+                     "%s: policy.head is '%.*s', it must be softmax, gaussian or duelling",
                      gguf_path(g), len < 40 ? (int)len : 40, text);
 }
 
@@ -381,8 +379,8 @@ enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, stru
     }
     if (gguf_n_tensors(g) != n_tensors_of(&net))
         return error_set(err, STATUS_DATA_LOSS,
-                         "%s: has %zu tensors, an %s policy of its sizes %zu", gguf_path(g),
-                         gguf_n_tensors(g), kinds[s.kind], n_tensors_of(&net));
+                         "%s: has %zu tensors, but an %s policy of these sizes has %zu",
+                         gguf_path(g), gguf_n_tensors(g), kinds[s.kind], n_tensors_of(&net));
     *out = s;
     return STATUS_OK;
 }

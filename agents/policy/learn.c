@@ -74,15 +74,16 @@ static enum status check_records(const struct lesson *l, const float *returns, s
 {
     if (l->n == 0 || l->n_steps == 0)
         return error_set(err, STATUS_INVALID,
-                         "there is nothing to learn from: %zu clones, %zu steps", l->n, l->n_steps);
+                         "there is nothing to learn from: there are %zu clones and %zu steps", l->n,
+                         l->n_steps);
     for (size_t i = 0; i < l->n; i++) {
         const struct trajectory_record *r = record_of(l, i);
 
         assert(l->clones[i]->agent == &l->policy->base);
         if (r == NULL || r->n != l->n_steps)
             return error_set(err, STATUS_PRECONDITION,
-                             "clone %zu has a record of %zu steps, there are returns of %zu", i,
-                             r == NULL ? 0 : r->n, l->n_steps);
+                             "clone %zu has a record of %zu steps, but there are returns for %zu",
+                             i, r == NULL ? 0 : r->n, l->n_steps);
         for (size_t t = 0; t < l->n_steps; t++)
             if (!isfinite(returns[i * l->n_steps + t]))
                 return error_field(err, "returns", "hold %g for clone %zu, step %zu",
@@ -393,9 +394,10 @@ static enum status gradient_norm(struct policy *policy, double *out, struct erro
     if (rc == STATUS_OK && !isfinite(sum))
         rc = error_set(err, STATUS_INTERNAL, "the gradient is not finite: nothing was learned");
     else if (rc == STATUS_OK && sum > (double)FLT_MAX) /* Adam's squares would be infinite */
-        rc = error_set(err, STATUS_INTERNAL,
-                       "the gradient's norm is %g, its square is beyond f32: nothing was learned",
-                       sqrt(sum));
+        rc = error_set(
+            err, STATUS_INTERNAL,
+            "the gradient's norm is %g, whose square is too large for f32: nothing was learned",
+            sqrt(sum));
     *out = sqrt(sum);
     return rc;
 }
@@ -449,7 +451,7 @@ enum status learn_step(struct policy *p, const struct learn_config *config,
     }
     if (rc == STATUS_OK) {
         network_stepped(net, made);
-        made = NULL; /* owned by net.kept now */
+        made = NULL; /* owned by net.kept from here on */
         report->params_version = ++p->params_version;
     }
     free(made);
@@ -466,7 +468,7 @@ enum status learn_end(struct policy *p, enum status rc, struct error *err)
         *err = synced;
     }
     p->is_stale =
-        rc != STATUS_OK && p->net.kept != NULL; /* the device's numbers may have changed */
+        rc != STATUS_OK && p->net.kept != NULL; /* the parameters on the device may have changed */
     policy_recover(p);
     return rc;
 }

@@ -63,7 +63,8 @@ static enum status steps_check_choices(const struct policy *p, const int64_t *ch
 {
     for (size_t i = 0; i < n; i++)
         if (choices[i] < 0 || (uint64_t)choices[i] >= p->net.spec.n_actions)
-            return error_field(err, "action", "has %lld at %zu, there are %zu actions",
+            return error_field(err, "action",
+                               "has the action %lld at %zu, but there are only %zu actions",
                                (long long)choices[i], i, p->net.spec.n_actions);
     return STATUS_OK;
 }
@@ -72,7 +73,7 @@ static enum status steps_check_kind(const struct policy *p, struct error *err)
 {
     if (p->net.spec.kind == POLICY_LSTM)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                             "a recurrent policy learns by Train alone");
+                             "a recurrent policy can be trained only with Train");
     return STATUS_OK;
 }
 
@@ -151,7 +152,7 @@ struct trajectory_lesson {
     const struct learn_trajectories *from;
     float *log_weights;          /* [n][n_steps] */
     float *targets, *advantages; /* [n][n_steps] */
-    size_t n_counted;            /* steps that are no resets */
+    size_t n_counted;            /* steps that are not resets */
     double loss, entropy;        /* sums */
 };
 
@@ -174,8 +175,8 @@ static enum status check_trajectories(const struct policy *p, const struct learn
                            "trajectories need a softmax or a gaussian head, and a value head");
     for (size_t i = 0; rc == STATUS_OK && i < sizeof numbers / sizeof numbers[0]; i++)
         if (!(numbers[i].value >= 0 && numbers[i].value <= numbers[i].most))
-            rc = error_field(err, numbers[i].name, "is %g, it is 0 to %g", (double)numbers[i].value,
-                             (double)numbers[i].most);
+            rc = error_field(err, numbers[i].name, "is %g, it must be from 0 to %g",
+                             (double)numbers[i].value, (double)numbers[i].most);
     if (rc == STATUS_OK)
         rc = steps_check_finite("observation", f->observations,
                                 (n + f->n) * p->net.spec.n_observations, err);
@@ -420,7 +421,7 @@ static enum status next_values(struct row_lesson *l, const struct learn_transiti
     enum status rc =
         best != NULL ? STATUS_OK : error_no_memory(err, f->n * sizeof *best, "actions");
 
-    /* the lesson's arrays serve for these rows first */
+    /* the lesson's arrays are used for these rows first */
     if (rc == STATUS_OK)
         rc = compute_rows(p, &p->net, f->next, f->n, l->outputs, l->values, err);
     for (size_t i = 0; rc == STATUS_OK && i < f->n; i++)

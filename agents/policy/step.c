@@ -18,7 +18,7 @@ static enum status check_observation(const struct policy_spec *s, const struct o
     enum status rc;
 
     if (seen->n_tensors != 1)
-        return error_field(err, "observation", "has %zu tensors, a policy takes one",
+        return error_field(err, "observation", "has %zu tensors, it must have one",
                            seen->n_tensors);
     if (t->name == NULL || strcmp(t->name, "observation") != 0)
         return error_field(err, "observation", "is called '%.40s', it must be 'observation'",
@@ -43,7 +43,7 @@ static enum status policy_step_check_turn(const struct policy_clone *c,
         return rc;
     if (temperature != 0.0f && temperature != 1.0f)
         return error_field(err, "temperature",
-                           "is %g, a policy draws (1) or takes the likeliest action (0)",
+                           "is %g, it must be 1 (draw an action) or 0 (take the likeliest action)",
                            (double)temperature);
     if (c->record != NULL && c->record->n == c->record->cap)
         return error_because(err, STATUS_PRECONDITION, REASON_EPISODE_OVER, NULL,
@@ -281,11 +281,10 @@ static void scatter(struct policy *p, size_t n, const struct policy *from, size_
         }
         p->rows[i]->outcome = ROW_DONE;
         if (!policy_step_is_finite(s, t)) {
-            (void)error_set(
-                &p->rows[i]->err, STATUS_INTERNAL,
-                "the policy's log-probability is %g: its parameters, or what it was given, "
-                "are out of hand",
-                (double)t->logp);
+            (void)error_set(&p->rows[i]->err, STATUS_INTERNAL,
+                            "the policy's log-probability is %g: its parameters or its "
+                            "observations are too large",
+                            (double)t->logp);
             p->rows[i]->outcome = ROW_FAILED;
         }
     }

@@ -104,7 +104,7 @@ static enum status remote_clone_turn_at(const struct remote_clone *c, uint32_t a
 
     if (at_turn > remote_clone_n_turns(c))
         return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "turn %u is not there, the conversation has %u", at_turn,
+                             "turn %u does not exist, the conversation has %u turns", at_turn,
                              remote_clone_n_turns(c));
     while (t != NULL && t->number > at_turn)
         t = t->before;
@@ -199,9 +199,10 @@ static enum status remote_clone_check_turn(const struct remote_clone *c,
     if (tensors->n_observations > 0)
         return remote_tensors_check_observation(tensors, seen, err);
     if (seen->n_messages == 0)
-        return error_field(err, "messages", "has none, an attached agent takes no token ids");
+        return error_field(err, "messages",
+                           "is empty, an attached agent needs messages and takes no token ids");
     if (seen->is_raw_prompt && seen->n_raw_ids > 0)
-        return error_field(err, "prompt", "has token ids, an attached agent takes text");
+        return error_field(err, "prompt", "has token ids, an attached agent takes only text");
     if (sampling_check(&seen->sampling, 0, err) != STATUS_OK)
         return err->status;
     return remote_clone_check_room(c, err);
@@ -260,11 +261,11 @@ static void remote_self_observe(struct clone *c, struct agent_turn *turn)
         remote_row_leave(row); /* no later row needs it */
         return;
     }
-    remote_turn_unref(rc->last); /* what was said holds it */
+    remote_turn_unref(rc->last); /* the transcript holds a reference to it */
     rc->last = remote_turn_ref(row->said);
     remote_row_leave(row);
     if (!is_whole)
-        remote_clone_leave(rc); /* its worker knows another reply */
+        remote_clone_leave(rc); /* its worker has another reply than the transcript */
     else if (remote_save_is_due(rc))
         remote_worker_order_save(rc);
 }
@@ -308,7 +309,7 @@ static size_t remote_cost_of(const struct agent *a, const struct row *r)
     const struct remote_row *row = r->turn;
 
     if (row->state == REMOTE_ROW_QUEUED || row->state == REMOTE_ROW_SENT)
-        return 0; /* counted when it was given to its worker */
+        return 0; /* it was counted when it was handed to its worker */
     return const_remote_of(a)->cost == REMOTE_COST_BYTES && !row->has_begun ? row->said->size_bytes
                                                                             : 1;
 }

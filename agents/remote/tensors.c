@@ -13,17 +13,17 @@ bool remote_tensors_are_equal(const struct remote_tensors *a, const struct remot
 enum status remote_tensors_check(const struct remote_tensors *t, struct error *err)
 {
     if (t->n_observations == 0 || t->n_observations > REMOTE_MAX_NUMBERS)
-        return error_field(err, "offer.tensors.observations", "is %zu, it is 1 to %d",
+        return error_field(err, "offer.tensors.observations", "is %zu, it must be from 1 to %d",
                            t->n_observations, REMOTE_MAX_NUMBERS);
     if ((t->n_actions == 0) == (t->n_action_numbers == 0))
         return error_field(err, "offer.tensors.actions",
-                           "is %zu and action_numbers %zu, one of both is set", t->n_actions,
-                           t->n_action_numbers);
+                           "is %zu and action_numbers is %zu, exactly one of the two must be set",
+                           t->n_actions, t->n_action_numbers);
     if (t->n_actions == 1 || t->n_actions > REMOTE_MAX_NUMBERS)
-        return error_field(err, "offer.tensors.actions", "is %zu, it is 2 to %d", t->n_actions,
-                           REMOTE_MAX_NUMBERS);
+        return error_field(err, "offer.tensors.actions", "is %zu, it must be from 2 to %d",
+                           t->n_actions, REMOTE_MAX_NUMBERS);
     if (t->n_action_numbers > REMOTE_MAX_NUMBERS)
-        return error_field(err, "offer.tensors.action_numbers", "is %zu, at most %d are taken",
+        return error_field(err, "offer.tensors.action_numbers", "is %zu, it must be at most %d",
                            t->n_action_numbers, REMOTE_MAX_NUMBERS);
     return STATUS_OK;
 }
@@ -46,11 +46,9 @@ enum status remote_tensors_check_observation(const struct remote_tensors *t,
     const int64_t shape[1] = {(int64_t)t->n_observations};
 
     if (seen->n_tensors == 0 && seen->n_messages > 0)
-        return error_field(err, "messages",
-                           "are nothing that this model takes, it acts on "
-                           "observations");
+        return error_field(err, "messages", "are given, but this model takes observations");
     if (seen->n_tensors != 1)
-        return error_field(err, "observation", "has %zu tensors, a policy takes one",
+        return error_field(err, "observation", "has %zu tensors, it must have one",
                            seen->n_tensors);
     if (seen->tensors[0].name == NULL || strcmp(seen->tensors[0].name, "observation") != 0)
         return error_field(err, "observation", "is called '%.40s', it must be 'observation'",
@@ -76,8 +74,9 @@ static enum status check_action(const struct remote_tensors *t, const struct ten
     memcpy(&choice, action->data, sizeof(choice));
     if (choice >= 0 && (size_t)choice < t->n_actions)
         return STATUS_OK;
-    return error_field(err, "result.rows.output", "has action %lld, there are %zu",
-                       (long long)choice, t->n_actions);
+    return error_field(err, "result.rows.output",
+                       "has the action %lld, but there are only %zu actions", (long long)choice,
+                       t->n_actions);
 }
 
 static enum status check_scalar(const struct tensor_view *t, struct error *err)
@@ -95,12 +94,13 @@ enum status remote_tensors_check_output(const struct remote_tensors *t,
     size_t n_wanted = 1 + (size_t)t->has_logp + (size_t)t->has_value;
 
     if (n_output != n_wanted)
-        return error_field(err, "result.rows.output", "has %zu tensors, %zu were offered", n_output,
-                           n_wanted);
+        return error_field(err, "result.rows.output", "has %zu tensors, but %zu were offered",
+                           n_output, n_wanted);
     for (size_t i = 0; i < n_output; i++) {
         if (strcmp(output[i].name, wanted[i]) != 0)
-            return error_field(err, "result.rows.output", "has '%.40s' at %zu, it is '%s'",
-                               output[i].name, i, wanted[i]);
+            return error_field(err, "result.rows.output",
+                               "has the tensor '%.40s' at %zu, it must be '%s'", output[i].name, i,
+                               wanted[i]);
         if (i == 0 ? check_action(t, &output[i], err) : check_scalar(&output[i], err))
             return err->status;
     }

@@ -63,7 +63,7 @@ enum status remote_turn_make(struct remote_turn **out, struct remote_turn *befor
     buf_init(&t->reply, reply_limit_bytes);
     at = (char *)(t->messages + n);
     for (size_t i = 0; i < n; i++) {
-        /* Workers get texts alone. */
+        /* Workers receive only texts. */
         t->messages[i] =
             (struct message){.role = messages[i].role, .text = at, .len = messages[i].len};
         memcpy(at, messages[i].text, messages[i].len);
@@ -87,6 +87,6 @@ void remote_turn_unref(struct remote_turn *t)
 
         buf_deinit(&t->reply);
         free(t);
-        t = before; /* a loop: a conversation has many turns */
+        t = before; /* a loop, not a recursion: a conversation may have many turns */
     }
 }

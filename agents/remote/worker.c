@@ -202,7 +202,7 @@ static void remote_row_fail(struct remote_row *row, const char *why)
         return;
     }
     (void)error_because(&row->err, STATUS_UNAVAILABLE, REASON_WORKER_LOST, "model",
-                        "model '%s' %s; the turn was not taken, ask again",
+                        "model '%s' %s; the turn did not happen, send it again",
                         row->clone->base.agent->name, why);
     row->err.retry_after_ms = REMOTE_RETRY_MS;
     remote_row_end(row, ROW_FAILED);
@@ -249,7 +249,7 @@ void remote_row_assign(struct remote_row *row)
     bool is_stateless = remote_agent_can(a, REMOTE_STATELESS);
 
     if (!remote_tensors_are_equal(&row->tensors, &a->tensors)) {
-        remote_row_fail(row, "has another worker now, which takes other observations");
+        remote_row_fail(row, "has a new worker, which takes other observations");
         return;
     }
     if (row->has_begun && c->worker == NULL && !is_stateless)
@@ -444,7 +444,7 @@ static void remote_row_take(struct remote_row *row, const struct remote_answer *
     }
     if (row->n_repeat > 0 && (!remote_row_skip(row, &text, &len) ||
                               (answer->outcome == ROW_DONE && row->n_repeat > 0))) {
-        remote_row_cut(row); /* it is not deterministic, though it said so */
+        remote_row_cut(row); /* the worker is not deterministic, although it was declared so */
         return;
     }
     if (len > 0 && remote_row_append(row, text, len) != STATUS_OK) {
@@ -464,7 +464,8 @@ static struct remote_step *remote_worker_find(const struct remote_worker *w, uin
         struct remote_step *step = container_of(l, struct remote_step, link);
 
         if (step->id == id)
-            return step->order == NULL ? step : NULL; /* not sent, so not known to it */
+            return step->order == NULL ? step
+                                       : NULL; /* it was not sent, so the worker does not know it */
     }
     return NULL;
 }
@@ -478,14 +479,14 @@ static enum status remote_tensors_check_answer(const struct remote_tensors *t,
     if (answer->outcome == ROW_FAILED || (!is_acting && answer->n_output == 0))
         return STATUS_OK;
     if (!is_acting)
-        return error_field(err, "result.rows", "has an output in row %u, none was offered",
-                           answer->row);
+        return error_field(err, "result.rows",
+                           "has an output in row %u, but the worker offered none", answer->row);
     if (answer->outcome == ROW_MORE)
-        return error_field(err, "result.rows", "has MORE in row %u, an action is given at once",
-                           answer->row);
+        return error_field(err, "result.rows",
+                           "has MORE in row %u, but an action must be given at once", answer->row);
     if (answer->text[0] != '\0')
-        return error_field(err, "result.rows", "has a text in row %u, tensors were offered",
-                           answer->row);
+        return error_field(err, "result.rows",
+                           "has a text in row %u, but the worker offered tensors", answer->row);
     if (remote_tensors_check_output(t, answer->output, answer->n_output, err) != STATUS_OK)
         return error_prefix(err, "row %u", answer->row);
     return STATUS_OK;
@@ -503,14 +504,15 @@ static enum status remote_step_sort(const struct remote_step *step,
         const struct remote_answer *answer = &answers[i];
 
         if (answer->row >= step->n_rows)
-            return error_field(err, "result.rows", "has row %u, step %" PRIu64 " has %zu rows",
-                               answer->row, step->id, step->n_rows);
+            return error_field(err, "result.rows",
+                               "has row %u, but step %" PRIu64 " has only %zu rows", answer->row,
+                               step->id, step->n_rows);
         if (by_row[answer->row] != NULL)
             return error_field(err, "result.rows", "has row %u of step %" PRIu64 " twice",
                                answer->row, step->id);
         if (strlen(answer->text) > REMOTE_MAX_PIECE_BYTES)
             return error_field(err, "result.rows",
-                               "has a text of %zu bytes in row %u, at most %d are taken at once",
+                               "has a text of %zu bytes in row %u, one piece may have at most %d",
                                strlen(answer->text), answer->row, REMOTE_MAX_PIECE_BYTES);
         by_row[answer->row] = answer;
         if (remote_tensors_check_answer(tensors, answer, err) != STATUS_OK)
@@ -518,7 +520,7 @@ static enum status remote_step_sort(const struct remote_step *step,
     }
     for (size_t i = 0; i < step->n_rows; i++)
         if (by_row[i] == NULL)
-            return error_field(err, "result.rows", "lacks row %zu of step %" PRIu64, i, step->id);
+            return error_field(err, "result.rows", "has no row %zu of step %" PRIu64, i, step->id);
     return STATUS_OK;
 }
 
@@ -540,8 +542,8 @@ enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
     struct link *l;
 
     if (step == NULL)
-        return error_field(err, "result.step", "is %" PRIu64 ", no such step waits for its result",
-                           step_id);
+        return error_field(err, "result.step",
+                           "is %" PRIu64 ", but no such step waits for a result", step_id);
     if (remote_step_sort(step, &a->tensors, by_row, answers, n, err) != STATUS_OK)
         return err->status;
     list_remove(&step->link);
@@ -574,12 +576,12 @@ enum status remote_worker_state(struct remote_worker *w, uint64_t clone, const v
         if (container_of(l, struct remote_save, link)->id == clone)
             save = container_of(l, struct remote_save, link);
     if (save == NULL)
-        return error_field(err, "state.clone", "is %" PRIu64 ", whose state was not asked for",
-                           clone);
+        return error_field(err, "state.clone",
+                           "is %" PRIu64 ", but the state of this clone was not asked for", clone);
     if (size_bytes > REMOTE_MAX_STATE_BYTES)
-        return error_field(err, "state.state", "has %zu bytes, at most %d are kept", size_bytes,
+        return error_field(err, "state.state", "has %zu bytes, it may have at most %d", size_bytes,
                            REMOTE_MAX_STATE_BYTES);
-    /* Without memory for it the transcript will do. */
+    /* Without memory for the state, the transcript is replayed instead. */
     if (save->clone != NULL && remote_blob_make(&state, data, size_bytes, &ignored) == STATUS_OK) {
         state->turn = save->turn;
         state->epoch = w->agent->epoch;
@@ -609,20 +611,22 @@ static bool is_version(const char *text)
 static enum status remote_offer_check(const struct remote_offer *o, struct error *err)
 {
     if (!is_version(o->version))
-        return error_field(err, "offer.version",
-                           "has up to %d letters, digits, '.', '_', '+' and '-'",
-                           REMOTE_MAX_VERSION);
+        return error_field(
+            err, "offer.version",
+            "is not valid, it must have at most %d letters, digits, '.', '_', '+' and '-'",
+            REMOTE_MAX_VERSION);
     if (o->max_rows > REMOTE_MAX_ROWS)
-        return error_field(err, "offer.max_rows", "is %zu, at most %d are sent in a step",
-                           o->max_rows, REMOTE_MAX_ROWS);
+        return error_field(err, "offer.max_rows", "is %zu, it must be at most %d", o->max_rows,
+                           REMOTE_MAX_ROWS);
     if (o->n_slots > REMOTE_MAX_SLOTS)
-        return error_field(err, "offer.slots", "is %zu, at most %d are used", o->n_slots,
+        return error_field(err, "offer.slots", "is %zu, it must be at most %d", o->n_slots,
                            REMOTE_MAX_SLOTS);
     if (!o->is_acting)
         return STATUS_OK;
     if (o->capabilities & ~(unsigned)(REMOTE_STATELESS | REMOTE_DETERMINISTIC))
-        return error_field(err, "offer.capabilities",
-                           "has more than STATELESS and DETERMINISTIC, of a worker with tensors");
+        return error_field(
+            err, "offer.capabilities",
+            "has others than STATELESS and DETERMINISTIC, which a worker with tensors cannot have");
     return remote_tensors_check(&o->tensors, err);
 }
 
@@ -636,16 +640,16 @@ static enum status remote_agent_accept(struct remote_agent *a, const struct remo
 
     if (a->n_workers > 0 && !is_same)
         return error_set(err, STATUS_PRECONDITION,
-                         "the attached workers of '%.63s' have version %s, this one has %s",
+                         "the attached workers of '%.63s' have version %s, but this one has %s",
                          a->base.name, a->version, version);
     if (a->n_workers > 0 && (a->capabilities != capabilities || a->cost != o->cost))
         return error_set(err, STATUS_PRECONDITION,
-                         "the attached workers of '%.63s' have other capabilities or another "
-                         "cost unit",
+                         "the attached workers of '%.63s' have other capabilities or another cost "
+                         "unit than this one",
                          a->base.name);
     if (a->n_workers > 0 && !remote_tensors_are_equal(&a->tensors, &o->tensors))
         return error_set(err, STATUS_PRECONDITION,
-                         "the attached workers of '%.63s' take or give other tensors",
+                         "the attached workers of '%.63s' take or give other tensors than this one",
                          a->base.name);
     if (a->n_workers > 0)
         return STATUS_OK;

@@ -19,7 +19,7 @@ extern const struct agent_type seq2seq_agent;
 enum {
     SEQ2SEQ_MAX_STEP_ROWS = 64,
     SEQ2SEQ_MAX_WAITING = 16384,
-    SEQ2SEQ_REPLY_WORDS = 128, /* where max_tokens is 0 */
+    SEQ2SEQ_REPLY_WORDS = 128, /* used if max_tokens is 0 */
 };
 
 struct seq2seq_original {
@@ -34,7 +34,7 @@ struct seq2seq_turn {
     const int32_t *query;     /* [n_query]: what the reply follows from, the messages' words last */
     size_t n_query;           /* at most SEQ2SEQ_MAX_WORDS */
     const int32_t *own;       /* [n_own]: of the messages, and a newline before each utterance */
-    size_t n_own;             /* but the conversation's first */
+    size_t n_own;             /* except before the conversation's first utterance */
     int32_t *said;            /* [max_words], room */
     size_t n_said, max_words; /* of the reply */
     bool has_said;
@@ -68,7 +68,8 @@ static enum status seq2seq_agent_open(struct agent *a, const struct agent_config
                                        .n_threads = config->options.n_threads};
 
     if (config->path == NULL)
-        return error_set(err, STATUS_INVALID, "a seq2seq needs a file");
+        return error_set(err, STATUS_INVALID,
+                         "a seq2seq agent needs a file: use --model NAME=FILE");
     if (seq2seq_read(&s->model, config->path, &own, err) != STATUS_OK)
         return err->status;
     s->max_rows = config->max_step_rows != 0 ? config->max_step_rows : SEQ2SEQ_MAX_STEP_ROWS;
@@ -188,7 +189,7 @@ static enum status seq2seq_observe(struct clone *base, struct agent_turn *turn, 
     struct seq2seq_turn *t;
 
     if (turn->seen.n_messages == 0)
-        return error_field(err, "messages", "are none, there is nothing to reply to");
+        return error_field(err, "messages", "are empty, so there is nothing to reply to");
     if (sampling_check(&turn->seen.sampling, 0, err) != STATUS_OK)
         return err->status;
     t = arena_alloc(turn->arena, 1, sizeof(*t));
@@ -261,7 +262,7 @@ static enum status seq2seq_recall(struct clone *base, struct agent_turn *turn, c
         is_good = word >= 0 && (size_t)word < n_words;
     }
     if (!is_good)
-        return error_set(err, STATUS_DATA_LOSS, "this is no trace of a seq2seq's turn");
+        return error_set(err, STATUS_DATA_LOSS, "the trace is not one of a seq2seq's turn");
     if (n > 0)
         memcpy(t->said, at + 1, n * sizeof(word));
     t->n_said = n;

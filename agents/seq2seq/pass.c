@@ -31,7 +31,7 @@ struct pass {
     float *weights;                  /* [label cells], of the targets in the loss */
     uint32_t *to_writer, *to_reader; /* [n]: the row in the other order */
     bool learns;
-    bool replies; /* no step is looked at again: two of the reader's do in turns */
+    bool replies; /* steps are not needed again: two of the encoder's steps take turns */
 };
 
 static const int32_t no_words[] = {WORD_NULL};
@@ -143,24 +143,26 @@ static enum status pass_check(const struct pass *p, bool has_labels, struct erro
     const size_t n_words = word_table_n(p->s->words);
 
     if (p->n == 0 || p->n > SEQ2SEQ_MAX_ROWS)
-        return error_set(err, STATUS_INVALID, "a pass has %zu rows, it has from 1 to %d", p->n,
-                         SEQ2SEQ_MAX_ROWS);
+        return error_set(err, STATUS_INVALID, "a pass has %zu rows, it must have from 1 to %d",
+                         p->n, SEQ2SEQ_MAX_ROWS);
     for (size_t i = 0; i < p->n; i++) {
         const struct seq2seq_row *r = &p->rows[i];
 
         if (r->n_text > SEQ2SEQ_MAX_WORDS ||
             (has_labels && (r->n_label == 0 || r->n_label > SEQ2SEQ_MAX_WORDS)))
             return error_set(err, STATUS_INVALID,
-                             "a text has %zu words and its label %zu, each may have %d at most",
+                             "a text has %zu words and its label has %zu, each may have at most %d",
                              r->n_text, r->n_label, SEQ2SEQ_MAX_WORDS);
         for (size_t k = 0; k < r->n_text; k++)
             if (r->text[k] < 0 || (size_t)r->text[k] >= n_words)
-                return error_set(err, STATUS_INVALID, "token %d is not one of the %zu", r->text[k],
-                                 n_words);
+                return error_set(err, STATUS_INVALID,
+                                 "token %d is not in the vocabulary, which has %zu words",
+                                 r->text[k], n_words);
         for (size_t k = 0; has_labels && k < r->n_label; k++)
             if (r->label[k] < 0 || (size_t)r->label[k] >= n_words)
-                return error_set(err, STATUS_INVALID, "token %d is not one of the %zu", r->label[k],
-                                 n_words);
+                return error_set(err, STATUS_INVALID,
+                                 "token %d is not in the vocabulary, which has %zu words",
+                                 r->label[k], n_words);
     }
     return STATUS_OK;
 }
@@ -571,7 +573,7 @@ static enum status pass_generate(struct pass *p, size_t max_words, struct error 
     for (size_t i = 0; rc == STATUS_OK && i < p->n; i++)
         ids[i] = WORD_START;
     for (size_t t = 0; rc == STATUS_OK && t < max_words && n_left > 0; t++) {
-        const struct seq2seq_step *steps = s->writer.steps; /* two of them in turns */
+        const struct seq2seq_step *steps = s->writer.steps; /* two of them take turns */
 
         seq2seq_cell_forward(s, &s->writer, t % 2, ids, p->n,
                              t > 0 ? steps[(t - 1) % 2].h : s->h_start,

@@ -118,8 +118,8 @@ enum status seq2seq_make(struct seq2seq **out, const struct seq2seq_spec *spec,
     if (rc == STATUS_OK)
         rc = backend_open(&s->backend, config->backend, &backend_config, err);
     if (rc == STATUS_OK && (s->backend->type->net == NULL || s->backend->type->net->add_at == NULL))
-        rc = error_set(err, STATUS_UNIMPLEMENTED, "a seq2seq does not run on '%.40s'",
-                       config->backend);
+        rc = error_set(err, STATUS_UNIMPLEMENTED,
+                       "a seq2seq agent cannot run on the backend '%.40s'", config->backend);
     if (rc == STATUS_OK)
         seq2seq_shape(s);
     for (size_t i = 0; rc == STATUS_OK && i < N_SEQ2SEQ_PARAMS; i++)

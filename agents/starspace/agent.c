@@ -18,13 +18,14 @@ extern const struct agent_type starspace_agent;
 enum {
     STARSPACE_MAX_ROWS = 256,
     STARSPACE_MAX_WAITING = 16384,
-    STARSPACE_HISTORY_WORDS = 10000, /* the newest, which the reply follows from; as ParlAI's */
+    STARSPACE_HISTORY_WORDS =
+        10000, /* the newest words, from which the reply is chosen; as in ParlAI */
 };
 
 struct starspace_original {
     struct agent base;
     struct starspace *space;
-    struct starspace_index *index; /* made when it is opened: nothing learns here */
+    struct starspace_index *index; /* made at open and never changed: this agent does not learn */
     size_t max_rows;
     float *query;         /* [n_dims]; the compute thread's */
     size_t longest_words; /* a bound of the words of a candidate */
@@ -65,7 +66,8 @@ static enum status starspace_agent_open(struct agent *a, const struct agent_conf
     struct starspace_original *s = starspace_original_of(a);
 
     if (config->path == NULL)
-        return error_set(err, STATUS_INVALID, "a starspace needs a file");
+        return error_set(err, STATUS_INVALID,
+                         "a starspace agent needs a file: use --model NAME=FILE");
     if (starspace_read(&s->space, config->path, err) != STATUS_OK)
         return err->status;
     if (starspace_n_candidates(s->space) == 0)
@@ -182,7 +184,7 @@ static enum status starspace_observe(struct clone *base, struct agent_turn *turn
     struct starspace_turn *t;
 
     if (turn->seen.n_messages == 0)
-        return error_field(err, "messages", "are none, there is nothing to reply to");
+        return error_field(err, "messages", "are empty, so there is nothing to reply to");
     if (sampling_check(&turn->seen.sampling, 0, err) != STATUS_OK)
         return err->status;
     t = arena_alloc(turn->arena, 1, sizeof(*t));
@@ -244,7 +246,7 @@ static enum status starspace_recall(struct clone *base, struct agent_turn *turn,
         memcpy(&chosen, trace, sizeof(chosen));
     if (size_bytes != sizeof(chosen) ||
         chosen >= starspace_n_candidates(starspace_original_of(base->agent)->space))
-        return error_set(err, STATUS_DATA_LOSS, "this is no trace of a starspace's turn");
+        return error_set(err, STATUS_DATA_LOSS, "the trace is not one of a starspace's turn");
     t->chosen = chosen;
     t->has_chosen = true;
     return STATUS_OK;

@@ -82,7 +82,7 @@ static enum status starspace_read_candidates(struct starspace *s, struct gguf *g
     enum status rc = gguf_array_len(g, "starspace.candidates", &n, err);
 
     if (rc == STATUS_OK && n > STARSPACE_MAX_CANDIDATES)
-        rc = error_set(err, STATUS_DATA_LOSS, "%s: has %zu candidates, at most %d can be",
+        rc = error_set(err, STATUS_DATA_LOSS, "%s: has %zu candidates, it may have at most %d",
                        gguf_path(g), n, STARSPACE_MAX_CANDIDATES);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
         const char *text = "";
@@ -90,12 +90,13 @@ static enum status starspace_read_candidates(struct starspace *s, struct gguf *g
 
         rc = gguf_array_text(g, "starspace.candidates", i, &text, &len, err);
         if (rc == STATUS_OK && (len == 0 || !utf8_is_valid(text, len)))
-            rc = error_set(err, STATUS_DATA_LOSS, "%s: candidate %zu is no text", gguf_path(g), i);
+            rc = error_set(err, STATUS_DATA_LOSS, "%s: candidate %zu is not a text", gguf_path(g),
+                           i);
         if (rc == STATUS_OK)
             rc = starspace_add_candidate(s, (struct text){text, len}, err);
         if (rc == STATUS_OK && s->n_candidates != i + 1)
-            rc = error_set(err, STATUS_DATA_LOSS, "%s: candidate %zu stands there twice",
-                           gguf_path(g), i);
+            rc = error_set(err, STATUS_DATA_LOSS, "%s: candidate %zu is there twice", gguf_path(g),
+                           i);
     }
     return rc;
 }

@@ -252,7 +252,7 @@ enum status starspace_learn(struct starspace_learner *l, const int32_t *text, si
                             const int32_t *label, size_t n_label, struct starspace_lesson *out,
                             struct error *err)
 {
-    /* The ids of bags that are only read. */
+    /* The bags borrow the caller's ids, which are only read. */
     const struct word_bag heard = {.ids = (int32_t *)(uintptr_t)text, .n = n_text},
                           said = {.ids = (int32_t *)(uintptr_t)label, .n = n_label};
     size_t n_labels;
@@ -315,8 +315,8 @@ static enum status starspace_learner_read_label(struct starspace_learner *l, con
     if (gguf_array_i64(g, cache_key, *at, &value, err) != STATUS_OK)
         return err->status;
     if (value < 1 || (uint64_t)value > n - *at - 1 || l->n_cached == l->config.cache_size)
-        return error_set(err, STATUS_DATA_LOSS, "%s: '%s' does not hold labels, or too many",
-                         gguf_path(g), cache_key);
+        return error_set(err, STATUS_DATA_LOSS, "%s: '%s' has no labels or too many", gguf_path(g),
+                         cache_key);
     to->n = (size_t)value;
     to->ids = try_alloc(to->n, sizeof(to->ids[0]));
     if (to->ids == NULL)
@@ -326,8 +326,9 @@ static enum status starspace_learner_read_label(struct starspace_learner *l, con
         if (gguf_array_i64(g, cache_key, *at + 1 + k, &value, err) != STATUS_OK)
             return err->status;
         if (value < 0 || value >= n_words)
-            return error_set(err, STATUS_DATA_LOSS, "%s: '%s' has a word that there is not",
-                             gguf_path(g), cache_key);
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: '%s' has a word that is not in the vocabulary", gguf_path(g),
+                             cache_key);
         to->ids[k] = (int32_t)value;
     }
     *at += 1 + to->n;

@@ -51,7 +51,7 @@ static enum status word_history_check(const struct word_history *h, uint32_t at_
 {
     if (at_turn > word_history_n_turns(h))
         return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "turn %u is not there, the conversation has %zu", at_turn,
+                             "turn %u does not exist, the conversation has %zu turns", at_turn,
                              word_history_n_turns(h));
     return STATUS_OK;
 }
@@ -153,7 +153,7 @@ enum status word_history_save(const struct word_history *h, const char *magic, c
 
 static enum status word_history_bad(struct error *err)
 {
-    return error_set(err, STATUS_DATA_LOSS, "this is no state of this agent, version 1");
+    return error_set(err, STATUS_DATA_LOSS, "the saved state is not one of this agent, version 1");
 }
 
 /* Whether ends never fall, and end with all words; and words are of the vocabulary. */

@@ -16,7 +16,7 @@
 
 struct table_word {
     struct hash_node node;
-    struct text text; /* the arena's */
+    struct text text; /* in the arena */
     uint64_t count;
     int32_t id;
 };
@@ -103,7 +103,7 @@ enum status word_table_open(struct word_table **out, struct error *err)
             word_table_close(t);
             return err->status;
         }
-        t->words[i]->count = UINT64_MAX - i; /* they stay the first, in this order */
+        t->words[i]->count = UINT64_MAX - i; /* they stay the first words, in this order */
     }
     *out = t;
     return STATUS_OK;
@@ -151,7 +151,8 @@ static int table_word_compare(const void *a, const void *b)
 enum status word_table_settle(struct word_table *t, size_t most, struct error *err)
 {
     if (most != 0 && most < WORD_N_SPECIALS + 1)
-        return error_set(err, STATUS_INVALID, "a vocabulary of %zu words has room for none", most);
+        return error_set(err, STATUS_INVALID, "a vocabulary of %zu words is too small for any word",
+                         most);
     qsort(t->words, t->n, sizeof(struct table_word *), table_word_compare);
     while (most != 0 && t->n > most)
         hash_remove(&t->hash, &t->words[--t->n]->node);
@@ -209,7 +210,9 @@ enum status word_table_decode(const struct word_table *t, const int32_t *ids, si
         struct text word;
 
         if (ids[i] < 0 || (size_t)ids[i] >= t->n)
-            return error_set(err, STATUS_INVALID, "token %d is not one of the %zu", ids[i], t->n);
+            return error_set(err, STATUS_INVALID,
+                             "token %d is not in the vocabulary, which has %zu words", ids[i],
+                             t->n);
         word = t->words[ids[i]]->text;
         if ((i > 0 && buf_append(text, " ", 1) != STATUS_OK) ||
             buf_append(text, word.text, word.len) != STATUS_OK)
@@ -237,16 +240,16 @@ static enum status word_table_read_words(struct word_table *t, struct gguf *g, c
         if (gguf_array_text(g, key, i, &text, &len, err) != STATUS_OK)
             return err->status;
         if (len == 0 || len > WORD_MAX_BYTES || !utf8_is_valid(text, len))
-            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is no word", gguf_path(g),
-                             i, key);
+            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is not a word",
+                             gguf_path(g), i, key);
         if (i < WORD_N_SPECIALS &&
             (len != strlen(specials[i]) || memcmp(text, specials[i], len) != 0))
-            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is not %s", gguf_path(g), i,
-                             key, specials[i]);
+            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s must be %s", gguf_path(g),
+                             i, key, specials[i]);
         if (word_table_count(t, (struct text){text, len}, err) != STATUS_OK)
             return err->status;
         if (t->n != i + 1)
-            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s stands there twice",
+            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is there twice",
                              gguf_path(g), i, key);
     }
     return STATUS_OK;

@@ -468,7 +468,7 @@ START_TEST(a_device_may_stay_away)
     ck_assert_int_lt(fault_after, 0);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_UNAVAILABLE);
-        ck_assert_ptr_nonnull(strstr(err.text, "not back yet"));
+        ck_assert_ptr_nonnull(strstr(err.text, "not ready again yet"));
     }
     ck_assert_int_eq(a->type->save_original(a, copy, &err), STATUS_OK);
     ck_assert(policy_same_files(path, copy));

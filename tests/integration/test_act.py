@@ -101,7 +101,7 @@ def what_is_refused(a):
     refused(lambda: a.step("bad", observation=tensor(1, 2, 3)), bad, "f32[3]", "f32[4]")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=tensor_pb2.DTYPE_I32)), bad, "i32[4]")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[5])), bad, "observation[0]", "16 bytes", "needs 20")
-    refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[-4])), bad, "f32[-4]", "cannot be")
+    refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[-4])), bad, "f32[-4]", "impossible")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[1] * 9)), bad, "9 dimensions")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=77)), bad, "dtype is 77")
     many = act.ActStepRequest(env_id="bad", run_id=1, seq=1, observation=[good] * 65)

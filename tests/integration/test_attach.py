@@ -347,9 +347,9 @@ def test_hostile_workers(parleyd):
             return lambda order: answers if order.WhichOneof("what") == "accepted" else ()
 
         for answers, why in [
-                ([result(1)], "lacks row 0"),
-                ([result(2, row(0))], "is 2, no such step"),
-                ([result(1, row(1))], "has row 1, step 1 has 1 rows"),
+                ([result(1)], "has no row 0"),
+                ([result(2, row(0))], "is 2, but no such step"),
+                ([result(1, row(1))], "has row 1, but step 1 has only 1 rows"),
                 ([result(1, row(0), row(0))], "has row 0 of step 1 twice"),
                 ([result(1, row(0, outcome=0))], "has outcome 0"),
                 ([result(1, row(0, outcome=77))], "has outcome 77"),

@@ -107,7 +107,7 @@ def test_choices(parleyd):
             client.conversations.Ask(conversations.TurnRequest(conversation=client.open("largest"), text="hello"))
             raise AssertionError("it took messages")
         except grpc.RpcError as e:
-            assert "acts on observations" in e.details(), e
+            assert "takes observations" in e.details(), e
         try:
             act_pb2_grpc.ActStub(client.channel).Configure(act.ActConfigureRequest(model="largest", mode=act.ACT_MODE_LOCKSTEP, n=2))
             raise AssertionError("it was configured")
@@ -173,16 +173,16 @@ def test_hostile(parleyd):
     with harness.Parleyd(parleyd, "--log-level", "error") as client:
         good = Policy(client, "good", largest, observations=3, actions=3, has_logp=True, has_value=True)
         for offered, why in [({}, "observations is 0"), ({"observations": 65537, "actions": 2}, "observations is 65537"),
-                             ({"observations": 1}, "one of both is set"), ({"observations": 1, "actions": 1}, "actions is 1"),
-                             ({"observations": 1, "actions": 2, "action_numbers": 2}, "one of both is set"),
+                             ({"observations": 1}, "exactly one of the two must be set"), ({"observations": 1, "actions": 1}, "actions is 1"),
+                             ({"observations": 1, "actions": 2, "action_numbers": 2}, "exactly one of the two must be set"),
                              ({"observations": 1, "action_numbers": 1 << 31}, "action_numbers is 2147483648")]:
             bad = Policy(client, "bad", largest, **offered)
             assert bad.error.code() == grpc.StatusCode.INVALID_ARGUMENT and why in bad.error.details(), (why, bad.error)
         action, logp = tensor("action", 0, np.int64), tensor("logp", 0, np.float32)
         for n, (output, why) in enumerate([
-                ([], "has 0 tensors, 2 were offered"), ([action], "has 1 tensors"), ([action] * 40, "40 tensors"),
-                ([logp, action], "has 'logp' at 0, it is 'action'"), ([tensor("action", 3, np.int64), logp], "has action 3, there are 3"),
-                ([tensor("action", -1, np.int64), logp], "has action -1"), ([tensor("action", [0], np.int64), logp], "action"),
+                ([], "has 0 tensors, but 2 were offered"), ([action], "has 1 tensors"), ([action] * 40, "40 tensors"),
+                ([logp, action], "has the tensor 'logp' at 0, it must be 'action'"), ([tensor("action", 3, np.int64), logp], "has the action 3, but there are only 3"),
+                ([tensor("action", -1, np.int64), logp], "has the action -1"), ([tensor("action", [0], np.int64), logp], "action"),
                 ([tensor("action", 0, np.int32), logp], "action"), ([action, tensor("logp", np.nan, np.float32)], "holds nan"),
                 ([tensor_pb2.Tensor(name="action", dtype=tensor_pb2.DTYPE_I64, data=b"123"), logp], "result.rows.output[0]"),
                 ([tensor_pb2.Tensor(name="action", dtype=99, data=b"12345678"), logp], "dtype"),
@@ -198,7 +198,7 @@ def test_hostile(parleyd):
         texts.row = lambda row: agents.AgentRowResult(row=row.row, outcome=agents.AGENT_ROW_OUTCOME_MORE, text="hm")
         assert step(client, "texts", [1, 2, 3]).exception().code() == grpc.StatusCode.UNAVAILABLE
         until("it ends", lambda: texts.error is not None)
-        assert "an action is given at once" in texts.error.details(), texts.error
+        assert "an action must be given at once" in texts.error.details(), texts.error
         good.end()
 
 

@@ -151,7 +151,7 @@ def test_refused(folder):
         for fields, code, *words in [
                 ({"reward": tensor(np.zeros((2, 0)))}, "INVALID_ARGUMENT", "reward"), ({"reward": tensor(np.zeros(10))}, "INVALID_ARGUMENT", "reward"),
                 ({"observation": tensor(np.zeros((2, 5, 4)))}, "INVALID_ARGUMENT", "observation is f32[2,5,4], it must be f32[2,6,4]"),
-                ({"action": tensor(np.full((2, 5), 2), np.int64)}, "INVALID_ARGUMENT", "action has 2 at 0"),
+                ({"action": tensor(np.full((2, 5), 2), np.int64)}, "INVALID_ARGUMENT", "action has the action 2 at 0"),
                 ({"action": tensor(np.zeros((2, 5)))}, "INVALID_ARGUMENT", "action is f32[2,5]"),
                 ({"logp": tensor(np.full((2, 5), np.nan))}, "INVALID_ARGUMENT", "logp holds nan"),
                 ({"reset": tensor(np.ones((2, 5)), np.bool_)}, "INVALID_ARGUMENT", "nothing to learn from"),

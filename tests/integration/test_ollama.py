@@ -112,7 +112,7 @@ def formats(daemon):
     assert set(json.loads(text)) == {"a", "b"}, text
     begun = client.chat("tiny", STORY, format="json", options=options).message.content
     assert begun.lstrip().startswith("{"), begun
-    expect(400, "'type' is no type", client.chat, "tiny", STORY, format={"type": "nothing"})
+    expect(400, "'type' is not a type", client.chat, "tiny", STORY, format={"type": "nothing"})
 
 
 def embed(daemon):

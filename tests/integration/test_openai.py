@@ -815,9 +815,9 @@ def hostile(parleyd, tiny):
     for _ in range(100):
         some = '{"properties":{"a":%s}}' % some
     wide = "[" + ",".join(map(str, range(5000))) + "]"
-    schemas = [(deep, "parsing depth"), (some, "nested more deeply"), ('{"enum":[%s1]}' % ("1," * 999_999), "too many values"), ('{"enum":[%s1]}' % ("1," * 99_999), "more values than are taken"),
-               ('{"enum":%s}' % wide, "more values than are taken"), ('{"type":"string","maxLength":1000000000}', "'maxLength' is above the bound"),
-               ('{"type":"array","minItems":1000000000}', "'minItems' is above the bound"), ('{"type":"string","pattern":"^(a{1000}){1000}$"}', "repetitions of more than"),
+    schemas = [(deep, "parsing depth"), (some, "nested too deeply"), ('{"enum":[%s1]}' % ("1," * 999_999), "too many values"), ('{"enum":[%s1]}' % ("1," * 99_999), "too many values"),
+               ('{"enum":%s}' % wide, "too many values"), ('{"type":"string","maxLength":1000000000}', "'maxLength' is larger than the compiler's limit"),
+               ('{"type":"array","minItems":1000000000}', "'minItems' is larger than the compiler's limit"), ('{"type":"string","pattern":"^(a{1000}){1000}$"}', "repetitions that multiply to more than"),
                ('{"enum":[%s]}' % ",".join(map(str, range(1_000_000))), "bytes, at most")]
     with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0") as parley:
         asked = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 400}

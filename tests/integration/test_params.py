@@ -271,7 +271,7 @@ def bad_uploads(parley):
     for value in (np.nan, np.inf, -np.inf):
         wrong = good.astype(np.float32)
         wrong[7] = value
-        refused(invalid, list(upload("bad", "a", 1, wrong)), field="b", says=" at 1,")
+        refused(invalid, list(upload("bad", "a", 1, wrong)), field="b", says=" at position 1,")
     spec = tensor_pb2.TensorSpec
     f32 = tensor_pb2.DTYPE_F32
     refused(invalid, list(upload("bad", "a", 1, good, specs=[spec(name="w", shape=[2, 3])])), field="dtype", says="missing")

@@ -68,7 +68,7 @@ def fails_alone(parley):
                 return error.code(), error.details()
         for i, said in enumerate(pool.map(told, range(len(odd)))):
             times = {0: 0, 1: 2}.get(i % 3)
-            assert said == ("one " if times is None else (grpc.StatusCode.INTERNAL, f"rows answered {times} times in one step, not once")), said
+            assert said == ("one " if times is None else (grpc.StatusCode.INTERNAL, f"rows answered a row {times} times in one step, it must answer each row once")), said
 
 
 def waiting(parley):
@@ -150,10 +150,10 @@ def ends(parleyd, *flags):
 
 def refusals(parleyd, build, examples, folder):
     faulty = os.path.join(build, "tests/unit/agents/plugin/faulty_")
-    assert "it has ABI 7, this parleyd has 1" in ends(parleyd, "--plugin", f"{faulty}abi.so")
+    assert "it has ABI 7, but this parleyd needs 1" in ends(parleyd, "--plugin", f"{faulty}abi.so")
     assert "its parley_agent has no fork" in ends(parleyd, "--plugin", f"{faulty}no_fork.so")
     assert "it defines no parley_agent" in ends(parleyd, "--plugin", f"{faulty}no_symbol.so")
-    assert "it has a teacher alone, which 'parley' takes" in ends(parleyd, "--plugin", f"{examples}/sums.so")
+    assert "it defines only a teacher, which 'parley' can use" in ends(parleyd, "--plugin", f"{examples}/sums.so")
     assert "--plugin: /nowhere/x.so: No such file" in ends(parleyd, "--plugin", "/nowhere/x.so")
     assert "takes [NAME=]FILE.so" in ends(parleyd, "--plugin", "x")
     assert "'echo' is the name of what is always served" in ends(parleyd, "--plugin", f"{examples}/echo.so")

@@ -57,7 +57,7 @@ static enum status golden_text_reader_decode(const struct golden_text_reader *r,
         size_t len;
 
         if (!json_is_integer(value) || id < 0 || id > INT32_MAX)
-            return golden_text_wrong("an id is none", err);
+            return golden_text_wrong("ids has an entry that is not a token id", err);
         if (vocab_bytes(r->vocab, (int32_t)id, false, &bytes, &len, err) != STATUS_OK)
             return err->status;
         if (buf_append(text, bytes, len) != STATUS_OK)
@@ -72,7 +72,7 @@ static enum status compare_tokens(struct golden_text_reader *r, const json_t *li
     const json_t *text = json_object_get(line, "text"), *ids = json_object_get(line, "ids");
 
     if (!json_is_string(text) || !json_is_array(ids))
-        return golden_text_wrong("has no text and ids", err);
+        return golden_text_wrong("has no text or no ids", err);
     if (vocab_encode(r->vocab, json_string_value(text), json_string_length(text), &r->ids, err) !=
             STATUS_OK ||
         golden_text_reader_decode(r, ids, &r->text, err) != STATUS_OK)
@@ -95,7 +95,7 @@ static enum status golden_text_reader_render(struct golden_text_reader *r, const
         struct message m;
 
         if (!json_is_string(role) || !json_is_string(content))
-            return golden_text_wrong("a message has no role and content", err);
+            return golden_text_wrong("a message has no role or no content", err);
         if (role_parse(&m.role, json_string_value(role), err) != STATUS_OK)
             return err->status;
         m.text = json_string_value(content);
@@ -121,7 +121,7 @@ static enum status compare_chat(struct golden_text_reader *r, const json_t *line
     const json_t *prompt = json_object_get(line, "prompt"), *ids = json_object_get(line, "ids");
 
     if (json_array_size(messages) == 0 || !json_is_string(prompt) || !json_is_array(ids))
-        return golden_text_wrong("has no messages, prompt and ids", err);
+        return golden_text_wrong("has no messages, no prompt or no ids", err);
     if (golden_text_reader_render(r, messages, err) != STATUS_OK)
         return err->status;
     *ret_equal = are_ids(ids, &r->ids) && golden_text_is_text(prompt, &r->text);

@@ -305,7 +305,7 @@ bool jinja_iterate(struct jinja_run *r, struct jinja_value v, struct jinja_value
             out->as.list->items[out->as.list->n++] = v.as.map->pairs[i].key;
         return true;
     default:
-        return jinja_fail(r, "a %s has no items to go through", jinja_kind_name(v));
+        return jinja_fail(r, "a %s cannot be iterated over", jinja_kind_name(v));
     }
 }
 
@@ -322,7 +322,9 @@ bool jinja_contains(struct jinja_run *r, struct jinja_value in, struct jinja_val
     }
     if (in.kind == JINJA_TEXT) {
         if (what.kind != JINJA_TEXT)
-            return jinja_fail(r, "a %s cannot be in a string", jinja_kind_name(what));
+            return jinja_fail(
+                r, "the left side of 'in' is a %s, but a string can only contain a string",
+                jinja_kind_name(what));
         *ret = what.as.text->len == 0 ||
                (in.as.text->len != 0 && memmem(in.as.text->data, in.as.text->len,
                                                what.as.text->data, what.as.text->len) != NULL);
@@ -331,7 +333,9 @@ bool jinja_contains(struct jinja_run *r, struct jinja_value in, struct jinja_val
     if (in.kind == JINJA_UNDEFINED)
         return true;
     if (in.kind != JINJA_LIST)
-        return jinja_fail(r, "nothing can be in a %s", jinja_kind_name(in));
+        return jinja_fail(
+            r, "the right side of 'in' is a %s, it must be a string, a list or a mapping",
+            jinja_kind_name(in));
     for (size_t i = 0; i < in.as.list->n && !*ret; i++)
         if (!jinja_charge(r, 0) || !jinja_equal(r, in.as.list->items[i], what, ret))
             return false;
@@ -488,7 +492,7 @@ static bool format_percent(struct jinja_run *r, const struct jinja_text *t, stru
         }
         if ((next != 's' && next != 'd') || (args.is_tuple && used == args.as.list->n) ||
             (!args.is_tuple && used == 1))
-            return jinja_fail(r, "the format does not fit its values");
+            return jinja_fail(r, "the format does not match its values");
         if (!jinja_put_value(r, &b, args.is_tuple ? args.as.list->items[used] : args))
             return false;
         used++;
@@ -525,8 +529,8 @@ bool jinja_binary(struct jinja_run *r, int op, struct jinja_value a, struct jinj
         return repeat_value(r, b, as_int(a), out);
     if (op == '%' && a.kind == JINJA_TEXT)
         return format_percent(r, a.as.text, b, out);
-    return jinja_fail(r, "'%c' does not take a %s and a %s", op & 0x7F, jinja_kind_name(a),
-                      jinja_kind_name(b));
+    return jinja_fail(r, "the operator '%c' does not take a %s and a %s", op & 0x7F,
+                      jinja_kind_name(a), jinja_kind_name(b));
 }
 
 static bool eval_args(struct jinja_run *r, const struct jinja_scope *s,
@@ -556,12 +560,12 @@ static bool call_loop(struct jinja_run *r, struct jinja_value self, const char *
 
     if (strcmp(name, "cycle") == 0) {
         if (args->n == 0)
-            return jinja_fail(r, "cycle needs an argument");
+            return jinja_fail(r, "loop.cycle needs at least one argument");
         *out = args->values[l->index0 % args->n];
         return true;
     }
     if (strcmp(name, "changed") != 0)
-        return jinja_fail(r, "a loop has no '%.40s' to call", name);
+        return jinja_fail(r, "loop has no method '%.40s'", name);
     if (!jinja_list_new(r, 0, &list))
         return false;
     for (size_t i = 0; i < args->n; i++)

@@ -363,7 +363,7 @@ static struct jinja_node *parse_unary(struct jinja_parser *p, bool has_filters)
     struct jinja_node *n;
 
     if (p->depth >= EXPRESSION_MAX_DEPTH) {
-        (void)jinja_parse_fail(p, "it is nested too deep");
+        (void)jinja_parse_fail(p, "the template is nested too deeply");
         return NULL;
     }
     p->depth++;
@@ -445,7 +445,7 @@ static struct jinja_node *parse_not(struct jinja_parser *p)
     if (!jinja_skip_name(p, "not"))
         return parse_compare(p);
     if (p->depth >= EXPRESSION_MAX_DEPTH) {
-        (void)jinja_parse_fail(p, "it is nested too deep");
+        (void)jinja_parse_fail(p, "the template is nested too deeply");
         return NULL;
     }
     p->depth++;
@@ -492,7 +492,7 @@ struct jinja_node *jinja_parse_expression(struct jinja_parser *p, bool may_be_co
     struct jinja_node *n;
 
     if (p->depth >= EXPRESSION_MAX_DEPTH) {
-        (void)jinja_parse_fail(p, "it is nested too deep");
+        (void)jinja_parse_fail(p, "the template is nested too deeply");
         return NULL;
     }
     p->depth++;
@@ -552,7 +552,7 @@ static struct jinja_node *target_item(struct jinja_parser *p, bool may_be_attrib
     if (n != NULL && may_be_attribute && jinja_skip_op(p, '.'))
         n = parse_attribute(p, n);
     if (n != NULL && n->kind != JINJA_N_NAME && n->kind != JINJA_N_ATTRIBUTE) {
-        (void)jinja_parse_fail(p, "nothing can be assigned to this");
+        (void)jinja_parse_fail(p, "the left side of an assignment must be a name or an attribute");
         return NULL;
     }
     return n;
@@ -563,7 +563,7 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *p, bool may_be_attrib
     struct jinja_node *n;
 
     if (p->depth >= EXPRESSION_MAX_DEPTH) {
-        (void)jinja_parse_fail(p, "it is nested too deep");
+        (void)jinja_parse_fail(p, "the template is nested too deeply");
         return NULL;
     }
     p->depth++;

@@ -174,7 +174,7 @@ static bool read_indent(struct filter *f, const char **ret)
     if (v == NULL || v->kind == JINJA_NONE)
         return true;
     if (v->kind != JINJA_INT && v->kind != JINJA_TEXT)
-        return jinja_fail(f->r, "an indent is a number or a string");
+        return jinja_fail(f->r, "the width of indent must be a number or a string");
     n = v->kind == JINJA_TEXT                    ? v->as.text->len
         : v->as.number < 0 || v->as.number > 100 ? 0
                                                  : (size_t)v->as.number;
@@ -194,7 +194,7 @@ static bool separator_text(struct filter *f, struct jinja_value v, const char **
     char *text;
 
     if (v.kind != JINJA_TEXT)
-        return jinja_fail(f->r, "a separator is a string");
+        return jinja_fail(f->r, "the separator must be a string");
     text = jinja_take(f->r, v.as.text->len + 1, 1);
     if (text == NULL)
         return false;
@@ -224,7 +224,8 @@ static bool filter_tojson(struct filter *f)
 static bool filter_from_json(struct filter *f)
 {
     if (f->v.kind != JINJA_TEXT)
-        return jinja_fail(f->r, "a %s is not JSON text", jinja_kind_name(f->v));
+        return jinja_fail(f->r, "only a string can be parsed as JSON, not a %s",
+                          jinja_kind_name(f->v));
     return jinja_parse_json(f->r, f->v.as.text->data, f->v.as.text->len, f->out);
 }
 
@@ -494,7 +495,7 @@ static bool filter_select(struct filter *f)
     char test[40] = "";
 
     if (is_attribute && f->args->n == 0)
-        return jinja_fail(f->r, "%s needs an attribute", f->name);
+        return jinja_fail(f->r, "%s needs the argument 'attribute'", f->name);
     if (f->args->n > n_before && !filter_word(f, f->args->values[n_before], test, sizeof test))
         return false;
     if (!items_of(f, &items) || !jinja_list_new(f->r, 0, f->out))
@@ -673,5 +674,5 @@ bool jinja_filter(struct jinja_run *r, const char *name, struct jinja_value v,
         r->depth--;
         return is_good;
     }
-    return jinja_fail(r, "the filter '%.80s' is not known", name);
+    return jinja_fail(r, "unknown filter '%.80s'", name);
 }

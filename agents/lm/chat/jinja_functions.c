@@ -25,7 +25,7 @@ bool jinja_text_arg(struct jinja_run *r, struct jinja_args *args, size_t i, cons
     if (v == NULL || v->kind == JINJA_NONE)
         return true;
     if (v->kind != JINJA_TEXT)
-        return jinja_fail(r, "'%s' should be a string, not a %s", name, jinja_kind_name(*v));
+        return jinja_fail(r, "'%s' must be a string, not a %s", name, jinja_kind_name(*v));
     *ret = v->as.text;
     return true;
 }
@@ -39,7 +39,7 @@ static bool call_range(struct jinja_run *r, struct jinja_args *args, struct jinj
     for (size_t i = 0; i < args->n; i++) {
         if (args->values[i].kind != JINJA_INT || args->values[i].as.number > INT32_MAX ||
             args->values[i].as.number < INT32_MIN)
-            return jinja_fail(r, "range takes ints, of 32 bits");
+            return jinja_fail(r, "range takes integers of 32 bits");
         part[args->n == 1 ? 1 : i] = args->values[i].as.number;
     }
     if (part[2] == 0)
@@ -106,7 +106,7 @@ static bool call_strftime(struct jinja_run *r, struct jinja_args *args, struct j
     if (!jinja_text_arg(r, args, 0, "format", &format))
         return false;
     if (format == NULL || format->len >= sizeof pattern)
-        return jinja_fail(r, "strftime_now takes a short format");
+        return jinja_fail(r, "the format of strftime_now is too long");
     memcpy(pattern, format->data, format->len);
     len = strftime(shown, sizeof shown, pattern, r->now);
     text = jinja_take(r, len + 1, 1);

@@ -89,7 +89,7 @@ static bool write_key(struct jinja_json_writer *w, struct jinja_value key)
     if (key.kind == JINJA_TEXT)
         return write_string(w, key.as.text);
     if (key.kind == JINJA_LIST)
-        return jinja_fail(w->r, "a tuple cannot be a key of JSON");
+        return jinja_fail(w->r, "a tuple cannot be a key in JSON");
     return write_mark(w, "\"") && write_value(w, key) && write_mark(w, "\"");
 }
 
@@ -107,7 +107,7 @@ static bool sorted_map(struct jinja_run *r, const struct jinja_map *m, struct ji
 {
     for (size_t i = 0; i < m->n; i++)
         if (m->pairs[i].key.kind != JINJA_TEXT)
-            return jinja_fail(r, "only keys that are strings can be sorted");
+            return jinja_fail(r, "sort_keys needs keys that are strings");
     if (!jinja_charge(r, 64 * m->n) || !jinja_map_new(r, m->n, out))
         return false;
     if (m->n != 0) {
@@ -203,7 +203,7 @@ static bool read_value(struct json_reader *j, struct jinja_value *out);
 
 static bool json_fail(struct json_reader *j)
 {
-    return jinja_fail(j->r, "a text is not JSON");
+    return jinja_fail(j->r, "a text is not valid JSON");
 }
 
 static char json_next(struct json_reader *j)

@@ -202,7 +202,7 @@ static bool lex_escape(struct jinja_lexer *l, char *out, size_t *ret_len)
         return c != 'N' || lexer_fail(l, "\\N escapes are not supported");
     }
     if (!is_good || number > 0x10FFFF)
-        return lexer_fail(l, "an escape is not correct");
+        return lexer_fail(l, "an escape sequence is wrong");
     *ret_len = utf8_encode(number, out);
     return true;
 }
@@ -327,7 +327,7 @@ static bool lex_operator(struct jinja_lexer *l)
             return true;
         }
     if (strchr("+-*/%~[](){}><=.:|,;", l->text[l->at]) == NULL || l->text[l->at] == '\0')
-        return lexer_fail(l, "a character is not understood");
+        return lexer_fail(l, "unexpected character");
     t->operator=(unsigned char) l->text[l->at++];
     return true;
 }
@@ -351,11 +351,11 @@ static bool follow_brackets(struct jinja_lexer *l, char *open, size_t *n)
 
     if (c == '(' || c == '[' || c == '{') {
         if (*n == LEX_MAX_NESTED)
-            return lexer_fail(l, "brackets are nested too deep");
+            return lexer_fail(l, "brackets are nested too deeply");
         open[(*n)++] = c == '(' ? ')' : c == '[' ? ']' : '}';
     } else if (c == ')' || c == ']' || c == '}') {
         if (*n == 0 || open[--*n] != c)
-            return lexer_fail(l, "a bracket is closed that is not open");
+            return lexer_fail(l, "a closing bracket has no opening bracket");
     }
     return true;
 }

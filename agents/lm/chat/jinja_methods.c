@@ -366,7 +366,7 @@ static bool method_find(struct jinja_run *r, struct jinja_value self, const char
         last = (int64_t)jinja_n_characters(&before);
     }
     *out = jinja_int(name[0] == 'c' ? n : last);
-    return name[0] != 'i' || last >= 0 || jinja_fail(r, "the text is not there");
+    return name[0] != 'i' || last >= 0 || jinja_fail(r, "index did not find the text");
 }
 
 static bool method_is(struct jinja_run *r, struct jinja_value self, const char *name,
@@ -429,7 +429,7 @@ static bool method_format(struct jinja_run *r, struct jinja_value self, const ch
         else
             v = jinja_arg(args, SIZE_MAX, key);
         if (v == NULL || end == t->len || t->data[end] != '}')
-            return jinja_fail(r, "the format does not fit its values");
+            return jinja_fail(r, "the format does not match its values");
         if (!jinja_put_value(r, &b, *v))
             return false;
         i = end;
@@ -526,7 +526,7 @@ static bool method_pop(struct jinja_run *r, struct jinja_value self, const char 
     (void)name;
     i = i < 0 ? i + (int64_t)l->n : i;
     if (i < 0 || (uint64_t)i >= l->n)
-        return jinja_fail(r, "the list has no such item");
+        return jinja_fail(r, "pop needs the index of an existing item");
     *out = l->items[i];
     memmove(l->items + i, l->items + i + 1, (l->n - (size_t)i - 1) * sizeof *l->items);
     l->n--;

@@ -138,9 +138,9 @@ static bool parse_block(struct jinja_parser *p, const char *end, struct jinja_no
 {
     if (!parse_body(p, end, out))
         return false;
-    p->at++; /* the name of the end */
+    p->at++; /* the name of the end tag */
     if (p->at->kind == JINJA_T_NAME)
-        p->at++; /* endmacro name */
+        p->at++; /* the macro's name after endmacro */
     return expect_block_end(p);
 }
 
@@ -323,7 +323,7 @@ static struct jinja_node *parse_loop_control(struct jinja_parser *p, enum jinja_
     struct jinja_node *n = jinja_node_new(p, kind);
 
     if (n != NULL && p->loop_depth == 0) {
-        (void)jinja_parse_fail(p, "there is no loop here");
+        (void)jinja_parse_fail(p, "break and continue must be inside a loop");
         return NULL;
     }
     return n != NULL && expect_block_end(p) ? n : NULL;
@@ -351,7 +351,7 @@ static struct jinja_node *parse_statement(struct jinja_parser *p)
         return parse_loop_control(p, JINJA_N_BREAK);
     if (jinja_skip_name(p, "continue"))
         return parse_loop_control(p, JINJA_N_CONTINUE);
-    (void)jinja_parse_fail(p, "the tag '%.*s' is not known", p->at->len < 40 ? (int)p->at->len : 40,
+    (void)jinja_parse_fail(p, "unknown tag '%.*s'", p->at->len < 40 ? (int)p->at->len : 40,
                            p->at->text == NULL ? "" : p->at->text);
     return NULL;
 }
@@ -388,7 +388,7 @@ static struct jinja_node *parse_data(struct jinja_parser *p)
 static bool parse_body(struct jinja_parser *p, const char *ends, struct jinja_node **out)
 {
     if (p->depth == PARSE_MAX_DEPTH)
-        return jinja_parse_fail(p, "it is nested too deep");
+        return jinja_parse_fail(p, "the template is nested too deeply");
     p->depth++;
     while (p->at->kind != JINJA_T_END && !is_end(p, ends)) {
         struct jinja_node *n;
@@ -412,7 +412,7 @@ static bool parse_body(struct jinja_parser *p, const char *ends, struct jinja_no
         return true;
     if (p->at->kind == JINJA_T_END)
         return jinja_parse_fail(p, "the template ends, '%s' is missing", ends);
-    p->at++; /* the begin of the end tag */
+    p->at++; /* the start of the end tag */
     return true;
 }
 
@@ -424,8 +424,8 @@ enum status jinja_open(struct jinja **out, const char *text, size_t len, struct 
     enum status rc;
 
     if (len > JINJA_MAX_SOURCE_BYTES)
-        return error_set(err, STATUS_INVALID, "it has %zu bytes, at most %d are read", len,
-                         JINJA_MAX_SOURCE_BYTES);
+        return error_set(err, STATUS_INVALID, "the template has %zu bytes, it may have at most %d",
+                         len, JINJA_MAX_SOURCE_BYTES);
     t = try_alloc(1, sizeof *t);
     if (t == NULL)
         return error_no_memory(err, sizeof *t, "a chat template");

@@ -137,7 +137,7 @@ static enum run_end run_if(struct jinja_run *r, struct jinja_scope *s, const str
             return run_body(r, s, n->body, out);
         if (n->other == NULL || n->other->kind != JINJA_N_IF || n->other->next != NULL)
             return run_body(r, s, n->other, out);
-        n = n->other; /* an elif, or the same: an else with one if inside */
+        n = n->other; /* an elif, or an else that has only an if */
     }
     return RUN_ON;
 }

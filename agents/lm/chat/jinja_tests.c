@@ -113,5 +113,5 @@ bool jinja_test(struct jinja_run *r, const char *name, struct jinja_value v,
         return test_case(r, v, name[0] == 'l' ? JINJA_LOWER : JINJA_UPPER, ret);
     if (!test_against(r, name, v, args, ret, &is_known))
         return false;
-    return is_known || jinja_fail(r, "the test '%.80s' is not known", name);
+    return is_known || jinja_fail(r, "unknown test '%.80s'", name);
 }

@@ -26,7 +26,7 @@ bool jinja_charge(struct jinja_run *r, size_t n_bytes)
 
     if (r->steps_left < n) {
         r->steps_left = 0;
-        return jinja_fail(r, "it takes too many steps");
+        return jinja_fail(r, "the template takes too many steps");
     }
     r->steps_left -= n;
     return true;
@@ -37,14 +37,15 @@ void *jinja_take(struct jinja_run *r, size_t n, size_t size_bytes)
     void *p = arena_alloc(r->arena, n == 0 ? 1 : n, size_bytes);
 
     if (p == NULL)
-        (void)jinja_fail(r, "it needs more than %zu bytes of memory", r->arena->limit_bytes);
+        (void)jinja_fail(r, "the template needs more than %zu bytes of memory",
+                         r->arena->limit_bytes);
     return p;
 }
 
 bool jinja_enter(struct jinja_run *r)
 {
     if (r->depth >= JINJA_MAX_DEPTH)
-        return jinja_fail(r, "it is nested too deep");
+        return jinja_fail(r, "the template is nested too deeply");
     r->depth++;
     return true;
 }
@@ -370,7 +371,8 @@ bool jinja_compare(struct jinja_run *r, struct jinja_value a, struct jinja_value
         return jinja_charge(r, n);
     }
     if (a.kind != JINJA_LIST || b.kind != JINJA_LIST)
-        return jinja_fail(r, "a %s and a %s have no order", jinja_kind_name(a), jinja_kind_name(b));
+        return jinja_fail(r, "a %s and a %s cannot be compared", jinja_kind_name(a),
+                          jinja_kind_name(b));
     if (!jinja_enter(r))
         return false;
     is_good = compare_lists(r, a.as.list, b.as.list, ret);
@@ -467,7 +469,7 @@ void jinja_format_real(double real, char *out, size_t size_bytes)
         (void)snprintf(out, size_bytes, "%s", isnan(real) ? "nan" : real < 0 ? "-inf" : "inf");
         return;
     }
-    do /* the fewest digits that give the number back */
+    do /* the fewest digits that are read back as the same number */
         (void)snprintf(digits, sizeof digits, "%.*e", precision, real);
     while (strtod(digits, NULL) != real && ++precision < 17);
     e = strchr(digits, 'e');
@@ -578,7 +580,7 @@ static bool put_entered(struct jinja_run *r, struct jinja_text_builder *b, struc
     case JINJA_MAP:
         return put_map(r, b, v.as.map);
     default:
-        return jinja_fail(r, "a %s has no text", jinja_kind_name(v));
+        return jinja_fail(r, "a %s cannot be written as text", jinja_kind_name(v));
     }
 }
 

@@ -83,7 +83,7 @@ static enum status template_unknown(const char *name, struct error *err)
 {
     (void)error_set(
         err, STATUS_NOT_FOUND,
-        "no chat template is named '%.80s', and there is no such file; the names:", name);
+        "there is no chat template and no file named '%.80s'; the built-in templates are:", name);
     for (size_t i = 0; i < N_TEMPLATES; i++) {
         size_t len = strlen(err->text);
 

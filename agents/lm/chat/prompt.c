@@ -14,13 +14,13 @@
 
 enum {
     PROMPT_MAX_STEPS = 4 << 20,
-    PROMPT_MAX_BYTES = 64 << 20,  /* of a render, besides eight times the messages */
+    PROMPT_MAX_BYTES = 64 << 20,  /* of one rendering, in addition to eight times the messages */
     PROMPT_MAX_SPANS = 256 << 10, /* changes of origin */
 };
 
 struct chat_prompter {
     const struct vocab *vocab;
-    struct jinja *template; /* NULL: there is none, and absent says why */
+    struct jinja *template; /* NULL: the model has none; absent has the reason */
     struct error absent;
     struct buf bos, eos; /* their text */
 };
@@ -154,7 +154,7 @@ static bool set_more(struct jinja_run *r, const struct chat_input *in)
         char name[TEMPLATE_VARIABLE_MAX_NAME + 1];
 
         if (key->len >= sizeof name)
-            continue; /* no template has such a name */
+            continue; /* no template can have this name */
         memcpy(name, key->data, key->len);
         name[key->len] = '\0';
         if (value.kind == JINJA_TEXT && prompt_is_word(value.as.text) &&

@@ -9,16 +9,16 @@
 #include "base/alloc.h"
 
 enum parser_state {
-    PARSE_TEXT,      /* looks for a mark */
-    PARSE_THOUGHT,   /* looks for its close */
-    PARSE_CALL,      /* behind the open: reads a call up to its arguments */
+    PARSE_TEXT,      /* searches for a mark */
+    PARSE_THOUGHT,   /* searches for the end of the thought */
+    PARSE_CALL,      /* after the opening mark: reads a call up to its arguments */
     PARSE_ARGUMENTS, /* hands out arguments as they come */
-    PARSE_REST,      /* of the object around the arguments, and the close */
-    PARSE_NOTHING,   /* one call was wanted, and came */
+    PARSE_REST,      /* the rest of the object around the arguments, and the closing mark */
+    PARSE_NOTHING,   /* only one call was requested, and it is complete */
 };
 
 enum {
-    MAX_HELD_SPACE = 256, /* before a mark it is not text */
+    MAX_HELD_SPACE = 256, /* white space before a mark, which is not text */
     MAX_PARSED_BYTES = 64 << 20,
     SLICE_BYTES = 4096,
 };
@@ -31,7 +31,7 @@ struct parsed {
 
 struct reply_parser {
     const struct reply_format *format;
-    const struct call_format *calls; /* NULL: none are looked for */
+    const struct call_format *calls; /* NULL: does not search for calls */
     const struct thought_format *thoughts;
     json_t *tools;
     bool may_be_bare, is_single;
@@ -39,14 +39,15 @@ struct reply_parser {
     struct buf held, out, parts; /* parts: struct parsed */
     struct buf thought_ranges;   /* struct reply_range */
     size_t n_added;              /* bytes of the reply so far, of which held are the last */
-    size_t n_read, read_to;      /* parts that were read, and where the last of them ends in out */
-    size_t mark_len;             /* PARSE_CALL: of the open at the front of held */
+    size_t n_read,
+        read_to;     /* the number of parts that were read, and the end of the last one in out */
+    size_t mark_len; /* PARSE_CALL: of the opening mark at the front of held */
     struct json_place place;
     uint32_t n_calls;
-    bool has_text;    /* so a bare call cannot begin any more */
+    bool has_text;    /* so a call without a mark cannot begin any more */
     bool skips_space; /* at the front of held */
     bool is_in_object, is_over, is_bare;
-    bool is_short; /* of memory */
+    bool is_short; /* out of memory */
 };
 
 /* --- parts --- */
@@ -178,9 +179,9 @@ static size_t without_space(const struct reply_parser *p, size_t len)
 /* --- states; each returns whether it got further --- */
 
 struct found_mark {
-    size_t at, len; /* at SIZE_MAX: none */
+    size_t at, len; /* at == SIZE_MAX: no mark */
     enum parser_state next;
-    size_t n_open; /* last bytes that may begin a mark */
+    size_t n_open; /* how many last bytes may be the beginning of a mark */
 };
 
 static void look_for(const struct reply_parser *p, struct found_mark *f, const char *mark,

@@ -17,8 +17,8 @@ enum status prompt_check_size(const struct prompt_limits *limits, size_t n_ids, 
         return STATUS_OK;
     return error_because(
         err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-        "the prompt has at least %zu tokens with all before it, the context holds %zu: "
-        "rewind, open a new conversation, or say less",
+        "the prompt has at least %zu tokens with the conversation before it, but the context holds "
+        "only %zu: rewind, open a new conversation, or send less",
         least, limits->context);
 }
 
@@ -63,7 +63,7 @@ static enum status system_make(struct lm_system **out, struct lm_systems *system
         rc = chat_template_begin(systems->template, text, len, &ids, NULL, err);
     if (rc == STATUS_OK && ids.len / sizeof(int32_t) > systems->limits->context)
         rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                           "the system prompt has %zu tokens, the context holds %zu",
+                           "the system prompt has %zu tokens, but the context holds only %zu",
                            ids.len / sizeof(int32_t), systems->limits->context);
     if (rc != STATUS_OK)
         goto out;

@@ -121,7 +121,7 @@ struct chat_template {
     const struct template_family *family;
     bool has_bos;
     char *system;   /* the default system prompt, "" for none */
-    char *preamble; /* begins every system message, and makes one if there is none; or NULL */
+    char *preamble; /* the beginning of every system message, also of an empty one; or NULL */
     int32_t bos, start, middle, end;
 };
 
@@ -213,9 +213,9 @@ static enum status find_control(const struct chat_template *t, const char *text,
 {
     *ret_id = text == NULL ? -1 : vocab_control(t->vocab, text);
     if (text != NULL && *ret_id < 0)
-        return error_set(err, STATUS_DATA_LOSS,
-                         "the chat template says %s, which is no control token of the vocabulary",
-                         text);
+        return error_set(
+            err, STATUS_DATA_LOSS,
+            "the chat template uses %s, which is not a control token of the vocabulary", text);
     return STATUS_OK;
 }
 
@@ -226,7 +226,7 @@ static enum status find_controls(struct chat_template *t, struct error *err)
     t->bos = t->has_bos ? vocab_bos(t->vocab) : -1;
     if (t->has_bos && t->bos < 0)
         return error_set(err, STATUS_DATA_LOSS,
-                         "the chat template says bos_token, which the vocabulary has not");
+                         "the chat template uses bos_token, but the vocabulary has none");
     if (find_control(t, f->start, &t->start, err) != STATUS_OK ||
         find_control(t, f->middle, &t->middle, err) != STATUS_OK)
         return err->status;
@@ -241,8 +241,8 @@ enum status chat_template_open_text(struct chat_template **out, const char *text
 
     if (text == NULL)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "the file has no chat template (tokenizer.chat_template), so it is not "
-                         "known how to talk with it; recognised: chatml, llama3");
+                         "the file has no chat template (tokenizer.chat_template), so its prompt "
+                         "format is unknown; recognised: chatml, llama3");
     t = try_alloc(1, sizeof *t);
     if (t == NULL)
         return error_no_memory(err, sizeof *t, "a chat template");
@@ -250,7 +250,7 @@ enum status chat_template_open_text(struct chat_template **out, const char *text
     rc = recognise(t, text, len, err);
     if (rc == STATUS_UNKNOWN)
         rc = error_set(err, STATUS_UNIMPLEMENTED,
-                       "the chat template '%.*s%s' is not one we can render; recognised: "
+                       "the chat template '%.*s%s' cannot be rendered; recognised: "
                        "chatml, llama3",
                        (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text, len > SHOWN_MAX ? "…" : "");
     else if (rc == STATUS_OK)

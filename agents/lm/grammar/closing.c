@@ -10,8 +10,8 @@
 #include "agents/lm/grammar/module.h"
 
 enum {
-    MAX_STRING_BYTES = 96, /* of what one order adds to a string that may not end yet */
-    MAX_TRIES = 20000,     /* bytes that the engine is asked about: some milliseconds */
+    MAX_STRING_BYTES = 96, /* the most bytes that are added to a string that must not end yet */
+    MAX_TRIES = 20000,     /* the most bytes that are tried in the engine: some milliseconds */
 };
 
 struct closing {
@@ -20,7 +20,7 @@ struct closing {
     struct json_place place;
     char *text;
     size_t len, cap;
-    size_t n_steps; /* that the engine has taken */
+    size_t n_steps; /* how many steps the engine has accepted */
     size_t n_tries;
 };
 
@@ -76,7 +76,7 @@ static bool closing_try_string(struct closing *c, const char *order, size_t max_
             return true;
         if (!closing_take_forced(c) && !closing_take_first(c, order))
             break;
-        if (!c->place.is_in_string) /* what was forced has ended it */
+        if (!c->place.is_in_string) /* the forced text has ended the string */
             return true;
     }
     c->module->matcher_take_back(c->engine, c->n_steps - before.n_steps);
@@ -96,7 +96,7 @@ static bool closing_end_string(struct closing *c)
     static const char marks_last[] = "0123456789" LETTERS REST "@Z:/-+_.";
 
     if (closing_may_take(c, ' ') && closing_may_take(c, '.'))
-        return closing_try_string(c, ".", SIZE_MAX); /* any text of some length */
+        return closing_try_string(c, ".", SIZE_MAX); /* a text of a minimum length */
     return closing_try_string(c, marks_first, MAX_STRING_BYTES) ||
            closing_try_string(c, marks_last, MAX_STRING_BYTES);
 #undef LETTERS

@@ -33,10 +33,10 @@ static enum status constraint_check_text(const char *text, size_t len, struct er
         return constraint_wrong(err, "the constraint is empty");
     if (len > CONSTRAINT_MAX_BYTES)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
-                             "the constraint has %zu bytes, it may have %d", len,
+                             "the constraint has %zu bytes, it may have at most %d", len,
                              CONSTRAINT_MAX_BYTES);
     if (!utf8_is_valid(text, len) || memchr(text, '\0', len) != NULL)
-        return constraint_wrong(err, "the constraint is not UTF-8, or has a NUL");
+        return constraint_wrong(err, "the constraint is not UTF-8 or has a NUL byte");
     return STATUS_OK;
 }
 
@@ -84,10 +84,10 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
 
     if (len > CONSTRAINT_MAX_SCHEMA_BYTES)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
-                             "the schema has %zu bytes, it may have %d", len,
+                             "the schema has %zu bytes, it may have at most %d", len,
                              CONSTRAINT_MAX_SCHEMA_BYTES);
     if (!json_extent_fits(schema, len, &limit))
-        return constraint_wrong(err, "the schema has more values than are taken");
+        return constraint_wrong(err, "the schema has too many values");
     read = json_loadb(schema, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
     if (read == NULL)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
@@ -134,7 +134,7 @@ static const char *grammar_skip(const char *text, const char *end)
 static enum status grammar_check(const char *text, size_t len, struct error *err)
 {
     const char *const end = text + len, *at = text;
-    bool is_open = false; /* an alternative has begun and has nothing in it */
+    bool is_open = false; /* an alternative has begun and is still empty */
 
     while (at < end) {
         if (*at == '"' || *at == '[' || *at == '#') {
@@ -143,17 +143,19 @@ static enum status grammar_check(const char *text, size_t len, struct error *err
             continue;
         }
         if (*at == '.')
-            return constraint_wrong(err, "the grammar has '.': write the class of characters");
+            return constraint_wrong(err, "the grammar has '.', write a character class instead");
         if (is_open && (*at == '|' || *at == ')'))
-            return constraint_wrong(err, "the grammar has an empty alternative: write \"\"");
+            return constraint_wrong(err,
+                                    "the grammar has an empty alternative, write \"\" instead");
         if (*at == '=' || *at == '|' || *at == '(')
             is_open = true;
         else if (*at != ' ' && *at != '\t' && *at != '\n' && *at != '\r')
             is_open = false;
         at++;
     }
-    return is_open ? constraint_wrong(err, "the grammar has an empty alternative: write \"\"")
-                   : STATUS_OK;
+    return is_open
+               ? constraint_wrong(err, "the grammar has an empty alternative, write \"\" instead")
+               : STATUS_OK;
 }
 
 enum status constraint_of_grammar(const struct constraint **out, const char *text, size_t len,
@@ -193,7 +195,8 @@ enum status constraint_of_choices(const struct constraint **out, const struct te
 
     if (n == 0 || n > CONSTRAINT_MAX_CHOICES)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
-                             "there are %zu choices, it may be 1 to %d", n, CONSTRAINT_MAX_CHOICES);
+                             "there are %zu choices, there must be 1 to %d", n,
+                             CONSTRAINT_MAX_CHOICES);
     buf_init(&b, CONSTRAINT_MAX_BYTES);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
         rc = constraint_check_text(texts[i].text, texts[i].len, err);
@@ -210,7 +213,7 @@ enum status constraint_of_choices(const struct constraint **out, const struct te
 
 /* Pieces of JSON, each with its length before it. */
 struct tags_writer {
-    struct buf json; /* the piece that is being written */
+    struct buf json; /* the piece being written */
     struct buf pieces;
     enum status rc;
 };

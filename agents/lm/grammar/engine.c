@@ -16,12 +16,14 @@ static enum status engine_find(char out[PATH_MAX], struct error *err)
     if (given != NULL) {
         if (given[0] == '\0' || strlen(given) >= PATH_MAX || access(given, R_OK) != 0)
             return error_set(err, STATUS_UNAVAILABLE,
-                             "PARLEY_GRAMMAR_MODULE is '%.100s', and that cannot be read", given);
+                             "PARLEY_GRAMMAR_MODULE is '%.100s', but this file cannot be read",
+                             given);
         memcpy(out, given, strlen(given) + 1);
         return STATUS_OK;
     }
     if (program_beside(out, "../lib/libparley-grammar.so") ||
-        program_beside(out, "../lib/parley/libparley-grammar.so") || /* as it is installed */
+        program_beside(out,
+                       "../lib/parley/libparley-grammar.so") || /* its place in an installation */
         program_beside(out, "agents/lm/grammar/libparley-grammar.so"))
         return STATUS_OK;
     return error_set(err, STATUS_UNAVAILABLE,
@@ -40,14 +42,16 @@ enum status engine_load(const struct grammar_module **out, struct error *err)
         return rc;
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* loading it again counts a reference */
     if (library == NULL)
-        return error_set(err, STATUS_UNAVAILABLE, "the grammar module does not load: %s",
+        return error_set(err, STATUS_UNAVAILABLE, "the grammar module cannot be loaded: %s",
                          dlerror());
     module = dlsym(library, "parley_grammar_module");
     if (module == NULL || strcmp(module->version, PARLEY_VERSION) != 0 ||
         module->size_bytes != sizeof *module) {
         (void)dlclose(library);
-        return error_set(err, STATUS_UNAVAILABLE, "%.180s is of another build than the program",
-                         path);
+        return error_set(
+            err, STATUS_UNAVAILABLE,
+            "%.180s and the program are from different builds: install both from the same build",
+            path);
     }
     *out = module;
     return STATUS_OK;

@@ -139,7 +139,7 @@ static void on_compiled(struct job *job)
 
     g->is_compiling = false;
     g->owner->n_compiling--;
-    g->n_refs++; /* ours, while others are told */
+    g->n_refs++; /* held while the callbacks run */
     while (!list_is_empty(&g->waiting)) {
         struct grammar_waiter *w = container_of(list_pop(&g->waiting), struct grammar_waiter, link);
 

@@ -12,7 +12,7 @@ enum {
     MAX_PATH = 160, /* bytes of a path in an error */
     MAX_BOUND = 1000000000,
     MAX_REF_HOPS = 16,
-    MAX_MERGED = 1 << 15, /* members of schemas that are joined, each time that they are */
+    MAX_MERGED = 1 << 15, /* members of merged schemas, counted each time that they are merged */
 };
 
 struct guard {
@@ -52,7 +52,7 @@ static bool guard_leave_out(struct guard *g, const char *keyword, const char *wh
     if (g->strict)
         return guard_fail(g, keyword, why) != NULL;
     if (g->left_out->len > 0 && buf_append_text(g->left_out, ", ") != STATUS_OK)
-        return true; /* the list is full; it names enough */
+        return true; /* the list is full; the names in it are enough */
     (void)!buf_printf(g->left_out, "%s %s", g->path.data, keyword);
     return true;
 }
@@ -89,11 +89,11 @@ static json_t *walk_at(struct guard *g, const json_t *schema, const char *keywor
 /* --- keywords --- */
 
 enum keyword_use {
-    KEYWORD_NUMBER = 1 << 0, /* it is about values of this type alone */
+    KEYWORD_NUMBER = 1 << 0, /* it applies only to values of this type */
     KEYWORD_STRING = 1 << 1,
     KEYWORD_ARRAY = 1 << 2,
     KEYWORD_OBJECT = 1 << 3,
-    KEYWORD_COMBINES = 1 << 4, /* it stands alone in a schema */
+    KEYWORD_COMBINES = 1 << 4, /* a schema that has it has no other keyword */
     KEYWORD_VALUES = 1 << 5,
     KEYWORD_TYPE = 1 << 6,
     KEYWORD_REFUSED = 1 << 7,
@@ -167,7 +167,8 @@ static unsigned keyword_use_of(const char *name)
  * out or fail. */
 static json_t *take_asserting(struct guard *g, const json_t *schema)
 {
-    json_t *out = json_object(), *from = (json_t *)schema; /* jansson's iterators change nothing */
+    json_t *out = json_object(),
+           *from = (json_t *)schema; /* jansson's iterators do not change it */
 
     for (void *at = json_object_iter(from); out != NULL && at != NULL;
          at = json_object_iter_next(from, at)) {
@@ -199,10 +200,9 @@ static bool check_alone(struct guard *g, json_t *s, const char *keyword)
         void *next = json_object_iter_next(s, at);
 
         if (strcmp(name, keyword) != 0) {
-            if (!guard_leave_out(g, name,
-                                 "cannot be enforced beside another keyword that it joins"))
+            if (!guard_leave_out(g, name, "cannot be enforced together with the other keyword"))
                 return false;
-            (void)json_object_del(s, name); /* it is there */
+            (void)json_object_del(s, name); /* cannot fail: the member exists */
             next = json_object_iter(s);
         }
         at = next;
@@ -317,7 +317,7 @@ static json_t *keep_typed(struct guard *g, const json_t *values, unsigned types)
         return guard_no_memory(g);
     if (json_array_size(kept) == 0) {
         json_decref(kept);
-        return guard_fail(g, "enum", "has no value of the type that is asked for");
+        return guard_fail(g, "enum", "has no value of the required type");
     }
     return kept;
 }
@@ -341,7 +341,7 @@ static json_t *walk_values(struct guard *g, json_t *s, unsigned types)
     g->n_nodes += json_array_size(list);
     if (g->n_nodes > GUARD_MAX_NODES) {
         json_decref(list);
-        return guard_fail(g, keyword, "has more values than are taken");
+        return guard_fail(g, keyword, "has too many values");
     }
     kept = keep_typed(g, list, types);
     json_decref(list);
@@ -449,7 +449,7 @@ static json_t *walk_ref(struct guard *g, const json_t *ref)
     if (known == NULL) {
         target = pointer != NULL ? resolve_chain(g, pointer) : NULL;
         if (target == NULL)
-            return guard_fail(g, "$ref", "means no schema in this document");
+            return guard_fail(g, "$ref", "does not name a schema in this document");
         (void)snprintf(name, sizeof name, "d%zu", json_object_size(g->refs));
         known = json_string(name);
         if (known == NULL || json_object_set_new(g->refs, pointer, (json_t *)known) != 0)
@@ -596,7 +596,7 @@ static json_t *walk_alternatives(struct guard *g, const json_t *list, const char
         return guard_no_memory(g);
     if (json_array_size(out) == 0) {
         json_decref(out);
-        return guard_fail(g, keyword, "has no alternative that anything can match");
+        return guard_fail(g, keyword, "has no alternative that any value can match");
     }
     holder = json_pack("{s:o}", "anyOf", out);
     return holder != NULL ? holder : guard_no_memory(g);
@@ -619,7 +619,8 @@ static json_t *walk_combined(struct guard *g, json_t *s, const char *keyword)
                                                                                       : NULL;
     }
     if (strcmp(keyword, "oneOf") == 0 && json_array_size(list) > 1 && !all_disjoint(g, list) &&
-        !guard_leave_out(g, keyword, "cannot be enforced where two alternatives may match"))
+        !guard_leave_out(g, keyword,
+                         "cannot be enforced because two alternatives may match the same value"))
         return NULL;
     return walk_alternatives(g, list, keyword);
 }
@@ -635,7 +636,7 @@ static bool guard_merge(struct guard *g, json_t *s, const json_t *part)
                        json_object_size(json_object_get(both[i], "properties")) +
                        json_array_size(json_object_get(both[i], "required"));
     if (g->n_merged > MAX_MERGED)
-        return guard_fail(g, "schemas", "that join others are more than are taken") != NULL;
+        return guard_fail(g, "schemas", "that are combined with others are too many") != NULL;
     return schema_merge(s, part);
 }
 
@@ -677,7 +678,7 @@ static json_t *guard_fold(struct guard *g, const json_t *schema, unsigned hops)
     bool is_folded = true;
 
     if (++g->n_nodes > GUARD_MAX_NODES)
-        return guard_fail(g, "schemas", "are more than are taken");
+        return guard_fail(g, "schemas", "are too many");
     if (json_is_true(schema))
         return make_any();
     if (!json_is_object(schema) || hops > MAX_REF_HOPS)
@@ -687,7 +688,7 @@ static json_t *guard_fold(struct guard *g, const json_t *schema, unsigned hops)
         return NULL;
     ref = json_incref(json_object_get(s, "$ref"));
     all = json_incref(json_object_get(s, "allOf"));
-    (void)json_object_del(s, "$ref"); /* they may not be there */
+    (void)json_object_del(s, "$ref"); /* the members may be missing */
     (void)json_object_del(s, "allOf");
     if (ref != NULL)
         is_folded = fold_ref(g, s, ref, hops + 1);
@@ -773,7 +774,7 @@ static bool walk_bound(struct guard *g, json_t *out, const char *name, const jso
     if (!json_is_number(value))
         return guard_fail(g, name, "must be a number") != NULL;
     if (!is_plain_bound(number))
-        return guard_leave_out(g, name, "is too large, or too exact, to be enforced");
+        return guard_leave_out(g, name, "is too large or has too many digits to be enforced");
     bound = (types & TYPE_NUMBER) == 0 || floor(number) == number ? whole_bound(name, number)
                                                                   : json_real(number);
     if (json_object_set_new(out, name, bound) != 0)
@@ -798,7 +799,7 @@ static bool walk_multiple(struct guard *g, json_t *out, const json_t *s, unsigne
         return true;
     if ((types & TYPE_NUMBER) != 0 || floor(number) != number || number > 100 || has_bounds)
         return guard_leave_out(g, "multipleOf",
-                               "is enforced for integers without bounds alone, up to 100");
+                               "is enforced only for integers without bounds, and up to 100");
     return json_object_set_new(out, "multipleOf", json_integer((json_int_t)number)) == 0 ||
            guard_no_memory(g) != NULL;
 }
@@ -833,7 +834,7 @@ static bool walk_size(struct guard *g, json_t *out, const json_t *s, const char 
     if (number == 0 && name[1] == 'i')
         return true;
     if (number > (double)most)
-        return guard_leave_out(g, name, "is above the bound of what is compiled");
+        return guard_leave_out(g, name, "is larger than the compiler's limit");
     return json_object_set_new(out, name, json_integer((json_int_t)number)) == 0 ||
            guard_no_memory(g) != NULL;
 }
@@ -898,13 +899,13 @@ static bool walk_string(struct guard *g, json_t *out, const json_t *s)
     bool has_format = i_format < N_ENFORCED_FORMATS;
 
     if (!has_format && i_format < N_FORMATS &&
-        !guard_leave_out(g, "format", "is one that cannot be enforced"))
+        !guard_leave_out(g, "format", "has a value that cannot be enforced"))
         return false;
     if (pattern != NULL && !walk_pattern(g, out, pattern))
         return false;
     pattern = json_object_get(out, "pattern");
     if (has_format && pattern != NULL)
-        has_format = !guard_leave_out(g, "format", "cannot be enforced beside a pattern");
+        has_format = !guard_leave_out(g, "format", "cannot be enforced together with a pattern");
     if (g->err->status != STATUS_OK)
         return false;
     if (has_format && json_object_set(out, "format", (json_t *)format) != 0)
@@ -914,7 +915,8 @@ static bool walk_string(struct guard *g, json_t *out, const json_t *s)
 
         if (given != NULL && (has_format || pattern != NULL) &&
             !(json_number_value(given) == 0 && i == 0)) {
-            if (!guard_leave_out(g, sizes[i], "cannot be enforced beside a pattern or a format"))
+            if (!guard_leave_out(g, sizes[i],
+                                 "cannot be enforced together with a pattern or a format"))
                 return false;
         } else if (!walk_size(g, out, s, sizes[i], GUARD_MAX_LENGTH)) {
             return false;
@@ -979,7 +981,7 @@ static bool walk_array(struct guard *g, json_t *out, const json_t *s)
     if (json_is_true(json_object_get(s, "uniqueItems")) &&
         !guard_leave_out(g, "uniqueItems", "cannot be enforced"))
         return false;
-    if (json_is_array(items) && prefix == NULL) { /* as drafts before 2020 have it */
+    if (json_is_array(items) && prefix == NULL) { /* the meaning in drafts before 2020 */
         prefix = items;
         rest_name = "additionalItems";
         items = json_object_get(s, rest_name);
@@ -1077,7 +1079,7 @@ static bool walk_properties(struct guard *g, json_t *out, const json_t *s)
 
         if (json_is_false(json_object_iter_value(at)) || in_text == NULL) {
             free(in_text);
-            if (!guard_leave_out(g, name, "is false, or a name with a DEL")) {
+            if (!guard_leave_out(g, name, "is false or has a name with a DEL character")) {
                 json_decref(to);
                 return false;
             }
@@ -1107,10 +1109,10 @@ static bool require(struct guard *g, json_t *out, json_t *names, const json_t *r
         return guard_fail(g, "required", "must be a list of names") != NULL;
     in_text = name_in_text(name);
     if (in_text == NULL)
-        return guard_leave_out(g, "required", "has a name with a DEL");
+        return guard_leave_out(g, "required", "has a name with a DEL character");
     if (json_object_get(members, in_text) == NULL && json_is_false(rest)) {
         free(in_text);
-        return guard_fail(g, "required", "names a member that may not be there") != NULL;
+        return guard_fail(g, "required", "names a property that the schema does not allow") != NULL;
     }
     is_put =
         json_object_get(members, in_text) != NULL ||
@@ -1130,7 +1132,7 @@ static bool walk_required(struct guard *g, json_t *out, const json_t *s)
     if (!json_is_array(required))
         return guard_fail(g, "required", "must be a list") != NULL;
     if (json_array_size(required) > GUARD_MAX_NODES)
-        return guard_fail(g, "required", "has more names than are taken") != NULL;
+        return guard_fail(g, "required", "has too many names") != NULL;
     names = json_array();
     for (size_t i = 0; i < json_array_size(required); i++)
         if (!require(g, out, names, json_array_get(required, i))) {
@@ -1149,7 +1151,8 @@ static bool walk_member_counts(struct guard *g, json_t *out, const json_t *s)
     if (least != NULL && (!json_is_number(least) || json_number_value(least) < 0))
         return guard_fail(g, "minProperties", "must be a whole number of at least 0") != NULL;
     if (least != NULL && json_number_value(least) > (double)n_required &&
-        !guard_leave_out(g, "minProperties", "is enforced up to the number of required members"))
+        !guard_leave_out(g, "minProperties",
+                         "is enforced only up to the number of required properties"))
         return false;
     return walk_size(g, out, s, "maxProperties", GUARD_MAX_ITEMS);
 }
@@ -1212,15 +1215,16 @@ static json_t *walk_plain(struct guard *g, json_t *s)
     json_t *out;
 
     if (types == 0)
-        return guard_fail(g, "type", "is no type, or a list that has something else");
+        return guard_fail(g, "type", "is not a type or a list of types");
     if ((uses & KEYWORD_VALUES) != 0)
         return walk_values(g, s, types);
-    /* Beside keywords about types a combination is what is left out. */
+    /* If there are keywords about types, the combination is left out. */
     for (size_t i = 0; i < 4; i++)
         if (json_object_get(s, combining[i]) != NULL) {
             if (json_object_size(s) == 1 || i == 0 || (uses & (KEYWORD_TYPED | KEYWORD_TYPE)) == 0)
                 return walk_combined(g, s, combining[i]);
-            if (!guard_leave_out(g, combining[i], "cannot be enforced beside other keywords"))
+            if (!guard_leave_out(g, combining[i],
+                                 "cannot be enforced together with other keywords"))
                 return NULL;
             (void)json_object_del(s, combining[i]);
         }
@@ -1250,15 +1254,15 @@ static json_t *guard_walk(struct guard *g, const json_t *schema)
     json_t *asserting, *out = NULL;
 
     if (++g->n_nodes > GUARD_MAX_NODES)
-        return guard_fail(g, "schemas", "are more than are taken");
+        return guard_fail(g, "schemas", "are too many");
     if (json_is_true(schema))
         return make_any();
     if (json_is_false(schema))
-        return guard_fail(g, "false", "is a schema that nothing matches");
+        return guard_fail(g, "false", "is a schema that no value matches");
     if (!json_is_object(schema))
         return guard_fail(g, "schema", "must be an object, true or false");
     if (g->depth == GUARD_MAX_DEPTH)
-        return guard_fail(g, "schemas", "are nested more deeply than is taken");
+        return guard_fail(g, "schemas", "are nested too deeply");
     g->depth++;
     asserting = take_asserting(g, schema);
     if (asserting != NULL)
@@ -1278,7 +1282,7 @@ static enum status guard_dump(struct guard *g, json_t *top, struct buf *out)
     if (text == NULL)
         (void)guard_no_memory(g);
     else if (strlen(text) > GUARD_MAX_BYTES)
-        (void)guard_fail(g, "schema", "is larger than is taken");
+        (void)guard_fail(g, "schema", "is too large");
     else if (buf_append_text(out, text) != STATUS_OK)
         (void)guard_no_memory(g);
     else

@@ -9,21 +9,21 @@
 #include "base/utf8.h"
 
 enum {
-    MAX_FORCED_BYTES = 256, /* of a forced text that are looked at; the rest follows */
+    MAX_FORCED_BYTES = 256, /* of a forced text that are handled at once; the rest follows */
     MAX_CLOSING_BYTES = 1024,
     MIN_FORCED_BYTES = 2,
-    MAX_PERIOD = 64,    /* tokens of a phrase that is repeated */
-    MIN_REPEATED = 128, /* tokens in a row that repeat such a phrase, until a reply is closed */
-    LOOK_SHARE = 8,     /* of the tokens to spare that pass until the next look */
-    TIGHT = 64,         /* tokens to spare from which on each is looked at */
-    MIN_SPARE = 5,      /* the rest of a character, and what its closing is longer */
+    MAX_PERIOD = 64,    /* the most tokens of a phrase whose repetition is detected */
+    MIN_REPEATED = 128, /* after so many tokens of repetition the reply is ended */
+    LOOK_SHARE = 8,     /* the next check is due after 1 / LOOK_SHARE of the spare tokens */
+    TIGHT = 64,         /* with fewer spare tokens, each token is checked */
+    MIN_SPARE = 5,      /* for the rest of a character and for a longer ending after it */
 };
 
 /* The canonical tokens of a text. */
 struct closing_plan {
     int32_t ids[MAX_FORCED_BYTES]; /* [n] */
     size_t n;
-    bool is_found, is_inside; /* a character: it has to be whole first */
+    bool is_found, is_inside; /* of a character, which must be completed first */
 };
 
 struct matcher {
@@ -31,17 +31,18 @@ struct matcher {
     void *engine;
     uint32_t *mask; /* [n_words] */
     size_t n_words;
-    struct closing_plan forced; /* must come, and at_forced of them have come */
+    struct closing_plan forced; /* the forced bytes, of which at_forced were generated */
     size_t at_forced;
-    struct json_place place;  /* of the reply so far */
-    struct closing_plan plan; /* what ends the reply from here, if is_tight */
-    size_t look_at; /* with no more tokens left than these it looks for what ends the reply */
-    bool is_tight;  /* hardly more are left than that takes: no token may make it longer */
-    bool is_ending; /* what is forced ends the reply */
-    int32_t last[MAX_PERIOD];       /* the last tokens, in turn */
-    uint32_t n_repeats[MAX_PERIOD]; /* how many in a row were as the one 1 + i tokens before */
+    struct json_place place;  /* the reply's place in the JSON text so far */
+    struct closing_plan plan; /* the text that ends the reply from here, if is_tight */
+    size_t look_at; /* when so many tokens are left, it computes the text that ends the reply */
+    bool is_tight;  /* just enough tokens are left for plan: no token may make the plan longer */
+    bool is_ending; /* the forced text ends the reply */
+    int32_t last[MAX_PERIOD]; /* the last tokens, in turn */
+    uint32_t
+        n_repeats[MAX_PERIOD]; /* how many tokens in a row were equal to the token 1 + i before */
     size_t n_accepted;
-    bool is_repeating; /* itself: the reply comes to its end as soon as it may */
+    bool is_repeating; /* the reply repeats itself and is ended as soon as possible */
 };
 
 static const struct grammar_module *matcher_module(const struct matcher *m)
@@ -100,7 +101,7 @@ static enum status find_forced(struct matcher *m, struct error *err)
 
     m->forced.n = m->at_forced = 0;
     while (len > 0 && !utf8_is_valid(text, len))
-        len--; /* it was cut inside a character, or a token ended there */
+        len--; /* the end is inside a character, or a token ended there */
     return len < MIN_FORCED_BYTES ? STATUS_OK : matcher_encode(m, text, len, 1, &m->forced, err);
 }
 

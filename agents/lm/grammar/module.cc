@@ -15,13 +15,19 @@ extern "C" {
 extern __attribute__((visibility("default"))) const struct grammar_module parley_grammar_module;
 }
 
-namespace {
+namespace
+{
 
 thread_local std::string warning; /* the first one of the running compilation */
 
 struct Failure : std::exception {
-    explicit Failure(const std::string &message) : message(message) {}
-    const char *what() const noexcept override { return message.c_str(); }
+    explicit Failure(const std::string &message) : message(message)
+    {
+    }
+    const char *what() const noexcept override
+    {
+        return message.c_str();
+    }
     std::string message;
 };
 
@@ -97,7 +103,7 @@ std::string join_tags(const std::string &pieces)
         for (size_t i = at + 1; i < colon && i < pieces.size(); i++)
             n = n * 10 + static_cast<size_t>(pieces[i] - '0');
         if (colon == std::string::npos || n > pieces.size() - colon - 1)
-            throw Failure("the tags are not in pieces");
+            throw Failure("the tags have no pieces");
         out += pieces[at] == 'S' ? grammar_format(pieces.substr(colon + 1, n))
                                  : pieces.substr(colon + 1, n);
         at = colon + 1 + n;
@@ -118,8 +124,7 @@ xgrammar::CompiledGrammar compile_form(xgrammar::GrammarCompiler *compiler, int 
     return compiler->CompileGrammar(text);
 }
 
-void *compile(void *vocab, int form, const char *text, size_t len, char *why,
-              size_t why_bytes)
+void *compile(void *vocab, int form, const char *text, size_t len, char *why, size_t why_bytes)
 try {
     xgrammar::GrammarCompiler compiler(*static_cast<xgrammar::TokenizerInfo *>(vocab),
                                        /*max_threads=*/1, /*cache_enabled=*/false);
@@ -233,7 +238,8 @@ try {
 
 } // namespace
 
-namespace xgrammar {
+namespace xgrammar
+{
 
 /* XGRAMMAR_LOG_CUSTOMIZE leaves these to us. Level 2 and above are warnings and errors. */
 [[noreturn]] void LogFatalImpl(const std::string &, int, const std::string &message)
@@ -250,19 +256,12 @@ void LogMessageImpl(const std::string &, int, int level, const std::string &mess
 } // namespace xgrammar
 
 const struct grammar_module parley_grammar_module = {
-    PARLEY_VERSION,
-    sizeof(struct grammar_module),
-    vocab_open,
-    vocab_close,
-    compile,
-    compiled_close,
-    compiled_bytes,
-    matcher_open,
-    matcher_close,
-    matcher_mask,
-    matcher_accept,
-    matcher_accept_text,
-    matcher_take_back,
-    matcher_may_end,
+    PARLEY_VERSION,    sizeof(struct grammar_module),
+    vocab_open,        vocab_close,
+    compile,           compiled_close,
+    compiled_bytes,    matcher_open,
+    matcher_close,     matcher_mask,
+    matcher_accept,    matcher_accept_text,
+    matcher_take_back, matcher_may_end,
     matcher_forced,
 };

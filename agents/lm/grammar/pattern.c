@@ -9,7 +9,7 @@
 enum {
     MAX_RANGES = 96,
     MAX_DEPTH = 32,
-    MAX_REPEAT = 1000, /* of a character, through all groups around it */
+    MAX_REPEAT = 1000, /* of a character, in all groups around it together */
     LAST_CODE = 0x10FFFF,
 };
 
@@ -40,7 +40,7 @@ static enum status pattern_put(struct pattern *p, const char *text)
 {
     if (buf_append_text(p->out, text) == STATUS_OK)
         return STATUS_OK;
-    return error_set(p->err, STATUS_UNIMPLEMENTED, "a pattern that long");
+    return error_set(p->err, STATUS_UNIMPLEMENTED, "a pattern of this length");
 }
 
 /* --- sets of characters --- */
@@ -101,9 +101,10 @@ static enum status put_set(struct pattern *p, struct code_set *s)
     enum status rc;
 
     if (!set_keep_raw(s))
-        return pattern_refuse(p, "a class of that many ranges");
+        return pattern_refuse(p, "a character class with this many ranges");
     if (s->n == 0)
-        return pattern_refuse(p, "a class of quotes, backslashes or control characters alone");
+        return pattern_refuse(
+            p, "a character class of only quotes, backslashes or control characters");
     rc = buf_append_text(p->out, "[");
     for (size_t i = 0; rc == STATUS_OK && i < s->n; i++) {
         rc = put_code(p, s->ranges[i].first);
@@ -115,7 +116,7 @@ static enum status put_set(struct pattern *p, struct code_set *s)
     }
     if (rc == STATUS_OK)
         rc = buf_append_text(p->out, "]");
-    return rc == STATUS_OK ? rc : pattern_refuse(p, "a pattern that long");
+    return rc == STATUS_OK ? rc : pattern_refuse(p, "a pattern of this length");
 }
 
 /* A character by its escape in JSON where it needs one. */
@@ -135,7 +136,7 @@ static enum status put_literal(struct pattern *p, uint32_t code)
         rc = buf_printf(p->out, "\\\\u%04x", code);
     else
         rc = put_code(p, code);
-    return rc == STATUS_OK ? rc : pattern_refuse(p, "a pattern that long");
+    return rc == STATUS_OK ? rc : pattern_refuse(p, "a pattern of this length");
 }
 
 /* --- reading --- */
@@ -239,10 +240,11 @@ static enum status take_member(struct pattern *p, struct code_set *s, uint32_t *
         *ret_is_class = true;
         for (size_t i = 0; i < class.n; i++)
             if (!set_add(s, class.ranges[i].first, class.ranges[i].last))
-                return pattern_refuse(p, "a class of that many ranges");
+                return pattern_refuse(p, "a character class with this many ranges");
         return STATUS_OK;
     }
-    return take_escaped(p, ret_code) ? STATUS_OK : pattern_refuse(p, "this escape in a class");
+    return take_escaped(p, ret_code) ? STATUS_OK
+                                     : pattern_refuse(p, "this escape in a character class");
 }
 
 static enum status take_class(struct pattern *p)
@@ -265,16 +267,16 @@ static enum status take_class(struct pattern *p)
             if (take_member(p, &s, &last, &is_class) != STATUS_OK)
                 return p->err->status;
             if (is_class || last < first)
-                return pattern_refuse(p, "this range in a class");
+                return pattern_refuse(p, "this range in a character class");
         }
         if (!set_add(&s, first, last))
-            return pattern_refuse(p, "a class of that many ranges");
+            return pattern_refuse(p, "a character class with this many ranges");
     }
     if (p->at == p->end)
-        return pattern_refuse(p, "a class without an end");
+        return pattern_refuse(p, "a character class without an end");
     p->at++;
     if (is_inverted && !set_invert(&s))
-        return pattern_refuse(p, "a class of that many ranges");
+        return pattern_refuse(p, "a character class with this many ranges");
     return put_set(p, &s);
 }
 
@@ -290,7 +292,7 @@ static enum status take_group(struct pattern *p)
         p->at += 2;
     }
     if (++p->depth > MAX_DEPTH)
-        return pattern_refuse(p, "groups nested that deeply");
+        return pattern_refuse(p, "groups nested this deeply");
     rc = pattern_put(p, "(");
     if (rc == STATUS_OK)
         rc = take_alternatives(p, false);
@@ -320,7 +322,7 @@ static enum status take_atom(struct pattern *p)
         return set_invert(&s) ? put_set(p, &s) : p->err->status;
     case '^':
     case '$':
-        return pattern_refuse(p, "an anchor that is not at its beginning or end");
+        return pattern_refuse(p, "an anchor that is not at the beginning or end of the pattern");
     case '*':
     case '+':
     case '?':
@@ -358,15 +360,15 @@ static enum status take_braces(struct pattern *p, uint64_t *ret_most)
 
     p->at++;
     if (!pattern_take_count(p, &least))
-        return pattern_refuse(p, "a brace that is no repetition");
+        return pattern_refuse(p, "a brace that is not a repetition");
     most = least;
     if (p->at < p->end && *p->at == ',') {
         p->at++;
         if (p->at < p->end && *p->at != '}' && (!pattern_take_count(p, &most) || most < least))
-            return pattern_refuse(p, "a brace that is no repetition");
+            return pattern_refuse(p, "a brace that is not a repetition");
     }
     if (p->at == p->end || *p->at != '}')
-        return pattern_refuse(p, "a brace that is no repetition");
+        return pattern_refuse(p, "a brace that is not a repetition");
     p->at++;
     *ret_most = most > 0 ? most : 1;
     return STATUS_OK;
@@ -386,9 +388,9 @@ static enum status take_piece(struct pattern *p)
     else
         p->at++;
     if (rc == STATUS_OK && buf_append(p->out, mark, (size_t)(p->at - mark)) != STATUS_OK)
-        rc = pattern_refuse(p, "a pattern that long");
+        rc = pattern_refuse(p, "a pattern of this length");
     if (rc == STATUS_OK && p->at < p->end && *p->at == '?')
-        p->at++; /* lazy: which of the matches is found does not matter */
+        p->at++; /* a lazy quantifier: it does not matter which match is found */
     return rc;
 }
 
@@ -444,7 +446,7 @@ enum status pattern_to_json_text(struct buf *out, const char *pattern, size_t le
     if (rc == STATUS_OK)
         rc = take_alternatives(&p, true);
     if (rc == STATUS_OK && p.at < p.end)
-        rc = pattern_refuse(&p, "a group that was not begun");
+        rc = pattern_refuse(&p, "a closing parenthesis without an opening one");
     return rc;
 }
 
@@ -467,7 +469,8 @@ static uint64_t repeat_at(const char *text, const char *end)
 enum status pattern_check_bounds(const char *pattern, size_t len, struct error *err)
 {
     const char *const end = pattern + len;
-    uint64_t inner[MAX_DEPTH + 1] = {1}; /* the most of a character in each open group */
+    uint64_t inner[MAX_DEPTH + 1] = {
+        1}; /* the most repetitions of a character in each open group */
     unsigned depth = 0;
 
     for (const char *at = pattern; at < end; at++) {
@@ -479,7 +482,7 @@ enum status pattern_check_bounds(const char *pattern, size_t len, struct error *
         }
         if (*at == '(') {
             if (++depth > MAX_DEPTH)
-                return error_set(err, STATUS_UNIMPLEMENTED, "groups nested that deeply");
+                return error_set(err, STATUS_UNIMPLEMENTED, "groups nested this deeply");
             inner[depth] = 1;
         } else if (*at == ')' && depth > 0) {
             most = inner[depth--] * repeat_at(at + 1, end);
@@ -487,7 +490,7 @@ enum status pattern_check_bounds(const char *pattern, size_t len, struct error *
         if (most > inner[depth])
             inner[depth] = most;
         if (inner[depth] > MAX_REPEAT)
-            return error_set(err, STATUS_UNIMPLEMENTED, "repetitions of more than %d in all",
+            return error_set(err, STATUS_UNIMPLEMENTED, "repetitions that multiply to more than %d",
                              MAX_REPEAT);
     }
     return STATUS_OK;

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-enum { MAX_NAMES = 128 /* required by both, together: they are compared one by one */ };
+enum {
+    MAX_NAMES = 128 /* the required names of both schemas together; they are compared one by one */
+};
 
 /* Compares nothing that is large. */
 static bool are_same(const json_t *a, const json_t *b)
@@ -72,7 +74,9 @@ static json_t *both_types(const json_t *a, const json_t *b)
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names_type(a, names[i]) && names_type(b, names[i]))
-            (void)!json_array_append_new(both, json_string(names[i])); /* one less matches less */
+            (void)!json_array_append_new(
+                both,
+                json_string(names[i])); /* a missing alternative only makes the schema stricter */
     if (!is_number && (names_type(a, "integer") || names_type(a, "number")) &&
         (names_type(b, "integer") || names_type(b, "number")))
         (void)!json_array_append_new(both, json_string("integer"));
@@ -136,7 +140,7 @@ static json_t *both_names(const json_t *a, const json_t *b)
 
     if (json_array_size(a) + json_array_size(b) > MAX_NAMES)
         return NULL;
-    both = json_copy((json_t *)a); /* which jansson does not change */
+    both = json_copy((json_t *)a); /* jansson does not change a */
     for (size_t i = 0; both != NULL && i < json_array_size(b); i++) {
         json_t *name = json_array_get(b, i);
         size_t k = 0;
@@ -187,7 +191,7 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
 
 bool schema_merge(json_t *schema, const json_t *part)
 {
-    json_t *from = (json_t *)part, *members; /* jansson's iterators change nothing */
+    json_t *from = (json_t *)part, *members; /* jansson's iterators do not change it */
     bool has_members = json_object_get(schema, "properties") != NULL ||
                        json_object_get(part, "properties") != NULL;
 

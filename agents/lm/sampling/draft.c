@@ -118,7 +118,8 @@ double draft_cost_slope(const struct draft_cost *c)
     each = (rise + usual_weight * usual_rise) / (spread + usual_weight);
     if (each <= 0)
         return 0;
-    return us > each * n * 1.01 ? each / (us - each * n) : 100.0; /* all the time is per position */
+    return us > each * n * 1.01 ? each / (us - each * n)
+                                : 100.0; /* the time is in proportion to the positions */
 }
 
 /* Rates and costs are rough estimates: the gain must be at least a tenth. */

@@ -31,7 +31,7 @@ static enum status encoding_no_room(const struct encoding *e, size_t len)
 static enum status encoding_too_long(const struct encoding *e, size_t len)
 {
     return error_because(e->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                         "text of %zu bytes is more than can be encoded", len);
+                         "a text of %zu bytes is too long to be encoded", len);
 }
 
 static bool begins_with_blank(const char *text, size_t len)

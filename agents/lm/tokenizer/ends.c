@@ -49,7 +49,7 @@ static const struct end_key end_keys[] = {
 
 bool ends_is_end_text(const char *text, size_t len)
 {
-    if (len == 0 || strchr("<[_", text[0]) == NULL) /* few tokens begin so */
+    if (len == 0 || strchr("<[_", text[0]) == NULL) /* few tokens begin with these characters */
         return false;
     for (size_t i = 0; i < sizeof end_texts / sizeof end_texts[0]; i++)
         if (strlen(end_texts[i]) == len && memcmp(end_texts[i], text, len) == 0)
@@ -71,11 +71,12 @@ enum status ends_read_id(const struct vocab *v, const struct gguf *g, const char
     }
     if (rc != STATUS_OK)
         return rc;
-    if (id == UINT32_MAX) /* how some converters write "none" */
+    if (id == UINT32_MAX) /* some converters write this for "none" */
         return STATUS_OK;
     if (id >= v->n)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s is %llu, the vocabulary has %zu tokens",
-                         gguf_path(g), key, (unsigned long long)id, v->n);
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: %s is %llu, but the vocabulary has only %zu tokens", gguf_path(g),
+                         key, (unsigned long long)id, v->n);
     *ret_id = (int32_t)id;
     return STATUS_OK;
 }

@@ -27,7 +27,8 @@ enum status merges_open(struct merges *out, size_t n_max, struct error *err)
     size_t n_slots = 16;
 
     if (n_max >= NONE / 4)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%zu merges are more than we read", n_max);
+        return error_set(err, STATUS_UNIMPLEMENTED, "there are %zu merges, which is too many",
+                         n_max);
     while (n_slots < 2 * n_max)
         n_slots *= 2;
     m.mask = n_slots - 1;

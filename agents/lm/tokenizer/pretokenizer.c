@@ -156,7 +156,7 @@ static enum status char_run_search(const struct char_run *r, size_t stage, const
     }
     if (n < 0)
         return error_set(r->err, n == PCRE2_ERROR_NOMEMORY ? STATUS_EXHAUSTED : STATUS_INTERNAL,
-                         "cutting text into words failed (%d)", n);
+                         "splitting text into words failed (%d)", n);
     *ret_from = pcre2_get_ovector_pointer(r->found)[0];
     *ret_end = pcre2_get_ovector_pointer(r->found)[1];
     assert(*ret_from < *ret_end && *ret_end <= len);
@@ -193,7 +193,7 @@ enum status pretokenizer_run(const struct pretokenizer *p, const char *text, siz
 
     r.found = pcre2_match_data_create(1, p->memory);
     if (r.found == NULL)
-        return error_no_memory(err, 0, "cutting text into words");
+        return error_no_memory(err, 0, "splitting text into words");
     rc = char_run_cut(&r, 0, text, len);
     pcre2_match_data_free(r.found);
     return rc;

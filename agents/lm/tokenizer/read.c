@@ -25,8 +25,9 @@ static enum status read_type(const struct gguf *g, size_t i, uint8_t *ret_type, 
     if (gguf_array_i64(g, types_key, i, &type, err) != STATUS_OK)
         return err->status;
     if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s: entry %zu is %lld, which is no type",
-                         gguf_path(g), types_key, i, (long long)type);
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: %s: entry %zu is %lld, which is not a token type", gguf_path(g),
+                         types_key, i, (long long)type);
     *ret_type = (uint8_t)type;
     return STATUS_OK;
 }
@@ -243,7 +244,8 @@ static enum status read_merge(struct vocab *v, const struct spelling *spelling, 
         specials_has(&v->specials, v, bytes->data, left_len + right_len))
         return STATUS_OK;
     return error_set(err, STATUS_DATA_LOSS,
-                     left < 0 || right < 0 ? "joins what is no token" : "gives what is no token");
+                     left < 0 || right < 0 ? "joins a text that is not a token"
+                                           : "makes a text that is not a token");
 }
 
 static enum status read_merges(struct vocab *v, struct gguf *g, const struct spelling *spelling,

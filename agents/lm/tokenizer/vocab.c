@@ -92,8 +92,8 @@ enum status vocab_bytes(const struct vocab *v, int32_t id, bool with_control,
                         const char **ret_bytes, size_t *ret_len, struct error *err)
 {
     if (!has_id(v, id))
-        return error_set(err, STATUS_INVALID, "token %d is not of the vocabulary, which has %zu",
-                         id, v->n);
+        return error_set(err, STATUS_INVALID,
+                         "token %d is not in the vocabulary, which has %zu tokens", id, v->n);
     *ret_bytes = vocab_token_bytes(v, id, ret_len);
     if (vocab_is_control(v, id) && !with_control)
         *ret_len = 0;

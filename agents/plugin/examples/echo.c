@@ -75,7 +75,7 @@ static void repeat_batch_act(void *agent, struct parley_agent_row *const *rows, 
     for (size_t i = 0; i < n; i++) {
         struct parley_agent_message m;
 
-        if (last_of_user(rows[i], &m)) /* observe saw to it */
+        if (last_of_user(rows[i], &m)) /* true: observe has checked it */
             (void)parleyd->say(rows[i], m.text, m.len);
         parleyd->done(rows[i], false);
     }

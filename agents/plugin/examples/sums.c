@@ -11,7 +11,7 @@
 struct sums {
     unsigned long n, next; /* episodes */
     unsigned offset;       /* each fold has sums of its own */
-    bool is_second;        /* the turn to come is an episode's second */
+    bool is_second;        /* the next turn is the second of its episode */
     char text[80], label[16], other[16];
     const char *labels[1], *candidates[2];
 };

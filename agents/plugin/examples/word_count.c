@@ -22,7 +22,7 @@ static void *counter_open(const struct parley_agent_host *host, struct parley_ag
 {
     struct counter *c = calloc(1, sizeof(*c));
 
-    (void)err; /* its text is "it failed, …" if we leave it */
+    (void)err; /* if err is not set, the daemon makes up a text */
     if (c != NULL)
         c->host = host;
     return c;

@@ -691,7 +691,7 @@ START_TEST(prompt_beyond_the_context)
 
     memset(text, 'x', sizeof text - 1);
     ck_assert_int_eq(drive_begin(&d, c, text, &s, &err), STATUS_RANGE);
-    ck_assert_ptr_nonnull(strstr(err.text, "the context holds 2048"));
+    ck_assert_ptr_nonnull(strstr(err.text, "the context holds only 2048"));
     ck_assert_int_eq(sscanf(err.text, "the prompt has %zu tokens", &n_generated), 1);
     ck_assert_uint_gt(n_generated,
                       sizeof text - 1); /* one token per byte, and those of the template */

@@ -358,7 +358,7 @@ START_TEST(what_cannot_be_scored_is_refused)
     seen.scored = &text;
     seen.n_scored = 1;
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_INVALID);
-    ck_assert_str_eq(err.text, "text 1 to score: it has no tokens");
+    ck_assert_str_eq(err.text, "text 1 to score: the text has no tokens");
     drive_end(&d, false);
     text.text = (struct text){"\xff", 1};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_INVALID);

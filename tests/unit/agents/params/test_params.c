@@ -245,7 +245,7 @@ START_TEST(test_refused)
     round_of(&s, parts, 1);
     part_close(&p, &s);
     ck_assert_int_eq(part_open(&p, &s, late, 2, &zero, 1, &err), STATUS_PRECONDITION);
-    ck_assert_ptr_nonnull(strstr(err.text, "version 0, 'p' is at 3"));
+    ck_assert_ptr_nonnull(strstr(err.text, "version 0, but 'p' is at version 3"));
     ck_assert_uint_eq(err.have_version, 0);
     ck_assert_uint_eq(err.want_version, 3);
     part_close(&p, &s);

@@ -118,7 +118,7 @@ START_TEST(test_one_name_twice)
     s.n_tensors = 3;
     ck_assert_int_eq(params_spec_check(&s, &err), STATUS_INVALID);
     ck_assert_str_eq(err.field, "specs");
-    ck_assert_str_eq(err.text, "specs has two tensors 'w'");
+    ck_assert_str_eq(err.text, "specs has two tensors with the name 'w'");
     three[2].name = "w2";
     ck_assert_int_eq(params_spec_check(&s, &err), STATUS_OK);
     ck_assert_str_eq(s.tensors[0].name, "w"); /* in the order that was given */
@@ -161,12 +161,12 @@ START_TEST(test_finite)
     ck_assert_int_eq(params_spec_check_finite(&s, values, 0, 9, &err), STATUS_OK);
     for (size_t i = 0; i < 9; i++) {
         float kept = values[i];
-        char place[16];
+        char place[32];
 
         values[i] = bad[i % 4];
         ck_assert_int_eq(params_spec_check_finite(&s, values, 0, 9, &err), STATUS_INVALID);
         ck_assert_str_eq(err.field, i < 6 ? "w" : "b");
-        (void)snprintf(place, sizeof(place), " at %zu,", i < 6 ? i : i - 6);
+        (void)snprintf(place, sizeof(place), " at position %zu,", i < 6 ? i : i - 6);
         ck_assert_ptr_nonnull(strstr(err.text, place));
         ck_assert_int_eq(params_spec_check_finite(&s, values, i, 1, &err), STATUS_INVALID);
         ck_assert_int_eq(params_spec_check_finite(&s, values, i + 1, 8 - i, &err), STATUS_OK);

@@ -90,18 +90,19 @@ START_TEST(test_incomplete)
         const char *path, *why;
     } faults[] = {
         {PLUGIN_NO_SYMBOL, "it defines no parley_agent"},
-        {PLUGIN_ABI, "it has ABI 7, this parleyd has 1"},
+        {PLUGIN_ABI, "it has ABI 7, but this parleyd needs 1"},
         {PLUGIN_SIZE, "its parley_agent has 8 bytes"},
         {PLUGIN_NO_FORK, "its parley_agent has no fork"},
         {PLUGIN_HALF_SAVED, "its parley_agent has no restore"},
-        {PLUGIN_NAME, "the name in its parley_agent is no name"},
+        {PLUGIN_NAME, "the name in its parley_agent is not valid"},
         {PLUGIN_FLAGS, "its parley_agent has unknown flags, 0x40"},
-        {PLUGIN_TOO_WIDE, "its steps have 5000 rows, at most 4096 are taken"},
-        {PLUGIN_UNDEFINED, "it does not load: undefined symbol: nobody_defines_this"},
+        {PLUGIN_TOO_WIDE,
+         "its parley_agent asks for steps of 5000 rows, it may ask for at most 4096"},
+        {PLUGIN_UNDEFINED, "it cannot be loaded: undefined symbol: nobody_defines_this"},
         {PLUGIN_WILL_NOT, "p: there is no coffee"},
-        {"/dev/null", "it is no file"},
+        {"/dev/null", "it is not a regular file"},
         {"/nowhere/x.so", "No such file or directory"},
-        {"/etc/passwd", "it does not load: invalid ELF header"},
+        {"/etc/passwd", "it cannot be loaded: invalid ELF header"},
     };
 
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
@@ -150,11 +151,11 @@ START_TEST(test_owner)
     agent_unref(open_plugin(path));
     agent_unref(open_plugin(link));
     ck_assert_int_eq(chmod(path, 0666), 0);
-    check_denied(path, "everybody may write to it");
-    check_denied(link, "everybody may write to it");
+    check_denied(path, "every user may write to it");
+    check_denied(link, "every user may write to it");
     ck_assert_int_eq(chmod(path, 0644), 0);
     ck_assert_int_eq(chmod(folder, 0777), 0);
-    check_denied(path, "its folder is writable");
+    check_denied(path, "every user may replace it");
     ck_assert_int_eq(chmod(folder, 01777), 0);
     agent_unref(open_plugin(path));
     if (geteuid() == 0) {
@@ -211,7 +212,8 @@ START_TEST(test_kept_states)
         says(c, "w", reply);
     }
     ck_assert_int_eq(a->type->rewind(c, 7, &err), STATUS_RANGE);
-    ck_assert_str_eq(err.text, "the state after turn 7 is not kept, only those from turn 8 on are");
+    ck_assert_str_eq(err.text,
+                     "the state after turn 7 is not kept, only the states from turn 8 on");
     ck_assert_int_eq(clone_fork(&fork, c, 8, &err), STATUS_OK);
     says(fork, "w", "9 words in 9 turns");
     clone_close(fork);
@@ -239,14 +241,17 @@ START_TEST(test_environments)
     static const struct {
         const char *path, *why;
     } faults[] = {
-        {ENVIRONMENT_ABI, "its environment has ABI 7, this parleyd has 1"},
+        {ENVIRONMENT_ABI, "its environment has ABI 7, but this parleyd needs 1"},
         {ENVIRONMENT_SIZE, "its parley_environment has 8 bytes"},
         {ENVIRONMENT_NO_STEP, "its parley_environment has no step"},
-        {ENVIRONMENT_NAME, "the name in its parley_environment is no name"},
-        {ENVIRONMENT_BOTH, "has 2 actions and actions of 2 numbers; one of both is 0"},
-        {ENVIRONMENT_NEITHER, "has 0 actions and actions of 0 numbers; one of both is 0"},
-        {ENVIRONMENT_ONE_ACTION, "has 1 actions, 2 to 65536 choices or 1 to 65536 numbers"},
-        {ENVIRONMENT_WIDE, "has observations of 70000 numbers, 1 to 65536 are taken"},
+        {ENVIRONMENT_NAME, "the name in its parley_environment is not valid"},
+        {ENVIRONMENT_BOTH,
+         "has 2 actions and actions of 2 numbers, exactly one of the two must be 0"},
+        {ENVIRONMENT_NEITHER,
+         "has 0 actions and actions of 0 numbers, exactly one of the two must be 0"},
+        {ENVIRONMENT_ONE_ACTION,
+         "has 1 actions, it must have 2 to 65536 choices or 1 to 65536 numbers"},
+        {ENVIRONMENT_WIDE, "has observations of 70000 numbers, they must have 1 to 65536"},
         {PLUGIN_NO_SYMBOL, "it defines no parley_agent, parley_environment or parley_teacher"},
         {"/nowhere/x.so", "No such file or directory"},
     };
@@ -315,7 +320,7 @@ START_TEST(test_saved)
         ck_assert_int_ne(a->type->restore(again, state.data, len, &err), STATUS_OK);
     state.data[9] = 'W'; /* another name */
     ck_assert_int_eq(a->type->restore(again, state.data, state.len, &err), STATUS_DATA_LOSS);
-    ck_assert_str_eq(err.text, "this is no state of word_count, version 1");
+    ck_assert_str_eq(err.text, "the saved state is not one of word_count, version 1");
     says(again, "d", "5 words in 3 turns");
     ck_assert_int_eq(other->type->save(none, &state, &err), STATUS_UNIMPLEMENTED);
     ck_assert_int_eq(other->type->restore(none, "", 0, &err), STATUS_UNIMPLEMENTED);
@@ -376,12 +381,14 @@ START_TEST(test_rows_fail_alone)
         enum status status;
         const char *text;
     } cases[] = {
-        {"skip", STATUS_INTERNAL, "p answered 0 times in one step, not once"},
-        {"twice", STATUS_INTERNAL, "p answered 2 times in one step, not once"},
+        {"skip", STATUS_INTERNAL,
+         "p answered a row 0 times in one step, it must answer each row once"},
+        {"twice", STATUS_INTERNAL,
+         "p answered a row 2 times in one step, it must answer each row once"},
         {"fail", STATUS_PRECONDITION, "p: told to"},
-        {"odd", STATUS_INTERNAL, "p: it failed, and does not say why"},
-        {"bytes", STATUS_INTERNAL, "p said what is no UTF-8 text"},
-        {"nul", STATUS_INTERNAL, "p said what is no UTF-8 text"},
+        {"odd", STATUS_INTERNAL, "p: it failed without a reason"},
+        {"bytes", STATUS_INTERNAL, "p replied with a text that is not UTF-8"},
+        {"nul", STATUS_INTERNAL, "p replied with a text that is not UTF-8"},
         {"flood", STATUS_RANGE, "the reply would be longer than 1000 bytes"},
         {"fine", STATUS_OK, "one "},
     };
@@ -413,7 +420,7 @@ START_TEST(test_rows_fail_alone)
         agent_turn_deinit(&turns[i].turn);
     }
     ck_assert_int_eq(observe(&t, clones[0], "refuse", &err), STATUS_INVALID);
-    ck_assert_str_eq(err.text, "p: it failed, and does not say why");
+    ck_assert_str_eq(err.text, "p: it failed without a reason");
     agent_turn_deinit(&t.turn);
     for (size_t i = 0; i < N; i++)
         clone_close(clones[i]);

@@ -230,8 +230,8 @@ START_TEST(damaged_files_are_refused)
         {{.n_hidden = 70000}, STATUS_DATA_LOSS, "policy.hidden_length is 70000"},
         {{.n_layers = 2}, STATUS_DATA_LOSS, "hidden.1.weight"},
         {{.dropout = 1.5f}, STATUS_DATA_LOSS, "policy.dropout is 1.5"},
-        {{.poison = NAN}, STATUS_DATA_LOSS, "'actions.weight' holds nan at 4"},
-        {{.poison = INFINITY}, STATUS_DATA_LOSS, "'actions.weight' holds inf at 4"},
+        {{.poison = NAN}, STATUS_DATA_LOSS, "'actions.weight' has the value nan at 4"},
+        {{.poison = INFINITY}, STATUS_DATA_LOSS, "'actions.weight' has the value inf at 4"},
         {{.is_narrow = true}, STATUS_DATA_LOSS, "it must be f32 [3][2]"},
         {{.add = "more"}, STATUS_DATA_LOSS, "5 tensors"},
         {{.adam_steps = 1, .leave_out = "policy.adam_steps"}, STATUS_DATA_LOSS, "12 tensors"},
@@ -242,7 +242,9 @@ START_TEST(damaged_files_are_refused)
         {{.adam_steps = 1, .square = -0.5f},
          STATUS_DATA_LOSS,
          "'hidden.0.weight.v' holds -0.5 at 4, it must be 0 or above"},
-        {{.adam_steps = 1, .square = NAN}, STATUS_DATA_LOSS, "'hidden.0.weight.v' holds nan at 4"},
+        {{.adam_steps = 1, .square = NAN},
+         STATUS_DATA_LOSS,
+         "'hidden.0.weight.v' has the value nan at 4"},
         {{.adam_steps = UINT64_MAX}, STATUS_DATA_LOSS, "policy.adam_steps is 18446744073709551615"},
     };
     const struct damage none = {0}, learned = {.adam_steps = 7};

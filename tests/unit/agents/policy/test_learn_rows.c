@@ -495,7 +495,7 @@ START_TEST(wrong_steps_are_refused)
     d.choices[2] = 3;
     ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err),
                      STATUS_INVALID);
-    ck_assert_str_eq(err.text, "action has 3 at 2, there are 3 actions");
+    ck_assert_str_eq(err.text, "action has the action 3 at 2, but there are only 3 actions");
     d.choices[2] = 0;
     d.rewards[1] = NAN;
     ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err),

@@ -28,7 +28,7 @@ START_TEST(test_faults_named)
     static const struct {
         const char *path, *argument, *why;
     } faults[] = {
-        {TEACHER_ABI, "", "its teacher has ABI 7, this parley has 1"},
+        {TEACHER_ABI, "", "its teacher has ABI 7, but this parley needs 1"},
         {TEACHER_SIZE, "", "its parley_teacher has 8 bytes"},
         {TEACHER_NO_NEXT, "", "its parley_teacher has no next"},
         {PLUGIN_ECHO, "", "it defines no parley_teacher"},

@@ -128,9 +128,10 @@ START_TEST(files_are_read)
     ck_assert_ptr_nonnull(strstr(err.text, "more than 1048576 bytes"));
     ck_assert_int_eq(named_template_read(&text, ".", &err), STATUS_UNAVAILABLE);
     ck_assert_int_eq(named_template_read(&text, "chat-ml", &err), STATUS_NOT_FOUND);
-    ck_assert_str_eq(err.text, "no chat template is named 'chat-ml', and there is no such file; "
-                               "the names: alpaca chatml gemma llama2 llama3 mistral phi3 vicuna "
-                               "zephyr");
+    ck_assert_str_eq(err.text,
+                     "there is no chat template and no file named 'chat-ml'; the built-in "
+                     "templates are: alpaca chatml gemma llama2 llama3 mistral phi3 vicuna "
+                     "zephyr");
     (void)unlink(path);
     buf_deinit(&text);
     free(big);

@@ -496,7 +496,7 @@ START_TEST(unknown_templates_are_refused)
     }
     ck_assert_str_eq(err.text,
                      "tiny.gguf: the chat template '{% if message['role'] == 'user' %}{{ '[INST] ' "
-                     "+ message['co…' is not one we can render; recognised: chatml, llama3");
+                     "+ message['co…' cannot be rendered; recognised: chatml, llama3");
 }
 END_TEST
 
@@ -514,16 +514,15 @@ START_TEST(what_is_missing_is_named)
     config.control_type = 1; /* makes them ordinary tokens */
     open_vocab(&o, &config);
     ck_assert_int_eq(chat_template_open(&o.t, o.file.gguf, o.v, &err), STATUS_DATA_LOSS);
-    ck_assert_str_eq(err.text,
-                     "tiny.gguf: the chat template says <|im_start|>, which is no control "
-                     "token of the vocabulary");
+    ck_assert_str_eq(err.text, "tiny.gguf: the chat template uses <|im_start|>, which is not a "
+                               "control token of the vocabulary");
     close_good(&o);
     config.chat_template = llama30;
     config.leave_out = "tokenizer.ggml.bos_token_id";
     config.control_type = 0;
     open_vocab(&o, &config);
     ck_assert_int_eq(chat_template_open(&o.t, o.file.gguf, o.v, &err), STATUS_DATA_LOSS);
-    ck_assert_ptr_nonnull(strstr(err.text, "bos_token, which the vocabulary has not"));
+    ck_assert_ptr_nonnull(strstr(err.text, "uses bos_token, but the vocabulary has none"));
     close_good(&o);
 }
 END_TEST

@@ -217,7 +217,7 @@ START_TEST(bytes_of_tokens)
     ck_assert_mem_eq(bytes, "hello", 5);
     ck_assert_int_eq(vocab_bytes(o.v, -1, true, &bytes, &len, &err), STATUS_INVALID);
     ck_assert_int_eq(vocab_bytes(o.v, EXTRA, true, &bytes, &len, &err), STATUS_INVALID);
-    ck_assert_str_eq(err.text, "token 272 is not of the vocabulary, which has 272");
+    ck_assert_str_eq(err.text, "token 272 is not in the vocabulary, which has 272 tokens");
     ck_assert_uint_eq(len, 5);
     close_good(&o);
 }
@@ -367,16 +367,26 @@ START_TEST(bad_vocabularies_are_refused)
         {{.n_types_less = 2},
          STATUS_DATA_LOSS,
          "tokenizer.ggml.tokens has 272 entries, tokenizer.ggml.token_type has 270"},
-        {{.control_type = 7}, STATUS_DATA_LOSS, "token_type: entry 0 is 7, which is no type"},
-        {{.control_type = -1}, STATUS_DATA_LOSS, "token_type: entry 0 is -1, which is no type"},
+        {{.control_type = 7},
+         STATUS_DATA_LOSS,
+         "token_type: entry 0 is 7, which is not a token type"},
+        {{.control_type = -1},
+         STATUS_DATA_LOSS,
+         "token_type: entry 0 is -1, which is not a token type"},
         {{.extra_token = "a b"}, STATUS_DATA_LOSS, "entry 272, 'a b', is not in the byte alphabet"},
         {{.extra_token = "\u20ac"}, STATUS_DATA_LOSS, "is not in the byte alphabet"},
         {{.extra_merge = "hello"}, STATUS_DATA_LOSS, "merges: entry 7, 'hello': has no space"},
         {{.extra_merge = ""}, STATUS_DATA_LOSS, "merges: entry 7, '': has no space"},
-        {{.extra_merge = "b c"}, STATUS_DATA_LOSS, "entry 7, 'b c': gives what is no token"},
-        {{.extra_merge = "zz a"}, STATUS_DATA_LOSS, "entry 7, 'zz a': joins what is no token"},
+        {{.extra_merge = "b c"},
+         STATUS_DATA_LOSS,
+         "entry 7, 'b c': makes a text that is not a token"},
+        {{.extra_merge = "zz a"},
+         STATUS_DATA_LOSS,
+         "entry 7, 'zz a': joins a text that is not a token"},
         {{.extra_merge = "a  "}, STATUS_DATA_LOSS, "is not in the byte alphabet"},
-        {{.bos = 272}, STATUS_DATA_LOSS, "bos_token_id is 272, the vocabulary has 272 tokens"},
+        {{.bos = 272},
+         STATUS_DATA_LOSS,
+         "bos_token_id is 272, but the vocabulary has only 272 tokens"},
     };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

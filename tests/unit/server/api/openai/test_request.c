@@ -168,7 +168,7 @@ static const struct wrong {
     {CHAT,
      "{" USER ",\"guided_choice\":[],"
      "\"guided_json\":{\"type\":\"x\"}}",
-     "guided_json", "is no type"},
+     "guided_json", "is not a type"},
     {COMPLETION, "{\"prompt\":\"a\",\"grammar\":\"root ::= .\"}", "grammar", "has '.'"},
     {COMPLETION, "{\"prompt\":\"a\",\"guided_choice\":[1]}", "guided_choice", "a list of strings"},
     {COMPLETION, "{\"prompt\":\"a\",\"json_schema\":3}", "json_schema", "must be an object"},
