@@ -111,7 +111,7 @@ def session(build, model):
             for lines in FIRST, SECOND:
                 command = COMMAND
                 if lines is SECOND:
-                    forked = re.search(rb"and ([0-9a-f]{32}) stays as it is", chat.raw)
+                    forked = re.search(rb"and ([0-9a-f]{32}) is unchanged", chat.raw)
                     command += f" --conversation {forked[1].decode()}"
                 chat = Chat(build, address[1], shlex.split(command))
                 chat.type(lines)

@@ -105,7 +105,7 @@ static bool read_secrets(struct connection_secrets *out, const struct connection
 {
     *out = (struct connection_secrets){0};
     if ((options->cert == NULL) != (options->tls_key == NULL)) {
-        console_error("--cert and --tls-key need one another");
+        console_error("--cert and --tls-key must be given together");
         return false;
     }
     if (!connection_read_key(&out->key, options) || !read_secret(&out->ca, options->ca) ||
@@ -131,8 +131,7 @@ static struct parley_channel *open_channel(const struct connection_options *opti
 
         channel = parley_channel_open_with(&with);
         if (channel == NULL)
-            console_error("no connection to %s: the key has bytes that no key has, or there is no "
-                          "memory",
+            console_error("no connection to %s: the key has invalid bytes, or memory is exhausted",
                           options->server);
     }
     secrets_free(&s);
@@ -170,8 +169,8 @@ struct parley_channel *connection_open(const struct connection_options *options)
     if (channel == NULL)
         return NULL;
     if (wait_ready(channel, options, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
-        console_error("no server is ready at %s (waited %.1f s); start one by './run chat' or "
-                      "'parleyd', or say by --server where one is",
+        console_error("no server is ready at %s (waited %.1f s); start one with './run chat' or "
+                      "'parleyd', or give the address of one with --server",
                       options->server, wait_s);
         parley_channel_close(channel);
         return NULL;
@@ -200,7 +199,7 @@ enum parley_status connection_call(ProtobufCMessage **out, struct parley_channel
     free(answer);
     if (*out == NULL) {
         *err = (struct parley_error){.status = PARLEY_INTERNAL};
-        (void)snprintf(err->text, sizeof err->text, "%s answered with what is no %s", method,
+        (void)snprintf(err->text, sizeof err->text, "%s sent an answer that is not a %s", method,
                        response->name);
         return PARLEY_INTERNAL;
     }

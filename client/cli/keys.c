@@ -101,7 +101,7 @@ enum exit_code keys_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     if (strcmp(argv[first], "new") != 0 || o.principal == NULL) {
-        console_error("what there is to do is 'new', with --principal NAME");
+        console_error("the only command is 'new', with --principal NAME");
         return EXIT_MISUSE;
     }
     if (key_make(key, digest, &err) != STATUS_OK) {

@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     enum exit_code code;
 
     denormals_are_zero();
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error of the write */
+    (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with an error */
     code = main_run(argc, argv);
     if (!out_end() && code == EXIT_DONE)
         code = EXIT_FAILED;

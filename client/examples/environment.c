@@ -15,15 +15,15 @@ enum { MAX_INSTANCES = 4096 };
 
 struct instance {
     void *theirs;
-    uint32_t n_steps; /* of its episode */
+    uint32_t n_steps; /* steps of its episode */
 };
 
 struct hosting {
     const struct parley_environment *type;
     const char *name;
-    /* Of the order that is being answered. */
+    /* The order that is being answered. */
     void *theirs[MAX_INSTANCES];
-    uint32_t episodes[MAX_INSTANCES]; /* each the first of its seed */
+    uint32_t episodes[MAX_INSTANCES]; /* each is the first episode of its seed */
     float rewards[MAX_INSTANCES];
     bool terminated[MAX_INSTANCES], truncated[MAX_INSTANCES];
     const char *failures[MAX_INSTANCES];

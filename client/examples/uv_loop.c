@@ -27,7 +27,7 @@ static void on_end(void *arg, const struct parley_error *err)
     if (err->status != PARLEY_OK)
         (void)fprintf(stderr, "%s: %s", parley_status_name(err->status), err->text);
     (void)puts("");
-    uv_close(arg, NULL); /* the loop's last handle */
+    uv_close(arg, NULL); /* closes the loop's last handle */
 }
 
 int main(int argc, char **argv)

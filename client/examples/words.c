@@ -40,7 +40,7 @@ static void *on_open(void *arg, const struct parley_worker_open *what)
     struct word_count *t = calloc(1, sizeof(*t));
 
     (void)arg;
-    if (t != NULL && what->state_len == sizeof(*t)) /* what on_save gave */
+    if (t != NULL && what->state_len == sizeof(*t)) /* the state that on_save returned */
         memcpy(t, what->state, sizeof(*t));
     return t;
 }

@@ -64,7 +64,7 @@ static enum status act_decode(ProtobufCMessage **out, const ProtobufCMessageDesc
     enum status rc = codec_decode(out, type, data, len, CODEC_ANY_FIELDS, arena, err);
 
     if (rc != STATUS_OK)
-        (void)error_prefix(err, "the server's answer is not understood");
+        (void)error_prefix(err, "the server's answer cannot be parsed");
     return rc;
 }
 

@@ -44,7 +44,7 @@ void *attachment_look_up(const struct attachment *a, uint64_t number)
 static enum status attachment_missing(const struct attachment *a, uint64_t number,
                                       struct error *err)
 {
-    return error_set(err, STATUS_INTERNAL, "the server speaks of %s %" PRIu64 ", which is not open",
+    return error_set(err, STATUS_INTERNAL, "the server refers to %s %" PRIu64 ", which is not open",
                      a->kind->noun, number);
 }
 
@@ -116,7 +116,7 @@ static enum status on_attachment_order(struct parley_call *call, const void *dat
     if (rc == STATUS_OK)
         rc = a->kind->take(a, (const Parley__V1__AgentsAttachResponse *)m, &arena, err);
     else
-        (void)error_prefix(err, "the server's order is not understood");
+        (void)error_prefix(err, "the server's order cannot be parsed");
     arena_deinit(&arena);
     return rc;
 }
@@ -197,7 +197,7 @@ enum parley_status attachment_run(struct parley_channel *channel, attachment_beg
         parley_call_unref((struct parley_call *)a);
         if (is_final(&outcome))
             break;
-        (void)poll(NULL, 0, delay_ms); /* a signal ends it early: that does no harm */
+        (void)poll(NULL, 0, delay_ms); /* a signal may end the wait early, which is harmless */
         delay_ms =
             delay_ms < ATTACHMENT_LAST_DELAY_MS / 2 ? 2 * delay_ms : ATTACHMENT_LAST_DELAY_MS;
     }

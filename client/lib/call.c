@@ -134,7 +134,7 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
         call_start_ops(core, &call->finish, &finish, 1);
     call_start_ops(core, &call->read, read, is_unary ? 6 : how->is_bidi ? 3 : 5);
     if (request != NULL)
-        grpc_byte_buffer_destroy(request); /* its slices are gRPC's now */
+        grpc_byte_buffer_destroy(request); /* gRPC owns its slices now */
 }
 
 static void read_next(struct parley_call *call)
@@ -194,7 +194,7 @@ static void write_next(struct parley_call *call)
     call->n_out++;
     call_start_ops(call->core, &call->write, &op, 1);
     if (message != NULL)
-        grpc_byte_buffer_destroy(message); /* its slices are gRPC's now */
+        grpc_byte_buffer_destroy(message); /* gRPC owns its slices now */
 }
 
 bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message)

@@ -31,7 +31,8 @@ static void channel_hand_over(struct parley_channel *channel, struct call_op *op
     (void)pthread_mutex_lock(&channel->lock);
     op->ok = ok;
     list_push(&channel->back, &op->link);
-    (void)!write(channel->fd, &one, sizeof(one)); /* fails only if it is readable anyway */
+    (void)!write(channel->fd, &one,
+                 sizeof(one)); /* fails only if the descriptor is readable already */
     (void)pthread_mutex_unlock(&channel->lock);
 }
 
@@ -45,7 +46,7 @@ void parley_channel_dispatch(struct parley_channel *channel)
     channel->is_in_dispatch = true;
     list_init(&back);
     (void)pthread_mutex_lock(&channel->lock);
-    (void)!read(channel->fd, &ignored, sizeof(ignored)); /* nothing to read is fine */
+    (void)!read(channel->fd, &ignored, sizeof(ignored)); /* harmless if there is nothing to read */
     list_move(&channel->back, &back);
     (void)pthread_mutex_unlock(&channel->lock);
     while ((l = list_pop(&back)) != NULL) {
@@ -60,7 +61,7 @@ void channel_dispatch_next(struct parley_channel *channel, int timeout_ms)
 {
     struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
 
-    (void)poll(&fd, 1, timeout_ms); /* a signal ends it early: the caller looks again */
+    (void)poll(&fd, 1, timeout_ms); /* a signal may end the wait early: the caller checks again */
     parley_channel_dispatch(channel);
 }
 
@@ -110,9 +111,10 @@ static grpc_channel *connect_lazily(const struct parley_channel_options *options
         const char *key;
         int value;
     } ints[] = {
-        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1}, /* a channel is a connection */
-        {GRPC_ARG_ENABLE_HTTP_PROXY, 0},         /* a proxy of the environment is for the web */
-        {GRPC_ARG_ENABLE_RETRIES, 0},            /* turns have numbers: the caller retries */
+        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1}, /* so that each channel has its own connection */
+        {GRPC_ARG_ENABLE_HTTP_PROXY, 0}, /* proxies in the environment are meant for the web */
+        {GRPC_ARG_ENABLE_RETRIES,
+         0}, /* no retries by gRPC: the caller retries, with the turn's number */
         {GRPC_ARG_ENABLE_CHANNELZ, 0},
         {GRPC_ARG_ENABLE_CENSUS, 0},
         {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 128 << 20}, /* a turn of a transcript may be long */
@@ -205,7 +207,7 @@ static struct parley_channel *channel_make(const struct parley_channel_options *
         free(channel);
         return NULL;
     }
-    (void)locks_unchecked(); /* without it calls cost more */
+    (void)locks_unchecked(); /* a failure only makes calls slower */
     grpc_init();
     list_init(&channel->live);
     (void)pthread_mutex_init(&channel->lock, NULL); /* neither can fail on Linux */
@@ -326,10 +328,11 @@ enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t 
     if (w.is_serving) {
         err = (struct parley_error){0};
     } else if (err.status == PARLEY_DEADLINE_EXCEEDED) {
-        (void)snprintf(err.text, sizeof(err.text),
-                       "%s does not serve within %u ms; is parleyd running? start it with parleyd, "
-                       "or ./run chat",
-                       channel->address, timeout_ms);
+        (void)snprintf(
+            err.text, sizeof(err.text),
+            "%s did not become ready within %u ms; is parleyd running? start it with parleyd, "
+            "or ./run chat",
+            channel->address, timeout_ms);
     }
     if (ret_err != NULL)
         *ret_err = err;

@@ -15,8 +15,8 @@ enum { CHAT_MAX_TURNS = 1 << 20 }; /* in flight */
 /* A place for a turn. */
 struct chat_turn {
     struct parley_turn_events events;
-    uint32_t n_taken;   /* so often */
-    uint32_t next_free; /* its index + 1; 0: none */
+    uint32_t n_taken;   /* how often the slot was used */
+    uint32_t next_free; /* index + 1; 0: none */
     bool is_live;
 };
 
@@ -27,7 +27,7 @@ struct chat_call {
     /* Guarded by base.lock. */
     struct chat_turn *turns; /* [n_turns] */
     uint32_t n_turns, cap;
-    uint32_t free; /* its index + 1; 0: none */
+    uint32_t free; /* index + 1; 0: none */
     bool is_ended;
 };
 
@@ -130,7 +130,7 @@ static enum status chat_tell(struct chat_call *c, const Parley__V1__ChatEvent *e
         outcome_of_detail(&outcome, event->error);
         e.end(e.arg, &outcome);
         break;
-    default: /* of a newer server; our tags are never refused */
+    default: /* an event of a newer server; our tags are never refused */
         break;
     }
     return STATUS_OK;
@@ -149,7 +149,7 @@ static enum status on_chat_event(struct parley_call *call, const void *data, siz
     if (rc == STATUS_OK)
         rc = chat_tell((struct chat_call *)call, (const Parley__V1__ChatEvent *)m, &arena, err);
     else
-        (void)error_prefix(err, "the server's answer is not understood");
+        (void)error_prefix(err, "the server's answer cannot be parsed");
     arena_deinit(&arena);
     return rc;
 }
@@ -217,7 +217,7 @@ bool parley_chat_turn(struct parley_call *stream, const struct parley_turn *turn
     Parley__V1__ChatRequest request = PARLEY__V1__CHAT_REQUEST__INIT;
     Parley__V1__TurnRequest what = PARLEY__V1__TURN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
-    struct error ignored; /* fails only without memory */
+    struct error ignored; /* fails only if memory is exhausted */
     struct arena arena;
     bool is_sent = false;
 
@@ -230,7 +230,7 @@ bool parley_chat_turn(struct parley_call *stream, const struct parley_turn *turn
     (void)pthread_mutex_unlock(&stream->lock);
     if (!is_sent)
         goto out;
-    if (ret_tag != NULL) /* before the events, which may come at once */
+    if (ret_tag != NULL) /* set before the first event, which may arrive at once */
         *ret_tag = request.tag;
     request.request_case = PARLEY__V1__CHAT_REQUEST__REQUEST_TURN;
     request.turn = &what;

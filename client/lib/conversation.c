@@ -44,7 +44,7 @@ struct parley_future *parley_conversation_open_start(struct parley_channel *chan
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
     Parley__V1__ConversationLimits limits = PARLEY__V1__CONVERSATION_LIMITS__INIT;
     struct parley_future *f = NULL;
-    struct error ignored; /* fails only without memory */
+    struct error ignored; /* fails only if memory is exhausted */
     enum status rc = STATUS_OK;
     struct arena arena;
 

@@ -35,7 +35,7 @@ static enum status future_message(struct parley_call *call, const void *data, si
     arena_init(&arena, DECODED_MAX_BYTES);
     rc = codec_decode(&m, f->kind->response, data, len, CODEC_ANY_FIELDS, &arena, err);
     if (rc != STATUS_OK)
-        (void)error_prefix(err, "the server's answer is not understood");
+        (void)error_prefix(err, "the server's answer cannot be parsed");
     else if (f->kind->take != NULL)
         rc = f->kind->take(f, m, err);
     f->has_response = rc == STATUS_OK;
@@ -183,7 +183,8 @@ static void futures_wait(struct parley_future *const *futures, size_t n, uint32_
                          bool is_any)
 {
     const uint64_t end_ms = timeout_ms == PARLEY_FOREVER ? UINT64_MAX : clock_ms() + timeout_ms;
-    const size_t pending = futures_first_pending(futures, n); /* once: others settle meanwhile */
+    const size_t pending =
+        futures_first_pending(futures, n); /* read once: others settle meanwhile */
     struct parley_channel *channel;
     bool has_time = true;
 
@@ -230,7 +231,7 @@ enum parley_status future_finish(struct parley_future *f, struct parley_result *
         *ret_err = f->result.err;
     if (rc == PARLEY_OK && ret_result != NULL) {
         *ret_result = f->result;
-        ret_result->text = NULL; /* the future's */
+        ret_result->text = NULL; /* owned by the future */
         ret_result->len = 0;
     }
     parley_future_unref(f);

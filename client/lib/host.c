@@ -17,7 +17,7 @@
 struct host_call {
     struct attachment base;
     struct parley_host_events events;
-    size_t n_observations, n_action_numbers; /* not changed after the start */
+    size_t n_observations, n_action_numbers; /* constant after the start */
 };
 
 static struct host_call *host_call_of(struct attachment *a)
@@ -206,7 +206,7 @@ static const char *results_failure(const struct parley_host_results *r, size_t i
         return r->failures[i];
     for (size_t k = 0; k < width; k++)
         is_finite = is_finite && isfinite(r->observations[i * width + k]);
-    return is_finite ? NULL : "it gave a number that is not finite";
+    return is_finite ? NULL : "the environment returned a number that is not finite";
 }
 
 /* False without memory. */

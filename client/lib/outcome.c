@@ -96,7 +96,7 @@ void outcome_of_call(struct parley_error *out, const struct parley_call *call)
     if (call->status == GRPC_STATUS_UNAVAILABLE)
         explain_unavailable(out, call->channel->address);
     else if (call->status == GRPC_STATUS_DEADLINE_EXCEEDED && call->deadline_ms > 0)
-        (void)snprintf(out->text, sizeof(out->text), "there was no end within %u ms",
+        (void)snprintf(out->text, sizeof(out->text), "the call did not end within %u ms",
                        call->deadline_ms);
     else if (call->status == GRPC_STATUS_CANCELLED)
         outcome_copy(out->text, sizeof(out->text), "cancelled", strlen("cancelled"));

@@ -22,7 +22,7 @@ struct transfer {
     parley_progress_fn progress; /* may be NULL */
     void *arg;
     size_t sent_bytes, received_bytes;
-    struct error err; /* of ours */
+    struct error err; /* an error of the client itself */
 };
 
 struct parley_trainer {
@@ -126,10 +126,11 @@ static enum status take_chunk(struct transfer *t, const grpc_slice_buffer *slice
                                    GRPC_SLICE_LENGTH(slices->slices[i])};
     if (chunk_read(&c, pieces, slices->count, slices->length) != CHUNK_READ || c.offset != at ||
         c.size_bytes == 0 || c.size_bytes > size_bytes - at)
-        rc = error_set(err, STATUS_INTERNAL, "the chunk at %zu is not what came", at);
+        rc = error_set(err, STATUS_INTERNAL,
+                       "the chunk at %zu has another offset or size than expected", at);
     else if (chunk_copy((char *)values + at, &c, pieces, params_hash, t->sha) != c.crc)
-        rc = error_set(err, STATUS_DATA_LOSS, "the chunk at %zu has another crc32c than was sent",
-                       at);
+        rc = error_set(err, STATUS_DATA_LOSS,
+                       "the chunk at %zu arrived damaged: its crc32c differs", at);
     else
         *ret_size = c.size_bytes;
     free(pieces);
@@ -147,7 +148,7 @@ static enum status params_decode(ProtobufCMessage **out, grpc_byte_buffer *messa
 
     *out = NULL;
     if (message == NULL)
-        return error_set(err, STATUS_INTERNAL, "the answer is cut");
+        return error_set(err, STATUS_INTERNAL, "the answer ends too early");
     (void)grpc_byte_buffer_reader_init(&reader, message); /* not compressed: cannot fail */
     whole = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
@@ -181,7 +182,7 @@ static enum status take_values(struct transfer *t, float *values, size_t size_by
         grpc_byte_buffer *message = stream_receive(t->stream);
 
         if (message == NULL)
-            return error_set(&t->err, STATUS_INTERNAL, "the answer is cut");
+            return error_set(&t->err, STATUS_INTERNAL, "the answer ends too early");
         rc = take_chunk(t, &message->data.raw.slice_buffer, values, at, size_bytes, &n, &t->err);
         grpc_byte_buffer_destroy(message);
         t->received_bytes += n;
@@ -197,7 +198,7 @@ static enum status take_values(struct transfer *t, float *values, size_t size_by
         (m->what_case != PARLEY__V1__PARAMS_DOWNLOAD__WHAT_SHA256 ||
          m->sha256.len != SHA256_BYTES || memcmp(m->sha256.data, sha, SHA256_BYTES) != 0))
         rc = error_set(&t->err, STATUS_DATA_LOSS,
-                       "the parameters have another sha256 than was sent");
+                       "the parameters arrived damaged: their sha256 differs");
     arena_deinit(&arena);
     return rc;
 }
@@ -228,7 +229,8 @@ static enum status take_version(struct transfer *t, float *values, size_t n,
     if (rc != STATUS_OK || size_bytes == 0)
         return rc;
     if (values == NULL || size_bytes != n * sizeof(float))
-        return error_set(&t->err, STATUS_INVALID, "the parameters have %llu bytes, not %zu",
+        return error_set(&t->err, STATUS_INVALID,
+                         "the parameters have %llu bytes, but %zu were expected",
                          (unsigned long long)size_bytes, n * sizeof(float));
     return take_values(t, values, size_bytes, out->sha256);
 }

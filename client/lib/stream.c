@@ -36,7 +36,7 @@ struct call_stream *stream_open(struct parley_channel *channel, const char *meth
     grpc_slice_unref(path);
     op.data.send_initial_metadata.count = channel->n_keys;
     op.data.send_initial_metadata.metadata = &channel->key;
-    (void)stream_start_batch(s, &op, 1); /* a failure shows when messages are sent */
+    (void)stream_start_batch(s, &op, 1); /* a failure is reported when messages are sent */
     return s;
 }
 

@@ -44,7 +44,7 @@ static enum status on_event(void *arg, const void *data, size_t len, struct erro
     struct parley_trained event;
 
     if (from == NULL)
-        return error_set(err, STATUS_INTERNAL, "the server sent what is no event");
+        return error_set(err, STATUS_INTERNAL, "the server sent a message that is not an event");
     event = (struct parley_trained){
         .episode = from->episode,
         .mean_reward = from->mean_reward,

@@ -93,7 +93,7 @@ static enum status on_message(struct parley_call *call, const void *data, size_t
     rc = codec_decode(&m, &parley__v1__turn_event__descriptor, data, len, CODEC_ANY_FIELDS, &arena,
                       err);
     if (rc != STATUS_OK) {
-        (void)error_prefix(err, "the server's answer is not understood");
+        (void)error_prefix(err, "the server's answer cannot be parsed");
         goto out;
     }
     event = (const Parley__V1__TurnEvent *)m;
@@ -110,7 +110,7 @@ static enum status on_message(struct parley_call *call, const void *data, size_t
     case PARLEY__V1__TURN_EVENT__EVENT_DONE:
         turn_tell_done(e, event->done);
         break;
-    default: /* of a newer server */
+    default: /* an event of a newer server */
         break;
     }
 out:
@@ -177,7 +177,7 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
                                    .request = &request.base,
                                    .deadline_ms = turn->deadline_ms};
     struct parley_call *call;
-    struct error ignored; /* fails only without memory */
+    struct error ignored; /* fails only if memory is exhausted */
     struct arena arena;
 
     assert(events->end != NULL);
@@ -223,7 +223,7 @@ struct parley_future *parley_ask_start(struct parley_channel *channel,
     Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
     struct parley_future *f = NULL;
-    struct error ignored; /* fails only without memory */
+    struct error ignored; /* fails only if memory is exhausted */
     struct arena arena;
 
     arena_init(&arena, DECODED_MAX_BYTES);

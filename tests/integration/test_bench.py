@@ -41,7 +41,7 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--requests", "0"], "at least 1"),
         (["parley://127.0.0.1:1", "--duration", "1", "--requests", "1"], "--requests"),
         (["parley://127.0.0.1:1", "--shared-prefix", "1", "--prompt-file", "x"], "--shared-prefix"),
-        (["parley://127.0.0.1:1", "--think", "-1"], "below 0"),
+        (["parley://127.0.0.1:1", "--think", "-1"], "less than 0"),
         (["parley://127.0.0.1:1", "--seed", "x"], "--seed"),
         (["parley://127.0.0.1:1", "--concurrency", "1,x"], "1,8,64"),
         (["parley://127.0.0.1:1", "--arrivals", "often"], "poisson or constant"),
@@ -203,7 +203,7 @@ def act(cli, address):
     figures = bench(cli, f"act://{address}", "--model", "cart", "--concurrency", 4, "--requests", 12, "--turns", 3)
     assert (figures["completed"], figures["failed"]) == (36, 0) and figures["e2el_ms_p50"] > 0, figures
     assert "--model" in cli.complaint("bench", f"act://{address}", code=1)
-    assert "no policy" in cli.complaint("bench", f"act://{address}", "--model", "tiny", code=1)
+    assert "not a policy" in cli.complaint("bench", f"act://{address}", "--model", "tiny", code=1)
 
 
 def shares(cli, url, folder):
@@ -323,7 +323,7 @@ def failures(cli, url):
     assert (figures["completed"], figures["failed"]) == (0, 6), figures
     assert "2048" in figures["first_error"] and "6 failed" in figures["said"] and "OUT_OF_RANGE" in figures["said"], figures
     line = cli.complaint("bench", url, "--input-tokens", "2", code=1)
-    assert "--input-tokens is at least" in line, line
+    assert "--input-tokens must be at least" in line, line
     line = cli.complaint("bench", url, "--model", "nobody", code=1)
     assert "nobody" in line, line
 
@@ -461,7 +461,7 @@ def foreign(cli):
     assert done.returncode == 0 and done.stdout.startswith("{"), done
     figures = json.loads(done.stdout)
     assert (figures["completed"], figures["max_concurrent_requests"]) == (60, 60), "each has a connection, whatever the soft limit is"
-    for model, n_failed, word in ("refuses", 4, "too many words"), ("breaks", 4, "out of ink"), ("drops", 4, "no end"):
+    for model, n_failed, word in ("refuses", 4, "too many words"), ("breaks", 4, "out of ink"), ("drops", 4, "before the end of the reply"):
         for api in [], ["--responses"]:
             figures = bench(cli, url, *load, "--model", model, *api, code=1)
             assert (figures["completed"], figures["failed"]) == (4 - n_failed, n_failed), (model, figures)

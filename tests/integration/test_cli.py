@@ -231,18 +231,18 @@ def place(cli):
             json.dump({**asked, "devices": [{"name": "gpu", "bytes": 4e6}, {"name": "host", "kind": "cpu", "bytes": 1e9}]}, file)
         (spilt,) = cli.lines("place", path)
         assert sorted(spilt["placement"].values()) == ["gpu", "host"] and spilt["load_cost"] == 0.5, spilt
-    for wrong, said in (({"models": []}, "models is no list of 1 to 64 objects"), ({"models": models * 2}, "models[2] has the name of models[0]"),
+    for wrong, said in (({"models": []}, "models is not a list of 1 to 64 objects"), ({"models": models * 2}, "models[2] has the name of models[0]"),
                         ({"models": [{"name": "a"}]}, "models[0] has no bytes"), ({"modles": 1}, 'there is no field "modles"'),
-                        ({"devices": [{"name": "a", "bytes": -1}]}, "devices[0].bytes is neither 0 nor a number"), ({"load_weight": "x"}, "load_weight is neither 0 nor a number"),
-                        ({"models": [{"name": "a", "bytes": 1e101}]}, "models[0].bytes is neither 0 nor a number of 1e-100 to 1e100"),
+                        ({"devices": [{"name": "a", "bytes": -1}]}, "devices[0].bytes must be 0 or a number"), ({"load_weight": "x"}, "load_weight must be 0 or a number"),
+                        ({"models": [{"name": "a", "bytes": 1e101}]}, "models[0].bytes must be 0 or a number from 1e-100 to 1e100"),
                         ({"connections": [{"between": ["actor", "critic"], "weight": 1e-200}], "distances": [{"between": ["left", "right"], "distance": 1e-200}]},
-                         "connections[0].weight is neither 0 nor a number"),
+                         "connections[0].weight must be 0 or a number"),
                         ({"models": [{"name": "a", "bytes": 1, "complexty": 2}]}, 'models[0] has no field "complexty"'),
                         ({"devices": [{"name": "a", "bytes": 1, "sped": 2}]}, 'devices[0] has no field "sped"'),
                         ({"distances": [{"between": ["left", "right"], "distance": 1, "weight": 1}]}, 'distances[0] has no field "weight"'),
-                        ({"devices": [{"name": "a", "bytes": 1, "kind": "tpu"}]}, 'neither "cpu" nor "gpu"'),
+                        ({"devices": [{"name": "a", "bytes": 1, "kind": "tpu"}]}, 'must be "cpu" or "gpu"'),
                         ({"connections": [{"between": ["actor", "none"], "weight": 1}]}, "connections[0].between does not name two"),
-                        ({"models": [{"name": "a", "bytes": 7e6}]}, "the models have no room: they need 7000000 bytes, of 12000000 on 2 devices")):
+                        ({"models": [{"name": "a", "bytes": 7e6}]}, "the models do not fit: they need 7000000 bytes, and the devices have 12000000 (2 devices)")):
         assert said in cli.complaint("place", stdin=json.dumps({**asked, **wrong}), code=1), said
     largest = {"models": [{**m, "bytes": 1e100} for m in models], "devices": [{"name": name, "bytes": 1e100, "speed": 1e-100} for name in ("left", "right")],
                "connections": [{"between": ["actor", "critic"], "weight": 1e100}], "distances": [{"between": ["left", "right"], "distance": 1e-100}]}
@@ -361,7 +361,7 @@ def conversations(cli):
     assert cli.lines("conversations", "cancel", name, "--json") == [{"conversation": name, "cancelled": 0}]
     cli.out("conversations", "cancel", name, "4")  # it is complete
     assert "OUT_OF_RANGE" in cli.complaint("conversations", "cancel", name, "5", code=1)
-    assert "not 'x'" in cli.complaint("conversations", "cancel", name, "x", code=2)
+    assert "'x' is not one" in cli.complaint("conversations", "cancel", name, "x", code=2)
     assert [c["conversation"] for c in cli.lines("conversations", "--limit", "1", "--json")] == [child], "newest first"
     assert len(cli.lines("conversations", "--limit", "0", "--json")) == 2
     assert cli.lines("conversations", "--model", "tiny", "--json") == []
@@ -428,23 +428,23 @@ def commands_of_the_chat(cli, folder):
     say("/", r"no command '/'")
     text, lines = os.path.join(folder, "said.txt"), os.path.join(folder, "said.jsonl")
     say(f"/save {text}", r"saved 2 turns")
-    say(f"/save {text}", r"there already")
+    say(f"/save {text}", r"exists already")
     say(f"/save {lines}", r"saved 2 turns")
-    say("/save", r"wants a file")
+    say("/save", r"needs a file")
     assert "assistant: second\n" in open(text).read()
     said = [json.loads(line) for line in open(lines)]
     assert said[0] == {"turn": 1, "role": "user", "text": "grüße, мир, 世界"} and said[3] == {"turn": 2, "role": "assistant", "text": "second"}, said
     say("/rewind", r"end of turn 1")
     say("third", r"third\n+third\n")
     say("/rewind 7", r"only 2 turns")
-    say("/rewind x", r"'x' is no number")
-    child = say("/fork 1", r"forked after turn 1; this is ([0-9a-f]{32}) now").group(1)
+    say("/rewind x", r"'x' is not a number")
+    child = say("/fork 1", r"forked after turn 1; you are now in ([0-9a-f]{32})").group(1)
     say("of the child", r"of the child\n+of the child\n")
     [whole] = cli.lines("conversations", "show", child, "--json")
     assert [turn["reply"] for turn in whole["transcript"]] == ["grüße, мир, 世界", "of the child"]
     say("/rewind 2", r"back to the start")
     say("/system You are kind.", r"a new conversation")
-    say("/system", r"wants the text")
+    say("/system", r"needs the text")
     say("kindly", r"kindly\n+kindly\n")
     shown.expect(r"> ")
     shown.type("\x1b[A\x1b[A")  # up, twice, in the history

@@ -70,7 +70,7 @@ def dictionaries(e, golden, folder):
         e.refused("-t", task, "-m", agent, says="--dict-file")
     e.refused("-t", task, "-m", "unigram", "-df", write(folder, "bad.dict", "word\tmany\n"), says="bad.dict:1")
     e.refused("-t", task, says="--dict-file", code=2, verb="train")
-    e.refused("-t", task, "-m", "repeat_label", "-df", made, says="learns nothing", code=2, verb="train")
+    e.refused("-t", task, "-m", "repeat_label", "-df", made, says="has no dictionary to build", code=2, verb="train")
     e.refused("-t", task, "-dt", "train", "-df", made, says="no end", verb="train")
 
 
@@ -123,7 +123,7 @@ def odd_files(e, folder):
         ("empty_episode", "conversations", '{"dialog":[]}\n', "empty_episode: no examples"),
         ("array", "jsonl", "[1]\n", "array:1: byte 1: not a JSON object"),
         ("cut_off", "jsonl", '{"text":"a","labels":["b"]}\n{"text":"a"\n', "cut_off:2: byte 12: '}' is missing"),
-        ("key_twice", "jsonl", '{"text":"a","text":"b","labels":["b"]}\n', "key_twice:1: byte 23: a key that was there before"),
+        ("key_twice", "jsonl", '{"text":"a","text":"b","labels":["b"]}\n', "key_twice:1: byte 23: a key that the object has already"),
     ]:
         e.refused("-t", f"{form}:{write(folder, name, text)}", "--to", "jsonl", says=says, verb="convert")
 
@@ -161,9 +161,9 @@ def refusals(e, golden, folder):
 
     task = f"parlai:{golden}/dialogues.txt"
     e.refused("-t", f"{task},parlai:{golden}/second.txt", "-mtw", "1,2,3", says="--multitask-weights has 3 numbers for 2 tasks")
-    e.refused("-pyt", task, "-t", task, says="each say what the data are: give one")
-    e.refused("-pyt", "babi", says="no task 'babi'")
-    e.refused("-pytd", "babi:Default", says="classes of Python cannot be loaded")
+    e.refused("-pyt", task, "-t", task, says="exclude each other: give one")
+    e.refused("-pyt", "babi", says="there is no task 'babi'")
+    e.refused("-pytd", "babi:Default", says="Python classes cannot be loaded")
 
 
 def batches_by_length(e, tiny, golden):
@@ -307,7 +307,7 @@ def self_chat(e, tiny, partner, folder):
     assert rounds["second"][1] != rounds["own"][1] and rounds["second"][2] != rounds["own"][2], "the third hears the second"
     assert rounds["third"][1] == rounds["own"][1] and rounds["third"][2] != rounds["own"][2]
     assert rounds["third"][3] != rounds["own"][3], "the first hears the third"
-    for more, says in ((["--speakers", 1], "from 2 to 26"), (["--speakers", 27], "from 2 to 26"), (["-pmf", tiny, "-pmf", tiny], "2 times for 2 speakers")):
+    for more, says in ((["--speakers", 1], "from 2 to 26"), (["--speakers", 27], "from 2 to 26"), (["-pmf", tiny, "-pmf", tiny], "2 times, which is too often for 2 speakers")):
         e.refused(*args[1:], *more, says=says, code=2, verb="self-chat")
     said = [json.loads(line) for line in one.splitlines()]
     many = [json.loads(line) for line in e.run(*args, "--conversations", 3).stdout.splitlines()]

@@ -100,7 +100,7 @@ def main():
             mine = {line["was"]: line["conversation"] for line in made}
             assert said_by(anna, turn(mine[first], 5, "Go on.")).turn == 5
             assert said_by(anna, conversations.TurnRequest(conversation=mine[second], turn=2, text="more")).turn == 2
-            for bad, says in (("{", "line 1"), ('{"type":"turn","turn":1}', "before any conversation"), ('{"type":"other"}', "its type is"),
+            for bad, says in (("{", "line 1"), ('{"type":"turn","turn":1}', "before the first conversation"), ('{"type":"other"}', "its type is"),
                               ('{"type":"conversation","model":"none"}', "none"),
                               ('{"type":"conversation","model":"echo"}\n{"type":"turn","turn":2,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"stop"}', "the next one is 1")):
                 status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)

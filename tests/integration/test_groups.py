@@ -698,7 +698,7 @@ def test_assigner(address):
     together = assigned([10e6] * 2, 700e6, connection_weight=10, complexity_match_weight=1)
     assert len(set(together.assignment)) == 1, together.placement
     assert sorted(assigned([600e6] * 2, 700e6, connection_weight=10, complexity_match_weight=1).assignment) == ["cuda:0", "cuda:1"]
-    assert "the models have no room: they need 1600000000 bytes, of 1400000000 on 2 devices" in str(raised(RuntimeError, assigned, [800e6] * 2, 700e6))
+    assert "the models do not fit: they need 1600000000 bytes, and the devices have 1400000000 (2 devices)" in str(raised(RuntimeError, assigned, [800e6] * 2, 700e6))
     assert "connections[0].between does not name two of them" in str(raised(RuntimeError, assigned, [1e6], 700e6))
     here = ModelAssigner([1e6, 1e6], {}, ["cpu"], move_models=False, program=PARLEY)
     assert here.assignment == ["cpu"] * 2 and here.placement["devices"][0]["free"] > 0

@@ -184,7 +184,7 @@ def test_validation(folder):
     assert "exs" not in told or "loss" in told
     for words, says in [
         (["-eps", 1, "-vmm", "most"], "max or min"),
-        ([], "nothing ends the learning"),
+        ([], "the training would never end"),
         (["-eps", 1, "-veps", 0], "above 0"),
         (["-eps", 1, "-veps", 1, "-vp", 0], "patience"),
     ]:
@@ -330,7 +330,7 @@ def test_killed(folder):
         while True:
             has_checkpoint = os.path.exists(f"{path}.checkpoint")
             done = children.run([PARLEY, *more, "-mf", str(path), "-sval", "true"], capture_output=True, text=True, timeout=4 * children.PATIENCE, env=env)
-            assert ("goes on from" in done.stderr) == has_checkpoint, done.stderr
+            assert ("continues from" in done.stderr) == has_checkpoint, done.stderr
             if done.returncode == 0:
                 break
             assert done.returncode == -signal.SIGKILL, done
@@ -367,19 +367,19 @@ def test_checkpoints_are_refused(folder):
     assert "--embeddingsize 16, not 8" in parley(*more, "-esz", 8, status=1).stderr
     whole = (folder / "long.txt").read_text()
     (folder / "long.txt").write_text(whole + "text:a\tlabels:b\tepisode_done:True\n")
-    assert "901 examples now, and was 900" in parley(*more, status=1).stderr
+    assert "901 examples now and had 900" in parley(*more, status=1).stderr
     (folder / "long.txt").write_text(whole)
     assert "this training ends after" in parley(*more, "-eps", 0.001, "-dt", "train", status=1).stderr
     for damaged in (kept[: len(kept) // 2], kept.replace(b'"examples":', b'"exemples":'), kept.replace(b"learner.cache", b"learner.cachd")):
         checkpoint.write_bytes(damaged)
         said = parley(*more, status=1).stderr
-        assert "other.gguf.checkpoint" in said and said.endswith("--load-from-checkpoint false begins anew\n"), said
+        assert "other.gguf.checkpoint" in said and said.endswith("use --load-from-checkpoint false to begin a new training\n"), said
         assert checkpoint.read_bytes() == damaged
     assert lines(parley(*more, "--load-from-checkpoint", "false", "-eps", 1))[-1]["ended_by"] == "epochs"
     assert not checkpoint.exists()
     checkpoint.mkdir()  # none can be written: said, and learning goes on
     done = parley(*more, "--load-from-checkpoint", "false", "-eps", 2, "-sval", "true")
-    assert "no checkpoint: " in done.stderr and lines(done)[-1]["ended_by"] == "epochs", done
+    assert "cannot write a checkpoint: " in done.stderr and lines(done)[-1]["ended_by"] == "epochs", done
     checkpoint.rmdir()
 
 
@@ -426,17 +426,17 @@ def test_preprocessed(folder):
         changed.write_text(data.read_text().replace('"text_vec":[', '"text_vec":[5,5,5,'))
         assert trained(f"data:{changed}", "-eps", 1)[0] != model.read_bytes()
         # of other bounds, of other words, with labels hidden; and its source changed
-        assert "preprocessed by an agent of other words" in trained(f"data:{data}", "-eps", 1, "-histsz", 1, status=1)
+        assert "preprocessed for an agent with other words" in trained(f"data:{data}", "-eps", 1, "-histsz", 1, status=1)
         other = folder / "other_words.gguf"
         parley("train", "-t", f"parlai:{write_episodes(folder / 'less.txt', 2, 3)}", "--agent", kind, *words, "-mf", other, "-dt", "train:ordered", "-eps", 1)
-        assert "preprocessed by an agent of other words" in parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", other, *bounds, status=1).stderr
+        assert "preprocessed for an agent with other words" in parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", other, *bounds, status=1).stderr
         assert "cannot be hidden" in parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", model, *bounds, "-hlbl", "true", status=1).stderr
         whole = source.read_text()
         source.write_text(whole + "text:a\tlabels:b\tepisode_done:True\n")
         kept = data.read_bytes()
-        assert "build-data makes it anew" in parley("eval", "-t", f"parlai:{source}", *stream, status=1).stderr and data.read_bytes() == kept
+        assert "build it again with build-data" in parley("eval", "-t", f"parlai:{source}", *stream, status=1).stderr and data.read_bytes() == kept
         source.write_text(whole)
-    assert "reads no vectors" in parley("build-data", "-t", f"parlai:{source}", "--preprocess", "true", "--agent", "repeat_label", status=1).stderr
+    assert "cannot use preprocessed vectors" in parley("build-data", "-t", f"parlai:{source}", "--preprocess", "true", "--agent", "repeat_label", status=1).stderr
 
 
 def main():

@@ -76,7 +76,7 @@ def test_a_killed_training_goes_on(folder):
         env = {**os.environ, "LD_PRELOAD": KILL_AT_RENAME[0], "PARLEY_KILL_AT_RENAME": str(at)}
         done = children.run([PARLEY, *map(str, KILLED), "--episodes", "3", "--out", str(path)], capture_output=True, text=True, timeout=4 * children.PATIENCE, env=env)
         assert done.returncode == (-signal.SIGKILL if at else 0), (at, goes_on, done)
-        assert done.stderr == (f"train: goes on from {path}.checkpoint at episode {goes_on}\n" if goes_on else ""), (at, goes_on, done.stderr)
+        assert done.stderr == (f"train: continues from {path}.checkpoint at episode {goes_on}\n" if goes_on else ""), (at, goes_on, done.stderr)
         again = told(done)
         assert all(whole[n] == again[n] for n in again) and (not again or min(again) == max(goes_on, 1)), (at, goes_on, again)
         seen.update(again)
@@ -105,7 +105,7 @@ def test_checkpoints_of_policies(folder):
     def refused(said, *words):
         done = parley(*more, *words, status=1)
         line, = done.stderr.splitlines()
-        assert said in line and "some.gguf.checkpoint" in line and line.endswith("--load-from-checkpoint false begins anew"), line
+        assert said in line and "some.gguf.checkpoint" in line and line.endswith("use --load-from-checkpoint false to begin a new training"), line
         assert done.stdout == "" and not path.exists()
 
     refused("--seed 543, not 6", "--seed", 6)
@@ -113,7 +113,7 @@ def test_checkpoints_of_policies(folder):
     refused('--kind "lstm", not "mlp"', "--kind", "mlp")
     refused("--value-weight 0.5, not 0.0", "--value-weight", 0)
     refused("--observers 2, not 3", "--observers", 3)
-    refused(f"is of {n} episodes, and this training ends after {n - 1}" if n > 1 else "", *(["--episodes", n - 1] if n > 1 else ["--seed", 7]))
+    refused(f"is of {n} episodes, but this training ends after {n - 1}" if n > 1 else "", *(["--episodes", n - 1] if n > 1 else ["--seed", 7]))
     more[1] = "gridworld"
     refused("is of a training in CartPole-v1, not GridWorld-v0")
     more[1] = "cartpole"
@@ -127,7 +127,7 @@ def test_checkpoints_of_policies(folder):
         refused("some.gguf.checkpoint")
     checkpoint.write_bytes(kept)
     went_on = parley(*more)
-    assert f"train: goes on from {checkpoint} at episode {n + 1}\n" == went_on.stderr and list(told(went_on)) == [n + 1, n + 2]
+    assert f"train: continues from {checkpoint} at episode {n + 1}\n" == went_on.stderr and list(told(went_on)) == [n + 1, n + 2]
     anew = folder / "anew.gguf"
     pathlib.Path(f"{anew}.checkpoint").write_bytes(b"no checkpoint")
     more[-1] = anew
@@ -136,7 +136,7 @@ def test_checkpoints_of_policies(folder):
     assert path.read_bytes() == anew.read_bytes() and files_of(path) == ["some.gguf"] and files_of(anew) == ["anew.gguf"]
     pathlib.Path(f"{anew}.checkpoint").mkdir()  # none can be written: said, and learning goes on
     more[more.index("--episodes") + 1] = 1
-    assert parley(*more, "--load-from-checkpoint", "false").stderr.count("no checkpoint: ") == 1
+    assert parley(*more, "--load-from-checkpoint", "false").stderr.count("cannot write a checkpoint: ") == 1
 
 
 def test_weights_of_the_loss(folder):
@@ -185,7 +185,7 @@ def test_a_fresh_policy_is_served(folder):
     parley("policy", "new", "pole.gguf", "--environment", "cartpole", "--kind", "lstm")
     fresh, same, other = ((folder / f"{name}.gguf").read_bytes() for name in ("fresh", "same", "other"))
     assert fresh == same and fresh != other and b"CartPole-v1" in (folder / "pole.gguf").read_bytes()
-    assert "there is a file already" in parley("policy", "new", "fresh.gguf", *flags, status=1).stderr
+    assert "exists already" in parley("policy", "new", "fresh.gguf", *flags, status=1).stderr
     assert (folder / "fresh.gguf").read_bytes() == fresh
     with Parleyd(PARLEYD, "--model", "fresh=fresh.gguf", "--model", "pole=pole.gguf") as client:
         for name in "fresh", "pole":
@@ -218,7 +218,7 @@ def test_environments_of_plug_ins(folder):
         for o in observers:
             o.terminate()
             assert json.loads(o.communicate()[0])["steps"] == 2 * 250 and o.returncode == 0
-        for name, why in ((f"plugin:{SUMS}", "it has no environment"), ("plugin:none.so", "none.so"), ("pong", "there are: CartPole-v1")):
+        for name, why in ((f"plugin:{SUMS}", "it has no environment"), ("plugin:none.so", "none.so"), ("pong", "it must be one of: CartPole-v1")):
             for words in (["eval", "--world", name], ["observe", "--env", name]):
                 done = children.run([PARLEY, *words, "--server", client.address], capture_output=True, text=True)
                 assert done.returncode in (1, 2) and why in done.stderr and done.stderr.count("\n") == 1, done
@@ -228,8 +228,8 @@ def test_misuse_is_told(folder):
     for words, said in [
         (["bench", "cartpole", "--world", "1"], "--world is '1'"),
         (["bench", "cartpole", "--world", "5:2"], "--world"),
-        (["bench", "cartpole", "--mode", "never"], "batch, nobatch, auto"),
-        (["bench", "cartpole", "--rpc", "http"], "unary, stream"),
+        (["bench", "cartpole", "--mode", "never"], "batch, nobatch and auto"),
+        (["bench", "cartpole", "--rpc", "http"], "unary and stream"),
         (["bench", "cartpole", "--loss", "none"], "fixed or tutorial"),
         (["bench", "cartpole", "--reps", "0"], "--reps"),
         (["train"], "ENVIRONMENT"),
@@ -241,7 +241,7 @@ def test_misuse_is_told(folder):
         (["policy", "old", "x.gguf"], "'new'"),
         (["policy", "new", "x.gguf", "--actions", "2"], "--observations is missing"),
         (["policy", "new", "x.gguf", "--observations", "2"], "--actions is missing"),
-        (["policy", "new", "x.gguf", "--environment", "pendulum"], "Pendulum-v1 takes numbers"),
+        (["policy", "new", "x.gguf", "--environment", "pendulum"], "the actions of Pendulum-v1 are numbers"),
         (["policy", "new", "x.gguf", "--environment", "cartpole", "--kind", "cnn"], "mlp or lstm"),
     ]:
         done = parley(*words, status=2)

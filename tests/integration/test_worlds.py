@@ -52,8 +52,8 @@ def test_agents(client, folder):
     assert max(int(line.split()[1]) for line in worker.has("step")) >= 16, worker.has("step")
     assert report(None, "-t", task, "-m", f"plugin:{EXAMPLES}/echo.so", "-bs", 8) == report(None, "-t", task, "-m", "repeat_query", "-bs", 8)
     children.until("all conversations are closed", lambda: len(worker.has("close")) == len(worker.has("open")))
-    for flags, why in ((["-m", "attached:nobody"], "nobody"), (["-m", "attached:"], "a name has 1 to 63"),
-                       (["-m", "attached:words", "-mf", "x"], "needs no --model"), (["-m", "plugin:/nowhere/x.so"], "No such file")):
+    for flags, why in ((["-m", "attached:nobody"], "nobody"), (["-m", "attached:"], "the name must have 1 to 63"),
+                       (["-m", "attached:words", "-mf", "x"], "does not take --model"), (["-m", "plugin:/nowhere/x.so"], "No such file")):
         error = said(client, "eval", "-t", task, *flags, code=1).stderr
         assert why in error and error.count("\n") == 1, error
     worker.kill()
@@ -173,10 +173,10 @@ def test_wrong_worlds(client, folder):
     t, a = {"name": "t", "teacher": "parlai:/nowhere"}, {"name": "a", "agent": "repeat_query"}
     for fields, why in (({}, "participants"), ({"participants": [t]}, "a list of 2 to 26"), ({"participants": [t, {"name": "a"}]}, "one of"),
                         ({"participants": [t, a, a]}, "two participants"), ({"participants": [a, t]}, "the first participant"),
-                        ({"participants": [t, {**a, "hears": ["x"]}]}, "nobody is called 'x'"), ({"participants": [t, {**a, "x": 1}]}, "x"),
-                        ({"participants": [t, {**a, "hears": 1}]}, "no list of names"), ({"participants": [t, a], "end_text": ""}, "empty"),
+                        ({"participants": [t, {**a, "hears": ["x"]}]}, "there is no participant 'x'"), ({"participants": [t, {**a, "x": 1}]}, "x"),
+                        ({"participants": [t, {**a, "hears": 1}]}, "not a list of names"), ({"participants": [t, a], "end_text": ""}, "empty"),
                         ({"participants": [t, a], "rounds": 2}, "by themselves"), ({"participants": [a, a | {"name": "b"}], "rounds": -1}, "from 1"),
-                        ({"participants": [a, a | {"name": "b"}]}, "wants a teacher"), ({"participants": [t, a]}, "/nowhere")):
+                        ({"participants": [a, a | {"name": "b"}]}, "needs a teacher"), ({"participants": [t, a]}, "/nowhere")):
         error = said(client, "eval", "--world", world_of(folder, **fields), code=1).stderr
         assert why in error and error.count("\n") == 1, (fields, error)
     with open(os.path.join(folder, "bad.json"), "w", encoding="utf-8") as file:

@@ -60,7 +60,8 @@ static enum status dictionary_add_count(struct dictionary *d, struct text word, 
         return STATUS_OK;
     }
     if (d->n == UINT32_MAX)
-        return error_set(err, STATUS_EXHAUSTED, "a dictionary has at most %u words", UINT32_MAX);
+        return error_set(err, STATUS_EXHAUSTED, "a dictionary may have at most %u words",
+                         UINT32_MAX);
     copy = arena_strndup(&d->arena, word.text, word.len);
     if (copy == NULL || dictionary_make_room(d, err) != STATUS_OK ||
         words_slot(&d->words, (struct text){copy, word.len}, &slot) != STATUS_OK)
@@ -109,7 +110,7 @@ void dictionary_close(struct dictionary *d)
  */
 
 static const struct {
-    char is, stands; /* is: the character; stands: its letter behind a backslash */
+    char is, stands; /* is: the character; stands: the letter after a backslash that means it */
 } escapes[] = {{'\n', 'n'}, {'\t', 't'}, {'\r', 'r'}};
 
 /* In place; returns the new length. */
@@ -160,7 +161,7 @@ static enum status dictionary_read_line(struct dictionary *d, const char *line, 
     if (!utf8_is_valid(line, len))
         return error_set(err, STATUS_INVALID, "is not UTF-8");
     if (tab != NULL && (tab + 1 == line + len || !read_count(tab + 1, len - word_len - 1, &n)))
-        return error_set(err, STATUS_INVALID, "has no number behind the tab");
+        return error_set(err, STATUS_INVALID, "has no number after the tab");
     word = try_strndup(line, word_len);
     if (word == NULL)
         return out_of_memory(err);
@@ -168,7 +169,7 @@ static enum status dictionary_read_line(struct dictionary *d, const char *line, 
     if (word_len == 0)
         rc = error_set(err, STATUS_INVALID, "has no word");
     else if (words_find(&d->words, (struct text){word, word_len}) != NULL)
-        rc = error_set(err, STATUS_INVALID, "has a word that stood there before");
+        rc = error_set(err, STATUS_INVALID, "has a word that an earlier line has already");
     else
         rc = dictionary_add_count(d, (struct text){word, word_len}, n, err);
     free(word);

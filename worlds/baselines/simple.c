@@ -229,14 +229,14 @@ static enum status simple_check(const struct simple_type *type, const char *name
         for (size_t i = 0; i < N_TYPES; i++)
             len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", i > 0 ? ", " : "",
                                     types[i]->base.name);
-        return error_set(err, STATUS_NOT_FOUND, "no agent is called '%.40s'; there are: %s", name,
-                         names);
+        return error_set(err, STATUS_NOT_FOUND, "there is no agent '%.40s', it must be one of: %s",
+                         name, names);
     }
     if (!(config->cant_answer_percent >= 0 && config->cant_answer_percent <= 1))
-        return error_field(err, "cant_answer_percent", "is %g, it is from 0 to 1",
+        return error_field(err, "cant_answer_percent", "is %g, it must be from 0 to 1",
                            config->cant_answer_percent);
     if (config->length_penalty > 100 || config->history_size > 1u << 20)
-        return error_field(err, "length_penalty", "or history_size is out of its range");
+        return error_field(err, "length_penalty", "or history_size is out of range");
     if (type->needs_dictionary && config->dictionary == NULL)
         return error_set(err, STATUS_INVALID, "'%s' needs a dictionary", name);
     return STATUS_OK;

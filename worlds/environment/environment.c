@@ -53,7 +53,7 @@ enum status environment_open(struct environment **out, const char *name, struct 
 
     if (type == NULL)
         return error_set(err, STATUS_NOT_FOUND,
-                         "no environment is called '%.40s'; there are: %s, %s, %s", name,
+                         "there is no environment '%.40s', it must be one of: %s, %s, %s", name,
                          types[0]->name, types[1]->name, types[2]->name);
     *out = environment_open_type(type);
     return STATUS_OK;

@@ -49,8 +49,8 @@ static enum status seq2seq_participant_share(struct participant **out, struct pa
 {
     if (thread > 0)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "a seq2seq is one thread's: with --numthreads 1 a step of all rows uses "
-                         "--threads threads");
+                         "a seq2seq agent runs on one thread: use --numthreads 1, with --threads "
+                         "threads for each step");
     *out = participant_ref(p);
     return STATUS_OK;
 }
@@ -86,7 +86,7 @@ enum status seq2seq_participant_open(struct participant **out, struct seq2seq *s
     if (config->learns && (!(config->rate > 0) || !isfinite(config->rate)))
         rc = error_field(err, "learning_rate", "is %g, it must be above 0", (double)config->rate);
     else if (config->max_words == 0)
-        rc = error_field(err, "max_tokens", "is 0, it must be from 1 on");
+        rc = error_field(err, "max_tokens", "is 0, it must be at least 1");
     if (rc == STATUS_OK)
         *out = &p->base;
     else

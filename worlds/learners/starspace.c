@@ -12,13 +12,13 @@ enum { MOST_TEXT_CANDIDATES = 100 }; /* of a reply, as ParlAI's */
 
 struct starspace_participant {
     struct participant base;
-    struct starspace *space;    /* the first one's; shares borrow it */
-    struct participant *shared; /* the first one; NULL: this is it */
+    struct starspace *space;    /* owned by the first participant; shares borrow it */
+    struct participant *shared; /* the first participant; NULL: this one is the first */
     struct starspace_participant_config config;
     struct starspace_learner *learner; /* of this thread; NULL unless it learns */
     struct starspace_index *index;     /* of this thread */
     float *query, *candidate;          /* [n_dims] */
-    bool is_paused;                    /* the first one's; set while no thread is in a parley */
+    bool is_paused; /* only in the first participant; set while no thread is in a parley */
 };
 
 /* A clone's memory of its conversation. */

@@ -38,7 +38,7 @@ enum status datatype_parse(struct datatype *out, const char *text, struct error 
     return STATUS_OK;
 bad:
     return error_set(err, STATUS_INVALID,
-                     "datatype '%.60s' is not train, valid or test with :stream, :ordered or "
-                     ":evalmode behind",
+                     "datatype '%.60s' must be train, valid or test, optionally followed by "
+                     ":stream, :ordered or :evalmode",
                      text);
 }

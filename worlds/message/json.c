@@ -91,7 +91,8 @@ static enum status read_escaped(struct act_reader *r, struct text *out)
     const char *quote = r->at;
     char *text, *to;
 
-    while (quote < r->end && *quote != '"') /* never longer than this: escapes shrink */
+    while (quote < r->end &&
+           *quote != '"') /* an upper bound of the length: escapes become shorter */
         quote += *quote == '\\' && r->end - quote > 1 ? 2 : 1;
     text = arena_alloc(r->arena, out->len + (size_t)(quote - r->at) + 1, 1);
     if (text == NULL)
@@ -182,11 +183,11 @@ static enum status act_reader_number(struct act_reader *r, struct value *out)
     has_zero = r->at < r->end && *r->at == '0';
     n = digits(r);
     if (n == 0 || (has_zero && n > 1))
-        return act_reader_fail(r, "not a number as JSON writes one");
+        return act_reader_fail(r, "not a number in JSON's notation");
     if (act_reader_take(r, '.')) {
         is_integer = false;
         if (digits(r) == 0)
-            return act_reader_fail(r, "not a number as JSON writes one");
+            return act_reader_fail(r, "not a number in JSON's notation");
     }
     if (r->at < r->end && (*r->at == 'e' || *r->at == 'E')) {
         is_integer = false;
@@ -194,7 +195,7 @@ static enum status act_reader_number(struct act_reader *r, struct value *out)
         if (!act_reader_take(r, '+'))
             (void)act_reader_take(r, '-'); /* likewise */
         if (digits(r) == 0)
-            return act_reader_fail(r, "not a number as JSON writes one");
+            return act_reader_fail(r, "not a number in JSON's notation");
     }
     n = (size_t)(r->at - from);
     if (n >= sizeof text)
@@ -237,7 +238,7 @@ static enum status read_scalar(struct act_reader *r, struct value *out)
         *out = value_bool(false);
     else if (take_word(r, "null"))
         *out = (struct value){.type = VALUE_NULL};
-    else if (take_word(r, "NaN")) /* Python writes and reads these three */
+    else if (take_word(r, "NaN")) /* Python writes and reads NaN and the infinities */
         *out = value_real((double)NAN);
     else if (take_word(r, "Infinity"))
         *out = value_real((double)INFINITY);
@@ -424,7 +425,7 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
                 return err->status;
             if (act_set_named(&built, key, v, err) != STATUS_OK) {
                 if (err->status == STATUS_EXISTS)
-                    return act_reader_fail(&r, "a key that was there before");
+                    return act_reader_fail(&r, "a key that the object has already");
                 return err->status;
             }
             skip_space(&r);
@@ -434,7 +435,7 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
     }
     skip_space(&r);
     if (r.at != r.end)
-        return act_reader_fail(&r, "something behind the object");
+        return act_reader_fail(&r, "text after the end of the object");
     if (built.fields == first) {
         struct field *fields = arena_alloc(arena, built.n, sizeof *fields);
 

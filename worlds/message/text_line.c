@@ -91,7 +91,7 @@ static enum status parse_bool(struct value *out, const char *text, size_t len,
         if (len > 0 && oddities != NULL)
             oddities->n_false++;
     } else {
-        return error_set(err, STATUS_INVALID, "episode_done is '%.*s', neither True nor False",
+        return error_set(err, STATUS_INVALID, "episode_done is '%.*s', it must be True or False",
                          (int)(len < 40 ? len : 40), text);
     }
     return STATUS_OK;
@@ -138,7 +138,7 @@ static enum status text_line_parse_number(struct value *out, const char *text, s
     if (*end == '\0')
         return STATUS_OK;
 bad:
-    return error_set(err, STATUS_INVALID, "reward is '%.*s', which is no number",
+    return error_set(err, STATUS_INVALID, "reward is '%.*s', it must be a number",
                      (int)(len < 40 ? len : 40), text);
 }
 

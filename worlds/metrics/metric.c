@@ -82,7 +82,8 @@ enum status metric_merge(struct metric *a, const struct metric *b, struct arena 
         break;
     case METRIC_FIXED:
         if (a->a != b->a)
-            return error_set(err, STATUS_INVALID, "a fixed metric is %g and %g", a->a, b->a);
+            return error_set(err, STATUS_INVALID,
+                             "a metric with a fixed value has two values, %g and %g", a->a, b->a);
         break;
     case METRIC_TIMER:
         a->a += b->a;

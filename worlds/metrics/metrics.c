@@ -105,10 +105,10 @@ enum status metrics_families(unsigned *out, const char *names, struct error *err
                (strlen(known[i].name) != len || memcmp(known[i].name, at, len) != 0))
             i++;
         if (i == sizeof known / sizeof known[0])
-            return error_set(err, STATUS_INVALID,
-                             "metrics '%.*s' are none of default, f1, bleu, rouge, distinct, all, "
-                             "none",
-                             (int)(len < 40 ? len : 40), at);
+            return error_set(
+                err, STATUS_INVALID,
+                "metrics '%.*s' must be default, f1, bleu, rouge, distinct, all or none",
+                (int)(len < 40 ? len : 40), at);
         families |= known[i].families;
         at += len;
         if (*at == '\0')
@@ -141,7 +141,8 @@ enum status metrics_open(struct metrics **out, unsigned families, size_t n_shard
     m->families = families;
     m->n_shards = n_shards;
     for (size_t i = 0; i < n_shards; i++)
-        (void)pthread_mutex_init(&m->shards[i].lock, NULL); /* of this kind it cannot fail */
+        (void)pthread_mutex_init(&m->shards[i].lock,
+                                 NULL); /* cannot fail with default attributes */
     *out = m;
     return STATUS_OK;
 }
@@ -198,7 +199,8 @@ static enum status meter_add(struct meter *at, const struct metric *x, struct er
     else if (at->like.kind != x->kind)
         return error_set(err, STATUS_INVALID, "metrics of different kinds under one name");
     else if (x->kind == METRIC_FIXED && x->a != at->like.a)
-        return error_set(err, STATUS_INVALID, "a fixed metric is %g and %g", at->like.a, x->a);
+        return error_set(err, STATUS_INVALID,
+                         "a metric with a fixed value has two values, %g and %g", at->like.a, x->a);
     at->is_used = true;
     at->like.is_integer &= x->is_integer;
     if (x->kind == METRIC_FIXED)
@@ -278,7 +280,7 @@ static enum status add_named(struct shard *s, struct text name, const struct met
     struct meter *at = NULL;
 
     if (x->kind == METRIC_MACRO)
-        return error_set(err, STATUS_INVALID, "a mean of tasks is no part of a reply");
+        return error_set(err, STATUS_INVALID, "a mean over tasks cannot be part of a reply");
     if (named_meter(s, prefix, name, &at, err) != STATUS_OK)
         return err->status;
     if (meter_add(at, x, err) != STATUS_OK)
@@ -412,7 +414,7 @@ static enum status meter_merge(struct meter *into, const struct meter *from, str
         return STATUS_OK;
     }
     if (into->like.kind != like.kind || (like.kind == METRIC_FIXED && into->like.a != like.a))
-        return error_set(err, STATUS_INVALID, "metrics that do not merge under one name");
+        return error_set(err, STATUS_INVALID, "metrics with one name that cannot be merged");
     into->like.is_integer &= like.is_integer;
     into->like.b = like.b < into->like.b ? like.b : into->like.b; /* of timers */
     into->like.c = like.c > into->like.c ? like.c : into->like.c;

@@ -208,7 +208,7 @@ static enum status append_number(struct buf *out, const struct metric *m)
                                              : "\"Infinity\"");
     if (m->is_integer && fabs(x) < 9007199254740992.0)
         return buf_printf(out, "%" PRId64, (int64_t)x);
-    for (int n = 15; n <= 17; n++) { /* the fewest digits that read back the same */
+    for (int n = 15; n <= 17; n++) { /* the fewest digits that are read back as the same number */
         (void)snprintf(text, sizeof text, "%.*g", n, x);
         if (strtod(text, NULL) == x)
             break;

@@ -17,7 +17,7 @@ enum status use_reply_parse(enum use_reply *out, const char *name, struct error 
             *out = (enum use_reply)i;
             return STATUS_OK;
         }
-    return error_set(err, STATUS_INVALID, "'%.40s' is none of label, model, none", name);
+    return error_set(err, STATUS_INVALID, "'%.40s' must be label, model or none", name);
 }
 
 void listener_init(struct dialogue_listener *l, const struct dialogue_listener_config *config)
@@ -65,12 +65,12 @@ static enum status check_order(const struct dialogue_listener *l, struct error *
 {
     if (l->has_seen && l->is_end && !l->is_answered)
         return error_set(err, STATUS_PRECONDITION,
-                         "the last observation ended its episode and has no answer yet: act and "
-                         "self_observe come before the next observe");
+                         "the last observation ended its episode and has no answer yet: call act "
+                         "and self_observe before the next observe");
     if (l->has_seen && l->is_reply_due && !l->is_answered)
         return error_set(err, STATUS_PRECONDITION,
-                         "the last observation had a label and has no answer yet: act and "
-                         "self_observe come before the next observe");
+                         "the last observation had a label and has no answer yet: call act and "
+                         "self_observe before the next observe");
     return STATUS_OK;
 }
 
@@ -93,7 +93,7 @@ static enum status find_label(const struct act *heard, struct text *out, struct 
     if (labels == NULL)
         return STATUS_OK;
     if (labels->list.n == 0)
-        return error_set(err, STATUS_INVALID, "an act has labels, but the list is empty");
+        return error_set(err, STATUS_INVALID, "an act has an empty list of labels");
     *out = labels->list.items[labels->list.n == 1 ? 0 : listener_choose(heard, labels)];
     return STATUS_OK;
 }
@@ -248,16 +248,16 @@ static enum status check_kept(const struct dialogue_listener *l, const struct ac
     if (*ret && (of->type != VALUE_TEXT || of->text.len != strlen(own) ||
                  memcmp(of->text.text, own, of->text.len) != 0))
         return error_set(err, STATUS_PRECONDITION,
-                         "the data were preprocessed by an agent of other words, or with other "
-                         "bounds or history: build-data --preprocess makes them anew");
+                         "the data were preprocessed for an agent with other words, or with other "
+                         "limits or history: build them again with build-data --preprocess");
     if (*ret && label.text == NULL && l->config->use_reply == USE_REPLY_LABEL &&
         !act_is(heard, ACT_EPISODE_DONE))
         return error_set(err, STATUS_PRECONDITION,
-                         "preprocessed data hold the labels as the agent's replies, so they cannot "
-                         "be hidden");
+                         "preprocessed data contain the labels as the agent's replies, so the "
+                         "labels cannot be hidden");
     if (!*ret && l->is_kept)
         return error_set(err, STATUS_PRECONDITION,
-                         "an episode is preprocessed, but not this turn of it");
+                         "an episode is preprocessed, but this turn of it is not");
     return STATUS_OK;
 }
 
@@ -307,9 +307,9 @@ enum status listener_observe(struct dialogue_listener *l, const struct act *hear
 enum status listener_answer(const struct dialogue_listener *l, struct error *err)
 {
     if (!l->has_seen)
-        return error_set(err, STATUS_PRECONDITION,
-                         "an answer is wanted, but nothing was observed since the last one ended "
-                         "its episode");
+        return error_set(
+            err, STATUS_PRECONDITION,
+            "act was called, but nothing was observed since the end of the last episode");
     return STATUS_OK;
 }
 
@@ -323,7 +323,8 @@ static enum status add_reply(struct dialogue_listener *l, const struct act *repl
     if (l->config->use_reply == USE_REPLY_LABEL && l->label.text != NULL)
         text = l->label;
     if (text.text == NULL)
-        return error_set(err, STATUS_INVALID, "the reply has no text to go on with");
+        return error_set(err, STATUS_INVALID,
+                         "the reply has no text, so the conversation cannot continue");
     return history_say(&l->history, text, err);
 }
 
@@ -336,10 +337,10 @@ enum status listener_self_observe(struct dialogue_listener *l, const struct act 
         return STATUS_OK;
     if (!l->has_seen || l->is_answered)
         return error_set(err, STATUS_PRECONDITION,
-                         "self_observe comes once after each observe, here %s",
-                         l->has_seen ? "a second time" : "nothing was observed");
+                         "self_observe must be called once after each observe, but %s",
+                         l->has_seen ? "it was called a second time" : "nothing was observed");
     if (!act_has(&l->seen, ACT_EPISODE_DONE))
-        return error_set(err, STATUS_INVALID, "the observation does not say episode_done");
+        return error_set(err, STATUS_INVALID, "the observation has no episode_done");
     if (l->is_end) {
         history_clear(&l->history);
         l->is_kept = false;

@@ -23,7 +23,7 @@ struct model_participant {
 /* A clone's state of its conversation with the model. */
 struct dialogue_state {
     struct dialogue_listener listener;
-    struct clone *clone;    /* NULL until it is asked */
+    struct clone *clone;    /* NULL until the first request */
     struct arena arena;     /* the turn's */
     struct agent_turn turn; /* the reply stays until the next one */
     size_t n_labels;        /* scored: 1, or 0 */
@@ -105,7 +105,7 @@ enum status model_open(struct participant **out, const struct model_participant_
     rc = config->type != NULL ? agent_open_type(&m->agent, config->type, &config->agent, err)
                               : agent_open(&m->agent, NULL, &config->agent, err);
     if (rc == STATUS_OK && (m->agent->type->tokenize == NULL || m->agent->type->detokenize == NULL))
-        rc = error_set(err, STATUS_INVALID, "an agent of kind '%s' is no language model",
+        rc = error_set(err, STATUS_INVALID, "an agent of kind '%s' is not a language model",
                        m->agent->type->name);
     if (rc != STATUS_OK) {
         close_model(&m->base);

@@ -17,7 +17,7 @@ struct offline_batcher {
     struct batcher *batcher;
     struct env env; /* its clock, and the random numbers of chance */
     const struct env *chance;
-    struct batch_step *step; /* begun, not computed */
+    struct batch_step *step; /* a step that was begun but not computed yet */
     uint64_t n_steps;
 };
 
@@ -26,7 +26,7 @@ struct offline_scheduler {
     struct env chance;
     struct offline_batcher asked; /* the requests, in batches as the world wants them */
     struct offline_batcher turns; /* those of a batch; without a batcher: it has batch_act */
-    size_t n_turns;               /* of the batch that have not ended */
+    size_t n_turns;               /* turns of the batch that have not ended */
     struct participant_row *rows; /* [max_rows], where batch_act answers */
     size_t n_asked;
     uint64_t n_settled;
@@ -206,7 +206,8 @@ static void offline_scheduler_run_turns(struct offline_scheduler *s, struct row 
         struct batch_step *step = offline_batcher_begun(&s->turns);
 
         if (step == NULL) {
-            assert(s->turns.step != NULL || s->n_turns == 0); /* its policy waits for no more */
+            assert(s->turns.step != NULL ||
+                   s->n_turns == 0); /* the policy does not wait for more requests */
             continue;
         }
         s->participant->type->compute(s->participant, step->rows, step->n_rows);
@@ -281,7 +282,7 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
     r->is_asked = false;
     r->scheduler->n_asked--;
     r->scheduler->n_settled++;
-    if (r->turn != NULL) /* it was never asked */
+    if (r->turn != NULL) /* else the turn was never started */
         r->clone->original->type->drop(r->clone);
     r->then(r, err);
 }

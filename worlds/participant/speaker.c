@@ -28,16 +28,16 @@ struct speaker_heard {
 
 /* What a clone has of its conversation. */
 struct spoken {
-    struct clone *clone;    /* NULL until it is asked */
+    struct clone *clone;    /* NULL until the first request */
     struct arena arena;     /* the turn's */
     struct agent_turn turn; /* the reply stays until the next one */
-    struct arena ears;      /* of what was heard since the last turn began */
+    struct arena ears;      /* of the messages heard since the last turn began */
     struct speaker_heard *first, **end;
     size_t n_heard;
     uint32_t n_turns;
     uint32_t place;
     bool opens;   /* the answer is the opening */
-    bool is_over; /* the episode: what is observed after the reply begins another */
+    bool is_over; /* the episode has ended: the next observation after the reply begins another */
 };
 
 struct speaker_clone {
@@ -154,7 +154,7 @@ static enum status speaker_observe(struct participant_clone *c, const struct act
     if (spoken->is_over && spoken->n_heard == 0)
         spoken_begin_again(spoken);
     if (spoken->n_heard == SPEAKER_MAX_HEARD)
-        return error_set(err, STATUS_EXHAUSTED, "more than %d messages wait for its reply",
+        return error_set(err, STATUS_EXHAUSTED, "more than %d messages are waiting for its reply",
                          SPEAKER_MAX_HEARD);
     heard = arena_alloc(&spoken->ears, 1, sizeof(*heard));
     if (heard != NULL)
@@ -225,7 +225,7 @@ static enum status speaker_finish(struct participant_clone *c, struct act *out, 
     const char *id = s->agent->name;
     enum status rc = act_set(out, ACT_ID, value_text((struct text){id, strlen(id)}), err);
 
-    if (agent_turn_is_open(&spoken->turn)) { /* else it was padding */
+    if (agent_turn_is_open(&spoken->turn)) { /* else the observation was padding */
         agent_turn_keep(&spoken->turn);
         spoken->n_turns++;
         if (rc == STATUS_OK)

@@ -56,9 +56,9 @@ static bool is_final_sigma(const char *text, size_t at, size_t next, size_t len)
 
 struct normal_writer {
     struct buf *out;
-    char *to;        /* in out's memory, room for all */
-    size_t word;     /* where the run of word characters at the end begins */
-    size_t n, start; /* start: where this text begins */
+    char *to;        /* in out's memory, with room for the whole text */
+    size_t word;     /* the start of the run of word characters at the end */
+    size_t n, start; /* start: the start of this text */
     bool in_word, owes_space;
 };
 

@@ -63,7 +63,7 @@ void words_deinit(struct words *w)
 void words_clear(struct words *w)
 {
     w->n = 0;
-    if (++w->epoch == 0) { /* after 2^32 clearings an old slot would look like a new one */
+    if (++w->epoch == 0) { /* after 2^32 resets an old slot would look like a new one */
         memset(w->slots, 0, w->n_slots * sizeof *w->slots);
         w->epoch = 1;
     }

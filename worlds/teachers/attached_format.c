@@ -44,11 +44,12 @@ static enum status attached_read(struct source *s, const char *path, struct erro
 
     if (s->attached == NULL)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "attached:%.60s: attached teachers are not for this verb", path);
+                         "attached:%.60s: this verb cannot use attached teachers", path);
     if (len == 0 || len >= sizeof name)
-        return error_set(err, STATUS_INVALID,
-                         "attached:%.60s: a name has 1 to %zu letters, digits, '.', '_' and '-'",
-                         path, sizeof name - 1);
+        return error_set(
+            err, STATUS_INVALID,
+            "attached:%.60s: the name must have 1 to %zu letters, digits, '.', '_' and '-'", path,
+            sizeof name - 1);
     memcpy(name, path, len);
     name[len] = '\0';
     rc = s->attached->open(&opened, s->attached->arg, name, folds[s->fold],

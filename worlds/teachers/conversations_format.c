@@ -65,12 +65,12 @@ static enum status give_dialog(struct source *s, const json_t *dialog, struct er
         const json_t *pair = json_array_get(dialog, i);
 
         if (!json_is_array(pair))
-            return error_set(err, STATUS_INVALID, "turn %zu of the dialog is no list", i + 1);
+            return error_set(err, STATUS_INVALID, "turn %zu of the dialog is not a list", i + 1);
         for (size_t k = 0; k < json_array_size(pair); k++) {
             const json_t *act = json_array_get(pair, k);
 
             if (!json_is_object(act))
-                return error_set(err, STATUS_INVALID, "an act of the dialog is no object");
+                return error_set(err, STATUS_INVALID, "an act of the dialog is not an object");
             if (is_context(act))
                 continue;
             if (first == NULL) {

@@ -94,7 +94,7 @@ static uint32_t options_crc(const char *task, const struct teacher_config *confi
     uint32_t crc = crc32c(0, text, (size_t)n);
     uint8_t fold = (uint8_t)config->datatype.fold;
 
-    if (!is_plugin(task)) /* whose data depend on its argument and the fold */
+    if (!is_plugin(task)) /* a plug-in's data depend on its argument and the fold */
         return crc;
     return crc32c(crc32c(crc, task, strlen(task)), &fold, 1);
 }
@@ -188,7 +188,7 @@ static enum status write_turn(struct building *b, struct act *turn, bool is_last
 static enum status data_file_take(void *to, struct act *turns, size_t n, struct error *err)
 {
     struct building *b = to;
-    bool squashes = b->config->squash; /* then each turn is an episode of its own */
+    bool squashes = b->config->squash; /* if so, each turn becomes an episode */
     size_t from = 0;
 
     if (squashes && squash(turns, n, b->config, b->n_read, &b->arena, err) != STATUS_OK)
@@ -221,7 +221,8 @@ static enum status build_data(struct building *b, const char *task, struct error
                                 .fold = b->config->datatype.fold,
                                 .attached = b->config->attached};
     if (b->source.format == NULL)
-        return error_set(err, STATUS_NOT_FOUND, "no data are built from a task '%.80s'", task);
+        return error_set(err, STATUS_NOT_FOUND, "a data file cannot be built from the task '%.80s'",
+                         task);
     if (source_read(&b->source, source_of(task), b->config->max_line_bytes, err) != STATUS_OK)
         return err->status;
     b->index.header.source_bytes = b->source.lines.n_bytes;
@@ -343,7 +344,7 @@ static enum status start_preprocess(struct building *b, struct participant *p, s
         return STATUS_OK;
     if (p->type->vectors_of == NULL)
         return error_set(err, STATUS_INVALID,
-                         "%s reads no vectors that were made before: it would gain nothing",
+                         "%s cannot use preprocessed vectors: leave out --preprocess",
                          p->type->name);
     b->vectors_of = p->type->vectors_of(p);
     b->index.header.is_preprocessed = 1;
@@ -363,8 +364,8 @@ static enum status data_file_build(struct building *b, const char *task, const c
     if (data_part != NULL) {
         b->out = fopen(data_part, "we");
         if (b->out == NULL)
-            return error_set(err, STATUS_DENIED, "%s: %s; data_file says where else", data_part,
-                             strerror(errno));
+            return error_set(err, STATUS_DENIED, "%s: %s; data_file can name another place",
+                             data_part, strerror(errno));
     }
     if ((data_part != NULL ? build_data(b, task, err) : build_index(b, source_of(task), err)) !=
         STATUS_OK)
@@ -496,14 +497,14 @@ static enum status check_source(const struct data_index *x, const char *task,
     if (rc == STATUS_EXHAUSTED)
         return rc;
     if (rc != STATUS_OK || (uint64_t)st.st_size != h->source_bytes)
-        return unusable(err, "of another source");
+        return unusable(err, "built from another source");
     if (changed_ns(&st) == h->source_ns)
         return STATUS_OK;
     if (is_plugin(task))
-        return unusable(err, "of another build of the plug-in");
+        return unusable(err, "built with another build of the plug-in");
     if (source_crc(source_of(task), config->max_line_bytes, &crc, err) != STATUS_OK)
         return err->status;
-    return crc == h->source_crc ? STATUS_OK : unusable(err, "of another source");
+    return crc == h->source_crc ? STATUS_OK : unusable(err, "built from another source");
 }
 
 enum status data_index_open(struct data_index *out, const char *data_path, const char *task,
@@ -519,7 +520,7 @@ enum status data_index_open(struct data_index *out, const char *data_path, const
     rc = map_index(&x, path, err);
     free(path);
     if (rc == STATUS_OK && (stat(data_path, &st) != 0 || (uint64_t)st.st_size != x.data_bytes))
-        rc = unusable(err, "of other data");
+        rc = unusable(err, "built from other data");
     if (rc == STATUS_OK && task != NULL)
         rc = check_source(&x, task, config, err);
     if (rc == STATUS_OK)
@@ -574,15 +575,17 @@ enum status data_ready(struct data_index *out, const char *data_path, const char
     enum status rc;
 
     if (is_data(task) && config->squash)
-        return error_set(err, STATUS_INVALID, "data:FILE is squashed, or not, when it is built");
+        return error_set(
+            err, STATUS_INVALID,
+            "data:FILE cannot be squashed here: squash the data when the file is built");
     /* built data are what they are, however; JSON lines that lie there are their own source */
     rc = data_index_open(out, data_path, is_data(task) ? NULL : task, config, err);
     if (rc != STATUS_PRECONDITION)
         return rc;
     if (data_is_preprocessed(data_path))
         return error_set(err, STATUS_PRECONDITION,
-                         "%s was preprocessed, but of a source that has changed, or with other "
-                         "options: build-data makes it anew",
+                         "%s was preprocessed from a source that has changed since, or with other "
+                         "options: build it again with build-data",
                          data_path);
     if (data_build(task, data_path, config, NULL, err) != STATUS_OK)
         return err->status;

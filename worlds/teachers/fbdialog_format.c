@@ -142,7 +142,7 @@ static enum status fbdialog_read_line(struct source *s, const char *at, size_t l
             reward = strtod(digits, &stop);
         }
         if (stop != digits + parts[REWARD].len)
-            return error_set(err, STATUS_INVALID, "the reward is no number");
+            return error_set(err, STATUS_INVALID, "the reward is not a number");
     }
     if (number <= s->last_number) {
         if (fbdialog_end_episode(s, err) != STATUS_OK)

@@ -77,7 +77,7 @@ enum status index_check(struct data_index *out, const void *bytes, size_t size_b
         return bad(err, "too short");
     memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) != 0)
-        return bad(err, "none of ours");
+        return bad(err, "not an index of Parley");
     if (h.crc != crc32c(0, &h, offsetof(struct index_header, crc)))
         return bad(err, "damaged");
     if (h.version != VERSION || h.entry_bytes != sizeof *entries)

@@ -22,7 +22,7 @@ enum status lines_open(struct lines *l, const char *path, size_t max_line_bytes,
                          strerror(errno));
     if (fstat(fd, &st) != 0 || S_ISDIR(st.st_mode)) {
         (void)close(fd);
-        return error_set(err, STATUS_INVALID, "%s: not a file", path);
+        return error_set(err, STATUS_INVALID, "%s: not a regular file", path);
     }
     *l = (struct lines){.fd = fd, .cap = BLOCK_BYTES, .max_line_bytes = max_line_bytes};
     l->block = try_alloc(l->cap, 1);

@@ -123,7 +123,7 @@ static enum status plugin_read(struct source *s, const char *path, struct error 
     if (teacher == NULL) {
         why.text[sizeof why.text - 1] = '\0';
         rc = error_set(err, STATUS_PRECONDITION, "plug-in %.120s: %s", file,
-                       why.text[0] != '\0' ? why.text : "its teacher does not open");
+                       why.text[0] != '\0' ? why.text : "its teacher cannot be opened");
         goto out;
     }
     rc = plugin_give_all(s, library.teacher, teacher, err);

@@ -68,8 +68,9 @@ enum status sorted_stream_open(struct sorted_stream **out, struct episode_stream
     size_t two = 2 * config->batch_size;
 
     if (episodes_n_examples(from) != episodes_n_episodes(from))
-        return error_set(err, STATUS_INVALID,
-                         "a stream is sorted by length where each turn is an episode: squash it");
+        return error_set(
+            err, STATUS_INVALID,
+            "a stream can be sorted by length only if each turn is an episode: squash it");
     s = try_alloc(1, sizeof *s);
     if (s == NULL)
         return error_no_memory(err, sizeof *s, "sorting a stream");
@@ -82,7 +83,7 @@ enum status sorted_stream_open(struct sorted_stream **out, struct episode_stream
     s->limit = s->n_episodes;
     s->cache.batch_size = config->batch_size;
     s->cache.range = config->length_range == 0 ? 1 : (uint32_t)config->length_range;
-    (void)pthread_mutex_init(&s->lock, NULL); /* of this kind it cannot fail */
+    (void)pthread_mutex_init(&s->lock, NULL); /* cannot fail with default attributes */
     atomic_init(&s->is_over, s->n_episodes == 0);
     *out = s;
     return STATUS_OK;
@@ -150,8 +151,7 @@ enum status sorted_stream_deal(struct sorted_stream *s, bool begins_anew, struct
 {
     enum status rc;
 
-    (void)pthread_mutex_lock(
-        &s->lock); /* neither can fail: the lock is not destroyed while in use */
+    (void)pthread_mutex_lock(&s->lock); /* cannot fail: the lock is not destroyed while in use */
     if (begins_anew && s->next == s->limit && s->cache.n == 0)
         s->limit += s->n_episodes;
     rc = sorted_stream_deal_batch(s, (void **)out, ret_n, err);

@@ -83,7 +83,7 @@ static enum status check_list(struct act *a, enum act_key key, struct arena *are
     if (v == NULL || v->type == VALUE_LIST)
         return STATUS_OK;
     if (v->type != VALUE_TEXT)
-        return error_set(err, STATUS_INVALID, "%s is no list of texts", act_key_name(key).text);
+        return error_set(err, STATUS_INVALID, "%s is not a list of texts", act_key_name(key).text);
     item = arena_alloc(arena, 1, sizeof *item);
     if (item == NULL)
         return error_no_memory(err, sizeof *item, "a list");
@@ -107,7 +107,7 @@ static enum status check_reward(struct act *a, struct error *err)
         if (strlen(known[i].name) == reward->text.len &&
             memcmp(known[i].name, reward->text.text, reward->text.len) == 0)
             return act_force(a, ACT_REWARD, value_real(known[i].value), err);
-    return error_set(err, STATUS_INVALID, "reward is no number");
+    return error_set(err, STATUS_INVALID, "reward is not a number");
 }
 
 enum status source_check(struct act *a, struct arena *arena, bool needs_labels, struct error *err)
@@ -118,10 +118,11 @@ enum status source_check(struct act *a, struct arena *arena, bool needs_labels, 
     if (text == NULL)
         return error_set(err, STATUS_INVALID, "the field text is missing");
     if (text->type != VALUE_TEXT)
-        return error_set(err, STATUS_INVALID, "text is no text");
+        return error_set(err, STATUS_INVALID, "text is not a string");
     if (act_has(a, ACT_EVAL_LABELS))
-        return error_set(err, STATUS_INVALID,
-                         "the field eval_labels: a data file has labels, whatever it is used for");
+        return error_set(
+            err, STATUS_INVALID,
+            "the field eval_labels is not allowed: use the field labels in every fold");
     if (needs_labels && !act_has(a, ACT_LABELS))
         return error_set(err, STATUS_INVALID, "the field labels is missing");
     if (done != NULL && done->type != VALUE_BOOL)
@@ -129,7 +130,7 @@ enum status source_check(struct act *a, struct arena *arena, bool needs_labels, 
     if (check_reward(a, err) != STATUS_OK)
         return err->status;
     if (id != NULL && id->type != VALUE_TEXT)
-        return error_set(err, STATUS_INVALID, "id is no text");
+        return error_set(err, STATUS_INVALID, "id is not a string");
     if (check_list(a, ACT_LABELS, arena, err) != STATUS_OK ||
         check_list(a, ACT_LABEL_CANDIDATES, arena, err) != STATUS_OK ||
         check_list(a, ACT_TEXT_CANDIDATES, arena, err) != STATUS_OK)

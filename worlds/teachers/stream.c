@@ -92,7 +92,8 @@ static enum status read_all(int fd, char *to, size_t size_bytes, uint64_t offset
             continue;
         if (n <= 0)
             return error_set(err, STATUS_DATA_LOSS, "%s",
-                             n == 0 ? "the data file is shorter than it was" : strerror(errno));
+                             n == 0 ? "the data file has become shorter since it was indexed"
+                                    : strerror(errno));
         to += n;
         offset += (uint64_t)n;
         size_bytes -= (size_t)n;
@@ -128,7 +129,8 @@ static bool stream_is_blank(const char *line, size_t len)
 
 static enum status changed(struct error *err, const struct data_entry *e)
 {
-    return error_set(err, STATUS_DATA_LOSS, "the data file is not what was indexed, at byte %llu",
+    return error_set(err, STATUS_DATA_LOSS,
+                     "the data file has changed since it was indexed, at byte %llu",
                      (unsigned long long)e->offset);
 }
 
@@ -147,7 +149,7 @@ static enum status parse_episode(const struct episode_stream *s, struct episode_
 
         if (!stream_is_blank(text, len)) {
             if (n == e->n_examples && s->config->skip_bad)
-                break; /* bad lines behind the last good one */
+                break; /* only bad lines follow the last good one */
             if (n == e->n_examples)
                 return changed(err, e);
             if (parse_line(s, c, text, len, &examples[n], err) == STATUS_OK)
@@ -178,7 +180,7 @@ static enum status parse_episode(const struct episode_stream *s, struct episode_
 static enum status episode_stream_load(const struct episode_stream *s, struct episode_chunk *c,
                                        size_t first, size_t n, struct error *err)
 {
-    bool is_run = s->config->n_ranks == 1; /* one piece of the file */
+    bool is_run = s->config->n_ranks == 1; /* the chunk is one piece of the file */
     size_t n_examples = 0, n_bytes = 0, at = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -267,7 +269,7 @@ static void *loader(void *arg)
             (void)pthread_cond_broadcast(&s->has_loaded);
         } else if (c != NULL) {
             chunk_unref(c);
-        } else if (generation == s->generation) { /* each fetch of the chunk returns it */
+        } else if (generation == s->generation) { /* each fetch of the chunk returns this error */
             s->slots[number % s->window] = (struct stream_slot){
                 .chunk = NULL, .number = number, .n_left = chunk_episodes(s, number)};
             (void)pthread_cond_broadcast(&s->has_loaded);
@@ -383,7 +385,8 @@ static enum status episode_stream_start(struct episode_stream *s, struct error *
         int rc = pthread_create(&s->loaders[s->n_loaders], NULL, loader, s);
 
         if (rc != 0 && s->n_loaders == 0)
-            return error_set(err, STATUS_EXHAUSTED, "no thread for a loader: %s", strerror(rc));
+            return error_set(err, STATUS_EXHAUSTED, "cannot start a thread to load data: %s",
+                             strerror(rc));
         if (rc != 0)
             break; /* fewer loaders suffice */
     }
@@ -404,7 +407,7 @@ enum status episodes_open(struct episode_stream **out, const char *task, struct 
     s->loops = loops;
     s->needs_labels = strncmp(task, "jsonl:", 6) == 0;
     s->fd = -1;
-    (void)pthread_mutex_init(&s->lock, NULL); /* of these kinds they cannot fail */
+    (void)pthread_mutex_init(&s->lock, NULL); /* cannot fail with default attributes */
     (void)pthread_cond_init(&s->may_load, NULL);
     (void)pthread_cond_init(&s->has_loaded, NULL);
     rc = data_path_of(&path, task, config, err);
@@ -443,7 +446,7 @@ void episodes_close(struct episode_stream *s)
         clear_slots(s);
     free(s->slots);
     if (s->fd >= 0)
-        (void)close(s->fd); /* it was only read */
+        (void)close(s->fd); /* the file was only read */
     data_index_close(&s->index);
     (void)pthread_cond_destroy(&s->has_loaded);
     (void)pthread_cond_destroy(&s->may_load);

@@ -10,7 +10,7 @@ struct filling {
     struct example_table *table;
     const struct teacher_config *config;
     struct text id;
-    size_t n_read; /* episodes of the file, other ranks' too */
+    size_t n_read; /* episodes of the file, those of other ranks included */
 };
 
 static enum status add_start(struct example_table *t, struct error *err)
@@ -167,7 +167,7 @@ void batches_shuffle(struct batches *b, uint64_t seed, uint32_t epoch)
 {
     for (size_t i = 0; i < b->n; i++)
         b->order[i] = (uint32_t)i;
-    for (size_t i = b->n; i > 1; i--) { /* Fisher and Yates */
+    for (size_t i = b->n; i > 1; i--) { /* Fisher-Yates shuffle */
         uint32_t counter[4] = {(uint32_t)i, epoch, 0, 3}, drawn[4];
         const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
         size_t k;

@@ -36,7 +36,7 @@ struct teacher {
     atomic_uint_fast64_t next;  /* index of the next episode (or batch) */
     atomic_uint_fast64_t ended; /* episodes whose last turn has been acted */
 
-    struct batches batches; /* of batch_sort */
+    struct batches batches; /* used by batch_sort */
     pthread_mutex_t lock;   /* the order of batches, and next where batches are dealt */
     uint32_t batches_epoch; /* lock */
     atomic_bool deals;      /* batch_act was called: next counts batches */
@@ -54,7 +54,7 @@ struct teacher_clone {
     uint32_t shard;
     bool is_padding;      /* the last act was */
     bool has_acted;       /* since the last reset */
-    atomic_bool was_told; /* that the epoch is done */
+    atomic_bool was_told; /* that the epoch has ended */
 };
 
 static struct teacher *original_of(const struct teacher_clone *c)
@@ -183,7 +183,7 @@ static size_t take_batch(struct teacher *t, bool all_told, size_t *ret_from)
     size_t n_rows = 0;
     uint64_t index;
 
-    (void)pthread_mutex_lock(&t->lock); /* neither can fail: the lock is not destroyed meanwhile */
+    (void)pthread_mutex_lock(&t->lock); /* cannot fail: the lock is not destroyed while in use */
     index = atomic_load(&t->next);
     if (index == b->n && t->loops && all_told) {
         if (t->shuffles)
@@ -263,7 +263,8 @@ static void teacher_batch_act(struct participant *base, struct participant_row *
     bool all_told = true;
 
     if (n < t->config.batch_size) {
-        (void)error_set(&err, STATUS_INVALID, "a batch of %zu for a teacher that sorts by %zu", n,
+        (void)error_set(&err, STATUS_INVALID,
+                        "a batch of %zu was requested, but the teacher sorts for batches of %zu", n,
                         t->config.batch_size);
         fail_rows(rows, n, &err);
         return;
@@ -344,7 +345,8 @@ static enum status teacher_clone_init(struct participant_clone *base,
     size_t n_shards = original_of(c)->config.n_shards;
 
     if (place->thread >= n_shards)
-        return error_set(err, STATUS_INVALID, "thread %u of a teacher that counts for %zu",
+        return error_set(err, STATUS_INVALID,
+                         "thread %u was requested, but the teacher was opened for %zu threads",
                          place->thread, n_shards);
     c->shard = place->thread;
     c->labels.type = VALUE_NULL;
@@ -435,7 +437,7 @@ static const struct participant_type teacher_type = {
 /* The file's name without its folder and extension. */
 static char *id_of(const char *path)
 {
-    const size_t len = plugin_file_len(path); /* of any other file all of it */
+    const size_t len = plugin_file_len(path); /* for other files, the whole path */
     const char *slash = memrchr(path, '/', len), *name = slash == NULL ? path : slash + 1;
     const size_t n = len - (size_t)(name - path);
     const char *dot = memrchr(name, '.', n);
@@ -446,17 +448,16 @@ static char *id_of(const char *path)
 static void warn(struct teacher *t, const struct text_line_oddities *oddities)
 {
     if (oddities->n_returns > 0)
-        (void)snprintf(
-            t->warning, sizeof t->warning,
-            "%zu lines end with CR and LF; the CR stays in the last field, as in ParlAI: "
-            "sed -i 's/\\r$//' FILE takes it away",
-            oddities->n_returns);
+        (void)snprintf(t->warning, sizeof t->warning,
+                       "%zu lines end with CR and LF; the CR stays in the last field, as in "
+                       "ParlAI: remove it with sed -i 's/\\r$//' FILE",
+                       oddities->n_returns);
     else if (oddities->n_false > 0)
         (void)snprintf(t->warning, sizeof t->warning,
-                       "%zu lines say episode_done:False, which ParlAI reads as true",
+                       "%zu lines have episode_done:False, which ParlAI reads as true",
                        oddities->n_false);
     else if (oddities->n_no_colon > 0)
-        (void)snprintf(t->warning, sizeof t->warning, "%zu fields without a colon are left out",
+        (void)snprintf(t->warning, sizeof t->warning, "%zu fields without a colon were left out",
                        oddities->n_no_colon);
 }
 
@@ -469,13 +470,14 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
 
     if (config->datatype.stream) {
         if (format == &attached_format)
-            return error_set(err, STATUS_INVALID,
-                             "attached:%.60s is no stream; 'parley build-data --task attached:NAME "
-                             "--datafile FILE' makes data:FILE of it, which is",
-                             path);
+            return error_set(
+                err, STATUS_INVALID,
+                "attached:%.60s is not a stream; 'parley build-data --task attached:NAME "
+                "--datafile FILE' converts it to data:FILE, which is one",
+                path);
         if (config->batch_sort)
             return error_set(err, STATUS_INVALID,
-                             "batch_sort needs all data in memory; a stream has a length_cache");
+                             "batch_sort needs all data in memory; use length_cache for a stream");
         if (episodes_open(&t->stream, task, id, config, t->loops, err) != STATUS_OK)
             return err->status;
         t->n_episodes = episodes_n_episodes(t->stream);
@@ -486,7 +488,7 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
     }
     if (config->length_cache != LENGTH_CACHE_NONE)
         return error_set(err, STATUS_INVALID,
-                         "a length_cache is a stream's; data in memory have batch_sort");
+                         "length_cache works only for a stream; use batch_sort for data in memory");
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
         return err->status;
     t->n_episodes = t->table.n_episodes;
@@ -507,15 +509,16 @@ enum status teacher_open(struct teacher **out, const char *task,
 
     assert(config->n_shards > 0 && config->rank < config->n_ranks && config->batch_size > 0);
     if (task[prefix] != ':' || task[prefix + 1] == '\0' || (format == NULL && !is_data))
-        return error_set(err, STATUS_NOT_FOUND,
-                         "no task '%.80s': there are parlai:FILE, jsonl:FILE, fbdialog:FILE, "
-                         "conversations:FILE, plugin:FILE.so, attached:NAME and data:FILE",
-                         task);
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "there is no task '%.80s', it must be one of: parlai:FILE, jsonl:FILE, fbdialog:FILE, "
+            "conversations:FILE, plugin:FILE.so, attached:NAME and data:FILE",
+            task);
     t = try_alloc(1, sizeof *t);
     if (t == NULL)
         return error_no_memory(err, sizeof *t, "a teacher");
     participant_init(&t->base, &teacher_type);
-    (void)pthread_mutex_init(&t->lock, NULL); /* of this kind it cannot fail */
+    (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail with default attributes */
     t->config = *config;
     t->config.datatype.stream |= is_data;
     t->loops = datatype_loops(&t->config.datatype);

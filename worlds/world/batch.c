@@ -18,9 +18,9 @@ struct batch_world {
     size_t world_slot_size, n_world_slots;
     struct offline_scheduler **schedulers; /* [members], NULL for one that has act */
     struct offline_request *requests;      /* [n], NULL without schedulers */
-    struct error failed;                   /* the first of a parley */
+    struct error failed;                   /* the first failure of a parley */
     struct arena arena;                    /* of the acts of a parley */
-    struct arena last; /* of the one before: who speaks early may have heard them */
+    struct arena last; /* of the parley before: early speakers may have heard these acts */
 };
 
 static struct batch_world *batch_of(const struct world *w)
@@ -90,7 +90,8 @@ static enum status batch_world_speak(struct batch_world *b, size_t position, str
         if (position == 0 ? slot->is_over : world_slot_is_idle(slot))
             continue;
         if (position == 0 && !b->begins_anew && !b->deals && world_slot_epoch_done(slot)) {
-            act_padding(world_slot_acts(slot), &b->arena); /* the slot waits for the others */
+            act_padding(world_slot_acts(slot),
+                        &b->arena); /* the slot has ended and waits for the others */
             continue;
         }
         if (position == 0)
@@ -140,7 +141,7 @@ static enum status batch_parley(struct world *w, struct error *err)
     b->last = b->arena;
     arena_init(&b->arena, SIZE_MAX);
     for (size_t i = 0; i < b->n; i++)
-        (void)world_slot_begin(batch_world_slot_at(b, i)); /* one that is over is skipped */
+        (void)world_slot_begin(batch_world_slot_at(b, i)); /* a slot that has ended is skipped */
     for (size_t position = 0; position < world_slot_n_positions(w->participants); position++)
         if (batch_world_speak(b, position, err) != STATUS_OK ||
             batch_world_hear(b, position, err) != STATUS_OK)
@@ -226,7 +227,7 @@ static enum status batch_world_make(struct batch_world *b, struct error *err)
         b->deals |= b->schedulers[i] != NULL;
     if (rc == STATUS_OK && b->deals && b->base.participants->n_tasks > 1)
         rc = error_set(err, STATUS_INVALID,
-                       "a task that comes in batches stands alone, and there are %zu",
+                       "a task that makes batches must be the only one, but there are %zu tasks",
                        b->base.participants->n_tasks);
     if (rc == STATUS_OK && batch_world_has_scheduler(b)) {
         b->requests = try_alloc(b->n, sizeof b->requests[0]);

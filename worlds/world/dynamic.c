@@ -35,7 +35,7 @@ struct dynamic {
     struct dynamic_slot *slots; /* [n] */
     struct offline_scheduler *scheduler, **schedulers;
     bool pads, is_ending; /* is_ending: a slot with an answer does not continue */
-    struct error failed;  /* the first of a parley */
+    struct error failed;  /* the first failure of a parley */
     /* Of the last parley, for a watcher: copies, since slots continue. */
     struct world_row *rows; /* [n] */
     struct act *acts;       /* [n][2] */
@@ -267,25 +267,25 @@ static enum status dynamic_check(const struct participants *p, const struct worl
 
     if (p->n_agents != 1)
         return error_set(err, STATUS_INVALID,
-                         "dynamic batching is for a task and one agent, not for %zu agents",
-                         p->n_agents);
+                         "dynamic batching works only with one agent, not with %zu", p->n_agents);
     if (!participant_has_batch_act(p->members[p->n_tasks]))
-        return error_set(err, STATUS_INVALID,
-                         "dynamic batching needs an agent that answers in batches, and '%.40s' "
-                         "has no batch_act",
-                         p->members[p->n_tasks]->type->name);
+        return error_set(
+            err, STATUS_INVALID,
+            "dynamic batching needs an agent that answers in batches, but '%.40s' has no batch_act",
+            p->members[p->n_tasks]->type->name);
     for (size_t i = 0; i < p->n_tasks; i++)
         if (p->members[i]->type->act == NULL || participant_has_batch_act(p->members[i]))
-            return error_set(err, STATUS_INVALID,
-                             "dynamic batching makes the batches itself, and '%.40s' comes in "
-                             "batches already",
-                             p->members[i]->type->name);
+            return error_set(
+                err, STATUS_INVALID,
+                "dynamic batching makes batches itself, but the task '%.40s' makes batches already",
+                p->members[i]->type->name);
     if (p->text_truncate == 0)
         return error_field(err, "text_truncate",
-                           "is not set, dynamic batching needs a bound of length");
+                           "is not set, dynamic batching needs a limit of the length");
     if (__builtin_add_overflow(p->text_truncate, p->label_truncate, &bound) ||
         __builtin_mul_overflow(bound, config->batch_size, &bound))
-        return error_field(err, "text_truncate", "is %zu, too much for a batch", p->text_truncate);
+        return error_field(err, "text_truncate", "is %zu, which is too large for a batch",
+                           p->text_truncate);
     return STATUS_OK;
 }
 

@@ -25,14 +25,14 @@ struct hogwild_thread {
     uint32_t thread;
     pthread_t id;
     bool is_started;
-    /* The thread's while it runs an order, the caller's while it is idle. */
+    /* Owned by the thread while it runs an order, by the caller while the thread is idle. */
     struct world *world;
     struct error err;
 };
 
 struct hogwild {
     struct world base;
-    const struct world_config *config; /* while the threads open */
+    const struct world_config *config; /* valid only while the threads are being opened */
     open_thread_fn open_thread;
     struct quota quota;
     size_t n;

@@ -95,7 +95,7 @@ static enum status participants_weigh_tasks(struct participants *p,
         double w = participants_weight_of(p, config, i);
 
         if (!(w >= 0) || w > 1e100)
-            return error_field(err, "weights", "has %g, a weight is 0 or above", w);
+            return error_field(err, "weights", "has %g, a weight must be 0 or above", w);
         sum += w;
         p->ends[i] = sum;
     }

@@ -14,7 +14,7 @@ struct plain {
     struct offline_request request;
     struct error answer;
     struct arena arena; /* of the acts of a parley */
-    struct arena last;  /* of the one before: who speaks early may have heard them */
+    struct arena last;  /* of the parley before: early speakers may have heard these acts */
     struct world_slot *slot;
 };
 

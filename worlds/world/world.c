@@ -12,18 +12,19 @@ enum { MAX_THREADS = 1024 };
 static enum status world_check(const struct world_config *c, struct error *err)
 {
     if (c->n_tasks == 0)
-        return error_field(err, "tasks", "are none, a world needs one");
+        return error_field(err, "tasks", "are missing, a world needs at least one");
     if (c->n_agents == 0)
-        return error_field(err, "agents", "are none, a world needs one");
+        return error_field(err, "agents", "are missing, a world needs at least one");
     if (c->n_tasks > 1 && c->task_names == NULL)
-        return error_field(err, "task_names", "are none, several tasks need them");
+        return error_field(err, "task_names", "are missing, several tasks need names");
     if (c->graph != NULL && c->n_agents >= WORLD_GRAPH_POSITIONS)
-        return error_field(err, "agents", "are %zu, at most %d are in a graph", c->n_agents,
+        return error_field(err, "agents", "are %zu, a graph can have at most %d", c->n_agents,
                            WORLD_GRAPH_POSITIONS - 1);
     if (c->graph != NULL && c->dynamic != DYNAMIC_NONE)
-        return error_field(err, "dynamic", "batching is for a task and one agent, without a graph");
+        return error_field(err, "dynamic",
+                           "batching works only with one task and one agent, without a graph");
     if (c->n_threads > MAX_THREADS)
-        return error_field(err, "n_threads", "is %zu, at most %d can be", c->n_threads,
+        return error_field(err, "n_threads", "is %zu, it must be at most %d", c->n_threads,
                            MAX_THREADS);
     if (c->batch_size > UINT32_MAX || c->n_slots > UINT32_MAX)
         return error_field(err, "batch_size", "is too large");

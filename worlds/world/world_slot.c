@@ -170,7 +170,8 @@ bool world_slot_admits(struct world_slot *s)
     struct act *acts = world_slot_acts(s);
 
     if (act_is_padding(acts) &&
-        s->participants->n_agents > 1) { /* there is nothing to talk about */
+        s->participants->n_agents >
+            1) { /* the task gave padding, so agents have nothing to answer */
         for (size_t i = 1; i < world_slot_n_positions(s->participants); i++)
             act_padding(&acts[i], NULL);
         return false;
@@ -243,7 +244,8 @@ bool world_slot_episode_done(const struct world_slot *s)
     const size_t n = world_slot_n_positions(p);
 
     for (size_t i = 0; i < n; i++) {
-        /* With two positions the first decides; with more, any may; of a graph, those it names. */
+        /* With two positions the first decides whether the episode ends; with more, any of them
+         * may; in a graph, those that it names. */
         const bool decides = p->has_graph ? (p->graph.ends >> i & 1) != 0 : i == 0 || n > 2;
 
         if ((decides && world_slot_member_done(s, i)) ||

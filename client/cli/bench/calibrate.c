@@ -36,7 +36,8 @@ static void on_end(struct target_session *s, const struct error *err)
     uint64_t one = 1;
 
     b->err = *err;
-    (void)!write(b->event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+    (void)!write(b->event_fd, &one,
+                 sizeof one); /* fails only if the counter has reached 2^64 - 1 */
 }
 
 static void probe_wait_for_end(struct probe *b)
@@ -124,7 +125,7 @@ static enum status count_later(struct probe *b, uint32_t *ret_overhead, struct e
     b->target->type->leave(b->target, b->session);
     if (rc != STATUS_OK)
         return rc;
-    /* An agent without history counts the turn alone. */
+    /* An agent without a history counts only the current turn. */
     *ret_overhead = b->session->prompt_tokens - (b->session->prompt_tokens > before ? before : 0);
     return STATUS_OK;
 }
@@ -142,8 +143,8 @@ static enum status probe_run(struct probe *b, struct prompts *p, bool has_more_t
         return rc;
     if (p->n_words == 0)
         return error_set(err, STATUS_PRECONDITION,
-                         "no word that is known here is one token of this model; --prompt-file "
-                         "takes prompts as they are");
+                         "none of the built-in words is a single token of this model: give prompts "
+                         "with --prompt-file");
     if (has_more_turns && (rc = count_later(b, &p->overhead[1], err)) != STATUS_OK)
         return rc;
     if (prompts_join(&b->system, p->words, 1) != STATUS_OK)
@@ -161,7 +162,7 @@ enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns, 
     enum status rc;
 
     if (b.event_fd < 0)
-        return error_set(err, STATUS_EXHAUSTED, "no descriptor is left: %s", strerror(errno));
+        return error_set(err, STATUS_EXHAUSTED, "no file descriptor is left: %s", strerror(errno));
     b.session = xalloc(t->type->session_size);
     b.session->events = &events;
     b.session->owner = &b;

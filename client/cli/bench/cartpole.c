@@ -147,9 +147,10 @@ static enum exit_code read_options(struct cartpole_bench *c, const struct verb *
         return options_misuse(verb, "--world is '%s', it must be like 2:11 or 2,5,11, from 2 to %d",
                               o->world, ROLLOUT_MAX_WORKERS + 1);
     if (!read_names(o->mode, mode_names, c->modes, MAX_MODES, &c->n_modes))
-        return options_misuse(verb, "--mode is '%s', it must be of batch, nobatch, auto", o->mode);
+        return options_misuse(verb, "--mode is '%s', it must be a list of batch, nobatch and auto",
+                              o->mode);
     if (!read_names(o->rpc, rpc_names, c->rpcs, MAX_RPCS, &c->n_rpcs))
-        return options_misuse(verb, "--rpc is '%s', it must be of unary, stream", o->rpc);
+        return options_misuse(verb, "--rpc is '%s', it must be a list of unary and stream", o->rpc);
     if (strcmp(o->loss, "fixed") != 0 && strcmp(o->loss, "tutorial") != 0)
         return options_misuse(verb, "--loss is '%s', it must be fixed or tutorial", o->loss);
     if (o->n_episodes == 0 || o->n_steps == 0 || o->hidden == 0)
@@ -204,8 +205,8 @@ static enum status run_once(const struct cartpole_bench *c, struct bench_row *ro
     if (out->n_actions != n_steps * n || (row->mode == MODE_BATCH && out->n_forwards != n_steps) ||
         (row->mode == MODE_NOBATCH && out->n_forwards != n_steps * n))
         return error_set(err, STATUS_INTERNAL,
-                         "%zu processes, %s, %s: %llu actions by %llu batches are not the %llu "
-                         "that were asked for",
+                         "%zu processes, %s, %s: %llu actions in %llu batches were computed, but "
+                         "%llu were asked for",
                          row->world, mode_names[row->mode], rpc_names[row->rpc],
                          (unsigned long long)out->n_actions, (unsigned long long)out->n_forwards,
                          (unsigned long long)(n_steps * n));
@@ -469,7 +470,7 @@ enum exit_code bench_cartpole_run(const struct verb *verb, int argc, char **argv
         rc = cartpole_bench_draw(&c, &err);
     if (rc != STATUS_OK)
         console_error("%s", err.text);
-    (void)unlink(c.policy); /* not there when it could not be made */
+    (void)unlink(c.policy); /* the file is missing if it could not be written */
     for (size_t i = 0; i < c.n_rows; i++)
         free(c.rows[i].runs);
     free(c.rows);

@@ -18,7 +18,7 @@
 enum {
     MAX_CONCURRENCY = 100000,
     MAX_ROUNDS = 1000,
-    KNEE_STEP_S = 10, /* of each rate, in search of a knee */
+    KNEE_STEP_S = 10, /* how long each rate is measured in the search for a knee */
     REQUESTS = 1 << 1,
     RATE_TO = 1 << 2,
     ROUNDS = 1 << 3,
@@ -151,13 +151,15 @@ static enum exit_code read_levels(struct sweep *b, const struct verb *verb)
         unsigned long n = strtoul(at, &end, 10);
 
         if (!isdigit((unsigned char)*at) || (*end != '\0' && *end != ','))
-            return options_misuse(
-                verb, "--concurrency wants whole numbers such as 1,8,64, not '%s'", b->concurrency);
+            return options_misuse(verb,
+                                  "--concurrency is '%s', it must be whole numbers such as 1,8,64",
+                                  b->concurrency);
         if (n == 0 || n > MAX_CONCURRENCY)
-            return options_misuse(verb, "from 1 to %d conversations may be at once",
+            return options_misuse(verb,
+                                  "the number of concurrent conversations must be from 1 to %d",
                                   (int)MAX_CONCURRENCY);
         if (b->n_levels == SWEEP_MAX_LEVELS)
-            return options_misuse(verb, "--concurrency has at most %d numbers",
+            return options_misuse(verb, "--concurrency may have at most %d numbers",
                                   (int)SWEEP_MAX_LEVELS);
         b->levels[b->n_levels++] = (struct load_plan){.concurrency = (uint32_t)n};
         at = *end == ',' ? end + 1 : NULL;
@@ -185,11 +187,12 @@ static enum exit_code settle_arrivals(struct sweep *b, const struct verb *verb)
 
     a->is_constant = b->arrivals != NULL && strcmp(b->arrivals, "constant") == 0;
     if (b->arrivals != NULL && !a->is_constant && strcmp(b->arrivals, "poisson") != 0)
-        return options_misuse(verb, "--arrivals is poisson or constant, not '%s'", b->arrivals);
+        return options_misuse(verb, "--arrivals is '%s', it must be poisson or constant",
+                              b->arrivals);
     if ((b->set & RATE_TO) != 0 && (a->rate <= 0 || a->last_rate <= 0 || b->plan.duration_s <= 0))
         return options_misuse(verb, "--rate-to needs --rate and --duration, all above 0");
     if (a->burst == 0)
-        return options_misuse(verb, "--burst is at least 1");
+        return options_misuse(verb, "--burst must be at least 1");
     a->ramp_s = (b->set & RATE_TO) != 0 ? b->plan.duration_s : 0;
     return EXIT_DONE;
 }
@@ -218,7 +221,7 @@ static enum exit_code settle_bounds(struct sweep *b, const struct verb *verb)
 
     for (size_t i = 0; i < b->goals.n; i++)
         if (!read_goal(&b->goal, b->goals.texts[i]))
-            return options_misuse(verb, "--goodput wants ttft:MS, tpot:MS or e2el:MS, not '%s'",
+            return options_misuse(verb, "--goodput is '%s', it must be ttft:MS, tpot:MS or e2el:MS",
                                   b->goals.texts[i]);
     for (size_t i = 0; i < b->bounds.n; i++)
         if (requirement_parse(&b->requirements[i], b->bounds.texts[i], &err) != STATUS_OK)
@@ -245,7 +248,7 @@ static enum exit_code settle_trace(struct sweep *b, const struct verb *verb)
     if (b->trace_file == NULL)
         return EXIT_DONE;
     if (b->prompt_file != NULL || (b->set & (SWEEP_SHARED_PREFIX | TURNS)) != 0)
-        return options_misuse(verb, "--trace says itself what is said: it excludes --prompt-file, "
+        return options_misuse(verb, "--trace has the prompts itself: it excludes --prompt-file, "
                                     "--shared-prefix and --turns");
     if (trace_read(&b->trace, b->trace_file, &err) != STATUS_OK)
         return options_misuse(verb, "--trace: %s", err.text);
@@ -335,7 +338,7 @@ static enum status read_reply_schema(struct sweep *b, struct error *err)
         return rc;
     json = b->schema.len == 0 ? NULL : json_loads(b->schema.data, JSON_DECODE_ANY, &why);
     if (json == NULL)
-        return error_set(err, STATUS_INVALID, "%s is no JSON", b->schema_file);
+        return error_set(err, STATUS_INVALID, "%s is not JSON", b->schema_file);
     json_decref(json);
     return STATUS_OK;
 }
@@ -347,17 +350,19 @@ static enum exit_code settle_shares(struct sweep *b, const struct verb *verb)
 
     if (!is_share(plan->forks) || !is_share(plan->cancels) || !is_share(plan->constrained) ||
         !is_share(b->shared))
-        return options_misuse(verb, "a share is from 0 to 1");
+        return options_misuse(
+            verb,
+            "--forks, --cancels, --constrained and the share of --shared must be from 0 to 1");
     if (plan->forks > 0 && !can_all(b, can_fork))
-        return options_misuse(verb, "--forks is for parley://");
+        return options_misuse(verb, "--forks works only with parley://");
     if ((b->set & SHARED) != 0 && (b->set & SWEEP_SHARED_PREFIX) == 0)
-        return options_misuse(verb, "--shared is for --shared-prefix");
+        return options_misuse(verb, "--shared needs --shared-prefix");
     if ((b->set & CONSTRAINED) != 0 && b->schema_file == NULL)
-        return options_misuse(verb, "--constrained is for --schema");
+        return options_misuse(verb, "--constrained needs --schema");
     if (b->schema_file == NULL)
         return EXIT_DONE;
     if (!can_all(b, can_constrain))
-        return options_misuse(verb, "--schema is for parley://, http:// and https://");
+        return options_misuse(verb, "--schema works only with parley://, http:// and https://");
     if (read_reply_schema(b, &err) != STATUS_OK)
         return options_misuse(verb, "--schema: %s", err.text);
     plan->json_schema = b->schema.data;
@@ -369,11 +374,11 @@ static enum exit_code settle_shares(struct sweep *b, const struct verb *verb)
 static enum exit_code settle_windows(const struct sweep *b, const struct verb *verb)
 {
     if ((b->set & MAX_WINDOWS) != 0 && (b->set & STABLE) == 0)
-        return options_misuse(verb, "--max-windows is for --stable");
+        return options_misuse(verb, "--max-windows needs --stable");
     if ((b->set & STABLE) == 0)
         return EXIT_DONE;
     if (b->stable <= 0 || b->max_windows < STABLE_WINDOWS)
-        return options_misuse(verb, "--stable is above 0, and --max-windows at least %d",
+        return options_misuse(verb, "--stable must be above 0 and --max-windows at least %d",
                               (int)STABLE_WINDOWS);
     if (b->knee_bound != NULL || b->against != NULL || b->plan.newcomer_tokens > 0)
         return options_misuse(verb, "--stable excludes --find-knee, --against and "
@@ -388,26 +393,27 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
     enum exit_code code;
 
     if (plan->duration_s < 0 || plan->think_s < 0 || plan->arrivals.rate < 0)
-        return options_misuse(verb, "a time or a rate is below 0");
+        return options_misuse(verb, "a time or a rate is less than 0");
     if (plan->duration_s > 0 && (b->set & REQUESTS) != 0)
-        return options_misuse(verb, "--duration stands instead of --requests");
+        return options_misuse(verb, "--duration replaces --requests: give one of them");
     if (plan->n_background > MAX_CONCURRENCY)
-        return options_misuse(verb, "from 1 to %d conversations may be at once",
+        return options_misuse(verb, "the number of concurrent conversations must be from 1 to %d",
                               (int)MAX_CONCURRENCY);
     if (((b->set & REQUESTS) != 0 && plan->n_conversations == 0) || plan->n_turns == 0)
-        return options_misuse(verb, "requests and turns are at least 1");
+        return options_misuse(verb, "--requests and --turns must be at least 1");
     if ((b->set & SWEEP_SHARED_PREFIX) != 0 && b->prompt_file != NULL)
-        return options_misuse(verb, "--shared-prefix is for random words, not for --prompt-file");
+        return options_misuse(
+            verb, "--shared-prefix works only with random words, not with --prompt-file");
     if (b->is_json && b->is_csv)
         return options_misuse(verb, "--json and --csv exclude each other");
     if (b->config.is_chat && b->config.is_responses)
         return options_misuse(verb, "--chat and --responses exclude each other");
     if (b->config.is_multiplexed && !can_all(b, can_multiplex))
-        return options_misuse(verb, "--multiplexed is for parley://");
+        return options_misuse(verb, "--multiplexed works only with parley://");
     if ((b->set & ROUNDS) != 0 && b->against == NULL)
-        return options_misuse(verb, "--rounds is for --against");
+        return options_misuse(verb, "--rounds needs --against");
     if (b->n_rounds == 0 || b->n_rounds > MAX_ROUNDS)
-        return options_misuse(verb, "--rounds is from 1 to %d", (int)MAX_ROUNDS);
+        return options_misuse(verb, "--rounds must be from 1 to %d", (int)MAX_ROUNDS);
     if ((code = settle_lengths(b, verb)) != EXIT_DONE ||
         (code = settle_shares(b, verb)) != EXIT_DONE ||
         (code = settle_windows(b, verb)) != EXIT_DONE ||
@@ -439,8 +445,8 @@ static enum exit_code check_target_address(const struct verb *verb, const char *
     return address == NULL || target_type_of(address, &rest) != NULL
                ? EXIT_DONE
                : options_misuse(verb,
-                                "'%s' is none of parley://, act://, kserve://, grpc://, http:// "
-                                "and https://HOST:PORT",
+                                "'%s' is not a server, it must be parley://, act://, kserve://, "
+                                "grpc://, http:// or https://HOST:PORT",
                                 address);
 }
 
@@ -452,7 +458,8 @@ static void raise_descriptors(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else the load says what failed */
+        (void)setrlimit(RLIMIT_NOFILE,
+                        &limit); /* if this fails, the load reports what it could not open */
     }
 }
 
@@ -472,7 +479,8 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
     int first;
 
     buf_init(&b.schema, MAX_SCHEMA_BYTES);
-    join_command(command, sizeof command, argc, argv); /* reading the options moves them */
+    join_command(command, sizeof command, argc,
+                 argv); /* before the options are read, which reorders argv */
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     b.address = argv[first];

@@ -36,7 +36,7 @@ static enum status draw_number(struct buf *out, const char *datatype, size_t siz
     if (strcmp(datatype, "FP64") == 0)
         return buf_append(out, &wide, sizeof wide);
     if (strcmp(datatype, "FP16") == 0 || strcmp(datatype, "BF16") == 0)
-        small[0] = 0; /* a number of 1 there is tiny */
+        small[0] = 0; /* exponent 0: a number with a 1 here is tiny */
     return buf_append(out, small, size);
 }
 
@@ -53,7 +53,7 @@ static enum status take_input(struct kserve_input *in,
     in->n = 1;
     buf_init(&in->values, KSERVE_MAX_INPUT_BYTES);
     if (said->n_shape > KSERVE_MAX_DIMS || (size == 0 && !in->is_text))
-        return error_set(err, STATUS_UNIMPLEMENTED, "input '%s' of %zu dimensions of %s",
+        return error_set(err, STATUS_UNIMPLEMENTED, "input '%s' with %zu dimensions of %s",
                          said->name, said->n_shape, said->datatype);
     for (size_t i = 0; i < said->n_shape; i++) {
         in->shape[in->n_dims++] = said->shape[i] < 1 ? 1 : said->shape[i];

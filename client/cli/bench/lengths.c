@@ -10,7 +10,7 @@ static const struct lengths_name {
     const char *prefix;
     enum lengths_kind kind;
     int n_numbers;
-    char between; /* its numbers */
+    char between; /* the separator of its numbers */
 } names[] = {
     {"normal:", LENGTHS_NORMAL, 2, ','},
     {"lognormal:", LENGTHS_LOGNORMAL, 2, ','},
@@ -60,7 +60,7 @@ enum status lengths_parse(struct token_lengths *out, const char *text, struct er
     if (end != NULL && *end == '\0')
         return STATUS_OK;
     return error_set(err, STATUS_INVALID,
-                     "'%s' is no number of tokens, at least 1, and none of LEAST:MOST, "
+                     "'%s' must be a number of tokens of at least 1, LEAST:MOST, "
                      "normal:MEAN,DEVIATION, lognormal:MEDIAN,DEVIATION, exponential:MEAN",
                      text);
 }
@@ -74,7 +74,7 @@ static double normal(double u, double v)
 uint32_t lengths_draw(const struct token_lengths *l, uint64_t seed, uint32_t conversation,
                       uint32_t turn, uint32_t what)
 {
-    /* Draws behind those of words, which count from 0. */
+    /* Draws are numbered after those of words, which count from 0. */
     double u = (double)counter_rng_uniform(seed, conversation, turn, UINT32_MAX - 1 - 2 * what);
     double v = (double)counter_rng_uniform(seed, conversation, turn, UINT32_MAX - 2 - 2 * what);
     double n = l->a;

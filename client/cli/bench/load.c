@@ -33,7 +33,8 @@ enum {
     /* Conversations that are not measured are numbered from here, so that their words differ. */
     FIRST_BACKGROUND = 1 << 29,
     FIRST_NEWCOMER = 1 << 30,
-    SHARES = 1 << 20, /* in the seed: other draws than those of words and lengths */
+    SHARES =
+        1 << 20, /* added to the seed, so that shares have other draws than words and lengths */
     /* With a duration, the next conversation begins only this long after a failed one: else an
      * unavailable server would get requests as fast as it refuses them. */
     AFTER_FAILURE_US = 1000 * 1000,
@@ -47,11 +48,11 @@ struct load_slot {
     struct target_session *session;
     enum role role;
     uint32_t conversation;      /* its number */
-    bool is_taken;              /* its conversation is not over */
+    bool is_taken;              /* its conversation has not ended */
     bool is_busy;               /* a turn is in flight */
-    bool is_to_cancel;          /* that turn, at its first chunk */
-    bool is_cancelled;          /* it was */
-    bool has_spoken;            /* ever */
+    bool is_to_cancel;          /* this turn will be cancelled at its first chunk */
+    bool is_cancelled;          /* this turn was cancelled */
+    bool has_spoken;            /* has had a chunk at any time */
     bool is_idle, is_due;       /* on the load's stack or heap */
     uint64_t n_tokens, busy_us; /* of this conversation */
     struct buf system, text;
@@ -69,8 +70,8 @@ struct load {
     uint32_t n_measured, n_slots;
     uint32_t *idle; /* [n_idle]: measured slots that wait for a conversation to arrive */
     uint32_t n_idle;
-    struct due due;              /* measured slots with a time of their own, by number */
-    uint32_t n_arrived, n_begun; /* conversations that may begin, and that did */
+    struct due due;              /* measured slots that wait for a time, by number */
+    uint32_t n_arrived, n_begun; /* conversations that may begin, and that have begun */
     /* Open loop: the same schedule, as far as conversations have arrived and have begun. */
     struct arrivals_plan schedule;
     struct arrivals arriving, beginning;
@@ -86,7 +87,8 @@ static void load_wake(struct load *l)
 {
     uint64_t one = 1;
 
-    (void)!write(l->event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+    (void)!write(l->event_fd, &one,
+                 sizeof one); /* fails only if the counter has reached 2^64 - 1 */
 }
 
 static bool is_time_over(const struct load *l)
@@ -373,7 +375,7 @@ static void end_measured(struct load_slot *slot, const struct error *how)
     struct error err;
 
     if (l->is_stopping) {
-        load_slot_release(slot); /* which ended it */
+        load_slot_release(slot); /* the turn ended because the load stops */
         return;
     }
     l->figures->end_us = env_now_us(&env_real);
@@ -528,12 +530,12 @@ static void wait_event(struct load *l, uint64_t until_us)
         wait_us = until_us - now_us;
     wait = (struct timespec){.tv_nsec = (long)wait_us * 1000};
     (void)ppoll(fds, 2, &wait, NULL);       /* a signal only makes the round shorter */
-    (void)!read(l->event_fd, &n, sizeof n); /* nothing there: nothing to clear */
+    (void)!read(l->event_fd, &n, sizeof n); /* fails if there is nothing to clear */
     if (interrupt_take()) {
         (void)pthread_mutex_lock(&l->lock);
         (void)error_set(&l->err, STATUS_CANCELLED, "stopped");
         (void)pthread_mutex_unlock(&l->lock);
-        interrupt_release(); /* a second one ends the program at once */
+        interrupt_release(); /* a second Ctrl-C ends the program at once */
     }
 }
 
@@ -657,7 +659,7 @@ enum status load_run(struct figures *out, struct target *t, const struct prompts
                      .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
 
     if (l.event_fd < 0)
-        return error_set(err, STATUS_EXHAUSTED, "no descriptor is left: %s", strerror(errno));
+        return error_set(err, STATUS_EXHAUSTED, "no file descriptor is left: %s", strerror(errno));
     (void)pthread_mutex_init(&l.lock, NULL); /* cannot fail on Linux */
     l.schedule = plan->arrivals;
     l.schedule.seed = prompts->seed;

@@ -110,7 +110,7 @@ static json_t *request_of(const struct openai *o, const struct target_config *co
                                 (json_int_t)o->session->max_tokens, "temperature",
                                 (double)config->temperature, "stream", 1);
 
-    if (!is_responses) /* whose last event has the usage anyway */
+    if (!is_responses) /* the last event of Responses always has the usage */
         (void)json_object_set_new(request, "stream_options", json_pack("{sb}", "include_usage", 1));
     if (config->ignore_eos)
         (void)json_object_set_new(request, "ignore_eos", json_true());
@@ -119,7 +119,7 @@ static json_t *request_of(const struct openai *o, const struct target_config *co
     if (o->api != OPENAI_COMPLETIONS)
         (void)json_object_set(request, is_responses ? "input" : "messages", o->messages);
     else if (json_object_set_new(request, "prompt", json_string(o->prompt.data)) != 0)
-        (void)json_object_clear(request); /* what is no UTF-8 is no JSON */
+        (void)json_object_clear(request); /* fails if a text is not UTF-8 */
     return request;
 }
 
@@ -240,7 +240,7 @@ static void on_event(void *arg, const char *data, size_t len)
     }
     event = json_loadb(data, len, 0, NULL);
     if (!json_is_object(event))
-        openai_fail(o, STATUS_INTERNAL, "an event of the stream is no JSON object", "");
+        openai_fail(o, STATUS_INTERNAL, "an event of the stream is not a JSON object", "");
     else if (json_object_get(event, "error") != NULL)
         openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(event));
     if (o->api == OPENAI_RESPONSES)
@@ -255,7 +255,7 @@ static void on_event(void *arg, const char *data, size_t len)
 bool openai_feed(struct openai *o, long http_status, const char *bytes, size_t len)
 {
     if (http_status != 200) {
-        (void)!buf_append(&o->complaint, bytes, len); /* what is too long is not shown */
+        (void)!buf_append(&o->complaint, bytes, len); /* text beyond the limit is not shown */
         return true;
     }
     if (sse_feed(&o->sse, bytes, len, on_event, o) != STATUS_OK)
@@ -298,7 +298,8 @@ void openai_end(struct openai *o, long http_status)
     if (http_status != 200)
         openai_complain(o, http_status);
     else if (!o->is_done)
-        openai_fail(o, STATUS_UNAVAILABLE, "the reply has no end", "");
+        openai_fail(o, STATUS_UNAVAILABLE,
+                    "the server closed the connection before the end of the reply", "");
     if (o->session->completion_tokens == 0) /* the server sent no usage */
         o->session->completion_tokens = o->n_chunks;
 }

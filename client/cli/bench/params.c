@@ -104,7 +104,7 @@ static enum status read_round(struct params_span *out, struct subprocess *c, siz
     if (rc != STATUS_OK)
         return rc;
     if (sscanf(line, PARAMS_ROUND_LINE, &number, &begin, &end, out->sha256) != 4 || number != round)
-        return error_set(err, STATUS_INTERNAL, "a trainer says '%.60s'", line);
+        return error_set(err, STATUS_INTERNAL, "a trainer printed '%.60s'", line);
     out->begin_ns = begin;
     out->end_ns = end;
     return STATUS_OK;
@@ -128,7 +128,8 @@ static enum status read_rounds(struct measured *out, struct subprocess *clients,
             if (i == 0)
                 first = s;
             else if (strcmp(first.sha256, s.sha256) != 0)
-                return error_set(err, STATUS_DATA_LOSS, "round %zu: two trainers differ", round);
+                return error_set(err, STATUS_DATA_LOSS,
+                                 "round %zu: two trainers got different parameters", round);
             if (round > 0 && s.begin_ns < first_ns)
                 first_ns = s.begin_ns;
             if (s.end_ns > last_ns)
@@ -175,7 +176,7 @@ static enum status run_floor(struct params_bench *b, struct error *err)
     if (rc == STATUS_OK)
         rc = subprocess_line(&server, line, sizeof(line), LINE_TIMEOUT_MS, err);
     if (rc == STATUS_OK && sscanf(line, "port %d", &port) != 1)
-        rc = error_set(err, STATUS_INTERNAL, "the bare server says '%s'", line);
+        rc = error_set(err, STATUS_INTERNAL, "the server for comparison printed '%s'", line);
     (void)snprintf(address, sizeof(address), "127.0.0.1:%d", port);
     if (rc == STATUS_OK)
         rc = run_clients(&b->floor, b, "as-floor-client", address, err);
@@ -237,7 +238,7 @@ static enum status check_values(struct params_bench *b, struct parley_channel *c
     free(values);
     if (version.version != b->options.n_rounds + 1 || b->max_diff > tolerance)
         return error_set(err, STATUS_DATA_LOSS,
-                         "version %llu differs by %g from what one process computes",
+                         "version %llu differs by %g from the result of one process",
                          (unsigned long long)version.version, b->max_diff);
     return STATUS_OK;
 }
@@ -273,7 +274,7 @@ static enum status run_server(struct params_bench *b, struct error *err)
     channel = parley_channel_open(served.address);
     if (channel == NULL) {
         served_stop(&served, NULL);
-        return error_set(err, STATUS_EXHAUSTED, "no memory for a connection");
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for a connection");
     }
     rc = create(b, channel, err);
     if (rc == STATUS_OK)
@@ -330,7 +331,7 @@ static enum exit_code check_options(struct params_bench *b, const struct verb *v
     if (o->n_bytes % sizeof(float) != 0)
         return options_misuse(verb, "--bytes: must be a multiple of 4");
     if (strcmp(o->shape, "resnet50") != 0)
-        return options_misuse(verb, "--shape: there is only resnet50");
+        return options_misuse(verb, "--shape: must be resnet50");
     if (o->n_bytes > 0)
         params_shape_flat(&b->shape, o->n_bytes / sizeof(float));
     else

@@ -106,7 +106,8 @@ static void *exchange(void *arg)
     (void)receive_round(e, size_bytes);
     status.data.send_status_from_server.status = GRPC_STATUS_OK;
     status.data.send_status_from_server.status_details = &nothing;
-    (void)floor_start_batch(e, &status, 1); /* a client that does not get it lacks bytes too */
+    (void)floor_start_batch(e, &status,
+                            1); /* a client that misses the status misses bytes as well */
     grpc_call_unref(e->call);
     return NULL;
 }
@@ -130,7 +131,7 @@ enum exit_code params_floor_server(const struct params_role *role)
     port = grpc_server_add_http2_port(server, "127.0.0.1:0", insecure);
     grpc_server_start(server);
     printf("port %d\n", port);
-    (void)fflush(stdout); /* a reader that is gone ends us anyway */
+    (void)fflush(stdout); /* if the reader is gone, this process is ended anyway */
     for (size_t i = 0; i < n_clients; i++) {
         struct floor_exchange *e = &all[i];
 
@@ -143,7 +144,7 @@ enum exit_code params_floor_server(const struct params_role *role)
                                        e); /* fails only on misuse */
         (void)grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         (void)pthread_create(&e->thread, NULL, exchange,
-                             e); /* a machine without threads: no bench */
+                             e); /* without threads there can be no bench */
     }
     for (size_t i = 0; i < n_clients; i++)
         (void)pthread_join(all[i].thread, NULL);
@@ -184,17 +185,17 @@ enum exit_code params_floor_client(const struct params_role *role)
     bool ok = s != NULL;
 
     for (size_t i = 0; i < size_bytes; i += 4096)
-        data[i] = 1; /* its own pages, as a gradient has */
+        data[i] = 1; /* touches all pages, as a gradient does */
     for (size_t round = 0; round < role->n_rounds && ok; round++) {
         uint64_t begin_ns = clock_ns();
 
         ok = client_round(s, data, to, size_bytes);
         printf("round %zu %llu %llu -\n", round, (unsigned long long)begin_ns,
                (unsigned long long)clock_ns());
-        (void)fflush(stdout); /* a reader that is gone ends us anyway */
+        (void)fflush(stdout); /* if the reader is gone, this process is ended anyway */
     }
     if (!ok)
-        console_error("the bare transport broke");
+        console_error("the connection for comparison broke");
     stream_close(s);
     if (channel != NULL)
         parley_channel_close(channel);

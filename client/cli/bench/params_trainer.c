@@ -23,7 +23,7 @@ static void print_round(size_t round, uint64_t begin_ns, const uint8_t sha256[32
         (void)snprintf(hex + 2 * i, 3, "%02x", sha256[i]);
     printf("round %zu %llu %llu %s\n", round, (unsigned long long)begin_ns,
            (unsigned long long)clock_ns(), hex);
-    (void)fflush(stdout); /* a reader that is gone ends us anyway */
+    (void)fflush(stdout); /* if the reader is gone, this process is ended anyway */
 }
 
 static enum exit_code trainer(const struct params_role *role)

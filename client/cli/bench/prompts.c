@@ -87,7 +87,7 @@ enum status prompts_read(struct prompts *p, const char *path, struct error *err)
     if (rc == STATUS_OK && ferror(file) != 0)
         rc = error_set(err, STATUS_UNKNOWN, "cannot read %s: %s", path, strerror(errno));
     if (rc == STATUS_OK && p->n_lines == 0)
-        rc = error_set(err, STATUS_INVALID, "%s has no prompt in it", path);
+        rc = error_set(err, STATUS_INVALID, "%s has no prompts", path);
     free(line);
     (void)fclose(file); /* nothing was written */
     return rc;

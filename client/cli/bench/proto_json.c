@@ -10,7 +10,7 @@ typedef Google__Protobuf__DescriptorProto message_descriptor;
 typedef Google__Protobuf__FieldDescriptorProto field_descriptor;
 typedef Google__Protobuf__EnumDescriptorProto enum_descriptor;
 
-enum { MAX_DEPTH = 32, REPEATED = 3 /* a label */ };
+enum { MAX_DEPTH = 32, REPEATED = 3 /* REPEATED: the label of repeated fields */ };
 
 /* FieldDescriptorProto.Type */
 enum proto_type {
@@ -44,12 +44,12 @@ struct proto_writer {
 
 static enum status request_too_large(struct error *err)
 {
-    return error_set(err, STATUS_EXHAUSTED, "the request is too large, or no memory is left");
+    return error_set(err, STATUS_EXHAUSTED, "the request is too large or memory is exhausted");
 }
 
 static enum status misfit(const char *wanted, struct error *err)
 {
-    return error_set(err, STATUS_INVALID, "it is no %s", wanted);
+    return error_set(err, STATUS_INVALID, "it is not a valid %s", wanted);
 }
 
 /* --- bytes --- */
@@ -233,7 +233,7 @@ static enum status wire_put_scalar(struct buf *out, const struct proto_writer *w
         return wire_put_enum(out, w, f->type_name, json, err);
     case PROTO_BOOL:
         if (!json_is_boolean(json))
-            return misfit("true or false", err);
+            return misfit("Boolean", err);
         return wire_put_varint(out, json_is_true(json)) == STATUS_OK ? STATUS_OK
                                                                      : request_too_large(err);
     default:
@@ -242,7 +242,7 @@ static enum status wire_put_scalar(struct buf *out, const struct proto_writer *w
     rc = json_read_whole(&value, f->type, json, err);
     if (rc != STATUS_OK)
         return rc;
-    if (f->type == PROTO_SINT32 || f->type == PROTO_SINT64) /* the sign goes last */
+    if (f->type == PROTO_SINT32 || f->type == PROTO_SINT64) /* zigzag: the sign is the lowest bit */
         value = value << 1 ^ (uint64_t)((int64_t)value >> 63);
     switch (wire_type_of(f->type)) {
     case WIRE_64:
@@ -407,7 +407,7 @@ static enum status wire_put_field(struct buf *out, struct proto_writer *w,
     const message_descriptor *entry =
         f->type == PROTO_MESSAGE ? proto_schema_message(w->schema, f->type_name) : NULL;
 
-    if (json_is_null(json)) /* as if it were not there */
+    if (json_is_null(json)) /* null means that the field is absent */
         return STATUS_OK;
     if (f->label == REPEATED && entry != NULL && entry->options != NULL &&
         entry->options->map_entry)
@@ -432,7 +432,7 @@ static enum status wire_put_message(struct buf *out, struct proto_writer *w, con
     void *at;
 
     if (m == NULL)
-        return error_set(err, STATUS_NOT_FOUND, "its reflection does not say what %s is",
+        return error_set(err, STATUS_NOT_FOUND, "its reflection does not describe %s",
                          type_name + (*type_name == '.'));
     if (!json_is_object(json))
         return misfit("object", err);

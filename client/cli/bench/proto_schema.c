@@ -45,7 +45,7 @@ static const message_descriptor *message_among(message_descriptor *const *list, 
 
         if (rest != NULL && *rest == '\0')
             return m;
-        if (rest != NULL) { /* its name goes on: one inside it */
+        if (rest != NULL) { /* the name continues: it is a type nested in this one */
             name = rest;
             list = m->nested_type;
             n = m->n_nested_type;
@@ -151,7 +151,7 @@ enum status proto_schema_add(struct proto_schema *s, const void *data, size_t le
 /* A question of reflection and where its answer goes. */
 struct reflection_question {
     struct proto_schema *schema;
-    struct error err; /* why the answer is none */
+    struct error err; /* why the answer cannot be used */
     bool is_answered;
 };
 
@@ -164,7 +164,7 @@ static enum parley_status take_answer(void *arg, const void *data, size_t len,
     struct arena arena;
     enum status rc;
 
-    (void)ignored; /* q->err says it */
+    (void)ignored; /* q->err has the error */
     arena_init(&arena, PROTO_SCHEMA_MAX_BYTES);
     rc = codec_decode(&m, &grpc__reflection__v1__server_reflection_response__descriptor, data, len,
                       CODEC_ANY_FIELDS, &arena, &q->err);
@@ -186,14 +186,14 @@ static enum parley_status take_answer(void *arg, const void *data, size_t len,
         (void)error_set(&q->err, STATUS_NOT_FOUND, "%.200s", answer->error_response->error_message);
     }
     arena_deinit(&arena);
-    return PARLEY_OK; /* the stream ends by itself: there is one question */
+    return PARLEY_OK; /* the stream ends by itself after the only request */
 }
 
 /* One question: the file that has the symbol, or, without one, the file of this name. */
 static enum status proto_schema_ask(struct proto_schema *s, struct parley_channel *channel,
                                     const char *symbol, const char *file, struct error *err)
 {
-    /* The same on the wire. */
+    /* Both versions have the same messages. */
     static const char *const methods[] = {
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
@@ -231,7 +231,7 @@ enum status proto_schema_read(struct proto_schema *s, struct parley_channel *cha
 {
     enum status rc = proto_schema_ask(s, channel, service, NULL, err);
 
-    for (size_t i = 0; rc == STATUS_OK && i < s->n_files; i++) /* which grow meanwhile */
+    for (size_t i = 0; rc == STATUS_OK && i < s->n_files; i++) /* the list grows during the loop */
         for (size_t k = 0; rc == STATUS_OK && k < s->files[i]->n_dependency; k++)
             if (!proto_schema_has(s, s->files[i]->dependency[k]))
                 rc = proto_schema_ask(s, channel, NULL, s->files[i]->dependency[k], err);

@@ -158,7 +158,7 @@ void bench_run_print(const struct bench_run *r)
     print_failures(f);
     if (f->n_cancelled > 0)
         printf("%" PRIu64 " cancelled, as --cancels says\n", f->n_cancelled);
-    if (f->n_output > 0) /* else replies have none, or nobody counts them */
+    if (f->n_output > 0) /* else replies have no tokens, or the server does not count them */
         printf("output %.1f tokens/s, ", figures_output_rate(f));
     if (f->n_input > 0)
         printf("input %.1f tokens/s, ", figures_rate(f, f->n_input));

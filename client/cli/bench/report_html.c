@@ -58,8 +58,8 @@ static const struct page_table {
     const char *title;
     bool has_counts; /* of turns */
     struct {
-        const char *title, *metric; /* NULL: no more */
-        bool is_of_tokens;          /* nothing where replies have no tokens */
+        const char *title, *metric; /* NULL ends the list */
+        bool is_of_tokens;          /* left out if replies have no tokens */
     } columns[MAX_COLUMNS + 1];
 } page_tables[] = {
     {"Throughput",

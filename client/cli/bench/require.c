@@ -17,18 +17,20 @@ enum status requirement_parse(struct requirement *out, const char *text, struct 
     while (len > 0 && text[len - 1] == ' ')
         len--;
     if (text[at] == '\0' || len == 0 || len >= sizeof out->name)
-        return error_set(err, STATUS_INVALID, "'%s' is no bound such as 'p99_ttft_ms<200'", text);
+        return error_set(err, STATUS_INVALID, "'%s' is not a condition such as 'p99_ttft_ms<200'",
+                         text);
     memcpy(out->name, text, len);
     at++;
     out->may_be_equal = text[at] == '=';
     at += out->may_be_equal;
     out->bound = strtod(text + at, &end);
     if (end == text + at || *end != '\0' || !isfinite(out->bound))
-        return error_set(err, STATUS_INVALID, "'%s' ends in no number", text);
+        return error_set(err, STATUS_INVALID, "'%s' does not end in a number", text);
     if (!metric_read(&ignored, &none, out->name))
-        return error_set(err, STATUS_INVALID,
-                         "there is no figure '%s'; 'man parley' lists them, such as p99_ttft_ms",
-                         out->name);
+        return error_set(
+            err, STATUS_INVALID,
+            "there is no figure '%s'; 'man parley' lists the figures, such as p99_ttft_ms",
+            out->name);
     return STATUS_OK;
 }
 

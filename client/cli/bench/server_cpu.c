@@ -130,7 +130,7 @@ double server_cpu_s(int process)
     if (fgets(line, sizeof line, file) == NULL)
         line[0] = '\0';
     (void)fclose(file);
-    rest = strrchr(line, ')'); /* the name may hold anything */
+    rest = strrchr(line, ')'); /* the name may have any characters, also spaces and ')' */
     if (rest == NULL || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
                                &user, &system) != 2)
         return NAN;

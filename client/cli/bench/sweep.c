@@ -67,12 +67,11 @@ static void warn_of_client(const struct figures *f)
     double share = f->client_cpu_s / fmax(figures_duration_s(f), 1e-9);
 
     if (lag_ms > MAX_LAG_MS) /* not for NaN */
-        console_line(
-            "the client sent late: p99 %.1f ms after the schedule; a lower --rate, a higher "
-            "--concurrency or a second client measures the server",
-            lag_ms);
+        console_line("the client sent late: p99 %.1f ms after the schedule; use a lower --rate, a "
+                     "higher --concurrency or a second client",
+                     lag_ms);
     if (share > MAX_CLIENT_SHARE)
-        console_line("this client used %.0f%% of a processor: it may be what bounds these figures",
+        console_line("this client used %.0f%% of a processor: it may limit these figures",
                      100 * share);
 }
 
@@ -97,10 +96,10 @@ static enum status sweep_prepare(struct sweep *b, struct prompts *p, struct targ
         return rc;
     if (b->plan.input_tokens.kind == LENGTHS_FIXED && b->trace_file == NULL &&
         (b->plan.input_tokens.a < p->overhead[0] || b->plan.input_tokens.a < p->overhead[1]))
-        return error_set(err, STATUS_RANGE,
-                         "a prompt has %u tokens beside its words here: --input-tokens is at least "
-                         "that",
-                         p->overhead[0] > p->overhead[1] ? p->overhead[0] : p->overhead[1]);
+        return error_set(
+            err, STATUS_RANGE,
+            "a prompt has %u tokens besides its words: --input-tokens must be at least that",
+            p->overhead[0] > p->overhead[1] ? p->overhead[0] : p->overhead[1]);
     return STATUS_OK;
 }
 
@@ -145,7 +144,7 @@ static bool server_open(struct bench_server *s, struct sweep *b, const char *add
     struct error err = {0};
     const char *rest;
 
-    type = target_type_of(address, &rest); /* checked: there is one */
+    type = target_type_of(address, &rest); /* not NULL: the address was checked */
     *s = (struct bench_server){.address = address, .target = type->open(rest, &b->config)};
     if (s->target == NULL)
         return false;
@@ -245,7 +244,7 @@ static enum status run_windows(struct sweep *b, struct bench_server *s,
     enum status rc;
     size_t n = 0;
 
-    do { /* of which there is at least one */
+    do { /* there is at least one repetition */
         if (n == STABLE_WINDOWS) {
             figures_deinit(&last[0]);
             memmove(last, last + 1, (STABLE_WINDOWS - 1) * sizeof last[0]);

@@ -24,7 +24,7 @@ struct act_target {
     const char *model;
     struct kserve_inputs inputs;
     struct parley_tensor observation[KSERVE_MAX_INPUTS];
-    uint64_t run; /* of this load, in each env_id: other loads have other sessions */
+    uint64_t run; /* part of each env_id, so that other loads have other sessions */
     pthread_mutex_t lock;
     uint32_t n_sessions; /* guarded by lock, as are the sessions' calls */
 };
@@ -33,7 +33,7 @@ struct act_session {
     struct target_session base;
     struct act_target *target;
     char env_id[40];
-    uint64_t run_id;          /* another conversation, another run of the same environment */
+    uint64_t run_id;          /* each conversation is another run of the same environment */
     struct parley_call *call; /* in flight; NULL: none */
 };
 
@@ -77,7 +77,7 @@ static enum status act_send(struct target *base, struct target_session *session,
     bool is_sent;
 
     session_begin(session);
-    /* The callback waits for the lock, and so finds the call here. */
+    /* The callback waits for the lock, so it finds the call stored here. */
     (void)pthread_mutex_lock(&t->lock);
     if (s->target == NULL)
         (void)snprintf(s->env_id, sizeof s->env_id, "bench-%016" PRIx64 "-%" PRIu32, t->run,
@@ -105,7 +105,7 @@ static void act_leave(struct target *base, struct target_session *session)
 
 static void act_session_deinit(struct target_session *s)
 {
-    (void)s; /* nothing is its own */
+    (void)s; /* the session owns nothing */
 }
 
 /* --- the policy --- */
@@ -127,8 +127,9 @@ static enum status take_observation(struct act_target *t, struct error *err)
         while (k < sizeof types / sizeof types[0] && strcmp(types[k].datatype, in->datatype) != 0)
             k++;
         if (k == sizeof types / sizeof types[0])
-            return error_set(err, STATUS_PRECONDITION, "its input '%s' is of %s: it is no policy",
-                             in->name, in->datatype);
+            return error_set(err, STATUS_PRECONDITION,
+                             "its input '%s' is of type %s, so it is not a policy", in->name,
+                             in->datatype);
         t->observation[i] = (struct parley_tensor){.name = in->name,
                                                    .dtype = types[k].dtype,
                                                    .shape = in->shape + has_batch,

@@ -71,7 +71,7 @@ static enum status grpc_send(struct target *base, struct target_session *session
 
     session_begin(session);
     s->target = t;
-    /* The callback waits for the lock, and so finds the call here. */
+    /* The callback waits for the lock, so it finds the call stored here. */
     (void)pthread_mutex_lock(&t->lock);
     s->call = parley_unary_start(t->channel, t->path, t->request.data, t->request.len,
                                  METHOD_TIMEOUT_MS, on_answered, s);
@@ -93,7 +93,7 @@ static void grpc_leave(struct target *base, struct target_session *session)
 
 static void grpc_session_deinit(struct target_session *s)
 {
-    (void)s; /* nothing is its own */
+    (void)s; /* the session owns nothing */
 }
 
 /* --- the method and its request --- */
@@ -122,8 +122,8 @@ static enum status make_request(struct grpc_target *t, const struct proto_schema
     if (m == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s has no method '%s'", service, method);
     if (m->client_streaming || m->server_streaming)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s is a stream: only unary methods are loaded",
-                         method);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s is a streaming method: only unary methods can be measured", method);
     json = read_request(data, err);
     if (json == NULL)
         return err->status;

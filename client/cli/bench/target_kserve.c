@@ -85,7 +85,7 @@ static enum status pack_request(const struct kserve_target *t, const char *text,
         inputs[i].n_shape = in->n_dims;
         pointers[i] = &inputs[i];
         raw[i] = (ProtobufCBinaryData){in->values.len, (uint8_t *)in->values.data};
-        if (in->is_text && texts.len == 0) /* all of one element: the same bytes */
+        if (in->is_text && texts.len == 0) /* all tensors have one element and the same bytes */
             rc = put_texts(&texts, text, in->n);
     }
     for (size_t i = 0; i < t->inputs.n; i++)
@@ -140,7 +140,7 @@ static enum status kserve_send(struct target *base, struct target_session *sessi
     buf_init(&request, KSERVE_MAX_INPUT_BYTES);
     rc = pack_request(t, session->text, &request);
     if (rc == STATUS_OK) {
-        /* The callback waits for the lock, and so finds the call here. */
+        /* The callback waits for the lock, so it finds the call stored here. */
         (void)pthread_mutex_lock(&t->lock);
         s->call = parley_unary_start(t->channel, "/inference.GRPCInferenceService/ModelInfer",
                                      request.data, request.len, INFER_TIMEOUT_MS, on_inferred, s);
@@ -149,8 +149,9 @@ static enum status kserve_send(struct target *base, struct target_session *sessi
         (void)pthread_mutex_unlock(&t->lock);
     }
     buf_deinit(&request);
-    return rc == STATUS_OK ? STATUS_OK
-                           : error_set(err, rc, "no memory for a request, or it is too long");
+    return rc == STATUS_OK
+               ? STATUS_OK
+               : error_set(err, rc, "out of memory for a request, or the request is too long");
 }
 
 static void kserve_leave(struct target *base, struct target_session *session)
@@ -166,7 +167,7 @@ static void kserve_leave(struct target *base, struct target_session *session)
 
 static void kserve_session_deinit(struct target_session *s)
 {
-    (void)s; /* nothing is its own */
+    (void)s; /* the session owns nothing */
 }
 
 /* --- the server --- */

@@ -97,7 +97,8 @@ static void openai_session_end(struct openai_session *s)
 
 static void on_over(struct openai_session *s, CURLcode how)
 {
-    (void)curl_multi_remove_handle(s->target->multi, s->easy); /* it is on it */
+    (void)curl_multi_remove_handle(s->target->multi,
+                                   s->easy); /* cannot fail: the handle is in this multi handle */
     if (how == CURLE_OK)
         openai_end(&s->conversation, response_code(s->easy));
     else
@@ -127,8 +128,8 @@ static bool take_wanted(struct openai_target *t)
         if (!link_is_on(&s->live)) {
             list_push(&t->live, &s->live);
             if (curl_multi_add_handle(t->multi, s->easy) != CURLM_OK)
-                openai_fail(&s->conversation, STATUS_EXHAUSTED, "libcurl takes no more transfers",
-                            "");
+                openai_fail(&s->conversation, STATUS_EXHAUSTED,
+                            "libcurl cannot start another transfer", "");
         }
     }
     for (l = list_first(&t->live); l != NULL;) {
@@ -140,7 +141,8 @@ static bool take_wanted(struct openai_target *t)
         is_wanted_off = s->is_wanted_off;
         (void)pthread_mutex_unlock(&t->lock);
         if (is_wanted_off || s->conversation.err.status != STATUS_OK) {
-            (void)curl_multi_remove_handle(t->multi, s->easy); /* fine if it is not on it */
+            (void)curl_multi_remove_handle(
+                t->multi, s->easy); /* harmless if the handle is not in this multi handle */
             openai_fail(&s->conversation, STATUS_CANCELLED, "left", "");
             openai_session_end(s);
         }
@@ -156,7 +158,7 @@ static void *drive(void *arg)
         const CURLMsg *message;
         int n;
 
-        (void)curl_multi_perform(t->multi, &n); /* what fails is told transfer by transfer */
+        (void)curl_multi_perform(t->multi, &n); /* failures are reported for each transfer */
         while ((message = curl_multi_info_read(t->multi, &n)) != NULL) {
             CURLcode how = message->data.result; /* freed with the handle */
             char *owner = NULL;
@@ -178,7 +180,8 @@ static void want(struct openai_session *s)
     (void)pthread_mutex_lock(&t->lock);
     if (!link_is_on(&s->wanted))
         list_push(&t->wanted, &s->wanted);
-    (void)curl_multi_wakeup(t->multi); /* a full pipe wakes as well */
+    (void)curl_multi_wakeup(
+        t->multi); /* fails only if the pipe is full, which wakes the thread as well */
     (void)pthread_mutex_unlock(&t->lock);
 }
 
@@ -194,7 +197,8 @@ static CURL *open_easy(const struct openai_target *t)
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     /* A connection for each request, with TLS as without. */
     (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* a proxy is for the web */
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY,
+                           "*"); /* no proxy: proxies are meant for the web */
     if (how->ca != NULL)
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, how->ca);
     if (how->cert != NULL)
@@ -229,7 +233,7 @@ static enum status openai_send(struct target *base, struct target_session *b, st
     session_begin(b);
     s->target = openai_target_of(base);
     if (s->easy == NULL && make_easy(s) != STATUS_OK)
-        return error_set(err, STATUS_EXHAUSTED, "libcurl takes no more transfers");
+        return error_set(err, STATUS_EXHAUSTED, "libcurl cannot start another transfer");
     rc = openai_request(&s->body, &s->conversation, &s->target->config, s->target->model, err);
     if (rc != STATUS_OK)
         return rc;
@@ -304,7 +308,7 @@ static bool find_server(struct openai_target *t, const char *server)
     const char *name;
 
     buf_init(&answer, MAX_ANSWER_BYTES);
-    (void)snprintf(url, sizeof url, "%s/v1/models", server); /* checked: it is short enough */
+    (void)snprintf(url, sizeof url, "%s/v1/models", server); /* fits: its length was checked */
     while (!(is_there = ask_models(t, url, &answer)) && env_now_us(&env_real) < end_us &&
            interrupt_sleep(PAUSE_MS))
         console_progress("waiting for the server at %s …", server);
@@ -354,7 +358,7 @@ static bool start(struct openai_target *t, const char *server)
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
     if (t->multi != NULL && pthread_create(&t->thread, NULL, drive, t) == 0)
         return true;
-    console_error("no memory for a connection to %s", server);
+    console_error("out of memory for a connection to %s", server);
     (void)curl_multi_cleanup(t->multi);
     return false;
 }
@@ -369,12 +373,12 @@ static struct target *openai_target_new(const struct target_type *type, const ch
     if (len == 0 || len >= sizeof server - sizeof "https://" ||
         (strcmp(address + len, "") != 0 && strcmp(address + len, "/") != 0 &&
          strcmp(address + len, "/v1") != 0)) {
-        console_error("'%s%s' is no %sHOST:PORT", type->scheme, address, type->scheme);
+        console_error("'%s%s' is not %sHOST:PORT", type->scheme, address, type->scheme);
         return NULL;
     }
     (void)snprintf(server, sizeof server, "%s%.*s", type->scheme, (int)len, address);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        console_error("libcurl does not start");
+        console_error("libcurl cannot be initialised");
         return NULL;
     }
     t = xalloc(sizeof *t);
@@ -406,7 +410,7 @@ static void openai_target_close(struct target *base)
     (void)curl_multi_wakeup(t->multi);
     (void)pthread_mutex_unlock(&t->lock);
     (void)pthread_join(t->thread, NULL);
-    (void)curl_multi_cleanup(t->multi); /* all handles are off */
+    (void)curl_multi_cleanup(t->multi); /* all handles were removed before */
     curl_slist_free_all(t->headers);
     (void)pthread_mutex_destroy(&t->lock);
     free(t);

@@ -17,8 +17,9 @@
 #include "parley/v1/conversations.pb-c.h"
 
 enum {
-    SMALL_CALL_MS = 60 * 1000,    /* time limit of Open and Close */
-    IDLE_TTL_MS = 15 * 60 * 1000, /* ends the conversations of a bench that was killed */
+    SMALL_CALL_MS = 60 * 1000, /* time limit of Open and Close */
+    IDLE_TTL_MS =
+        15 * 60 * 1000, /* after this time the server ends the conversations of a killed bench */
 };
 
 struct parley_target {
@@ -118,11 +119,11 @@ static void on_closed(void *arg, void *data, size_t len, const struct parley_err
     struct parley_target *t = arg;
 
     (void)len;
-    (void)err; /* what could not be closed goes when its time has come */
+    (void)err; /* a conversation that could not be closed expires later */
     free(data);
     (void)pthread_mutex_lock(&t->lock);
     t->n_leaving--;
-    (void)pthread_cond_signal(&t->has_left); /* with the lock: then t may go */
+    (void)pthread_cond_signal(&t->has_left); /* with the lock held: t may be freed right after */
     (void)pthread_mutex_unlock(&t->lock);
 }
 
@@ -192,7 +193,8 @@ static void on_end(void *arg, const struct parley_error *how)
     if (how->status != PARLEY_OK)
         (void)error_set(&err, (enum status)how->status, "%s", how->text);
     else if (!p->is_done)
-        (void)error_set(&err, STATUS_INTERNAL, "the reply has no end");
+        (void)error_set(&err, STATUS_INTERNAL,
+                        "the server closed the connection before the end of the reply");
     else
         err = p->wrong;
     p->base.events->end(&p->base, &err);
@@ -201,7 +203,7 @@ static void on_end(void *arg, const struct parley_error *how)
 static void on_chat_over(void *arg, const struct parley_error *err)
 {
     (void)arg;
-    (void)err; /* its turns were told */
+    (void)err; /* the error of each turn was reported already */
 }
 
 /* False: no memory is left. */
@@ -265,7 +267,7 @@ static void parley_session_enter(struct parley_session *p, const char *made,
     if (why->status != PARLEY_OK)
         (void)error_set(&err, (enum status)why->status, "%s", why->text);
     else if (made == NULL || strlen(made) >= sizeof now)
-        (void)error_set(&err, STATUS_INTERNAL, "the server opened what is no conversation");
+        (void)error_set(&err, STATUS_INTERNAL, "the server's answer is not a conversation");
     else
         memcpy(now, made, strlen(made));
     (void)pthread_mutex_lock(&p->target->lock);
@@ -276,7 +278,8 @@ static void parley_session_enter(struct parley_session *p, const char *made,
     (void)pthread_mutex_unlock(&p->target->lock);
     if (is_left && err.status == STATUS_OK) {
         parley_target_close_conversation(p->target, now);
-        (void)error_set(&err, STATUS_CANCELLED, "left while it was being opened");
+        (void)error_set(&err, STATUS_CANCELLED,
+                        "the conversation was abandoned while it was being opened");
     }
     if (err.status == STATUS_OK && *before != '\0')
         parley_target_close_conversation(p->target, before);
@@ -325,7 +328,7 @@ static enum status parley_send(struct target *base, struct target_session *s, st
     *err = (struct error){0};
     if (s->turn > 1 && s->is_fork)
         return parley_session_fork(p, err);
-    if (s->turn > 1) /* the caller does not leave it meanwhile */
+    if (s->turn > 1) /* the caller does not end the conversation meanwhile */
         return parley_session_start_turn(p, p->conversation, err);
     p->target = parley_target_of(base);
     p->is_left = false;
@@ -338,7 +341,7 @@ static enum status parley_send(struct target *base, struct target_session *s, st
 
 static void parley_session_deinit(struct target_session *s)
 {
-    (void)s; /* nothing is its own */
+    (void)s; /* the session owns nothing */
 }
 
 const struct target_type parley_target = {

@@ -50,17 +50,17 @@ static const char *take_item(struct trace_item *item, const json_t *line)
     uint32_t input, output;
 
     if (!json_is_object(line))
-        return "is no JSON object";
+        return "is not a JSON object";
     if (!trace_tokens(&input, line, "input_length") ||
         !trace_tokens(&output, line, "output_length"))
-        return "has a length that is no whole number from 1";
+        return "has a length that is not a whole number of at least 1";
     if (json_is_array(json_object_get(line, "conversations")))
         take_conversation(item, json_object_get(line, "conversations"));
     else if (prompt != NULL || input > 0)
         trace_add_turn(item, prompt)->input_tokens = input;
     for (uint32_t i = 0; i < item->n_turns; i++)
         item->turns[i].output_tokens = output;
-    return item->n_turns > 0 ? NULL : "has no input_length, no prompt, and no text of a human";
+    return item->n_turns > 0 ? NULL : "has no input_length, no prompt and no text of a human";
 }
 
 /* The time of the last item. NULL: it is well; else what is wrong with it. */
@@ -73,11 +73,11 @@ static const char *take_time(struct trace *t, double *first_ms, const json_t *li
     if (i == 0 && value != NULL)
         *first_ms = ms;
     if ((value != NULL) != (i == 0 ? value != NULL : t->at_s != NULL))
-        return "differs from those before it in having a timestamp";
+        return "differs from the lines before it: either all lines must have a timestamp or none";
     if (value == NULL)
         return NULL;
     if (!json_is_number(value))
-        return "has a timestamp that is no number";
+        return "has a timestamp that is not a number";
     t->at_s = xrealloc(t->at_s, t->n * sizeof *t->at_s);
     t->at_s[i] = (ms - *first_ms) / 1e3;
     return i > 0 && t->at_s[i] < t->at_s[i - 1] ? "is earlier than the one before it" : NULL;

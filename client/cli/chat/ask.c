@@ -79,7 +79,9 @@ static enum exit_code ask_finish(const struct cli_turn *x, const struct ask_verb
     if (x->err.status != PARLEY_OK && !x->was_stopped)
         return connection_complain(&x->err);
     if (!x->is_done) {
-        console_error(x->was_stopped ? "stopped" : "the reply has no end");
+        console_error(x->was_stopped
+                          ? "stopped"
+                          : "the server closed the connection before the end of the reply");
         return EXIT_FAILED;
     }
     if (a->connection.is_json)
@@ -109,7 +111,7 @@ static enum exit_code ask_send(struct parley_channel *channel, struct ask_verb *
 
     if (parley_conversation_open(channel, &what, &opened, &err) != PARLEY_OK)
         return connection_complain(&err);
-    (void)cli_turn_run(&x); /* finish looks at x.err */
+    (void)cli_turn_run(&x); /* finish checks x.err */
     code = ask_finish(&x, a, &opened);
     (void)parley_close(channel, opened.conversation,
                        &err); /* may fail: the conversation then expires when idle */
@@ -155,7 +157,7 @@ enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, 3, argc, argv, 1, 1, &first, &code))
         return code;
     if ((a.set & ASK_LOGPROBS) != 0 && (a.n_logprobs < 1 || a.n_logprobs > 20))
-        return options_misuse(verb, "--logprobs is from 1 to 20, not %u", a.n_logprobs);
+        return options_misuse(verb, "--logprobs is %u, it must be from 1 to 20", a.n_logprobs);
     buf_init(&text, MAX_TEXT_BYTES);
     code = EXIT_FAILED;
     if (strcmp(argv[first], "-") == 0 && !read_text(&text))

@@ -75,7 +75,7 @@ static void chat_complain(struct chat *c, const struct cli_turn *x)
     (void)connection_complain(&x->err);
     if (x->err.status == PARLEY_NOT_FOUND) {
         *c->conversation = '\0';
-        console_line("the server does not know this conversation any more; what you say next opens "
+        console_line("the server does not know this conversation any more; your next message opens "
                      "a new one");
     } else if (x->err.status == PARLEY_OUT_OF_RANGE) {
         console_line("/rewind takes turns back, /system begins anew");
@@ -202,9 +202,11 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, 3, argc, argv, 0, 0, &first, &code))
         return code;
     if (c.connection.is_json)
-        return options_misuse(verb, "there is no --json here; 'parley ask' has one");
+        return options_misuse(verb, "chat has no --json; use 'parley ask --json'");
     if (c.wanted_conversation != NULL && (c.first_system != NULL || c.wanted_model != NULL))
-        return options_misuse(verb, "--conversation has its model and system prompt already");
+        return options_misuse(
+            verb,
+            "--conversation excludes --model and --system: the conversation has both already");
     interrupt_catch();
     c.system = c.first_system == NULL ? NULL : xstrdup(c.first_system);
     c.channel = connection_open(&c.connection);

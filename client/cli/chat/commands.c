@@ -13,7 +13,7 @@
 struct command {
     const char *name, *args, *help;
     enum chat_next (*run)(struct chat *c, const char *args);
-    bool takes_lines; /* its argument is a text */
+    bool takes_lines; /* its argument is a text of one or more lines */
 };
 
 /* Reads an optional number; false, with an error printed, for anything else. */
@@ -28,7 +28,7 @@ static bool command_read_number(uint32_t *out, uint32_t without, const char *tex
     errno = 0;
     number = strtoul(text, &end, 10);
     if (!isdigit((unsigned char)*text) || *end != '\0' || errno == ERANGE || number > UINT32_MAX) {
-        console_error("'%s' is no number of turns", text);
+        console_error("'%s' is not a number of turns", text);
         return false;
     }
     *out = (uint32_t)number;
@@ -64,7 +64,7 @@ static enum chat_next command_fork(struct chat *c, const char *args)
         return CHAT_GOES_ON;
     }
     answer = (Parley__V1__ConversationsForkResponse *)message;
-    console_line("forked after turn %u; this is %s now, and %s stays as it is", answer->turns,
+    console_line("forked after turn %u; you are now in %s, and %s is unchanged", answer->turns,
                  answer->conversation, c->conversation);
     if (strlen(answer->conversation) < sizeof c->conversation)
         memcpy(c->conversation, answer->conversation, strlen(answer->conversation) + 1);
@@ -107,7 +107,7 @@ static enum chat_next command_save(struct chat *c, const char *args)
     if (!chat_has_conversation(c))
         return CHAT_GOES_ON;
     if (*args == '\0') {
-        console_error("/save wants a file's name; one that ends in .jsonl gets JSON lines");
+        console_error("/save needs a file name; a name that ends in .jsonl gets JSON lines");
         return CHAT_GOES_ON;
     }
     if (transcript_get(&found, c->channel, c->conversation, true, &err) != PARLEY_OK) {
@@ -128,7 +128,7 @@ static enum chat_next command_system(struct chat *c, const char *args)
     char *before = c->system;
 
     if (*args == '\0') {
-        console_error("/system wants the text of a system prompt");
+        console_error("/system needs the text of a system prompt");
         return CHAT_GOES_ON;
     }
     c->system = xstrdup(args);

@@ -203,8 +203,8 @@ static enum exit_code conversations_rewind(struct conversation_list *c, int n_ar
 
     (void)n_args;
     if (!conversations_turn_of(&to_turn, args[1]))
-        return options_misuse(c->verb, "rewind wants the number of the last turn to keep, not '%s'",
-                              args[1]);
+        return options_misuse(
+            c->verb, "rewind needs the number of the last turn to keep, '%s' is not one", args[1]);
     if (parley_rewind(c->channel, args[0], to_turn, &turns, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
@@ -218,7 +218,8 @@ static enum exit_code conversations_cancel(struct conversation_list *c, int n_ar
     uint32_t turn = 0, n_cancelled;
 
     if (n_args > 1 && (!conversations_turn_of(&turn, args[1]) || turn == 0))
-        return options_misuse(c->verb, "cancel wants the number of a turn, not '%s'", args[1]);
+        return options_misuse(c->verb, "cancel needs the number of a turn, '%s' is not one",
+                              args[1]);
     if (parley_cancel_turn(c->channel, args[0], turn, &n_cancelled, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
@@ -292,11 +293,11 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
         return code;
     action = find_action(first == argc ? "list" : argv[first]);
     if (action == NULL)
-        return options_misuse(verb, "'%s' is none of %s", argv[first], verb->args);
+        return options_misuse(verb, "'%s' is unknown, it must be one of %s", argv[first],
+                              verb->args);
     n = first == argc ? 0 : argc - first - 1;
     if (n < action->n_min || n > action->n_max)
-        return options_misuse(verb, "%s is used as: %s %s", action->name, action->name,
-                              action->args);
+        return options_misuse(verb, "usage of %s: %s %s", action->name, action->name, action->args);
     c.channel = connection_open(&c.connection);
     if (c.channel == NULL)
         return EXIT_FAILED;

@@ -80,8 +80,8 @@ enum { IMPORT_CALL_BYTES = 1 << 20 };
 struct import {
     struct parley_channel *channel;
     struct proto_schema schema;
-    char *conversation; /* that turns are added to; NULL: none yet */
-    char *was;          /* its id where it was exported */
+    char *conversation; /* the conversation to which turns are added; NULL: none yet */
+    char *was;          /* its id in the export */
     json_t *turns;      /* not sent yet */
     size_t n_bytes, n_turns;
 };
@@ -202,7 +202,7 @@ static enum status import_turn(struct import *i, const json_t *line, struct erro
 
     if (i->conversation == NULL) {
         json_decref(turn);
-        return error_set(err, STATUS_INVALID, "a turn stands before any conversation");
+        return error_set(err, STATUS_INVALID, "a turn comes before the first conversation");
     }
     (void)json_object_del(turn, "type");
     if (json_object_get(turn, "finish_reason") != NULL)
@@ -223,7 +223,7 @@ static enum status import_line(struct import *i, const json_t *line, struct erro
         return import_open(i, line, err);
     if (type != NULL && strcmp(type, "turn") == 0)
         return import_turn(i, line, err);
-    return error_set(err, STATUS_INVALID, "its type is '%.40s', not conversation or turn",
+    return error_set(err, STATUS_INVALID, "its type is '%.40s', it must be conversation or turn",
                      type == NULL ? "" : type);
 }
 
@@ -242,12 +242,12 @@ static enum exit_code import_lines(struct import *i)
         if (line == NULL)
             (void)error_set(&err, STATUS_INVALID, "%s", why.text);
         else
-            (void)!import_line(i, line, &err); /* it is in err */
+            (void)!import_line(i, line, &err); /* the failure is in err */
         json_decref(line);
     }
     free(text);
     if (err.status == STATUS_OK)
-        (void)!import_end(i, &err); /* it is in err */
+        (void)!import_end(i, &err); /* the failure is in err */
     if (err.status == STATUS_OK)
         return EXIT_DONE;
     console_error("line %zu of stdin: %s", number, err.text);

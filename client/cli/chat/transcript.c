@@ -79,7 +79,7 @@ enum parley_status transcript_get(Parley__V1__Conversation **out, struct parley_
             return rc;
         }
         parley__v1__conversation__free_unpacked(c, NULL);
-        if (rc != PARLEY_OUT_OF_RANGE) /* else turns were taken back between two pages */
+        if (rc != PARLEY_OUT_OF_RANGE) /* OUT_OF_RANGE: turns were rewound between two pages */
             return rc;
     }
     return rc;
@@ -142,7 +142,7 @@ enum status transcript_save(const Parley__V1__Conversation *c, const char *path,
     FILE *out = fopen(path, "wxe");
 
     if (out == NULL && errno == EEXIST)
-        return error_set(err, STATUS_EXISTS, "%s is there already; nothing was saved", path);
+        return error_set(err, STATUS_EXISTS, "%s exists already; nothing was saved", path);
     if (out == NULL)
         return error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
     errno = 0;

@@ -30,7 +30,8 @@ static void cli_turn_wake(const struct cli_turn *x)
 {
     uint64_t one = 1;
 
-    (void)!write(x->event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+    (void)!write(x->event_fd, &one,
+                 sizeof one); /* fails only if the counter has reached 2^64 - 1 */
 }
 
 static void on_progress(void *arg, uint32_t done, uint32_t total)
@@ -167,7 +168,7 @@ static void attempt(struct cli_turn *x)
     call = parley_turn_start(x->channel, x->turn, &events);
     if (call == NULL) {
         x->err = (struct parley_error){.status = PARLEY_RESOURCE_EXHAUSTED,
-                                       .text = "no memory for a call"};
+                                       .text = "out of memory for a call"};
         return;
     }
     buf_init(&fresh, MAX_REPLY_BYTES);
@@ -229,7 +230,7 @@ enum parley_status cli_turn_run(struct cli_turn *x)
     x->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (x->event_fd < 0) {
         x->err.status = PARLEY_RESOURCE_EXHAUSTED;
-        (void)snprintf(x->err.text, sizeof x->err.text, "no descriptor is left: %s",
+        (void)snprintf(x->err.text, sizeof x->err.text, "no file descriptor is left: %s",
                        strerror(errno));
         return x->err.status;
     }
@@ -237,7 +238,7 @@ enum parley_status cli_turn_run(struct cli_turn *x)
     buf_init(&x->reply, MAX_REPLY_BYTES);
     x->token_ids = json_array();
     x->logprobs = json_array();
-    (void)interrupt_take(); /* an earlier Ctrl-C is not meant for this reply */
+    (void)interrupt_take(); /* discards an earlier Ctrl-C, which was not meant for this reply */
     do {
         forget_attempt(x);
         attempt(x);

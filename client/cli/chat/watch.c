@@ -20,7 +20,7 @@ static void print_event(const Parley__V1__ConversationEvent *event)
     struct tm local;
     char when[32] = "", kind[WORD_CHARS];
 
-    if (is_snapshot) /* a person asks what happens; what there is, `list` shows */
+    if (is_snapshot) /* people want to see changes; 'conversations list' shows the present state */
         return;
     if (localtime_r(&seconds, &local) != NULL)
         (void)strftime(when, sizeof when, "%H:%M:%S ", &local); /* 0: when stays empty */
@@ -49,13 +49,14 @@ static enum parley_status on_event(void *arg, const void *data, size_t len,
     Parley__V1__ConversationEvent *event = parley__v1__conversation_event__unpack(NULL, len, data);
 
     if (event == NULL)
-        return watch_fail(err, PARLEY_INTERNAL, "the server sent what is no event");
+        return watch_fail(err, PARLEY_INTERNAL, "the server sent a message that is not an event");
     if (*is_json)
         (void)out_json(message_json(&event->base)); /* the flush reports a failure */
     else
         print_event(event);
     parley__v1__conversation_event__free_unpacked(event, NULL);
-    return out_flush() ? PARLEY_OK : watch_fail(err, PARLEY_CANCELLED, "nobody reads any more");
+    return out_flush() ? PARLEY_OK
+                       : watch_fail(err, PARLEY_CANCELLED, "the reader of stdout is gone");
 }
 
 enum parley_status watch_run(struct parley_channel *channel, const char *conversation, bool is_json,

@@ -102,7 +102,7 @@ static void list_file(struct text_table *t, const char *folder, const char *file
     if (is_json && rc == STATUS_OK) {
         json_t *json = inspection_json(path, &x);
 
-        (void)json_object_del(json, "template_text"); /* long, and inspect has it */
+        (void)json_object_del(json, "template_text"); /* it is long, and inspect shows it */
         (void)out_json(json);                         /* out_end reports a failure */
     } else if (is_json) {
         (void)out_json(json_pack("{s:s, s:b, s:s}", "file", path, "loads", 0, "why", err.text));

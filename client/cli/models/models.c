@@ -70,8 +70,8 @@ enum exit_code models_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, 1, argc, argv, 0, 2, &first, &code))
         return code;
     if (first < argc && (strcmp(argv[first], "list") != 0 || argc - first != 2))
-        return options_misuse(verb, "'%s' is none of its arguments: nothing, or 'list DIR'",
-                              argv[first]);
+        return options_misuse(
+            verb, "'%s' is not an argument of models, which takes none or 'list DIR'", argv[first]);
     if (first < argc)
         return models_list_run(argv[first + 1], connection.is_json);
     channel = connection_open(&connection);

@@ -39,7 +39,7 @@ static enum status tokenize_line(json_t **out, void *arg, const json_t *line, st
     enum status rc;
 
     if (!json_is_string(text))
-        return error_set(err, STATUS_INVALID, "wants an object with a \"text\"");
+        return error_set(err, STATUS_INVALID, "must be an object with a \"text\"");
     buf_clear(&t->text);
     rc = vocab_encode_spans(t->vocab, json_string_value(text), json_string_length(text), &span, 1,
                             true, &t->text, err);
@@ -63,7 +63,7 @@ static enum status tokenize_take_ids(const struct tokenize *t, const json_t *lis
         int32_t id = (int32_t)number;
 
         if (!json_is_integer(item) || number < 0 || (uint64_t)number >= vocab_n_tokens(t->vocab))
-            return error_set(err, STATUS_INVALID, "an id is none of 0 to %zu",
+            return error_set(err, STATUS_INVALID, "an id is not from 0 to %zu",
                              vocab_n_tokens(t->vocab) - 1);
         if (buf_append(ids, &id, sizeof id) != STATUS_OK)
             return error_set(err, STATUS_EXHAUSTED, "there are too many ids");
@@ -102,7 +102,7 @@ static enum status detokenize_line(json_t **out, void *arg, const json_t *line, 
     enum status rc;
 
     if (!json_is_array(list))
-        return error_set(err, STATUS_INVALID, "wants an object with a list \"ids\"");
+        return error_set(err, STATUS_INVALID, "must be an object with a list \"ids\"");
     buf_init(&ids, MAX_BYTES);
     buf_clear(&t->text);
     rc = tokenize_take_ids(t, list, &ids, err);

@@ -210,18 +210,18 @@ static enum status check_counts(const struct data_options *o, struct error *err)
 {
     if ((o->task != NULL) + (o->pytorch_task != NULL) + (o->pytorch_dataset != NULL) > 1)
         return error_set(err, STATUS_INVALID,
-                         "--task, --pytorch-teacher-task and --pytorch-teacher-dataset each say "
-                         "what the data are: give one");
+                         "--task, --pytorch-teacher-task and --pytorch-teacher-dataset exclude "
+                         "each other: give one");
     if (!data_has_task(o))
         return error_set(err, STATUS_INVALID, "--task is missing");
     if (o->batch_size == 0 || o->batch_size > MAX_BATCH)
-        return error_set(err, STATUS_INVALID, "--batchsize is %u, it is from 1 to %d",
+        return error_set(err, STATUS_INVALID, "--batchsize is %u, it must be from 1 to %d",
                          o->batch_size, MAX_BATCH);
     if (o->n_threads == 0 || o->n_threads > MAX_THREADS)
-        return error_set(err, STATUS_INVALID, "--numthreads is %u, it is from 1 to %d",
+        return error_set(err, STATUS_INVALID, "--numthreads is %u, it must be from 1 to %d",
                          o->n_threads, MAX_THREADS);
     if (o->n_ranks == 0 || o->rank >= o->n_ranks)
-        return error_set(err, STATUS_INVALID, "--rank is %u, with --num-ranks %u it is below that",
+        return error_set(err, STATUS_INVALID, "--rank is %u, it must be less than --num-ranks (%u)",
                          o->rank, o->n_ranks);
     return STATUS_OK;
 }
@@ -237,7 +237,7 @@ static enum status parse_dynamic(enum dynamic_batching *out, const char *text, s
             return STATUS_OK;
         }
     return error_set(err, STATUS_INVALID,
-                     "--dynamic-batching is '%.40s', it is batchsort, full or none", text);
+                     "--dynamic-batching is '%.40s', it must be batchsort, full or none", text);
 }
 
 static enum status parse_weights(struct world_config *c, const char *text, struct arena *arena,
@@ -260,8 +260,8 @@ static enum status parse_weights(struct world_config *c, const char *text, struc
         weights[n] = strtod(at, &end);
         if (end == at || (*end != ',' && *end != '\0') || !(weights[n] >= 0))
             return error_set(err, STATUS_INVALID,
-                             "--multitask-weights is '%.60s', it is 'stochastic' or numbers from 0 "
-                             "on with commas",
+                             "--multitask-weights is '%.60s', it must be 'stochastic' or numbers "
+                             "of at least 0, separated by commas",
                              text);
         n++;
         at = end;
@@ -283,8 +283,8 @@ static enum status parse_cache(enum length_caching *out, const char *text, struc
             *out = (enum length_caching)i;
             return STATUS_OK;
         }
-    return error_set(err, STATUS_INVALID, "--batch-sort-cache is '%.40s', it is pop, index or none",
-                     text);
+    return error_set(err, STATUS_INVALID,
+                     "--batch-sort-cache is '%.40s', it must be pop, index or none", text);
 }
 
 enum status data_teacher_config(struct teacher_config *c, const struct data_options *o,
@@ -337,9 +337,8 @@ enum status data_task(const char **out, const struct data_options *o, struct are
     }
     if (strstr(file, ".so") == NULL)
         return error_set(err, STATUS_INVALID,
-                         "--pytorch-teacher-dataset is '%.80s', it is FILE.so[:ARGUMENT], a "
-                         "teacher of one's own as parley_teacher.h says: classes of Python cannot "
-                         "be loaded",
+                         "--pytorch-teacher-dataset is '%.80s', it must be FILE.so[:ARGUMENT], a "
+                         "teacher built with parley_teacher.h: Python classes cannot be loaded",
                          file);
     task = arena_alloc(arena, 1, sizeof prefix + strlen(file));
     if (task == NULL)
@@ -397,8 +396,10 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
     }
     name_tasks(w, tasks);
     if (w->config.n_weights > n)
-        return error_set(err, STATUS_INVALID, "--multitask-weights has %zu numbers for %zu tasks",
-                         w->config.n_weights, n);
+        return error_set(
+            err, STATUS_INVALID,
+            "--multitask-weights has %zu numbers for %zu tasks, it must have one for each",
+            w->config.n_weights, n);
     w->config.tasks = w->tasks;
     w->config.n_tasks = n;
     w->config.task_names = w->names;
@@ -516,8 +517,8 @@ enum status data_learner_open(struct participant **out, const char *kind, const 
 {
     if (path == NULL)
         return error_set(err, STATUS_INVALID,
-                         "%s needs --model FILE, which 'parley train --task TASK --agent %s "
-                         "--model-file FILE' makes",
+                         "%s needs --model FILE; 'parley train --task TASK --agent %s --model-file "
+                         "FILE' writes such a file",
                          kind, kind);
     if (strcmp(kind, "seq2seq") == 0)
         return open_seq2seq(out, path, listener, opening, o, err);
@@ -594,9 +595,9 @@ static enum status open_speaker(struct data_world *w, const char *name,
                                    .seed = data->seed};
 
     if (o->plugin != NULL && (o->agent != NULL || o->model != NULL))
-        return error_set(err, STATUS_INVALID, "--plugin stands alone, without --agent or --model");
+        return error_set(err, STATUS_INVALID, "--plugin excludes --agent and --model");
     if (o->model != NULL)
-        return error_set(err, STATUS_INVALID, "--agent %.80s needs no --model", name);
+        return error_set(err, STATUS_INVALID, "--agent %.80s does not take --model", name);
     return o->plugin != NULL ? open_plugin(&w->agent, o->plugin, &s, err)
                              : data_speaker_open(&w->agent, name, &s, err);
 }
@@ -611,8 +612,8 @@ static enum status open_simple(struct data_world *w, const char *name,
     if (simple_needs_dictionary(name)) {
         if (o->dict_file == NULL)
             return error_set(err, STATUS_INVALID,
-                             "'%s' needs --dict-file, which 'parley train --task TASK --dict-file "
-                             "FILE' makes",
+                             "'%s' needs --dict-file FILE; 'parley train --task TASK --dict-file "
+                             "FILE' writes such a file",
                              name);
         if (dictionary_read(&w->dictionary, o->dict_file, err) != STATUS_OK)
             return err->status;

@@ -58,7 +58,8 @@ enum status model_file_open(struct gguf **out, const char *given, struct error *
     enum status rc = gguf_open(out, model_file_choose(given, path), err);
 
     if (rc == STATUS_NOT_FOUND)
-        return error_prefix(err, "no model ('./run model' fetches one, --model or PARLEY_MODEL "
-                                 "names one)");
+        return error_prefix(
+            err,
+            "no model was given: name one with --model or PARLEY_MODEL; './run model' fetches one");
     return rc;
 }

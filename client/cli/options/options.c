@@ -21,8 +21,8 @@ struct all_options {
     const struct option_row *rows[MAX_OPTIONS];
     const struct option_group *groups[MAX_OPTIONS];
     char names[MAX_OPTIONS][MAX_NAME];
-    bool is_short[MAX_OPTIONS];           /* the second name, of one dash */
-    struct option longs[MAX_OPTIONS + 2]; /* and help, and the end */
+    bool is_short[MAX_OPTIONS];           /* the second name has one dash */
+    struct option longs[MAX_OPTIONS + 2]; /* plus help and the end of the list */
     int n;
     bool has_short;
 };
@@ -64,7 +64,7 @@ static void all_options_gather(struct all_options *all, const struct option_grou
 static enum status wrong_value(const struct option_row *row, const char *wants, const char *value,
                                struct error *err)
 {
-    return error_set(err, STATUS_INVALID, "--%.*s wants %s, not '%s'", long_len(row), row->name,
+    return error_set(err, STATUS_INVALID, "--%.*s must be %s, not '%s'", long_len(row), row->name,
                      wants, value);
 }
 
@@ -221,11 +221,11 @@ static void explain(const struct option *longs, int answer, const char *given, s
     const char *near = options_near(longs, given);
 
     if (answer == ':')
-        (void)error_set(err, STATUS_INVALID, "%s wants a value", given);
+        (void)error_set(err, STATUS_INVALID, "%s needs a value", given);
     else if (strncmp(given, "--", 2) != 0 && optopt != 0)
         (void)error_set(err, STATUS_INVALID, "there is no option '-%c'", optopt);
     else if (strchr(given, '=') != NULL)
-        (void)error_set(err, STATUS_INVALID, "'%.*s' is no option, or takes no value",
+        (void)error_set(err, STATUS_INVALID, "'%.*s' is not an option or takes no value",
                         (int)strcspn(given, "="), given);
     else if (near != NULL)
         (void)error_set(err, STATUS_INVALID, "there is no option '%s', did you mean '--%s'?", given,
@@ -243,7 +243,7 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
 
     all_options_gather(&all, groups, n_groups);
     opterr = 0;
-    optind = 0; /* glibc: start anew */
+    optind = 0; /* 0 makes glibc start again */
     while ((c = all.has_short ? getopt_long_only(argc, argv, ":h", all.longs, &i)
                               : getopt_long(argc, argv, ":h", all.longs, &i)) != -1) {
         if (c == 'h') {
@@ -267,7 +267,7 @@ enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer one is cut */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer text is truncated */
     va_end(args);
     console_error("%s: %s ('parley %s --help' says how it is used)", verb->name, text, verb->name);
     return EXIT_MISUSE;
@@ -294,6 +294,6 @@ bool options_read(const struct verb *verb, const struct option_group *groups, si
     if (n < n_min)
         *ret_code = options_misuse(verb, "something is missing: %s", verb->args);
     else if (n > n_max)
-        *ret_code = options_misuse(verb, "'%s' is too much", argv[*ret_first + n_max]);
+        *ret_code = options_misuse(verb, "'%s' is one argument too many", argv[*ret_first + n_max]);
     return n >= n_min && n <= n_max;
 }

@@ -18,7 +18,7 @@ static void on_signal(int number)
     uint64_t one = 1;
 
     (void)number;
-    (void)!write(event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+    (void)!write(event_fd, &one, sizeof one); /* fails only if the counter has reached 2^64 - 1 */
     errno = saved;
 }
 
@@ -29,7 +29,7 @@ void interrupt_catch(void)
     if (event_fd < 0)
         event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (event_fd < 0) {
-        (void)fprintf(stderr, "parley: no descriptor is left: %s\n", strerror(errno));
+        (void)fprintf(stderr, "parley: no file descriptor is left: %s\n", strerror(errno));
         abort();
     }
     (void)sigaction(SIGINT, &action, NULL); /* fails only for a wrong number */

@@ -71,7 +71,7 @@ bool out_foreign(const char *text, size_t len)
 
 bool out_end(void)
 {
-    (void)out_flush(); /* counted by judge */
+    (void)out_flush(); /* a failure is recorded in why */
     if (why == 0 && ferror(stdout) != 0)
         why = EIO;
     if (why != 0 && why != EPIPE)

@@ -42,7 +42,7 @@ struct line_prompt {
     History *history;
     struct buf text;       /* the lines so far */
     struct buf paste;      /* wchar_t */
-    struct termios before; /* how the terminal was found */
+    struct termios before; /* the terminal's settings before */
     mbstate_t part;        /* of a character */
     bool was_interrupted, was_empty, is_too_long;
 };
@@ -60,7 +60,7 @@ static void prompt_wake(void)
     int saved = errno;
     uint64_t one = 1;
 
-    (void)!write(wake_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+    (void)!write(wake_fd, &one, sizeof one); /* fails only if the counter has reached 2^64 - 1 */
     errno = saved;
 }
 
@@ -82,7 +82,7 @@ static void mark_pastes(bool is_wanted)
 {
     const char *sequence = is_wanted ? paste_on : paste_off;
 
-    if (paste_fd >= 0) /* a closed terminal needs no reset */
+    if (paste_fd >= 0) /* negative: the terminal is closed and needs no reset */
         (void)!write(paste_fd, sequence, sizeof paste_on - 1);
 }
 
@@ -112,7 +112,8 @@ static void on_leave(int number)
     if (gettid() == getpid())
         prompt_leave(number);
     else
-        (void)tgkill(getpid(), getpid(), number); /* the main thread is there until the end */
+        (void)tgkill(getpid(), getpid(),
+                     number); /* cannot fail: the main thread lives until the end */
     errno = saved;
 }
 
@@ -158,7 +159,7 @@ static int read_character(EditLine *editor, wchar_t *out)
         if (poll(fds, 3, -1) < 0)
             continue;
         if (fds[2].revents != 0) {
-            (void)!read(wake_fd, &n_wakes, sizeof n_wakes); /* before the flags are read */
+            (void)!read(wake_fd, &n_wakes, sizeof n_wakes); /* cleared before the flags are read */
             redraw(editor);
             continue;
         }
@@ -172,7 +173,7 @@ static int read_character(EditLine *editor, wchar_t *out)
         if (read(STDIN_FILENO, &byte, 1) != 1)
             return 0;
         switch (mbrtowc(out, &byte, 1, &p->part)) {
-        case (size_t)-2: /* more to come */
+        case (size_t)-2: /* an incomplete character: more bytes follow */
             break;
         case (size_t)-1:
             p->part = (mbstate_t){0};
@@ -245,7 +246,7 @@ static void bind_keys(EditLine *editor)
     for (size_t i = 0; i < sizeof new_line_keys / sizeof new_line_keys[0]; i++)
         (void)el_set(editor, EL_BIND, new_line_keys[i], "parley-new-line", NULL);
     if (term == NULL || strcmp(term, "dumb") == 0)
-        return; /* would show the sequence that turns marks on */
+        return; /* a dumb terminal would show the sequence that turns paste marks on */
     (void)el_wset(editor, EL_ADDFN, L"parley-paste", L"insert what is pasted", on_paste);
     (void)el_set(editor, EL_BIND, "\\e[200~", "parley-paste", NULL);
     if (isatty(STDOUT_FILENO) != 0)
@@ -272,7 +273,7 @@ static void prompt_catch_signals(void)
     action.sa_flags = SA_RESTART;
     for (size_t i = 0; i < sizeof leaving / sizeof leaving[0]; i++) {
         (void)sigaction(leaving[i], NULL, &before);
-        if (before.sa_handler != SIG_IGN) /* as under nohup */
+        if (before.sa_handler != SIG_IGN) /* SIGHUP is ignored, for example under nohup */
             (void)sigaction(leaving[i], &action, NULL);
     }
 }
@@ -306,9 +307,10 @@ enum status prompt_open(struct line_prompt **out, struct error *err)
     p->line_editor = el_init("parley", stdin, isatty(STDOUT_FILENO) != 0 ? stdout : stderr, stderr);
     if (p->history == NULL || p->line_editor == NULL || tcgetattr(STDIN_FILENO, &p->before) != 0) {
         prompt_close(p);
-        return error_set(err, STATUS_EXHAUSTED, "the terminal cannot be set up for editing");
+        return error_set(err, STATUS_EXHAUSTED, "the terminal cannot be set up for line editing");
     }
-    (void)history(p->history, &event, H_SETSIZE, MAX_HISTORY); /* those are all settings of ours */
+    (void)history(p->history, &event, H_SETSIZE,
+                  MAX_HISTORY); /* cannot fail: the settings are ours */
     (void)history(p->history, &event, H_SETUNIQUE, 1);
     (void)el_set(p->line_editor, EL_CLIENTDATA, p);
     (void)el_set(p->line_editor, EL_PROMPT, prompt_text);

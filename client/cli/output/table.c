@@ -41,7 +41,7 @@ void table_cell(struct text_table *t, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer one is cut */
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer text is truncated */
     va_end(args);
     for (char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)

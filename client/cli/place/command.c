@@ -44,7 +44,7 @@ static enum status item_number(double *out, const json_t *of, const char *where,
         return error_set(err, STATUS_INVALID, "%s[%zu] has no %s", where, i, name);
     if (value != NULL && !is_number(value))
         return error_set(err, STATUS_INVALID,
-                         "%s[%zu].%s is neither 0 nor a number of 1e-100 to 1e100", where, i, name);
+                         "%s[%zu].%s must be 0 or a number from 1e-100 to 1e100", where, i, name);
     return STATUS_OK;
 }
 
@@ -91,7 +91,7 @@ static enum status check_items(const json_t *list, const char *where, size_t max
     uint32_t first;
 
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > max)
-        return error_set(err, STATUS_INVALID, "%s is no list of 1 to %zu objects", where, max);
+        return error_set(err, STATUS_INVALID, "%s is not a list of 1 to %zu objects", where, max);
     for (size_t i = 0; i < json_array_size(list); i++)
         if (item_name(list, i) == NULL)
             return error_set(err, STATUS_INVALID, "%s[%zu] has no name", where, i);
@@ -122,8 +122,8 @@ static enum status take_devices(struct placement_problem *p, const json_t *list,
 
         if (kind != NULL && !is_cpu(device) &&
             (!json_is_string(kind) || strcmp(json_string_value(kind), "gpu") != 0))
-            return error_set(err, STATUS_INVALID,
-                             "devices[%zu].kind is neither \"cpu\" nor \"gpu\"", i);
+            return error_set(err, STATUS_INVALID, "devices[%zu].kind must be \"cpu\" or \"gpu\"",
+                             i);
         if (check_item_fields(device, names, "devices", i, err) != STATUS_OK ||
             item_number(&p->devices[i].bytes, device, "devices", i, "bytes", -1, err) !=
                 STATUS_OK ||
@@ -167,7 +167,7 @@ static enum status take_pairs(double *matrix, size_t n_columns, bool is_added, c
     const char *const names[] = {"between", name, NULL};
 
     if (list != NULL && !json_is_array(list))
-        return error_set(err, STATUS_INVALID, "%s is no list", where);
+        return error_set(err, STATUS_INVALID, "%s is not a list", where);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *pair = json_object_get(json_array_get(list, i), "between");
         uint32_t a, b;
@@ -194,7 +194,7 @@ static enum status weight_of(double *out, const json_t *in, const char *name, do
 
     *out = value == NULL ? usual : json_number_value(value);
     if (value != NULL && !is_number(value))
-        return error_set(err, STATUS_INVALID, "%s is neither 0 nor a number of 1e-100 to 1e100",
+        return error_set(err, STATUS_INVALID, "%s must be 0 or a number from 1e-100 to 1e100",
                          name);
     return STATUS_OK;
 }
@@ -206,7 +206,7 @@ static enum status take_problem(struct placement_problem *p, const json_t *in, s
     const json_t *models = json_object_get(in, "models"), *devices = json_object_get(in, "devices");
 
     if (!json_is_object(in))
-        return error_set(err, STATUS_INVALID, "it is no JSON object");
+        return error_set(err, STATUS_INVALID, "the input is not a JSON object");
     if (check_item_fields(in, names, NULL, 0, err) != STATUS_OK ||
         take_models(p, models, err) != STATUS_OK || take_devices(p, devices, err) != STATUS_OK ||
         take_pairs(&p->traffic[0][0], PLACEMENT_MODELS_MAX, true,

@@ -11,17 +11,17 @@
 struct search {
     const struct placement_problem *problem;
     uint32_t order[PLACEMENT_MODELS_MAX];
-    uint32_t device[PLACEMENT_MODELS_MAX]; /* of order[0 … depth - 1] */
+    uint32_t device[PLACEMENT_MODELS_MAX]; /* the devices of order[0 … depth - 1] */
     double traffic_scale;                  /* of Σ traffic · distance to connection_cost */
     /* near[depth][i][d]: what model i's traffic with the first depth models costs on device d */
     double near[PLACEMENT_MODELS_MAX + 1][PLACEMENT_MODELS_MAX][PLACEMENT_DEVICES_MAX];
-    double work[PLACEMENT_MODELS_MAX];   /* each model's part of all complexity */
-    double share[PLACEMENT_DEVICES_MAX]; /* each device's part of all speed */
+    double work[PLACEMENT_MODELS_MAX];   /* each model's share of the total complexity */
+    double share[PLACEMENT_DEVICES_MAX]; /* each device's share of the total speed */
     double load[PLACEMENT_DEVICES_MAX];
     double free_bytes[PLACEMENT_DEVICES_MAX];
     uint32_t n_on[PLACEMENT_DEVICES_MAX];
     uint64_t n_nodes, max_nodes;
-    double best; /* negative: there is none */
+    double best; /* negative: no placement was found yet */
     struct placement *out;
 };
 
@@ -82,7 +82,9 @@ static double least_traffic_cost(const struct search *s, uint32_t depth)
             if (p->models[s->order[k]].bytes <= s->free_bytes[d] && (least < 0 || cost < least))
                 least = cost;
         }
-        sum += least < 0 ? 0 : least; /* there is no room for it: the search will see that */
+        sum += least < 0
+                   ? 0
+                   : least; /* negative: no device has room for it, which the search finds out */
     }
     return sum;
 }
@@ -242,7 +244,7 @@ static void search_from(struct search *s, uint32_t depth, double connection_cost
 
         put(s, depth, devices[k]);
         search_from(s, depth + 1, connection_cost + costs[k]);
-        s->load[devices[k]] = load; /* not a difference, which would be rounded */
+        s->load[devices[k]] = load; /* the saved value: a subtraction would be rounded */
         s->free_bytes[devices[k]] = free_bytes;
         s->n_on[devices[k]]--;
     }
@@ -301,16 +303,18 @@ static enum status no_placement(const struct search *s, struct error *err)
     double needed = 0, there_is = 0;
 
     if (!s->out->is_exact)
-        return error_set(err, STATUS_EXHAUSTED,
-                         "no placement was found in %llu steps; there may be one",
-                         (unsigned long long)s->max_nodes);
+        return error_set(
+            err, STATUS_EXHAUSTED,
+            "no placement was found in %llu steps, but there may be one: raise --max-steps",
+            (unsigned long long)s->max_nodes);
     for (uint32_t i = 0; i < p->n_models; i++)
         needed += p->models[i].bytes;
     for (uint32_t d = 0; d < p->n_devices; d++)
         there_is += p->devices[d].bytes;
-    return error_set(err, STATUS_EXHAUSTED,
-                     "the models have no room: they need %.0f bytes, of %.0f on %u devices", needed,
-                     there_is, p->n_devices);
+    return error_set(
+        err, STATUS_EXHAUSTED,
+        "the models do not fit: they need %.0f bytes, and the devices have %.0f (%u devices)",
+        needed, there_is, p->n_devices);
 }
 
 enum status placement_find(struct placement *out, const struct placement_problem *problem,

@@ -55,7 +55,7 @@ struct environment_worker {
     uint64_t seed;
     uint32_t n_resets; /* of the seed's series */
     float observation[ENVIRONMENT_MAX_OBSERVATION];
-    float reward; /* of the action before */
+    float reward; /* the reward of the previous action */
     bool is_first;
     /* The running episode. */
     struct parley_run_episode episode;
@@ -78,9 +78,10 @@ enum status environment_worker_open(struct environment_worker **out, struct parl
     if (rc != STATUS_OK)
         return rc;
     if (environment->type->n_actions == 0) {
-        rc = error_set(err, STATUS_UNIMPLEMENTED,
-                       "the actions of %s are numbers, a policy of a file chooses among some",
-                       environment->type->name);
+        rc = error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "the actions of %s are numbers, but this policy can only choose among discrete actions",
+            environment->type->name);
         local_environment_close(environment);
         return rc;
     }
@@ -184,7 +185,7 @@ static void on_stream_end(void *arg, const struct parley_error *err)
 
     pthread_mutex_lock(&w->lock);
     parley_call_unref(w->stream);
-    w->stream = NULL; /* the next step opens another */
+    w->stream = NULL; /* the next step opens a new stream */
     pthread_mutex_unlock(&w->lock);
     if (err->status == PARLEY_OK)
         environment_worker_fail(w, PARLEY_UNAVAILABLE, "the server ended the stream of steps");
@@ -312,7 +313,7 @@ static void on_action(void *arg, const struct parley_action *action, const struc
     number = action_of(action);
     if (number < 0 || (uint64_t)number >= w->environment->type->n_actions) {
         environment_worker_fail(w, PARLEY_INVALID_ARGUMENT,
-                                "the model's action is none of this environment's");
+                                "the model's action is not an action of this environment");
         return;
     }
     latency_add(&w->latency, clock_ns() / 1000 - w->sent_us);
@@ -343,7 +344,7 @@ void environment_worker_play(struct environment_worker *w, const struct parley_r
     w->is_playing = true;
     if (episode->n_steps == 0 || episode->n_steps > MAX_STEPS) {
         environment_worker_fail(w, PARLEY_OUT_OF_RANGE,
-                                "an episode has from 1 to ten million steps");
+                                "the number of steps must be from 1 to ten million");
         return;
     }
     if (episode->n_steps > w->cap_steps) {

@@ -35,7 +35,7 @@ static void local_environment_note(struct local_environment *l, const char *fail
     for (size_t i = 0; i < l->type.n_observation; i++)
         is_finite = is_finite && isfinite(observation[i]);
     if (failure == NULL && !is_finite)
-        failure = "it gave a number that is not finite";
+        failure = "the environment returned a number that is not finite";
     if (failure != NULL)
         (void)snprintf(l->failure, sizeof(l->failure), "the environment failed: %s", failure);
 }
@@ -92,11 +92,11 @@ static enum status local_environment_check(const struct plugin_library *library,
     if (library->environment == NULL)
         return error_set(err, STATUS_PRECONDITION, "plug-in %.120s: it has no environment", path);
     if (library->environment->n_observations > ENVIRONMENT_MAX_OBSERVATION)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "plug-in %.120s: an observation of %s has %u numbers, at most %d are "
-                         "played here",
-                         path, library->environment->name, library->environment->n_observations,
-                         ENVIRONMENT_MAX_OBSERVATION);
+        return error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "plug-in %.120s: an observation of %s has %u numbers, it may have at most %d here",
+            path, library->environment->name, library->environment->n_observations,
+            ENVIRONMENT_MAX_OBSERVATION);
     return STATUS_OK;
 }
 
@@ -151,8 +151,8 @@ enum status local_environment_open(struct environment **out, const char *name, s
     rc = environment_open(out, name, &why);
     return rc == STATUS_OK ? rc
                            : error_set(err, rc,
-                                       "%s, and plugin:FILE.so; one that the server alone has is "
-                                       "played there (parley.v1.Env's Rollout, parley.rollouts)",
+                                       "%s, and plugin:FILE.so; environments of the server run "
+                                       "only there (parley.v1.Env's Rollout, parley.rollouts)",
                                        why.text);
 }
 

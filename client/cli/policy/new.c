@@ -66,13 +66,13 @@ static enum status policy_new_actions(struct policy_new_options *o,
     if (o->n_actions != 0)
         return STATUS_OK;
     if (type->n_actions == 0 && !is_numbers)
-        return error_set(err, STATUS_INVALID,
-                         "%s takes numbers: a policy gives them with --head gaussian, or chooses "
-                         "one of --actions N",
-                         type->name);
+        return error_set(
+            err, STATUS_INVALID,
+            "the actions of %s are numbers: use --head gaussian, or --actions N to choose one of N",
+            type->name);
     if (type->n_actions != 0 && is_numbers)
-        return error_set(err, STATUS_INVALID, "%s takes no numbers, which --head gaussian gives",
-                         type->name);
+        return error_set(err, STATUS_INVALID,
+                         "%s takes no numbers, so --head gaussian does not fit", type->name);
     o->n_actions = (uint32_t)(is_numbers ? type->n_action_numbers : type->n_actions);
     return STATUS_OK;
 }
@@ -85,7 +85,8 @@ static enum status policy_new_settle(struct policy_new_options *o, struct error 
 
     if (!policy_new_head(&o->head, o->head_name))
         return error_set(err, STATUS_INVALID,
-                         "--head is '%.40s', it is softmax, gaussian or duelling", o->head_name);
+                         "--head is '%.40s', it must be softmax, gaussian or duelling",
+                         o->head_name);
     if (type != NULL) {
         o->environment = type->name;
         o->n_observations =
@@ -102,7 +103,7 @@ static enum status policy_new_settle(struct policy_new_options *o, struct error 
                          POLICY_NAME_SIZE - 1);
     if (strcmp(o->kind, policy_kind_name(POLICY_MLP)) != 0 &&
         strcmp(o->kind, policy_kind_name(POLICY_LSTM)) != 0)
-        return error_set(err, STATUS_INVALID, "--kind is '%.40s', it is mlp or lstm", o->kind);
+        return error_set(err, STATUS_INVALID, "--kind is '%.40s', it must be mlp or lstm", o->kind);
     return STATUS_OK;
 }
 
@@ -122,8 +123,9 @@ static enum status policy_new_write(const struct policy_new_options *o, const ch
 
     (void)snprintf(spec.environment, sizeof(spec.environment), "%s",
                    o->environment == NULL ? "" : o->environment);
-    if (access(path, F_OK) == 0) /* it may have learned */
-        return error_set(err, STATUS_EXISTS, "%.200s: there is a file already", path);
+    if (access(path, F_OK) == 0) /* the existing file may be a trained policy */
+        return error_set(err, STATUS_EXISTS,
+                         "%.200s exists already: choose another name or remove it", path);
     if (policy_file_create(path, &spec, o->seed, err) != STATUS_OK)
         return err->status;
     (void)printf("%s: %s, %zu observations, %zu actions, %zu × %zu hidden%s\n", path, o->kind,
@@ -144,7 +146,7 @@ enum exit_code policy_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, 1, argc, argv, 2, 2, &first, &code))
         return code;
     if (strcmp(argv[first], "new") != 0)
-        return options_misuse(verb, "what there is to do is 'new', not '%.40s'", argv[first]);
+        return options_misuse(verb, "'%.40s' is unknown, the only command is 'new'", argv[first]);
     if (policy_new_settle(&o, &err) != STATUS_OK)
         return options_misuse(verb, "%s", err.text);
     if (policy_new_write(&o, argv[first + 1], &err) == STATUS_OK)

@@ -77,7 +77,7 @@ static void on_played(void *arg, const struct played *played, const struct parle
     o->n_episodes++;
     o->n_steps += played->n_returns;
     pthread_mutex_lock(&o->lock);
-    (void)parley_attach_send(o->attached, &result); /* if not sent, the stream's end follows */
+    (void)parley_attach_send(o->attached, &result); /* if it cannot be sent, the stream ends soon */
     pthread_mutex_unlock(&o->lock);
 }
 
@@ -149,7 +149,7 @@ static enum exit_code observe_environments(struct parley_channel *channel,
     bool is_asked;
 
     if (getrandom(&config.run_id, sizeof config.run_id, 0) != sizeof config.run_id) {
-        console_error("the kernel gives no random number");
+        console_error("the kernel returned no random number");
         return EXIT_FAILED;
     }
     if (environment_worker_open(&o.worker, channel, &config, &err) != STATUS_OK) {
@@ -169,7 +169,7 @@ static enum exit_code observe_environments(struct parley_channel *channel,
         return EXIT_FAILED;
     }
     is_asked = observe_wait_for_end(o.over_fd, signal_fd);
-    parley_channel_close(channel); /* no callback comes after it */
+    parley_channel_close(channel); /* no callback is called after this */
     print_figures(&o, options->env_id, connection->is_json);
     parley_call_unref(o.attached);
     environment_worker_close(o.worker);
@@ -196,7 +196,7 @@ static void observe_use_batch_scheduling(void)
     const struct sched_param none = {0};
     int rc = sched_setscheduler(0, SCHED_BATCH, &none);
 
-    (void)rc; /* without it there are more context switches */
+    (void)rc; /* a failure only costs more context switches */
 }
 
 enum exit_code observe_run(const struct verb *verb, int argc, char **argv)

@@ -145,7 +145,7 @@ static enum status read_figures(struct training_run *r, struct subprocess *worke
         }
     }
     if (!json_is_array(buckets))
-        rc = error_set(err, STATUS_DATA_LOSS, "an observer said '%.80s'", line);
+        rc = error_set(err, STATUS_DATA_LOSS, "an observer printed '%.80s'", line);
     json_decref(figures);
     return rc;
 }
@@ -155,7 +155,7 @@ static enum status end_workers(struct training_run *r, struct error *err)
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; i < r->n_started; i++)
-        (void)kill(r->workers[i].pid, SIGTERM); /* if it has ended, the wait reports it */
+        (void)kill(r->workers[i].pid, SIGTERM); /* if the process has ended, the wait reports it */
     for (size_t i = 0; i < r->n_started && rc == STATUS_OK; i++) {
         struct rusage usage;
 
@@ -179,7 +179,7 @@ enum status rollout_run(struct rollout *out, const struct rollout_config *config
     enum status rc;
 
     if (n == 0 || n > ROLLOUT_MAX_WORKERS)
-        return error_set(err, STATUS_INVALID, "%zu observers: from 1 to %d can be run", n,
+        return error_set(err, STATUS_INVALID, "%zu observers cannot be run, it must be 1 to %d", n,
                          ROLLOUT_MAX_WORKERS);
     r.workers = xalloc(n * sizeof *r.workers);
     rc = start_server(&r, err);

@@ -120,7 +120,7 @@ static enum status open_slots(struct scoring *s, struct parley_channel *channel,
     enum status rc = STATUS_OK;
 
     if (getrandom(&run_id, sizeof run_id, 0) != sizeof run_id)
-        return error_set(err, STATUS_UNAVAILABLE, "the kernel gives no random number");
+        return error_set(err, STATUS_UNAVAILABLE, "the kernel returned no random number");
     for (size_t i = 0; i < s->n_slots && rc == STATUS_OK; i++) {
         struct evaluator_slot *slot = &s->slots[i];
         const struct environment_worker_config config = {
@@ -186,7 +186,7 @@ static enum exit_code score_policy(const struct score_options *o,
         play_all(&s);
     else
         console_error("%s", err.text);
-    parley_channel_close(channel); /* no callback comes after it */
+    parley_channel_close(channel); /* no callback is called after this */
     console_clear();
     if (s.is_over && s.err.status == PARLEY_OK) {
         print_score(&s, c->is_json);

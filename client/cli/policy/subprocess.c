@@ -31,7 +31,8 @@ enum status subprocess_start(struct subprocess *out, char *const *argv, enum sub
     pid_t pid;
 
     if (pipe2(fds, O_CLOEXEC) != 0)
-        return error_set(err, STATUS_EXHAUSTED, "no pipe for %s: %s", argv[0], strerror(errno));
+        return error_set(err, STATUS_EXHAUSTED, "cannot make a pipe for %s: %s", argv[0],
+                         strerror(errno));
     pid = fork();
     if (pid == 0)
         become(argv, fds[1], reads == SUBPROCESS_READS_STDOUT ? STDOUT_FILENO : STDERR_FILENO);
@@ -72,9 +73,9 @@ enum status subprocess_line(struct subprocess *p, char *line, size_t size, uint3
         ssize_t n;
 
         if (is_end)
-            return error_set(err, STATUS_UNAVAILABLE, "the process says no more");
+            return error_set(err, STATUS_UNAVAILABLE, "the process closed its output");
         if (now >= end_ms)
-            return error_set(err, STATUS_DEADLINE, "the process said nothing for %u ms",
+            return error_set(err, STATUS_DEADLINE, "the process printed nothing for %u ms",
                              timeout_ms);
         if (poll(&wait, 1, (int)(end_ms - now)) <= 0)
             continue;
@@ -108,7 +109,8 @@ enum status subprocess_wait(struct subprocess *p, struct rusage *usage, struct e
         return error_set(err, STATUS_ABORTED, "a process was ended by signal %d (%s)",
                          WTERMSIG(how), strsignal(WTERMSIG(how)));
     if (WEXITSTATUS(how) != 0)
-        return error_set(err, STATUS_ABORTED, "a process ended with %d", WEXITSTATUS(how));
+        return error_set(err, STATUS_ABORTED, "a process ended with exit status %d",
+                         WEXITSTATUS(how));
     return STATUS_OK;
 }
 
@@ -138,7 +140,7 @@ enum status program_path(char out[PROGRAM_PATH_MAX], const char *name, struct er
     char *slash;
 
     if (n <= 0)
-        return error_set(err, STATUS_UNKNOWN, "cannot tell where this program lies: %s",
+        return error_set(err, STATUS_UNKNOWN, "cannot find the path of this program: %s",
                          strerror(errno));
     out[n] = '\0';
     if (name == NULL)

@@ -119,7 +119,7 @@ static double most_apart(const float *x, const float *y, size_t n)
     for (size_t i = 0; i < n; i++) {
         double apart = fabs((double)x[i] - (double)y[i]);
 
-        most = apart <= most ? most : apart; /* a NaN becomes the largest, too */
+        most = apart <= most ? most : apart; /* written so that a NaN becomes the largest */
     }
     return most;
 }

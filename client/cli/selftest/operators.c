@@ -16,7 +16,7 @@
 enum {
     N_TOKENS = 21, /* more than a page of keys, and odd */
     N_ROWS = 80,   /* of a weight */
-    N_COLS = 512,  /* two of the largest blocks */
+    N_COLS = 512,  /* two blocks of the type with the largest blocks */
     N_HEADS = 6,
     N_KV_HEADS = 2,
     HEAD_DIM = 64,
@@ -374,7 +374,7 @@ static double error_of(const float *known, const float *result, size_t n)
         double diff = fabs((double)known[i] - (double)result[i]);
 
         squares += (double)known[i] * (double)known[i];
-        largest = diff <= largest ? largest : diff; /* a NaN becomes the largest, too */
+        largest = diff <= largest ? largest : diff; /* written so that a NaN becomes the largest */
     }
     return squares > 0.0 ? largest / sqrt(squares / (double)n) : largest;
 }

@@ -18,7 +18,7 @@
 #include "worlds/participant/participant.h"
 
 enum {
-    ATTACHED_AGENT_LOST_MS = 60000, /* a lost worker is waited for so long */
+    ATTACHED_AGENT_LOST_MS = 60000, /* how long to wait for a lost worker */
     ATTACHED_AGENT_RETRY_MS = 200,
     ATTACHED_AGENT_TURN_BYTES = 256 << 20,
     ATTACHED_AGENT_MAX_HEARD = 1024,
@@ -26,7 +26,7 @@ enum {
 
 struct attached_agent {
     struct participant base;
-    struct participant_type type; /* which bears the agent's name */
+    struct participant_type type; /* has the agent's name */
     char name[80];
     struct attached_agent_config config;
     struct parley_channel *channel;
@@ -42,7 +42,7 @@ struct attached_heard {
 struct attached_talk {
     char conversation[33]; /* "": none is open */
     uint32_t n_turns, place;
-    struct arena arena; /* of what was heard */
+    struct arena arena; /* of the messages heard */
     struct attached_heard *first, **end;
     size_t n_heard;
     bool is_over; /* the episode: what is heard after the reply begins another */
@@ -59,7 +59,7 @@ struct attached_row {
     struct attached_talk *talk;
     struct parley_message *messages; /* [talk->n_heard] */
     struct parley_sampling sampling;
-    struct parley_future *future; /* NULL: there is nothing to ask */
+    struct parley_future *future; /* NULL: no request is needed */
 };
 
 static struct attached_agent *attached_agent_of(const struct participant *p)
@@ -92,7 +92,7 @@ static void attached_talk_forget(struct attached_talk *t)
 
 static void attached_talk_leave(struct attached_talk *t, const struct attached_agent *a)
 {
-    if (t->conversation[0] != '\0') /* if this fails, the server forgets it in time */
+    if (t->conversation[0] != '\0') /* if this fails, the conversation expires at the server */
         parley_future_unref(parley_close_start(a->channel, t->conversation));
     t->conversation[0] = '\0';
     t->n_turns = 0;
@@ -116,11 +116,11 @@ static enum status attached_clone_init(struct participant_clone *c,
 static void attached_clone_deinit(struct participant_clone *c)
 {
     struct attached_talk *t = attached_talk_of(c);
-    struct parley_error ignored; /* the server forgets it anyway */
+    struct parley_error ignored; /* the conversation expires at the server anyway */
 
     if (t == NULL)
         return;
-    if (t->conversation[0] != '\0') /* waits: the channel is closed next */
+    if (t->conversation[0] != '\0') /* waits, because the channel is closed next */
         (void)parley_close(attached_agent_of(c->original)->channel, t->conversation, &ignored);
     attached_talk_forget(t);
     free(t);
@@ -145,7 +145,8 @@ static enum status attached_clone_observe(struct participant_clone *c, const str
     if (t->is_over && t->n_heard == 0)
         attached_talk_leave(t, attached_agent_of(c->original));
     t->is_over |= act_is(act, ACT_EPISODE_DONE);
-    if (text.len == 0) /* a server takes no empty turn: if that is all, the reply is empty, too */
+    if (text.len ==
+        0) /* a server refuses empty turns: if all messages are empty, the reply is empty, too */
         return STATUS_OK;
     if (t->n_heard == ATTACHED_AGENT_MAX_HEARD)
         return error_set(err, STATUS_EXHAUSTED, "more than %d messages wait for its reply",
@@ -213,7 +214,7 @@ static enum status attached_row_take_reply(struct attached_row *r,
 
 /* A call of all rows, and what becomes of its result. */
 struct attached_call {
-    bool opens; /* not for those that have a conversation */
+    bool opens; /* opens conversations: rows that have one are skipped */
     struct parley_future *(*start)(struct attached_row *r, const struct attached_agent *a);
     enum status (*take)(struct attached_row *r, const struct parley_result *result,
                         struct error *err);
@@ -266,7 +267,7 @@ static void attached_agent_call(const struct attached_agent *a, struct attached_
                 is_due[i] = attached_row_settle(&rows[i], call, clock_ms() > end_ms);
             is_again |= is_due[i];
         }
-        if (is_again) /* a signal ends it early: that does no harm */
+        if (is_again) /* a signal may end the wait early, which is harmless */
             (void)poll(NULL, 0, ATTACHED_AGENT_RETRY_MS);
     }
     free(is_due);
@@ -343,19 +344,20 @@ enum status attached_agent_open(struct participant **out,
     struct attached_agent *a;
 
     if (config->name[0] == '\0' || strlen(config->name) > 63)
-        return error_set(err, STATUS_INVALID,
-                         "attached:%.60s: a name has 1 to 63 letters, digits, '.', '_' and '-'",
-                         config->name);
+        return error_set(
+            err, STATUS_INVALID,
+            "attached:%.60s: the name must have 1 to 63 letters, digits, '.', '_' and '-'",
+            config->name);
     a = xalloc(sizeof(*a));
     (void)snprintf(a->name, sizeof(a->name), "attached:%s", config->name);
     a->type = attached_agent_type;
     a->type.name = a->name;
     participant_init(&a->base, &a->type);
     a->config = *config;
-    a->channel = connection_open(connection); /* which prints what is wrong */
+    a->channel = connection_open(connection); /* prints the error itself */
     if (a->channel == NULL) {
         attached_agent_close(&a->base);
-        return error_set(err, STATUS_UNAVAILABLE, "%s: there is no server to ask", config->name);
+        return error_set(err, STATUS_UNAVAILABLE, "%s: no server is connected", config->name);
     }
     *out = &a->base;
     return STATUS_OK;

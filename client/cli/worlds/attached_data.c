@@ -14,7 +14,7 @@
 
 enum {
     ATTACHED_PASS_BYTES = 4 << 20, /* of one conversation */
-    ATTACHED_LOST_MS = 60000,      /* a lost worker is waited for so long */
+    ATTACHED_LOST_MS = 60000,      /* how long to wait for a lost worker */
     ATTACHED_RETRY_MS = 200,
 };
 
@@ -34,7 +34,7 @@ static enum status attached_failed(const struct parley_error *why, struct error 
 
 static void attached_leave(struct attached_pass *p)
 {
-    struct parley_error ignored; /* the server forgets it anyway */
+    struct parley_error ignored; /* the conversation expires at the server anyway */
 
     parley_future_unref(p->reply);
     p->reply = NULL;
@@ -63,13 +63,13 @@ static enum status attached_open(void **out, void *arg, const char *name, const 
 {
     struct attached_pass *p = xalloc(sizeof(*p));
 
-    p->channel = connection_open(arg); /* which prints what is wrong */
+    p->channel = connection_open(arg); /* prints the error itself */
     p->name = xstrdup(name);
     p->fold = xstrdup(fold);
     p->argument = xstrdup(argument);
     if (p->channel == NULL) {
         attached_close(p);
-        return error_set(err, STATUS_UNAVAILABLE, "there is no server to ask");
+        return error_set(err, STATUS_UNAVAILABLE, "no server is connected");
     }
     *out = p;
     return STATUS_OK;
@@ -86,7 +86,7 @@ static enum status attached_begin(struct attached_pass *p, uint64_t n_episodes, 
     enum status rc = STATUS_OK;
 
     if (system == NULL) /* or the argument is not UTF-8 */
-        rc = error_set(err, STATUS_INVALID, "the argument is no text");
+        rc = error_set(err, STATUS_INVALID, "the argument is not UTF-8 text");
     else if (parley_conversation_open(p->channel, &what, &opened, &why) != PARLEY_OK)
         rc = attached_failed(&why, err);
     else
@@ -117,7 +117,8 @@ static enum status attached_ask(struct attached_pass *p, const struct parley_res
         result = parley_future_result(p->reply);
         if (result->err.status != PARLEY_UNAVAILABLE || clock_ms() > end_ms)
             break;
-        (void)poll(NULL, 0, ATTACHED_RETRY_MS); /* a signal ends it early: that does no harm */
+        (void)poll(NULL, 0,
+                   ATTACHED_RETRY_MS); /* a signal may end the wait early, which is harmless */
     }
     if (result->err.status != PARLEY_OK)
         return attached_failed(&result->err, err);

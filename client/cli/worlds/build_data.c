@@ -39,7 +39,7 @@ static void build_data_print(const struct build_data *b, const char *path,
 
 static enum status build_data_write(const struct build_data *b, struct error *err)
 {
-    struct data_world w = {0}; /* no world: the agent alone */
+    struct data_world w = {0}; /* only the agent, no world */
     struct data_index index = {0};
     struct teacher_config config;
     const char *task = NULL;
@@ -84,7 +84,7 @@ enum exit_code build_data_run(const struct verb *verb, int argc, char **argv)
     if (!data_has_task(&b.data))
         return options_misuse(verb, "--task is missing");
     if (b.preprocess && b.agent.agent == NULL && b.agent.model == NULL)
-        return options_misuse(verb, "--preprocess wants to know for which --agent");
+        return options_misuse(verb, "--preprocess needs --agent");
     if (build_data_write(&b, &err) == STATUS_OK)
         return EXIT_DONE;
     console_error("%s", err.text);

@@ -55,7 +55,7 @@ static enum status walk_run(const struct data_options *o, world_watch_fn watch, 
     }
     if (rc == STATUS_OK && w.config.shuffle && o->n_examples == 0)
         rc = error_set(err, STATUS_INVALID,
-                       "--datatype %s is drawn at random and has no end: take train:ordered",
+                       "--datatype %s is drawn at random and has no end: use train:ordered",
                        o->datatype);
     w.config.watch = watch;
     w.config.watch_arg = arg;
@@ -201,7 +201,7 @@ enum exit_code convert_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(verb, "--task is missing");
     is_dialog = c.to != NULL && strcmp(c.to, "conversations") == 0;
     if (c.to == NULL || (!is_dialog && strcmp(c.to, "parlai") != 0 && strcmp(c.to, "jsonl") != 0))
-        return options_misuse(verb, "--to is %s, it is parlai, jsonl or conversations",
+        return options_misuse(verb, "--to is %s, it must be parlai, jsonl or conversations",
                               c.to != NULL ? c.to : "missing");
     if ((is_dialog ? convert_conversations(&c, &err) : convert_lines(&c, &err)) == STATUS_OK)
         return EXIT_DONE;
@@ -215,7 +215,7 @@ enum side { SIDE_BOTH, SIDE_INPUT, SIDE_LABELS, N_SIDES };
 
 struct stats_of_side {
     uint64_t n_utterances, n_tokens;
-    json_t *tokens, *utterances; /* sets: objects whose keys they are */
+    json_t *tokens, *utterances; /* sets: the elements are the keys of these objects */
 };
 
 struct data_stats {

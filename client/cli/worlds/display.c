@@ -275,7 +275,7 @@ enum exit_code display_run(const struct verb *verb, int argc, char **argv)
     if (!data_has_task(&d.data))
         return options_misuse(verb, "--task is missing");
     if (d.width == 0 || d.width > PICTURE_MAX_WIDTH)
-        return options_misuse(verb, "--width is %u, it is from 1 to %d", d.width,
+        return options_misuse(verb, "--width is %u, it must be from 1 to %d", d.width,
                               PICTURE_MAX_WIDTH);
     rc = data_tasks_open(&w, &d.data, &err);
     if (rc == STATUS_OK) {

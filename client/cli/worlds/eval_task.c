@@ -162,8 +162,8 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
 
     if (rc == STATUS_OK && w->config.shuffle && e->data.n_examples == 0)
         rc = error_set(err, STATUS_INVALID,
-                       "--datatype %s is drawn at random and has no end: --num-examples N ends it, "
-                       "train:evalmode takes each example once",
+                       "--datatype %s is drawn at random and has no end: limit it with "
+                       "--num-examples N, or use train:evalmode, which takes each example once",
                        e->data.datatype);
     if (rc == STATUS_OK && e->world_logs != NULL)
         rc = world_log_open(&log, e->world_logs, err);
@@ -196,8 +196,8 @@ static enum status eval_task_open(struct data_world *w, struct eval_task *e, str
         if (!data_has_task(&e->data))
             e->data.task = world_file_task(e->file);
         if (!data_has_task(&e->data))
-            return error_set(err, STATUS_INVALID, "world %.120s leaves its teacher to --task",
-                             e->world);
+            return error_set(err, STATUS_INVALID,
+                             "world %.120s names no teacher: give one with --task", e->world);
     }
     return data_tasks_open(w, &e->data, err);
 }

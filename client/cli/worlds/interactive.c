@@ -39,7 +39,7 @@ static const struct option_row interactive_rows[] = {
 
 struct human {
     struct participant base;
-    const char *line; /* what they say next */
+    const char *line; /* the participant's next message */
     bool ends_episode;
 };
 

@@ -79,7 +79,7 @@ static void print_turn(const struct self_chat *s, const struct world *w)
         struct world_row row;
 
         world_row(w, i, &row);
-        if (act_is_padding(&row.acts[0])) /* its conversation is over */
+        if (act_is_padding(&row.acts[0])) /* the row's conversation has ended */
             continue;
         for (size_t k = 0; k < row.n_acts && k < MAX_SPEAKERS; k++) {
             const char letter[] = {(char)('A' + k), '\0'};
@@ -251,20 +251,21 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
     if ((s.agent.plugin != NULL) + (s.agent.model != NULL) +
             (s.agent.agent != NULL && data_is_speaker(s.agent.agent)) >
         1)
-        return options_misuse(verb, "--plugin, --agent and --model each say who talks: give one");
+        return options_misuse(verb, "--plugin, --agent and --model exclude each other: give one");
     if (s.world != NULL && (s.topic != NULL || s.partners.n > 0))
-        return options_misuse(verb, "--world says who talks: no --topic or --partner-model-file");
+        return options_misuse(verb, "--world excludes --topic and --partner-model-file");
     if (s.n_speakers < 2 || s.n_speakers > MAX_SPEAKERS)
-        return options_misuse(verb, "--speakers is %u, it is from 2 to %d", s.n_speakers,
+        return options_misuse(verb, "--speakers is %u, it must be from 2 to %d", s.n_speakers,
                               MAX_SPEAKERS);
     if (s.partners.n >= s.n_speakers)
-        return options_misuse(verb, "--partner-model-file is given %zu times for %u speakers",
-                              s.partners.n, s.n_speakers);
+        return options_misuse(
+            verb, "--partner-model-file is given %zu times, which is too often for %u speakers",
+            s.partners.n, s.n_speakers);
     if (s.n_turns == 0 || s.n_turns > MAX_TURNS)
-        return options_misuse(verb, "--turns is %u, it is from 1 to %d", s.n_turns, MAX_TURNS);
+        return options_misuse(verb, "--turns is %u, it must be from 1 to %d", s.n_turns, MAX_TURNS);
     if (s.n_conversations == 0 || s.n_conversations > MAX_CONVERSATIONS)
-        return options_misuse(verb, "--conversations is %u, it is from 1 to %d", s.n_conversations,
-                              MAX_CONVERSATIONS);
+        return options_misuse(verb, "--conversations is %u, it must be from 1 to %d",
+                              s.n_conversations, MAX_CONVERSATIONS);
     rc = s.world != NULL ? self_chat_world(&s, &err) : self_chat_circle(&s, &err);
     if (rc != STATUS_OK)
         console_error("%s", err.text);

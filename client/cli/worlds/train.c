@@ -115,7 +115,7 @@ static enum status train_policy(struct train_run *r, const char *environment, st
     struct rollout ignored;
     enum status rc = STATUS_OK;
 
-    if (!policy_training_is_over(&r->training)) /* the process before has not come to its end */
+    if (!policy_training_is_over(&r->training)) /* else a previous process has completed it */
         rc = rollout_run(&ignored, &config, on_episode, r, err);
     if (rc == STATUS_OK)
         rc = policy_training_finish(&r->training, err);
@@ -183,12 +183,14 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
     if (strcmp(o.kind, "mlp") != 0 && strcmp(o.kind, "lstm") != 0)
         return options_misuse(verb, "--kind is '%s', it must be mlp or lstm", o.kind);
     if (o.n_episodes == 0)
-        return options_misuse(verb, "--episodes is 0, it must be above");
+        return options_misuse(verb, "--episodes is 0, it must be above 0");
     if (environment_open(&environment, argv[first], &err) != STATUS_OK)
         return options_misuse(verb, "%s", err.text);
     if (environment->type->n_actions == 0)
-        return options_misuse(verb, "the actions of %s are numbers, a policy chooses among some",
-                              environment->type->name);
+        return options_misuse(
+            verb,
+            "the actions of %s are numbers, but this policy can only choose among discrete actions",
+            environment->type->name);
     if (o.until == 0)
         o.until = environment->type->solved;
     if (asprintf(&path, "%s%s", o.out != NULL ? o.out : argv[first], o.out != NULL ? "" : ".gguf") <

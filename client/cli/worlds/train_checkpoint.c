@@ -47,7 +47,7 @@ static json_t *option_row_value(const struct option_row *row, const void *of)
         text = *(const char *const *)at;
         return text != NULL ? json_string_nocheck(text) : json_null();
     case OPTION_TEXTS:
-        break; /* no such option says what is learned */
+        break; /* no option of this type affects the result */
     }
     return json_null();
 }
@@ -82,7 +82,8 @@ enum status train_checkpoint_advise(struct error *err)
     if (err->status == STATUS_DATA_LOSS) {
         const struct error why = *err;
 
-        (void)error_set(err, why.status, "%.190s: --load-from-checkpoint false begins anew",
+        (void)error_set(err, why.status,
+                        "%.190s: use --load-from-checkpoint false to begin a new training",
                         why.text);
     }
     return err->status;
@@ -90,7 +91,7 @@ enum status train_checkpoint_advise(struct error *err)
 
 enum status train_checkpoint_damaged(const char *path, struct error *err)
 {
-    (void)error_set(err, STATUS_DATA_LOSS, "%.120s: training.state says nothing sensible", path);
+    (void)error_set(err, STATUS_DATA_LOSS, "%.120s: training.state is not valid", path);
     return train_checkpoint_advise(err);
 }
 
@@ -109,8 +110,8 @@ static enum status train_checkpoint_compare(const json_t *was, const json_t *is,
 
         if (!is_same)
             (void)error_set(err, STATUS_PRECONDITION,
-                            "%.200s is of a training with --%s %.60s, not %.60s: "
-                            "--load-from-checkpoint false begins anew",
+                            "%.200s is of a training with --%s %.60s, not %.60s: use "
+                            "--load-from-checkpoint false to begin a new training",
                             path, name, then != NULL ? then : "that is unknown",
                             now != NULL ? now : "that");
         free(now);
@@ -200,8 +201,8 @@ enum status train_checkpoint_read(struct train_progress *out, const char *path, 
     rc = train_checkpoint_parse(&at, all, path, err);
     if (rc == STATUS_OK && json_integer_value(json_object_get(all, "epoch")) != (json_int_t)n_epoch)
         rc = error_set(err, STATUS_PRECONDITION,
-                       "%.200s is of other data: an epoch is %zu examples now, and was %lld: "
-                       "--load-from-checkpoint false begins anew",
+                       "%.200s is of other data: an epoch has %zu examples now and had %lld: use "
+                       "--load-from-checkpoint false to begin a new training",
                        path, n_epoch, (long long)json_integer_value(json_object_get(all, "epoch")));
     json_decref(all);
     if (rc == STATUS_OK)

@@ -70,8 +70,7 @@ enum status train_loop_check(const struct train_loop_options *o, bool ends_other
     if (o->metric_mode != NULL && strcmp(o->metric_mode, "max") != 0 &&
         strcmp(o->metric_mode, "min") != 0)
         return error_set(err, STATUS_INVALID,
-                         "--validation-metric-mode is '%.40s', it is max or "
-                         "min",
+                         "--validation-metric-mode is '%.40s', it must be max or min",
                          o->metric_mode);
     if (o->valid_epochs == 0)
         return error_set(err, STATUS_INVALID, "--validation-every-n-epochs must be above 0");
@@ -79,8 +78,8 @@ enum status train_loop_check(const struct train_loop_options *o, bool ends_other
         return error_set(err, STATUS_INVALID, "--validation-patience must be above 0");
     if (o->n_epochs < 0 && o->max_seconds < 0 && !train_loop_validates(o) && !ends_otherwise)
         return error_set(err, STATUS_INVALID,
-                         "nothing ends the learning: --num-epochs, --max-train-time or validations "
-                         "(--validation-every-n-epochs) do");
+                         "the training would never end: give --num-epochs, --max-train-time or "
+                         "validations (--validation-every-n-epochs)");
     return STATUS_OK;
 }
 
@@ -89,8 +88,8 @@ struct train_state {
     const struct train_loop *loop;
     struct train_result *result;
     uint64_t n_before;              /* examples of earlier rounds */
-    uint64_t started_us, paused_us; /* paused: by validations and files, not learning */
-    uint64_t before_us;             /* learned by the processes before this one */
+    uint64_t started_us, paused_us; /* paused: the time spent in validations and writing files */
+    uint64_t before_us;             /* training time of previous processes */
     uint64_t logged_us, n_logged;   /* of the last line of progress */
     uint64_t saved_us;              /* of the last checkpoint */
     uint64_t polled_us;
@@ -271,7 +270,7 @@ static void train_state_checkpoint(struct train_state *s)
 
     train_state_update(s);
     if (c->write(c->arg, s->at, &err) != STATUS_OK)
-        console_error("no checkpoint: %s", err.text);
+        console_error("cannot write a checkpoint: %s", err.text);
     s->paused_us += env_now_us(s->loop->env) - begun_us;
     s->saved_us = train_state_us(s);
 }
@@ -293,7 +292,7 @@ static void train_state_catch_up(struct train_state *s)
         return;
     s->is_catching_up = false;
     t->checkpoints.pause(t->checkpoints.arg, false);
-    s->paused_us = env_now_us(t->env) - s->started_us; /* nothing was learned until now */
+    s->paused_us = env_now_us(t->env) - s->started_us; /* the time until now was not training */
     s->logged_us = s->saved_us = s->polled_us = train_state_us(s);
     s->n_logged = train_state_examples(s);
 }
@@ -354,10 +353,10 @@ static enum status train_state_finish(struct train_state *s, struct error *err)
 
     if (s->is_catching_up && !is_interrupted)
         return error_set(err, STATUS_PRECONDITION,
-                         "the checkpoint is of %llu examples, and this training ends after %llu",
+                         "the checkpoint is of %llu examples, but this training ends after %llu",
                          (unsigned long long)t->checkpoints.from->n_examples,
                          (unsigned long long)train_state_examples(s));
-    if (s->is_catching_up) { /* files are as they were */
+    if (s->is_catching_up) { /* the files are already up to date */
         s->at->n_examples = t->checkpoints.from->n_examples;
         return STATUS_OK;
     }

@@ -297,9 +297,9 @@ struct train_keeper {
     const struct learner_kind *kind;
     struct participant *agent;
     char *path;      /* FILE.checkpoint */
-    json_t *options; /* that it depends on */
+    json_t *options; /* the options that the checkpoint depends on */
     size_t n_epoch;
-    struct train_progress from; /* of the checkpoint that is there */
+    struct train_progress from; /* of the existing checkpoint */
     bool has_from;
 };
 
@@ -317,7 +317,7 @@ static void train_keeper_remove(void *arg)
 {
     const struct train_keeper *k = arg;
 
-    (void)unlink(k->path); /* mostly there is none */
+    (void)unlink(k->path); /* usually the file does not exist */
 }
 
 static void train_keeper_pause(void *arg, bool is_paused)
@@ -331,7 +331,7 @@ static enum status train_keeper_init(struct train_keeper *k, const struct train_
                                      const struct learner_kind *kind, size_t n_epoch,
                                      struct error *err)
 {
-    struct train_model options = *t; /* the tables want what they can write to */
+    struct train_model options = *t; /* a copy, because the option tables need writable members */
     const struct option_group groups[] = {{data_option_rows, &options.data, NULL},
                                           {train_model_rows, &options, NULL}};
     struct error why;
@@ -350,7 +350,7 @@ static enum status train_keeper_init(struct train_keeper *k, const struct train_
         return rc;
     }
     if (k->has_from)
-        console_line("train: goes on from %s, %llu examples", k->path,
+        console_line("train: continues from %s, %llu examples", k->path,
                      (unsigned long long)k->from.n_examples);
     return STATUS_OK;
 }
@@ -398,7 +398,7 @@ static enum status train_valid_open(struct data_world *w, const struct train_mod
         return err->status;
     data_world_warn(w);
     if (t->valid_task == NULL)
-        console_line("validations are on the training data: --evaltask names others");
+        console_line("validations use the training data: give other data with --evaltask");
     w->agent = participant_ref(agent);
     w->config.agents = &w->agent;
     w->config.n_agents = 1;
@@ -528,7 +528,8 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
         return code;
     kind = learner_kind_named(t.agent);
     if (kind == NULL)
-        return options_misuse(verb, "--agent is '%.40s', which does not learn so", t.agent);
+        return options_misuse(verb, "--agent is '%.40s', which cannot be trained this way",
+                              t.agent);
     if (t.path == NULL)
         return options_misuse(verb, "--model-file is missing");
     if (train_loop_check(&t.loop, t.data.n_examples != 0, &err) != STATUS_OK)

@@ -49,13 +49,13 @@ static enum status policy_training_parse(struct policy_training *t, const json_t
         return train_checkpoint_damaged(t->checkpoint, err);
     if (strcmp(environment, t->config.spec->environment) != 0)
         return error_set(err, STATUS_PRECONDITION,
-                         "%.120s is of a training in %.40s, not %.40s: "
-                         "--load-from-checkpoint false begins anew",
+                         "%.120s is of a training in %.40s, not %.40s: use --load-from-checkpoint "
+                         "false to begin a new training",
                          t->checkpoint, environment, t->config.spec->environment);
     if (episodes > t->config.n_episodes)
         return error_set(err, STATUS_PRECONDITION,
-                         "%.120s is of %llu episodes, and this training ends after %u: "
-                         "--load-from-checkpoint false begins anew",
+                         "%.120s is of %llu episodes, but this training ends after %u: use "
+                         "--load-from-checkpoint false to begin a new training",
                          t->checkpoint, (unsigned long long)episodes, t->config.n_episodes);
     t->n_episodes = (uint32_t)episodes;
     t->running_reward = (float)running;
@@ -79,7 +79,7 @@ static enum status policy_training_restore(struct policy_training *t, struct err
     if (rc != STATUS_OK)
         return train_checkpoint_advise(err);
     t->is_saved = true;
-    console_line("train: goes on from %s at episode %u", t->checkpoint, t->n_episodes + 1);
+    console_line("train: continues from %s at episode %u", t->checkpoint, t->n_episodes + 1);
     return STATUS_OK;
 }
 
@@ -119,7 +119,7 @@ enum status policy_training_next(struct policy_training *t, struct parley_train 
 
     (void)err; /* nothing here ends the training */
     if (t->n_episodes > 0 && !t->is_saved && policy_training_save(t, &why) != STATUS_OK)
-        console_error("no checkpoint: %s", why.text);
+        console_error("cannot write a checkpoint: %s", why.text);
     t->is_saved = true;
     what->n_episodes = 1;
     what->seed = t->config.seed + ((uint64_t)t->n_episodes << EPISODE_SEED_SHIFT);
@@ -130,7 +130,7 @@ enum status policy_training_next(struct policy_training *t, struct parley_train 
 
 void policy_training_count(struct policy_training *t, struct parley_trained *event)
 {
-    if (event->n_observers > 0) /* else nothing was learned */
+    if (event->n_observers > 0) /* 0: the event reports no learning */
         t->running_reward = 0.5F * event->mean_reward + 0.5F * t->running_reward;
     t->n_actions += event->n_actions;
     t->n_episodes++;
@@ -147,6 +147,6 @@ enum status policy_training_finish(struct policy_training *t, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     (void)unlink(t->checkpoint); /* there may be none */
-    (void)unlink(t->served);     /* what stays is written anew by another training */
+    (void)unlink(t->served); /* a file that cannot be removed is overwritten by the next training */
     return STATUS_OK;
 }

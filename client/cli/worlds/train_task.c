@@ -101,16 +101,15 @@ enum exit_code train_task_run(const struct verb *verb, int argc, char **argv)
     if (t.dict_file == NULL)
         return options_misuse(verb, "--dict-file is missing");
     if (!simple_needs_dictionary(t.agent))
-        return options_misuse(verb,
-                              "an agent called '%.40s' learns nothing from data; unigram and "
-                              "ir_baseline do",
-                              t.agent);
+        return options_misuse(
+            verb, "the agent '%.40s' has no dictionary to build, it must be unigram or ir_baseline",
+            t.agent);
     rc = data_tasks_open(&w, &t.data, &err);
     if (rc == STATUS_OK && w.config.shuffle)
-        rc = error_set(&err, STATUS_INVALID,
-                       "--datatype %s is drawn at random and has no end: a dictionary is made of "
-                       "train:ordered or train:stream",
-                       t.data.datatype);
+        rc = error_set(
+            &err, STATUS_INVALID,
+            "--datatype %s is drawn at random and has no end: use train:ordered or train:stream",
+            t.data.datatype);
     if (rc == STATUS_OK) {
         data_world_warn(&w);
         rc = train_task_learn(&w, &t, &err);

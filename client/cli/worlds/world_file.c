@@ -17,11 +17,11 @@ enum { WORLD_FILE_BYTES = 1 << 20, WORLD_FILE_MAX_ROUNDS = 10000 };
 struct world_file_part {
     const char *name, *teacher, *agent, *model, *system, *opening, *fixed_response, *dict_file;
     bool is_human;
-    double temperature; /* below 0: not said */
-    int max_tokens;     /* 0: not said */
+    double temperature; /* negative: not given */
+    int max_tokens;     /* 0: not given */
     json_t *hears;      /* NULL: all others */
     struct participant_options options;
-    struct data_world world; /* never opened: holds the agent and what it is made of */
+    struct data_world world; /* never opened: only holds the agent and its options */
 };
 
 struct world_file {
@@ -29,7 +29,8 @@ struct world_file {
     struct world_file_part parts[WORLD_GRAPH_POSITIONS];
     size_t n_parts, n_rounds;
     struct world_graph graph;
-    struct participant *members[WORLD_GRAPH_POSITIONS]; /* the parts' agents; NULL: not ours */
+    struct participant
+        *members[WORLD_GRAPH_POSITIONS]; /* the participants' agents; NULL: owned by the verb */
 };
 
 bool world_file_is_wanted(int argc, char **argv)
@@ -66,7 +67,7 @@ static enum status world_file_mask(uint32_t *out, const struct world_file *f, co
         return STATUS_OK;
     }
     if (!json_is_array(names))
-        return error_set(err, STATUS_INVALID, "%s is no list of names", what);
+        return error_set(err, STATUS_INVALID, "%s is not a list of names", what);
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
         size_t at = 0;
@@ -74,7 +75,7 @@ static enum status world_file_mask(uint32_t *out, const struct world_file *f, co
         while (name != NULL && at < f->n_parts && strcmp(f->parts[at].name, name) != 0)
             at++;
         if (name == NULL || at == f->n_parts)
-            return error_set(err, STATUS_INVALID, "%s: nobody is called '%.40s'", what,
+            return error_set(err, STATUS_INVALID, "%s: there is no participant '%.40s'", what,
                              name != NULL ? name : "");
         mask |= UINT32_C(1) << at;
     }
@@ -90,15 +91,16 @@ static enum status world_file_check_part(const struct world_file *f, size_t at, 
         return error_set(err, STATUS_INVALID, "participant %zu has no name", at);
     for (size_t i = 0; i < at; i++)
         if (strcmp(f->parts[i].name, p->name) == 0)
-            return error_set(err, STATUS_INVALID, "two participants are called '%.40s'", p->name);
+            return error_set(err, STATUS_INVALID, "two participants have the name '%.40s'",
+                             p->name);
     if ((p->teacher != NULL) + p->is_human + (p->agent != NULL || p->model != NULL) != 1)
         return error_set(err, STATUS_INVALID,
-                         "'%.40s' is one of: a teacher, human, an agent or a model", p->name);
+                         "'%.40s' must have exactly one of: teacher, human, agent, model", p->name);
     if (at > 0 && (p->teacher != NULL || p->is_human))
         return error_set(err, STATUS_INVALID,
-                         "'%.40s': a teacher or human is the first participant", p->name);
+                         "'%.40s': a teacher or human must be the first participant", p->name);
     if (p->max_tokens < 0)
-        return error_set(err, STATUS_INVALID, "'%.40s': max_tokens is below 0", p->name);
+        return error_set(err, STATUS_INVALID, "'%.40s': max_tokens is less than 0", p->name);
     return STATUS_OK;
 }
 
@@ -107,7 +109,7 @@ static enum status world_file_read_parts(struct world_file *f, json_t *list, str
     const size_t n = json_array_size(list);
 
     if (!json_is_array(list) || n < 2 || n > WORLD_GRAPH_POSITIONS)
-        return error_set(err, STATUS_INVALID, "participants is a list of 2 to %d",
+        return error_set(err, STATUS_INVALID, "participants must be a list of 2 to %d",
                          WORLD_GRAPH_POSITIONS);
     for (; f->n_parts < n; f->n_parts++) {
         struct world_file_part *p = &f->parts[f->n_parts];
@@ -144,12 +146,12 @@ static enum status world_file_read(struct world_file *f, struct error *err)
     if (world_file_read_parts(f, parts, err) != STATUS_OK)
         return err->status;
     if (n_rounds < 0 || n_rounds > WORLD_FILE_MAX_ROUNDS)
-        return error_set(err, STATUS_INVALID, "rounds is %d, it is from 1 to %d", n_rounds,
+        return error_set(err, STATUS_INVALID, "rounds is %d, it must be from 1 to %d", n_rounds,
                          WORLD_FILE_MAX_ROUNDS);
     if (n_rounds > 0 && (f->parts[0].teacher != NULL || f->parts[0].is_human))
         return error_set(err, STATUS_INVALID,
-                         "rounds is for agents alone: a teacher's or a "
-                         "human's episodes end by themselves");
+                         "rounds works only with agents: the episodes of a teacher or a human end "
+                         "by themselves");
     f->n_rounds = (size_t)n_rounds;
     all = (UINT32_C(1) << f->n_parts) - 1;
     for (size_t i = 0; i < f->n_parts; i++)
@@ -239,7 +241,7 @@ enum status world_file_expect(const struct world_file *f, enum world_file_first 
 
     if (is == first)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID, "%s speaks first in this world, this verb wants %s",
+    return error_set(err, STATUS_INVALID, "%s speaks first in this world, but this verb needs %s",
                      names[is], names[first]);
 }
 
@@ -288,11 +290,11 @@ enum status world_file_cast(struct world_file *f, struct world_config *config,
                             const struct data_options *data,
                             const struct participant_options *options, struct error *err)
 {
-    const bool has_task = !f->graph.ends_world; /* which is the verb's */
+    const bool has_task = !f->graph.ends_world; /* the task is given to the verb */
 
     if (options->agent != NULL || options->model != NULL || options->plugin != NULL)
         return error_set(err, STATUS_INVALID,
-                         "--world names its agents: no --agent, --model or --plugin beside it");
+                         "--world names its agents: it excludes --agent, --model and --plugin");
     for (size_t i = has_task; i < f->n_parts; i++) {
         if (world_file_part_open(&f->parts[i], data, options, err) != STATUS_OK)
             return error_prefix(err, "'%.40s'", f->parts[i].name);

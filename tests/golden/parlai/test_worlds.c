@@ -425,9 +425,9 @@ START_TEST(test_bad_dictionaries)
     static const struct {
         const char *text, *error;
     } files[] = {
-        {"a\t1\nb\tx\n", ":2: has no number behind the tab"},
+        {"a\t1\nb\tx\n", ":2: has no number after the tab"},
         {"a\t1\n\t2\n", ":2: has no word"},
-        {"a\t1\na\t2\n", ":2: has a word that stood there before"},
+        {"a\t1\na\t2\n", ":2: has a word that an earlier line has already"},
         {"a\t1\n\xff\t2\n", ":2: is not UTF-8"},
         {"a\t99999999999999999999999\n", ":1: has no number behind the tab"},
     };

@@ -161,11 +161,12 @@ START_TEST(test_orders)
     ORDER(ENV_CLOSE, closing);
     world.n_awaited = 2;
     ck_assert_int_eq(run_host(&d, &choices, &err), PARLEY_NOT_FOUND);
-    ck_assert_str_eq(world.heard, "offer cars  0 0 0 0 0; environment 2 3 0 7; "
-                                  "result 1 1:[2][2] 1 2 3 4; "
-                                  "result 2 1:[2][2] 5 6 nan 8 1:[2] 0.5 1 6:[2] 1 0 6:[2] 0 1; "
-                                  "0 failed: it broke; "
-                                  "1 failed: it gave a number that is not finite; ");
+    ck_assert_str_eq(world.heard,
+                     "offer cars  0 0 0 0 0; environment 2 3 0 7; "
+                     "result 1 1:[2][2] 1 2 3 4; "
+                     "result 2 1:[2][2] 5 6 nan 8 1:[2] 0.5 1 6:[2] 1 0 6:[2] 0 1; "
+                     "0 failed: it broke; "
+                     "1 failed: the environment returned a number that is not finite; ");
     ck_assert_str_eq(d.text, "accepted; reset a=40 b=90; step a=2 b=0; free a; free b; ");
     ck_assert_uint_eq(d.n_ends, 1);
 }
@@ -209,7 +210,7 @@ START_TEST(test_refused)
 
     set_up();
     ORDER(ENV_STEP, step);
-    expect_end(&choices, false, PARLEY_INTERNAL, "speaks of environment 4, which is not open");
+    expect_end(&choices, false, PARLEY_INTERNAL, "refers to environment 4, which is not open");
     set_up();
     reset.n_seed = 1;
     ORDER(ENV_RESET, reset);

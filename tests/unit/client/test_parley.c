@@ -712,7 +712,7 @@ START_TEST(deadlines)
         parley_call_unref(start(channel, "hang", ms, &h));
         uv_sem_wait(&h.has_ended);
         ck_assert_int_eq(h.err.status, PARLEY_DEADLINE_EXCEEDED);
-        (void)snprintf(expected, sizeof(expected), "there was no end within %u ms", ms);
+        (void)snprintf(expected, sizeof(expected), "the call did not end within %u ms", ms);
         ck_assert_str_eq(h.err.text, expected);
         hear_no_more(&h);
         has_begun = uv_sem_trywait(&world.has_begun) == 0;

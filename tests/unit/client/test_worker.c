@@ -446,10 +446,10 @@ START_TEST(test_refused)
     open.clone = 3;
     set_up();
     ORDER(STEP, step);
-    expect_end(&d, all, PARLEY_INTERNAL, "speaks of clone 3, which is not open");
+    expect_end(&d, all, PARLEY_INTERNAL, "refers to clone 3, which is not open");
     set_up();
     ORDER(SAVE, save);
-    expect_end(&d, all, PARLEY_INTERNAL, "speaks of clone 3, which is not open");
+    expect_end(&d, all, PARLEY_INTERNAL, "refers to clone 3, which is not open");
     set_up();
     ORDER(OPEN, open);
     ORDER(OPEN, open);

@@ -32,7 +32,7 @@ START_TEST(test_faults_named)
         {TEACHER_SIZE, "", "its parley_teacher has 8 bytes"},
         {TEACHER_NO_NEXT, "", "its parley_teacher has no next"},
         {PLUGIN_ECHO, "", "it defines no parley_teacher"},
-        {TEACHER_WHOLE, "shut", "its teacher does not open"},
+        {TEACHER_WHOLE, "shut", "its teacher cannot be opened"},
         {TEACHER_WHOLE, "fold", "it is valid"},
         {TEACHER_WHOLE, "fail", "turn 2: it has no more"},
         {TEACHER_WHOLE, "utf8", "turn 2: not UTF-8"},

@@ -369,18 +369,18 @@ START_TEST(test_refused)
     struct world_config c = {.tasks = tasks, .n_tasks = 1, .agents = agents, .n_agents = 1};
 
     c.n_tasks = 0;
-    check_refused(&c, "tasks are none");
+    check_refused(&c, "tasks are missing");
     c.n_tasks = 1;
     c.n_agents = 0;
-    check_refused(&c, "agents are none");
+    check_refused(&c, "agents are missing");
     c.n_agents = 1;
     c.n_tasks = 2;
-    check_refused(&c, "task_names are none");
+    check_refused(&c, "task_names are missing");
     c.task_names = (const struct text[]){{"a", 1}, {"b", 1}};
     c.shuffle = true;
     c.weights = weights;
     c.n_weights = 2;
-    check_refused(&c, "a weight is 0 or above");
+    check_refused(&c, "a weight must be 0 or above");
 
     c = (struct world_config){.tasks = tasks,
                               .n_tasks = 1,
@@ -390,18 +390,18 @@ START_TEST(test_refused)
                               .dynamic = DYNAMIC_FULL};
     check_refused(&c, "text_truncate is not set");
     c.text_truncate = SIZE_MAX;
-    check_refused(&c, "too much for a batch");
+    check_refused(&c, "too large for a batch");
     c.text_truncate = 64;
     c.n_agents = 2;
-    check_refused(&c, "a task and one agent");
+    check_refused(&c, "only with one");
     c.n_agents = 1;
     c.agents = &acts;
     check_refused(&c, "'acts' has no batch_act");
     c.agents = agents;
     c.tasks = &batches;
-    check_refused(&c, "comes in batches already");
+    check_refused(&c, "makes batches already");
     c.n_threads = 3; /* the same from threads */
-    check_refused(&c, "comes in batches already");
+    check_refused(&c, "makes batches already");
     ck_assert_uint_eq(n_inits, n_deinits);
 }
 END_TEST

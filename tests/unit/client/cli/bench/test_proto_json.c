@@ -118,22 +118,25 @@ START_TEST(refuses)
     static const struct {
         const char *json, *why;
     } cases[] = {
-        {"[]", "it is no object"},
+        {"[]", "it is not a valid object"},
         {"{\"nobody\": 1}", "TurnRequest has no field 'nobody'"},
         {"{\"turn\": -1}", "turn: the number is out of its type's range"},
         {"{\"turn\": 4294967296}", "turn: the number is out of its type's range"},
-        {"{\"turn\": 1.5}", "turn: it is no whole number"},
-        {"{\"turn\": \" 1\"}", "turn: it is no whole number"},
-        {"{\"turn\": \"1x\"}", "turn: it is no whole number"},
-        {"{\"turn\": \"\"}", "turn: it is no whole number"},
-        {"{\"conversation\": 1}", "conversation: it is no text"},
-        {"{\"messages\": {}}", "messages: it is no array"},
-        {"{\"messages\": [{}, {\"text\": []}]}", "messages: [1]: text: it is no text"},
+        {"{\"turn\": 1.5}", "turn: it is not a valid whole number"},
+        {"{\"turn\": \" 1\"}", "turn: it is not a valid whole number"},
+        {"{\"turn\": \"1x\"}", "turn: it is not a valid whole number"},
+        {"{\"turn\": \"\"}", "turn: it is not a valid whole number"},
+        {"{\"conversation\": 1}", "conversation: it is not a valid text"},
+        {"{\"messages\": {}}", "messages: it is not a valid array"},
+        {"{\"messages\": [{}, {\"text\": []}]}", "messages: [1]: text: it is not a valid text"},
         {"{\"sampling\": {\"temperature\": 1e40}}", "sampling: temperature: the number is out"},
-        {"{\"sampling\": {\"temperature\": \"hot\"}}", "sampling: temperature: it is no number"},
-        {"{\"sampling\": {\"seed\": \"18446744073709551616\"}}", "sampling: seed: it is no whole"},
-        {"{\"sampling\": {\"ignore_eos\": 1}}", "sampling: ignore_eos: it is no true or false"},
-        {"{\"sampling\": {\"logit_bias\": {\"x\": 1}}}", "sampling: logit_bias: 'x': it is no"},
+        {"{\"sampling\": {\"temperature\": \"hot\"}}",
+         "sampling: temperature: it is not a valid number"},
+        {"{\"sampling\": {\"seed\": \"18446744073709551616\"}}",
+         "sampling: seed: it is not a valid whole"},
+        {"{\"sampling\": {\"ignore_eos\": 1}}", "sampling: ignore_eos: it is not a valid Boolean"},
+        {"{\"sampling\": {\"logit_bias\": {\"x\": 1}}}",
+         "sampling: logit_bias: 'x': it is not a valid"},
     };
 
     open_ours();

@@ -38,11 +38,11 @@ START_TEST(mistakes)
 {
     static const struct {
         const char *text, *says;
-    } cases[] = {{"", "no bound"},
-                 {"p99_ttft_ms", "no bound"},
-                 {"<5", "no bound"},
-                 {"p99_ttft_ms<", "no number"},
-                 {"p99_ttft_ms<five", "no number"},
+    } cases[] = {{"", "not a condition"},
+                 {"p99_ttft_ms", "not a condition"},
+                 {"<5", "not a condition"},
+                 {"p99_ttft_ms<", "does not end in a number"},
+                 {"p99_ttft_ms<five", "does not end in a number"},
                  {"p99_ttft<5", "'p99_ttft'"},
                  {"p101_ttft_ms<5", "'p101_ttft_ms'"},
                  {"often_ttft_ms<5", "'often_ttft_ms'"}};

@@ -55,7 +55,7 @@ START_TEST(mistakes)
         const char *text, *says;
     } cases[] = {
         {"", "has no lines"},
-        {"{\"input_length\": 5}\n[]\n", ":2: the line is no JSON object"},
+        {"{\"input_length\": 5}\n[]\n", ":2: the line is not a JSON object"},
         {"{\"input_length\": 0}\n", ":1: the line has a length"},
         {"{\"input_length\": 5.5}\n", "has a length"},
         {"{}\n", "has no input_length"},
@@ -64,7 +64,7 @@ START_TEST(mistakes)
         {"{\"prompt\": \"a\", \"timestamp\": 5}\n{\"prompt\": \"a\"}\n", ":2: the line differs"},
         {"{\"prompt\": \"a\", \"timestamp\": 5}\n{\"prompt\": \"a\", \"timestamp\": 4}\n",
          "is earlier"},
-        {"{\"prompt\": \"a\", \"timestamp\": \"5\"}\n", "is no number"},
+        {"{\"prompt\": \"a\", \"timestamp\": \"5\"}\n", "is not a number"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -122,7 +122,7 @@ START_TEST(second_names_have_one_dash)
     ck_assert_str_eq(err.text,
                      "there is no option '--context-lenght', did you mean '--context-length'?");
     ck_assert_int_eq(parse_twice(&got, no_bool), OPTIONS_WRONG);
-    ck_assert_str_eq(err.text, "--batch-sort wants true or false, not 'perhaps'");
+    ck_assert_str_eq(err.text, "--batch-sort must be true or false, not 'perhaps'");
     ck_assert_int_eq(parse_twice(&got, no_number), OPTIONS_WRONG);
     ck_assert_int_eq(parse_twice(&got, too_low), OPTIONS_WRONG);
 }
@@ -160,15 +160,15 @@ START_TEST(wrong_ones_are_named)
         {"try --nope", "'--nope'"},
         {"try -x", "'-x'"},
         {"try --loud=1", "'--loud'"},
-        {"try --count", "--count wants a value"},
-        {"try --count -1", "--count wants a whole number"},
-        {"try --count 7x", "--count wants a whole number, not '7x'"},
-        {"try --count=", "--count wants a whole number, not ''"},
+        {"try --count", "--count needs a value"},
+        {"try --count -1", "--count must be a whole number"},
+        {"try --count 7x", "--count must be a whole number, not '7x'"},
+        {"try --count=", "--count must be a whole number, not ''"},
         {"try --count 4294967296", "--count is at most 4294967295"},
         {"try --seed 18446744073709551616", "--seed is at most"},
-        {"try --warmth hot", "--warmth wants a number, not 'hot'"},
-        {"try --warmth nan", "--warmth wants a number"},
-        {"try --width inf", "--width wants a number"},
+        {"try --warmth hot", "--warmth must be a number, not 'hot'"},
+        {"try --warmth nan", "--warmth must be a number"},
+        {"try --width inf", "--width must be a number"},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {

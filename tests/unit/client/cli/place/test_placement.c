@@ -62,7 +62,7 @@ START_TEST(machin)
 
     set_up(2, 2, 800 * MB, 700 * MB);
     ck_assert(placement_find(&found, &problem, 1000000, &err) == STATUS_EXHAUSTED);
-    ck_assert(strstr(err.text, "have no room") != NULL);
+    ck_assert(strstr(err.text, "do not fit") != NULL);
 }
 END_TEST
 

@@ -35,7 +35,7 @@ START_TEST(test_built_in)
     ck_assert_ptr_null(local_environment_failure(e));
     local_environment_close(e);
     local_environment_close(NULL);
-    refused("pong", STATUS_NOT_FOUND, "there are: CartPole-v1");
+    refused("pong", STATUS_NOT_FOUND, "it must be one of: CartPole-v1");
 }
 END_TEST
 
@@ -97,8 +97,8 @@ START_TEST(test_refused)
     refused("plugin:" PLUGIN_ECHO, STATUS_PRECONDITION, "it has no environment");
     refused("plugin:" ENVIRONMENT_ABI, STATUS_PRECONDITION, "ABI");
     refused("plugin:" ENVIRONMENT_HUNDRED, STATUS_UNIMPLEMENTED,
-            "an observation of faulty-v0 has 100 numbers, at most 64");
-    refused("attached", STATUS_NOT_FOUND, "one that the server alone has is played there");
+            "an observation of faulty-v0 has 100 numbers, it may have at most 64");
+    refused("attached", STATUS_NOT_FOUND, "environments of the server run only there");
     refused("plugin:/nowhere.so", STATUS_NOT_FOUND, "/nowhere.so");
 }
 END_TEST
