@@ -11,14 +11,14 @@ fail() {
     exit 1
 }
 
-[ -d "$from" ] || fail "$from is no folder"
+[ -d "$from" ] || fail "$from is not a folder"
 pieces=$(sed 's/^[^ ]*  //' "$here/lib/cublas.sha256")
 for piece in $pieces; do
     [ -f "$from/$piece" ] || missing="$missing $piece"
 done
-[ -z "$missing" ] || fail "these pieces are not in $from:$missing"
+[ -z "$missing" ] || fail "these files are missing in $from:$missing"
 damaged=$(cd "$from" && sha256sum --check --quiet "$here/lib/cublas.sha256" 2>/dev/null | sed 's/: .*//' | tr '\n' ' ') || true
-[ -z "$damaged" ] || fail "not as they were made (sha256), fetch them again: $damaged"
+[ -z "$damaged" ] || fail "these files are damaged (their sha256 differs), download them again: $damaged"
 part=$here/lib/cublas.part
 rm -rf "$part"
 mkdir "$part"

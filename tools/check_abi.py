@@ -53,11 +53,11 @@ def main():
         # Without their differences: what has been added.
         new = subprocess.run(["abidiff", "--no-show-locs", agreed, library], check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        print("client/lib/parley.h: programs that were built before would break: leave it as it was; or, where that is meant, raise the soversion in "
+        print("client/lib/parley.h: the change breaks programs that were built before: undo it; or, if it is intended, raise the soversion in "
               "client/meson.build and the version in client/lib/parley.map, then run tools/check_abi.py --agree", file=sys.stderr)
         return 1
     if new.returncode != 0:
-        print(new.stdout, "client/lib/parley.h: there is more than was agreed on: run tools/check_abi.py --agree", sep="", file=sys.stderr)
+        print(new.stdout, "client/lib/parley.h: it has additions that were not agreed on: run tools/check_abi.py --agree", sep="", file=sys.stderr)
         return 1
     return 0
 

@@ -63,7 +63,7 @@ class Rules:
                     elif line:
                         read(line)
                 except (Bad, ValueError, KeyError, TypeError) as why:
-                    raise Bad(f"{path}:{number}: cannot be understood ({why})") from why
+                    raise Bad(f"{path}:{number}: cannot be parsed ({why})") from why
 
     def read_everywhere(self, line):
         self.everywhere += line.split()
@@ -88,7 +88,7 @@ class Rules:
             files = files and [f"{folder}/{file}" for file in files.split(",")]
             entries += [(header, files) for header in self.names.get(name, [name])]
         if any(row.folder == folder for row in self.rows):
-            raise Bad(f"a second row of {folder}")
+            raise Bad(f"the folder {folder} has a second row")
         self.rows.append(Row(folder, may.split(), entries))
 
     def read_calls(self, line):
@@ -252,7 +252,7 @@ def circle(graph, start, members):
             if to not in came_from:
                 came_from[to] = unit
                 queue.append(to)
-    raise AssertionError("a component has a circle")
+    raise AssertionError("a strongly connected component must have a cycle")
 
 
 def print_cycles(tree):

@@ -138,7 +138,7 @@ def main(argv=None):
     if options.agree:
         write_agreed(wire)
     elif found:
-        print(f"the wire is not the one agreed on ({AGREED}); if that is meant: tools/check_wire.py --agree, and a line in the "
+        print(f"the wire differs from the agreed one ({AGREED}); if this is intended, run tools/check_wire.py --agree and add a line to the "
               "section 'Changes of the wire' of CHANGES.md", file=sys.stderr)
     return 1 if found and not options.agree else 0
 

@@ -80,18 +80,18 @@ def main():
             old = file.read()
     text += "\n" + NOTES + cuda_estimate.notes()
     if stale := cuda_estimate.missing({names[k]: c.loops for k, c in code[COUNTED].items()}):
-        print("cuda_kernels: tools/cuda_estimate.py counts loops that are not there:", *stale, sep="\n  ", file=sys.stderr)
+        print("cuda_kernels: tools/cuda_estimate.py counts loops that do not exist:", *stale, sep="\n  ", file=sys.stderr)
         sys.exit(1)
     if "--write" in sys.argv:
         with open(table, "w", encoding="utf-8") as out:
             out.write(text)
     elif old != text:
-        print(f"cuda_kernels: {table} is not of these kernels: ./run cuda --write", file=sys.stderr)
+        print(f"cuda_kernels: {table} does not match these kernels: run ./run cuda --write", file=sys.stderr)
         sys.exit(1)
     if spilling:
-        print("cuda_kernels: these spill, or load from anywhere:", *spilling, sep="\n  ", file=sys.stderr)
+        print("cuda_kernels: these kernels spill registers or load from an unknown memory:", *spilling, sep="\n  ", file=sys.stderr)
         sys.exit(1)
-    print(f"{len(figures)} kernels, {len(archs)} architectures, none spills or has addresses of no known memory")
+    print(f"{len(figures)} kernels, {len(archs)} architectures, none spills registers or loads from an unknown memory")
 
 
 main()

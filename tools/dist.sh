@@ -80,6 +80,6 @@ pid=$!
 while IFS= read -r -u "$said" line; do
     case $line in ready\ *) break ;; esac
 done
-grep -qF "$root/lib/libwebsockets-evlib_uv.so" "/proc/$pid/maps" || fail 'HTTP does not run by what is in the tarball'
+grep -qF "$root/lib/libwebsockets-evlib_uv.so" "/proc/$pid/maps" || fail 'HTTP does not use the library of the tarball'
 mv "$work/$name.tar.gz" "$out/"
 (cd "$out" && ls "$PWD/$name"*)

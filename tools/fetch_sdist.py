@@ -34,7 +34,7 @@ def main():
         sys.exit(f"{page} has no {file}")
     data = fetch(urllib.parse.urljoin(page, found[0]))
     if hashlib.sha256(data).hexdigest() != sha256:
-        sys.exit(f"{file} is not the file we know (sha256 differs)")
+        sys.exit(f"{file} is damaged or was replaced: its sha256 differs from the known one")
     part = folder + ".part"
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(part)

@@ -61,7 +61,7 @@ def main():
         if wanted == text:
             continue
         if "--check" in sys.argv:
-            print(f"{name}: it is not what {begin.strip()} would write", file=sys.stderr)
+            print(f"{name}: it differs from what {begin.strip()} would write", file=sys.stderr)
             status = 1
             continue
         with open(path, "w", encoding="utf-8") as file:

@@ -116,12 +116,12 @@ def check_cublas(root_dir, work):
         assert all(word in done.stderr for word in words), (done.stderr, words)
 
     refused(["not in", *names])
-    refused(["no folder", "/nowhere"], "/nowhere")
+    refused(["not a folder", "/nowhere"], "/nowhere")
     with open(os.path.join(pieces, names[0]), "r+b") as piece:
         first = piece.read(1)
         piece.seek(0)
         piece.write(bytes([first[0] ^ 1]))
-    refused(["fetch them again", names[0]], pieces)
+    refused(["download them again", names[0]], pieces)
     with open(os.path.join(pieces, names[0]), "r+b") as piece:
         piece.write(first)
     good(children.run([*add, pieces], capture_output=True, text=True))

@@ -11,11 +11,11 @@ import tempfile
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/lib")
 # (file, text, its replacement, what must be said)
 CHANGES = [
-    ("parley.h", "uint32_t retry_after_ms;", "uint64_t retry_after_ms;", ["parley_error", "programs that were built before would break"]),
-    ("parley.h", "    uint32_t turn;\n    const char *finish_reason;", "    const char *finish_reason;\n    uint32_t turn;", ["parley_done", "would break"]),
-    ("parley.h", "PARLEY_ADAM = 1", "PARLEY_ADAM = 3", ["PARLEY_ADAM", "would break"]),
-    ("parley.h", "void parley_call_cancel(struct parley_call *call);", "void parley_call_cancel(struct parley_call *call, int how);", ["parley_call_cancel", "would break"]),
-    ("parley.map", "    parley_fork;\n", "", ["parley_fork", "would break"]),
+    ("parley.h", "uint32_t retry_after_ms;", "uint64_t retry_after_ms;", ["parley_error", "breaks programs that were built before"]),
+    ("parley.h", "    uint32_t turn;\n    const char *finish_reason;", "    const char *finish_reason;\n    uint32_t turn;", ["parley_done", "breaks programs"]),
+    ("parley.h", "PARLEY_ADAM = 1", "PARLEY_ADAM = 3", ["PARLEY_ADAM", "breaks programs"]),
+    ("parley.h", "void parley_call_cancel(struct parley_call *call);", "void parley_call_cancel(struct parley_call *call, int how);", ["parley_call_cancel", "breaks programs"]),
+    ("parley.map", "    parley_fork;\n", "", ["parley_fork", "breaks programs"]),
     ("parley.h", "void parley_call_unref(", "int parley_new(void);\nvoid parley_call_unref(", ["parley_new", "run tools/check_abi.py --agree"]),
 ]
 

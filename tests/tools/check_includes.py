@@ -92,8 +92,8 @@ VIOLATIONS = [
     ("a call in the wrong folder", "base/buf.c", "int f(void) { printf(s); }\n", "base/buf.c:1: printf() is banned here"),
     ("a call after a string", "base/buf.c", 'char c = \'"\'; int f(void) { g("//", exit(1)); }\n', "base/buf.c:1: exit() is banned here"),
     ("an exception without need", "tools/includes.txt", RULES + "base/buf.h -> server/api/request.h\n", "the exception base/buf.h -> server/api/request.h is not needed any more"),
-    ("a rule that cannot be read", "tools/includes.txt", RULES + "frob\n", "cannot be understood"),
-    ("a folder twice", "tools/includes.txt", RULES.replace("[private]", "base: compute |\n[private]"), "a second row of base"),
+    ("a rule that cannot be read", "tools/includes.txt", RULES + "frob\n", "cannot be parsed"),
+    ("a folder twice", "tools/includes.txt", RULES.replace("[private]", "base: compute |\n[private]"), "the folder base has a second row"),
 ]
 
 
