@@ -30,6 +30,13 @@ static struct trace_turn *trace_add_turn(struct trace_item *item, const char *te
     return turn;
 }
 
+static void trace_item_deinit(struct trace_item *item)
+{
+    for (uint32_t i = 0; i < item->n_turns; i++)
+        free(item->turns[i].text);
+    free(item->turns);
+}
+
 static void take_conversation(struct trace_item *item, const json_t *messages)
 {
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -83,55 +90,113 @@ static const char *take_time(struct trace *t, double *first_ms, const json_t *li
     return i > 0 && t->at_s[i] < t->at_s[i - 1] ? "is earlier than the one before it" : NULL;
 }
 
-static const char *trace_take_line(struct trace *t, double *first_ms, const char *text)
+static const char *trace_take(struct trace *t, double *first_ms, const json_t *item)
 {
-    json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const char *wrong;
 
     t->items = xrealloc(t->items, (t->n + 1) * sizeof *t->items);
     t->items[t->n] = (struct trace_item){0};
-    wrong = take_item(&t->items[t->n++], line);
+    wrong = take_item(&t->items[t->n++], item);
     if (wrong == NULL)
-        wrong = take_time(t, first_ms, line);
+        wrong = take_time(t, first_ms, item);
     if (t->items[t->n - 1].n_turns > t->max_turns)
         t->max_turns = t->items[t->n - 1].n_turns;
-    json_decref(line);
     return wrong;
+}
+
+static enum status trace_read_lines(struct trace *t, FILE *file, unsigned long n_lines,
+                                    const char *path, struct error *err)
+{
+    const char *wrong = NULL;
+    double first_ms = 0;
+    char *text = NULL;
+    size_t size = 0;
+
+    while (wrong == NULL && getline(&text, &size, file) >= 0) {
+        n_lines++;
+        if (strspn(text, " \t\r\n") < strlen(text)) {
+            json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+
+            wrong = trace_take(t, &first_ms, line);
+            json_decref(line);
+        }
+    }
+    free(text);
+    return wrong == NULL
+               ? STATUS_OK
+               : error_set(err, STATUS_INVALID, "%s:%lu: the line %s", path, n_lines, wrong);
+}
+
+/* Whether it is a conversation of others only, of which ShareGPT's file has some. */
+static bool is_empty(const json_t *item)
+{
+    struct trace_item none = {0};
+    bool is_none;
+
+    if (!json_is_array(json_object_get(item, "conversations")))
+        return false;
+    take_conversation(&none, json_object_get(item, "conversations"));
+    is_none = none.n_turns == 0;
+    trace_item_deinit(&none);
+    return is_none;
+}
+
+static enum status trace_read_array(struct trace *t, FILE *file, unsigned long n_lines,
+                                    const char *path, struct error *err)
+{
+    json_error_t why;
+    json_t *array = json_loadf(file, JSON_REJECT_DUPLICATES, &why);
+    const char *wrong = NULL;
+    double first_ms = 0;
+    size_t i;
+
+    if (array == NULL)
+        return error_set(err, STATUS_INVALID, "%s:%lu: no JSON: %s", path,
+                         n_lines + (unsigned long)why.line, why.text);
+    for (i = 0; wrong == NULL && i < json_array_size(array); i++)
+        if (!is_empty(json_array_get(array, i)))
+            wrong = trace_take(t, &first_ms, json_array_get(array, i));
+    json_decref(array);
+    return wrong == NULL ? STATUS_OK
+                         : error_set(err, STATUS_INVALID, "%s: item %zu %s", path, i, wrong);
+}
+
+/* Skips a byte order mark and white space. Returns the first character behind them, which is not
+ * taken; EOF: there is none. */
+static int trace_skip_space(FILE *file, unsigned long *ret_n_lines)
+{
+    int c = getc(file);
+
+    if (c == 0xef && getc(file) == 0xbb && getc(file) == 0xbf)
+        c = getc(file);
+    for (; c == ' ' || c == '\t' || c == '\r' || c == '\n'; c = getc(file))
+        *ret_n_lines += c == '\n';
+    return ungetc(c, file); /* EOF stays */
 }
 
 enum status trace_read(struct trace *out, const char *path, struct error *err)
 {
     FILE *file = fopen(path, "re");
-    const char *wrong = NULL;
     unsigned long n_lines = 0;
-    double first_ms = 0;
-    char *text = NULL;
-    size_t size = 0;
+    enum status rc;
 
     *out = (struct trace){0};
     if (file == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
-    while (wrong == NULL && getline(&text, &size, file) >= 0) {
-        n_lines++;
-        if (strspn(text, " \t\r\n") < strlen(text))
-            wrong = trace_take_line(out, &first_ms, text);
-    }
-    free(text);
-    (void)fclose(file);
-    if (wrong != NULL)
-        return error_set(err, STATUS_INVALID, "%s:%lu: the line %s", path, n_lines, wrong);
-    if (out->n == 0)
-        return error_set(err, STATUS_INVALID, "%s has no lines", path);
-    return STATUS_OK;
+    rc = trace_skip_space(file, &n_lines) == '[' ? trace_read_array(out, file, n_lines, path, err)
+                                                 : trace_read_lines(out, file, n_lines, path, err);
+    if (rc == STATUS_OK && ferror(file) != 0)
+        rc = error_set(err, STATUS_UNKNOWN, "cannot read %s: %s", path, strerror(errno));
+    (void)fclose(file); /* nothing was written */
+    if (rc == STATUS_OK && out->n == 0)
+        rc = error_set(err, STATUS_INVALID, "%s has no conversations", path);
+    return rc;
 }
 
 void trace_deinit(struct trace *t)
 {
-    for (uint32_t i = 0; i < t->n; i++) {
-        for (uint32_t j = 0; j < t->items[i].n_turns; j++)
-            free(t->items[i].turns[j].text);
-        free(t->items[i].turns);
-    }
+    for (uint32_t i = 0; i < t->n; i++)
+        trace_item_deinit(&t->items[i]);
     free(t->items);
     free(t->at_s);
 }

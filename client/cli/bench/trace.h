@@ -1,4 +1,5 @@
-/* A trace: the conversations of a load as a file gives them, a JSON object a line. Each has one of
+/* A trace: the conversations of a load as a file gives them, a JSON object a line or one array of
+ * them, whose conversations without a text of a human are left out. Each has one of
  *
  *   {"timestamp": MS, "input_length": N, "output_length": N}     as the Mooncake traces
  *   {"prompt": TEXT, "output_length": N}                         one turn
@@ -30,7 +31,8 @@ struct trace {
     uint32_t n, max_turns;
 };
 
-/* The error names the file and the line. The caller calls trace_deinit, also after a failure. */
+/* The error names the file and the line, or the array's item. The caller calls trace_deinit, also
+ * after a failure. */
 enum status trace_read(struct trace *out, const char *path, struct error *err) MUST_CHECK;
 void trace_deinit(struct trace *t);
 

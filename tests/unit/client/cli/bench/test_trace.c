@@ -48,13 +48,35 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* ShareGPT's own file is one array, in which some conversations have no text of a human. */
+START_TEST(array)
+{
+    struct trace t;
+    struct error err;
+
+    ck_assert_int_eq(read_text(&t,
+                               "\xef\xbb\xbf\n [{\"id\": \"a\", \"conversations\": []},\n"
+                               "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"},\n"
+                               "{\"from\": \"gpt\", \"value\": \"b\"}]}, {\"prompt\": \"c\"}]\n",
+                               &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(t.n, 2);
+    ck_assert_str_eq(t.items[0].turns[0].text, "a");
+    ck_assert_str_eq(t.items[1].turns[0].text, "c");
+    trace_deinit(&t);
+    ck_assert_int_eq(read_text(&t, "\xef\xbb\xbf{\"prompt\": \"a\"}\n", &err), STATUS_OK);
+    ck_assert_uint_eq(t.n, 1);
+    trace_deinit(&t);
+}
+END_TEST
+
 /* A mistake is named with its line. */
 START_TEST(mistakes)
 {
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {"", "has no lines"},
+        {"", "has no conversations"},
         {"{\"input_length\": 5}\n[]\n", ":2: the line is not a JSON object"},
         {"{\"input_length\": 0}\n", ":1: the line has a length"},
         {"{\"input_length\": 5.5}\n", "has a length"},
@@ -65,6 +87,9 @@ START_TEST(mistakes)
         {"{\"prompt\": \"a\", \"timestamp\": 5}\n{\"prompt\": \"a\", \"timestamp\": 4}\n",
          "is earlier"},
         {"{\"prompt\": \"a\", \"timestamp\": \"5\"}\n", "is not a number"},
+        {"[{\"prompt\": \"a\"},\n5]\n", "item 2 is no JSON object"},
+        {"[{\"prompt\": \"a\"},\n{]\n", ":2: no JSON"},
+        {"[]\n", "has no conversations"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -78,4 +103,4 @@ START_TEST(mistakes)
 }
 END_TEST
 
-SUITE_MAIN("client/cli/bench/trace", shapes, mistakes)
+SUITE_MAIN("client/cli/bench/trace", shapes, array, mistakes)
