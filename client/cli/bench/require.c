@@ -8,24 +8,27 @@
 
 enum status requirement_parse(struct requirement *out, const char *text, struct error *err)
 {
-    size_t len = strcspn(text, "<>"), at = len;
+    const char *whole = text;
+    size_t len, at;
     const struct figures none = {0};
     double ignored;
     char *end;
 
+    text += strspn(text, " ");
+    at = len = strcspn(text, "<>");
     *out = (struct requirement){.is_ceiling = text[at] == '<'};
     while (len > 0 && text[len - 1] == ' ')
         len--;
     if (text[at] == '\0' || len == 0 || len >= sizeof out->name)
         return error_set(err, STATUS_INVALID, "'%s' is not a condition such as 'p99_ttft_ms<200'",
-                         text);
+                         whole);
     memcpy(out->name, text, len);
     at++;
     out->may_be_equal = text[at] == '=';
     at += out->may_be_equal;
     out->bound = strtod(text + at, &end);
-    if (end == text + at || *end != '\0' || !isfinite(out->bound))
-        return error_set(err, STATUS_INVALID, "'%s' does not end in a number", text);
+    if (end == text + at || end[strspn(end, " ")] != '\0' || !isfinite(out->bound))
+        return error_set(err, STATUS_INVALID, "'%s' does not end in a number", whole);
     if (!metric_read(&ignored, &none, out->name))
         return error_set(
             err, STATUS_INVALID,
