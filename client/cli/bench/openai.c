@@ -170,12 +170,18 @@ static void take_usage(struct openai *o, const json_t *usage)
         whole(json_object_get(usage, "prompt_tokens_details"), "cached_tokens");
 }
 
-static void take_text(struct openai *o, const json_t *text)
+/* Text that counts as tokens, but that the next turn does not repeat. */
+static void take_thought(struct openai *o, const json_t *text)
 {
     if (json_string_length(text) == 0)
         return; /* a role or a finish reason: no token */
     o->n_chunks++;
     session_chunk(o->session);
+}
+
+static void take_text(struct openai *o, const json_t *text)
+{
+    take_thought(o, text);
     if (buf_append(&o->reply, json_string_value(text), json_string_length(text)) != STATUS_OK)
         openai_fail(o, STATUS_EXHAUSTED, "the reply is too long", "");
 }
@@ -185,7 +191,13 @@ static void take_choice(struct openai *o, const json_t *choice)
     bool is_chat = o->api == OPENAI_CHAT;
     const json_t *from = is_chat ? json_object_get(choice, "delta") : choice;
 
-    take_text(o, json_object_get(from, is_chat ? "content" : "text"));
+    const json_t *text = json_object_get(from, is_chat ? "content" : "text");
+    const json_t *thought = json_object_get(from, "reasoning_content");
+
+    if (json_string_length(text) > 0)
+        take_text(o, text);
+    else if (is_chat) /* under vLLM's older name or its newer one */
+        take_thought(o, thought != NULL ? thought : json_object_get(from, "reasoning"));
     if (json_is_string(json_object_get(choice, "finish_reason")))
         o->is_done = true;
 }
@@ -212,6 +224,8 @@ static void take_response_event(struct openai *o, const json_t *event)
         return;
     if (strcmp(type, "response.output_text.delta") == 0) {
         take_text(o, json_object_get(event, "delta"));
+    } else if (strcmp(type, "response.reasoning_text.delta") == 0) {
+        take_thought(o, json_object_get(event, "delta"));
     } else if (strcmp(type, "response.failed") == 0) {
         openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(response));
     } else if (strcmp(type, "error") == 0) {
@@ -241,7 +255,8 @@ static void on_event(void *arg, const char *data, size_t len)
     event = json_loadb(data, len, 0, NULL);
     if (!json_is_object(event))
         openai_fail(o, STATUS_INTERNAL, "an event of the stream is not a JSON object", "");
-    else if (json_object_get(event, "error") != NULL)
+    else if (json_object_get(event, "error") != NULL &&
+             !json_is_null(json_object_get(event, "error"))) /* which some servers always send */
         openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(event));
     if (o->api == OPENAI_RESPONSES)
         take_response_event(o, event);
@@ -269,6 +284,10 @@ static enum status openai_status_of(long code)
     case 400:
     case 422:
         return STATUS_INVALID;
+    case 401:
+        return STATUS_UNAUTHENTICATED;
+    case 403:
+        return STATUS_DENIED;
     case 404:
         return STATUS_NOT_FOUND;
     case 429:
@@ -276,6 +295,7 @@ static enum status openai_status_of(long code)
     case 502:
     case 503:
         return STATUS_UNAVAILABLE;
+    case 408:
     case 504:
         return STATUS_DEADLINE;
     default:
