@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/env.h"
+#include "client/cli/output/console.h"
 #include "client/cli/output/interrupt.h"
 
-enum { MAX_TEXT_BYTES = 1 << 20 };
+enum { MAX_TEXT_BYTES = 1 << 20, PAUSE_MS = 50 /* between two looks at the clock */ };
 
 struct probe {
     struct target *target;
@@ -21,6 +23,7 @@ struct probe {
     uint32_t base; /* tokens of a first turn without drawn words */
     int event_fd;  /* written at the turn's end */
     struct error err;
+    double timeout_s; /* of a turn; 0: none */
 };
 
 static void on_chunk(struct target_session *s, bool is_first, uint64_t gap_us)
@@ -43,16 +46,23 @@ static void on_end(struct target_session *s, const struct error *err)
 static void probe_wait_for_end(struct probe *b)
 {
     struct pollfd fds[2] = {{.fd = b->event_fd, .events = POLLIN}, {.events = POLLIN}};
-    uint64_t n;
+    uint64_t end_us = env_now_us(&env_real) + (uint64_t)(b->timeout_s * 1e6), n;
+    bool is_late = false;
 
     for (;;) {
         fds[1].fd = interrupt_fd();
-        (void)poll(fds, 2, -1); /* a signal only makes the round shorter */
+        (void)poll(fds, 2, b->timeout_s > 0 ? PAUSE_MS : -1); /* a signal only makes it shorter */
+        if (read(b->event_fd, &n, sizeof n) == (ssize_t)sizeof n)
+            break;
         if (interrupt_take())
             b->target->type->leave(b->target, b->session);
-        if (read(b->event_fd, &n, sizeof n) == (ssize_t)sizeof n)
-            return;
+        if (b->timeout_s > 0 && !is_late && env_now_us(&env_real) >= end_us) {
+            is_late = true;
+            b->target->type->leave(b->target, b->session);
+        }
     }
+    if (is_late && b->err.status != STATUS_OK)
+        (void)error_set(&b->err, STATUS_DEADLINE, "a turn took longer than %g s", b->timeout_s);
 }
 
 /* Runs a turn with the present system prompt and text. */
@@ -133,13 +143,21 @@ static enum status count_later(struct probe *b, uint32_t *ret_overhead, struct e
 static enum status probe_run(struct probe *b, struct prompts *p, bool has_more_turns,
                              struct error *err)
 {
-    uint32_t with_system = 0;
+    uint32_t with_system = 0, n_tokens = 0;
     enum status rc = prompts_join(&b->system, NULL, 0);
 
     if (rc != STATUS_OK)
         return error_no_memory(err, 1, "a prompt");
     if ((rc = probe_count(b, NULL, 0, &b->base, err)) != STATUS_OK ||
-        (rc = keep_whole(b, p->words, p->n_words, &p->n_words, err)) != STATUS_OK)
+        (b->base == 0 && (rc = probe_count(b, p->words, p->n_words, &n_tokens, err)) != STATUS_OK))
+        return rc;
+    if (b->base == 0 && n_tokens == 0) {
+        console_line("the server counts no tokens of a prompt: each word is taken for one");
+        p->overhead[0] = (uint32_t)p->n_system + 2; /* each text's first word */
+        p->overhead[1] = 1;
+        return STATUS_OK;
+    }
+    if ((rc = keep_whole(b, p->words, p->n_words, &p->n_words, err)) != STATUS_OK)
         return rc;
     if (p->n_words == 0)
         return error_set(err, STATUS_PRECONDITION,
@@ -155,10 +173,12 @@ static enum status probe_run(struct probe *b, struct prompts *p, bool has_more_t
     return rc;
 }
 
-enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns, struct error *err)
+enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns, double timeout_s,
+                      struct error *err)
 {
     static const struct session_events events = {on_chunk, on_end};
-    struct probe b = {.target = t, .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    struct probe b = {
+        .target = t, .timeout_s = timeout_s, .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
     enum status rc;
 
     if (b.event_fd < 0)

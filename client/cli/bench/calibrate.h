@@ -7,9 +7,9 @@
 #include "client/cli/bench/target.h"
 
 /* Drops the words of p that are not one token and fills in its overheads, that of later turns
- * only if has_more_turns. STATUS_CANCELLED after a Ctrl-C; STATUS_PRECONDITION when no word is
- * left. */
-enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns,
+ * only if has_more_turns; where the server counts no tokens, a word is one. timeout_s: of a turn, 0
+ * for none. STATUS_CANCELLED after a Ctrl-C; STATUS_PRECONDITION when no word is left. */
+enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns, double timeout_s,
                       struct error *err) MUST_CHECK;
 
 #endif

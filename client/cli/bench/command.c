@@ -87,6 +87,8 @@ static const struct option_row bench_rows[] = {
     {"schema", "FILE", "a JSON schema that replies must match", OPTION_TEXT, AT(schema_file), 0},
     {"constrained", "SHARE", "share of turns whose replies must match the schema (1)",
      OPTION_DOUBLE, AT(plan.constrained), CONSTRAINED},
+    {"timeout", "SECONDS", "a turn that takes longer fails with DEADLINE_EXCEEDED (none)",
+     OPTION_DOUBLE, AT(plan.timeout_s), 0},
     {"stable", "PERCENT",
      "repeat each load until three in a row agree within PERCENT; report those three",
      OPTION_DOUBLE, AT(stable), STABLE},
@@ -392,7 +394,7 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
     struct load_plan *plan = &b->plan;
     enum exit_code code;
 
-    if (plan->duration_s < 0 || plan->think_s < 0 || plan->arrivals.rate < 0)
+    if (plan->duration_s < 0 || plan->think_s < 0 || plan->timeout_s < 0 || plan->arrivals.rate < 0)
         return options_misuse(verb, "a time or a rate is less than 0");
     if (plan->duration_s > 0 && (b->set & REQUESTS) != 0)
         return options_misuse(verb, "--duration replaces --requests: give one of them");

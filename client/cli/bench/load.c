@@ -8,6 +8,7 @@
 #include "client/cli/bench/load.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@
 enum {
     MAX_TEXT_BYTES = 64 << 20,
     TICK_MS = 250, /* between two lines of progress */
+    LOOK_MS = 100, /* between two looks for turns that take too long */
     BACKGROUND_INPUT_TOKENS = 64,
     BACKGROUND_OUTPUT_TOKENS = 256,
     /* Conversations that are not measured are numbered from here, so that their words differ. */
@@ -52,6 +54,7 @@ struct load_slot {
     bool is_busy;               /* a turn is in flight */
     bool is_to_cancel;          /* this turn will be cancelled at its first chunk */
     bool is_cancelled;          /* this turn was cancelled */
+    bool is_late;               /* it took too long, and was left */
     bool has_spoken;            /* has had a chunk at any time */
     bool is_idle, is_due;       /* on the load's stack or heap */
     uint64_t n_tokens, busy_us; /* of this conversation */
@@ -75,10 +78,11 @@ struct load {
     /* Open loop: the same schedule, as far as conversations have arrived and have begun. */
     struct arrivals_plan schedule;
     struct arrivals arriving, beginning;
-    uint32_t n_taken;     /* measured slots */
-    uint32_t n_busy;      /* slots of any role */
-    uint32_t n_spoken[2]; /* slots, by role */
-    uint64_t n_chunks;    /* measured */
+    uint32_t n_taken;      /* measured slots */
+    uint32_t n_busy;       /* slots of any role */
+    uint32_t n_spoken[2];  /* slots, by role */
+    uint64_t n_chunks;     /* measured */
+    uint64_t next_look_us; /* when turns that take too long are looked for again */
     bool is_stopping;
     struct error err; /* the failure that ends the load */
 };
@@ -208,7 +212,7 @@ static enum status send_turn(struct load_slot *slot, uint32_t turn, uint64_t due
                          ? l->plan->json_schema
                          : NULL;
     slot->is_to_cancel = is_of_share(slot, l->plan->cancels, turn, DRAW_CANCEL);
-    slot->is_cancelled = false;
+    slot->is_cancelled = slot->is_late = false;
     rc = l->target->type->send(l->target, s, err);
     if (rc != STATUS_OK)
         return rc;
@@ -435,11 +439,15 @@ static void on_end(struct target_session *s, const struct error *err)
         [MEASURED] = end_measured, [BACKGROUND] = end_background, [NEWCOMER] = end_newcomer};
     struct load_slot *slot = s->owner;
     struct load *l = slot->load;
+    struct error how = *err;
 
     (void)pthread_mutex_lock(&l->lock);
     slot->is_busy = false;
     l->n_busy--;
-    ends[slot->role](slot, err);
+    if (how.status != STATUS_OK && slot->is_late)
+        (void)error_set(&how, STATUS_DEADLINE, "the turn took longer than %g s",
+                        l->plan->timeout_s);
+    ends[slot->role](slot, &how);
     if (l->is_stopping || slot->is_due || is_over(l))
         load_wake(l); /* with the lock held: the load may be freed right after */
     (void)pthread_mutex_unlock(&l->lock);
@@ -468,6 +476,25 @@ static uint64_t send_due(struct load *l)
     while (due_next(&l->due) <= now_us)
         send_one_due(l, due_take(&l->due));
     return due_next(&l->due);
+}
+
+/* Leaves the turns that take too long; looks only once in a while. */
+static void leave_late(struct load *l)
+{
+    uint64_t now_us = env_now_us(&env_real);
+    uint64_t timeout_us = (uint64_t)(l->plan->timeout_s * 1e6);
+
+    if (timeout_us == 0 || now_us < l->next_look_us)
+        return;
+    l->next_look_us = now_us + LOOK_MS * 1000;
+    for (uint32_t i = 0; i < l->n_slots; i++) {
+        struct load_slot *slot = &l->slots[i];
+
+        if (slot->is_busy && !slot->is_late && now_us >= slot->session->begun_us + timeout_us) {
+            slot->is_late = true;
+            l->target->type->leave(l->target, slot->session);
+        }
+    }
 }
 
 static void fill_slots(struct load *l)
@@ -533,7 +560,10 @@ static void wait_event(struct load *l, uint64_t until_us)
     (void)!read(l->event_fd, &n, sizeof n); /* fails if there is nothing to clear */
     if (interrupt_take()) {
         (void)pthread_mutex_lock(&l->lock);
-        (void)error_set(&l->err, STATUS_CANCELLED, "stopped");
+        (void)error_set(&l->err, STATUS_CANCELLED, "stopped with %" PRIu32 " turn%s in flight",
+                        l->n_busy, l->n_busy == 1 ? "" : "s");
+        if (l->figures->start_us > 0 && !l->is_stopping)
+            l->figures->end_us = env_now_us(&env_real); /* turns in flight took their time too */
         (void)pthread_mutex_unlock(&l->lock);
         interrupt_release(); /* a second Ctrl-C ends the program at once */
     }
@@ -559,6 +589,7 @@ static void start_background(struct load *l)
             STATUS_OK)
             spoil(l, &err, "a conversation in the background");
     while (l->err.status == STATUS_OK && l->n_spoken[BACKGROUND] < l->plan->n_background) {
+        leave_late(l);
         (void)pthread_mutex_unlock(&l->lock);
         console_progress("the conversations in the background begin");
         wait_event(l, UINT64_MAX);
@@ -580,6 +611,7 @@ static void run_measured(struct load *l)
 
         if (is_over(l))
             break;
+        leave_late(l);
         load_describe(l, line, sizeof line);
         (void)pthread_mutex_unlock(&l->lock);
         if (*line != '\0')

@@ -31,7 +31,8 @@ struct load_plan {
      * of turns, whose reply must match json_schema, which is not NULL then. */
     double forks, cancels, constrained;
     const char *json_schema;
-    double think_s; /* between a reply and the next turn */
+    double timeout_s; /* after which a turn fails with STATUS_DEADLINE; 0: never */
+    double think_s;   /* between a reply and the next turn */
     /* 0: until all conversations are over; else no conversation begins after this time, and no turn
      * that follows without think time. */
     double duration_s;

@@ -90,7 +90,7 @@ static enum status sweep_prepare(struct sweep *b, struct prompts *p, struct targ
     if (t->type->counts_no_tokens)
         return STATUS_OK;
     console_progress("asking how the server counts tokens");
-    rc = calibrate(p, t, b->plan.n_turns > 1, err);
+    rc = calibrate(p, t, b->plan.n_turns > 1, b->plan.timeout_s, err);
     console_clear();
     if (rc != STATUS_OK)
         return rc;
