@@ -306,6 +306,28 @@ def dying(cli, parleyd, *options):
     assert figures["errors"] == {"UNAVAILABLE": figures["failed"]} and figures["failed"] > 0, figures["errors"]
 
 
+def stopped(cli, parleyd):
+    """A daemon that stands still: --timeout, or a Ctrl-C, leaves a report. Its end waits for the conversations to be closed."""
+    for options, is_interrupted, word in (["--timeout", "0.3"], False, "DEADLINE_EXCEEDED"), (["--duration", "600"], True, "CANCELLED"):
+        with Parleyd(parleyd) as address:  # where a port is free
+            pass
+        daemon = children.start([parleyd, "--listen", address, "--log-level", "error"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        load = ["--model", "echo", "--concurrency", "4", "--turns", "1000000", "--wait", str(PATIENCE)]
+        process = children.start([cli.path, "bench", f"parley://{address}", *load, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        at = Cli(cli.path, address)
+        children.until("a load beyond its probes", lambda: at.out("conversations", "--json", "--wait", str(PATIENCE)).count("\n") >= 4, process, daemon)
+        daemon.send_signal(signal.SIGSTOP)
+        if is_interrupted:
+            process.send_signal(signal.SIGINT)
+        line = process.stderr.readline()
+        daemon.send_signal(signal.SIGCONT)
+        out, _ = process.communicate(timeout=PATIENCE)
+        daemon.kill()
+        daemon.wait()
+        assert process.returncode == 1 and word in line, line
+        assert " completed, " in out and (is_interrupted or f"failed with {word}" in out), out
+
+
 def knee(cli, url):
     """A bound that always holds is tried at ever higher rates until the client's own limit; one that never does, at none."""
     load = ["--model", "echo", "--input-tokens", "8", "--output-tokens", "8", "--duration", "0.2"]
@@ -367,7 +389,7 @@ class Foreign(http.server.BaseHTTPRequestHandler):
                 say("response.failed", response={"error": {"code": "server_error", "message": "out of ink"}})
             if how in ("breaks", "drops") and i == 2:
                 return
-            say("response.output_text.delta", delta="w " if i else " w ")
+            say("response.reasoning_text.delta" if how == "thinks" else "response.output_text.delta", delta="w " if i else " w ")
         say("response.output_text.done", text=" w " + "w " * (n_tokens - 1))
         usage = {"input_tokens": len(text.split()), "output_tokens": n_tokens, "input_tokens_details": {"cached_tokens": 1}}
         say("response.incomplete", response={"error": None, "usage": usage})
@@ -382,13 +404,20 @@ class Foreign(http.server.BaseHTTPRequestHandler):
             nth = len(self.bodies)
         text = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body.get("messages") or body["input"])
         n_tokens = body["max_output_tokens" if "input" in body else "max_tokens"]
-        how = body["model"] if n_tokens > 1 else "first"  # probes go well
+        how = body["model"] if n_tokens > 1 or body["model"] == "uncounted" else "first"  # probes go well
         if how == "dies" and nth >= 10:
             self.server.socket.close()  # nobody is let in any more
             self.close_connection = True
             return
         if how == "refuses" or (how == "refuses-some" and nth % 3 == 0):
             self.send(429, json.dumps({"error": {"message": "too many words"}}).encode())
+            return
+        if how in ("401", "403"):
+            self.send(int(how), b"no")
+            return
+        if how == "stalls":
+            self.connection.recv(1)  # until the client goes away
+            self.close_connection = True
             return
         if how == "waits":
             self.all_here.wait(timeout=PATIENCE)
@@ -401,7 +430,8 @@ class Foreign(http.server.BaseHTTPRequestHandler):
         if "input" in body:
             self.respond(event, how, text, n_tokens)
             return
-        choice = (lambda t: {"text": t}) if "prompt" in body else (lambda t: {"delta": {"content": t}})
+        said = "reasoning_content" if how == "thinks" else "content"
+        choice = (lambda t: {"text": t}) if "prompt" in body else (lambda t: {"delta": {said: t}})
         self.wfile.write(f": hello{newline}{newline}".encode())
         if "messages" in body:
             event(json.dumps({"choices": [{"delta": {"role": "assistant"}}]}))
@@ -411,10 +441,11 @@ class Foreign(http.server.BaseHTTPRequestHandler):
             if how in ("breaks", "drops") and i == 2:
                 self.close_connection = True
                 return
-            event(json.dumps({"choices": [choice("w " if i else " w ") | {"finish_reason": None}]}))
+            event(json.dumps({"choices": [choice("w " if i else " w ") | {"finish_reason": None}], "error": None}))
         event(json.dumps({"choices": [choice("") | {"finish_reason": "length"}]}))
         usage = {"prompt_tokens": len(text.split()), "completion_tokens": body["max_tokens"], "prompt_tokens_details": {"cached_tokens": 1}}
-        event(json.dumps({"choices": [], "usage": usage}))
+        if how != "uncounted":
+            event(json.dumps({"choices": [], "usage": usage}))
         event("[DONE]")
         self.close_connection = True
 
@@ -425,6 +456,22 @@ class ForeignServer(http.server.ThreadingHTTPServer):
     def handle_error(self, request, address):
         if not isinstance(sys.exc_info()[1], ConnectionError):  # those that cancel go away in the middle
             super().handle_error(request, address)
+
+
+def stalled(cli, url, load):
+    """A server that answers no more: --timeout fails the turns, and a Ctrl-C leaves a report with the time that passed."""
+    figures = bench(cli, url, *load, "--model", "stalls", "--timeout", 0.3, code=1)
+    assert figures["errors"] == {"DEADLINE_EXCEEDED": 4} and 0.6 <= figures["duration_s"] < PATIENCE, figures
+    assert "0.3 s" in figures["first_error"], figures
+    Foreign.bodies.clear()
+    command = [cli.path, "bench", url, "--model", "stalls", "--input-tokens", "20"]
+    for more, has_report in (["--json"], lambda out: json.loads(out)["duration_s"] > 0), (["--csv", "--find-knee", "completed>0"], lambda out: out.startswith("Concurrency,")):
+        process = children.start([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        children.until("a turn beyond the probes", lambda: any(body["max_tokens"] > 1 for _, body in Foreign.bodies), process)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 1 and "1 turn in flight" in said and has_report(out), (out, said)
+        Foreign.bodies.clear()
 
 
 def foreign(cli):
@@ -468,6 +515,20 @@ def foreign(cli):
             assert word in figures["first_error"], figures
     figures = bench(cli, url, *load[:2], "--requests", 12, *load[4:], "--model", "refuses-some", code=1)
     assert figures["completed"] + figures["failed"] == 12 and 0 < figures["failed"] < 12, figures
+    for model, status in ("401", "UNAUTHENTICATED"), ("403", "PERMISSION_DENIED"):
+        assert bench(cli, url, *load, "--model", model, code=1)["errors"] == {status: 4}
+    for api in ["--chat"], ["--responses"]:
+        figures = bench(cli, url, *load, "--model", "thinks", *api)
+        assert figures["completed"] == 4 and figures["p99_itl_ms"] is not None and figures["p50_ttft_ms"] > 0, f"thoughts are tokens: {figures}"
+    figures = bench(cli, url, *load, "--model", "uncounted")
+    assert (figures["completed"], figures["completion_tokens"], figures["prompt_tokens"]) == (4, 20, 0), figures
+    assert len(Foreign.bodies[-1][1]["prompt"].split()) == 20 and "counts no tokens" in figures["said"], figures
+    some = [*load[:2], "--requests", 12, *load[4:], "--model", "refuses-some"]
+    figures = bench(cli, url, *some, "--require", "error_share<0.9", "--require", "completed>0")
+    assert figures["failed"] > 0 and "too many words" in figures["said"], figures
+    bench(cli, url, *some, "--require", "failed<1", code=3)
+    bench(cli, url, *some, "--require", "completed>0", code=1)
+    stalled(cli, url, load)
     Foreign.bodies.clear()
     figures = bench(cli, url, *load[:2], "--requests", 50, *load[4:], "--model", "dies", "--temperature", 0, code=1)
     assert figures["completed"] + figures["failed"] == 50 and figures["errors"]["UNAVAILABLE"] == figures["failed"] > 0, figures
@@ -482,6 +543,7 @@ def main():
     foreign(cli)
     dying(cli, parleyd)
     dying(cli, parleyd, "--multiplexed")
+    stopped(cli, parleyd)
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([writer, tiny], check=True)

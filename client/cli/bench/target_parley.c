@@ -17,7 +17,8 @@
 #include "parley/v1/conversations.pb-c.h"
 
 enum {
-    SMALL_CALL_MS = 60 * 1000, /* time limit of Open and Close */
+    SMALL_CALL_MS = 60 * 1000, /* time limit of Open and Fork */
+    CLOSE_MS = 10 * 1000,         /* of Close, which the bench's end waits for */
     IDLE_TTL_MS =
         15 * 60 * 1000, /* after this time the server ends the conversations of a killed bench */
 };
@@ -37,8 +38,9 @@ struct parley_target {
 struct parley_session {
     struct target_session base;
     struct parley_target *target;
-    char conversation[33]; /* "": none. Guarded by the target's lock, as the next */
-    bool is_left;          /* while it was being opened */
+    char conversation[33];    /* "": none. Guarded by the target's lock, as the next two */
+    bool is_left;             /* while it was being opened */
+    struct parley_call *call; /* its turn in flight; NULL: none, or on the Chat stream */
     bool is_done;
     struct error wrong; /* the failure of a reply whose call succeeded */
 };
@@ -93,7 +95,7 @@ static void parley_target_close(struct target *base)
 }
 
 /* Starts a small unary call. */
-static enum status call(struct parley_target *t, const char *method,
+static enum status call(struct parley_target *t, const char *method, uint32_t timeout_ms,
                         const ProtobufCMessage *request, parley_unary_fn then, void *arg,
                         struct error *err)
 {
@@ -104,7 +106,7 @@ static enum status call(struct parley_target *t, const char *method,
     if (bytes == NULL)
         return error_no_memory(err, len, "a request");
     (void)protobuf_c_message_pack(request, bytes);
-    started = parley_unary_start(t->channel, method, bytes, len, SMALL_CALL_MS, then, arg);
+    started = parley_unary_start(t->channel, method, bytes, len, timeout_ms, then, arg);
     free(bytes);
     if (started == NULL)
         return error_no_memory(err, len, "a call");
@@ -136,8 +138,8 @@ static void parley_target_close_conversation(struct parley_target *t, char *conv
     (void)pthread_mutex_lock(&t->lock);
     t->n_leaving++;
     (void)pthread_mutex_unlock(&t->lock);
-    if (call(t, "/parley.v1.Conversations/Close", &request.base, on_closed, t, &ignored) !=
-        STATUS_OK)
+    if (call(t, "/parley.v1.Conversations/Close", CLOSE_MS, &request.base, on_closed, t,
+             &ignored) != STATUS_OK)
         on_closed(t, NULL, 0, NULL);
 }
 
@@ -151,6 +153,8 @@ static void parley_leave(struct target *base, struct target_session *s)
     memcpy(conversation, p->conversation, sizeof conversation);
     p->conversation[0] = '\0';
     p->is_left = true;
+    if (p->call != NULL)
+        parley_call_cancel(p->call); /* a server that answers no more does not end it */
     (void)pthread_mutex_unlock(&t->lock);
     if (*conversation != '\0')
         parley_target_close_conversation(t, conversation);
@@ -190,6 +194,10 @@ static void on_end(void *arg, const struct parley_error *how)
     struct parley_session *p = arg;
     struct error err = {0};
 
+    (void)pthread_mutex_lock(&p->target->lock);
+    parley_call_unref(p->call);
+    p->call = NULL;
+    (void)pthread_mutex_unlock(&p->target->lock);
     if (how->status != PARLEY_OK)
         (void)error_set(&err, (enum status)how->status, "%s", how->text);
     else if (!p->is_done)
@@ -236,7 +244,6 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
                                      .json_schema = p->base.json_schema};
     const struct parley_turn_events events = {
         .piece = on_piece, .done = on_done, .end = on_end, .arg = p};
-    struct parley_call *started = NULL;
     bool is_started;
 
     sampling.max_tokens = p->base.max_tokens;
@@ -246,13 +253,15 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
     if (p->target->is_multiplexed) {
         is_started = parley_target_chat(p->target, &turn, &events);
     } else {
-        started = parley_turn_start(p->target->channel, &turn, &events);
-        is_started = started != NULL;
+        /* The end waits for the lock, and so finds the call here. */
+        (void)pthread_mutex_lock(&p->target->lock);
+        p->call = parley_turn_start(p->target->channel, &turn, &events);
+        is_started = p->call != NULL;
+        if (is_started && p->is_left) /* just now */
+            parley_call_cancel(p->call);
+        (void)pthread_mutex_unlock(&p->target->lock);
     }
-    if (!is_started)
-        return error_no_memory(err, sizeof turn, "a turn");
-    parley_call_unref(started);
-    return STATUS_OK;
+    return is_started ? STATUS_OK : error_no_memory(err, sizeof turn, "a turn");
 }
 
 /* The turn goes on in this conversation, new at the server; the one before, if any, is closed.
@@ -316,7 +325,8 @@ static enum status parley_session_fork(struct parley_session *p, struct error *e
     Parley__V1__ConversationsForkRequest request = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
 
     request.conversation = p->conversation;
-    return call(p->target, "/parley.v1.Conversations/Fork", &request.base, on_forked, p, err);
+    return call(p->target, "/parley.v1.Conversations/Fork", SMALL_CALL_MS, &request.base, on_forked,
+                p, err);
 }
 
 static enum status parley_send(struct target *base, struct target_session *s, struct error *err)
@@ -336,7 +346,8 @@ static enum status parley_send(struct target *base, struct target_session *s, st
     request.model = (char *)(uintptr_t)(p->target->model == NULL ? "" : p->target->model);
     request.system = (char *)(uintptr_t)s->system; /* only read */
     request.ttl_ms = IDLE_TTL_MS;
-    return call(p->target, "/parley.v1.Conversations/Open", &request.base, on_opened, p, err);
+    return call(p->target, "/parley.v1.Conversations/Open", SMALL_CALL_MS, &request.base, on_opened,
+                p, err);
 }
 
 static void parley_session_deinit(struct target_session *s)
