@@ -75,6 +75,18 @@ def test_dialogue(client, folder):
         worker.kill()
 
 
+def test_person_logged(client, folder):
+    """In the log of a person's conversations each [DONE] ends one, and so does a world's end_text."""
+    log = os.path.join(folder, "person.log")
+    people = [{"name": "me", "human": True}, {"name": "a", "agent": "repeat_query"}]
+    world = world_of(folder, participants=people, end_text="bye")
+    for flags, stdin in (("-m", "repeat_query"), "[DONE]\na\nb bye\n[DONE]\nc\n[DONE]\n"), (("--world", world), "a\nb bye\nc\n"):
+        said(client, "interactive", *flags, "--world-logs", log, stdin=stdin)
+        with open(log, encoding="utf-8") as file:
+            talks = [json.loads(line)["dialog"] for line in file]
+        assert [[turn[0]["text"] for turn in talk] for talk in talks] == [["a", "b bye"], ["c"]], talks
+
+
 def world_of(folder, **fields):
     path = os.path.join(folder, "world.json")
     with open(path, "w", encoding="utf-8") as file:
@@ -189,6 +201,6 @@ def test_wrong_worlds(client, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, harness.Parleyd(PARLEYD) as daemon:
-        for test in (test_agents, test_dialogue, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds):
+        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds):
             test(daemon, scratch)
             print(f"{test.__name__} ok", flush=True)

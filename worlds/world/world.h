@@ -33,6 +33,7 @@ struct world_row {
     size_t task;            /* index of the task */
     const struct act *acts; /* [n_acts], in the order of participants, the task's first */
     size_t n_acts;
+    bool ends_episode;
 };
 
 struct world_counters {

@@ -279,5 +279,6 @@ void world_slot_row(const struct world_slot *s, struct world_row *out)
     *out = (struct world_row){.slot = s->index,
                               .task = s->task,
                               .acts = world_slot_acts(s),
-                              .n_acts = world_slot_n_positions(s->participants)};
+                              .n_acts = world_slot_n_positions(s->participants),
+                              .ends_episode = world_slot_episode_done(s)};
 }

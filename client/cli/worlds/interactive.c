@@ -19,6 +19,7 @@ struct interactive {
     struct participant_options agent;
     const char *world_logs, *world;
     struct world_file *file; /* of --world; NULL: a person and an agent */
+    struct world_log *log;   /* NULL: none */
     bool is_json, is_single_turn;
 };
 
@@ -143,6 +144,7 @@ static enum status interactive_talk(const struct interactive *x, const struct da
            strstr(human->line, "[EXIT]") == NULL) {
         if (strstr(human->line, "[DONE]") != NULL) {
             world_reset(w);
+            world_log_end(x->log);
             console_line("[a new conversation begins]");
             continue;
         }
@@ -174,7 +176,6 @@ static enum status interactive_open_and_talk(struct interactive *x, struct line_
     struct human human = {0};
     struct participant *task = &human.base;
     struct data_world w = {.config = {.tasks = &task, .n_tasks = 1, .seed = x->data.seed}};
-    struct world_log *log = NULL;
     struct error log_err;
     enum status rc;
 
@@ -182,10 +183,10 @@ static enum status interactive_open_and_talk(struct interactive *x, struct line_
     arena_init(&w.arena, 1 << 20);
     rc = interactive_open(x, &w, err);
     if (rc == STATUS_OK && x->world_logs != NULL)
-        rc = world_log_open(&log, x->world_logs, err);
-    if (log != NULL) {
+        rc = world_log_open(&x->log, x->world_logs, err);
+    if (x->log != NULL) {
         w.config.watch = world_log_watch;
-        w.config.watch_arg = log;
+        w.config.watch_arg = x->log;
     }
     if (rc == STATUS_OK)
         rc = data_world_open(&w, err);
@@ -195,7 +196,7 @@ static enum status interactive_open_and_talk(struct interactive *x, struct line_
     }
     data_world_close(&w);
     world_file_close(x->file);
-    if (world_log_close(log, &log_err) != STATUS_OK && rc == STATUS_OK) {
+    if (world_log_close(x->log, &log_err) != STATUS_OK && rc == STATUS_OK) {
         *err = log_err;
         rc = err->status;
     }

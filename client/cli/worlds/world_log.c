@@ -107,7 +107,7 @@ static enum status add_row(struct world_log *log, uint32_t thread, const struct 
 
     if (rc == STATUS_OK && !act_is_padding(&row->acts[0]))
         rc = add_turn(episode, row, err);
-    if (rc == STATUS_OK && act_is(&row->acts[0], ACT_EPISODE_DONE))
+    if (rc == STATUS_OK && (row->ends_episode || act_is(&row->acts[0], ACT_EPISODE_DONE)))
         rc = world_log_end_episode(log, episode, err);
     return rc;
 }
@@ -126,19 +126,28 @@ void world_log_watch(void *arg, const struct world *w, uint32_t thread)
     pthread_mutex_unlock(&log->lock);
 }
 
+void world_log_end(struct world_log *log)
+{
+    if (log == NULL)
+        return;
+    pthread_mutex_lock(&log->lock);
+    for (size_t t = 0; t < log->n_threads; t++)
+        for (size_t i = 0; !log->has_failed && i < log->threads[t].n; i++)
+            log->has_failed =
+                world_log_end_episode(log, &log->threads[t].episodes[i], &log->err) != STATUS_OK;
+    pthread_mutex_unlock(&log->lock);
+}
+
 enum status world_log_close(struct world_log *log, struct error *err)
 {
     enum status rc;
 
     if (log == NULL)
         return STATUS_OK;
+    world_log_end(log);
     for (size_t t = 0; t < log->n_threads; t++) {
-        for (size_t i = 0; i < log->threads[t].n; i++) {
-            if (!log->has_failed)
-                log->has_failed = world_log_end_episode(log, &log->threads[t].episodes[i],
-                                                        &log->err) != STATUS_OK;
+        for (size_t i = 0; i < log->threads[t].n; i++)
             buf_deinit(&log->threads[t].episodes[i]);
-        }
         free(log->threads[t].episodes);
     }
     if (fclose(log->out) != 0 && !log->has_failed) {
