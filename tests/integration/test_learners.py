@@ -219,6 +219,11 @@ def test_starspace_is_served(folder):
     damaged.write_bytes(whole[:at] + b"\0\0\0\0" + whole[at + 4:])
     assert "max_norm" in parley("interactive", "--model", damaged, status=1, input="").stderr
     assert "parley train" in parley("interactive", "--agent", "starspace", status=1, input="").stderr
+    assert "parley train" in parley("self-chat", "--agent", "starspace", status=1).stderr
+    for verb, agent in itertools.product(("interactive", "self-chat"), ("seq2seq", "lm")):
+        said = parley(verb, "--agent", agent, "--model", path, status=1, input="").stderr
+        assert f"one.gguf is a file of --agent starspace, not of {agent}" in said, said
+    assert "--world" in parley("self-chat", "--agent", "repeat_query", "--model", path, status=2).stderr
 
 
 # --- Seq2Seq ---

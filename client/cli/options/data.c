@@ -437,6 +437,7 @@ static enum status open_model(struct participant **out, const struct data_option
 {
     struct model_participant_config c;
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const char *kind;
     char *path;
     enum status rc;
 
@@ -447,6 +448,13 @@ static enum status open_model(struct participant **out, const struct data_option
     if (rc != STATUS_OK)
         return rc;
     path = model_file_path(o->model);
+    rc = agent_kind_of_file(&kind, path, err);
+    if (rc == STATUS_OK)
+        rc = data_check_kind("lm", kind, path, err);
+    if (rc != STATUS_OK) {
+        free(path);
+        return rc;
+    }
     c.agent.path = arena_strndup(arena, path, strlen(path));
     free(path);
     if (c.agent.path == NULL)
@@ -511,15 +519,34 @@ static enum status open_seq2seq(struct participant **out, const char *path,
     return seq2seq_participant_open(out, model, &c, err);
 }
 
+enum status data_model_missing(const char *agent, struct error *err)
+{
+    return error_set(err, STATUS_INVALID,
+                     "%s needs --model FILE; 'parley train --task TASK --agent %s "
+                     "--model-file FILE' writes such a file",
+                     agent, agent);
+}
+
+enum status data_check_kind(const char *agent, const char *kind, const char *path,
+                            struct error *err)
+{
+    if (strcmp(agent, kind) == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "%.160s is a file of --agent %s, not of %s", path, kind,
+                     agent);
+}
+
 enum status data_learner_open(struct participant **out, const char *kind, const char *path,
                               const struct dialogue_listener_config *listener, const char *opening,
                               const struct participant_options *o, struct error *err)
 {
+    const char *found;
+
     if (path == NULL)
-        return error_set(err, STATUS_INVALID,
-                         "%s needs --model FILE; 'parley train --task TASK --agent %s --model-file "
-                         "FILE' writes such a file",
-                         kind, kind);
+        return data_model_missing(kind, err);
+    if (agent_kind_of_file(&found, path, err) != STATUS_OK ||
+        data_check_kind(kind, found, path, err) != STATUS_OK)
+        return err->status;
     if (strcmp(kind, "seq2seq") == 0)
         return open_seq2seq(out, path, listener, opening, o, err);
     return open_starspace(out, path, listener, opening, err);

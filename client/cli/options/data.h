@@ -111,6 +111,11 @@ bool data_is_learner(const char *kind);
 enum status data_learner_open(struct participant **out, const char *kind, const char *path,
                               const struct dialogue_listener_config *listener, const char *opening,
                               const struct participant_options *o, struct error *err) MUST_CHECK;
+/* INVALID: a learner's file is missing. */
+enum status data_model_missing(const char *agent, struct error *err) MUST_CHECK;
+/* INVALID: --agent is not of the kind that the file holds. */
+enum status data_check_kind(const char *agent, const char *kind, const char *path,
+                            struct error *err) MUST_CHECK;
 /* Then opens the world; config may be changed before. */
 enum status data_world_open(struct data_world *w, struct error *err) MUST_CHECK;
 void data_world_close(struct data_world *w);

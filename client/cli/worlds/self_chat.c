@@ -143,6 +143,21 @@ static char *self_chat_first(const struct self_chat *s)
     return name;
 }
 
+/* Whether the file is what --agent says. */
+static enum status self_chat_check_kind(const struct self_chat *s, const char *path,
+                                        struct error *err)
+{
+    const char *kind;
+
+    if (s->agent.agent == NULL || data_is_speaker(path))
+        return STATUS_OK;
+    if (data_is_learner(s->agent.agent) && s->agent.model == NULL)
+        return data_model_missing(s->agent.agent, err);
+    if (agent_kind_of_file(&kind, path, err) != STATUS_OK)
+        return err->status;
+    return data_check_kind(s->agent.agent, kind, path, err);
+}
+
 static enum status self_chat_dialogue(const struct self_chat *s, struct world_config *config,
                                       struct error *err)
 {
@@ -192,7 +207,9 @@ static enum status self_chat_circle(const struct self_chat *s, struct error *err
         abort(); /* no memory for a line */
     if (topic != NULL)
         system = topic;
-    rc = open_one(&speakers[0], s, path, system, err);
+    rc = self_chat_check_kind(s, path, err);
+    if (rc == STATUS_OK)
+        rc = open_one(&speakers[0], s, path, system, err);
     for (size_t i = 1; rc == STATUS_OK && i < s->n_speakers; i++) {
         if (i <= s->partners.n)
             rc = open_one(&speakers[i], s, s->partners.texts[i - 1], system, err);
@@ -252,6 +269,12 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
             (s.agent.agent != NULL && data_is_speaker(s.agent.agent)) >
         1)
         return options_misuse(verb, "--plugin, --agent and --model exclude each other: give one");
+    if (s.world == NULL && s.agent.agent != NULL && !data_is_speaker(s.agent.agent) &&
+        !data_is_learner(s.agent.agent) && strcmp(s.agent.agent, "lm") != 0)
+        return options_misuse(verb,
+                              "--agent %.40s talks only in a world of your own (--world); here lm, "
+                              "starspace, seq2seq, attached:NAME and plugin:FILE.so talk",
+                              s.agent.agent);
     if (s.world != NULL && (s.topic != NULL || s.partners.n > 0))
         return options_misuse(verb, "--world excludes --topic and --partner-model-file");
     if (s.n_speakers < 2 || s.n_speakers > MAX_SPEAKERS)
