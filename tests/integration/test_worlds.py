@@ -85,6 +85,7 @@ def test_person_logged(client, folder):
         with open(log, encoding="utf-8") as file:
             talks = [json.loads(line)["dialog"] for line in file]
         assert [[turn[0]["text"] for turn in talk] for talk in talks] == [["a", "b bye"], ["c"]], talks
+    assert said(client, "interactive", "-m", "repeat_query", stdin="a\\nb\\\n").stdout == "[RepeatQueryAgent]: b\\\n"
 
 
 def world_of(folder, **fields):

@@ -44,14 +44,35 @@ struct human {
     bool ends_episode;
 };
 
+/* What is typed as \n is a newline, as in ParlAI. */
+static enum status human_text(struct text *out, const char *line, struct arena *arena,
+                              struct error *err)
+{
+    const size_t len = strlen(line);
+    char *text = arena_alloc(arena, len + 1, 1);
+    size_t n = 0;
+
+    if (text == NULL)
+        return error_no_memory(err, len + 1, "a message");
+    for (size_t i = 0; i < len; i++) {
+        const bool is_newline = line[i] == '\\' && line[i + 1] == 'n';
+
+        text[n++] = is_newline ? '\n' : line[i];
+        i += is_newline;
+    }
+    *out = (struct text){text, n};
+    return STATUS_OK;
+}
+
 static enum status human_act(struct participant_clone *c, struct act *out, struct error *err)
 {
     static const char id[] = "localHuman"; /* ParlAI's name */
     const struct human *h = container_of(c->original, struct human, base);
+    struct text text = {"", 0};
 
-    if (act_set(out, ACT_ID, value_text((struct text){id, strlen(id)}), err) != STATUS_OK ||
-        act_set(out, ACT_TEXT, value_text((struct text){h->line, strlen(h->line)}), err) !=
-            STATUS_OK)
+    if (human_text(&text, h->line, out->arena, err) != STATUS_OK ||
+        act_set(out, ACT_ID, value_text((struct text){id, strlen(id)}), err) != STATUS_OK ||
+        act_set(out, ACT_TEXT, value_text(text), err) != STATUS_OK)
         return err->status;
     return act_set(out, ACT_EPISODE_DONE, value_bool(h->ends_episode), err);
 }
