@@ -161,6 +161,9 @@ def refusals(e, golden, folder):
 
     task = f"parlai:{golden}/dialogues.txt"
     e.refused("-t", f"{task},parlai:{golden}/second.txt", "-mtw", "1,2,3", says="--multitask-weights has 3 numbers for 2 tasks")
+    for more, is_ignored in ([], True), (["-dt", "train", "-ne", 9], False):
+        told = e.run("eval", "-t", f"{task},parlai:{golden}/second.txt", "-mtw", "1,2", *more).stderr
+        assert ("--multitask-weights has no effect" in told) == is_ignored, told
     e.refused("-pyt", task, "-t", task, says="exclude each other: give one")
     e.refused("-pyt", "babi", says="there is no task 'babi'")
     e.refused("-pytd", "babi:Default", says="Python classes cannot be loaded")

@@ -723,6 +723,8 @@ void data_world_close(struct data_world *w)
 
 void data_world_warn(const struct data_world *w)
 {
+    if ((w->config.n_weights > 0 || w->config.stochastic) && !w->config.shuffle)
+        console_line("--multitask-weights has no effect: data in order take turns");
     for (size_t i = 0; i < w->n_tasks; i++) {
         struct teacher *t = teacher_of(w->tasks[i]);
         size_t n_skipped = teacher_n_skipped(t);
