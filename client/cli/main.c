@@ -27,7 +27,9 @@ static const struct verb verbs[] = {
      status_run},
     {"bench", "parley://HOST:PORT|kserve://…|http[s]://… [OPTION]…",
      "Put a load on a server and measure latency and throughput.", bench_run},
-    {"train", "ENVIRONMENT | --task TASK --dict-file FILE [OPTION]…",
+    {"train",
+     "ENVIRONMENT | --task TASK --dict-file FILE | --task TASK --agent NAME --model-file FILE "
+     "[OPTION]…",
      "Train a policy or an agent, or build a dictionary from data; needs no server.", train_run},
     {"tokenize", "[OPTION]…", "Convert JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",
      tokenize_run},

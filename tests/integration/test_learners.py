@@ -189,6 +189,8 @@ def test_validation(folder):
         (["-eps", 1, "-veps", 1, "-vp", 0], "patience"),
     ]:
         assert says in parley("train", *more, *words, status=2).stderr, words
+    for words, says in [([], "--agent is missing"), (["-m", "lm"], "'lm'"), (["-m", "unigram"], "--dict-file")]:
+        assert says in parley("train", "-t", task, "-mf", path, "-eps", 1, *words, status=2).stderr, words
     for words, says in [
         (["-eps", 1, "-lr", 0], "learning_rate"),
         (["-eps", 1, "-esz", 5000], "embedding_size"),

@@ -210,7 +210,7 @@ static const struct learner_kind learner_kinds[] = {
 
 static const struct learner_kind *learner_kind_named(const char *name)
 {
-    for (size_t i = 0; i < sizeof(learner_kinds) / sizeof(learner_kinds[0]); i++)
+    for (size_t i = 0; name != NULL && i < sizeof(learner_kinds) / sizeof(learner_kinds[0]); i++)
         if (strcmp(learner_kinds[i].name, name) == 0)
             return &learner_kinds[i];
     return NULL;
@@ -225,7 +225,8 @@ bool train_model_is_wanted(int argc, char **argv)
             name = argv[i] + 8;
         else if (i + 1 < argc && (strcmp(argv[i], "-m") == 0 || strcmp(argv[i], "--agent") == 0))
             name = argv[i + 1];
-        if (name != NULL && learner_kind_named(name) != NULL)
+        if (learner_kind_named(name) != NULL || strcmp(argv[i], "-mf") == 0 ||
+            strncmp(argv[i], "--model-file", 12) == 0)
             return true;
     }
     return false;
@@ -527,8 +528,12 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
                       &code))
         return code;
     kind = learner_kind_named(t.agent);
+    if (t.agent == NULL)
+        return options_misuse(verb, "--agent is missing: starspace or seq2seq");
     if (kind == NULL)
-        return options_misuse(verb, "--agent is '%.40s', which cannot be trained this way",
+        return options_misuse(verb,
+                              "--agent is '%.40s': starspace and seq2seq learn a --model-file, "
+                              "unigram and ir_baseline a --dict-file",
                               t.agent);
     if (t.path == NULL)
         return options_misuse(verb, "--model-file is missing");
