@@ -189,6 +189,13 @@ def test_validation(folder):
         (["-eps", 1, "-veps", 1, "-vp", 0], "patience"),
     ]:
         assert says in parley("train", *more, *words, status=2).stderr, words
+    short = ["-t", task, "--agent", "starspace", "-mf", path, "-eps", 1]
+    assert "best.gguf is replaced by a new agent" in parley("train", *short, "--load-from-checkpoint", "false").stderr
+    for words in [], ["-veps", 1]:
+        told = parley("train", *short, "-et", held_out, *words).stderr
+        assert ("--evaltask has no effect" in told) == (words == []), told
+    for words in ["-im", path], ["-mf", folder / "first.gguf"]:
+        assert "replaced" not in parley("train", *short, *words).stderr, words
     for words, says in [([], "--agent is missing"), (["-m", "lm"], "'lm'"), (["-m", "unigram"], "--dict-file")]:
         assert says in parley("train", "-t", task, "-mf", path, "-eps", 1, *words, status=2).stderr, words
     for words, says in [

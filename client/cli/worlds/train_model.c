@@ -342,9 +342,8 @@ static enum status train_keeper_init(struct train_keeper *k, const struct train_
     if (asprintf(&k->path, "%s.checkpoint", t->path) < 0)
         abort(); /* no memory for a path */
     k->options = train_checkpoint_options(groups, sizeof(groups) / sizeof(groups[0]));
-    if (!t->loads_checkpoint)
-        return STATUS_OK;
-    rc = train_checkpoint_read(&k->from, k->path, n_epoch, k->options, &why);
+    rc = !t->loads_checkpoint ? STATUS_NOT_FOUND
+                              : train_checkpoint_read(&k->from, k->path, n_epoch, k->options, &why);
     k->has_from = rc == STATUS_OK;
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND) {
         *err = why;
@@ -353,6 +352,9 @@ static enum status train_keeper_init(struct train_keeper *k, const struct train_
     if (k->has_from)
         console_line("train: continues from %s, %llu examples", k->path,
                      (unsigned long long)k->from.n_examples);
+    else if (t->init_path == NULL && access(t->path, F_OK) == 0)
+        console_line("train: %s is replaced by a new agent: '--init-model %s' continues with it",
+                     t->path, t->path);
     return STATUS_OK;
 }
 
@@ -490,6 +492,9 @@ static enum status train_model_learn(struct data_world *w, struct data_world *va
     if (rc == STATUS_OK && train_loop_validates(&t->loop)) {
         rc = train_valid_open(valid, t, w->agent, err);
         loop.valid = valid->world;
+    } else if (t->valid_task != NULL) {
+        console_line("train: no validations: --evaltask has no effect without "
+                     "--validation-every-n-epochs or --validation-every-n-secs");
     }
     if (rc == STATUS_OK)
         rc = train_loop_run(&result, &loop, err);
