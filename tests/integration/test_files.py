@@ -198,7 +198,7 @@ def refusals(parley, folder, model):
 
     path = broken("gone", n_files=3)
     os.unlink(os.path.join(path, "model-00002-of-00003.safetensors"))
-    assert "model-00002-of-00003.safetensors: missing" in inspect(parley, path, code=1)
+    assert "model-00002-of-00003.safetensors is missing" in inspect(parley, path, code=1)
     path = broken("kind", model_type="mamba")
     assert "config.json: key 'model_type' is 'mamba'" in inspect(parley, path, code=1)
     path = broken("rope", rope_scaling={"rope_type": "dynamic", "factor": 2.0})

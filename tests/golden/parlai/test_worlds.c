@@ -429,7 +429,7 @@ START_TEST(test_bad_dictionaries)
         {"a\t1\n\t2\n", ":2: has no word"},
         {"a\t1\na\t2\n", ":2: has a word that an earlier line has already"},
         {"a\t1\n\xff\t2\n", ":2: is not UTF-8"},
-        {"a\t99999999999999999999999\n", ":1: has no number behind the tab"},
+        {"a\t99999999999999999999999\n", ":1: has no number after the tab"},
     };
     char path[] = "/tmp/parley-dict-XXXXXX";
     int fd = mkstemp(path);
