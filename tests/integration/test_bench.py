@@ -308,7 +308,8 @@ def dying(cli, parleyd, *options):
 
 def stopped(cli, parleyd):
     """A daemon that stands still: --timeout, or a Ctrl-C, leaves a report. Its end waits for the conversations to be closed."""
-    for options, is_interrupted, word in (["--timeout", "0.3"], False, "DEADLINE_EXCEEDED"), (["--duration", "600"], True, "CANCELLED"):
+    cases = (["--timeout", "0.3"], False, "DEADLINE_EXCEEDED"), (["--multiplexed", "--timeout", "0.3"], False, "DEADLINE_EXCEEDED"), (["--duration", "600"], True, "CANCELLED")
+    for options, is_interrupted, word in cases:
         with Parleyd(parleyd) as address:  # where a port is free
             pass
         daemon = children.start([parleyd, "--listen", address, "--log-level", "error"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

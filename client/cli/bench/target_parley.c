@@ -121,9 +121,12 @@ static void on_closed(void *arg, void *data, size_t len, const struct parley_err
     struct parley_target *t = arg;
 
     (void)len;
-    (void)err; /* a conversation that could not be closed expires later */
     free(data);
+    /* A conversation that could not be closed expires later. But Close is also what ends a turn on
+     * the Chat stream: if the server does not answer it, the stream is cancelled. */
     (void)pthread_mutex_lock(&t->lock);
+    if (err != NULL && err->status == PARLEY_DEADLINE_EXCEEDED && t->chat != NULL)
+        parley_call_cancel(t->chat);
     t->n_leaving--;
     (void)pthread_cond_signal(&t->has_left); /* with the lock held: t may be freed right after */
     (void)pthread_mutex_unlock(&t->lock);

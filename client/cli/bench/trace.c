@@ -151,7 +151,7 @@ static enum status trace_read_array(struct trace *t, FILE *file, unsigned long n
     size_t i;
 
     if (array == NULL)
-        return error_set(err, STATUS_INVALID, "%s:%lu: no JSON: %s", path,
+        return error_set(err, STATUS_INVALID, "%s:%lu: not valid JSON: %s", path,
                          n_lines + (unsigned long)why.line, why.text);
     for (i = 0; wrong == NULL && i < json_array_size(array); i++)
         if (!is_empty(json_array_get(array, i)))

@@ -63,7 +63,7 @@ def encode(value: Any) -> tuple[str, bytes]:
 def _save(out: Any, array: npt.NDArray[Any]) -> None:
     file: Any = np.lib.format
     if file.descr_to_dtype(file.dtype_to_descr(array.dtype)) != array.dtype:
-        raise TypeError(f"numpy's files have no type {array.dtype}: what is pulled would be of another")
+        raise TypeError(f"numpy's files cannot store the type {array.dtype}: a pull would return another type")
     np.save(out, array, allow_pickle=False)
 
 

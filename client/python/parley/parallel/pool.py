@@ -56,8 +56,8 @@ class MapResult(AsyncResult):
 
 
 class MapIterator:
-    """multiprocessing's, of results that are computed some chunks ahead of who takes them, not of the whole of an endless iterable. A
-    chunk that failed raises in its place, and whoever asks again gets those behind it."""
+    """The iterator of results that imap and imap_unordered return, as in multiprocessing. It submits only some chunks ahead of the
+    consumer, so that the iterable may be endless. A failed chunk raises its exception in its place; the next call continues behind it."""
 
     def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], chunks: Iterator[list[Any]],
                  ahead: int, is_ordered: bool) -> None:
@@ -83,7 +83,7 @@ class MapIterator:
                 self._n_begun += 1
 
     def next(self, timeout: float | None = None) -> Any:
-        """multiprocessing.TimeoutError: it may still come."""
+        """Returns the next result. Raises multiprocessing.TimeoutError if it does not come in time; a later call may still return it."""
         end = None if timeout is None else time.monotonic() + timeout
         while not self._values:
             self._begin()

@@ -87,8 +87,8 @@ START_TEST(mistakes)
         {"{\"prompt\": \"a\", \"timestamp\": 5}\n{\"prompt\": \"a\", \"timestamp\": 4}\n",
          "is earlier"},
         {"{\"prompt\": \"a\", \"timestamp\": \"5\"}\n", "is not a number"},
-        {"[{\"prompt\": \"a\"},\n5]\n", "item 2 is no JSON object"},
-        {"[{\"prompt\": \"a\"},\n{]\n", ":2: no JSON"},
+        {"[{\"prompt\": \"a\"},\n5]\n", "item 2 is not a JSON object"},
+        {"[{\"prompt\": \"a\"},\n{]\n", ":2: not valid JSON"},
         {"[]\n", "has no conversations"},
     };
 
