@@ -115,7 +115,7 @@ def check_cublas(root_dir, work):
         assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
         assert all(word in done.stderr for word in words), (done.stderr, words)
 
-    refused(["not in", *names])
+    refused(["are missing in", *names])
     refused(["not a folder", "/nowhere"], "/nowhere")
     with open(os.path.join(pieces, names[0]), "r+b") as piece:
         first = piece.read(1)
