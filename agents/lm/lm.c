@@ -155,8 +155,8 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
                               size_t *ret_n_host_pages, struct error *err)
 {
     const size_t size_bytes = lm_page_bytes(shape, config->options.kv_type);
-    const size_t n_opening =
-        m->default_system->n_ids / KV_PAGE_TOKENS + 1; /* the system prompt and one more token */
+    /* The system prompt and one more token. */
+    const size_t n_opening = m->default_system->n_ids / KV_PAGE_TOKENS + 1;
     const size_t least_pages = n_opening < 2 ? 2 : n_opening;
     struct llama_config llama_config;
 

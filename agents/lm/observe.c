@@ -449,8 +449,8 @@ static void on_grammar(struct grammar_waiter *w, struct grammar *g, const struct
     struct error why = *err;
 
     if (g != NULL)
-        (void)!matcher_open(&t->matcher, g, t->agent_turn->arena,
-                            &why); /* a failure is reported in why */
+        /* A failure is reported in why. */
+        (void)!matcher_open(&t->matcher, g, t->agent_turn->arena, &why);
     agent_turn_prepared(t->agent_turn, &why);
 }
 

@@ -93,8 +93,8 @@ static enum status plugin_check_agent(const struct parley_agent *a, struct error
     if (a->abi != PARLEY_AGENT_ABI)
         return error_set(err, STATUS_PRECONDITION, "it has ABI %u, but this parleyd needs %d",
                          a->abi, PARLEY_AGENT_ABI);
-    if (a->size_bytes <
-        sizeof(*a)) /* a newer struct has more members, which this program does not use */
+    /* A newer struct has more members, which this program does not use. */
+    if (a->size_bytes < sizeof(*a))
         return error_set(err, STATUS_PRECONDITION,
                          "its parley_agent has %u bytes, it must have %zu: build it with "
                          "parley_agent.h of this parleyd",

@@ -33,8 +33,8 @@ static struct buffer *seq2seq_buffer(const struct seq2seq *s, size_t param, enum
 static enum status seq2seq_write_tensors(struct seq2seq *s, struct gguf_writer *w, size_t n_uses,
                                          struct error *err)
 {
-    float *numbers =
-        try_alloc(seq2seq_n_numbers(s), sizeof(float)); /* an upper bound for all tensors */
+    /* An upper bound for all tensors. */
+    float *numbers = try_alloc(seq2seq_n_numbers(s), sizeof(float));
     enum status rc = STATUS_OK;
 
     if (numbers == NULL)
@@ -114,8 +114,8 @@ static enum status seq2seq_read_spec(const struct gguf *g, struct seq2seq_spec *
 static enum status seq2seq_read_tensors(struct seq2seq *s, const struct gguf *g,
                                         enum tensor_use use, struct error *err)
 {
-    float *numbers =
-        try_alloc(seq2seq_n_numbers(s), sizeof(float)); /* an upper bound for all tensors */
+    /* An upper bound for all tensors. */
+    float *numbers = try_alloc(seq2seq_n_numbers(s), sizeof(float));
     enum status rc = STATUS_OK;
 
     if (numbers == NULL)

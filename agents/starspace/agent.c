@@ -18,8 +18,8 @@ extern const struct agent_type starspace_agent;
 enum {
     STARSPACE_MAX_ROWS = 256,
     STARSPACE_MAX_WAITING = 16384,
-    STARSPACE_HISTORY_WORDS =
-        10000, /* the newest words, from which the reply is chosen; as in ParlAI */
+    /* The newest words, from which the reply is chosen; as in ParlAI. */
+    STARSPACE_HISTORY_WORDS = 10000,
 };
 
 struct starspace_original {

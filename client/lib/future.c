@@ -183,8 +183,8 @@ static void futures_wait(struct parley_future *const *futures, size_t n, uint32_
                          bool is_any)
 {
     const uint64_t end_ms = timeout_ms == PARLEY_FOREVER ? UINT64_MAX : clock_ms() + timeout_ms;
-    const size_t pending =
-        futures_first_pending(futures, n); /* read once: others settle meanwhile */
+    /* Read once: others settle meanwhile. */
+    const size_t pending = futures_first_pending(futures, n);
     struct parley_channel *channel;
     bool has_time = true;
 

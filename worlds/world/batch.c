@@ -90,8 +90,8 @@ static enum status batch_world_speak(struct batch_world *b, size_t position, str
         if (position == 0 ? slot->is_over : world_slot_is_idle(slot))
             continue;
         if (position == 0 && !b->begins_anew && !b->deals && world_slot_epoch_done(slot)) {
-            act_padding(world_slot_acts(slot),
-                        &b->arena); /* the slot has ended and waits for the others */
+            /* The slot has ended and waits for the others. */
+            act_padding(world_slot_acts(slot), &b->arena);
             continue;
         }
         if (position == 0)

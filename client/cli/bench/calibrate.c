@@ -39,8 +39,8 @@ static void on_end(struct target_session *s, const struct error *err)
     uint64_t one = 1;
 
     b->err = *err;
-    (void)!write(b->event_fd, &one,
-                 sizeof one); /* fails only if the counter has reached 2^64 - 1 */
+    /* Fails only if the counter has reached 2^64 - 1. */
+    (void)!write(b->event_fd, &one, sizeof one);
 }
 
 static void probe_wait_for_end(struct probe *b)

@@ -460,8 +460,8 @@ static void raise_descriptors(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE,
-                        &limit); /* if this fails, the load reports what it could not open */
+        /* If this fails, the load reports what it could not open. */
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
     }
 }
 
@@ -481,8 +481,8 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
     int first;
 
     buf_init(&b.schema, MAX_SCHEMA_BYTES);
-    join_command(command, sizeof command, argc,
-                 argv); /* before the options are read, which reorders argv */
+    /* Before the options are read, which reorders argv. */
+    join_command(command, sizeof command, argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     b.address = argv[first];

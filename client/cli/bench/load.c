@@ -35,8 +35,8 @@ enum {
     /* Conversations that are not measured are numbered from here, so that their words differ. */
     FIRST_BACKGROUND = 1 << 29,
     FIRST_NEWCOMER = 1 << 30,
-    SHARES =
-        1 << 20, /* added to the seed, so that shares have other draws than words and lengths */
+    /* Added to the seed, so that shares have other draws than words and lengths. */
+    SHARES = 1 << 20,
     /* With a duration, the next conversation begins only this long after a failed one: else an
      * unavailable server would get requests as fast as it refuses them. */
     AFTER_FAILURE_US = 1000 * 1000,
@@ -91,8 +91,8 @@ static void load_wake(struct load *l)
 {
     uint64_t one = 1;
 
-    (void)!write(l->event_fd, &one,
-                 sizeof one); /* fails only if the counter has reached 2^64 - 1 */
+    /* Fails only if the counter has reached 2^64 - 1. */
+    (void)!write(l->event_fd, &one, sizeof one);
 }
 
 static bool is_time_over(const struct load *l)

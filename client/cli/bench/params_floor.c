@@ -106,8 +106,8 @@ static void *exchange(void *arg)
     (void)receive_round(e, size_bytes);
     status.data.send_status_from_server.status = GRPC_STATUS_OK;
     status.data.send_status_from_server.status_details = &nothing;
-    (void)floor_start_batch(e, &status,
-                            1); /* a client that misses the status misses bytes as well */
+    /* A client that misses the status misses bytes as well. */
+    (void)floor_start_batch(e, &status, 1);
     grpc_call_unref(e->call);
     return NULL;
 }

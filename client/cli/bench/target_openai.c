@@ -97,8 +97,8 @@ static void openai_session_end(struct openai_session *s)
 
 static void on_over(struct openai_session *s, CURLcode how)
 {
-    (void)curl_multi_remove_handle(s->target->multi,
-                                   s->easy); /* cannot fail: the handle is in this multi handle */
+    /* Cannot fail: the handle is in this multi handle. */
+    (void)curl_multi_remove_handle(s->target->multi, s->easy);
     if (how == CURLE_OK)
         openai_end(&s->conversation, response_code(s->easy));
     else
@@ -141,8 +141,8 @@ static bool take_wanted(struct openai_target *t)
         is_wanted_off = s->is_wanted_off;
         (void)pthread_mutex_unlock(&t->lock);
         if (is_wanted_off || s->conversation.err.status != STATUS_OK) {
-            (void)curl_multi_remove_handle(
-                t->multi, s->easy); /* harmless if the handle is not in this multi handle */
+            /* Harmless if the handle is not in this multi handle. */
+            (void)curl_multi_remove_handle(t->multi, s->easy);
             openai_fail(&s->conversation, STATUS_CANCELLED, "left", "");
             openai_session_end(s);
         }
@@ -180,8 +180,8 @@ static void want(struct openai_session *s)
     (void)pthread_mutex_lock(&t->lock);
     if (!link_is_on(&s->wanted))
         list_push(&t->wanted, &s->wanted);
-    (void)curl_multi_wakeup(
-        t->multi); /* fails only if the pipe is full, which wakes the thread as well */
+    /* Fails only if the pipe is full, which wakes the thread as well. */
+    (void)curl_multi_wakeup(t->multi);
     (void)pthread_mutex_unlock(&t->lock);
 }
 

@@ -19,8 +19,8 @@
 enum {
     SMALL_CALL_MS = 60 * 1000, /* time limit of Open and Fork */
     CLOSE_MS = 10 * 1000,      /* of Close, which the bench's end waits for */
-    IDLE_TTL_MS =
-        15 * 60 * 1000, /* after this time the server ends the conversations of a killed bench */
+    /* After this time the server ends the conversations of a killed bench. */
+    IDLE_TTL_MS = 15 * 60 * 1000,
 };
 
 struct parley_target {

@@ -30,8 +30,8 @@ static void cli_turn_wake(const struct cli_turn *x)
 {
     uint64_t one = 1;
 
-    (void)!write(x->event_fd, &one,
-                 sizeof one); /* fails only if the counter has reached 2^64 - 1 */
+    /* Fails only if the counter has reached 2^64 - 1. */
+    (void)!write(x->event_fd, &one, sizeof one);
 }
 
 static void on_progress(void *arg, uint32_t done, uint32_t total)

@@ -112,8 +112,8 @@ static void on_leave(int number)
     if (gettid() == getpid())
         prompt_leave(number);
     else
-        (void)tgkill(getpid(), getpid(),
-                     number); /* cannot fail: the main thread lives until the end */
+        /* Cannot fail: the main thread lives until the end. */
+        (void)tgkill(getpid(), getpid(), number);
     errno = saved;
 }
 

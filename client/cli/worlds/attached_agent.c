@@ -145,8 +145,8 @@ static enum status attached_clone_observe(struct participant_clone *c, const str
     if (t->is_over && t->n_heard == 0)
         attached_talk_leave(t, attached_agent_of(c->original));
     t->is_over |= act_is(act, ACT_EPISODE_DONE);
-    if (text.len ==
-        0) /* a server refuses empty turns: if all messages are empty, the reply is empty, too */
+    /* A server refuses empty turns: if all messages are empty, the reply is empty, too. */
+    if (text.len == 0)
         return STATUS_OK;
     if (t->n_heard == ATTACHED_AGENT_MAX_HEARD)
         return error_set(err, STATUS_EXHAUSTED, "more than %d messages wait for its reply",
