@@ -57,7 +57,8 @@ enum status embedding_request_inputs(struct embedding_input **out, size_t *ret_n
     if (n == 0)
         return error_field(err, name, "is empty");
     if (n > EMBEDDINGS_MAX_INPUTS)
-        return error_field(err, name, "has %zu entries, it may have %d", n, EMBEDDINGS_MAX_INPUTS);
+        return error_field(err, name, "has %zu entries, at most %d are allowed", n,
+                           EMBEDDINGS_MAX_INPUTS);
     inputs = arena_alloc(arena, n, sizeof(inputs[0]));
     if (inputs == NULL)
         return error_no_memory(err, n * sizeof(inputs[0]), "texts");

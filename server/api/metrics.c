@@ -248,7 +248,7 @@ static const struct figure figures[] = {
     {"parley_generated_tokens_total", "counter", "Tokens of replies.", said_tokens, false},
     {"parley_rows_total", "counter", "Rows of all steps.", rows, false},
     {"parley_kv_pages", "gauge", "Pages of the KV cache.", kv_pages, false},
-    {"parley_kv_pages_free", "gauge", "Pages nobody holds.", kv_free, false},
+    {"parley_kv_pages_free", "gauge", "Pages that are not in use.", kv_free, false},
     {"parley_kv_pages_shared", "gauge", "Pages held more than once.", kv_shared, false},
     {"parley_kv_pages_cached", "gauge", "Pages found by who begins alike.", kv_cached, false},
     {"parley_kv_page_bytes", "gauge", "Size of a page.", kv_page_bytes, false},

@@ -164,7 +164,7 @@ static enum status take_calls(struct message_extras *x, const json_t *message,
     if (list != NULL && !json_is_array(list))
         return field_wrong(err, name_of(at).text, "a list of calls", list);
     if (n > REQUEST_MAX_CALLS)
-        return error_field(err, name_of(at).text, "has %zu calls, it may have %d", n,
+        return error_field(err, name_of(at).text, "has %zu calls, at most %d are allowed", n,
                            REQUEST_MAX_CALLS);
     calls = arena_alloc(arena, n + 1, sizeof(calls[0]));
     if (calls == NULL)
@@ -252,7 +252,8 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
     if (n == 0)
         return error_field(err, name, "is empty");
     if (n > REQUEST_MAX_MESSAGES)
-        return error_field(err, name, "has %zu messages, it may have %d", n, REQUEST_MAX_MESSAGES);
+        return error_field(err, name, "has %zu messages, at most %d are allowed", n,
+                           REQUEST_MAX_MESSAGES);
     messages = arena_alloc(arena, n, sizeof(messages[0]));
     if (messages == NULL)
         return request_prompt_no_memory(err);
@@ -329,7 +330,7 @@ enum status request_prompts(struct request *out, const json_t *value, struct are
     if (n == 0)
         return error_field(err, "prompt", "is empty");
     if (n > REQUEST_MAX_PROMPTS)
-        return error_field(err, "prompt", "has %zu entries, it may have %d", n,
+        return error_field(err, "prompt", "has %zu entries, at most %d are allowed", n,
                            REQUEST_MAX_PROMPTS);
     out->prompts = arena_alloc(arena, n, sizeof(out->prompts[0]));
     if (out->prompts == NULL)

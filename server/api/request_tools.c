@@ -74,7 +74,7 @@ static enum status take_list(struct offered_tools *out, json_t *all, const json_
             member = ".function.name";
         }
         if (!json_is_object(function))
-            return error_field(err, field_path_of(name, i, ".function").text, "is no object");
+            return error_field(err, field_path_of(name, i, ".function").text, "is not an object");
         if (take_tool(&out->items[i], function, name, i, member, err) != STATUS_OK)
             return err->status;
         if (list_tool(all, function, spelling != TOOLS_OF_CHAT) != STATUS_OK)
@@ -109,7 +109,7 @@ static enum status choose_named(struct offered_tools *t, const char *name, const
             return STATUS_OK;
         }
     }
-    return error_field(err, field_name, "names '%.64s', which is no tool of the request", name);
+    return error_field(err, field_name, "names '%.64s', which is not a tool of the request", name);
 }
 
 static enum status choose_mode(struct offered_tools *t, const char *mode, const char *field_name,
@@ -250,8 +250,8 @@ enum status request_tools(struct request *out, const json_t *body, enum tools_sp
                    ? err->status
                    : STATUS_OK;
     if (json_array_size(list) > TOOLS_MAX)
-        return error_field(err, "tools", "has %zu entries, it may have %d", json_array_size(list),
-                           TOOLS_MAX);
+        return error_field(err, "tools", "has %zu entries, at most %d are allowed",
+                           json_array_size(list), TOOLS_MAX);
     t->items = arena_alloc(arena, json_array_size(list), sizeof(t->items[0]));
     all = json_array();
     rc = t->items == NULL || all == NULL ? request_tools_no_memory(err)

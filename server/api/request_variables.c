@@ -50,7 +50,7 @@ static enum status variables_check_name(const char *name, struct error *err)
         return error_field(err, field, "is longer than %d bytes", TEMPLATE_VARIABLE_MAX_NAME);
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
         if (strcmp(name, taken[i]) == 0)
-            return error_field(err, field, "is no variable that a request may set");
+            return error_field(err, field, "is not a variable that a request may set");
     return STATUS_OK;
 }
 
@@ -97,8 +97,8 @@ static enum status variables_keep(struct text *out, const json_t *all, struct ar
     if (text == NULL)
         return variables_no_memory(err);
     if (strlen(text) > VARIABLES_MAX_BYTES) {
-        rc = error_field(err, "chat_template_kwargs", "has %zu bytes, it may have %d", strlen(text),
-                         VARIABLES_MAX_BYTES);
+        rc = error_field(err, "chat_template_kwargs", "has %zu bytes, at most %d are allowed",
+                         strlen(text), VARIABLES_MAX_BYTES);
     } else {
         out->len = strlen(text);
         out->text = arena_strndup(arena, text, out->len);

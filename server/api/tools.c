@@ -236,7 +236,7 @@ static enum status texts_choose(struct offered_tools *out, const struct tool_tex
             return STATUS_OK;
         }
     }
-    return error_field(err, "tool_choice", "names '%.64s', which is no tool of the request",
+    return error_field(err, "tool_choice", "names '%.64s', which is not a tool of the request",
                        texts->named);
 }
 
@@ -271,7 +271,8 @@ enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_
     enum status rc;
 
     if (texts->n > TOOLS_MAX)
-        return error_field(err, "tools", "has %zu entries, it may have %d", texts->n, TOOLS_MAX);
+        return error_field(err, "tools", "has %zu entries, at most %d are allowed", texts->n,
+                           TOOLS_MAX);
     if (texts->n == 0 && (texts->choice == TOOLS_REQUIRED || texts->named != NULL))
         return error_field(err, "tool_choice", "needs tools, and there are none");
     all = json_array();

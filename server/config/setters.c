@@ -20,7 +20,7 @@ enum status config_number(uint64_t *out, const char *text, const struct config_u
     errno = 0;
     n = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || errno != 0)
-        return error_set(err, STATUS_INVALID, "'%.60s' is no number", text);
+        return error_set(err, STATUS_INVALID, "'%.60s' is not a number", text);
     for (; units->name != NULL; units++) {
         uint64_t value;
 
@@ -113,8 +113,8 @@ static enum status config_name_model(struct config_model *m, const struct config
     for (size_t i = 0; i < len; i++) {
         if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL)
             return error_set(err, STATUS_INVALID,
-                             "'%.*s' is no name: letters, digits, '.', '_' and '-' are", (int)len,
-                             name);
+                             "'%.*s' is not a name: use letters, digits, '.', '_' and '-'",
+                             (int)len, name);
     }
     memcpy(m->name, name, len);
     m->name[len] = '\0';

@@ -476,7 +476,7 @@ static enum status host_check_spaces(const struct environment_spaces *s, struct 
                            s->n_observation, VECTOR_MAX_NUMBERS);
     if ((s->n_actions == 0) == (s->n_action_numbers == 0))
         return error_field(err, "offer.environment.actions",
-                           "is %zu and action_numbers %zu, one of both is set", s->n_actions,
+                           "is %zu and action_numbers %zu: set exactly one of them", s->n_actions,
                            s->n_action_numbers);
     if (s->n_action_numbers > VECTOR_MAX_NUMBERS)
         return error_field(err, "offer.environment.action_numbers", "is %zu, at most %d are taken",

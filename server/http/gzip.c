@@ -77,7 +77,7 @@ static enum status gunzip_step(struct gunzip *z, struct buf *out, struct error *
         return error_no_memory(err, WINDOW_BITS, "a compressed body");
     if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
         return error_set(err, STATUS_INVALID, "the compressed body is damaged: %s",
-                         z->stream.msg == NULL ? "it is no gzip" : z->stream.msg);
+                         z->stream.msg == NULL ? "the data are not gzip" : z->stream.msg);
     return buf_append(out, piece, sizeof(piece) - z->stream.avail_out) == STATUS_OK
                ? STATUS_OK
                : error_set(err, STATUS_EXHAUSTED, "the body is too large when inflated");

@@ -156,10 +156,11 @@ enum status origin_check(const struct origin_rules *rules, const char *host, con
 
     if (rules->is_loopback && host[0] != '\0' && !names_loopback(host) &&
         !is_host_allowed(rules, host))
-        return error_set(err, STATUS_DENIED,
-                         "host '%.80s' is no loopback address, where alone the server listens: "
-                         "parleyd --http-origin allows others",
-                         host);
+        return error_set(
+            err, STATUS_DENIED,
+            "host '%.80s' is not a loopback address, and the server listens on loopback alone: "
+            "parleyd --http-origin allows others",
+            host);
     if (origin[0] == '\0' || is_origin_allowed(rules, origin))
         return STATUS_OK;
     if (from[0] != '\0' &&
@@ -196,7 +197,7 @@ enum status origin_parse(const char *text, struct error *err)
     if (strlen(text) > ORIGIN_MAX_BYTES || scheme == 0 || authority != text + scheme + 3 ||
         !is_authority(authority))
         return error_set(err, STATUS_INVALID,
-                         "'%.80s' is no origin: it is SCHEME://HOST[:PORT], null, * for any, or "
+                         "'%.80s' is not an origin: give SCHEME://HOST[:PORT], null, * for any, or "
                          "ollama for those that Ollama allows",
                          text);
     return STATUS_OK;

@@ -239,7 +239,7 @@ static enum status sqlite_check_schema(struct sqlite_store *s, struct error *err
     if (version == 0 && sqlite_number(s, "SELECT count(*) FROM sqlite_schema") == 0)
         return sqlite_migrate(s, 0, err);
     if (sqlite_number(s, "PRAGMA application_id") != APPLICATION_ID)
-        return error_set(err, STATUS_PRECONDITION, "%s is no journal of parleyd", s->path);
+        return error_set(err, STATUS_PRECONDITION, "%s is not a journal of parleyd", s->path);
     if (version == 0 || version > SCHEMA_VERSION)
         return error_set(err, STATUS_PRECONDITION,
                          "%s has schema %d, this parleyd writes schema %d", s->path, version,

@@ -60,7 +60,8 @@ static enum status json_sampling_take_stops(struct sampling *s, const json_t *va
     struct text *stops;
 
     if (n > SAMPLING_MAX_STOPS)
-        return error_field(err, "stop", "has %zu texts, it may have %d", n, SAMPLING_MAX_STOPS);
+        return error_field(err, "stop", "has %zu texts, at most %d are allowed", n,
+                           SAMPLING_MAX_STOPS);
     stops = arena_alloc(arena, n, sizeof(stops[0]));
     if (stops == NULL)
         return error_no_memory(err, n * sizeof(stops[0]), "stops");

@@ -54,7 +54,7 @@ static enum status clear_path(const char *path, struct error *err)
     if (lstat(path, &st) != 0)
         return STATUS_OK; /* bind reports other errors */
     if (!S_ISSOCK(st.st_mode))
-        return error_set(err, STATUS_INVALID, "there is a file that is no socket");
+        return error_set(err, STATUS_INVALID, "there is a file that is not a socket");
     memcpy(to.sun_path, path, strlen(path) + 1);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

@@ -255,7 +255,8 @@ static enum status rollout_take_action(struct vector_rollout *r, size_t row,
     size_t size = n_numbers > 0 ? n_numbers * sizeof(float) : sizeof(int64_t);
 
     if (t == NULL || t->type != (n_numbers > 0 ? TENSOR_F32 : TENSOR_I64) || t->size_bytes != size)
-        return error_set(err, STATUS_INTERNAL, "the policy's action is none of the environment's");
+        return error_set(err, STATUS_INTERNAL,
+                         "the policy's action is not one of the environment's");
     if (n_numbers > 0) {
         memcpy(r->step_numbers + row * n_numbers, t->data, size);
         memcpy(r->numbers + at * n_numbers, t->data, size);

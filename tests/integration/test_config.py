@@ -127,7 +127,7 @@ def bounds_peers(parley, parleyd, tiny, folder):
 def from_environment(parley, parleyd, tiny, folder):
     """Variables set what no flag sets; a wrong one is named."""
     code, said = check(parleyd, PARLEY_TTL="soon")
-    assert code == 2 and said == "parleyd: PARLEY_TTL: 'soon' is no number\n", said
+    assert code == 2 and said == "parleyd: PARLEY_TTL: 'soon' is not a number\n", said
     path = os.path.join(folder, "parleyd.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write("listen: 127.0.0.1:0\nttl: 1h\nkv-bytes: 1G\n")
@@ -222,7 +222,7 @@ def keeps_the_old(parley, parleyd, tiny, folder):
     path = os.path.join(folder, "wrong.yaml")
     good = f"log_level: info\nmodels: tiny={tiny}\nhttp_origin: https://a.example\n"
     with Reloading(parleyd, path, good) as daemon:
-        for text, line, why in [("http_origin: '*'\nttl: soon\n", 2, "ttl: 'soon' is no number"),
+        for text, line, why in [("http_origin: '*'\nttl: soon\n", 2, "ttl: 'soon' is not a number"),
                                 ("http_origin: '*'\nttll: 1s\n", 2, "did you mean 'ttl'"),
                                 (f"http_origin: '*'\nmodels:\n  - tiny=/nowhere/tiny.gguf\n  - more={tiny}\n", 3, "models: model 'tiny': there is no file"),
                                 ("http_origin: [\n", 2, "no YAML")]:

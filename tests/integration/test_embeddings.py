@@ -94,7 +94,7 @@ def over_grpc(parley):
     assert length > 2 and np.abs(np.array(raw) / length - values(parley, TEXTS[0])[0]).max() < 1e-6
     many = [pb.EmbeddingInput(tokens=pb.EmbeddingTokens(ids=[3, 4]))] * 2048
     assert len(stub.Embed(pb.EmbeddingsEmbedRequest(inputs=many, dimensions=2), timeout=PATIENCE).embeddings) == 2048
-    for says, given in [("inputs is empty", []), ("may have 2048", many + many[:1]), ("entry that is empty", [pb.EmbeddingInput(text="")]),
+    for says, given in [("inputs is empty", []), ("at most 2048 are allowed", many + many[:1]), ("entry that is empty", [pb.EmbeddingInput(text="")]),
                         ("-1 is not a token id", [pb.EmbeddingInput(tokens=pb.EmbeddingTokens(ids=[-1]))])]:
         try:
             stub.Embed(pb.EmbeddingsEmbedRequest(inputs=given), timeout=PATIENCE)
@@ -110,7 +110,7 @@ def wrong(parley):
     refused(parley, "input", "empty", [[1], []])
     refused(parley, "input", "4000000 is not a token id", [4000000])
     refused(parley, "input", "input 1: 263333 is not a token id", [[5], [263333]])
-    refused(parley, "input", "may have 2048", ["a"] * 2049)
+    refused(parley, "input", "at most 2048 are allowed", ["a"] * 2049)
     refused(parley, "input", "the context holds only 2048", list(range(3, 203)) * 11)
     refused(parley, "input", "not a number", [1.5])
     refused(parley, "encoding_format", "float or base64", "a", encoding_format="int8")

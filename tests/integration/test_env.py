@@ -321,7 +321,7 @@ def test_hostile_workers(parleyd):
         for name, offered, why in [("", {}, "offer.name"), ("a b", {}, "offer.name"), ("x" * 64, {}, "offer.name"),
                                    ("cartpole", {}, "built in"), ("bad", {"observations": 0, "actions": 2}, "observations is 0"),
                                    ("bad", {"observations": 1 << 30, "actions": 2}, "observations is 1073741824"),
-                                   ("bad", {"observations": 1}, "one of both is set"),
+                                   ("bad", {"observations": 1}, "set exactly one of them"),
                                    ("bad", {"observations": 1, "action_numbers": 1 << 31}, "action_numbers"),
                                    ("bad", {"observations": 1, "actions": 1, "max_instances": 4097}, "max_instances")]:
             assert why in Host(client, name=name, **offered).error.details(), (name, offered)

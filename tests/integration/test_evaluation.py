@@ -196,7 +196,7 @@ def scores(parley):
     assert abs(post(parley, "/score", {"text_1": "a", "text_2": "a"})["data"][0]["score"] - 1) < 1e-6
     for param, says, body in [("text_2", "as many", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}), ("text_1", "is missing", {"text_2": "a"}),
                               ("text_2", "is empty", {"text_1": "a", "text_2": []}), ("model", "compute embeddings", {"model": "echo", "text_1": "a", "text_2": "b"}),
-                              ("text_2", "may have 1024", {"text_1": "a", "text_2": ["a"] * 1025})]:
+                              ("text_2", "at most 1024 are allowed", {"text_1": "a", "text_2": ["a"] * 1025})]:
         error = post(parley, "/v1/score", body)
         assert error["param"] == param and says in error["message"], (param, says, error)
 

@@ -122,7 +122,7 @@ def failed_starts(parleyd, tiny, folder):
         ends([*start, *anywhere, "--http", address], "--http", address, "taken")
     ends([*start, *anywhere, "--http", "192.0.2.1:80"], "--http", "192.0.2.1:80")
     ends([*start, "--listen", f"unix:{folder}/no/socket"], f"unix:{folder}/no/socket", "No such file")
-    ends([*start, "--listen", f"unix:{tiny}"], f"unix:{tiny}", "no socket")
+    ends([*start, "--listen", f"unix:{tiny}"], f"unix:{tiny}", "not a socket")
     ends([*start, *anywhere, "--model", f"cut={cut}"], "model 'cut'")
     ends([*start, *anywhere, "--model", "none=/nowhere.gguf"], "/nowhere.gguf")
     for n in [10, 13, 16, 17, 20]:

@@ -399,8 +399,8 @@ def errors(parley):
             ("max_tokens", "it must be from 1", {"max_tokens": 0}),
             ("n", "it must be from 1", {"n": 0}),
             ("stop", "stop must be", {"stop": 3}),
-            ("logit_bias", "'x', which is no token's id", {"logit_bias": {"x": 1}}),
-            ("logit_bias", "no number", {"logit_bias": {"1": "a"}}),
+            ("logit_bias", "'x', which is not a token's id", {"logit_bias": {"x": 1}}),
+            ("logit_bias", "not a number", {"logit_bias": {"1": "a"}}),
             ("top_logprobs", "needs logprobs", {"top_logprobs": 2}),
             ("stream", "stream must be true or false", {"extra_body": {"stream": "yes"}}),
             ("response_format", "at #/properties/a: 'not' cannot be enforced", {"response_format": {

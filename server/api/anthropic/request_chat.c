@@ -105,7 +105,7 @@ static enum status blocks_add_result(struct blocks *b, const json_t *role, const
 
     if (content != NULL && !json_is_string(content) && !json_is_array(content))
         return error_field(err, field_path_of("messages", b->i, ".content").text,
-                           "has a tool_result whose content is no text and no list");
+                           "has a tool_result whose content is neither text nor a list");
     if (json_array_size(b->texts) > 0) {
         if (!blocks_end(b, role))
             return anthropic_chat_no_memory(err);
@@ -147,7 +147,7 @@ static enum status blocks_add_own(struct blocks *b, const char *type, const json
         is_good = blocks_add_thought(b, thought);
     } else if (strcmp(type, "tool_use") == 0) {
         if (!json_is_object(json_object_get(block, "input")))
-            return error_field(err, path.text, "has a tool_use whose input is no object");
+            return error_field(err, path.text, "has a tool_use whose input is not an object");
         is_good = blocks_add_call(b, block);
     } else if (strcmp(type, "redacted_thinking") != 0) {
         return error_field(err, path.text,
@@ -249,7 +249,7 @@ static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct e
     if (!json_is_string(json_object_get(tool, "name")))
         return error_field(err, field_path_of("tools", i, ".name").text, "is missing");
     if (!json_is_object(schema))
-        return error_field(err, field_path_of("tools", i, ".input_schema").text, "is no schema");
+        return error_field(err, field_path_of("tools", i, ".input_schema").text, "is not a schema");
     function = json_pack("{s:O}", "parameters", schema);
     is_good = function != NULL;
     for (size_t k = 0; is_good && k < sizeof(taken) / sizeof(taken[0]); k++) {

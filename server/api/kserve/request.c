@@ -64,8 +64,8 @@ static enum status kserve_check_rows(const input *in, struct error *err)
         return kserve_request_wrong(err, in->name, "shape", is, "[-1]");
     }
     if (in->shape[0] > EMBEDDINGS_MAX_INPUTS)
-        return error_field(err, in->name, "has %lld texts, it may have %d", (long long)in->shape[0],
-                           EMBEDDINGS_MAX_INPUTS);
+        return error_field(err, in->name, "has %lld texts, at most %d are allowed",
+                           (long long)in->shape[0], EMBEDDINGS_MAX_INPUTS);
     return STATUS_OK;
 }
 
@@ -126,7 +126,7 @@ static enum status kserve_take_text(struct text *out, const input *in, const uin
 {
     if (memchr(len == 0 ? "" : (const char *)data, '\0', len) != NULL ||
         !utf8_is_valid((const char *)data, len))
-        return error_field(err, in->name, "is no text: not UTF-8, or with a NUL");
+        return error_field(err, in->name, "is not text: it is not UTF-8, or contains a NUL");
     out->text = arena_strndup(arena, len == 0 ? "" : (const char *)data, len);
     out->len = len;
     return out->text != NULL ? STATUS_OK : error_no_memory(err, len, "a text");
@@ -416,7 +416,7 @@ static enum status take_sequence(const char **out, const parameter *p, struct ar
         if (len == 0)
             return STATUS_OK;
         if (len > SEQUENCE_ID_MAX_BYTES)
-            return error_field(err, "sequence_id", "has %zu bytes, it may have %d", len,
+            return error_field(err, "sequence_id", "has %zu bytes, at most %d are allowed", len,
                                SEQUENCE_ID_MAX_BYTES);
         key = arena_alloc(arena, len + 3, 1);
         if (key == NULL)
@@ -489,7 +489,7 @@ static enum status take_cursor(struct kserve_request *out, const char *key, cons
     if (p->parameter_choice_case != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM)
         return error_field(err, key, "must be a string_param");
     if (event_id_parse(&id, text, strlen(text), err) != STATUS_OK || id.n_indexes != 1)
-        return error_field(err, key, "'%.60s' is no cursor of a response", text);
+        return error_field(err, key, "'%.60s' is not a cursor of a response", text);
     out->turn = id.turn;
     out->resume = (struct turn_resume){true, id.generation, id.indexes[0]};
     return STATUS_OK;

@@ -162,8 +162,8 @@ enum status request_completion(struct request *out, const json_t *body, struct a
         r.overrides.values.max_tokens = COMPLETION_DEFAULT_TOKENS;
     }
     if (r.n * r.n_prompts > REQUEST_MAX_CHOICES)
-        return error_field(err, "n", "times the prompts is %zu, it may be %d", r.n * r.n_prompts,
-                           REQUEST_MAX_CHOICES);
+        return error_field(err, "n", "times the prompts is %zu, at most %d are allowed",
+                           r.n * r.n_prompts, REQUEST_MAX_CHOICES);
     *out = r;
     return STATUS_OK;
 }
@@ -210,8 +210,8 @@ static enum status openai_request_take_metadata(struct responses_request *out, c
         return err->status;
     m = (json_t *)metadata; /* jansson's iterators change nothing */
     if (json_object_size(m) > METADATA_MAX_PAIRS)
-        return error_field(err, "metadata", "has %zu pairs, it may have %d", json_object_size(m),
-                           METADATA_MAX_PAIRS);
+        return error_field(err, "metadata", "has %zu pairs, at most %d are allowed",
+                           json_object_size(m), METADATA_MAX_PAIRS);
     pairs = arena_alloc(arena, json_object_size(m), sizeof(pairs[0]));
     if (pairs == NULL)
         return openai_request_no_memory(err);

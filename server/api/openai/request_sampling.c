@@ -28,9 +28,10 @@ static enum status take_bias(struct logit_bias *out, const char *key, const json
     errno = 0;
     id = strtol(key, &end, 10);
     if (key[0] < '0' || key[0] > '9' || *end != '\0' || errno != 0 || id > INT32_MAX)
-        return error_field(err, "logit_bias", "has the key '%.40s', which is no token's id", key);
+        return error_field(err, "logit_bias", "has the key '%.40s', which is not a token's id",
+                           key);
     if (!json_is_number(value))
-        return error_field(err, "logit_bias", "has for token %ld a value that is no number", id);
+        return error_field(err, "logit_bias", "has for token %ld a value that is not a number", id);
     *out = (struct logit_bias){.id = (int32_t)id, .bias = (float)json_number_value(value)};
     return STATUS_OK;
 }
@@ -49,7 +50,7 @@ static enum status request_sampling_take_biases(struct sampling_overrides *p, co
     if (map == NULL || json_object_size(map) == 0)
         return STATUS_OK;
     if (json_object_size(map) > SAMPLING_MAX_BIASES)
-        return error_field(err, "logit_bias", "has %zu tokens, it may have %d",
+        return error_field(err, "logit_bias", "has %zu tokens, at most %d are allowed",
                            json_object_size(map), SAMPLING_MAX_BIASES);
     biases = arena_alloc(arena, json_object_size(map), sizeof(biases[0]));
     if (biases == NULL)

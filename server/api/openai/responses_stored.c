@@ -202,7 +202,7 @@ static enum status item_range_read(struct item_range *out, const struct stored_r
             after = NULL;
     }
     if (after != NULL)
-        return error_field(err, "after", "is '%.80s', which is no item of the response", after);
+        return error_field(err, "after", "is '%.80s', which is not an item of the response", after);
     *out = r;
     return STATUS_OK;
 }

@@ -58,7 +58,8 @@ static enum status score_take_texts(struct embedding_input **out, size_t *ret_n,
     if (embedding_request_inputs(out, ret_n, body, name, arena, err) != STATUS_OK)
         return err->status;
     if (*ret_n > SCORE_MAX_TEXTS)
-        return error_field(err, name, "has %zu entries, it may have %d", *ret_n, SCORE_MAX_TEXTS);
+        return error_field(err, name, "has %zu entries, at most %d are allowed", *ret_n,
+                           SCORE_MAX_TEXTS);
     return STATUS_OK;
 }
 

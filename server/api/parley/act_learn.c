@@ -188,8 +188,7 @@ static enum status take_lesson(struct learn_call *c, const Parley__V1__ActLearnR
         return take_trajectories(c, m->trajectories, err);
     if (m->steps_case == PARLEY__V1__ACT_LEARN_REQUEST__STEPS_TRANSITIONS)
         return take_transitions(c, m->transitions, err);
-    return error_field(err, "trajectories",
-                       "and transitions are missing, one of both is learned from");
+    return error_field(err, "trajectories", "and transitions are missing: give one of them");
 }
 
 /* --- the answer --- */

@@ -120,7 +120,7 @@ static enum status embed_take_inputs(struct embeddings_request *out,
     if (from->n_inputs == 0)
         return error_field(err, "inputs", "is empty");
     if (from->n_inputs > EMBEDDINGS_MAX_INPUTS)
-        return error_field(err, "inputs", "has %zu entries, it may have %d", from->n_inputs,
+        return error_field(err, "inputs", "has %zu entries, at most %d are allowed", from->n_inputs,
                            EMBEDDINGS_MAX_INPUTS);
     inputs = arena_alloc(arena, from->n_inputs, sizeof(inputs[0]));
     if (inputs == NULL)

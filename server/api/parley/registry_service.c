@@ -45,7 +45,7 @@ static enum status entry_kind_from_wire(enum group_entry_kind *out, Parley__V1__
     if (kind != PARLEY__V1__REGISTRY_KIND__REGISTRY_KIND_UNSPECIFIED &&
         kind != PARLEY__V1__REGISTRY_KIND__REGISTRY_KIND_VALUE &&
         kind != PARLEY__V1__REGISTRY_KIND__REGISTRY_KIND_SERVICE)
-        return error_field(err, "kind", "is %d, which is no kind of entry", (int)kind);
+        return error_field(err, "kind", "is %d, which is not a kind of entry", (int)kind);
     *out = kind == PARLEY__V1__REGISTRY_KIND__REGISTRY_KIND_SERVICE ? GROUP_SERVICE : GROUP_VALUE;
     return STATUS_OK;
 }

@@ -30,8 +30,8 @@ static enum status wire_take_biases(struct sampling *out, const Parley__V1__Samp
     struct logit_bias *biases;
 
     if (from->n_logit_bias > SAMPLING_MAX_BIASES)
-        return error_field(err, "logit_bias", "has %zu tokens, it may have %d", from->n_logit_bias,
-                           SAMPLING_MAX_BIASES);
+        return error_field(err, "logit_bias", "has %zu tokens, at most %d are allowed",
+                           from->n_logit_bias, SAMPLING_MAX_BIASES);
     biases = arena_alloc(arena, from->n_logit_bias, sizeof(biases[0]));
     if (biases == NULL)
         return wire_no_memory(err);
@@ -55,7 +55,7 @@ static enum status wire_take_stops(struct sampling *out, const Parley__V1__Sampl
     struct text *stops;
 
     if (from->n_stop > SAMPLING_MAX_STOPS)
-        return error_field(err, "stop", "has %zu texts, it may have %d", from->n_stop,
+        return error_field(err, "stop", "has %zu texts, at most %d are allowed", from->n_stop,
                            SAMPLING_MAX_STOPS);
     stops = arena_alloc(arena, from->n_stop, sizeof(stops[0]));
     if (stops == NULL)

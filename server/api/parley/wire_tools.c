@@ -166,7 +166,7 @@ static enum status wire_calls(struct message_extras *out, const Parley__V1__Mess
 
     (void)snprintf(field, sizeof(field), "messages[%zu].tool_calls", i);
     if (m->n_tool_calls > REQUEST_MAX_CALLS)
-        return error_field(err, field, "has %zu calls, it may have %d", m->n_tool_calls,
+        return error_field(err, field, "has %zu calls, at most %d are allowed", m->n_tool_calls,
                            REQUEST_MAX_CALLS);
     if (calls == NULL)
         return wire_tools_no_memory(err);

@@ -41,7 +41,8 @@ static enum status work_submission_begin(struct work_submission_stream *in,
 
     if (strlen(m->function) >= sizeof(in->function) ||
         strlen(m->request_id) >= sizeof(in->request_id))
-        return error_field(err, "function", "or request_id is longer than it may be (127, 128)");
+        return error_field(err, "function",
+                           "or request_id is too long (at most 127 and 128 bytes)");
     if (work_check_function(in->work, in->principal, m->function, err) != STATUS_OK)
         return err->status; /* before its payload comes */
     memcpy(in->function, m->function, strlen(m->function) + 1);

@@ -163,7 +163,7 @@ static const struct {
     {"--sequence-idle 0s", "above 0"},
     {"--model-dir=", "empty"},
     {"--log-level loud", "--log-level: "},
-    {"--http-origin a.example", "--http-origin: 'a.example' is no origin"},
+    {"--http-origin a.example", "--http-origin: 'a.example' is not an origin"},
     {"--listen nowhere", "--listen: nowhere: "},
     {"--config", "--config needs a value"},
     {"--config /dev/null --config=/dev/null", "--config: is given twice"},
@@ -361,14 +361,14 @@ static const struct {
     {"ttl: \xff\n", ": no YAML: "},
     {"ttl: *a\n", ": no YAML: "},
     {"# a comment\n\nlisten:\n  - nowhere\n", ":4: listen: nowhere: "},
-    {"models: [{name: a/b, path: a.gguf}]\n", ": models: 'a/b' is no name"},
-    {"models: [{name: a=b, path: a.gguf}]\n", ": models: 'a=b' is no name"},
+    {"models: [{name: a/b, path: a.gguf}]\n", ": models: 'a/b' is not a name"},
+    {"models: [{name: a=b, path: a.gguf}]\n", ": models: 'a=b' is not a name"},
     {"models: [{name: '', path: a.gguf}]\n", ": models: a name has"},
     {"models: [{name: a, path: ''}]\n", ": models: '' is no .gguf file, nor a folder"},
     {"models: [{name: a, path: a.gguf}, {name: a, path: b.gguf}]\n",
      ": models: 'a' is given twice"},
     {"listen: [nowhere]\n", ": listen: nowhere: "},
-    {"http_origin: [nowhere]\n", ": http_origin: 'nowhere' is no origin"},
+    {"http_origin: [nowhere]\n", ": http_origin: 'nowhere' is not an origin"},
     {"backend: abacus\n", ": backend: there is no 'abacus'"},
     {"backend:\n", ": backend: there is no ''"},
     {"threads: 0\n", ": threads: must be above 0"},
@@ -377,7 +377,7 @@ static const struct {
     {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
     {"speculate: maybe\n", ": speculate: takes on, off or auto, not 'maybe'"},
     {"max_itl_ms: 0\n", ": max_itl_ms: must be above 0"},
-    {"max_conversations: many\n", ": max_conversations: 'many' is no number"},
+    {"max_conversations: many\n", ": max_conversations: 'many' is not a number"},
     {"max_queue: 99999999999\n", ": max_queue: '99999999999' is too much"},
     {"max_message_bytes: 2G\n", ": max_message_bytes: "},
     {"ttl: 3d\n", ": ttl: '3d'"},
@@ -490,7 +490,7 @@ START_TEST(test_environment)
     ck_assert_int_eq(parse_in(&c, "--config /dev/null", files, &err), STATUS_OK);
     config_deinit(&c);
     ck_assert_int_eq(parse_in(&c, "--ttl 1s", wrong_one, &err), STATUS_INVALID);
-    ck_assert_str_eq(err.text, "PARLEY_TTL: 'soon' is no number");
+    ck_assert_str_eq(err.text, "PARLEY_TTL: 'soon' is not a number");
     ck_assert_int_eq(parse_in(&c, "", together, &err), STATUS_INVALID);
     ck_assert_ptr_eq(strstr(err.text, "PARLEY_FAST_MATH: has no effect"), err.text);
     ck_assert_int_eq(parse_in(&c, "", entries, &err), STATUS_INVALID);

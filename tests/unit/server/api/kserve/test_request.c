@@ -201,7 +201,7 @@ START_TEST(test_rows)
     m.dims[0][0] = 1;
     ck_assert_uint_eq(taken(&rows).n_texts, 1);
     m.dims[0][0] = EMBEDDINGS_MAX_INPUTS + 1;
-    refused(&rows, STATUS_INVALID, "text_input has 2049 texts, it may have 2048");
+    refused(&rows, STATUS_INVALID, "text_input has 2049 texts, at most 2048 are allowed");
     m.dims[0][0] = 0;
     refused(&rows, STATUS_INVALID, "input 'text_input' has shape [0], the model takes [-1]");
     teardown();
@@ -238,8 +238,8 @@ START_TEST(test_bad_text)
         {"\2\0\0\0x", 5, "input 'text_input': 5 bytes of data do not fit its shape"},
         {"\0\0\0\0x", 5, "input 'text_input': 5 bytes of data do not fit its shape"},
         {"\377\377\377\377x", 5, "input 'text_input': 5 bytes of data do not fit its shape"},
-        {"\1\0\0\0\377", 5, "text_input is no text: not UTF-8, or with a NUL"},
-        {"\1\0\0\0\0", 5, "text_input is no text: not UTF-8, or with a NUL"},
+        {"\1\0\0\0\377", 5, "text_input is not text: it is not UTF-8, or contains a NUL"},
+        {"\1\0\0\0\0", 5, "text_input is not text: it is not UTF-8, or contains a NUL"},
         {"\0\0\0\0", 4, "text_input is empty: a turn says something"},
     };
 
