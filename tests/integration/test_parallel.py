@@ -157,7 +157,7 @@ def test_never_again(address):
             results = [pool.apply_async(os._exit, (1,)), *(pool.apply_async(half, (4,)) for _ in range(3))]
             raised(WorkerLost, lambda: results[0].get(children.PATIENCE))
             for r in results[1:]:
-                assert "do not start" in str(raised(RuntimeError, lambda r=r: r.get(children.PATIENCE)))
+                assert "cannot start" in str(raised(RuntimeError, lambda r=r: r.get(children.PATIENCE)))
             assert "FileNotFoundError" in str(raised(RuntimeError, lambda: pool.apply(half, (4,))))
             pool.close()
             pool.join()

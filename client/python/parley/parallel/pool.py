@@ -120,7 +120,7 @@ class _Stream(TaskStream):
 
     def over(self, error: BaseException) -> BaseException:
         self.pool._stream_over(self)
-        return RuntimeError(f"the pool's workers do not start: {self.pool._failed}") if self.pool._failed else error
+        return self.pool._not_started() if self.pool._failed else error
 
     def task_over(self) -> None:
         self.pool._task_over()
@@ -198,7 +198,10 @@ class Pool:
             self._lock.wait_for(lambda: self._n_ready == self._n or self._failed)
         if self._failed:
             self.terminate()
-            raise RuntimeError(f"the pool's workers cannot start: {self._failed}")
+            raise self._not_started()
+
+    def _not_started(self) -> RuntimeError:
+        return RuntimeError(f"the pool's workers cannot start: {self._failed}")
 
     def _contexts(self, initializer: Any, initargs: Any) -> list[Any]:
         """Returns the setup of each worker."""
@@ -290,19 +293,19 @@ class Pool:
 
     def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None],
                 is_late: bool = False) -> None:
-        """is_late: it is of an iterator that was made before the pool was closed."""
+        """is_late: the task belongs to an iterator that was made before the pool was closed."""
         parts, segments = pack((how, args, kwds), self._by_reference)
         tag = next(self._tags)
         at = values_at(parts)
         payload = signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts[:at]], parts[at:])
         if len(payload) > self._max_bytes:  # the daemon would end the stream, and with it the other tasks
-            raise ValueError(f"the task has {len(payload)} bytes, the daemon takes {self._max_bytes}")
+            raise ValueError(f"the task has {len(payload)} bytes, but the daemon takes at most {self._max_bytes}")
         task = Task(payload, segments, settle, self._timeout_ms)
         with self._lock:
             if self._is_ending if is_late else self._is_closed:
                 raise ValueError("the pool is closed")
             if self._failed:
-                raise RuntimeError(f"the pool's workers cannot start: {self._failed}")
+                raise self._not_started()
             if self._stream is None:
                 self._stream = _Stream(self)
                 self._streams.add(self._stream)
@@ -323,7 +326,7 @@ class Pool:
 
     def _map(self, how: str, func: Any, iterable: Iterable[Any], chunksize: int | None, callback: Any, error_callback: Any) -> MapResult:
         if chunksize is not None and chunksize < 1:
-            raise ValueError(f"chunksize is {chunksize}, it is at least 1")
+            raise ValueError(f"chunksize is {chunksize}, it must be at least 1")
         items = list(iterable)
         size = chunksize or max(1, -(-len(items) // (4 * self._n)))
         chunks = [items[at:at + size] for at in range(0, len(items), size)]
@@ -351,7 +354,7 @@ class Pool:
 
     def _imap(self, func: Any, iterable: Iterable[Any], chunksize: int, is_ordered: bool) -> MapIterator:
         if chunksize < 1:
-            raise ValueError(f"chunksize is {chunksize}, it is at least 1")
+            raise ValueError(f"chunksize is {chunksize}, it must be at least 1")
         if self._is_closed:
             raise ValueError("the pool is closed")
         function, items = self._function_bytes(func), iter(iterable)
@@ -500,7 +503,7 @@ class CtxThreadPool:
         failed = [e for e in [begun.get() for _ in range(processes)] if e is not None]
         if failed:
             self._pool.terminate()
-            raise RuntimeError(f"the pool's threads do not start: {failed[0]!r}") from failed[0]
+            raise RuntimeError(f"the pool's threads cannot start: {failed[0]!r}") from failed[0]
 
     def __getattr__(self, name: str) -> Any:
         """Returns a method of multiprocessing's ThreadPool; if the method takes a function, that function gets the context first."""

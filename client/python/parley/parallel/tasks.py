@@ -23,7 +23,7 @@ MAX_MS = 0xffffffff
 def milliseconds(seconds: float, what: str = "timeout") -> int:
     """As the wire has them: 0 is none, which a short time must not become."""
     if not 0 <= seconds <= MAX_MS // 1000:
-        raise ValueError(f"{what} is {seconds} s, it may be 0 to {MAX_MS // 1000}")
+        raise ValueError(f"{what} is {seconds} s, it must be from 0 to {MAX_MS // 1000}")
     return max(round(1000 * seconds), int(seconds > 0))
 
 

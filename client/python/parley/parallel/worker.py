@@ -248,7 +248,7 @@ class Worker:
         payload = signed(self.secret, b"result", parts[:at], parts[at:])
         if len(payload) > self.max_bytes:
             if exception is None:
-                self.failed(task, ValueError(f"the result has {len(payload)} bytes, the daemon takes {self.max_bytes}"))
+                self.failed(task, ValueError(f"the result has {len(payload)} bytes, but the daemon takes at most {self.max_bytes}"))
                 return
             payload = b""
         if len(payload) <= PART_BYTES:
