@@ -91,8 +91,8 @@ static enum status read_escaped(struct act_reader *r, struct text *out)
     const char *quote = r->at;
     char *text, *to;
 
-    while (quote < r->end &&
-           *quote != '"') /* an upper bound of the length: escapes become shorter */
+    /* An upper bound of the length: escapes become shorter. */
+    while (quote < r->end && *quote != '"')
         quote += *quote == '\\' && r->end - quote > 1 ? 2 : 1;
     text = arena_alloc(r->arena, out->len + (size_t)(quote - r->at) + 1, 1);
     if (text == NULL)

@@ -206,8 +206,8 @@ static void offline_scheduler_run_turns(struct offline_scheduler *s, struct row 
         struct batch_step *step = offline_batcher_begun(&s->turns);
 
         if (step == NULL) {
-            assert(s->turns.step != NULL ||
-                   s->n_turns == 0); /* the policy does not wait for more requests */
+            /* The policy does not wait for more requests. */
+            assert(s->turns.step != NULL || s->n_turns == 0);
             continue;
         }
         s->participant->type->compute(s->participant, step->rows, step->n_rows);

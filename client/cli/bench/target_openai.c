@@ -197,8 +197,7 @@ static CURL *open_easy(const struct openai_target *t)
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     /* A connection for each request, with TLS as without. */
     (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY,
-                           "*"); /* no proxy: proxies are meant for the web */
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* proxies are meant for the web */
     if (how->ca != NULL)
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, how->ca);
     if (how->cert != NULL)

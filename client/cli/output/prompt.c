@@ -309,8 +309,8 @@ enum status prompt_open(struct line_prompt **out, struct error *err)
         prompt_close(p);
         return error_set(err, STATUS_EXHAUSTED, "the terminal cannot be set up for line editing");
     }
-    (void)history(p->history, &event, H_SETSIZE,
-                  MAX_HISTORY); /* cannot fail: the settings are ours */
+    /* Cannot fail: the settings are ours. */
+    (void)history(p->history, &event, H_SETSIZE, MAX_HISTORY);
     (void)history(p->history, &event, H_SETUNIQUE, 1);
     (void)el_set(p->line_editor, EL_CLIENTDATA, p);
     (void)el_set(p->line_editor, EL_PROMPT, prompt_text);

@@ -32,8 +32,8 @@ static bool is_number(const json_t *value)
 
     return json_is_number(value) && (v == 0 || (v >= NUMBER_MIN && v <= NUMBER_MAX));
 }
-/* A number of an object; absent: usual, or an error where that is negative.. */
 
+/* A number of an object; absent: usual, or an error where that is negative. */
 static enum status item_number(double *out, const json_t *of, const char *where, size_t i,
                                const char *name, double usual, struct error *err)
 {
@@ -47,8 +47,9 @@ static enum status item_number(double *out, const json_t *of, const char *where,
                          "%s[%zu].%s must be 0 or a number from 1e-100 to 1e100", where, i, name);
     return STATUS_OK;
 }
-/* Whether each of its fields is one of the names, which end with NULL.. */
 
+/* Whether each of its fields is one of the names, which end with NULL. where: the list that has
+ * the object at i; NULL: it is the input itself. */
 static enum status check_item_fields(const json_t *object, const char *const *names,
                                      const char *where, size_t i, struct error *err)
 {

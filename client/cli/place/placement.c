@@ -82,9 +82,8 @@ static double least_traffic_cost(const struct search *s, uint32_t depth)
             if (p->models[s->order[k]].bytes <= s->free_bytes[d] && (least < 0 || cost < least))
                 least = cost;
         }
-        sum += least < 0
-                   ? 0
-                   : least; /* negative: no device has room for it, which the search finds out */
+        /* Negative: no device has room for it, which the search finds out. */
+        sum += least < 0 ? 0 : least;
     }
     return sum;
 }

@@ -117,8 +117,8 @@ static enum status attached_ask(struct attached_pass *p, const struct parley_res
         result = parley_future_result(p->reply);
         if (result->err.status != PARLEY_UNAVAILABLE || clock_ms() > end_ms)
             break;
-        (void)poll(NULL, 0,
-                   ATTACHED_RETRY_MS); /* a signal may end the wait early, which is harmless */
+        /* A signal may end the wait early, which is harmless. */
+        (void)poll(NULL, 0, ATTACHED_RETRY_MS);
     }
     if (result->err.status != PARLEY_OK)
         return attached_failed(&result->err, err);

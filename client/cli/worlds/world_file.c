@@ -29,8 +29,8 @@ struct world_file {
     struct world_file_part parts[WORLD_GRAPH_POSITIONS];
     size_t n_parts, n_rounds;
     struct world_graph graph;
-    struct participant
-        *members[WORLD_GRAPH_POSITIONS]; /* the participants' agents; NULL: owned by the verb */
+    /* The participants' agents; NULL: owned by the verb. */
+    struct participant *members[WORLD_GRAPH_POSITIONS];
 };
 
 bool world_file_is_wanted(int argc, char **argv)
