@@ -44,6 +44,7 @@ class Membership:
         self.is_begun = False
         self.lost = set[str]()  # members whose last membership ended with a loss
         self.error: Error | None = None  # set when this process is not a member any more
+        self._cause: Error | None = None  # why this process dropped its membership
         self.lease = 0
         link.reach()
         request = pb.RegistryJoinRequest(group=group, member=member, lease_ms=milliseconds(lease, "lease"))
@@ -78,6 +79,8 @@ class Membership:
         except grpc.RpcError as e:
             error = wire.error_of(e)
         with self.changed:
+            if error.code == "CANCELLED" and self._cause is not None:
+                error = self._cause
             self.error = error
             self.changed.notify_all()
         if self._gone is not None:
@@ -142,6 +145,8 @@ class Membership:
         with self.changed:
             self.changed.wait_for(lambda: self.error is not None)
 
-    def drop(self) -> None:
-        """Ends the call of Join; the other members then see this one as lost."""
+    def drop(self, cause: Error | None = None) -> None:
+        """Ends the call of Join; the other members then see this one as lost. cause: what later calls of this process raise."""
+        with self.changed:
+            self._cause = self._cause or cause
         self._call.cancel()

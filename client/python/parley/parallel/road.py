@@ -13,16 +13,17 @@ from parley import wire
 from parley.client import Link
 from parley.parallel.worker import PART_BYTES
 from parley.v1 import work_pb2 as pb
+from parley.wire import Error
 
 ROOM = 1024  # how many unanswered calls a member takes
 
 
 class Road:
     """The road calls take(task, payload) for each call and recall(task) for each cancelled one, on its own thread; both must not block.
-    Each task must be answered exactly once, on any thread. ended() is called when the daemon ends the stream."""
+    Each task must be answered exactly once, on any thread. ended(error) is called when the stream ends before close()."""
 
     def __init__(self, link: Link, function: str, take: Callable[[int, bytes], None], recall: Callable[[int], None],
-                 ended: Callable[[], None]) -> None:
+                 ended: Callable[[Error], None]) -> None:
         self._take, self._recall, self._ended = take, recall, ended
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -45,6 +46,7 @@ class Road:
     def _read(self) -> None:
         parts = list[bytes]()
         begun: Any = None
+        error = Error("UNAVAILABLE", "the daemon ended the stream of calls")
         try:
             for response in self._call:
                 for order in response.orders:
@@ -61,12 +63,12 @@ class Road:
                         parts = []
                 for task in response.cancelled:
                     self._recall(task)
-        except grpc.RpcError:
-            pass  # whatever the error, the member has no road any more
+        except grpc.RpcError as e:
+            error = wire.error_of(e)
         self._over.set()
         self._out.put(None)
         if not self._is_closing:
-            self._ended()
+            self._ended(error)
 
     def _beat(self, seconds: float) -> None:
         """Tells the daemon at intervals that the member is alive."""
