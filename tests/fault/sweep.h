@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-/* Tests every n-th fault point only (PARLEY_FAULT_STRIDE, default 1), for ThreadSanitizer, under
- * which all of them take too long; these tests have one thread. */
+/* Tests every n-th fault point only (PARLEY_FAULT_STRIDE, default 1), for sanitizers, under
+ * which all of them take too long. */
 static inline long sweep_stride(void)
 {
     const char *text = getenv("PARLEY_FAULT_STRIDE");
