@@ -641,6 +641,15 @@ def test_silent_daemon(_):
         groups.GRACE_S = grace
 
 
+def test_broken_road(address):
+    """If the stream of calls breaks, the membership ends with it, and what is called later raises the stream's error."""
+    with World("a", address=address, secret=SECRET) as world, world.create_rpc_group("g", ["a"]) as group:
+        group._road._ended(parley.Error("UNAVAILABLE", "the stream of calls broke"))
+        with group._membership.changed:
+            assert group._membership.changed.wait_for(lambda: group._membership.error, PATIENCE)
+        assert "the stream of calls broke" in str(raised(parley.Error, group.barrier, PATIENCE))
+
+
 def test_names(address):
     """Names that the daemon or the package cannot take are refused in a sentence, and what was there stays."""
     assert "lease_ms is 50, it must be 0 or 100 to 86400000" in str(raised(parley.Error, World, "a", address=address, secret=SECRET, lease=0.05))
@@ -731,7 +740,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_names, test_assigner, test_examples:
+        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
     with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
         timed(test_small_room, daemon.address)
