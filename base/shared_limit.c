@@ -1,0 +1,139 @@
+#include "base/shared_limit.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/reason.h"
+
+static const struct limit_kind {
+    const char *noun;
+    const char *option; /* NULL: built in */
+    const char *field;  /* of the request, that is at fault; NULL: none */
+} kinds[] = {
+    [LIMIT_CONVERSATIONS] = {"open conversations", "--max-conversations", NULL},
+    [LIMIT_NAMES] = {"names of conversations", NULL, NULL},
+    [LIMIT_RESPONSES] = {"stored responses", NULL, NULL},
+    [LIMIT_KEYED_REPLIES] = {"replies under an Idempotency-Key", NULL, "Idempotency-Key"},
+    [LIMIT_KEYED_BYTES] = {"bytes of replies under an Idempotency-Key", NULL, "Idempotency-Key"},
+    [LIMIT_SESSIONS] = {"sessions of Act", "--max-sessions", NULL},
+    [LIMIT_SEQUENCES] = {"sequences of KServe", "--max-sessions", NULL},
+    [LIMIT_VECTORS] = {"vectors of environments", NULL, NULL},
+    [LIMIT_ENVIRONMENTS] = {"environments", NULL, "count"},
+    [LIMIT_GROUPS] = {"groups of Registry", NULL, "group"},
+    [LIMIT_GROUP_BYTES] = {"bytes of values in groups of Registry", NULL, "value"},
+    [LIMIT_STORE_KEYS] = {"keys of Store", NULL, "key"},
+    [LIMIT_STORE_BYTES] = {"bytes of values in Store", "--store-bytes", "size_bytes"},
+    [LIMIT_REPLAY_TABLES] = {"tables of Replay", NULL, "table"},
+    [LIMIT_REPLAY_BYTES] = {"bytes of tables of Replay", "--replay-bytes", "max_bytes"},
+    [LIMIT_PARAMS_SETS] = {"parameter sets", NULL, NULL},
+    [LIMIT_PARAMS_BYTES] = {"bytes of parameter sets", "--params-bytes", NULL},
+    [LIMIT_WORK_TASKS] = {"tasks of Work", NULL, NULL},
+    [LIMIT_WORK_BYTES] = {"bytes of payloads and results of Work", "--work-bytes", "payload"},
+    [LIMIT_WORK_WORKERS] = {"workers of Work", NULL, NULL},
+    [LIMIT_WORK_FUNCTIONS] = {"functions of Work", NULL, "offer.functions"},
+    [LIMIT_ATTACHED_WORKERS] = {"attached workers", NULL, NULL},
+};
+_Static_assert(sizeof kinds / sizeof kinds[0] == N_SHARED_LIMITS, "each limit has a row");
+
+void shared_limit_init(struct shared_limit *l, enum shared_limit_kind kind, uint64_t max)
+{
+    *l = (struct shared_limit){.kind = kind, .max = max};
+}
+
+void shared_limit_deinit(struct shared_limit *l)
+{
+    free(l->by_principal);
+    l->by_principal = NULL;
+    l->n_principals = 0;
+}
+
+const char *shared_limit_noun(enum shared_limit_kind kind)
+{
+    return kinds[kind].noun;
+}
+
+const char *shared_limit_option(enum shared_limit_kind kind)
+{
+    return kinds[kind].option;
+}
+
+uint64_t shared_limit_part(const struct shared_limit *l, uint32_t principal)
+{
+    if (principal == 0 || l->max <= 1)
+        return l->max;
+    return l->max / 2;
+}
+
+uint64_t shared_limit_held_by(const struct shared_limit *l, uint32_t principal)
+{
+    return principal < l->n_principals ? l->by_principal[principal] : 0;
+}
+
+static uint64_t limit_left(uint64_t max, uint64_t held)
+{
+    return max > held ? max - held : 0;
+}
+
+uint64_t shared_limit_room(const struct shared_limit *l, uint32_t principal)
+{
+    uint64_t of_all = limit_left(l->max, l->held);
+    uint64_t own = limit_left(shared_limit_part(l, principal), shared_limit_held_by(l, principal));
+
+    return own < of_all ? own : of_all;
+}
+
+enum status shared_limit_check(const struct shared_limit *l, uint32_t principal, uint64_t n,
+                               struct error *err)
+{
+    const struct limit_kind *kind = &kinds[l->kind];
+    const uint64_t held = shared_limit_held_by(l, principal);
+    const char *option = kind->option != NULL ? kind->option : "built in";
+
+    if (n <= shared_limit_room(l, principal))
+        return STATUS_OK;
+    if (n > limit_left(l->max, l->held))
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, kind->field,
+                             "the limit of %" PRIu64 " %s (%s) is reached: there are %" PRIu64
+                             ", %" PRIu64 " more are asked for",
+                             l->max, kind->noun, option, l->held, n);
+    return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, kind->field,
+                         "the principal's half of the limit of %" PRIu64
+                         " %s (%s) is reached: it has %" PRIu64 ", %" PRIu64 " more are asked for",
+                         l->max, kind->noun, option, held, n);
+}
+
+enum status shared_limit_take(struct shared_limit *l, uint32_t principal, uint64_t n,
+                              struct error *err)
+{
+    if (shared_limit_check(l, principal, n, err) != STATUS_OK)
+        return err->status;
+    shared_limit_hold(l, principal, n);
+    return STATUS_OK;
+}
+
+/* Principals are few, and numbered from 1. */
+void shared_limit_hold(struct shared_limit *l, uint32_t principal, uint64_t n)
+{
+    const size_t size = (size_t)principal + 1;
+
+    if (size > l->n_principals) {
+        l->by_principal = xrealloc(l->by_principal, size * sizeof(l->by_principal[0]));
+        memset(l->by_principal + l->n_principals, 0,
+               (size - l->n_principals) * sizeof(l->by_principal[0]));
+        l->n_principals = size;
+    }
+    l->by_principal[principal] += n;
+    l->held += n;
+}
+
+void shared_limit_give(struct shared_limit *l, uint32_t principal, uint64_t n)
+{
+    assert(n <= shared_limit_held_by(l, principal));
+    if (n == 0)
+        return;
+    l->by_principal[principal] -= n;
+    l->held -= n;
+}

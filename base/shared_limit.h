@@ -1,0 +1,75 @@
+/* A limit that all principals share: how much there may be of one kind of thing (sessions, bytes of
+ * tables), and how much of it each principal holds. Without keys (principal 0) all may take it
+ * whole. With keys no principal may have more than half, so that none locks the others out; the
+ * administrators' keys are no exception. What exists already stays when keys are added. A limit
+ * belongs to one thread. */
+#ifndef BASE_SHARED_LIMIT_H
+#define BASE_SHARED_LIMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Each has a row in shared_limit.c, and one in docs/operations.md. */
+enum shared_limit_kind {
+    LIMIT_CONVERSATIONS,
+    LIMIT_NAMES,
+    LIMIT_RESPONSES,
+    LIMIT_KEYED_REPLIES,
+    LIMIT_KEYED_BYTES,
+    LIMIT_SESSIONS,
+    LIMIT_SEQUENCES,
+    LIMIT_VECTORS,
+    LIMIT_ENVIRONMENTS,
+    LIMIT_GROUPS,
+    LIMIT_GROUP_BYTES,
+    LIMIT_STORE_KEYS,
+    LIMIT_STORE_BYTES,
+    LIMIT_REPLAY_TABLES,
+    LIMIT_REPLAY_BYTES,
+    LIMIT_PARAMS_SETS,
+    LIMIT_PARAMS_BYTES,
+    LIMIT_WORK_TASKS,
+    LIMIT_WORK_BYTES,
+    LIMIT_WORK_WORKERS,
+    LIMIT_WORK_FUNCTIONS,
+    LIMIT_ATTACHED_WORKERS,
+    N_SHARED_LIMITS
+};
+
+/* Zeroed but for kind and max, nothing is held. max may change at any time. */
+struct shared_limit {
+    enum shared_limit_kind kind;
+    uint64_t max;           /* of all together */
+    uint64_t held;          /* by all */
+    uint64_t *by_principal; /* [n_principals], owned: what each holds */
+    size_t n_principals;
+};
+
+void shared_limit_init(struct shared_limit *l, enum shared_limit_kind kind, uint64_t max);
+void shared_limit_deinit(struct shared_limit *l);
+
+/* "sessions of Act"; and the option that sets the limit, NULL for one that is built in. */
+const char *shared_limit_noun(enum shared_limit_kind kind);
+const char *shared_limit_option(enum shared_limit_kind kind);
+
+/* The most that the principal may hold: max without keys, else half of it, and at least 1. */
+uint64_t shared_limit_part(const struct shared_limit *l, uint32_t principal);
+uint64_t shared_limit_held_by(const struct shared_limit *l, uint32_t principal);
+/* How much more the principal could take now. */
+uint64_t shared_limit_room(const struct shared_limit *l, uint32_t principal);
+
+/* Whether the principal may take n more. EXHAUSTED (LIMIT_REACHED) names the limit, its option, and
+ * whether all of it or the principal's half is used up. */
+enum status shared_limit_check(const struct shared_limit *l, uint32_t principal, uint64_t n,
+                               struct error *err) MUST_CHECK;
+/* The same, and takes them. */
+enum status shared_limit_take(struct shared_limit *l, uint32_t principal, uint64_t n,
+                              struct error *err) MUST_CHECK;
+/* Takes them without asking: what was checked, or was there before (read from a disk). */
+void shared_limit_hold(struct shared_limit *l, uint32_t principal, uint64_t n);
+void shared_limit_give(struct shared_limit *l, uint32_t principal, uint64_t n);
+
+#endif
