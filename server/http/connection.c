@@ -9,7 +9,7 @@
 #include "server/http/exchange.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/front.h"
-#include "server/http/head.h"
+#include "server/http/http1.h"
 #include "server/http/http2.h"
 #include "server/http/socket.h"
 
@@ -22,7 +22,7 @@ struct connection {
     struct http_front *front;
     struct exchange_sink sink; /* of its exchange; holds the socket */
     struct exchange *exchange; /* NULL: waiting for a request */
-    http_parser parser;
+    struct http1 http1;
     struct buf behind;   /* bytes behind the request that is being answered */
     bool is_paused;      /* behind is full, so reading has stopped */
     bool has_begun;      /* it is known which HTTP it speaks */
@@ -46,77 +46,6 @@ static void close_soon(struct connection *c)
 {
     c->until_ms = UNTIL_NEXT_SWEEP;
 }
-
-/* --- callbacks of the parser; a non-zero result stops it --- */
-
-static struct exchange *exchange_of(http_parser *p)
-{
-    const struct connection *c = p->data;
-
-    return c->exchange;
-}
-
-static int on_begin(http_parser *p)
-{
-    struct connection *c = p->data;
-
-    c->exchange = exchange_open(c->front, &c->sink);
-    return c->exchange == NULL;
-}
-
-static int on_url(http_parser *p, const char *at, size_t len)
-{
-    head_url(exchange_of(p), at, len);
-    return 0;
-}
-
-static int on_name(http_parser *p, const char *at, size_t len)
-{
-    head_name(exchange_of(p), at, len);
-    return 0;
-}
-
-static int on_value(http_parser *p, const char *at, size_t len)
-{
-    return !head_value(exchange_of(p), at, len);
-}
-
-static int on_head(http_parser *p)
-{
-    p->upgrade = 0; /* an Upgrade is an offer that may be ignored */
-    exchange_head(exchange_of(p), p);
-    return exchange_of(p)->state == EXCHANGE_READING ? 0 : -1;
-}
-
-static int on_body(http_parser *p, const char *at, size_t len)
-{
-    return !exchange_more(exchange_of(p), at, len);
-}
-
-static int on_chunk(http_parser *p)
-{
-    return !exchange_expect(exchange_of(p), p->content_length);
-}
-
-static int on_whole(http_parser *p)
-{
-    exchange_whole(exchange_of(p));
-    http_parser_pause(p, 1);
-    return 0;
-}
-
-static const http_parser_settings settings = {
-    .on_message_begin = on_begin,
-    .on_url = on_url,
-    .on_header_field = on_name,
-    .on_header_value = on_value,
-    .on_headers_complete = on_head,
-    .on_body = on_body,
-    .on_message_complete = on_whole,
-    .on_chunk_header = on_chunk,
-};
-
-/* --- */
 
 static void connection_sweep_http2(struct connection *c, bool is_draining)
 {
@@ -175,6 +104,7 @@ void connection_close(struct connection *c)
     http2_close(c->http2);
     list_remove(&c->link);
     c->front->n_connections--;
+    http1_deinit(&c->http1);
     buf_deinit(&c->behind);
     free(c);
 }
@@ -192,25 +122,24 @@ static void keep_behind(struct connection *c, const char *data, size_t len)
     }
 }
 
-/* Feeds the parser; returns the number of unused bytes. */
+/* Reads a request, or its part; returns the number of bytes behind it. */
 static size_t parse(struct connection *c, const char *data, size_t len)
 {
-    size_t used = http_parser_execute(&c->parser, &settings, data, len);
-    enum http_errno why = HTTP_PARSER_ERRNO(&c->parser);
+    size_t used = 0;
 
-    if (why == HPE_PAUSED) /* the request is complete; the byte it stopped at is used */
-        return len - used;
-    if (c->exchange != NULL && c->exchange->state != EXCHANGE_READING)
-        return 0; /* refused: the rest is discarded */
-    if (why == HPE_OK)
-        return 0;
-    if (c->exchange == NULL && why != HPE_CB_message_begin)
+    if (c->exchange == NULL) {
+        while (used + 1 < len && data[used] == '\r' && data[used + 1] == '\n')
+            used += 2; /* some clients end a body so */
+        if (used == len)
+            return 0;
         c->exchange = exchange_open(c->front, &c->sink);
-    if (c->exchange == NULL)
+    }
+    if (c->exchange == NULL) {
         close_soon(c); /* no memory for an error */
-    else
-        exchange_damaged(c->exchange, http_errno_description(why));
-    return 0;
+        return 0;
+    }
+    used += http1_read(&c->http1, c->exchange, data + used, len - used);
+    return c->exchange->must_close ? 0 : len - used; /* what comes behind is not read */
 }
 
 static void on_over(void *arg)
@@ -328,7 +257,6 @@ static void connection_resume(struct exchange_sink *sink)
     size_t left;
 
     connection_set_timeout(c, KEEP_ALIVE_MS);
-    http_parser_pause(&c->parser, 0);
     if (behind.len > 0) {
         left = parse(c, behind.data, behind.len);
         buf_consume(&c->behind, c->behind.len - left);
@@ -358,8 +286,7 @@ struct connection *connection_open(struct http_front *f, struct lws *wsi)
                                      .is_choked = connection_is_choked,
                                      .shut = on_shut,
                                      .close = on_abort};
-    http_parser_init(&c->parser, HTTP_REQUEST);
-    c->parser.data = c;
+    http1_init(&c->http1);
     buf_init(&c->behind, BEHIND_MAX_BYTES);
     list_push(&f->connections, &c->link);
     f->n_connections++;

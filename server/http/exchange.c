@@ -13,7 +13,6 @@
 #include "server/http/exchange.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include "base/log.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/gzip.h"
+#include "server/http/head.h"
 #include "server/http/http2.h"
 #include "server/http/rate_limits.h"
 #include "server/http/socket.h"
@@ -36,6 +36,7 @@
 enum {
     ERROR_MAX_BYTES = 4096,
     ROUTES_LIST_BYTES = 512,
+    PATH_LOGGED_BYTES = 272,
     LINGER_MS = 2000,
     /* A body below this rate is too slow: each such number of bytes allows a second more. */
     BODY_BYTES_PER_S = 16 << 10,
@@ -107,66 +108,6 @@ struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink)
     return x;
 }
 
-/* -1: not a digit. */
-static int exchange_hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Decodes %XX at *i of [len], which moves behind it but for one byte. */
-static char exchange_decode(const char *at, size_t len, size_t *i)
-{
-    int byte;
-
-    if (at[*i] != '%' || *i + 2 >= len || exchange_hex_value(at[*i + 1]) < 0 ||
-        exchange_hex_value(at[*i + 2]) < 0)
-        return at[*i];
-    byte = exchange_hex_value(at[*i + 1]) << 4 | exchange_hex_value(at[*i + 2]);
-    *i += 2;
-    return (char)byte;
-}
-
-/* Keeps only the path, with %XX decoded, and the query. */
-static void take_path(struct exchange *x)
-{
-    struct http_parser_url url;
-    const char *at = x->url;
-    size_t len = x->url_len, n = 0;
-
-    http_parser_url_init(&url);
-    if (http_parser_parse_url(x->url, x->url_len, 0, &url) == 0 &&
-        (url.field_set & 1u << UF_PATH) != 0) {
-        at += url.field_data[UF_PATH].off;
-        len = url.field_data[UF_PATH].len;
-        if ((url.field_set & 1u << UF_QUERY) != 0)
-            memcpy(x->query, x->url + url.field_data[UF_QUERY].off, url.field_data[UF_QUERY].len);
-    }
-    for (size_t i = 0; i < len; i++)
-        x->url[n++] = exchange_decode(at, len, &i);
-    x->url[n] = '\0';
-}
-
-static unsigned method_of(const http_parser *p)
-{
-    switch (p->method) {
-    case HTTP_GET:
-        return METHOD_GET;
-    case HTTP_POST:
-        return METHOD_POST;
-    case HTTP_HEAD:
-        return METHOD_HEAD;
-    case HTTP_OPTIONS:
-        return METHOD_OPTIONS;
-    case HTTP_DELETE:
-        return METHOD_DELETE;
-    default:
-        return METHOD_OTHER;
-    }
-}
-
 static bool is_name(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -187,21 +128,19 @@ static void check_conversation(struct exchange *x)
     exchange_refuse(x, 400);
 }
 
-static void exchange_check_length(struct exchange *x, const http_parser *p)
+static void exchange_check_length(struct exchange *x)
 {
-    bool is_chunked = (p->flags & F_CHUNKED) != 0;
-    bool has_length = p->content_length != ULLONG_MAX;
     size_t limit = x->front->config.max_body_bytes;
 
-    x->is_unread = is_chunked || (has_length && p->content_length > 0);
-    if (p->method == HTTP_POST && !is_chunked && !has_length) {
+    x->is_unread = x->is_chunked || x->length > 0;
+    if (x->method == METHOD_POST && !x->is_chunked && !x->has_length) {
         (void)error_set(&x->err, STATUS_INVALID, "Content-Length is missing");
         x->must_close = true; /* the next bytes may be a body */
         exchange_refuse(x, 411);
-    } else if (!is_chunked && has_length && p->content_length > limit) {
+    } else if (x->length > limit) {
         (void)error_because(&x->err, STATUS_INVALID, REASON_REQUEST_TOO_LARGE, NULL,
                             "the body has %llu bytes, at most %zu are taken",
-                            (unsigned long long)p->content_length, limit);
+                            (unsigned long long)x->length, limit);
         exchange_refuse(x, 413);
     }
 }
@@ -214,36 +153,48 @@ static unsigned exchange_levels(const struct exchange *x)
     return x->sink->is_admin ? ROUTES_ADMIN : ROUTES_PUBLIC;
 }
 
+/* Whether an encoded slash of the path is one of the argument's own. */
+static bool has_fitting_slashes(const struct exchange *x, const struct route *r)
+{
+    return x->coded_slash == SIZE_MAX || (r->has_slashes && x->coded_slash >= strlen(r->path));
+}
+
 /* The route of the path without slashes at its end, which proxies and people add. */
 static const struct route *find_path(struct exchange *x)
 {
     const struct routes *routes = &x->front->config.routes;
-    size_t len = strlen(x->url), kept = len;
+    size_t len = strlen(x->path), kept = len;
     const struct route *found;
 
-    while (kept > 1 && x->url[kept - 1] == '/')
+    while (kept > 1 && x->path[kept - 1] == '/')
         kept--;
-    x->url[kept] = '\0';
-    found = route_find(routes, exchange_levels(x), x->url);
+    x->path[kept] = '\0';
+    found = route_find(routes, exchange_levels(x), x->path);
     if (found == NULL && kept < len) /* named whole in the error */
-        x->url[kept] = '/';
-    return found;
+        x->path[kept] = '/';
+    return found != NULL && has_fitting_slashes(x, found) ? found : NULL;
 }
 
-static void find_route(struct exchange *x, unsigned method)
+/* A preflight: a page may do what a program may. Or OPTIONS of the whole server. */
+static bool is_preflight(const struct exchange *x)
+{
+    return x->method == METHOD_OPTIONS && (x->origin[0] != '\0' || x->path[0] == '*');
+}
+
+static void find_route(struct exchange *x)
 {
     const struct http_front *f = x->front;
     char list[ROUTES_LIST_BYTES];
 
-    if (method == METHOD_OPTIONS && x->origin[0] != '\0')
-        return; /* a preflight: a page may do what a program may */
+    if (is_preflight(x))
+        return;
     x->route = find_path(x);
     if (x->route == NULL) {
         route_list(list, sizeof(list), &f->config.routes, exchange_levels(x));
-        (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->url,
+        (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->path,
                         list);
         exchange_refuse(x, 404);
-    } else if ((x->route->methods & method) == 0) {
+    } else if ((x->route->methods & x->method) == 0) {
         (void)error_set(&x->err, STATUS_INVALID, "%s answers %s only", x->route->path,
                         route_methods(x->route));
         exchange_refuse(x, 405);
@@ -255,7 +206,7 @@ static void find_route(struct exchange *x, unsigned method)
 }
 
 /* Asks for a key before anything is told of the server, but for what is open to all. */
-static void exchange_check_key(struct exchange *x, unsigned method)
+static void exchange_check_key(struct exchange *x)
 {
     const struct access_proof proof = {
         .authorization = x->authorization.data,
@@ -265,7 +216,7 @@ static void exchange_check_key(struct exchange *x, unsigned method)
     };
     enum access_level level = x->route == NULL ? ACCESS_KEY : x->route->access;
 
-    if (method == METHOD_OPTIONS && x->origin[0] != '\0')
+    if (is_preflight(x))
         level = ACCESS_OPEN; /* browsers send no key with a preflight */
     if (access_admit(&x->access, x->front->config.access, level, &proof, &x->err) != STATUS_OK)
         exchange_refuse(x, http_status_of(x->err.status));
@@ -318,20 +269,19 @@ static void let_continue(struct exchange *x)
     (void)x->sink->write(x->sink, line + SOCKET_ROOM_BYTES, sizeof(go_on) - 1);
 }
 
-void exchange_head(struct exchange *x, const http_parser *parser)
+void exchange_head(struct exchange *x)
 {
-    unsigned method = method_of(parser);
-
-    take_path(x);
-    x->is_head = method == METHOD_HEAD;
-    x->method = http_method_str((enum http_method)parser->method);
-    x->is_http_1_0 = parser->http_major == 1 && parser->http_minor == 0;
-    x->must_close = !http_should_keep_alive(parser);
-    find_route(x, method);
+    if (x->refused_as != 0) { /* malformed */
+        due(x);
+        return;
+    }
+    x->is_head = x->method == METHOD_HEAD;
+    x->must_close = x->says_close || (x->is_http_1_0 && !x->says_keep);
+    find_route(x);
     check_conversation(x);
     check_coding(x);
-    exchange_check_length(x, parser);
-    exchange_check_key(x, method);
+    exchange_check_length(x);
+    exchange_check_key(x);
     check_origin(x);
     if (x->refused_as != 0 && (x->is_unread || x->must_close)) {
         x->must_close = true;
@@ -405,11 +355,8 @@ void exchange_whole(struct exchange *x)
         due(x);
 }
 
-void exchange_damaged(struct exchange *x, const char *why)
+void exchange_stop(struct exchange *x)
 {
-    (void)error_set(&x->err, STATUS_INVALID, "the request is damaged: %.120s", why);
-    x->must_close = x->is_unread = true;
-    exchange_refuse(x, 400);
     due(x);
 }
 
@@ -556,6 +503,7 @@ static void reply_preflight(struct exchange *x)
     char more[ASKED_MAX_BYTES + 256];
 
     (void)snprintf(more, sizeof(more),
+                   "Allow: GET, HEAD, POST, DELETE, OPTIONS\r\n"
                    "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE, OPTIONS\r\n"
                    "Access-Control-Allow-Headers: %.*s\r\n"
                    "Access-Control-Allow-Private-Network: true\r\n"
@@ -650,13 +598,13 @@ static enum status append_events(struct exchange *x)
 static void log_answer(const struct exchange *x)
 {
     enum log_level level = x->status == 500 ? LOG_WARN : LOG_DEBUG;
-    char path[URL_MAX_BYTES + 16];
+    char path[PATH_LOGGED_BYTES];
 
     if (x->status != 0 && log_is_on(level))
         log_write(level, "http", "method=%s path=%s status=%d request_id=%s ms=%llu",
-                  x->method == NULL ? "none" : x->method, log_quote(path, sizeof(path), x->url),
-                  x->status, x->request_id.text,
-                  (unsigned long long)(exchange_now_ms(x) - x->begun_ms));
+                  x->method_name == NULL ? "none" : x->method_name,
+                  log_quote(path, sizeof(path), x->path == NULL ? "" : x->path), x->status,
+                  x->request_id.text, (unsigned long long)(exchange_now_ms(x) - x->begun_ms));
 }
 
 static void exchange_release(struct exchange *x)
@@ -783,7 +731,6 @@ void front_init(struct http_front *f, const struct http_config *config,
     list_init(&f->exchanges);
     list_init(&f->notified);
     list_init(&f->http2_due);
-    http_parser_set_max_header_size(HEAD_MAX_BYTES);
 }
 
 void front_deinit(struct http_front *f)
@@ -849,19 +796,19 @@ struct arena *exchange_arena(struct exchange *x)
 
 const char *exchange_path(const struct exchange *x)
 {
-    return x->url;
+    return x->path;
 }
 
 const char *exchange_method(const struct exchange *x)
 {
-    return x->method;
+    return x->method_name;
 }
 
 enum status exchange_query(const char **out, struct exchange *x, const char *name,
                            struct error *err)
 {
     size_t name_len = strlen(name);
-    const char *at = x->query;
+    const char *at = x->query == NULL ? "" : x->query;
     size_t len = 0, n = 0;
     char *value;
 
@@ -878,8 +825,12 @@ enum status exchange_query(const char **out, struct exchange *x, const char *nam
     value = arena_alloc(&x->arena, len + 1, 1);
     if (value == NULL)
         return error_no_memory(err, len + 1, "a query");
-    for (size_t i = 0; i < len; i++)
-        value[n++] = exchange_decode(at, len, &i);
+    for (size_t i = 0; i < len; i++) {
+        int byte = head_decode(at + i, len - i);
+
+        value[n++] = byte < 0 ? at[i] : (char)byte;
+        i += byte < 0 ? 0 : 2;
+    }
     value[n] = '\0';
     *out = value;
     return STATUS_OK;

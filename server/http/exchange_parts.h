@@ -2,7 +2,7 @@
 #ifndef SERVER_HTTP_EXCHANGE_PARTS_H
 #define SERVER_HTTP_EXCHANGE_PARTS_H
 
-#include <http_parser.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -17,7 +17,7 @@ struct gunzip;
 struct exchange_handler;
 
 enum { PROOF_MAX_BYTES = 512 }; /* of Authorization and of X-Api-Key */
-enum { URL_MAX_BYTES = 256, CONVERSATION_NAME_MAX = 64 };
+enum { TARGET_MAX_BYTES = 8000, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
 enum { CODING_MAX_BYTES = 15, ACCEPTS_MAX_BYTES = 255 };
 enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
@@ -50,9 +50,8 @@ enum exchange_state {
     EXCHANGE_CLOSED,
 };
 
-/* The headers that are read here, beside those that the parser handles. */
+/* The headers that are read. */
 enum header {
-    HEADER_OTHER,
     HEADER_CONVERSATION,
     HEADER_EXPECT,
     HEADER_HOST,
@@ -63,8 +62,12 @@ enum header {
     HEADER_AUTHORIZATION,
     HEADER_API_KEY,
     HEADER_REQUEST_ID,
-    HEADER_CODING,  /* Content-Encoding */
-    HEADER_ACCEPTS, /* Accept-Encoding */
+    HEADER_CODING,   /* Content-Encoding */
+    HEADER_ACCEPTS,  /* Accept-Encoding */
+    HEADER_TYPE,     /* Content-Type */
+    HEADER_LENGTH,   /* Content-Length */
+    HEADER_TRANSFER, /* Transfer-Encoding */
+    HEADER_CONNECTION,
 };
 
 struct exchange {
@@ -88,15 +91,20 @@ struct exchange {
     const char *conversation_id; /* to answer with */
     const char *unenforced;      /* likewise; NULL: none */
     const char *stream_type;     /* NULL: text/event-stream */
-    char url[URL_MAX_BYTES];     /* NUL-ended; the path once the head is read */
-    char query[URL_MAX_BYTES];   /* NUL-ended, as it came */
+    enum method method;          /* 0: none was read */
+    const char *method_name;     /* static; NULL likewise */
+    char *path;                  /* decoded; in the arena. NULL: none was read */
+    const char *query;           /* as it came; NULL: none */
+    size_t coded_slash; /* where path has the first slash that came as %2F; SIZE_MAX: none */
     char conversation[CONVERSATION_NAME_MAX + 2];
-    size_t url_len, conversation_len;
-    char host[ORIGIN_MAX_BYTES + 2], origin[ORIGIN_MAX_BYTES + 2]; /* "": none */
-    size_t host_len, origin_len;
-    struct buf asked;   /* headers that a page wants to send */
-    const char *method; /* static */
-    int status;         /* of the answer; 0: none yet */
+    size_t conversation_len;
+    char host[ORIGIN_MAX_BYTES + 1], origin[ORIGIN_MAX_BYTES + 2]; /* "": none */
+    size_t origin_len;
+    bool is_chunked, has_length; /* the body: in chunks (in HTTP/2: of unknown length), or of */
+    uint64_t length;             /* so many bytes */
+    bool says_close, says_keep;  /* Connection */
+    struct buf asked;            /* headers that a page wants to send */
+    int status;                  /* of the answer; 0: none yet */
     struct request_id request_id;
     char coding[CODING_MAX_BYTES + 2], accepts[ACCEPTS_MAX_BYTES + 1];
     size_t coding_len, accepts_len;
@@ -107,22 +115,19 @@ struct exchange {
     struct buf last_event;             /* Last-Event-ID */
     struct buf authorization, api_key; /* while the head is read, and where keys are configured */
     const struct access_key *access; /* NULL until the head is read, and while it is not admitted */
-    /* While the head is read. */
-    enum header header;
-    char name[32];
-    size_t name_len; /* may exceed the buffer: then it is none of ours */
-    bool is_in_value;
+    uint32_t seen;                   /* headers that have come: bits 1 << enum header */
 };
 
 /* A request begins. NULL: no memory. */
 struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink);
-void exchange_head(struct exchange *x, const http_parser *parser);
+/* The head is read, or malformed. */
+void exchange_head(struct exchange *x);
 /* The peer announces n_bytes more. False: too many, stop reading. */
 bool exchange_expect(struct exchange *x, uint64_t n_bytes);
 bool exchange_more(struct exchange *x, const char *data, size_t len);
 void exchange_whole(struct exchange *x);
-/* The bytes are no HTTP request. */
-void exchange_damaged(struct exchange *x, const char *why);
+/* The body is malformed: the request was refused (head_refuse). */
+void exchange_stop(struct exchange *x);
 /* The connection is closed. */
 void exchange_close(struct exchange *x);
 

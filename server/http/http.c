@@ -1,7 +1,7 @@
 /* Start: the listener, libwebsockets' context on the daemon's loop, and our handles. Libwebsockets
  * gets connections as raw ones: it reads, writes, and keeps time-outs. Its own HTTP does not
  * support chunked requests and never returns from a POST that follows another request in one
- * segment (4.1), so connection.c parses with http-parser, and exchange.c answers.
+ * segment (4.1), so http1.c parses, and exchange.c answers.
  *
  * Stop: closes our handles and the context, whose connections close at once and whose handles close
  * in the loop's next iterations; the context is freed when the loop is empty. */

@@ -48,7 +48,6 @@ struct http2_stream {
     struct exchange *exchange; /* NULL: it has ended */
     int32_t id;
     uint64_t until_ms; /* 0: no time-out */
-    http_parser head;  /* what exchange_head reads of a request */
     size_t n_head;     /* bytes of its headers */
     struct buf out;    /* the body that was not pulled yet */
     bool has_answer;   /* its headers are submitted */
@@ -224,10 +223,6 @@ static struct http2_stream *stream_open(struct http2 *h, int32_t id)
                                      .shut = stream_shut,
                                      .close = stream_close};
     buf_init(&s->out, STREAM_OUT_MAX_BYTES);
-    http_parser_init(&s->head, HTTP_REQUEST);
-    s->head.http_major = s->head.http_minor = 1;
-    s->head.content_length = UINT64_MAX;
-    s->head.method = HTTP_TRACE; /* none that is served, until the name of one comes */
     list_push(&h->streams, &s->link);
     s->exchange = exchange_open(h->front, &s->sink);
     if (s->exchange != NULL)
@@ -265,62 +260,75 @@ static bool is_header(const uint8_t *name, size_t len, const char *is)
     return len == strlen(is) && memcmp(name, is, len) == 0;
 }
 
-static void stream_set_method(struct http2_stream *s, const char *value, size_t len)
+static bool stream_is_reading(const struct http2_stream *s)
 {
-    static const enum http_method methods[] = {HTTP_GET,    HTTP_POST, HTTP_HEAD, HTTP_OPTIONS,
-                                               HTTP_DELETE, HTTP_PUT,  HTTP_PATCH};
-
-    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-        const char *is = http_method_str(methods[i]);
-
-        if (strlen(is) == len && memcmp(is, value, len) == 0)
-            s->head.method = methods[i];
-    }
+    return s != NULL && s->exchange != NULL && s->exchange->state == EXCHANGE_READING;
 }
 
-/* libnghttp2 has checked that it is a number, and later that so many bytes came. */
-static void stream_set_length(struct http2_stream *s, const char *value, size_t len)
+/* libnghttp2 has checked which of them may come, how often, and in which order. False: malformed.
+ */
+static bool stream_take_field(struct http2_stream *s, const uint8_t *name, size_t name_len,
+                              const char *value, size_t len)
 {
-    char text[24];
+    s->n_head += name_len + len;
+    if (s->n_head > HEAD_MAX_BYTES) {
+        (void)error_set(&s->exchange->err, STATUS_INVALID,
+                        "the headers are too long: at most %d bytes are taken", HEAD_MAX_BYTES);
+        return head_refuse(s->exchange, 431);
+    }
+    if (is_header(name, name_len, ":method"))
+        return head_method(s->exchange, value, len);
+    if (is_header(name, name_len, ":path"))
+        return head_path(s->exchange, value, len);
+    if (is_header(name, name_len, ":authority"))
+        return head_authority(s->exchange, value, len);
+    return name[0] == ':' || head_field(s->exchange, (const char *)name, name_len, value, len);
+}
 
-    (void)snprintf(text, sizeof(text), "%.*s", (int)(len < 23 ? len : 23), value);
-    s->head.content_length = strtoull(text, NULL, 10);
+/* The head of a stream that is still read; NULL: a trailer, or its request is refused already. */
+static struct http2_stream *stream_of_field(nghttp2_session *session, const nghttp2_frame *frame)
+{
+    struct http2_stream *s = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+    return frame->headers.cat == NGHTTP2_HCAT_REQUEST && stream_is_reading(s) &&
+                   s->exchange->refused_as == 0
+               ? s
+               : NULL;
 }
 
 static int on_field(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                     void *arg)
 {
-    struct http2_stream *s = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-    const char *text = (const char *)value;
+    struct http2_stream *s = stream_of_field(session, frame);
 
     (void)flags;
     (void)arg;
-    if (s == NULL || s->exchange == NULL || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
-        return 0; /* a trailer */
-    s->n_head += name_len + value_len;
-    if (s->n_head > HEAD_MAX_BYTES)
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    if (is_header(name, name_len, ":path")) {
-        head_url(s->exchange, text, value_len);
-    } else if (is_header(name, name_len, ":method")) {
-        stream_set_method(s, text, value_len);
-    } else if (is_header(name, name_len, "content-length")) {
-        stream_set_length(s, text, value_len);
-    } else if (!is_header(name, name_len, "host") || s->exchange->host_len == 0) {
-        if (is_header(name, name_len, ":authority"))
-            head_name(s->exchange, "host", 4);
-        else
-            head_name(s->exchange, (const char *)name, name_len);
-        if (!head_value(s->exchange, text, value_len))
-            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    }
+    if (s != NULL) /* what it refuses is answered once all headers have come */
+        (void)stream_take_field(s, name, name_len, (const char *)value, value_len);
     return 0;
 }
 
-static bool stream_is_reading(const struct http2_stream *s)
+/* Without this it would be left out. */
+static int on_invalid_field(nghttp2_session *session, const nghttp2_frame *frame,
+                            const uint8_t *name, size_t name_len, const uint8_t *value,
+                            size_t value_len, uint8_t flags, void *arg)
 {
-    return s != NULL && s->exchange != NULL && s->exchange->state == EXCHANGE_READING;
+    struct http2_stream *s = stream_of_field(session, frame);
+
+    (void)name;
+    (void)name_len;
+    (void)value;
+    (void)value_len;
+    (void)flags;
+    (void)arg;
+    if (s != NULL) {
+        (void)error_set(&s->exchange->err, STATUS_INVALID,
+                        "the request is malformed: a header's name or value has a byte that none "
+                        "may have, or blanks around its value");
+        (void)head_refuse(s->exchange, 400);
+    }
+    return 0;
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
@@ -332,10 +340,11 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST &&
         stream_is_reading(s)) {
         if (is_last)
-            s->head.content_length = 0;
-        else if (s->head.content_length == UINT64_MAX)
-            s->head.flags = F_CHUNKED; /* a body of unknown length */
-        exchange_head(s->exchange, &s->head);
+            s->exchange->has_length = true;
+        s->exchange->is_chunked = !s->exchange->has_length; /* a body of unknown length */
+        if (s->exchange->refused_as == 0)
+            (void)head_end(s->exchange); /* what it refuses is due next */
+        exchange_head(s->exchange);
     }
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && is_last &&
         stream_is_reading(s))
@@ -394,6 +403,7 @@ static int http2_begin(struct http2 *h)
         return rc;
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_stream);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_field);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_field);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);

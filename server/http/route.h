@@ -36,6 +36,7 @@ struct route {
     void (*serve)(struct exchange *x);
     const struct http_api *api;
     enum access_level access; /* of the caller; zero: a key, where keys are configured */
+    bool has_slashes;         /* the argument is a name that may have encoded slashes (%2F) */
 };
 
 /* Some routes of an API, defined with their handlers. */

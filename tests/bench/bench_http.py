@@ -81,7 +81,7 @@ def turns(build, _):
         with on_cores(cores[1:]):
             parley = servers.enter_context(Parleyd(build))
             with socket.create_connection(("127.0.0.1", int(parley.http_port()))) as s:
-                s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
+                s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
                 answer = s.makefile("rb").read().split(b"\r\n\r\n", 1)[1].decode()
             floor = children.start([f"{build}/tests/bench/http_floor", answer], stdout=subprocess.PIPE, text=True)
         port = floor.stdout.readline().strip()
@@ -115,7 +115,7 @@ def idle(build, _):
         waiting = []
         for _ in range(IDLE):
             s = socket.create_connection(("127.0.0.1", int(parley.http_port())))
-            s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
+            s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
             assert s.recv(4096).startswith(b"HTTP/1.1 200")
             waiting.append(s)
         after = rss_mib(parley.process.pid)

@@ -17,13 +17,18 @@ static const struct kind {
     {409, "conflict_error", "conflict"},
     {411, "invalid_request_error", "length_required"},
     {413, "invalid_request_error", "request_too_large"},
+    {414, "invalid_request_error", "uri_too_long"},
     {415, "invalid_request_error", "unsupported_media_type"},
+    {417, "invalid_request_error", "expectation_failed"},
     {422, "invalid_request_error", "conversation_mismatch"},
     {429, "rate_limit_error", "rate_limit_exceeded"},
+    {431, "invalid_request_error", "headers_too_large"},
     {499, "server_error", "cancelled"},
     {500, "server_error", "internal_error"},
+    {501, "invalid_request_error", "not_implemented"},
     {503, "server_error", "unavailable"},
     {504, "server_error", "timeout"},
+    {505, "invalid_request_error", "http_version_not_supported"},
 };
 
 static const struct kind *error_kind_of(int status)

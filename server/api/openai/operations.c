@@ -308,7 +308,7 @@ enum { LOOK = METHOD_GET | METHOD_HEAD };
 
 static const struct route rows[] = {
     {"/v1/models", .methods = LOOK, .serve = models_serve, .api = &openai_api},
-    {"/v1/models/", true, LOOK, .serve = model_serve, .api = &openai_api},
+    {"/v1/models/", true, LOOK, .serve = model_serve, .api = &openai_api, .has_slashes = true},
     {"/tokenize", .methods = METHOD_POST, .serve = tokenize_serve, .api = &openai_api},
     {"/detokenize", .methods = METHOD_POST, .serve = detokenize_serve, .api = &openai_api},
     {"/tokenizer_info", .methods = LOOK, .serve = tokenizer_info_serve, .api = &openai_api},

@@ -184,7 +184,7 @@ static void close_front(void)
 static void get(struct lws *s, const char *path)
 {
     char line[200];
-    int len = snprintf(line, sizeof(line), "GET %s HTTP/1.1\r\n\r\n", path);
+    int len = snprintf(line, sizeof(line), "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
 
     *s = (struct lws){0};
     s->connection = connection_open(&f, s);
