@@ -457,6 +457,8 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
         return error_field(err, "n", "must be 1 in a conversation");
     if (c != NULL && r->model[0] == '\0')
         *model = c->host.model;
+    if (c != NULL && conversation_check_model(c, err) != STATUS_OK)
+        return err->status;
     if (c != NULL && c->host.model != *model) {
         (void)error_field(err, "model", "is another: the conversation is with model '%s'",
                           c->host.model->name);

@@ -8,6 +8,9 @@
 #include "server/conversation/observed.h"
 #include "server/conversation/reader.h"
 #include "server/model/model.h"
+#include "server/model/models.h"
+
+enum { MODEL_RETRY_MS = 100 };
 
 /* Ten years; a longer time is a mistake. */
 #define TTL_MAX_MS ((uint64_t)10 * 365 * 24 * 60 * 60 * 1000)
@@ -288,6 +291,32 @@ enum status conversation_rewind_from(struct conversation *c, uint32_t generation
 
 /* --- turns --- */
 
+enum status conversation_check_model(const struct conversation *c, struct error *err)
+{
+    const char *name = c->host.model->name;
+    struct models *models = c->all->keeping.models;
+    struct model *m;
+    enum status rc;
+
+    if (!model_is_absent(c->host.model))
+        return model_check_ready(c->host.model, err);
+    models_request(models, name);
+    rc = models_get(&m, models, name, err);
+    if (rc == STATUS_OK)
+        rc = model_check_ready(m, err);
+    if (rc == STATUS_NOT_FOUND)
+        return error_because(err, STATUS_NOT_FOUND, REASON_MODEL_NOT_FOUND, "model",
+                             "the conversation's model '%s' is not served: serve it under this "
+                             "name, then send the turn again",
+                             name);
+    if (rc != STATUS_OK)
+        return rc;
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "model",
+                        "model '%s' has only just become ready", name);
+    err->retry_after_ms = MODEL_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
 static enum status conversation_check_turn(const struct conversation *c,
                                            const struct turn_request *r, struct error *err)
 {
@@ -438,7 +467,9 @@ static enum status conversation_take_turn(struct conversation *c, const struct t
 
     if (r->resume.is_wanted)
         return turn_resume(c, r, reader, err);
-    rc = model_check_ready(c->host.model, err); /* the model may be unloading */
+    if (r->number != 0 && r->number <= c->host.n_turns) /* it needs no model */
+        return turn_again(c, r, reader, err);
+    rc = conversation_check_model(c, err); /* the model may be unloading */
     if (rc == STATUS_OK)
         rc = conversation_check_turn(c, r, err);
     if (rc != STATUS_OK)
@@ -466,7 +497,7 @@ static enum status conversation_reopen_turn(struct conversation *c, struct error
 
     if (u->request == NULL || c->all->is_draining)
         return STATUS_OK;
-    rc = model_check_ready(c->host.model, err);
+    rc = conversation_check_model(c, err);
     if (rc != STATUS_OK)
         return rc;
     rc = turn_reopen(&c->host, u->request, u->resolved, number, u->is_changed, err);
@@ -486,7 +517,7 @@ enum status conversation_turn(struct conversation *c, const struct turn_request 
 {
     enum status rc = conversation_reopen_turn(c, err);
 
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK || (r->number != 0 && r->number <= c->host.n_turns))
         rc = conversation_take_turn(c, r, reader, err);
     if (rc != STATUS_OK)
         statistics_refuse(&c->host.model->statistics, rc);

@@ -75,6 +75,10 @@ enum status conversation_run_unended(struct conversation *c, struct error *err) 
 enum status conversation_check_room(const struct conversation *c, const struct turn_request *r,
                                     size_t n_bytes, struct error *err) MUST_CHECK;
 
+/* Whether its model takes turns: UNAVAILABLE, with a hint where it may be ready later; NOT_FOUND
+ * where it is not served at all. Both say what to do. */
+enum status conversation_check_model(const struct conversation *c, struct error *err) MUST_CHECK;
+
 uint64_t conversation_idle_us(const struct conversation *c); /* 0 while it is busy */
 
 #endif

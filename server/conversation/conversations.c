@@ -33,6 +33,8 @@ static void conversations_close_of_model(struct model_user *u, struct model *m)
                             "its model was unloaded");
 }
 
+static void on_model_ready(struct model_user *u, const struct model *m);
+
 void conversation_id_format(const struct conversation_id *id, char out[CONVERSATION_ID_CHARS])
 {
     static const char digits[] = "0123456789abcdef";
@@ -590,6 +592,21 @@ void conversations_close_all(struct conversations *all, const struct model *mode
     }
 }
 
+/* The conversations of its stand-in are as open as before, and are read again with the model. */
+static void on_model_ready(struct model_user *u, const struct model *m)
+{
+    struct conversations *all = container_of(u, struct conversations, user);
+    struct conversation *c, *next;
+
+    if (list_is_empty(&all->absent.models))
+        return;
+    for (c = conversations_newest(all); c != NULL; c = next) {
+        next = conversations_older(all, c);
+        if (model_is_absent(c->host.model) && strcmp(c->host.model->name, m->name) == 0)
+            conversation_leave_untold(c);
+    }
+}
+
 uint64_t conversations_unix_ms(const struct conversations *all)
 {
     return all->config.unix_ms + (env_now_us(all->config.env) - all->start_us) / 1000;
@@ -635,7 +652,9 @@ void conversations_init(struct conversations *all, const struct conversations_co
     *all = (struct conversations){
         .config = *config,
         .start_us = env_now_us(config->env),
-        .user = {.is_busy = has_model, .close = conversations_close_of_model},
+        .user = {.ready = on_model_ready,
+                 .is_busy = has_model,
+                 .close = conversations_close_of_model},
     };
     conversations_configure(all, c->max_conversations, c->ttl_ms, c->linger_us);
     set_default(&c->max_queued_turns, 16);
@@ -652,6 +671,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
         .linger = on_turn_linger,
         .emptied = on_turns_emptied,
     };
+    absent_models_init(&all->absent, config->env);
     hash_init(&all->by_id, NULL);  /* ids are random: any part of one can be its hash */
     hash_init(&all->owners, NULL); /* a client does not choose its principal's id */
     opened_requests_init(&all->opened, config->env);
@@ -667,6 +687,7 @@ void conversations_deinit(struct conversations *all)
 {
     assert(all->n == 0 && all->n_live == 0 && all->n_closing == 0);
     owners_free(all);
+    absent_models_deinit(&all->absent);
     watch_ring_deinit(&all->watch);
     expiry_deinit(&all->expiry);
     opened_requests_deinit(&all->opened);

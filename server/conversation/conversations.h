@@ -11,6 +11,7 @@
 #include "server/conversation/opened_requests.h"
 #include "server/conversation/turn.h"
 #include "server/conversation/watch.h"
+#include "server/model/absent.h"
 #include "server/model/models.h"
 
 struct clone;
@@ -21,10 +22,10 @@ struct models;
 
 /* What conversations are kept by: see keeping.h. */
 struct keeping_config {
-    struct journal *journal;     /* NULL: none is kept */
-    const struct models *models; /* to find the model of one that is read again */
-    const char *binding;         /* what computes, beside the model; stays */
-    bool is_inexact;             /* it does not compute the same again */
+    struct journal *journal; /* NULL: none is kept */
+    struct models *models;   /* to find the model of one that is read again */
+    const char *binding;     /* what computes, beside the model; stays */
+    bool is_inexact;         /* it does not compute the same again */
     const char *(*principal_name)(void *self, uint32_t principal); /* NULL: "" */
     void *self;
 };
@@ -125,6 +126,7 @@ struct conversations {
     void (*on_idle)(void *arg); /* no turn is in flight or queued; may be NULL */
     void *idle_arg;
     struct model_user user;
+    struct absent_models absent; /* of kept ones whose models are not served */
     struct keeping_config keeping;
     struct list closing; /* in the journal, by a pass: see retention.h */
 };

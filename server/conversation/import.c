@@ -17,6 +17,8 @@ static enum status import_check(const struct conversation *c, const struct impor
     const uint32_t number = t->request.number, next = c->host.n_turns + 1;
     size_t n_bytes = t->reply_len;
 
+    if (conversation_check_model(c, err) != STATUS_OK)
+        return err->status;
     if (c->host.n_live > 0 || c->unended.request != NULL)
         return error_because(err, STATUS_PRECONDITION, REASON_CONVERSATION_BUSY, NULL,
                              "a turn is in flight: cancel it, or wait for its end");

@@ -23,13 +23,15 @@ struct recall {
     struct arena arena;                   /* of all that is read */
 };
 
+/* What is stored is read without the model, too. */
 static enum status recall_model(struct recall *r, struct model **out, struct error *err)
 {
-    enum status rc = models_get(out, r->all->keeping.models, r->terms.model, err);
+    struct error ignored; /* conversation_check_model says why it cannot be used */
 
-    if (rc == STATUS_OK)
-        rc = model_check_ready(*out, err);
-    return rc;
+    if (models_get(out, r->all->keeping.models, r->terms.model, &ignored) == STATUS_OK &&
+        model_check_ready(*out, &ignored) == STATUS_OK)
+        return STATUS_OK;
+    return absent_models_get(out, &r->all->absent, r->terms.model, r->terms.version, err);
 }
 
 /* Takes the terms of an event. */

@@ -8,8 +8,8 @@
 #include "server/journal/store.h"
 
 /* Opens the conversation that was found, for its principal. *out is NULL, and it is closed, if its
- * time has passed. UNAVAILABLE while its model is not loaded, DATA_LOSS if what was stored is not
- * correct. */
+ * time has passed. Where its model is not ready it has a stand-in until that is. DATA_LOSS if what
+ * was stored is not correct. */
 enum status conversation_recall(struct conversation **out, struct conversations *all,
                                 uint32_t principal, const struct journal_found *found,
                                 struct error *err) MUST_CHECK;

@@ -146,6 +146,7 @@ static void model_set_vacant(struct attached *a, struct model *m, bool is_vacant
         return;
     m->is_vacant = is_vacant;
     a->config.on_change(a->config.arg, m);
+    models_tell_ready(a->config.models, m);
 }
 
 /* The model of its name is loaded. */

@@ -85,6 +85,18 @@ static struct model_user *next_user(const struct models *r, const struct model_u
     return user_of(list_next(&r->users, &u->link));
 }
 
+void models_tell_ready(const struct models *r, const struct model *m)
+{
+    struct error ignored;
+    struct model_user *u;
+
+    if (model_check_ready(m, &ignored) != STATUS_OK)
+        return;
+    for (u = first_user(r); u != NULL; u = next_user(r, u))
+        if (u->ready != NULL)
+            u->ready(u, m);
+}
+
 static bool is_busy(const struct models *r, const struct model *m)
 {
     const struct model_user *u;
@@ -393,6 +405,7 @@ static void on_loaded(struct model *m, void *arg)
         model_entry_move(e, MODEL_ENTRY_READY);
         e->bytes = m->info.weight_bytes + m->info.kv_pages * m->info.kv_page_bytes;
         e->used_us = env_now_us(r->config.env);
+        models_tell_ready(r, m);
         if (models_keep(r, e))
             models_tell(e, &e->why);
     }

@@ -53,6 +53,8 @@ struct model_entry {
 /* A user of models, in its own memory, which outlives the models. Each callback may be NULL. */
 struct model_user {
     struct link link;
+    /* The model takes turns from now on: it is loaded, or a worker computes for it again. */
+    void (*ready)(struct model_user *u, const struct model *m);
     /* The user still uses the model, which is stopped only afterwards. */
     bool (*is_busy)(const struct model_user *u, const struct model *m);
     /* Why the model may not be unloaded now. */
@@ -106,6 +108,9 @@ void models_reweigh(struct models *r);
 
 /* Users retire and close in the order in which they were added. */
 void models_add_user(struct models *r, struct model_user *u);
+
+/* Tells the users that m is ready, if it is. */
+void models_tell_ready(const struct models *r, const struct model *m);
 
 /* Registers a model and starts to load it: for the daemon's start. type: of an agent that its path
  * does not tell; NULL: by the path. */

@@ -107,4 +107,5 @@ def main():
                 assert status != 0 and says in complaint, (bad, complaint)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -50,6 +50,13 @@ struct response_conversation response_conversation_of(const char *id)
     return c;
 }
 
+/* Its turn was accepted by an earlier process, and waits for a model that is not served. */
+static bool response_waits(const struct conversation *c, unsigned turn)
+{
+    return c->unended.request != NULL && turn == c->host.n_turns + 1 &&
+           model_is_absent(c->host.model);
+}
+
 enum status response_find(struct conversation **out, uint32_t *ret_turn, const struct exchange *x,
                           const char *id, const char *field, struct error *err)
 {
@@ -62,9 +69,11 @@ enum status response_find(struct conversation **out, uint32_t *ret_turn, const s
         sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &turn) == 1)
         c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
                                  &key);
-    if (c != NULL && turn == c->host.n_turns + 1 && conversation_run_unended(c, err) != STATUS_OK)
+    if (c != NULL && turn == c->host.n_turns + 1 && !response_waits(c, turn) &&
+        conversation_run_unended(c, err) != STATUS_OK)
         return err->status;
-    if (c == NULL || turn == 0 || turn > c->host.n_turns + c->host.n_live ||
+    if (c == NULL || turn == 0 ||
+        (turn > c->host.n_turns + c->host.n_live && !response_waits(c, turn)) ||
         (turn <= c->host.n_turns &&
          completed_turn_find(c->host.newest, turn)->request->is_observed)) {
         (void)error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND, field,
@@ -599,7 +608,8 @@ static enum status fork_previous(struct conversation **out, struct exchange *x,
     struct conversation *c;
     uint32_t turn;
 
-    if (find_previous(&c, &turn, x, q->previous, err) != STATUS_OK)
+    if (find_previous(&c, &turn, x, q->previous, err) != STATUS_OK ||
+        conversation_check_model(c, err) != STATUS_OK)
         return err->status;
     if (q->base.model[0] == '\0')
         *model = c->host.model;

@@ -42,7 +42,7 @@ static const struct stored_request *find_live_request(const struct conversation 
         if (t->number == turn)
             return turn_request_of(t);
     }
-    return NULL;
+    return c->unended.request; /* it waits for its model */
 }
 
 static enum status stored_response_find(struct stored_response *out, struct exchange *x,
@@ -153,7 +153,7 @@ static enum status stored_response_delete(const struct stored_response *s, struc
     w = json_writer_begin(&body);
     json_writef(&w, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", s->response->id);
     conversation_close(s->conversation, WATCH_CLOSED, "its response was deleted");
-    answer_json(x, &w, &body);
+    answer_json_kept(x, &w, &body);
     buf_deinit(&body);
     return STATUS_OK;
 }

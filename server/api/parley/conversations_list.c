@@ -154,7 +154,7 @@ struct stored_list {
     struct call *call;
     const Parley__V1__ConversationsListRequest *request;
     const struct conversations *all;
-    const struct model *model; /* NULL: of any */
+    const char *model; /* its name, which need not be served; "": of any */
     struct list_place at;
     size_t size;
 };
@@ -164,7 +164,7 @@ static const struct conversation *list_unkept(const struct stored_list *l,
                                               const struct conversation *c)
 {
     while (c != NULL && (c->host.is_kept || c->serial >= l->at.serial ||
-                         (l->model != NULL && c->host.model != l->model)))
+                         (l->model[0] != '\0' && strcmp(c->host.model->name, l->model) != 0)))
         c = conversations_older_of(c);
     return c;
 }
@@ -241,6 +241,20 @@ static enum status list_merge(Parley__V1__ConversationsListResponse *response,
     return STATUS_OK;
 }
 
+/* A model that nothing is stored of, and that is not known either, is a mistake. */
+static enum status list_check_model(const struct stored_list *l,
+                                    const Parley__V1__ConversationsListResponse *response,
+                                    struct error *err)
+{
+    const struct server *server = call_server(l->call);
+    struct model *ignored;
+
+    if (response->n_conversations > 0 || l->model[0] == '\0' || l->request->page_token[0] != '\0' ||
+        models_find(server->models, l->model) != NULL)
+        return STATUS_OK;
+    return models_get(&ignored, server->models, l->model, err);
+}
+
 static void on_list_page(void *arg, struct journal_found *found, const struct error *err)
 {
     Parley__V1__ConversationsListResponse response = PARLEY__V1__CONVERSATIONS_LIST_RESPONSE__INIT;
@@ -252,7 +266,8 @@ static void on_list_page(void *arg, struct journal_found *found, const struct er
     if (why.status == STATUS_OK && l->request->page_token[0] == '\0')
         l->at.n_total =
             (uint32_t)found->n_total + list_count_unkept(l, call_principal(l->call)->id);
-    if (why.status == STATUS_OK && list_merge(&response, l, found, &arena, &why) == STATUS_OK)
+    if (why.status == STATUS_OK && list_merge(&response, l, found, &arena, &why) == STATUS_OK &&
+        list_check_model(l, &response, &why) == STATUS_OK)
         call_reply(l->call, &response.base);
     else
         call_finish(l->call, &why);
@@ -275,7 +290,6 @@ static enum status list_stored(struct call *call, struct server *server,
     static const struct call_handler handler = {.on_close = list_on_close};
     struct stored_list *l = arena_alloc(call_arena(call), 1, sizeof(*l));
     struct journal_query q = {.by = JOURNAL_PAGE};
-    struct model *model = NULL;
 
     if (l == NULL)
         return error_no_memory(err, sizeof(*l), "a call");
@@ -283,12 +297,9 @@ static enum status list_stored(struct call *call, struct server *server,
         .call = call, .request = request, .all = server->conversations, .size = list_size(request)};
     if (list_place_parse(&l->at, request->page_token, err) != STATUS_OK)
         return err->status;
-    if (request->model[0] != '\0' &&
-        models_get(&model, server->models, request->model, err) != STATUS_OK)
-        return err->status;
-    l->model = model;
+    l->model = request->model;
     q.principal = keeping_principal(l->all, call_principal(call)->id);
-    q.text = model == NULL ? NULL : model->name;
+    q.text = l->model[0] == '\0' ? NULL : l->model;
     q.place = l->at.place;
     q.max_rows = (uint32_t)l->size + 1; /* the last tells that there are more */
     q.wants_total = request->page_token[0] == '\0';

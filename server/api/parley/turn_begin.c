@@ -21,6 +21,12 @@ static void take_deadline(struct turn_request *r, uint64_t deadline_ms, uint64_t
     }
 }
 
+/* A turn that is complete is read again without the model. */
+static bool asks_again(const struct conversation *c, const Parley__V1__TurnRequest *request)
+{
+    return request->resume_from != NULL || (request->turn != 0 && request->turn <= c->host.n_turns);
+}
+
 enum status turn_begin(struct conversation **out, struct call *call,
                        const Parley__V1__TurnRequest *request, struct arena *arena,
                        struct turn_reader *reader, struct turn_parts *parts, struct error *err)
@@ -34,6 +40,8 @@ enum status turn_begin(struct conversation **out, struct call *call,
         return error_field(err, "conversation", "is empty");
     rc = conversations_find(&c, server->conversations, call_principal(call)->id,
                             request->conversation, err);
+    if (rc == STATUS_OK && model_is_absent(c->host.model) && !asks_again(c, request))
+        rc = conversation_check_model(c, err); /* the request cannot be read without it */
     if (rc == STATUS_OK)
         rc = wire_turn(&r, request, c->host.model->info.reply_format, arena, err);
     if (rc != STATUS_OK)
