@@ -441,6 +441,21 @@ static void drop_keys(void *self)
         access_discard(d->access);
 }
 
+static void say_keys(void *self, struct buf *names, struct buf *more)
+{
+    const struct daemon *d = self;
+    struct access_changes changes;
+
+    if (d->access == NULL)
+        return;
+    changes = access_changed(d->access);
+    if (changes.n_added == 0 && changes.n_revoked == 0 && changes.n_altered == 0)
+        return;
+    reload_add_name(names, "keys");
+    (void)!buf_printf(more, " keys_added=%zu keys_revoked=%zu keys_altered=%zu", changes.n_added,
+                      changes.n_revoked, changes.n_altered); /* it has room */
+}
+
 static enum status check_tls(void *self, const struct config *to, struct error *err)
 {
     struct daemon *d = self;
@@ -466,9 +481,24 @@ static void drop_tls(void *self)
         tls_discard(d->tls);
 }
 
+static void say_tls(void *self, struct buf *names, struct buf *more)
+{
+    const struct daemon *d = self;
+    const unsigned changes = d->tls == NULL ? 0 : tls_changes(d->tls);
+
+    if ((changes & TLS_CHANGED_CERTIFICATE) != 0) {
+        reload_add_name(names, "tls_cert");
+        (void)!buf_printf(more, " certificate_until=%s", tls_valid_until(d->tls)); /* likewise */
+    }
+    if ((changes & TLS_CHANGED_KEY) != 0)
+        reload_add_name(names, "tls_key");
+    if ((changes & TLS_CHANGED_CLIENT_CA) != 0)
+        reload_add_name(names, "tls_client_ca");
+}
+
 static const struct reload_part daemon_parts[] = {
-    {.name = "tls", .check = check_tls, .apply = apply_tls, .drop = drop_tls},
-    {.name = "keys", .check = check_keys, .apply = apply_keys, .drop = drop_keys},
+    {.name = "tls", .check = check_tls, .apply = apply_tls, .drop = drop_tls, .say = say_tls},
+    {.name = "keys", .check = check_keys, .apply = apply_keys, .drop = drop_keys, .say = say_keys},
     {.name = "log", .apply = apply_log},
     {.name = "limits", .apply = apply_limits},
     {.name = "http", .apply = apply_http},

@@ -38,37 +38,42 @@ static enum status reload_check(struct reload *r, const struct config *to, struc
     return STATUS_OK;
 }
 
+void reload_add_name(struct buf *names, const char *name)
+{
+    (void)!buf_printf(names, "%s%s", names->len > 0 ? "," : "", name);
+}
+
 /* Lists the options that differ, those that were applied or those that wait. */
 static void list_changes(struct buf *out, const struct config *from, const struct config *to,
                          bool is_applied)
 {
-    enum status rc = STATUS_OK;
-
-    for (size_t i = 0; i < config_n_options && rc == STATUS_OK; i++) {
+    for (size_t i = 0; i < config_n_options; i++) {
         const struct config_option *o = &config_options[i];
 
         if (o->key != NULL && o->is_reloadable == is_applied && config_differs(from, to, o))
-            rc = buf_printf(out, "%s%s", out->len > 0 ? "," : "", o->key);
+            reload_add_name(out, o->key);
     }
 }
 
 /* What needs a start is compared with the start's. */
-static void reload_log(const struct config *start, const struct config *from,
-                       const struct config *to)
+static void reload_log(const struct reload *r, const struct config *from, const struct config *to)
 {
-    struct buf applied, waiting;
+    struct buf applied, waiting, more;
 
     buf_init(&applied, CHANGES_MAX_BYTES);
     buf_init(&waiting, CHANGES_MAX_BYTES);
+    buf_init(&more, CHANGES_MAX_BYTES);
     list_changes(&applied, from, to, true);
-    list_changes(&waiting, start, to, false);
-    if (waiting.len > 0)
-        log_warn("reloaded", "changed=%s wait_for_a_start=%s",
-                 applied.len > 0 ? applied.data : "none", waiting.data);
-    else
-        log_info("reloaded", "changed=%s", applied.len > 0 ? applied.data : "none");
+    list_changes(&waiting, r->start, to, false);
+    for (size_t i = 0; i < r->n_parts; i++)
+        if (r->parts[i].say != NULL)
+            r->parts[i].say(r->self, &applied, &more);
+    log_write(waiting.len > 0 ? LOG_WARN : LOG_INFO, "reloaded", "changed=%s%s%s%s",
+              applied.len > 0 ? applied.data : "none", more.len > 0 ? more.data : "",
+              waiting.len > 0 ? " wait_for_a_start=" : "", waiting.len > 0 ? waiting.data : "");
     buf_deinit(&applied);
     buf_deinit(&waiting);
+    buf_deinit(&more);
 }
 
 static void reload_apply(struct reload *r, const struct config *to)
@@ -80,7 +85,7 @@ static void reload_apply(struct reload *r, const struct config *to)
     r->is_owned = true;
     for (size_t i = 0; i < r->n_parts; i++)
         r->parts[i].apply(r->self, &r->current);
-    reload_log(r->start, &old, &r->current);
+    reload_log(r, &old, &r->current);
     if (was_owned)
         config_deinit(&old);
 }

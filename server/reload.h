@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "server/config/config.h"
 
+struct buf;
+
 /* A part of the daemon that a reload changes: a row of a const table. */
 struct reload_part {
     const char *name;
@@ -17,7 +19,13 @@ struct reload_part {
     void (*apply)(void *self, const struct config *to);
     /* Instead of apply, after its own check or none: frees what check kept. NULL: nothing. */
     void (*drop)(void *self);
+    /* Behind apply, what has changed in the files that it read: their options' names
+     * (reload_add_name), and more of them, as " key=value". NULL: nothing. */
+    void (*say)(void *self, struct buf *names, struct buf *more);
 };
+
+/* Adds a name to a list; it is left out where there is no room. */
+void reload_add_name(struct buf *names, const char *name);
 
 struct reload {
     const struct reload_part *parts; /* [n_parts] */

@@ -19,6 +19,9 @@ struct access_principal {
     struct principal base;
     struct access_quota quota;
     struct quota_limits next_limits; /* while the keys are added */
+    bool has_key, had_key;           /* in the file as last read; before */
+    struct principal base_before;    /* likewise */
+    struct quota_limits limits_before;
     char name[PRINCIPAL_NAME_MAX + 1];
 };
 
@@ -30,6 +33,8 @@ struct access_key {
     uint8_t digest[SHA256_BYTES];
     uint64_t until_s; /* 0: none */
     bool is_current;  /* in the file as last read; then in by_digest */
+    bool was_current; /* before the last commit, and then with this end */
+    uint64_t until_s_before;
 };
 
 struct access {
@@ -113,6 +118,7 @@ static void access_add(struct access *a, const struct keys_line *line)
     struct access_principal *p = access_add_principal(a, line->principal);
     struct access_key *key = NULL;
 
+    p->has_key = true;
     p->base.roles |= line->roles;
     if (line->weight > p->base.weight)
         p->base.weight = line->weight;
@@ -143,12 +149,18 @@ static void access_revoke_all(struct access *a)
 
         if (key->is_current)
             hash_remove(&a->by_digest, &key->by_digest);
+        key->was_current = key->is_current;
+        key->until_s_before = key->until_s;
         key->is_current = false;
     }
     for (struct link *at = list_first(&a->principals); at != NULL;
          at = list_next(&a->principals, at)) {
         struct access_principal *p = container_of(at, struct access_principal, link);
 
+        p->limits_before = p->next_limits;
+        p->base_before = p->base;
+        p->had_key = p->has_key;
+        p->has_key = false;
         p->next_limits = (struct quota_limits){0};
         p->base.roles = 0;
         p->base.weight = 1;
@@ -242,6 +254,33 @@ void access_commit(struct access *a)
         quota_configure(&p->quota, &p->next_limits, env_now_us(a->config.env));
     }
     access_discard(a);
+}
+
+static bool principal_is_altered(const struct access_principal *p)
+{
+    return p->base.roles != p->base_before.roles || p->base.weight != p->base_before.weight ||
+           memcmp(&p->next_limits, &p->limits_before, sizeof(p->next_limits)) != 0;
+}
+
+struct access_changes access_changed(const struct access *a)
+{
+    struct access_changes changes = {0};
+
+    for (struct link *at = list_first(&a->keys); at != NULL; at = list_next(&a->keys, at)) {
+        const struct access_key *key = container_of(at, struct access_key, link);
+
+        changes.n_added += key->is_current && !key->was_current;
+        changes.n_revoked += !key->is_current && key->was_current;
+        changes.n_altered +=
+            key->is_current && key->was_current && key->until_s != key->until_s_before;
+    }
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at)) {
+        const struct access_principal *p = container_of(at, struct access_principal, link);
+
+        changes.n_altered += p->has_key && p->had_key && principal_is_altered(p);
+    }
+    return changes;
 }
 
 enum status access_reload(struct access *a, struct error *err)

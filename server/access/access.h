@@ -63,6 +63,13 @@ enum status access_prepare(struct access *a, struct error *err) MUST_CHECK;
 void access_commit(struct access *a);
 void access_discard(struct access *a);
 
+/* What the last commit changed. */
+struct access_changes {
+    size_t n_added, n_revoked; /* keys */
+    size_t n_altered;          /* keys that end at another time, principals with other rights */
+};
+struct access_changes access_changed(const struct access *a);
+
 /* Whose call it is. a NULL: no keys are configured, and everybody is the one principal, with all
  * roles. STATUS_UNAUTHENTICATED: the key is missing or invalid; DENIED: the role is missing. */
 enum status access_admit(const struct access_key **out, const struct access *a,

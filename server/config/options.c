@@ -35,7 +35,7 @@ const struct config_option config_options[] = {
      .more = "An agent is served beside the models, under NAME; without NAME it is the file's name without folder and .so. An environment is served by parley.v1.Env, under the name that the shared object gives. Its code runs inside parleyd, so the file must be owned by root or by parleyd's user, and must not be writable or replaceable by all users. If the ABI differs or a required function is missing, parleyd prints one line and does not start; --check reports it too. In a conversation with such an agent, up to 32 turns, or all turns, can be rewound."},
     {.flag = "--listen", .value = "ADDRESS", .key = "listen", .set = set_listen, LIST_OF(n_listen),
      .group = "Addresses",
-     .usual = "127.0.0.1:8001", .example = "['127.0.0.1:8001', 'unix:/run/parley.sock']",
+     .usual = "127.0.0.1:8001", .example = "['127.0.0.1:8001', 'unix:/run/parley/parley.sock']",
      .help = "the address for gRPC: HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks a free port; may be given several times",
      .more = "Connections to these addresses use at most three quarters of the hard limit on open files (\"ulimit -H -n\"), connections to --http at most half. Further connections are closed, and this is logged."},
     {.flag = "--listen-admin", .value = "ADDRESS|off", .key = "listen_admin", .set = set_listen_admin,

@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/list.h"
+#include "server/net/tls_files.h"
 
 enum {
     PASS_BYTES = 16 << 10, /* the most that a TLS record holds */
@@ -55,7 +55,9 @@ struct tls {
     uv_loop_t *loop;
     uv_timer_t sweep;
     SSL_CTX *context;
-    SSL_CTX *next; /* of a reload between its two parts */
+    struct tls_files files; /* as context has them */
+    SSL_CTX *next;          /* of a reload between its two parts */
+    struct tls_files next_files, files_before;
     struct list connections;
     size_t n_connections;
     bool is_refusing;
@@ -63,28 +65,6 @@ struct tls {
 };
 
 /* --- certificates --- */
-
-static enum status tls_fail(struct error *err, const char *path)
-{
-    const char *why = ERR_reason_error_string(ERR_peek_last_error());
-
-    (void)error_set(err, STATUS_INVALID, "%s: %s", path, why == NULL ? "cannot be used" : why);
-    ERR_clear_error();
-    return err->status;
-}
-
-static enum status tls_check_mode(const char *path, struct error *err)
-{
-    struct stat st;
-
-    if (stat(path, &st) != 0)
-        return error_set(err, STATUS_INVALID, "%s: %s", path, strerror(errno));
-    if ((st.st_mode & S_IRWXO) != 0)
-        return error_set(err, STATUS_INVALID,
-                         "%s has the mode %03o: others must not read it ('chmod 640')", path,
-                         (unsigned)(st.st_mode & 0777));
-    return STATUS_OK;
-}
 
 /* Takes the first of the port's protocols that the client has named. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *ret_len,
@@ -102,34 +82,9 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *ret_len,
     return SSL_TLSEXT_ERR_OK;
 }
 
-static enum status set_client_ca(SSL_CTX *context, const char *path, struct error *err)
-{
-    STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(path);
-
-    if (names == NULL || SSL_CTX_load_verify_file(context, path) != 1) {
-        sk_X509_NAME_pop_free(names, X509_NAME_free);
-        return tls_fail(err, path);
-    }
-    SSL_CTX_set_client_CA_list(context, names); /* takes them */
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    return STATUS_OK;
-}
-
-static enum status set_certificate(SSL_CTX *context, const struct tls_config *config,
-                                   struct error *err)
-{
-    if (tls_check_mode(config->private_key, err) != STATUS_OK)
-        return err->status;
-    if (SSL_CTX_use_certificate_chain_file(context, config->certificate) != 1)
-        return tls_fail(err, config->certificate);
-    if (SSL_CTX_use_PrivateKey_file(context, config->private_key, SSL_FILETYPE_PEM) != 1 ||
-        SSL_CTX_check_private_key(context) != 1)
-        return tls_fail(err, config->private_key);
-    return config->client_ca == NULL ? STATUS_OK : set_client_ca(context, config->client_ca, err);
-}
-
 /* No sessions are resumed: one could outlive the certificates that it was begun with. */
-static enum status context_make(SSL_CTX **out, const struct tls_config *config, struct error *err)
+static enum status context_make(SSL_CTX **out, struct tls_files *files,
+                                const struct tls_config *config, struct error *err)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     enum status rc;
@@ -146,7 +101,7 @@ static enum status context_make(SSL_CTX **out, const struct tls_config *config, 
     (void)SSL_CTX_set_mode(context,
                            SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_alpn_select_cb(context, on_alpn, NULL);
-    rc = set_certificate(context, config, err);
+    rc = tls_files_read(files, context, config, err);
     if (rc != STATUS_OK)
         SSL_CTX_free(context);
     else
@@ -416,16 +371,18 @@ void tls_accept(struct tls *t, const struct tls_port_config *config, int fd)
 enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config *config,
                      struct error *err)
 {
+    struct tls_files files;
     SSL_CTX *context;
     struct tls *t;
 
     if (config->certificate == NULL || config->private_key == NULL)
         return error_set(err, STATUS_INVALID, "both --tls-cert and --tls-key are needed");
-    if (context_make(&context, config, err) != STATUS_OK)
+    if (context_make(&context, &files, config, err) != STATUS_OK)
         return err->status;
     t = xalloc(sizeof(*t));
     t->config = *config;
     t->context = context;
+    t->files = t->files_before = files;
     t->loop = loop;
     list_init(&t->connections);
     (void)uv_timer_init(loop, &t->sweep); /* cannot fail */
@@ -437,7 +394,7 @@ enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config 
 enum status tls_prepare(struct tls *t, struct error *err)
 {
     tls_discard(t);
-    return context_make(&t->next, &t->config, err);
+    return context_make(&t->next, &t->next_files, &t->config, err);
 }
 
 void tls_discard(struct tls *t)
@@ -451,6 +408,23 @@ void tls_commit(struct tls *t)
     SSL_CTX_free(t->context); /* connections have references */
     t->context = t->next;
     t->next = NULL;
+    t->files_before = t->files;
+    t->files = t->next_files;
+}
+
+unsigned tls_changes(const struct tls *t)
+{
+    unsigned changes = 0;
+
+    for (int i = 0; i < TLS_FILES; i++)
+        if (memcmp(t->files.sums[i], t->files_before.sums[i], SHA256_BYTES) != 0)
+            changes |= 1u << i;
+    return changes;
+}
+
+const char *tls_valid_until(const struct tls *t)
+{
+    return t->files.until;
 }
 
 enum status tls_reload(struct tls *t, struct error *err)

@@ -19,8 +19,8 @@ struct tls_config {
     const char *client_ca; /* whom clients' certificates must be of; NULL: they need none */
 };
 
-/* STATUS_INVALID names the file that is wrong, or says that key and certificate do not match, or
- * that one of them (NULL) is not given. */
+/* STATUS_INVALID names the file that is wrong and the reason, or says which one (NULL) is not
+ * given. Logs a warning for a certificate that is not valid now. */
 enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config *config,
                      struct error *err) MUST_CHECK;
 /* Closes all connections, and frees t in the loop's next iterations. NULL is fine. */
@@ -33,6 +33,11 @@ enum status tls_reload(struct tls *t, struct error *err) MUST_CHECK;
 enum status tls_prepare(struct tls *t, struct error *err) MUST_CHECK;
 void tls_commit(struct tls *t);
 void tls_discard(struct tls *t);
+/* What the last commit changed: bits 1 certificate, 2 private key, 4 client CA. */
+enum { TLS_CHANGED_CERTIFICATE = 1, TLS_CHANGED_KEY = 2, TLS_CHANGED_CLIENT_CA = 4 };
+unsigned tls_changes(const struct tls *t);
+/* When the certificate expires, as 2027-01-31T12:00:00Z. */
+const char *tls_valid_until(const struct tls *t);
 
 /* What a port speaks: the names of ALPN, the preferred one first, each behind its length. A client
  * that names others only is refused. */

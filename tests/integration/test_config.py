@@ -5,6 +5,7 @@ usage: test_config.py PARLEY PARLEYD WRITE_TINY_MODEL [ONLY…]      (any python
 """
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -61,7 +62,7 @@ def tries_files(parley, parleyd, tiny, folder):
         file.write("bob nonsense\n")
     code, said = check(parleyd, *anywhere, "--keys", keys)
     assert code == 1 and f"{keys}: line 2" in said, said
-    for flags, word in (("--tls-cert", pem), "--tls-key"), (("--tls-cert", pem, "--tls-key", key), "mismatch"), \
+    for flags, word in (("--tls-cert", pem), "--tls-key"), (("--tls-cert", pem, "--tls-key", key), "is not the key of"), \
                        ((*right, "--tls-client-ca", "/nowhere"), "/nowhere"):
         code, said = check(parleyd, *anywhere, *flags)
         assert code == 1 and "TLS: " in said and word in said, said
@@ -141,6 +142,14 @@ def from_environment(parley, parleyd, tiny, folder):
         del os.environ["PARLEY_MODELS"]
 
 
+def sample(parley, parleyd, tiny, folder):
+    """The sockets of the packaged sample are where the packaged unit may make them."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../packaging/parleyd.service.in"), encoding="utf-8") as file:
+        may = "/run/%s/" % re.search(r"^RuntimeDirectory=(.+)$", file.read(), re.M)[1]
+    sockets = re.findall(r"unix:(/[^'\"\s,\]]+)", children.run([parleyd, "--print-config"], capture_output=True, text=True, check=True).stdout)
+    assert len(sockets) >= 2 and all(os.path.dirname(path) + "/" == may for path in sockets), (may, sockets)
+
+
 def write(path, text):
     """As an editor does: at once."""
     with open(path + ".new", "w", encoding="utf-8") as file:
@@ -195,6 +204,26 @@ def reloaded(parley, parleyd, tiny, folder):
         assert daemon.metric('parley_reloads_total{result="done"}') == 1
         daemon.reload("log_level: info\n", "info reloaded", "changed=http_origin,max_conversations")
         daemon.reload("log_level: info\n", "info reloaded", "changed=none")
+
+
+def reloads_keys(parley, parleyd, tiny, folder):
+    """A SIGHUP says which keys came and went, and whose rights are others, though the configuration is the same."""
+    path, keys, text = os.path.join(folder, "keys.yaml"), os.path.join(folder, "reloaded.keys"), "log_level: info\n"
+    alice, bob = ("%s %s" % (name, digit * 64) for name, digit in (("alice", "1"), ("bob", "2")))
+
+    def write_keys(*lines):
+        with open(os.open(keys, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            print(*lines, sep="\n", file=file)
+
+    write_keys(alice)
+    with Reloading(parleyd, path, text, "--keys", keys) as daemon:
+        for lines, says in [((alice, bob), "changed=keys keys_added=1 keys_revoked=0 keys_altered=0"), ((alice, bob), "changed=none"),
+                            ((f"{alice} admin", bob), "changed=keys keys_added=0 keys_revoked=0 keys_altered=1"),
+                            ((f"{alice} admin until=2099-01-01", f"{bob} weight=2"), "changed=keys keys_added=0 keys_revoked=0 keys_altered=2"),
+                            (("# comment", f"{bob} weight=2"), "changed=keys keys_added=0 keys_revoked=1 keys_altered=0"),
+                            ((alice,), "changed=keys keys_added=1 keys_revoked=1 keys_altered=0")]:
+            write_keys(*lines)
+            daemon.reload(text, "info reloaded", says)
 
 
 def reloads_models(parley, parleyd, tiny, folder):
@@ -282,7 +311,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, tries_files, administers, bounds_peers, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
+        for test in tried, tries_files, administers, bounds_peers, from_environment, sample, reloaded, reloads_keys, reloads_models, keeps_the_old, notifies:
             if not only or test.__name__ in only:
                 print(test.__name__, flush=True)
                 test(parley, parleyd, tiny, folder)

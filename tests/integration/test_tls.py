@@ -5,6 +5,7 @@ megabytes pass both ways; a wrong file keeps what there is.
 usage: test_tls.py PARLEYD PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import contextlib
+import datetime
 import http.client
 import json
 import os
@@ -41,19 +42,33 @@ class Authority:
     def path(self, kind, name=None):
         return os.path.join(self.folder, f"{name or self.name}.{kind}")
 
-    def sign(self, name, to=None):
-        """A certificate and its private key, under the name of `to`; by rename."""
+    def sign(self, name, to=None, start=0):
+        """A certificate and its private key, under the name of `to`; by rename. It is valid for a day from `start`, in days from now."""
         key, request, made, more = (self.path(kind, name) for kind in ("new-key", "csr", "new-pem", "ext"))
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         with open(more, "w") as f:
             print("subjectAltName=IP:127.0.0.1", file=f)
-        openssl("x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self.path("key"), "-CAcreateserial", "-out", made, "-days", "2",
-                "-extfile", more)
+        if start == 0:
+            openssl("x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self.path("key"), "-CAcreateserial", "-out", made, "-days", "2",
+                    "-extfile", more)
+        else:
+            self.sign_for(request, made, *(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days) for days in (start, start + 1)))
         os.chmod(key, 0o600)
         pem, own = self.path("pem", to or name), self.path("key", to or name)
         os.rename(made, pem)
         os.rename(key, own)
         return pem, own
+
+    def sign_for(self, request, made, *days):
+        """A certificate for other days than from now on: only `openssl ca` makes one."""
+        config = self.path("ca")
+        with open(config, "w") as f:
+            print(f"[ca]\ndefault_ca = all\n[all]\ndatabase = {config}.index\nnew_certs_dir = {self.folder}\nrand_serial = yes\n"
+                  "default_md = sha256\npolicy = any\n[any]\ncommonName = supplied", file=f)
+        open(f"{config}.index", "w").close()
+        start, end = (day.strftime("%Y%m%d%H%M%SZ") for day in days)
+        openssl("ca", "-batch", "-notext", "-config", config, "-in", request, "-out", made, "-cert", self.pem, "-keyfile", self.path("key"),
+                "-startdate", start, "-enddate", end)
 
 
 def context(ca, pair=None):
@@ -217,16 +232,77 @@ def knows_clients(parleyd, parley, ours, theirs):
         assert done.returncode == 0 and "echo" in done.stdout, done
 
 
-def refuses_files(parleyd, ours, theirs):
+def refuses_files(parleyd, ours, theirs, folder):
+    """What is wrong with a file is said in words, with what helps; and no passphrase is asked for."""
     pem, key = ours.sign("server")
-    other = theirs.sign("other")[1]
-    for flags, word in ((("--tls-cert", pem), "--tls-key"), (("--tls-cert", pem, "--tls-key", other), "mismatch"),
-                        (("--tls-cert", key, "--tls-key", key), key), (("--tls-cert", pem, "--tls-key", "/nowhere"), "/nowhere")):
-        done = children.run([parleyd, "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True)
-        assert done.returncode == 1 and word in done.stderr, (flags, done)
+    other, other_key = theirs.sign("other")
+
+    def made(name, data):
+        path = os.path.join(folder, name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data if isinstance(data, bytes) else b"".join(open(part, "rb").read() for part in data))
+        return path
+
+    encrypted, old, der, key_der, weak, weak_key = (os.path.join(folder, name) for name in
+                                                    ("encrypted", "old", "cert.der", "key.der", "weak.pem", "weak.key"))
+    openssl("pkcs8", "-topk8", "-in", key, "-out", encrypted, "-passout", "pass:secret")
+    openssl("ec", "-in", key, "-aes128", "-out", old, "-passout", "pass:secret")
+    openssl("x509", "-in", pem, "-outform", "DER", "-out", der)
+    openssl("pkey", "-in", key, "-outform", "DER", "-out", key_der)
+    openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-keyout", weak_key, "-out", weak, "-days", "2", "-subj", "/CN=weak")
+    for path in encrypted, old, key_der, weak_key:
+        os.chmod(path, 0o600)
+    lines = open(pem, "rb").read().splitlines(keepends=True)
+    empty, nonsense = made("empty", b""), made("nonsense", b"nonsense\n")
+    damaged = made("damaged", b"".join([lines[0], b"AAAA" + lines[1][4:], *lines[2:]]))
+    damaged_key = made("damaged.key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    swapped, second_damaged = made("swapped", [other, pem]), made("second", open(pem, "rb").read() + open(damaged, "rb").read())
+    pair = ("--tls-cert", pem, "--tls-key", key)
+    cases = [(("--tls-cert", pem), "both --tls-cert and --tls-key are needed"),
+             (("--tls-cert", pem, "--tls-key", other_key), f"{other_key} is not the key of the certificate {pem}"),
+             (("--tls-cert", swapped, "--tls-key", key), f"{swapped}: its first certificate is not that of the key {key}, number 2 is: put it first"),
+             (("--tls-cert", key, "--tls-key", key), f"{key} has no certificate in PEM"),
+             (("--tls-cert", pem, "--tls-key", made("as-key", [pem])), "as-key has no private key in PEM"),
+             (("--tls-cert", pem, "--tls-key", "/nowhere"), "/nowhere: No such file"),
+             (("--tls-cert", folder, "--tls-key", key), f"{folder}: Is a directory"),
+             (("--tls-cert", empty, "--tls-key", key), "empty is empty"),
+             (("--tls-cert", nonsense, "--tls-key", key), "nonsense has no certificate in PEM"),
+             (("--tls-cert", der, "--tls-key", key), "is in DER, not in PEM: 'openssl x509"),
+             (("--tls-cert", pem, "--tls-key", key_der), "is in DER, not in PEM: 'openssl pkey"),
+             (("--tls-cert", damaged, "--tls-key", key), f"{damaged}: its certificate 1 is damaged"),
+             (("--tls-cert", second_damaged, "--tls-key", key), f"{second_damaged}: its certificate 2 is damaged"),
+             (("--tls-cert", pem, "--tls-key", damaged_key), f"{damaged_key}: its private key is damaged"),
+             (("--tls-cert", pem, "--tls-key", encrypted), f"{encrypted} is encrypted, and parleyd takes no passphrase"),
+             (("--tls-cert", pem, "--tls-key", old), f"{old} is encrypted, and parleyd takes no passphrase"),
+             (("--tls-cert", weak, "--tls-key", weak_key), f"{weak}: its key is too short"),
+             ((*pair, "--tls-client-ca", empty), "empty is empty"),
+             ((*pair, "--tls-client-ca", nonsense), "nonsense has no certificate in PEM"),
+             ((*pair, "--tls-client-ca", key), f"{key} has no certificate in PEM")]
+    for flags, says in cases:
+        done = children.run([parleyd, "--check", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.startswith("parleyd: TLS: ") and says in done.stderr and done.stderr.count("\n") == 1, (says, done)
     os.chmod(key, 0o644)
-    done = children.run([parleyd, "--listen", "127.0.0.1:0", "--tls-cert", pem, "--tls-key", key], capture_output=True, text=True)
+    done = children.run([parleyd, "--listen", "127.0.0.1:0", *pair], capture_output=True, text=True)
     assert done.returncode == 1 and "644" in done.stderr, done
+    os.chmod(key, 0o600)
+
+
+def warns_of_time(parleyd, ours):
+    """A certificate that has expired, or is not valid yet, is told of by --check, at a start and at a reload, and served."""
+    pem, key = ours.sign("server")
+    for days, says in ((-2, "expired="), (2, "not_valid_before=")):
+        ours.sign("late", to="server", start=days)
+        pair = "--tls-cert", pem, "--tls-key", key
+        done = children.run([parleyd, "--check", "--listen", "127.0.0.1:0", *pair], capture_output=True, text=True)
+        assert done.returncode == 0 and f"warn certificate file=\"{pem}\" subject=\"/CN=late\" {says}20" in done.stderr, done
+        with children.Daemon(parleyd, *pair, "--log-level", "info") as daemon:
+            assert any("warn certificate" in line and says in line for line in daemon.said), daemon.said
+            ours.sign("server")
+            reload(daemon, "info reloaded changed=tls_cert,tls_key certificate_until=20")
+            reload(daemon, "info reloaded changed=none")
+            ours.sign("late", to="server", start=days)
+            reload(daemon, "warn certificate")
+            reload(daemon, "info reloaded changed=none")
 
 
 def main(parleyd, parley):
@@ -234,7 +310,8 @@ def main(parleyd, parley):
         ours, theirs = Authority(folder, "ours"), Authority(folder, "theirs")
         serves(parleyd, parley, ours, folder)
         knows_clients(parleyd, parley, ours, theirs)
-        refuses_files(parleyd, ours, theirs)
+        refuses_files(parleyd, ours, theirs, folder)
+        warns_of_time(parleyd, ours)
 
 
 if __name__ == "__main__":
