@@ -84,7 +84,7 @@ class Picture:
 def request():
     """tour.md: down the left the request, up the right the reply. The numbers are the page's."""
     p = Picture("One request's way from the socket to a token, and back", 900, 610)
-    p.text(20, 26, "The numbers are the sections of this page.", "faint")
+    p.text(20, 26, "The numbers are the sections of docs/tour.md.", "faint")
     p.box(60, 40, 340, 40, "client", "POST /v1/chat/completions")
     p.box(500, 40, 340, 40, "client", "data: {…}   one event for each piece")
     p.lane(20, 100, 860, 352, "loop thread")
@@ -245,13 +245,121 @@ def workers():
     return p
 
 
-PICTURES = {"request.svg": request, "batch.svg": batch, "pages.svg": pages, "journal.svg": journal, "workers.svg": workers}
+def determinism():
+    """DESIGN.md: what may vary, what each operator fixes, and the lanes of a sum."""
+    p = Picture("What varies from step to step, and how each operator fixes the order of its sums", 900, 660)
+    p.text(30, 26, "May vary from run to run", "faint")
+    p.box(12, 32, 206, 398, "lane")
+    p.text(232, 26, "A position on its way", "faint")
+    p.text(470, 26, "What fixes its bits", "faint")
+    for i, (name, what) in enumerate((("rows in the step", "1, 7 or 64"), ("the prompt's chunks", "of 1, 16 or 512 tokens"), ("threads", "who computes which part"),
+                                      ("registers", "plain C, AVX2, AVX-512"), ("pages", "own, a fork's, or cached"), ("draft tokens", "more positions a step"))):
+        p.box(20, 40 + 66 * i, 190, 52, "client", name, what)
+    steps = [("norm", "`rms_norm`", "a sum in sixteen lanes: element i goes into lane i % 16,", "and the lanes are folded in one order"),
+             ("product with a weight", "`quant_product`", "int8 times codes, in groups of 32: sums of integers;", "one fma for each group, in the order of the groups"),
+             ("keys and values into a page", "`kv_store`", "rounded by head and position: a page does not depend", "on the step that wrote it"),
+             ("attention over the pages", "`attend, attend_merge`", "integers, in spans of 256 positions counted from 0;", "spans are merged in order, whoever computed them"),
+             ("logits", "`logits_log_sum`", "sixteen lanes in a block of 1,024; blocks are added", "in order, in f64"),
+             ("draw a token", "`sampler_next`", "the random number is a function of seed, turn,", "position; a draft token counts only if it is this one")]
+    for i, (name, code, one, two) in enumerate(steps):
+        y = 40 + 66 * i
+        p.box(232, y, 210, 52, "compute", name, code)
+        p.text(470, y + 23, one)
+        p.text(470, y + 40, two)
+        p.line(442, y + 26, 464, y + 26)
+        if i:
+            p.arrow((337, y - 14), (337, y))
+    p.text(20, 462, "Sixteen lanes, whatever the register: AVX-512 has them in one, AVX2 in two, plain C in an array.", "faint")
+    for i in range(16):
+        x = 130 + 47 * i
+        for row, at in enumerate((i, i + 16)):
+            p.box(x, 476 + 30 * row, 41, 24, "loop", f"x{at}")
+        p.box(x, 540, 41, 24, "compute", str(i))
+        p.line(x + 20, 530, x + 20, 540, dashed=False)
+    p.text(20, 493, "elements", "plain")
+    p.text(20, 557, "lanes", "plain")
+    for y, held, said in ((596, 8, "i + (i + 8)"), (626, 4, "i + (i + 4)")):
+        for i in range(held):
+            p.box(130 + 47 * i, y - 16, 41, 24, "compute", str(i))
+        p.text(20, y + 1, "folded", "plain")
+        p.text(136 + 47 * held, y + 1, f"lane {said}" + ("; then + 2, then + 1: the sum" if held == 4 else ""), "faint")
+    return p
+
+
+def page_life():
+    """DESIGN.md: the states of a page, and when its contents change."""
+    p = Picture("The states of a KV page, and the two owners of its number and its contents", 900, 640)
+    p.lane(20, 16, 860, 350, "the accounting, on the loop: the state of a page number")
+    p.box(50, 70, 150, 60, "client", "blank", "free, no contents")
+    p.box(330, 70, 190, 60, "loop", "held", "by one sequence or several", "`kv_seq_share`")
+    p.box(640, 70, 190, 60, "loop", "held, cached", "full: others find it", "by its ids")
+    p.box(640, 240, 190, 60, "client", "cached, free", "no holder, contents stay")
+    p.box(350, 240, 190, 60, "disk", "host page", "of a device: contents", "in the host's memory")
+    p.arrow((200, 86), (330, 86), said="kv_seq_reserve", at=(265, 80), kind="code")
+    p.arrow((330, 116), (200, 116), said="kv_seq_cut", at=(265, 132), kind="code")
+    p.arrow((520, 86), (640, 86), said="kv_page_cache", at=(580, 80), kind="code")
+    p.arrow((640, 116), (520, 116), said="its holder writes", at=(580, 132))
+    p.arrow((690, 130), (690, 240), said="the last holder lets go", at=(682, 222), anchor="end")
+    p.arrow((770, 240), (770, 130), said="kv_seq_adopt", at=(778, 190), anchor="start", kind="code")
+    p.arrow((640, 270), (540, 270), said="offload", at=(590, 264))
+    p.arrow((445, 240), (445, 180), (665, 180), (665, 130), said="reload", at=(555, 174))
+    p.arrow((735, 300), (735, 334), (300, 334), (300, 190), (350, 190), (350, 130))
+    p.text(520, 352, "evicted: no page is blank, so the number that was free longest is handed out again", "faint", "middle")
+    p.lane(20, 386, 860, 236, "the contents, on the compute thread: they change only by what a step carries")
+    p.text(50, 446, "loop", "title")
+    p.text(50, 552, "compute", "title")
+    p.box(130, 420, 216, 60, "loop", "form step 7", "a fork of A will write into", "page 12, so copy 12 to 13")
+    p.box(370, 420, 222, 60, "loop", "A is closed", "nobody holds page 12,", "so it is free")
+    p.box(626, 420, 236, 60, "loop", "form step 8", "page 12 is handed", "to another row")
+    p.box(370, 516, 222, 84, "compute", "step 7", "first all copies, in order;", "then all rows: the fork", "writes into page 13")
+    p.box(690, 516, 172, 84, "compute", "step 8", "page 12 is written;", "its copy was made", "before")
+    p.arrow((238, 480), (238, 558), (370, 558), said="worker_submit", at=(246, 506), anchor="start", kind="code")
+    p.arrow((592, 558), (652, 558), (652, 480))
+    p.text(644, 506, "mailbox_post", "code", "end")
+    p.arrow((776, 480), (776, 516))
+    return p
+
+
+def turn_states():
+    """DESIGN.md: the structs of a turn, one in the other, and the states that each goes through."""
+    p = Picture("The states of a turn, its agent's turn, its request and its row, side by side", 900, 590)
+    columns = [(196, "observe"), (336, "accept"), (476, "wait"), (616, "steps"), (756, "end")]
+    for x, name in columns:
+        p.text(x + 62, 24, name, "title", "middle")
+        p.line(x - 8, 36, x - 8, 440)
+    lanes = [(44, "struct turn", "`server/conversation`", ("QUEUED", "ACCEPTING", "ASKED", "ASKED", "STORING")),
+             (142, "struct agent_turn", "`agents/turn.h`", ("OBSERVED", "OBSERVED", "ASKED", "ASKED", "ENDED, OVER")),
+             (240, "struct batch_request", "`batching/request.h`", ("", "", "WAITING", "RUNNING", "SETTLED")),
+             (338, "struct row", "`batching/request.h`", ("", "", "loop's", "compute's", "loop's"))]
+    for y, name, where, states in lanes:
+        p.text(20, y + 36, name, "title")
+        p.text(20, y + 54, where.strip("`"), "code")
+        for (x, _), state in zip(columns, states):
+            if state:
+                p.box(x, y + 18, 124, 48, "compute" if state.startswith("compute") else "disk" if state in ("ACCEPTING", "STORING") else "loop", state)
+    for y, codes in ((124, ("turn_start", "turn_proceed", "turn_ask", "on_more", "on_ended")), (222, ("agent_turn_observe", "", "agent_turn_ask", "", "agent_turn_keep")),
+                     (320, ("", "", "batcher_submit", "step_form", "future_settle")), (418, ("", "", "reserve", "batch_act", "stepped"))):
+        for (x, _), code in zip(columns, codes):
+            if code:
+                p.text(x + 62, y, code, "code", "middle")
+    p.text(20, 138 - 20, "holds the one below", "faint")
+    p.text(20, 216, "holds both below", "faint")
+    p.text(20, 464, "Green: the journal writes; only of a conversation that is kept. Orange: compute owns the row while a step runs.", "faint")
+    p.lane(20, 478, 860, 96, "the callers of agent_turn_ask")
+    for i, (name, code, what) in enumerate((("a chat turn", "`server/conversation/turn.c`", "tokens; CONTINUOUS"), ("an action of a policy", "`server/act, server/rollout`", "cost 1; ADAPTIVE"),
+                                            ("a gradient", "`server/params/round.c`", "cost 1; FIXED"), ("an offline world", "`worlds/participant`", "any kind of agent"))):
+        p.box(36 + 209 * i, 502, 201, 64, "client", name, code, what)
+    return p
+
+
+PICTURES = {"request.svg": request, "batch.svg": batch, "pages.svg": pages, "journal.svg": journal, "workers.svg": workers,
+            "determinism.svg": determinism, "page_life.svg": page_life, "turn_states.svg": turn_states}
 
 
 def unknown_names():
     """Functions that a picture names and the sources do not have."""
     root, names, sources = os.path.dirname(DOCS), set(), []
-    for draw in (request, workers):
+    for draw in PICTURES.values():
         for code in re.findall(r'<text class="code"[^>]*>([^<]*)<', draw().drawn()):
             names |= set(re.findall(r"[a-z]+(?:_[a-z]+)+", code))
     for folder in ("agents", "base", "batching", "compute", "server"):
