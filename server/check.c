@@ -1,5 +1,6 @@
 #include "server/check.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,8 +9,11 @@
 #include "agents/agent.h"
 #include "agents/plugin/environment.h"
 #include "agents/plugin/plugin.h"
+#include "base/address_holder.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "server/access/access.h"
+#include "server/check_folders.h"
 #include "server/config/config.h"
 #include "server/environment/vectors.h"
 #include "server/journal/store.h"
@@ -73,6 +77,17 @@ static void accept_none(void *arg, int fd)
     (void)close(fd);
 }
 
+/* A parleyd that runs already has the address: no mistake of the configuration. */
+static bool is_held_by_parleyd(const char *address)
+{
+    struct address_holder by;
+
+    if (!address_holder_find(&by, address) || !address_holder_is_like_us(&by))
+        return false;
+    log_info("check", "address=%s held_by=%s pid=%ld", address, by.name, by.pid);
+    return true;
+}
+
 static enum status check_address(const char *address, struct error *err)
 {
     const struct listener_config config = {
@@ -88,7 +103,7 @@ static enum status check_address(const char *address, struct error *err)
         listener_close(l);
     (void)uv_run(&loop, UV_RUN_DEFAULT); /* frees l */
     (void)uv_loop_close(&loop);          /* it is empty */
-    return rc;
+    return rc == STATUS_OK || is_held_by_parleyd(address) ? STATUS_OK : rc;
 }
 
 static enum status check_addresses(const struct config *config, struct error *err)
@@ -146,8 +161,8 @@ static enum status try_tls(const struct config *config, struct error *err)
 }
 
 static enum status (*const checks[])(const struct config *config, struct error *err) = {
-    config_check_files, try_keys, try_tls, check_addresses, /* before the models: it is quick */
-    check_models,
+    config_check_files, try_keys,        try_tls,      check_addresses,
+    check_data_folder,  check_model_dir, check_models, /* last: it takes long */
 };
 
 enum status check_config(const struct config *config, struct error *err)

@@ -9,7 +9,8 @@
 
 struct config;
 
-/* Opens every model and binds every address, and gives them back. */
+/* Opens every model and binds every address, and gives them back; an address that a running parleyd
+ * has is fine. Looks at the folders of --data and --model-dir, and changes nothing in them. */
 enum status check_config(const struct config *config, struct error *err) MUST_CHECK;
 
 /* What --data has is sound; how many open conversations and completed turns it has. PRECONDITION

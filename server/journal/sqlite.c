@@ -895,6 +895,7 @@ static enum status sqlite_open(struct journal_store **out, const char *dir, stru
 const struct journal_store_type journal_sqlite = {
     .name = "sqlite",
     .is_there = sqlite_is_there,
+    .look = sqlite_look,
     .open = sqlite_open,
     .close = sqlite_close,
     .commit = sqlite_commit,
@@ -902,3 +903,5 @@ const struct journal_store_type journal_sqlite = {
     .backup = sqlite_backup,
     .check = sqlite_check,
 };
+
+const int sqlite_application_id = APPLICATION_ID, sqlite_schema_version = SCHEMA_VERSION;

@@ -98,6 +98,12 @@ bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite
 /* sqlite_backup.c: journal_store_type's backup. */
 enum status sqlite_backup(const char *dir, const char *path, struct error *err) MUST_CHECK;
 
+/* Of a database that this program writes. */
+extern const int sqlite_application_id, sqlite_schema_version;
+
+/* sqlite_look.c: journal_store_type's look. */
+enum status sqlite_look(const char *dir, struct error *err) MUST_CHECK;
+
 /* sqlite_kept.c: JOURNAL_KEEP and JOURNAL_FORGET; and DATA_LOSS where something kept is damaged. */
 bool sqlite_put_kept(struct sqlite_store *s, const struct journal_record *r) MUST_CHECK;
 enum status sqlite_check_kept(struct sqlite_store *s, struct error *err) MUST_CHECK;

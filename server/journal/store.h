@@ -133,6 +133,9 @@ struct journal_store; /* a back-end's own, whose first member is its type */
 struct journal_store_type {
     const char *name;
     bool (*is_there)(const char *dir); /* whether one has been opened there before */
+    /* PRECONDITION where open could not use what is in dir, such as what a newer version wrote or
+     * another user may not write. Changes nothing, also while another process has dir open. */
+    enum status (*look)(const char *dir, struct error *err);
     /* PRECONDITION while another process has dir open. */
     enum status (*open)(struct journal_store **out, const char *dir, struct error *err);
     void (*close)(struct journal_store *s);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/address.h"
+#include "base/address_holder.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/net/peers.h"
@@ -41,8 +42,18 @@ struct listener {
     char unix_path[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* "": none */
 };
 
+static enum status listener_taken(struct error *err, const char *what, const char *address)
+{
+    struct address_holder by;
+
+    if (!address_holder_find(&by, address))
+        return error_set(err, STATUS_UNAVAILABLE, "the %s is taken by another program", what);
+    return error_set(err, STATUS_UNAVAILABLE, "the %s is taken by %s (process %ld)", what, by.name,
+                     by.pid);
+}
+
 /* Removes a stale socket file: it outlives a killed daemon. */
-static enum status clear_path(const char *path, struct error *err)
+static enum status clear_path(const char *path, const char *address, struct error *err)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     struct stat st;
@@ -62,7 +73,7 @@ static enum status clear_path(const char *path, struct error *err)
     code = connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0 ? 0 : errno;
     (void)close(fd); /* nothing was sent */
     if (code != ECONNREFUSED)
-        return error_set(err, STATUS_UNAVAILABLE, "the socket is taken by another program");
+        return listener_taken(err, "socket", address);
     if (unlink(path) != 0)
         return error_set(err, STATUS_UNAVAILABLE, "cannot remove what is left there: %s",
                          strerror(errno));
@@ -186,7 +197,7 @@ static int listen_at(struct listener *l, int family, const struct sockaddr *at, 
 static enum status listen_unix(struct listener *l, const char *path, struct error *err)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    enum status rc = clear_path(path, err);
+    enum status rc = clear_path(path, l->config.address, err);
     int code;
 
     if (rc != STATUS_OK)
@@ -235,7 +246,7 @@ static enum status listen_tcp(struct listener *l, struct error *err)
     }
     freeaddrinfo(found);
     if (l->n_sockets == 0 && code == EADDRINUSE)
-        return error_set(err, STATUS_UNAVAILABLE, "the port is taken by another program");
+        return listener_taken(err, "port", l->config.address);
     if (l->n_sockets == 0)
         return error_set(err, STATUS_UNAVAILABLE, "%s", strerror(code));
     (void)snprintf(l->address, sizeof(l->address), strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u",

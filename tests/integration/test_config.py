@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """The daemon's options in a real process: from the environment, tried by --check, read again on SIGHUP; and what the service manager hears.
 
-usage: test_config.py PARLEY PARLEYD WRITE_TINY_MODEL [ONLY…]      (any python3; no packages)
+usage: test_config.py PARLEY PARLEYD WRITE_TINY_MODEL [--preload FILE_SYSTEM] [ONLY…]      (any python3; no packages)
 """
+import functools
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -38,9 +40,89 @@ def tried(parley, parleyd, tiny, folder):
         assert code == 1 and "--listen: " in said and address in said, said
         code, said = check(parleyd, "--listen", anywhere, "--http", address)
         assert code == 1 and "--http: " in said and address in said, said
-    with children.Daemon(parleyd, listen=f"unix:{path}"):
+        with open("/proc/self/comm", encoding="utf-8") as file:
+            name = file.read().strip()
+        assert f"the port is taken by {name} (process {os.getpid()})" in said, said
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(path)
+        taken.listen()
         code, said = check(parleyd, "--listen", f"unix:{path}")
-        assert code == 1 and path in said and os.path.exists(path), said
+        assert code == 1 and f"the socket is taken by {name} (process {os.getpid()})" in said, said
+    os.unlink(path)
+
+
+def beside(parley, parleyd, tiny, folder):
+    """--check with the configuration of a daemon that runs: its addresses and its journal are not mistakes, and stay as they are."""
+    data, path = os.path.join(folder, "beside"), os.path.join(folder, "beside.sock")
+    flags = "--listen-admin", f"unix:{path}", "--data", data, "--model", f"tiny={tiny}"
+    with children.Daemon(parleyd, *flags, "--http", "127.0.0.1:0") as daemon:
+        before = {name: os.stat(os.path.join(data, name)).st_mtime_ns for name in os.listdir(data)}
+        done = children.run([parleyd, "--check", "--listen", daemon.address, "--http", daemon.http, *flags], capture_output=True, text=True)
+        assert done.returncode == 0, done
+        for address in daemon.address, daemon.http, f"unix:{path}":
+            assert f"info check address={address} held_by=parleyd pid={daemon.process.pid}" in done.stderr, done
+        assert done.stderr.count("\n") == 3 and os.path.exists(path), done
+        assert before == {name: os.stat(os.path.join(data, name)).st_mtime_ns for name in os.listdir(data)}
+        assert fetched(daemon.http, "/health")
+    assert check(parleyd, "--listen", "127.0.0.1:0", *flags) == (0, "")
+
+
+def tries_folders(parley, parleyd, tiny, folder, preload=None):
+    """--check finds a --data or --model-dir that a start could not use, and makes nothing there."""
+    anywhere, at = ("--listen", "127.0.0.1:0"), lambda *names: os.path.join(folder, *names)  # noqa: E731
+
+    def says(wanted, *flags, code=1, held=False, **variables):
+        """held: the user may do no more than the files' modes say, also where it is root."""
+        drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if held and os.geteuid() == 0 else []
+        done = children.run([*drop, parleyd, "--check", *anywhere, *flags], capture_output=True, text=True, env={**os.environ, **variables})
+        assert done.returncode == code and wanted in done.stderr and done.stderr.count("\n") == (1 if wanted else 0), (wanted, done)
+
+    data, empty, file, closed = at("kept"), at("no-models"), at("a-file"), at("closed")
+    with children.Daemon(parleyd, "--data", data):
+        pass
+    os.mkdir(empty)
+    open(file, "w", encoding="utf-8").close()
+    os.mkdir(closed, 0o500)
+    for flags, wanted in ((("--data", file), f"--data: {file} is not a folder"),
+                          (("--data", at("not", "there")), f"--data: {at('not', 'there')} cannot be made: {at('not')}: No such file"),
+                          (("--data", at("a-file", "in")), f"--data: {at('a-file', 'in')}: Not a directory"),
+                          (("--model-dir", file), f"--model-dir: cannot read the folder {file}: Not a directory"),
+                          (("--model-dir", at("nowhere")), "--model-dir: cannot read the folder")):
+        says(wanted, *flags)
+    says("", "--data", at("new"), "--model-dir", os.path.dirname(tiny), code=0)
+    assert not os.path.exists(at("new"))
+    says(f"warn check model_dir=\"{empty}\" warning=\"there is no model in it\"", "--model-dir", empty, code=0)
+    says(f"may not write in {closed}, which belongs to user {os.geteuid()} and has the mode 500", "--data", closed, held=True)
+    says(f"{os.path.join(closed, 'in')} cannot be made: user ", "--data", os.path.join(closed, "in"), held=True)
+    os.chmod(closed, 0)
+    says(f"--model-dir: cannot read the folder {closed}: Permission denied", "--model-dir", closed, held=True)
+    # What is in it.
+    says("", "--data", data, code=0)
+    journal = os.path.join(data, "journal.db")
+    os.chmod(journal, 0o400)
+    says(f"--data: {journal}: Permission denied", "--data", data, held=True)
+    os.chmod(journal, 0o600)
+    with sqlite3.connect(journal) as db:
+        version, = db.execute("PRAGMA user_version").fetchone()
+        db.execute(f"PRAGMA user_version = {version + 1}")
+    db.close()
+    says(f"--data: {journal} has schema {version + 1}, this parleyd writes schema {version}", "--data", data)
+    with sqlite3.connect(journal) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+        db.execute("PRAGMA application_id = 7")
+    db.close()
+    says(f"--data: {journal} is not a journal of parleyd", "--data", data)
+    with open(journal, "w", encoding="utf-8") as out:
+        out.write("a text")
+    says(f"--data: {journal} is not a journal of parleyd", "--data", data)
+    if os.geteuid() == 0:
+        os.mkdir(at("theirs"))
+        os.chown(at("theirs"), 65534, 65534)
+        says("it belongs to another user", "--data", at("theirs"), code=0)
+    if preload is not None:
+        says(f"--data: {empty} is on a read-only file system", "--data", empty, LD_PRELOAD=preload, PARLEY_READ_ONLY="1")
+        for kind in "0x6969", "0xff534d42", "0xfe534d42":
+            says("it is on a network file system", "--data", empty, code=0, LD_PRELOAD=preload, PARLEY_FILE_SYSTEM=kind)
 
 
 def tries_files(parley, parleyd, tiny, folder):
@@ -91,7 +173,8 @@ def administers(parley, parleyd, tiny, folder):
             assert fetched(daemon.http, "/v1/models")[0] == 200 and fetched(daemon.http, "/health")[0] == 200
             status, said = fetched(daemon.http, "/metrics")
             assert status == 404 and "/v1/models" in said and "/metrics" not in said.replace("'/metrics'", ""), said
-            code, said = check(parleyd, "--listen", "127.0.0.1:0", "--http-admin", admin)
+            with socket.create_server(("127.0.0.1", 0)) as taken:
+                code, said = check(parleyd, "--listen", "127.0.0.1:0", "--http-admin", "127.0.0.1:%d" % taken.getsockname()[1])
             assert code == 1 and "--http-admin: " in said, said
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
         assert fetched(daemon.http, "/metrics")[0] == 200 and "http_admin" not in daemon.ready
@@ -307,13 +390,16 @@ def notifies(parley, parleyd, tiny, folder):
 
 def main():
     parley, parleyd, write_tiny_model = sys.argv[1:4]
-    only = sys.argv[4:]
+    only, preload = sys.argv[4:], None
+    if only[:1] == ["--preload"]:
+        preload, only = os.path.abspath(only[1]), only[2:]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, tries_files, administers, bounds_peers, from_environment, sample, reloaded, reloads_keys, reloads_models, keeps_the_old, notifies:
-            if not only or test.__name__ in only:
-                print(test.__name__, flush=True)
+        for test in tried, beside, functools.partial(tries_folders, preload=preload), tries_files, administers, bounds_peers, from_environment, sample, reloaded, reloads_keys, reloads_models, keeps_the_old, notifies:
+            name = getattr(test, "func", test).__name__
+            if not only or name in only:
+                print(name, flush=True)
                 test(parley, parleyd, tiny, folder)
 
 
