@@ -1,3 +1,5 @@
+/* Words are counted in an array; a hash table leads from a word to its index there. Writing sorts
+ * the array, so the table then gets the new indices. */
 #include "worlds/baselines/dictionary.h"
 
 #include <errno.h>

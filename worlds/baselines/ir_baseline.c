@@ -25,11 +25,11 @@ struct ranked_line {
 /* --- the history, when history_size is above 1
  * ------------------------------------------------- */
 
-/* A clone's context. */
+/* A clone's context: the newest utterances of its episode. */
 struct said {
-    size_t n;     /* of [history_size], the oldest first */
-    bool is_over; /* the episode ended: the next utterance begins a new one */
-    char *texts[];
+    size_t n;
+    bool is_over;  /* the episode ended: the next utterance begins another */
+    char *texts[]; /* [n] the oldest first; room for history_size */
 };
 
 static void ir_baseline_forget(struct said *s)
@@ -126,10 +126,10 @@ static enum status query_text(const struct simple_clone *c, struct buf *out)
 
 struct ir_query {
     const struct dictionary *dictionary;
-    double penalty, norm; /* square root of the number of words, repeated ones counted */
-    char *low;            /* memory of its words */
-    struct words words;   /* of the query */
-    struct words used;    /* of the candidate that is scored */
+    double penalty, norm; /* norm: square root of the number of words, repeated ones counted */
+    char *low;            /* the query in lower case; words borrows from it */
+    struct words words;   /* words of the query */
+    struct words used;    /* words of the candidate that is scored */
 };
 
 static void query_deinit(struct ir_query *q)
@@ -139,7 +139,7 @@ static void query_deinit(struct ir_query *q)
     words_deinit(&q->used);
 }
 
-/* In lower case; the caller's to free. NULL without memory. */
+/* Returns the text in lower case, which the caller frees; NULL without memory. */
 static char *lower(struct text text, size_t *ret_len)
 {
     *ret_len = 0;

@@ -1,3 +1,5 @@
+/* The simple agents that need no dictionary, each with its one function and its table, and the list
+ * of all simple agents. */
 #include "worlds/baselines/simple.h"
 
 #include <stdio.h>

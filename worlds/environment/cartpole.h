@@ -1,8 +1,9 @@
-/* CartPole-v1: a pole on a cart that is pushed left (action 0) or right (1); a reward of 1 a step
- * until the pole leans by more than 12 degrees, the cart is more than 2.4 away, or 500 steps are
- * over. Equations and constants of Barto, Sutton and Anderson, "Neuronlike adaptive elements that
- * can solve difficult learning control problems" (1983), with Euler steps as gymnasium takes them:
- * f64 inside, f32 out. Observation: position, speed, angle (radians), angular speed. */
+/* CartPole-v1: a pole stands on a cart, which action 0 pushes left and action 1 right. Each step
+ * has a reward of 1 until the pole leans by more than 12 degrees, the cart is more than 2.4 away
+ * from the middle, or 500 steps are over. Equations and constants are those of Barto, Sutton and
+ * Anderson, "Neuronlike adaptive elements that can solve difficult learning control problems"
+ * (1983), with Euler steps as gymnasium takes them: f64 inside, f32 out. An observation is
+ * position, speed, angle (radians) and angular speed. */
 #ifndef WORLDS_ENVIRONMENT_CARTPOLE_H
 #define WORLDS_ENVIRONMENT_CARTPOLE_H
 
@@ -10,7 +11,7 @@
 
 struct cartpole {
     struct environment base;
-    double x, x_dot, theta, theta_dot;
+    double x, x_dot, theta, theta_dot; /* position, speed, angle, angular speed */
 };
 
 extern const struct environment_type cartpole_environment;

@@ -1,7 +1,7 @@
-/* Pendulum-v1: a free pendulum is to be swung up and held by a torque of -2 to 2; 200 steps.
- * Equations and constants of gymnasium's classic_control/pendulum.py, with its order of operations:
- * f64 inside, the torque f32. Observation: cosine and sine of the angle (0: upright), angular
- * speed. Reward: minus the squares of angle, speed (by 0.1) and torque (by 0.001). */
+/* Pendulum-v1: a free pendulum is to be swung up and held upright for 200 steps by a torque of -2
+ * to 2. Equations and constants are those of gymnasium's classic_control/pendulum.py, with its
+ * order of operations: f64 inside, the torque f32. An observation is cosine and sine of the angle
+ * (0: upright) and the angular speed. The reward is -(angle^2 + 0.1 speed^2 + 0.001 torque^2). */
 #ifndef WORLDS_ENVIRONMENT_PENDULUM_H
 #define WORLDS_ENVIRONMENT_PENDULUM_H
 
@@ -9,7 +9,7 @@
 
 struct pendulum {
     struct environment base;
-    double theta, theta_dot;
+    double theta, theta_dot; /* angle and angular speed */
 };
 
 extern const struct environment_type pendulum_environment;

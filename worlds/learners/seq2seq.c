@@ -1,3 +1,5 @@
+/* A batch is at most three passes of the model: one that learns from the rows with labels, one that
+ * scores the others, and one that generates their replies. A pass that fails fails its rows. */
 #include "worlds/learners/seq2seq.h"
 
 #include <math.h>
@@ -152,7 +154,7 @@ static enum status seq2seq_participant_self_observe(struct participant_clone *c,
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
-/* What a row of a batch is there for. */
+/* What a batch does with a row: nothing more, learning from it, or scoring and answering it. */
 enum row_use { ROW_NOTHING, ROW_LEARN, ROW_ANSWER };
 
 struct seq2seq_batch {
@@ -160,8 +162,8 @@ struct seq2seq_batch {
     struct participant_row *rows; /* [n] */
     size_t n;
     enum row_use *uses;         /* [n] */
-    struct seq2seq_row *packed; /* [n], of those that a pass takes */
-    size_t *from;               /* [n]: the row that each is of */
+    struct seq2seq_row *packed; /* [n_packed] the rows of the next pass; room for n */
+    size_t *from;               /* [n_packed] the index in rows of each */
     size_t n_packed;
 };
 
@@ -180,7 +182,7 @@ static void participant_row_fail(struct participant_row *row, const struct error
     row->err = *err;
 }
 
-/* {id, episode_done}; rows that say nothing more are done then. */
+/* Starts a row's reply with id, episode_done and perhaps the opening, and returns the row's use. */
 static enum row_use seq2seq_batch_begin(const struct seq2seq_batch *b, struct participant_row *row,
                                         struct error *err)
 {
@@ -206,7 +208,7 @@ failed:
     return ROW_NOTHING;
 }
 
-/* The rows of that use, those without a label too unless they need one. */
+/* Packs the rows of one use; with needs_label, only those that have a label. */
 static void seq2seq_batch_pack(struct seq2seq_batch *b, enum row_use use, bool needs_label)
 {
     b->n_packed = 0;

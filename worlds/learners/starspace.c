@@ -1,3 +1,5 @@
+/* The participant of the first thread owns the vectors; those of other threads hold a reference to
+ * it, and have a learner, an index and scratch of their own. A clone's state is its listener. */
 #include "worlds/learners/starspace.h"
 
 #include <stdlib.h>
@@ -21,10 +23,10 @@ struct starspace_participant {
     bool is_paused; /* only in the first participant; set while no thread is in a parley */
 };
 
-/* A clone's memory of its conversation. */
+/* A clone's state of its conversation. */
 struct starspace_dialogue {
     struct dialogue_listener listener;
-    const struct act *heard; /* NULL: nothing yet */
+    const struct act *heard; /* the last observation; NULL: none yet */
 };
 
 struct starspace_participant_clone {

@@ -1,3 +1,5 @@
+/* Acts, field by field. An act that borrows its fields (cap 0) gets an array of its own with the
+ * first change. */
 #include "worlds/message/act.h"
 
 #include <assert.h>

@@ -1,9 +1,10 @@
-/* Which data, and in what order: ParlAI's grammar fold[:mod…], with fold train, valid or test, and
- * mods stream, ordered, evalmode.
+/* A datatype says which data a teacher deals, and in what order. Its text has ParlAI's grammar
+ * fold[:mod…]: the fold is train, valid or test; a mod is stream, ordered or evalmode.
  *
- * training: train and not evalmode; labels are `labels`, else `eval_labels`.
- * ordered: each episode in turn. Episodes of plain `train` are drawn at random, with replacement,
- * and an epoch never ends; all others end. */
+ * Data of the fold train without evalmode are training data: their acts have `labels`, and the data
+ * begin again when an epoch is over. All other data are evaluation data: their acts have
+ * `eval_labels`, and padding follows the last episode. Episodes come in the order of the data, but
+ * plain `train` draws them at random, with replacement, so its epoch never ends. */
 #ifndef WORLDS_MESSAGE_DATATYPE_H
 #define WORLDS_MESSAGE_DATATYPE_H
 
@@ -15,12 +16,13 @@ enum fold { FOLD_TRAIN, FOLD_VALID, FOLD_TEST };
 
 struct datatype {
     enum fold fold;
-    bool stream;   /* from a built data file, in bounded memory */
+    bool stream;   /* the data are read from a built data file, in bounded memory */
     bool ordered;  /* the mod `ordered` was given */
-    bool evalmode; /* evaluation on training data */
+    bool evalmode; /* training data are used for evaluation */
 };
 
-/* STATUS_INVALID: the text says what is allowed. */
+/* Reads a datatype's text. STATUS_INVALID if it does not follow the grammar; the error's text says
+ * what is allowed. */
 enum status datatype_parse(struct datatype *out, const char *text, struct error *err) MUST_CHECK;
 
 static inline bool datatype_is_training(const struct datatype *d)
@@ -28,13 +30,13 @@ static inline bool datatype_is_training(const struct datatype *d)
     return d->fold == FOLD_TRAIN && !d->evalmode;
 }
 
-/* Episodes are drawn at random, with replacement, without end. */
+/* True if episodes are drawn at random, with replacement, without end. */
 static inline bool datatype_shuffles(const struct datatype *d)
 {
     return datatype_is_training(d) && !d->ordered && !d->stream;
 }
 
-/* The data repeat after the last episode; else padding follows. */
+/* True if the data begin again after the last episode; else padding follows it. */
 static inline bool datatype_loops(const struct datatype *d)
 {
     return datatype_is_training(d);

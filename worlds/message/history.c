@@ -1,3 +1,6 @@
+/* Utterances are tokenised one by one when they are added, so a prompt's token vector is put
+ * together from theirs and the delimiter's. history_hear builds all of its utterances before the
+ * oldest ones are dropped, so that a failure changes nothing. */
 #include "worlds/message/history.h"
 
 #include <stdlib.h>

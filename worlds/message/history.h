@@ -1,5 +1,6 @@
-/* The history of an episode, as ParlAI's models keep it: utterances, oldest first, each tokenised
- * once, when it is added. They give the text and the token vector of a model's prompt. */
+/* The history of an episode, as ParlAI's models keep it (torch_agent.py, class History): the
+ * utterances of both sides, the oldest first. The text and the token vector of a model's prompt are
+ * made of them. Each utterance is tokenised once, when it is added. One thread. */
 #ifndef WORLDS_MESSAGE_HISTORY_H
 #define WORLDS_MESSAGE_HISTORY_H
 
@@ -11,59 +12,64 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Text to token ids. Any thread. */
+/* Turns a text into token ids. Any thread. */
 struct coder {
-    /* Appends int32_t; on failure ids is as before. */
+    /* Appends the text's token ids (int32_t) to ids. A failure leaves ids unchanged. */
     enum status (*encode)(const void *self, const char *text, size_t len, struct buf *ids,
                           struct error *err);
     const void *self;
-    int32_t start, end; /* of a label; -1: none */
+    int32_t start, end; /* token ids that enclose a label; -1: no token */
 };
 
 struct history_config {
     struct coder coder;
-    int64_t size;          /* utterances that are kept; 0 and below: all */
-    struct text delimiter; /* between utterances; {NULL, 0}: a newline */
-    bool split_lines;      /* each line of what is heard is an utterance */
-    bool person_tokens;    /* __p1__ before heard utterances, __p2__ before the model's own */
-    bool p1_after_newline; /* before the last line of what is heard, not the first */
-    bool reversed;         /* the vector, newest token first */
-    bool add_end;          /* coder.end behind the vector */
+    int64_t size;          /* utterances that are kept, the newest ones; 0 and below: all */
+    struct text delimiter; /* text between two utterances; {NULL, 0}: a newline */
+    bool split_lines;      /* each line of a heard text is an utterance */
+    bool person_tokens;    /* __p1__ precedes heard utterances, __p2__ the model's own */
+    bool p1_after_newline; /* __p1__ stands before the last line of a heard text, not the first */
+    bool reversed;         /* the token vector begins with the newest token */
+    bool add_end;          /* coder.end is appended to the token vector */
 };
 
 struct utterance {
     char *text;      /* [len] with its person token */
-    size_t len, raw; /* raw: where the text itself begins, except if p1_after_newline cut it */
-    int32_t *ids;    /* [n_ids] */
+    size_t len, raw; /* raw: offset of the text behind its person token; 0 if p1_after_newline put
+                        the token inside the text */
+    int32_t *ids;    /* [n_ids] token ids of the text */
     size_t n_ids;
     bool is_own; /* the model's reply, or the label in its place */
 };
 
+/* history_open makes an empty history, history_close frees it. In between it grows by history_hear
+ * and history_say, and history_clear empties it for the next episode. */
 struct history {
-    const struct history_config *config;
-    struct utterance *items; /* [n] */
+    const struct history_config *config; /* borrowed */
+    struct utterance *items;             /* [n], the oldest first */
     size_t n, cap;
-    int32_t *delimiter; /* [n_delimiter] */
+    int32_t *delimiter; /* [n_delimiter] token ids, encoded with the first utterance */
     size_t n_delimiter;
-    /* Appended for this turn only. */
-    char *passing; /* NULL: none */
+    char
+        *passing; /* [passing_len] text behind the last utterance, for this turn only; NULL: none */
     size_t passing_len;
 };
 
-/* Borrows config. */
+/* Makes an empty history. Borrows config until history_close. */
 void history_open(struct history *h, const struct history_config *config);
 void history_close(struct history *h);
 void history_clear(struct history *h);
 
-/* Adds a heard utterance (text.text NULL: none). `passing` is for this turn only and replaces the
- * previous one (ParlAI's temp_history; NULL: none). EXHAUSTED and INVALID (not UTF-8) change
- * nothing. */
+/* Adds a text that the model hears as an utterance (text.text NULL: no utterance is added). passing
+ * is a text for this turn only, ParlAI's temp_history; it replaces the one of the turn before
+ * (passing.text NULL: none). Failures are EXHAUSTED and those of the coder; they leave the history
+ * unchanged. */
 enum status history_hear(struct history *h, struct text text, struct text passing,
                          struct error *err) MUST_CHECK;
-/* Adds the model's own reply. */
+/* Adds the model's own reply as an utterance. Fails as history_hear does. */
 enum status history_say(struct history *h, struct text text, struct error *err) MUST_CHECK;
 
-/* Appends the whole history as text, or as ids (int32_t); an empty history appends nothing. */
+/* Append the whole history as text, or as token ids (int32_t). An empty history appends nothing.
+ * After a failure a part may have been appended. */
 enum status history_text(const struct history *h, struct buf *out, struct error *err) MUST_CHECK;
 enum status history_ids(const struct history *h, struct buf *out, struct error *err) MUST_CHECK;
 

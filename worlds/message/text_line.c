@@ -1,3 +1,5 @@
+/* Reads and writes ParlAI's text lines. The reader borrows from the line and copies only texts that
+ * have an escape. */
 #include "worlds/message/text_line.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The store: each thread counts into its own shard; sums are exact, so merging shards in any
- * order gives the same bits. */
+/* The store of metrics. Each thread counts into its own shard; sums are exact, so merging shards in
+ * any order gives the same bits. */
 #include "worlds/metrics/metrics.h"
 
 #include <assert.h>
@@ -58,9 +58,9 @@ static const char *const standard_names[N_STANDARD] = {
 
 /* The summed parts of a metric. */
 struct meter {
-    struct metric like; /* kind and flags; b and c of a timer, a of a fixed one */
-    bool is_used;
-    struct exact_sum a, b;
+    struct metric like;    /* kind and flags; also b and c of a timer, and a of a fixed metric */
+    bool is_used;          /* something was counted */
+    struct exact_sum a, b; /* the sums of the metrics' a and b */
 };
 
 struct named_meter {
@@ -69,7 +69,7 @@ struct named_meter {
 };
 
 struct shard {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     struct meter standard[N_STANDARD];
     struct named_meter **named; /* [n_named] */
     size_t n_named, cap_named;

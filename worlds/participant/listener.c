@@ -1,3 +1,6 @@
+/* An observation is the heard act, shared, with the fields that are made from the history set in
+ * the listener's arena. All checks come before the history changes; a failure after that resets
+ * the listener. */
 #include "worlds/participant/listener.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* A turn of the model: begin lays out the prompt and the texts to score and has the agent observe
+ * them; the batcher computes the turn; finish makes the act of the reply and drops the turn, since
+ * the next one starts from an empty context. Reply and metrics stay in the clone's memory until its
+ * next begin. */
 #include "worlds/participant/model.h"
 
 #include <stdlib.h>
@@ -23,12 +27,12 @@ struct model_participant {
 /* A clone's state of its conversation with the model. */
 struct dialogue_state {
     struct dialogue_listener listener;
-    struct clone *clone;    /* NULL until the first request */
-    struct arena arena;     /* the turn's */
-    struct agent_turn turn; /* the reply stays until the next one */
-    size_t n_labels;        /* scored: 1, or 0 */
-    uint32_t place;
-    bool is_opening; /* the last answer was */
+    struct clone *clone;    /* the agent's clone; NULL until the first request */
+    struct arena arena;     /* memory of the turn */
+    struct agent_turn turn; /* the last turn; its reply stays until the next one begins */
+    size_t n_labels;        /* labels that the turn scores: 1, or 0 */
+    uint32_t place;         /* the clone's index in its world */
+    bool is_opening;        /* the last answer was the opening */
 };
 
 struct model_clone {

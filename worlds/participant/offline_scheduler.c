@@ -15,21 +15,22 @@
 /* A batcher whose clock counts its steps. */
 struct offline_batcher {
     struct batcher *batcher;
-    struct env env; /* its clock, and the random numbers of chance */
-    const struct env *chance;
-    struct batch_step *step; /* a step that was begun but not computed yet */
-    uint64_t n_steps;
+    struct env env;           /* the batcher's: n_steps as its clock, and chance's random numbers */
+    const struct env *chance; /* borrowed from the scheduler */
+    struct batch_step *step;  /* a step that was begun and is not computed yet; NULL: none */
+    uint64_t n_steps;         /* steps computed so far */
 };
 
 struct offline_scheduler {
     struct participant *participant;
     struct env chance;
-    struct offline_batcher asked; /* the requests, in batches as the world wants them */
-    struct offline_batcher turns; /* those of a batch; without a batcher: it has batch_act */
+    struct offline_batcher asked; /* the requests, in batches under the world's policy */
+    struct offline_batcher turns; /* the turns of one batch, for a participant with begin; else its
+                                     batcher is NULL */
     size_t n_turns;               /* turns of the batch that have not ended */
     struct participant_row *rows; /* [max_rows], where batch_act answers */
-    size_t n_asked;
-    uint64_t n_settled;
+    size_t n_asked;               /* requests in flight */
+    uint64_t n_settled;           /* requests that have ended */
     struct offline_counters counters;
 };
 
@@ -88,7 +89,8 @@ static void offline_batcher_close(struct offline_batcher *b)
     assert(b->batcher == NULL);
 }
 
-/* The step to compute, counted; NULL: none had begun, and the batcher was given the chance. */
+/* Returns the step to compute, and counts it. If none has begun, it lets the batcher begin one and
+ * returns NULL. */
 static struct batch_step *offline_batcher_begun(struct offline_batcher *b)
 {
     struct batch_step *step = b->step;
@@ -168,7 +170,8 @@ static void offline_scheduler_act(struct offline_scheduler *s, struct row *const
 
 /* --- participants that answer by turns --- */
 
-/* The clone finishes at once, not at the batch's end: its pages are others' then. */
+/* Finishes the clone's turn at once and not at the batch's end, so that its pages are free for
+ * other turns of the batch. */
 static void offline_request_end_turn(struct offline_request *r, const struct error *err)
 {
     const struct participant_type *type = r->clone->original->type;

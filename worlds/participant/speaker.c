@@ -1,3 +1,6 @@
+/* observe copies each message that a clone hears; begin makes one turn of all messages since the
+ * last reply, and finish keeps the turn in the agent's clone. An act that ends the episode is still
+ * answered; the observation after that answer begins the next episode with a reset clone. */
 #include "worlds/participant/speaker.h"
 
 #include <stdlib.h>
@@ -26,18 +29,18 @@ struct speaker_heard {
     size_t len;
 };
 
-/* What a clone has of its conversation. */
+/* A clone's state of its conversation with the agent. */
 struct spoken {
-    struct clone *clone;    /* NULL until the first request */
-    struct arena arena;     /* the turn's */
-    struct agent_turn turn; /* the reply stays until the next one */
-    struct arena ears;      /* of the messages heard since the last turn began */
-    struct speaker_heard *first, **end;
-    size_t n_heard;
-    uint32_t n_turns;
-    uint32_t place;
-    bool opens;   /* the answer is the opening */
-    bool is_over; /* the episode has ended: the next observation after the reply begins another */
+    struct clone *clone;    /* the agent's clone; NULL until the first request */
+    struct arena arena;     /* memory of the turn */
+    struct agent_turn turn; /* the last turn; its reply stays until the next one begins */
+    struct arena ears;      /* memory of the messages heard since the last turn began */
+    struct speaker_heard *first, **end; /* these messages, the oldest first */
+    size_t n_heard;                     /* their number */
+    uint32_t n_turns;                   /* completed turns of the episode */
+    uint32_t place;                     /* the clone's index in its world */
+    bool opens;                         /* the answer is the opening */
+    bool is_over; /* the episode has ended: the observation after the reply begins another */
 };
 
 struct speaker_clone {

@@ -1,7 +1,7 @@
-/* An agent that takes messages and answers with text, as a participant of worlds: echo, or a
- * plug-in. A clone is one conversation: each observation's text is a message of the user's, what it
- * hears between two of its acts is one turn, and the agent keeps its state until the episode is
- * over. It has no tokens, so it gives no scores. */
+/* A speaker is an agent that takes messages and answers with text (echo, or a plug-in), as a
+ * participant of worlds. A clone is one conversation. The text of each observation is a message of
+ * the user; the messages that a clone hears between two of its own acts make one turn. The agent
+ * keeps its state until the episode is over. It has no tokens, so it scores no labels. */
 #ifndef WORLDS_PARTICIPANT_SPEAKER_H
 #define WORLDS_PARTICIPANT_SPEAKER_H
 
@@ -10,13 +10,14 @@
 
 struct speaker_config {
     const struct agent_type *type;
-    struct agent_config agent; /* texts are borrowed as long as the participant lives */
-    const char *system;        /* NULL: none */
-    const char *opening;       /* reply of a clone that observed nothing; NULL: an error */
-    struct sampling sampling;  /* each clone draws by a seed of its own */
+    struct agent_config agent; /* its texts are borrowed as long as the participant lives */
+    const char *system;        /* system prompt; NULL: none */
+    const char *opening;       /* reply of a clone that has observed nothing; NULL: it fails */
+    struct sampling sampling;  /* each clone draws by a seed of its own: this one plus its index */
 };
 
-/* Each thread but the first of a world opens an agent of its own. */
+/* Opens the agent. In a world of several threads each thread but the first opens an agent of its
+ * own. Errors are those of agent_open_type. */
 enum status speaker_open(struct participant **out, const struct speaker_config *config,
                          struct error *err) MUST_CHECK;
 

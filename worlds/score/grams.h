@@ -1,4 +1,5 @@
-/* A set of n-grams that outlives the texts they came from: for distinct-n over a corpus. */
+/* A set of n-grams, with copies of their texts, for the metric distinct-n over a corpus. One
+ * thread. */
 #ifndef WORLDS_SCORE_GRAMS_H
 #define WORLDS_SCORE_GRAMS_H
 
@@ -8,20 +9,22 @@
 #include "base/status.h"
 #include "worlds/score/words.h"
 
-/* Zeroed is empty. */
+/* A zeroed struct is an empty set. */
 struct grams {
-    struct words set; /* of copies in memory */
-    struct arena memory;
-    uint64_t n_total; /* with repetitions */
+    struct words set;    /* each n-gram as one word of the table, a text in memory */
+    struct arena memory; /* of the copies */
+    uint64_t n_total;    /* n-grams added, repetitions counted */
 };
 
 void grams_deinit(struct grams *g);
 void grams_clear(struct grams *g);
-/* gram: n words between single spaces. */
+/* Adds an n-gram: its words with single spaces between them. The text is copied. EXHAUSTED. */
 enum status grams_add(struct grams *g, struct text gram) MUST_CHECK;
+/* Adds all n-grams of another set, with its n_total. EXHAUSTED. */
 enum status grams_merge(struct grams *g, const struct grams *from) MUST_CHECK;
 
-/* The two parts of an average, distinct over total, with ParlAI's bounds: 1e-7 in place of 0. */
+/* Numerator and denominator of distinct-n, n_distinct / n_total, with what ParlAI uses in place of
+ * 0. */
 static inline double grams_num(uint64_t n_distinct)
 {
     return n_distinct == 0 ? 1e-12 : (double)n_distinct;

@@ -1,6 +1,6 @@
-/* Text as it is compared: lower case, ASCII punctuation as spaces, the articles a, an and the left
- * out, single spaces between words. Case, word boundary and white space are Unicode's (14.0, as
- * Python 3.11 has them); punctuation is ASCII alone. */
+/* Normalises text before it is compared, as ParlAI's normalize_answer: to lower case, with ASCII
+ * punctuation as spaces, without the articles a, an and the, and with single spaces between words.
+ * Case, word boundaries and white space are those of Unicode 14.0, as in Python 3.11. */
 #ifndef WORLDS_SCORE_NORMAL_H
 #define WORLDS_SCORE_NORMAL_H
 
@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Appends the normalised text. Invalid UTF-8 counts as U+FFFD. */
+/* Appends the normalised text. Invalid UTF-8 counts as U+FFFD. EXHAUSTED. Any thread. */
 enum status normalise(struct buf *out, const char *text, size_t len) MUST_CHECK;
 
 #endif

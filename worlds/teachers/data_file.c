@@ -1,3 +1,6 @@
+/* Builds data files and their indices, and checks an index before it is used. A build goes through
+ * the source once: each episode is squashed and preprocessed in memory, written, and entered into
+ * the index; the header is written last. */
 #include "worlds/teachers/data_file.h"
 
 #include <errno.h>
@@ -106,18 +109,19 @@ static int64_t changed_ns(const struct stat *st)
 
 /* --- building -------------------------------------------------------------------------------- */
 
+/* The state of one call of data_build. */
 struct building {
     const struct teacher_config *config;
-    struct arena arena; /* of the current episode */
+    struct arena arena; /* memory of the current episode */
     struct source source;
-    FILE *out; /* NULL: the source is unchanged */
+    FILE *out; /* the data file; NULL: the source is the data file, and only an index is built */
     struct index_writer index;
-    struct buf text;                 /* of the episode */
-    uint64_t offset;                 /* in the data */
-    uint64_t n_episodes, n_read;     /* written; of the source */
-    bool needs_labels;               /* of an unchanged source */
-    struct participant_clone *clone; /* the preprocessing clone; NULL: none */
-    const char *vectors_of;          /* its */
+    struct buf text;                 /* the current episode's lines */
+    uint64_t offset;                 /* where the current episode begins in the data file */
+    uint64_t n_episodes, n_read;     /* episodes written; episodes of the source */
+    bool needs_labels;               /* a line without labels is bad (only an index is built) */
+    struct participant_clone *clone; /* the clone that preprocesses; NULL: none does */
+    const char *vectors_of;          /* the clone's digest */
 };
 
 static uint32_t longest(const struct act *turns, size_t n)

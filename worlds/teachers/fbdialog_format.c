@@ -1,6 +1,7 @@
-/* Facebook dialog format: `N text<tab>labels|…<tab>reward<tab>candidates|…`. An N that is not above
- * the one before begins an episode. Lines without labels are context of the next line with labels;
- * their rewards are summed. Lines left at the episode's end become an act without labels. */
+/* Facebook's dialog format (ParlAI's FbDeprecatedDialogTeacher). A line is
+ * `N text<tab>labels|…<tab>reward<tab>candidates|…`. A number N that is not above the one before
+ * begins an episode. Lines without labels are context of the next line with labels; their rewards
+ * are summed. Lines left at the episode's end become an act without labels. */
 #include <stdlib.h>
 #include <string.h>
 

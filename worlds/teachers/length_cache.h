@@ -1,6 +1,7 @@
-/* Batches of similar length out of a stream: items wait in buckets by length until a bucket fills a
- * batch. Two rows of a batch from one bucket differ by at most 2 (range - 1) words; at the end,
- * buckets are merged with their neighbours. Every item comes out exactly once. */
+/* Makes batches of similar length out of a stream. Items wait in buckets by length until one bucket
+ * has a full batch. Two items of one bucket differ by at most 2 (range - 1) words. At the end of
+ * the data, length_cache_consolidate joins neighbouring buckets. Every item comes out exactly once.
+ * One thread. */
 #ifndef WORLDS_TEACHERS_LENGTH_CACHE_H
 #define WORLDS_TEACHERS_LENGTH_CACHE_H
 
@@ -11,30 +12,33 @@
 #include "base/status.h"
 
 struct length_bucket {
-    uint32_t length; /* of the item that opened it */
-    void **items;    /* [n], first in first out */
+    uint32_t length; /* length of the item that opened the bucket */
+    void **items;    /* [n], the oldest first; they come out in this order */
     size_t n, cap;
 };
 
-/* Zeroed but for batch_size and range, both at least 1. */
+/* The caller zeroes it and sets batch_size and range, at least 1; length_cache_clear frees it. */
 struct length_cache {
     size_t batch_size;
     uint32_t range;
     struct length_bucket *buckets; /* [n_buckets], by length */
     size_t n_buckets, cap_buckets;
     size_t n;      /* items in all buckets */
-    size_t n_full; /* buckets that fill a batch */
+    size_t n_full; /* buckets with at least batch_size items */
 };
 
-/* The bucket of length, or of the nearest length less than range away (the longer of two), or a new
- * one. */
+/* Puts an item into the bucket of the nearest length that is less than range away (of two that are
+ * equally near, into the longer one), or into a new bucket. The cache owns the item on success.
+ * EXHAUSTED without memory. */
 enum status length_cache_put(struct length_cache *c, uint32_t length, void *item,
                              struct error *err) MUST_CHECK;
-/* The first batch_size items of full bucket which % n_full. A full bucket must exist (asserted). */
+/* Takes the oldest batch_size items of one full bucket, of number which % n_full by length. out has
+ * room for batch_size items. Returns batch_size. n_full must be above 0 (asserted). */
 size_t length_cache_take(struct length_cache *c, uint64_t which, void **out);
-/* The shortest batch_size items, or all, whatever their lengths: the end of the data. */
+/* Takes the shortest batch_size items, or all if they are fewer, whatever their lengths. Returns
+ * how many. For the end of the data. */
 size_t length_cache_consolidate(struct length_cache *c, void **out);
-/* Calls give_up for each item that is left, in any order; the cache is empty after and holds no
+/* Calls give_up for each item that is left, in any order. The cache is then empty and holds no
  * memory. */
 void length_cache_clear(struct length_cache *c, void (*give_up)(void *item));
 

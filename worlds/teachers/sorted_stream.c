@@ -15,10 +15,10 @@ struct sorted_stream {
     uint64_t seed;
     atomic_bool is_over;
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     struct length_cache cache;
-    uint64_t next, limit; /* next index to fetch; end of the epoch */
-    uint64_t n_dealt;
+    uint64_t next, limit; /* index to fetch next; index behind the epoch's last */
+    uint64_t n_dealt;     /* batches dealt so far */
 };
 
 void kept_free(void *kept)

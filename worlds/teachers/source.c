@@ -1,3 +1,6 @@
+/* Reads a source by its format, checks what the format has read, and collects acts into episodes.
+ * An arena that recycles is replaced when an episode has been taken; the old one is freed a line
+ * later, since the format may still read from it. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -20,20 +20,22 @@
 
 enum { CHUNK_BYTES = 256 << 10, MAX_CHUNK_EPISODES = 4096, MAX_LOADERS = 64 };
 
+/* Episodes that lie one behind the other. A loader makes it; its slot has the first reference, and
+ * each lease is one more; the last to go frees it. */
 struct episode_chunk {
-    atomic_size_t n_refs; /* the slot's, and one a lease */
-    struct arena memory;
+    atomic_size_t n_refs;
+    struct arena memory;      /* of the acts' values that are not in text */
     char *text;               /* the episodes' bytes */
     struct example *examples; /* [starts[n_episodes]] */
-    uint32_t *starts;         /* [n_episodes + 1] */
+    uint32_t *starts;         /* [n_episodes + 1] where each episode begins in examples */
     size_t n_episodes;
-    struct error err; /* of loading; status OK: success */
+    struct error err; /* why loading failed; status OK: it did not */
 };
 
 struct stream_slot {
-    struct episode_chunk *chunk; /* NULL: being loaded, or free */
-    uint64_t number;             /* of the chunk that the slot has or waits for */
-    size_t n_left;               /* episodes not yet fetched */
+    struct episode_chunk *chunk; /* NULL: the chunk is not loaded, or no episode of it is left */
+    uint64_t number;             /* number of the chunk that was loaded last */
+    size_t n_left;               /* episodes of the chunk that are not fetched yet */
 };
 
 struct episode_stream {
@@ -41,21 +43,20 @@ struct episode_stream {
     const struct teacher_config *config;
     struct text id;
     bool loops;
-    bool needs_labels; /* of an unchanged JSON lines source; built data may have acts without labels
-                        */
-    int fd;
+    bool needs_labels; /* an act without labels is bad; so in a jsonl: source, not in built data */
+    int fd;            /* the data file */
     size_t n_episodes, n_examples; /* of this rank */
-    size_t per_chunk;              /* episodes; the last of an epoch may have fewer */
-    uint64_t n_chunks;             /* of an epoch */
+    size_t per_chunk;              /* episodes of a chunk; an epoch's last chunk may have fewer */
+    uint64_t n_chunks;             /* chunks of an epoch */
     pthread_t loaders[MAX_LOADERS];
     size_t n_loaders;
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t may_load, has_loaded;
     struct stream_slot *slots; /* [window]: chunk number n is in slot n % window */
     size_t window;
-    uint64_t next_load, oldest; /* chunk numbers */
-    uint64_t generation;
+    uint64_t next_load, oldest; /* numbers of chunks: the next to load; the oldest with episodes */
+    uint64_t generation;        /* how often the stream was reset */
     bool is_closing;
 };
 

@@ -1,9 +1,9 @@
-/* An original holds a table (all examples in memory) or a stream (chunks of a data file, read by
- * loader threads) and a shared index; clones take an episode each.
+/* An original holds either a table (all examples in memory) or a stream (chunks of a data file,
+ * which loader threads read), and a shared index; each clone takes an episode by the index.
  *
- * The index only counts up; an epoch is n_episodes of it. A clone works in one epoch: it takes
- * an episode of the next only after it has reported the end of its own and all episodes of that
- * have ended. So an epoch of training data ends for all of a world's clones together. */
+ * The index only counts up; an epoch is n_episodes of its values. A clone works in one epoch. It
+ * takes an episode of the next epoch only after it has reported the end of its own epoch and all
+ * episodes of that epoch have ended. So an epoch of training data ends for all clones together. */
 #include "worlds/teachers/teacher.h"
 
 #include <assert.h>
@@ -29,32 +29,32 @@ struct teacher {
     struct episode_stream *stream; /* NULL: the table has all examples */
     struct sorted_stream *sorted;  /* NULL: episodes come in order */
     size_t n_episodes;             /* of this rank */
-    size_t n_examples;
-    bool loops, shuffles;
-    char warning[160]; /* "" when there is none */
+    size_t n_examples;             /* of this rank */
+    bool loops, shuffles;          /* datatype_loops, datatype_shuffles */
+    char warning[160];             /* "": there is no warning */
 
     atomic_uint_fast64_t next;  /* index of the next episode (or batch) */
     atomic_uint_fast64_t ended; /* episodes whose last turn has been acted */
 
     struct batches batches; /* used by batch_sort */
-    pthread_mutex_t lock;   /* the order of batches, and next where batches are dealt */
-    uint32_t batches_epoch; /* lock */
+    pthread_mutex_t lock;   /* guards the order of batches, and next if batches are dealt */
+    uint32_t batches_epoch; /* how often the batches were shuffled; guarded by lock */
     atomic_bool deals;      /* batch_act was called: next counts batches */
 };
 
 struct teacher_clone {
     struct participant_clone base;
-    const struct example *examples; /* of the episode, [n_examples] */
-    struct value labels;            /* a reply is scored against them; VALUE_NULL: not scored */
-    uint64_t index;                 /* of the episode */
-    uint64_t epoch;                 /* the clone works in */
-    void *lease;                    /* a stream's: keeps the episode's chunk */
-    struct kept *kept;              /* a sorted stream's: the example itself */
+    const struct example *examples; /* [n_examples] the episode */
+    struct value labels; /* those that the next reply is scored by; VALUE_NULL: it is not scored */
+    uint64_t index;      /* the episode's index */
+    uint64_t epoch;      /* the epoch that the clone works in */
+    void *lease;         /* keeps the episode's chunk of a stream; NULL: there is none */
+    struct kept *kept;   /* the example that a sorted stream dealt; NULL: there is none */
     uint32_t next, n_examples; /* next == n_examples: the episode has ended, or there is none */
-    uint32_t shard;
-    bool is_padding;      /* the last act was */
-    bool has_acted;       /* since the last reset */
-    atomic_bool was_told; /* that the epoch has ended */
+    uint32_t shard;            /* of the metrics */
+    bool is_padding;           /* the clone's last act was padding */
+    bool has_acted;            /* the clone has acted since the last reset */
+    atomic_bool was_told; /* epoch_done returned true when all episodes of the epoch had ended */
 };
 
 static struct teacher *original_of(const struct teacher_clone *c)

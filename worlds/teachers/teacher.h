@@ -1,17 +1,18 @@
-/* A teacher: the participant that has the data (worlds/participant/participant.h). It acts the
- * turns of an episode one after another, and scores the reply that it observes after each.
+/* A teacher is the participant that has the data (worlds/participant/participant.h). It acts the
+ * turns of an episode one after another, and scores the reply that it observes after each turn.
  *
- * The original holds what is shared: examples, the index of the next episode (one atomic number, so
- * any number of clones on any number of threads see each episode exactly once), metrics, of which a
- * clone's thread is the shard. A clone holds its place in the episode it owns.
+ * The original holds what is shared: the examples, the index of the next episode, and the metrics,
+ * with one shard for each thread. The index is one atomic number, so any number of clones on any
+ * number of threads deal each episode exactly once. A clone holds the episode that it deals and the
+ * place in it.
  *
- * End of an epoch, all datatypes but plain train: a clone that acts when no episode is left returns
- * padding. It reports epoch_done when its last act was padding, or was the last of its episode and
- * no episode is left. Data to be trained on begin anew once every clone has ended its last episode
- * of the epoch; resetting what is shared begins anew at once.
+ * An epoch of plain train never ends. Under all other datatypes, a clone that acts when no episode
+ * is left returns padding. It reports epoch_done if its last act was padding, or if that act was
+ * the last of its episode and no episode is left for the clone. Training data begin anew once every
+ * clone has ended its last episode of the epoch; reset_shared begins anew at once.
  *
- * A reply is scored once, by the labels of the act it answers. A second reply, a reply to padding,
- * and a reply to an act without labels are not counted. */
+ * A reply is scored once, by the labels of the act that it answers. A second reply, a reply to
+ * padding, and a reply to an act without labels are not counted. */
 #ifndef WORLDS_TEACHERS_TEACHER_H
 #define WORLDS_TEACHERS_TEACHER_H
 
@@ -28,35 +29,43 @@
 struct participant;
 struct teacher;
 
-/* Fills in the defaults that config.h names. */
+/* Sets the defaults that config.h names. */
 void teacher_config_init(struct teacher_config *c);
 
-/* task: PREFIX:FILE with a prefix that teacher_task_at lists: parlai, jsonl, fbdialog,
- * conversations; data for a built file. Reads (or maps) all of it. NOT_FOUND: no such file, or no
- * such prefix (the error lists the known ones). INVALID: "FILE:LINE: what is wrong", also for a
- * file without a single example. Any one thread; participant_unref it. */
+/* Opens the teacher of a task, PREFIX:SOURCE, and reads all of its data, or maps the index of a
+ * stream. Prefixes are those of teacher_task_at: parlai, jsonl, fbdialog and conversations with a
+ * file, plugin with FILE.so[:ARGUMENT], attached with NAME[:ARGUMENT], and data with a built data
+ * file, which is always a stream. config is copied; its texts are borrowed as long as the teacher
+ * lives.
+ *
+ * NOT_FOUND if there is no such file or prefix (the error lists the known ones). INVALID for bad
+ * data ("FILE:LINE: what is wrong"), for data without a single example, and for options that do not
+ * go together. Other errors are those of the data's source. Any one thread; the caller releases the
+ * teacher by participant_unref. */
 enum status teacher_open(struct teacher **out, const char *task,
                          const struct teacher_config *config, struct error *err) MUST_CHECK;
-/* The teacher as a participant, and back; of another participant: NULL. */
+/* teacher_participant returns the teacher as a participant. teacher_of is its inverse, and returns
+ * NULL for a participant that is no teacher. */
 struct participant *teacher_participant(struct teacher *t);
 struct teacher *teacher_of(struct participant *p);
 
-/* "parlai", …; NULL after the last. */
+/* Returns the i-th prefix of tasks: "parlai", …; NULL behind the last. */
 const char *teacher_task_at(size_t i);
 
-/* A list of tasks with commas; the text before the first comma is texts[0]. Each text is the
- * arena's. A name in the list twice is INVALID: two tasks of one name cannot be told apart in a
- * report. */
+/* Splits a list of tasks at its commas: texts[0] is the text before the first one. The texts are
+ * copied into arena. INVALID for an empty text, and for one that is there twice, since a report
+ * could not tell its two tasks apart. */
 enum status tasks_split(struct text **out, size_t *ret_n, const char *tasks, struct arena *arena,
                         struct error *err) MUST_CHECK;
 
 size_t teacher_n_episodes(const struct teacher *t); /* of this rank */
-size_t teacher_n_examples(const struct teacher *t);
-/* The id that acts carry: the file's name without folder and extension. */
+size_t teacher_n_examples(const struct teacher *t); /* of this rank */
+/* Returns the id of the teacher's acts: the file's name without its folder and extension. */
 const char *teacher_id(const struct teacher *t);
 size_t teacher_n_skipped(const struct teacher *t); /* bad lines, with skip_bad */
-/* One line about data that other readers read differently (episode_done:False …), or NULL. */
+/* Returns one line about data that ParlAI reads differently, e.g. episode_done:False; NULL if there
+ * are none. Borrowed, as teacher_id is. */
 const char *teacher_warning(const struct teacher *t);
-struct metrics *teacher_metrics(struct teacher *t);
+struct metrics *teacher_metrics(struct teacher *t); /* borrowed */
 
 #endif

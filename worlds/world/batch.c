@@ -1,6 +1,7 @@
-/* Many slots that take each parley together, position after position: participants with batch_act
- * answer all slots in one batch, the others are called slot by slot; then all observe. With several
- * tasks the rows of a position may belong to several originals: each original has its own batch. */
+/* A batch world has many slots, which take each parley together, position after position.
+ * Participants with batch_act answer for all slots in one batch, the others are called slot by
+ * slot; then all observe. With several tasks the rows of a position may belong to several
+ * originals: each original has its own batch. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -11,16 +12,16 @@
 
 struct batch_world {
     struct world base;
-    size_t n, n_rows;  /* rows: of the last parley */
-    bool deals;        /* the task answers all rows at once: its batches stay whole */
+    size_t n, n_rows;  /* slots; rows of the last parley */
+    bool deals;        /* the task answers for all rows at once, so its batches stay whole */
     bool begins_anew;  /* all epochs were over after the last parley: each task acts again */
     char *world_slots; /* [n] of world_slot_size */
     size_t world_slot_size, n_world_slots;
-    struct offline_scheduler **schedulers; /* [members], NULL for one that has act */
+    struct offline_scheduler **schedulers; /* [members], NULL for members that act directly */
     struct offline_request *requests;      /* [n], NULL without schedulers */
     struct error failed;                   /* the first failure of a parley */
-    struct arena arena;                    /* of the acts of a parley */
-    struct arena last; /* of the parley before: early speakers may have heard these acts */
+    struct arena arena;                    /* memory of the acts of a parley */
+    struct arena last; /* of the acts of the parley before, which a member may still observe */
 };
 
 static struct batch_world *batch_of(const struct world *w)

@@ -1,7 +1,8 @@
-/* Many slots; those of similar length take the next parley. Each slot's turn waits in the agent's
- * batcher, whose policy sorts by length; a parley is one step. A slot with an answer continues at
- * once: the task scores it and acts again, the agent observes, and the next turn waits before the
- * next step is formed. A slot whose task has no more turns for it is idle.
+/* A dynamic world has many slots; those with turns of similar length take the next parley. Each
+ * slot's turn waits in the agent's batcher, whose policy sorts by length; a parley is one step. A
+ * slot that has got its answer continues at once: the task scores the answer and acts again, the
+ * agent observes, and the next turn waits before the next step is formed. A slot whose tasks have
+ * no more turns for it is idle.
  *
  * A turn that waits too long starts the next batch, so none starves. A slot chooses its task anew
  * after each episode, as in a plain world, and an epoch ends when every slot is idle, so no task is
@@ -23,18 +24,20 @@ static const uint64_t most_delay_us =
 struct dynamic_slot {
     struct offline_request request;
     struct dynamic *world;
-    struct arena arena; /* of the acts of its turn */
-    bool is_waiting;
+    struct arena arena; /* memory of the acts of the slot's turn */
+    bool is_waiting;    /* the slot's request is in flight */
 };
 
 struct dynamic {
     struct world base;
-    size_t n, n_waiting, n_world_slots;
+    size_t n, n_waiting,
+        n_world_slots; /* slots; those with a request in flight; initialised ones */
     char *world_slots; /* [n] of world_slot_size */
     size_t world_slot_size;
-    struct dynamic_slot *slots; /* [n] */
-    struct offline_scheduler *scheduler, **schedulers;
-    bool pads, is_ending; /* is_ending: a slot with an answer does not continue */
+    struct dynamic_slot *slots;                        /* [n] */
+    struct offline_scheduler *scheduler, **schedulers; /* the agent's; [members] */
+    bool pads, is_ending; /* rows of a batch are padded to the longest one; requests are being
+                             cancelled, so slots do not continue */
     struct error failed;  /* the first failure of a parley */
     /* Of the last parley, for a watcher: copies, since slots continue. */
     struct world_row *rows; /* [n] */

@@ -1,7 +1,7 @@
-/* Threads, each with a world of its own over shares of the same participants. The caller's thread
- * orders run, reset or stop and waits until all threads are idle. They are idle between two
- * parleys, so the caller may then read anything. A parley runs each thread for a moment, so that
- * waiting costs little.
+/* A hogwild world runs several threads, each with a world of its own over shares of the same
+ * participants. The caller's thread orders the others to open, run, reset or stop, and waits until
+ * all of them are idle. All are idle between two parleys, so the caller may then read anything. A
+ * parley runs each thread for 20 ms, which makes the cost of waiting small.
  *
  * Each example is taken from the shared quota once its task has acted it, so the threads together
  * do exactly n_examples. A thread that fails goes idle, and the parley returns its error. */

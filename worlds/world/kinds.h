@@ -1,5 +1,5 @@
-/* The kinds of worlds, as worlds/world/world.c opens them. Each owns the participants from then on,
- * also on failure. */
+/* The kinds of worlds, as worlds/world/world.c opens them. plain_open, batch_open and dynamic_open
+ * take participants, also on failure. */
 #ifndef WORLDS_WORLD_KINDS_H
 #define WORLDS_WORLD_KINDS_H
 
@@ -9,17 +9,21 @@
 
 struct world;
 
+/* dialog, round_robin or multi, by the numbers of tasks and agents. */
 enum status plain_open(struct world **out, struct participants *participants,
                        struct error *err) MUST_CHECK;
+/* n clones of a plain world. INVALID if a task that makes batches is one of several. */
 enum status batch_open(struct world **out, struct participants *participants, size_t n,
                        struct error *err) MUST_CHECK;
+/* INVALID as world_open says for dynamic batching. */
 enum status dynamic_open(struct world **out, struct participants *participants,
                          const struct world_config *config, struct error *err) MUST_CHECK;
 
-/* Opens the world of one thread: any kind but hogwild. */
+/* Opens the world of one thread, of any kind but hogwild. Called on that thread. Borrows quota. */
 typedef enum status (*open_thread_fn)(struct world **out, const struct world_config *config,
                                       uint32_t thread, struct quota *quota, struct error *err);
-/* Each thread calls open_thread for its own world. */
+/* Starts config->n_threads threads, each of which opens its own world by open_thread. Returns when
+ * all are open. EXHAUSTED if a thread cannot be started; else the first failure of open_thread. */
 enum status hogwild_open(struct world **out, const struct world_config *config,
                          open_thread_fn open_thread, struct error *err) MUST_CHECK;
 

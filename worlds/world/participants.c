@@ -1,3 +1,5 @@
+/* What a world has of its participants on one thread: shares, the weights of tasks, reports,
+ * schedulers. Each thread of a hogwild world makes one of these; only the quota is common. */
 #include "worlds/world/participants.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Dialog, round_robin and multi: one slot. A participant with act is called; one with batch_act
- * alone gets a batch of one row. */
+/* The plain worlds dialog, round_robin and multi have one slot. A participant with act is called
+ * directly; one without gets batches of one row. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -10,11 +10,11 @@
 
 struct plain {
     struct world base;
-    struct offline_scheduler **schedulers; /* [members], NULL for members with act */
+    struct offline_scheduler **schedulers; /* [members], NULL for those that only act directly */
     struct offline_request request;
-    struct error answer;
-    struct arena arena; /* of the acts of a parley */
-    struct arena last;  /* of the parley before: early speakers may have heard these acts */
+    struct error answer; /* how the request ended */
+    struct arena arena;  /* memory of the acts of a parley */
+    struct arena last;   /* of the acts of the parley before, which a member may still observe */
     struct world_slot *slot;
 };
 

@@ -1,16 +1,18 @@
 /* A world: participants that talk to each other, one parley after another. Kinds are const tables:
  *
- *   dialog       a task (a teacher) and one agent; any two participants
- *   round_robin  any number, each speaks once a parley and all others observe it, or those that a
- *                graph names
+ *   dialog       a task (a teacher) and one agent, or any two participants
+ *   round_robin  one task and several agents; in a parley each speaks once, and all others observe
+ *                what it says, or those that a graph names
  *   multi        several tasks with the same agents; the task is chosen anew at each episode
- *   batch        many clones of one of those, which all take each parley together
- *   dynamic      many clones; those with similar lengths take the next parley
- *   hogwild      threads, each with a share of one of those
+ *   batch        many clones of one of the above, which all take each parley together
+ *   dynamic      many clones of a world with one agent; those with similar lengths take the next
+ *                parley
+ *   hogwild      threads, each with a world of one of the above over shared participants
  *
- * A world is opened from originals of participants; a clone of a plain one
- * (worlds/world/world_slot.h) is a clone of each participant, and batch and dynamic hold a slab of
- * those. A world is used by one thread, except for hogwild's own threads. */
+ * A world is opened from originals of participants. Dialog, round_robin and multi are the *plain*
+ * worlds: they have one slot (worlds/world/world_slot.h), which is a clone of each participant;
+ * batch and dynamic hold a slab of slots. A world is used by one thread; hogwild's own threads use
+ * only their own worlds. */
 #ifndef WORLDS_WORLD_WORLD_H
 #define WORLDS_WORLD_WORLD_H
 
@@ -29,8 +31,8 @@ struct world;
 
 /* The acts of one clone and its partners in the last parley. */
 struct world_row {
-    size_t slot;            /* the clone's place in its world; constant during an episode */
-    size_t task;            /* index of the task */
+    size_t slot;            /* number of the clone in its world; constant during an episode */
+    size_t task;            /* index of the task in the config */
     const struct act *acts; /* [n_acts], in the order of participants, the task's first */
     size_t n_acts;
     bool ends_episode;
@@ -38,22 +40,25 @@ struct world_row {
 
 struct world_counters {
     uint64_t n_parleys;
-    uint64_t n_examples; /* rows of all parleys, padding not counted */
-    /* Of the batches that agents answered, where config counts words or lengths decide; words as
-     * the agent counts them: a language model's are its tokens. */
+    uint64_t n_examples; /* rows of all parleys, without padding */
+    /* The batches that agents answered. They are counted in dynamic worlds, and in batch worlds if
+     * the config's counts_words is set. Words are counted as the agent does: a language model's
+     * words are tokens. */
     uint64_t n_batches, n_rows;
-    uint64_t n_cells;  /* what was computed: of packed rows their words, else rows times longest */
-    uint64_t n_words;  /* the part of the cells that was not padding */
-    uint64_t n_padded; /* rows times longest */
+    uint64_t n_cells;  /* words computed: n_words if rows are packed, else n_padded */
+    uint64_t n_words;  /* words of the rows alone, without padding */
+    uint64_t n_padded; /* words with padding: for each batch its rows times the longest of them */
 };
 
+/* A kind of world. Its functions are called on the world's thread. */
 struct world_type {
     const char *name;
+    /* Runs one parley; world_parley counts it. Errors name the participant at fault. */
     enum status (*parley)(struct world *w, struct error *err);
-    void (*reset)(struct world *w); /* clones and counters; nothing shared */
+    void (*reset)(struct world *w); /* resets the clones, and nothing shared */
     bool (*episode_done)(const struct world *w);
     bool (*epoch_done)(const struct world *w);
-    /* Of the last parley. */
+    /* The rows of the last parley. row is NULL if the kind has no rows of its own. */
     size_t (*n_rows)(const struct world *w);
     void (*row)(const struct world *w, size_t i, struct world_row *out);
     void (*close)(struct world *w);
@@ -61,43 +66,49 @@ struct world_type {
 
 struct world {
     const struct world_type *type;
-    struct participants *participants; /* worlds/world/participants.h */
-    struct quota *quota;               /* its own; NULL: the world of a thread, or hogwild */
+    struct participants *participants; /* owned by the kind (hogwild: its first thread's) */
+    struct quota *quota; /* owned; NULL: hogwild has the quota for all of its threads */
     struct world_counters counters;
 };
 
-/* Opens the world that the config describes: threads make it hogwild, dynamic batching with a
- * batch_size above 1 dynamic, a batch_size above 1 batch, else dialog, round_robin or multi.
- * STATUS_INVALID names what is wrong: no task or agent, dynamic batching without a bound of length,
- * or with an agent that has no batch_act, or with more than one agent. */
+/* Opens the world that config describes. More than one thread makes a hogwild world; else a
+ * batch_size above 1 makes a dynamic world if dynamic batching is asked for, or a batch world; else
+ * the world is a dialog, round_robin or multi.
+ *
+ * STATUS_INVALID names what is wrong: there is no task or no agent; several tasks have no names; a
+ * number is too large; dynamic batching has no text_truncate, a graph, more than one agent, an
+ * agent without batch_act, or a task that makes batches. Other errors are those of the
+ * participants. */
 enum status world_open(struct world **out, const struct world_config *config,
                        struct error *err) MUST_CHECK;
-/* Ends requests in flight, closes each clone once, releases the participants. NULL is fine. */
+/* Ends requests in flight, closes each clone once, and releases the participants. w may be NULL. */
 void world_close(struct world *w);
 
-/* One exchange: each participant speaks once. Of batch: of every clone; of dynamic: of one batch;
- * of hogwild: as many as keep its threads busy for a moment, so that the caller gets control in
- * between. A failure names the participant; the world can then only be reset or closed. */
+/* Runs one parley, in which each participant speaks once: in a batch world for every clone, in a
+ * dynamic world for the clones of one batch. A hogwild world runs as many parleys as its threads
+ * manage in 20 ms, so that the caller gets control in between. A failure names the participant; the
+ * world can then only be reset or closed. */
 enum status world_parley(struct world *w, struct error *err) MUST_CHECK;
-/* Parleys until the epoch or n_examples are done. */
+/* Runs parleys until world_epoch_done, or until one fails. */
 enum status world_run(struct world *w, struct error *err) MUST_CHECK;
 
+/* Resets the clones, what participants share (reset_shared), the quota and the counters. */
 void world_reset(struct world *w);
-bool world_episode_done(const struct world *w); /* false for batch, dynamic and hogwild */
-/* Nothing is left to do: the epoch is over, or n_examples are done. */
+bool world_episode_done(const struct world *w); /* always false for batch, dynamic and hogwild */
+/* Returns whether nothing is left to do: the epoch is over, or n_examples are done. */
 bool world_epoch_done(const struct world *w);
 
-/* All participants' reports in one, the first member that has a name wins; with several tasks
- * aggregated by their names. May be called at any time, any number of times. The caller calls
- * report_deinit. */
+/* Merges all participants' reports into one: of two metrics with one name the first participant's
+ * counts; several tasks' reports are aggregated by the tasks' names. It may be called between any
+ * two parleys, any number of times. The caller calls report_deinit. */
 enum status world_report(struct report *out, struct world *w, struct error *err) MUST_CHECK;
 void world_counters(const struct world *w, struct world_counters *out);
-/* Of an epoch, over all tasks; SIZE_MAX: not known. */
+/* Return the numbers of an epoch, over all tasks; SIZE_MAX if they are not known. */
 size_t world_n_examples(const struct world *w);
 size_t world_n_episodes(const struct world *w);
 
-/* Of the last parley; padding rows are rows. Dynamic worlds keep rows only for a watcher; hogwild's
- * rows are its threads'. */
+/* The rows of the last parley, padding among them. A dynamic world keeps rows only if the config
+ * has a watcher. A hogwild world has none: the worlds of its threads have them. */
 size_t world_n_rows(const struct world *w);
 void world_row(const struct world *w, size_t i, struct world_row *out);
 

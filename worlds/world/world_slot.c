@@ -1,3 +1,6 @@
+/* The parts of a parley that every kind of world shares: choosing a task, speaking, hearing, and
+ * finding the ends of episodes and epochs. A slot is one block of memory, so that a million of them
+ * fit in a slab. */
 #include "worlds/world/world_slot.h"
 
 #include <assert.h>
