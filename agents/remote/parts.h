@@ -1,4 +1,5 @@
-/* What remote.c and worker.c share. */
+/* The structs and functions that remote.c (the agent and its clones) and worker.c (rows and
+ * workers) have in common. No other file includes this. Loop. */
 #ifndef AGENTS_REMOTE_PARTS_H
 #define AGENTS_REMOTE_PARTS_H
 
@@ -6,38 +7,44 @@
 
 struct remote_agent {
     struct agent base;
-    const struct remote_config *config;
-    struct list workers;
+    const struct remote_config *config; /* borrowed */
+    struct list workers;                /* of struct remote_worker */
     size_t n_workers;
-    /* What all workers offer alike: of the last one that came, while there is none. */
+    /* What all workers offer alike. While none is attached these are the values of the worker that
+     * was attached last; the next worker may bring others. */
     char version[REMOTE_MAX_VERSION + 1];
     unsigned capabilities;
     enum remote_cost cost;
     uint32_t save_every;
     struct remote_tensors tensors;
-    uint32_t epoch;          /* counts versions: states are of one */
+    uint32_t epoch;          /* rises with each change of version; a saved state is of one epoch */
     struct batch_step *step; /* the batcher's running step; NULL: none */
-    uint64_t n_clones;       /* since the start: ids */
+    uint64_t n_clones;       /* clones made since the start; the newest clone's id */
 };
 
+/* A clone. clone_open or fork makes it without a worker; its first row opens it at one. While it is
+ * open there and no turn is under way, the worker's clone has exactly the turns of the transcript.
+ * A worker that goes away, or a turn that the worker has otherwise than the transcript, leaves the
+ * clone without a worker again. */
 struct remote_clone {
     struct clone base;
     uint64_t id;
-    struct remote_blob *system;   /* NULL: none was given */
-    struct remote_turn *last;     /* NULL: no turn yet */
-    struct remote_blob *saved;    /* the newest state; NULL: none */
-    struct remote_worker *worker; /* where it is open; NULL: nowhere */
-    struct link on_worker;
-    struct remote_row *row;   /* of the turn under way; NULL: none */
-    struct remote_save *save; /* that its worker was asked for; NULL: none */
+    struct remote_blob *system;   /* the system prompt; NULL: none was given */
+    struct remote_turn *last;     /* the last turn of the transcript; NULL: no turn yet */
+    struct remote_blob *saved;    /* the newest saved state; NULL: none */
+    struct remote_worker *worker; /* the worker at which the clone is open; NULL: none */
+    struct link on_worker;        /* in the worker's clones */
+    struct remote_row *row;       /* the row of the turn under way; NULL: none */
+    struct remote_save *save;     /* the save that its worker was asked for; NULL: none */
 };
 
-/* A save that a worker was asked for. */
+/* A state that a worker was asked to save. The worker's list owns it until the state comes. */
 struct remote_save {
-    struct link link;
-    uint64_t id;                /* of the clone */
-    struct remote_clone *clone; /* NULL: it was closed or taken back since */
-    uint32_t turn;
+    struct link link;           /* in the worker's saves */
+    uint64_t id;                /* the clone's id */
+    struct remote_clone *clone; /* NULL: the clone was closed or rewound since; the state is of no
+                                   use */
+    uint32_t turn;              /* the clone's number of turns when it was asked for */
 };
 
 static inline struct remote_agent *remote_of(struct agent *a)
@@ -75,22 +82,28 @@ static inline bool remote_agent_can(const struct remote_agent *a, enum remote_ca
     return (a->capabilities & what) != 0;
 }
 
-/* Gives an idle row to a worker; without one it is answered at once, with a failure. */
+/* Queues an IDLE row at its clone's worker, or at the least busy one, which is told to open the
+ * clone. If no worker can take the row, the row is ANSWERED at once: with a failure, or, if it has
+ * a part of its reply, as DONE with FINISH_WORKER_LOST. */
 void remote_row_assign(struct remote_row *row);
-/* Its turn is kept or dropped: frees the row, now or once its worker has answered. */
+/* Called when the row's turn is kept or dropped: frees the row, now or when its worker answers. */
 void remote_row_leave(struct remote_row *row);
-/* Lets the workers fill their slots from their queues. */
+/* Sends queued rows in steps, as far as the workers have free slots. */
 void remote_agent_send(struct remote_agent *a);
-/* Ends the batcher's step if a row of it is answered, or anyway. */
+/* Ends the batcher's step if at least one of its rows is ANSWERED, or if is_forced. Rows that are
+ * not ANSWERED end it with ROW_MORE. */
 void remote_agent_end_step(struct remote_agent *a, bool is_forced);
 
-/* Orders about a clone. c->worker is not NULL. */
+/* Give the clone's worker an order about it; c->worker is not NULL. close also detaches the clone
+ * from the worker; rewind takes it back to the clone's last turn; save does nothing if a save was
+ * asked for already. */
 void remote_worker_order_close(struct remote_clone *c);
 void remote_worker_order_rewind(struct remote_clone *c);
 void remote_worker_order_save(struct remote_clone *c);
-/* child becomes what its parent is at at_turn, which is in c's transcript already. */
+/* Tells the parent's worker to open child as a copy of the parent after child's last turn. child
+ * has its transcript already. */
 void remote_worker_order_fork(struct remote_clone *child, const struct remote_clone *parent);
-/* The answer to a save is of no use any more. */
+/* Has the state that the clone's worker was asked to save ignored when it comes. */
 void remote_clone_forget_save(struct remote_clone *c);
 
 #endif

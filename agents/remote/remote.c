@@ -1,9 +1,10 @@
-/* The agent and its clones. A turn: observe copies its messages into what will be its place in the
- * transcript, and makes its row; each step that the batcher begins gives new rows to workers
+/* The agent and its clones. In a turn, observe copies the messages into a new turn of the
+ * transcript and makes the turn's row; each step that the batcher begins gives new rows to workers
  * (worker.c), and ends once a row is answered; self_observe appends the turn to the transcript.
  *
- * A clone's worker has its state, or is told to take it back or to close it: so when no turn is
- * under way, a clone that is open at a worker has there exactly the turns of its transcript. */
+ * When no turn is under way, a clone that is open at a worker has there exactly the turns of its
+ * transcript. To keep it so, the worker is told to rewind or to close its clone whenever the clone
+ * and the transcript would differ. */
 #include "agents/remote/remote.h"
 
 #include <assert.h>

@@ -1,11 +1,12 @@
-/* Agents that another process computes, a worker, over a stream (parley.v1.Agents.Attach). The
- * worker keeps a clone for each conversation and answers steps; Parley keeps what a clone can be
- * built anew from: the transcript, and the state that the worker saved last. A worker that goes
- * away loses nothing but time: its clones are opened at another worker of the agent when they are
- * needed.
+/* A remote agent is computed by another process, a worker, over a stream (parley.v1.Agents.Attach).
+ * The worker keeps a clone for each conversation and answers steps. Parley keeps what a clone can
+ * be built anew from: the transcript, and the state that the worker saved last. When a worker goes
+ * away, its clones are opened at another worker of the agent as soon as they have a turn, so only
+ * time is lost.
  *
- * This folder decides which worker gets which row, and checks what comes back. It knows no
- * transport: orders wait in the worker's list until its stream takes them. Loop. */
+ * This folder decides which worker gets which row, and checks the workers' answers. It knows no
+ * transport: orders wait in the worker's list until the worker's stream takes them. Everything here
+ * is called on the loop. */
 #ifndef AGENTS_REMOTE_REMOTE_H
 #define AGENTS_REMOTE_REMOTE_H
 
@@ -27,171 +28,197 @@ struct remote_row;
 extern const struct agent_type remote_agent_type;
 
 enum {
-    REMOTE_MAX_ROWS = 1024, /* of one step of one worker, and of all in flight */
-    REMOTE_MAX_SLOTS = 16,
-    REMOTE_MAX_STATE_BYTES = 1 << 20,
-    REMOTE_MAX_PIECE_BYTES = 64 << 10,
-    REMOTE_MAX_STEP_BYTES = 2 << 20,        /* of the messages of a step, unless it has one row */
-    REMOTE_MAX_TRANSCRIPT_BYTES = 16 << 20, /* of a conversation, unless the agent is stateless */
-    REMOTE_MAX_ORDERS = 1 << 18,            /* that a worker has not taken yet */
-    REMOTE_MAX_VERSION = 64,
-    REMOTE_SAVE_EVERY = 8, /* turns */
-    REMOTE_MAX_LOSSES = 3, /* workers that one turn may lose */
-    REMOTE_RETRY_MS = 1000,
+    REMOTE_MAX_ROWS = 1024, /* rows of one step of one worker, and rows of an agent in flight */
+    REMOTE_MAX_SLOTS = 16,  /* steps that one worker may have at once */
+    REMOTE_MAX_STATE_BYTES = 1 << 20,       /* size of a saved state */
+    REMOTE_MAX_PIECE_BYTES = 64 << 10,      /* text of one answer to one row */
+    REMOTE_MAX_STEP_BYTES = 2 << 20,        /* messages of a step that has more than one row; the
+                                               transcript of a conversation of a stateless agent */
+    REMOTE_MAX_TRANSCRIPT_BYTES = 16 << 20, /* the transcript of any other conversation */
+    REMOTE_MAX_ORDERS = 1 << 18,            /* orders that a worker's stream has not taken yet */
+    REMOTE_MAX_VERSION = 64,                /* bytes of a version */
+    REMOTE_SAVE_EVERY = 8,                  /* turns between two saves of a clone's state */
+    REMOTE_MAX_LOSSES = 3,                  /* a turn that has lost so many workers fails */
+    REMOTE_RETRY_MS = 1000,                 /* when to retry a turn that no worker could answer */
 };
 
+/* What a worker's clones can do. */
 enum remote_capability {
     REMOTE_FORK = 1,
     REMOTE_REWIND = 2,
     REMOTE_SAVE = 4,
     REMOTE_DETERMINISTIC = 8, /* the same messages and sampling always give the same reply */
-    REMOTE_STATELESS = 16,    /* no clones: each row carries the conversation */
+    REMOTE_STATELESS = 16,    /* the worker has no clones: each row carries the conversation */
 };
 
+/* What a worker's max_cost counts: rows, or bytes of messages. */
 enum remote_cost { REMOTE_COST_ROWS, REMOTE_COST_BYTES };
 
-/* What a worker offers. */
+/* A worker's description of itself. Workers of one agent must agree on version, cost, capabilities
+ * and tensors. */
 struct remote_offer {
-    const char
-        *version;    /* "": "1". Workers of one agent have the same, and the same capabilities */
-    size_t max_rows; /* of a step; 0: 64 */
-    size_t n_slots;  /* steps that it takes at once; 0: 1 */
-    size_t max_cost; /* of a step with more than one row; 0: no bound */
+    const char *version; /* letters, digits, '.', '_', '+' and '-'; "" stands for "1" */
+    size_t max_rows;     /* the most rows of a step; 0: 64 */
+    size_t n_slots;      /* the most steps that the worker takes at once; 0: 1 */
+    size_t max_cost;     /* the largest cost of a step with more than one row; 0: no bound */
     enum remote_cost cost;
-    unsigned capabilities; /* of enum remote_capability */
+    unsigned capabilities; /* a sum of enum remote_capability */
     uint32_t save_every;   /* turns between two saves of a clone's state; 0: REMOTE_SAVE_EVERY */
-    bool is_acting;        /* on observations, as tensors says; such a worker is stateless */
-    struct remote_tensors tensors; /* all zero unless is_acting */
+    bool is_acting;        /* the worker acts on observations; it is then stateless */
+    struct remote_tensors tensors; /* what it takes and gives if is_acting; else all zero */
 };
 
-/* The spec of an agent_config for this kind; outlives the agent. */
+/* The spec in the agent_config of this kind. It must outlive the agent. */
 struct remote_config {
-    uint64_t silence_us; /* a step that is not answered within this ends its worker */
-    /* remote_agent_tick is to be called at at_us, or earlier. */
+    uint64_t silence_us; /* a worker that has left a step unanswered for so long is ended */
+    /* Asks that remote_agent_tick be called at at_us, or earlier. at_us may be now, but the call
+     * must not come inside arm. */
     void (*arm)(void *arg, uint64_t at_us);
     void *arg;
 };
 
+/* The kinds of orders, with the members of struct remote_order that each uses besides clone. */
 enum remote_order_kind {
-    REMOTE_ORDER_OPEN,   /* system, state (NULL: none) */
-    REMOTE_ORDER_REPLAY, /* turn: one that the clone has had */
-    REMOTE_ORDER_FORK,   /* parent, at_turn */
-    REMOTE_ORDER_REWIND, /* at_turn */
-    REMOTE_ORDER_CLOSE,
-    REMOTE_ORDER_STEP,   /* step */
-    REMOTE_ORDER_CANCEL, /* step_id, row: its answer is of no use any more */
-    REMOTE_ORDER_SAVE,
+    REMOTE_ORDER_OPEN,   /* opens a clone: system, state (NULL: none), at_turn of the state */
+    REMOTE_ORDER_REPLAY, /* has the clone take in a turn that it had elsewhere: turn */
+    REMOTE_ORDER_FORK,   /* opens a clone as a copy of another after a turn: parent, at_turn */
+    REMOTE_ORDER_REWIND, /* takes the clone back to after a turn: at_turn */
+    REMOTE_ORDER_CLOSE,  /* closes the clone */
+    REMOTE_ORDER_STEP,   /* asks for answers to rows: step, without clone */
+    REMOTE_ORDER_CANCEL, /* tells that the answer to a row will be ignored: step_id, row */
+    REMOTE_ORDER_SAVE,   /* asks for the clone's state */
 };
 
+/* A step of one worker: rows that it is asked to answer together. remote_agent_send makes it with
+ * its order. It ends when the worker answers it, when its last row is left before the order was
+ * taken, or when the worker is closed. */
 struct remote_step {
     struct link link; /* in the worker's steps, oldest first */
-    uint64_t id;
-    struct list rows; /* of struct remote_row; a row's number is its place */
+    uint64_t id;      /* unique for the worker, from 1 */
+    struct list rows; /* of struct remote_row, in the order of their numbers */
     size_t n_rows;
-    struct remote_order *order; /* that sends it; NULL once it is taken */
-    uint64_t due_us;
+    struct remote_order *order; /* the order that sends the step; NULL once it is taken */
+    uint64_t due_us;            /* without a sign of life until then the worker is silent */
 };
 
-/* A row of a turn; the agent's private state of it. */
+/* A row: the agent's private state of a turn under way. remote_observe makes it IDLE. Each step of
+ * the batcher gives an IDLE row to a worker; there it is QUEUED until a slot is free, SENT in a
+ * step, and ANSWERED when the worker has answered. The end of the batcher's step reports the
+ * outcome and makes the row IDLE again, for its next piece. When the turn is kept or dropped, the
+ * row is left (remote_row_leave) and freed. A row that is SENT in a step already taken outlives its
+ * turn: it is freed when its worker answers or is closed. */
 struct remote_row {
     struct link link;              /* in its worker's queue, or in its step */
-    struct agent_turn *turn;       /* NULL: it was left, and the answer is ignored */
-    struct remote_clone *clone;    /* NULL as turn */
-    struct remote_turn *said;      /* the turn as it will be in the transcript; its reply grows */
-    struct remote_worker *worker;  /* QUEUED, SENT */
-    struct remote_step *step;      /* SENT */
-    uint32_t number;               /* within the step, once that is taken */
-    struct remote_tensors tensors; /* the agent's, when the turn was observed */
+    struct agent_turn *turn;       /* NULL: the row was left, and its answer is ignored */
+    struct remote_clone *clone;    /* NULL: the row was left */
+    struct remote_turn *said;      /* the turn as the transcript will have it; its reply grows */
+    struct remote_worker *worker;  /* the row's worker while it is QUEUED or SENT */
+    struct remote_step *step;      /* the row's step while it is SENT */
+    uint32_t number;               /* the row's number in the step, set when the order is taken */
+    struct remote_tensors tensors; /* the agent's tensors when the turn was observed */
     enum remote_row_state {
         REMOTE_ROW_IDLE,
-        REMOTE_ROW_QUEUED,   /* at its worker, for a slot */
-        REMOTE_ROW_SENT,     /* in a step */
-        REMOTE_ROW_ANSWERED, /* outcome and err wait for the batcher */
+        REMOTE_ROW_QUEUED,
+        REMOTE_ROW_SENT,
+        REMOTE_ROW_ANSWERED,
     } state;
-    bool has_begun;  /* its worker has answered it before, with ROW_MORE */
-    bool is_whole;   /* the worker's clone has the whole turn */
-    bool has_failed; /* the worker's clone is as before the turn */
-    size_t n_repeat; /* bytes of the reply that another worker is to say again first */
-    unsigned n_lost;
-    enum row_outcome outcome;
-    struct error err;
+    bool has_begun;  /* the row's worker has answered it before */
+    bool is_whole;   /* the worker's clone has taken in the whole turn */
+    bool has_failed; /* the worker has failed the row, so its clone is as before the turn */
+    size_t n_repeat; /* bytes of the known reply that a new worker has still to say again; they are
+                        compared and left out */
+    unsigned n_lost; /* workers that the turn has lost */
+    enum row_outcome outcome; /* once ANSWERED */
+    struct error err;         /* once ANSWERED, if the outcome is ROW_FAILED */
 };
 
+/* A message that waits for a worker's stream. The worker owns it until remote_worker_taken. */
 struct remote_order {
-    struct link link;
+    struct link link; /* in the worker's orders */
     enum remote_order_kind kind;
-    uint64_t clone, parent, step_id;
-    uint32_t at_turn, row;
-    struct remote_blob *system, *state; /* shared */
-    struct remote_turn *turn;           /* shared */
-    struct remote_step *step;           /* the worker's */
+    uint64_t clone, parent, step_id;    /* ids */
+    uint32_t at_turn, row;              /* numbers: of a turn; of a row in its step */
+    struct remote_blob *system, *state; /* one reference each, or NULL */
+    struct remote_turn *turn;           /* one reference, or NULL */
+    struct remote_step *step;           /* borrowed from the worker */
 };
 
-/* A worker that is attached; in the memory of its stream. */
+/* An attached worker. It lies in the memory of its stream, which sets notify and fail, calls
+ * remote_worker_open, takes orders, brings answers, and calls remote_worker_close when the stream
+ * has ended. */
 struct remote_worker {
-    struct link link;           /* in the agent's workers */
-    struct remote_agent *agent; /* NULL: not open */
-    size_t max_rows, n_slots, max_cost;
-    struct list orders; /* of struct remote_order; the stream takes them in order */
+    struct link link;                   /* in the agent's workers */
+    struct remote_agent *agent;         /* NULL: the worker is not open */
+    size_t max_rows, n_slots, max_cost; /* from its offer */
+    struct list orders;                 /* of struct remote_order, the oldest first */
     size_t n_orders;
-    struct list queued; /* rows without a slot */
-    struct list steps;
-    size_t n_steps, n_rows; /* rows: queued and in steps */
-    struct list clones;     /* open here */
+    struct list queued;     /* of struct remote_row: rows that wait for a slot */
+    struct list steps;      /* of struct remote_step, the oldest first */
+    size_t n_steps, n_rows; /* steps; rows, queued and in steps */
+    struct list clones;     /* of struct remote_clone: clones that are open at this worker */
     size_t n_clones;
-    struct list saves; /* asked for, oldest first */
-    uint64_t n_numbered;
-    bool is_flooded; /* it has left too many orders untaken */
-    /* The stream's: there are orders to take. */
+    struct list saves;   /* of struct remote_save: states that it was asked for, oldest first */
+    uint64_t n_numbered; /* id of the newest step */
+    bool is_flooded; /* more than REMOTE_MAX_ORDERS orders wait: the next tick ends the worker */
+    /* Set by the stream. Called when there are orders to take; it must not take them inside. */
     void (*notify)(struct remote_worker *w);
-    /* The stream's: the worker is at fault; it is to be closed, and its stream ended with err. */
+    /* Set by the stream. Called by remote_agent_tick when the worker is at fault: it must call
+     * remote_worker_close and end the stream with err. */
     void (*fail)(struct remote_worker *w, const struct error *err);
 };
 
-/* A row's answer. */
+/* A worker's answer to one row. All of it is borrowed. */
 struct remote_answer {
-    uint32_t row;
-    const char *text; /* UTF-8; the next piece of the reply */
-    enum row_outcome outcome;
-    enum finish finish; /* with ROW_DONE */
-    uint32_t n_prompt;  /* tokens of the prompt, as the worker counts them; 0: not counted */
-    struct error err;   /* with ROW_FAILED */
-    /* With ROW_DONE, of agents that act. */
-    const struct tensor_view *output; /* [n_output] */
+    uint32_t row;             /* the row's number in its step */
+    const char *text;         /* UTF-8: the next piece of the reply, "" for none */
+    enum row_outcome outcome; /* DONE: the reply is complete; MORE: the row wants another step */
+    enum finish finish;       /* with ROW_DONE */
+    uint32_t n_prompt;        /* tokens of the prompt, as the worker counts them; 0: not counted */
+    struct error err;         /* with ROW_FAILED */
+    const struct tensor_view *output; /* [n_output], with ROW_DONE, if the worker acts */
     size_t n_output;
-    uint64_t params_version;
+    uint64_t params_version; /* of the parameters that made the output */
 };
 
-/* INVALID names the field; PRECONDITION where the agent's other workers offer something else. */
+/* Attaches a worker to the agent. INVALID names the field of the offer that is at fault.
+ * PRECONDITION if the agent's other workers offer something else. A failure leaves the agent
+ * unchanged. The offer is copied. */
 enum status remote_worker_open(struct remote_worker *w, struct agent *a,
                                const struct remote_offer *offer, struct error *err) MUST_CHECK;
-/* The worker is gone: its rows go to others, or end. NULL agent is fine. */
+/* Detaches a worker that has gone: frees its orders, and gives its rows to other workers or ends
+ * them. Does nothing if the worker is not open. */
 void remote_worker_close(struct remote_worker *w);
 
-/* The next order to send; NULL: none. It is valid until remote_worker_taken. */
+/* Returns the next order to send, NULL if there is none. The caller must send it and call
+ * remote_worker_taken at once: an order that waits may be recalled and freed. */
 const struct remote_order *remote_worker_order(const struct remote_worker *w);
-/* The order is sent. */
+/* Tells that the order of remote_worker_order was sent; frees it. There must be one. */
 void remote_worker_taken(struct remote_worker *w);
 
-/* The answer to a step, each of whose rows must be in it once. On failure the worker is to be
- * closed: nothing of the answer was used. */
+/* Takes a worker's answers to a step: each row of the step once. INVALID if the step was not sent
+ * or has its answer, or if an answer is not valid. Then nothing of them was used, and the caller
+ * must end the worker. */
 enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
                                  const struct remote_answer *answers, size_t n,
                                  struct error *err) MUST_CHECK;
-/* The answer to REMOTE_ORDER_SAVE; likewise. */
+/* Takes a clone's state, the worker's answer to REMOTE_ORDER_SAVE; it is copied. INVALID if this
+ * state was not asked for or is too large; the caller must then end the worker. */
 enum status remote_worker_state(struct remote_worker *w, uint64_t clone, const void *data,
                                 size_t size_bytes, struct error *err) MUST_CHECK;
 
-/* Ends workers that are silent, and lets turns whose deadline has passed end. Returns when to call
- * it again; 0: not because of what there is now. */
+/* Fails workers that are silent or flooded, and ends the batcher's step if a turn of it is past its
+ * deadline, so that the batcher can end the turn. Returns the earliest time at which a step or a
+ * turn is due next, when it must be called again; 0: none is due. */
 uint64_t remote_agent_tick(struct agent *a, uint64_t now_us);
-/* Rows that its workers take at once. */
+/* Returns how many rows the agent's workers take at once, at most REMOTE_MAX_ROWS. */
 size_t remote_agent_capacity(const struct agent *a);
 size_t remote_agent_n_workers(const struct agent *a);
 
-/* For streams, of a row in a step that is not taken yet; system may be NULL. */
+/* For streams: the clone's id and system prompt (may be NULL) of a row in a step that was not taken
+ * yet. */
 uint64_t remote_row_clone(const struct remote_row *row);
 const struct remote_blob *remote_row_system(const struct remote_row *row);
+/* Returns whether the worker's agent is stateless. */
 bool remote_worker_is_stateless(const struct remote_worker *w);
 
 #endif

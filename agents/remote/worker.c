@@ -1,12 +1,13 @@
 /* Rows and workers. A row that the batcher has in a step is given to its clone's worker, or to the
- * least busy one, which is told to open the clone; it waits there for a slot, is sent in a step
- * with all others that wait, and is answered. The batcher's step ends when any row is answered;
- * rows that are not go on to be in its next step, so that a slow worker holds up no other.
+ * least busy worker, which is told to open the clone. There the row waits for a slot, is sent in a
+ * step together with all other rows that wait, and is answered. The batcher's step ends when at
+ * least one of its rows is answered. Its other rows stay with their workers and are in the
+ * batcher's next step again, so that a slow worker delays no other.
  *
- * A row whose turn ends early (cancel, deadline) is left: what its worker still answers is ignored.
- * The rows of a worker that goes away are given to others where nothing of their reply was sent, or
- * where the agent always gives the same reply: what was sent is then compared and left out. Else
- * the turn ends with what there is. */
+ * A row whose turn ends early (cancel, deadline) is left: its worker's answer is ignored. The rows
+ * of a worker that goes away are given to other workers if nothing of their reply was sent, or if
+ * the agent is deterministic: the part that was sent is then compared and left out. Otherwise the
+ * turn ends with the part of the reply that was sent. */
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
