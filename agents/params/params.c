@@ -1,7 +1,7 @@
-/* A round: batch_act, on the compute thread, makes the next snapshot in the block of its first
- * gradient, so that a round needs no block beyond the uploaded ones; stepped publishes it on the
- * loop. All other memory of a round is allocated before it changes anything: if that fails, its
- * rows fail, and parameters and optimiser are unchanged. */
+/* A round: batch_act, on the compute thread, makes the next snapshot in the block of the round's
+ * first gradient, so that a round needs no block beyond the uploaded ones; stepped publishes the
+ * snapshot on the loop. All other memory of a round is allocated before anything is changed. If
+ * that fails, the round's rows fail, and parameters and optimiser are unchanged. */
 #include "agents/params/params.h"
 
 #include <assert.h>
@@ -24,9 +24,8 @@ struct params {
     struct sha256 *sha;
     struct params_turn **order; /* [round_size] */
     struct snapshot *next;      /* made, not published yet */
-    uint64_t made_version;      /* the last one that was made */
-    bool has_gone_on; /* continued from a version of an earlier process; set before the first round
-                       */
+    uint64_t made_version;      /* number of the version that was made last */
+    bool has_gone_on; /* the set continues one of an earlier process; set before the first round */
 };
 
 static struct params *params_of(struct agent *a)

@@ -1,6 +1,6 @@
-/* One step of the optimiser from many gradients, in one pass: numbers are read once, and reduced,
- * stepped and checksummed block by block while they are in the cache. The order of the gradients
- * fixes the order of additions, so the bits do not depend on the order of arrival. */
+/* One step of the optimiser from many gradients, in one pass. All numbers are read once: each block
+ * of them is reduced, stepped and checksummed while it is in the cache. The order of the gradients
+ * fixes the order of the additions, so the bits do not depend on the order of arrival. */
 #ifndef AGENTS_PARAMS_PASS_H
 #define AGENTS_PARAMS_PASS_H
 
@@ -11,7 +11,7 @@
 #include "agents/params/snapshot.h"
 #include "compute/numerics/optim.h"
 
-/* Gradients that count as one: they are reduced among themselves first. */
+/* Gradients that count as one: they are reduced to one gradient first. */
 struct params_group {
     float *const *gradients; /* [n_gradients][n] */
     size_t n_gradients;
@@ -19,17 +19,18 @@ struct params_group {
 
 struct params_pass {
     const struct optim *optim;
-    optim_step_fn step;
-    uint64_t round; /* 1, 2, … */
-    float rate;
-    bool is_sum;                       /* else the mean, in a group and of the groups */
-    const struct params_group *groups; /* [n_groups] */
+    optim_step_fn step; /* the optimiser's step over some of the numbers */
+    uint64_t round;     /* 1, 2, … */
+    float rate;         /* learning rate of this round */
+    bool is_sum;        /* gradients are added; else averaged, both in a group and over groups */
+    const struct params_group *groups; /* [n_groups], at least one */
     size_t n_groups;
-    const float *values; /* [n] before the step */
-    float *m, *v;        /* [n] the optimiser's moments; NULL for those it does not have */
+    const float *values; /* [n] the parameters before the step */
+    float *m, *v;        /* [n] the optimiser's moments, updated; NULL: it does not have them */
 };
 
-/* Writes out->values, which may be one of the gradients, and out's checksums. */
+/* Runs the pass: writes out->values (which may be one of the gradients) and out's checksums. sha is
+ * scratch, begun and ended inside. */
 void params_pass_run(const struct params_pass *pass, struct snapshot *out, struct sha256 *sha);
 
 #endif

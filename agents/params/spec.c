@@ -1,3 +1,5 @@
+/* Checks a specification member by member, and checks tensors and numbers of uploads against it.
+ * Errors name the field as it is called on the wire. */
 #include "agents/params/spec.h"
 
 #include <math.h>
