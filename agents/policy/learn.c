@@ -20,16 +20,16 @@ enum { CACHED_BYTES = 512 << 10, LEAST_ROWS = 32 };
 
 struct lesson {
     struct policy *policy;
-    struct clone *const *clones;
-    size_t n, n_steps;
+    struct clone *const *clones; /* [n] */
+    size_t n, n_steps;           /* clones; steps of each */
     const struct learn_config *config;
     float *returns, *weights; /* [n][n_steps] */
     double loss, entropy;     /* sums over the steps so far */
     /* Arrays of a pass, [max_rows]. */
     int32_t *actions;
-    float *pulls, *dvalues;
-    bool *keep;
-    uint32_t *same; /* 0, 1, …: for copies between buffers */
+    float *pulls, *dvalues; /* gradients by the action's log-probability and by the value */
+    bool *keep;             /* the row's step does not begin an episode */
+    uint32_t *same;         /* 0, 1, …: the rows of a copy between buffers */
     /* For an LSTM: the states before each step, [n_steps] of [max_rows][n_hidden]. */
     struct buffer **h, **c;
 };

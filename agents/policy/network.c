@@ -1,3 +1,5 @@
+/* Lays out a policy's layers and runs passes over them by the backend's operators. Every buffer is
+ * opened once and has room for max_rows rows, so that a pass allocates nothing. */
 #include "agents/policy/network.h"
 
 #include <assert.h>

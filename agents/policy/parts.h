@@ -1,13 +1,15 @@
-/* Shared by the files of the policy agent; no other file includes this.
+/* The structs and functions that the files of the policy agent have in common. No other file
+ * includes this.
  *
  * A turn is one step of an environment: observe prepares the row and copies nothing, batch_act
  * computes all rows in one pass, self_observe counts the step and writes it into the record. The
- * compute thread owns the network, the optimiser and the staging arrays.
+ * compute thread owns the network, the optimiser and the staging arrays. A *lesson* is one call of
+ * a learn function.
  *
- * When a device fails, the running rows or lesson end INTERNAL. The device is opened again at once
- * with the parameters and Adam's moments of the last completed step, which the host keeps. The
- * clones' state is in the host's memory. So a repeated request gets the reply that it would have
- * got. */
+ * When a device fails, the rows or the lesson that it computes end with INTERNAL. The device is
+ * opened again at once, with the parameters and Adam's moments of the last completed step, which
+ * the host keeps. The clones' state is in the host's memory. So a repeated request gets the reply
+ * that it would have got without the failure. */
 #ifndef AGENTS_POLICY_PARTS_H
 #define AGENTS_POLICY_PARTS_H
 
@@ -23,57 +25,58 @@ struct policy {
     struct backend_config backend_config;
     struct network net;
     char version[MODEL_HASH_SIZE]; /* hash of the file */
-    size_t max_rows;
-    bool trains; /* loop */
+    size_t max_rows;               /* rows of a step */
+    bool trains;                   /* turns are observed in training mode; owned by the loop */
     /* Owned by the compute thread. */
     uint64_t params_version; /* 1, plus one for each step of the optimiser */
-    struct row **rows;       /* [max_rows], in the order of their keys */
+    struct row **rows;       /* [max_rows] the rows of a step, in the order of their keys */
     float *in;               /* [max_rows][n_observations] */
-    float *h, *c;            /* [max_rows][n_hidden] for an lstm, in and out */
+    float *h, *c;            /* [max_rows][n_hidden] for an lstm, states before and after a step */
     float *outputs, *values; /* [max_rows][n_outputs], [max_rows] */
     struct net_draw *draws;  /* [max_rows] */
     bool is_down;            /* the device failed and is not open again */
     bool is_stale;           /* the device's numbers may differ from net.kept */
     uint64_t n_losses;       /* how often the device failed */
-    struct network target;   /* of a duelling head that learns: earlier parameters; else closed */
-    float *target_numbers;   /* [n_numbers] the host's copy of them; NULL: there are none */
+    struct network target;   /* the target parameters of a duelling head that learns; else closed */
+    float *target_numbers;   /* [n_numbers] the host's copy of the target parameters; NULL: none */
     /* Owned by the loop. */
-    uint64_t n_losses_seen;
+    uint64_t n_losses_seen; /* n_losses, as the last step reported it */
 };
 
-/* What learning needs of a clone's steps. */
+/* What learning needs of a clone's completed steps. record makes it; the clone owns it; a lesson
+ * empties it. */
 struct trajectory_record {
-    size_t n, cap;          /* steps */
-    float *observations;    /* [cap][n_observations] */
-    float *state;           /* [2][n_hidden] for an lstm, before the first step: h, c */
+    size_t n, cap;       /* steps that it has, and has room for */
+    float *observations; /* [cap][n_observations] */
+    float *state;        /* [2][n_hidden] for an lstm: h and c before the first step; else NULL */
     struct net_draw *draws; /* [cap] */
     int32_t *actions;       /* [cap] */
-    bool *are_first;        /* [cap] whether each is the first step of an episode */
+    bool *are_first;        /* [cap] whether each step is the first of an episode */
 };
 
 struct policy_clone {
     struct clone base;
-    uint32_t n_steps;
-    float *state;                     /* [2][n_hidden] for an lstm: h, c; else NULL */
-    struct trajectory_record *record; /* NULL: none is kept */
+    uint32_t n_steps;                 /* completed steps */
+    float *state;                     /* [2][n_hidden] for an lstm: h and c; else NULL */
+    struct trajectory_record *record; /* NULL: no record is kept */
 };
 
-/* A turn's private state, in its arena. */
+/* A turn's private state, in the turn's arena. observe makes it; a step fills in the results. */
 struct policy_turn {
-    const float *observation;
-    const float *state; /* the clone's before the step; NULL: zeros */
-    struct net_draw draw;
-    bool is_first, is_greedy;
-    float epsilon;
+    const float *observation; /* [n_observations], borrowed from the request */
+    const float *state;       /* the clone's state before the step; NULL: zeros */
+    struct net_draw draw;     /* the key of the turn's random numbers */
+    bool is_first, is_greedy; /* first step of an episode; the likeliest action is taken */
+    float epsilon;            /* probability of a random action */
     /* Results of the step. */
-    float *state_after;
-    int64_t action;
-    float *numbers; /* [n_actions] the action of a gaussian head */
+    float *state_after; /* [2][n_hidden] for an lstm; else NULL */
+    int64_t action;     /* the action, if it is a choice */
+    float *numbers;     /* [n_actions] the action, if the head is a gaussian */
     float logp, value;
     uint64_t params_version;
     uint64_t n_losses;
     uint32_t batch_rows;
-    struct tensor_view outputs[3];
+    struct tensor_view outputs[3]; /* [n_outputs] the reply's tensors; views of the results */
     size_t n_outputs;
 };
 
@@ -87,15 +90,19 @@ static inline const struct policy_spec *spec_of(const struct policy_clone *c)
     return &policy_of(c)->net.spec;
 }
 
-/* agent.c */
-/* Before a step or a lesson: makes sure that the device is open and holds the kept numbers. */
+/* --- agent.c; compute thread --- */
+
+/* Called before a step or a lesson: makes sure that the device is open and holds the kept numbers.
+ * Errors are those of opening the device. */
 enum status policy_ready(struct policy *p, struct error *err) MUST_CHECK;
+/* Calls the backend's sync, and notes that the device is down if it returns INTERNAL. */
 enum status policy_sync(struct policy *p, struct error *err) MUST_CHECK;
-/* After a step or a lesson, once it has closed all it opened on the device: opens a failed device
- * again. If that fails, the next policy_ready tries again. */
+/* Called after a step or a lesson, when it has closed all that it opened on the device: opens a
+ * failed device again. If that fails, the next policy_ready tries again. */
 void policy_recover(struct policy *p);
 
-/* clone.c */
+/* --- clone.c: the table's functions, and the record --- */
+
 enum status policy_clone_open(struct clone *c, const struct clone_config *config,
                               struct error *err);
 void policy_clone_close(struct clone *c);
@@ -108,12 +115,13 @@ enum status policy_clone_save(const struct clone *c, struct buf *out, struct err
 enum status policy_clone_restore(struct clone *c, const void *data, size_t size_bytes,
                                  struct error *err);
 enum status policy_clone_record(struct clone *c, size_t max_steps, struct error *err);
-/* Writes the completed turn into the record, if there is one. The record must have room. */
+/* Adds the completed turn to the record, if there is one; the record must have room. */
 void policy_clone_note(struct policy_clone *c, const struct policy_turn *t);
-/* Empties the record: the next step is its first. */
+/* Empties the record, if there is one: the next step is its first. */
 void policy_clone_forget(struct policy_clone *c);
 
-/* step.c */
+/* --- step.c: the table's functions of a turn --- */
+
 enum status policy_observe(struct clone *c, struct agent_turn *turn, struct error *err);
 void policy_self_observe(struct clone *c, struct agent_turn *turn);
 void policy_drop(struct clone *c, struct agent_turn *turn);
@@ -122,15 +130,21 @@ bool policy_groups_with(const struct agent *a, const struct agent *b);
 void policy_group_act(const struct agent_step *steps, size_t n);
 void policy_stepped(struct agent *a, struct row *row);
 
-/* file.c: reads the spec of a file, then its parameters into the opened network. DATA_LOSS if the
- * file is inconsistent. */
+/* --- file.c --- */
+
+/* Reads the spec of a policy's file and checks the file's tensors against it. DATA_LOSS if they do
+ * not agree or a member is missing or out of bounds. */
 enum status policy_file_spec(const struct gguf *g, struct policy_spec *out,
                              struct error *err) MUST_CHECK;
+/* Reads the parameters of a file that policy_file_spec has passed into an opened network, with
+ * Adam's moments and the count of steps if the file has them. */
 enum status policy_file_read(const struct gguf *g, struct network *net,
                              struct error *err) MUST_CHECK;
+/* Writes the network's spec, parameters and moments to a file, by rename. Compute thread. */
 enum status policy_file_save(const char *path, struct network *net, struct error *err) MUST_CHECK;
 
-/* learn_rows.c */
+/* --- learn_rows.c: the table's learn_trajectories and learn_transitions --- */
+
 enum status policy_learn_trajectories(struct agent *a, const struct learn_trajectories *from,
                                       const struct learn_config *config, struct learn_report *out,
                                       struct error *err);
@@ -138,17 +152,23 @@ enum status policy_learn_transitions(struct agent *a, const struct learn_transit
                                      const struct learn_config *config, struct learn_report *out,
                                      struct error *err);
 
-/* learn.c */
+/* --- learn.c: the table's learn, and parts of all lessons --- */
+
+/* Checks a learn_config. INVALID names the member that is out of bounds; PRECONDITION if it needs a
+ * value head that the policy lacks. */
 enum status learn_check_config(const struct policy *p, const struct learn_config *c,
                                struct error *err) MUST_CHECK;
-/* How many rows a pass of a lesson has at most. */
+/* Returns the most rows of a pass of a lesson. */
 size_t learn_pass_rows(const struct policy *p);
-/* After the backward passes: one step of the optimiser, and what the report says of it. */
+/* Called after the backward passes: takes one step of the optimiser, and writes the gradient's norm
+ * and the new version into the report. INTERNAL if the device fails. */
 enum status learn_step(struct policy *p, const struct learn_config *config,
                        struct learn_report *report, struct error *err) MUST_CHECK;
-/* A lesson has ended with rc, and has closed all that it opened; returns what it ended with. */
+/* Called at the end of a lesson with its status rc, when the lesson has closed all that it opened.
+ * After a failure it has the kept numbers loaded before the next step, and opens a failed device
+ * again. Returns rc, or INTERNAL if rc is EXHAUSTED because the device has failed. */
 enum status learn_end(struct policy *p, enum status rc, struct error *err);
-/* To mean 0 and deviation 1. */
+/* Shifts and scales n numbers to mean 0 and standard deviation 1. */
 void learn_normalise(float *x, size_t n);
 enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
                          const float *returns, size_t n_steps, const struct learn_config *config,

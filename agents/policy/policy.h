@@ -1,5 +1,5 @@
-/* Policy networks: their specification, and creating a file with fresh parameters. The agent itself
- * is opened through the registry, as kind "policy". */
+/* Policy networks: their specification, and files with fresh or copied parameters. The agent itself
+ * is opened through the registry, as the kind "policy". */
 #ifndef AGENTS_POLICY_POLICY_H
 #define AGENTS_POLICY_POLICY_H
 
@@ -10,21 +10,22 @@
 #include "base/status.h"
 
 enum policy_kind {
-    POLICY_MLP,  /* hidden layers, each linear, dropout, ReLU */
-    POLICY_LSTM, /* one LSTM cell; the clone holds its state */
+    POLICY_MLP,  /* hidden layers, each of them linear, dropout, ReLU */
+    POLICY_LSTM, /* one LSTM cell, whose state the clone holds */
 };
 
-/* What the outputs mean; see head.h. */
+/* What the outputs of a policy mean; see head.h. */
 enum policy_head {
-    POLICY_SOFTMAX,  /* one of n_actions */
+    POLICY_SOFTMAX,  /* an action is one of n_actions choices */
     POLICY_GAUSSIAN, /* an action is n_actions numbers */
-    POLICY_DUELLING, /* one of n_actions, by what each is worth (Q); with a value head */
+    POLICY_DUELLING, /* an action is one of n_actions choices, by what each is worth (Q); needs a
+                        value head */
 };
 
-/* "softmax", "gaussian", "duelling". */
+/* Returns the head's name: "softmax", "gaussian", "duelling". */
 const char *policy_head_name(enum policy_head head);
 
-/* "mlp", "lstm". */
+/* Returns the kind's name: "mlp", "lstm". */
 const char *policy_kind_name(enum policy_kind kind);
 
 enum { POLICY_MAX_LAYERS = 16, POLICY_MAX_WIDTH = 65536, POLICY_NAME_SIZE = 64 };
@@ -33,29 +34,30 @@ enum { POLICY_MAX_LAYERS = 16, POLICY_MAX_WIDTH = 65536, POLICY_NAME_SIZE = 64 }
 struct policy_spec {
     enum policy_kind kind;
     enum policy_head head;
-    size_t n_observations, n_actions, n_hidden; /* 1 … POLICY_MAX_WIDTH; choices: 2 … */
+    size_t n_observations, n_actions, n_hidden; /* 1 … POLICY_MAX_WIDTH; choices are at least 2 */
     size_t n_layers;                    /* hidden layers, 1 … POLICY_MAX_LAYERS; 1 for an lstm */
     float dropout;                      /* [0, 1): dropout probability in training; 0 for an lstm */
-    bool has_value;                     /* a second head, which estimates the return */
-    uint64_t seed;                      /* of the draw of the parameters */
-    char environment[POLICY_NAME_SIZE]; /* its name; may be "" */
+    bool has_value;                     /* there is a value head, which estimates the return */
+    uint64_t seed;                      /* by which the first parameters were drawn */
+    char environment[POLICY_NAME_SIZE]; /* name of the environment that it acts in; may be "" */
 };
 
-/* The tutorial's: 4 numbers in, one hidden layer of 128, dropout 0.6, 2 actions. */
+/* Sets the spec of PyTorch's tutorial on batch RPC: 4 observations, one hidden layer of 128,
+ * dropout 0.6, 2 actions. */
 void policy_spec_cartpole(struct policy_spec *out);
 
-/* STATUS_INVALID names the member that is out of bounds. */
+/* Checks a spec. STATUS_INVALID names the member that is out of bounds. */
 enum status policy_spec_check(const struct policy_spec *s, struct error *err) MUST_CHECK;
 
-/* Writes a policy with parameters drawn by seed (spec's seed is ignored): uniform within 1 /
- * sqrt(inputs of the layer), for an lstm within 1 / sqrt(n_hidden). Any thread; reads and writes
- * files. */
+/* Writes a policy's file, by rename. Its parameters are drawn by seed (the spec's seed is ignored),
+ * uniform within 1 / sqrt(inputs of the layer), for an lstm within 1 / sqrt(n_hidden), as PyTorch
+ * does. INVALID for a bad spec; else the errors of the file. Any thread; it waits for the disk. */
 enum status policy_file_create(const char *path, const struct policy_spec *spec, uint64_t seed,
                                struct error *err) MUST_CHECK;
 
-/* Copies a policy's file with all that learning goes on from, by rename, and `state`, the caller's
- * text, as the key "training.state"; NULL: without. Other keys are left out. DATA_LOSS: what is at
- * `from` is damaged. Any thread; reads and writes files. */
+/* Copies a policy's file, by rename, with all that learning needs to continue, and with `state`,
+ * the caller's text, as the key "training.state" (NULL: without that key). Other keys are left out.
+ * DATA_LOSS if the file `from` is damaged. Any thread; it waits for the disk. */
 enum status policy_file_copy(const char *from, const char *to, const char *state,
                              struct error *err) MUST_CHECK;
 
