@@ -1,4 +1,4 @@
-/* Texts cut into words, as ParlAI's tokenizer `re` does. A token is a run of word characters
+/* Cuts texts into words, as ParlAI's tokenizer `re` does. A token is a run of word characters
  * (Unicode letters, numbers, underscore), any other single character that is not white space, or a
  * newline. Any thread. */
 #ifndef AGENTS_WORDS_TOKENS_H
@@ -10,11 +10,13 @@
 
 #include "agents/message.h"
 
-/* Of a character, as Python's str.isspace() and str.isalnum(). */
+/* Return whether a code point is white space, or a letter or number, as Python's str.isspace() and
+ * str.isalnum() do. */
 bool is_white_space(uint32_t c);
 bool is_alphanumeric(uint32_t c);
 
-/* The next token of text from offset *at, which moves past it; text NULL at the end. */
+/* Returns the next token of text from offset *at on, borrowed from text, and sets *at behind the
+ * token. At the end of text it returns {NULL, 0}. */
 struct text token_next(struct text text, size_t *at);
 
 #endif

@@ -1,5 +1,5 @@
-/* A clone whose private state is what was said so far, as ids of words: what the kinds that read
- * words (starspace, seq2seq) share of their tables. One thread. */
+/* A clone whose private state is the conversation so far, as ids of words, and the table functions
+ * that the kinds which read words (starspace, seq2seq) have in common. One thread. */
 #ifndef AGENTS_WORDS_WORD_CLONE_H
 #define AGENTS_WORDS_WORD_CLONE_H
 
@@ -14,7 +14,7 @@ struct word_clone {
 struct word_clone *word_clone_of(struct clone *c);
 const struct word_clone *const_word_clone_of(const struct clone *c);
 
-/* For a struct agent_type. */
+/* Entries of a struct agent_type (agents/agent.h). */
 enum status word_clone_open(struct clone *c, const struct clone_config *config,
                             struct error *err) MUST_CHECK;
 void word_clone_close(struct clone *c);

@@ -1,3 +1,5 @@
+/* Two growing arrays: the words, and the end of each turn among them. Room for a turn is made by
+ * growing both and setting their lengths back, so that the turn can be added without failing. */
 #include "agents/words/word_history.h"
 
 #include <assert.h>

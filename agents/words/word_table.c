@@ -1,3 +1,5 @@
+/* Words lie in an array by id, and a hash table leads from a text to its word. Counting appends new
+ * words; settling sorts the array and numbers it anew. */
 #include "agents/words/word_table.h"
 
 #include <stdlib.h>
