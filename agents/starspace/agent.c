@@ -1,5 +1,6 @@
-/* The agent `starspace`: replies with the candidate of its file that is nearest to what was said so
- * far. A clone's state is the words of its conversation, both sides', and where each turn ends. */
+/* The agent `starspace` replies with the candidate of its file that is nearest to the conversation
+ * so far. A clone's state is the words of its conversation, of both sides, and where each turn
+ * ends. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +28,15 @@ struct starspace_original {
     struct starspace *space;
     struct starspace_index *index; /* made at open and never changed: this agent does not learn */
     size_t max_rows;
-    float *query;         /* [n_dims]; the compute thread's */
-    size_t longest_words; /* a bound of the words of a candidate */
+    float *query;         /* [n_dims] scratch; owned by the compute thread */
+    size_t longest_words; /* no candidate has more words */
 };
 
-/* In the turn's arena. */
+/* A turn's private state, in the turn's arena. */
 struct starspace_turn {
-    const int32_t *query;  /* [n_query]: what the reply follows from, the messages' words last */
-    size_t n_query, n_own; /* n_own: of the messages */
-    uint32_t chosen;       /* the candidate */
+    const int32_t *query;  /* [n_query] the conversation's newest words, the messages' last */
+    size_t n_query, n_own; /* n_own: how many of them are the messages' */
+    uint32_t chosen;       /* the candidate that is the reply, if has_chosen */
     bool has_chosen;
 };
 

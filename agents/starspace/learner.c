@@ -1,10 +1,10 @@
-/* One step of learning. With x the text's vector, y0 the label's and y1 … yk those of labels that
- * were seen before and are wrong here, the loss is
+/* One step of learning. Let x be the text's vector, y0 the label's, and y1 … yk those of labels
+ * that were seen before and are wrong here. The loss is
  *
  *     1 - cos(x, y0) + sum over j of max(0, cos(x, yj) - margin)
  *
- * All gradients are taken before the first word moves. Each word of a bag of n moves by 1/n of its
- * bag's gradient, as often as it stands there. */
+ * All gradients are computed before the first word's vector changes. Each word of a text of n words
+ * changes by 1/n of the text's gradient, as often as it occurs there. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
