@@ -1,7 +1,7 @@
-/* The agent `seq2seq`: replies with the words that follow from what was said so far, the likeliest
- * each time. A clone's state is the words of its conversation, both sides', with a newline between
- * two utterances, as a participant of worlds has them. A step computes whole replies, all its rows
- * in one pass. */
+/* The agent `seq2seq` replies with the words that are likeliest after the conversation so far. A
+ * clone's state is the words of its conversation, of both sides, with a newline between two
+ * utterances, as a participant of worlds has them. A step computes whole replies, all its rows in
+ * one pass. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,18 +26,19 @@ struct seq2seq_original {
     struct agent base;
     struct seq2seq *model;
     size_t max_rows;
-    struct seq2seq_row *packed; /* [max_rows]; the compute thread's */
+    struct seq2seq_row *packed; /* [max_rows] rows of a step; owned by the compute thread */
 };
 
-/* In the turn's arena. */
+/* A turn's private state, in the turn's arena. */
 struct seq2seq_turn {
-    const int32_t *query;     /* [n_query]: what the reply follows from, the messages' words last */
-    size_t n_query;           /* at most SEQ2SEQ_MAX_WORDS */
-    const int32_t *own;       /* [n_own]: of the messages, and a newline before each utterance */
-    size_t n_own;             /* except before the conversation's first utterance */
-    int32_t *said;            /* [max_words], room */
-    size_t n_said, max_words; /* of the reply */
-    bool has_said;
+    const int32_t *query; /* [n_query] the conversation's newest words, the messages' last */
+    size_t n_query;       /* at most SEQ2SEQ_MAX_WORDS */
+    const int32_t *own;   /* [n_own] the messages' words, with a newline before each message but
+                             the first of the conversation */
+    size_t n_own;
+    int32_t *said; /* [n_said] the reply's words; room for max_words */
+    size_t n_said, max_words;
+    bool has_said; /* the reply was computed, or recalled */
 };
 
 static struct seq2seq_original *seq2seq_original_of(struct agent *a)

@@ -1,10 +1,11 @@
-/* Passes over packed rows. Both cells go through time step by step; rows are ordered by falling
- * length, so those of a step are the first ones, and a step computes no others. The reader's order
- * is by texts, the writer's by labels; states and their gradients are moved between the two.
+/* Passes over packed rows. Both cells go through time step by step. Rows are ordered by falling
+ * length, so the rows of a step are the first ones, and the step computes no others. The reader
+ * orders rows by their texts, the writer by their labels; states and gradients are copied from one
+ * order into the other.
  *
- * Learning takes the output's gradient while the writer goes forward, so that logits of one step
- * alone are kept; then both cells go backward. Host arrays that operators read live until the sync
- * at the end of the pass. */
+ * Learning computes the output layer's gradient while the writer goes forward, so that the logits
+ * of only one step are kept; then both cells go backward. Host arrays that operators read live
+ * until the sync at the end of the pass. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +16,23 @@
 
 /* One direction of a pass: words by time, packed. */
 struct word_steps {
-    uint32_t *ids;  /* [n_cells], by step */
-    size_t *n_rows; /* [n_steps] falling */
-    size_t *first;  /* [n_steps] of the step's cells */
+    uint32_t *ids;  /* [n_cells] the words of each step, one step behind the other */
+    size_t *n_rows; /* [n_steps] rows that have a word in the step; never rising */
+    size_t *first;  /* [n_steps] where the step's words begin in ids */
     size_t n_steps;
-    uint32_t *order; /* [n]: the row of each place */
+    uint32_t *order; /* [n] index of each row, the longest row first */
 };
 
 struct pass {
     struct seq2seq *s;
     struct seq2seq_row *rows;
     size_t n;
-    struct word_steps text, label;   /* label: what the writer hears: __start__, then the label */
-    int32_t *targets;                /* [label cells] */
-    float *weights;                  /* [label cells], of the targets in the loss */
-    uint32_t *to_writer, *to_reader; /* [n]: the row in the other order */
-    bool learns;
-    bool replies; /* steps are not needed again: two of the encoder's steps take turns */
+    struct word_steps text, label;   /* label: the writer's inputs, __start__ and then the label */
+    int32_t *targets;                /* [cells of label] the word that should follow each input */
+    float *weights;                  /* [cells of label] weights of the targets in the loss */
+    uint32_t *to_writer, *to_reader; /* [n] where a row of one order is in the other */
+    bool learns;                     /* gradients are computed */
+    bool replies; /* the reader's steps are not needed again, so two of them alternate */
 };
 
 static const int32_t no_words[] = {WORD_NULL};

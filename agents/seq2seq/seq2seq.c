@@ -1,3 +1,5 @@
+/* Makes and closes a model: the shapes of its parameters, their buffers on the backend, and fresh
+ * numbers in them. */
 #include "agents/seq2seq/seq2seq.h"
 
 #include <math.h>
