@@ -1,3 +1,5 @@
+/* Loads shared objects. Before it is loaded, the file's owner and permissions are checked; then the
+ * three tables are looked up and checked entry by entry, so that no later call needs to. */
 #include "agents/plugin/library.h"
 
 #include <ctype.h>

@@ -1,13 +1,13 @@
-/* A teacher of one's own, as a shared object: data for the verbs of parley that run agents over
- * data sets, as the task plugin:FILE.so, or plugin:FILE.so:ARGUMENT.
+/* A teacher of one's own, as a shared object: a data set for the verbs of parley that run agents
+ * over data, by the task plugin:FILE.so, or plugin:FILE.so:ARGUMENT.
  *
  *   cc -shared -fPIC -O2 my_teacher.c $(pkg-config --cflags parley) -o my_teacher.so
  *   parley display -t plugin:./my_teacher.so
  *
- * The object defines one variable, parley_teacher, beside or without a parley_agent or a
- * parley_environment. It gives all turns once, in their order; who is asked which of them, in what
- * batches and on how many threads, is parley's affair. With :stream they are written to a data file
- * first, and read from there in bounded memory. */
+ * The object defines one variable, parley_teacher, with or without a parley_agent or a
+ * parley_environment. The teacher gives all turns of the data once, in their order and on one
+ * thread; parley then deals them to agents in episodes and batches. With the datatype :stream the
+ * turns are written to a data file first, and read from there in bounded memory. */
 #ifndef PARLEY_TEACHER_H
 #define PARLEY_TEACHER_H
 
@@ -19,37 +19,39 @@
 extern "C" {
 #endif
 
-/* Another number: functions have other meanings. Members are only added, at the end of structs;
- * size_bytes says which of them are there. */
+/* The number rises if functions get other meanings. Otherwise members are only added, at the end of
+ * structs; a struct's size_bytes says which of them it has. */
 #define PARLEY_TEACHER_ABI 1
 
-/* Zeroed when a function gets it. */
+/* What went wrong. It is zeroed when a function gets it. */
 struct parley_teacher_error {
-    char text[200]; /* one line for the user; "": none */
+    char text[200]; /* one line for the user; "": nothing went wrong */
 };
 
-/* Texts are UTF-8, and valid until the next call. Zeroed when next gets it. */
+/* A turn of the data. It is zeroed when next gets it. Its texts are UTF-8, end with a NUL, and must
+ * stay valid until the next call. */
 struct parley_teacher_turn {
-    const char *text;
+    const char *text;          /* what the teacher says */
     const char *const *labels; /* [n_labels] right answers, at least one */
     size_t n_labels;
-    const char *const *candidates; /* [n_candidates] answers to choose from; 0: none */
-    size_t n_candidates;
-    bool has_reward;
+    const char *const *candidates; /* [n_candidates] answers to choose from */
+    size_t n_candidates;           /* 0: no candidates */
+    bool has_reward;               /* reward is set */
     double reward;
-    bool is_last; /* of its episode */
+    bool is_last; /* the turn is the last one of its episode */
 };
 
 struct parley_teacher {
     uint32_t abi;        /* PARLEY_TEACHER_ABI */
     uint32_t size_bytes; /* sizeof(struct parley_teacher) */
 
-    /* fold: "train", "valid" or "test", as --datatype says; argument: of the task, "" without one.
-     * NULL: it failed, *err says why. */
+    /* Begins a pass over the data of a fold, "train", "valid" or "test", as --datatype says.
+     * argument is the task's, "" if it has none. Returns the teacher that next and close get. NULL:
+     * it failed, and *err says why. */
     void *(*open)(const char *fold, const char *argument, struct parley_teacher_error *err);
-    /* The next turn. False: there is none, or it failed and *err says why. */
+    /* Writes the next turn to *out. False: there is none, or it failed and *err says why. */
     bool (*next)(void *teacher, struct parley_teacher_turn *out, struct parley_teacher_error *err);
-    void (*close)(void *teacher);
+    void (*close)(void *teacher); /* ends the pass */
 };
 
 #ifdef __GNUC__

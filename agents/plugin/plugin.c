@@ -1,12 +1,12 @@
 /* An agent in a shared object, through parley_agent.h.
  *
- * The states that a conversation had are kept, immutable and counted, as long as it can be rewound
- * to them; forks share them. observe has the object copy the newest one and take in the messages;
- * batch_act changes that copy and leaves what it said in the row; stepped hands it to the reply;
- * self_observe makes the copy the newest state, and drop frees it.
+ * The states that a conversation had are kept as long as it can be rewound to them. They never
+ * change, and count references, since forks share them. In a turn, observe has the object copy the
+ * newest state and take in the messages; batch_act changes that copy and leaves the new text in the
+ * row; stepped appends the text to the reply; self_observe makes the copy the newest state, or drop
+ * frees it.
  *
- * A row that the object fails, leaves out, answers twice or answers with bytes that are no text
- * fails alone. */
+ * A row that the object fails, leaves out, answers twice or answers with bad UTF-8 fails alone. */
 #include "agents/plugin/plugin.h"
 
 #include <assert.h>
@@ -26,43 +26,48 @@ enum {
     PLUGIN_SAVED_HEAD = 9,
 };
 
-static const char saved_magic[] = {'p', 'l', 'u', 'g', 1}; /* then the turns in little endian */
+/* A saved state: this, the number of turns in little endian, name and version of the object's
+ * agent, each with a NUL, and what the object's save wrote. */
+static const char saved_magic[] = {'p', 'l', 'u', 'g', 1};
 
 struct plugin {
     struct agent base;
     struct plugin_library library;
-    const struct parley_agent *type; /* in library */
-    void *self;                      /* the object's; NULL: not open */
-    struct parley_agent_row **rows;  /* [max_rows] of a step; compute thread */
+    const struct parley_agent *type; /* the table, in library */
+    void *self;                      /* what the object's open returned; NULL: not open */
+    struct parley_agent_row **rows;  /* [max_rows] rows of a step; owned by the compute thread */
     size_t max_rows;
 };
 
-/* What the object made of a conversation so far. Loop. */
+/* A state that the object made, of a conversation after a turn. It never changes once its turn is
+ * kept. Clones and forks that keep it have a reference each. Loop. */
 struct plugin_state {
     size_t n_refs;
-    void *data;
+    void *data; /* the object's */
 };
 
-/* The turn of a clone, as the object sees it. Owned as struct row is. */
+/* The turn of a clone, as the object sees it. It is owned by the compute thread during a step, else
+ * by the loop, as struct row is. */
 struct parley_agent_row {
-    struct agent_turn *turn; /* NULL: none is under way */
-    struct plugin_state *state;
+    struct agent_turn *turn;    /* NULL: no turn is under way */
+    struct plugin_state *state; /* the turn's copy of the state */
     uint32_t cost;
-    bool is_in_step;
-    unsigned n_answers; /* in this step; more than one is a fault */
-    enum row_outcome outcome;
-    enum finish finish;
-    struct error err;
-    struct buf said; /* in this step */
-    bool is_short;   /* said had no memory for the whole reply */
+    bool is_in_step;          /* batch_act is running with this row */
+    unsigned n_answers;       /* answers in this step; it must be one */
+    enum row_outcome outcome; /* the answer */
+    enum finish finish;       /* with ROW_DONE */
+    struct error err;         /* with ROW_FAILED */
+    struct buf said;          /* text that the object said in this step */
+    bool is_short;            /* said had no room or no memory for all of it */
 };
 
 struct plugin_clone {
     struct clone base;
     struct parley_agent_row row;
-    uint32_t n_turns;
-    struct plugin_state *initial;
-    struct plugin_state *states[PLUGIN_KEPT + 1]; /* [n_states] by turn; the last after n_turns */
+    uint32_t n_turns;                             /* completed turns */
+    struct plugin_state *initial;                 /* the state after create */
+    struct plugin_state *states[PLUGIN_KEPT + 1]; /* [n_states] states after the last turns; the
+                                                     last one is that after n_turns */
     size_t n_states;
 };
 
@@ -574,7 +579,7 @@ static size_t plugin_cost(const struct agent *a, const struct row *row)
     return plugin_row_of(row)->cost;
 }
 
-/* What the object made of the row. */
+/* Sets the row's outcome by the object's answers to it. */
 static void plugin_row_settle(const struct plugin *p, struct row *row)
 {
     struct parley_agent_row *own = plugin_row_of(row);
