@@ -13,13 +13,15 @@ static const struct limit_kind {
     const char *option; /* NULL: built in */
     const char *field;  /* of the request, that is at fault; NULL: none */
 } kinds[] = {
+    [LIMIT_CALLS] = {"gRPC calls in flight", NULL, NULL},
+    [LIMIT_QUEUE] = {"waiting requests of a model", "--max-queue", NULL},
     [LIMIT_CONVERSATIONS] = {"open conversations", "--max-conversations", NULL},
     [LIMIT_NAMES] = {"names of conversations", NULL, NULL},
     [LIMIT_RESPONSES] = {"stored responses", NULL, NULL},
     [LIMIT_KEYED_REPLIES] = {"replies under an Idempotency-Key", NULL, "Idempotency-Key"},
     [LIMIT_KEYED_BYTES] = {"bytes of replies under an Idempotency-Key", NULL, "Idempotency-Key"},
     [LIMIT_SESSIONS] = {"sessions of Act", "--max-sessions", NULL},
-    [LIMIT_SEQUENCES] = {"sequences of KServe", "--max-sessions", NULL},
+    [LIMIT_SEQUENCES] = {"sequences of KServe", NULL, NULL},
     [LIMIT_VECTORS] = {"vectors of environments", NULL, NULL},
     [LIMIT_ENVIRONMENTS] = {"environments", NULL, "count"},
     [LIMIT_GROUPS] = {"groups of Registry", NULL, "group"},
@@ -72,6 +74,11 @@ uint64_t shared_limit_held_by(const struct shared_limit *l, uint32_t principal)
     return principal < l->n_principals ? l->by_principal[principal] : 0;
 }
 
+bool shared_limit_is_full_for(const struct shared_limit *l, uint32_t principal)
+{
+    return shared_limit_held_by(l, principal) >= shared_limit_part(l, principal);
+}
+
 static uint64_t limit_left(uint64_t max, uint64_t held)
 {
     return max > held ? max - held : 0;
@@ -85,24 +92,33 @@ uint64_t shared_limit_room(const struct shared_limit *l, uint32_t principal)
     return own < of_all ? own : of_all;
 }
 
+static const char *limit_option(const struct shared_limit *l)
+{
+    return kinds[l->kind].option != NULL ? kinds[l->kind].option : "built in";
+}
+
+static enum status shared_limit_refuse(const struct shared_limit *l, uint64_t n, struct error *err)
+{
+    return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, kinds[l->kind].field,
+                         "the limit of %" PRIu64 " %s (%s) is reached: there are %" PRIu64
+                         ", %" PRIu64 " more are asked for",
+                         l->max, kinds[l->kind].noun, limit_option(l), l->held, n);
+}
+
 enum status shared_limit_check(const struct shared_limit *l, uint32_t principal, uint64_t n,
                                struct error *err)
 {
     const struct limit_kind *kind = &kinds[l->kind];
     const uint64_t held = shared_limit_held_by(l, principal);
-    const char *option = kind->option != NULL ? kind->option : "built in";
 
     if (n <= shared_limit_room(l, principal))
         return STATUS_OK;
     if (n > limit_left(l->max, l->held))
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, kind->field,
-                             "the limit of %" PRIu64 " %s (%s) is reached: there are %" PRIu64
-                             ", %" PRIu64 " more are asked for",
-                             l->max, kind->noun, option, l->held, n);
+        return shared_limit_refuse(l, n, err);
     return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, kind->field,
                          "the principal's half of the limit of %" PRIu64
                          " %s (%s) is reached: it has %" PRIu64 ", %" PRIu64 " more are asked for",
-                         l->max, kind->noun, option, held, n);
+                         l->max, kind->noun, limit_option(l), held, n);
 }
 
 enum status shared_limit_take(struct shared_limit *l, uint32_t principal, uint64_t n,

@@ -14,6 +14,8 @@
 
 /* Each has a row in shared_limit.c, and one in docs/operations.md. */
 enum shared_limit_kind {
+    LIMIT_CALLS,
+    LIMIT_QUEUE, /* counted by the batcher, by its tenants */
     LIMIT_CONVERSATIONS,
     LIMIT_NAMES,
     LIMIT_RESPONSES,
@@ -58,6 +60,8 @@ const char *shared_limit_option(enum shared_limit_kind kind);
 /* The most that the principal may hold: max without keys, else half of it, and at least 1. */
 uint64_t shared_limit_part(const struct shared_limit *l, uint32_t principal);
 uint64_t shared_limit_held_by(const struct shared_limit *l, uint32_t principal);
+/* Whether the principal holds all that it may, whatever others hold. */
+bool shared_limit_is_full_for(const struct shared_limit *l, uint32_t principal);
 /* How much more the principal could take now. */
 uint64_t shared_limit_room(const struct shared_limit *l, uint32_t principal);
 
@@ -68,7 +72,8 @@ enum status shared_limit_check(const struct shared_limit *l, uint32_t principal,
 /* The same, and takes them. */
 enum status shared_limit_take(struct shared_limit *l, uint32_t principal, uint64_t n,
                               struct error *err) MUST_CHECK;
-/* Takes them without asking: what was checked, or was there before (read from a disk). */
+/* Takes them without asking. What was there before (read from a disk) is checked for principal 0,
+ * and then held by its own. */
 void shared_limit_hold(struct shared_limit *l, uint32_t principal, uint64_t n);
 void shared_limit_give(struct shared_limit *l, uint32_t principal, uint64_t n);
 

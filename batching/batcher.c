@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/shared_limit.h"
 #include "batching/requests.h"
 #include "batching/state.h"
 #include "batching/step.h"
@@ -168,6 +169,34 @@ static uint32_t batcher_hint_ms(const struct batcher *b, uint64_t now_us)
     return retry_after_ms(&b->retry, n_queued + b->n_flow_queued, n_together, now_us, &b->env);
 }
 
+/* Of several tenants none has more than half of the queue, so that none locks the others out. */
+static enum status batcher_check_half(const struct batcher *b, const struct batch_request *request,
+                                      struct error *err)
+{
+    const struct tenant *t = request->flow->tenant;
+    const size_t max = b->config.max_waiting, max_cost = b->config.max_waiting_cost / 2;
+    size_t n, half = max / 2;
+
+    if (t == NULL)
+        return STATUS_OK;
+    if (b->config.policy == BATCH_FIXED && half < b->config.max_rows)
+        half = b->config.max_rows; /* a batch may be one principal's */
+    n = t->n_active - t->n_rows - t->n_paused + t->n_flow_queued;
+    if (max > 1 && n >= half)
+        return error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                             "the principal's half of the limit of %zu %s (%s) is reached: it has "
+                             "%zu: try again later",
+                             max, shared_limit_noun(LIMIT_QUEUE), shared_limit_option(LIMIT_QUEUE),
+                             n);
+    if (max_cost != 0 && t->waiting_cost != 0 &&
+        (t->waiting_cost >= max_cost || request->cost > max_cost - t->waiting_cost))
+        return error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                             "the principal's waiting requests cost %zu of at most %zu, half of "
+                             "what all may, this one would add %zu: try again later",
+                             t->waiting_cost, max_cost, request->cost);
+    return STATUS_OK;
+}
+
 static enum status batcher_check_request(const struct batcher *b,
                                          const struct batch_request *request, uint64_t now_us,
                                          struct error *err)
@@ -180,6 +209,11 @@ static enum status batcher_check_request(const struct batcher *b,
                              "the agent is being closed");
     if (request->deadline_us != 0 && request->deadline_us <= now_us)
         return error_set(err, STATUS_DEADLINE, "the deadline has passed already");
+    rc = batcher_check_half(b, request, err);
+    if (rc != STATUS_OK) {
+        err->retry_after_ms = batcher_hint_ms(b, now_us);
+        return rc;
+    }
     if (n >= b->config.max_waiting)
         rc = error_because(
             err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
@@ -238,7 +272,8 @@ enum status batcher_submit(struct batcher *b, struct batch_request *request, str
         request->state = REQUEST_FLOW_QUEUED;
         list_push(&request->flow->queued, &request->link);
         b->n_flow_queued++;
-        b->waiting_cost += request->cost;
+        batch_request_count_cost(b, request, request->cost);
+        waiting_tenant(&b->waiting, request)->n_flow_queued++;
         deadlines_add(&b->deadlines, request);
     }
     if (!b->is_stepping) {

@@ -10,11 +10,17 @@ void flow_init(struct flow *f)
     f->head = NULL;
 }
 
+void batch_request_count_cost(struct batcher *b, const struct batch_request *request, size_t cost)
+{
+    b->waiting_cost += cost;
+    waiting_tenant(&b->waiting, request)->waiting_cost += cost;
+}
+
 void batch_request_wait(struct batcher *b, struct batch_request *request, bool is_preempted)
 {
     request->state = REQUEST_WAITING;
     request->cost = b->agent.cost(b->agent.self, request->row);
-    b->waiting_cost += request->cost;
+    batch_request_count_cost(b, request, request->cost);
     deadlines_add(&b->deadlines, request);
     if (is_preempted)
         waiting_add_preempted(&b->waiting, request);
@@ -30,6 +36,7 @@ void batch_request_take_out(struct batcher *b, struct batch_request *request)
     case REQUEST_FLOW_QUEUED:
         list_remove(&request->link);
         b->n_flow_queued--;
+        waiting_tenant(&b->waiting, request)->n_flow_queued--;
         break;
     case REQUEST_WAITING:
         if (request->is_chosen)
@@ -48,7 +55,7 @@ void batch_request_take_out(struct batcher *b, struct batch_request *request)
     case REQUEST_SETTLED:
         break;
     }
-    b->waiting_cost -= request->cost;
+    batch_request_count_cost(b, request, (size_t)0 - request->cost);
     deadlines_remove(&b->deadlines, request);
 }
 

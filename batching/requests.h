@@ -11,6 +11,9 @@
 /* Removes the request from its list. It waits, is queued in its flow, or runs and is in no step. */
 void batch_request_take_out(struct batcher *b, struct batch_request *request);
 
+/* The waiting request costs so much more (wraps: less). */
+void batch_request_count_cost(struct batcher *b, const struct batch_request *request, size_t cost);
+
 /* The request, which was taken out, will settle with request->row->err. */
 void batch_request_end(struct batcher *b, struct batch_request *request);
 

@@ -350,7 +350,7 @@ static bool batch_request_admit(struct batcher *b, struct batch_request *request
     enum status rc;
 
     batch_request_update_cost(b, request);
-    b->waiting_cost += request->cost - held;
+    batch_request_count_cost(b, request, request->cost - held);
     if (is_chunked(request) && !budget->has_chunk && budget->prefill < request->least)
         left = min_size(left, request->least);
     else if (is_chunked(request))

@@ -27,6 +27,8 @@ struct tenant {
     uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
     size_t n_queued;                           /* in queues */
     size_t n_active;                           /* requests that wait or run */
+    size_t n_flow_queued;                      /* requests behind the head of their flow */
+    size_t waiting_cost;                       /* of those that wait or are queued in their flow */
     size_t n_rows;                             /* running requests, without the paused ones */
     size_t n_paused;                           /* running requests that yield their rows */
     size_t n_granted;      /* rows that it may have in the step that is formed */

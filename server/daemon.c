@@ -64,7 +64,7 @@
 
 enum { MODEL_KV_SHARE = 8 };   /* of --memory, for the pages of one model */
 enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
-enum { SESSION_TTL_MS = 10 * 60 * 1000, MAX_SESSIONS = 65536 };
+enum { SESSION_TTL_MS = 10 * 60 * 1000 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
 /* With --listen-admin there are both, else the first. */
@@ -294,7 +294,7 @@ static void daemon_advance(struct daemon *d)
     if (!params_sets_are_kept(&d->params))
         return;
     params_sets_stop(&d->params);
-    if (d->params.n > 0)
+    if (d->params.limit.held > 0)
         return;
     if (!d->is_stopping_models) {
         d->is_stopping_models = true;
@@ -391,7 +391,7 @@ static void apply_limits(void *self, const struct config *to)
     d->keyed.config.linger_us = to->linger_ms * 1000;
     retention_configure(&d->retention, to->retain_age_ms, to->retain_bytes);
     d->params.keeping.checkpoint_rounds = to->checkpoint_rounds;
-    d->sessions.config.max_sessions = to->max_sessions != 0 ? to->max_sessions : MAX_SESSIONS;
+    sessions_configure(&d->sessions, to->max_sessions);
 }
 
 static void apply_http(void *self, const struct config *to)
@@ -810,7 +810,6 @@ static void init_work(struct daemon *d)
         .silence_us = d->config.attach_timeout_ms * 1000,
         .may_attach = may_attach(&d->config),
         .max_bytes = d->config.work_bytes,
-        .max_each_bytes = d->config.keys == NULL ? d->config.work_bytes : d->config.work_bytes / 2,
         .weight = work_weight,
         .weight_self = d,
         .arm = alarm_arm,
@@ -1226,7 +1225,6 @@ enum status daemon_run(const struct config *config, struct error *err)
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
     assert(d.server.state == SERVER_STOPPED);
     http_free(d.http);
-    access_close(d.access);
     peers_close(d.peers);
     keyed_replies_deinit(&d.keyed);
     conversation_names_deinit(&d.names);
@@ -1239,6 +1237,9 @@ enum status daemon_run(const struct config *config, struct error *err)
     stores_deinit(&d.stores);
     replays_deinit(&d.replays);
     work_deinit(&d.work);
+    params_sets_deinit(&d.params);
+    attached_deinit(&d.attached);
+    access_close(d.access); /* what they own is gone */
     health_deinit(&d.health);
     reload_deinit(&d.reload);
     left = uv_loop_close(&d.loop);

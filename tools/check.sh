@@ -7,6 +7,7 @@ complain() { printf '%s\n' "$*" >&2; bad=1; }
 
 tools/check_includes.py || complain 'an include or a call above is not allowed; tools/includes.txt has the rules'
 tools/check_names.py || complain 'a name above is not unique: structs and static functions need unique names; tools/names.txt has the exceptions'
+tools/check_limits.py || complain 'the table of shared limits in docs/operations.md differs from the code'
 # It says itself what to do.
 tools/check_wire.py || bad=1
 

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
+#include "base/shared_limit.h"
 
 /* The size of a huge page: fewer page faults and table walks. */
 #define HUGE_BYTES ((uintptr_t)2 << 20)
@@ -22,27 +23,33 @@ struct params_memory {
     float *kept[];   /* [n_kept], guarded by lock */
 };
 
-void params_budget_init(struct params_budget *b, size_t max_bytes)
+void params_budget_init(struct params_budget *b, size_t max_bytes, struct params_budget *all)
 {
+    b->all = all;
     b->max_bytes = max_bytes;
     atomic_init(&b->held_bytes, 0);
 }
 
-enum status params_budget_take(struct params_budget *b, size_t size_bytes, struct error *err)
+static enum status params_budget_take_own(struct params_budget *b, size_t size_bytes,
+                                          struct error *err)
 {
+    const char *part = b->all == NULL ? "" : "the principal's half of ";
+    const size_t limit = b->all == NULL ? b->max_bytes : b->all->max_bytes;
+    const char *noun = shared_limit_noun(LIMIT_PARAMS_BYTES);
+    const char *option = shared_limit_option(LIMIT_PARAMS_BYTES);
     size_t held = atomic_load_explicit(&b->held_bytes, memory_order_relaxed);
 
     if (size_bytes > b->max_bytes) /* waiting cannot help */
-        return error_set(
-            err, STATUS_PRECONDITION,
-            "these parameters take %zu bytes, but all parameters together may take at most %zu",
-            size_bytes, b->max_bytes);
+        return error_set(err, STATUS_PRECONDITION,
+                         "these parameters take %zu bytes, which is above %sthe limit of %zu %s "
+                         "(%s)",
+                         size_bytes, part, limit, noun, option);
     do {
         if (held > b->max_bytes - size_bytes) {
-            (void)error_because(
-                err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                "parameters take %zu of at most %zu bytes already, this would add %zu", held,
-                b->max_bytes, size_bytes);
+            (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                                "%sthe limit of %zu %s (%s) is reached: there are %zu, %zu more "
+                                "are asked for",
+                                part, limit, noun, option, held, size_bytes);
             err->retry_after_ms = 1000;
             return err->status;
         }
@@ -51,9 +58,27 @@ enum status params_budget_take(struct params_budget *b, size_t size_bytes, struc
     return STATUS_OK;
 }
 
-void params_budget_give(struct params_budget *b, size_t size_bytes)
+static void params_budget_give_own(struct params_budget *b, size_t size_bytes)
 {
     (void)atomic_fetch_sub_explicit(&b->held_bytes, size_bytes, memory_order_relaxed);
+}
+
+enum status params_budget_take(struct params_budget *b, size_t size_bytes, struct error *err)
+{
+    if (b->all != NULL && params_budget_take_own(b->all, size_bytes, err) != STATUS_OK)
+        return err->status;
+    if (params_budget_take_own(b, size_bytes, err) == STATUS_OK)
+        return STATUS_OK;
+    if (b->all != NULL)
+        params_budget_give_own(b->all, size_bytes);
+    return err->status;
+}
+
+void params_budget_give(struct params_budget *b, size_t size_bytes)
+{
+    params_budget_give_own(b, size_bytes);
+    if (b->all != NULL)
+        params_budget_give_own(b->all, size_bytes);
 }
 
 enum status params_memory_open(struct params_memory **out, struct params_budget *budget, size_t n,

@@ -9,13 +9,16 @@
 
 #include "base/status.h"
 
-/* The memory budget of all parameter sets together. It must outlive them. */
+/* A memory budget: of all parameter sets together, or of those of a principal. It must outlive
+ * them. */
 struct params_budget {
+    struct params_budget *all; /* also counts what this one does; NULL: this is it */
     size_t max_bytes;
     atomic_size_t held_bytes; /* bytes taken and not given back; relaxed, since it is only a sum */
 };
 
-void params_budget_init(struct params_budget *b, size_t max_bytes);
+/* all: NULL, or the budget that this is half of. */
+void params_budget_init(struct params_budget *b, size_t max_bytes, struct params_budget *all);
 /* Takes size_bytes from the budget. STATUS_EXHAUSTED with a retry hint if the budget would be
  * exceeded, STATUS_PRECONDITION if the whole budget is smaller than size_bytes. */
 enum status params_budget_take(struct params_budget *b, size_t size_bytes,

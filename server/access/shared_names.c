@@ -8,10 +8,11 @@
 
 enum { SHARING_MAX_BYTES = 64 << 10 };
 
-void shared_names_init(struct shared_names *all, const char *noun, size_t max,
-                       const struct env *env)
+void shared_names_init(struct shared_names *all, const char *noun, enum shared_limit_kind limit,
+                       size_t max, const struct env *env)
 {
-    *all = (struct shared_names){.noun = noun, .max = max};
+    *all = (struct shared_names){.noun = noun};
+    shared_limit_init(&all->limit, limit, max);
     hash_init(&all->by_name, env);
     list_init(&all->all);
 }
@@ -20,6 +21,7 @@ void shared_names_deinit(struct shared_names *all)
 {
     assert(list_is_empty(&all->all));
     hash_deinit(&all->by_name);
+    shared_limit_deinit(&all->limit);
 }
 
 static uint64_t names_hash(const struct shared_names *all, uint32_t principal, const char *name)
@@ -82,7 +84,8 @@ enum status shared_names_find(struct shared_name **out, const struct shared_name
 }
 
 enum status shared_names_add(struct shared_names *all, struct shared_name *n,
-                             const struct principal *owner, const char *name, struct error *err)
+                             const struct principal *owner, const char *name, bool is_new,
+                             struct error *err)
 {
     const size_t len = strlen(name);
 
@@ -92,12 +95,12 @@ enum status shared_names_add(struct shared_names *all, struct shared_name *n,
     if (names_own(all, owner->id, name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_NONE, all->noun, "there is a %s '%.64s'",
                              all->noun, name);
-    if (all->by_name.n >= all->max)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, all->noun,
-                             "there are %zu already, which is the limit", all->max);
+    if (shared_limit_check(&all->limit, is_new ? owner->id : 0, 1, err) != STATUS_OK)
+        return err->status;
     *n = (struct shared_name){.owner = owner};
     arena_init(&n->arena, SHARING_MAX_BYTES);
     memcpy(n->text, name, len + 1);
+    shared_limit_hold(&all->limit, owner->id, 1);
     hash_add(&all->by_name, &n->node, names_hash(all, owner->id, name));
     list_push(&all->all, &n->link);
     return STATUS_OK;
@@ -105,6 +108,7 @@ enum status shared_names_add(struct shared_names *all, struct shared_name *n,
 
 void shared_names_remove(struct shared_names *all, struct shared_name *n)
 {
+    shared_limit_give(&all->limit, n->owner->id, 1);
     hash_remove(&all->by_name, &n->node);
     list_remove(&n->link);
     arena_deinit(&n->arena);

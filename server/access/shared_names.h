@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "base/status.h"
 #include "server/access/sharing.h"
 
@@ -23,7 +24,7 @@ enum {
 
 struct shared_names {
     const char *noun; /* what there is, and the request's field that names it: "key" */
-    size_t max;
+    struct shared_limit limit;
     struct hash by_name;
     struct list all; /* of struct shared_name, in order of creation */
 };
@@ -38,8 +39,8 @@ struct shared_name {
     char text[SHARED_NAME_MAX_BYTES + 1];
 };
 
-void shared_names_init(struct shared_names *all, const char *noun, size_t max,
-                       const struct env *env);
+void shared_names_init(struct shared_names *all, const char *noun, enum shared_limit_kind limit,
+                       size_t max, const struct env *env);
 void shared_names_deinit(struct shared_names *all); /* all were removed */
 
 /* The one of this name that is who's own, or "OWNER/NAME" of another that shares it. NOT_FOUND;
@@ -47,9 +48,10 @@ void shared_names_deinit(struct shared_names *all); /* all were removed */
 enum status shared_names_find(struct shared_name **out, const struct shared_names *all,
                               const struct principal *who, enum access_right right,
                               const char *name, struct error *err) MUST_CHECK;
-/* Fills n, which nobody shares yet. INVALID for a name that cannot be one; EXISTS; EXHAUSTED. */
+/* Fills n, which nobody shares yet. INVALID for a name that cannot be one; EXISTS; EXHAUSTED.
+ * is_new: it was not there before a restart. */
 enum status shared_names_add(struct shared_names *all, struct shared_name *n,
-                             const struct principal *owner, const char *name,
+                             const struct principal *owner, const char *name, bool is_new,
                              struct error *err) MUST_CHECK;
 void shared_names_remove(struct shared_names *all, struct shared_name *n);
 

@@ -50,11 +50,16 @@ static void session_close_of_model(struct model_user *u, struct model *m)
     act_forget(&all->modes, m);
 }
 
+void sessions_configure(struct sessions *all, size_t max_sessions)
+{
+    all->limit.max = max_sessions != 0 ? max_sessions : 65536;
+}
+
 void sessions_init(struct sessions *all, const struct sessions_config *config)
 {
     *all = (struct sessions){.config = *config, .user.close = session_close_of_model};
-    if (all->config.max_sessions == 0)
-        all->config.max_sessions = 65536;
+    shared_limit_init(&all->limit, LIMIT_SESSIONS, 0);
+    sessions_configure(all, config->max_sessions);
     if (all->config.ttl_ms == 0)
         all->config.ttl_ms = (uint64_t)10 * 60 * 1000;
     hash_init(&all->by_env, config->env);
@@ -65,7 +70,8 @@ void sessions_init(struct sessions *all, const struct sessions_config *config)
 
 void sessions_deinit(struct sessions *all)
 {
-    assert(all->n == 0 && all->n_asking == 0);
+    assert(all->limit.held == 0 && all->n_asking == 0);
+    shared_limit_deinit(&all->limit);
     act_modes_deinit(&all->modes);
     hash_deinit(&all->by_env);
 }
@@ -166,7 +172,7 @@ static void end_session(struct session *s)
     struct session_lease *lease = s->lease;
 
     hash_remove(&s->all->by_env, &s->by_env);
-    s->all->n--;
+    shared_limit_give(&s->all->limit, s->principal, 1);
     s->has_ended = true;
     end_idle(s);
     act_row_leave(&s->all->modes, s->model, s->turn.seen.row_key, s);
@@ -423,9 +429,8 @@ static enum status open_session(struct session **out, struct sessions *all, stru
                                 uint32_t principal, struct model *model, const char *env_id,
                                 uint64_t hash, uint64_t run_id, struct error *err)
 {
-    if (before == NULL && all->n >= all->config.max_sessions)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "there are %zu sessions already", all->n);
+    if (before == NULL && shared_limit_check(&all->limit, principal, 1, err) != STATUS_OK)
+        return err->status;
     return make_session(out, all, principal, model, env_id, hash, run_id, err);
 }
 
@@ -435,7 +440,7 @@ static void session_take_place(struct session *s, struct session *before)
     if (before != NULL)
         end_session(before);
     hash_add(&s->all->by_env, &s->by_env, s->by_env.hash);
-    s->all->n++;
+    shared_limit_hold(&s->all->limit, s->principal, 1);
     session_begin_idle(s);
 }
 

@@ -13,6 +13,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "server/act/mode.h"
 #include "server/act/reply.h"
 #include "server/model/models.h"
@@ -75,7 +76,7 @@ struct sessions {
     struct sessions_config config;
     struct hash by_env;    /* by principal, model and env_id */
     struct digest_key key; /* of the steps' digests */
-    size_t n;
+    struct shared_limit limit;
     size_t n_asking;  /* steps in flight, also of runs that have ended */
     struct list idle; /* the longest idle first */
     struct act_modes modes;
@@ -84,6 +85,8 @@ struct sessions {
 };
 
 void sessions_init(struct sessions *all, const struct sessions_config *config);
+/* 0: 65,536. Sessions above it stay. */
+void sessions_configure(struct sessions *all, size_t max_sessions);
 /* All sessions must be closed; all may be zeroed memory. */
 void sessions_deinit(struct sessions *all);
 

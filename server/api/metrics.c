@@ -460,13 +460,13 @@ static void say_quotas(const struct metrics_page *p)
 static void say_work(const struct metrics_page *p, const struct work_table *w)
 {
     say_one(p, "parley_work_workers", "gauge", "Workers attached that compute functions.",
-            (double)w->n_workers);
+            (double)w->workers_limit.held);
     say_one(p, "parley_work_tasks", "gauge", "Tasks whose results were not fetched or forgotten.",
-            (double)w->n_tasks);
+            (double)w->tasks_limit.held);
     say_one(p, "parley_work_queued", "gauge", "Of those, the ones that wait for a worker.",
             (double)work_n_queued(w));
     say_one(p, "parley_work_bytes", "gauge", "Payloads and results; --work-bytes is the ceiling.",
-            (double)w->n_bytes);
+            (double)w->bytes_limit.held);
     say_one(p, "parley_work_tasks_total", "counter", "Tasks submitted.", (double)w->n_submitted);
     say_one(p, "parley_work_failed_total", "counter", "Tasks that ended with a failure.",
             (double)w->n_failed);
@@ -483,7 +483,7 @@ static void say_groups(const struct metrics_page *p, const struct groups *g)
     say_one(p, "parley_registry_waiting", "gauge", "Members that wait at barriers.",
             (double)g->n_waiting);
     say_one(p, "parley_registry_bytes", "gauge", "Values of all groups; 64 MiB is the ceiling.",
-            (double)g->value_bytes);
+            (double)g->value_bytes.held);
     say_one(p, "parley_registry_lost_total", "counter",
             "Members whose connection broke before they left.", (double)g->n_lost);
 }
@@ -536,9 +536,9 @@ static void say_daemon(const struct metrics_page *p)
     say_one(p, "parley_conversations_opened_total", "counter", "Conversations opened or forked.",
             (double)server->conversations->n_opened);
     say_one(p, "parley_sessions", "gauge", "Runs of environments that live.",
-            (double)server->sessions->n);
+            (double)server->sessions->limit.held);
     say_one(p, "parley_sequences", "gauge", "Sequences of KServe's clients that live.",
-            (double)server->sequences->n);
+            (double)server->sequences->limit.held);
     say_work(p, server->work);
     say_groups(p, server->groups);
     say_journal(p, server->conversations->keeping.journal);

@@ -187,7 +187,7 @@ const struct config_option config_options[] = {
      .help = "the largest sum of the max_bytes of all tables of parley.v1.Replay"},
     {.flag = "--work-bytes", .value = "SIZE", .key = "work_bytes",
      NUMBER(work_bytes, config_sizes, (size_t)1 << 46), .initial = "1G",
-     .help = "the largest size of the payloads and results of all tasks of parley.v1.Work; one payload or result may have a quarter of it; with --keys, one principal may have half of it"},
+     .help = "the largest size of the payloads and results of all tasks of parley.v1.Work; one payload or result may have a quarter of it"},
     {.flag = "--attach", .value = "on|off|auto", .key = "attach", .set = set_attach,
      .group = "Attached workers",
      .usual = "auto", .example = "auto",

@@ -277,14 +277,12 @@ size_t conversations_count_of(const struct conversations *all, uint32_t principa
     return n;
 }
 
-static enum status conversations_check_room(const struct conversations *all, struct error *err)
+static enum status conversations_check_room(const struct conversations *all, uint32_t principal,
+                                            struct error *err)
 {
     if (all->is_draining)
         return error_draining(err);
-    if (all->n >= all->config.max_conversations)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "there are %zu conversations already", all->n);
-    return STATUS_OK;
+    return shared_limit_check(&all->limit, principal, 1, err);
 }
 
 /* There is room, and c has its id. */
@@ -308,6 +306,7 @@ static enum status conversations_register(struct conversations *all, struct conv
     list_push_front(&all->newest_first, &c->link);
     owner_add(all, c);
     all->n++;
+    shared_limit_hold(&all->limit, c->principal, 1);
     if (all->n > all->n_peak)
         all->n_peak = all->n;
     if (expiry_first(&all->expiry) == &c->expiry)
@@ -322,7 +321,7 @@ static enum status conversations_register(struct conversations *all, struct conv
 enum status conversations_add_again(struct conversations *all, struct conversation *c,
                                     uint64_t idle_ms, struct error *err)
 {
-    enum status rc = conversations_check_room(all, err);
+    enum status rc = conversations_check_room(all, c->principal, err);
 
     return rc == STATUS_OK ? conversations_register(all, c, WATCH_OPENED, idle_ms * 1000, err) : rc;
 }
@@ -336,7 +335,7 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
     } drawn;
     const struct env *env = all->config.env;
     const struct conversation_owner *owner = owner_find(all, c->principal);
-    enum status rc = conversations_check_room(all, err);
+    enum status rc = conversations_check_room(all, c->principal, err);
     int i;
 
     if (rc == STATUS_OK && owner != NULL && owner->quota != NULL)
@@ -366,6 +365,7 @@ static void conversations_remove(struct conversations *all, struct conversation 
     list_remove(&c->of_owner);
     c->owner->n--;
     expiry_remove(&all->expiry, &c->expiry);
+    shared_limit_give(&all->limit, c->principal, 1);
     all->n--;
     if (all->trim_us == 0 && !all->is_draining && has_ebbed(all)) {
         all->trim_us = env_now_us(all->config.env) + TRIM_DELAY_US;
@@ -638,8 +638,7 @@ void conversations_clone_event(const struct clone *clone, enum watch_what what, 
 void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
                              uint64_t linger_us)
 {
-    all->config.max_conversations = max_conversations;
-    set_default(&all->config.max_conversations, 1000000);
+    all->limit.max = max_conversations != 0 ? max_conversations : 1000000;
     all->config.ttl_ms = ttl_ms != 0 ? ttl_ms : (uint64_t)24 * 60 * 60 * 1000;
     all->config.linger_us = linger_us;
 }
@@ -656,6 +655,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
                  .is_busy = has_model,
                  .close = conversations_close_of_model},
     };
+    shared_limit_init(&all->limit, LIMIT_CONVERSATIONS, 0);
     conversations_configure(all, c->max_conversations, c->ttl_ms, c->linger_us);
     set_default(&c->max_queued_turns, 16);
     set_default(&c->max_turns, 1000000);
@@ -688,6 +688,7 @@ void conversations_deinit(struct conversations *all)
     assert(all->n == 0 && all->n_live == 0 && all->n_closing == 0);
     owners_free(all);
     absent_models_deinit(&all->absent);
+    shared_limit_deinit(&all->limit);
     watch_ring_deinit(&all->watch);
     expiry_deinit(&all->expiry);
     opened_requests_deinit(&all->opened);

@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "base/status.h"
 #include "server/conversation/expiry.h"
 #include "server/conversation/opened_requests.h"
@@ -111,6 +112,7 @@ struct conversations {
     struct hash owners; /* by principal */
     struct opened_requests opened;
     size_t n;
+    struct shared_limit limit;
     size_t n_peak;    /* the most since memory was last trimmed */
     uint64_t trim_us; /* when to trim memory; 0: no need */
     struct list newest_first;

@@ -125,8 +125,11 @@ static void keyed_reply_drop(struct keyed_reply *r)
     struct keyed_replies *k = r->all;
     const bool is_lost = keyed_reply_is_lost(r);
 
-    if (r->state == KEYED_COMPLETE)
-        k->n_bytes -= r->size_bytes;
+    if (r->state == KEYED_COMPLETE) {
+        list_remove(&r->of_owner);
+        shared_limit_give(&k->bytes, r->principal, r->size_bytes);
+    }
+    shared_limit_give(&k->limit, r->principal, 1);
     keyed_reply_move(r, KEYED_FORGOTTEN);
     hash_remove(&k->by_key, &r->by_key);
     list_remove(&r->link);
@@ -153,9 +156,18 @@ static size_t turn_bytes(const struct completed_turn *t)
            (t->logprobs == NULL ? 0 : t->n_tokens * sizeof(t->logprobs[0]));
 }
 
+/* The principal's complete reply that is the first to go; NULL: it has none. */
+static struct keyed_reply *keyed_first_of(struct keyed_replies *k, uint32_t principal)
+{
+    struct link *l = list_first(owner_lists_get(&k->complete_of, principal));
+
+    return l == NULL ? NULL : container_of(l, struct keyed_reply, of_owner);
+}
+
 static void keyed_reply_complete(struct keyed_reply *r)
 {
     struct keyed_replies *k = r->all;
+    const uint32_t principal = r->principal; /* r may be freed */
 
     keyed_reply_move(r, KEYED_COMPLETE);
     r->size_bytes = sizeof(*r) + strlen(r->key) + r->n_turns * sizeof(r->turns[0]);
@@ -164,8 +176,11 @@ static void keyed_reply_complete(struct keyed_reply *r)
     r->due_us = keyed_now_us(k) + k->config.ttl_us;
     list_remove(&r->link);
     list_push(&k->complete, &r->link);
-    k->n_bytes += r->size_bytes;
-    while (k->n_bytes > k->config.max_bytes)
+    list_push(owner_lists_get(&k->complete_of, r->principal), &r->of_owner);
+    shared_limit_hold(&k->bytes, r->principal, r->size_bytes);
+    while (shared_limit_held_by(&k->bytes, principal) > shared_limit_part(&k->bytes, principal))
+        keyed_reply_drop(keyed_first_of(k, principal));
+    while (k->bytes.held > k->bytes.max)
         keyed_reply_drop(first_reply(&k->complete));
 }
 
@@ -386,18 +401,21 @@ enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k
                          "Idempotency-Key was used before with another request");
 }
 
-static enum status make_room(struct keyed_replies *k, struct error *err)
+static enum status make_room(struct keyed_replies *k, uint32_t principal, struct error *err)
 {
-    if (k->by_key.n < k->config.max_replies)
+    const bool is_own = shared_limit_is_full_for(&k->limit, principal);
+    struct keyed_reply *first = is_own                        ? keyed_first_of(k, principal)
+                                : list_is_empty(&k->complete) ? NULL
+                                                              : first_reply(&k->complete);
+
+    if (shared_limit_check(&k->limit, principal, 1, err) == STATUS_OK)
         return STATUS_OK;
-    if (!list_is_empty(&k->complete)) {
-        keyed_reply_drop(first_reply(&k->complete));
+    if (first != NULL) {
+        keyed_reply_drop(first);
         return STATUS_OK;
     }
-    (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "Idempotency-Key",
-                        "%zu requests with keys are running already", k->by_key.n);
     err->retry_after_ms = KEYED_RETRY_MS;
-    return STATUS_EXHAUSTED;
+    return err->status;
 }
 
 static enum status keyed_reply_copy(struct keyed_reply *r, const char *model, const char *version,
@@ -420,7 +438,7 @@ static enum status keyed_reply_new(struct keyed_reply **out, struct keyed_replie
 {
     struct keyed_reply *r;
 
-    if (make_room(k, err) != STATUS_OK)
+    if (make_room(k, principal, err) != STATUS_OK)
         return err->status;
     r = try_alloc(1, sizeof(*r) + strlen(key) + 1);
     if (r == NULL)
@@ -439,6 +457,7 @@ static enum status keyed_reply_new(struct keyed_reply **out, struct keyed_replie
         r->turns[i].reply = r;
         reader_init(&r->turns[i].reader, on_keyed_turn, &r->turns[i]);
     }
+    shared_limit_hold(&k->limit, principal, 1);
     hash_add(&k->by_key, &r->by_key, hash_text(&k->by_key, principal, key));
     list_push(&k->attended, &r->link);
     *out = r;
@@ -587,6 +606,8 @@ void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_conf
     k->config.max_replies = or_default(config->max_replies, KEYED_MAX_REPLIES);
     k->config.max_bytes = or_default(config->max_bytes, KEYED_MAX_BYTES);
     k->config.ttl_us = config->ttl_us == 0 ? KEYED_TTL_US : config->ttl_us;
+    shared_limit_init(&k->limit, LIMIT_KEYED_REPLIES, k->config.max_replies);
+    shared_limit_init(&k->bytes, LIMIT_KEYED_BYTES, k->config.max_bytes);
     hash_init(&k->by_key, config->env);
     list_init(&k->attended);
     list_init(&k->lingering);
@@ -603,5 +624,8 @@ void keyed_replies_deinit(struct keyed_replies *k)
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         while ((r = first_reply(lists[i])) != NULL)
             keyed_reply_drop(r);
+    owner_lists_deinit(&k->complete_of);
+    shared_limit_deinit(&k->limit);
+    shared_limit_deinit(&k->bytes);
     hash_deinit(&k->by_key);
 }

@@ -1,12 +1,15 @@
 /* Replies that are kept under the keys of their requests, so that a request that is sent again does
  * not generate again: it joins the turns while they run, and has the stored reply afterwards.
- * Bounded in number, bytes and time. Loop. */
+ * Bounded in number, bytes and time: the oldest complete ones go, of a principal that has half its
+ * own. Loop. */
 #ifndef SERVER_CONVERSATION_KEYED_REPLIES_H
 #define SERVER_CONVERSATION_KEYED_REPLIES_H
 
 #include "base/checksum.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
+#include "server/access/owner_lists.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
 
@@ -36,8 +39,9 @@ struct keyed_reply {
     struct keyed_replies *all;
     enum keyed_state state;
     struct hash_node by_key;
-    struct link link;  /* of attended, lingering or complete */
-    struct link ended; /* while the end of a turn is not handled */
+    struct link link;     /* of attended, lingering or complete */
+    struct link of_owner; /* once complete */
+    struct link ended;    /* while the end of a turn is not handled */
     uint8_t digest[SHA256_BYTES];
     uint32_t principal;       /* whose key it is */
     size_t n_joined;          /* who reads it */
@@ -70,7 +74,9 @@ struct keyed_replies {
     struct hash by_key;
     struct list attended, lingering, complete; /* the last two: the earliest due first */
     struct list ended;
-    size_t n_bytes; /* of complete ones */
+    struct owner_lists complete_of; /* complete, of each principal */
+    struct shared_limit limit;
+    struct shared_limit bytes; /* of complete ones */
     bool is_draining, is_stopped;
 };
 

@@ -7,10 +7,17 @@
 
 struct conversation_name {
     struct hash_node by_name;
-    struct link link; /* of oldest_first */
+    struct link link, of_owner;
     struct conversation_id id;
     uint32_t principal; /* whose name it is */
     char name[];
+};
+
+/* A conversation that a stored response may continue. */
+struct conversation_kept {
+    struct link link, of_owner;
+    struct conversation_id id;
+    uint32_t principal;
 };
 
 void conversation_names_init(struct conversation_names *m, struct conversations *all,
@@ -19,6 +26,9 @@ void conversation_names_init(struct conversation_names *m, struct conversations 
     *m = (struct conversation_names){.all = all};
     hash_init(&m->by_name, env);
     list_init(&m->oldest_first);
+    list_init(&m->kept);
+    shared_limit_init(&m->names_limit, LIMIT_NAMES, CONVERSATION_NAMES_MAX);
+    shared_limit_init(&m->kept_limit, LIMIT_RESPONSES, CONVERSATION_NAMES_MAX_KEPT);
 }
 
 static struct conversation_name *names_find(const struct conversation_names *m, uint64_t hash,
@@ -39,14 +49,48 @@ static void names_forget(struct conversation_names *m, struct conversation_name 
 {
     hash_remove(&m->by_name, &n->by_name);
     list_remove(&n->link);
+    list_remove(&n->of_owner);
+    shared_limit_give(&m->names_limit, n->principal, 1);
     free(n);
+}
+
+static void conversation_kept_free(struct conversation_names *m, struct conversation_kept *k)
+{
+    list_remove(&k->link);
+    list_remove(&k->of_owner);
+    shared_limit_give(&m->kept_limit, k->principal, 1);
+    free(k);
 }
 
 void conversation_names_deinit(struct conversation_names *m)
 {
     while (!list_is_empty(&m->oldest_first))
         names_forget(m, container_of(list_first(&m->oldest_first), struct conversation_name, link));
+    while (!list_is_empty(&m->kept))
+        conversation_kept_free(m,
+                               container_of(list_first(&m->kept), struct conversation_kept, link));
+    owner_lists_deinit(&m->names_of);
+    owner_lists_deinit(&m->kept_of);
+    shared_limit_deinit(&m->names_limit);
+    shared_limit_deinit(&m->kept_limit);
     hash_deinit(&m->by_name);
+}
+
+static void names_push(struct conversation_names *m, struct conversation_name *n)
+{
+    list_push(&m->oldest_first, &n->link);
+    list_push(owner_lists_get(&m->names_of, n->principal), &n->of_owner);
+}
+
+static void names_make_room(struct conversation_names *m, uint32_t principal)
+{
+    while (shared_limit_is_full_for(&m->names_limit, principal)) {
+        struct link *own = list_first(owner_lists_get(&m->names_of, principal));
+
+        names_forget(m, container_of(own, struct conversation_name, of_owner));
+    }
+    if (shared_limit_room(&m->names_limit, principal) == 0)
+        names_forget(m, container_of(list_first(&m->oldest_first), struct conversation_name, link));
 }
 
 struct conversation *conversation_names_find(struct conversation_names *m, uint32_t principal,
@@ -58,7 +102,8 @@ struct conversation *conversation_names_find(struct conversation_names *m, uint3
 
     if (n != NULL) {
         list_remove(&n->link);
-        list_push(&m->oldest_first, &n->link);
+        list_remove(&n->of_owner);
+        names_push(m, n);
         return conversations_get(m->all, &n->id);
     }
     return conversation_id_parse(&id, name) ? conversations_get_of(m->all, principal, &id) : NULL;
@@ -77,25 +122,39 @@ enum status conversation_names_bind(struct conversation_names *m, uint32_t princ
             return error_no_memory(err, sizeof(*n), "a conversation's name");
         n->principal = principal;
         memcpy(n->name, name, strlen(name) + 1);
+        names_make_room(m, principal);
+        shared_limit_hold(&m->names_limit, principal, 1);
         hash_add(&m->by_name, &n->by_name, hash);
-        list_push(&m->oldest_first, &n->link);
+        names_push(m, n);
     }
     n->id = *id;
-    if (m->by_name.n > CONVERSATION_NAMES_MAX)
-        names_forget(m, container_of(list_first(&m->oldest_first), struct conversation_name, link));
     return STATUS_OK;
 }
 
-void conversation_names_keep(struct conversation_names *m, const struct conversation_id *id)
+static void conversation_kept_end(struct conversation_names *m, struct conversation_kept *k)
 {
-    struct conversation *old = NULL;
+    struct conversation *c = conversations_get(m->all, &k->id);
 
-    if (m->n_kept == CONVERSATION_NAMES_MAX_KEPT)
-        old = conversations_get(m->all, &m->kept[m->at]);
-    else
-        m->n_kept++;
-    if (old != NULL)
-        conversation_close(old, WATCH_CLOSED, "too many responses are kept");
-    m->kept[m->at] = *id;
-    m->at = (m->at + 1) % CONVERSATION_NAMES_MAX_KEPT;
+    conversation_kept_free(m, k);
+    if (c != NULL)
+        conversation_close(c, WATCH_CLOSED, "too many responses are kept");
+}
+
+void conversation_names_keep(struct conversation_names *m, uint32_t principal,
+                             const struct conversation_id *id)
+{
+    struct list *own = owner_lists_get(&m->kept_of, principal);
+    struct conversation_kept *k;
+
+    while (shared_limit_is_full_for(&m->kept_limit, principal))
+        conversation_kept_end(m, container_of(list_first(own), struct conversation_kept, of_owner));
+    if (shared_limit_room(&m->kept_limit, principal) == 0)
+        conversation_kept_end(m,
+                              container_of(list_first(&m->kept), struct conversation_kept, link));
+    k = xalloc(sizeof(*k));
+    k->id = *id;
+    k->principal = principal;
+    list_push(&m->kept, &k->link);
+    list_push(own, &k->of_owner);
+    shared_limit_hold(&m->kept_limit, principal, 1);
 }

@@ -1,11 +1,14 @@
 /* How clients refer to conversations: by names that they chose (X-Conversation-Id), and by replies
  * that may be continued (previous_response_id). Both are bounded: the least recently used name is
- * evicted, the oldest kept conversation is closed. Loop. */
+ * evicted, the oldest kept conversation is closed; of a principal that has half of them, its own.
+ * Loop. */
 #ifndef SERVER_CONVERSATION_NAMES_H
 #define SERVER_CONVERSATION_NAMES_H
 
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
+#include "server/access/owner_lists.h"
 #include "server/conversation/conversation.h"
 
 enum { CONVERSATION_NAMES_MAX = 16384, CONVERSATION_NAMES_MAX_KEPT = 4096 };
@@ -13,9 +16,10 @@ enum { CONVERSATION_NAMES_MAX = 16384, CONVERSATION_NAMES_MAX_KEPT = 4096 };
 struct conversation_names {
     struct conversations *all;
     struct hash by_name;
-    struct list oldest_first;
-    struct conversation_id kept[CONVERSATION_NAMES_MAX_KEPT]; /* a ring */
-    size_t n_kept, at;                                        /* at: index of the next one */
+    struct list oldest_first;             /* names, the least recently used first */
+    struct list kept;                     /* of struct conversation_kept, the oldest first */
+    struct owner_lists names_of, kept_of; /* the same of each principal */
+    struct shared_limit names_limit, kept_limit;
 };
 
 void conversation_names_init(struct conversation_names *m, struct conversations *all,
@@ -29,6 +33,7 @@ struct conversation *conversation_names_find(struct conversation_names *m, uint3
 enum status conversation_names_bind(struct conversation_names *m, uint32_t principal,
                                     const char *name, const struct conversation_id *id,
                                     struct error *err) MUST_CHECK;
-void conversation_names_keep(struct conversation_names *m, const struct conversation_id *id);
+void conversation_names_keep(struct conversation_names *m, uint32_t principal,
+                             const struct conversation_id *id);
 
 #endif

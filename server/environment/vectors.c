@@ -24,6 +24,8 @@ static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
 void vectors_init(struct vectors *all, const struct vectors_config *config)
 {
     *all = (struct vectors){.config = *config};
+    shared_limit_init(&all->limit, LIMIT_VECTORS, VECTORS_MAX);
+    shared_limit_init(&all->instances, LIMIT_ENVIRONMENTS, VECTORS_MAX_INSTANCES);
     hash_init(&all->by_id, NULL); /* handles are random */
     list_init(&all->idle);
     list_init(&all->hosts);
@@ -57,7 +59,8 @@ static void vector_begin_idle(struct vector *v)
 void vectors_close(struct vector *v)
 {
     hash_remove(&v->all->by_id, &v->by_id);
-    v->all->n_instances -= v->n;
+    shared_limit_give(&v->all->limit, v->principal, 1);
+    shared_limit_give(&v->all->instances, v->principal, v->n);
     v->has_ended = true;
     if (link_is_on(&v->idle))
         list_remove(&v->idle);
@@ -74,6 +77,8 @@ void vectors_deinit(struct vectors *all)
     while ((node = hash_each(&all->by_id, NULL)) != NULL)
         vectors_close(container_of(node, struct vector, by_id));
     hash_deinit(&all->by_id);
+    shared_limit_deinit(&all->limit);
+    shared_limit_deinit(&all->instances);
     vectors_unplug(all);
 }
 
@@ -97,17 +102,16 @@ void vectors_tick(struct vectors *all)
 
 /* --- opening --- */
 
-static enum status vectors_check_open(const struct vectors *all, size_t n, size_t n_seeds,
-                                      struct error *err)
+static enum status vectors_check_open(const struct vectors *all, uint32_t principal, size_t n,
+                                      size_t n_seeds, struct error *err)
 {
     if (n == 0 || n > VECTOR_MAX_INSTANCES)
         return error_field(err, "count", "is %zu, it is 1 to %d", n, VECTOR_MAX_INSTANCES);
     if (n_seeds > 1 && n_seeds != n)
         return error_field(err, "seeds", "has %zu, there are %zu environments", n_seeds, n);
-    if (all->by_id.n >= VECTORS_MAX || all->n_instances + n > VECTORS_MAX_INSTANCES)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "%zu environments are open already", all->n_instances);
-    return STATUS_OK;
+    if (shared_limit_check(&all->limit, principal, 1, err) != STATUS_OK)
+        return err->status;
+    return shared_limit_check(&all->instances, principal, n, err);
 }
 
 /* What the vectors of a name are of: one of both, or NULL for hosts. */
@@ -161,7 +165,7 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
     size_t widest;
     uint64_t id;
 
-    if (vectors_check_open(all, n, n_seeds, err) != STATUS_OK ||
+    if (vectors_check_open(all, principal, n, n_seeds, err) != STATUS_OK ||
         vectors_find_kind(&kind, &spaces, all, name, err) != STATUS_OK)
         return err->status;
     widest = spaces.n_observation > spaces.n_action_numbers ? spaces.n_observation
@@ -195,7 +199,8 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
         id = vectors_draw(all);
     while (id == 0 || hash_first(&all->by_id, id) != NULL);
     hash_add(&all->by_id, &v->by_id, id);
-    all->n_instances += n;
+    shared_limit_hold(&all->limit, principal, 1);
+    shared_limit_hold(&all->instances, principal, n);
     vector_begin_idle(v);
     *out = v;
     return STATUS_OK;

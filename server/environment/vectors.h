@@ -14,6 +14,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "base/status.h"
 #include "server/environment/host.h"
 #include "worlds/environment/environment.h"
@@ -40,7 +41,7 @@ struct vectors_config {
 struct vectors {
     struct vectors_config config;
     struct hash by_id;
-    size_t n_instances;
+    struct shared_limit limit, instances;
     struct list idle; /* of struct vector, the longest idle first */
     struct list hosts;
     struct list plugged; /* of struct plugin_environment */

@@ -56,6 +56,12 @@ void attached_init(struct attached *a, const struct attached_config *config)
         .remote = {.silence_us = config->silence_us, .arm = attached_arm, .arg = a},
     };
     list_init(&a->workers);
+    shared_limit_init(&a->limit, LIMIT_ATTACHED_WORKERS, ATTACHED_MAX_WORKERS);
+}
+
+void attached_deinit(struct attached *a)
+{
+    shared_limit_deinit(&a->limit);
 }
 
 void attached_end(struct attached *a)
@@ -112,13 +118,11 @@ enum status attached_open(struct attached_worker *w, struct attached *a, struct 
         return error_set(err, STATUS_DENIED,
                          "workers may not attach here: the server is reachable from other "
                          "machines and has no --keys, or was started with --attach off");
-    if (a->n_workers == ATTACHED_MAX_WORKERS)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "%d workers are attached already", ATTACHED_MAX_WORKERS);
+    if (shared_limit_take(&a->limit, w->principal, 1, err) != STATUS_OK)
+        return err->status;
     w->attached = a;
     w->due_us = env_now_us(a->config.env) + a->config.silence_us;
     list_push(&a->workers, &w->link);
-    a->n_workers++;
     attached_arm(a, w->due_us);
     return STATUS_OK;
 }
@@ -217,7 +221,7 @@ void attached_close(struct attached_worker *w)
     w->attached = NULL;
     models_leave(&w->wait);
     list_remove(&w->link);
-    a->n_workers--;
+    shared_limit_give(&a->limit, w->principal, 1);
     if (w->model == NULL)
         return;
     remote_worker_close(&w->remote);

@@ -5,6 +5,7 @@
 #define SERVER_MODEL_ATTACHED_H
 
 #include "agents/remote/remote.h"
+#include "base/shared_limit.h"
 #include "server/model/models.h"
 
 enum { ATTACHED_MAX_WORKERS = 256 };
@@ -27,14 +28,15 @@ struct attached {
     struct model_user user;
     struct remote_config remote; /* of all agents */
     struct list workers;
-    size_t n_workers;
-    uint64_t armed_us; /* 0: not armed */
+    struct shared_limit limit; /* workers */
+    uint64_t armed_us;         /* 0: not armed */
 };
 
 /* A worker's stream, in its own memory. */
 struct attached_worker {
     struct link link;
     struct attached *attached;
+    uint32_t principal;          /* whose */
     struct remote_worker remote; /* open once joined */
     struct remote_offer offer;
     char version[REMOTE_MAX_VERSION + 1];
@@ -51,10 +53,11 @@ struct attached_worker {
 void attached_init(struct attached *a, const struct attached_config *config);
 /* Ends all workers, for the daemon's end. */
 void attached_end(struct attached *a);
+void attached_deinit(struct attached *a); /* all workers are closed */
 void attached_tick(struct attached *a);
 
-/* A stream begins. w is zeroed but for its callbacks, and remote.notify. DENIED, EXHAUSTED: w is
- * not used. */
+/* A stream begins. w is zeroed but for its callbacks, its principal and remote.notify. DENIED,
+ * EXHAUSTED: w is not used. */
 enum status attached_open(struct attached_worker *w, struct attached *a,
                           struct error *err) MUST_CHECK;
 /* Its offer: joined is called soon, or ended. offer is copied. */

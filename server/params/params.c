@@ -45,7 +45,59 @@ void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *
 {
     *s = (struct params_sets){.loop = loop, .env = env};
     list_init(&s->all);
-    params_budget_init(&s->budget, max_bytes);
+    list_init(&s->shares);
+    params_budget_init(&s->budget, max_bytes, NULL);
+    shared_limit_init(&s->limit, LIMIT_PARAMS_SETS, PARAMS_MAX_SETS);
+}
+
+/* The budget of a principal: half of all. */
+struct params_share {
+    struct link link;
+    uint32_t principal;
+    struct params_budget budget;
+    size_t restored_bytes; /* what the sets that were there before a restart may take */
+};
+
+void params_sets_deinit(struct params_sets *s)
+{
+    struct link *l;
+
+    while ((l = list_pop(&s->shares)) != NULL)
+        free(container_of(l, struct params_share, link));
+    shared_limit_deinit(&s->limit);
+}
+
+static struct params_share *params_share_of(struct params_sets *s, uint32_t principal)
+{
+    struct params_share *share;
+
+    for (struct link *l = list_first(&s->shares); l != NULL; l = list_next(&s->shares, l)) {
+        share = container_of(l, struct params_share, link);
+        if (share->principal == principal)
+            return share;
+    }
+    share = xalloc(sizeof(*share));
+    share->principal = principal;
+    params_budget_init(&share->budget, s->budget.max_bytes / 2, &s->budget);
+    list_push(&s->shares, &share->link);
+    return share;
+}
+
+/* Sets that were there before stay, also above the half; until a restart it is larger then. */
+static struct params_budget *params_budget_of(struct params_sets *s, uint32_t principal,
+                                              const struct params_spec *spec)
+{
+    struct params_share *share;
+
+    if (principal == 0)
+        return &s->budget;
+    share = params_share_of(s, principal);
+    if (s->is_restoring_one)
+        share->restored_bytes +=
+            (spec->round_size + 1 + params_spec_moments(spec)) * spec->n * sizeof(float);
+    if (share->restored_bytes > share->budget.max_bytes)
+        share->budget.max_bytes = share->restored_bytes;
+    return &share->budget;
 }
 
 void params_sets_stop(struct params_sets *s)
@@ -186,7 +238,7 @@ static void on_model_stopped(void *arg)
     struct params_sets *sets = set->sets;
 
     list_remove(&set->link);
-    sets->n--;
+    shared_limit_give(&sets->limit, set->owner->id, 1);
     set_free(set);
     sets->on_idle(sets->idle_arg);
 }
@@ -308,12 +360,15 @@ static enum status params_start(struct params_set *set, const struct params_spec
     };
     enum status rc = params_spec_copy(&set->spec, spec, &set->arena, err);
 
-    if (rc == STATUS_OK) /* later rounds reuse a round's memory */
-        rc = params_memory_open(&set->memory, &set->sets->budget, spec->n, spec->round_size + 1,
-                                err);
+    struct params_budget *budget;
+
     if (rc != STATUS_OK)
         return rc;
-    set->open = (struct params_open){&set->spec, set->memory, &set->sets->budget};
+    budget = params_budget_of(set->sets, set->owner->id, spec);
+    /* later rounds reuse a round's memory */
+    if (params_memory_open(&set->memory, budget, spec->n, spec->round_size + 1, err) != STATUS_OK)
+        return err->status;
+    set->open = (struct params_open){&set->spec, set->memory, budget};
     config.name = set->spec.name;
     return model_start(&set->model, set->sets->loop, &config, on_loaded, set, err);
 }
@@ -335,9 +390,8 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     if (params_by_name(s, owner, spec->name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_PARAMS_EXIST, "name",
                              "there are parameters '%s' already", spec->name);
-    if (s->n == PARAMS_MAX_SETS)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "there are %d sets of parameters already", PARAMS_MAX_SETS);
+    if (shared_limit_check(&s->limit, s->is_restoring_one ? 0 : owner->id, 1, err) != STATUS_OK)
+        return err->status;
     set = try_alloc(1, sizeof(*set));
     if (set == NULL)
         return error_no_memory(err, sizeof(*set), "parameters");
@@ -356,7 +410,7 @@ enum status params_make(struct params_set **out, struct params_sets *s,
         return rc;
     }
     list_push(&s->all, &set->link);
-    s->n++;
+    shared_limit_hold(&s->limit, owner->id, 1);
     *out = set;
     return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "agents/params/params.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "server/access/sharing.h"
 #include "server/model/model.h"
 
@@ -41,8 +42,9 @@ struct params_sets {
     uv_loop_t *loop;
     const struct env *env;
     struct params_budget budget;
-    struct list all; /* in order of creation; also closing ones */
-    size_t n;
+    struct list shares; /* of struct params_share: the budgets of principals */
+    struct list all;    /* in order of creation; also closing ones */
+    struct shared_limit limit;
     bool is_stopping;
     void (*on_idle)(void *arg); /* a set was freed */
     void *idle_arg;
@@ -123,6 +125,8 @@ struct update_waiter {
 
 void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *env,
                       size_t max_bytes);
+/* All sets and their memory are gone. */
+void params_sets_deinit(struct params_sets *s);
 /* Closes all sets; on_idle is called for each. No further set can be made. */
 void params_sets_stop(struct params_sets *s);
 

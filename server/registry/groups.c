@@ -21,6 +21,8 @@ void groups_init(struct groups *g, const struct env *env, void (*arm)(void *self
                  void *arm_self)
 {
     *g = (struct groups){.env = env, .arm = arm, .arm_self = arm_self};
+    shared_limit_init(&g->limit, LIMIT_GROUPS, GROUPS_MAX);
+    shared_limit_init(&g->value_bytes, LIMIT_GROUP_BYTES, GROUP_MAX_BYTES);
     list_init(&g->leased);
     hash_init(&g->by_name, env);
     hash_init(&g->by_lease, NULL); /* leases are random */
@@ -28,7 +30,9 @@ void groups_init(struct groups *g, const struct env *env, void (*arm)(void *self
 
 void groups_deinit(struct groups *g)
 {
-    assert(g->by_name.n == 0 && g->by_lease.n == 0 && g->value_bytes == 0);
+    assert(g->by_name.n == 0 && g->by_lease.n == 0 && g->value_bytes.held == 0);
+    shared_limit_deinit(&g->limit);
+    shared_limit_deinit(&g->value_bytes);
     hash_deinit(&g->by_name);
     hash_deinit(&g->by_lease);
 }
@@ -78,9 +82,8 @@ static enum status group_open(struct group **out, struct groups *g, uint32_t pri
 {
     struct group *group;
 
-    if (g->by_name.n >= GROUPS_MAX)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "group",
-                             "there are %d groups, which is the most", GROUPS_MAX);
+    if (shared_limit_check(&g->limit, principal, 1, err) != STATUS_OK)
+        return err->status;
     group = try_alloc(1, sizeof(*group));
     if (group == NULL)
         return error_no_memory(err, sizeof(*group), "a group");
@@ -91,6 +94,7 @@ static enum status group_open(struct group **out, struct groups *g, uint32_t pri
     list_init(&group->listeners);
     list_init(&group->entries);
     list_init(&group->barriers);
+    shared_limit_hold(&g->limit, principal, 1);
     hash_add(&g->by_name, &group->by_name, group_hash(g, principal, name));
     *out = group;
     return STATUS_OK;
@@ -105,6 +109,7 @@ static void group_close_if_empty(struct group *g)
     while ((l = list_pop(&g->barriers)) != NULL)
         free(container_of(l, struct group_barrier, link));
     hash_remove(&g->groups->by_name, &g->by_name);
+    shared_limit_give(&g->groups->limit, g->principal, 1);
     free(g);
 }
 
@@ -296,9 +301,12 @@ enum status group_put(struct group_member *m, enum group_entry_kind kind, const 
         return error_because(err, STATUS_EXISTS, REASON_NONE, "key",
                              "the %s '%.64s' is held by the member '%.64s'", entry_noun(kind), key,
                              e->member->name);
-    if (g->n_entries >= GROUP_MAX_ENTRIES || value_bytes > GROUP_MAX_BYTES - g->groups->value_bytes)
+    if (g->n_entries >= GROUP_MAX_ENTRIES)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "key",
-                             "the groups have room for no more entries");
+                             "the group '%.48s' has %d entries, which is the most", g->name,
+                             GROUP_MAX_ENTRIES);
+    if (shared_limit_check(&g->groups->value_bytes, g->principal, value_bytes, err) != STATUS_OK)
+        return err->status;
     e = try_alloc(1, sizeof(*e));
     if (e != NULL)
         e->put = group_event_make(GROUP_PUT, kind, m->name, key, value, value_bytes);
@@ -311,7 +319,7 @@ enum status group_put(struct group_member *m, enum group_entry_kind kind, const 
     list_push(&m->entries, &e->link);
     list_push(&g->entries, &e->of_group);
     g->n_entries++;
-    g->groups->value_bytes += value_bytes;
+    shared_limit_hold(&g->groups->value_bytes, g->principal, value_bytes);
     e->put->n_refs++;
     group_tell(g, e->put);
     return STATUS_OK;
@@ -324,7 +332,7 @@ static void entry_end(struct group_entry *e)
     list_remove(&e->link);
     list_remove(&e->of_group);
     g->n_entries--;
-    g->groups->value_bytes -= e->put->value_bytes;
+    shared_limit_give(&g->groups->value_bytes, g->principal, e->put->value_bytes);
     group_tell(g, group_event_make(GROUP_DELETED, e->kind, e->member->name, e->put->key, NULL, 0));
     group_event_unref(e->put);
     free(e);

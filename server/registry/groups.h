@@ -11,6 +11,7 @@
 #include "base/future.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "base/status.h"
 
 enum {
@@ -33,7 +34,7 @@ struct groups {
     struct hash by_name;  /* of struct group, by principal and name */
     struct hash by_lease; /* of struct group_member */
     struct list leased;   /* of struct group_member: those that must renew */
-    size_t value_bytes;
+    struct shared_limit limit, value_bytes;
     void (*arm)(void *self, uint64_t at_us); /* groups_tick is to be called then */
     void *arm_self;
     uint64_t armed_us; /* 0: it is not */

@@ -144,7 +144,7 @@ static enum status table_kept_make(struct keeper *kp, struct kept_thing **out,
     counters.n_batches = body_take_u64(body);
     counters.max_priority = body_take_double(body);
     if (body_end(body, err) != STATUS_OK ||
-        replays_add(&t, r, owner, name, &config, &sharing, err) != STATUS_OK)
+        replays_add(&t, r, owner, name, &config, &sharing, false, err) != STATUS_OK)
         return err->status;
     *out = &t->kept; /* dropped, where this fails */
     return table_restore_begin(t, &counters, err);

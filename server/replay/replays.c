@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/env.h"
+#include "server/access/access.h"
 
 static uint64_t replays_draw(const struct replays *r)
 {
@@ -16,7 +17,8 @@ static uint64_t replays_draw(const struct replays *r)
 void replays_init(struct replays *r, const struct replays_config *config)
 {
     *r = (struct replays){.config = *config};
-    shared_names_init(&r->tables, "table", REPLAY_MAX_TABLES, config->env);
+    shared_names_init(&r->tables, "table", LIMIT_REPLAY_TABLES, REPLAY_MAX_TABLES, config->env);
+    shared_limit_init(&r->bytes, LIMIT_REPLAY_BYTES, config->max_bytes);
     keeper_init(&r->keeper, &replays_keeper, r, config->env);
 }
 
@@ -39,35 +41,41 @@ void replays_deinit(struct replays *r)
     while ((l = list_first(&r->tables.all)) != NULL)
         replays_delete(r, replays_at(l), &why);
     shared_names_deinit(&r->tables);
+    shared_limit_deinit(&r->bytes);
 }
 
 enum status replays_add(struct table **out, struct replays *r, const struct principal *owner,
                         const char *name, const struct table_config *config,
-                        const struct access_sharing *sharing, struct error *err)
+                        const struct access_sharing *sharing, bool is_new, struct error *err)
 {
-    const size_t room = r->config.max_bytes - r->promised_bytes;
     struct table_config own = *config;
     struct table *t;
 
-    if (config->max_bytes > r->config.max_bytes)
+    if (config->max_bytes > r->bytes.max)
         return error_field(err, "max_bytes", "is %zu, all tables together may have %zu",
                            config->max_bytes, r->config.max_bytes);
+    if (is_new && config->max_bytes > shared_limit_part(&r->bytes, owner->id))
+        return error_field(err, "max_bytes",
+                           "is %zu, the tables of a principal may have half of --replay-bytes, "
+                           "which is %zu",
+                           config->max_bytes, r->config.max_bytes / 2);
     if (own.seed == 0)
         own.seed = replays_draw(r);
     if (table_open(&t, &own, replays_draw(r), err) != STATUS_OK)
         return err->status;
-    if (shared_names_add(&r->tables, &t->name, owner, name, err) != STATUS_OK) {
+    if (shared_names_add(&r->tables, &t->name, owner, name, is_new, err) != STATUS_OK) {
         table_close(t);
         return err->status;
     }
     t->keeper = &r->keeper;
-    r->promised_bytes += config->max_bytes;
-    if (config->max_bytes > room)
-        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "max_bytes",
-                            "is %zu, the tables there are leave %zu", config->max_bytes, room);
-    else
-        err->status = shared_name_share(&t->name, sharing, err);
-    if (err->status != STATUS_OK) {
+    if (shared_limit_check(&r->bytes, is_new ? owner->id : 0, config->max_bytes, err) !=
+        STATUS_OK) {
+        shared_names_remove(&r->tables, &t->name);
+        table_close(t);
+        return err->status;
+    }
+    shared_limit_hold(&r->bytes, owner->id, config->max_bytes);
+    if (shared_name_share(&t->name, sharing, err) != STATUS_OK) {
         const struct error why = *err;
 
         replays_delete(r, t, &why);
@@ -87,7 +95,7 @@ enum status replays_make(struct table **out, struct replays *r, const struct pri
                          const struct access_sharing *sharing, struct error *err)
 {
     if (replays_ready(r, err) != STATUS_OK ||
-        replays_add(out, r, owner, name, config, sharing, err) != STATUS_OK)
+        replays_add(out, r, owner, name, config, sharing, true, err) != STATUS_OK)
         return err->status;
     kept_changed(&r->keeper, &(*out)->kept);
     return STATUS_OK;
@@ -125,8 +133,8 @@ void replays_delete(struct replays *r, struct table *t, const struct error *why)
         u->closing(u, why);
     }
     kept_deinit(&r->keeper, &t->kept, why);
+    shared_limit_give(&r->bytes, t->name.owner->id, t->config.max_bytes);
     shared_names_remove(&r->tables, &t->name);
-    r->promised_bytes -= t->config.max_bytes;
     table_close(t);
 }
 

@@ -20,8 +20,8 @@ struct replays {
     struct replays_config config;
     struct shared_names tables;
     struct keeper keeper;
-    size_t promised_bytes; /* the max_bytes of all tables */
-    uint64_t armed_us;     /* 0: not armed */
+    struct shared_limit bytes; /* the max_bytes of all tables */
+    uint64_t armed_us;         /* 0: not armed */
 };
 
 void replays_init(struct replays *r, const struct replays_config *config);
@@ -31,8 +31,8 @@ void replays_tick(struct replays *r);
 
 /* UNAVAILABLE while the tables that are kept are read; so too those below. */
 enum status replays_ready(const struct replays *r, struct error *err) MUST_CHECK;
-/* INVALID names the field; EXISTS; EXHAUSTED where the tables there are leave too little. A seed of
- * 0 is drawn. owner is kept. */
+/* INVALID names the field; EXISTS; EXHAUSTED where the tables there are, or the owner's, leave too
+ * little. A seed of 0 is drawn. owner is kept. */
 enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
                          const char *name, const struct table_config *config,
                          const struct access_sharing *sharing, struct error *err) MUST_CHECK;
@@ -46,10 +46,11 @@ enum status replays_forget(struct replays *r, struct table *t, struct error *err
 /* Tells its users why, and frees it. */
 void replays_delete(struct replays *r, struct table *t, const struct error *why);
 
-/* For this folder: replays_make, of a table that is not new. */
+/* For this folder: the same of a table that is kept, or is_new. */
 enum status replays_add(struct table **out, struct replays *r, const struct principal *owner,
                         const char *name, const struct table_config *config,
-                        const struct access_sharing *sharing, struct error *err) MUST_CHECK;
+                        const struct access_sharing *sharing, bool is_new,
+                        struct error *err) MUST_CHECK;
 extern const struct keeper_type replays_keeper;
 
 /* table_wait; ends with DEADLINE after timeout_ms, 0: never. */

@@ -88,6 +88,7 @@ struct call {
     bool out_may_wait;
     bool is_write_ready_due; /* on_write_ready must be called */
     bool is_broken;          /* a write failed: OP_CLOSE will give the reason */
+    bool is_counted;         /* among its principal's calls in flight */
     bool is_reading;
     bool is_delayed;         /* is_reading, behind the next write */
     uint8_t n_in_turn;       /* counts towards WAITS_AFTER */
@@ -304,6 +305,8 @@ static void call_recycle(struct call *call)
         list_remove(&call->link);
         q->n_live--;
     }
+    if (call->is_counted)
+        shared_limit_give(&q->calls, access_key_principal(call->key)->id, 1);
     if (q->n_spare == MAX_SPARE) {
         free(call);
     } else {
@@ -409,6 +412,21 @@ static enum status call_authenticate(struct call *call, struct error *err)
     return access_admit(&call->key, call->queue->access, call->method->rpc->access, &proof, err);
 }
 
+/* With keys, no principal has more than half of the calls in flight. */
+static enum status call_count(struct call *call, struct error *err)
+{
+    struct rpc_queue *q = call->queue;
+
+    if (q->access == NULL || call->method->rpc->access == ACCESS_OPEN)
+        return STATUS_OK;
+    if (shared_limit_take(&q->calls, access_key_principal(call->key)->id, 1, err) != STATUS_OK) {
+        err->retry_after_ms = 100;
+        return err->status;
+    }
+    call->is_counted = true;
+    return STATUS_OK;
+}
+
 static enum status call_admit(struct call *call, ProtobufCMessage **ret_request, struct error *err)
 {
     const struct rpc *rpc = call->method->rpc;
@@ -430,7 +448,7 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_METHOD_NOT_FOUND, NULL,
                              "there is no method %s", path);
     }
-    if (call_authenticate(call, err) != STATUS_OK)
+    if (call_authenticate(call, err) != STATUS_OK || call_count(call, err) != STATUS_OK)
         return err->status;
     if (rpc_is_client_stream(rpc))
         return STATUS_OK;

@@ -75,6 +75,7 @@ static void port_free(struct port *p)
     while ((link = list_pop(&p->queue.spare)) != NULL)
         call_free_spare(link);
     grpc_server_credentials_release(p->insecure);
+    shared_limit_deinit(&p->queue.calls);
     free(p->listeners);
     free(p->methods);
     free(p->pollers);
@@ -271,6 +272,7 @@ static struct port *port_make(const struct port_config *config)
     p->queue.max_message_bytes =
         config->max_message_bytes == 0 ? MESSAGE_MAX_BYTES : config->max_message_bytes;
     p->queue.max_calls = config->max_calls == 0 ? CALLS_MAX : config->max_calls;
+    shared_limit_init(&p->queue.calls, LIMIT_CALLS, p->queue.max_calls);
     p->shutdown.kind = OP_SHUTDOWN;
     p->listeners = xalloc(config->n_listen * sizeof(*p->listeners));
     for (size_t i = 0; i < config->n_services; i++)

@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/list.h"
 #include "base/owner_thread.h"
+#include "base/shared_limit.h"
 
 struct access;
 struct call;
@@ -69,6 +70,7 @@ struct rpc_queue {
     const struct access *access; /* NULL: no keys */
     const struct env *env;
     size_t max_message_bytes, max_calls;
+    struct shared_limit calls; /* in flight, of callers with a valid key */
     struct list live;          /* calls in flight */
     struct list spare;         /* calls for reuse, at most MAX_SPARE */
     struct list back;          /* ops that came back on the loop's own thread */

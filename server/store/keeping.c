@@ -101,7 +101,8 @@ static enum status key_kept_make(struct keeper *kp, struct kept_thing **out,
     kept_take_sharing(&sharing, body);
     if (history > STORE_MAX_HISTORY)
         body->is_bad = true;
-    if (body_end(body, err) != STATUS_OK || stores_add(&k, kp->self, owner, name, err) != STATUS_OK)
+    if (body_end(body, err) != STATUS_OK ||
+        stores_add(&k, kp->self, owner, name, false, err) != STATUS_OK)
         return err->status;
     *out = &k->kept; /* dropped, where this fails */
     k->history = (size_t)history;
@@ -135,8 +136,8 @@ static enum status key_take_value(struct store_key *k, struct body_reader *r, st
         (offset == 0) != (k->unfinished == NULL))
         return error_set(err, STATUS_DATA_LOSS, "a value of the stored key is not correct");
     if (offset == 0) {
-        if (store_value_make(&k->unfinished, k->stores, version, (size_t)size_bytes, type, err) !=
-            STATUS_OK)
+        if (store_value_make(&k->unfinished, k->stores, k->name.owner->id, false, version,
+                             (size_t)size_bytes, type, err) != STATUS_OK)
             return err->status;
         k->unfinished->crc = crc;
         k->n_filled = 0;

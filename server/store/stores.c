@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/access/access.h"
 
 void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
 {
-    *s = (struct stores){.max_bytes = max_bytes};
-    shared_names_init(&s->keys, "key", STORE_MAX_KEYS, env);
+    *s = (struct stores){0};
+    shared_limit_init(&s->bytes, LIMIT_STORE_BYTES, max_bytes);
+    shared_names_init(&s->keys, "key", LIMIT_STORE_KEYS, STORE_MAX_KEYS, env);
     keeper_init(&s->keeper, &stores_keeper, s, env);
 }
 
@@ -23,8 +25,9 @@ void stores_deinit(struct stores *s)
     (void)error_draining(&why);
     while ((l = list_first(&s->keys.all)) != NULL)
         store_key_delete(store_key_at(l), &why);
-    assert(s->held_bytes == 0);
+    assert(s->bytes.held == 0);
     shared_names_deinit(&s->keys);
+    shared_limit_deinit(&s->bytes);
 }
 
 /* --- values --- */
@@ -34,31 +37,41 @@ static size_t store_value_cost(const struct store_value *v)
     return sizeof(*v) + v->size_bytes;
 }
 
-enum status store_value_make(struct store_value **out, struct stores *s, int64_t version,
-                             size_t size_bytes, const char *content_type, struct error *err)
+/* Waiting cannot help a value that is larger. */
+static enum status stores_check_size(const struct stores *s, uint32_t owner, size_t size_bytes,
+                                     struct error *err)
 {
-    const size_t room = s->max_bytes > s->held_bytes ? s->max_bytes - s->held_bytes : 0;
+    const uint64_t most = shared_limit_part(&s->bytes, owner);
+
+    if (size_bytes <= most && sizeof(struct store_value) <= most - size_bytes)
+        return STATUS_OK;
+    (void)error_field(
+        err, "size_bytes", "is %zu, all values %s may have %" PRIu64, size_bytes,
+        most < s->bytes.max ? "of a principal, with half of --store-bytes," : "together", most);
+    return err->status = STATUS_RANGE;
+}
+
+enum status store_value_make(struct store_value **out, struct stores *s, uint32_t owner,
+                             bool is_new, int64_t version, size_t size_bytes,
+                             const char *content_type, struct error *err)
+{
+    const uint32_t who = is_new ? owner : 0;
     struct store_value *v;
 
     assert(strlen(content_type) <= STORE_MAX_TYPE_BYTES);
-    if (size_bytes > s->max_bytes || sizeof(*v) > s->max_bytes - size_bytes) {
-        (void)error_field(err, "size_bytes", "is %zu, all values together may have %zu", size_bytes,
-                          s->max_bytes);
-        return err->status = STATUS_RANGE;
-    }
-    if (size_bytes + sizeof(*v) > room)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "size_bytes",
-                             "the values that are stored leave %zu bytes, %zu are needed", room,
-                             size_bytes + sizeof(*v));
+    if (stores_check_size(s, who, size_bytes, err) != STATUS_OK ||
+        shared_limit_check(&s->bytes, who, size_bytes + sizeof(*v), err) != STATUS_OK)
+        return err->status;
     v = try_alloc(1, sizeof(*v) + size_bytes);
     if (v == NULL)
         return error_no_memory(err, size_bytes, "a value");
     v->stores = s;
+    v->owner = owner;
     v->n_refs = 1;
     v->version = version;
     v->size_bytes = size_bytes;
     memcpy(v->content_type, content_type, strlen(content_type) + 1);
-    s->held_bytes += store_value_cost(v);
+    shared_limit_hold(&s->bytes, owner, store_value_cost(v));
     *out = v;
     return STATUS_OK;
 }
@@ -73,7 +86,7 @@ void store_value_unref(struct store_value *v)
 {
     if (v == NULL || --v->n_refs > 0)
         return;
-    v->stores->held_bytes -= store_value_cost(v);
+    shared_limit_give(&v->stores->bytes, v->owner, store_value_cost(v));
     free(v);
 }
 
@@ -112,13 +125,13 @@ enum status stores_ready(const struct stores *s, struct error *err)
 }
 
 enum status stores_add(struct store_key **out, struct stores *s, const struct principal *who,
-                       const char *name, struct error *err)
+                       const char *name, bool is_new, struct error *err)
 {
     struct store_key *k = try_alloc(1, sizeof(*k));
 
     if (k == NULL)
         return error_no_memory(err, sizeof(*k), "a key");
-    if (shared_names_add(&s->keys, &k->name, who, name, err) != STATUS_OK) {
+    if (shared_names_add(&s->keys, &k->name, who, name, is_new, err) != STATUS_OK) {
         free(k);
         return err->status;
     }
@@ -137,7 +150,7 @@ enum status stores_get(struct store_key **out, struct stores *s, const struct pr
     enum status rc = stores_ready(s, err);
 
     if (rc == STATUS_OK)
-        rc = stores_add(out, s, who, name, err);
+        rc = stores_add(out, s, who, name, true, err);
     if (rc == STATUS_EXISTS)
         return stores_find(out, s, who, ACCESS_OWN, name, err);
     if (rc == STATUS_OK)
@@ -225,9 +238,10 @@ enum status store_key_configure(struct store_key *k, const struct store_settings
     if (settings->history != NULL && *settings->history > STORE_MAX_HISTORY)
         return error_field(err, "history", "is %" PRIu64 ", at most %d may be", *settings->history,
                            STORE_MAX_HISTORY);
-    if (settings->max_bytes != NULL && *settings->max_bytes > k->stores->max_bytes)
-        return error_field(err, "max_bytes", "is %" PRIu64 ", all values together may have %zu",
-                           *settings->max_bytes, k->stores->max_bytes);
+    if (settings->max_bytes != NULL && *settings->max_bytes > k->stores->bytes.max)
+        return error_field(err, "max_bytes",
+                           "is %" PRIu64 ", all values together may have %" PRIu64,
+                           *settings->max_bytes, k->stores->bytes.max);
     if (settings->sharing != NULL &&
         shared_name_share(&k->name, settings->sharing, err) != STATUS_OK)
         return err->status;

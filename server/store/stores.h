@@ -24,7 +24,7 @@ struct env;
 struct principal;
 
 struct stores {
-    size_t max_bytes, held_bytes; /* of all values, also of those that are being pushed or sent */
+    struct shared_limit bytes; /* of all values, also of those that are being pushed or sent */
     struct shared_names keys;
     struct keeper keeper;
 };
@@ -33,6 +33,7 @@ struct stores {
 struct store_value {
     struct link link; /* of its key */
     struct stores *stores;
+    uint32_t owner; /* of its key: a principal */
     size_t n_refs;
     int64_t version;
     uint32_t crc; /* crc32c of the bytes */
@@ -92,11 +93,12 @@ enum status store_key_forget(struct store_key *k, struct error *err) MUST_CHECK;
 /* Tells the subscribers why, and frees the key; values that are being sent stay until then. */
 void store_key_delete(struct store_key *k, const struct error *why);
 
-/* With one reference. EXHAUSTED where all values together would take too much. content_type is at
- * most STORE_MAX_TYPE_BYTES long. */
-enum status store_value_make(struct store_value **out, struct stores *s, int64_t version,
-                             size_t size_bytes, const char *content_type,
-                             struct error *err) MUST_CHECK;
+/* For a key of this owner, with one reference. EXHAUSTED where all values together, or the owner's,
+ * would take too much. is_new: it was not there before a restart. content_type is at most
+ * STORE_MAX_TYPE_BYTES long. */
+enum status store_value_make(struct store_value **out, struct stores *s, uint32_t owner,
+                             bool is_new, int64_t version, size_t size_bytes,
+                             const char *content_type, struct error *err) MUST_CHECK;
 struct store_value *store_value_ref(struct store_value *v);
 void store_value_unref(struct store_value *v); /* NULL is fine */
 
@@ -111,9 +113,9 @@ bool store_key_takes(const struct store_key *k, int64_t version, const int64_t *
 enum status store_key_push(struct store_key *k, struct store_value *v, const int64_t *prev,
                            bool *ret_accepted, struct error *err) MUST_CHECK;
 
-/* For this folder: stores_get, of a key that is not new; EXISTS. */
+/* For this folder: the same of a key that is kept, or is_new; EXISTS. */
 enum status stores_add(struct store_key **out, struct stores *s, const struct principal *who,
-                       const char *name, struct error *err) MUST_CHECK;
+                       const char *name, bool is_new, struct error *err) MUST_CHECK;
 /* For this folder: takes v's reference, as the newest version. */
 void store_key_put(struct store_key *k, struct store_value *v);
 /* For this folder: what is being written, and what is half read, is given up. */

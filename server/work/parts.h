@@ -9,7 +9,7 @@ struct work_function {
     struct work_table *work;
     char name[WORK_NAME_SIZE];
     bool is_private;
-    uint32_t owner;        /* is_private: whose */
+    uint32_t owner;        /* whose worker offered it first; is_private: nobody else's does */
     struct list providers; /* of struct work_provider */
     struct list shares;
     uint64_t left_us; /* no worker has offered it since */
@@ -30,7 +30,6 @@ struct work_principal {
     uint32_t id;
     uint64_t turn; /* the lowest comes next */
     size_t n_tasks, n_queued;
-    size_t n_bytes; /* of payloads, results and failures */
 };
 
 /* A supervised worker that is lost: its report, or the tasks that wait for that. */
@@ -61,9 +60,9 @@ void work_task_release(struct work_task *t);
 /* A copy in one block, for the task; one without room for its texts has none. */
 const struct work_failure *work_failure_copy(struct work_task *t, const struct work_failure *f);
 
-/* Of a worker's offer; NULL: no memory. */
+/* Of a worker's offer; NULL: err says why not. */
 struct work_function *work_function_provide(struct work_worker *w, const char *name,
-                                            bool is_private);
+                                            bool is_private, struct error *err);
 void work_function_leave(struct work_function *f);
 /* Gives queued tasks to workers with room. */
 void work_function_assign(struct work_function *f);

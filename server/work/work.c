@@ -30,6 +30,10 @@ static const struct work_failure work_no_memory = {
 void work_init(struct work_table *w, const struct work_config *config)
 {
     *w = (struct work_table){.config = *config};
+    shared_limit_init(&w->workers_limit, LIMIT_WORK_WORKERS, WORK_MAX_WORKERS);
+    shared_limit_init(&w->functions_limit, LIMIT_WORK_FUNCTIONS, WORK_MAX_FUNCTIONS);
+    shared_limit_init(&w->tasks_limit, LIMIT_WORK_TASKS, WORK_MAX_TASKS);
+    shared_limit_init(&w->bytes_limit, LIMIT_WORK_BYTES, config->max_bytes);
     hash_init(&w->functions, config->env);
     hash_init(&w->tasks, NULL); /* ids are random */
     hash_init(&w->requests, config->env);
@@ -68,9 +72,9 @@ static struct work_principal *work_principal_get(struct work_table *w, uint32_t 
     return p;
 }
 
-static void work_principal_leave(struct work_principal *p)
+static void work_principal_leave(struct work_table *w, struct work_principal *p)
 {
-    if (p->n_tasks > 0 || p->n_bytes > 0)
+    if (p->n_tasks > 0 || shared_limit_held_by(&w->bytes_limit, p->id) > 0)
         return;
     list_remove(&p->link);
     free(p);
@@ -80,28 +84,18 @@ static void work_principal_leave(struct work_principal *p)
 
 static void work_count_bytes(struct work_table *w, struct work_principal *p, size_t n)
 {
-    w->n_bytes += n;
-    p->n_bytes += n;
+    shared_limit_hold(&w->bytes_limit, p->id, n);
 }
 
 /* Whether so many more are allowed; they are not taken. */
 static enum status work_check_bytes(const struct work_table *w, const struct work_principal *p,
                                     size_t size_bytes, struct error *err)
 {
-    if (size_bytes <= w->config.max_bytes - w->n_bytes &&
-        size_bytes <= w->config.max_each_bytes - p->n_bytes)
-        return STATUS_OK;
-    if (size_bytes > w->config.max_bytes - w->n_bytes)
-        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "payload",
-                            "the payloads and results of all tasks take %zu of %zu bytes",
-                            w->n_bytes, w->config.max_bytes);
-    else
-        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "payload",
-                            "the payloads and results of the principal's tasks take %zu of %zu "
-                            "bytes",
-                            p->n_bytes, w->config.max_each_bytes);
-    err->retry_after_ms = WORK_RETRY_MS;
-    return err->status;
+    enum status rc = shared_limit_check(&w->bytes_limit, p->id, size_bytes, err);
+
+    if (rc != STATUS_OK)
+        err->retry_after_ms = WORK_RETRY_MS;
+    return rc;
 }
 
 enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint32_t principal,
@@ -125,7 +119,7 @@ enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint3
             (void)error_no_memory(err, b.size_bytes, "a payload");
     }
     if (b.data == NULL) {
-        work_principal_leave(b.principal);
+        work_principal_leave(w, b.principal);
         return err->status;
     }
     work_count_bytes(w, b.principal, b.size_bytes);
@@ -148,9 +142,8 @@ enum status work_bytes_append(struct work_bytes *b, const void *data, size_t siz
 void work_bytes_free(struct work_bytes *b, struct work_table *w)
 {
     if (b->principal != NULL) {
-        w->n_bytes -= b->size_bytes;
-        b->principal->n_bytes -= b->size_bytes;
-        work_principal_leave(b->principal);
+        shared_limit_give(&w->bytes_limit, b->principal->id, b->size_bytes);
+        work_principal_leave(w, b->principal);
     }
     free(b->data);
     *b = (struct work_bytes){0};
@@ -197,8 +190,7 @@ static void work_failure_free(struct work_task *t)
 
     if (f == NULL || f == &work_no_memory)
         return;
-    t->work->n_bytes -= f->size_bytes;
-    t->principal->n_bytes -= f->size_bytes;
+    shared_limit_give(&t->work->bytes_limit, t->principal->id, f->size_bytes);
     free((void *)(uintptr_t)f);
 }
 
@@ -228,7 +220,7 @@ static struct work_function *work_function_find(const struct work_table *w, uint
 }
 
 struct work_function *work_function_provide(struct work_worker *worker, const char *name,
-                                            bool is_private)
+                                            bool is_private, struct error *err)
 {
     struct work_table *w = worker->work;
     uint64_t hash = hash_text(&w->functions, 0, name);
@@ -240,26 +232,28 @@ struct work_function *work_function_provide(struct work_worker *worker, const ch
             (!is_private || f->owner == worker->principal))
             return f;
     }
-    if (w->n_functions == WORK_MAX_FUNCTIONS)
+    if (shared_limit_check(&w->functions_limit, worker->principal, 1, err) != STATUS_OK)
         return NULL;
     f = try_alloc(1, sizeof(*f));
-    if (f == NULL)
+    if (f == NULL) {
+        (void)error_no_memory(err, sizeof(*f), "a function");
         return NULL;
+    }
     f->work = w;
     memcpy(f->name, name, strlen(name) + 1);
     f->is_private = is_private;
-    f->owner = is_private ? worker->principal : 0;
+    f->owner = worker->principal;
     list_init(&f->providers);
     list_init(&f->shares);
     hash_add(&w->functions, &f->by_name, hash);
-    w->n_functions++;
+    shared_limit_hold(&w->functions_limit, f->owner, 1);
     return f;
 }
 
 static void work_function_free(struct work_function *f)
 {
     hash_remove(&f->work->functions, &f->by_name);
-    f->work->n_functions--;
+    shared_limit_give(&f->work->functions_limit, f->owner, 1);
     free(f);
 }
 
@@ -435,8 +429,8 @@ static void work_task_free(struct work_task *t)
     work_bytes_free(&t->result, w);
     work_failure_free(t);
     t->principal->n_tasks--;
-    work_principal_leave(t->principal);
-    w->n_tasks--;
+    shared_limit_give(&w->tasks_limit, t->principal->id, 1);
+    work_principal_leave(w, t->principal);
     free(t);
 }
 
@@ -574,7 +568,7 @@ static struct work_task *work_task_make(struct work_table *w, struct work_functi
         if (share != NULL)
             work_share_leave(share);
         if (p != NULL)
-            work_principal_leave(p);
+            work_principal_leave(w, p);
         return NULL;
     }
     t->work = w;
@@ -592,7 +586,7 @@ static struct work_task *work_task_make(struct work_table *w, struct work_functi
         hash_add(&w->requests, &t->by_request, request_hash);
     share->n_tasks++;
     p->n_tasks++;
-    w->n_tasks++;
+    shared_limit_hold(&w->tasks_limit, p->id, 1);
     t->number = ++w->n_submitted;
     return t;
 }
@@ -623,9 +617,7 @@ enum status work_submit(struct work_task **out, struct work_table *w,
     if (work_check_function(w, s->principal, s->function, err) != STATUS_OK)
         return err->status;
     f = work_function_find(w, s->principal, s->function);
-    if (w->n_tasks == WORK_MAX_TASKS) {
-        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                            "there are %d tasks, which is the limit", WORK_MAX_TASKS);
+    if (shared_limit_check(&w->tasks_limit, s->principal, 1, err) != STATUS_OK) {
         err->retry_after_ms = WORK_RETRY_MS;
         return err->status;
     }
@@ -861,9 +853,13 @@ void work_deinit(struct work_table *w)
     assert(list_is_empty(&w->deaths));
     while ((l = list_first(&w->done)) != NULL)
         work_task_forget(container_of(l, struct work_task, over));
-    assert(w->n_tasks == 0 && w->n_bytes == 0 && list_is_empty(&w->principals));
+    assert(w->tasks_limit.held == 0 && w->bytes_limit.held == 0 && list_is_empty(&w->principals));
     while ((n = hash_each(&w->functions, NULL)) != NULL)
         work_function_free(work_function_of(n));
+    shared_limit_deinit(&w->workers_limit);
+    shared_limit_deinit(&w->functions_limit);
+    shared_limit_deinit(&w->tasks_limit);
+    shared_limit_deinit(&w->bytes_limit);
     hash_deinit(&w->functions);
     hash_deinit(&w->tasks);
     hash_deinit(&w->requests);

@@ -15,6 +15,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/shared_limit.h"
 #include "base/status.h"
 
 enum {
@@ -35,10 +36,9 @@ enum {
 
 struct work_config {
     const struct env *env;
-    uint64_t silence_us;   /* a worker that says nothing for this long is lost */
-    bool may_attach;       /* else every worker is refused */
-    size_t max_bytes;      /* of all payloads and results; one has at most a quarter of it */
-    size_t max_each_bytes; /* of those of a principal's tasks */
+    uint64_t silence_us; /* a worker that says nothing for this long is lost */
+    bool may_attach;     /* else every worker is refused */
+    size_t max_bytes;    /* of all payloads and results; one has at most a quarter of it */
     /* The share of a principal; NULL: all have the same. */
     unsigned (*weight)(void *self, uint32_t principal);
     void *weight_self;
@@ -54,7 +54,7 @@ struct work_table {
     struct list workers, principals, deaths;
     struct list done; /* of tasks that nobody waits for, the oldest first */
     struct list due;  /* of tasks with a deadline that are not done */
-    size_t n_workers, n_functions, n_tasks, n_bytes;
+    struct shared_limit workers_limit, functions_limit, tasks_limit, bytes_limit;
     uint64_t turn; /* of the principal that was served last */
     uint64_t armed_us;
     uint64_t n_submitted, n_done, n_failed, n_lost, n_retried;

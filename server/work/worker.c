@@ -219,10 +219,7 @@ static enum status work_check_offer(const struct work_table *work, const struct 
     if (o->n_at_once > WORK_MAX_ROOM)
         return error_field(err, "offer.at_once", "is %zu, it is at most %d", o->n_at_once,
                            WORK_MAX_ROOM);
-    if (work->n_workers == WORK_MAX_WORKERS)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "%d workers are attached, which is the limit", WORK_MAX_WORKERS);
-    return STATUS_OK;
+    return shared_limit_check(&work->workers_limit, o->principal, 1, err);
 }
 
 static void work_worker_withdraw(struct work_worker *w)
@@ -248,11 +245,13 @@ enum status work_worker_open(struct work_worker *w, struct work_table *work,
     w->room = offer->room > 0 ? offer->room : 1;
     w->n_at_once = offer->n_at_once > 0 ? offer->n_at_once : 1;
     w->provided = try_alloc(offer->n_functions, sizeof(w->provided[0]));
+    if (w->provided == NULL)
+        (void)error_no_memory(err, offer->n_functions * sizeof(w->provided[0]), "functions");
     for (size_t i = 0; w->provided != NULL && i < offer->n_functions; i++) {
         struct work_provider *p = &w->provided[i];
 
         p->worker = w;
-        p->function = work_function_provide(w, offer->functions[i], offer->is_private);
+        p->function = work_function_provide(w, offer->functions[i], offer->is_private, err);
         if (p->function == NULL) {
             work_worker_withdraw(w);
             break;
@@ -262,14 +261,13 @@ enum status work_worker_open(struct work_worker *w, struct work_table *work,
     }
     if (w->provided == NULL) {
         w->work = NULL;
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "there is no room for the worker's functions");
+        return err->status;
     }
     list_init(&w->orders);
     list_init(&w->sent);
     list_init(&w->recalls);
     list_push(&work->workers, &w->link);
-    work->n_workers++;
+    shared_limit_hold(&work->workers_limit, w->principal, 1);
     work_worker_heard(w);
     work_worker_fill(w);
     return STATUS_OK;
@@ -326,7 +324,7 @@ void work_worker_close(struct work_worker *w)
     if (w->work == NULL)
         return;
     list_remove(&w->link);
-    w->work->n_workers--;
+    shared_limit_give(&w->work->workers_limit, w->principal, 1);
     w->room = 0;
     list_init(&begun);
     for (size_t i = 0; i < w->n_at_once && !list_is_empty(&w->sent); i++)

@@ -48,7 +48,7 @@ static enum status converse(void *arg)
     (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 2, .seq = 1, .a = 1}, 1);
     for (name[0] = 32; name[0] < 112; name[0]++) /* the table grows, or works without growing */
         (void)step(&f, &(struct fake_request){.env_id = name, .run_id = 1, .seq = 1, .a = 1}, 1);
-    ck_assert_uint_eq(f.all.n, 81);
+    ck_assert_uint_eq(f.all.limit.held, 81);
     rc = act_configure(&f.all.modes, &f.model, &lockstep, &err);
     if (rc == STATUS_OK)
         rc = sessions_lease(&f.all, 0, &f.model, "held", 1, 1, &h, &err);

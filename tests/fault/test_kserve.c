@@ -112,7 +112,7 @@ static enum status sequence_once(void *arg)
     reader_close(&reader, STATUS_CANCELLED);
     sequence_leave(&item);
     fake_server_run(s);
-    ck_assert_uint_eq(all.n, 0);
+    ck_assert_uint_eq(all.limit.held, 0);
     ck_assert_uint_eq(s->all.n, 0);
     sequences_deinit(&all);
     return rc;

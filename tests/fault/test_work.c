@@ -46,7 +46,7 @@ static void attach(struct work_worker *w, struct work_table *work, const char *n
     *w = (struct work_worker){.notify = on_order, .ended = on_ended};
     for (int i = 0; check_refusal(work_worker_open(w, work, &offer, &err), i) != STATUS_OK; i++) {
         ck_assert_ptr_null(w->work);
-        ck_assert_uint_eq(work->n_workers, 0);
+        ck_assert_uint_eq(work->workers_limit.held, 0);
     }
 }
 
@@ -58,11 +58,11 @@ static struct work_task *submit(struct work_table *work, struct work_wait *wait,
     struct work_bytes bytes = {0};
     struct work_task *t = NULL;
     struct error err;
-    size_t before = work->n_bytes;
+    size_t before = work->bytes_limit.held;
 
     for (int i = 0; check_refusal(work_bytes_begin(&bytes, work, 7, 100, &err), i) != STATUS_OK;
          i++)
-        ck_assert_uint_eq(work->n_bytes, before);
+        ck_assert_uint_eq(work->bytes_limit.held, before);
     ck_assert_int_eq(work_bytes_append(&bytes, (char[100]){0}, 100, &err), STATUS_OK);
     for (int i = 0; check_refusal(work_submit(&t, work, &s, &bytes, &err), i) != STATUS_OK; i++)
         ck_assert_uint_eq(bytes.size_bytes, 100); /* not taken */
@@ -88,7 +88,6 @@ static enum status compute_all(void *arg)
                                        .silence_us = 60000000,
                                        .may_attach = true,
                                        .max_bytes = 1 << 20,
-                                       .max_each_bytes = 1 << 19,
                                        .arm = on_arm};
     struct work_failure odd = {.is_exception = true, .type = "Odd", .message = "so", .trace = "."};
     const struct work_report report = {

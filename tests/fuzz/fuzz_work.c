@@ -233,7 +233,7 @@ static void input_run(struct work_input *in)
                         ->task);
             break;
         }
-        assert(in->work.n_bytes <= MAX_BYTES);
+        assert(in->work.bytes_limit.held <= MAX_BYTES);
     }
 }
 
@@ -245,7 +245,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
                                        .silence_us = 100000,
                                        .may_attach = true,
                                        .max_bytes = MAX_BYTES,
-                                       .max_each_bytes = MAX_BYTES / 2,
                                        .arm = fuzz_arm};
 
     work_init(&in.work, &config);

@@ -375,7 +375,7 @@ def test_a_principals_ceiling():
 
             worker = Worker(client.channel, "turn", metadata=ann, room=1)
             tasks = [send(bob, 1000_000) for _ in range(2)]
-            refused(lambda: send(bob, 200_000), grpc.StatusCode.RESOURCE_EXHAUSTED, "principal's tasks take 2000000 of 2097152")
+            refused(lambda: send(bob, 200_000), grpc.StatusCode.RESOURCE_EXHAUSTED, "half of the limit of 4194304 bytes of payloads and results of Work (--work-bytes) is reached: it has 2000000")
             other = send(ann, 200_000)
             said = dict()
             for _ in range(3):

@@ -727,25 +727,45 @@ static struct sim_request *make_request(struct world *w, size_t flow)
     return a;
 }
 
-/* The total cost of waiting requests. */
-static size_t waiting_cost(struct world *w)
+/* How many requests wait, and their cost; of: of this tenant alone, NULL: of all. */
+static size_t count_waiting(struct world *w, const struct tenant *of, size_t *ret_cost)
 {
-    size_t sum = 0;
+    size_t n = 0;
 
-    for (size_t i = 0; i < w->n_live; i++)
-        if (w->live[i]->request.state == REQUEST_FLOW_QUEUED ||
-            w->live[i]->request.state == REQUEST_WAITING)
-            sum += cost(w, &w->live[i]->row);
-    return sum;
+    *ret_cost = 0;
+    for (size_t i = 0; i < w->n_live; i++) {
+        struct sim_request *a = w->live[i];
+
+        if ((a->request.state != REQUEST_FLOW_QUEUED && a->request.state != REQUEST_WAITING) ||
+            (of != NULL && w->flows[a->flow].tenant != of))
+            continue;
+        *ret_cost += cost(w, &a->row);
+        n++;
+    }
+    return n;
+}
+
+/* Whether the tenant of the request has half of the queue, which is the most. */
+static bool has_half(struct world *w, const struct batcher_config *config,
+                     const struct sim_request *a, size_t n, size_t sum)
+{
+    size_t half = config->max_waiting / 2, most = config->max_waiting_cost / 2;
+
+    if (w->flows[a->flow].tenant == NULL)
+        return false;
+    if (config->policy == BATCH_FIXED && half < config->max_rows)
+        half = config->max_rows;
+    return (config->max_waiting > 1 && n >= half) ||
+           (most != 0 && sum > 0 && sum + cost(w, &a->row) > most);
 }
 
 /* A request is refused if and only if there is a reason. */
 static void check_answer(struct world *w, struct sim_request *a, enum status rc,
-                         const struct error *err, size_t n_waiting, size_t sum)
+                         const struct error *err, size_t n_waiting, size_t sum, bool is_half)
 {
     size_t most = w->config.max_waiting_cost;
     bool is_late = a->request.deadline_us != 0 && a->request.deadline_us <= w->now_us;
-    bool is_full = n_waiting >= w->config.max_waiting ||
+    bool is_full = is_half || n_waiting >= w->config.max_waiting ||
                    (most != 0 && sum > 0 && sum + cost(w, &a->row) > most);
     enum status must = STATUS_OK;
 
@@ -767,17 +787,24 @@ static void submit_new(struct world *w, size_t flow)
     struct error err = {0};
     struct sim_request *a;
     enum status rc;
-    size_t sum;
+    size_t sum, n_own, own;
+    bool is_half;
 
     if (w->n_ids == MAX_ASKS || w->is_closed)
         return;
     a = make_request(w, flow);
-    sum = waiting_cost(w);
+    n_own = count_waiting(w, w->flows[flow].tenant, &own);
+    is_half = has_half(w, &w->config, a, n_own, own);
+    if (w->is_changing && is_half != has_half(w, &w->next, a, n_own, own)) {
+        free(a); /* which of both holds depends on whether the last batch has ended */
+        return;
+    }
+    (void)count_waiting(w, NULL, &sum);
     batcher_stats(w->batcher, &stats);
     w->in_call = true;
     rc = batcher_submit(w->batcher, &a->request, &err);
     w->in_call = false;
-    check_answer(w, a, rc, &err, stats.n_waiting + stats.n_flow_queued, sum);
+    check_answer(w, a, rc, &err, stats.n_waiting + stats.n_flow_queued, sum, is_half);
     TRACE(w, "request %zu by %zu, priority %d, deadline %" PRIu64 ", prompt %zu: %s", a->id, flow,
           a->request.priority, a->request.deadline_us, a->prompt, status_name(rc));
     if (rc != STATUS_OK) {

@@ -203,7 +203,7 @@ static void world_init(struct world *w, const struct load *l, uint64_t seed, boo
     struct batcher_config config = {.policy = BATCH_CONTINUOUS,
                                     .max_rows = MAX_ROWS,
                                     .max_cost = 512,
-                                    .max_waiting = MAX_CLIENTS};
+                                    .max_waiting = 2 * MAX_CLIENTS};
     struct batch_agent agent = {.cost = cost, .min_chunk = min_chunk, .self = w};
     struct batch_compute compute = {.begin = begin_step, .self = w};
     struct batch_timer timer = {.arm = arm, .self = w};

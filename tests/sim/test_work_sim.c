@@ -398,7 +398,6 @@ static void run(uint64_t seed)
                                        .silence_us = 3000000,
                                        .may_attach = true,
                                        .max_bytes = 1 << 20,
-                                       .max_each_bytes = 1 << 19,
                                        .arm = arm};
 
     sim_start(seed);

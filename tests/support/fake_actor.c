@@ -295,7 +295,7 @@ void fake_actor_close(struct fake_actor *f)
 {
     sessions_close_all(&f->all, NULL);
     fake_actor_run(f);
-    assert(f->all.n == 0 && f->all.n_asking == 0);
+    assert(f->all.limit.held == 0 && f->all.n_asking == 0);
     sessions_deinit(&f->all);
     batcher_close(f->model.batcher, on_closed, f);
     fake_actor_run(f);

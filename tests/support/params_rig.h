@@ -38,8 +38,9 @@ static inline void rig_close(struct params_rig *r)
 {
     params_sets_stop(&r->sets);
     ck_assert_int_eq(uv_run(&r->loop, UV_RUN_DEFAULT), 0);
-    ck_assert_uint_eq(r->sets.n, 0);
+    ck_assert_uint_eq(r->sets.limit.held, 0);
     ck_assert_uint_eq(r->sets.budget.held_bytes, 0);
+    params_sets_deinit(&r->sets);
     ck_assert_int_eq(uv_loop_close(&r->loop), 0);
 }
 

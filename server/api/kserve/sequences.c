@@ -51,6 +51,7 @@ enum status sequences_init(struct sequences *all, const struct sequences_config 
     a.reaped = try_alloc(SEQUENCES_REMEMBERED, sizeof(a.reaped[0]));
     if (a.reaped == NULL)
         return error_no_memory(err, SEQUENCES_REMEMBERED * sizeof(a.reaped[0]), "sequences");
+    shared_limit_init(&a.limit, LIMIT_SEQUENCES, a.config.max_sequences);
     hash_init(&a.by_key, config->env);
     a.user = (struct model_user){.retire = retire_of_model};
     *all = a;
@@ -63,7 +64,8 @@ void sequences_deinit(struct sequences *all)
 {
     if (all->reaped == NULL)
         return;
-    assert(all->n == 0 && list_is_empty(&all->retired));
+    assert(all->limit.held == 0 && list_is_empty(&all->retired));
+    shared_limit_deinit(&all->limit);
     hash_deinit(&all->by_key);
     free(all->reaped);
     all->reaped = NULL;
@@ -105,9 +107,8 @@ static enum status sequence_make(struct sequence **out, struct sequences *all,
     size_t key_size = strlen(key) + 1;
     struct sequence *s;
 
-    if (before == NULL && all->n >= all->config.max_sequences)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "there are %zu sequences already", all->n);
+    if (before == NULL && shared_limit_check(&all->limit, principal, 1, err) != STATUS_OK)
+        return err->status;
     s = try_alloc(1, sizeof(*s) + key_size);
     if (s == NULL)
         return error_no_memory(err, sizeof(*s) + key_size, "a sequence");
@@ -118,7 +119,7 @@ static enum status sequence_make(struct sequence **out, struct sequences *all,
     list_init(&s->items);
     memcpy(s->key, key, key_size);
     hash_add(&all->by_key, &s->by_key, hash);
-    all->n++;
+    shared_limit_hold(&all->limit, principal, 1);
     *out = s;
     return STATUS_OK;
 }
@@ -151,7 +152,7 @@ static void close_sequence(struct sequence *s, enum watch_what what, const char 
 static void sequence_take_out(struct sequence *s)
 {
     hash_remove(&s->all->by_key, &s->by_key);
-    s->all->n--;
+    shared_limit_give(&s->all->limit, s->principal, 1);
     s->is_retired = true;
     if (link_is_on(&s->link))
         list_remove(&s->link);

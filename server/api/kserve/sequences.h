@@ -8,6 +8,8 @@
 
 #include "agents/turn.h"
 #include "base/hash.h"
+#include "base/list.h"
+#include "base/shared_limit.h"
 #include "server/act/session.h"
 #include "server/conversation/conversation.h"
 
@@ -30,13 +32,13 @@ enum { SEQUENCES_REMEMBERED = 8192 };
 
 struct sequences {
     struct sequences_config config;
-    struct hash by_key;    /* open sequences, by model and key */
-    size_t n;              /* open sequences */
-    uint64_t n_runs;       /* started so far: numbers the sessions */
-    uint64_t n_inferences; /* steps outside sequences: numbers them */
-    struct list idle;      /* the longest idle first */
-    struct list retired;   /* closed to new requests, with requests in flight */
-    uint64_t *reaped;      /* [SEQUENCES_REMEMBERED] a ring of hashes of sequences closed as idle */
+    struct hash by_key;        /* open sequences, by model and key */
+    struct shared_limit limit; /* open sequences */
+    uint64_t n_runs;           /* started so far: numbers the sessions */
+    uint64_t n_inferences;     /* steps outside sequences: numbers them */
+    struct list idle;          /* the longest idle first */
+    struct list retired;       /* closed to new requests, with requests in flight */
+    uint64_t *reaped; /* [SEQUENCES_REMEMBERED] a ring of hashes of sequences closed as idle */
     uint64_t n_reaped;
     struct model_user user;
 };

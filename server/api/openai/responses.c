@@ -717,7 +717,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
         return rc;
     }
     if (q->store)
-        conversation_names_keep(exchange_server(x)->names, &id);
+        conversation_names_keep(exchange_server(x)->names, exchange_principal(x)->id, &id);
     return STATUS_OK;
 }
 

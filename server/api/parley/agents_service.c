@@ -270,6 +270,7 @@ static void agents_attach(struct call *call, const ProtobufCMessage *request, st
     if (a == NULL)
         return;
     a->call = call;
+    a->worker.principal = call_principal(call)->id;
     a->worker.remote.notify = on_agents_notify;
     a->worker.joined = on_agents_joined;
     a->worker.ended = on_agents_ended;

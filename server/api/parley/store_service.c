@@ -101,8 +101,9 @@ static enum status store_push_begin(struct store_push *p, const Parley__V1__Stor
     }
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         return rc;
-    return store_value_make(&p->value, server->stores, m->version, m->size_bytes, m->content_type,
-                            err);
+    return store_value_make(&p->value, server->stores,
+                            rc == STATUS_OK ? k->name.owner->id : call_principal(p->call)->id, true,
+                            m->version, m->size_bytes, m->content_type, err);
 }
 
 static enum status store_push_add(struct store_push *p, const ProtobufCBinaryData *data,

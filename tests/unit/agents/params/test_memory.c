@@ -12,7 +12,7 @@ START_TEST(test_reuse)
     float *a, *b, *c, *again;
     struct error err;
 
-    params_budget_init(&budget, 3 * 400);
+    params_budget_init(&budget, 3 * 400, NULL);
     ck_assert_int_eq(params_memory_open(&m, &budget, 100, 1, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_take(&a, m, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_take(&b, m, &err), STATUS_OK);
@@ -38,7 +38,7 @@ START_TEST(test_budget)
     float *a, *b;
     struct error err = {0};
 
-    params_budget_init(&budget, 799);
+    params_budget_init(&budget, 799, NULL);
     ck_assert_int_eq(params_memory_open(&m, &budget, 100, 2, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_open(&other, &budget, 100, 2, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_take(&a, m, &err), STATUS_OK);
@@ -51,7 +51,7 @@ START_TEST(test_budget)
     params_memory_give(other, b);
     params_memory_unref(other);
     ck_assert_uint_eq(budget.held_bytes, 0);
-    params_budget_init(&budget, 399); /* too small for one: a retry cures nothing */
+    params_budget_init(&budget, 399, NULL); /* too small for one: a retry cures nothing */
     ck_assert_int_eq(params_memory_open(&m, &budget, 100, 2, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_take(&a, m, &err), STATUS_PRECONDITION);
     ck_assert_uint_eq(err.retry_after_ms, 0);
@@ -67,7 +67,7 @@ START_TEST(test_fault)
     float *a;
     struct error err;
 
-    params_budget_init(&budget, 10000);
+    params_budget_init(&budget, 10000, NULL);
     fault_after = 0;
     ck_assert_int_eq(params_memory_open(&m, &budget, 100, 2, &err), STATUS_EXHAUSTED);
     ck_assert_int_eq(params_memory_open(&m, &budget, 100, 2, &err), STATUS_OK);
@@ -87,7 +87,7 @@ START_TEST(test_snapshot_outlives)
     struct snapshot *s;
     struct error err;
 
-    params_budget_init(&budget, 10000);
+    params_budget_init(&budget, 10000, NULL);
     ck_assert_int_eq(params_memory_open(&m, &budget, 100, 2, &err), STATUS_OK);
     ck_assert_int_eq(snapshot_make(&s, m, 100, 0, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_take(&s->values, m, &err), STATUS_OK);

@@ -32,7 +32,7 @@ static void server_open(struct server *s, const struct params_spec *spec, const 
     s->spec.tensors = &s->tensor;
     s->spec.n_tensors = 1;
     ck_assert_int_eq(params_spec_check(&s->spec, &err), STATUS_OK);
-    params_budget_init(&s->budget, 1 << 20);
+    params_budget_init(&s->budget, 1 << 20, NULL);
     ck_assert_int_eq(params_memory_open(&s->memory, &s->budget, n, 8, &err), STATUS_OK);
     open = (struct params_open){&s->spec, s->memory, &s->budget};
     ck_assert_int_eq(agent_open_type(&s->agent, &params_agent, &config, &err), STATUS_OK);

@@ -43,7 +43,7 @@ static void bench_open(struct bench *b)
     struct error err;
 
     *b = (struct bench){0};
-    params_budget_init(&b->budget, SIZE_MAX);
+    params_budget_init(&b->budget, SIZE_MAX, NULL);
     ck_assert_int_eq(params_memory_open(&b->memory, &b->budget, N, 2, &err), STATUS_OK);
     ck_assert_int_eq(snapshot_make(&b->out, b->memory, N, 0, &err), STATUS_OK);
     ck_assert_int_eq(sha256_open(&b->sha, &err), STATUS_OK);

@@ -48,7 +48,7 @@ START_TEST(test_steps)
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 10, .b = 1}, 12);
     acts(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 20, .b = 1}, 21);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 10, .b = 1}, 13);
-    ck_assert_uint_eq(f.all.n, 2);
+    ck_assert_uint_eq(f.all.limit.held, 2);
     ck_assert_uint_gt(f.n_idle, 0);
     fake_actor_close(&f);
 }
@@ -74,7 +74,7 @@ START_TEST(test_numbers)
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 0, .a = 10},
             STATUS_INVALID, "seq is 0, steps count from 1");
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 10}, 12);
-    ck_assert_uint_eq(f.all.n, 1);
+    ck_assert_uint_eq(f.all.limit.held, 1);
     fake_actor_close(&f);
 }
 END_TEST
@@ -343,7 +343,7 @@ START_TEST(test_another_run)
     ck_assert_float_eq(next.action, 1);
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1}, STATUS_RANGE,
             "seq is 2, the session has 0: the next is 1");
-    ck_assert_uint_eq(f.all.n, 1);
+    ck_assert_uint_eq(f.all.limit.held, 1);
     fake_actor_close(&f);
 }
 END_TEST
@@ -360,7 +360,9 @@ START_TEST(test_bound_and_expiry)
     f.now_us += 4000;
     acts(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1}, 1);
     refused(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 1, .a = 1},
-            STATUS_EXHAUSTED, "there are 2 sessions already");
+            STATUS_EXHAUSTED,
+            "the limit of 2 sessions of Act (--max-sessions) is reached: there are 2, 1 more are "
+            "asked for");
     acts(&f, &(struct fake_request){.env_id = "b", .run_id = 2, .seq = 1, .a = 1},
          1); /* replaces another one */
     f.now_us += 2000;
@@ -368,13 +370,13 @@ START_TEST(test_bound_and_expiry)
          2); /* now the more recently used one */
     f.now_us += 8000;
     sessions_tick(&f.all);
-    ck_assert_uint_eq(f.all.n, 1);
+    ck_assert_uint_eq(f.all.limit.held, 1);
     ck_assert_uint_eq(f.expiry_at_us, f.now_us + 2000);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 1}, 3);
     acts(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 1, .a = 1}, 1);
     f.now_us += 10000;
     sessions_tick(&f.all);
-    ck_assert_uint_eq(f.all.n, 0);
+    ck_assert_uint_eq(f.all.limit.held, 0);
     fake_actor_close(&f);
 }
 END_TEST
@@ -403,7 +405,7 @@ START_TEST(test_hold)
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
     f.now_us += 1000000;
     sessions_tick(&f.all);
-    ck_assert_uint_eq(f.all.n, 1);
+    ck_assert_uint_eq(f.all.limit.held, 1);
     h.is_frozen = true;
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1},
             STATUS_PRECONDITION, "the episode of env_id 'a' is over");
@@ -414,7 +416,7 @@ START_TEST(test_hold)
     session_release(&h);
     f.now_us += 1000000;
     sessions_tick(&f.all);
-    ck_assert_uint_eq(f.all.n, 0);
+    ck_assert_uint_eq(f.all.limit.held, 0);
     fake_actor_close(&f);
 }
 END_TEST

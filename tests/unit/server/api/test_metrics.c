@@ -18,8 +18,8 @@ static struct fake_server s;
 static struct models models;
 static struct sessions sessions;
 static struct sequences sequences;
-static struct groups groups = {.value_bytes = 11, .n_waiting = 2, .n_lost = 9};
-static struct work_table work = {.n_workers = 3, .n_tasks = 5, .n_lost = 7};
+static struct groups groups = {.value_bytes.held = 11, .n_waiting = 2, .n_lost = 9};
+static struct work_table work = {.workers_limit.held = 3, .tasks_limit.held = 5, .n_lost = 7};
 static struct server server; /* the part that a page uses */
 static struct buf page;
 

@@ -169,6 +169,32 @@ START_TEST(test_max_conversations)
 }
 END_TEST
 
+/* With keys a principal may open half of them, and recalls no more from the journal. */
+START_TEST(test_half_of_conversations)
+{
+    struct conversations_config config = {.max_conversations = 4};
+    struct open_request alice = {.principal = 1}, bob = {.principal = 2};
+    struct fake_server small;
+    struct conversation *c;
+    struct error err;
+
+    fake_server_open(&small, "fake", 0, &config);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(conversation_open(&c, &small.all, &small.model, &alice, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_open(&c, &small.all, &small.model, &alice, &err),
+                     STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "half of the limit of 4 open conversations"));
+    ck_assert_ptr_nonnull(strstr(err.text, "--max-conversations"));
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(conversation_open(&c, &small.all, &small.model, &bob, &err), STATUS_OK);
+    conversation_close(c, WATCH_CLOSED, "");
+    ck_assert_int_eq(conversation_open(&c, &small.all, &small.model, &alice, &err),
+                     STATUS_EXHAUSTED);
+    ck_assert_int_eq(conversation_open(&c, &small.all, &small.model, &bob, &err), STATUS_OK);
+    fake_server_close(&small);
+}
+END_TEST
+
 /* The model's defaults, then the conversation's, then the turn's parameters; each overrides only
  * the given ones. */
 START_TEST(test_sampling_layers)
@@ -781,6 +807,7 @@ int main(void)
     tcase_add_test(tc, test_bad_opens);
     tcase_add_test(tc, test_metadata);
     tcase_add_test(tc, test_max_conversations);
+    tcase_add_test(tc, test_half_of_conversations);
     tcase_add_test(tc, test_sampling_layers);
     tcase_add_test(tc, test_seeds);
     tcase_add_test(tc, test_bad_turns);

@@ -377,6 +377,37 @@ START_TEST(bounds_their_number)
 }
 END_TEST
 
+/* With keys a principal's replies push out its own from half of them on; its running ones are
+ * refused there, and another's are not. */
+START_TEST(bounds_a_principal)
+{
+    struct keyed_reply *r[4];
+    struct error err;
+
+    open_keyed(6, 0);
+    for (size_t i = 0; i < 3; i++) {
+        char key[8];
+
+        (void)snprintf(key, sizeof(key), "%zu", i);
+        ck_assert_int_eq(
+            keyed_reply_open(&r[i], &k, 1, key, digest_of("x"), &s.model, NULL, 1, &err),
+            STATUS_OK);
+    }
+    ck_assert_int_eq(keyed_reply_open(&r[3], &k, 1, "3", digest_of("x"), &s.model, NULL, 1, &err),
+                     STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "the principal's half of the limit of 6 replies"));
+    ck_assert_uint_gt(err.retry_after_ms, 0);
+    ck_assert_int_eq(keyed_reply_open(&r[3], &k, 2, "3", digest_of("x"), &s.model, NULL, 1, &err),
+                     STATUS_OK);
+    for (size_t i = 0; i < 4; i++) {
+        keyed_reply_forget(r[i]);
+        keyed_reply_leave(r[i]);
+    }
+    ck_assert_uint_eq(k.limit.held, 0);
+    close_keyed();
+}
+END_TEST
+
 /* Replies are bounded by their bytes too, and by their age. */
 START_TEST(bounds_their_bytes_and_age)
 {
@@ -386,7 +417,7 @@ START_TEST(bounds_their_bytes_and_age)
 
         (void)snprintf(key, sizeof(key), "%zu", i);
         complete_reply(key, "say 9");
-        ck_assert_uint_le(k.n_bytes, 4096);
+        ck_assert_uint_le(k.bytes.held, 4096);
     }
     ck_assert_ptr_null(find_reply("0", "say 9"));
     ck_assert_ptr_nonnull(find_reply("19", "say 9"));
@@ -396,11 +427,11 @@ START_TEST(bounds_their_bytes_and_age)
     s.now_us++;
     tick_if_due();
     ck_assert_uint_eq(k.by_key.n, 0);
-    ck_assert_uint_eq(k.n_bytes, 0);
+    ck_assert_uint_eq(k.bytes.held, 0);
     close_keyed();
 }
 END_TEST
 
 SUITE_MAIN("server/keyed_replies", answers_once, refuses_keys, forgets_failures,
            forgets_what_was_refused, lingers, spares_readers, spares_detached, drains,
-           bounds_their_number, bounds_their_bytes_and_age)
+           bounds_their_number, bounds_a_principal, bounds_their_bytes_and_age)

@@ -74,4 +74,38 @@ START_TEST(forgets_the_oldest)
 }
 END_TEST
 
-SUITE_MAIN("server/names", binds, forgets_the_oldest)
+/* With keys a principal's names push out its own from half of them on, and its kept responses too,
+ * not another's. */
+START_TEST(halves)
+{
+    struct conversation *c, *first, *kept = NULL;
+    struct error err;
+    char name[16];
+
+    open_all();
+    c = fake_conversation(&s);
+    ck_assert_int_eq(conversation_names_bind(&m, 2, "other", &c->id, &err), STATUS_OK);
+    for (int i = 0; i <= CONVERSATION_NAMES_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "n%d", i);
+        ck_assert_int_eq(conversation_names_bind(&m, 1, name, &c->id, &err), STATUS_OK);
+    }
+    ck_assert_ptr_eq(conversation_names_find(&m, 2, "other"), c);
+    ck_assert_uint_eq(m.by_name.n, CONVERSATION_NAMES_MAX / 2 + 1);
+    ck_assert_ptr_eq(conversation_names_find(&m, 1, name), c);
+    first = fake_conversation(&s);
+    conversation_names_keep(&m, 2, &c->id);
+    conversation_names_keep(&m, 1, &first->id);
+    for (int i = 1; i < CONVERSATION_NAMES_MAX_KEPT / 2; i++) {
+        kept = fake_conversation(&s);
+        conversation_names_keep(&m, 1, &kept->id);
+    }
+    ck_assert(!first->is_closed);
+    conversation_names_keep(&m, 1, &kept->id);
+    ck_assert(conversations_newest(&s.all) == kept);
+    ck_assert_uint_eq(m.kept_limit.held, CONVERSATION_NAMES_MAX_KEPT / 2 + 1);
+    ck_assert(!c->is_closed);
+    close_all();
+}
+END_TEST
+
+SUITE_MAIN("server/names", binds, forgets_the_oldest, halves)

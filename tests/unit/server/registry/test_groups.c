@@ -146,7 +146,7 @@ START_TEST(entries)
     ck_assert_int_eq(group_put(&a, GROUP_VALUE, "l", "", GROUP_VALUE_MAX_BYTES + 1, &err),
                      STATUS_INVALID);
     ck_assert_str_eq(err.field, "value");
-    ck_assert_uint_eq(all.value_bytes, 3);
+    ck_assert_uint_eq(all.value_bytes.held, 3);
     group_member_end(&a, false);
     group_member_end(&b, false);
     groups_deinit(&all);
@@ -560,5 +560,38 @@ START_TEST(simulated)
 }
 END_TEST
 
+/* A principal has at most half of the groups and of their values' bytes; with that another goes
+ * on. */
+START_TEST(halves)
+{
+    static struct group_member members[GROUPS_MAX / 2 + 1];
+    static const char value[GROUP_VALUE_MAX_BYTES];
+    const size_t n_values = GROUP_MAX_BYTES / 2 / GROUP_VALUE_MAX_BYTES;
+    struct group_member other;
+    char name[16];
+
+    begin(1);
+    for (size_t i = 0; i <= GROUPS_MAX / 2; i++) {
+        (void)snprintf(name, sizeof(name), "g%zu", i);
+        ck_assert_int_eq(group_join(&members[i], &all, 1, name, "m", 0, on_notify, &err),
+                         i < GROUPS_MAX / 2 ? STATUS_OK : STATUS_EXHAUSTED);
+    }
+    ck_assert_ptr_nonnull(strstr(err.text, "half of the limit of 4096 groups"));
+    ck_assert_int_eq(group_join(&other, &all, 2, "g", "m", 0, on_notify, &err), STATUS_OK);
+    for (size_t i = 0; i <= n_values; i++) {
+        (void)snprintf(name, sizeof(name), "k%zu", i);
+        ck_assert_int_eq(group_put(&members[0], GROUP_VALUE, name, value, sizeof(value), &err),
+                         i < n_values ? STATUS_OK : STATUS_EXHAUSTED);
+    }
+    ck_assert_str_eq(err.field, "value");
+    ck_assert_int_eq(group_put(&members[1], GROUP_VALUE, "k", "1", 1, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(group_put(&other, GROUP_VALUE, "k", value, sizeof(value), &err), STATUS_OK);
+    for (size_t i = 0; i < GROUPS_MAX / 2; i++)
+        group_member_end(&members[i], false);
+    group_member_end(&other, false);
+    groups_deinit(&all);
+}
+END_TEST
+
 SUITE_MAIN("server/registry/groups", events, entries, barriers, many_barriers, leases,
-           slow_listener, no_memory, simulated)
+           slow_listener, no_memory, simulated, halves)

@@ -591,7 +591,7 @@ static void check_waits(void)
 static void run_schedule(uint64_t seed)
 {
     const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct replays_config all = {.env = &env, .max_bytes = 1 << 20, .arm = fake_arm};
+    const struct replays_config all = {.env = &env, .max_bytes = 2 << 20, .arm = fake_arm};
     static const struct principal owner = {.id = 1, .name = "ann"};
     const struct error gone = {.status = STATUS_NOT_FOUND};
     struct table_config config =
@@ -631,7 +631,7 @@ static void run_schedule(uint64_t seed)
     memset(s.waiters, 0, sizeof(s.waiters));
     s.armed_us = 0;
     replays_delete(&s.all, s.t, &gone);
-    ck_assert_uint_eq(s.all.promised_bytes, 0);
+    ck_assert_uint_eq(s.all.bytes.held, 0);
     replays_deinit(&s.all);
 }
 
@@ -902,7 +902,41 @@ START_TEST(refuses_damaged_parts)
 }
 END_TEST
 
+/* Empty tables that reserve all of the bytes leave the other half to others; a table that was there
+ * before stays. */
+START_TEST(reserves_half)
+{
+    const struct env env = {.now_us = fake_now, .random = fake_random};
+    const struct replays_config config = {.env = &env, .max_bytes = 8 << 20, .arm = fake_arm};
+    static const struct principal ann = {.id = 1, .name = "ann"}, bob = {.id = 2, .name = "bob"};
+    const struct access_sharing nobody = {0};
+    struct table_config each = usual(SELECTOR_UNIFORM);
+    struct table *t;
+    char name[8];
+
+    replays_init(&s.all, &config);
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(name, sizeof(name), "%d", i);
+        ck_assert_int_eq(replays_make(&t, &s.all, &ann, name, &each, &nobody, &err), STATUS_OK);
+    }
+    ck_assert_int_eq(replays_make(&t, &s.all, &ann, "4", &each, &nobody, &err), STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "half of the limit of 8388608 bytes of tables"));
+    ck_assert_ptr_nonnull(strstr(err.text, "--replay-bytes"));
+    ck_assert_int_eq(replays_make(&t, &s.all, &ann, "3", &each, &nobody, &err), STATUS_EXISTS);
+    ck_assert_int_eq(replays_add(&t, &s.all, &ann, "kept", &each, &nobody, false, &err), STATUS_OK);
+    each.max_bytes = (4 << 20) + 1;
+    ck_assert_int_eq(replays_make(&t, &s.all, &bob, "0", &each, &nobody, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "half of --replay-bytes"));
+    each.max_bytes = 3 << 20;
+    ck_assert_int_eq(replays_make(&t, &s.all, &bob, "0", &each, &nobody, &err), STATUS_OK);
+    each.max_bytes = 1 << 20;
+    ck_assert_int_eq(replays_make(&t, &s.all, &bob, "1", &each, &nobody, &err), STATUS_EXHAUSTED);
+    ck_assert_ptr_null(strstr(err.text, "half"));
+    replays_deinit(&s.all);
+}
+END_TEST
+
 SUITE_MAIN("server/replay", finds_weights, keeps_sums, never_stalls, refuses_limiters, weighs,
            draws_by_priority, repeats_draws, goes_in_order, updates, shares_steps, holds_bounds,
            waits_and_goes_on, goes_on_from_checkpoint, writes_while_it_changes,
-           refuses_damaged_parts)
+           refuses_damaged_parts, reserves_half)

@@ -1,6 +1,7 @@
 #include "server/store/stores.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -26,7 +27,8 @@ static bool push(struct store_key *k, int64_t version, const int64_t *prev, size
     struct store_value *v;
     bool is_accepted;
 
-    ck_assert_int_eq(store_value_make(&v, &all, version, size_bytes, "t", &err), STATUS_OK);
+    ck_assert_int_eq(store_value_make(&v, &all, 0, true, version, size_bytes, "t", &err),
+                     STATUS_OK);
     ck_assert_int_eq(store_key_push(k, v, prev, &is_accepted, &err), STATUS_OK);
     if (!is_accepted)
         store_value_unref(v);
@@ -72,10 +74,10 @@ START_TEST(holds_bytes)
 
     ck_assert(push(k, 1, NULL, 600000));
     sent = store_value_ref(store_key_newest(k));
-    ck_assert_int_eq(store_value_make(&v, &all, 2, 600000, "", &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(store_value_make(&v, &all, 0, true, 2, 600000, "", &err), STATUS_EXHAUSTED);
     ck_assert_str_eq(err.field, "size_bytes");
-    ck_assert_int_eq(store_value_make(&v, &all, 2, 2 << 20, "", &err), STATUS_RANGE);
-    ck_assert_int_eq(store_value_make(&v, &all, 2, SIZE_MAX, "", &err), STATUS_RANGE);
+    ck_assert_int_eq(store_value_make(&v, &all, 0, true, 2, 2 << 20, "", &err), STATUS_RANGE);
+    ck_assert_int_eq(store_value_make(&v, &all, 0, true, 2, SIZE_MAX, "", &err), STATUS_RANGE);
     ck_assert_int_eq(store_key_configure(k, &(struct store_settings){.history = &wrong}, &err),
                      STATUS_INVALID);
     ck_assert_int_eq(
@@ -83,10 +85,10 @@ START_TEST(holds_bytes)
             k, &(struct store_settings){.history = &history, .max_bytes = &max_bytes}, &err),
         STATUS_OK);
     ck_assert(push(k, 2, at(1), 100));
-    ck_assert_int_eq(store_value_make(&v, &all, 3, 600000, "", &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(store_value_make(&v, &all, 0, true, 3, 600000, "", &err), STATUS_EXHAUSTED);
     ck_assert_uint_eq(sent->size_bytes, 600000);
     store_value_unref(sent);
-    ck_assert_int_eq(store_value_make(&v, &all, 3, 600000, "", &err), STATUS_OK);
+    ck_assert_int_eq(store_value_make(&v, &all, 0, true, 3, 600000, "", &err), STATUS_OK);
     ck_assert_int_eq(store_key_push(k, v, at(2), &is_accepted, &err), STATUS_RANGE);
     ck_assert_str_eq(err.field, "size_bytes");
     store_value_unref(v);
@@ -149,7 +151,7 @@ START_TEST(tells)
     store_key_unsubscribe(&w.subscriber);
     ck_assert_int_eq(w.n_closed, 1);
     ck_assert_uint_eq(all.keys.by_name.n, 0);
-    ck_assert_uint_eq(all.held_bytes, 0);
+    ck_assert_uint_eq(all.bytes.held, 0);
     stores_deinit(&all);
 }
 END_TEST
@@ -170,4 +172,37 @@ START_TEST(names)
 }
 END_TEST
 
-SUITE_MAIN("server/store", orders, holds_bytes, shares, tells, names)
+/* A principal has at most half of the bytes and keys, whoever writes them; what a restart finds
+ * stays. */
+START_TEST(halves)
+{
+    struct store_key *k = first_key();
+    struct store_value *mine, *more;
+    char name[16];
+
+    ck_assert_int_eq(store_value_make(&mine, &all, ann.id, true, 1, 1 << 19, "", &err),
+                     STATUS_RANGE);
+    ck_assert_int_eq(store_value_make(&mine, &all, ann.id, true, 1, 500000, "", &err), STATUS_OK);
+    ck_assert_int_eq(store_value_make(&more, &all, ann.id, true, 2, 300000, "", &err),
+                     STATUS_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "the principal's half of"));
+    ck_assert_ptr_nonnull(strstr(err.text, "--store-bytes"));
+    ck_assert_int_eq(store_value_make(&more, &all, bob.id, true, 2, 300000, "", &err), STATUS_OK);
+    store_value_unref(more);
+    ck_assert_int_eq(store_value_make(&more, &all, ann.id, false, 2, 300000, "", &err), STATUS_OK);
+    store_value_unref(more);
+    store_value_unref(mine);
+    for (int i = 1; i < STORE_MAX_KEYS / 2; i++) {
+        (void)snprintf(name, sizeof(name), "k%d", i);
+        ck_assert_int_eq(stores_get(&k, &all, &ann, name, &err), STATUS_OK);
+    }
+    ck_assert_int_eq(stores_get(&k, &all, &ann, "more", &err), STATUS_EXHAUSTED);
+    ck_assert_str_eq(err.field, "key");
+    ck_assert_int_eq(stores_get(&k, &all, &ann, "k1", &err), STATUS_OK);
+    ck_assert_int_eq(stores_add(&k, &all, &ann, "kept", false, &err), STATUS_OK);
+    ck_assert_int_eq(stores_get(&k, &all, &bob, "more", &err), STATUS_OK);
+    stores_deinit(&all);
+}
+END_TEST
+
+SUITE_MAIN("server/store", orders, holds_bytes, shares, tells, names, halves)

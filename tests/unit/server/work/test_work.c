@@ -56,7 +56,6 @@ static void open_work(void)
                                        .silence_us = 1000000,
                                        .may_attach = true,
                                        .max_bytes = 4000,
-                                       .max_each_bytes = 3000,
                                        .weight = weight,
                                        .arm = arm};
 
@@ -199,20 +198,22 @@ START_TEST(test_bytes)
     open_work();
     attach(&workers[0], 1);
     ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1001, &err), STATUS_INVALID);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         t[i] = submit(1, "", 1000);
     ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1, &err), STATUS_EXHAUSTED);
-    ck_assert_ptr_nonnull(strstr(err.text, "the principal's tasks take 3000 of 3000"));
+    ck_assert_ptr_nonnull(strstr(err.text, "half of the limit of 4000 bytes"));
+    ck_assert_ptr_nonnull(strstr(err.text, "(--work-bytes) is reached: it has 2000"));
     ck_assert_uint_gt(err.retry_after_ms, 0);
-    t[3] = submit(2, "", 1000);
+    for (int i = 2; i < 4; i++)
+        t[i] = submit(2, "", 1000);
     ck_assert_int_eq(work_bytes_begin(&bytes, &work, 3, 1, &err), STATUS_EXHAUSTED);
-    ck_assert_ptr_nonnull(strstr(err.text, "of all tasks take 4000 of 4000"));
+    ck_assert_ptr_nonnull(strstr(err.text, "there are 4000"));
     ck_assert_uint_gt(err.retry_after_ms, 0);
     work_cancel(t[3]);
-    ck_assert_uint_eq(work.n_bytes / 1000, 3);
+    ck_assert_uint_eq(work.bytes_limit.held / 1000, 3);
     ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1, &err), STATUS_EXHAUSTED);
-    work_cancel(t[2]);
-    ck_assert_uint_eq(work.n_bytes / 1000, 2);
+    work_cancel(t[1]);
+    ck_assert_uint_eq(work.bytes_limit.held / 1000, 2);
     ck_assert_int_eq(work_bytes_begin(&bytes, &work, 1, 1, &err), STATUS_OK);
     ck_assert_int_eq(work_bytes_append(&bytes, "ab", 2, &err), STATUS_INVALID);
     work_bytes_free(&bytes, &work);
@@ -238,7 +239,7 @@ START_TEST(test_request_ids)
     now_us += (uint64_t)WORK_KEEP_MS * 1000;
     work_worker_heard(&workers[0]);
     work_tick(&work);
-    ck_assert_uint_eq(work.n_tasks, 1); /* principal 2's */
+    ck_assert_uint_eq(work.tasks_limit.held, 1); /* principal 2's */
     close_work();
 }
 END_TEST

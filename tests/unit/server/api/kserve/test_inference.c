@@ -319,7 +319,7 @@ static enum status once(void *arg)
     asked_deinit(&a);
     fake_server_run(&s);
     ck_assert_uint_eq(d.conversations.n, 0);
-    ck_assert_uint_eq(d.sequences.n, 0);
+    ck_assert_uint_eq(d.sequences.limit.held, 0);
     ck_assert_uint_eq(s.model.statistics.n_open, 0);
     return rc;
 }

@@ -205,7 +205,8 @@ START_TEST(test_bounds)
     ck_assert_int_eq(ask(&a[0], "1", true, false, "say 1"), STATUS_OK);
     ck_assert_int_eq(ask(&a[1], "1", false, false, "say 1"), STATUS_OK);
     refused("1", false, STATUS_EXHAUSTED, "1 requests of sequence 1 wait already");
-    refused("2", true, STATUS_EXHAUSTED, "there are 1 sequences already");
+    refused("2", true, STATUS_EXHAUSTED,
+            "the limit of 1 sequences of KServe (built in) is reached");
     ck_assert_int_eq(ask(&a[2], "1", true, false, "say 1"), STATUS_OK); /* replaces the sequence */
     answered(&a[0], "<0>");
     answered(&a[1], "<0>");
@@ -254,13 +255,13 @@ START_TEST(test_many)
         ck_assert_int_eq(ask(&a, key, true, false, "say 1"), STATUS_OK);
         answered(&a, "<0>");
     }
-    ck_assert_uint_eq(all.n, N);
+    ck_assert_uint_eq(all.limit.held, N);
     for (int i = 0; i < N; i++) {
         (void)snprintf(key, sizeof(key), "%d", i);
         ck_assert_int_eq(ask(&a, key, false, true, "say 2"), STATUS_OK);
         answered(&a, "<0><1>");
     }
-    ck_assert_uint_eq(all.n, 0);
+    ck_assert_uint_eq(all.limit.held, 0);
     ck_assert_uint_eq(s.all.n, 0);
     close_all();
 }
