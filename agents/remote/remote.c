@@ -70,7 +70,7 @@ static enum status remote_clone_open(struct clone *c, const struct clone_config 
     return remote_blob_make(&rc->system, config->system, config->system_len, err);
 }
 
-/* What its worker has of it is worth nothing any more. */
+/* Has the clone closed at its worker, where it is of no use any more. */
 static void remote_clone_leave(struct remote_clone *c)
 {
     if (c->worker == NULL)
@@ -135,7 +135,7 @@ static enum status remote_clone_fork(struct clone *c, const struct clone *parent
     return STATUS_OK;
 }
 
-/* The worker's clone is to be as the transcript. */
+/* Has the worker's clone rewound to the transcript, or closed if the worker cannot rewind. */
 static void remote_clone_take_back(struct remote_clone *c)
 {
     if (c->worker == NULL)
@@ -284,7 +284,7 @@ static void remote_drop(struct clone *c, struct agent_turn *turn)
         remote_clone_take_back(rc);
 }
 
-/* What was said. */
+/* The trace of a turn is its reply. */
 static enum status remote_trace(const struct clone *c, const struct agent_turn *turn,
                                 struct buf *out, struct error *err)
 {

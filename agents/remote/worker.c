@@ -44,7 +44,7 @@ static struct remote_order *remote_worker_push(struct remote_worker *w, enum rem
     o->kind = kind;
     list_push(&w->orders, &o->link);
     if (++w->n_orders > REMOTE_MAX_ORDERS && !w->is_flooded) {
-        w->is_flooded = true; /* ended by the next tick: the caller uses the worker */
+        w->is_flooded = true; /* the next tick ends the worker, which the caller is still using */
         w->agent->config->arm(w->agent->config->arg, remote_now_us(w->agent));
     }
     w->notify(w);
@@ -119,7 +119,7 @@ void remote_worker_order_save(struct remote_clone *c)
     remote_worker_push(c->worker, REMOTE_ORDER_SAVE)->clone = c->id;
 }
 
-/* Opens the clone at a worker, as it is after its last turn. */
+/* Opens the clone at a worker: from its saved state, if there is one, and the turns since. */
 static void remote_clone_open_at(struct remote_clone *c, struct remote_worker *w)
 {
     struct remote_order *o = remote_worker_push(w, REMOTE_ORDER_OPEN);
@@ -187,7 +187,7 @@ static void remote_row_end(struct remote_row *row, enum row_outcome outcome)
     row->outcome = outcome;
 }
 
-/* The turn ends with what there is of the reply. */
+/* Ends the turn with the part of the reply that is known. */
 static void remote_row_cut(struct remote_row *row)
 {
     row->turn->reply.finish = FINISH_WORKER_LOST;
@@ -195,7 +195,8 @@ static void remote_row_cut(struct remote_row *row)
     remote_row_end(row, ROW_DONE);
 }
 
-/* No worker can answer. */
+/* Ends the turn because no worker can answer it: with a failure, or with the part of the reply that
+ * is known. */
 static void remote_row_fail(struct remote_row *row, const char *why)
 {
     if (row->said->reply.len > 0) {
@@ -209,7 +210,8 @@ static void remote_row_fail(struct remote_row *row, const char *why)
     remote_row_end(row, ROW_FAILED);
 }
 
-/* Its worker has gone while it had a part of the turn. IDLE or ANSWERED afterwards. */
+/* Called when the row's worker has gone while it had a part of the turn. The row is then IDLE, for
+ * another worker, or ANSWERED. */
 static void remote_row_lose(struct remote_row *row)
 {
     const struct remote_agent *a = remote_agent_of(row->clone);
@@ -275,7 +277,7 @@ static void remote_row_free(struct remote_row *row)
     free(row);
 }
 
-/* A step that no row is left of, and that was not taken. */
+/* Frees a step without rows, and its order, which was not taken. */
 static void remote_worker_recall(struct remote_worker *w, struct remote_step *step)
 {
     remote_order_free(w, step->order);
@@ -317,7 +319,7 @@ static size_t remote_row_bytes(const struct remote_worker *w, const struct remot
     return row->has_begun ? 0 : row->said->size_bytes;
 }
 
-/* A step of the rows that wait, in their order, as many as may be. */
+/* Sends a step of the rows that wait, the oldest first, up to the worker's bounds. */
 static void remote_worker_send_step(struct remote_worker *w)
 {
     struct remote_step *step = xalloc(sizeof(*step));
@@ -386,7 +388,7 @@ void remote_agent_end_step(struct remote_agent *a, bool is_forced)
 
 /* --- answers --- */
 
-/* Leaves out what was sent already. False: it is not the same. */
+/* Skips the part of a piece that repeats the known reply. Returns false if that part differs. */
 static bool remote_row_skip(struct remote_row *row, const char **text, size_t *len)
 {
     const struct buf *reply = &row->said->reply;
@@ -493,7 +495,7 @@ static enum status remote_tensors_check_answer(const struct remote_tensors *t,
     return STATUS_OK;
 }
 
-/* Puts the answers in the order of rows. */
+/* Checks the answers to a step and puts them in the order of its rows. */
 static enum status remote_step_sort(const struct remote_step *step,
                                     const struct remote_tensors *tensors,
                                     const struct remote_answer *by_row[REMOTE_MAX_ROWS],
@@ -525,7 +527,7 @@ static enum status remote_step_sort(const struct remote_step *step,
     return STATUS_OK;
 }
 
-/* The worker has shown that it is alive. */
+/* Extends the deadlines of the worker's steps, since it has shown that it is alive. */
 static void remote_worker_heard(struct remote_worker *w)
 {
     uint64_t due_us = remote_now_us(w->agent) + w->agent->config->silence_us;
@@ -631,7 +633,8 @@ static enum status remote_offer_check(const struct remote_offer *o, struct error
     return remote_tensors_check(&o->tensors, err);
 }
 
-/* What workers of one agent must have in common. */
+/* Checks an offer against those of the agent's other workers; if there are none, it becomes the
+ * agent's. */
 static enum status remote_agent_accept(struct remote_agent *a, const struct remote_offer *o,
                                        struct error *err)
 {
@@ -702,7 +705,7 @@ static void remote_worker_free_all(struct remote_worker *w)
         remote_clone_exit(container_of(l, struct remote_clone, on_worker));
 }
 
-/* Moves all its rows onto a list, those that were sent first. */
+/* Moves all rows of the worker to a list: first those that were sent, then those that wait. */
 static void remote_worker_give_up_rows(struct remote_worker *w, struct list *rows)
 {
     struct link *l;
