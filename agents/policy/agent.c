@@ -1,5 +1,5 @@
-/* The agent `policy`: a network from observations to actions. All rows of a step share one pass;
- * none needs a second step. */
+/* The agent `policy` is a network from observations to actions. One pass computes all rows of a
+ * step, and no row needs a second step. */
 #include <stdlib.h>
 #include <string.h>
 

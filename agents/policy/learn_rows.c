@@ -1,7 +1,8 @@
-/* Learning from steps that the caller has: trajectories, by V-trace, and transitions, by double
- * Q-learning. All steps are first computed forwards, which gives the targets on the host; then
- * again, with the gradients of their outputs, which the host computes too, so that no head needs
- * operators of its own. How rows are split into passes does not change the bits. */
+/* Learning from steps that the caller has: from trajectories, by V-trace, and from transitions, by
+ * double Q-learning. A first forward pass over all steps gives the outputs, from which the host
+ * computes targets and the outputs' gradients, so that no head needs operators of its own. A second
+ * pass goes forward and backward with these. How rows are split into passes does not change the
+ * bits. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A step: observe checks the observation and allocates all memory that the turn needs; batch_act
- * makes one pass for all rows and draws an action for each; stepped puts it into the reply;
- * self_observe counts the step. Until then the clone is unchanged. */
+ * makes one pass for all rows and draws an action for each; stepped puts the action into the reply;
+ * self_observe counts the step. Until self_observe the clone is unchanged. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
