@@ -120,7 +120,7 @@ static void absent_act(struct agent *a, struct row *row)
 {
     (void)a;
     (void)row;
-    assert(!"a turn was asked of a model that is not served");
+    assert(false); /* no turn is asked of a model that is not served */
 }
 
 static const struct agent_type absent_agent = {
