@@ -275,7 +275,6 @@ void exchange_head(struct exchange *x)
         due(x);
         return;
     }
-    x->is_head = x->method == METHOD_HEAD;
     x->must_close = x->says_close || (x->is_http_1_0 && !x->says_keep);
     find_route(x);
     check_conversation(x);
@@ -465,7 +464,7 @@ static void reply_plain(struct exchange *x, int http_status, const char *type, c
     assert(!x->is_ended && !x->is_streaming);
     x->must_close = x->must_close || (x->front->is_draining && !x->sink->is_http_2) || x->is_unread;
     if (append_head(x, http_status, type, more, len) != STATUS_OK ||
-        (!x->is_head && buf_append(&x->out, body, len) != STATUS_OK))
+        (x->method != METHOD_HEAD && buf_append(&x->out, body, len) != STATUS_OK))
         exchange_cut(x);
     x->is_ended = true;
     exchange_notify(x);

@@ -77,7 +77,7 @@ struct exchange {
     struct exchange_sink *sink;
     enum exchange_state state;
     const struct route *route;
-    bool is_notified, is_head, is_http_1_0, must_close, is_streaming, is_ended, is_cut;
+    bool is_notified, is_http_1_0, must_close, is_streaming, is_ended, is_cut;
     bool is_unread; /* the body or a part of it was not read */
     bool wants_continue;
     bool is_of_page; /* of an allowed page, so the answer has CORS headers */

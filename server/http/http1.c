@@ -129,6 +129,7 @@ static bool take_chunk_line(struct http1 *h, struct exchange *x, const char *lin
     if (n == 0 || (at < len ? line[at] != ';' : at > n))
         return refuse_line(x, "a chunk's size is not a hexadecimal number");
     h->state = h->left == 0 ? HTTP1_TRAILERS : HTTP1_CHUNK;
+    h->n_bytes = 0;
     (void)exchange_expect(x, h->left); /* what it refuses is due, and read no further */
     return true;
 }

@@ -507,6 +507,46 @@ START_TEST(long_heads)
 }
 END_TEST
 
+/* No answer to HEAD has a body, also to one that is malformed. */
+START_TEST(answers_to_head)
+{
+    static const struct request heads[] = {
+        ASKED("HEAD /health HTTP/1.1\r\n" HOST "\r\n", NULL, NULL),
+        ASKED("HEAD /nowhere HTTP/1.1\r\n" HOST "\r\n", NULL, NULL),
+        ASKED("HEAD /chat HTTP/1.1\r\n" HOST "\r\n", NULL, NULL),
+        ASKED("HEAD /health HTTP/1.1\r\n" HOST HOST "\r\n", NULL, NULL),
+        ASKED("HEAD /.. HTTP/1.1\r\n", NULL, NULL),
+    };
+    static struct lws s;
+
+    open_front();
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        converse(&s, heads[i].bytes, heads[i].len, heads[i].len);
+        ck_assert_msg(s.n_said > 4 && strstr(s.said, "\r\n\r\n") == s.said + s.n_said - 4 &&
+                          strstr(s.said, "Content-Length: ") != NULL,
+                      "%s", s.said);
+        hang_up(&s);
+    }
+    close_front();
+}
+END_TEST
+
+/* So many chunks that the lines of their sizes are longer than a head may be. */
+START_TEST(many_chunks)
+{
+    static char bytes[64 << 10];
+    size_t len = sizeof(CHUNKS("")) - 1;
+
+    memcpy(bytes, CHUNKS(""), len);
+    for (int i = 0; i < 4000; i++, len += 6)
+        memcpy(bytes + len, "1\r\na\r\n", 6);
+    memcpy(bytes + len, "0\r\nA: b\r\n\r\n" NEXT, sizeof("0\r\nA: b\r\n\r\n" NEXT));
+    open_front();
+    expect(bytes, strlen(bytes), "200 200 keep", "aaaa.");
+    close_front();
+}
+END_TEST
+
 /* --- HTTP/2 --- */
 
 struct stream {
@@ -714,4 +754,5 @@ START_TEST(requests_of_http2)
 }
 END_TEST
 
-SUITE_MAIN("server/http/requests", requests_of_http1, every_byte, long_heads, requests_of_http2)
+SUITE_MAIN("server/http/requests", requests_of_http1, every_byte, long_heads, answers_to_head,
+           many_chunks, requests_of_http2)
