@@ -614,8 +614,11 @@ static void exchange_release(struct exchange *x)
     if (handler != NULL)
         handler->on_close(x, x->handler_state);
     log_answer(x);
+    x->status = 0; /* one that lingers is released again */
     gunzip_close(x->gunzip);
     x->gunzip = NULL;
+    x->path = NULL;
+    x->query = NULL;
     arena_deinit(&x->arena);
     buf_deinit(&x->body);
     buf_deinit(&x->events);

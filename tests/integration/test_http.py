@@ -91,6 +91,18 @@ def request_ids(parley):
     assert "method=GET" in line and "status=404" in line and '/v1/models/no' in line, line
 
 
+def lingering(parley):
+    """A request whose body is refused unread is logged once, though its connection lingers."""
+    for status, says in (413, {"Content_Length": str(LIMIT + 1)}), (501, {"Transfer_Encoding": "gzip"}):
+        assert ask(parley, CHAT, b"{}", X_Request_Id=f"lingers-{status}", **says)[0] == status
+    for i in range(3):
+        ask(parley, "/health", X_Request_Id=f"behind-it-{i}")  # by then the connections above have ended
+    until("the log", lambda: any("request_id=behind-it-2" in line for line in list(parley.said)))
+    for status in 413, 501:
+        line, = (line for line in list(parley.said) if f"request_id=lingers-{status}" in line)
+        assert f'method=POST path="{CHAT}" status={status}' in line or status == 501, line
+
+
 def slashes(parley):
     assert ask(parley, "/v1/models/")[2] == ask(parley, "/v1/models")[2] != b""
     assert ask(parley, CHAT + "/", chat("hello"))[0] == ask(parley, CHAT + "//?beta=true", chat("hello"))[0] == 200
@@ -101,7 +113,7 @@ def slashes(parley):
 def main():
     parleyd = sys.argv[1]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--max-message-bytes", str(LIMIT), "--log-level", "debug") as parley:
-        for test in (compressed_requests, bombs, compressed_answers, request_ids, slashes):
+        for test in (compressed_requests, bombs, compressed_answers, request_ids, lingering, slashes):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
 
