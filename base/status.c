@@ -143,8 +143,12 @@ enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *
 
 enum status error_draining(struct error *err)
 {
-    return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                         "the server is shutting down");
+    enum { RESTART_MS = 1000 };
+
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is shutting down");
+    err->retry_after_ms = RESTART_MS;
+    return err->status;
 }
 
 const char *error_reason(const struct error *err)

@@ -68,7 +68,8 @@ enum status error_prefix(struct error *err, const char *fmt, ...) PRINTF_LIKE(2,
 /* STATUS_EXHAUSTED "out of memory (size_bytes for what)", REASON_OUT_OF_MEMORY. */
 enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what);
 
-/* STATUS_UNAVAILABLE "the server is shutting down", REASON_SERVER_DRAINING. */
+/* STATUS_UNAVAILABLE "the server is shutting down", REASON_SERVER_DRAINING: another server, or the
+ * next process of this one, may do it a second later. */
 enum status error_draining(struct error *err);
 
 /* The reason in one word, "QUEUE_FULL": see base/reason.h. Never "". */

@@ -4,11 +4,12 @@
  *
  * Stop: SIGTERM or SIGINT begin the drain: new conversations and turns are refused, turns in flight
  * go on, and long-lived streams end. When all is idle, at the time-out, or at a second signal, the
- * daemon ends: calls and turns are cancelled, and steps that are computed elsewhere are aborted.
- * Turns end with their steps; then conversations, sessions and parameters are closed, then models
- * and their threads, then the port, then the journal, then the loop's handles. After each of these
- * steps daemon_advance begins the next; it alone decides the order. A failed start is stopped in
- * the same way. */
+ * daemon ends: all that was asked and is asked yet is answered with UNAVAILABLE, turns are
+ * cancelled, and steps that are computed elsewhere are aborted. Once the answers are out, turns end
+ * with their steps; then conversations, sessions and parameters are closed, then models and their
+ * threads, then the port, then the journal, then the loop's handles. After each of these steps
+ * daemon_advance begins the next; it alone decides the order. A failed start is stopped in the same
+ * way. */
 #include "server/daemon.h"
 
 #include <assert.h>
@@ -62,8 +63,9 @@
 #include "server/store/stores.h"
 #include "server/work/work.h"
 
-enum { MODEL_KV_SHARE = 8 };   /* of --memory, for the pages of one model */
-enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
+enum { MODEL_KV_SHARE = 8 };    /* of --memory, for the pages of one model */
+enum { WATCHED_SECONDS = 10 };  /* s; bound of steps that take milliseconds */
+enum { FAREWELL_US = 1000000 }; /* for the last answers to be sent and taken */
 enum { SESSION_TTL_MS = 10 * 60 * 1000 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
@@ -115,11 +117,11 @@ struct daemon {
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
-    uint64_t drain_until_us;
+    uint64_t drain_until_us, farewell_until_us;
     struct reload reload;
     struct notifier notifier;
     bool is_reload_due; /* SIGHUP came while models loaded */
-    bool is_stopping_models, is_stopping_journal;
+    bool has_answered, is_stopping_models, is_stopping_journal;
 };
 
 static const uint32_t daemon_moves[] = {
@@ -158,10 +160,24 @@ static void go_on_later(void *arg)
         (void)uv_idle_start(&d->later, on_later); /* fails only without a callback */
 }
 
+/* Calls and requests end first, with one error: else each would have that of what it waits for. */
+static void daemon_answer(struct daemon *d)
+{
+    for (size_t i = 0; i < DAEMON_PORTS; i++)
+        if (d->ports[i].port != NULL)
+            port_end(d->ports[i].port);
+    if (d->http != NULL)
+        (void)http_end(d->http); /* daemon_has_answered asks again */
+    d->farewell_until_us = env_now_us(&d->env) + FAREWELL_US;
+}
+
+static void on_drain_timer(uv_timer_t *timer);
+
 static void daemon_end(struct daemon *d)
 {
     daemon_move(d, SERVER_ENDING);
     notifier_send(&d->notifier, "STOPPING=1\nSTATUS=stopping");
+    daemon_answer(d);
     models_end(&d->models);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
@@ -176,16 +192,32 @@ static void daemon_end(struct daemon *d)
     rollouts_end(&d->rollouts);
     vectors_end(&d->vectors);
     work_end(&d->work);
+    (void)uv_timer_start(&d->drain_timer, on_drain_timer, DRAIN_LOOK_MS,
+                         DRAIN_LOOK_MS); /* fails only when closing */
+    go_on_later(d);
+}
+
+/* Whether all that was asked has its answer, or those who asked do not take it. */
+static bool daemon_has_answered(struct daemon *d)
+{
+    size_t n_calls = 0;
+    bool is_quiet;
+
+    if (d->has_answered)
+        return true;
+    for (size_t i = 0; i < DAEMON_PORTS; i++)
+        n_calls += d->ports[i].port == NULL ? 0 : port_n_unanswered(d->ports[i].port);
+    is_quiet = (d->http == NULL || http_end(d->http)) && n_calls == 0;
+    if (!is_quiet && env_now_us(&d->env) < d->farewell_until_us)
+        return false;
+    d->has_answered = true;
     if (d->tls != NULL)
         tls_refuse(d->tls);
     http_stop(d->http);
-    for (size_t i = 0; i < DAEMON_PORTS; i++) {
-        if (d->ports[i].port == NULL)
-            continue;
-        port_refuse(d->ports[i].port);
-        port_cancel_all(d->ports[i].port);
-    }
-    go_on_later(d);
+    for (size_t i = 0; i < DAEMON_PORTS; i++)
+        if (d->ports[i].port != NULL)
+            port_cut_off(d->ports[i].port);
+    return true;
 }
 
 static void daemon_fail(struct daemon *d, const struct error *err)
@@ -206,6 +238,7 @@ static void on_port_stopped(void *arg)
 {
     struct daemon_port *p = arg;
 
+    daemon_watch(false); /* what is written next takes as long as it takes */
     *p->in_server = p->port = NULL;
     go_on_later(p->daemon);
 }
@@ -283,7 +316,7 @@ static void daemon_advance(struct daemon *d)
     if (d->server.state == SERVER_DRAINING && d->conversations.n_live == 0 &&
         daemon_n_awaited(d) == 0)
         daemon_end(d);
-    if (d->server.state != SERVER_ENDING)
+    if (d->server.state != SERVER_ENDING || !daemon_has_answered(d))
         return;
     if (d->models.n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
         !trainers_are_idle(&d->trainers) || !rollouts_are_idle(&d->rollouts))
@@ -683,11 +716,11 @@ static enum status check_serving(void *arg, struct error *err)
 
     if (d->server.state == SERVER_SERVING)
         return STATUS_OK;
-    (void)error_because(err, STATUS_UNAVAILABLE,
-                        d->server.state == SERVER_LOADING ? REASON_SERVER_LOADING
-                                                          : REASON_SERVER_DRAINING,
-                        NULL, "the server is %s", server_state_name(d->server.state));
-    err->retry_after_ms = d->server.state == SERVER_LOADING ? RETRY_MS : 0;
+    if (d->server.state != SERVER_LOADING)
+        return error_draining(err);
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_LOADING, NULL,
+                        "the server is loading");
+    err->retry_after_ms = RETRY_MS;
     return err->status;
 }
 

@@ -471,8 +471,14 @@ static enum status generation_make(struct generation **out, struct exchange *x,
     return STATUS_OK;
 }
 
-static const struct exchange_handler generation_handler = {.on_write_ready = on_write_ready,
-                                                           .on_close = on_close};
+static void generation_cut(struct exchange *x, void *state, const struct error *err)
+{
+    (void)x;
+    generation_fail(state, err);
+}
+
+static const struct exchange_handler generation_handler = {
+    .on_write_ready = on_write_ready, .cut = generation_cut, .on_close = on_close};
 
 static enum status generation_open_reply(struct generation *g, const struct generation_plan *plan,
                                          struct error *err)

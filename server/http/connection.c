@@ -61,6 +61,12 @@ static void connection_sweep_http2(struct connection *c, bool is_draining)
         connection_set_timeout(c, KEEP_ALIVE_MS);
 }
 
+/* A request that is on its way to us is answered: closing would reset it. */
+static bool connection_is_idle(const struct connection *c)
+{
+    return c->exchange == NULL && c->behind.len == 0 && !socket_has_unread(c->sink.wsi);
+}
+
 static void close_where(struct http_front *f, uint64_t now, bool idle)
 {
     struct link *at = list_first(&f->connections), *next;
@@ -74,7 +80,7 @@ static void close_where(struct http_front *f, uint64_t now, bool idle)
             if (idle)
                 continue; /* it is closed once its streams have ended */
         }
-        if (idle ? c->exchange == NULL : c->until_ms != 0 && c->until_ms <= now)
+        if (idle ? connection_is_idle(c) : c->until_ms != 0 && c->until_ms <= now)
             socket_close(c->sink.wsi);
     }
 }

@@ -199,8 +199,9 @@ static void find_route(struct exchange *x)
                         route_methods(x->route));
         exchange_refuse(x, 405);
     } else if (!x->route->always && (!f->is_serving || f->is_draining)) {
-        (void)error_set(&x->err, STATUS_UNAVAILABLE, "the server is %s",
-                        f->is_draining ? "draining" : "loading");
+        (void)error_because(&x->err, STATUS_UNAVAILABLE,
+                            f->is_draining ? REASON_SERVER_DRAINING : REASON_SERVER_LOADING, NULL,
+                            "the server is %s", f->is_draining ? "draining" : "loading");
         exchange_refuse(x, 503);
     }
 }
@@ -606,13 +607,19 @@ static void log_answer(const struct exchange *x)
                   x->request_id.text, (unsigned long long)(exchange_now_ms(x) - x->begun_ms));
 }
 
-static void exchange_release(struct exchange *x)
+/* Takes leave of the handler. */
+static void exchange_dismiss(struct exchange *x)
 {
     const struct exchange_handler *handler = x->handler;
 
     x->handler = NULL;
     if (handler != NULL)
         handler->on_close(x, x->handler_state);
+}
+
+static void exchange_release(struct exchange *x)
+{
+    exchange_dismiss(x);
     log_answer(x);
     x->status = 0; /* one that lingers is released again */
     gunzip_close(x->gunzip);
@@ -757,6 +764,47 @@ void front_drain(struct http_front *f)
     for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
         tell_drain(container_of(l, struct exchange, link));
     front_close_idle(f);
+}
+
+static void exchange_fail_now(struct exchange *x, const struct error *err)
+{
+    if (x->handler != NULL && x->handler->cut != NULL)
+        x->handler->cut(x, x->handler_state, err);
+    else if (!x->is_streaming)
+        exchange_fail(x, err);
+    else
+        exchange_cut(x);
+    exchange_dismiss(x);
+    exchange_notify(x);
+}
+
+/* A request that is not whole yet is not waited for: what comes of it is discarded. */
+static void exchange_end_with(struct exchange *x, const struct error *err)
+{
+    if (x->state == EXCHANGE_READING) {
+        x->err = *err;
+        x->must_close = x->is_unread = true;
+        exchange_refuse(x, http_status_of(err->status));
+        due(x);
+    } else if (x->state == EXCHANGE_DUE && x->refused_as == 0) {
+        x->err = *err;
+        exchange_refuse(x, http_status_of(err->status));
+    } else if (x->state == EXCHANGE_ANSWERING && !x->is_ended) {
+        exchange_fail_now(x, err);
+    }
+}
+
+bool front_end(struct http_front *f)
+{
+    struct error err;
+
+    (void)error_draining(&err);
+    f->is_draining = true;
+    for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
+        exchange_end_with(container_of(l, struct exchange, link), &err);
+    front_close_idle(f);
+    front_sweep(f);
+    return list_is_empty(&f->connections);
 }
 
 void front_check_keys(struct http_front *f)

@@ -21,6 +21,9 @@ struct exchange_handler {
     /* The server drains: a long-lived answer ends as soon as it can. Called at most once; if the
      * server drains already, after the route has been served. May be NULL. */
     void (*drain)(struct exchange *x, void *state);
+    /* The server ends: the answer ends with err, which a stream says in its API's way; on_close
+     * follows. NULL: exchange_fail does, and a stream breaks off. */
+    void (*cut)(struct exchange *x, void *state, const struct error *err);
     /* The exchange is over, for whatever reason; state is not used afterwards. */
     void (*on_close)(struct exchange *x, void *state);
 };

@@ -27,9 +27,12 @@ uint64_t front_now_ms(const struct http_front *f);
 void front_deinit(struct http_front *f);
 /* Serves the exchanges that were notified before this call. */
 void front_serve(struct http_front *f);
-/* Answers in flight continue; long-lived ones are notified. Connections that wait for a request are
- * closed. */
+/* Answers in flight continue; long-lived ones are notified. Connections that wait for a request, of
+ * which no byte is there, are closed. */
 void front_drain(struct http_front *f);
+/* Ends what is being answered or read with an error, as UNAVAILABLE, and closes what is idle. True:
+ * all connections are closed; else it is called again, for what came meanwhile. */
+bool front_end(struct http_front *f);
 /* Closes the connections whose answer is in flight to a revoked key. */
 void front_check_keys(struct http_front *f);
 /* Ends all exchanges as if their clients had hung up. */

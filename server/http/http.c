@@ -352,6 +352,11 @@ void http_drain(struct http *h)
     front_drain(&h->front);
 }
 
+bool http_end(struct http *h)
+{
+    return front_end(&h->front);
+}
+
 void http_stop(struct http *h)
 {
     if (h == NULL || h->front.is_stopping)

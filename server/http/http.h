@@ -2,6 +2,7 @@
 #ifndef SERVER_HTTP_HTTP_H
 #define SERVER_HTTP_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
@@ -34,6 +35,10 @@ void http_check_keys(struct http *h);
 
 /* New requests get 503 from now on; connections that wait for one are closed. */
 void http_drain(struct http *h);
+
+/* Ends each request with 503, or its stream with an error; to be called again until it returns
+ * true: all is sent, and no connection is left. */
+bool http_end(struct http *h);
 
 /* Closes all; answers in flight end as if their clients had hung up. h and its handles are closed
  * in the loop's last iterations. NULL is fine. */

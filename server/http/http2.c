@@ -26,6 +26,7 @@ enum {
     WRITE_BYTES = 64 << 10, /* at most so many are handed to the socket at once */
     ANSWER_HEADERS_MAX = 40,
     STREAM_OUT_MAX_BYTES = 64 << 20,
+    ACKNOWLEDGE_MS = 1000, /* of a drain's notice */
 };
 
 struct http2 {
@@ -37,6 +38,7 @@ struct http2 {
     struct buf out;  /* for the socket; begins with SOCKET_ROOM_BYTES */
     void (*over)(void *arg);
     void *arg;
+    uint64_t leaves_at_ms; /* when the notice of a drain no longer waits for its answer; 0: none */
     bool is_admin, has_goaway;
     bool is_broken; /* frames were lost: nothing is sent any more */
 };
@@ -331,12 +333,26 @@ static int on_invalid_field(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
+/* The last stream that is answered. A failure is a lack of memory: then the peer sees the
+ * connection end. */
+static void http2_say_goaway(struct http2 *h)
+{
+    h->has_goaway = true;
+    (void)nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
+                                nghttp2_session_get_last_proc_stream_id(h->session),
+                                NGHTTP2_NO_ERROR, NULL, 0);
+    http2_be_due(h);
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     struct http2_stream *s = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     const bool is_last = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    struct http2 *h = arg;
 
-    (void)arg;
+    if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0 &&
+        h->leaves_at_ms != 0 && !h->has_goaway)
+        http2_say_goaway(h);
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST &&
         stream_is_reading(s)) {
         if (is_last)
@@ -506,21 +522,25 @@ void http2_flush_due(struct http_front *f)
     }
 }
 
+/* RFC 9113, 6.8: a notice first, since the peer may have begun streams meanwhile, which are
+ * answered too; the ping's answer says that the peer has come so far. libnghttp2 sends the ping in
+ * front of the notice, which suits peers that read nothing behind a GOAWAY (Python's h2). */
 void http2_drain(struct http2 *h)
 {
-    if (h->has_goaway)
+    if (h->leaves_at_ms != 0)
         return;
-    h->has_goaway = true;
-    /* Fails without memory alone: then the peer sees the connection end. */
-    (void)nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
-                                nghttp2_session_get_last_proc_stream_id(h->session),
-                                NGHTTP2_NO_ERROR, NULL, 0);
+    h->leaves_at_ms = front_now_ms(h->front) + ACKNOWLEDGE_MS;
+    (void)nghttp2_submit_shutdown_notice(h->session); /* as above */
+    (void)nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, NULL);
+    http2_be_due(h);
 }
 
 bool http2_sweep(struct http2 *h, uint64_t now_ms)
 {
     struct link *at = list_first(&h->streams), *next;
 
+    if (h->leaves_at_ms != 0 && h->leaves_at_ms <= now_ms && !h->has_goaway)
+        http2_say_goaway(h);
     for (; at != NULL; at = next) {
         struct http2_stream *s = container_of(at, struct http2_stream, link);
 

@@ -15,6 +15,13 @@ bool socket_is_choked(const struct lws *s)
     return lws_partial_buffered((struct lws *)s) != 0;
 }
 
+bool socket_has_unread(const struct lws *s)
+{
+    char byte;
+
+    return recv(lws_get_socket_fd((struct lws *)s), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 void socket_shut(struct lws *s)
 {
     (void)shutdown(lws_get_socket_fd(s), SHUT_WR); /* fails when the peer has closed already */

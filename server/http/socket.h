@@ -15,6 +15,8 @@ enum { SOCKET_ROOM_BYTES = 32 };
 bool socket_write(struct lws *s, char *data, size_t len);
 /* Some of the written bytes are pending; once they are sent the exchange is notified. */
 bool socket_is_choked(const struct lws *s);
+/* Bytes of the peer are there that were not read. */
+bool socket_has_unread(const struct lws *s);
 /* Shuts our side for writing. */
 void socket_shut(struct lws *s);
 /* Closes the socket and calls connection_close. Not inside a call of the socket's own. */

@@ -18,6 +18,9 @@
  * (call_read_behind). If the next message is there already when it is read, the client does not
  * wait, and the stream is read at once.
  *
+ * A call that the daemon's end cuts gets a status like any other (call_cut): grpc_call_cancel would
+ * send one without trailers.
+ *
  * Failure: if the peer disconnects or cancels, or its deadline passes, OP_CLOSE completes with
  * was_cancelled set, and all other operations complete without ok. The handler is notified once, at
  * OP_CLOSE, and the call is freed when the last operation is back. */
@@ -79,12 +82,13 @@ struct call {
     struct rpc_op ops[N_CALL_OPS];
     uint8_t n_under_way;
     enum call_state state;
-    bool is_starting;      /* in method's start: writes are sent when it returns */
-    bool has_sent_headers; /* with the first message or the status */
-    bool has_close;        /* OP_CLOSE's operation has been started */
-    bool is_close_in_last; /* in one batch with the status */
-    bool is_finishing;     /* call_finish was called, by the handler or here */
-    bool is_finished_by_us;
+    bool is_starting;       /* in method's start: writes are sent when it returns */
+    bool has_sent_headers;  /* with the first message or the status */
+    bool has_close;         /* OP_CLOSE's operation has been started */
+    bool is_close_in_last;  /* in one batch with the status */
+    bool is_finishing;      /* call_finish was called, by the handler or here */
+    bool is_finished_by_us; /* unknown to the handler, whose own end is dropped */
+    bool is_cut;            /* of those, by call_cut */
     bool out_may_wait;
     bool is_write_ready_due; /* on_write_ready must be called */
     bool is_broken;          /* a write failed: OP_CLOSE will give the reason */
@@ -518,7 +522,7 @@ static void call_closed(struct call *call)
 {
     enum status why = STATUS_OK;
 
-    if (call->was_cancelled) {
+    if (call->was_cancelled || call->is_cut) {
         uint64_t now_us = env_now_us(call->queue->env);
         bool is_late = call->deadline_us > 0 && now_us + DEADLINE_SLACK_US >= call->deadline_us;
 
@@ -620,6 +624,14 @@ void call_drain(struct call *call)
         call->handler->drain(call, call->handler_state);
 }
 
+void call_cut(struct call *call, const struct error *err)
+{
+    if (call->state == CALL_CLOSED || call->is_finishing)
+        return;
+    call_finish(call, err);
+    call->is_finished_by_us = call->is_cut = true;
+}
+
 void call_cancel(struct call *call)
 {
     (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAVAILABLE,
@@ -628,9 +640,16 @@ void call_cancel(struct call *call)
 
 void call_check_key(struct call *call)
 {
-    if (call->key != NULL && access_key_is_revoked(call->queue->access, call->key))
-        (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAUTHENTICATED,
-                                           "the key is not valid any more", NULL);
+    struct error err;
+
+    if (call->key == NULL || !access_key_is_revoked(call->queue->access, call->key))
+        return;
+    (void)error_because(&err, STATUS_UNAUTHENTICATED, REASON_KEY_INVALID, NULL,
+                        "the key is not valid any more");
+    if (call->state == CALL_WRITING) /* its peer may never read what is in flight */
+        (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAUTHENTICATED, err.text, NULL);
+    else
+        call_cut(call, &err);
 }
 
 struct arena *call_arena(struct call *call)
@@ -804,7 +823,7 @@ void call_finish(struct call *call, const struct error *err)
 {
     ASSERT_OWNER(&call->queue->owner);
     assert(call->state != CALL_CLOSED);
-    if (call->is_finished_by_us) /* a damaged message ended it, unknown to the handler */
+    if (call->is_finished_by_us)
         return;
     assert(!call->is_finishing);
     call->is_finishing = true;
@@ -821,6 +840,8 @@ void call_finish(struct call *call, const struct error *err)
 void call_finish_with(struct call *call, const ProtobufCMessage *last)
 {
     ASSERT_OWNER(&call->queue->owner);
+    if (call->is_finished_by_us)
+        return;
     assert(call_is_write_ready(call));
     hold(call, last);
     call_finish(call, NULL);

@@ -55,7 +55,8 @@ struct call_handler {
     /* The call is over, whichever side ended it. Called exactly once for every call whose handler
      * was set, also for those that call_finish ended; the handler frees state, and the call is
      * invalid afterwards. why: STATUS_OK when the status is sent, whichever it was; STATUS_DEADLINE
-     * when the deadline passed first; STATUS_CANCELLED when the peer went away or cancelled. */
+     * when the deadline passed first; STATUS_CANCELLED when the peer went away or cancelled, or
+     * the server cut the call: what the handler wrote since was dropped. */
     void (*on_close)(struct call *call, void *state, enum status why);
     bool is_unawaited; /* a draining server does not wait for it: it ends with the port */
 };

@@ -8,6 +8,7 @@
 
 struct call_bytes;
 struct call_piece;
+struct error;
 
 /* Pre-requested calls of each method: a burst of so many calls costs no extra round trip. gRPC,
  * built with its assertions as Debian's is, scans all of them in each of its operations; so only
@@ -24,9 +25,12 @@ void call_attend(struct call *call);
 void call_tick(struct rpc_queue *q);
 /* The server drains. */
 void call_drain(struct call *call);
-/* Cancels from our side: the peer sees UNAVAILABLE. */
+/* Ends the call with err and its trailers, whatever its handler does: what that still writes is
+ * dropped, and its on_close comes with CANCELLED. A call that is ending already is left alone. */
+void call_cut(struct call *call, const struct error *err);
+/* Cancels it: the peer sees UNAVAILABLE without trailers, if it sees anything. */
 void call_cancel(struct call *call);
-/* Cancels the call if its key was revoked: the peer sees UNAUTHENTICATED. */
+/* Ends the call if its key was revoked: the peer sees UNAUTHENTICATED. */
 void call_check_key(struct call *call);
 struct call *call_from_live(struct link *link);
 struct call *call_from_ready(struct link *link);

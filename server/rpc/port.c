@@ -6,9 +6,11 @@
  * loop is about to poll, so no handler is called from inside a function that it called; if some are
  * left after an iteration, idle keeps the loop from sleeping.
  *
- * Stop: calls are cancelled and the server is shut down. After that, and when every call is back,
- * the queue is shut down and drained, the pollers post their exit and are joined, the mailbox and
- * the handles are closed, and the last close frees the port. */
+ * Stop: every call gets its status, those that come yet are refused, and the peers are asked to
+ * leave (PORT_ANSWERING, PORT_LEAVING). Only then, or a second later, the server is shut down: gRPC
+ * core ends what it still has or gets after that with CANCELLED and no trailers. When it is down
+ * and every call is back, the queue is shut down and drained, the pollers post their exit and are
+ * joined, the mailbox and the handles are closed, and the last close frees the port. */
 #include "server/rpc/port.h"
 
 #include <assert.h>
@@ -29,6 +31,21 @@
 #include "server/net/open_files.h"
 #include "server/net/tls.h"
 #include "server/rpc/call_parts.h"
+#include "server/rpc/connections.h"
+
+enum port_stage {
+    PORT_SERVING,
+    PORT_ANSWERING, /* waits until its calls have their status */
+    PORT_LEAVING,   /* waits until its peers have left */
+    PORT_SHUT,
+};
+
+static const uint32_t port_moves[] = {
+    [PORT_SERVING] = 1u << PORT_ANSWERING,
+    [PORT_ANSWERING] = 1u << PORT_LEAVING | 1u << PORT_SHUT,
+    [PORT_LEAVING] = 1u << PORT_SHUT,
+    [PORT_SHUT] = 0,
+};
 
 enum {
     ROUNDS_MAX = 8, /* of attending, before other work of the loop runs */
@@ -36,7 +53,8 @@ enum {
     LOOKAHEAD_BYTES = 1 << 20,
     CALLS_MAX = 1 << 16,
     KEEPALIVE_MS = 60000, /* detects peers whose host is gone, or that never send */
-    FAREWELL_MS = 1000,
+    FAREWELL_MS = 1000,   /* from the stop to the shutdown, at most */
+    FAREWELL_LOOK_MS = 5,
     ACKNOWLEDGE_MS = 20000, /* gRPC's own limit for the answer to a ping */
 };
 
@@ -50,9 +68,12 @@ struct poller {
 struct port {
     struct rpc_queue queue;
     struct mailbox mailbox;
-    uv_prepare_t prepare;   /* handles events of the loop's own calls */
-    uv_idle_t idle;         /* active while prepare has left events */
-    uv_timer_t farewell;    /* active after the stop */
+    uv_prepare_t prepare; /* handles events of the loop's own calls */
+    uv_idle_t idle;       /* active while prepare has left events */
+    uv_timer_t farewell;  /* active from the stop to the shutdown */
+    uint64_t farewell_until_ms;
+    enum port_stage stage;
+    struct rpc_connections connections;
     struct method *methods; /* [n_methods] */
     size_t n_methods;
     struct poller *pollers; /* [n_pollers] */
@@ -76,6 +97,7 @@ static void port_free(struct port *p)
         call_free_spare(link);
     grpc_server_credentials_release(p->insecure);
     shared_limit_deinit(&p->queue.calls);
+    rpc_connections_deinit(&p->connections);
     free(p->listeners);
     free(p->methods);
     free(p->pollers);
@@ -345,6 +367,7 @@ static void on_accepted(void *arg, int fd)
 {
     struct port *p = arg;
 
+    rpc_connections_add(&p->connections, fd);
     grpc_server_add_channel_from_fd(p->queue.server, fd, p->insecure);
 }
 
@@ -447,12 +470,6 @@ size_t port_n_awaited(const struct port *p)
     return p->queue.n_live - p->queue.n_unawaited;
 }
 
-void port_refuse(struct port *p)
-{
-    ASSERT_OWNER(&p->queue.owner);
-    p->queue.is_refusing = true;
-}
-
 void port_check_keys(struct port *p)
 {
     ASSERT_OWNER(&p->queue.owner);
@@ -461,7 +478,25 @@ void port_check_keys(struct port *p)
         call_check_key(call_from_live(link));
 }
 
-void port_cancel_all(struct port *p)
+void port_end(struct port *p)
+{
+    struct error err;
+
+    ASSERT_OWNER(&p->queue.owner);
+    (void)error_draining(&err);
+    p->queue.is_refusing = true;
+    for (struct link *link = list_first(&p->queue.live); link != NULL;
+         link = list_next(&p->queue.live, link))
+        call_cut(call_from_live(link), &err);
+}
+
+size_t port_n_unanswered(const struct port *p)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    return p->queue.n_live;
+}
+
+void port_cut_off(struct port *p)
 {
     ASSERT_OWNER(&p->queue.owner);
     for (struct link *link = list_first(&p->queue.live); link != NULL;
@@ -469,25 +504,44 @@ void port_cancel_all(struct port *p)
         call_cancel(call_from_live(link));
 }
 
-/* gRPC waits 20 s for peers that do not answer its GOAWAY. */
-static void on_farewell_over(uv_timer_t *farewell)
+static void port_move(struct port *p, enum port_stage to)
+{
+    assert((port_moves[p->stage] & 1u << to) != 0);
+    p->stage = to;
+}
+
+/* What is left is cut off: peers that did not leave, and calls whose status they do not read. */
+static void port_shut(struct port *p)
+{
+    port_move(p, PORT_SHUT);
+    p->queue.is_stopping = true;
+    (void)uv_timer_stop(&p->farewell); /* cannot fail */
+    rpc_op_give(&p->shutdown);
+    grpc_server_shutdown_and_notify(p->queue.server, p->queue.events, &p->shutdown);
+    grpc_server_cancel_all_calls(p->queue.server); /* closes all connections */
+}
+
+static void on_farewell(uv_timer_t *farewell)
 {
     struct port *p = farewell->data;
+    bool is_over = uv_now(farewell->loop) >= p->farewell_until_ms;
 
-    if (p->queue.server != NULL)
-        grpc_server_cancel_all_calls(p->queue.server); /* closes all connections */
+    if (p->stage == PORT_ANSWERING && p->queue.n_live == 0)
+        port_move(p, PORT_LEAVING);
+    if (p->stage == PORT_LEAVING && p->queue.n_live == 0)
+        rpc_connections_ask_to_leave(&p->connections);
+    if (is_over || (p->stage == PORT_LEAVING && rpc_connections_n_open(&p->connections) == 0))
+        port_shut(p);
 }
 
 void port_stop(struct port *p, void (*stopped)(void *arg), void *arg)
 {
     ASSERT_OWNER(&p->queue.owner);
-    assert(!p->queue.is_stopping);
-    p->queue.is_refusing = p->queue.is_stopping = true;
     p->stopped = stopped;
     p->stopped_arg = arg;
+    port_move(p, PORT_ANSWERING);
     close_listeners(p);
-    port_cancel_all(p);
-    (void)uv_timer_start(&p->farewell, on_farewell_over, FAREWELL_MS, 0); /* only when closing */
-    rpc_op_give(&p->shutdown);
-    grpc_server_shutdown_and_notify(p->queue.server, p->queue.events, &p->shutdown);
+    port_end(p);
+    p->farewell_until_ms = uv_now(p->farewell.loop) + FAREWELL_MS;
+    (void)uv_timer_start(&p->farewell, on_farewell, 0, FAREWELL_LOOK_MS); /* only when closing */
 }

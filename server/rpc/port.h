@@ -62,14 +62,17 @@ void port_add_stats(const struct port *p, struct port_stats *out);
 void port_drain(struct port *p);
 /* Calls in flight that a drain waits for. */
 size_t port_n_awaited(const struct port *p);
-/* New calls are refused with UNAVAILABLE; calls in flight go on. */
-void port_refuse(struct port *p);
-/* Cancels the calls in flight whose key was revoked. */
+/* Ends the calls in flight whose key was revoked. */
 void port_check_keys(struct port *p);
-/* Cancels the calls in flight; their handlers' on_close comes later. */
-void port_cancel_all(struct port *p);
-/* Cancels what is in flight, shuts the server and its queue down, joins the threads, frees p, then
- * calls stopped, on the loop and never inside. */
+/* Ends the calls in flight and refuses those that come, all with UNAVAILABLE and its trailers; the
+ * handlers' on_close comes later. */
+void port_end(struct port *p);
+/* Calls that gRPC has not released: after port_end, those whose status is not sent. */
+size_t port_n_unanswered(const struct port *p);
+/* Cancels those: their peers do not read. */
+void port_cut_off(struct port *p);
+/* Ends all calls, as port_end does, lets the peers leave for at most a second, shuts the server and
+ * its queue down, joins the threads, frees p, then calls stopped, on the loop and never inside. */
 void port_stop(struct port *p, void (*stopped)(void *arg), void *arg);
 
 #endif

@@ -36,6 +36,12 @@ bool socket_is_choked(const struct lws *s)
     return false;
 }
 
+bool socket_has_unread(const struct lws *s)
+{
+    (void)s;
+    return false;
+}
+
 void socket_shut(struct lws *s)
 {
     (void)s;

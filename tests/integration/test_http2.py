@@ -266,7 +266,7 @@ def garbage(parley):
 
 
 def drained(parleyd, flags):
-    """A drain says GOAWAY at once, the reply that runs ends as it would, and the connection is closed."""
+    """A drain gives notice and, once the peer knows, says GOAWAY; the reply that runs ends as it would, and the connection is closed."""
     daemon = harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0", "--drain-timeout", "1h")
     with daemon as parley:
         peer, idle = Peer(parley), Peer(parley)
@@ -282,10 +282,12 @@ def drained(parleyd, flags):
                 body, has_ended = body + payload, bool(flags_ & 1)
             elif kind == 7:
                 goaways.append(struct.unpack(">II", payload[:8]))
+            elif kind == 6 and not flags_ & 1:
+                peer.socket.sendall(b"\0\0\x08\6\1\0\0\0\0" + payload)
             if not is_asked and len(body) > 100:
                 is_asked = True
                 daemon.process.terminate()
-        assert goaways == [(stream, 0)] and has_ended and body.endswith(b"data: [DONE]\n\n"), (goaways, has_ended, body[-80:])
+        assert goaways == [(2**31 - 1, 0), (stream, 0)] and has_ended and body.endswith(b"data: [DONE]\n\n"), (goaways, has_ended, body[-80:])
         assert body.count(b"data: ") > 1000, body.count(b"data: ")
         while idle.take():
             continue

@@ -15,7 +15,7 @@ struct lws {
     struct connection *connection;
     char said[4096];
     size_t n_said;
-    bool is_closed;
+    bool is_closed, has_unread;
 };
 
 /* --- a socket that takes all bytes --- */
@@ -32,6 +32,11 @@ bool socket_is_choked(const struct lws *to)
 {
     (void)to;
     return false;
+}
+
+bool socket_has_unread(const struct lws *to)
+{
+    return to->has_unread;
 }
 
 void socket_shut(struct lws *to)
@@ -118,6 +123,38 @@ static void serve_held(struct exchange *x)
     exchange_notify(x);
 }
 
+static void linger_cut(struct exchange *x, void *state, const struct error *err)
+{
+    (void)state;
+    (void)!buf_printf(exchange_stream(x), "data: %s\n\n", err->text);
+    exchange_end(x);
+}
+
+/* A stream that says why it ends. */
+static void serve_speaking(struct exchange *x)
+{
+    static const struct exchange_handler handler = {
+        .on_write_ready = linger_write_ready, .cut = linger_cut, .on_close = linger_on_close};
+
+    exchange_set_handler(x, &handler, NULL);
+    exchange_notify(x);
+}
+
+static void answer_nothing(struct exchange *x, void *state)
+{
+    (void)x;
+    (void)state;
+}
+
+/* Waits for something else. */
+static void serve_waiting(struct exchange *x)
+{
+    static const struct exchange_handler handler = {.on_write_ready = answer_nothing,
+                                                    .on_close = linger_on_close};
+
+    exchange_set_handler(x, &handler, NULL);
+}
+
 /* Answers with the value of "a" and the method. */
 static void serve_query(struct exchange *x)
 {
@@ -139,12 +176,14 @@ static const struct route word_routes[] = {
     {"/linger", .methods = METHOD_GET, .serve = serve_lingering, .api = &words},
     {"/held", .methods = METHOD_GET, .serve = serve_held, .api = &words},
     {"/query", .methods = METHOD_GET, .serve = serve_query, .api = &words},
+    {"/speaks", .methods = METHOD_GET, .serve = serve_speaking, .api = &words},
+    {"/waits", .methods = METHOD_GET | METHOD_POST, .serve = serve_waiting, .api = &words},
 };
 static const struct route number_routes[] = {
     {"/number/", true, METHOD_GET, .serve = serve_failure, .api = &numbers},
     {"/always", .methods = METHOD_GET, .always = true, .serve = serve_lingering, .api = &numbers},
 };
-static const struct route_table word_table = {word_routes, 4}, number_table = {number_routes, 2};
+static const struct route_table word_table = {word_routes, 6}, number_table = {number_routes, 2};
 static const struct route_table *const tables[] = {&word_table, &number_table};
 
 /* --- a client --- */
@@ -181,17 +220,22 @@ static void close_front(void)
     front_deinit(&f);
 }
 
-static void get(struct lws *s, const char *path)
+static void say(struct lws *s, const char *text)
 {
-    char line[200];
-    int len = snprintf(line, sizeof(line), "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
-
     *s = (struct lws){0};
     s->connection = connection_open(&f, s);
     ck_assert_ptr_nonnull(s->connection);
-    connection_read(s->connection, line, (size_t)len);
+    connection_read(s->connection, text, strlen(text));
     serve_all();
     s->said[s->n_said] = '\0';
+}
+
+static void get(struct lws *s, const char *path)
+{
+    char line[200];
+
+    (void)snprintf(line, sizeof(line), "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path);
+    say(s, line);
 }
 
 static void hang_up(struct lws *s)
@@ -232,7 +276,8 @@ START_TEST(errors_are_the_apis)
     expect("/words", "422", "Content-Type: text/words\r\n", "words 422: it is there");
     expect("/number/7", "422", "Content-Type: text/numbers\r\n", "number 422");
     expect("/number/", "404", "Content-Type: text/words\r\n",
-           "there is no '/number/', there are: /words, /linger, /held, /query, /always");
+           "there is no '/number/', there are: /words, /linger, /held, /query, /speaks, /waits, "
+           "/always");
     close_front();
 }
 END_TEST
@@ -281,4 +326,71 @@ START_TEST(drains)
 }
 END_TEST
 
-SUITE_MAIN("server/http/exchange", queries_are_read, errors_are_the_apis, before_it_serves, drains)
+/* Ends the front; what was said since is in s. */
+static void end_front(struct lws *const *all, size_t n)
+{
+    (void)front_end(&f);
+    serve_all();
+    for (size_t i = 0; i < n; i++)
+        all[i]->said[all[i]->n_said] = '\0';
+}
+
+/* The end answers whatever was asked: an answer that waits has 503, a stream says why, or breaks
+ * off; a request of which a part has come is not waited for. */
+START_TEST(ends)
+{
+    static struct lws waits, speaks, held, head, body, idle;
+    struct lws *const refused[] = {&waits, &head, &body};
+    static char further[] = "rest";
+
+    open_front(true);
+    get(&waits, "/waits");
+    get(&speaks, "/speaks");
+    get(&held, "/held");
+    say(&head, "GET /waits HTTP/1.1\r\nHos");
+    say(&body, "POST /waits HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
+    idle = (struct lws){0};
+    idle.connection = connection_open(&f, &idle);
+    end_front((struct lws *const[]){&waits, &speaks, &held, &head, &body}, 5);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_msg(strncmp(refused[i]->said, "HTTP/1.1 503 ", 13) == 0, "%s", refused[i]->said);
+        ck_assert_ptr_nonnull(strstr(refused[i]->said, "\r\nRetry-After: 1\r\n"));
+        ck_assert_ptr_nonnull(strstr(refused[i]->said, "\r\nConnection: close\r\n"));
+        ck_assert_ptr_nonnull(strstr(refused[i]->said, "words 503: the server is shutting down"));
+    }
+    ck_assert_ptr_nonnull(
+        strstr(speaks.said, "data: the server is shutting down\n\n\r\n0\r\n\r\n"));
+    ck_assert(idle.is_closed && waits.is_closed && held.is_closed);
+    ck_assert_ptr_null(strstr(held.said, "\r\n0\r\n\r\n"));
+    ck_assert_uint_eq(n_gone, 3);
+    connection_read(body.connection, further, sizeof(further) - 1); /* it is discarded */
+    ck_assert(!front_end(&f));                                      /* two peers have not read */
+    hang_up(&head);
+    hang_up(&body);
+    hang_up(&speaks);
+    ck_assert(front_end(&f));
+    close_front();
+}
+END_TEST
+
+/* A connection is not closed while bytes of a request are there, and that has 503. */
+START_TEST(unread_requests_are_answered)
+{
+    static struct lws late;
+    static char request[] = "GET /words HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    open_front(true);
+    late = (struct lws){.has_unread = true};
+    late.connection = connection_open(&f, &late);
+    front_drain(&f);
+    ck_assert(!front_end(&f) && !late.is_closed);
+    connection_read(late.connection, request, sizeof(request) - 1);
+    serve_all();
+    ck_assert(strncmp(late.said, "HTTP/1.1 503 ", 13) == 0 && late.is_closed);
+    ck_assert(front_end(&f));
+    close_front();
+}
+END_TEST
+
+SUITE_MAIN("server/http/exchange", queries_are_read, errors_are_the_apis, before_it_serves, drains,
+           ends, unread_requests_are_answered)

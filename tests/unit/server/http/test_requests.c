@@ -39,6 +39,12 @@ bool socket_is_choked(const struct lws *to)
     return false;
 }
 
+bool socket_has_unread(const struct lws *to)
+{
+    (void)to;
+    return false;
+}
+
 void socket_shut(struct lws *to)
 {
     to->is_shut = true;

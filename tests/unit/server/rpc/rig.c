@@ -86,11 +86,21 @@ static void close_mailbox(struct rig *r, void *arg)
     mailbox_close(&r->mailbox, NULL);
 }
 
-void rig_stop(struct rig *r)
+void rig_begin_stop(struct rig *r)
 {
     rig_on_loop(r, r->port != NULL ? stop : close_mailbox, NULL);
+}
+
+void rig_join(struct rig *r)
+{
     assert(uv_thread_join(&r->thread) == 0);
     uv_sem_destroy(&r->is_up);
+}
+
+void rig_stop(struct rig *r)
+{
+    rig_begin_stop(r);
+    rig_join(r);
 }
 
 static void get_stats(struct rig *r, void *arg)

@@ -25,8 +25,10 @@ struct rig {
 
 /* Starts with config (its listen NULL: "127.0.0.1:0"). The failure is in r->rc, r->err. */
 void rig_start(struct rig *r, const struct port_config *config);
-/* Stops the port and joins the thread. */
+/* Stops the port and joins the thread: begin_stop and join in one. */
 void rig_stop(struct rig *r);
+void rig_begin_stop(struct rig *r);
+void rig_join(struct rig *r);
 /* Runs act on the loop and waits for it. */
 void rig_on_loop(struct rig *r, void (*act)(struct rig *r, void *arg), void *arg);
 struct port_stats rig_stats(struct rig *r);

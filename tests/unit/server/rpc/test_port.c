@@ -944,12 +944,6 @@ START_TEST(too_many_calls)
 }
 END_TEST
 
-static void refuse_new(struct rig *r, void *arg)
-{
-    (void)arg;
-    port_refuse(r->port);
-}
-
 static void answer(struct rig *r, void *arg)
 {
     message reply;
@@ -1023,8 +1017,53 @@ START_TEST(drains)
 }
 END_TEST
 
-/* When new calls are refused, those in flight end normally. */
-START_TEST(refuses_new)
+static void expect_draining(const struct dialled *ended)
+{
+    ck_assert_int_eq(ended->status, GRPC_STATUS_UNAVAILABLE);
+    ck_assert_str_eq(ended->reason, "SERVER_DRAINING");
+    ck_assert_uint_eq(ended->n_details, 2); /* ErrorInfo, RetryInfo */
+    ck_assert_uint_gt(ended->retry_ms, 0);
+}
+
+static void end_all(struct rig *r, void *arg)
+{
+    (void)arg;
+    port_end(r->port);
+}
+
+/* The end cuts a call that is in flight and refuses one that comes, both with the reason and when
+ * to come back; what the handler answers later is dropped. */
+START_TEST(ends)
+{
+    static struct dialled held, stream;
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &stream, "/test.Port/Linger", "x", 0);
+    uv_sem_wait(&world.has_begun);
+    dial_start(&d, &held, "/test.Port/Hang", "x", 0);
+    uv_sem_wait(&world.has_begun);
+    rig_on_loop(&rig, end_all, NULL);
+    dial_unary(&d, &c, "/test.Port/Echo", "x", 0);
+    expect_draining(&c);
+    dial_end(&d, &held);
+    expect_draining(&held);
+    dial_end(&d, &stream);
+    expect_draining(&stream);
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
+    close_all(&d);
+}
+END_TEST
+
+static void end_then_answer(struct rig *r, void *arg)
+{
+    port_end(r->port);
+    answer(r, arg);
+}
+
+/* A handler that answers after the end, and before it knows, changes nothing. */
+START_TEST(answers_behind_the_end_are_dropped)
 {
     static struct dialled held;
     struct dial d;
@@ -1032,39 +1071,63 @@ START_TEST(refuses_new)
     open_all(&d);
     dial_start(&d, &held, "/test.Port/Hang", "x", 0);
     uv_sem_wait(&world.has_begun);
-    rig_on_loop(&rig, refuse_new, NULL);
-    dial_unary(&d, &c, "/test.Port/Echo", "x", 0);
-    ck_assert_int_eq(c.status, GRPC_STATUS_UNAVAILABLE);
-    rig_on_loop(&rig, answer, NULL);
-    ck_assert(dial_read(&d, &held));
-    ck_assert_str_eq(held.reply, "at last");
+    rig_on_loop(&rig, end_then_answer, NULL);
     dial_end(&d, &held);
-    ck_assert_int_eq(held.status, GRPC_STATUS_OK);
-    ck_assert_int_eq(wait_gone(), STATUS_OK);
+    expect_draining(&held);
+    ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
     close_all(&d);
 }
 END_TEST
 
-static void cancel_all(struct rig *r, void *arg)
+enum { CALLERS = 4 };
+
+struct caller {
+    struct dialled c;
+    size_t n_refused;
+};
+
+static void call_until_refused(void *arg)
 {
-    (void)arg;
-    port_cancel_all(r->port);
+    struct caller *caller = arg;
+    struct dial d;
+
+    dial_open(&d, rig.address);
+    for (;;) {
+        dial_unary(&d, &caller->c, "/test.Port/Echo", "x", 0);
+        if (caller->c.status == GRPC_STATUS_UNAVAILABLE && caller->c.reason[0] == '\0')
+            break; /* the port is not there any more */
+        if (caller->c.status == GRPC_STATUS_OK)
+            continue;
+        expect_draining(&caller->c);
+        caller->n_refused++;
+    }
+    dial_close(&d);
 }
 
-/* Both sides are notified of the server's cancel. */
-START_TEST(server_cancels)
+/* While clients call without a pause the port stops: each call is answered, is refused with its
+ * reason, or finds no port. */
+START_TEST(stops_under_calls)
 {
+    static struct caller callers[CALLERS];
+    uv_thread_t threads[CALLERS];
+    size_t n_refused = 0;
     struct dial d;
 
     open_all(&d);
-    dial_start(&d, &c, "/test.Port/Hang", "x", 0);
-    uv_sem_wait(&world.has_begun);
-    rig_on_loop(&rig, cancel_all, NULL);
-    dial_end(&d, &c);
-    ck_assert_int_eq(c.status, GRPC_STATUS_UNAVAILABLE);
-    ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
-    expect_alive(&d);
-    close_all(&d);
+    for (size_t i = 0; i < CALLERS; i++)
+        ck_assert_int_eq(uv_thread_create(&threads[i], call_until_refused, &callers[i]), 0);
+    while (rig_stats(&rig).n_started < 10 * CALLERS)
+        continue;
+    rig_begin_stop(&rig);
+    for (size_t i = 0; i < CALLERS; i++) {
+        ck_assert_int_eq(uv_thread_join(&threads[i]), 0);
+        n_refused += callers[i].n_refused;
+    }
+    ck_assert_uint_gt(n_refused, 0);
+    dial_close(&d);
+    rig_join(&rig);
+    uv_sem_destroy(&world.has_begun);
+    uv_sem_destroy(&world.is_gone);
 }
 END_TEST
 
@@ -1131,7 +1194,7 @@ START_TEST(old_connections_end)
     dial_wait_while_ready(&d);
     expect_alive(&d);
     ck_assert_uint_eq(world.n_gone, 0);
-    rig_on_loop(&rig, cancel_all, NULL);
+    rig_on_loop(&rig, end_all, NULL);
     dial_end(&d, &held);
     (void)wait_gone(); /* either way it is over */
     close_all(&d);
@@ -1310,8 +1373,9 @@ int main(int argc, char **argv)
         locks,
         too_many_calls,
         drains,
-        refuses_new,
-        server_cancels,
+        ends,
+        answers_behind_the_end_are_dropped,
+        stops_under_calls,
         parts,
         idle_connections_close,
         old_connections_end,
