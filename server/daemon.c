@@ -60,19 +60,20 @@
 #include "server/rpc/health.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
+#include "server/stop_signal.h"
 #include "server/store/stores.h"
 #include "server/work/work.h"
 
-enum { MODEL_KV_SHARE = 8 };    /* of --memory, for the pages of one model */
-enum { WATCHED_SECONDS = 10 };  /* s; bound of steps that take milliseconds */
-enum { FAREWELL_US = 1000000 }; /* for the last answers to be sent and taken */
+enum { MODEL_KV_SHARE = 8 };                       /* of --memory, for the pages of one model */
+enum { WATCHED_SECONDS = 10, WATCHED_MS = 10000 }; /* of the stop's steps that take milliseconds */
+enum { FAREWELL_US = 1000000 };                    /* for the last answers to be sent and taken */
 enum { SESSION_TTL_MS = 10 * 60 * 1000 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
 /* With --listen-admin there are both, else the first. */
 enum { DAEMON_PORT, DAEMON_PORT_ADMIN, DAEMON_PORTS };
 
-enum { N_SIGNALS = 3, BINDING_MAX_BYTES = 64 };
+enum { BINDING_MAX_BYTES = 64 };
 
 struct daemon_port {
     struct daemon *daemon;
@@ -115,8 +116,8 @@ struct daemon {
         retention_alarm, vectors_alarm, replays_alarm, work_alarm, groups_alarm, kept_stores_alarm,
         kept_replays_alarm;
     uv_timer_t drain_timer;
-    uv_idle_t later; /* has the loop itself call daemon_advance */
-    uv_signal_t signals[N_SIGNALS];
+    uv_idle_t later;    /* has the loop itself call daemon_advance */
+    uv_signal_t hangup; /* SIGHUP; the others are stop_signal's */
     uint64_t drain_until_us, farewell_until_us;
     struct reload reload;
     struct notifier notifier;
@@ -177,6 +178,7 @@ static void daemon_end(struct daemon *d)
 {
     daemon_move(d, SERVER_ENDING);
     notifier_send(&d->notifier, "STOPPING=1\nSTATUS=stopping");
+    stop_signal_allow(WATCHED_MS); /* for running steps, until daemon_advance lifts it */
     daemon_answer(d);
     models_end(&d->models);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
@@ -238,7 +240,6 @@ static void on_port_stopped(void *arg)
 {
     struct daemon_port *p = arg;
 
-    daemon_watch(false); /* what is written next takes as long as it takes */
     *p->in_server = p->port = NULL;
     go_on_later(p->daemon);
 }
@@ -255,6 +256,7 @@ static bool daemon_stop_ports(struct daemon *d)
             continue;
         is_stopped = false;
         if (!p->is_stopping) {
+            stop_signal_allow(0);
             daemon_watch(true);
             port_stop(p->port, on_port_stopped, p);
         }
@@ -299,8 +301,8 @@ static void daemon_close_handles(struct daemon *d)
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
-    for (size_t i = 0; i < N_SIGNALS; i++)
-        uv_close((uv_handle_t *)&d->signals[i], NULL);
+    uv_close((uv_handle_t *)&d->hangup, NULL);
+    stop_signal_close();
 }
 
 /* No call is left that changes keys and tables. */
@@ -324,6 +326,8 @@ static void daemon_advance(struct daemon *d)
     retention_stop(&d->retention);
     conversations_close_all(&d->conversations, NULL, "the server is shutting down");
     assert(d->conversations.n_closing == 0);
+    if (!d->is_stopping_models)
+        stop_signal_allow(0); /* what is kept is written whole */
     if (!params_sets_are_kept(&d->params))
         return;
     params_sets_stop(&d->params);
@@ -331,12 +335,14 @@ static void daemon_advance(struct daemon *d)
         return;
     if (!d->is_stopping_models) {
         d->is_stopping_models = true;
+        stop_signal_allow(WATCHED_MS);
         models_stop(&d->models);
     }
     if (d->models.n_running > 0)
         return;
     if (!daemon_stop_ports(d))
         return;
+    daemon_watch(false); /* what is written next takes as long as it takes */
     if (!daemon_has_kept(d))
         return;
     if (d->journal != NULL) {
@@ -410,6 +416,7 @@ static void apply_models(void *self, const struct config *to)
     struct models_wanted wanted[CONFIG_MAX_MODELS];
 
     d->models.config.drain_timeout_ms = d->config.drain_timeout_ms = to->drain_timeout_ms;
+    stop_signal_set_patience(to->drain_timeout_ms + WATCHED_MS);
     models_configure(&d->models, wanted, daemon_wanted_models(to, wanted));
 }
 
@@ -562,18 +569,21 @@ static void daemon_reload(struct daemon *d)
     log_error("reload", "kept=all error=%s", log_quote(text, sizeof(text), err.text));
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void on_hangup(uv_signal_t *handle, int number)
 {
-    static const char *const names[] = {
-        [SIGTERM] = "SIGTERM", [SIGINT] = "SIGINT", [SIGHUP] = "SIGHUP"};
-    struct daemon *d = handle->data;
+    (void)number;
+    log_info("signal", "name=SIGHUP");
+    daemon_reload(handle->data);
+}
 
-    log_info("signal", "name=%s", names[number]);
-    if (number == SIGHUP)
-        daemon_reload(d);
-    else if (d->server.state == SERVER_SERVING)
+static void on_stop(void *arg, int number, unsigned n)
+{
+    struct daemon *d = arg;
+
+    log_info("signal", "name=%s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (d->server.state == SERVER_SERVING)
         daemon_drain(d);
-    else if (d->server.state < SERVER_ENDING)
+    if (d->server.state < SERVER_ENDING && (n > 1 || d->server.state == SERVER_LOADING))
         daemon_end(d);
 }
 
@@ -1169,8 +1179,6 @@ static void start_params(struct daemon *d)
 
 static void daemon_open_handles(struct daemon *d)
 {
-    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
-
     /* None of these allocates. */
     alarm_open(&d->conversations_alarm, &d->loop, &d->env, expire_conversations, &d->conversations);
     alarm_open(&d->keyed_alarm, &d->loop, &d->env, expire_keyed, &d->keyed);
@@ -1190,11 +1198,9 @@ static void daemon_open_handles(struct daemon *d)
     (void)uv_timer_init(&d->loop, &d->drain_timer);
     (void)uv_idle_init(&d->loop, &d->later);
     d->drain_timer.data = d->later.data = d;
-    for (size_t i = 0; i < N_SIGNALS; i++) {
-        (void)uv_signal_init(&d->loop, &d->signals[i]);
-        d->signals[i].data = d;
-        (void)uv_signal_start(&d->signals[i], on_signal, numbers[i]);
-    }
+    (void)uv_signal_init(&d->loop, &d->hangup);
+    d->hangup.data = d;
+    (void)uv_signal_start(&d->hangup, on_hangup, SIGHUP);
 }
 
 enum status daemon_run(const struct config *config, struct error *err)
@@ -1226,6 +1232,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     init_attached(&d);
     init_vectors(&d);
     init_work(&d);
+    stop_signal_set_patience(config->drain_timeout_ms + WATCHED_MS);
     reload_init(&d.reload, config, daemon_parts, sizeof(daemon_parts) / sizeof(daemon_parts[0]),
                 &d);
     trainers_init(&d.trainers, &d.sessions, &d.loop);
@@ -1238,6 +1245,10 @@ enum status daemon_run(const struct config *config, struct error *err)
                          open_files_max(), OPEN_FILES_MIN);
     if (uv_loop_init(&d.loop) != 0)
         return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
+    if (stop_signal_open(&d.loop, on_stop, &d, err) != STATUS_OK) {
+        (void)uv_loop_close(&d.loop); /* nothing is open */
+        return err->status;
+    }
     health_init(&d.health);
     health_set(&d.health, "", HEALTH_NOT_SERVING);
     for (size_t i = 0; i < descriptor_n_services; i++)

@@ -25,14 +25,19 @@ static void server_main_wake_in_batches(void)
 
 static struct error failure; /* static for on_alarm */
 
-/* An orderly end has hung: ends the process at once. */
-static void on_alarm(int number)
+/* An orderly end has hung, or a second signal came (stop_signal.h): ends the process at once. */
+static void on_alarm(int number, siginfo_t *info, void *context)
 {
     static const char before[] = "parleyd: ";
+    static const char forced[] = "parleyd: ended at once, while a thread was still at work\n";
 
     (void)number;
-    if (failure.status == STATUS_OK)
+    (void)context;
+    if (failure.status == STATUS_OK) {
+        if (info->si_code == SI_TIMER)
+            (void)!write(STDERR_FILENO, forced, sizeof(forced) - 1);
         _exit(EXIT_STOPPED);
+    }
     (void)!write(STDERR_FILENO, before, sizeof(before) - 1); /* a failure cannot be reported */
     (void)!write(STDERR_FILENO, failure.text, strlen(failure.text));
     (void)!write(STDERR_FILENO, "\n", 1);
@@ -41,13 +46,14 @@ static void on_alarm(int number)
 
 static int server_main_serve(const struct config *config)
 {
+    const struct sigaction alarm = {.sa_sigaction = on_alarm, .sa_flags = SA_SIGINFO};
     enum status rc;
 
     log_set_level(config->log_level);
     server_main_wake_in_batches();
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed peer is an error of its write */
-    (void)signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of files */
-    (void)signal(SIGALRM, on_alarm);
+    (void)signal(SIGPIPE, SIG_IGN);         /* a closed peer is an error of its write */
+    (void)signal(SIGXFSZ, SIG_IGN);         /* and so is a limit on the size of files */
+    (void)sigaction(SIGALRM, &alarm, NULL); /* none of these can fail */
     rc = config->check ? check_config(config, &failure) : config_check_files(config, &failure);
     if (rc == STATUS_OK && !config->check)
         rc = daemon_run(config, &failure);
