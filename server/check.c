@@ -18,6 +18,7 @@
 #include "server/environment/vectors.h"
 #include "server/journal/store.h"
 #include "server/net/listener.h"
+#include "server/net/open_files.h"
 #include "server/net/tls.h"
 
 /* type: NULL: by the file. */
@@ -160,9 +161,28 @@ static enum status try_tls(const struct config *config, struct error *err)
     return rc == STATUS_OK ? rc : error_prefix(err, "TLS");
 }
 
+enum status check_open_files(struct error *err)
+{
+    size_t n;
+
+    open_files_raise();
+    n = open_files_max();
+    if (n < OPEN_FILES_MIN)
+        return error_set(err, STATUS_EXHAUSTED,
+                         "%zu open files are allowed, at least %d are needed ('ulimit -H -n')", n,
+                         OPEN_FILES_MIN);
+    return STATUS_OK;
+}
+
+static enum status check_descriptors(const struct config *config, struct error *err)
+{
+    (void)config;
+    return check_open_files(err);
+}
+
 static enum status (*const checks[])(const struct config *config, struct error *err) = {
-    config_check_files, try_keys,        try_tls,      check_addresses,
-    check_data_folder,  check_model_dir, check_models, /* last: it takes long */
+    check_descriptors, config_check_files, try_keys,        try_tls,
+    check_addresses,   check_data_folder,  check_model_dir, check_models, /* last: it takes long */
 };
 
 enum status check_config(const struct config *config, struct error *err)

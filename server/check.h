@@ -13,6 +13,9 @@ struct config;
  * has is fine. Looks at the folders of --data and --model-dir, and changes nothing in them. */
 enum status check_config(const struct config *config, struct error *err) MUST_CHECK;
 
+/* Raises the limit of open files as far as it goes. EXHAUSTED: that is too low to start. */
+enum status check_open_files(struct error *err) MUST_CHECK;
+
 /* What --data has is sound; how many open conversations and completed turns it has. PRECONDITION
  * while a parleyd has it. */
 enum status check_data(const struct config *config, uint64_t *ret_conversations,

@@ -35,6 +35,7 @@
 #include "server/api/kserve/sequences.h"
 #include "server/api/routes.h"
 #include "server/api/services.h"
+#include "server/check.h"
 #include "server/config/config.h"
 #include "server/conversation/conversations.h"
 #include "server/conversation/keeping.h"
@@ -997,6 +998,8 @@ static enum status daemon_start_port(struct daemon *d, const char *flag, struct 
         .health = &d->health,
         .tls = d->tls,
         .peers = d->peers,
+        .n_refused = &d->server.n_connections_refused,
+        .n_dropped = &d->server.n_connections_dropped,
         .access = d->access,
         .env = &d->env,
     };
@@ -1047,6 +1050,8 @@ static enum status start_http(struct daemon *d, struct error *err)
         .origins = {.allowed = d->config.http_origins, .n_allowed = d->config.n_http_origins},
         .tls = d->tls,
         .peers = d->peers,
+        .n_refused = &d->server.n_connections_refused,
+        .n_dropped = &d->server.n_connections_dropped,
         .access = d->access,
         .server = &d->server,
         .env = &d->env,
@@ -1238,11 +1243,11 @@ enum status daemon_run(const struct config *config, struct error *err)
     trainers_init(&d.trainers, &d.sessions, &d.loop);
     d.trainers.on_idle = go_on_later;
     d.trainers.idle_arg = &d;
-    open_files_raise();
-    if (open_files_max() < OPEN_FILES_MIN)
-        return error_set(err, STATUS_EXHAUSTED,
-                         "%zu open files are allowed, at least %d are needed ('ulimit -H -n')",
-                         open_files_max(), OPEN_FILES_MIN);
+    if (check_open_files(err) != STATUS_OK)
+        return err->status;
+    log_info("open_files", "limit=%zu grpc=%zu http=%zu admin=%zu files=%zu", open_files_max(),
+             open_files_for_grpc(), open_files_for_http(), open_files_for_admin(),
+             open_files_max() - open_files_for_admin());
     if (uv_loop_init(&d.loop) != 0)
         return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
     if (stop_signal_open(&d.loop, on_stop, &d, err) != STATUS_OK) {

@@ -53,7 +53,8 @@ struct server {
     struct replays *replays;                   /* tables of items to learn from */
     struct work_table *work;                   /* tasks, and the workers that compute them */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
-    const struct port *port, *admin_port;      /* for their statistics; NULL: none */
+    uint64_t n_connections_refused, n_connections_dropped; /* for the limit of open files; silent */
+    const struct port *port, *admin_port;                  /* for their statistics; NULL: none */
 };
 
 /* "loading", "serving", "draining". */

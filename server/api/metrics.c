@@ -520,6 +520,13 @@ static void say_daemon(const struct metrics_page *p)
     port_add_stats(server->port, &port);
     port_add_stats(server->admin_port, &port);
     say_one(p, "parley_calls", "gauge", "gRPC calls in flight.", (double)port.n_calls);
+    say_one(p, "parley_connections_refused_total", "counter",
+            "Connections that were closed at once: too many for the limit of open files, or of one "
+            "address.",
+            (double)p->server->n_connections_refused);
+    say_one(p, "parley_connections_silent_total", "counter",
+            "Connections that were closed because their peer said nothing.",
+            (double)p->server->n_connections_dropped);
     say_one(p, "parley_calls_total", "counter", "gRPC calls, the refused ones too.",
             (double)port.n_started);
     say_one(p, "parley_calls_failed_total", "counter",

@@ -20,13 +20,14 @@ struct http_config {
     const char *admin;
     size_t max_body_bytes;
     struct routes routes;
-    uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
-    struct origin_rules origins; /* is_loopback is set from the socket */
-    struct peers *peers;         /* likewise */
-    struct tls *tls;             /* borrowed until http_stop; NULL: none */
-    const struct access *access; /* who may ask; kept. NULL: everybody */
-    struct server *server;       /* passed to routes, never dereferenced */
-    const struct env *env;       /* kept */
+    uint64_t timeout_ms;             /* for a request to arrive, and for its answer to be taken */
+    struct origin_rules origins;     /* is_loopback is set from the socket */
+    struct peers *peers;             /* likewise */
+    uint64_t *n_refused, *n_dropped; /* as of listeners and silents; kept. NULL: not counted */
+    struct tls *tls;                 /* borrowed until http_stop; NULL: none */
+    const struct access *access;     /* who may ask; kept. NULL: everybody */
+    struct server *server;           /* passed to routes, never dereferenced */
+    const struct env *env;           /* kept */
 };
 
 #endif

@@ -95,6 +95,20 @@ void front_close_idle(struct http_front *f)
     close_where(f, 0, true);
 }
 
+void front_spare(struct http_front *f, bool is_admin)
+{
+    for (struct link *at = list_first(&f->connections); at != NULL;
+         at = list_next(&f->connections, at)) {
+        struct connection *c = container_of(at, struct connection, link);
+
+        if (c->sink.is_admin != is_admin ||
+            !(c->http2 != NULL ? http2_is_idle(c->http2) : connection_is_idle(c)))
+            continue;
+        socket_close(c->sink.wsi);
+        return;
+    }
+}
+
 void connection_write_ready(struct connection *c)
 {
     if (c->http2 != NULL && !http2_flush(c->http2))
@@ -296,7 +310,7 @@ struct connection *connection_open(struct http_front *f, struct lws *wsi)
     buf_init(&c->behind, BEHIND_MAX_BYTES);
     list_push(&f->connections, &c->link);
     f->n_connections++;
-    connection_set_timeout(c, KEEP_ALIVE_MS);
+    connection_set_timeout(c, f->config.timeout_ms); /* for its first request to begin */
     return c;
 }
 

@@ -42,6 +42,8 @@ void front_abandon(struct http_front *f);
 void front_sweep(struct http_front *f);
 /* Closes connections that wait for a request. */
 void front_close_idle(struct http_front *f);
+/* Closes the oldest of those, of the address of administration or of the other. */
+void front_spare(struct http_front *f, bool is_admin);
 
 /* A new socket. NULL: no memory, close it. */
 struct connection *connection_open(struct http_front *f, struct lws *wsi);

@@ -22,10 +22,12 @@
 #include "server/json/fields.h"
 #include "server/net/listener.h"
 #include "server/net/open_files.h"
+#include "server/net/silents.h"
 #include "server/net/tls.h"
 
 enum {
     SWEEP_MS = 250,
+    FRESH_MS = 100, /* at the end a connection is awaited so long for its request */
     PROTOCOL_ADMIN = 1,
     READ_BYTES = 64 << 10, /* of one read; all share one buffer */
     CONTEXT_ROOM_BYTES = 4 << 20,
@@ -35,9 +37,14 @@ struct http {
     struct http_front front;
     struct lws_context *lws;
     struct lws_vhost *vhost;
-    struct listener *listener, *admin; /* NULL: none */
-    struct tls_port_config tls_port, tls_admin;
-    size_t max_connections; /* half of all descriptors: gRPC needs some, too */
+    struct http_address {
+        struct http *http;
+        const char *protocol; /* of libwebsockets: "http", "admin" */
+        struct listener *listener;
+        struct silents *silents;
+        struct tls_port_config tls_port;
+        size_t max_connections; /* of the public ones: gRPC needs some, too */
+    } public, admin;            /* listener NULL: none */
     /* Notified exchanges are served right after the loop has polled; the idle handle keeps the loop
      * from sleeping when one was notified at another time. */
     uv_check_t check;
@@ -123,43 +130,47 @@ static void stay_awake(struct http_front *f)
 
 /* --- connections --- */
 
-static bool has_room(void *arg)
+static bool http_has_room(void *arg)
 {
-    const struct http *h = arg;
+    const struct http_address *a = arg;
 
-    return h->front.n_connections < h->max_connections;
+    return a->http->front.n_connections + silents_n(a->silents) < a->max_connections;
 }
 
-static void http_adopt(struct http *h, int fd, const char *protocol)
+/* The descriptor of an idle connection is free only later: it makes room for the next peer. */
+static bool http_make_room(void *arg)
 {
+    struct http_address *a = arg;
+    struct tls *tls = a->http->front.config.tls;
+
+    if (silents_drop_oldest(a->silents) || (tls != NULL && tls_drop_oldest(tls, &a->tls_port)))
+        return true;
+    front_spare(&a->http->front, a == &a->http->admin);
+    return false;
+}
+
+static void http_adopt(void *arg, int fd)
+{
+    const struct http_address *a = arg;
     const lws_sock_file_fd_type socket = {.sockfd = fd};
 
-    if (lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_SOCKET, socket, protocol, NULL) == NULL)
+    if (lws_adopt_descriptor_vhost(a->http->vhost, LWS_ADOPT_SOCKET, socket, a->protocol, NULL) ==
+        NULL)
         log_warn("refused", "http connection=%d", fd); /* libwebsockets has closed it */
 }
 
-static void adopt(void *arg, int fd)
+static void http_accepted(void *arg, int fd)
 {
-    http_adopt(arg, fd, "http");
+    const struct http_address *a = arg;
+
+    silents_add(a->silents, fd);
 }
 
-static void adopt_admin(void *arg, int fd)
+static void http_accepted_tls(void *arg, int fd)
 {
-    http_adopt(arg, fd, "admin");
-}
+    struct http_address *a = arg;
 
-static void adopt_tls(void *arg, int fd)
-{
-    struct http *h = arg;
-
-    tls_accept(h->front.config.tls, &h->tls_port, fd);
-}
-
-static void adopt_tls_admin(void *arg, int fd)
-{
-    struct http *h = arg;
-
-    tls_accept(h->front.config.tls, &h->tls_admin, fd);
+    tls_accept(a->http->front.config.tls, &a->tls_port, fd);
 }
 
 /* Libwebsockets has time-outs, but on a foreign loop it notices a new one only with the next event
@@ -174,43 +185,60 @@ static void on_sweep(uv_timer_t *timer)
 /* --- start --- */
 
 /* address may be NULL: then there is none. */
-static enum status http_open_listener(struct http *h, struct listener **out, bool *ret_is_loopback,
-                                      uv_loop_t *loop, const char *address,
-                                      void (*accepted)(void *arg, int fd), struct error *err)
+static enum status http_open_address(struct http_address *a, struct http *h, bool *ret_is_loopback,
+                                     uv_loop_t *loop, const char *address, struct error *err)
 {
-    const struct listener_config config = {.name = "http",
-                                           .address = address,
-                                           .max_descriptors = open_files_for_http(),
-                                           .has_room = has_room,
-                                           .peers = h->front.config.peers,
-                                           .accepted = accepted,
-                                           .arg = h};
+    const bool is_admin = a == &h->admin;
+    const struct http_config *c = &h->front.config;
+    const struct silents_config silents = {.timeout_ms = SILENT_MS,
+                                           .n_first = 1,
+                                           .spoke = http_adopt,
+                                           .arg = a,
+                                           .n_dropped = c->n_dropped};
+    const struct listener_config config = {
+        .name = "http",
+        .address = address,
+        .max_descriptors = is_admin ? open_files_for_admin() : open_files_for_http(),
+        .has_room = http_has_room,
+        .make_room = http_make_room,
+        .peers = c->peers,
+        .accepted = c->tls != NULL ? http_accepted_tls : http_accepted,
+        .arg = a,
+        .n_refused = c->n_refused};
     struct sockaddr_storage at;
 
     if (address == NULL)
         return STATUS_OK;
-    if (listener_open(out, loop, &config, err) != STATUS_OK)
+    if (listener_open(&a->listener, loop, &config, err) != STATUS_OK)
         return err->status;
-    listener_sockaddr(*out, &at);
+    a->http = h;
+    a->protocol = is_admin ? "admin" : "http";
+    a->max_connections = is_admin ? SIZE_MAX : open_files_max() / 2;
+    a->silents = silents_open(loop, &silents);
+    a->tls_port =
+        (struct tls_port_config){TLS_H2 TLS_HTTP1, config.max_descriptors, http_accepted, a};
+    listener_sockaddr(a->listener, &at);
     *ret_is_loopback = origin_is_loopback((struct sockaddr *)&at);
     return STATUS_OK;
 }
 
-static enum status http_open_listeners(struct http *h, uv_loop_t *loop, struct error *err)
+static void http_close_address(struct http_address *a)
+{
+    listener_close(a->listener);
+    silents_close(a->silents);
+    a->listener = NULL;
+    a->silents = NULL;
+}
+
+static enum status http_open_addresses(struct http *h, uv_loop_t *loop, struct error *err)
 {
     struct http_front *f = &h->front;
-    bool is_tls = f->config.tls != NULL;
-    enum status rc;
+    enum status rc = http_open_address(&h->public, h, &f->config.origins.is_loopback, loop,
+                                       f->config.listen, err);
 
-    h->max_connections = open_files_max() / 2;
-    h->tls_port = (struct tls_port_config){TLS_H2 TLS_HTTP1, adopt, h};
-    h->tls_admin = (struct tls_port_config){TLS_H2 TLS_HTTP1, adopt_admin, h};
-    rc = http_open_listener(h, &h->listener, &f->config.origins.is_loopback, loop, f->config.listen,
-                            is_tls ? adopt_tls : adopt, err);
     if (rc != STATUS_OK)
         return error_prefix(err, "--http");
-    rc = http_open_listener(h, &h->admin, &f->is_admin_loopback, loop, f->config.admin,
-                            is_tls ? adopt_tls_admin : adopt_admin, err);
+    rc = http_open_address(&h->admin, h, &f->is_admin_loopback, loop, f->config.admin, err);
     return rc == STATUS_OK ? rc : error_prefix(err, "--http-admin");
 }
 
@@ -291,7 +319,7 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
     front_init(&h->front, config, stay_awake);
     rc = check_random(err);
     if (rc == STATUS_OK)
-        rc = http_open_listeners(h, loop, err);
+        rc = http_open_addresses(h, loop, err);
     if (rc == STATUS_OK)
         rc = open_context(h, loop, err);
     if (rc == STATUS_OK) {
@@ -299,8 +327,8 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
         *out = h;
         return STATUS_OK;
     }
-    listener_close(h->listener);
-    listener_close(h->admin);
+    http_close_address(&h->public);
+    http_close_address(&h->admin);
     if (h->lws != NULL) {
         lws_context_destroy(h->lws);
         /* Its connections' handles close, then its own. */
@@ -314,12 +342,12 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
 
 const char *http_address(const struct http *h)
 {
-    return h->listener == NULL ? NULL : listener_address(h->listener);
+    return h->public.listener == NULL ? NULL : listener_address(h->public.listener);
 }
 
 const char *http_admin_address(const struct http *h)
 {
-    return h->admin == NULL ? NULL : listener_address(h->admin);
+    return h->admin.listener == NULL ? NULL : listener_address(h->admin.listener);
 }
 
 void http_configure(struct http *h, uint64_t timeout_ms, const char *const *origins,
@@ -352,9 +380,14 @@ void http_drain(struct http *h)
     front_drain(&h->front);
 }
 
+static bool http_awaits(const struct http_address *a)
+{
+    return a->silents != NULL && silents_has_newer(a->silents, FRESH_MS);
+}
+
 bool http_end(struct http *h)
 {
-    return front_end(&h->front);
+    return front_end(&h->front) && !http_awaits(&h->public) && !http_awaits(&h->admin);
 }
 
 void http_stop(struct http *h)
@@ -362,9 +395,8 @@ void http_stop(struct http *h)
     if (h == NULL || h->front.is_stopping)
         return;
     h->front.is_stopping = true;
-    listener_close(h->listener);
-    listener_close(h->admin);
-    h->listener = h->admin = NULL;
+    http_close_address(&h->public);
+    http_close_address(&h->admin);
     uv_close((uv_handle_t *)&h->check, NULL);
     uv_close((uv_handle_t *)&h->no_sleep, NULL);
     uv_close((uv_handle_t *)&h->sweep, NULL);

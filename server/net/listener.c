@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -117,12 +118,33 @@ static void pause_all(struct listener *l)
                          0); /* fails only without a callback */
 }
 
+static bool listener_has_room(const struct listener *l, int fd)
+{
+    return (size_t)fd < l->config.max_descriptors &&
+           (l->config.has_room == NULL || l->config.has_room(l->config.arg));
+}
+
+/* Closes others until there is room, and returns fd or what it has become: a lower number. */
+static int listener_find_room(struct listener *l, int fd)
+{
+    while (!listener_has_room(l, fd) && l->config.make_room != NULL &&
+           l->config.make_room(l->config.arg)) {
+        int lower = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+        if (lower < 0)
+            break;
+        (void)close(fd); /* the socket stays open */
+        fd = lower;
+    }
+    return fd;
+}
+
 static void listener_take(struct listener *l, int fd)
 {
     const char *why = NULL;
 
-    if ((size_t)fd >= l->config.max_descriptors ||
-        (l->config.has_room != NULL && !l->config.has_room(l->config.arg)))
+    fd = listener_find_room(l, fd);
+    if (!listener_has_room(l, fd))
         why = "too many connections for the limit of open files";
     else if (l->config.peers != NULL && !peers_admit(l->config.peers, fd))
         why = "too many connections of one address";
@@ -132,6 +154,8 @@ static void listener_take(struct listener *l, int fd)
     }
     (void)close(fd); /* nothing was sent */
     l->n_refused++;
+    if (l->config.n_refused != NULL)
+        ++*l->config.n_refused;
     listener_say(l, why);
 }
 

@@ -1,10 +1,11 @@
-/* The sockets of an address. Connections are accepted on the loop, refused while descriptors are
- * short, and accepted again afterwards. Loop. */
+/* The sockets of an address. Connections are accepted on the loop, and while descriptors are short,
+ * refused or taken in place of others. Loop. */
 #ifndef SERVER_NET_LISTENER_H
 #define SERVER_NET_LISTENER_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <uv.h>
 
@@ -16,15 +17,19 @@ struct peers;
 struct listener_config {
     const char *name;    /* "grpc": for the log; kept */
     const char *address; /* "127.0.0.1:8001", "[::1]:0", "unix:/path" */
-    /* A connection whose descriptor has this number or a higher one is refused. The system assigns
-     * the lowest free number, so all below are in use. */
+    /* There is no room for a connection whose descriptor has this number or a higher one. The
+     * system assigns the lowest free number, so all below are in use. */
     size_t max_descriptors;
     unsigned user_timeout_ms; /* TCP_USER_TIMEOUT; 0: the system's */
-    /* False: the connection is refused. NULL: max_descriptors alone decides. */
+    /* False: there is no room. NULL: max_descriptors alone decides. */
     bool (*has_room)(void *arg);
+    /* Closes a connection of less worth than a new one; false: there is none, and the new one is
+     * refused. NULL: there never is. */
+    bool (*make_room)(void *arg);
     struct peers *peers; /* kept; refuses the connections of a peer that has many. NULL: none */
     void (*accepted)(void *arg, int fd); /* takes fd, which does not block */
     void *arg;
+    uint64_t *n_refused; /* counts those; kept. NULL: not counted */
 };
 
 /* Connections come from the loop's next iteration on. A port in use is STATUS_UNAVAILABLE, an

@@ -11,15 +11,23 @@ enum { OPEN_FILES_MIN = 64 };
 void open_files_raise(void);
 size_t open_files_max(void);
 
-/* Each kind of connection leaves descriptors for the other, and for files. */
+/* The system assigns the lowest free number, so a bound on numbers is one on all that is open. Each
+ * kind of connection may take descriptors below its bound, which leaves the rest to the kinds
+ * behind it: the public gRPC port, the public HTTP port, those of administration, files (the
+ * journal's, models' and others). */
 static inline size_t open_files_for_grpc(void)
 {
-    return open_files_max() / 4 * 3;
+    return open_files_max() / 16 * 12;
 }
 
 static inline size_t open_files_for_http(void)
 {
-    return open_files_max() / 8 * 7;
+    return open_files_max() / 16 * 13;
+}
+
+static inline size_t open_files_for_admin(void)
+{
+    return open_files_max() / 16 * 14;
 }
 
 #endif

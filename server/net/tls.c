@@ -37,7 +37,7 @@ struct tls_pass {
 };
 
 struct tls_connection {
-    struct link link; /* of the connections */
+    struct link link; /* of the connections, or of those in their handshake */
     struct tls *tls;
     const struct tls_port_config *port;
     SSL *ssl;
@@ -59,6 +59,7 @@ struct tls {
     SSL_CTX *next;          /* of a reload between its two parts */
     struct tls_files next_files, files_before;
     struct list connections;
+    struct list handshaking; /* in order of arrival */
     size_t n_connections;
     bool is_refusing;
     bool is_closing; /* its timer is closed */
@@ -172,7 +173,8 @@ static bool open_plain(struct tls_connection *c)
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
         return false;
-    if (uv_poll_init(c->tls->loop, &c->plain, fds[0]) != 0) {
+    if ((size_t)fds[1] >= c->port->max_descriptors ||
+        uv_poll_init(c->tls->loop, &c->plain, fds[0]) != 0) {
         (void)close(fds[0]);
         (void)close(fds[1]);
         return false;
@@ -180,6 +182,8 @@ static bool open_plain(struct tls_connection *c)
     c->plain.data = c;
     c->plain_fd = fds[0];
     c->n_handles++;
+    list_remove(&c->link);
+    list_push(&c->tls->connections, &c->link);
     set_until(c, 0);
     c->port->accepted(c->port->arg, fds[1]);
     return true;
@@ -323,19 +327,26 @@ static void on_plain(uv_poll_t *poll, int status, int events)
     on_net(poll, status, events);
 }
 
-static void on_tls_sweep(uv_timer_t *timer)
+static void tls_close_late(struct tls *t, struct list *list)
 {
-    struct tls *t = timer->data;
-    struct link *at = list_first(&t->connections), *next;
+    struct link *at = list_first(list), *next;
 
     for (; at != NULL; at = next) {
         struct tls_connection *c = container_of(at, struct tls_connection, link);
 
-        next = list_next(&t->connections, at);
+        next = list_next(list, at);
         if (c->until_ms != 0 && c->until_ms <= uv_now(t->loop))
             tls_connection_close(c);
     }
-    if (list_is_empty(&t->connections))
+}
+
+static void on_tls_sweep(uv_timer_t *timer)
+{
+    struct tls *t = timer->data;
+
+    tls_close_late(t, &t->connections);
+    tls_close_late(t, &t->handshaking);
+    if (list_is_empty(&t->connections) && list_is_empty(&t->handshaking))
         (void)uv_timer_stop(timer); /* cannot fail */
 }
 
@@ -362,7 +373,7 @@ void tls_accept(struct tls *t, const struct tls_port_config *config, int fd)
     c->net.data = c;
     c->n_handles = 1;
     set_until(c, HANDSHAKE_MS);
-    list_push(&t->connections, &c->link);
+    list_push(&t->handshaking, &c->link);
     t->n_connections++;
     (void)uv_timer_start(&t->sweep, on_tls_sweep, SWEEP_MS, SWEEP_MS); /* only when closing */
     (void)uv_poll_start(&c->net, UV_READABLE, on_net);
@@ -385,6 +396,7 @@ enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config 
     t->files = t->files_before = files;
     t->loop = loop;
     list_init(&t->connections);
+    list_init(&t->handshaking);
     (void)uv_timer_init(loop, &t->sweep); /* cannot fail */
     t->sweep.data = t;
     *out = t;
@@ -436,18 +448,32 @@ enum status tls_reload(struct tls *t, struct error *err)
     return rc;
 }
 
-void tls_refuse(struct tls *t)
+bool tls_drop_oldest(struct tls *t, const struct tls_port_config *config)
 {
-    struct link *at = list_first(&t->connections), *next;
-
-    t->is_refusing = true;
-    for (; at != NULL; at = next) {
+    for (struct link *at = list_first(&t->handshaking); at != NULL;
+         at = list_next(&t->handshaking, at)) {
         struct tls_connection *c = container_of(at, struct tls_connection, link);
 
-        next = list_next(&t->connections, at);
-        if (c->plain_fd < 0)
-            tls_connection_close(c);
+        if (c->port != config)
+            continue;
+        tls_connection_close(c);
+        return true;
     }
+    return false;
+}
+
+static void tls_close_all(struct list *list)
+{
+    struct link *at;
+
+    while ((at = list_first(list)) != NULL)
+        tls_connection_close(container_of(at, struct tls_connection, link));
+}
+
+void tls_refuse(struct tls *t)
+{
+    t->is_refusing = true;
+    tls_close_all(&t->handshaking);
 }
 
 static void on_tls_sweep_closed(uv_handle_t *handle)
@@ -460,12 +486,10 @@ static void on_tls_sweep_closed(uv_handle_t *handle)
 
 void tls_close(struct tls *t)
 {
-    struct link *at;
-
     if (t == NULL)
         return;
-    while ((at = list_first(&t->connections)) != NULL)
-        tls_connection_close(container_of(at, struct tls_connection, link));
+    tls_close_all(&t->connections);
+    tls_close_all(&t->handshaking);
     SSL_CTX_free(t->context);
     SSL_CTX_free(t->next);
     t->context = NULL;

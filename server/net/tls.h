@@ -5,6 +5,8 @@
 #ifndef SERVER_NET_TLS_H
 #define SERVER_NET_TLS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <uv.h>
 
 #include "base/status.h"
@@ -45,6 +47,9 @@ const char *tls_valid_until(const struct tls *t);
 #define TLS_HTTP1 "\10http/1.1"
 struct tls_port_config {
     const char *protocols; /* static */
+    /* A connection takes two more once its handshake is done; it is closed where one of them has
+     * this number or a higher one. */
+    size_t max_descriptors;
     /* The plain side of a connection whose handshake is done; takes fd. */
     void (*accepted)(void *arg, int fd);
     void *arg;
@@ -53,6 +58,10 @@ struct tls_port_config {
 /* Takes fd, a new connection: does the handshake, and calls accepted. config is kept by its
  * caller, as long as connections of it may be in their handshake. */
 void tls_accept(struct tls *t, const struct tls_port_config *config, int fd);
+
+/* Closes the connection of config that has been in its handshake the longest; its descriptor is
+ * free at once. False: there is none. */
+bool tls_drop_oldest(struct tls *t, const struct tls_port_config *config);
 
 /* Closes the connections that are in their handshake, and every one that comes from now on: the
  * ports may stop. */

@@ -21,6 +21,7 @@
 #include <grpc/support/time.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/address.h"
 #include "base/alloc.h"
@@ -29,6 +30,7 @@
 #include "proto/locks.h"
 #include "server/net/listener.h"
 #include "server/net/open_files.h"
+#include "server/net/silents.h"
 #include "server/net/tls.h"
 #include "server/rpc/call_parts.h"
 #include "server/rpc/connections.h"
@@ -47,7 +49,11 @@ static const uint32_t port_moves[] = {
     [PORT_SHUT] = 0,
 };
 
+/* Of HTTP/2, which the head of a SETTINGS frame follows. */
+#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
 enum {
+    FIRST_BYTES = sizeof(PREFACE) - 1 + 9,
     ROUNDS_MAX = 8, /* of attending, before other work of the loop runs */
     MESSAGE_MAX_BYTES = 4 << 20,
     LOOKAHEAD_BYTES = 1 << 20,
@@ -81,6 +87,7 @@ struct port {
     grpc_server_credentials *insecure;
     struct tls *tls; /* NULL: none */
     struct tls_port_config tls_port;
+    struct silents *silents;     /* NULL once it stops */
     struct listener **listeners; /* [n_listeners] until it stops */
     size_t n_listeners;
     struct rpc_op shutdown;
@@ -149,6 +156,8 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_listeners(struct port *p)
 {
+    silents_close(p->silents);
+    p->silents = NULL;
     while (p->n_listeners > 0)
         listener_close(p->listeners[--p->n_listeners]);
 }
@@ -363,12 +372,32 @@ static enum status start_pollers(struct port *p, struct error *err)
     return STATUS_OK;
 }
 
-static void on_accepted(void *arg, int fd)
+static void on_spoke(void *arg, int fd)
 {
     struct port *p = arg;
 
     rpc_connections_add(&p->connections, fd);
     grpc_server_add_channel_from_fd(p->queue.server, fd, p->insecure);
+}
+
+/* gRPC core would wait for a minute, and then for the answer to a ping. Once the stop has begun
+ * there are no silents: a TLS handshake that ends then comes too late. */
+static void on_accepted(void *arg, int fd)
+{
+    struct port *p = arg;
+
+    if (p->silents != NULL)
+        silents_add(p->silents, fd);
+    else
+        (void)close(fd); /* nothing was sent */
+}
+
+static bool on_no_room(void *arg)
+{
+    struct port *p = arg;
+
+    return silents_drop_oldest(p->silents) ||
+           (p->tls != NULL && tls_drop_oldest(p->tls, &p->tls_port));
 }
 
 static void on_accepted_tls(void *arg, int fd)
@@ -381,15 +410,26 @@ static void on_accepted_tls(void *arg, int fd)
 static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct port_config *config,
                                   struct error *err)
 {
+    const size_t max_descriptors =
+        config->part == PORT_ADMIN ? open_files_for_admin() : open_files_for_grpc();
+    const struct silents_config silents = {.timeout_ms = SILENT_MS,
+                                           .n_first = FIRST_BYTES,
+                                           .preface = PREFACE,
+                                           .spoke = on_spoke,
+                                           .arg = p,
+                                           .n_dropped = config->n_dropped};
     enum status rc = STATUS_OK;
 
+    p->silents = silents_open(loop, &silents);
     p->tls = config->tls;
-    p->tls_port = (struct tls_port_config){TLS_H2, on_accepted, p};
+    p->tls_port = (struct tls_port_config){TLS_H2, max_descriptors, on_accepted, p};
     for (size_t i = 0; i < config->n_listen && rc == STATUS_OK; i++) {
         bool is_plain = p->tls == NULL || address_unix_path(config->listen[i]) != NULL;
         const struct listener_config listen = {.name = "grpc",
                                                .address = config->listen[i],
-                                               .max_descriptors = open_files_for_grpc(),
+                                               .max_descriptors = max_descriptors,
+                                               .make_room = on_no_room,
+                                               .n_refused = config->n_refused,
                                                .user_timeout_ms = ACKNOWLEDGE_MS,
                                                .peers = config->peers,
                                                .accepted = is_plain ? on_accepted : on_accepted_tls,

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 
 import children
@@ -50,25 +51,62 @@ class Daemon(children.Daemon):
         host, port = address.rsplit(":", 1)
         return socket.create_connection((host, int(port)), PATIENCE)
 
+    def get(self, http, path):
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{http}{path}", timeout=PATIENCE) as answer:
+            return answer.read()
+
+    def metric(self, http, name):
+        return next(float(line.split()[1]) for line in self.get(http, "/metrics").decode().splitlines() if line.startswith(name + " "))
+
+    def is_administered(self, parley, grpc, http):
+        """The ports of administration answer at once."""
+        began = time.monotonic()
+        assert json.loads(self.get(http, "/health")) == {"status": "ok"}
+        assert b"parley_uptime_seconds" in self.get(http, "/metrics")
+        status = children.run([parley, "status", "--server", grpc], capture_output=True, text=True)
+        assert status.returncode == 0, status
+        assert time.monotonic() - began < 5, time.monotonic() - began
+
     def answers(self, parley, server=None):
         """A new connection to each port is served."""
         asked = children.run([parley, "ask", "--server", server or self.address, "--model", "echo", "--json", "hello"], capture_output=True, text=True)
         assert asked.returncode == 0 and "hello" in json.loads(asked.stdout)["reply"], asked
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{self.http}/health", timeout=PATIENCE) as answer:
-            assert json.load(answer) == {"status": "ok"}
+        assert json.loads(self.get(self.http, "/health")) == {"status": "ok"}
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # and an empty SETTINGS
 
 
 def many_connections(parley, parleyd):
-    """HTTP's leave room for gRPC's, both leave some; when they go, others are served."""
-    with Daemon(parleyd, "--http", "127.0.0.1:0", limits=[f"--nofile={FEW}:{FEW}"]) as daemon:
-        idle = [daemon.connect(daemon.http) for _ in range(FEW - 5)]
-        daemon.says("http=", "refused=", "open files")
-        status = children.run([parley, "status", "--server", daemon.address], capture_output=True, text=True)
-        assert status.returncode == 0, status
-        idle += [daemon.connect(daemon.address) for _ in range(FEW)]
-        daemon.says("grpc=", "refused=", "open files")
-        assert max(daemon.open_files()) < FEW * 7 // 8, daemon.open_files()
-        for connection in idle:
+    """More than there are descriptors, to both public ports: those that say nothing make room for others; those that have spoken keep theirs,
+    and leave some to the ports of administration. When they go, others are served."""
+    with Daemon(parleyd, "--http", "127.0.0.1:0", "--listen-admin", "127.0.0.1:0", "--http-admin", "127.0.0.1:0", limits=[f"--nofile={FEW}:{FEW}"]) as daemon:
+        public, admin = [daemon.address, daemon.http], (daemon.ready["grpc_admin"], daemon.ready["http_admin"])
+        for first in [b"", PREFACE[:20]]:  # nothing, and too little
+            silent = []
+            for address in public:
+                for _ in range(2 * FEW):
+                    silent.append(daemon.connect(address))
+                    if first and address == daemon.address:
+                        silent[-1].sendall(first)
+            daemon.answers(parley)
+            daemon.is_administered(parley, *admin)
+            assert daemon.metric(admin[1], "parley_connections_silent_total") >= len(silent) // 2 - FEW
+            for connection in silent:
+                connection.close()
+        spoken = []
+        for address, first in zip(public, [PREFACE, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"]):
+            for _ in range(FEW):
+                spoken.append(daemon.connect(address))
+                try:
+                    spoken[-1].sendall(first)
+                except ConnectionError:
+                    continue  # refused
+            daemon.says("refused=", "open files")
+        daemon.is_administered(parley, *admin)
+        assert daemon.metric(admin[1], "parley_connections_refused_total") > 0
+        assert max(daemon.open_files()) < FEW * 14 // 16, daemon.open_files()
+        for connection in spoken:
             connection.close()
         children.until("connections that are closed", lambda: len(daemon.open_files()) < FEW // 4, daemon.process)
         daemon.answers(parley)
