@@ -2,11 +2,12 @@
 
 #include <string.h>
 
+#include "agents/agent.h"
 #include "server/conversation/conversations.h"
 #include "server/journal/body_bytes.h"
 
-/* Version 1 had no tools, 2 no variables of chat templates. */
-enum { BODY_VERSION = 3, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
+/* Version 1 had no tools, 2 no variables of chat templates, 3 no revisions. */
+enum { BODY_VERSION = 4, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
 /* --- writing --- */
 
@@ -103,6 +104,8 @@ enum status body_write_accept(struct buf *out, const struct stored_request *requ
     body_put_u64(&w, request->tool_use.seed);
     body_put_bytes(&w, request->variables.json.text, request->variables.json.len);
     body_put_u32(&w, request->variables.thinking);
+    body_put_u32(&w, AGENT_ENGINE_REVISION);
+    body_put_u32(&w, AGENT_COMPILER_REVISION);
     return body_written(&w, err);
 }
 
@@ -289,6 +292,10 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
     if (r.version > 2) {
         request->variables.json.text = body_take_bytes(&r, &request->variables.json.len);
         request->variables.thinking = (enum thinking)body_take_up_to(&r, THINKING_OFF);
+    }
+    if (r.version > 3) {
+        out->engine_revision = body_take_u32(&r);
+        out->compiler_revision = body_take_u32(&r);
     }
     return body_end(&r, err);
 }

@@ -39,6 +39,8 @@ struct body_accept {
     struct turn_request request;
     const struct sampling *sampling; /* complete; NULL: none */
     const char *binding;             /* NUL-ended: what computes */
+    /* Those of the process that accepted it (agents/agent.h). 0: it is not known. */
+    uint32_t engine_revision, compiler_revision;
 };
 
 enum status body_write_accept(struct buf *out, const struct stored_request *request,

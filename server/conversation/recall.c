@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/agent.h"
 #include "base/alloc.h"
 #include "server/conversation/body.h"
 #include "server/conversation/keeping.h"
@@ -266,9 +267,27 @@ static enum status recall_event(struct recall *r, const struct journal_event *e,
     case JOURNAL_KEEP:
     case JOURNAL_FORGET:
     case JOURNAL_KEYED:
-        break; /* are no events of a conversation that are stored */
+        return error_set(err, STATUS_DATA_LOSS, "the journal has an event of no kind");
+    case JOURNAL_ROOM:
+    case JOURNAL_ROOM_STATE:
+    case JOURNAL_ROOM_ENTRY:
+    case JOURNAL_ROOM_REDACT:
+    case JOURNAL_ROOM_PIN:
+    case JOURNAL_ROOM_CLOSE:
+    case JOURNAL_ADAPT:
+        break;
     }
-    return error_set(err, STATUS_DATA_LOSS, "the journal has an event of no kind");
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "the conversation has a record of kind %d, which this parleyd does not know: "
+                     "use the version that wrote it, or a newer one",
+                     (int)e->kind);
+}
+
+/* Whether other compilers of constraints are to bind the reply than those that began with it. */
+static bool recall_is_other_compiler(const struct body_accept *accept)
+{
+    return accept->compiler_revision != 0 && accept->compiler_revision != AGENT_COMPILER_REVISION &&
+           (accept->sampling->constraint != NULL || accept->request.tool_use.tools.len > 0);
 }
 
 /* What was accepted and did not end, for conversation_turn. */
@@ -288,7 +307,8 @@ static enum status recall_accepted(struct recall *r, struct error *err)
         const struct sampling_overrides all = {.given = ~0u, .values = *accept.sampling};
 
         u->is_changed = r->all->keeping.is_inexact || r->c->host.model->info.is_inexact ||
-                        strcmp(r->binding.data, accept.binding) != 0;
+                        strcmp(r->binding.data, accept.binding) != 0 ||
+                        recall_is_other_compiler(&accept);
         r->c->is_inexact = r->c->is_inexact || u->is_changed;
         rc = sampling_overrides_copy(&u->resolved, &all, err);
     }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/worker.h"
 
 enum { JOURNAL_MAX_ITEMS = 512 /* of one job */, JOURNAL_RETRY_MS = 1000 };
@@ -66,8 +67,10 @@ static void journal_run(struct job *job)
         struct journal_item *item = container_of(at, struct journal_item, link);
 
         if (item->kind == ITEM_READ)
-            (void)type->read(j->store, &item->query, j->max_found_bytes, &item->found,
-                             &item->err); /* it is in item->err */
+            do
+                (void)type->read(j->store, &item->query, j->max_found_bytes, &item->found,
+                                 &item->err); /* it is in item->err */
+            while (item->found.reading != NULL);
     }
 }
 
@@ -104,6 +107,8 @@ static void journal_item_end(struct journal *j, struct journal_item *item, const
     if (item->wait != NULL)
         item->wait->item = NULL;
     j->figures.waiting_bytes -= item->size_bytes;
+    if (why->status == STATUS_DATA_LOSS)
+        log_error("damaged", "error=\"%s\"", why->text);
     if (item->read_done != NULL)
         item->read_done(item->arg, &item->found, why);
     else if (item->done != NULL)

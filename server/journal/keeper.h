@@ -33,7 +33,7 @@ struct kept_wait {
 };
 
 struct keeper_type {
-    uint32_t kind;    /* stored: 1 a key of Store, 2 a table of Replay */
+    uint32_t kind; /* stored: 1 a key of Store, 2 a table of Replay; 3 is reserved for adapters */
     uint32_t version; /* the newest of its bodies and parts */
     const char *noun; /* for messages and log lines */
     void (*name)(const struct kept_thing *k, const char **ret_principal, const char **ret_name);

@@ -19,15 +19,10 @@
 #include "base/alloc.h"
 #include "server/journal/sqlite_parts.h"
 
-enum { APPLICATION_ID = 0x5061726c /* Parl */ };
-enum { BUSY_MS = 2000, MAX_ANCESTORS = 1 << 16, SQLITE_RETRY_MS = 1000 };
+enum { BUSY_MS = 2000, SQLITE_RETRY_MS = 1000 };
 
 /* For a row of a list; seq is the place of its JOURNAL_OPEN. */
 #define LIST_COLUMNS "c.id, c.parent, o.unix_ms, o.body"
-/* A conversation that one request with a key has made for itself is not listed. */
-#define IS_LISTED(c)                                                                            \
-    " AND NOT " c "is_closed AND NOT EXISTS (SELECT 1 FROM keyed WHERE keyed.conversation = " c \
-    "id AND keyed.until_ms > 0)"
 #define LIST_TABLES " FROM conversation AS c JOIN event AS o ON o.seq = c.seq"
 
 static const char *const statements[N_STATEMENTS] = {
@@ -35,17 +30,29 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
     [ST_UNNAME] = "UPDATE conversation SET name = NULL WHERE principal = ?1 AND name = ?2",
-    [ST_EVENT] = "INSERT OR ABORT INTO event (conversation, generation, turn, kind, unix_ms, body)"
-                 " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [ST_EVENT] = "INSERT OR ABORT INTO event (conversation, generation, turn, kind, unix_ms, body,"
+                 " gone, hash, chain) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [ST_OPEN] = "INSERT INTO conversation (id, principal, request_id, name, parent, model, seq)"
                 " VALUES (?1, ?2, ?3, ?4, ?5, ?6, last_insert_rowid())",
-    [ST_NO_UPDATE] = "DELETE FROM event WHERE conversation = ?1 AND generation = 0 AND turn = 0"
-                     " AND kind = 2",
-    [ST_WITHDRAW] = "DELETE FROM event WHERE conversation = ?1 AND generation = ?2 AND turn = ?3"
-                    " AND kind = 3",
+    [ST_REPLACED] = "UPDATE event SET gone = seq, body = x'' WHERE conversation = ?1 AND gone = 0"
+                    " AND generation = 0 AND turn = 0 AND kind = 2",
+    [ST_WITHDRAWN] = "UPDATE event SET gone = seq, body = x'' WHERE conversation = ?1 AND gone = 0"
+                     " AND generation = ?2 AND turn = ?3 AND kind = 3 RETURNING seq",
+    [ST_SEQS] = "SELECT seq FROM event WHERE conversation = ?1 AND seq < ?2 ORDER BY seq",
+    [ST_READ] = "SELECT conversation, kind, generation, turn, unix_ms, body, gone, hash, chain"
+                " FROM event WHERE seq = ?1",
+    [ST_HEAD] = "SELECT chain FROM event WHERE seq = (SELECT max(seq) FROM event"
+                " WHERE conversation = ?1 AND seq < ?2)",
+    [ST_OPENED] = "SELECT 1 FROM conversation WHERE id = ?1 AND owner = '' AND owner_epoch = 1",
+    [ST_CHAIN] = "UPDATE event SET hash = ?2, chain = ?3 WHERE seq = ?1",
+    [ST_LISTED] = "INSERT INTO tally VALUES (?1, ?2, 1) ON CONFLICT DO UPDATE SET n = n + 1",
+    [ST_UNLISTED] = "UPDATE conversation SET is_listed = 0 WHERE id = ?1 AND is_listed"
+                    " RETURNING principal, model",
+    [ST_UNCOUNTED] = "UPDATE tally SET n = n - 1 WHERE principal = ?1 AND model = ?2",
     [ST_CLOSE] =
         "UPDATE conversation SET is_closed = 1, request_id = NULL, name = NULL WHERE id = ?1",
-    [ST_CHILD] = "SELECT 1 FROM conversation WHERE parent = ?1 LIMIT 1",
+    [ST_CHILD] = "SELECT 1 FROM conversation WHERE parent = ?1 UNION ALL"
+                 " SELECT 1 FROM pin WHERE conversation = ?1 LIMIT 1",
     [ST_CLOSED] = "SELECT parent FROM conversation WHERE id = ?1 AND is_closed",
     [ST_DELETE_EVENTS] = "DELETE FROM event WHERE conversation = ?1",
     [ST_DELETE] = "DELETE FROM conversation WHERE id = ?1",
@@ -55,9 +62,7 @@ static const char *const statements[N_STATEMENTS] = {
                       " WHERE principal = ?1 AND request_id = ?2",
     [ST_BY_NAME] = "SELECT id, parent, request_id FROM conversation"
                    " WHERE principal = ?1 AND name = ?2",
-    [ST_PARENT] = "SELECT parent, seq FROM conversation WHERE id = ?1",
-    [ST_READ] = "SELECT kind, generation, turn, unix_ms, body FROM event"
-                " WHERE conversation = ?1 AND seq < ?2 ORDER BY seq",
+    [ST_PARENT] = "SELECT parent, seq, principal FROM conversation WHERE id = ?1",
     [ST_BLOCK] = "INSERT OR REPLACE INTO block (checkpoint, number, body) VALUES (?1, ?2, ?3)",
     [ST_NO_BLOCKS_BEFORE] = "DELETE FROM block WHERE checkpoint IN (SELECT checkpoint FROM params"
                             " WHERE principal = ?1 AND name = ?2 AND checkpoint <> ?3)",
@@ -78,22 +83,22 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_ALL_KEPT] = "SELECT principal, name, checkpoint, n_blocks, body FROM kept ORDER BY rowid",
     [ST_BLOCKS_OF] = "SELECT number, body FROM block WHERE checkpoint = ?1 AND number < ?2"
                      " ORDER BY number",
-    [ST_PAGE] =
-        "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
-        " WHERE c.principal = ?1 AND c.seq < ?2" IS_LISTED("c.") " ORDER BY c.seq DESC LIMIT ?3",
+    [ST_PAGE] = "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
+                " WHERE c.principal = ?1 AND c.seq < ?2 AND c.is_listed"
+                " ORDER BY c.seq DESC LIMIT ?3",
     [ST_PAGE_OF_MODEL] = "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
-                         " WHERE c.principal = ?1 AND c.model = ?4 AND c.seq < ?2" IS_LISTED(
-                             "c.") " ORDER BY c.seq DESC LIMIT ?3",
-    [ST_TOTAL] =
-        "SELECT count(*) FROM conversation WHERE principal = ?1" IS_LISTED("conversation."),
-    [ST_TOTAL_OF_MODEL] = "SELECT count(*) FROM conversation"
-                          " WHERE principal = ?1 AND model = ?2" IS_LISTED("conversation."),
+                         " WHERE c.principal = ?1 AND c.model = ?4 AND c.seq < ?2 AND c.is_listed"
+                         " ORDER BY c.seq DESC LIMIT ?3",
+    [ST_TOTAL] = "SELECT coalesce(sum(n), 0) FROM tally WHERE principal = ?1",
+    [ST_TOTAL_OF_MODEL] = "SELECT coalesce(sum(n), 0) FROM tally WHERE principal = ?1"
+                          " AND model = ?2",
     [ST_SWEEP] = "SELECT " LIST_COLUMNS ", c.rowid" LIST_TABLES
-                 " WHERE c.rowid > ?1 AND NOT c.is_closed ORDER BY c.rowid LIMIT ?2",
+                 " WHERE c.rowid > ?1 AND NOT c.is_closed AND c.kind = 1"
+                 " ORDER BY c.rowid LIMIT ?2",
     [ST_LAST] = "SELECT generation, turn, kind, unix_ms FROM event WHERE conversation = ?1"
-                " ORDER BY generation DESC, turn DESC, kind DESC LIMIT 1",
-    [ST_UPDATE] = "SELECT body FROM event WHERE conversation = ?1 AND generation = 0 AND turn = 0"
-                  " AND kind = 2",
+                " AND gone = 0 ORDER BY generation DESC, turn DESC, kind DESC LIMIT 1",
+    [ST_UPDATE] = "SELECT body FROM event WHERE conversation = ?1 AND gone = 0 AND generation = 0"
+                  " AND turn = 0 AND kind = 2",
     [ST_BYTES] = "SELECT (page_count - freelist_count) * page_size"
                  " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
     [ST_KEY] = "INSERT OR REPLACE INTO keyed (principal, key, part, conversation, generation, turn,"
@@ -106,64 +111,6 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_BY_KEY] = "SELECT 9, generation, turn, unix_ms, body FROM keyed"
                   " WHERE principal = ?1 AND key = ?2 ORDER BY part",
 };
-
-/* owner and owner_epoch: which daemon has the conversation, for leases of a store that several
- * daemons share; here always the one that holds the lock. */
-static const char schema_1[] =
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL);"
-    "INSERT INTO meta VALUES ('secret', randomblob(16));"
-    "CREATE TABLE conversation (id BLOB NOT NULL UNIQUE, principal TEXT NOT NULL,"
-    " request_id TEXT, name TEXT, parent BLOB, seq INTEGER NOT NULL,"
-    " owner TEXT NOT NULL DEFAULT '', owner_epoch INTEGER NOT NULL DEFAULT 1,"
-    " is_closed INTEGER NOT NULL DEFAULT 0);"
-    "CREATE UNIQUE INDEX conversation_request ON conversation (principal, request_id)"
-    " WHERE request_id IS NOT NULL;"
-    "CREATE UNIQUE INDEX conversation_name ON conversation (principal, name)"
-    " WHERE name IS NOT NULL;"
-    "CREATE INDEX conversation_parent ON conversation (parent) WHERE parent IS NOT NULL;"
-    "CREATE TABLE event (seq INTEGER PRIMARY KEY, conversation BLOB NOT NULL,"
-    " generation INTEGER NOT NULL, turn INTEGER NOT NULL, kind INTEGER NOT NULL,"
-    " unix_ms INTEGER NOT NULL, body BLOB NOT NULL);"
-    "CREATE UNIQUE INDEX event_place ON event (conversation, generation, turn, kind);";
-
-/* Blocks of a checkpoint that params does not have (yet) are one that was never completed. */
-static const char schema_2[] =
-    "CREATE TABLE params (principal TEXT NOT NULL, name TEXT NOT NULL, checkpoint BLOB NOT NULL,"
-    " body BLOB NOT NULL, UNIQUE (principal, name));"
-    "CREATE TABLE block (seq INTEGER PRIMARY KEY, checkpoint BLOB NOT NULL,"
-    " number INTEGER NOT NULL, body BLOB NOT NULL);"
-    "CREATE UNIQUE INDEX block_place ON block (checkpoint, number);";
-
-static const char schema_3[] =
-    /* The model's name stands in the terms, behind a version of 4 bytes and a length of 8. */
-    "ALTER TABLE conversation ADD COLUMN model TEXT NOT NULL DEFAULT '';"
-    "UPDATE conversation SET model = coalesce((SELECT CAST(substr(body, 13,"
-    " unicode(CAST(substr(body, 5, 1) AS TEXT))) AS TEXT) FROM event"
-    " WHERE event.seq = conversation.seq AND length(body) > 12), '');"
-    "CREATE INDEX conversation_list ON conversation (principal, seq) WHERE NOT is_closed;"
-    "CREATE INDEX conversation_of_model ON conversation (principal, model, seq)"
-    " WHERE NOT is_closed;";
-
-/* The turns that are found by a key. */
-static const char schema_4[] =
-    "CREATE TABLE keyed (principal TEXT NOT NULL, key TEXT NOT NULL, part INTEGER NOT NULL,"
-    " conversation BLOB NOT NULL, generation INTEGER NOT NULL, turn INTEGER NOT NULL,"
-    " unix_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL, body BLOB NOT NULL,"
-    " UNIQUE (principal, key, part));"
-    "CREATE INDEX keyed_until ON keyed (until_ms) WHERE until_ms > 0;"
-    "CREATE INDEX keyed_place ON keyed (conversation, generation, turn);";
-
-/* What is kept as a whole, beside sets of parameters: by kind, the keys of Store and the tables of
- * Replay. Its blocks are those of its checkpoint. */
-static const char schema_5[] =
-    "CREATE TABLE kept (kind INTEGER NOT NULL, principal TEXT NOT NULL, name TEXT NOT NULL,"
-    " checkpoint BLOB NOT NULL, n_blocks INTEGER NOT NULL, body BLOB NOT NULL,"
-    " UNIQUE (kind, principal, name));";
-
-/* Each leads from the schema before to the one of its number, the first from an empty file. */
-static const char *const schemas[] = {schema_1, schema_2, schema_3, schema_4, schema_5};
-
-enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 
 struct sqlite_store *sqlite_store_of(struct journal_store *s)
 {
@@ -191,60 +138,6 @@ static void sqlite_disconnect(struct sqlite_store *s, bool with_checkpoint)
         (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
     (void)sqlite3_close(s->db); /* no statement is left, so it cannot fail */
     s->db = NULL;
-}
-
-static enum status sqlite_run(struct sqlite_store *s, const char *sql, struct error *err)
-{
-    if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
-        return sqlite_failed(s, "opened", err);
-    return STATUS_OK;
-}
-
-/* The number that a statement gives: -1 if it failed. */
-static int sqlite_number(struct sqlite_store *s, const char *sql)
-{
-    sqlite3_stmt *st = NULL;
-    int number = -1;
-
-    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK &&
-        sqlite3_step(st) == SQLITE_ROW)
-        number = sqlite3_column_int(st, 0);
-    (void)sqlite3_finalize(st);
-    return number;
-}
-
-/* In one transaction. */
-static enum status sqlite_migrate(struct sqlite_store *s, int from, struct error *err)
-{
-    char sql[64];
-
-    (void)snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d",
-                   APPLICATION_ID, SCHEMA_VERSION);
-    if (sqlite_run(s, "BEGIN IMMEDIATE", err) != STATUS_OK)
-        return err->status;
-    for (int i = from; i < SCHEMA_VERSION; i++)
-        if (sqlite_run(s, schemas[i], err) != STATUS_OK)
-            return err->status;
-    if (sqlite_run(s, sql, err) != STATUS_OK)
-        return err->status;
-    return sqlite_run(s, "COMMIT", err);
-}
-
-static enum status sqlite_check_schema(struct sqlite_store *s, struct error *err)
-{
-    int version = sqlite_number(s, "PRAGMA user_version");
-
-    if (version < 0)
-        return sqlite_failed(s, "read", err);
-    if (version == 0 && sqlite_number(s, "SELECT count(*) FROM sqlite_schema") == 0)
-        return sqlite_migrate(s, 0, err);
-    if (sqlite_number(s, "PRAGMA application_id") != APPLICATION_ID)
-        return error_set(err, STATUS_PRECONDITION, "%s is not a journal of parleyd", s->path);
-    if (version == 0 || version > SCHEMA_VERSION)
-        return error_set(err, STATUS_PRECONDITION,
-                         "%s has schema %d, this parleyd writes schema %d", s->path, version,
-                         SCHEMA_VERSION);
-    return version < SCHEMA_VERSION ? sqlite_migrate(s, version, err) : STATUS_OK;
 }
 
 static enum status sqlite_read_secret(struct sqlite_store *s, struct error *err)
@@ -281,8 +174,10 @@ enum status sqlite_connect(struct sqlite_store *s, struct error *err)
 
     if (s->db != NULL)
         return STATUS_OK;
-    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
-        SQLITE_OK)
+    /* One thread at a time uses a store, so SQLite need not lock the connection. */
+    if (sqlite3_open_v2(s->path, &s->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                        NULL) != SQLITE_OK)
         rc = sqlite_failed(s, "opened", err);
     if (rc == STATUS_OK) {
         (void)sqlite3_extended_result_codes(s->db, 1); /* cannot fail on an open connection */
@@ -375,31 +270,35 @@ bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite
 
 /* --- writing --- */
 
-static bool sqlite_put_event(struct sqlite_store *s, const struct journal_record *r)
+/* The conversation is listed no more, if it was. */
+static bool sqlite_unlist(struct sqlite_store *s, const uint8_t *id)
 {
-    return DO(s, ST_EVENT, sqlite_id_value(r->conversation), sqlite_number_value(r->generation),
-              sqlite_number_value(r->turn), sqlite_number_value(r->kind),
-              sqlite_number_value(r->unix_ms), sqlite_bytes_value(r->body, r->size_bytes));
+    const struct sqlite_value value = sqlite_id_value(id);
+    bool is_done = true;
+    sqlite3_stmt *st;
+    int step = sqlite_first(s, &st, ST_UNLISTED, &value, 1);
+
+    if (step == SQLITE_ROW) {
+        is_done = DO(s, ST_UNCOUNTED, sqlite_text_value((const char *)sqlite3_column_text(st, 0)),
+                     sqlite_text_value((const char *)sqlite3_column_text(st, 1)));
+        step = sqlite3_step(st);
+    }
+    (void)sqlite3_reset(st);
+    return is_done && step == SQLITE_DONE;
 }
 
 static bool sqlite_put_open(struct sqlite_store *s, const struct journal_record *r)
 {
+    const char *model = r->model == NULL ? "" : r->model;
+
     if (r->name != NULL &&
         !DO(s, ST_UNNAME, sqlite_text_value(r->principal), sqlite_text_value(r->name)))
         return false;
     return sqlite_put_event(s, r) &&
            DO(s, ST_OPEN, sqlite_id_value(r->conversation), sqlite_text_value(r->principal),
               sqlite_text_value(r->request_id), sqlite_text_value(r->name),
-              sqlite_id_value(r->parent), sqlite_text_value(r->model == NULL ? "" : r->model));
-}
-
-static bool sqlite_put_withdraw(struct sqlite_store *s, const struct journal_record *r)
-{
-    const struct sqlite_value place[] = {sqlite_id_value(r->conversation),
-                                         sqlite_number_value(r->generation),
-                                         sqlite_number_value(r->turn)};
-
-    return sqlite_do(s, ST_WITHDRAW, place, 3) && sqlite_do(s, ST_NO_KEYED_TURN, place, 3);
+              sqlite_id_value(r->parent), sqlite_text_value(model)) &&
+           DO(s, ST_LISTED, sqlite_text_value(r->principal), sqlite_text_value(model));
 }
 
 /* Whether the statement with the id gives a row; its first column, an id, in out, zeroed where that
@@ -427,7 +326,8 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
     int found;
 
     memcpy(id, r->conversation, sizeof(id));
-    if (!DO(s, ST_CLOSE, sqlite_id_value(id)) || !DO(s, ST_NO_KEYED, sqlite_id_value(id)))
+    if (!sqlite_unlist(s, id) || !DO(s, ST_CLOSE, sqlite_id_value(id)) ||
+        !DO(s, ST_NO_KEYED, sqlite_id_value(id)))
         return false;
     while (has_parent) {
         found = sqlite_look_up(s, ST_CHILD, id, parent, &ignored);
@@ -438,6 +338,7 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
             return found == 0;
         if (!DO(s, ST_DELETE_EVENTS, sqlite_id_value(id)) || !DO(s, ST_DELETE, sqlite_id_value(id)))
             return false;
+        sqlite_forget_head(s, id);
         memcpy(id, parent, sizeof(id));
     }
     return true;
@@ -491,6 +392,7 @@ static bool sqlite_put_accept(struct sqlite_store *s, const struct journal_recor
                sqlite_number_value(r->generation), sqlite_number_value(r->turn),
                sqlite_number_value(r->unix_ms), sqlite_number_value(r->key_until_unix_ms),
                sqlite_bytes_value(r->key_body, r->key_size_bytes)) &&
+            (r->key_until_unix_ms == 0 || sqlite_unlist(s, r->conversation)) &&
             sqlite_close_expired(s, r->unix_ms));
 }
 
@@ -500,7 +402,7 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
     case JOURNAL_OPEN:
         return sqlite_put_open(s, r);
     case JOURNAL_UPDATE:
-        return DO(s, ST_NO_UPDATE, sqlite_id_value(r->conversation)) && sqlite_put_event(s, r);
+        return sqlite_put_update(s, r);
     case JOURNAL_WITHDRAW:
         return sqlite_put_withdraw(s, r);
     case JOURNAL_CLOSE:
@@ -521,8 +423,15 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
     case JOURNAL_KEEP:
     case JOURNAL_FORGET:
         return sqlite_put_kept(s, r);
-    case JOURNAL_KEYED:
-        break; /* comes with JOURNAL_ACCEPT */
+    case JOURNAL_KEYED: /* comes with JOURNAL_ACCEPT */
+    case JOURNAL_ROOM:
+    case JOURNAL_ROOM_STATE:
+    case JOURNAL_ROOM_ENTRY:
+    case JOURNAL_ROOM_REDACT:
+    case JOURNAL_ROOM_PIN:
+    case JOURNAL_ROOM_CLOSE:
+    case JOURNAL_ADAPT:
+        break; /* nothing writes them */
     }
     return false;
 }
@@ -550,6 +459,7 @@ static enum status sqlite_commit(struct journal_store *base,
     is_done = is_done && sqlite_do(s, ST_COMMIT, NULL, 0);
     if (is_done)
         return STATUS_OK;
+    sqlite_forget_heads(s);
     code = sqlite3_extended_errcode(s->db);
     (void)sqlite_failed(s, "written", err);
     if (!sqlite3_get_autocommit(s->db))
@@ -560,12 +470,6 @@ static enum status sqlite_commit(struct journal_store *base,
 }
 
 /* --- reading --- */
-
-/* A conversation whose events are wanted, those before a place alone. */
-struct sqlite_past {
-    uint8_t id[JOURNAL_ID_BYTES];
-    int64_t until_seq;
-};
 
 static enum status sqlite_find(struct sqlite_store *s, const struct journal_query *q,
                                struct journal_found *out, struct error *err)
@@ -600,56 +504,7 @@ static enum status sqlite_find(struct sqlite_store *s, const struct journal_quer
     return status;
 }
 
-/* The conversation and its ancestors, itself first. */
-static enum status sqlite_ancestry(struct sqlite_store *s, const struct journal_found *of,
-                                   struct sqlite_past **out, size_t *ret_n, struct error *err)
-{
-    struct sqlite_past *past = NULL, *grown;
-    size_t n = 0, cap = 0;
-    enum status rc = STATUS_OK;
-    uint8_t id[JOURNAL_ID_BYTES];
-    int64_t until_seq = INT64_MAX;
-    bool has_id = true;
-
-    memcpy(id, of->id, sizeof(id));
-    while (rc == STATUS_OK && has_id) {
-        const struct sqlite_value value = sqlite_id_value(id);
-        sqlite3_stmt *st;
-        int found;
-
-        if (n == cap) {
-            cap = cap == 0 ? 8 : 2 * cap;
-            grown = n < MAX_ANCESTORS ? try_realloc(past, cap, sizeof(past[0])) : NULL;
-            if (grown == NULL) {
-                rc = error_no_memory(err, cap * sizeof(past[0]), "a conversation's parents");
-                break;
-            }
-            past = grown;
-        }
-        memcpy(past[n].id, id, sizeof(id));
-        past[n++].until_seq = until_seq;
-        found = sqlite_first(s, &st, ST_PARENT, &value, 1);
-        has_id = found == SQLITE_ROW && sqlite3_column_bytes(st, 0) == JOURNAL_ID_BYTES;
-        if (has_id) {
-            memcpy(id, sqlite3_column_blob(st, 0), sizeof(id));
-            until_seq = sqlite3_column_int64(st, 1);
-        }
-        if (found != SQLITE_ROW)
-            rc = found == SQLITE_DONE
-                     ? error_set(err, STATUS_DATA_LOSS, "the journal has lost a parent's turns")
-                     : sqlite_failed(s, "read", err);
-        (void)sqlite3_reset(st);
-    }
-    if (rc != STATUS_OK) {
-        free(past);
-        return rc;
-    }
-    *out = past;
-    *ret_n = n;
-    return STATUS_OK;
-}
-
-/* Takes what a statement gives, of the columns of ST_READ. */
+/* Takes what a statement gives: a kind, a generation, a turn, a time, a body. */
 static enum status sqlite_read_rows(struct sqlite_store *s, enum statement which,
                                     const struct sqlite_value *values, int n, size_t max_bytes,
                                     struct journal_found *out, struct error *err)
@@ -684,26 +539,6 @@ static enum status sqlite_read_rows(struct sqlite_store *s, enum statement which
     return rc;
 }
 
-static enum status sqlite_read_past(struct sqlite_store *s, const struct journal_query *q,
-                                    size_t max_bytes, struct journal_found *out, struct error *err)
-{
-    struct sqlite_past *past = NULL;
-    size_t n = 0;
-    enum status rc = sqlite_find(s, q, out, err);
-
-    if (rc == STATUS_OK && out->is_found)
-        rc = sqlite_ancestry(s, out, &past, &n, err);
-    while (rc == STATUS_OK && n > 0) {
-        const struct sqlite_past *p = &past[--n];
-        const struct sqlite_value values[] = {sqlite_id_value(p->id),
-                                              sqlite_number_value((uint64_t)p->until_seq)};
-
-        rc = sqlite_read_rows(s, ST_READ, values, 2, max_bytes, out, err);
-    }
-    free(past);
-    return rc;
-}
-
 static enum status sqlite_read_key(struct sqlite_store *s, const struct journal_query *q,
                                    size_t max_bytes, struct journal_found *out, struct error *err)
 {
@@ -728,7 +563,10 @@ static enum status sqlite_read(struct journal_store *base, const struct journal_
     case JOURNAL_BY_ID:
     case JOURNAL_BY_REQUEST:
     case JOURNAL_BY_NAME:
-        rc = sqlite_read_past(s, q, max_bytes, out, err);
+        if (out->reading == NULL)
+            rc = sqlite_find(s, q, out, err);
+        if (rc == STATUS_OK && out->is_found)
+            rc = sqlite_read_past(s, max_bytes, out, err);
         break;
     case JOURNAL_CHECKPOINTS:
         rc = sqlite_read_rows(s, ST_CHECKPOINTS, NULL, 0, max_bytes, out, err);
@@ -760,15 +598,20 @@ static enum status sqlite_check(struct journal_store *base, uint64_t *ret_conver
     static const char orphans[] =
         "SELECT count(*) FROM event WHERE conversation NOT IN (SELECT id FROM conversation)";
     static const char ends[] =
-        "SELECT count(*) FROM event AS e WHERE kind = 4 AND NOT EXISTS (SELECT 1 FROM event"
-        " WHERE conversation = e.conversation AND generation = e.generation AND turn = e.turn"
-        " AND kind = 3)";
+        "SELECT count(*) FROM event AS e WHERE kind = 4 AND gone = 0 AND NOT EXISTS (SELECT 1 FROM "
+        "event"
+        " WHERE conversation = e.conversation AND gone = 0 AND generation = e.generation"
+        " AND turn = e.turn AND kind = 3)";
     static const char keyed[] =
         "SELECT count(*) FROM keyed AS k WHERE NOT EXISTS (SELECT 1 FROM event WHERE conversation ="
-        " k.conversation AND generation = k.generation AND turn = k.turn AND kind = 3)";
+        " k.conversation AND gone = 0 AND generation = k.generation AND turn = k.turn"
+        " AND kind = 3)";
     static const char parents[] =
         "SELECT count(*) FROM conversation WHERE parent IS NOT NULL AND parent NOT IN"
         " (SELECT id FROM conversation)";
+    static const char tallies[] =
+        "SELECT count(*) FROM tally AS t WHERE n <> (SELECT count(*) FROM conversation"
+        " WHERE principal = t.principal AND model = t.model AND is_listed)";
     struct sqlite_store *s = sqlite_store_of(base);
     sqlite3_stmt *st = NULL;
     enum status rc = sqlite_connect(s, err);
@@ -785,26 +628,33 @@ static enum status sqlite_check(struct journal_store *base, uint64_t *ret_conver
     (void)sqlite3_finalize(st);
     if (rc != STATUS_OK)
         return rc;
-    n = sqlite_number(s, orphans);
+    if (sqlite_check_chains(s, err) != STATUS_OK) /* first: it names the record */
+        return err->status;
+    n = (int)sqlite_number(s, orphans);
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d events belong to no conversation", s->path,
                          n);
-    n = sqlite_number(s, ends);
+    n = (int)sqlite_number(s, ends);
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d replies belong to no accepted turn",
                          s->path, n);
-    n = sqlite_number(s, keyed);
+    n = (int)sqlite_number(s, keyed);
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d keys are of no accepted turn", s->path, n);
-    n = sqlite_number(s, parents);
+    n = (int)sqlite_number(s, parents);
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d conversations have lost their parent",
                          s->path, n);
+    n = (int)sqlite_number(s, tallies);
+    if (n != 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %d counts of conversations are wrong", s->path,
+                         n);
     if (sqlite_check_kept(s, err) != STATUS_OK)
         return err->status;
     *ret_conversations =
         (uint64_t)sqlite_number(s, "SELECT count(*) FROM conversation WHERE NOT is_closed");
-    *ret_turns = (uint64_t)sqlite_number(s, "SELECT count(*) FROM event WHERE kind IN (4, 5)");
+    *ret_turns =
+        (uint64_t)sqlite_number(s, "SELECT count(*) FROM event WHERE kind IN (4, 5) AND gone = 0");
     return STATUS_OK;
 }
 
@@ -857,6 +707,8 @@ static void sqlite_close(struct journal_store *base)
         return;
     s = sqlite_store_of(base);
     sqlite_disconnect(s, true);
+    chain_close(&s->chain);
+    free(s->heads);
     if (s->lock >= 0)
         (void)close(s->lock); /* nothing was written to it */
     free(s->path);
@@ -874,7 +726,10 @@ static enum status sqlite_open(struct journal_store **out, const char *dir, stru
     s->lock = -1;
     s->path = xalloc(size);
     (void)snprintf(s->path, size, "%s%s", dir, name); /* it fits */
-    rc = sqlite_lock(s, dir, err);
+    s->heads = xalloc(SQLITE_HEADS * sizeof(s->heads[0]));
+    rc = chain_open(&s->chain, err);
+    if (rc == STATUS_OK)
+        rc = sqlite_lock(s, dir, err);
     if (rc == STATUS_OK)
         rc = sqlite_create(s, err);
     if (rc == STATUS_OK)
@@ -903,5 +758,3 @@ const struct journal_store_type journal_sqlite = {
     .backup = sqlite_backup,
     .check = sqlite_check,
 };
-
-const int sqlite_application_id = APPLICATION_ID, sqlite_schema_version = SCHEMA_VERSION;

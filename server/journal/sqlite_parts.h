@@ -4,6 +4,7 @@
 
 #include <sqlite3.h>
 
+#include "server/journal/chain.h"
 #include "server/journal/store.h"
 
 enum statement {
@@ -13,8 +14,16 @@ enum statement {
     ST_UNNAME,
     ST_OPEN,
     ST_EVENT,
-    ST_NO_UPDATE,
-    ST_WITHDRAW,
+    ST_REPLACED,
+    ST_WITHDRAWN,
+    ST_SEQS,
+    ST_READ,
+    ST_HEAD,
+    ST_OPENED,
+    ST_CHAIN,
+    ST_LISTED,
+    ST_UNLISTED,
+    ST_UNCOUNTED,
     ST_CLOSE,
     ST_CHILD,
     ST_CLOSED,
@@ -24,7 +33,6 @@ enum statement {
     ST_BY_REQUEST,
     ST_BY_NAME,
     ST_PARENT,
-    ST_READ,
     ST_BLOCK,
     ST_NO_BLOCKS_BEFORE,
     ST_NO_BLOCKS,
@@ -54,12 +62,23 @@ enum statement {
     N_STATEMENTS
 };
 
+/* Where the chain of a conversation has come to. */
+struct sqlite_head {
+    uint8_t id[JOURNAL_ID_BYTES];
+    bool is_known;
+    uint8_t chain[SHA256_BYTES];
+};
+
+enum { SQLITE_HEADS = 1 << 13 };
+
 struct sqlite_store {
     struct journal_store base;
     char *path;
     int lock;                               /* the file that other daemons find locked; -1: none */
     sqlite3 *db;                            /* NULL: to be opened before it is used */
     sqlite3_stmt *statements[N_STATEMENTS]; /* NULL: not prepared yet */
+    struct journal_chain chain;
+    struct sqlite_head *heads; /* [SQLITE_HEADS] of conversations that were written to, by id */
 };
 
 /* A parameter of a statement; all are borrowed until it is reset. */
@@ -94,6 +113,34 @@ bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite
     sqlite_do(                                                \
         s, which, (const struct sqlite_value[]){__VA_ARGS__}, \
         (int)(sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)))
+
+/* sqlite_schema.c: brings the tables to this version; PRECONDITION where they are of a newer one.
+ */
+enum status sqlite_check_schema(struct sqlite_store *s, struct error *err) MUST_CHECK;
+enum status sqlite_run(struct sqlite_store *s, const char *sql, struct error *err) MUST_CHECK;
+/* The number that a statement gives: -1 if it failed. */
+int64_t sqlite_number(struct sqlite_store *s, const char *sql);
+
+/* sqlite_events.c: the records of conversations, with their chains. What it puts belongs to the
+ * transaction that is open: false if it failed. A record of a conversation that was closed and is
+ * deleted is left out. */
+bool sqlite_put_event(struct sqlite_store *s, const struct journal_record *r) MUST_CHECK;
+bool sqlite_put_update(struct sqlite_store *s, const struct journal_record *r) MUST_CHECK;
+bool sqlite_put_withdraw(struct sqlite_store *s, const struct journal_record *r) MUST_CHECK;
+/* The value of the last record of a conversation before a place: zeros if there is none. */
+bool sqlite_head(struct sqlite_store *s, const uint8_t *id, int64_t before,
+                 uint8_t out[SHA256_BYTES]) MUST_CHECK;
+/* What was put since the last commit is not there, or it is not known. */
+void sqlite_forget_heads(struct sqlite_store *s);
+void sqlite_forget_head(struct sqlite_store *s, const uint8_t *id);
+/* The record at a place, in r what is not known of it yet, borrowed until *out is reset. */
+bool sqlite_read_event(struct sqlite_store *s, sqlite3_stmt **out, int64_t seq,
+                       struct journal_record *r) MUST_CHECK;
+/* Goes on with out, which has is_found: see journal_store_type's read. */
+enum status sqlite_read_past(struct sqlite_store *s, size_t max_bytes, struct journal_found *out,
+                             struct error *err) MUST_CHECK;
+/* Whether the records of all conversations are those that were written. */
+enum status sqlite_check_chains(struct sqlite_store *s, struct error *err) MUST_CHECK;
 
 /* sqlite_backup.c: journal_store_type's backup. */
 enum status sqlite_backup(const char *dir, const char *path, struct error *err) MUST_CHECK;

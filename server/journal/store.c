@@ -22,6 +22,7 @@ void journal_found_deinit(struct journal_found *f)
     while ((at = list_pop(&f->rows)) != NULL)
         free(container_of(at, struct journal_row, link));
     free(f->request_id);
+    free(f->reading);
     journal_found_init(f);
 }
 

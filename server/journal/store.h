@@ -11,7 +11,9 @@
 
 enum { JOURNAL_ID_BYTES = 16, JOURNAL_SECRET_BYTES = 16 };
 
-/* What happened to a conversation. The numbers are stored. */
+/* What happened to a conversation. The numbers are stored. A kind that is not known stays where it
+ * is, also in a backup and when the format changes, and counts in the chain; whoever is to read it
+ * refuses: it is of a newer version. */
 enum journal_kind {
     JOURNAL_OPEN = 1,     /* it was opened, or forked from parent at turn */
     JOURNAL_UPDATE = 2,   /* its options are others; replaces the update before */
@@ -29,6 +31,19 @@ enum journal_kind {
     /* Of things of other kinds, which are generation: its body and blocks begin with a sum. */
     JOURNAL_KEEP = 19,   /* all turn blocks are there: it replaces the one before of its thing */
     JOURNAL_FORGET = 20, /* the thing was deleted, and this checkpoint is not completed */
+    /* Reserved for rooms, whose ids stand where a conversation's do: a log with a chain of its own,
+     * generation 0, turn the entry's number from 1 on. Nothing writes them yet. */
+    JOURNAL_ROOM = 32,       /* it was opened: its world and options; principal its owner */
+    JOURNAL_ROOM_STATE = 33, /* its participants and its world; replaces the state before */
+    JOURNAL_ROOM_ENTRY = 34, /* what was said, who came and left. Of an agent's words: the place
+                                (conversation, generation, turn) where they are, not the words */
+    JOURNAL_ROOM_REDACT =
+        35,                /* the body of the entry with that number is taken away, not its hash */
+    JOURNAL_ROOM_PIN = 36, /* a conversation is not deleted before the room is */
+    JOURNAL_ROOM_CLOSE = 37, /* it is found no more */
+    /* Reserved for adapters of models, which are kept as a whole (as JOURNAL_KEEP): which version a
+     * conversation goes on with, from its next turn on. */
+    JOURNAL_ADAPT = 48,
 };
 
 /* Texts and bytes are borrowed. */
@@ -115,6 +130,8 @@ struct journal_found {
     uint64_t n_total;     /* rows of all pages, if it was wanted */
     bool has_more;        /* rows beyond those */
     uint64_t store_bytes; /* that the store takes, of JOURNAL_SWEEP */
+    /* Where the store is to go on; NULL: all is read, or nothing yet. A block, freed with it. */
+    struct journal_reading *reading;
 };
 
 void journal_found_init(struct journal_found *f);
@@ -127,6 +144,8 @@ enum status journal_found_add(struct journal_event **out, struct journal_found *
 enum { JOURNAL_SUM_BYTES = 4 };
 void journal_put_sum(void *bytes, size_t size_bytes); /* at least JOURNAL_SUM_BYTES */
 bool journal_sum_is_right(const void *bytes, size_t size_bytes);
+
+enum { JOURNAL_SLICE_BYTES = 1 << 20 };
 
 struct journal_store; /* a back-end's own, whose first member is its type */
 
@@ -144,7 +163,9 @@ struct journal_store_type {
     enum status (*commit)(struct journal_store *s, const struct journal_record *const *records,
                           size_t n, struct error *err);
     /* out is initialised; OK and not is_found where there is none. EXHAUSTED where its events have
-     * more than max_bytes. */
+     * more than max_bytes; DATA_LOSS where they are not those that were written. Of a conversation
+     * about JOURNAL_SLICE_BYTES are read at a time: as long as out has a reading it is called
+     * again, with whatever was committed in between. */
     enum status (*read)(struct journal_store *s, const struct journal_query *q, size_t max_bytes,
                         struct journal_found *out, struct error *err);
     /* Copies what is committed in dir to a new file, also while another process has dir open. */

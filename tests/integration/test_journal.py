@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 
+import chain
 import children
 import grpc
 import harness
@@ -295,6 +296,7 @@ def is_forgotten(parleyd, flags, folder):
         daemon.kill()
         with contextlib.closing(sqlite3.connect(f"{data}/journal.db")) as db, db:  # two hours pass
             db.execute("UPDATE event SET unix_ms = unix_ms - 2 * 3600000")
+            chain.mend(db)
         parley = daemon.again()
         assert [c.conversation for c in pages(parley, 100, counted=False)] == [child, long]
 
@@ -590,6 +592,87 @@ def failing_disk(parleyd, flags, folder):
         assert said(parley, turn(c, 2)).end() == second.end() and parley.get(other).turns == 1
 
 
+def restored(data):
+    """A folder with a journal as version 5 wrote it, and what its clients had been told."""
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+    os.mkdir(data)
+    with contextlib.closing(sqlite3.connect(f"{data}/journal.db")) as db, open(f"{here}/journal_5.sql", encoding="utf-8") as sql:
+        db.executescript(sql.read())
+    with open(f"{here}/journal_5.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def post(daemon, path, body, headers):
+    connection = http.client.HTTPConnection(daemon.http, timeout=children.PATIENCE)
+    connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def of_version_before(parleyd, flags, folder):
+    """A journal of the version before is taken over: conversations, forks, rewinds, a turn that had not ended, keyed replies, responses,
+    checkpoints of parameters, tables, keys."""
+    data = os.path.join(folder, "before")
+    told = restored(data)
+    flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0", "--data", data]
+    with Mortal(parleyd, *flags) as parley:
+        daemon = parley.daemon
+        for c, was in told["conversations"].items():
+            now = parley.get(c)
+            assert (now.turns, now.generation, now.model) == (was["turns"], was["generation"], was["model"]), c
+            if "transcript" in was:
+                assert [t.SerializeToString().hex() for t in now.transcript] == was["transcript"], c
+        for c in told["gone"]:
+            refused(grpc.StatusCode.NOT_FOUND, lambda: parley.get(c))
+        listed = {c.conversation for c in pages(parley, 3)}
+        assert listed >= set(told["conversations"]), "and the response's"
+        assert post(daemon, "/v1/chat/completions", told["keyed"], {"Idempotency-Key": "once"}) == (200, told["keyed_answer"])
+        assert post(daemon, "/v1/responses/" + told["response_id"], None, {})[0] == 200
+        listed = parley.params.List(harness.params.ParamsListRequest()).params
+        assert [(p.name, p.version) for p in listed] == [("p", 3)], listed
+        with contextlib.closing(sqlite3.connect(f"file:{data}/journal.db?mode=ro", uri=True)) as db:
+            assert db.execute("SELECT kind, name FROM kept ORDER BY kind").fetchall() == [(1, "key"), (2, "table")]
+        new = parley.open("tiny")
+        said(parley, turn(new, 1))
+        stream = parley.conversations.Turn(turn(new, 2, tokens=children.LONG_TURN))
+        next(iter(stream))
+        parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=new))
+        parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=new, ttl_ms=3600000))
+        parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=new, ttl_ms=7200000))
+        said(parley, conversations.TurnRequest(conversation=parley.fork(new), text="Mine."))
+        next_turns(parley, list(told["conversations"])[:3])
+    stored_turns(daemon, data)
+    assert chain.check(f"{data}/journal.db") > 42
+
+
+def altered(parleyd, flags, folder):
+    """A record that is not what was written is named by --check-data; its conversation is refused, others go on."""
+    data = os.path.join(folder, "altered")
+    with Mortal(parleyd, *flags, "--data", data) as parley:
+        daemon = parley.daemon
+        hurt, whole = parley.open("tiny"), parley.open("tiny")
+        for number in (1, 2, 3):
+            for c in (hurt, whole):
+                said(parley, turn(c, number, tokens=4))
+        daemon.kill()
+        with contextlib.closing(sqlite3.connect(f"{data}/journal.db")) as db, db:
+            seq, body = db.execute("SELECT seq, body FROM event WHERE conversation = ? AND turn = 2 AND kind = 4", (bytes.fromhex(hurt),)).fetchone()
+            db.execute("UPDATE event SET body = ? WHERE seq = ?", (body[:-1] + bytes([body[-1] ^ 1]), seq))
+        checked = children.run([daemon.command[0], "--data", data, "--check-data"], stdout=-1, stderr=-1, text=True)
+        assert checked.returncode == 1 and f"conversation {hurt}, record {seq} (kind 4, generation 1, turn 2)" in checked.stderr, checked
+        parley = daemon.again()
+        for _ in range(2):
+            error = refused(grpc.StatusCode.DATA_LOSS, lambda: parley.get(hurt))
+            assert f"record {seq}" in error.details(), error
+        refused(grpc.StatusCode.DATA_LOSS, parley.conversations.Turn(turn(hurt, 4)))
+        assert said(parley, turn(whole, 4)).done.turn == 4
+        assert {c.conversation for c in pages(parley, 10)} == {hurt, whole}
+        assert any("damaged" in line and f"record {seq}" in line for line in daemon.said), daemon.said
+        parley.close(whole)
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
@@ -597,7 +680,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, drained, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
+        for part in [p for p in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, drained, named_by_header, another_model, responses, of_version_before, altered, failing_disk, same_as_uninterrupted) if sys.argv[3:] in ([], [p.__name__])]:
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

@@ -174,6 +174,8 @@ START_TEST(an_acceptance_is_kept)
     out.request.variables = (struct template_variables){{"{\"a\":2}", 7}, THINKING_OFF};
     ck_assert(!stored_request_matches(stored, &out.request));
     ck_assert_str_eq(out.binding, "engine 1");
+    ck_assert_uint_eq(out.engine_revision, AGENT_ENGINE_REVISION);
+    ck_assert_uint_eq(out.compiler_revision, AGENT_COMPILER_REVISION);
     read_all.values = *out.sampling;
     ck_assert(sampling_overrides_is_equal(&read_all, &all));
     check_cuts(&body, read_accept);

@@ -4,110 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/journal/store.h"
 #include "tests/unit/base/suite.h"
 #include "tests/unit/server/journal/faulty_vfs.h"
-
-enum { MAX_BYTES = 1 << 20 };
-
-static char dir[32];
-static const uint8_t ids[5][JOURNAL_ID_BYTES] = {{1}, {2}, {3}, {4}, {5}};
-
-static void setup(void)
-{
-    /* In memory, if it can be: there are thousands of syncs, and their time is not what is tested.
-     */
-    (void)snprintf(dir, sizeof(dir), "/dev/shm/journalXXXXXX");
-    if (mkdtemp(dir) != NULL)
-        return;
-    (void)snprintf(dir, sizeof(dir), "/tmp/journalXXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-}
-
-static void empty_dir(void)
-{
-    static const char *const names[] = {"lock", "journal.db", "journal.db-wal", "journal.db-shm",
-                                        "journal.db-journal"};
-    char path[64];
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-        (void)unlink(path);
-    }
-}
-
-static void teardown(void)
-{
-    faulty_vfs_arm(VFS_IO_ERROR, -1, 0);
-    empty_dir();
-    ck_assert_int_eq(rmdir(dir), 0);
-}
-
-static struct journal_store *opened(void)
-{
-    struct journal_store *s = NULL;
-    struct error err = {0};
-
-    ck_assert_msg(journal_sqlite.open(&s, dir, &err) == STATUS_OK, "%s", err.text);
-    return s;
-}
-
-static struct journal_record record(enum journal_kind kind, int of, uint32_t turn, const char *body)
-{
-    struct journal_record r = {.kind = kind,
-                               .generation = 1,
-                               .turn = turn,
-                               .body = body,
-                               .size_bytes = strlen(body),
-                               .principal = kind == JOURNAL_OPEN ? "anna" : NULL};
-
-    memcpy(r.conversation, ids[of], JOURNAL_ID_BYTES);
-    return r;
-}
-
-static enum status commits(struct journal_store *s, const struct journal_record *r,
-                           struct error *err)
-{
-    return s->type->commit(s, &r, 1, err);
-}
-
-static void commit(struct journal_store *s, struct journal_record r)
-{
-    struct error err = {0};
-
-    ck_assert_msg(commits(s, &r, &err) == STATUS_OK, "%s", err.text);
-}
-
-/* What is stored of the conversation, as "KIND.GENERATION.TURN:BODY …"; "" if it is not there. */
-static const char *stored_by(struct journal_store *s, const struct journal_query *q)
-{
-    static char text[4096];
-    struct journal_found f;
-    struct error err = {0};
-    size_t at = 0;
-
-    journal_found_init(&f);
-    ck_assert_msg(s->type->read(s, q, MAX_BYTES, &f, &err) == STATUS_OK, "%s", err.text);
-    text[0] = '\0';
-    for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l)) {
-        const struct journal_event *e = container_of(l, struct journal_event, link);
-
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d.%u.%u:%.*s", at == 0 ? "" : " ",
-                               e->kind, e->generation, e->turn, (int)e->size_bytes,
-                               (const char *)e->body);
-        ck_assert_uint_lt(at, sizeof(text));
-    }
-    journal_found_deinit(&f);
-    return text;
-}
-
-static const char *stored(struct journal_store *s, int of)
-{
-    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
-
-    memcpy(q.id, ids[of], JOURNAL_ID_BYTES);
-    return stored_by(s, &q);
-}
+#include "tests/unit/server/journal/kept_store.h"
 
 /* What was committed is read again, also after the store was opened anew, by id, request and name;
  * to another principal it is not there. */
@@ -136,7 +35,7 @@ START_TEST(test_kept)
     s = opened();
     ck_assert_mem_eq(s->secret, secret, sizeof(secret));
     ck_assert_str_eq(stored(s, 0), "1.1.0:o 3.1.1:a1 4.1.1:f1 5.1.2:b2 2.0.0:u2");
-    memcpy(q.id, ids[0], sizeof(q.id));
+    memcpy(q.id, kept_ids[0], sizeof(q.id));
     ck_assert_str_eq(stored_by(s, &q), "");
     q = (struct journal_query){.by = JOURNAL_BY_REQUEST, .principal = "anna", .text = "once"};
     ck_assert_str_ne(stored_by(s, &q), "");
@@ -238,17 +137,11 @@ START_TEST(test_schema_before)
 {
     struct journal_query q = {.by = JOURNAL_BY_KEY, .principal = "anna", .text = "key"};
     struct journal_store *s = opened();
-    char path[64];
-    sqlite3 *db;
 
     commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
     s->type->close(s);
-    (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
-    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-    ck_assert_int_eq(sqlite3_exec(db, "DROP TABLE kept; DROP TABLE keyed; PRAGMA user_version = 3",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
-    ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+    kept_sql(kept_back_to_5);
+    kept_sql("DROP TABLE kept; DROP TABLE keyed; PRAGMA user_version = 3");
     s = opened();
     commit_keyed(s, 0, 1, 0, "k");
     ck_assert_str_eq(stored(s, 0), "1.1.0:o 3.1.1:a");
@@ -268,11 +161,11 @@ START_TEST(test_forks)
 
     commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
     commit(s, record(JOURNAL_OBSERVE, 0, 1, "b1"));
-    r.parent = ids[0];
+    r.parent = kept_ids[0];
     commit(s, r);
     commit(s, record(JOURNAL_OBSERVE, 0, 2, "b2"));
     r = record(JOURNAL_OPEN, 2, 1, "again");
-    r.parent = ids[1];
+    r.parent = kept_ids[1];
     commit(s, r);
     commit(s, record(JOURNAL_OBSERVE, 1, 2, "c2"));
     ck_assert_str_eq(stored(s, 1), "1.1.0:o 5.1.1:b1 1.1.1:fork 5.1.2:c2");
@@ -316,7 +209,7 @@ START_TEST(test_lock)
     struct journal_store *s = opened(), *other = NULL;
     struct error err = {0};
 
-    ck_assert_int_eq(journal_sqlite.open(&other, dir, &err), STATUS_PRECONDITION);
+    ck_assert_int_eq(journal_sqlite.open(&other, kept_dir, &err), STATUS_PRECONDITION);
     ck_assert_ptr_nonnull(strstr(err.text, "in use by another parleyd"));
     ck_assert_ptr_null(other);
     s->type->close(s);
@@ -333,7 +226,7 @@ START_TEST(test_bound)
     struct journal_found f;
     struct error err = {0};
 
-    memcpy(q.id, ids[0], sizeof(q.id));
+    memcpy(q.id, kept_ids[0], sizeof(q.id));
     commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
     commit(s, record(JOURNAL_OBSERVE, 0, 1, "many bytes"));
     journal_found_init(&f);
@@ -351,12 +244,12 @@ START_TEST(test_foreign)
     char path[64];
     FILE *f;
 
-    (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
+    (void)snprintf(path, sizeof(path), "%s/journal.db", kept_dir);
     f = fopen(path, "w");
     ck_assert_ptr_nonnull(f);
     (void)fputs("this is no database, whatever its name may be", f);
     (void)fclose(f);
-    ck_assert_int_ne(journal_sqlite.open(&s, dir, &err), STATUS_OK);
+    ck_assert_int_ne(journal_sqlite.open(&s, kept_dir, &err), STATUS_OK);
     ck_assert_ptr_null(s);
 }
 END_TEST
@@ -379,7 +272,7 @@ static const char *block(struct journal_store *s, int checkpoint, uint32_t numbe
 {
     struct journal_query q = {.by = JOURNAL_BLOCKS, .number = number};
 
-    memcpy(q.id, ids[checkpoint], JOURNAL_ID_BYTES);
+    memcpy(q.id, kept_ids[checkpoint], JOURNAL_ID_BYTES);
     return stored_by(s, &q);
 }
 
@@ -426,7 +319,7 @@ static const char *listed(struct journal_store *s, struct journal_query *q)
     size_t at = 0;
 
     journal_found_init(&f);
-    ck_assert_msg(s->type->read(s, q, MAX_BYTES, &f, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_msg(s->type->read(s, q, KEPT_MAX_BYTES, &f, &err) == STATUS_OK, "%s", err.text);
     text[0] = '\0';
     for (struct link *l = list_first(&f.rows); l != NULL; l = list_next(&f.rows, l)) {
         const struct journal_row *row = container_of(l, struct journal_row, link);
@@ -469,7 +362,7 @@ START_TEST(test_list)
     struct journal_record keyed = record(JOURNAL_ACCEPT, 4, 1, "a");
 
     other.principal = "ben";
-    fork.parent = ids[0];
+    fork.parent = kept_ids[0];
     update.generation = 0;
     rewind.generation = 2;
     commit(s, at_time(record(JOURNAL_OPEN, 0, 0, "terms"), 1));
@@ -500,7 +393,7 @@ START_TEST(test_list)
     ck_assert_str_eq(listed(s, &page), "2:1.1.7 1:0.2.10[2]…");
     keyed.key = "another";
     keyed.unix_ms = 10;
-    memcpy(keyed.conversation, ids[1], sizeof(keyed.conversation));
+    memcpy(keyed.conversation, kept_ids[1], sizeof(keyed.conversation));
     keyed.generation = 2;
     keyed.key_until_unix_ms = 0;
     commit(s, keyed);
@@ -514,8 +407,6 @@ END_TEST
 START_TEST(test_migration)
 {
     struct journal_store *s = opened();
-    char path[64];
-    sqlite3 *db;
     struct journal_record open = record(JOURNAL_OPEN, 0, 0, "");
 
     open.body = "\2\0\0\0\4\0\0\0\0\0\0\0tiny and the rest";
@@ -524,17 +415,10 @@ START_TEST(test_migration)
     commit(s, record(JOURNAL_OPEN, 1, 0, "short"));
     commit(s, open);
     s->type->close(s);
-    (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
-    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-    ck_assert_int_eq(
-        sqlite3_exec(db,
-                     "DROP TABLE kept; DROP TABLE params; DROP TABLE block; DROP TABLE keyed;"
-                     "DROP INDEX conversation_list; DROP INDEX conversation_of_model;"
-                     "ALTER TABLE conversation DROP COLUMN model;"
-                     "PRAGMA user_version = 1",
-                     NULL, NULL, NULL),
-        SQLITE_OK);
-    ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+    kept_sql(kept_back_to_5);
+    kept_sql("DROP TABLE kept; DROP TABLE params; DROP TABLE block; DROP TABLE keyed;"
+             "DROP INDEX conversation_list; DROP INDEX conversation_of_model;"
+             "ALTER TABLE conversation DROP COLUMN model; PRAGMA user_version = 1");
     s = opened();
     ck_assert_str_eq(stored(s, 1), "1.1.0:short");
     ck_assert_str_eq(listed(s, &(struct journal_query){.by = JOURNAL_PAGE,
@@ -566,7 +450,7 @@ static bool run_with(enum vfs_fault fault, long n, long n_more)
 
     memset(body, 'x', LEN);
     faulty_vfs_arm(fault, n, n_more);
-    while (s == NULL && journal_sqlite.open(&s, dir, &err) != STATUS_OK)
+    while (s == NULL && journal_sqlite.open(&s, kept_dir, &err) != STATUS_OK)
         ck_assert_int_gt(faulty_vfs_n_failed(), 0);
     for (uint32_t turn = 0; turn <= TURNS; turn++) {
         struct journal_record r = record(turn == 0 ? JOURNAL_OPEN : JOURNAL_OBSERVE, 0, turn, body);
@@ -588,9 +472,9 @@ static bool run_with(enum vfs_fault fault, long n, long n_more)
     s->type->close(s);
 
     s = opened();
-    memcpy(q.id, ids[0], sizeof(q.id));
+    memcpy(q.id, kept_ids[0], sizeof(q.id));
     journal_found_init(&f);
-    ck_assert_int_eq(s->type->read(s, &q, MAX_BYTES, &f, &err), STATUS_OK);
+    ck_assert_int_eq(s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err), STATUS_OK);
     ck_assert(f.is_found);
     for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l)) {
         const struct journal_event *e = container_of(l, struct journal_event, link);
@@ -605,7 +489,7 @@ static bool run_with(enum vfs_fault fault, long n, long n_more)
     journal_found_deinit(&f);
     ck_assert_msg(s->type->check(s, &ignored, &ignored, &err) == STATUS_OK, "%s", err.text);
     s->type->close(s);
-    empty_dir();
+    kept_empty();
     return is_reached;
 }
 
@@ -647,7 +531,7 @@ static bool run_until_dark(long n, bool lies, unsigned seed, size_t *ret_lost)
 
     memset(body, 'y', LEN);
     power_watch(n, lies);
-    if (journal_sqlite.open(&s, dir, &err) == STATUS_OK) {
+    if (journal_sqlite.open(&s, kept_dir, &err) == STATUS_OK) {
         for (uint32_t turn = 0; turn <= TURNS && !power_is_gone(); turn++) {
             struct journal_record r =
                 record(turn == 0 ? JOURNAL_OPEN : JOURNAL_OBSERVE, 0, turn, body);
@@ -663,12 +547,12 @@ static bool run_until_dark(long n, bool lies, unsigned seed, size_t *ret_lost)
     if (is_gone) {
         char path[64];
 
-        (void)snprintf(path, sizeof(path), "%s/journal.db-shm", dir);
+        (void)snprintf(path, sizeof(path), "%s/journal.db-shm", kept_dir);
         (void)unlink(path);
         s = opened();
-        memcpy(q.id, ids[0], sizeof(q.id));
+        memcpy(q.id, kept_ids[0], sizeof(q.id));
         journal_found_init(&f);
-        ck_assert_int_eq(s->type->read(s, &q, MAX_BYTES, &f, &err), STATUS_OK);
+        ck_assert_int_eq(s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err), STATUS_OK);
         for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l))
             n_there++;
         journal_found_deinit(&f);
@@ -680,7 +564,7 @@ static bool run_until_dark(long n, bool lies, unsigned seed, size_t *ret_lost)
                           seed, n_there, n_acknowledged);
         *ret_lost += n_there < n_acknowledged ? n_acknowledged - n_there : 0;
     }
-    empty_dir();
+    kept_empty();
     return is_gone;
 }
 
@@ -719,7 +603,7 @@ int main(void)
     int failed;
 
     faulty_vfs_install();
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, kept_setup, kept_teardown);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, test_kept);
     tcase_add_test(t, test_keys);

@@ -1,0 +1,31 @@
+/* An SQLite store in a folder of its own, for tests. */
+#ifndef TESTS_UNIT_SERVER_JOURNAL_KEPT_STORE_H
+#define TESTS_UNIT_SERVER_JOURNAL_KEPT_STORE_H
+
+#include "server/journal/store.h"
+
+enum { KEPT_MAX_BYTES = 1 << 20 };
+
+extern char kept_dir[32];
+extern const uint8_t kept_ids[5][JOURNAL_ID_BYTES];
+
+void kept_setup(void);
+void kept_teardown(void);
+void kept_empty(void); /* deletes its files; the store is closed */
+
+/* Runs statements on its database, beside no store. */
+void kept_sql(const char *sql);
+/* Takes its tables back to those of version 5. */
+extern const char kept_back_to_5[];
+
+struct journal_store *opened(void);
+/* Of the conversation with that number. */
+struct journal_record record(enum journal_kind kind, int of, uint32_t turn, const char *body);
+enum status commits(struct journal_store *s, const struct journal_record *r,
+                    struct error *err) MUST_CHECK;
+void commit(struct journal_store *s, struct journal_record r);
+/* What is stored, as "KIND.GENERATION.TURN:BODY …"; "" if it is not there. */
+const char *stored_by(struct journal_store *s, const struct journal_query *q);
+const char *stored(struct journal_store *s, int of);
+
+#endif
