@@ -27,8 +27,7 @@ extern "C" {
 #define PARLEY_ENVIRONMENT_ABI 1
 
 /* Where reset and step write the results of n environments. The arrays are zeroed before a call;
- * all numbers must be finite. reset writes observations and failures alone: the other arrays may be
- * NULL there. */
+ * all numbers must be finite. reset need write observations and failures alone. */
 struct parley_environment_results {
     float *observations; /* [n][n_observations] */
     float *rewards;      /* [n] written by step */

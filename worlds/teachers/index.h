@@ -51,7 +51,6 @@ _Static_assert(sizeof(struct data_entry) == 24, "an entry has 24 bytes");
 struct index_writer {
     FILE *out; /* NULL: closed */
     struct index_header header;
-    uint64_t last_end;
 };
 
 /* Makes the file at path, with a header of zeros. The caller renames the file when it is complete.

@@ -21,8 +21,7 @@ static enum status world_check(const struct world_config *c, struct error *err)
         return error_field(err, "agents", "are %zu, a graph can have at most %d", c->n_agents,
                            WORLD_GRAPH_POSITIONS - 1);
     if (c->graph != NULL && c->dynamic != DYNAMIC_NONE)
-        return error_field(err, "dynamic",
-                           "batching works only with one task and one agent, without a graph");
+        return error_field(err, "dynamic", "batching does not work with a graph");
     if (c->n_threads > MAX_THREADS)
         return error_field(err, "n_threads", "is %zu, it must be at most %d", c->n_threads,
                            MAX_THREADS);

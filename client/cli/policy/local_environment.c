@@ -45,7 +45,9 @@ static void on_local_reset(struct environment *e, uint64_t seed, uint32_t episod
 {
     struct local_environment *l = local_environment_of(e);
     const char *failure = NULL;
-    struct parley_environment_results out = {.observations = observation, .failures = &failure};
+    struct environment_step ignored = {.reward = 0}; /* as parleyd, arrays for all results */
+    struct parley_environment_results out = {observation, &ignored.reward, &ignored.terminated,
+                                             &ignored.truncated, &failure};
 
     l->failure[0] = '\0';
     memset(observation, 0, l->type.n_observation * sizeof(observation[0]));
