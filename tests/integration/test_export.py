@@ -5,6 +5,7 @@ usage: test_export.py PARLEYD WRITE_TINY_MODEL PARLEY      (run by the interpret
 
 import json
 import os
+import signal
 import sys
 import tempfile
 
@@ -63,6 +64,48 @@ def said_by(who, request):
     return [event for event in who.Turn(request)][-1].done
 
 
+def imported_again(parley, program, key, exported, made):
+    """The same lines, and some of them, are imported again: nothing is there twice, and what is missing is added."""
+
+    def again(some):
+        return cli(parley, program, key, "import", lines="\n".join(map(json.dumps, some)))
+
+    def there():
+        return [told(line) for line in cli(parley, program, key, "export")[1]]
+
+    before = there()
+    status, lines, complaint = again(exported)
+    assert status == 0 and lines == [{**line, "added": 0} for line in made] and "2 of 2 conversations were there" in complaint, (lines, complaint)
+    assert there() == before
+    cut = [dict(line) for line in exported[2:5]]  # the conversation and two of its turns: the import was interrupted
+    cut[0]["conversation"] = "0" * 32
+    assert again(cut)[1][0]["added"] == 2
+    whole = cut + exported[5:]
+    status, lines, _ = again(whole)
+    assert status == 0 and (lines[0]["turns"], lines[0]["added"]) == (4, 2), lines
+    other = whole[:2] + [{**whole[2], "reply": "Something else."}]
+    status, lines, complaint = again(other)
+    assert status == 1 and "has another turn 2" in complaint and not lines, complaint
+    status, _, complaint = again([{**cut[0], "system": "Another."}])
+    assert status == 1 and "with other options" in complaint, complaint
+    copies = [line["conversation"] for line in cli(parley, program, key, "export")[1] if line["type"] == "conversation"]
+    assert cli(parley, program, key, "close", copies[0])[0] == 0 and there() == before
+
+
+def cut_off(parley, program, key):
+    """An export whose server is killed says so, and one that finds a conversation that cannot be read goes on with the others."""
+    anna = As(parley, key)
+    for _ in range(300):
+        anna.Open(conversations.ConversationsOpenRequest(model="echo"))
+    env = {**os.environ, "PARLEY_API_KEY": key}
+    running = children.start([program, "conversations", "export", "--server", parley.address], stdout=-1, stderr=-1, text=True, env=env)
+    assert running.stdout.readline()
+    parley.daemon.process.send_signal(signal.SIGSTOP)
+    parley.daemon.kill()
+    _, complaint = running.communicate(timeout=children.PATIENCE)
+    assert running.returncode == 1 and "parley: " in complaint, (running.returncode, complaint)
+
+
 def main():
     parleyd, write_tiny_model, program = sys.argv[1:4]
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +128,8 @@ def main():
             lines = "\n".join(json.dumps(line) for line in exported)
             status, made, complaint = cli(parley, program, anna_key, "import", lines=lines)
             assert status == 0, complaint
-            assert [(line["was"], line["turns"]) for line in made] == [(second, 1), (first, 4)], made
+            assert [(line["was"], line["turns"], line["added"]) for line in made] == [(second, 1, 1), (first, 4, 4)], made
+            imported_again(parley, program, anna_key, exported, made)
             again = cli(parley, program, anna_key, "export")[1]
             newest_first = exported[2:] + exported[:2]
             assert [told(line) for line in again] == [told(line) for line in newest_first]
@@ -105,6 +149,8 @@ def main():
                               ('{"type":"conversation","model":"echo"}\n{"type":"turn","turn":2,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"stop"}', "the next one is 1")):
                 status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)
                 assert status != 0 and says in complaint, (bad, complaint)
+            cut_off(parley, program, anna_key)
+            daemon.again()
 
 
 if __name__ == "__main__":

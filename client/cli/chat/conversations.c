@@ -124,7 +124,10 @@ static void print_facts(const Parley__V1__Conversation *c)
            enum_word(state, &parley__v1__conversation_state__descriptor, (int)c->state), c->queued);
     printf("  context  %u tokens in %u pages, %u of them shared\n", c->context_tokens, c->kv_pages,
            c->kv_pages_shared);
-    printf("  idle     %s of %s\n", table_time(idle, c->idle_ms), table_time(ttl, c->ttl_ms));
+    if (c->ttl_ms == 0)
+        printf("  idle     %s\n", table_time(idle, c->idle_ms));
+    else
+        printf("  idle     %s of %s\n", table_time(idle, c->idle_ms), table_time(ttl, c->ttl_ms));
     if (*c->parent != '\0')
         printf("  parent   %s\n", c->parent);
     if (c->principal != NULL)
@@ -245,9 +248,7 @@ static enum exit_code conversations_export(struct conversation_list *c, int n_ar
     for (int i = 0; i < n_args; i++)
         if (export_one(c->channel, args[i], &err) != PARLEY_OK)
             return connection_complain(&err);
-    if (n_args == 0 && export_all(c->channel, c->model, &err) != PARLEY_OK)
-        return connection_complain(&err);
-    return EXIT_DONE;
+    return n_args == 0 ? export_all(c->channel, c->model) : EXIT_DONE;
 }
 
 static enum exit_code conversations_import(struct conversation_list *c, int n_args, char **args)

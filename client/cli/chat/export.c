@@ -41,35 +41,63 @@ enum parley_status export_one(struct parley_channel *channel, const char *conver
     return PARLEY_OK;
 }
 
-enum parley_status export_all(struct parley_channel *channel, const char *model,
-                              struct parley_error *err)
+/* Whether the others would fail, too. */
+static bool export_is_over(const struct parley_error *err)
+{
+    return err->status == PARLEY_UNAVAILABLE || err->status == PARLEY_DEADLINE_EXCEEDED ||
+           err->status == PARLEY_CANCELLED || err->status == PARLEY_UNAUTHENTICATED ||
+           err->status == PARLEY_PERMISSION_DENIED;
+}
+
+/* *ret_code becomes EXIT_FAILED where one is left out. False: none can be exported any more. */
+static bool export_page(struct parley_channel *channel,
+                        const Parley__V1__ConversationsListResponse *page, enum exit_code *ret_code)
+{
+    struct parley_error err;
+
+    for (size_t i = 0; i < page->n_conversations; i++) {
+        const char *id = page->conversations[i]->conversation;
+
+        if (export_one(channel, id, &err) == PARLEY_OK)
+            continue;
+        if (strcmp(err.reason, "CONVERSATION_NOT_FOUND") == 0) {
+            console_line("conversation %s was closed meanwhile", id);
+            continue;
+        }
+        console_error("conversation %s is not exported: %s", id, err.text);
+        *ret_code = EXIT_FAILED;
+        if (export_is_over(&err))
+            return false;
+    }
+    return true;
+}
+
+enum exit_code export_all(struct parley_channel *channel, const char *model)
 {
     enum { EXPORT_PAGE = 100 };
     char token[256] = "";
-    enum parley_status rc = PARLEY_OK;
+    enum exit_code code = EXIT_DONE;
+    bool goes_on;
 
     do {
         Parley__V1__ConversationsListRequest request = PARLEY__V1__CONVERSATIONS_LIST_REQUEST__INIT;
         const Parley__V1__ConversationsListResponse *page;
         ProtobufCMessage *answer;
+        struct parley_error err;
 
         request.page_size = EXPORT_PAGE;
         request.page_token = token;
         request.model = (char *)(model == NULL ? "" : model);
-        rc = connection_call(&answer, channel, "/parley.v1.Conversations/List", &request.base,
-                             &parley__v1__conversations_list_response__descriptor, 0, err);
-        if (rc != PARLEY_OK)
-            return rc;
+        if (connection_call(&answer, channel, "/parley.v1.Conversations/List", &request.base,
+                            &parley__v1__conversations_list_response__descriptor, 0,
+                            &err) != PARLEY_OK)
+            return connection_complain(&err);
         page = (const Parley__V1__ConversationsListResponse *)answer;
-        for (size_t i = 0; i < page->n_conversations && rc == PARLEY_OK; i++) {
-            rc = export_one(channel, page->conversations[i]->conversation, err);
-            if (rc == PARLEY_NOT_FOUND)
-                rc = PARLEY_OK;
-        }
+        goes_on = export_page(channel, page, &code);
         (void)snprintf(token, sizeof token, "%s", page->next_page_token);
         protobuf_c_message_free_unpacked(answer, NULL);
-    } while (rc == PARLEY_OK && *token != '\0');
-    return rc;
+    } while (goes_on && *token != '\0');
+    return code;
 }
 
 /* --- import --- */
@@ -82,8 +110,11 @@ struct import {
     struct proto_schema schema;
     char *conversation; /* the conversation to which turns are added; NULL: none yet */
     char *was;          /* its id in the export */
-    json_t *turns;      /* not sent yet */
-    size_t n_bytes, n_turns;
+    /* The conversation as an earlier import left it; NULL: it is new. */
+    Parley__V1__Conversation *before;
+    json_t *turns; /* not sent yet */
+    size_t n_bytes, n_turns, n_added;
+    size_t n_conversations, n_new; /* of all */
 };
 
 /* A call whose request is made of JSON. The caller frees *out. */
@@ -128,10 +159,22 @@ static enum status import_flush(struct import *i, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     i->n_turns = ((const Parley__V1__ConversationsImportResponse *)answer)->turns;
+    i->n_added += json_array_size(i->turns);
     protobuf_c_message_free_unpacked(answer, NULL);
     (void)json_array_clear(i->turns);
     i->n_bytes = 0;
     return STATUS_OK;
+}
+
+static void import_forget(struct import *i)
+{
+    if (i->before != NULL)
+        parley__v1__conversation__free_unpacked(i->before, NULL);
+    free(i->conversation);
+    free(i->was);
+    i->before = NULL;
+    i->conversation = i->was = NULL;
+    i->n_turns = i->n_added = 0;
 }
 
 /* The conversation is complete. */
@@ -142,20 +185,53 @@ static enum status import_end(struct import *i, struct error *err)
     if (i->conversation == NULL)
         return STATUS_OK;
     rc = import_flush(i, err);
-    if (rc == STATUS_OK && !out_json(json_pack("{ss,ss,sI}", "conversation", i->conversation, "was",
-                                               i->was, "turns", (json_int_t)i->n_turns)))
+    if (rc == STATUS_OK &&
+        !out_json(json_pack("{ss,ss,sI,sI}", "conversation", i->conversation, "was", i->was,
+                            "turns", (json_int_t)i->n_turns, "added", (json_int_t)i->n_added)))
         rc = error_set(err, STATUS_UNAVAILABLE, "stdout cannot be written");
-    free(i->conversation);
-    free(i->was);
-    i->conversation = i->was = NULL;
-    i->n_turns = 0;
+    i->n_conversations++;
+    i->n_new += i->before == NULL;
+    import_forget(i);
     return rc;
+}
+
+/* What the conversation's request is: what was asked for it, and an id by which a second import
+ * finds what the first has opened. */
+static json_t *import_open_request(const json_t *line, const char *was)
+{
+    static const char *const kept[] = {"model", "system", "sampling", "limits", "metadata"};
+    json_t *request = json_object();
+
+    for (size_t k = 0; k < sizeof kept / sizeof kept[0]; k++)
+        if (json_object_get(line, kept[k]) != NULL)
+            (void)json_object_set(request, kept[k], json_object_get(line, kept[k]));
+    /* A server's own ttl stays with that server. */
+    if (json_is_true(json_object_get(line, "has_own_ttl")))
+        (void)json_object_set(request, "ttl_ms", json_object_get(line, "ttl_ms"));
+    if (*was != '\0')
+        (void)json_object_set_new(request, "request_id", json_sprintf("import-%.100s", was));
+    return request;
+}
+
+/* What an earlier import has made of the conversation. */
+static enum status import_look_up(struct import *i, struct error *err)
+{
+    struct parley_error why;
+
+    if (*i->was == '\0')
+        return STATUS_OK;
+    if (transcript_get(&i->before, i->channel, i->conversation, true, &why) != PARLEY_OK)
+        return error_set(err, (enum status)why.status, "%s", why.text);
+    i->n_turns = i->before->n_transcript;
+    if (i->n_turns == 0) {
+        parley__v1__conversation__free_unpacked(i->before, NULL);
+        i->before = NULL;
+    }
+    return STATUS_OK;
 }
 
 static enum status import_open(struct import *i, const json_t *line, struct error *err)
 {
-    static const char *const kept[] = {"model",  "system", "sampling",
-                                       "limits", "ttl_ms", "metadata"};
     const char *was = json_string_value(json_object_get(line, "conversation"));
     ProtobufCMessage *answer;
     json_t *request;
@@ -163,22 +239,25 @@ static enum status import_open(struct import *i, const json_t *line, struct erro
 
     if (rc != STATUS_OK)
         return rc;
-    request = json_object();
-    for (size_t k = 0; k < sizeof kept / sizeof kept[0]; k++)
-        if (json_object_get(line, kept[k]) != NULL)
-            (void)json_object_set(request, kept[k], json_object_get(line, kept[k]));
+    was = was == NULL ? "" : was;
+    request = import_open_request(line, was);
     rc = import_call(&answer, i, "/parley.v1.Conversations/Open",
                      &parley__v1__conversations_open_request__descriptor, request,
                      &parley__v1__conversations_open_response__descriptor, err);
     json_decref(request);
+    if (rc == STATUS_EXISTS)
+        return error_set(err, rc,
+                         "conversation %s was imported before with other options: close what was "
+                         "made of it, then import it again",
+                         was);
     if (rc != STATUS_OK)
         return rc;
     i->conversation = strdup(((const Parley__V1__ConversationsOpenResponse *)answer)->conversation);
-    i->was = strdup(was == NULL ? "" : was);
+    i->was = strdup(was);
     protobuf_c_message_free_unpacked(answer, NULL);
     if (i->conversation == NULL || i->was == NULL)
         abort(); /* no memory for an id */
-    return STATUS_OK;
+    return import_look_up(i, err);
 }
 
 /* Export has enums as people write them. */
@@ -195,15 +274,50 @@ static json_t *import_finish_reason(const json_t *word)
     return json_string(name);
 }
 
+/* Whether what was said in a turn is the same. */
+static bool import_is_same(const Parley__V1__TranscriptTurn *turn, const json_t *line)
+{
+    static const char *const said[] = {"turn", "messages", "reply"};
+    json_t *there = message_json(&turn->base);
+    bool is_same = true;
+
+    for (size_t k = 0; k < sizeof said / sizeof said[0]; k++) {
+        const json_t *a = json_object_get(there, said[k]), *b = json_object_get(line, said[k]);
+
+        is_same = is_same && (a == b || json_equal(a, b));
+    }
+    json_decref(there);
+    return is_same;
+}
+
+/* *ret_has: the turn was added by an earlier import. */
+static enum status import_find(const struct import *i, const json_t *line, bool *ret_has,
+                               struct error *err)
+{
+    const json_int_t number = json_integer_value(json_object_get(line, "turn"));
+
+    *ret_has = i->before != NULL && number > 0 && (size_t)number <= i->before->n_transcript;
+    if (!*ret_has || import_is_same(i->before->transcript[number - 1], line))
+        return STATUS_OK;
+    return error_set(err, STATUS_EXISTS,
+                     "conversation %s was imported before as %s, which has another turn %d: close "
+                     "that, then import it again",
+                     i->was, i->conversation, (int)number);
+}
+
 static enum status import_turn(struct import *i, const json_t *line, struct error *err)
 {
-    json_t *turn = json_copy((json_t *)line); /* only read */
+    json_t *turn;
+    bool has_it;
     char *text;
 
-    if (i->conversation == NULL) {
-        json_decref(turn);
+    if (i->conversation == NULL)
         return error_set(err, STATUS_INVALID, "a turn comes before the first conversation");
-    }
+    if (import_find(i, line, &has_it, err) != STATUS_OK)
+        return err->status;
+    if (has_it)
+        return STATUS_OK;
+    turn = json_copy((json_t *)line); /* only read */
     (void)json_object_del(turn, "type");
     if (json_object_get(turn, "finish_reason") != NULL)
         (void)json_object_set_new(turn, "finish_reason",
@@ -248,8 +362,12 @@ static enum exit_code import_lines(struct import *i)
     free(text);
     if (err.status == STATUS_OK)
         (void)!import_end(i, &err); /* the failure is in err */
-    if (err.status == STATUS_OK)
+    if (err.status == STATUS_OK) {
+        if (i->n_new < i->n_conversations)
+            console_line("%zu of %zu conversations were there from an earlier import",
+                         i->n_conversations - i->n_new, i->n_conversations);
         return EXIT_DONE;
+    }
     console_error("line %zu of stdin: %s", number, err.text);
     return EXIT_FAILED;
 }
@@ -267,7 +385,6 @@ enum exit_code import_run(struct parley_channel *channel)
         console_error("%s", err.text);
     proto_schema_deinit(&i.schema);
     json_decref(i.turns);
-    free(i.conversation);
-    free(i.was);
+    import_forget(&i);
     return code;
 }

@@ -9,12 +9,13 @@
 
 enum parley_status export_one(struct parley_channel *channel, const char *conversation,
                               struct parley_error *err);
-/* All that the caller has, of the model only unless that is NULL; newest first. One that is closed
- * meanwhile is left out. */
-enum parley_status export_all(struct parley_channel *channel, const char *model,
-                              struct parley_error *err);
+/* All that the caller has, of the model only unless that is NULL; newest first. One that cannot be
+ * exported is an error, and the others follow; one that is closed meanwhile is a remark. */
+enum exit_code export_all(struct parley_channel *channel, const char *model);
 
-/* Opens what the lines of stdin say, and prints a line for each: its id, and the one it had. */
+/* Opens what the lines of stdin say, and prints a line for each: its id, the one it had, and how
+ * many turns were added. What an earlier import of the same conversation has made is found again,
+ * and only what it lacks is added. */
 enum exit_code import_run(struct parley_channel *channel);
 
 #endif
