@@ -6,7 +6,8 @@
 #include "server/conversation/conversations.h"
 #include "server/journal/body_bytes.h"
 
-/* Version 1 had no tools, 2 no variables of chat templates, 3 no revisions. */
+/* Version 1 had no tools, 2 no variables of chat templates, 3 no revisions, and the server's ttl
+ * where a client had asked for none. */
 enum { BODY_VERSION = 4, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
 /* --- writing --- */
@@ -227,6 +228,8 @@ enum status body_read_terms(struct body_terms *out, const void *body, size_t siz
     out->version = body_take_text(&r);
     out->seed = body_take_u64(&r);
     out->ttl_ms = body_take_u64(&r);
+    if (r.version < 4) /* nobody knows whether it was asked for: nothing is closed by it */
+        out->ttl_ms = 0;
     out->limits.max_turns = body_take_u32(&r);
     out->limits.max_tokens = body_take_u32(&r);
     out->limits.priority = (int)body_take_u32(&r);

@@ -16,7 +16,8 @@ struct pair;
 /* Of JOURNAL_OPEN and JOURNAL_UPDATE: what a conversation is. */
 struct body_terms {
     const char *model, *version; /* NUL-ended */
-    uint64_t seed, ttl_ms;
+    uint64_t seed;
+    uint64_t ttl_ms; /* that a client asked for; 0: none */
     struct limits limits;
     const char *system;
     size_t system_len;

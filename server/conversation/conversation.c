@@ -115,9 +115,8 @@ enum status conversation_open(struct conversation **out, struct conversations *a
     c->host.model = model;
     c->host.generation = 1;
     list_init(&c->host.turns);
-    rc =
-        conversation_options_open(&c->host.options, r->system, r->system_len, r->overrides,
-                                  &r->limits, r->ttl_ms == 0 ? all->config.ttl_ms : r->ttl_ms, err);
+    rc = conversation_options_open(&c->host.options, r->system, r->system_len, r->overrides,
+                                   &r->limits, r->ttl_ms, err);
     if (rc == STATUS_OK)
         rc = metadata_open(&c->metadata, r->metadata, r->n_metadata, err);
     if (rc == STATUS_OK)
@@ -185,8 +184,7 @@ static enum status change_options(struct conversation_options **out, struct conv
         *out = conversation_options_ref(o);
         return STATUS_OK;
     }
-    return conversation_options_change(out, o, overrides,
-                                       ttl_ms == 0 ? c->all->config.ttl_ms : ttl_ms, err);
+    return conversation_options_change(out, o, overrides, ttl_ms, err);
 }
 
 enum status conversation_update(struct conversation *c, const struct update_request *r,

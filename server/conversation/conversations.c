@@ -9,6 +9,9 @@
 #include "server/conversation/snapshot.h"
 #include "server/model/model.h"
 
+/* Timers are set no farther ahead. */
+#define LOOK_AGAIN_US ((uint64_t)10 * 365 * 24 * 60 * 60 * 1000 * 1000)
+
 enum { DRAW_TRIES = 4 };
 enum {
     TRIM_LEAST = 256, /* number of closed conversations below which trimming is not worth it */
@@ -158,26 +161,39 @@ static void conversations_trim(struct conversations *all)
     all->n_peak = all->n;
 }
 
+uint64_t conversation_ttl_ms(const struct conversation *c)
+{
+    const uint64_t own_ms = c->host.options->ttl_ms;
+
+    return own_ms != 0 || c->host.is_kept ? own_ms : c->all->config.ttl_ms;
+}
+
+/* Since when it has been idle in memory: what came before was measured by the clock of a process
+ * that has ended, and closes nothing. */
+static uint64_t idle_since_us(const struct conversation *c, uint64_t now_us)
+{
+    if (c->host.n_live > 0)
+        return now_us;
+    return c->host.last_done_us > c->registered_us ? c->host.last_done_us : c->registered_us;
+}
+
+/* UINT64_MAX: never. */
 static uint64_t due_us(const struct conversation *c, uint64_t now_us)
 {
-    uint64_t from = c->host.n_live > 0 ? now_us : c->host.last_done_us;
-    uint64_t ttl_ms = c->host.options->ttl_ms, retain_ms = c->all->config.retain_ms;
+    const uint64_t ttl_ms = conversation_ttl_ms(c);
 
-    if (c->host.is_kept && retain_ms != 0 && retain_ms < ttl_ms)
-        ttl_ms = retain_ms;
-    return from + ttl_ms * 1000;
+    return ttl_ms == 0 ? UINT64_MAX : idle_since_us(c, now_us) + ttl_ms * 1000;
 }
 
 /* When it is next to be looked at: it expires, or leaves memory. */
 static uint64_t conversation_leave_us(const struct conversation *c, uint64_t now_us)
 {
-    uint64_t due = due_us(c, now_us), from = c->host.n_live > 0 ? now_us : c->host.last_done_us;
+    const uint64_t due = due_us(c, now_us), unload_us = c->all->config.unload_us;
+    const uint64_t leave_us = c->host.is_kept && unload_us != 0
+                                  ? idle_since_us(c, now_us) + unload_us
+                                  : now_us + LOOK_AGAIN_US;
 
-    if (!c->host.is_kept || c->all->config.unload_us == 0)
-        return due;
-    if (from < c->registered_us) /* it was idle before that, too, and then was wanted */
-        from = c->registered_us;
-    return from + c->all->config.unload_us < due ? from + c->all->config.unload_us : due;
+    return leave_us < due ? leave_us : due;
 }
 
 static void announce(const struct conversation *c, enum watch_what what, const char *reason)
@@ -541,6 +557,7 @@ void conversations_tick(struct conversations *all)
         uint64_t at_us = conversation_leave_us(c, now_us);
 
         if (due_us(c, now_us) <= now_us) {
+            all->n_expired += c->host.is_kept;
             conversation_close(c, WATCH_EXPIRED, "idle for too long");
         } else if (at_us <= now_us) {
             conversation_leave_untold(c); /* it is as open as before */

@@ -90,10 +90,9 @@ struct conversations_config {
     size_t max_transcript_bytes; /* of a conversation; 64 MiB */
     size_t max_reply_bytes;      /* 4 MiB */
     size_t max_arena_bytes;      /* what an agent may take for one turn; 64 MiB */
-    uint64_t ttl_ms;             /* of conversations that set none; a day */
+    uint64_t ttl_ms;             /* of those that ask for none and are in memory alone; a day */
     /* How long a turn that can be asked for again goes on without a reader; 0: not at all. */
     uint64_t linger_us;
-    uint64_t retain_ms; /* without a turn, one that is kept is closed, whatever its ttl; 0: no */
     uint64_t unload_us; /* idle for so long, one that is kept leaves memory; 0: never */
     uint64_t unix_ms;   /* the wall clock at conversations_init */
     /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
@@ -131,6 +130,7 @@ struct conversations {
     struct absent_models absent; /* of kept ones whose models are not served */
     struct keeping_config keeping;
     struct list closing; /* in the journal, by a pass: see retention.h */
+    size_t n_expired;    /* kept ones, closed by their own ttl since the last pass */
 };
 
 void conversations_init(struct conversations *all, const struct conversations_config *config);
@@ -167,7 +167,10 @@ void conversations_cancel_all(struct conversations *all);
 void conversations_close_all(struct conversations *all, const struct model *model,
                              const char *reason);
 
-/* The idle time after which c expires is another one. */
+/* The idle time after which c is closed; 0: none, since it is kept, and its client asked for none.
+ */
+uint64_t conversation_ttl_ms(const struct conversation *c);
+/* That time is another one. */
 void conversations_expiry_changed(struct conversation *c);
 
 uint64_t conversations_unix_ms(const struct conversations *all);

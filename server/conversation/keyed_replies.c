@@ -148,6 +148,15 @@ static void keyed_reply_drop(struct keyed_reply *r)
         keyed_reply_free(r);
 }
 
+/* Out of memory; what the journal has of it stays, for its time. */
+static void keyed_reply_evict(struct keyed_reply *r)
+{
+    for (size_t i = 0; i < r->n_turns; i++)
+        if (r->turns[i].is_kept)
+            r->turns[i].is_ephemeral = false;
+    keyed_reply_drop(r);
+}
+
 static size_t turn_bytes(const struct completed_turn *t)
 {
     size_t n_tops = t->logprobs == NULL ? 0 : t->logprobs[t->n_tokens - 1].tops_end;
@@ -179,9 +188,9 @@ static void keyed_reply_complete(struct keyed_reply *r)
     list_push(owner_lists_get(&k->complete_of, r->principal), &r->of_owner);
     shared_limit_hold(&k->bytes, r->principal, r->size_bytes);
     while (shared_limit_held_by(&k->bytes, principal) > shared_limit_part(&k->bytes, principal))
-        keyed_reply_drop(keyed_first_of(k, principal));
+        keyed_reply_evict(keyed_first_of(k, principal));
     while (k->bytes.held > k->bytes.max)
-        keyed_reply_drop(first_reply(&k->complete));
+        keyed_reply_evict(first_reply(&k->complete));
 }
 
 /* Handles the end of turns. r may be freed. */

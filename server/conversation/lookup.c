@@ -10,7 +10,7 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
 {
     struct lookup *l = arg;
     struct error why = *err;
-    struct conversation *c;
+    struct conversation *c = NULL;
 
     memcpy(l->id.bytes, found->id, sizeof(l->id.bytes));
     if (why.status == STATUS_OK && found->is_found && !retention_is_closing(l->all, &l->id)) {

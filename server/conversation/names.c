@@ -136,7 +136,7 @@ static void conversation_kept_end(struct conversation_names *m, struct conversat
     struct conversation *c = conversations_get(m->all, &k->id);
 
     conversation_kept_free(m, k);
-    if (c != NULL)
+    if (c != NULL && !c->host.is_kept) /* one that is leaves memory when it is idle */
         conversation_close(c, WATCH_CLOSED, "too many responses are kept");
 }
 

@@ -1,7 +1,7 @@
 /* How clients refer to conversations: by names that they chose (X-Conversation-Id), and by replies
  * that may be continued (previous_response_id). Both are bounded: the least recently used name is
- * evicted, the oldest kept conversation is closed; of a principal that has half of them, its own.
- * Loop. */
+ * evicted, the oldest conversation of a reply is closed, unless it is stored; of a principal that
+ * has half of them, its own. Loop. */
 #ifndef SERVER_CONVERSATION_NAMES_H
 #define SERVER_CONVERSATION_NAMES_H
 

@@ -19,7 +19,7 @@ struct limits {
 struct conversation_options {
     size_t n_refs;
     struct limits limits;
-    uint64_t ttl_ms;
+    uint64_t ttl_ms; /* that a client asked for; 0: the server's, see conversation_ttl_ms */
     struct sampling_overrides *overrides; /* NULL: nothing given */
     const char *system;                   /* NUL-ended; "": the model's own */
     size_t system_len;

@@ -374,22 +374,13 @@ enum status conversation_recall(struct conversation **out, struct conversations 
     c->has_parent = found->has_parent;
     memcpy(c->parent.bytes, found->parent, sizeof(c->parent.bytes));
     rc = recall_all(&r, found, err);
-    *out = NULL;
-    if (rc == STATUS_OK && now_ms > r.last_unix_ms &&
-        (now_ms - r.last_unix_ms >= c->host.options->ttl_ms ||
-         (all->config.retain_ms != 0 && now_ms - r.last_unix_ms >= all->config.retain_ms))) {
-        keeping_close(c);
+    if (rc == STATUS_OK)
+        rc = conversations_add_again(all, c, now_ms > r.last_unix_ms ? now_ms - r.last_unix_ms : 0,
+                                     err);
+    if (rc == STATUS_OK)
+        *out = c;
+    else
         conversation_release(c);
-    } else if (rc == STATUS_OK) {
-        uint64_t idle_ms = now_ms > r.last_unix_ms ? now_ms - r.last_unix_ms : 0;
-
-        rc = conversations_add_again(all, c, idle_ms, err);
-        *out = rc == STATUS_OK ? c : NULL;
-        if (rc != STATUS_OK)
-            conversation_release(c);
-    } else {
-        conversation_release(c);
-    }
     buf_deinit(&r.binding);
     arena_deinit(&r.arena);
     return rc;

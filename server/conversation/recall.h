@@ -7,9 +7,8 @@
 #include "server/conversation/conversation.h"
 #include "server/journal/store.h"
 
-/* Opens the conversation that was found, for its principal. *out is NULL, and it is closed, if its
- * time has passed. Where its model is not ready it has a stand-in until that is. DATA_LOSS if what
- * was stored is not correct. */
+/* Opens the conversation that was found, for its principal. Where its model is not ready it has a
+ * stand-in until that is. DATA_LOSS if what was stored is not correct. */
 enum status conversation_recall(struct conversation **out, struct conversations *all,
                                 uint32_t principal, const struct journal_found *found,
                                 struct error *err) MUST_CHECK;

@@ -1,14 +1,16 @@
 /* Deletes old conversations from the journal. Passes over all stored conversations close those
- * whose time to live has passed and which were not in memory since a restart, and those beyond the
- * limits of age and size. Loop. */
+ * beyond the limits of age and size, and those whose client asked for a time to live and which have
+ * left memory. No clock makes them old: time counts while the process runs. What a pass has deleted
+ * is logged. Loop. */
 #ifndef SERVER_CONVERSATION_RETENTION_H
 #define SERVER_CONVERSATION_RETENTION_H
 
+#include "server/conversation/ages.h"
 #include "server/conversation/conversations.h"
 #include "server/journal/journal.h"
 
 struct retention_config {
-    uint64_t age_ms; /* without a turn, whatever the time to live; 0: no bound */
+    uint64_t age_ms; /* without a turn; 0: no bound */
     uint64_t bytes;  /* that the journal takes, the idlest go beyond; 0: no bound */
     void (*arm)(void *self, uint64_t at_us); /* retention_tick is to be called then; 0: not */
     void *arm_self;
@@ -16,17 +18,22 @@ struct retention_config {
 
 enum { RETENTION_IDLEST = 256 };
 
+enum retention_why { RETENTION_AGE, RETENTION_TTL, RETENTION_SIZE, N_RETENTION_WHYS };
+
 struct retention {
     struct conversations *all;
     struct retention_config config;
     struct journal_wait wait;
     uint64_t place;              /* of the pass */
     bool is_passing, is_waiting; /* for what is being closed */
-    size_t n_closing;            /* of what is not durable yet */
-    bool is_over_size;           /* the pass is followed by closing of the idlest */
+    bool is_collecting;          /* the ages, before the pass looks */
+    struct ages ages;
+    uint64_t old_seq; /* of earlier processes' records those up to here are too old */
+    size_t n_deleted[N_RETENTION_WHYS]; /* by the pass */
+    size_t n_closing;                   /* of what is not durable yet */
     struct idle_one {
         struct conversation_id id;
-        uint64_t last_unix_ms;
+        uint64_t last_seq;
     } idlest[RETENTION_IDLEST]; /* [n_idlest] that the pass has seen, the idlest first */
     size_t n_idlest, next_idlest;
 };

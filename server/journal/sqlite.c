@@ -95,8 +95,9 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_SWEEP] = "SELECT " LIST_COLUMNS ", c.rowid" LIST_TABLES
                  " WHERE c.rowid > ?1 AND NOT c.is_closed AND c.kind = 1"
                  " ORDER BY c.rowid LIMIT ?2",
-    [ST_LAST] = "SELECT generation, turn, kind, unix_ms FROM event WHERE conversation = ?1"
-                " AND gone = 0 ORDER BY generation DESC, turn DESC, kind DESC LIMIT 1",
+    [ST_LAST] = "SELECT generation, turn, kind, unix_ms, seq FROM event"
+                " WHERE conversation = ?1 AND gone = 0 ORDER BY generation DESC, turn DESC, kind "
+                "DESC LIMIT 1",
     [ST_UPDATE] = "SELECT body FROM event WHERE conversation = ?1 AND gone = 0 AND generation = 0"
                   " AND turn = 0 AND kind = 2",
     [ST_BYTES] = "SELECT (page_count - freelist_count) * page_size"

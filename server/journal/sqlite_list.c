@@ -42,6 +42,7 @@ static enum status list_take_last(struct sqlite_store *s, struct journal_row *ro
         row->generation = (uint32_t)sqlite3_column_int64(st, 0);
         row->turns = (uint32_t)sqlite3_column_int64(st, 1);
         row->last_unix_ms = (uint64_t)sqlite3_column_int64(st, 3);
+        row->last_seq = (uint64_t)sqlite3_column_int64(st, 4);
         if (sqlite3_column_int(st, 2) == JOURNAL_ACCEPT && row->turns > 0)
             row->turns--;
     }

@@ -113,6 +113,7 @@ struct journal_row {
     uint64_t place; /* in the order of the query */
     uint32_t generation, turns;
     uint64_t opened_unix_ms, last_unix_ms; /* last: of its last turn */
+    uint64_t last_seq;                     /* of that, in the order of writing, from 1 */
     size_t size_bytes;
     unsigned char body[]; /* [size_bytes] of JOURNAL_OPEN, or the update behind it */
 };

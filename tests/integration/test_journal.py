@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import random
+import re
 import resource
 import sqlite3
 import sys
@@ -281,30 +282,35 @@ def is_backed_up(parleyd, flags, folder):
 
 
 def is_forgotten(parleyd, flags, folder):
-    """Conversations whose time has passed, which nobody asked for since the start, go from the journal; so do those beyond the bounds of
-    age and size, the idlest first, and forks keep what they share."""
+    """Neither a clock nor --ttl deletes what is stored. Conversations beyond the bounds of age and size go from the journal, the idlest
+    first, which is logged, and forks keep what they share."""
     data = os.path.join(folder, "forgotten")
     flags = [*flags, "--data", data]
-    with Mortal(parleyd, *flags) as parley:
+    with Mortal(parleyd, *flags, "--ttl", "1ms", "--unload-idle", "1ms") as parley:
         daemon = parley.daemon
-        short = [parley.open("echo", ttl_ms=3600000) for _ in range(50)]
+        short = [parley.open("echo") for _ in range(50)]
         long = parley.open("echo", metadata={"which": "long"})
         for c in short + [long]:
             said(parley, conversations.TurnRequest(conversation=c, turn=1, text="hello"))
         child = parley.fork(short[0])
-        parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=child, ttl_ms=10 * 3600000))
+        assert parley.get(child).ttl_ms == 0 and not parley.get(child).has_own_ttl
+        all_of_them = {child, long, *short}
         daemon.kill()
-        with contextlib.closing(sqlite3.connect(f"{data}/journal.db")) as db, db:  # two hours pass
-            db.execute("UPDATE event SET unix_ms = unix_ms - 2 * 3600000")
+        with contextlib.closing(sqlite3.connect(f"{data}/journal.db")) as db, db:  # the clock jumps ahead by fifty years
+            db.execute("UPDATE event SET unix_ms = unix_ms - 50 * 365 * 24 * 3600000")
             chain.mend(db)
+        daemon.command += ["--retain-age", "1h", "--log-level", "debug"]
         parley = daemon.again()
-        assert [c.conversation for c in pages(parley, 100, counted=False)] == [child, long]
+        children.until("a pass to end", lambda: any("retention deleted=0" in line for line in daemon.said), daemon.process)
+        assert {c.conversation for c in pages(parley, 100)} == all_of_them
 
         def those():
             with contextlib.closing(sqlite3.connect(f"file:{data}/journal.db?mode=ro", uri=True)) as db:
                 return {row[0].hex() for row in db.execute("SELECT id FROM conversation WHERE NOT is_closed")}
 
-        children.until("the short ones to go", lambda: those() == {child, long})
+        assert those() == all_of_them
+        for c in short:
+            parley.close(c)
         assert parley.get(child).turns == 1
     assert stored_turns(daemon, data)[0] == 2
     with Mortal(parleyd, *flags) as parley:
@@ -316,8 +322,9 @@ def is_forgotten(parleyd, flags, folder):
         left = those()
         assert left == set(big[-len(left):]), "the idlest went first"
         assert len(left) >= 8, "no more than had to"
-    with Mortal(parleyd, *flags, "--retain-age", "100ms") as parley:
+    with Mortal(parleyd, *flags, "--retain-age", "100ms", "--log-level", "info") as parley:
         children.until("all to go", lambda: not those())
+        children.until("it to be said", lambda: any(re.search(r" info retention deleted=(\d+) age=\1 ttl=0 size=0$", line) for line in parley.daemon.said))
     assert stored_turns(daemon, data) == [0, 0]
 
 

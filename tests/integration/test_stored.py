@@ -123,14 +123,14 @@ def without_model(parleyd, tiny, program, folder):
     os.rename(os.path.join(models, "tiny.gguf"), tiny)
 
 
-def without_its_turn(parleyd, tiny, folder):
+def without_its_turn(parleyd, long, folder):
     """A turn that was accepted, and whose model is gone, waits for the model."""
-    with Mortal(parleyd, "--data", os.path.join(folder, "unended"), "--http", "127.0.0.1:0", "--model", f"tiny={tiny}") as parley:
+    with Mortal(parleyd, "--data", os.path.join(folder, "unended"), "--http", "127.0.0.1:0", "--model", f"tiny={long}") as parley:
         daemon = parley.daemon
         c = parley.open("tiny")
         said(parley, turn(c, 1, tokens=4))
         r = turn(c, 2, tokens=children.LONG_TURN // 10)
-        body = {"model": "tiny", "input": "Tell me.", "max_output_tokens": children.LONG_TURN // 10, "ignore_eos": True, "background": True}
+        body = {"model": "tiny", "input": "Tell me.", "max_output_tokens": children.LONG_TURN, "ignore_eos": True, "background": True}
         kept, unkept = (http(parley, "POST", "/v1/responses", body)[1]["id"] for _ in range(2))
         next(event for event in parley.conversations.Turn(r) if event.WhichOneof("event") == "piece")
         daemon.kill()
@@ -151,7 +151,8 @@ def without_its_turn(parleyd, tiny, folder):
         parley = daemon.again()
         assert said(parley, r).done.usage.completion_tokens == children.LONG_TURN // 10
         assert http(parley, "GET", f"/v1/responses/{unkept}")[0] == 404
-        until("the response to be complete", lambda: http(parley, "GET", f"/v1/responses/{kept}")[1]["status"] == "incomplete")
+        assert http(parley, "GET", f"/v1/responses/{kept}")[1]["status"] == "in_progress"
+        assert http(parley, "POST", f"/v1/responses/{kept}/cancel")[1]["status"] == "cancelled"
 
 
 def without_agent(parleyd, word_count, folder):
@@ -184,10 +185,11 @@ def without_agent(parleyd, word_count, folder):
 def main():
     parleyd, write_tiny_model, program, word_count = sys.argv[1:5]
     with tempfile.TemporaryDirectory() as folder:
-        tiny = os.path.join(folder, "tiny.gguf")
+        tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")
         children.run([write_tiny_model, tiny], check=True)
+        children.run([write_tiny_model, long, "65536"], check=True)
         without_model(parleyd, tiny, program, folder)
-        without_its_turn(parleyd, tiny, folder)
+        without_its_turn(parleyd, long, folder)
         without_agent(parleyd, word_count, folder)
 
 

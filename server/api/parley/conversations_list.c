@@ -179,7 +179,6 @@ static uint32_t list_count_unkept(const struct stored_list *l, uint32_t principa
     return n;
 }
 
-/* *out NULL: it has expired, and will be closed. */
 static enum status list_row(Parley__V1__Conversation **out, const struct stored_list *l,
                             const struct journal_row *row, struct arena *arena, struct error *err)
 {
@@ -190,13 +189,12 @@ static enum status list_row(Parley__V1__Conversation **out, const struct stored_
     struct body_terms terms;
     enum status rc;
 
-    *out = NULL;
     memcpy(id.bytes, row->id, sizeof(id.bytes));
     c = conversations_get(l->all, &id);
     if (c != NULL)
         return wire_conversation(out, c, call_principal(l->call), arena, err);
     rc = body_read_terms(&terms, row->body, row->size_bytes, arena, err);
-    if (rc != STATUS_OK || idle_ms >= terms.ttl_ms)
+    if (rc != STATUS_OK)
         return rc;
     return wire_stored_conversation(out, row, &terms, idle_ms, call_principal(l->call), arena, err);
 }
@@ -231,7 +229,7 @@ static enum status list_merge(Parley__V1__ConversationsListResponse *response,
         }
         if (rc != STATUS_OK)
             return rc;
-        response->n_conversations += *to != NULL;
+        response->n_conversations++;
     }
     response->total = l->at.n_total;
     if (at != NULL || c != NULL || found->has_more) {

@@ -165,7 +165,8 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->kv_pages = (uint32_t)info.n_pages;
     m->kv_pages_shared = (uint32_t)info.n_pages_shared;
     m->idle_ms = conversation_idle_us(c) / 1000;
-    m->ttl_ms = c->host.options->ttl_ms;
+    m->ttl_ms = conversation_ttl_ms(c);
+    m->has_own_ttl = c->host.options->ttl_ms != 0;
     m->opened_unix_ms = c->opened_unix_ms;
     m->continued_inexactly = c->is_inexact;
     m->generation = c->host.generation;
@@ -211,6 +212,7 @@ enum status wire_stored_conversation(Parley__V1__Conversation **out, const struc
     m->state = PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_IDLE;
     m->idle_ms = idle_ms;
     m->ttl_ms = t->ttl_ms;
+    m->has_own_ttl = t->ttl_ms != 0;
     m->opened_unix_ms = row->opened_unix_ms;
     m->generation = row->generation;
     fill_limits(limits, &t->limits);

@@ -131,6 +131,9 @@ START_TEST(terms_are_kept)
     ck_assert_str_eq(out.metadata[1].key, "");
     ck_assert(out.has_digest && out.digest.words[1] == 5 && out.opened_turns == 6);
     check_cuts(&body, read_terms);
+    body.data[0] = 3; /* which had the server's where a client had asked for none */
+    ck_assert_int_eq(body_read_terms(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert(out.ttl_ms == 0 && out.seed == in.seed);
     buf_deinit(&body);
     arena_deinit(&arena);
 }

@@ -671,8 +671,8 @@ START_TEST(test_update_of_ttl)
                      STATUS_OK);
     ck_assert_uint_eq(s.expiry_at_us, opened_us + 5000 * 1000);
     ck_assert_int_eq(update(c, &(struct update_request){.has_ttl = true}), STATUS_OK);
-    ck_assert_uint_eq(c->host.options->ttl_ms, day_ms);
-    ck_assert_uint_eq(other->host.options->ttl_ms, day_ms);
+    ck_assert_uint_eq(conversation_ttl_ms(c), day_ms);
+    ck_assert_uint_eq(conversation_ttl_ms(other), day_ms);
     s.now_us += 6000 * 1000;
     conversations_tick(&s.all);
     ck_assert_uint_eq(s.all.n, 2);
