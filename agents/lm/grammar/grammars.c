@@ -120,11 +120,12 @@ static void grammar_compile(struct job *job)
     struct grammars *owner = g->owner;
     const struct constraint *c = &g->constraint;
     char why[160] = "";
+    bool no_memory;
 
     if (owner->engine_vocab == NULL && grammars_open_vocab(owner, &g->err) != STATUS_OK)
         return;
-    g->compiled =
-        owner->module->compile(owner->engine_vocab, (int)c->form, c->text, c->len, why, sizeof why);
+    g->compiled = owner->module->compile(owner->engine_vocab, (int)c->form, c->text, c->len,
+                                         &no_memory, why, sizeof why);
     if (g->compiled == NULL)
         (void)error_because(&g->err, STATUS_INVALID, REASON_INVALID_FIELD, "constraint",
                             "the constraint cannot be compiled: %s", why);

@@ -50,6 +50,13 @@ static const struct grammar_module *matcher_module(const struct matcher *m)
     return m->grammar->owner->module;
 }
 
+static enum status matcher_too_ambiguous(struct error *err)
+{
+    return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "constraint",
+                         "the constraint is too ambiguous: the reply could be read in so many ways "
+                         "that the next token took too much work");
+}
+
 /* The ids' bytes are the text's first ones. */
 static bool spells(const struct vocab *v, const int32_t *ids, size_t n, const char *text,
                    size_t len)
@@ -92,6 +99,20 @@ static enum status matcher_encode(const struct matcher *m, const char *text, siz
     return rc;
 }
 
+/* Why the engine's matcher has refused to go on, if it has. */
+static enum status matcher_check(const struct matcher *m, struct error *err)
+{
+    return matcher_module(m)->matcher_is_spent(m->engine) ? matcher_too_ambiguous(err) : STATUS_OK;
+}
+
+/* The engine did not take a token that its mask allows. */
+static enum status matcher_mismatch(const struct matcher *m, int32_t id, struct error *err)
+{
+    if (matcher_check(m, err) != STATUS_OK)
+        return err->status;
+    return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", id);
+}
+
 /* Finds the text that must come next, and its tokens but the last. Without memory for them each
  * token is a choice of the model: but then a reply would depend on memory, so it fails. */
 static enum status find_forced(struct matcher *m, struct error *err)
@@ -100,6 +121,8 @@ static enum status find_forced(struct matcher *m, struct error *err)
     size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof text);
 
     m->forced.n = m->at_forced = 0;
+    if (matcher_check(m, err) != STATUS_OK)
+        return err->status;
     while (len > 0 && !utf8_is_valid(text, len))
         len--; /* the end is inside a character, or a token ended there */
     return len < MIN_FORCED_BYTES ? STATUS_OK : matcher_encode(m, text, len, 1, &m->forced, err);
@@ -112,6 +135,7 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
     const size_t n_words = (g->owner->n_tokens + 31) / 32;
     struct matcher *m = arena_alloc(arena, 1, sizeof *m);
     uint32_t *mask = arena_alloc(arena, n_words, sizeof *mask);
+    bool is_spent = false;
     enum status rc;
 
     if (m == NULL || mask == NULL) {
@@ -119,8 +143,10 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
         return error_no_memory(err, n_words * sizeof *mask, "a constraint's mask");
     }
     *m = (struct matcher){.grammar = g, .mask = mask, .n_words = n_words, .look_at = SIZE_MAX};
-    m->engine = module->matcher_open(g->compiled);
-    if (m->engine == NULL)
+    m->engine = module->matcher_open(g->compiled, &is_spent);
+    if (is_spent)
+        rc = matcher_too_ambiguous(err);
+    else if (m->engine == NULL)
         rc = error_no_memory(err, sizeof *m, "a constraint's state");
     else
         rc = find_forced(m, err);
@@ -165,6 +191,8 @@ static enum status matcher_find_plan(const struct matcher *m, struct json_place 
     char text[MAX_CLOSING_BYTES];
     const size_t len = closing_find(matcher_module(m), m->engine, place, text, sizeof text);
 
+    if (matcher_check(m, err) != STATUS_OK)
+        return err->status;
     out->n = 0;
     out->is_found = len == 0;
     out->is_inside = len > 0 && len != SIZE_MAX && ((unsigned char)text[0] & 0xC0) == 0x80;
@@ -231,6 +259,7 @@ enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
     enum status rc = STATUS_OK;
     int32_t forced;
 
+    matcher_module(m)->matcher_renew(m->engine);
     if (matcher_forced(m) < 0 && !m->is_ending)
         rc = matcher_look(m, n_left, err);
     if (rc != STATUS_OK)
@@ -242,6 +271,8 @@ enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
     } else if (m->is_ending) {
         matcher_mask_ends(m);
     } else if (!matcher_module(m)->matcher_mask(m->engine, m->mask)) {
+        if (matcher_check(m, err) != STATUS_OK)
+            return err->status;
         return error_set(err, STATUS_INTERNAL, "the constraint allows no token");
     }
     *out = m->mask;
@@ -269,8 +300,9 @@ enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct
     if (!m->is_tight || m->is_ending || m->plan.n == 0 || matcher_forced(m) >= 0 ||
         vocab_is_stop_token(m->grammar->owner->vocab, *id))
         return STATUS_OK;
+    matcher_module(m)->matcher_renew(m->engine);
     if (!matcher_module(m)->matcher_accept(m->engine, *id))
-        return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", *id);
+        return matcher_mismatch(m, *id, err);
     place_add_token(&place, m, *id);
     rc = matcher_find_plan(m, place, &after, err);
     matcher_module(m)->matcher_take_back(m->engine, 1);
@@ -283,8 +315,9 @@ enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct
 
 enum status matcher_accept(struct matcher *m, int32_t id, struct error *err)
 {
+    matcher_module(m)->matcher_renew(m->engine);
     if (!matcher_module(m)->matcher_accept(m->engine, id))
-        return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", id);
+        return matcher_mismatch(m, id, err);
     place_add_token(&m->place, m, id);
     matcher_watch(m, id);
     if (m->at_forced < m->forced.n) {

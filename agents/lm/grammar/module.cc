@@ -1,5 +1,9 @@
 /* The module's side of module.h. XGrammar reports a schema keyword that it leaves out as a warning:
  * here a warning is a failure, since a reply must match the whole schema. */
+#include "agents/lm/grammar/compiled_bytes.h"
+#include "agents/lm/grammar/parser_work.h"
+#include "agents/lm/grammar/shortest.h"
+
 #include <xgrammar/xgrammar.h>
 
 #include <cstdio>
@@ -17,6 +21,18 @@ extern __attribute__((visibility("default"))) const struct grammar_module parley
 
 namespace
 {
+
+/* A longer reply would fill no model's context. */
+constexpr uint64_t max_shortest_bytes = 1 << 20;
+
+/* What a matcher may do for one token: 2^20 new states of its parser, or 2^24 looks at one, which
+ * take some 50 ms, as a step does. */
+constexpr size_t step_work = xgrammar::parser_work::state_cost << 20;
+
+/* States of its parser that a matcher may keep for a text: 44 bytes each. An ordinary schema has
+ * one to six for each byte; an enumeration has one for each text that goes on as the reply has
+ * begun, so as many as the constraint has bytes. */
+constexpr size_t kept_at_first = 1 << 18, kept_for_byte = 32, max_kept = 1 << 20;
 
 thread_local std::string warning; /* the first one of the running compilation */
 
@@ -124,18 +140,64 @@ xgrammar::CompiledGrammar compile_form(xgrammar::GrammarCompiler *compiler, int 
     return compiler->CompileGrammar(text);
 }
 
-void *compile(void *vocab, int form, const char *text, size_t len, char *why, size_t why_bytes)
+void check_shortest(const xgrammar::CompiledGrammar &compiled)
+{
+    const uint64_t len = shortest_text(compiled.GetGrammar());
+
+    if (len == shortest_none)
+        throw Failure("no reply is finite: each way through its rules comes back to where it was");
+    if (len > max_shortest_bytes)
+        throw Failure("its shortest reply has " +
+                      (len == shortest_none - 1 ? "more than 10^19" : std::to_string(len)) +
+                      " bytes, it may have at most " + std::to_string(max_shortest_bytes));
+}
+
+void *compile(void *vocab, int form, const char *text, size_t len, bool *ret_no_memory, char *why,
+              size_t why_bytes)
 try {
     xgrammar::GrammarCompiler compiler(*static_cast<xgrammar::TokenizerInfo *>(vocab),
                                        /*max_threads=*/1, /*cache_enabled=*/false);
 
+    *ret_no_memory = false;
     warning.clear();
     xgrammar::CompiledGrammar compiled = compile_form(&compiler, form, std::string(text, len));
     if (!warning.empty()) {
         tell(why, why_bytes, warning.c_str());
         return nullptr;
     }
+    check_shortest(compiled);
     return new xgrammar::CompiledGrammar(compiled);
+} catch (const std::bad_alloc &) {
+    *ret_no_memory = true;
+    tell(why, why_bytes, "it takes too much memory");
+    return nullptr;
+} catch (const std::exception &e) {
+    tell(why, why_bytes, e.what());
+    return nullptr;
+}
+
+bool compiled_save(const void *compiled, bool (*put)(void *arg, const char *bytes, size_t len),
+                   void *arg, char *why, size_t why_bytes)
+try {
+    const std::string bytes =
+        compiled_bytes_save(*static_cast<const xgrammar::CompiledGrammar *>(compiled));
+
+    return put(arg, bytes.data(), bytes.size());
+} catch (const compiled_bytes_wrong &e) {
+    tell(why, why_bytes, e.what);
+    return false;
+} catch (const std::exception &e) {
+    tell(why, why_bytes, e.what());
+    return false;
+}
+
+void *compiled_load(void *vocab, const char *bytes, size_t len, char *why, size_t why_bytes)
+try {
+    return new xgrammar::CompiledGrammar(
+        compiled_bytes_load(bytes, len, *static_cast<xgrammar::TokenizerInfo *>(vocab)));
+} catch (const compiled_bytes_wrong &e) {
+    tell(why, why_bytes, e.what);
+    return nullptr;
 } catch (const std::exception &e) {
     tell(why, why_bytes, e.what());
     return nullptr;
@@ -151,89 +213,149 @@ size_t compiled_bytes(const void *compiled)
     return static_cast<const xgrammar::CompiledGrammar *>(compiled)->MemorySizeBytes();
 }
 
+namespace parser_work = xgrammar::parser_work;
+
 struct Matcher {
     explicit Matcher(const xgrammar::CompiledGrammar &compiled)
-        : engine(compiled), n_words((compiled.GetTokenizerInfo().GetVocabSize() + 31) / 32)
+        : engine(compiled), vocab(compiled.GetTokenizerInfo()),
+          n_words((vocab.GetVocabSize() + 31) / 32)
     {
     }
     xgrammar::GrammarMatcher engine;
+    xgrammar::TokenizerInfo vocab;
     int64_t n_words; /* of a mask */
+    size_t left = step_work, n_bytes = 0, n_kept = 0;
+    bool is_spent = false;
 };
 
-xgrammar::GrammarMatcher *engine_of(void *matcher)
+Matcher *matcher_of(void *matcher)
 {
-    return &static_cast<Matcher *>(matcher)->engine;
+    return static_cast<Matcher *>(matcher);
 }
 
-void *matcher_open(void *compiled)
-try {
-    return new Matcher(*static_cast<xgrammar::CompiledGrammar *>(compiled));
-} catch (const std::exception &) {
-    return nullptr;
+/* Calls f with what is left of the work; failed where that is too little, and for an exception. */
+template <typename R, typename F> R within(Matcher *m, R failed, F f)
+{
+    R result = failed;
+
+    if (m->is_spent || m->engine.IsTerminated())
+        return failed;
+    parser_work::left = m->left;
+    try {
+        result = f();
+    } catch (const parser_work::Spent &) {
+        m->is_spent = true;
+    } catch (const std::exception &) {
+    }
+    m->left = parser_work::left;
+    parser_work::left = SIZE_MAX;
+    return result;
+}
+
+void *matcher_open(void *compiled, bool *ret_is_spent)
+{
+    Matcher *m = nullptr;
+
+    *ret_is_spent = false;
+    parser_work::left = step_work;
+    try {
+        m = new Matcher(*static_cast<xgrammar::CompiledGrammar *>(compiled));
+    } catch (const parser_work::Spent &) {
+        *ret_is_spent = true;
+    } catch (const std::exception &) {
+    }
+    parser_work::left = SIZE_MAX;
+    return m;
 }
 
 void matcher_close(void *matcher)
 {
-    delete static_cast<Matcher *>(matcher);
+    delete matcher_of(matcher);
+}
+
+void matcher_renew(void *matcher)
+{
+    matcher_of(matcher)->left = step_work;
+}
+
+bool matcher_is_spent(const void *matcher)
+{
+    return static_cast<const Matcher *>(matcher)->is_spent;
 }
 
 bool matcher_mask(void *matcher, uint32_t *mask)
-try {
-    Matcher *m = static_cast<Matcher *>(matcher);
-    DLTensor tensor = {};
+{
+    Matcher *m = matcher_of(matcher);
 
-    if (m->engine.IsTerminated())
-        return false;
-    tensor.data = mask;
-    tensor.device = DLDevice{kDLCPU, 0};
-    tensor.ndim = 1;
-    tensor.dtype = xgrammar::GetBitmaskDLType();
-    tensor.shape = &m->n_words;
-    (void)m->engine.FillNextTokenBitmask(&tensor);
-    return true;
-} catch (const std::exception &) {
-    return false;
+    return within(m, false, [&] {
+        DLTensor tensor = {};
+
+        tensor.data = mask;
+        tensor.device = DLDevice{kDLCPU, 0};
+        tensor.ndim = 1;
+        tensor.dtype = xgrammar::GetBitmaskDLType();
+        tensor.shape = &m->n_words;
+        (void)m->engine.FillNextTokenBitmask(&tensor);
+        return true;
+    });
+}
+
+/* Of a token that is not taken back. */
+void count_kept(Matcher *m, int32_t id)
+{
+    m->n_bytes += m->vocab.GetDecodedVocab()[static_cast<size_t>(id)].size();
+    m->n_kept += parser_work::kept;
+    if (m->n_kept > kept_at_first + kept_for_byte * m->n_bytes || m->n_kept > max_kept)
+        throw parser_work::Spent();
 }
 
 bool matcher_accept(void *matcher, int32_t id)
-try {
-    return !engine_of(matcher)->IsTerminated() && engine_of(matcher)->AcceptToken(id);
-} catch (const std::exception &) {
-    return false;
+{
+    Matcher *m = matcher_of(matcher);
+
+    return within(m, false, [&] {
+        parser_work::kept = 0;
+        if (!m->engine.AcceptToken(id))
+            return false;
+        count_kept(m, id);
+        return true;
+    });
 }
 
 bool matcher_accept_text(void *matcher, const char *text, size_t len)
-try {
-    return !engine_of(matcher)->IsTerminated() &&
-           engine_of(matcher)->AcceptString(std::string(text, len));
-} catch (const std::exception &) {
-    return false;
+{
+    Matcher *m = matcher_of(matcher);
+
+    return within(m, false, [&] { return m->engine.AcceptString(std::string(text, len)); });
 }
 
 void matcher_take_back(void *matcher, size_t n)
 {
-    if (n > 0)
-        engine_of(matcher)->Rollback(static_cast<int>(n));
+    Matcher *m = matcher_of(matcher);
+
+    if (n > 0 && !m->is_spent)
+        m->engine.Rollback(static_cast<int>(n));
 }
 
 bool matcher_may_end(const void *matcher)
 {
-    return static_cast<const Matcher *>(matcher)->engine.IsCompleted();
+    const Matcher *m = static_cast<const Matcher *>(matcher);
+
+    return !m->is_spent && m->engine.IsCompleted();
 }
 
 size_t matcher_forced(void *matcher, char *out, size_t cap)
-try {
-    std::string text;
+{
+    Matcher *m = matcher_of(matcher);
 
-    if (engine_of(matcher)->IsTerminated())
-        return 0;
-    text = engine_of(matcher)->FindJumpForwardString();
-    if (text.size() > cap)
-        text.resize(cap);
-    std::memcpy(out, text.data(), text.size());
-    return text.size();
-} catch (const std::exception &) {
-    return 0;
+    return within(m, size_t{0}, [&] {
+        std::string text = m->engine.FindJumpForwardString();
+
+        if (text.size() > cap)
+            text.resize(cap);
+        std::memcpy(out, text.data(), text.size());
+        return text.size();
+    });
 }
 
 } // namespace
@@ -259,8 +381,10 @@ const struct grammar_module parley_grammar_module = {
     PARLEY_VERSION,    sizeof(struct grammar_module),
     vocab_open,        vocab_close,
     compile,           compiled_close,
-    compiled_bytes,    matcher_open,
-    matcher_close,     matcher_mask,
+    compiled_bytes,    compiled_save,
+    compiled_load,     matcher_open,
+    matcher_close,     matcher_renew,
+    matcher_is_spent,  matcher_mask,
     matcher_accept,    matcher_accept_text,
     matcher_take_back, matcher_may_end,
     matcher_forced,

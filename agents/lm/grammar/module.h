@@ -20,22 +20,33 @@ struct grammar_module {
                         size_t n_ends, char *why, size_t why_bytes);
     void (*vocab_close)(void *vocab);
 
-    /* form: an enum constraint_form. NULL on failure, and when the engine warns that it leaves out
-     * a part. */
-    void *(*compile)(void *vocab, int form, const char *text, size_t len, char *why,
-                     size_t why_bytes);
+    /* form: an enum constraint_form. NULL on failure, when the engine warns that it leaves out a
+     * part, and where no reply is finite. May take long and much memory: see server/compile. */
+    void *(*compile)(void *vocab, int form, const char *text, size_t len, bool *ret_no_memory,
+                     char *why, size_t why_bytes);
     void (*compiled_close)(void *compiled);
     size_t (*compiled_bytes)(const void *compiled);
+    /* As bytes, which a process of the same build with the same vocabulary loads. save gives them
+     * to put, once; false where it failed, or put did. The bytes that load gets may be anything. */
+    bool (*compiled_save)(const void *compiled,
+                          bool (*put)(void *arg, const char *bytes, size_t len), void *arg,
+                          char *why, size_t why_bytes);
+    void *(*compiled_load)(void *vocab, const char *bytes, size_t len, char *why, size_t why_bytes);
 
-    void *(*matcher_open)(void *compiled); /* NULL without memory */
+    /* A matcher may do so much work between two calls of matcher_renew, and keep so much memory for
+     * each byte of the text; the calls that would take more fail, and is_spent is true from then
+     * on. This depends on the grammar and the text alone. */
+    void *(*matcher_open)(void *compiled, bool *ret_is_spent); /* NULL without memory, or spent */
     void (*matcher_close)(void *matcher);
+    void (*matcher_renew)(void *matcher);
+    bool (*matcher_is_spent)(const void *matcher);
     /* mask [(n_vocab + 31) / 32]: a bit for each token that may come next. False on failure. */
     bool (*matcher_mask)(void *matcher, uint32_t *mask);
     bool (*matcher_accept)(void *matcher, int32_t id); /* false: it may not come here */
     bool (*matcher_accept_text)(void *matcher, const char *text, size_t len);
     void (*matcher_take_back)(void *matcher, size_t n); /* the last n accepted tokens or texts */
     bool (*matcher_may_end)(const void *matcher);
-    /* The bytes that must come next, at most cap of them; returns how many. */
+    /* The bytes that must come next, at most cap of them and 256; returns how many. */
     size_t (*matcher_forced)(void *matcher, char *out, size_t cap);
 };
 

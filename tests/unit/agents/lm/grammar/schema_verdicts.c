@@ -14,7 +14,8 @@ static void *vocab;
 
 static bool admits(void *compiled, const json_t *text)
 {
-    void *matcher = module->matcher_open(compiled);
+    bool is_spent;
+    void *matcher = module->matcher_open(compiled, &is_spent);
     bool is_admitted =
         module->matcher_accept_text(matcher, json_string_value(text), json_string_length(text)) &&
         module->matcher_may_end(matcher);
@@ -31,14 +32,15 @@ static void judge(const json_t *line)
     char why[200] = "";
     struct arena arena;
     struct error err;
+    bool no_memory;
     void *compiled;
 
     arena_init(&arena, 16 << 20);
     if (constraint_of_schema_text(&c, json_string_value(schema), json_string_length(schema), true,
                                   &left_out, &arena, &err) != STATUS_OK) {
         printf("refused %s\n", err.text);
-    } else if ((compiled = module->compile(vocab, c->form, c->text, c->len, why, sizeof why)) ==
-               NULL) {
+    } else if ((compiled = module->compile(vocab, c->form, c->text, c->len, &no_memory, why,
+                                           sizeof why)) == NULL) {
         printf("refused by the engine: %s\n", why);
     } else {
         for (size_t i = 0; i < json_array_size(texts); i++)

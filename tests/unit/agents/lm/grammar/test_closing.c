@@ -25,15 +25,16 @@ static void close_text(const char *schema, const char *so_far, char *out, size_t
     struct error err;
     struct json_place place = {0};
     void *compiled, *engine;
+    bool no_memory, is_spent;
     size_t len;
 
     arena_init(&arena, 1 << 20);
     ck_assert_msg(constraint_of_schema_text(&c, schema, strlen(schema), true, &left_out, &arena,
                                             &err) == STATUS_OK,
                   "%s: %s", schema, err.text);
-    compiled = module->compile(vocab, c->form, c->text, c->len, why, sizeof why);
+    compiled = module->compile(vocab, c->form, c->text, c->len, &no_memory, why, sizeof why);
     ck_assert_msg(compiled != NULL, "%s: %s", schema, why);
-    engine = module->matcher_open(compiled);
+    engine = module->matcher_open(compiled, &is_spent);
     for (const char *at = so_far; *at != '\0'; at++) {
         ck_assert_msg(module->matcher_accept_text(engine, at, 1), "%s: %s", schema, so_far);
         (void)json_place_add(&place, *at);
