@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "agents/background.h"
+#include "agents/compiler.h"
 #include "agents/message.h"
 #include "agents/options.h"
 #include "base/buf.h"
@@ -45,9 +46,11 @@ struct agent_config {
     /* An open agent of the same kind, file and backend, whose weights this one shares instead of
      * preparing its own; it must outlive this one. For kinds that can share; may be NULL. */
     const struct agent *weights_of;
-    /* For compiling constraints; outlives the agent. NULL: they are compiled where they are asked
-     * for. */
+    /* For work around compiling constraints; outlives the agent. NULL: they are compiled where they
+     * are asked for. */
     const struct agent_background *background;
+    /* What compiles them elsewhere; outlives the agent. NULL: this process does. */
+    const struct agent_compiler *compiler;
     const struct env *env;
 };
 

@@ -68,6 +68,9 @@ struct observation {
     /* Only the scores, the embedding or the log-probabilities are wanted; such a turn does not
      * change the clone. */
     bool no_reply;
+    /* An earlier process had accepted the turn: what is bounded when a turn is accepted is not
+     * bounded again. */
+    bool is_accepted;
     /* A raw prompt: the messages' text and these token ids behind it, without roles or chat
      * template. The reply continues it. */
     bool is_raw_prompt;

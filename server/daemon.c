@@ -45,6 +45,7 @@
 #include "server/environment/vectors.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
+#include "server/loop_watch.h"
 #include "server/model/attached.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
@@ -116,6 +117,7 @@ struct daemon {
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
         retention_alarm, vectors_alarm, replays_alarm, work_alarm, groups_alarm, kept_stores_alarm,
         kept_replays_alarm;
+    struct loop_watch watch;
     uv_timer_t drain_timer;
     uv_idle_t later;    /* has the loop itself call daemon_advance */
     uv_signal_t hangup; /* SIGHUP; the others are stop_signal's */
@@ -299,6 +301,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->kept_stores_alarm);
     alarm_close(&d->kept_replays_alarm);
     models_close(&d->models);
+    loop_watch_close(&d->watch);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
@@ -1198,6 +1201,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->work_alarm, &d->loop, &d->env, tick_work, &d->work);
     alarm_open(&d->groups_alarm, &d->loop, &d->env, tick_groups, &d->groups);
     models_open(&d->models);
+    loop_watch_open(&d->watch, &d->loop);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                   getenv("WATCHDOG_PID"));
     (void)uv_timer_init(&d->loop, &d->drain_timer);
@@ -1232,6 +1236,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .stores = &d.stores,
         .replays = &d.replays,
         .work = &d.work,
+        .watch = &d.watch,
     };
     init_models(&d);
     init_attached(&d);

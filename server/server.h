@@ -19,6 +19,7 @@ struct replays;
 struct sequences;
 struct sessions;
 struct groups;
+struct loop_watch;
 struct stores;
 struct trainers;
 struct vectors;
@@ -52,6 +53,7 @@ struct server {
     struct stores *stores;                     /* versioned values */
     struct replays *replays;                   /* tables of items to learn from */
     struct work_table *work;                   /* tasks, and the workers that compute them */
+    const struct loop_watch *watch;            /* NULL: none, in tests */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
     uint64_t n_connections_refused, n_connections_dropped; /* for the limit of open files; silent */
     const struct port *port, *admin_port;                  /* for their statistics; NULL: none */

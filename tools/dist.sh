@@ -42,7 +42,7 @@ done
 grammar=$build/agents/lm/grammar/libparley-grammar.so
 [ -f "$grammar" ] || grammar=''
 if [ -n "$grammar" ]; then
-    cp "$grammar" "$root/lib/"
+    cp "$grammar" "$build/server/compile/parley-compile" "$root/lib/"
     cat build/xgrammar/xgrammar-0.2.8/{NOTICE,LICENSE} >"$root/LICENSE.xgrammar"
 fi
 [ -z "$module" ] || cp "$module" "$root/lib/libparley-cuda.so"

@@ -421,7 +421,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = open_engine(m, config, err);
     if (rc == STATUS_OK)
-        rc = grammars_open(&m->grammars, m->vocab, m->n_vocab, config->background, err);
+        rc = grammars_open(&m->grammars, m->vocab, m->n_vocab, config->background, config->compiler,
+                           err);
     if (rc == STATUS_OK && !config->options.no_prefix_cache)
         rc = known_logprobs_open(&m->known, LM_KNOWN_BYTES, config->env, err);
     if (rc == STATUS_OK)

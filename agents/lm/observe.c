@@ -462,6 +462,8 @@ enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error
 
     t->agent_turn = turn;
     t->waiter.ready = on_grammar;
+    t->waiter.tenant = base->flow.tenant;
+    t->waiter.is_unbounded = turn->seen.is_accepted;
     if (grammars_get(&g, m->grammars, turn->seen.sampling.constraint, &t->waiter, err) != STATUS_OK)
         return err->status;
     turn->is_preparing = g == NULL;

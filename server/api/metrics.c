@@ -10,8 +10,10 @@
 #include "server/access/quota.h"
 #include "server/act/session.h"
 #include "server/api/kserve/sequences.h"
+#include "server/compile/compiler.h"
 #include "server/conversation/conversations.h"
 #include "server/journal/journal.h"
+#include "server/loop_watch.h"
 #include "server/model/budget.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
@@ -457,6 +459,30 @@ static void say_quotas(const struct metrics_page *p)
             (unsigned long long)access_n_refused(p->server->access, kind));
 }
 
+static void say_compiler(const struct metrics_page *p, const struct compiler *c)
+{
+    const struct compiler_figures f = compiler_count(c);
+    const struct {
+        const char *result;
+        uint64_t n;
+    } rows[] = {{"done", f.n_done},
+                {"refused", f.n_refused},
+                {"over_budget", f.n_over_budget},
+                {"failed", f.n_failed},
+                {"cancelled", f.n_cancelled}};
+
+    say_one(p, "parley_compile_processes", "gauge", "Processes that compile constraints.",
+            (double)f.n_processes);
+    say_one(p, "parley_compile_running", "gauge", "Constraints that are being compiled.",
+            (double)f.n_running);
+    say_one(p, "parley_compile_queued", "gauge", "Constraints that wait to be compiled.",
+            (double)f.n_waiting);
+    head(p, "parley_compile_total", "counter", "Constraints, by how their compilation ended.");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        SAY(p, "parley_compile_total{result=\"%s\"} %llu\n", rows[i].result,
+            (unsigned long long)rows[i].n);
+}
+
 static void say_work(const struct metrics_page *p, const struct work_table *w)
 {
     say_one(p, "parley_work_workers", "gauge", "Workers attached that compute functions.",
@@ -547,6 +573,11 @@ static void say_daemon(const struct metrics_page *p)
     say_one(p, "parley_sequences", "gauge", "Sequences of KServe's clients that live.",
             (double)server->sequences->limit.held);
     say_work(p, server->work);
+    say_compiler(p, &server->models->compiler);
+    if (server->watch != NULL)
+        say_one(p, "parley_loop_longest_seconds", "gauge",
+                "The most processor time that the loop took between two looks for events.",
+                (double)server->watch->longest_us / 1e6);
     say_groups(p, server->groups);
     say_journal(p, server->conversations->keeping.journal);
     say_one(p, "parley_live_turns", "gauge", "Turns in flight or queued.",

@@ -411,6 +411,7 @@ static enum status turn_start(struct turn *t, struct error *err)
         .want_prompt_logprobs = t->request->wants.logprobs,
         .n_prompt_tops = t->request->wants.n_tops,
         .no_reply = t->request->wants.no_reply,
+        .is_accepted = t->is_accepted,
         .tool_use = t->request->tool_use,
         .variables = t->request->variables,
     };

@@ -360,6 +360,7 @@ static void free_model(struct model *m)
 {
     if (m->alarm_fd >= 0)
         (void)close(m->alarm_fd); /* no data to lose */
+    compiler_user_close(m->compiler);
     statistics_deinit(&m->statistics);
     tenants_deinit(&m->tenants);
     free(m->name);
@@ -390,7 +391,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
                         model_fn loaded, void *arg, struct error *err)
 {
     struct model *m = xalloc(sizeof(*m));
-    enum status rc;
+    enum status rc = STATUS_OK;
 
     m->name = xstrdup(config->name);
     m->path = config->path == NULL ? NULL : xstrdup(config->path);
@@ -417,7 +418,11 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     m->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (m->alarm_fd < 0)
         rc = error_set(err, STATUS_EXHAUSTED, "cannot make a timer: %s", strerror(errno));
-    else
+    if (rc == STATUS_OK && config->compiler != NULL)
+        rc = compiler_user_open(&m->compiler, config->compiler, err);
+    if (m->compiler != NULL)
+        m->config.compiler = compiler_user_agents(m->compiler);
+    if (rc == STATUS_OK)
         rc = worker_start(&m->worker, loop, thread_name(m), err);
     if (rc != STATUS_OK) {
         free_model(m);

@@ -13,6 +13,7 @@
 #include "base/prefault.h"
 #include "base/worker.h"
 #include "batching/batcher.h"
+#include "server/compile/compiler.h"
 #include "server/model/tenants.h"
 #include "server/telemetry/statistics.h"
 
@@ -37,6 +38,7 @@ struct model_config {
     void *weight_arg;
     model_lost_fn on_lost; /* at most once; may be NULL */
     void *lost_arg;
+    struct compiler *compiler; /* of constraints; NULL: this process compiles them */
     /* Models of one loop, whose steps on it are computed together where their kind can; outlives
      * the model. NULL: each by itself. */
     struct list *light_steps;
@@ -64,6 +66,7 @@ struct model {
     struct worker *worker;
     struct worker *background; /* for long work that is no step; NULL until there is some */
     struct agent_background long_work;
+    struct compiler_user *compiler; /* NULL: none */
     uv_loop_t *loop;
     struct prefault *prefault; /* NULL: none, or not loaded */
     /* The batcher's timers: now_timer has zero delay; the kernel's timer has microseconds, which

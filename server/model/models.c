@@ -52,17 +52,20 @@ void models_init(struct models *r, const struct models_config *config)
     list_init(&r->users);
     list_init(&r->light_steps);
     r->config.model.light_steps = &r->light_steps;
+    r->config.model.compiler = &r->compiler;
 }
 
 void models_open(struct models *r)
 {
     (void)uv_timer_init(r->config.loop, &r->timer); /* cannot fail */
     r->timer.data = r;
+    compiler_init(&r->compiler, r->config.loop);
 }
 
 void models_close(struct models *r)
 {
     uv_close((uv_handle_t *)&r->timer, NULL);
+    compiler_close(&r->compiler);
 }
 
 void models_add_user(struct models *r, struct model_user *u)

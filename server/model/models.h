@@ -92,8 +92,9 @@ struct models {
     struct list users;
     uv_timer_t timer; /* active while a model unloads */
     bool has_ended;
-    uint64_t n_evicted;      /* models unloaded to make room */
-    struct list light_steps; /* of loaded models: what waits to be computed on the loop */
+    uint64_t n_evicted;       /* models unloaded to make room */
+    struct list light_steps;  /* of loaded models: what waits to be computed on the loop */
+    struct compiler compiler; /* of constraints, for all models */
 };
 
 void models_init(struct models *r, const struct models_config *config);

@@ -9,7 +9,7 @@
 #include "agents/lm/grammar/module.h"
 #include "base/program.h"
 
-static enum status engine_find(char out[PATH_MAX], struct error *err)
+enum status engine_find(char out[PATH_MAX], struct error *err)
 {
     const char *given = getenv("PARLEY_GRAMMAR_MODULE");
 

@@ -1,21 +1,26 @@
-/* A constraint that is asked for first is put into the table and compiled by a job in the
- * background; all who ask meanwhile wait for it. Done, it has a reference for each of them, and is
- * kept for later when the last is gone. One that fails leaves the table. */
+/* A constraint that is asked for first is put into the table; all who ask meanwhile wait for it. A
+ * job in the background makes the vocabulary, once; the compiler compiles, in a process of its own;
+ * a job makes the constraint of the bytes that come back. Done, it has a reference for each who
+ * waits, and is kept for later when the last is gone. One that fails leaves the table. One for
+ * which nobody waits any more is cancelled; a job of some milliseconds is let finish. */
 #include "agents/lm/grammar/grammars.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agents/lm/grammar/engine.h"
 #include "agents/lm/grammar/grammars_parts.h"
+#include "agents/lm/grammar/vocab_file.h"
 #include "base/alloc.h"
 #include "base/env.h"
 
 enum { RETRY_MS = 1000 };
 
 enum status grammars_open(struct grammars **out, const struct vocab *v, size_t n_tokens,
-                          const struct agent_background *b, struct error *err)
+                          const struct agent_background *b, const struct agent_compiler *c,
+                          struct error *err)
 {
     struct grammars *g = try_alloc(1, sizeof *g);
 
@@ -24,6 +29,8 @@ enum status grammars_open(struct grammars **out, const struct vocab *v, size_t n
     g->vocab = v;
     g->n_tokens = n_tokens;
     g->background = b;
+    g->compiler = c;
+    g->vocab_fd = -1;
     hash_init(&g->all, &env_real);
     list_init(&g->kept);
     *out = g;
@@ -35,8 +42,13 @@ static void grammar_free(struct grammar *g)
     struct grammars *owner = g->owner;
 
     hash_remove(&owner->all, &g->by_text);
+    if (g->state == GRAMMAR_READY)
+        owner->n_bytes -= g->n_bytes;
+    else
+        owner->n_compiling--;
     if (g->compiled != NULL)
         owner->module->compiled_close(g->compiled);
+    free(g->bytes);
     free(g);
 }
 
@@ -55,9 +67,13 @@ void grammars_close(struct grammars *g)
         return;
     while (!list_is_empty(&g->kept))
         grammars_drop_oldest(g);
-    assert(g->all.n == 0 && g->n_compiling == 0);
+    assert(g->all.n == 0 && g->n_compiling == 0 && g->n_bytes == 0);
+    if (g->compiler != NULL)
+        g->compiler->forget(g->compiler->self);
     if (g->engine_vocab != NULL)
         g->module->vocab_close(g->engine_vocab);
+    if (g->vocab_fd >= 0)
+        (void)close(g->vocab_fd); /* of memory */
     hash_deinit(&g->all);
     free(g);
 }
@@ -103,6 +119,8 @@ static enum status grammars_open_vocab(struct grammars *g, struct error *err)
             rc = vocab_bytes(g->vocab, (int32_t)i, false, &texts[i], &lens[i], err);
         else
             texts[i] = "";
+    if (rc == STATUS_OK && g->compiler != NULL && g->vocab_fd < 0)
+        rc = vocab_file_make(&g->vocab_fd, texts, lens, n, ends, n_ends, err);
     if (rc == STATUS_OK) {
         g->engine_vocab = g->module->vocab_open(texts, lens, n, ends, n_ends, why, sizeof why);
         if (g->engine_vocab == NULL)
@@ -113,7 +131,7 @@ static enum status grammars_open_vocab(struct grammars *g, struct error *err)
     return rc;
 }
 
-/* In the background. */
+/* In the background, as the other jobs are. In this process. */
 static void grammar_compile(struct job *job)
 {
     struct grammar *g = container_of(job, struct grammar, job);
@@ -129,17 +147,80 @@ static void grammar_compile(struct job *job)
     if (g->compiled == NULL)
         (void)error_because(&g->err, STATUS_INVALID, REASON_INVALID_FIELD, "constraint",
                             "the constraint cannot be compiled: %s", why);
-    else
-        g->n_bytes = owner->module->compiled_bytes(g->compiled);
 }
 
-static void on_compiled(struct job *job)
+static void grammar_open_vocab(struct job *job)
 {
     struct grammar *g = container_of(job, struct grammar, job);
+
+    if (g->owner->engine_vocab == NULL)
+        (void)!grammars_open_vocab(g->owner, &g->err); /* seen when the job is done */
+}
+
+static void grammar_load(struct job *job)
+{
+    struct grammar *g = container_of(job, struct grammar, job);
+    char why[160] = "";
+
+    g->compiled = g->owner->module->compiled_load(g->owner->engine_vocab, g->bytes, g->n_bytes, why,
+                                                  sizeof why);
+    if (g->compiled == NULL)
+        (void)error_set(&g->err, STATUS_UNAVAILABLE,
+                        "the program that compiles constraints gave a wrong answer: %s", why);
+}
+
+/* What turns of the tenant use, or of all. */
+static size_t grammars_used_bytes(const struct grammars *g, const struct tenant *tenant)
+{
+    size_t n_bytes = 0;
+
+    for (const struct hash_node *at = hash_each(&g->all, NULL); at != NULL;
+         at = hash_each(&g->all, at)) {
+        const struct grammar *one = container_of(at, struct grammar, by_text);
+
+        if (one->state == GRAMMAR_READY && one->n_refs > 0 &&
+            (tenant == NULL || one->tenant == tenant))
+            n_bytes += one->n_bytes;
+    }
+    return n_bytes;
+}
+
+/* A constraint has been compiled: there may be no room for it. */
+static enum status grammar_check_room(struct grammar *g, struct error *err)
+{
+    struct grammars *owner = g->owner;
+    const size_t limit = GRAMMARS_MAX_BYTES / (g->tenant != NULL ? 2 : 1);
+
+    while (owner->n_bytes + g->n_bytes > GRAMMARS_MAX_BYTES && !list_is_empty(&owner->kept))
+        grammars_drop_oldest(owner);
+    if (owner->n_bytes + g->n_bytes <= GRAMMARS_MAX_BYTES &&
+        grammars_used_bytes(owner, g->tenant) + g->n_bytes <= limit)
+        return STATUS_OK;
+    (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                        "the constraints of the replies that are being generated take %d MiB, as "
+                        "much as they may",
+                        (int)(limit >> 20));
+    err->retry_after_ms = RETRY_MS;
+    return STATUS_EXHAUSTED;
+}
+
+/* Calls those who wait, and has either a reference for each, or fails and is freed. */
+static void grammar_settle(struct grammar *g)
+{
     struct error err = g->err;
 
-    g->is_compiling = false;
-    g->owner->n_compiling--;
+    if (g->compiled != NULL) {
+        g->n_bytes = g->owner->module->compiled_bytes(g->compiled);
+        if (grammar_check_room(g, &err) != STATUS_OK) {
+            g->owner->module->compiled_close(g->compiled);
+            g->compiled = NULL;
+        }
+    }
+    if (g->compiled != NULL) {
+        g->state = GRAMMAR_READY;
+        g->owner->n_compiling--;
+        g->owner->n_bytes += g->n_bytes;
+    }
     g->n_refs++; /* held while the callbacks run */
     while (!list_is_empty(&g->waiting)) {
         struct grammar_waiter *w = container_of(list_pop(&g->waiting), struct grammar_waiter, link);
@@ -152,6 +233,85 @@ static void on_compiled(struct job *job)
         grammar_unref(g);
     else
         grammar_free(g);
+}
+
+static void on_compiled(struct job *job)
+{
+    grammar_settle(container_of(job, struct grammar, job));
+}
+
+static void on_loaded(struct job *job)
+{
+    struct grammar *g = container_of(job, struct grammar, job);
+
+    free(g->bytes);
+    g->bytes = NULL;
+    grammar_settle(g);
+}
+
+static enum status grammar_submit(struct grammar *g, struct error *err)
+{
+    const struct agent_compiler *c = g->owner->compiler;
+    enum status rc;
+
+    g->compile.vocab_fd = g->owner->vocab_fd;
+    rc = c->submit(c->self, &g->compile, err);
+    if (rc == STATUS_OK)
+        g->state = GRAMMAR_COMPILING;
+    return rc;
+}
+
+static void on_vocab(struct job *job)
+{
+    struct grammar *g = container_of(job, struct grammar, job);
+
+    g->owner->has_vocab = g->owner->engine_vocab != NULL && g->owner->vocab_fd >= 0;
+    if (list_is_empty(&g->waiting))
+        grammar_free(g);
+    else if (g->err.status != STATUS_OK || grammar_submit(g, &g->err) != STATUS_OK)
+        grammar_settle(g);
+}
+
+/* The budget of work was too small. It does not count for some who wait: true if it is compiled
+ * again for them. */
+static bool grammar_go_on(struct grammar *g, const struct error *err)
+{
+    struct list waiting;
+
+    list_init(&waiting);
+    list_move(&g->waiting, &waiting);
+    g->n_refs++; /* held while the callbacks run */
+    while (!list_is_empty(&waiting)) {
+        struct grammar_waiter *w = container_of(list_pop(&waiting), struct grammar_waiter, link);
+
+        if (w->is_unbounded)
+            list_push(&g->waiting, &w->link);
+        else
+            w->ready(w, NULL, err);
+    }
+    g->n_refs--;
+    g->compile.is_unbounded = true;
+    return !list_is_empty(&g->waiting) && grammar_submit(g, &g->err) == STATUS_OK;
+}
+
+static void on_answer(struct compile_job *job, char *bytes, size_t len, const struct error *err)
+{
+    struct grammar *g = container_of(job, struct grammar, compile);
+    const struct agent_background *b = g->owner->background;
+
+    assert(g->state == GRAMMAR_COMPILING);
+    if (bytes == NULL) {
+        g->err = *err;
+        if (!job->is_over_budget || !grammar_go_on(g, err))
+            grammar_settle(g);
+        return;
+    }
+    g->bytes = bytes;
+    g->n_bytes = len;
+    g->job = (struct job){.run = grammar_load, .done = on_loaded};
+    g->state = GRAMMAR_LOADING;
+    if (b->submit(b->self, &g->job, &g->err) != STATUS_OK)
+        grammar_settle(g);
 }
 
 static struct grammar *grammars_find(const struct grammars *g, const struct constraint *c,
@@ -169,7 +329,8 @@ static struct grammar *grammars_find(const struct grammars *g, const struct cons
     return NULL;
 }
 
-static struct grammar *grammars_add(struct grammars *g, const struct constraint *c, uint64_t hash)
+static struct grammar *grammars_add(struct grammars *g, const struct constraint *c,
+                                    const struct grammar_waiter *w, uint64_t hash)
 {
     struct grammar *one = try_alloc(1, sizeof *one + c->len + 1);
     char *text;
@@ -180,36 +341,75 @@ static struct grammar *grammars_add(struct grammars *g, const struct constraint 
     memcpy(text, c->text, c->len);
     one->constraint = (struct constraint){c->form, text, c->len};
     one->owner = g;
-    one->is_compiling = true;
-    one->job = (struct job){.run = grammar_compile, .done = on_compiled};
+    one->tenant = w->tenant;
+    one->compile = (struct compile_job){
+        .form = (int)c->form,
+        .text = text,
+        .len = c->len,
+        .n_tokens = g->n_tokens,
+        .tenant = w->tenant,
+        .is_unbounded = w->is_unbounded,
+        .done = on_answer,
+    };
     list_init(&one->waiting);
     hash_add(&g->all, &one->by_text, hash);
     g->n_compiling++;
     return one;
 }
 
-static enum status grammars_begin(struct grammar **out, struct grammars *g,
-                                  const struct constraint *c, uint64_t hash, struct error *err)
+static size_t grammars_compiling_of(const struct grammars *g, const struct tenant *tenant)
 {
-    struct grammar *one;
-    enum status rc;
+    size_t n = 0;
 
-    if (g->n_compiling >= GRAMMARS_MAX_COMPILING) {
+    for (const struct hash_node *at = hash_each(&g->all, NULL); at != NULL;
+         at = hash_each(&g->all, at)) {
+        const struct grammar *one = container_of(at, struct grammar, by_text);
+
+        n += one->state != GRAMMAR_READY && one->tenant == tenant;
+    }
+    return n;
+}
+
+static enum status grammars_check_compiling(const struct grammars *g, const struct tenant *tenant,
+                                            struct error *err)
+{
+    if (g->n_compiling >= GRAMMARS_MAX_COMPILING)
         (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
                             "%d constraints are being compiled", GRAMMARS_MAX_COMPILING);
-        err->retry_after_ms = RETRY_MS;
-        return STATUS_EXHAUSTED;
-    }
-    one = grammars_add(g, c, hash);
+    else if (tenant != NULL && grammars_compiling_of(g, tenant) >= GRAMMARS_MAX_COMPILING / 2)
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                            "%d constraints of the principal are being compiled",
+                            GRAMMARS_MAX_COMPILING / 2);
+    else
+        return STATUS_OK;
+    err->retry_after_ms = RETRY_MS;
+    return STATUS_EXHAUSTED;
+}
+
+static enum status grammars_begin(struct grammar **out, struct grammars *g,
+                                  const struct constraint *c, const struct grammar_waiter *w,
+                                  uint64_t hash, struct error *err)
+{
+    const struct agent_background *b = g->background;
+    struct grammar *one;
+    enum status rc = grammars_check_compiling(g, w->tenant, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    one = grammars_add(g, c, w, hash);
     if (one == NULL)
         return error_no_memory(err, c->len, "a grammar");
-    if (g->background == NULL) {
-        *out = one;
-        return STATUS_OK;
+    if (g->compiler == NULL) {
+        one->state = GRAMMAR_COMPILING;
+        one->job = (struct job){.run = grammar_compile, .done = on_compiled};
+    } else {
+        one->job = (struct job){.run = grammar_open_vocab, .done = on_vocab};
     }
-    rc = g->background->submit(g->background->self, &one->job, err);
+    if (g->compiler != NULL && g->has_vocab)
+        rc = grammar_submit(one, err);
+    else if (b != NULL)
+        rc = b->submit(b->self, &one->job, err);
     if (rc != STATUS_OK) {
-        g->n_compiling--;
         grammar_free(one);
         return rc;
     }
@@ -221,15 +421,17 @@ static enum status grammars_begin(struct grammar **out, struct grammars *g,
 static enum status grammar_compile_here(struct grammar *g, struct error *err)
 {
     grammar_compile(&g->job);
-    g->is_compiling = false;
-    g->owner->n_compiling--;
-    if (g->compiled != NULL) {
-        g->n_refs = 1;
-        return STATUS_OK;
+    if (g->compiled == NULL) {
+        *err = g->err;
+        grammar_free(g);
+        return err->status;
     }
-    *err = g->err;
-    grammar_free(g);
-    return err->status;
+    g->n_bytes = g->owner->module->compiled_bytes(g->compiled);
+    g->state = GRAMMAR_READY;
+    g->owner->n_compiling--;
+    g->owner->n_bytes += g->n_bytes;
+    g->n_refs = 1;
+    return STATUS_OK;
 }
 
 enum status grammars_get(struct grammar **out, struct grammars *g, const struct constraint *c,
@@ -245,7 +447,7 @@ enum status grammars_get(struct grammar **out, struct grammars *g, const struct 
         return rc;
     found = grammars_find(g, c, hash);
     if (found == NULL) {
-        rc = grammars_begin(&found, g, c, hash, err);
+        rc = grammars_begin(&found, g, c, w, hash, err);
         if (rc == STATUS_OK && g->background == NULL) {
             rc = grammar_compile_here(found, err);
             *out = rc == STATUS_OK ? found : NULL;
@@ -254,8 +456,9 @@ enum status grammars_get(struct grammar **out, struct grammars *g, const struct 
         if (rc != STATUS_OK)
             return rc;
     }
-    if (found->is_compiling) {
+    if (found->state != GRAMMAR_READY) {
         list_push(&found->waiting, &w->link);
+        w->grammar = found;
         *out = NULL;
         return STATUS_OK;
     }
@@ -266,6 +469,14 @@ enum status grammars_get(struct grammar **out, struct grammars *g, const struct 
 
 void grammars_forget(struct grammar_waiter *w)
 {
-    if (link_is_on(&w->link))
-        list_remove(&w->link);
+    struct grammar *g = w->grammar;
+
+    if (!link_is_on(&w->link))
+        return;
+    list_remove(&w->link);
+    if (!list_is_empty(&g->waiting) || g->state != GRAMMAR_COMPILING || g->n_refs > 0 ||
+        g->owner->compiler == NULL)
+        return;
+    g->owner->compiler->cancel(g->owner->compiler->self, &g->compile);
+    grammar_free(g);
 }

@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "agents/lm/grammar/constraint.h"
+#include "agents/lm/grammar/grammars_parts.h"
 #include "agents/lm/lm.h"
+#include "base/alloc.h"
+#include "base/buf.h"
 #include "base/worker.h"
+#include "batching/tenant.h"
 #include "tests/support/lm_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -372,6 +376,195 @@ START_TEST(test_background)
 }
 END_TEST
 
+/* --- compiled elsewhere --- */
+
+static struct compile_job *compiling[8];
+static size_t n_compiling, n_cancelled, n_forgotten;
+static enum status submit_status;
+
+static enum status take_compile(void *self, struct compile_job *job, struct error *err)
+{
+    (void)self;
+    if (submit_status != STATUS_OK)
+        return error_set(err, submit_status, "not now");
+    ck_assert_uint_lt(n_compiling, 8);
+    ck_assert_int_ge(job->vocab_fd, 0);
+    compiling[n_compiling++] = job;
+    return STATUS_OK;
+}
+
+static void cancel_compile(void *self, struct compile_job *job)
+{
+    (void)self;
+    ck_assert_uint_eq(n_compiling, 1);
+    ck_assert_ptr_eq(compiling[0], job);
+    n_compiling = 0;
+    n_cancelled++;
+}
+
+static void forget_vocab(void *self)
+{
+    (void)self;
+    n_forgotten++;
+}
+
+static bool keep_bytes(void *arg, const char *bytes, size_t len)
+{
+    return buf_append(arg, bytes, len) == STATUS_OK;
+}
+
+/* Answers the one job with what it compiles to, or with what, if there is any. */
+static void answer_compile(const struct grammars *all, const char *what)
+{
+    struct compile_job *job = compiling[0];
+    const struct error well = {0};
+    bool no_memory;
+    char why[160];
+    struct buf b;
+    void *compiled;
+
+    ck_assert_uint_eq(n_compiling, 1);
+    n_compiling = 0;
+    buf_init(&b, SIZE_MAX);
+    if (what != NULL) {
+        ck_assert_int_eq(buf_append_text(&b, what), STATUS_OK);
+    } else {
+        compiled = all->module->compile(all->engine_vocab, job->form, job->text, job->len,
+                                        &no_memory, why, sizeof why);
+        ck_assert(all->module->compiled_save(compiled, keep_bytes, &b, why, sizeof why));
+        all->module->compiled_close(compiled);
+    }
+    job->done(job, b.data, b.len, &well); /* it takes the bytes */
+}
+
+static void fail_compile(enum status status, bool is_over_budget)
+{
+    struct compile_job *job = compiling[0];
+    struct error err;
+
+    ck_assert_uint_eq(n_compiling, 1);
+    n_compiling = 0;
+    job->is_over_budget = is_over_budget;
+    (void)error_set(&err, status, "it did not work");
+    job->done(job, NULL, 0, &err);
+}
+
+/* A waiter asks for a constraint that is not there. */
+static void ask(struct grammars *all, struct grammar_waiter *w, int i)
+{
+    struct grammar *g;
+    struct error err;
+
+    w->ready = take_grammar;
+    given = NULL;
+    given_err = (struct error){0};
+    ck_assert_int_eq(grammars_get(&g, all, numbered(i), w, &err), STATUS_OK);
+    ck_assert_ptr_null(g);
+}
+
+/* A constraint that is compiled elsewhere is made of what comes back; whatever is no constraint, an
+ * error and a refused job fail those who wait, and leave nothing. */
+START_TEST(test_elsewhere)
+{
+    static const struct agent_background background = {take_job, NULL};
+    static const struct agent_compiler compiler = {take_compile, cancel_compile, forget_vocab,
+                                                   NULL};
+    struct agent_config config = drive_config("cpu", 64);
+    struct grammar_waiter w = {0}, other = {0};
+    struct grammars *all;
+    struct agent *a;
+    struct error err;
+
+    config.background = &background;
+    config.compiler = &compiler;
+    ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
+    all = container_of(a, struct lm, base)->grammars;
+
+    ask(all, &w, 0); /* the vocabulary cannot be made */
+    fault_after = 2;
+    run_jobs();
+    fault_after = -1;
+    ck_assert_int_eq(given_err.status, STATUS_EXHAUSTED);
+
+    ask(all, &w, 0); /* nor is there a process */
+    submit_status = STATUS_UNAVAILABLE;
+    run_jobs();
+    submit_status = STATUS_OK;
+    ck_assert_int_eq(given_err.status, STATUS_UNAVAILABLE);
+
+    ask(all, &w, 0);
+    answer_compile(all, NULL);
+    run_jobs();
+    ck_assert_ptr_nonnull(given);
+    grammar_unref(given);
+
+    ask(all, &w, 1);
+    answer_compile(all, "this is no constraint");
+    run_jobs();
+    ck_assert_int_eq(given_err.status, STATUS_UNAVAILABLE);
+
+    ask(all, &w, 1);
+    fail_compile(STATUS_INVALID, false);
+    ck_assert_int_eq(given_err.status, STATUS_INVALID);
+
+    ask(all, &w, 1); /* the last one who waits leaves */
+    ask(all, &other, 1);
+    grammars_forget(&w);
+    ck_assert_uint_eq(n_cancelled, 0);
+    grammars_forget(&other);
+    ck_assert_uint_eq(n_cancelled, 1);
+
+    ask(all, &w, 1); /* the same while the bytes are read: it is kept */
+    answer_compile(all, NULL);
+    grammars_forget(&w);
+    run_jobs();
+    ck_assert_ptr_null(given);
+    ck_assert_uint_eq(all->n_kept, 2);
+
+    ask(all, &w, 2); /* who was accepted before has no budget */
+    other.is_unbounded = true;
+    ask(all, &other, 2);
+    ck_assert(!compiling[0]->is_unbounded);
+    fail_compile(STATUS_INVALID, true);
+    ck_assert_int_eq(given_err.status, STATUS_INVALID);
+    ck_assert(n_compiling == 1 && compiling[0]->is_unbounded);
+    answer_compile(all, NULL);
+    run_jobs();
+    ck_assert_ptr_nonnull(given);
+    grammar_unref(given);
+    agent_unref(a);
+    ck_assert_uint_eq(n_forgotten, 1);
+}
+END_TEST
+
+/* With keys, a tenant may have half of the constraints that are compiled at once. */
+START_TEST(test_half)
+{
+    const struct agent_background background = {take_job, NULL};
+    struct agent *a = constrained_agent(SPECULATE_OFF, &background);
+    struct grammars *all = container_of(a, struct lm, base)->grammars;
+    struct grammar_waiter waiters[GRAMMARS_MAX_COMPILING];
+    struct tenant tenants[2];
+    struct grammar *g;
+    struct error err;
+
+    memset(waiters, 0, sizeof waiters);
+    tenant_init(&tenants[0], 1);
+    tenant_init(&tenants[1], 1);
+    for (int i = 0; i < GRAMMARS_MAX_COMPILING; i++) {
+        waiters[i].ready = take_grammar;
+        waiters[i].tenant = &tenants[i >= GRAMMARS_MAX_COMPILING / 2 + 1];
+    }
+    for (int i = 0; i < GRAMMARS_MAX_COMPILING; i++)
+        ck_assert_int_eq(grammars_get(&g, all, numbered(i), &waiters[i], &err),
+                         i == GRAMMARS_MAX_COMPILING / 2 ? STATUS_EXHAUSTED : STATUS_OK);
+    for (int i = 0; i < GRAMMARS_MAX_COMPILING; i++)
+        grammars_forget(&waiters[i]);
+    run_jobs();
+    agent_unref(a);
+}
+END_TEST
+
 /* Without the module one line says so, and other turns are served. */
 START_TEST(test_no_module)
 {
@@ -414,6 +607,8 @@ int main(void)
     tcase_add_test(all, test_drafts);
     tcase_add_test(all, test_batch);
     tcase_add_test(all, test_background);
+    tcase_add_test(all, test_elsewhere);
+    tcase_add_test(all, test_half);
     tcase_add_test(all, test_no_module);
     suite_add_tcase(suite, all);
     srunner_run_all(runner, CK_NORMAL);
