@@ -206,14 +206,13 @@ static void daemon_end(struct daemon *d)
 static bool daemon_has_answered(struct daemon *d)
 {
     size_t n_calls = 0;
-    bool is_quiet;
+    bool is_over = env_now_us(&d->env) >= d->farewell_until_us;
 
     if (d->has_answered)
         return true;
     for (size_t i = 0; i < DAEMON_PORTS; i++)
         n_calls += d->ports[i].port == NULL ? 0 : port_n_unanswered(d->ports[i].port);
-    is_quiet = (d->http == NULL || http_end(d->http)) && n_calls == 0;
-    if (!is_quiet && env_now_us(&d->env) < d->farewell_until_us)
+    if (!is_over && ((d->http != NULL && !http_end(d->http)) || n_calls > 0))
         return false;
     d->has_answered = true;
     if (d->tls != NULL)
@@ -287,6 +286,7 @@ static void on_journal_stopped(void *arg)
 
 static void daemon_close_handles(struct daemon *d)
 {
+    http_close(d->http);
     tls_close(d->tls);
     alarm_close(&d->conversations_alarm);
     alarm_close(&d->keyed_alarm);

@@ -95,6 +95,16 @@ void front_close_idle(struct http_front *f)
     close_where(f, 0, true);
 }
 
+void front_abandon(struct http_front *f)
+{
+    struct link *at = list_first(&f->connections), *next;
+
+    for (; at != NULL; at = next) {
+        next = list_next(&f->connections, at);
+        socket_close(container_of(at, struct connection, link)->sink.wsi);
+    }
+}
+
 void front_spare(struct http_front *f, bool is_admin)
 {
     for (struct link *at = list_first(&f->connections); at != NULL;

@@ -821,12 +821,6 @@ void front_check_keys(struct http_front *f)
     }
 }
 
-void front_abandon(struct http_front *f)
-{
-    while (!list_is_empty(&f->exchanges))
-        exchange_close(container_of(list_first(&f->exchanges), struct exchange, link));
-}
-
 /* --- for routes --- */
 
 const struct principal *exchange_principal(const struct exchange *x)

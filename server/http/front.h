@@ -35,7 +35,7 @@ void front_drain(struct http_front *f);
 bool front_end(struct http_front *f);
 /* Closes the connections whose answer is in flight to a revoked key. */
 void front_check_keys(struct http_front *f);
-/* Ends all exchanges as if their clients had hung up. */
+/* Closes all connections, and ends exchanges as if their clients had hung up. */
 void front_abandon(struct http_front *f);
 
 /* Closes connections whose time-out has passed; called periodically. */

@@ -3,8 +3,9 @@
  * support chunked requests and never returns from a POST that follows another request in one
  * segment (4.1), so http1.c parses, and exchange.c answers.
  *
- * Stop: closes our handles and the context, whose connections close at once and whose handles close
- * in the loop's next iterations; the context is freed when the loop is empty. */
+ * Stop: closes the connections and our handles. The context is destroyed when nothing else opens
+ * descriptors any more: libwebsockets (4.1) closes that of its own pipe twice, an iteration apart,
+ * and the second one may be another's by then. It is freed when the loop is empty. */
 #include "server/http/http.h"
 
 #include <errno.h>
@@ -380,6 +381,16 @@ void http_drain(struct http *h)
     front_drain(&h->front);
 }
 
+/* Whoever has connected may send a request yet. */
+static void http_close_listener(struct http_address *a)
+{
+    if (a->listener == NULL)
+        return;
+    listener_accept_waiting(a->listener);
+    listener_close(a->listener);
+    a->listener = NULL;
+}
+
 static bool http_awaits(const struct http_address *a)
 {
     return a->silents != NULL && silents_has_newer(a->silents, FRESH_MS);
@@ -387,6 +398,8 @@ static bool http_awaits(const struct http_address *a)
 
 bool http_end(struct http *h)
 {
+    http_close_listener(&h->public);
+    http_close_listener(&h->admin);
     return front_end(&h->front) && !http_awaits(&h->public) && !http_awaits(&h->admin);
 }
 
@@ -397,11 +410,16 @@ void http_stop(struct http *h)
     h->front.is_stopping = true;
     http_close_address(&h->public);
     http_close_address(&h->admin);
+    front_abandon(&h->front);
     uv_close((uv_handle_t *)&h->check, NULL);
     uv_close((uv_handle_t *)&h->no_sleep, NULL);
     uv_close((uv_handle_t *)&h->sweep, NULL);
-    lws_context_destroy(h->lws);
-    front_abandon(&h->front); /* exchanges whose sockets close only later */
+}
+
+void http_close(struct http *h)
+{
+    if (h != NULL)
+        lws_context_destroy(h->lws);
 }
 
 void http_free(struct http *h)

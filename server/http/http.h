@@ -36,15 +36,17 @@ void http_check_keys(struct http *h);
 /* New requests get 503 from now on; connections that wait for one are closed. */
 void http_drain(struct http *h);
 
-/* Ends each request with 503, or its stream with an error; to be called again until it returns
- * true: all is sent, and no connection is left. */
+/* Accepts no further connection, and ends each request with 503, or its stream with an error; to be
+ * called again until it returns true: all is sent, and no connection is left. */
 bool http_end(struct http *h);
 
-/* Closes all; answers in flight end as if their clients had hung up. h and its handles are closed
- * in the loop's last iterations. NULL is fine. */
+/* Closes all connections; answers in flight end as if their clients had hung up. NULL is fine. */
 void http_stop(struct http *h);
+/* After that, and when no descriptor is opened any more: h's last handles are closed in the loop's
+ * next iterations. NULL is fine. */
+void http_close(struct http *h);
 
-/* After http_stop, when the loop has nothing left to run. NULL is fine. */
+/* After http_close, when the loop has nothing left to run. NULL is fine. */
 void http_free(struct http *h);
 
 #endif

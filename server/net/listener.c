@@ -159,28 +159,39 @@ static void listener_take(struct listener *l, int fd)
     listener_say(l, why);
 }
 
-static void on_connection(uv_poll_t *poll, int status, int events)
+/* At most n_max; false: accept has failed. */
+static bool listener_accept(struct listener *l, int listening, int n_max)
 {
-    struct listener *l = poll->data;
-    int listening;
-
-    (void)status; /* accept reports the error */
-    (void)events;
-    if (uv_fileno((const uv_handle_t *)poll, &listening) != 0)
-        return;
-    for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+    for (int i = 0; i < n_max; i++) {
         int fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
             listener_take(l, fd);
         } else if (errno == EAGAIN) {
-            return;
+            return true;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             listener_say(l, strerror(errno));
-            pause_all(l);
-            return;
+            return false;
         }
     }
+    return true;
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    int listening;
+
+    (void)status; /* accept reports the error */
+    (void)events;
+    if (uv_fileno((const uv_handle_t *)poll, &listening) == 0 &&
+        !listener_accept(poll->data, listening, ACCEPTS_AT_ONCE))
+        pause_all(poll->data);
+}
+
+void listener_accept_waiting(struct listener *l)
+{
+    for (size_t i = 0; i < l->n_sockets; i++)
+        (void)listener_accept(l, l->sockets[i].fd, SOMAXCONN); /* more than wait there */
 }
 
 /* --- opening --- */

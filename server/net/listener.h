@@ -36,6 +36,8 @@ struct listener_config {
  * invalid address STATUS_INVALID. A socket file without a listener is replaced. */
 enum status listener_open(struct listener **out, uv_loop_t *loop,
                           const struct listener_config *config, struct error *err) MUST_CHECK;
+/* Accepts whoever has connected already. */
+void listener_accept_waiting(struct listener *l);
 /* Accepts nothing more; frees l in the loop's next iterations. NULL is fine. */
 void listener_close(struct listener *l);
 

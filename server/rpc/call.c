@@ -89,6 +89,7 @@ struct call {
     bool is_finishing;      /* call_finish was called, by the handler or here */
     bool is_finished_by_us; /* unknown to the handler, whose own end is dropped */
     bool is_cut;            /* of those, by call_cut */
+    bool is_ending;         /* counted in the queue's n_ending */
     bool out_may_wait;
     bool is_write_ready_due; /* on_write_ready must be called */
     bool is_broken;          /* a write failed: OP_CLOSE will give the reason */
@@ -308,6 +309,7 @@ static void call_recycle(struct call *call)
     if (link_is_on(&call->link)) {
         list_remove(&call->link);
         q->n_live--;
+        q->n_ending -= call->is_ending;
     }
     if (call->is_counted)
         shared_limit_give(&q->calls, access_key_principal(call->key)->id, 1);
@@ -630,6 +632,13 @@ void call_cut(struct call *call, const struct error *err)
         return;
     call_finish(call, err);
     call->is_finished_by_us = call->is_cut = true;
+}
+
+void call_end(struct call *call, const struct error *err)
+{
+    call->queue->n_ending += !call->is_ending;
+    call->is_ending = true;
+    call_cut(call, err);
 }
 
 void call_cancel(struct call *call)

@@ -28,6 +28,8 @@ void call_drain(struct call *call);
 /* Ends the call with err and its trailers, whatever its handler does: what that still writes is
  * dropped, and its on_close comes with CANCELLED. A call that is ending already is left alone. */
 void call_cut(struct call *call, const struct error *err);
+/* The same at the port's end; the queue counts those that are not released yet. */
+void call_end(struct call *call, const struct error *err);
 /* Cancels it: the peer sees UNAVAILABLE without trailers, if it sees anything. */
 void call_cancel(struct call *call);
 /* Ends the call if its key was revoked: the peer sees UNAUTHENTICATED. */

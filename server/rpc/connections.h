@@ -20,8 +20,8 @@ void rpc_connections_add(struct rpc_connections *c, int fd);
 size_t rpc_connections_n_open(struct rpc_connections *c);
 /* Asks each peer once to begin no further call on its connection: HTTP/2's GOAWAY with the highest
  * stream, behind which calls that are on their way are answered still. A peer that has not read
- * what was sent to it is asked in a later call. Only while no call is in flight: gRPC core then
- * writes whole frames only. */
+ * what was sent to it is asked in a later call. Only once no message is sent any more, but
+ * statuses: gRPC core then writes whole frames to a peer that has read all. */
 void rpc_connections_ask_to_leave(struct rpc_connections *c);
 void rpc_connections_deinit(struct rpc_connections *c);
 

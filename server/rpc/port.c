@@ -527,13 +527,13 @@ void port_end(struct port *p)
     p->queue.is_refusing = true;
     for (struct link *link = list_first(&p->queue.live); link != NULL;
          link = list_next(&p->queue.live, link))
-        call_cut(call_from_live(link), &err);
+        call_end(call_from_live(link), &err);
 }
 
 size_t port_n_unanswered(const struct port *p)
 {
     ASSERT_OWNER(&p->queue.owner);
-    return p->queue.n_live;
+    return p->queue.n_ending;
 }
 
 void port_cut_off(struct port *p)
@@ -566,9 +566,9 @@ static void on_farewell(uv_timer_t *farewell)
     struct port *p = farewell->data;
     bool is_over = uv_now(farewell->loop) >= p->farewell_until_ms;
 
-    if (p->stage == PORT_ANSWERING && p->queue.n_live == 0)
+    if (p->stage == PORT_ANSWERING && p->queue.n_ending == 0)
         port_move(p, PORT_LEAVING);
-    if (p->stage == PORT_LEAVING && p->queue.n_live == 0)
+    if (p->stage == PORT_LEAVING)
         rpc_connections_ask_to_leave(&p->connections);
     if (is_over || (p->stage == PORT_LEAVING && rpc_connections_n_open(&p->connections) == 0))
         port_shut(p);

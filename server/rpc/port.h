@@ -68,7 +68,7 @@ void port_check_keys(struct port *p);
 /* Ends the calls in flight and refuses those that come, all with UNAVAILABLE and its trailers; the
  * handlers' on_close comes later. */
 void port_end(struct port *p);
-/* Calls that gRPC has not released: after port_end, those whose status is not sent. */
+/* Of the calls that were in flight at port_end, those whose status is not sent. */
 size_t port_n_unanswered(const struct port *p);
 /* Cancels those: their peers do not read. */
 void port_cut_off(struct port *p);

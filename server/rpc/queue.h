@@ -81,6 +81,7 @@ struct rpc_queue {
     struct list delayed_old;   /* the same of the tick before */
     size_t n_live, n_spare;
     size_t n_unawaited; /* of the live ones */
+    size_t n_ending;    /* of the live ones, those that were so at the port's end */
     size_t n_requested; /* calls requested from gRPC */
     uint64_t n_started, n_failed;
     uint64_t n_refused, refused_us, n_refused_in_1ms, n_refused_in_10ms; /* as port_stats' */

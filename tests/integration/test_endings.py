@@ -14,12 +14,14 @@ import tempfile
 import threading
 
 import grpc
+import hpack
 from google.rpc import error_details_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from grpc_status import rpc_status
 
 import children
 import harness
+import test_http2
 from children import PATIENCE
 from harness import admin, conversations, error_pb2
 
@@ -237,13 +239,112 @@ def over_http(parleyd, flags):
         daemon.process.wait(PATIENCE)
 
 
+# --- many at once ---
+
+SHORT, STORY = 40, 60000  # tokens
+BODY = {"model": "long", "messages": [{"role": "user", "content": "x"}], "stream": True, "ignore_eos": True}
+
+
+def grpc_stream(parley, n_tokens):
+    """How one request ended: "whole", "ended" with the daemon as it should, or "gone": there was no daemon to take it."""
+    with grpc.insecure_channel(parley.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        client = harness.conversations_pb2_grpc.ConversationsStub(channel)
+        try:
+            opened = client.Open(conversations.ConversationsOpenRequest(model="long")).conversation
+            list(client.Turn(conversations.TurnRequest(conversation=opened, text="x", sampling=harness.sampling.Sampling(max_tokens=n_tokens, ignore_eos=True))))
+        except grpc.RpcError as error:
+            if has_gone(error):
+                return "gone"
+            is_draining(error, "a turn")
+            return "ended"
+    return "whole"
+
+
+def judge_stream(status, body, n_tokens):
+    if status == 503:
+        assert "shutting down" in body or "draining" in body, body
+        return "ended"
+    assert status == 200 and body.endswith("data: [DONE]\n\n"), (status, body[-200:])
+    if '"finish_reason":"length"' in body:
+        return "whole"
+    assert says_why("/v1/chat/completions", body.encode()), body[-200:]
+    return "ended"
+
+
+def http_stream(parley, n_tokens):
+    try:
+        client = http.client.HTTPConnection(parley.http, timeout=PATIENCE)
+        client.connect()
+    except ConnectionError:
+        return "gone"
+    client.request("POST", "/v1/chat/completions", json.dumps({**BODY, "max_tokens": n_tokens}))
+    answer = client.getresponse()
+    return judge_stream(answer.status, answer.read().decode(), n_tokens)
+
+
+def http2_stream(parley, n_tokens):
+    try:
+        peer = test_http2.Peer(parley)
+    except ConnectionError:
+        return "gone"
+    stream = peer.ask(test_http2.CHAT, json.dumps({**BODY, "max_tokens": n_tokens}).encode())
+    peer.h2.increment_flow_control_window(1 << 24)
+    peer.h2.increment_flow_control_window(1 << 24, stream)
+    peer.flush()
+    status, body, heads = None, b"", hpack.Decoder()
+    for kind, flags, id_, payload in test_http2.frames(peer.socket):  # h2 takes nothing behind a GOAWAY
+        assert kind != 3, payload  # RST_STREAM
+        if kind == 6 and not flags & 1:
+            peer.socket.sendall(b"\0\0\x08\6\1\0\0\0\0" + payload)
+        if kind == 1:
+            status = int(dict(heads.decode(payload))[":status"])
+        elif kind == 0:
+            body += payload
+        if kind in (0, 1) and id_ == stream and flags & 1:
+            return judge_stream(status, body.decode(), n_tokens)
+    raise AssertionError(f"the connection ended without an answer: {status}, {body[-100:]}")
+
+
+def many_streams(parleyd, flags):
+    """Clients of all transports begin short streams one after the other, and some long ones, while the daemon drains and ends."""
+    daemon = harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0", "--drain-timeout", "200ms")
+    ends, enough = [], threading.Semaphore(0)
+
+    def ask_until_gone(parley, one, n_tokens):
+        how = None
+        while how != "gone":
+            try:
+                how = one(parley, n_tokens)
+            except Exception as bad:
+                ends.append((one.__name__, bad))
+                return
+            finally:
+                enough.release()
+            ends.append((one.__name__, how))
+
+    with daemon as parley:
+        threads = [threading.Thread(target=ask_until_gone, args=(parley, (grpc_stream, http_stream, http2_stream)[i % 3], STORY if i % 4 == 0 else SHORT))
+                   for i in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for _ in range(2 * CLIENTS):
+            assert enough.acquire(timeout=PATIENCE)
+        daemon.process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(PATIENCE)
+        bad = [end for end in ends if isinstance(end[1], Exception)]
+        assert not bad, (len(bad), bad[:4])
+        for one in (grpc_stream, http_stream, http2_stream):
+            assert {(one.__name__, "whole"), (one.__name__, "ended")} <= set(ends), set(ends)
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
         long = os.path.join(folder, "long.gguf")
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"long={long}"]
-        for test in (every_method, under_calls, over_http):
+        for test in (every_method, under_calls, over_http, many_streams):
             if not sys.argv[3:] or test.__name__ in sys.argv[3:]:
                 test(parleyd, flags)
                 print(f"{test.__name__}: good", flush=True)
