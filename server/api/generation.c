@@ -438,6 +438,12 @@ static void on_write_ready(struct exchange *x, void *state)
         exchange_notify(x);
 }
 
+/* Lines without ids, which are the same when the request is sent again: pieces are not joined. */
+static bool is_line_by_line(const struct generation_plan *plan)
+{
+    return plan->renderer->stream_type != NULL && plan->key != NULL && plan->key->text != NULL;
+}
+
 /* Without its choices. */
 static enum status generation_make(struct generation **out, struct exchange *x,
                                    const struct generation_plan *plan, struct model *model,
@@ -465,7 +471,7 @@ static enum status generation_make(struct generation **out, struct exchange *x,
 
         *c = (struct choice){.generation = g, .index = i};
         reader_init(&c->reader, generation_notify, c);
-        c->reader.max_piece_tokens = plan->renderer->is_by_token;
+        c->reader.max_piece_tokens = plan->renderer->is_by_token || is_line_by_line(plan);
     }
     *out = g;
     return STATUS_OK;
@@ -505,19 +511,22 @@ enum status generation_start(struct exchange *x, const struct generation_plan *p
     if (rc == STATUS_OK)
         rc = generation_open_reply(g, plan, err);
     if (rc != STATUS_OK) {
-        if (plan->conversation != NULL && plan->is_ephemeral)
+        if (plan->conversation != NULL && (plan->is_ephemeral || plan->is_to_keep))
             conversation_close(plan->conversation, WATCH_CLOSED, "its request was refused");
         return rc;
     }
     model_hold(g->model);
     g->created_s = plan->created_s;
     journal = exchange_server(x)->conversations->keeping.journal;
-    if (g->reply == NULL)
+    if (g->reply == NULL && !plan->is_to_keep)
         journal = NULL; /* what is not found again need not be there as a whole */
     if (journal != NULL)
         journal_hold(journal);
-    rc = generation_begin(g, plan->conversation, plan->conversation == NULL || plan->is_ephemeral,
-                          err);
+    if (plan->is_to_keep)
+        rc = keeping_begin(plan->conversation, plan->name, err);
+    if (rc == STATUS_OK)
+        rc = generation_begin(g, plan->conversation,
+                              plan->conversation == NULL || plan->is_ephemeral, err);
     if (journal != NULL)
         journal_release(journal);
     if (rc != STATUS_OK) {

@@ -87,8 +87,11 @@ struct generation_plan {
     struct model *model;
     struct conversation *conversation; /* of the one reply; NULL: each reply has its own */
     bool is_ephemeral;                 /* conversation is closed afterwards, on failure too */
-    const char *instructions;          /* of a response: kept with the key; NULL: none */
-    uint64_t created_s;                /* 0: now */
+    bool is_to_keep;  /* conversation was just opened and is kept from now on: in one transaction
+                         with  its turn, so that neither is ever there alone */
+    const char *name; /* that it is kept by; NULL: none */
+    const char *instructions; /* of a response: kept with the key; NULL: none */
+    uint64_t created_s;       /* 0: now */
 };
 
 /* Opens the conversations and begins the turns. On failure nothing has begun. */

@@ -442,8 +442,12 @@ enum status resolution_answer_with(struct exchange *x, const struct conversation
     return STATUS_OK;
 }
 
-enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
-                                         struct request *r, struct model **model, struct error *err)
+/* The plan's conversation is the one named by X-Conversation-Id, opened if there is none. If r's
+ * messages begin with the whole conversation, only the rest stays in r. Otherwise all of them stay;
+ * but if they hold a reply they have a different history: STATUS_PRECONDITION. The plan's model is
+ * the one that r names; where r names none, it becomes the conversation's. */
+static enum status resolution_plan_conversation(struct generation_plan *plan, struct exchange *x,
+                                                struct request *r, struct error *err)
 {
     const struct principal *principal = exchange_principal(x);
     const struct open_request nothing = {.principal = principal->id, .system = ""};
@@ -456,35 +460,31 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
     if (r->n != 1)
         return error_field(err, "n", "must be 1 in a conversation");
     if (c != NULL && r->model[0] == '\0')
-        *model = c->host.model;
+        plan->model = c->host.model;
     if (c != NULL && conversation_check_model(c, err) != STATUS_OK)
         return err->status;
-    if (c != NULL && c->host.model != *model) {
+    if (c != NULL && c->host.model != plan->model) {
         (void)error_field(err, "model", "is another: the conversation is with model '%s'",
                           c->host.model->name);
         return err->status = STATUS_PRECONDITION;
     }
     if (c == NULL) {
-        rc = conversation_open(&c, server->conversations, *model, &nothing, err);
+        rc = conversation_open(&c, server->conversations, plan->model, &nothing, err);
         if (rc != STATUS_OK)
             return rc;
+        plan->is_to_keep = true;
+        plan->name = name;
         rc = conversation_names_bind(names, principal->id, name, &c->id, err);
-        if (rc != STATUS_OK) {
-            conversation_close(c, WATCH_CLOSED, "its request was refused");
-            return rc;
-        }
-        rc = keeping_begin(c, name, err);
-        if (rc != STATUS_OK)
-            return rc;
     }
-    rc = keep_new(c, r->prompts, err);
-    if (rc != STATUS_OK)
-        return rc;
-    rc = resolution_answer_with(x, &c->id, err);
-    if (rc != STATUS_OK)
-        return rc;
-    *out = c;
-    return STATUS_OK;
+    if (rc == STATUS_OK)
+        rc = keep_new(c, r->prompts, err);
+    if (rc == STATUS_OK)
+        rc = resolution_answer_with(x, &c->id, err);
+    if (rc == STATUS_OK)
+        plan->conversation = c;
+    else if (plan->is_to_keep)
+        conversation_close(c, WATCH_CLOSED, "its request was refused");
+    return rc;
 }
 
 enum status resolution_generate(struct exchange *x, struct generation_plan *plan, struct request *r,
@@ -505,10 +505,11 @@ enum status resolution_generate(struct exchange *x, struct generation_plan *plan
     }
     if (resolution_find_model(&plan->model, x, r->model, err) != STATUS_OK)
         return err->status;
-    if (is_named &&
-        resolution_find_conversation(&plan->conversation, x, r, &plan->model, err) != STATUS_OK)
+    if (is_named && resolution_plan_conversation(plan, x, r, err) != STATUS_OK)
         return err->status;
-    if (request_fit_model(r, plan->model->info.reply_format, exchange_arena(x), err) != STATUS_OK)
-        return err->status;
-    return generation_start(x, plan, err);
+    if (request_fit_model(r, plan->model->info.reply_format, exchange_arena(x), err) == STATUS_OK)
+        return generation_start(x, plan, err);
+    if (plan->is_to_keep)
+        conversation_close(plan->conversation, WATCH_CLOSED, "its request was refused");
+    return err->status;
 }

@@ -29,14 +29,6 @@ void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct 
 enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
                                   struct error *err) MUST_CHECK;
 
-/* The conversation named by X-Conversation-Id, opened if there is none. If r's messages begin with
- * the whole conversation, only the rest stays in r. Otherwise all of them stay; but if they hold a
- * reply they have a different history: STATUS_PRECONDITION. *model is the one that r names; where r
- * names none, it becomes the conversation's. */
-enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
-                                         struct request *r, struct model **model,
-                                         struct error *err) MUST_CHECK;
-
 /* Answers r as the plan says, which has the renderer and its state: joins the reply of the
  * request's key, or finds r's model, and the conversation that the header names, and starts. */
 enum status resolution_generate(struct exchange *x, struct generation_plan *plan, struct request *r,

@@ -383,6 +383,21 @@ def survives(daemon):
     assert [timeless(call(daemon, path, body, key)) for path, body, key, _ in told] == [reply for *_, reply in told]
 
 
+def is_whole(parleyd, models, folder):
+    """What a request opens is stored in one transaction with its turn, so that a kill leaves neither alone."""
+    with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--data", os.path.join(folder, "whole")) as daemon:
+        response = {"model": "tiny", "input": "Name a river.", "max_output_tokens": 4, **FREE}
+        chat = {"model": "tiny", "messages": STORY, "max_tokens": 4, **FREE}
+        first = json.loads(call(daemon, RESPONSES, response)[1])["id"]
+        for path, body, key, more in ((RESPONSES, response, "whole 1", {}), (RESPONSES, response, None, {}), (CHAT, chat, "whole 2", {}),
+                                      (RESPONSES, {**response, "previous_response_id": first}, "whole 3", {}),
+                                      (CHAT, chat, "whole 4", {"X_Conversation_Id": "whole"}), (CHAT, chat, None, {"X_Conversation_Id": "more"})):
+            before = [metric(daemon, f"parley_journal_{what}_total") for what in ("records", "transactions")]
+            assert call(daemon, path, body, key, **more)[0] == 200
+            after = [metric(daemon, f"parley_journal_{what}_total") for what in ("records", "transactions")]
+            assert [b - a for a, b in zip(before, after)] == [3, 2], (path, key, "opened and accepted; finished")
+
+
 def survives_apart(parleyd, models, folder):
     """A key of one principal is not another's, before a kill and after it."""
     keyed = {"alice": "a" * 32, "mallory": "m" * 32}
@@ -448,6 +463,7 @@ def main():
         run(drained_and_back, parleyd, models, folder)
         with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--data", os.path.join(folder, "data")) as daemon:
             run(survives, daemon)
+        run(is_whole, parleyd, models, folder)
         run(survives_apart, parleyd, models, folder)
 
 

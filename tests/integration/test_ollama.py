@@ -212,8 +212,10 @@ def repeated(daemon):
     """A request with a key is answered once; a place in the stream is asked for where streams have them."""
     body = {"model": "tiny", "messages": STORY, "options": {"num_predict": 30, "temperature": 2, "ignore_eos": True}}
     first, again = (ask(daemon, "POST", "/api/chat", body, **{"Idempotency-Key": "ollama-1"})[2] for _ in range(2))
-    texts = ["".join(json.loads(line)["message"]["content"] for line in said.splitlines()) for said in (first, again)]
-    assert texts[0] == texts[1] != ""
+    assert first == again and len({json.loads(line)["created_at"] for line in first.splitlines()}) == 1
+    assert "".join(json.loads(line)["message"]["content"] for line in first.splitlines())
+    body["stream"] = False
+    assert len({ask(daemon, "POST", "/api/chat", body, **{"Idempotency-Key": "ollama-2"})[2] for _ in range(2)}) == 1
     status, _, said = ask(daemon, "POST", "/api/chat", body, **{"Idempotency-Key": "ollama-1", "Last-Event-ID": "1.1.1"})
     assert status == 400 and "Last-Event-ID" in json.loads(said)["error"]
 

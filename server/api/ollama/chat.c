@@ -26,12 +26,24 @@ struct ollama_reply {
 /* --- output --- */
 
 /* Writes a line up to what was said. */
-static void ollama_begin_line(const struct exchange *x, const char *model, struct json_writer *w)
+static void ollama_write_head(const char *model, uint64_t unix_ms, struct json_writer *w)
 {
     json_write(w, "{\"model\":");
     json_write_string(w, model, strlen(model));
     json_write(w, ",\"created_at\":");
-    json_write_time(w, conversations_unix_ms(exchange_server(x)->conversations));
+    json_write_time(w, unix_ms);
+}
+
+/* A reply with a key is the same whenever it is sent: its lines have its own time. */
+static void ollama_begin_line(const struct generation *g, struct json_writer *w)
+{
+    const struct ollama_reply *r = g->renderer_state;
+
+    ollama_write_head(r->model,
+                      g->reply != NULL
+                          ? g->created_s * 1000
+                          : conversations_unix_ms(exchange_server(g->exchange)->conversations),
+                      w);
 }
 
 /* Writes what was said up to the message's end, where calls may follow. */
@@ -80,7 +92,7 @@ static void ollama_write_line(const struct generation *g, const struct choice *c
 {
     const struct ollama_reply *r = g->renderer_state;
 
-    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_line(g, w);
     ollama_begin_said(r->is_chat, text, thoughts, w);
     ollama_end_said(r->is_chat, w);
     if (piece != NULL)
@@ -97,7 +109,7 @@ static void ollama_end_call(const struct generation *g, const struct choice *c,
     if (!r->has_call)
         return;
     r->has_call = false;
-    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_line(g, w);
     ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
     json_write(w, ",\"tool_calls\":[");
     ollama_write_call(c, r->call, (struct text){r->name.data, r->name.len},
@@ -183,7 +195,7 @@ static void ollama_finish(struct generation *g, struct choice *c, struct json_wr
     if (w->rc == STATUS_OK && c->parser != NULL)
         ollama_take_parts(g, c, NULL, w);
     ollama_end_call(g, c, w);
-    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_line(g, w);
     ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
     ollama_end_said(r->is_chat, w);
     ollama_write_done(c, w);
@@ -220,7 +232,7 @@ static void ollama_whole(struct generation *g, struct json_writer *w)
         return;
     }
     generation_all(c, &all, &ignored, &len);
-    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_line(g, w);
     ollama_begin_said(r->is_chat, (struct text){reply.text.data, reply.text.len},
                       (struct text){reply.thoughts.data, reply.thoughts.len}, w);
     for (uint32_t i = 0; i < reply.n_calls; i++) {
@@ -264,7 +276,8 @@ static enum status ollama_answer_empty(struct exchange *x, const struct ollama_r
             "is 0, and no request unloads a model: 'parley models unload %.80s' does", model->name);
     buf_init(&out, OLLAMA_EMPTY_MAX_BYTES);
     w = json_writer_begin(&out);
-    ollama_begin_line(x, r->base.model[0] == '\0' ? model->name : r->base.model, &w);
+    ollama_write_head(r->base.model[0] == '\0' ? model->name : r->base.model,
+                      conversations_unix_ms(exchange_server(x)->conversations), &w);
     ollama_begin_said(is_chat, (struct text){"", 0}, (struct text){0}, &w);
     ollama_end_said(is_chat, &w);
     json_write(&w, ",\"done\":true,\"done_reason\":\"load\"}\n");

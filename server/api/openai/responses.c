@@ -702,8 +702,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
         response_take_tools(r, q);
         rc = request_fit_model(&q->base, model->info.reply_format, exchange_arena(x), err);
     }
-    if (rc == STATUS_OK && q->store)
-        rc = keeping_begin(c, NULL, err);
+    plan.is_to_keep = q->store;
     plan.renderer_state = r;
     plan.model = model;
     plan.conversation = c;
