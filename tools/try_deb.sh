@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs Debian packages in a bare root, serves from them, builds the C examples and has them run, and purges all: nothing may stay.
+# Installs Debian packages in a bare root, serves from them, builds the C examples and has them run, and purges all: only data stay, and, where it
+# is asked for, nothing.
 # Needs root, mmdebstrap and Debian's archive. PARLEY_ROOT_TAR: a root that was made before, or is made for the next time.
 # usage: tools/try_deb.sh PARLEY.deb LIBPARLEY0.deb LIBPARLEY-DEV.deb
 set -euo pipefail
@@ -58,7 +59,13 @@ for example in "$root"/usr/share/doc/libparley-dev/examples/*.c; do
 done
 kill "$pid"
 pid=''
+cp "$root/var/lib/dpkg/info/parley.postrm" "$root/tmp/postrm"
+inside sh -c 'mkdir -p /var/lib/parley/data && echo kept >/var/lib/parley/data/journal.db'
 inside apt-get purge -y -qq parley libparley0 libparley-dev >"$root/tmp/purge.log" 2>&1 || { tail "$root/tmp/purge.log" >&2; fail 'the packages cannot be purged'; }
+grep -q kept "$root/var/lib/parley/data/journal.db" || fail 'purging deleted the data'
+grep -q '/var/lib/parley is kept' "$root/tmp/purge.log" || fail 'purging does not say that the data are kept'
+inside getent passwd parley >/dev/null || fail 'purging left data without their owner'
+inside env PARLEY_PURGE_DATA=yes sh /tmp/postrm purge || fail 'the data cannot be purged'
 ! inside getent passwd parley >/dev/null || fail 'purging left the user parley'
 left=$(find "$root/etc" "$root/usr" "$root/lib/systemd" "$root/var/lib" "$root/var/cache" \
     \( -iname '*parley*' \) ! -path '*/apt/*' 2>/dev/null || true)
