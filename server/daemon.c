@@ -678,6 +678,16 @@ static void say_ready(const struct daemon *d)
     buf_deinit(&line);
 }
 
+/* While nothing can be stored, balancers that ask for the service send its calls elsewhere. */
+static void on_journal_changed(void *arg)
+{
+    struct daemon *d = arg;
+
+    if (d->server.state == SERVER_SERVING)
+        health_set(&d->health, "parley.v1.Conversations",
+                   journal_trouble(d->journal) == NULL ? HEALTH_SERVING : HEALTH_NOT_SERVING);
+}
+
 static void note_ready(struct daemon *d, struct model *m)
 {
     char text[2 * BACKEND_PRODUCTS_MAX];
@@ -695,6 +705,7 @@ static void note_ready(struct daemon *d, struct model *m)
         if (d->http != NULL)
             http_serve(d->http);
         health_set_all(&d->health, HEALTH_SERVING);
+        on_journal_changed(d);
         say_ready(d);
         notifier_send(&d->notifier, "READY=1\nSTATUS=serves %zu models on %s", d->models.n_loaded,
                       port_address(d->ports[DAEMON_PORT].port, 0));
@@ -936,7 +947,8 @@ static void start_keeper(struct daemon *d, struct keeper *keeper, struct alarm *
 static enum status start_journal(struct daemon *d, struct error *err)
 {
     const struct agent_options *options = &d->config.options;
-    const struct journal_config config = {.dir = d->config.data};
+    const struct journal_config config = {
+        .dir = d->config.data, .changed = on_journal_changed, .changed_arg = d};
     struct keeping_config keeping = {
         .models = &d->models,
         .binding = d->binding,

@@ -532,6 +532,12 @@ static void say_journal(const struct metrics_page *p, const struct journal *j)
             (double)f.n_transactions);
     say_one(p, "parley_journal_failed_total", "counter", "Transactions that failed.",
             (double)f.n_failed);
+    say_one(p, "parley_journal_refused_total", "counter",
+            "Records that were not stored: turns and changes that were refused.",
+            (double)f.n_refused);
+    say_one(p, "parley_journal_failing", "gauge",
+            "1 while nothing can be stored: turns are refused, what is stored is read.",
+            journal_trouble(j) == NULL ? 0 : 1);
 }
 
 static void say_daemon(const struct metrics_page *p)

@@ -16,6 +16,10 @@ struct journal_config {
     const struct journal_store_type *type; /* SQLite */
     size_t max_waiting_bytes;              /* of records that are not durable yet; 64 MiB */
     size_t max_found_bytes;                /* of what one conversation has stored; 1 GiB */
+    uint64_t probe_ms;                     /* between attempts to write, while writing fails; 5 s */
+    /* Writing has begun to fail, or works again; may be NULL. Loop. */
+    void (*changed)(void *arg);
+    void *changed_arg;
 };
 
 enum status journal_open(struct journal **out, uv_loop_t *loop, const struct journal_config *config,
@@ -63,9 +67,14 @@ void journal_leave(struct journal_wait *w);
 
 struct journal_figures {
     uint64_t n_records, n_transactions, n_failed; /* failed: transactions */
+    uint64_t n_refused; /* records that were not appended, or whose transaction failed */
     size_t waiting_bytes;
 };
 
 void journal_read_figures(const struct journal *j, struct journal_figures *out);
+
+/* Why the last transaction failed; NULL: it did not. What is stored is read all the same. While it
+ * is so, the journal tries by itself whether it can write again. */
+const char *journal_trouble(const struct journal *j);
 
 #endif

@@ -17,9 +17,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "server/journal/sqlite_parts.h"
 
 enum { BUSY_MS = 2000, SQLITE_RETRY_MS = 1000 };
+/* Pages in the log. */
+enum { PAGE_BYTES = 8192, LOG_LEAST = 256, LOG_FOLD = 4096, LOG_MOST = 8192 };
 
 /* For a row of a list; seq is the place of its JOURNAL_OPEN. */
 #define LIST_COLUMNS "c.id, c.parent, o.unix_ms, o.body"
@@ -102,6 +105,7 @@ static const char *const statements[N_STATEMENTS] = {
                   " AND turn = 0 AND kind = 2",
     [ST_BYTES] = "SELECT (page_count - freelist_count) * page_size"
                  " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+    [ST_PROBE] = "UPDATE meta SET value = value WHERE key = 'secret'",
     [ST_KEY] = "INSERT OR REPLACE INTO keyed (principal, key, part, conversation, generation, turn,"
                " unix_ms, until_ms, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [ST_EXPIRED_KEY] = "SELECT conversation FROM keyed WHERE until_ms > 0 AND until_ms < ?1"
@@ -169,35 +173,172 @@ static enum status sqlite_checkpoint(struct sqlite_store *s, struct error *err)
     return STATUS_OK;
 }
 
-enum status sqlite_connect(struct sqlite_store *s, struct error *err)
+static int on_sqlite_log(void *arg, sqlite3 *db, const char *name, int n_pages)
 {
-    enum status rc = STATUS_OK;
+    struct sqlite_store *s = arg;
 
-    if (s->db != NULL)
-        return STATUS_OK;
-    /* One thread at a time uses a store, so SQLite need not lock the connection. */
-    if (sqlite3_open_v2(s->path, &s->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                        NULL) != SQLITE_OK)
-        rc = sqlite_failed(s, "opened", err);
-    if (rc == STATUS_OK) {
-        (void)sqlite3_extended_result_codes(s->db, 1); /* cannot fail on an open connection */
-        (void)sqlite3_busy_timeout(s->db, BUSY_MS);
+    (void)db;
+    (void)name;
+    s->n_log = n_pages;
+    return SQLITE_OK;
+}
+
+/* The log is folded in once it has as many pages as the database, and at the latest at 32 MiB. */
+static void sqlite_measure_log(struct sqlite_store *s)
+{
+    struct stat file;
+    /* Of the file, not of the database, whose new pages are in the log. */
+    const int64_t n_pages = stat(s->path, &file) == 0 ? file.st_size / PAGE_BYTES : 0;
+
+    s->fold_at = n_pages < LOG_LEAST ? LOG_LEAST : n_pages > LOG_FOLD ? LOG_FOLD : n_pages;
+    s->most_log = n_pages > LOG_MOST / 4 ? 4 * n_pages : LOG_MOST;
+}
+
+/* After a commit. A reader of an old state holds back a part; a failure leaves the log as it is. */
+static void sqlite_fold(struct sqlite_store *s)
+{
+    int n_log = 0, n_done = 0;
+
+    if (s->n_log < s->fold_at)
+        return;
+    (void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &n_log, &n_done);
+    sqlite_measure_log(s);
+    if (n_done < n_log)
+        s->fold_at = n_log + LOG_LEAST;
+    else
+        s->n_log = 0;
+}
+
+static enum status sqlite_refuse_log(const struct sqlite_store *s, struct error *err)
+{
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                        "another process has read the journal for long, so that its log has %lld "
+                        "MiB: end that process",
+                        (long long)s->n_log / 128);
+    err->retry_after_ms = SQLITE_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
+static enum status sqlite_open_file(struct sqlite_store *s, struct error *err)
+{
+    /* One thread at a time uses a store, so SQLite need not lock the connection. The file is there:
+     * sqlite_create has seen to it once, and who deletes it later is not to get an empty one. */
+    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+        SQLITE_OK)
+        return sqlite_failed(s, "opened", err);
+    (void)sqlite3_extended_result_codes(s->db, 1); /* cannot fail on an open connection */
+    (void)sqlite3_busy_timeout(s->db, BUSY_MS);
+    return STATUS_OK;
+}
+
+static enum status sqlite_connect_to_write(struct sqlite_store *s, struct error *err)
+{
+    enum status rc = sqlite_open_file(s, err);
+
+    if (rc == STATUS_OK)
         rc = sqlite_run(s,
                         "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
                         "PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;"
-                        "PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4096;"
+                        "PRAGMA cache_size = -65536;"
                         "PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY",
                         err);
-    }
     if (rc == STATUS_OK)
         rc = sqlite_check_schema(s, err);
     if (rc == STATUS_OK)
         rc = sqlite_read_secret(s, err);
     if (rc == STATUS_OK)
         rc = sqlite_checkpoint(s, err);
+    if (rc == STATUS_OK) {
+        (void)sqlite3_wal_hook(s->db, on_sqlite_log, s);
+        s->n_log = 0;
+        sqlite_measure_log(s);
+    }
+    return rc;
+}
+
+/* A connection that writes nothing, not even the log's index: that is in memory then, and others
+ * are kept out. */
+static enum status sqlite_connect_to_read(struct sqlite_store *s, struct error *err)
+{
+    enum status rc = sqlite_open_file(s, err);
+
+    if (rc == STATUS_OK)
+        rc = sqlite_run(s,
+                        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;"
+                        "PRAGMA mmap_size = 0; PRAGMA cache_size = -65536;"
+                        "PRAGMA temp_store = MEMORY",
+                        err);
+    if (rc == STATUS_OK && sqlite_number(s, "PRAGMA user_version") != sqlite_schema_version)
+        rc = error_set(err, STATUS_PRECONDITION,
+                       "%s is of another version, and the disk is too full to convert it: make "
+                       "room, and start again",
+                       s->path);
+    return rc == STATUS_OK ? sqlite_read_secret(s, err) : rc;
+}
+
+static bool is_out_of_room(int code)
+{
+    return (code & 0xff) == SQLITE_FULL || code == SQLITE_IOERR_SHMSIZE ||
+           code == SQLITE_IOERR_SHMOPEN;
+}
+
+/* Names what became of the first file that is not what it was. */
+static enum status sqlite_astray(struct sqlite_store *s, enum file_fate fate, int which,
+                                 struct error *err)
+{
+    s->is_astray = true;
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                        "%.80s was %s while parleyd runs: nothing is stored any more; put the file "
+                        "back, or stop parleyd and restore a backup",
+                        s->files[which].path, fate == FILE_MISSING ? "deleted" : "replaced");
+    err->retry_after_ms = SQLITE_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
+/* Whether what the connection writes has its names. A log that was deleted is still whole here: the
+ * database gets all of it, and the next connection another log. */
+static enum status sqlite_check_files(struct sqlite_store *s, struct error *err)
+{
+    int which = 0;
+    const enum file_fate fate = sqlite_files_look(s, &which);
+
+    s->is_astray = false;
+    if (fate == FILE_SAME)
+        return STATUS_OK;
+    if (s->db != NULL && !s->base.is_read_only && sqlite_files_can_be_folded(s) &&
+        sqlite_checkpoint(s, err) == STATUS_OK) {
+        log_warn("journal", "file=%s state=deleted what=\"the database has all of it\"",
+                 s->files[which].path);
+        sqlite_disconnect(s, false);
+        s->files[FILE_LOG].is_noted = s->files[FILE_INDEX].is_noted = false;
+        return STATUS_OK;
+    }
+    return sqlite_astray(s, fate, which, err);
+}
+
+enum status sqlite_connect(struct sqlite_store *s, struct error *err)
+{
+    enum status rc;
+    int code;
+
+    if (s->db != NULL)
+        return STATUS_OK;
+    s->files[FILE_INDEX].is_noted = false; /* it is made anew from the log */
+    if (sqlite_check_files(s, err) != STATUS_OK)
+        return err->status;
+    s->base.is_read_only = false;
+    rc = sqlite_connect_to_write(s, err);
+    code = s->db == NULL ? SQLITE_NOMEM : sqlite3_extended_errcode(s->db);
     if (rc != STATUS_OK)
         sqlite_disconnect(s, false);
+    if (rc == STATUS_UNAVAILABLE && is_out_of_room(code)) {
+        s->base.is_read_only = true;
+        rc = sqlite_connect_to_read(s, err);
+        if (rc != STATUS_OK)
+            sqlite_disconnect(s, false);
+    }
+    if (rc == STATUS_OK)
+        sqlite_files_note(s);
     return rc;
 }
 
@@ -444,6 +585,28 @@ static bool is_certain(int code)
            (code & 0xff) == SQLITE_BUSY;
 }
 
+/* Whether there is a connection that may write. One that was opened on a full disk is replaced. */
+static enum status sqlite_connect_writer(struct sqlite_store *s, struct error *err)
+{
+    if (s->base.is_read_only)
+        sqlite_disconnect(s, false);
+    if (s->is_astray && sqlite_check_files(s, err) != STATUS_OK)
+        return err->status;
+    if (sqlite_connect(s, err) != STATUS_OK)
+        return err->status;
+    if (s->base.is_read_only) {
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                            "the journal cannot be written: the disk is full");
+        err->retry_after_ms = SQLITE_RETRY_MS;
+        return STATUS_UNAVAILABLE;
+    }
+    if (s->n_log >= s->most_log) {
+        s->fold_at = 0;
+        sqlite_fold(s);
+    }
+    return s->n_log >= s->most_log ? sqlite_refuse_log(s, err) : STATUS_OK;
+}
+
 static enum status sqlite_commit(struct journal_store *base,
                                  const struct journal_record *const *records, size_t n,
                                  struct error *err)
@@ -452,14 +615,18 @@ static enum status sqlite_commit(struct journal_store *base,
     bool is_done;
     int code;
 
-    if (sqlite_connect(s, err) != STATUS_OK)
+    if (sqlite_connect_writer(s, err) != STATUS_OK)
         return err->status;
     is_done = sqlite_do(s, ST_BEGIN, NULL, 0);
     for (size_t i = 0; is_done && i < n; i++)
         is_done = sqlite_put(s, records[i]);
+    if (n == 0)
+        is_done = is_done && sqlite_do(s, ST_PROBE, NULL, 0);
     is_done = is_done && sqlite_do(s, ST_COMMIT, NULL, 0);
-    if (is_done)
-        return STATUS_OK;
+    if (is_done) {
+        sqlite_fold(s);
+        return sqlite_check_files(s, err);
+    }
     sqlite_forget_heads(s);
     code = sqlite3_extended_errcode(s->db);
     (void)sqlite_failed(s, "written", err);
@@ -712,34 +879,35 @@ static void sqlite_close(struct journal_store *base)
     free(s->heads);
     if (s->lock >= 0)
         (void)close(s->lock); /* nothing was written to it */
-    free(s->path);
+    sqlite_files_deinit(s);
     free(s);
 }
 
 static enum status sqlite_open(struct journal_store **out, const char *dir, struct error *err)
 {
-    static const char name[] = "/journal.db";
-    size_t size = strlen(dir) + sizeof(name);
     struct sqlite_store *s = xalloc(sizeof(*s));
     enum status rc;
 
     s->base.type = &journal_sqlite;
     s->lock = -1;
-    s->path = xalloc(size);
-    (void)snprintf(s->path, size, "%s%s", dir, name); /* it fits */
+    sqlite_files_init(s, dir);
+    s->path = s->files[FILE_DATABASE].path;
     s->heads = xalloc(SQLITE_HEADS * sizeof(s->heads[0]));
     rc = chain_open(&s->chain, err);
     if (rc == STATUS_OK)
         rc = sqlite_lock(s, dir, err);
     if (rc == STATUS_OK)
+        rc = sqlite_files_check_log(dir, err);
+    if (rc == STATUS_OK)
         rc = sqlite_create(s, err);
     if (rc == STATUS_OK)
         rc = sqlite_connect(s, err);
-    if (rc == STATUS_OK) /* of checkpoints that the process before did not complete */
-        rc = sqlite_run(s,
-                        "DELETE FROM block WHERE checkpoint NOT IN"
-                        " (SELECT checkpoint FROM params UNION ALL SELECT checkpoint FROM kept)",
-                        err);
+    /* Of checkpoints that the process before did not complete: nothing is lost if they stay. */
+    if (rc == STATUS_OK && !s->base.is_read_only)
+        (void)sqlite3_exec(s->db,
+                           "DELETE FROM block WHERE checkpoint NOT IN"
+                           " (SELECT checkpoint FROM params UNION ALL SELECT checkpoint FROM kept)",
+                           NULL, NULL, NULL);
     if (rc == STATUS_OK) {
         *out = &s->base;
         s = NULL; /* given away */

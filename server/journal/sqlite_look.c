@@ -69,5 +69,7 @@ enum status sqlite_look(const char *dir, struct error *err)
     for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
         if (look_at_file(dir, beside[i], false, err) != STATUS_OK)
             return err->status;
+    if (sqlite_files_check_log(dir, err) != STATUS_OK)
+        return err->status;
     return look_at_file(dir, "journal.db", true, err);
 }

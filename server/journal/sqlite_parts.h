@@ -54,6 +54,7 @@ enum statement {
     ST_LAST,
     ST_UPDATE,
     ST_BYTES,
+    ST_PROBE,
     ST_KEY,
     ST_EXPIRED_KEY,
     ST_NO_KEYED_TURN,
@@ -71,9 +72,21 @@ struct sqlite_head {
 
 enum { SQLITE_HEADS = 1 << 13 };
 
+enum { FILE_DATABASE, FILE_LOG, FILE_INDEX, FILE_LOCK, SQLITE_FILES };
+
+struct sqlite_file {
+    char *path;
+    bool is_noted; /* what it was when the connection was opened */
+    uint64_t device, inode;
+};
+
 struct sqlite_store {
     struct journal_store base;
-    char *path;
+    struct sqlite_file files[SQLITE_FILES];
+    const char *path;                       /* of the database */
+    bool is_astray;                         /* what is open has not its name any more */
+    int64_t n_log;                          /* pages in the log */
+    int64_t fold_at, most_log;              /* pages: when it is folded in, and refused */
     int lock;                               /* the file that other daemons find locked; -1: none */
     sqlite3 *db;                            /* NULL: to be opened before it is used */
     sqlite3_stmt *statements[N_STATEMENTS]; /* NULL: not prepared yet */
@@ -113,6 +126,19 @@ bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite
     sqlite_do(                                                \
         s, which, (const struct sqlite_value[]){__VA_ARGS__}, \
         (int)(sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)))
+
+/* sqlite_files.c. note: those that are there now are those that are open. look: the first one that
+ * is another one, or missing. */
+enum file_fate { FILE_SAME, FILE_MISSING, FILE_OTHER };
+void sqlite_files_init(struct sqlite_store *s, const char *dir);
+void sqlite_files_deinit(struct sqlite_store *s);
+void sqlite_files_note(struct sqlite_store *s);
+enum file_fate sqlite_files_look(const struct sqlite_store *s, int *ret_which);
+/* Whether the log that is open can still be written to the database: nobody has begun another one.
+ */
+bool sqlite_files_can_be_folded(const struct sqlite_store *s);
+/* PRECONDITION where there is a log without its database: SQLite would delete it. */
+enum status sqlite_files_check_log(const char *dir, struct error *err) MUST_CHECK;
 
 /* sqlite_schema.c: brings the tables to this version; PRECONDITION where they are of a newer one.
  */

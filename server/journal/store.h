@@ -160,7 +160,8 @@ struct journal_store_type {
     enum status (*open)(struct journal_store **out, const char *dir, struct error *err);
     void (*close)(struct journal_store *s);
     /* All or none, durable when it returns OK. On failure none is, or, if writing failed, all may
-     * be: it is unknown. The store may be used again, and then tells what there is. */
+     * be: it is unknown. The store may be used again, and then tells what there is. n 0: something
+     * is written that changes nothing, to see whether it can be. */
     enum status (*commit)(struct journal_store *s, const struct journal_record *const *records,
                           size_t n, struct error *err);
     /* out is initialised; OK and not is_found where there is none. EXHAUSTED where its events have
@@ -179,6 +180,7 @@ struct journal_store_type {
 struct journal_store {
     const struct journal_store_type *type;
     uint8_t secret[JOURNAL_SECRET_BYTES]; /* random, drawn with the store */
+    bool is_read_only; /* it could be opened, but not to be written; a commit tries again */
 };
 
 extern const struct journal_store_type journal_sqlite;

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -680,6 +681,89 @@ def altered(parleyd, flags, folder):
         parley.close(whole)
 
 
+def health(daemon):
+    return json.loads(post(daemon, "/health", None, {})[1])
+
+
+def metric(daemon, name):
+    return next(float(line.split()[1]) for line in post(daemon, "/metrics", None, {})[1].splitlines() if line.startswith(name + " "))
+
+
+def serves(parley):
+    return parley.health.Check(harness.health_pb2.HealthCheckRequest(service="parley.v1.Conversations")).status == harness.health_pb2.HealthCheckResponse.SERVING
+
+
+def deleted_files(parleyd, flags, folder):
+    """The folder is deleted under the daemon: no turn is acknowledged any more, and all who ask are told why."""
+    data = os.path.join(folder, "deleted")
+    flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0", "--data", data]
+    with Mortal(parleyd, *flags) as parley:
+        daemon = parley.daemon
+        c = parley.open("tiny")
+        first = said(parley, turn(c, 1))
+        os.remove(f"{data}/journal.db-wal")
+        assert said(parley, turn(c, 2, tokens=3)).done.turn == 2, "the database has all that the log had"
+        assert health(daemon) == {"status": "ok"}
+        shutil.rmtree(data)
+        error = refused(grpc.StatusCode.UNAVAILABLE, parley.conversations.Turn(turn(c, 3)))
+        assert "was deleted while parleyd runs" in error.details(), error
+        for number in (3, 3, 3):
+            refused(grpc.StatusCode.UNAVAILABLE, parley.conversations.Turn(turn(c, number)))
+        assert said(parley, turn(c, 1)).end() == first.end(), "what is stored is read"
+        assert health(daemon)["status"] == "degraded" and "was deleted" in health(daemon)["journal"]
+        assert not serves(parley)
+        assert metric(daemon, "parley_journal_failing") == 1 and metric(daemon, "parley_journal_refused_total") >= 4
+        assert sum("journal state=failing" in line for line in daemon.said) == 1, daemon.said
+
+
+def full_disk(parleyd, flags, folder):
+    """On a full disk turns are refused, which is logged once, counted and seen by who asks for health; what is stored is read, also by a
+    daemon that is started then. Once there is room it stores again by itself."""
+    data = os.path.join(folder, "full")
+    os.mkdir(data)
+    if os.geteuid() != 0 or children.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", data], stderr=-1).returncode != 0:
+        print("full_disk: skipped, no small disk can be mounted")
+        return
+    flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0", "--data", data]
+
+    def fill():
+        with open(f"{data}/filler", "ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+
+    try:
+        with Mortal(parleyd, *flags) as parley:
+            daemon = parley.daemon
+            c = parley.open("tiny")
+            first = said(parley, turn(c, 1))
+            fill()
+            n = 0
+            with contextlib.suppress(grpc.RpcError):
+                while n < 1000:  # there is room in the log that was written before
+                    said(parley, turn(c, 2 + n, tokens=2))
+                    n += 1
+            for _ in range(3):
+                refused(grpc.StatusCode.UNAVAILABLE, parley.conversations.Turn(turn(c, 2 + n)))
+            assert metric(daemon, "parley_journal_refused_total") >= 4
+            assert health(daemon)["status"] == "degraded" and "full" in health(daemon)["journal"]
+            assert not serves(parley) and said(parley, turn(c, 1)).end() == first.end()
+            assert sum("journal state=failing" in line for line in daemon.said) == 1, daemon.said
+            daemon.process.terminate()
+            assert daemon.process.wait(children.PATIENCE) == 0
+            daemon.listener.join()
+            fill()
+            parley = daemon.again()
+            assert said(parley, turn(c, 1)).end() == first.end() and parley.get(c).turns == 1 + n
+            refused(grpc.StatusCode.UNAVAILABLE, parley.conversations.Turn(turn(c, 2 + n)))
+            assert health(daemon)["status"] == "degraded" and not serves(parley)
+            os.remove(f"{data}/filler")
+            children.until("it to store again", lambda: serves(parley))
+            assert said(parley, turn(c, 2 + n)).done.turn == 2 + n and health(daemon) == {"status": "ok"}
+        assert stored_turns(daemon, data) == [1, 2 + n]
+    finally:
+        children.run(["umount", "--lazy", data], check=True)
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
@@ -687,7 +771,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in [p for p in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, drained, named_by_header, another_model, responses, of_version_before, altered, failing_disk, same_as_uninterrupted) if sys.argv[3:] in ([], [p.__name__])]:
+        for part in [p for p in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, drained, named_by_header, another_model, responses, of_version_before, altered, deleted_files, full_disk, failing_disk, same_as_uninterrupted) if sys.argv[3:] in ([], [p.__name__])]:
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

@@ -10,6 +10,7 @@
 #include "server/api/routes.h"
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
+#include "server/journal/journal.h"
 #include "server/json/fields.h"
 #include "server/json/writer.h"
 #include "server/model/model.h"
@@ -92,8 +93,23 @@ static void model_serve(struct exchange *x)
 static void health_serve(struct exchange *x)
 {
     const struct server *server = exchange_server(x);
+    const char *trouble = journal_trouble(server->conversations->keeping.journal);
     struct error err;
 
+    if (server->state == SERVER_SERVING && trouble != NULL) {
+        struct buf body;
+        struct json_writer w;
+
+        buf_init(&body, LIST_MAX_BYTES);
+        w = json_writer_begin(&body);
+        json_write(&w, "{\"status\":\"degraded\",\"journal\":");
+        json_write_string(&w, trouble, strlen(trouble));
+        json_write(&w, "}");
+        exchange_reply(x, 200, "application/json", body.len == 0 ? "{}" : body.data,
+                       body.len == 0 ? 2 : body.len);
+        buf_deinit(&body);
+        return;
+    }
     if (server->state == SERVER_SERVING) {
         exchange_reply(x, 200, "application/json", "{\"status\":\"ok\"}", 15);
         return;

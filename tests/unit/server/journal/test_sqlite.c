@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/base/suite.h"
@@ -595,6 +596,139 @@ START_TEST(test_lying_disk)
 }
 END_TEST
 
+static void remove_one(const char *name)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", kept_dir, name);
+    ck_assert_int_eq(unlink(path), 0);
+}
+
+/* Files that were deleted under the store: nothing is told to be durable in them. A log that was
+ * deleted is written to the database, and the store goes on; else it refuses, in words. */
+START_TEST(test_deleted)
+{
+    static const struct {
+        const char *name;
+        bool goes_on;
+    } rows[] = {
+        {"journal.db-wal", true}, {"journal.db-shm", true}, {"journal.db", false}, {"lock", false}};
+    struct journal_record r = record(JOURNAL_OBSERVE, 0, 2, "b2");
+    struct journal_store *s = opened();
+    uint64_t ignored;
+    struct error err = {0};
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit(s, record(JOURNAL_OBSERVE, 0, 1, "b1"));
+    remove_one(rows[_i].name);
+    if (rows[_i].goes_on) {
+        commit(s, r);
+        commit(s, record(JOURNAL_OBSERVE, 0, 3, "b3"));
+    } else {
+        for (r.turn = 2; r.turn < 5; r.turn++) {
+            ck_assert_int_eq(commits(s, &r, &err), STATUS_UNAVAILABLE);
+            ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+            ck_assert_ptr_nonnull(strstr(err.text, "was deleted while parleyd runs"));
+            ck_assert_ptr_nonnull(strstr(err.text, rows[_i].name));
+        }
+        ck_assert_str_ne(stored(s, 0), ""); /* what is stored is read */
+    }
+    s->type->close(s);
+    if (rows[_i].goes_on) {
+        s = opened();
+        ck_assert_str_eq(stored(s, 0), "1.1.0:o 5.1.1:b1 5.1.2:b2 5.1.3:b3");
+        ck_assert_int_eq(s->type->check(s, &ignored, &ignored, &err), STATUS_OK);
+        s->type->close(s);
+    }
+}
+END_TEST
+
+/* A database that another one replaced is not written to; once it is back, all goes on. */
+START_TEST(test_replaced)
+{
+    struct journal_record r = record(JOURNAL_OBSERVE, 0, 1, "b1");
+    struct journal_store *s = opened();
+    char path[64], aside[64];
+    struct error err = {0};
+
+    (void)snprintf(path, sizeof(path), "%s/journal.db", kept_dir);
+    (void)snprintf(aside, sizeof(aside), "%s/aside", kept_dir);
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    ck_assert_int_eq(rename(path, aside), 0);
+    ck_assert_int_eq(commits(s, &r, &err), STATUS_UNAVAILABLE);
+    kept_sql("CREATE TABLE another (x)");
+    r.turn = 2;
+    ck_assert_int_eq(commits(s, &r, &err), STATUS_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, "was replaced while parleyd runs"));
+    ck_assert_int_eq(rename(aside, path), 0);
+    r.turn = 3;
+    ck_assert_msg(commits(s, &r, &err) == STATUS_OK, "%s", err.text);
+    s->type->close(s);
+}
+END_TEST
+
+/* A log without its database may have the only copy of turns: a start leaves it alone. */
+START_TEST(test_log_alone)
+{
+    struct journal_store *s = NULL;
+    char path[64];
+    struct error err = {0};
+    FILE *f;
+
+    (void)snprintf(path, sizeof(path), "%s/journal.db-wal", kept_dir);
+    f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("turns", f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(journal_sqlite.open(&s, kept_dir, &err), STATUS_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(err.text, "its journal.db is missing: put journal.db back"));
+    ck_assert_int_eq(journal_sqlite.look(kept_dir, &err), STATUS_PRECONDITION);
+    ck_assert_int_eq(access(path, F_OK), 0);
+}
+END_TEST
+
+static long size_of(const char *name)
+{
+    char path[64];
+    struct stat file;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", kept_dir, name);
+    ck_assert_int_eq(stat(path, &file), 0);
+    return (long)file.st_size;
+}
+
+/* The log of a small database is folded in early. Who reads for long holds it back, until records
+ * are refused; afterwards all goes on. */
+START_TEST(test_log)
+{
+    enum { LEN = 1 << 18 };
+    static char body[LEN + 1];
+    struct journal_store *s = opened();
+    struct journal_record r = record(JOURNAL_OBSERVE, 0, 0, body);
+    struct error err = {0};
+    char path[64];
+    sqlite3 *reader;
+
+    memset(body, 'x', LEN);
+    r.size_bytes = LEN;
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    for (r.turn = 1; r.turn <= 40; r.turn++)
+        commit(s, r);
+    ck_assert_int_lt(size_of("journal.db-wal"), 12 << 20);
+    (void)snprintf(path, sizeof(path), "%s/journal.db", kept_dir);
+    ck_assert_int_eq(sqlite3_open(path, &reader), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(reader, "BEGIN; SELECT * FROM meta", NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (; r.turn < 400 && commits(s, &r, &err) == STATUS_OK; r.turn++)
+        ck_assert_int_lt(size_of("journal.db-wal"), 80 << 20);
+    ck_assert_int_eq(err.status, STATUS_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, "another process has read the journal for long"));
+    ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+    commit(s, r);
+    s->type->close(s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("server/journal/sqlite");
@@ -617,6 +751,10 @@ int main(void)
     tcase_add_test(t, test_checkpoints);
     tcase_add_test(t, test_list);
     tcase_add_test(t, test_migration);
+    tcase_add_loop_test(t, test_deleted, 0, 4);
+    tcase_add_test(t, test_replaced);
+    tcase_add_test(t, test_log_alone);
+    tcase_add_test(t, test_log);
     tcase_add_loop_test(t, test_faults, 0, 5);
     tcase_add_test(t, test_power);
     tcase_add_test(t, test_lying_disk);
