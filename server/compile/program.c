@@ -67,6 +67,8 @@ static void be_humble(void)
     (void)!setpriority(PRIO_PROCESS, 0, NICE);
     (void)!setrlimit(RLIMIT_CORE, &none);
     (void)!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    (void)signal(SIGTERM, SIG_IGN); /* a stop of the unit is meant for parleyd, which drains */
+    (void)signal(SIGINT, SIG_IGN);
 }
 
 static const struct grammar_module *load_module(const char *path)

@@ -1,80 +1,135 @@
 #!/usr/bin/env python3
-"""How long parleyd takes to refuse hostile schemas over HTTP while a chat goes on: for each the longest and the median time of some
-requests, from the last byte of the request to the answer, and how much processor time the server's loop took for one, beside the longest
-time between two pieces of the chat meanwhile and without them.
+"""Hostile constraints over HTTP while a neighbour's chat streams on: each alone, then all from 16 clients at once, then all from clients
+that leave. For each its status, how long it took and what of the processor time of parleyd's loop; for each of the three rounds the
+p50, p99 and longest time of /health, the most that the loop computed at a stretch, the most memory of parleyd, the most memory and the
+most processor time of a process that compiles, and the longest time between two pieces of the chat.
 
-usage: hostile.py BUILD_DIR MODEL.gguf [--times N]      exit 3: a refusal took the loop more than 100 ms, or is no refusal
+usage: hostile.py BUILD_DIR MODEL.gguf [--tokens N]      exit 1: a limit is exceeded
 """
 import argparse
+import concurrent.futures
 import http.client
 import json
+import multiprocessing
+import os
 import pathlib
-import statistics
 import sys
 import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "integration"))
+import bombs  # noqa: E402
 import children  # noqa: E402
 
-LIMIT_MS = 100
+HEALTH_P99_MS, LOOP_MS, GROWTH_MIB, CHILD_MIB = 100, 100, 256, 512 + 64
+ALLOWED = {200, 400, 413, 429}
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def nested(schema, n):
-    return '{"properties":{"a":' * n + schema + "}}" * n
+class Sampler(threading.Thread):
+    """Calls sample() every so often until it is stopped."""
+
+    def __init__(self, sample, seconds):
+        super().__init__(daemon=True)
+        self.sample, self.seconds, self.stopped = sample, seconds, threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.stopped.wait(self.seconds):
+            self.sample()
+
+    def stop(self):
+        self.stopped.set()
+        self.join()
 
 
-def listed(values):
-    return '{"enum":[%s]}' % ",".join(values)
-
-
-def names(n):
-    return ",".join(f'"n{i}"' for i in range(n))
-
-
-N = 1_000_000
-SCHEMAS = {
-    "depth 2,000": nested('{"type":"string"}', 2000),
-    "depth 100": nested('{"type":"string"}', 100),
-    "enum of 10^6 equal numbers": listed(["1"] * N),
-    "enum of 10^6 numbers": listed(map(str, range(N))),
-    "enum of 10^6 equal strings": listed(['""'] * N),
-    "enum of 500,000 equal numbers": listed(["1"] * (N // 2)),
-    "enum of 130,000 objects": listed(["{}"] * 130_000),
-    "maxLength 10^9": '{"type":"string","maxLength":1000000000}',
-    "minItems 10^9": '{"type":"array","minItems":1000000000}',
-    "pattern of 10^6 repetitions": '{"type":"string","pattern":"^(a{1000}){1000}$"}',
-    "100,000 required names": '{"type":"object","required":[%s]}' % names(100_000),
-    "60,000 properties": '{"type":"object","properties":{%s}}' % ",".join(f'"n{i}":{{}}' for i in range(60_000)),
-    "allOf of 4,000 with 1,000 properties": '{"$defs":{"a":{"properties":{%s}}},"allOf":[%s]}' % (
-        ",".join(f'"n{i}":{{}}' for i in range(1000)), ",".join(['{"$ref":"#/$defs/a"}'] * 4000)),
-    "allOf of itself": '{"allOf":[{"$ref":"#"},{"$ref":"#"}]}',
-    "oneOf of 4,000": '{"oneOf":[%s]}' % ",".join('{"const":%d}' % i for i in range(2000)),
-    "anyOf of anyOf of 1,000 each": '{"anyOf":[%s]}' % ",".join(['{"anyOf":[%s]}' % ",".join(["{}"] * 1000)] * 40),
-    "maxLength 10^9 as a text": None,
-}
+def probe(address, is_over, pipe):
+    """Asks for /health every 20 ms, in a process of its own: the clients of this one are many."""
+    times = []
+    while not is_over.wait(0.02):
+        begin = time.monotonic()
+        link = http.client.HTTPConnection(address, timeout=60)
+        link.request("GET", "/health")
+        link.getresponse().read()
+        link.close()
+        times.append((time.monotonic() - begin) * 1e3)
+    pipe.send(times)
 
 
 class Chat(threading.Thread):
-    """A reply that is streamed until it is stopped; the times at which its pieces came."""
+    """A reply that is streamed until it is stopped, one after the other; the times at which its pieces came."""
 
-    def __init__(self, address, model):
-        super().__init__()
-        self.times, self.stopped, self.begun = [], threading.Event(), threading.Event()
-        self.link = http.client.HTTPConnection(address)
-        self.link.request("POST", "/v1/completions", json.dumps({"model": model, "prompt": "Once upon", "max_tokens": 7000, "stream": True, "ignore_eos": True}))
+    def __init__(self, address):
+        super().__init__(daemon=True)
+        self.address, self.times, self.stopped, self.begun, self.failed = address, [], threading.Event(), threading.Event(), None
+        self.start()
 
     def run(self):
-        answer = self.link.getresponse()
-        while not self.stopped.is_set() and answer.readline().startswith((b"data: {", b"\n", b"id:")):
-            self.times.append(time.monotonic())
-            self.begun.set()
-        self.link.close()
+        while not self.stopped.is_set():
+            link = http.client.HTTPConnection(self.address, timeout=60)
+            link.request("POST", "/v1/completions", json.dumps({"model": "m", "prompt": "Once upon", "max_tokens": 4000, "stream": True, "ignore_eos": True}))
+            answer = link.getresponse()
+            if answer.status != 200:
+                self.failed = answer.read()
+                return
+            for line in answer:
+                if self.stopped.is_set():
+                    break
+                if line.startswith(b"data: {"):
+                    if b'"error"' in line:
+                        self.failed = line
+                        return
+                    self.times.append(time.monotonic())
+                    self.begun.set()
+            link.close()
 
     def longest_ms(self, begin, end):
         inside = [t for t in self.times if begin <= t <= end]
-        return max((b - a for a, b in zip(inside, inside[1:])), default=0) * 1e3
+        return max((b - a for a, b in zip(inside, inside[1:])), default=(end - begin)) * 1e3
+
+
+class Measures:
+    """What is watched during one round."""
+
+    def __init__(self, address, pid):
+        self.pid, self.rss, self.child_mib, self.child_seconds, self.children = pid, [], 0, 0, {}
+        self.is_over, (self.pipe, other) = multiprocessing.Event(), multiprocessing.Pipe()
+        self.prober = multiprocessing.Process(target=probe, args=(address, self.is_over, other), daemon=True)
+        self.prober.start()
+        self.begin = time.monotonic()
+        self.sampler = Sampler(self.look, 0.02)
+
+    def look(self):
+        self.rss.append(resident_mib(self.pid))
+        for child in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split():
+            try:
+                if pathlib.Path(f"/proc/{child}/comm").read_text(encoding="ascii") != "parley-compile\n":
+                    continue  # not yet: until its exec it has parleyd's memory
+                stat = pathlib.Path(f"/proc/{child}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+                self.child_mib = max(self.child_mib, int(stat[21]) * PAGE_MIB)
+                used = (int(stat[11]) + int(stat[12])) * TICK_SECONDS
+                self.children.setdefault(child, []).append(used)
+            except (FileNotFoundError, ProcessLookupError, IndexError):
+                pass
+
+    def end(self):
+        self.sampler.stop()
+        self.seconds = time.monotonic() - self.begin
+        self.is_over.set()
+        self.health = self.pipe.recv()
+        self.prober.join()
+        self.child_seconds = max((used[-1] for used in self.children.values()), default=0)
+        self.health.sort()
+        return self
+
+    def health_ms(self, share):
+        return self.health[min(len(self.health) - 1, int(share * len(self.health)))] if self.health else float("nan")
+
+
+def resident_mib(pid):
+    return int(pathlib.Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_MIB
 
 
 def loop_ms(pid):
@@ -82,45 +137,97 @@ def loop_ms(pid):
     return int(pathlib.Path(f"/proc/{pid}/task/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e6
 
 
+def metrics(address):
+    link = http.client.HTTPConnection(address, timeout=60)
+    link.request("GET", "/metrics")
+    lines = link.getresponse().read().decode().splitlines()
+    link.close()
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if line and not line.startswith("#")}
+
+
+def ask(address, fields, tokens, patience=120):
+    """(status, the error's text)"""
+    link = http.client.HTTPConnection(address, timeout=patience)
+    try:
+        link.request("POST", "/v1/chat/completions", bombs.body(fields, "m", tokens))
+        answer = link.getresponse()
+        read = answer.read()
+        return answer.status, "" if answer.status == 200 else json.loads(read)["error"]["message"]
+    except (BrokenPipeError, ConnectionResetError):  # too large: the rest of the body is not read
+        return 413, "the connection was closed"
+    except TimeoutError:
+        return 0, "the client has left"
+    finally:
+        link.close()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("model")
-    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=200)
     options = parser.parse_args()
-    is_well = True
-    with children.Daemon(f"{options.build}/parleyd", "--http", "127.0.0.1:0", "--model", f"m={options.model}") as parley:
+    exceeded, rows = [], list(bombs.all_bodies())
+    with children.Daemon(f"{options.build}/parleyd", "--http", "127.0.0.1:0", "--kv-bytes", "256M", "--model", f"m={options.model}") as parley:
         pid = parley.process.pid
-        chat = Chat(parley.http, "m")
-        chat.start()
+        chat = Chat(parley.http)
         assert chat.begun.wait(60)
+        ask(parley.http, '"grammar":"root ::= [a-z]"', 1)
+        before, stable = 0, 0
+        while stable < 10:  # pages for keys and values are touched ahead, up to --kv-bytes
+            time.sleep(0.3)
+            now = resident_mib(pid)
+            before, stable = now, stable + 1 if now < before + 1 else 0
+        rounds = []
+
+        def one(name, fields):
+            begin, used = time.monotonic(), loop_ms(pid)
+            status, why = ask(parley.http, fields, options.tokens)
+            print(f"{name:38} {status:6} {(time.monotonic() - begin) * 1e3:8.0f} {loop_ms(pid) - used:8.1f}  {why[:100]}", flush=True)
+            return status
+
+        print(f"{'alone':38} {'status':>6} {'ms':>8} {'loop ms':>8}")
+        measures = Measures(parley.http, pid)
+        statuses = [one(name, fields) for name, fields in rows]
+        rounds.append(("each alone", measures.end(), statuses))
+
+        measures = Measures(parley.http, pid)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            statuses = list(pool.map(lambda row: ask(parley.http, row[1], options.tokens)[0], rows * 2))
+        rounds.append(("16 at once, twice", measures.end(), statuses))
+
+        measures = Measures(parley.http, pid)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda row: ask(parley.http, row[1], options.tokens, patience=0.3), rows * 4))
         begin = time.monotonic()
-        while time.monotonic() < begin + 2 and chat.is_alive():
-            chat.stopped.wait(0.1)
-        print(f"{'':32} {'status':>6} {'median ms':>10} {'longest':>8} {'loop ms':>8} {'chat: longest ms between pieces':>32}")
-        print(f"{'nothing':32} {'':6} {'':10} {'':8} {'':8} {chat.longest_ms(begin, time.monotonic()):32.0f}")
-        for what, schema in SCHEMAS.items():
-            given = schema if schema is not None else json.dumps('{"type":"string","maxLength":1000000000}')
-            body = ('{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema",'
-                    '"json_schema":{"name":"a","strict":true,"schema":%s}}}' % given).encode()
-            took, used, statuses, begin = [], [], set(), time.monotonic()
-            for _ in range(options.times):
-                link = http.client.HTTPConnection(parley.http)
-                link.request("POST", "/v1/chat/completions", body)
-                before, start = loop_ms(pid), time.monotonic()
-                answer = link.getresponse()
-                answer.read()
-                took.append((time.monotonic() - start) * 1e3)
-                used.append(loop_ms(pid) - before)
-                statuses.add(answer.status)
-                link.close()
-            pause = chat.longest_ms(begin, time.monotonic())
-            print(f"{what:32} {'/'.join(map(str, sorted(statuses))):>6} {statistics.median(took):10.1f} {max(took):8.1f} {max(used):8.1f} {pause:32.0f}", flush=True)
-            is_well = is_well and statuses <= {400, 413} and max(used) <= LIMIT_MS
-        is_well = is_well and chat.is_alive()
+        while metrics(parley.http)["parley_compile_running"] > 0 and time.monotonic() < begin + 10:
+            time.sleep(0.02)
+        left_seconds = time.monotonic() - begin
+        rounds.append(("16 that leave, 4 times", measures.end(), []))
+
+        print(f"\n{'':26} {'s':>6} {'health p50':>10} {'p99':>7} {'max ms':>7} {'parleyd +MiB':>12} {'child MiB':>9} {'child s':>8} {'chat: max ms':>12}  statuses")
+        for name, m, statuses in rounds:
+            growth = max(m.rss) - before
+            counts = " ".join(f"{s}: {statuses.count(s)}" for s in sorted(set(statuses)))
+            print(f"{name:26} {m.seconds:6.1f} {m.health_ms(0.5):10.1f} {m.health_ms(0.99):7.1f} {m.health[-1]:7.1f} {growth:12.0f} {m.child_mib:9.0f} "
+                  f"{m.child_seconds:8.1f} {chat.longest_ms(m.begin, m.begin + m.seconds):12.0f}  {counts}")
+            limits = [(m.health_ms(0.99) > HEALTH_P99_MS, f"/health p99 {m.health_ms(0.99):.0f} ms"), (growth > GROWTH_MIB, f"{growth:.0f} MiB more"),
+                      (m.child_mib > CHILD_MIB, f"a process of {m.child_mib:.0f} MiB"), (not set(statuses) <= ALLOWED, f"statuses {counts}")]
+            exceeded += [f"{name}: {what}" for is_exceeded, what in limits if is_exceeded]
+        after = metrics(parley.http)
+        longest_ms = after["parley_loop_longest_seconds"] * 1e3
+        print(f"\nlongest stretch of the loop {longest_ms:.1f} ms of processor time; after the last client left compiling ended within {left_seconds:.2f} s; "
+              + ", ".join(f"{name.split('=')[1][:-1]}: {int(n)}" for name, n in after.items() if name.startswith("parley_compile_total")))
+        if longest_ms > LOOP_MS:
+            exceeded.append(f"the loop computed for {longest_ms:.0f} ms")
+        if left_seconds > 1:
+            exceeded.append("compilations went on for clients that had left")
+        if chat.failed or not chat.is_alive():
+            exceeded.append(f"the chat failed: {chat.failed}")
         chat.stopped.set()
         chat.join()
-    sys.exit(0 if is_well else 3)
+    print("\n".join(f"exceeded: {one}" for one in exceeded) or f"{len(rows)} constraints, no limit exceeded")
+    sys.exit(1 if exceeded else 0)
 
 
 main()
