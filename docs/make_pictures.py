@@ -352,8 +352,85 @@ def turn_states():
     return p
 
 
+def step_form():
+    """DESIGN.md: the loop between two steps, and how it chooses the rows of the next one."""
+    p = Picture("The loop between two steps, and how it forms the next one", 900, 610)
+    p.lane(20, 16, 860, 190, "compute waits only while the next step is formed")
+    p.text(36, 76, "compute", "title")
+    p.text(36, 150, "loop", "title")
+    p.box(110, 48, 250, 44, "compute", "step 7")
+    p.box(560, 48, 300, 44, "compute", "step 8")
+    p.box(110, 122, 250, 66, "loop", "submit, cancel, deadlines", "calls that only move requests", "from list to list")
+    p.box(384, 122, 196, 66, "loop", "take back, settle, form", "`stepped, future_settle`", "`step_form`")
+    p.box(604, 122, 256, 66, "loop", "notify: readers get their part", "`batcher_notify, on_more`", "meanwhile step 8 runs")
+    p.arrow((360, 70), (420, 70), (420, 122))
+    p.arrow((530, 122), (530, 70), (560, 70))
+    p.arrow((360, 155), (384, 155))
+    p.arrow((580, 155), (604, 155))
+    p.lane(20, 222, 860, 262, "step_form: which rows are in the step, and how many tokens each computes")
+    steps = [("1  who yields", "`yield_rows`", "rows of tenants above their", "part pause, pages stay"), ("2  how many may begin", "`step_admit_by_policy`", "the only part that differs", "from policy to policy"),
+             ("3  decode rows", "`plan_decode`", "each gets its next token;", "the first prompt a chunk"), ("4  chunks of prompts", "`plan_chunks`", "as many tokens as the others'", "latency permits"),
+             ("5  what they need", "`reserve_planned`", "pages; if too few are left", "a row is preempted"), ("6  new requests", "`step_admit_first`", "in the order of tenants and", "aged priority")]
+    for i, lines in enumerate(steps):
+        x, y = 36 + 283 * (i % 3), 252 + 116 * (i // 3)
+        p.box(x, y, 263, 92, "loop", *lines)
+        if i % 3:
+            p.arrow((x - 20, y + 46), (x, y + 46))
+    p.arrow((733, 344), (733, 356), (167, 356), (167, 368))
+    p.text(36, 512, "The list that a request is in is its state:", "faint")
+    for i, name in enumerate(("queued in its flow", "waiting", "running", "ending", "settled")):
+        p.box(36 + 172 * i, 526, 152, 36, "client", name)
+        if i:
+            p.arrow((16 + 172 * i, 544), (36 + 172 * i, 544))
+    p.arrow((456, 562), (456, 586), (284, 586), (284, 562), said="preempted", at=(370, 602))
+    return p
+
+
+def commit():
+    """DESIGN.md: the loop, the journal's thread, and what a failed write leaves."""
+    p = Picture("Group commit on the journal's thread, a write that fails, and the records of a conversation", 900, 620)
+    p.lane(20, 16, 860, 182, "what is appended while a transaction is written is the next transaction")
+    p.text(36, 76, "loop", "title")
+    p.text(36, 160, "journal", "title")
+    p.box(110, 46, 130, 52, "loop", "append", "A accepts turn 1")
+    p.box(266, 46, 258, 52, "loop", "append: nobody waits", "B, C accept turns; A is forked")
+    p.box(550, 46, 150, 52, "loop", "A is told", "its steps begin")
+    p.box(726, 46, 140, 52, "loop", "B, C, A are told", "all three at once")
+    p.box(200, 132, 300, 48, "disk", "transaction 1: one record", "write, one sync")
+    p.box(530, 132, 180, 48, "disk", "transaction 2: three", "write, one sync")
+    p.arrow((175, 98), (175, 156), (200, 156), said="journal_run", at=(182, 122), anchor="start", kind="code")
+    p.arrow((500, 146), (537, 146), (537, 72), (550, 72))
+    p.arrow((710, 156), (796, 156), (796, 98), said="journal_done", at=(788, 122), anchor="end", kind="code")
+    p.lane(20, 214, 860, 182, "a write that fails leaves an unknown outcome")
+    p.text(36, 274, "loop", "title")
+    p.text(36, 358, "journal", "title")
+    p.box(110, 244, 170, 52, "loop", "append", "turn 2 of A has ended")
+    p.box(372, 244, 230, 52, "loop", "it fails, and all behind it", "UNAVAILABLE; A leaves memory")
+    p.box(660, 244, 206, 52, "loop", "A is asked for again", "it is as the journal has it")
+    p.box(150, 330, 180, 48, "gone", "transaction 3", "the sync fails")
+    p.box(372, 330, 230, 48, "disk", "the connection is closed", "no sync is tried again")
+    p.box(660, 330, 206, 48, "disk", "a new connection", "reads what there is")
+    p.arrow((210, 296), (210, 330))
+    p.arrow((330, 342), (351, 342), (351, 270), (372, 270))
+    p.arrow((330, 366), (372, 366))
+    p.arrow((602, 354), (660, 354))
+    p.arrow((602, 270), (660, 270))
+    p.arrow((763, 330), (763, 296))
+    p.lane(20, 412, 860, 192, "the records of a conversation: what happened to it, never the state that followed")
+    kinds = [("OPEN", "model, seed,", "system prompt"), ("ACCEPT 1", "messages, all", "of the sampling"), ("FINISH 1", "text, ids,", "finish reason"),
+             ("ACCEPT 2", "tokens of turn 2", "are not written"), ("no FINISH 2", "after a crash it is", "computed again")]
+    for i, lines in enumerate(kinds):
+        p.box(36 + 168 * i, 440, 144, 66, "gone" if i == 4 else "disk", *lines, dashed=i == 4)
+        if i:
+            p.arrow((12 + 168 * i, 473), (36 + 168 * i, 473))
+    p.box(372, 526, 144, 60, "disk", "OPEN", "a fork, at turn 1:", "no turn is copied")
+    p.arrow((444, 506), (444, 526))
+    return p
+
+
 PICTURES = {"request.svg": request, "batch.svg": batch, "pages.svg": pages, "journal.svg": journal, "workers.svg": workers,
-            "determinism.svg": determinism, "page_life.svg": page_life, "turn_states.svg": turn_states}
+            "determinism.svg": determinism, "page_life.svg": page_life, "turn_states.svg": turn_states, "step_form.svg": step_form,
+            "commit.svg": commit}
 
 
 def unknown_names():
