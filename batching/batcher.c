@@ -52,6 +52,7 @@ static void batcher_free(struct batcher *b)
 {
     length_buckets_close(&b->length_buckets);
     deadlines_close(&b->deadlines);
+    waiting_deinit(&b->waiting);
     free(b->rows);
     free(b);
 }
@@ -99,6 +100,7 @@ enum status batcher_open(struct batcher **out, const struct batcher_config *conf
     b->env = *env;
     b->step = (struct batch_step){.done = batcher_step_done};
     waiting_init(&b->waiting);
+    b->row_cost = 1;
     b->cap_rows = config->max_rows;
     b->cap_waiting = config->max_waiting;
     batcher_apply(b, config);
@@ -486,6 +488,7 @@ static void batcher_schedule(struct batcher *b)
         batcher_settle_ended(b);
         if (b->is_changing && batcher_is_between_batches(b)) {
             b->is_changing = false;
+            yield_unbound(b);
             batcher_apply(b, &b->next);
         }
         if (!b->is_stepping && !b->is_closing) {
@@ -575,6 +578,7 @@ void batcher_close(struct batcher *b, void (*closed)(void *arg), void *arg)
     b->is_closing = true;
     b->closed = closed;
     b->closed_arg = arg;
+    yield_unbound(b);
     while ((request = waiting_first(&b->waiting)) != NULL)
         batch_request_end_closing(b, request);
     for (struct link *l = list_first(&b->running); l != NULL; l = next) {

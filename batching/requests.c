@@ -59,6 +59,20 @@ void batch_request_take_out(struct batcher *b, struct batch_request *request)
     deadlines_remove(&b->deadlines, request);
 }
 
+/* The weight of a new request in the smoothed time of its tenant's. */
+static const double run_weight = 0.125;
+
+static void batch_request_leave(struct batcher *b, struct batch_request *request)
+{
+    struct tenant *t = waiting_tenant(&b->waiting, request);
+    const uint64_t now_us = now_of(b);
+    const double us = (double)(now_us - request->arrival_us);
+
+    if (request->n_steps > 0)
+        t->run_us += t->run_us > 0 ? run_weight * (us - t->run_us) : us;
+    waiting_leave(&b->waiting, t, now_us);
+}
+
 void batch_request_end(struct batcher *b, struct batch_request *request)
 {
     if (request->n_steps > 0)
@@ -66,7 +80,7 @@ void batch_request_end(struct batcher *b, struct batch_request *request)
     if (link_is_on(&request->to_notify))
         list_remove(&request->to_notify);
     if (request->state != REQUEST_FLOW_QUEUED)
-        waiting_leave(&b->waiting, waiting_tenant(&b->waiting, request));
+        batch_request_leave(b, request);
     request->state = REQUEST_ENDING;
     list_push(&b->ending, &request->link);
     b->n_ending++;

@@ -36,10 +36,13 @@ struct batcher {
     struct list in_step; /* in the order of rows */
     struct list to_notify;
     size_t n_flow_queued, n_running, n_ending;
-    size_t n_paused;     /* of the running requests, those that yield their rows */
-    size_t n_admitted;   /* how many of the queued requests the policy has admitted */
-    uint64_t n_numbered; /* requests that became the head of their flow */
-    size_t waiting_cost; /* sum over requests that wait or are queued in their flow */
+    size_t n_paused;        /* of the running requests, those that yield their rows */
+    double heavy_us;        /* what the step may take, with rows of heavy tenants; 0: no bound */
+    double row_cost;        /* of a decode row, in the last step without chunks */
+    unsigned n_since_light; /* steps since light tenants' rows ran alone */
+    size_t n_admitted;      /* how many of the queued requests the policy has admitted */
+    uint64_t n_numbered;    /* requests that became the head of their flow */
+    size_t waiting_cost;    /* sum over requests that wait or are queued in their flow */
 
     struct batch_step step;
     struct row **rows; /* [cap_rows]; owned by compute while is_stepping */

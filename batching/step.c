@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "batching/requests.h"
+#include "batching/time_share.h"
 #include "batching/yield.h"
 
 static struct batch_request *batch_request_of_step(struct link *l)
@@ -15,10 +16,14 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* So many prompts may stretch a step to max_itl_us. */
+enum { MAX_PROMPTS = 1 << 16 };
+
 /* What the step being formed may still schedule. */
 struct token_budget {
     size_t left;    /* tokens */
     size_t prefill; /* of these tokens, for prefill chunks */
+    size_t heavy;   /* of these tokens, for chunks of heavy tenants */
     bool has_chunk; /* a chunk is scheduled */
     size_t n_new;   /* requests that may begin */
 };
@@ -63,14 +68,29 @@ static void batch_request_fail(struct batcher *b, struct batch_request *request)
     batch_request_end(b, request);
 }
 
-static void token_budget_take(struct token_budget *budget, const struct batch_request *request,
-                              size_t n)
+static bool batch_request_is_heavy(const struct batcher *b, const struct batch_request *request)
+{
+    return tenant_is_heavy(waiting_tenant(&b->waiting, request));
+}
+
+static void token_budget_take(const struct batcher *b, struct token_budget *budget,
+                              const struct batch_request *request, size_t n)
 {
     budget->left -= min_size(n, budget->left);
     if (!is_chunked(request))
         return;
     budget->prefill -= min_size(n, budget->prefill);
+    if (batch_request_is_heavy(b, request))
+        budget->heavy -= min_size(n, budget->heavy);
     budget->has_chunk = true;
+}
+
+/* What a chunk of the request may have. */
+static size_t token_budget_chunk(const struct batcher *b, const struct token_budget *budget,
+                                 const struct batch_request *request)
+{
+    return batch_request_is_heavy(b, request) ? min_size(budget->prefill, budget->heavy)
+                                              : budget->prefill;
 }
 
 /* When the request would have finished if it had run alone since it began to wait. May wrap, as
@@ -129,7 +149,7 @@ static void batch_request_schedule(struct batcher *b, struct batch_request *requ
         b->n_rows++;
     }
     request->row->n_scheduled += n;
-    token_budget_take(budget, request, n);
+    token_budget_take(b, budget, request, n);
 }
 
 /* Schedules each decode row, and the smallest chunk of the first chunked row, so that it proceeds
@@ -167,7 +187,7 @@ static void plan_chunks(struct batcher *b, struct list *chunked, struct list *pl
 
     while ((l = list_pop(chunked)) != NULL) {
         struct batch_request *request = container_of(l, struct batch_request, chunked);
-        size_t left = min_size(budget->left, budget->prefill);
+        size_t left = min_size(budget->left, token_budget_chunk(b, budget, request));
         size_t least = link_is_on(&request->in_step) ? 0 : request->least;
 
         for (; next != NULL && n_held < budget->n_new && finishes_before(b, next, request);
@@ -196,10 +216,33 @@ static void unchunk_first(struct batcher *b, const struct list *chunked, size_t 
     if (running != NULL && running->is_short &&
         (first == NULL || finishes_before(b, running, first)))
         first = running;
-    if (first != NULL && first->cost > budget->prefill &&
+    if (first != NULL && first->cost > budget->prefill && !batch_request_is_heavy(b, first) &&
         step_time_allows_unchunked(&b->step_time, decode_cost, n_chunked, first->cost,
                                    b->config.max_itl_us))
         budget->prefill = first->cost;
+}
+
+/* With heavy tenants: their chunks have what is left of the time; those of light tenants are not
+ * held up by heavy tenants' rows, only by max_itl_us and by light ones' rows. */
+static void plan_heavy(const struct batcher *b, size_t decode_cost, struct token_budget *budget)
+{
+    const struct step_time *s = &b->step_time;
+    const uint64_t max_us = b->config.max_itl_us;
+    size_t light_cost = 0, n_light = 1;
+
+    for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
+        const struct batch_request *request = container_of(l, struct batch_request, link);
+
+        if (batch_request_is_heavy(b, request))
+            continue;
+        if (is_chunked(request))
+            n_light++;
+        else
+            light_cost += request->cost;
+    }
+    budget->heavy = step_time_tokens(s, b->heavy_us - step_time_decode_us(s, decode_cost, true));
+    budget->prefill = min_size(step_time_prefill_budget(s, light_cost, n_light, max_us),
+                               step_time_prefill_budget(s, decode_cost, MAX_PROMPTS, max_us));
 }
 
 /* Schedules running rows, onto planned. Returns false when no request may begin: a decode row found
@@ -212,7 +255,7 @@ static bool step_plan_running(struct batcher *b, struct list *planned, struct to
 
     list_init(&chunked);
     n_chunked = sort_chunked(b, &chunked);
-    budget->prefill = SIZE_MAX;
+    budget->prefill = budget->heavy = SIZE_MAX;
     if (b->config.max_itl_us != 0 && n_chunked < b->n_running - b->n_paused &&
         step_time_is_stale(&b->step_time)) {
         while (list_pop(&chunked) != NULL)
@@ -225,7 +268,10 @@ static bool step_plan_running(struct batcher *b, struct list *planned, struct to
     n_chunked += budget->n_new;
     budget->prefill =
         step_time_prefill_budget(&b->step_time, decode_cost, n_chunked, b->config.max_itl_us);
+    if (b->heavy_us > 0)
+        plan_heavy(b, decode_cost, budget);
     budget->prefill -= min_size(spent, budget->prefill);
+    budget->heavy -= min_size(spent, budget->heavy);
     unchunk_first(b, &chunked, n_chunked, decode_cost, budget);
     plan_chunks(b, &chunked, planned, budget);
     return all_decode;
@@ -341,25 +387,40 @@ static void step_admit_by_policy(struct batcher *b, uint64_t now_us, uint64_t *r
     }
 }
 
+/* Preempts a paused row of a heavy tenant, for a request of a light one. False: there is none. */
+static bool preempt_heavy(struct batcher *b, const struct batch_request *request)
+{
+    struct batch_request *lowest = lowest_running(b);
+
+    if (lowest == NULL || !lowest->is_paused || !batch_request_is_heavy(b, lowest) ||
+        batch_request_is_heavy(b, request))
+        return false;
+    batch_request_preempt(b, lowest);
+    return true;
+}
+
 /* Returns false if the request, and those behind it, must go on waiting. */
 static bool batch_request_admit(struct batcher *b, struct batch_request *request,
                                 struct token_budget *budget)
 {
-    size_t held = request->cost, left = budget->left;
+    size_t held = request->cost, left = budget->left, chunk;
     double chunk_us; /* 0: unknown */
     enum status rc;
 
     batch_request_update_cost(b, request);
     batch_request_count_cost(b, request, request->cost - held);
-    if (is_chunked(request) && !budget->has_chunk && budget->prefill < request->least)
+    chunk = token_budget_chunk(b, budget, request);
+    if (is_chunked(request) && !budget->has_chunk && chunk < request->least)
         left = min_size(left, request->least);
     else if (is_chunked(request))
-        left = min_size(left, budget->prefill);
+        left = min_size(left, chunk);
     if (!fits(b, request->least, left))
         return false;
     request->row->n_scheduled =
         request->least > left ? request->least : min_size(request->cost, left);
-    rc = batch_request_reserve(b, request);
+    do
+        rc = batch_request_reserve(b, request);
+    while (rc == STATUS_EXHAUSTED && preempt_heavy(b, request));
     if (rc == STATUS_EXHAUSTED && !holds_nothing_but(b, 0))
         return false; /* another row will release its pages */
     if (!request->is_preempted && !request->is_chosen)
@@ -377,7 +438,7 @@ static bool batch_request_admit(struct batcher *b, struct batch_request *request
     waiting_tenant(&b->waiting, request)->n_rows++;
     list_push(&b->in_step, &request->in_step);
     b->n_rows++;
-    token_budget_take(budget, request, request->row->n_scheduled);
+    token_budget_take(b, budget, request, request->row->n_scheduled);
     return true;
 }
 
@@ -411,7 +472,7 @@ static bool step_admit_first(struct batcher *b, struct token_budget *budget)
 {
     struct batch_request *first = waiting_first(&b->waiting);
 
-    if (b->n_rows == b->config.max_rows)
+    if (first == NULL || b->n_rows == b->config.max_rows)
         return false;
     if (!first->is_preempted && waiting_tenant(&b->waiting, first)->n_paused > 0)
         return false;
@@ -426,6 +487,8 @@ void step_learn(struct batcher *b, uint64_t now_us)
     for (size_t i = 0; i < b->n_rows; i++)
         extra += b->rows[i]->extra;
     step_time_learn(&b->step_time, b->decode_cost + extra, b->chunk_cost, us);
+    if (b->chunk_cost == 0 && b->decode_cost > 0)
+        b->row_cost = (double)(b->decode_cost + extra) / (double)b->n_rows;
     adaptive_stepped(&b->adaptive, b->n_rows, us, now_us);
 }
 
@@ -463,12 +526,12 @@ void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
     assert(!b->is_stepping && list_is_empty(&b->in_step));
     *ret_wake_us = 0;
     b->n_rows = 0;
-    yield_rows(b, true);
+    yield_rows(b, true, now_us);
     step_admit_by_policy(b, now_us, ret_wake_us);
     step_form_rows(b);
     if (b->n_rows == 0 && b->n_paused > 0) {
-        yield_rows(b, false); /* rows that yielded still hold pages, and the requests they yielded
-                                 to cannot begin beside them */
+        yield_rows(b, false, now_us); /* rows that yielded still hold pages, and the requests they
+                                 yielded to cannot begin beside them */
         step_form_rows(b);
     }
     step_close(b, now_us);

@@ -68,6 +68,70 @@ static double decode_us(const struct step_time *s, size_t cost)
     return us;
 }
 
+bool step_time_has_seen(const struct step_time *s, size_t cost)
+{
+    return s->n_decode[bucket_of(cost)] > 0;
+}
+
+/* The shortest step of a bucket, or the one in the middle, of two the longer, at any cost: a row
+ * more or less counts as a token. */
+static const struct step_time_seen *step_time_pick(const struct step_time *s, size_t at,
+                                                   bool is_usual)
+{
+    const struct step_time_seen *sorted[STEP_TIME_SEEN];
+    size_t n = 0;
+
+    for (size_t i = 0; i < STEP_TIME_SEEN && s->decode[at][i].cost > 0; i++) {
+        const struct step_time_seen *seen = &s->decode[at][i];
+        size_t k = n++;
+
+        for (; k > 0 && sorted[k - 1]->us - sorted[k - 1]->cost * s->unit_us >
+                            seen->us - seen->cost * s->unit_us;
+             k--)
+            sorted[k] = sorted[k - 1];
+        sorted[k] = seen;
+    }
+    return sorted[is_usual ? n / 2 : 0];
+}
+
+double step_time_decode_us(const struct step_time *s, size_t cost, bool is_usual)
+{
+    const struct step_time_seen *least = NULL, *below = NULL, *above = NULL;
+    double part, us, slope;
+
+    for (size_t i = 0; i < STEP_TIME_BUCKETS; i++) {
+        const struct step_time_seen *seen;
+
+        if (s->n_decode[i] == 0)
+            continue;
+        seen = step_time_pick(s, i, is_usual);
+        if (least == NULL)
+            least = seen;
+        if (seen->cost <= (double)cost)
+            below = seen;
+        else if (above == NULL)
+            above = seen;
+    }
+    if (below == NULL)
+        return above == NULL ? 0 : us_after(s, above, (double)cost);
+    if (above == NULL) { /* rows may take longer than a prompt's tokens */
+        us = us_after(s, below, (double)cost);
+        if (below == least || below->us <= least->us)
+            return us;
+        slope = (below->us - least->us) / (below->cost - least->cost);
+        return fmax(us, below->us + slope * ((double)cost - below->cost));
+    }
+    part = ((double)cost - below->cost) / (above->cost - below->cost);
+    return below->us + part * (above->us > below->us ? above->us - below->us : 0);
+}
+
+size_t step_time_tokens(const struct step_time *s, double us)
+{
+    if (s->unit_us <= 0)
+        return SIZE_MAX;
+    return us > s->chunk_us ? (size_t)((us - s->chunk_us) / s->unit_us) : 0;
+}
+
 /* Chunks of that cost added us to a step. A disturbed step counts for at most twice the expected
  * time. */
 static void learn_chunks(struct step_time *s, double cost, double us, bool is_filled)

@@ -40,6 +40,14 @@ size_t step_time_prefill_budget(const struct step_time *s, size_t decode_cost, s
 /* What chunks of that cost add to one step; 0: unknown. */
 double step_time_chunk_us(const struct step_time *s, size_t cost);
 
+/* What decode rows of that cost take alone, between the nearest steps of less and of more that were
+ * seen: the shortest of these, or, is_usual, those in the middle; 0: unknown. */
+double step_time_decode_us(const struct step_time *s, size_t cost, bool is_usual);
+/* Whether decode rows of about that cost have run alone. */
+bool step_time_has_seen(const struct step_time *s, size_t cost);
+/* How many prefill tokens take that long; SIZE_MAX: unknown. */
+size_t step_time_tokens(const struct step_time *s, double us);
+
 /* Whether one of n_chunked rows may compute all its cost in one step, regardless of the prefill
  * budget: if that step takes at most max_us. Decode rows then see one gap instead of many longer
  * steps. After that no row may do so until as many steps have passed as its chunks would have

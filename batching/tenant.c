@@ -17,6 +17,7 @@ void tenant_init(struct tenant *t, unsigned weight)
     *t = (struct tenant){0};
     for (size_t i = 0; i < N_PRIORITIES; i++)
         list_init(&t->queues[i]);
+    t->max_rows = SIZE_MAX;
     tenant_set_weight(t, weight);
 }
 
@@ -24,6 +25,8 @@ bool tenant_is_before(const struct tenant *a, const struct tenant *b)
 {
     if ((a->n_paused > 0) != (b->n_paused > 0))
         return a->n_paused == 0;
+    if ((a->max_rows != SIZE_MAX) != (b->max_rows != SIZE_MAX))
+        return a->max_rows == SIZE_MAX;
     return a->served < b->served;
 }
 

@@ -19,10 +19,10 @@ enum {
     TENANT_WEIGHT_MAX = 1000,
 };
 
-/* The caller's memory. It must not move and must outlive the flows that name it. On the loop. */
+/* The caller's memory. It must not move and must outlive the batcher. On the loop. */
 struct tenant {
     /* Owned by the batcher. */
-    struct link active;                        /* while it has requests that wait or run */
+    struct link active; /* among those with requests that wait or run, or that had some lately */
     struct list queues[N_PRIORITIES];          /* waiting requests, each in the order of since_us */
     uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
     size_t n_queued;                           /* in queues */
@@ -32,6 +32,9 @@ struct tenant {
     size_t n_rows;                             /* running requests, without the paused ones */
     size_t n_paused;                           /* running requests that yield their rows */
     size_t n_granted;      /* rows that it may have in the step that is formed */
+    size_t max_rows;       /* likewise, for its share of the time; SIZE_MAX: no bound */
+    uint64_t left_us;      /* it has had no request since */
+    double run_us;         /* what its requests took, smoothed */
     uint64_t token_charge; /* added to served for each token */
     uint64_t served;       /* scheduled tokens divided by the weight */
 };

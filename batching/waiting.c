@@ -10,6 +10,7 @@ void waiting_init(struct waiting *w)
     list_init(&w->preempted);
     list_init(&w->chosen);
     list_init(&w->tenants);
+    list_init(&w->recent);
     tenant_init(&w->own, 1);
 }
 
@@ -32,15 +33,26 @@ void waiting_enter(struct waiting *w, struct tenant *t)
         return;
     if (t->served < w->virtual_time)
         t->served = w->virtual_time;
+    if (link_is_on(&t->active))
+        list_remove(&t->active);
+    t->max_rows = SIZE_MAX;
     list_push(&w->tenants, &t->active);
 }
 
-void waiting_leave(struct waiting *w, struct tenant *t)
+void waiting_leave(struct waiting *w, struct tenant *t, uint64_t now_us)
 {
-    (void)w;
     assert(t->n_active > 0);
-    if (--t->n_active == 0)
-        list_remove(&t->active);
+    if (--t->n_active > 0)
+        return;
+    list_remove(&t->active);
+    t->left_us = now_us;
+    list_push(&w->recent, &t->active);
+}
+
+void waiting_deinit(struct waiting *w)
+{
+    while (list_pop(&w->recent) != NULL)
+        continue;
 }
 
 static struct tenant *tenant_of_link(struct link *l)
@@ -156,7 +168,8 @@ static const struct tenant *waiting_next_tenant(const struct waiting *w)
     for (struct link *l = list_first(&w->tenants); l != NULL; l = list_next(&w->tenants, l)) {
         const struct tenant *t = tenant_of_link(l);
 
-        if (t->n_queued > 0 && (next == NULL || tenant_is_before(t, next)))
+        if (t->n_queued > 0 && t->n_rows < t->max_rows &&
+            (next == NULL || tenant_is_before(t, next)))
             next = t;
     }
     return next;
@@ -176,11 +189,15 @@ static struct batch_request *tenant_first(const struct waiting *w, const struct 
 
 struct batch_request *waiting_first(const struct waiting *w)
 {
-    struct link *preempted = list_first(&w->preempted);
     const struct tenant *t;
 
-    if (preempted != NULL)
-        return container_of(preempted, struct batch_request, link);
+    for (struct link *l = list_first(&w->preempted); l != NULL; l = list_next(&w->preempted, l)) {
+        struct batch_request *request = container_of(l, struct batch_request, link);
+
+        t = waiting_tenant(w, request);
+        if (t->n_rows < t->max_rows)
+            return request;
+    }
     if (!list_is_empty(&w->chosen))
         return container_of(list_first(&w->chosen), struct batch_request, link);
     t = waiting_next_tenant(w);

@@ -19,6 +19,7 @@ struct waiting {
     struct list preempted;        /* in the order in which they proceed */
     struct list chosen;           /* requests of the next batch, in order (length bucketing) */
     struct list tenants;          /* those with requests that wait or run */
+    struct list recent;           /* those that had some lately, the longest ago first */
     struct tenant own;            /* of flows that name no tenant */
     uint64_t virtual_time;        /* what a tenant has been served, at least, that returns */
     size_t n_preempted, n_queued; /* n_queued includes the chosen ones */
@@ -26,12 +27,13 @@ struct waiting {
 };
 
 void waiting_init(struct waiting *w);
+void waiting_deinit(struct waiting *w); /* no request is left */
 
 /* The tenant of the request. */
 struct tenant *waiting_tenant(const struct waiting *w, const struct batch_request *request);
 /* A request of the tenant is to wait, or one that waited or ran has ended. */
 void waiting_enter(struct waiting *w, struct tenant *t);
-void waiting_leave(struct waiting *w, struct tenant *t);
+void waiting_leave(struct waiting *w, struct tenant *t, uint64_t now_us);
 /* True if requests of several tenants wait or run. */
 bool waiting_is_shared(const struct waiting *w);
 /* After a step's charges. */

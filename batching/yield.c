@@ -1,5 +1,7 @@
 #include "batching/yield.h"
 
+#include "batching/time_share.h"
+
 size_t yield_max_running(const struct batcher_config *config)
 {
     size_t n;
@@ -93,15 +95,46 @@ static void grant_rows(struct batcher *b, bool to_waiting)
             room--;
 }
 
-/* Resumes what was paused, then pauses what has no row. */
-void yield_rows(struct batcher *b, bool to_waiting)
+/* Pauses rows of heavy tenants that would take more than their share of the time. */
+static void pause_heavy(struct batcher *b, uint64_t now_us)
 {
     const struct list *tenants = &b->waiting.tenants;
 
+    if (!time_share_bound(b, now_us))
+        return;
+    for (struct link *l = list_first(tenants); l != NULL; l = list_next(tenants, l)) {
+        struct tenant *t = container_of(l, struct tenant, active);
+
+        while (t->n_rows > t->max_rows)
+            tenant_pause_one(b, t);
+    }
+}
+
+void yield_unbound(struct batcher *b)
+{
+    const struct list *tenants = &b->waiting.tenants;
+
+    for (struct link *l = list_first(tenants); l != NULL; l = list_next(tenants, l))
+        container_of(l, struct tenant, active)->max_rows = SIZE_MAX;
+    b->heavy_us = 0;
+}
+
+/* Resumes what was paused, then pauses what has no row. */
+void yield_rows(struct batcher *b, bool to_waiting, uint64_t now_us)
+{
+    const struct list *tenants = &b->waiting.tenants;
+    const bool is_shared = waiting_is_shared(&b->waiting);
+
     if (b->n_paused > 0)
         resume_all(b);
-    to_waiting = to_waiting && b->policy->yields && waiting_is_shared(&b->waiting);
-    if (b->n_running < b->config.max_rows || (b->n_running == b->config.max_rows && !to_waiting))
+    if (b->heavy_us > 0)
+        yield_unbound(b);
+    to_waiting = to_waiting && b->policy->yields;
+    if (to_waiting && (is_shared || !list_is_empty(&b->waiting.recent)))
+        pause_heavy(b, now_us);
+    to_waiting = to_waiting && is_shared;
+    if (b->n_running - b->n_paused < b->config.max_rows ||
+        (b->n_running - b->n_paused == b->config.max_rows && !to_waiting))
         return;
     grant_rows(b, to_waiting);
     for (struct link *l = list_first(tenants); l != NULL; l = list_next(tenants, l)) {

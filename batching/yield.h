@@ -15,7 +15,10 @@ size_t yield_max_running(const struct batcher_config *config);
 
 /* Before a step is formed: chooses anew which running requests are paused; with to_waiting, rows
  * are also granted to waiting requests. */
-void yield_rows(struct batcher *b, bool to_waiting);
+void yield_rows(struct batcher *b, bool to_waiting, uint64_t now_us);
+
+/* No tenant's rows are bounded for its share of the time, until the next step is formed. */
+void yield_unbound(struct batcher *b);
 
 /* The request, which ran, was taken out. */
 void yield_forget(struct batcher *b, struct batch_request *request);

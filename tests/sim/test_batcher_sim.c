@@ -246,7 +246,7 @@ static void release(void *self, struct row *row)
         MUST(w, other == a || w->n_tenants > 0 || goes_before(w, other, a),
              "%zu is preempted before %zu", a->id, other->id);
     }
-    MUST(w, n_running > 1, "%zu is preempted and is alone", a->id);
+    MUST(w, n_running > 1 || w->n_tenants > 0, "%zu is preempted and is alone", a->id);
     MUST(w, w->is_short, "%zu is preempted for nothing", a->id);
     w->is_short = false; /* preempts one row at a time: another only if this was not enough */
     give_back(w, a);
@@ -301,10 +301,18 @@ static bool is_of_other_tenant(const struct world *w, const struct sim_request *
     return w->flows[a->flow].tenant != w->flows[b->flow].tenant;
 }
 
+static bool is_of_heavy(const struct world *w, const struct sim_request *a)
+{
+    const struct tenant *t = w->flows[a->flow].tenant;
+
+    return t != NULL ? t->max_rows != SIZE_MAX : w->n_tenants > 0; /* the batcher's own */
+}
+
 /* A request that begins must be the first of its tenant's waiting ones. */
 static void check_beginning(struct world *w, const struct sim_request *a)
 {
-    MUST(w, !w->has_preempted, "%zu begins in a step that preempted another", a->id);
+    MUST(w, !w->has_preempted || w->n_tenants > 0, "%zu begins in a step that preempted another",
+         a->id);
     if (a->is_preempted)
         return;
     for (size_t i = 0; i < w->n_live; i++) {
@@ -314,7 +322,8 @@ static void check_beginning(struct world *w, const struct sim_request *a)
             continue;
         if (other->is_alone)
             continue; /* the pool is too small for it: it fails once its neighbours have ended */
-        MUST(w, !other->is_preempted, "%zu begins before %zu goes on", a->id, other->id);
+        MUST(w, !other->is_preempted || is_of_heavy(w, other), "%zu begins before %zu goes on",
+             a->id, other->id);
         MUST(w, picks(w) || is_of_other_tenant(w, a, other) || goes_before(w, a, other),
              "%zu begins, %zu is passed over", a->id, other->id);
     }
@@ -350,6 +359,15 @@ static void check_oldest(struct world *w)
         MUST(w, first->in_step, "%zu has waited too long and is left behind", first->id);
 }
 
+/* Whether a tenant has no more rows than its share of the time. */
+static bool has_heavy(const struct world *w)
+{
+    for (size_t i = 0; i < w->n_live; i++)
+        if (is_of_heavy(w, w->live[i]))
+            return true;
+    return false;
+}
+
 /* If neither cost nor pages hold a request back, the policy's own rule can be checked. */
 static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, uint64_t oldest_us)
 {
@@ -363,7 +381,7 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
         apply_change(w);
         is_due = w->now_us - oldest_us >= w->config.max_delay_us;
     }
-    if (w->is_changing)
+    if (w->is_changing || has_heavy(w))
         return;
     MUST(w, w->n_rows <= w->config.max_rows, "a step of %zu rows", w->n_rows);
     if ((w->config.policy == BATCH_CONTINUOUS ||
@@ -381,7 +399,7 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
                                                     n_held_back == 0 && n_begun >= min_rows(w))),
              "a fixed step of %zu rows begins %zu after %" PRIu64 " us", w->n_rows, n_begun,
              w->now_us - oldest_us);
-    if (w->config.policy == BATCH_ADAPTIVE && w->n_rows < w->config.max_rows)
+    if (w->config.policy == BATCH_ADAPTIVE && w->n_rows < w->config.max_rows && w->n_tenants == 0)
         MUST(w, n_held_back == 0 || n_begun <= 1, "%zu begin together, and %zu wait", n_begun,
              n_held_back);
     if (w->config.policy == BATCH_WINDOW && w->n_rows < w->config.max_rows)
@@ -907,6 +925,8 @@ static void draw_world(struct world *w)
     w->close_at = draw_percent(w, 35) ? draw_within(w, 0, 100 * w->mean_gap_us) : never;
     w->tick_at = w->step_at = never;
     w->n_tenants = draw_percent(w, 40) ? draw_within(w, 1, MAX_TENANTS) : 0;
+    if (w->is_roomy && w->n_tenants > 0)
+        w->change_at = never; /* admitted requests of a heavy tenant may begin after a change */
 }
 
 static void open_batcher(struct world *w)

@@ -416,9 +416,39 @@ START_TEST(the_shortest_first_but_nobody_starves)
 }
 END_TEST
 
+/* Decode rows of a cost that was not seen take what lies between those that were; above the largest
+ * they grow as between the smallest and it, or with a prompt's tokens if that is more. */
+START_TEST(decode_rows_between)
+{
+    struct step_time s = {0};
+
+    ck_assert_double_eq(step_time_decode_us(&s, 5, false), 0);
+    ck_assert_uint_eq(step_time_tokens(&s, 5), SIZE_MAX);
+    step_time_learn(&s, 1, 0, 12000);
+    ck_assert(step_time_has_seen(&s, 1));
+    ck_assert(!step_time_has_seen(&s, 2));
+    ck_assert_double_eq(step_time_decode_us(&s, 1, false), 12000);
+    step_time_learn(&s, 31, 0, 72000);
+    ck_assert_double_eq_tol(step_time_decode_us(&s, 16, false), 42000, 1e-6);
+    ck_assert_double_eq_tol(step_time_decode_us(&s, 61, false), 132000, 1e-6);
+    step_time_learn(&s, 16, 0, 72000 + 5000); /* a disturbance does not make more rows cheaper */
+    ck_assert_double_eq_tol(step_time_decode_us(&s, 20, false), 77000, 1e-6);
+    step_time_learn(&s, 1, 0, 15000);
+    step_time_learn(&s, 1, 0, 90000);
+    ck_assert_double_eq(step_time_decode_us(&s, 1, false), 12000);
+    ck_assert_double_eq(step_time_decode_us(&s, 1, true), 15000);
+    s.unit_us = 400;
+    s.chunk_us = 1000;
+    ck_assert_uint_eq(step_time_tokens(&s, 5000), 10);
+    ck_assert_uint_eq(step_time_tokens(&s, 900), 0);
+    ck_assert_uint_eq(step_time_tokens(&s, -1), 0);
+}
+END_TEST
+
 SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
            one_newcomer_keeps_the_latency, guesses_are_not_what_rows_take,
            a_disturbed_step_is_forgotten, one_step_alone_is_not_enough,
            a_chunk_has_a_share_that_does_not_shrink, the_least_chunk_grows_again,
            a_short_newcomer_leaps, a_short_newcomer_leaps_later, a_slow_machine_reads_prompts,
-           many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves)
+           many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves,
+           decode_rows_between)
