@@ -238,6 +238,7 @@ static void owner_add(struct conversations *all, struct conversation *c)
         o = xalloc(sizeof(*o));
         o->principal = c->principal;
         list_init(&o->newest_first);
+        list_init(&o->unkept);
         if (all->config.quota_of != NULL)
             o->quota = all->config.quota_of(all->config.quota_arg, c->principal);
         hash_add(&all->owners, &o->by_principal, owner_hash(all, c->principal));
@@ -245,6 +246,8 @@ static void owner_add(struct conversations *all, struct conversation *c)
     c->owner = o;
     c->host.quota = o->quota;
     list_push_front(&o->newest_first, &c->of_owner);
+    if (!c->host.is_kept)
+        list_push_front(&o->unkept, &c->unkept);
     o->n++;
 }
 
@@ -275,6 +278,31 @@ struct conversation *conversations_newest_of(const struct conversations *all, ui
 struct conversation *conversations_older_of(const struct conversation *c)
 {
     return owner_conversation(list_next(&c->owner->newest_first, &c->of_owner));
+}
+
+static struct conversation *unkept_conversation(struct link *link)
+{
+    return link == NULL ? NULL : container_of(link, struct conversation, unkept);
+}
+
+struct conversation *conversations_newest_unkept(const struct conversations *all,
+                                                 uint32_t principal)
+{
+    const struct conversation_owner *o = owner_find(all, principal);
+
+    return o == NULL ? NULL : unkept_conversation(list_first(&o->unkept));
+}
+
+struct conversation *conversations_older_unkept(const struct conversation *c)
+{
+    return unkept_conversation(list_next(&c->owner->unkept, &c->unkept));
+}
+
+void conversation_is_kept(struct conversation *c)
+{
+    c->host.is_kept = true;
+    if (c->unkept.next != NULL)
+        list_remove(&c->unkept);
 }
 
 size_t conversations_count_of(const struct conversations *all, uint32_t principal,
@@ -379,6 +407,8 @@ static void conversations_remove(struct conversations *all, struct conversation 
     c->opened = NULL;
     list_remove(&c->link);
     list_remove(&c->of_owner);
+    if (c->unkept.next != NULL)
+        list_remove(&c->unkept);
     c->owner->n--;
     expiry_remove(&all->expiry, &c->expiry);
     shared_limit_give(&all->limit, c->principal, 1);

@@ -54,6 +54,7 @@ struct conversation_owner {
     uint32_t principal;
     size_t n;
     struct list newest_first;
+    struct list unkept;         /* those of them that are in memory alone, newest first */
     struct access_quota *quota; /* NULL: none */
 };
 
@@ -65,6 +66,7 @@ struct conversation {
     struct hash_node by_id;
     struct link link;     /* in newest_first of all */
     struct link of_owner; /* in newest_first of its owner */
+    struct link unkept;   /* in its owner's unkept, on unless it is kept */
     struct conversation_owner *owner;
     uint32_t principal;         /* its owner; calls of other principals do not find it */
     struct expiry_entry expiry; /* its time is at or before the conversation's expiry */
@@ -188,6 +190,12 @@ struct conversation *conversations_older(const struct conversations *all,
 /* The same for a principal's. */
 struct conversation *conversations_newest_of(const struct conversations *all, uint32_t principal);
 struct conversation *conversations_older_of(const struct conversation *c);
+/* The same for those that are in memory alone; its steps do not depend on how many are kept. */
+struct conversation *conversations_newest_unkept(const struct conversations *all,
+                                                 uint32_t principal);
+struct conversation *conversations_older_unkept(const struct conversation *c);
+/* c is kept from now on. */
+void conversation_is_kept(struct conversation *c);
 /* How many the principal has, of the model only unless that is NULL. */
 size_t conversations_count_of(const struct conversations *all, uint32_t principal,
                               const struct model *model);

@@ -124,7 +124,7 @@ enum status keeping_begin(struct conversation *c, const char *name, struct error
     if (c->all->keeping.journal == NULL ||
         (c->has_parent && (parent == NULL || !parent->host.is_kept)))
         return STATUS_OK;
-    c->host.is_kept = true;
+    conversation_is_kept(c);
     conversations_expiry_changed(c);
     r.turn = c->host.n_turns;
     r.principal = keeping_principal(c->all, c->principal);

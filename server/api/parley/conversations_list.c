@@ -163,18 +163,18 @@ struct stored_list {
 static const struct conversation *list_unkept(const struct stored_list *l,
                                               const struct conversation *c)
 {
-    while (c != NULL && (c->host.is_kept || c->serial >= l->at.serial ||
+    while (c != NULL && (c->serial >= l->at.serial ||
                          (l->model[0] != '\0' && strcmp(c->host.model->name, l->model) != 0)))
-        c = conversations_older_of(c);
+        c = conversations_older_unkept(c);
     return c;
 }
 
 static uint32_t list_count_unkept(const struct stored_list *l, uint32_t principal)
 {
-    const struct conversation *c = list_unkept(l, conversations_newest_of(l->all, principal));
+    const struct conversation *c = list_unkept(l, conversations_newest_unkept(l->all, principal));
     uint32_t n = 0;
 
-    for (; c != NULL; c = list_unkept(l, conversations_older_of(c)))
+    for (; c != NULL; c = list_unkept(l, conversations_older_unkept(c)))
         n++;
     return n;
 }
@@ -205,7 +205,7 @@ static enum status list_merge(Parley__V1__ConversationsListResponse *response,
                               struct arena *arena, struct error *err)
 {
     const uint32_t principal = call_principal(l->call)->id;
-    const struct conversation *c = list_unkept(l, conversations_newest_of(l->all, principal));
+    const struct conversation *c = list_unkept(l, conversations_newest_unkept(l->all, principal));
     struct link *at = list_first(&found->rows);
     char *token = arena_alloc(arena, LIST_PLACE_CHARS, 1);
 
@@ -225,7 +225,7 @@ static enum status list_merge(Parley__V1__ConversationsListResponse *response,
         } else {
             rc = wire_conversation(to, c, call_principal(l->call), arena, err);
             l->at.serial = c->serial;
-            c = list_unkept(l, conversations_older_of(c));
+            c = list_unkept(l, conversations_older_unkept(c));
         }
         if (rc != STATUS_OK)
             return rc;

@@ -10,9 +10,11 @@
 struct fake_store {
     struct journal_store base;
     size_t n_commits, n_records, n_closed;
-    size_t n_most;   /* records of one commit */
-    int fail_commit; /* this one fails, from 1; 0: none */
-    uv_sem_t *gate;  /* the first commit waits for it; NULL: it does not */
+    size_t n_most;           /* records of one commit */
+    int fail_commit;         /* this one fails, from 1; 0: none */
+    uv_sem_t *gate;          /* the first commit waits for it; NULL: it does not */
+    uv_sem_t *begun, *go_on; /* the first read posts the one and waits for the other; NULL: no */
+    size_t n_reads, n_reads_before; /* before: the last commit */
 };
 
 static struct fake_store fake;
@@ -36,6 +38,7 @@ static enum status fake_commit(struct journal_store *s, const struct journal_rec
 {
     (void)s;
     fake.n_commits++;
+    fake.n_reads_before = fake.n_reads;
     fake.n_most = n > fake.n_most ? n : fake.n_most;
     if (fake.gate != NULL && fake.n_commits == 1)
         uv_sem_wait(fake.gate);
@@ -54,6 +57,10 @@ static enum status fake_read(struct journal_store *s, const struct journal_query
     (void)s;
     (void)max_bytes;
     ck_assert_str_eq(q->principal, "anna");
+    if (fake.n_reads++ == 0 && fake.begun != NULL) {
+        uv_sem_post(fake.begun);
+        uv_sem_wait(fake.go_on);
+    }
     out->is_found = true;
     if (journal_found_add(&e, out, 0, err) != STATUS_OK)
         return err->status;
@@ -275,5 +282,38 @@ START_TEST(what_waits_is_bounded)
 }
 END_TEST
 
-SUITE_MAIN("server/journal/journal", records_share_a_transaction, a_failure_takes_what_follows,
-           reads_are_behind_what_was_appended, what_waits_is_bounded, what_is_held_stays_together)
+/* However many reads wait, a record that comes meanwhile is written after a few of them. */
+START_TEST(reads_let_records_pass)
+{
+    enum { READS = 100, FIRST = 16 };
+    static struct journal_wait waits[READS];
+    static uint32_t turns[READS];
+    const struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+    uv_sem_t begun, go_on;
+    struct error err;
+
+    start(0);
+    ck_assert_int_eq(uv_sem_init(&begun, 0), 0);
+    ck_assert_int_eq(uv_sem_init(&go_on, 0), 0);
+    fake.begun = &begun;
+    fake.go_on = &go_on;
+    for (int i = 0; i < READS; i++)
+        /* What it sees: the first one has a job of its own, which begins at once. */
+        turns[i] = i == 0 ? 0 : 1;
+    for (int i = 0; i < READS; i++)
+        journal_read(j, &waits[i], &q, on_found, &turns[i]);
+    uv_sem_wait(&begun);
+    ck_assert_int_eq(append(0, &err), STATUS_OK);
+    uv_sem_post(&go_on);
+    run_until(&n_ok, 1);
+    ck_assert_uint_le(fake.n_reads_before, FIRST);
+    stop();
+    ck_assert_int_eq(n_found, READS);
+    uv_sem_destroy(&begun);
+    uv_sem_destroy(&go_on);
+}
+END_TEST
+
+SUITE_MAIN("server/journal/journal", reads_let_records_pass, records_share_a_transaction,
+           a_failure_takes_what_follows, reads_are_behind_what_was_appended, what_waits_is_bounded,
+           what_is_held_stays_together)

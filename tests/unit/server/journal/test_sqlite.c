@@ -404,6 +404,80 @@ START_TEST(test_list)
 }
 END_TEST
 
+static sqlite3 *watched; /* the connection that was opened last */
+static long n_steps;
+
+static int on_step(void *arg)
+{
+    (void)arg;
+    n_steps++;
+    return 0;
+}
+
+static int watch(sqlite3 *db, char **ret_why, const struct sqlite3_api_routines *routines)
+{
+    (void)ret_why;
+    (void)routines;
+    watched = db;
+    return SQLITE_OK;
+}
+
+/* SQLite's steps for a page of one row. */
+static long steps_of_page(struct journal_store *s, const char *model)
+{
+    struct journal_query page = {.by = JOURNAL_PAGE,
+                                 .principal = "anna",
+                                 .text = model,
+                                 .place = INT64_MAX,
+                                 .max_rows = 2,
+                                 .wants_total = true};
+
+    n_steps = 0;
+    (void)listed(s, &page);
+    return n_steps;
+}
+
+/* What a page costs, with its total, does not depend on how much is stored, closed, or of requests
+ * with keys. */
+START_TEST(test_list_steps)
+{
+    struct journal_store *s;
+    long few[2] = {0}, many[2];
+
+    ck_assert_int_eq(sqlite3_auto_extension((void (*)(void))watch), SQLITE_OK);
+    s = opened();
+    (void)sqlite3_cancel_auto_extension((void (*)(void))watch); /* it is there */
+    sqlite3_progress_handler(watched, 1, on_step, NULL);
+    for (int i = 0; i < 1000; i++) {
+        struct journal_record open = record(JOURNAL_OPEN, 0, 0, "terms");
+        struct journal_record keyed = record(JOURNAL_ACCEPT, 0, 1, "a");
+        char key[16];
+
+        open.conversation[1] = (uint8_t)(i >> 8);
+        open.conversation[2] = (uint8_t)i;
+        open.model = i % 2 == 0 ? "m" : "n";
+        commit(s, open);
+        if (i % 3 != 0 && i > 20) {
+            memcpy(keyed.conversation, open.conversation, JOURNAL_ID_BYTES);
+            (void)snprintf(key, sizeof(key), "%d", i);
+            keyed.principal = "anna";
+            keyed.key = key;
+            keyed.key_until_unix_ms = i % 3 == 1 ? UINT64_C(1) << 40 : 0;
+            commit(s, keyed);
+        }
+        if (i == 20) {
+            few[0] = steps_of_page(s, NULL);
+            few[1] = steps_of_page(s, "m");
+        }
+    }
+    many[0] = steps_of_page(s, NULL);
+    many[1] = steps_of_page(s, "m");
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(many[i] <= few[i] + 8, "%ld steps with few, %ld with many", few[i], many[i]);
+    s->type->close(s);
+}
+END_TEST
+
 /* A file of the first schema is taken over, with what it has. */
 START_TEST(test_migration)
 {
@@ -750,6 +824,7 @@ int main(void)
     tcase_add_test(t, test_foreign);
     tcase_add_test(t, test_checkpoints);
     tcase_add_test(t, test_list);
+    tcase_add_test(t, test_list_steps);
     tcase_add_test(t, test_migration);
     tcase_add_loop_test(t, test_deleted, 0, 4);
     tcase_add_test(t, test_replaced);
