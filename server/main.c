@@ -29,7 +29,7 @@ static struct error failure; /* static for on_alarm */
 static void on_alarm(int number, siginfo_t *info, void *context)
 {
     static const char before[] = "parleyd: ";
-    static const char forced[] = "parleyd: ended at once, while a thread was still at work\n";
+    static const char forced[] = "parleyd: ended at once, before all had stopped\n";
 
     (void)number;
     (void)context;

@@ -136,6 +136,24 @@ def every_method(parleyd, flags):
         daemon.process.wait(PATIENCE)
 
 
+def half_request(parleyd, flags):
+    """A request of which half is there is not known to any handler: it is UNAVAILABLE all the same, after a GOAWAY."""
+    daemon = harness.Parleyd(parleyd, *flags, "--http", "off")
+    with daemon as parley:
+        parley.http = parley.address
+        peer = test_http2.Peer(parley)
+        stream = peer.ask("/parley.v1.Conversations/Ask", b"\0\0\0\0\x64half", ends=False, content_type="application/grpc", te="trailers")
+        heads, goaways, ends, is_read = hpack.Decoder(), 0, [], False
+        for kind, _, id_, payload in test_http2.frames(peer.socket):
+            if kind == 8 and id_ == stream and not is_read:  # room for the other half
+                is_read = True
+                daemon.process.send_signal(signal.SIGTERM)
+            goaways += kind == 7 and not ends
+            if kind == 1 and id_ == stream:
+                ends.append(dict(heads.decode(payload))["grpc-status"])
+        assert goaways > 0 and ends[:1] == ["14"], (goaways, ends)
+
+
 def call_until_gone(address, method, found, enough):
     with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         while True:
@@ -344,7 +362,7 @@ def main():
         long = os.path.join(folder, "long.gguf")
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"long={long}"]
-        for test in (every_method, under_calls, over_http, many_streams):
+        for test in (every_method, half_request, under_calls, over_http, many_streams):
             if not sys.argv[3:] or test.__name__ in sys.argv[3:]:
                 test(parleyd, flags)
                 print(f"{test.__name__}: good", flush=True)

@@ -12,7 +12,7 @@ import time
 import children
 from children import PATIENCE
 
-FORCED = "parleyd: ended at once, while a thread was still at work\n"
+FORCED = "parleyd: ended at once, before all had stopped\n"
 
 
 class Daemon(children.Daemon):
