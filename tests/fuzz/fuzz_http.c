@@ -6,6 +6,7 @@
 
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
+#include "server/conversation/conversations.h"
 #include "server/http/front.h"
 #include "server/http/socket.h"
 #include "server/server.h"
@@ -74,6 +75,7 @@ static void nothing(struct http_front *f)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
+    static struct conversations conversations; /* none, and no journal */
     static struct server server;
     static struct http_front f;
     const struct http_config config = {.routes = routes_all,
@@ -86,7 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 
     if (size_bytes < 2)
         return 0;
-    server = (struct server){.env = &env_real, .state = SERVER_LOADING};
+    server =
+        (struct server){.env = &env_real, .state = SERVER_LOADING, .conversations = &conversations};
     front_init(&f, &config, nothing);
     s.connection = connection_open(&f, &s);
     assert(s.connection != NULL);
