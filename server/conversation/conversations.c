@@ -659,6 +659,13 @@ uint64_t conversations_unix_ms(const struct conversations *all)
     return all->config.unix_ms + (env_now_us(all->config.env) - all->start_us) / 1000;
 }
 
+uint64_t conversations_stored_ms(const struct conversations *all)
+{
+    if (all->stored_ms == 0)
+        return 0;
+    return all->stored_ms + (env_now_us(all->config.env) - all->start_us) / 1000;
+}
+
 struct conversation *conversations_newest(const struct conversations *all)
 {
     struct link *first = list_first(&all->newest_first);

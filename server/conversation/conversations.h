@@ -132,6 +132,7 @@ struct conversations {
     struct absent_models absent; /* of kept ones whose models are not served */
     struct keeping_config keeping;
     struct list closing; /* in the journal, by a pass: see retention.h */
+    uint64_t stored_ms;  /* of the newest record of earlier processes; 0: not known yet */
     size_t n_expired;    /* kept ones, closed by their own ttl since the last pass */
 };
 
@@ -176,6 +177,9 @@ uint64_t conversation_ttl_ms(const struct conversation *c);
 void conversations_expiry_changed(struct conversation *c);
 
 uint64_t conversations_unix_ms(const struct conversations *all);
+/* The time by which stored keys are over: that of the newest record of earlier processes, and what
+ * this one has run since. A clock that is ahead does not count. 0: it is not known yet. */
+uint64_t conversations_stored_ms(const struct conversations *all);
 
 void conversation_id_format(const struct conversation_id *id, char out[CONVERSATION_ID_CHARS]);
 /* False if text is not an id: 32 lower-case hex digits. */

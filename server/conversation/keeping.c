@@ -245,6 +245,7 @@ static enum status keeping_accept(struct turn_host *h, struct turn *t, struct er
         r.key_body = t->key->body;
         r.key_size_bytes = t->key->size_bytes;
         r.key_until_unix_ms = t->key->until_unix_ms;
+        r.keys_over_unix_ms = conversations_stored_ms(c->all);
     }
     if (rc == STATUS_OK)
         rc = journal_append(c->all->keeping.journal, &r, on_accept, t, err);

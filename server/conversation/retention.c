@@ -143,6 +143,13 @@ static uint64_t retention_idle_ms(const struct retention *r, const struct journa
     return now_ms > row->last_unix_ms ? now_ms - row->last_unix_ms : 0;
 }
 
+/* All rows have been seen once. */
+static void retention_know_newest(struct retention *r)
+{
+    if (r->all->stored_ms == 0)
+        r->all->stored_ms = r->newest_ms != 0 ? r->newest_ms : r->all->config.unix_ms;
+}
+
 static bool retention_is_old(const struct retention *r, const struct journal_row *row)
 {
     if (r->config.age_ms == 0)
@@ -239,6 +246,8 @@ static void retention_look(struct retention *r, const struct journal_found *foun
         struct conversation_id id;
 
         r->place = row->place;
+        if (retention_is_earlier(r, row) && row->last_unix_ms > r->newest_ms)
+            r->newest_ms = row->last_unix_ms;
         memcpy(id.bytes, row->id, sizeof(id.bytes));
         c = conversations_get(r->all, &id);
         if (c != NULL) {
@@ -300,6 +309,7 @@ static void on_retention_rows(void *arg, struct journal_found *found, const stru
         retention_go_on(r);
         return;
     }
+    retention_know_newest(r);
     if (r->config.bytes == 0 || found->store_bytes <= r->config.bytes) {
         retention_end_pass(r);
     } else if (r->next_idlest < r->n_idlest) {

@@ -28,7 +28,8 @@ struct retention {
     bool is_passing, is_waiting; /* for what is being closed */
     bool is_collecting;          /* the ages, before the pass looks */
     struct ages ages;
-    uint64_t old_seq; /* of earlier processes' records those up to here are too old */
+    uint64_t newest_ms; /* of earlier processes' records */
+    uint64_t old_seq;   /* of earlier processes' records those up to here are too old */
     size_t n_deleted[N_RETENTION_WHYS]; /* by the pass */
     size_t n_closing;                   /* of what is not durable yet */
     struct idle_one {

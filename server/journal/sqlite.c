@@ -535,7 +535,7 @@ static bool sqlite_put_accept(struct sqlite_store *s, const struct journal_recor
                sqlite_number_value(r->unix_ms), sqlite_number_value(r->key_until_unix_ms),
                sqlite_bytes_value(r->key_body, r->key_size_bytes)) &&
             (r->key_until_unix_ms == 0 || sqlite_unlist(s, r->conversation)) &&
-            sqlite_close_expired(s, r->unix_ms));
+            sqlite_close_expired(s, r->keys_over_unix_ms));
 }
 
 static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)

@@ -70,6 +70,8 @@ struct journal_record {
     /* The conversation is for this turn alone: it is closed some time after, by a later record with
      * a key. 0: it is not. */
     uint64_t key_until_unix_ms;
+    uint64_t
+        keys_over_unix_ms; /* of a record with a key: those until before this are over; 0: none */
 };
 
 /* A stored record, one block. */

@@ -170,6 +170,25 @@ static void pass_time(uint64_t ms)
     conversations_tick(&s.all);
 }
 
+/* A keyed request's conversation, or NULL where its request's key is over. */
+static struct conversation_id keyed(const char *key)
+{
+    const struct message m = {.role = ROLE_USER, .text = "say 1", .len = 5};
+    const struct turn_key k = {
+        .text = key, .body = "", .until_unix_ms = conversations_unix_ms(&s.all) + 48 * HOUR};
+    const struct turn_request r = {.messages = &m, .n_messages = 1, .key = &k};
+    struct conversation *c = fake_conversation(&s);
+    struct fake_reader reader;
+    struct error err;
+
+    ck_assert_int_eq(keeping_begin(c, NULL, &err), STATUS_OK);
+    fake_reader_init(&reader);
+    ck_assert_int_eq(conversation_turn(c, &r, &reader.reader, &err), STATUS_OK);
+    settle();
+    fake_reader_deinit(&reader);
+    return c->id;
+}
+
 static void make_dir(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(dir));
@@ -270,12 +289,14 @@ START_TEST(an_age_deletes)
     fake_reader_init(&r);
     ck_assert_int_eq(fake_turn(c, 2, "say 1", &r, &err), STATUS_OK);
     settle();
+    fake_reader_deinit(&r);
     pass_time(5 * DAY);
     pass();
     ck_assert_ptr_null(conversations_get(&s.all, &first));
     ck_assert_ptr_nonnull(conversations_get(&s.all, &second));
     ck_assert_uint_eq(n_stored(), 1);
     pass_time(6 * DAY);
+    fake_reader_init(&r);
     ck_assert_int_eq(fake_turn(c, 3, "say 3", &r, &err), STATUS_OK);
     pass();
     ck_assert_ptr_nonnull(conversations_get(&s.all, &second));
@@ -283,6 +304,28 @@ START_TEST(an_age_deletes)
     pass_time(10 * DAY);
     pass();
     ck_assert_uint_eq(n_stored(), 0);
+    end();
+    remove_dir();
+}
+END_TEST
+
+/* What a key alone keeps goes some time after, when other keys come; a clock does not end that
+ * time.
+ */
+START_TEST(a_clock_ends_no_key)
+{
+    make_dir();
+    begin(NOW, 0);
+    (void)keyed("one");
+    end();
+    begin(FAR_AHEAD, 0);
+    (void)keyed("two"); /* before the first pass, and after it */
+    pass();
+    (void)keyed("three");
+    ck_assert_uint_eq(n_stored(), 3);
+    pass_time(49 * HOUR);
+    (void)keyed("four");
+    ck_assert_uint_eq(n_stored(), 3);
     end();
     remove_dir();
 }
@@ -324,4 +367,4 @@ START_TEST(a_ttl_is_the_clients)
 END_TEST
 
 SUITE_MAIN("server/conversation/retention", storage_has_no_time_to_live, a_clock_deletes_nothing,
-           an_age_deletes, a_ttl_is_the_clients)
+           an_age_deletes, a_clock_ends_no_key, a_ttl_is_the_clients)

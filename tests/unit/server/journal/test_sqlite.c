@@ -117,13 +117,15 @@ START_TEST(test_old_keys)
     r = record(JOURNAL_ACCEPT, 1, 1, "a");
     r.principal = "anna";
     r.key = "next";
-    r.unix_ms = 20;
+    r.unix_ms = 30; /* its own time ends nothing */
+    r.keys_over_unix_ms = 20;
     commit(s, r);
     ck_assert_str_eq(stored_by(s, &q), "9.1.1:");
     r = record(JOURNAL_ACCEPT, 2, 1, "a");
     r.principal = "anna";
     r.key = "last";
-    r.unix_ms = 21;
+    r.unix_ms = 31;
+    r.keys_over_unix_ms = 21;
     commit(s, r);
     ck_assert_str_eq(stored_by(s, &q), "");
     ck_assert_str_eq(stored(s, 0), "");
