@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What the journal costs, each as a ratio in one run: replies of 64 conversations with it and without, in turns; echo turns at 256 in flight
-beside bare appends of the same rows by SQLite, in turns; a store of a million conversations beside an empty one.
+beside bare appends of the same rows by SQLite, in turns; a store of a million conversations beside an empty one; echo turns while a client
+lists stored conversations without pause beside the same without.
 
-usage: journal.py BUILD_DIR MODEL.gguf [--rounds N] [--stored N] [--only tokens|echo|stored] [--json]
+usage: journal.py BUILD_DIR MODEL.gguf [--rounds N] [--stored N] [--only tokens|echo|stored|listed] [--json]
 
 Exit 3: tokens/s with the journal are below 0.97 of without, a daemon with the million is ready more than 1 s later, one of them answers more
 than 20 ms later than one that is in memory, or all of them listed cost more than 4 GiB. The appends are an aim, 0.5, and end nothing.
 """
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import resource
@@ -17,9 +19,11 @@ import sqlite3
 import statistics
 import sys
 import tempfile
+import threading
 import time
 
 import loads
+import chain
 from harness import conversations
 
 LEAST_TOKENS, AIM_ECHO, MOST_READY_S, MOST_TOUCH_S, MOST_BYTES = 0.97, 0.5, 1.0, 0.020, 4 << 30
@@ -60,7 +64,7 @@ def rows_of(o):
             schema = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema WHERE sql NOT NULL AND tbl_name = 'event'")]
             bodies = [db.execute("SELECT unix_ms, body FROM event WHERE kind = ?", (kind,)).fetchone() for kind in (3, 4)]
     ids = [os.urandom(16) for _ in range(N_AT_ONCE)]
-    return schema, [[(id, 1, turn, kind, *body) for turn in range(1, N_TURNS + 1) for id in ids] for kind, body in zip((3, 4), bodies)]
+    return schema, [[(id, 1, turn, kind, *body, bytes(32), bytes(32)) for turn in range(1, N_TURNS + 1) for id in ids] for kind, body in zip((3, 4), bodies)]
 
 
 def append_s(o, schema, kinds):
@@ -73,7 +77,7 @@ def append_s(o, schema, kinds):
             for at in range(0, len(kinds[0]), N_AT_ONCE):
                 for rows in kinds:
                     db.execute("BEGIN IMMEDIATE")
-                    db.executemany("INSERT INTO event (conversation, generation, turn, kind, unix_ms, body) VALUES (?, ?, ?, ?, ?, ?)", rows[at:at + N_AT_ONCE])
+                    db.executemany("INSERT INTO event (conversation, generation, turn, kind, unix_ms, body, hash, chain) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows[at:at + N_AT_ONCE])
                     db.execute("COMMIT")
             return time.monotonic() - begun
 
@@ -121,15 +125,19 @@ def fill(data, n):
             "SELECT c.id, e.body, e.unix_ms FROM conversation AS c JOIN event AS e ON e.seq = c.seq ORDER BY c.seq LIMIT 1 OFFSET ?", (i,)).fetchone()
             for i in (0, 1)]
         past = db.execute("SELECT generation, turn, kind, unix_ms, body FROM event WHERE conversation = ? ORDER BY seq", (long,)).fetchall()
-        event = "INSERT INTO event (conversation, generation, turn, kind, unix_ms, body) VALUES (?, ?, ?, ?, ?, ?)"
+        event = "INSERT INTO event (conversation, generation, turn, kind, unix_ms, body, hash, chain) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         open_it = "INSERT INTO conversation (id, principal, model, seq) SELECT ?, principal, model, ? FROM conversation WHERE id = ?"
         ids = [os.urandom(16) for _ in range(n)]
         for i, id in enumerate(ids):
             rows = past if i < N_LONG else [(1, 0, 1, ms, short_body)]
-            for number, row in enumerate(rows):
-                seq = db.execute(event, (id, *row)).lastrowid
+            before = bytes(32)
+            for number, (generation, turn, kind, unix_ms, body) in enumerate(rows):
+                digest = chain.content((id, kind, generation, turn, unix_ms, body), "")
+                before = hashlib.sha256(before + digest).digest()
+                seq = db.execute(event, (id, generation, turn, kind, unix_ms, body, digest, before)).lastrowid
                 if number == 0:
                     db.execute(open_it, (id, seq, long if i < N_LONG else short))
+        db.execute("UPDATE tally SET n = (SELECT count(*) FROM conversation WHERE principal = tally.principal AND model = tally.model AND is_listed)")
         db.execute("COMMIT")
     return [id.hex() for id in ids[:N_LONG]]
 
@@ -180,18 +188,51 @@ def stored(o):
             "in_memory_ms": 1000 * statistics.median(again), "listed_s": listed_s, "resident_mib": bytes >> 20, "stored": o.stored}
 
 
+def listed(o):
+    """One client lists one row a page, in a loop, in half of the rounds."""
+    load = ["--model", "echo", "--multiplexed", "--input-tokens", "8", "--output-tokens", "8", "--concurrency", "64", "--requests", "64", "--turns", "100"]
+    ratios, rates, pages = [], {True: [], False: []}, 0
+    with folder(o) as data:
+        with loads.Daemon(o.build, o.model, "--data", data) as client:
+            client.open("echo")
+            ask_s(client, client.open("echo"), 1)
+        fill(data, o.stored)
+        daemon = loads.Daemon(o.build, o.model, "--data", data, "--kv-bytes", "16M")
+        with daemon as client:
+            for i in range(o.rounds):
+                for is_listing in (i % 2 == 0, i % 2 != 0):
+                    is_over = threading.Event()
+
+                    def lists():
+                        nonlocal pages
+                        while not is_over.is_set():
+                            client.conversations.List(conversations.ConversationsListRequest(page_size=1))
+                            pages += 1
+
+                    thread = threading.Thread(target=lists)
+                    if is_listing:
+                        thread.start()
+                    rates[is_listing].append(loads.bench(o.build, daemon.url, *load)["request_s"])
+                    is_over.set()
+                    if is_listing:
+                        thread.join()
+                ratios.append(rates[True][-1] / rates[False][-1])
+    return {"ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios), "turns_s": statistics.median(rates[False]),
+            "listing_turns_s": statistics.median(rates[True]), "pages": pages, "stored": o.stored}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("model")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--stored", type=int, default=1000000)
-    parser.add_argument("--only", choices=("tokens", "echo", "stored"))
+    parser.add_argument("--only", choices=("tokens", "echo", "stored", "listed"))
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     o.build = os.path.abspath(o.build)
     said = {}
-    for part in (tokens, echo, stored):
+    for part in (tokens, echo, stored, listed):
         if o.only in (None, part.__name__):
             said[part.__name__] = part(o)
             if not o.json:
