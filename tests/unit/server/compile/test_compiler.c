@@ -143,6 +143,74 @@ START_TEST(test_missing)
 }
 END_TEST
 
+/* --- the limits of the real program --- */
+
+static bool is_child_over;
+static int wait_status;
+static uint32_t verdict;
+
+static void on_limited_answer(struct child *c)
+{
+    verdict = c->answer.head.verdict;
+    c->job = NULL;
+    if (verdict != COMPILE_NO_MEMORY) /* it would wait for another job */
+        child_close(c);
+}
+
+static void on_limited_gone(struct child *c)
+{
+    wait_status = c->wait_status;
+    child_close(c);
+}
+
+static void on_limited_closed(struct child *c)
+{
+    (void)c;
+    is_child_over = true;
+}
+
+static void run_limited(const char *regex, uint32_t budget_ms, uint32_t memory_mib)
+{
+    static const struct child_events events = {on_limited_answer, on_limited_gone,
+                                               on_limited_closed};
+    struct rig_job j;
+    struct child *c;
+    struct error err;
+
+    compile_rig_job(&rig, &j, regex);
+    is_child_over = false;
+    verdict = N_COMPILE_VERDICTS;
+    ck_assert_int_eq(child_start(&c, &rig.loop, getenv("PARLEY_COMPILE"),
+                                 getenv("PARLEY_GRAMMAR_MODULE"), rig.vocab_fd, &events, NULL,
+                                 &err),
+                     STATUS_OK);
+    ck_assert_int_eq(child_give(c, &j.job, budget_ms, memory_mib, &err), STATUS_OK);
+    while (!is_child_over) {
+        (void)uv_run(&rig.loop, UV_RUN_ONCE);
+        if (!is_child_over)
+            child_reap(c);
+    }
+}
+
+/* The program answers that memory is too little, and then ends; for processor time it is ended. */
+START_TEST(test_limits)
+{
+    static char slow[2 * 900 + 2];
+
+    for (size_t i = 0; i < 900; i++)
+        memcpy(slow + 2 * i, "a?", 2);
+    slow[2 * 900] = 'b';
+    compile_rig_open(&rig);
+    run_limited("([a-z]{60}[A-Z]?){15}", 0, 0);
+    ck_assert_uint_eq(verdict, COMPILE_NO_MEMORY);
+    ck_assert(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0);
+    run_limited(slow, 20, 512);
+    ck_assert_uint_eq(verdict, N_COMPILE_VERDICTS);
+    ck_assert(WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGPROF);
+    compile_rig_close(&rig);
+}
+END_TEST
+
 static bool is_gone(pid_t pid)
 {
     return kill(pid, 0) != 0;
@@ -228,8 +296,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_reuse,  test_deaths,  test_retired, test_missing,
-                                  test_cancel, test_tenants, test_full};
+    const TTest *const tests[] = {test_reuse,  test_deaths, test_retired, test_missing,
+                                  test_limits, test_cancel, test_tenants, test_full};
 
     if (getenv("PARLEY_COMPILE") == NULL || access(getenv("PARLEY_COMPILE"), X_OK) != 0) {
         printf("the program parley-compile is not built\n");
