@@ -15,6 +15,8 @@ static const struct limit_kind {
 } kinds[] = {
     [LIMIT_CALLS] = {"gRPC calls in flight", NULL, NULL},
     [LIMIT_QUEUE] = {"waiting requests of a model", "--max-queue", NULL},
+    [LIMIT_COMPILING] = {"constraints that are compiled", NULL, NULL},
+    [LIMIT_CONSTRAINT_BYTES] = {"bytes of constraints of running replies", NULL, NULL},
     [LIMIT_CONVERSATIONS] = {"open conversations", "--max-conversations", NULL},
     [LIMIT_NAMES] = {"names of conversations", NULL, NULL},
     [LIMIT_RESPONSES] = {"stored responses", NULL, NULL},

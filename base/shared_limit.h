@@ -15,7 +15,9 @@
 /* Each has a row in shared_limit.c, and one in docs/operations.md. */
 enum shared_limit_kind {
     LIMIT_CALLS,
-    LIMIT_QUEUE, /* counted by the batcher, by its tenants */
+    LIMIT_QUEUE, /* these three are counted elsewhere, by the batcher's tenants */
+    LIMIT_COMPILING,
+    LIMIT_CONSTRAINT_BYTES,
     LIMIT_CONVERSATIONS,
     LIMIT_NAMES,
     LIMIT_RESPONSES,

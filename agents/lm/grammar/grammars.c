@@ -15,6 +15,7 @@
 #include "agents/lm/grammar/vocab_file.h"
 #include "base/alloc.h"
 #include "base/env.h"
+#include "base/shared_limit.h"
 
 enum { RETRY_MS = 1000 };
 
@@ -196,10 +197,11 @@ static enum status grammar_check_room(struct grammar *g, struct error *err)
     if (owner->n_bytes + g->n_bytes <= GRAMMARS_MAX_BYTES &&
         grammars_used_bytes(owner, g->tenant) + g->n_bytes <= limit)
         return STATUS_OK;
-    (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                        "the constraints of the replies that are being generated take %d MiB, as "
-                        "much as they may",
-                        (int)(limit >> 20));
+    (void)error_because(
+        err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+        "%sthe limit of %d %s (built in) is reached",
+        owner->n_bytes + g->n_bytes <= GRAMMARS_MAX_BYTES ? "the principal's half of " : "",
+        GRAMMARS_MAX_BYTES, shared_limit_noun(LIMIT_CONSTRAINT_BYTES));
     err->retry_after_ms = RETRY_MS;
     return STATUS_EXHAUSTED;
 }
@@ -375,11 +377,12 @@ static enum status grammars_check_compiling(const struct grammars *g, const stru
 {
     if (g->n_compiling >= GRAMMARS_MAX_COMPILING)
         (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
-                            "%d constraints are being compiled", GRAMMARS_MAX_COMPILING);
+                            "the limit of %d %s (built in) is reached", GRAMMARS_MAX_COMPILING,
+                            shared_limit_noun(LIMIT_COMPILING));
     else if (tenant != NULL && grammars_compiling_of(g, tenant) >= GRAMMARS_MAX_COMPILING / 2)
         (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
-                            "%d constraints of the principal are being compiled",
-                            GRAMMARS_MAX_COMPILING / 2);
+                            "the principal's half of the limit of %d %s (built in) is reached",
+                            GRAMMARS_MAX_COMPILING, shared_limit_noun(LIMIT_COMPILING));
     else
         return STATUS_OK;
     err->retry_after_ms = RETRY_MS;
