@@ -912,7 +912,7 @@ START_TEST(reserves_half)
     const struct access_sharing nobody = {0};
     struct table_config each = usual(SELECTOR_UNIFORM);
     struct table *t;
-    char name[8];
+    char name[12];
 
     replays_init(&s.all, &config);
     for (int i = 0; i < 4; i++) {
