@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 
@@ -256,12 +257,12 @@ def client_sends_key(parley, daemon, folder, path, alice, *others):
 
 def administers(parleyd, parley, folder, path, alice, admin):
     """With an address of its own, what needs the role admin is there alone, with health; keys are asked for as ever. A socket is as open as the umask has it."""
-    socket = os.path.join(folder, "admin.sock")
+    admin_socket = os.path.join(folder, "admin.sock")
     write_keys(path, ("alice", alice), ("root", admin, "admin"))
-    for where in "127.0.0.1:0", f"unix:{socket}":
+    for where in "127.0.0.1:0", f"unix:{admin_socket}":
         with children.Daemon(parleyd, "--http", "off", "--keys", path, "--listen-admin", where) as daemon:
             apart = daemon.ready["grpc_admin"]
-            assert apart != daemon.address and (where != f"unix:{socket}" or os.stat(socket).st_mode & 0o002 == 0), os.stat(socket)
+            assert apart != daemon.address and (where != f"unix:{admin_socket}" or os.stat(admin_socket).st_mode & 0o002 == 0), os.stat(admin_socket)
             for address, has in (daemon.address, lambda path: path not in ADMIN), (apart, lambda path: path in ADMIN | OPEN):
                 with with_key(daemon.address, admin) as channel:
                     paths = sorted(methods(channel))
@@ -275,8 +276,10 @@ def administers(parleyd, parley, folder, path, alice, admin):
                             assert knock(channel, call, []) == grpc.StatusCode.UNAUTHENTICATED
             done = client(parley, apart, "status", key=admin)
             assert done.returncode == 0 and "serving" in done.stdout, done
-            done = children.run([parleyd, "--check", "--listen", "127.0.0.1:0", "--listen-admin", apart], capture_output=True, text=True)
-            assert done.returncode == 1 and "--listen-admin: " in done.stderr, done
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = "127.0.0.1:%d" % taken.getsockname()[1]
+        done = children.run([parleyd, "--check", "--listen", "127.0.0.1:0", "--listen-admin", where], capture_output=True, text=True)
+        assert done.returncode == 1 and "--listen-admin: " in done.stderr, done
 
 
 def refuses_open_file(parleyd, path):

@@ -799,7 +799,7 @@ START_TEST(nobody_listens)
 }
 END_TEST
 
-/* A server that stops in the middle of a turn ends it as unavailable. */
+/* A server that stops in the middle of a turn ends it as unavailable, and says why. */
 START_TEST(server_goes_away)
 {
     struct parley_channel *channel;
@@ -812,7 +812,7 @@ START_TEST(server_goes_away)
     serve_no_more();
     uv_sem_wait(&h.has_ended);
     ck_assert_int_eq(h.err.status, PARLEY_UNAVAILABLE);
-    ck_assert_ptr_nonnull(strstr(h.err.text, "lost 127.0.0.1:"));
+    ck_assert_str_eq(h.err.text, "the server is shutting down");
     hear_no_more(&h);
     parley_channel_close(channel);
 }
@@ -913,7 +913,8 @@ START_TEST(threads_share_a_channel)
 }
 END_TEST
 
-/* Memory that is not there at any point is an error, on either side, never a crash or a hang. */
+/* Memory that is not there at any point is an error, on either side, never a crash or a hang. A
+ * server without memory for a new connection closes it. */
 START_TEST(faults)
 {
     const struct parley_message message = {"user", "hello"};
@@ -929,7 +930,8 @@ START_TEST(faults)
         if (channel != NULL)
             status = parley_turn(channel, &turn, NULL, NULL);
         fault_after = -1;
-        ck_assert(status == PARLEY_OK || status == PARLEY_RESOURCE_EXHAUSTED);
+        ck_assert(status == PARLEY_OK || status == PARLEY_RESOURCE_EXHAUSTED ||
+                  status == PARLEY_UNAVAILABLE);
         parley_channel_close(channel);
     }
     ck_assert_int_gt(n, 5);

@@ -195,11 +195,12 @@ static void run_limited(const char *regex, uint32_t budget_ms, uint32_t memory_m
 /* The program answers that memory is too little, and then ends; for processor time it is ended. */
 START_TEST(test_limits)
 {
-    static char slow[2 * 900 + 2];
+    enum { N = 4000 }; /* far more than 20 ms of any processor */
+    static char slow[2 * N + 2];
 
-    for (size_t i = 0; i < 900; i++)
+    for (size_t i = 0; i < N; i++)
         memcpy(slow + 2 * i, "a?", 2);
-    slow[2 * 900] = 'b';
+    slow[2 * N] = 'b';
     compile_rig_open(&rig);
     run_limited("([a-z]{60}[A-Z]?){15}", 0, 0);
     ck_assert_uint_eq(verdict, COMPILE_NO_MEMORY);
