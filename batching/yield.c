@@ -130,7 +130,8 @@ void yield_rows(struct batcher *b, bool to_waiting, uint64_t now_us)
     if (b->heavy_us > 0)
         yield_unbound(b);
     to_waiting = to_waiting && b->policy->yields;
-    if (to_waiting && (is_shared || !list_is_empty(&b->waiting.recent)))
+    if (to_waiting &&
+        (is_shared || (!list_is_empty(tenants) && !list_is_empty(&b->waiting.recent))))
         pause_heavy(b, now_us);
     to_waiting = to_waiting && is_shared;
     if (b->n_running - b->n_paused < b->config.max_rows ||
