@@ -382,6 +382,7 @@ void fake_server_close(struct fake_server *s)
     batcher_close(s->model.batcher, on_closed, s);
     fake_server_run(s);
     assert(s->is_closed);
+    tenants_deinit(&s->model.tenants);
     agent_unref(s->model.agent);
 }
 
