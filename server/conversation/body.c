@@ -228,7 +228,7 @@ enum status body_read_terms(struct body_terms *out, const void *body, size_t siz
     out->version = body_take_text(&r);
     out->seed = body_take_u64(&r);
     out->ttl_ms = body_take_u64(&r);
-    if (r.version < 4) /* nobody knows whether it was asked for: nothing is closed by it */
+    if (r.version < 4) /* whether a client asked for it is unknown: nothing is closed by it */
         out->ttl_ms = 0;
     out->limits.max_turns = body_take_u32(&r);
     out->limits.max_tokens = body_take_u32(&r);

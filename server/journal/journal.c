@@ -7,7 +7,8 @@
  * Failure: the outcome of a failed transaction is unknown. All its records, and all that were
  * appended after it, fail, since later records may depend on earlier ones. Records that are
  * appended afterwards are tried again. Reads are answered by what there is. As long as writing
- * fails, a timer has it tried: nobody else might, since balancers send nothing. */
+ * fails, a timer tries to write: a balancer sends no turns to a daemon that says it is degraded, so
+ * no turn would try. */
 #include "server/journal/journal.h"
 
 #include <assert.h>

@@ -206,7 +206,7 @@ static enum status grammar_check_room(struct grammar *g, struct error *err)
     return STATUS_EXHAUSTED;
 }
 
-/* Calls those who wait, and has either a reference for each, or fails and is freed. */
+/* Calls all waiters of g. A compiled g then has a reference for each; one that failed is freed. */
 static void grammar_settle(struct grammar *g)
 {
     struct error err = g->err;

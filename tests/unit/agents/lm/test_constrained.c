@@ -463,7 +463,7 @@ static void ask(struct grammars *all, struct grammar_waiter *w, int i)
 }
 
 /* A constraint that is compiled elsewhere is made of what comes back; whatever is no constraint, an
- * error and a refused job fail those who wait, and leave nothing. */
+ * error and a refused job fail all waiters, and leave nothing. */
 START_TEST(test_elsewhere)
 {
     static const struct agent_background background = {take_job, NULL};
