@@ -103,12 +103,22 @@ def verdicts(daemon, client, by_name):
     assert grown <= GROWTH_BYTES, f"parleyd has {grown >> 20} MiB more"
 
 
+def is_busy(pid):
+    """Whether a process computes; an idle one waits for its socket."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rsplit(") ", 1)[1].startswith("R")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def compiling(daemon, by_name):
     """A request whose constraint is being compiled, and the process."""
-    known = set(compilers(daemon.process.pid))
     link = begin(daemon.http, by_name[LONG])
     until("a constraint is compiled", lambda: metric(daemon.http, "parley_compile_running") == 1)
-    return link, (known or set(compilers(daemon.process.pid))).pop()
+    busy = []
+    until("its process computes", lambda: busy.extend(filter(is_busy, compilers(daemon.process.pid))) or busy)
+    return link, busy[0]
 
 
 def lost_and_left(daemon, by_name):
