@@ -145,17 +145,21 @@ static void sqlite_disconnect(struct sqlite_store *s, bool with_checkpoint)
     s->db = NULL;
 }
 
+/* Once: by a later connection the loop may be reading what was found. */
 static enum status sqlite_read_secret(struct sqlite_store *s, struct error *err)
 {
     sqlite3_stmt *st = NULL;
     enum status rc = STATUS_OK;
 
+    if (s->has_secret)
+        return STATUS_OK;
     if (sqlite3_prepare_v2(s->db, "SELECT value FROM meta WHERE key = 'secret'", -1, &st, NULL) !=
             SQLITE_OK ||
         sqlite3_step(st) != SQLITE_ROW || sqlite3_column_bytes(st, 0) != JOURNAL_SECRET_BYTES)
         rc = sqlite_failed(s, "read", err);
     else
         memcpy(s->base.secret, sqlite3_column_blob(st, 0), JOURNAL_SECRET_BYTES);
+    s->has_secret = rc == STATUS_OK;
     (void)sqlite3_finalize(st);
     return rc;
 }

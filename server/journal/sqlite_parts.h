@@ -85,6 +85,7 @@ struct sqlite_store {
     struct sqlite_file files[SQLITE_FILES];
     const char *path;                       /* of the database */
     bool is_astray;                         /* what is open has not its name any more */
+    bool has_secret;                        /* base.secret was read */
     int64_t n_log;                          /* pages in the log */
     int64_t fold_at, most_log;              /* pages: when it is folded in, and refused */
     int lock;                               /* the file that other daemons find locked; -1: none */
