@@ -1,5 +1,5 @@
 /* A shared object that defines an agent, an environment or a teacher, or several of them. It is
- * loaded only if nobody else could have changed it, and only if its tables are complete. */
+ * loaded only if no other user could have changed its file, and only if its tables are complete. */
 #ifndef AGENTS_PLUGIN_LIBRARY_H
 #define AGENTS_PLUGIN_LIBRARY_H
 

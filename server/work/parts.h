@@ -9,7 +9,7 @@ struct work_function {
     struct work_table *work;
     char name[WORK_NAME_SIZE];
     bool is_private;
-    uint32_t owner;        /* whose worker offered it first; is_private: nobody else's does */
+    uint32_t owner;        /* whose worker offered it first; if is_private, the only one */
     struct list providers; /* of struct work_provider */
     struct list shares;
     uint64_t left_us; /* no worker has offered it since */
