@@ -31,6 +31,14 @@ static void stop_signal_arm(uint64_t ms)
     (void)timer_settime(stop_signal.timer, 0, &at, NULL); /* cannot fail with these */
 }
 
+/* For one signal. A second one may have come on another thread meanwhile, whose time counts. */
+static void stop_signal_arm_first(uint64_t ms)
+{
+    stop_signal_arm(ms);
+    if (atomic_load(&stop_signal.n) > 1)
+        stop_signal_arm(SECOND_SIGNAL_MS);
+}
+
 static void on_stop_signal(int number)
 {
     const int before = errno;
@@ -39,7 +47,7 @@ static void on_stop_signal(int number)
     atomic_fetch_add(&stop_signal.n_inside, 1);
     atomic_store(&stop_signal.number, number);
     if (n == 1)
-        stop_signal_arm(atomic_load(&stop_signal.patience_ms));
+        stop_signal_arm_first(atomic_load(&stop_signal.patience_ms));
     else if (n == 2) /* a third does not put it off */
         stop_signal_arm(SECOND_SIGNAL_MS);
     if (atomic_load(&stop_signal.is_open))
@@ -94,5 +102,5 @@ void stop_signal_set_patience(uint64_t ms)
 void stop_signal_allow(uint64_t ms)
 {
     if (atomic_load(&stop_signal.n) < 2)
-        stop_signal_arm(ms);
+        stop_signal_arm_first(ms);
 }

@@ -33,10 +33,16 @@ class Daemon(children.Daemon):
         with open(f"/proc/{self.process.pid}/stat", encoding="utf-8") as stat:
             return sum(map(int, stat.read().rsplit(") ", 1)[1].split()[11:13])) * 1000 // os.sysconf("SC_CLK_TCK")
 
+    def has_taken(self, number):
+        """Whether the handler got the signal: one that is pending would swallow the next of its number."""
+        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as status:
+            pending = next(int(line.split()[1], 16) for line in status if line.startswith("ShdPnd:"))
+        return not pending >> (number - 1) & 1
+
     def stops(self, first, second, forced):
         """Not by the first signal, and at once by the second."""
         self.process.send_signal(first)
-        time.sleep(0.1)  # nothing may happen
+        children.until("the first signal is taken", lambda: self.has_taken(first), self.process)
         assert self.process.poll() is None, self.said
         began = time.monotonic()
         self.process.send_signal(second)
