@@ -2,7 +2,7 @@
 #ifndef SERVER_API_MODELS_LOAD_H
 #define SERVER_API_MODELS_LOAD_H
 
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 /* Answers by reply once it is done, or ends the call with the error. name lives as long as the
  * call. A call that ends early does not stop the load or unload. */

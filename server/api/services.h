@@ -3,7 +3,7 @@
 #ifndef SERVER_API_SERVICES_H
 #define SERVER_API_SERVICES_H
 
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 /* clang-format off */
 #define SERVICES(TABLE) \

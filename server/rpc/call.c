@@ -24,7 +24,7 @@
  * Failure: if the peer disconnects or cancels, or its deadline passes, OP_CLOSE completes with
  * was_cancelled set, and all other operations complete without ok. The handler is notified once, at
  * OP_CLOSE, and the call is freed when the last operation is back. */
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 #include <assert.h>
 #include <grpc/byte_buffer.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 #include "server/rpc/call_parts.h"
 
 struct received {

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "proto/codec.h"
-#include "server/rpc/error_details.h"
+#include "server/call/error_details.h"
 
 _Static_assert((int)STATUS_CANCELLED == (int)GRPC_STATUS_CANCELLED, "a cast maps");
 _Static_assert((int)STATUS_INVALID == (int)GRPC_STATUS_INVALID_ARGUMENT, "a cast maps");

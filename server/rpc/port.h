@@ -6,7 +6,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 struct port;
 struct peers;

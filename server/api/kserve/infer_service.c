@@ -3,7 +3,7 @@
 #include "base/list.h"
 #include "server/api/kserve/inference.h"
 #include "server/api/services.h"
-#include "server/rpc/multiplex.h"
+#include "server/call/multiplex.h"
 
 enum { STREAM_MAX_REQUESTS = 1024 };
 

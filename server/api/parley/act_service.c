@@ -12,10 +12,10 @@
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_tensor.h"
 #include "server/api/services.h"
+#include "server/call/error_details.h"
+#include "server/call/multiplex.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
-#include "server/rpc/error_details.h"
-#include "server/rpc/multiplex.h"
 #include "server/server.h"
 
 enum { STREAM_MAX_STEPS = 1024 };

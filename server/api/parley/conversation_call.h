@@ -3,8 +3,8 @@
 #ifndef SERVER_API_PARLEY_CONVERSATION_CALL_H
 #define SERVER_API_PARLEY_CONVERSATION_CALL_H
 
+#include "server/call/call.h"
 #include "server/journal/store.h"
-#include "server/rpc/call.h"
 
 /* For calls that set no handler before: then, with its message, at once or when the conversation is
  * in memory, if there is one; or the call ends with the error. */

@@ -8,8 +8,8 @@
 #include "server/api/parley/environment_wire.h"
 #include "server/api/parley/wire_tensor.h"
 #include "server/api/services.h"
+#include "server/call/error_details.h"
 #include "server/environment/vectors.h"
-#include "server/rpc/error_details.h"
 #include "server/server.h"
 
 struct env_call {

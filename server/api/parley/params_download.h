@@ -4,7 +4,7 @@
 #define SERVER_API_PARLEY_PARAMS_DOWNLOAD_H
 
 #include "agents/params/snapshot.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 struct params_download {
     struct snapshot *snapshot; /* NULL: no download is under way */

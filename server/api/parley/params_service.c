@@ -7,10 +7,10 @@
 #include "server/api/parley/params_upload_stream.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/api/services.h"
+#include "server/call/subscription.h"
 #include "server/model/model.h"
 #include "server/params/checkpoint.h"
 #include "server/params/params.h"
-#include "server/rpc/subscription.h"
 #include "server/server.h"
 
 /* --- Create --- */

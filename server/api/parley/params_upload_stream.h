@@ -4,8 +4,8 @@
 #define SERVER_API_PARLEY_PARAMS_UPLOAD_STREAM_H
 
 #include "server/api/parley/params_wire.h"
+#include "server/call/call.h"
 #include "server/params/upload.h"
-#include "server/rpc/call.h"
 
 struct upload_stream;
 

@@ -4,9 +4,9 @@
 
 #include "parley/v1/params.pb-c.h"
 #include "proto/chunk.h"
+#include "server/call/call.h"
 #include "server/params/params.h"
 #include "server/params/upload.h"
-#include "server/rpc/call.h"
 
 /* Of one message: a tensor's description is four fields. */
 enum { PARAMS_WIRE_MAX_FIELDS = 4 * PARAMS_MAX_TENSORS + CALL_MAX_FIELDS };

@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "parley/v1/registry.pb-c.h"
 #include "server/api/services.h"
+#include "server/call/subscription.h"
 #include "server/registry/groups.h"
-#include "server/rpc/subscription.h"
 #include "server/server.h"
 
 /* Of Join and Watch. */

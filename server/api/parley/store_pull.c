@@ -4,7 +4,7 @@
 
 #include "parley/v1/store.pb-c.h"
 #include "server/api/services.h"
-#include "server/rpc/subscription.h"
+#include "server/call/subscription.h"
 #include "server/server.h"
 #include "server/store/stores.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/env.h"
 #include "server/api/parley/wire.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 #include "server/server.h"
 
 /* Of an unnumbered turn the call's deadline is the turn's too: nobody can ask for it again. */

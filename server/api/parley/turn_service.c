@@ -9,10 +9,10 @@
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
+#include "server/call/error_details.h"
+#include "server/call/multiplex.h"
 #include "server/conversation/lookup.h"
 #include "server/conversation/reader.h"
-#include "server/rpc/error_details.h"
-#include "server/rpc/multiplex.h"
 #include "server/server.h"
 
 enum { CHAT_MAX_TURNS = 1024 };

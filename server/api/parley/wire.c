@@ -6,7 +6,7 @@
 #include "agents/lm/grammar/constraint.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/api/parley/wire_tools.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 /* --- requests --- */
 

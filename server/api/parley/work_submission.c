@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/api/parley/work_wire.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 #include "server/server.h"
 
 void work_submission_open(struct work_submission_stream *in, struct call *call,

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "server/rpc/call.h"
-#include "server/rpc/error_details.h"
+#include "server/call/call.h"
+#include "server/call/error_details.h"
 
 void work_wire_payload(ProtobufCBinaryData *payload, uint64_t *size_bytes,
                        struct work_wire_rest *rest, const struct work_bytes *from,

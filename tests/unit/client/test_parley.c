@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "parley/v1/models.pb-c.h"
-#include "server/rpc/health.h"
+#include "server/call/health.h"
 #include "tests/unit/base/suite.h"
 #include "tests/unit/server/rpc/rig.h"
 

@@ -1,4 +1,4 @@
-#include "server/rpc/health.h"
+#include "server/call/health.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* grpc.reflection.v1 and v1alpha: the services, and the descriptors of their files. The two
  * protocols are the same on the wire. An unknown name is answered with an error message. */
-#include "server/rpc/reflection.h"
+#include "server/call/reflection.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "proto/descriptors.h"
-#include "server/rpc/multiplex.h"
+#include "server/call/multiplex.h"
 
 typedef Grpc__Reflection__V1__ServerReflectionRequest question;
 typedef Grpc__Reflection__V1__ServerReflectionResponse answer;

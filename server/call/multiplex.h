@@ -2,12 +2,12 @@
  * write in the order in which they were notified, the first until it has nothing more. While
  * max_items are in flight the stream is not read. It ends when no item is left and the client has
  * half-closed or the server drains. Loop. */
-#ifndef SERVER_RPC_MULTIPLEX_H
-#define SERVER_RPC_MULTIPLEX_H
+#ifndef SERVER_CALL_MULTIPLEX_H
+#define SERVER_CALL_MULTIPLEX_H
 
 #include "base/hash.h"
 #include "base/list.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 struct multiplex;
 

@@ -1,4 +1,4 @@
-#include "server/rpc/multiplex.h"
+#include "server/call/multiplex.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* grpc.health.v1: whether each service serves. Check answers once, Watch streams the changes. A
  * service is a name that was passed to health_set; "" is the server as a whole. Loop. */
-#ifndef SERVER_RPC_HEALTH_H
-#define SERVER_RPC_HEALTH_H
+#ifndef SERVER_CALL_HEALTH_H
+#define SERVER_CALL_HEALTH_H
 
 #include "base/list.h"
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 /* The protocol's numbers. */
 enum health_status {

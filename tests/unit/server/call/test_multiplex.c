@@ -1,6 +1,6 @@
 /* A stream of many items, with fake ones: "keep N" begins an item with the tag N that waits; "free
  * N" begins none, and has that one answer N; another text is answered by itself. */
-#include "server/rpc/multiplex.h"
+#include "server/call/multiplex.h"
 
 #include <stdio.h>
 #include <stdlib.h>

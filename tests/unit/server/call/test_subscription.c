@@ -1,5 +1,5 @@
 /* A call that tells numbers: those that it was given on the loop. */
-#include "server/rpc/subscription.h"
+#include "server/call/subscription.h"
 
 #include <stdio.h>
 #include <stdlib.h>

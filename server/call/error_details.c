@@ -1,4 +1,4 @@
-#include "server/rpc/error_details.h"
+#include "server/call/error_details.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "server/rpc/error_details.h"
+#include "server/call/error_details.h"
 
 #include <check.h>
 #include <string.h>
@@ -98,5 +98,5 @@ START_TEST(own_detail)
 }
 END_TEST
 
-SUITE_MAIN("server/rpc/error_details", bytes_are_as_published, reason_alone, longest_fits,
+SUITE_MAIN("server/call/error_details", bytes_are_as_published, reason_alone, longest_fits,
            own_detail)

@@ -1,12 +1,12 @@
 /* What calls share that tell a client of something for as long as there is something to tell: such
  * a call ends once, whether the client leaves, the thing goes or the server drains. The first
  * member of a handler's state. */
-#ifndef SERVER_RPC_SUBSCRIPTION_H
-#define SERVER_RPC_SUBSCRIPTION_H
+#ifndef SERVER_CALL_SUBSCRIPTION_H
+#define SERVER_CALL_SUBSCRIPTION_H
 
 #include <stdbool.h>
 
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 struct subscription {
     struct call *call;

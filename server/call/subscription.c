@@ -1,4 +1,4 @@
-#include "server/rpc/subscription.h"
+#include "server/call/subscription.h"
 
 void subscription_start(struct subscription *s, struct call *call,
                         const struct call_handler *handler)

@@ -1,8 +1,8 @@
 /* grpc.reflection.v1 and v1alpha: the services and their descriptors. */
-#ifndef SERVER_RPC_REFLECTION_H
-#define SERVER_RPC_REFLECTION_H
+#ifndef SERVER_CALL_REFLECTION_H
+#define SERVER_CALL_REFLECTION_H
 
-#include "server/rpc/call.h"
+#include "server/call/call.h"
 
 extern const struct rpc_table reflection_rpcs;
 
