@@ -51,7 +51,7 @@
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
-#include "server/net/peers.h"
+#include "server/net/peer_addresses.h"
 #include "server/net/tls.h"
 #include "server/notify.h"
 #include "server/params/checkpoint.h"
@@ -89,10 +89,10 @@ struct daemon {
     struct config config;
     struct env env;
     struct server server;
-    struct error *err;     /* daemon_run's: the reason of a failure */
-    struct tls *tls;       /* NULL: none */
-    struct peers *peers;   /* NULL: no bound */
-    struct access *access; /* NULL: everybody may call */
+    struct error *err;                     /* daemon_run's: the reason of a failure */
+    struct tls *tls;                       /* NULL: none */
+    struct peer_addresses *peer_addresses; /* NULL: no bound */
+    struct access *access;                 /* NULL: everybody may call */
     struct models models;
     struct attached attached;
     struct vectors vectors;
@@ -995,7 +995,7 @@ static enum status start_tls(struct daemon *d, struct error *err)
 static void start_peers(struct daemon *d)
 {
     if (d->config.max_peer_connections != 0)
-        d->peers = peers_open(d->config.max_peer_connections, &d->env);
+        d->peer_addresses = peer_addresses_open(d->config.max_peer_connections, &d->env);
 }
 
 static enum status daemon_start_port(struct daemon *d, const char *flag, struct daemon_port *p,
@@ -1012,7 +1012,7 @@ static enum status daemon_start_port(struct daemon *d, const char *flag, struct 
         .server = &d->server,
         .health = &d->health,
         .tls = d->tls,
-        .peers = d->peers,
+        .peer_addresses = d->peer_addresses,
         .n_refused = &d->server.n_connections_refused,
         .n_dropped = &d->server.n_connections_dropped,
         .access = d->access,
@@ -1064,7 +1064,7 @@ static enum status start_http(struct daemon *d, struct error *err)
         .timeout_ms = d->config.http_timeout_ms,
         .origins = {.allowed = d->config.http_origins, .n_allowed = d->config.n_http_origins},
         .tls = d->tls,
-        .peers = d->peers,
+        .peer_addresses = d->peer_addresses,
         .n_refused = &d->server.n_connections_refused,
         .n_dropped = &d->server.n_connections_dropped,
         .access = d->access,
@@ -1291,7 +1291,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
     assert(d.server.state == SERVER_STOPPED);
     http_free(d.http);
-    peers_close(d.peers);
+    peer_addresses_close(d.peer_addresses);
     keyed_replies_deinit(&d.keyed);
     conversation_names_deinit(&d.names);
     conversations_deinit(&d.conversations);

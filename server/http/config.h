@@ -10,7 +10,7 @@
 #include "server/http/route.h"
 
 struct access;
-struct peers;
+struct peer_addresses;
 struct server;
 struct tls;
 
@@ -20,9 +20,9 @@ struct http_config {
     const char *admin;
     size_t max_body_bytes;
     struct routes routes;
-    uint64_t timeout_ms;             /* for a request to arrive, and for its answer to be taken */
-    struct origin_rules origins;     /* is_loopback is set from the socket */
-    struct peers *peers;             /* likewise */
+    uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
+    struct origin_rules origins; /* is_loopback is set from the socket */
+    struct peer_addresses *peer_addresses; /* likewise */
     uint64_t *n_refused, *n_dropped; /* as of listeners and silents; kept. NULL: not counted */
     struct tls *tls;                 /* borrowed until http_stop; NULL: none */
     const struct access *access;     /* who may ask; kept. NULL: everybody */

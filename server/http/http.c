@@ -202,7 +202,7 @@ static enum status http_open_address(struct http_address *a, struct http *h, boo
         .max_descriptors = is_admin ? open_files_for_admin() : open_files_for_http(),
         .has_room = http_has_room,
         .make_room = http_make_room,
-        .peers = c->peers,
+        .peer_addresses = c->peer_addresses,
         .accepted = c->tls != NULL ? http_accepted_tls : http_accepted,
         .arg = a,
         .n_refused = c->n_refused};

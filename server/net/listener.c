@@ -19,7 +19,7 @@
 #include "base/address_holder.h"
 #include "base/alloc.h"
 #include "base/log.h"
-#include "server/net/peers.h"
+#include "server/net/peer_addresses.h"
 
 enum {
     SOCKETS_MAX = 8, /* addresses of one host */
@@ -146,7 +146,8 @@ static void listener_take(struct listener *l, int fd)
     fd = listener_find_room(l, fd);
     if (!listener_has_room(l, fd))
         why = "too many connections for the limit of open files";
-    else if (l->config.peers != NULL && !peers_admit(l->config.peers, fd))
+    else if (l->config.peer_addresses != NULL &&
+             !peer_addresses_admit(l->config.peer_addresses, fd))
         why = "too many connections of one address";
     if (why == NULL) {
         l->config.accepted(l->config.arg, fd);

@@ -12,7 +12,7 @@
 #include "base/status.h"
 
 struct listener;
-struct peers;
+struct peer_addresses;
 
 struct listener_config {
     const char *name;    /* "grpc": for the log; kept */
@@ -26,7 +26,8 @@ struct listener_config {
     /* Closes a connection of less worth than a new one; false: there is none, and the new one is
      * refused. NULL: there never is. */
     bool (*make_room)(void *arg);
-    struct peers *peers; /* kept; refuses the connections of a peer that has many. NULL: none */
+    struct peer_addresses
+        *peer_addresses; /* kept; refuses the connections of a peer that has many. NULL: none */
     void (*accepted)(void *arg, int fd); /* takes fd, which does not block */
     void *arg;
     uint64_t *n_refused; /* counts those; kept. NULL: not counted */

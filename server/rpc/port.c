@@ -431,7 +431,7 @@ static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct 
                                                .make_room = on_no_room,
                                                .n_refused = config->n_refused,
                                                .user_timeout_ms = ACKNOWLEDGE_MS,
-                                               .peers = config->peers,
+                                               .peer_addresses = config->peer_addresses,
                                                .accepted = is_plain ? on_accepted : on_accepted_tls,
                                                .arg = p};
 

@@ -9,7 +9,7 @@
 #include "server/call/call.h"
 
 struct port;
-struct peers;
+struct peer_addresses;
 struct tls;
 
 /* Which methods a port serves. Health is served by all. */
@@ -31,9 +31,9 @@ struct port_config {
     uint64_t idle_ms, age_ms;
     const struct rpc_table *const *services; /* [n_services] the dispatcher; their rows are kept */
     size_t n_services;
-    struct server *server;           /* passed to handlers, never dereferenced */
-    struct health *health;           /* for calls that use it */
-    struct peers *peers;             /* of the listeners; NULL: none. Kept */
+    struct server *server;                 /* passed to handlers, never dereferenced */
+    struct health *health;                 /* for calls that use it */
+    struct peer_addresses *peer_addresses; /* of the listeners; NULL: none. Kept */
     uint64_t *n_refused, *n_dropped; /* as of listeners and silents; kept. NULL: not counted */
     struct tls *tls;             /* of all but unix sockets; borrowed until port_stop. NULL: none */
     const struct access *access; /* who may call; kept. NULL: everybody */

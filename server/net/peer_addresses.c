@@ -1,4 +1,4 @@
-#include "server/net/peers.h"
+#include "server/net/peer_addresses.h"
 
 #include <netinet/in.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "base/list.h"
 
 /* An address that has connections; IPv4 as IPv6 maps it. */
-struct peer {
+struct peer_address {
     struct hash_node by_address;
     struct in6_addr address;
     struct list connections;
@@ -20,19 +20,19 @@ struct peer {
 
 struct peer_connection {
     struct link link; /* of its peer's */
-    struct peer *peer;
+    struct peer_address *peer;
     int fd;
     in_port_t port;
 };
 
-struct peers {
+struct peer_addresses {
     struct hash by_address;
     struct peer_connection **by_fd; /* [n_fds]; NULL: none */
     size_t n_fds, max;
 };
 
 /* False: it is no TCP connection, or has ended. */
-static bool peer_of(struct in6_addr *ret_address, in_port_t *ret_port, int fd)
+static bool peer_address_of(struct in6_addr *ret_address, in_port_t *ret_port, int fd)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
     union {
@@ -58,18 +58,18 @@ static bool peer_of(struct in6_addr *ret_address, in_port_t *ret_port, int fd)
     return true;
 }
 
-struct peers *peers_open(size_t max, const struct env *env)
+struct peer_addresses *peer_addresses_open(size_t max, const struct env *env)
 {
-    struct peers *p = xalloc(sizeof(*p));
+    struct peer_addresses *p = xalloc(sizeof(*p));
 
     hash_init(&p->by_address, env);
     p->max = max;
     return p;
 }
 
-static void peers_forget(struct peers *p, struct peer_connection *c)
+static void peer_addresses_forget(struct peer_addresses *p, struct peer_connection *c)
 {
-    struct peer *peer = c->peer;
+    struct peer_address *peer = c->peer;
 
     p->by_fd[c->fd] = NULL;
     list_remove(&c->link);
@@ -80,29 +80,30 @@ static void peers_forget(struct peers *p, struct peer_connection *c)
     free(peer);
 }
 
-void peers_close(struct peers *p)
+void peer_addresses_close(struct peer_addresses *p)
 {
     if (p == NULL)
         return;
     for (size_t i = 0; i < p->n_fds; i++)
         if (p->by_fd[i] != NULL)
-            peers_forget(p, p->by_fd[i]);
+            peer_addresses_forget(p, p->by_fd[i]);
     hash_deinit(&p->by_address);
     free(p->by_fd);
     free(p);
 }
 
-static uint64_t peers_hash(const struct peers *p, const struct in6_addr *address)
+static uint64_t peer_addresses_hash(const struct peer_addresses *p, const struct in6_addr *address)
 {
     return hash_bytes(&p->by_address, 0, address, sizeof(*address));
 }
 
-static struct peer *peers_find(const struct peers *p, const struct in6_addr *address)
+static struct peer_address *peer_addresses_find(const struct peer_addresses *p,
+                                                const struct in6_addr *address)
 {
-    struct hash_node *node = hash_first(&p->by_address, peers_hash(p, address));
+    struct hash_node *node = hash_first(&p->by_address, peer_addresses_hash(p, address));
 
     for (; node != NULL; node = hash_next(node)) {
-        struct peer *peer = container_of(node, struct peer, by_address);
+        struct peer_address *peer = container_of(node, struct peer_address, by_address);
 
         if (memcmp(&peer->address, address, sizeof(*address)) == 0)
             return peer;
@@ -115,15 +116,15 @@ static bool peer_connection_lives(const struct peer_connection *c)
     struct in6_addr address;
     in_port_t port;
 
-    return peer_of(&address, &port, c->fd) && port == c->port &&
+    return peer_address_of(&address, &port, c->fd) && port == c->port &&
            memcmp(&address, &c->peer->address, sizeof(address)) == 0;
 }
 
 /* Forgets the connections of an address that have ended; those that live are counted. The address
  * itself is forgotten with its last. */
-static size_t peers_sweep(struct peers *p, const struct in6_addr *address)
+static size_t peer_addresses_sweep(struct peer_addresses *p, const struct in6_addr *address)
 {
-    struct peer *peer = peers_find(p, address);
+    struct peer_address *peer = peer_addresses_find(p, address);
     size_t n = 0;
     struct link *at, *next;
 
@@ -138,12 +139,12 @@ static size_t peers_sweep(struct peers *p, const struct in6_addr *address)
         if (peer_connection_lives(c))
             n++;
         else
-            peers_forget(p, c); /* after the last there is no next */
+            peer_addresses_forget(p, c); /* after the last there is no next */
     }
     return n;
 }
 
-static bool peers_reserve(struct peers *p, size_t fd)
+static bool peer_addresses_reserve(struct peer_addresses *p, size_t fd)
 {
     struct peer_connection **all;
     size_t n = fd + 1 > 2 * p->n_fds ? fd + 1 : 2 * p->n_fds;
@@ -159,16 +160,17 @@ static bool peers_reserve(struct peers *p, size_t fd)
     return true;
 }
 
-static void peers_note(struct peers *p, int fd, const struct in6_addr *address, in_port_t port)
+static void peer_addresses_note(struct peer_addresses *p, int fd, const struct in6_addr *address,
+                                in_port_t port)
 {
-    struct peer *peer = peers_find(p, address);
+    struct peer_address *peer = peer_addresses_find(p, address);
     struct peer_connection *c;
 
     if (peer == NULL) {
         peer = xalloc(sizeof(*peer));
         peer->address = *address;
         list_init(&peer->connections);
-        hash_add(&p->by_address, &peer->by_address, peers_hash(p, address));
+        hash_add(&p->by_address, &peer->by_address, peer_addresses_hash(p, address));
     }
     c = xalloc(sizeof(*c));
     *c = (struct peer_connection){.peer = peer, .fd = fd, .port = port};
@@ -177,19 +179,19 @@ static void peers_note(struct peers *p, int fd, const struct in6_addr *address, 
     p->by_fd[fd] = c;
 }
 
-bool peers_admit(struct peers *p, int fd)
+bool peer_addresses_admit(struct peer_addresses *p, int fd)
 {
     struct in6_addr address;
     in_port_t port;
 
-    if (!peers_reserve(p, (size_t)fd))
+    if (!peer_addresses_reserve(p, (size_t)fd))
         return true;
     if (p->by_fd[fd] != NULL)
-        peers_forget(p, p->by_fd[fd]); /* its number was given out again: it has ended */
-    if (!peer_of(&address, &port, fd))
+        peer_addresses_forget(p, p->by_fd[fd]); /* its number was given out again: it has ended */
+    if (!peer_address_of(&address, &port, fd))
         return true;
-    if (peers_sweep(p, &address) >= p->max)
+    if (peer_addresses_sweep(p, &address) >= p->max)
         return false;
-    peers_note(p, fd, &address, port);
+    peer_addresses_note(p, fd, &address, port);
     return true;
 }

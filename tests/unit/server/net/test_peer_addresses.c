@@ -1,4 +1,4 @@
-#include "server/net/peers.h"
+#include "server/net/peer_addresses.h"
 
 #include <check.h>
 #include <netinet/in.h>
@@ -48,32 +48,32 @@ static void close_both(int fd, int client)
 /* Each address has its own bound; a connection that was closed makes room, whoever closed it. */
 START_TEST(bounds)
 {
-    struct peers *p = peers_open(2, &env_real);
+    struct peer_addresses *p = peer_addresses_open(2, &env_real);
     int fds[4], clients[4], other, others;
 
     listen_here();
     for (int i = 0; i < 3; i++) {
         fds[i] = connection_from(1, &clients[i]);
-        ck_assert(peers_admit(p, fds[i]) == (i < 2));
+        ck_assert(peer_addresses_admit(p, fds[i]) == (i < 2));
     }
     other = connection_from(2, &others);
-    ck_assert(peers_admit(p, other));
+    ck_assert(peer_addresses_admit(p, other));
     close_both(fds[2], clients[2]);
     fds[2] = connection_from(1, &clients[2]);
-    ck_assert(!peers_admit(p, fds[2]));
+    ck_assert(!peer_addresses_admit(p, fds[2]));
     close_both(fds[0], clients[0]);
-    ck_assert(peers_admit(p, fds[2]));
+    ck_assert(peer_addresses_admit(p, fds[2]));
     fds[3] = connection_from(1, &clients[3]); /* has the number of fds[0] */
-    ck_assert(!peers_admit(p, fds[3]));
+    ck_assert(!peer_addresses_admit(p, fds[3]));
     close_both(fds[1], clients[1]);
     close_both(fds[2], clients[2]);
     close_both(other, others);
     fds[1] = connection_from(3, &clients[1]); /* a number of 127.0.0.1's goes to another */
-    ck_assert(peers_admit(p, fds[1]));
-    ck_assert(peers_admit(p, fds[3]));
+    ck_assert(peer_addresses_admit(p, fds[1]));
+    ck_assert(peer_addresses_admit(p, fds[3]));
     close_both(fds[1], clients[1]);
     close_both(fds[3], clients[3]);
-    peers_close(p);
+    peer_addresses_close(p);
     (void)close(listening);
 }
 END_TEST
@@ -81,16 +81,16 @@ END_TEST
 /* All connections of a unix socket are this machine's: they are not counted. */
 START_TEST(leaves_unix_sockets)
 {
-    struct peers *p = peers_open(1, &env_real);
+    struct peer_addresses *p = peer_addresses_open(1, &env_real);
     int pair[2];
 
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     for (int i = 0; i < 3; i++)
-        ck_assert(peers_admit(p, pair[0]));
+        ck_assert(peer_addresses_admit(p, pair[0]));
     close_both(pair[0], pair[1]);
-    peers_close(p);
-    peers_close(NULL);
+    peer_addresses_close(p);
+    peer_addresses_close(NULL);
 }
 END_TEST
 
-SUITE_MAIN("server/peers", bounds, leaves_unix_sockets)
+SUITE_MAIN("server/peer_addresses", bounds, leaves_unix_sockets)
