@@ -105,7 +105,7 @@ def request():
     p.arrow((500, 342), (450, 342), (450, 406), (400, 406))
     p.lane(20, 472, 860, 120, "compute thread")
     p.box(60, 516, 780, 56, "compute", "5  one forward pass for all rows, then a token of each",
-          "`lm_batch_act, llama_forward, rows_run, take_logits, sampler_next`")
+          "`lm_batch_act, transformer_forward, rows_run, take_logits, sampler_next`")
     p.arrow((230, 428), (230, 516), said="worker_submit", at=(244, 500), anchor="start", kind="code")
     p.arrow((670, 516), (670, 428), said="mailbox_post", at=(656, 500), anchor="end", kind="code")
     return p

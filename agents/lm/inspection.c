@@ -186,9 +186,9 @@ static enum status name_template(struct lm_inspection *x, const struct vocab *vo
 /* Whether the daemon would load it, by what it checks before it takes memory for weights. */
 static enum status check_loads(struct lm_inspection *x, struct error *err)
 {
-    struct llama_shape shape;
+    struct transformer_shape shape;
     struct vocab *vocab = NULL;
-    enum status rc = llama_read_shape(&shape, x->file, err);
+    enum status rc = transformer_read_shape(&shape, x->file, err);
 
     if (rc == STATUS_OK)
         rc = vocab_open(&vocab, x->file, err);

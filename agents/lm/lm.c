@@ -104,7 +104,7 @@ static size_t kv_bytes_for(const struct lm *m)
     return (n_free > n_weights ? n_free - n_weights : 0) / 2;
 }
 
-static size_t lm_page_bytes(const struct llama_shape *s, enum kv_type type)
+static size_t lm_page_bytes(const struct transformer_shape *s, enum kv_type type)
 {
     return s->n_layers * 2 * KV_PAGE_TOKENS * s->n_kv_heads * kv_head_bytes(type, s->head_dim);
 }
@@ -141,7 +141,7 @@ static size_t host_pages_for(const struct lm *m, const struct agent_config *conf
 {
     size_t n_bytes = config->options.kv_host_bytes, n;
 
-    if (config->options.no_prefix_cache || !llama_can_offload(m->backend))
+    if (config->options.no_prefix_cache || !transformer_can_offload(m->backend))
         return 0;
     if (n_bytes == KV_HOST_DEFAULT)
         n_bytes = backend_is_device(m->backend) ? default_kv_bytes() : 0;
@@ -151,14 +151,14 @@ static size_t host_pages_for(const struct lm *m, const struct agent_config *conf
 
 /* Opens the model with pages of kv_bytes in all. */
 static enum status open_llama(struct lm *m, const struct agent_config *config,
-                              const struct llama_shape *shape, size_t kv_bytes,
+                              const struct transformer_shape *shape, size_t kv_bytes,
                               size_t *ret_n_host_pages, struct error *err)
 {
     const size_t size_bytes = lm_page_bytes(shape, config->options.kv_type);
     /* The system prompt and one more token. */
     const size_t n_opening = m->default_system->n_ids / KV_PAGE_TOKENS + 1;
     const size_t least_pages = n_opening < 2 ? 2 : n_opening;
-    struct llama_config llama_config;
+    struct transformer_config transformer_config;
 
     m->cache.n_pages = kv_bytes / size_bytes;
     if (m->cache.n_pages > INT32_MAX)
@@ -174,22 +174,23 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
                          "%zu, which are %zu pages of %d tokens",
                          kv_bytes, least_pages * size_bytes, least_pages, KV_PAGE_TOKENS);
     *ret_n_host_pages = host_pages_for(m, config, size_bytes);
-    llama_config = (struct llama_config){.max_tokens = m->max_tokens,
-                                         .max_logits = m->max_logits,
-                                         .max_context = config->max_context,
-                                         .n_kv_pages = m->cache.n_pages,
-                                         .kv_type = config->options.kv_type,
-                                         .n_kv_host_pages = *ret_n_host_pages};
-    llama_config.ends = vocab_stop_tokens(m->vocab, &llama_config.n_ends);
+    transformer_config = (struct transformer_config){.max_tokens = m->max_tokens,
+                                                     .max_logits = m->max_logits,
+                                                     .max_context = config->max_context,
+                                                     .n_kv_pages = m->cache.n_pages,
+                                                     .kv_type = config->options.kv_type,
+                                                     .n_kv_host_pages = *ret_n_host_pages};
+    transformer_config.ends = vocab_stop_tokens(m->vocab, &transformer_config.n_ends);
     if (config->weights_of != NULL)
-        llama_config.weights_of = container_of(config->weights_of, const struct lm, base)->llama;
-    return llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
+        transformer_config.weights_of =
+            container_of(config->weights_of, const struct lm, base)->transformer;
+    return transformer_open(&m->transformer, m->backend, m->gguf, &transformer_config, err);
 }
 
 /* Halves the number of pages until the device has room for them, unless the user set it, and as
  * long as all pages hold LM_LEAST_CONTEXT tokens. */
 static enum status open_with_fewer(struct lm *m, const struct agent_config *config,
-                                   const struct llama_shape *shape, size_t kv_bytes,
+                                   const struct transformer_shape *shape, size_t kv_bytes,
                                    size_t *ret_n_host_pages, struct error *err)
 {
     const size_t least_pages = LM_LEAST_CONTEXT / KV_PAGE_TOKENS;
@@ -212,11 +213,11 @@ static enum status open_with_fewer(struct lm *m, const struct agent_config *conf
 
 static enum status open_engine(struct lm *m, const struct agent_config *config, struct error *err)
 {
-    struct llama_shape shape;
+    struct transformer_shape shape;
     size_t kv_bytes, n_host_pages = 0;
     enum status rc;
 
-    rc = llama_read_shape(&shape, m->gguf, err);
+    rc = transformer_read_shape(&shape, m->gguf, err);
     if (rc != STATUS_OK)
         return rc;
     m->backend_config = (struct backend_config){.n_threads = config->options.n_threads,
@@ -355,13 +356,14 @@ static enum status open_step_memory(struct lm *m, struct error *err)
 {
     m->rows = try_alloc(m->max_rows, sizeof *m->rows);
     m->logits = try_alloc(m->max_logits, m->n_vocab * sizeof *m->logits);
-    m->hidden = try_alloc(m->max_tokens, llama_shape(m->llama)->width * sizeof *m->hidden);
-    if (llama_can_draw(m->llama)) {
+    m->hidden =
+        try_alloc(m->max_tokens, transformer_shape(m->transformer)->width * sizeof *m->hidden);
+    if (transformer_can_draw(m->transformer)) {
         m->draws = try_alloc(m->max_logits, sizeof *m->draws);
         m->drawn = try_alloc(m->max_logits, sizeof *m->drawn);
     }
     if (m->rows == NULL || m->logits == NULL || m->hidden == NULL ||
-        (llama_can_draw(m->llama) && (m->draws == NULL || m->drawn == NULL)))
+        (transformer_can_draw(m->transformer) && (m->draws == NULL || m->drawn == NULL)))
         return error_no_memory(err, m->max_logits * m->n_vocab * sizeof *m->logits,
                                "the logits of a step");
     return STATUS_OK;
@@ -379,7 +381,7 @@ static void lm_close(struct agent *a)
     free(m->hidden);
     free(m->draws);
     free(m->drawn);
-    llama_close(m->llama);
+    transformer_close(m->transformer);
     backend_close(m->backend);
     chat_template_close(m->template);
     buf_deinit(&m->named_template);
@@ -466,11 +468,11 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .adds_bos = vocab_adds_bos(m->vocab),
         .chat_template = m->template_text,
         .chat_template_len = m->template_len,
-        .n_embedding = llama_shape(m->llama)->width,
+        .n_embedding = transformer_shape(m->transformer)->width,
         .pooling = m->pooling,
         .is_embedder = m->is_embedder,
-        .weight_bytes = llama_weight_bytes(m->llama),
-        .kv_page_bytes = llama_page_bytes(m->llama),
+        .weight_bytes = transformer_weight_bytes(m->transformer),
+        .kv_page_bytes = transformer_page_bytes(m->transformer),
         .kv_pages = usage.n_pages,
         .kv_pages_free = usage.n_free,
         .kv_pages_shared = usage.n_shared,
@@ -569,7 +571,7 @@ static enum status lm_render(const struct agent *a, const struct message *messag
 
 static bool lm_work_ahead(struct agent *a, bool is_busy)
 {
-    return llama_prefault(container_of(a, struct lm, base)->llama, is_busy);
+    return transformer_prefault(container_of(a, struct lm, base)->transformer, is_busy);
 }
 
 const struct agent_type lm_agent = {

@@ -24,7 +24,7 @@
 #include "agents/turn.h"
 #include "compute/backend/backend.h"
 #include "compute/gguf/gguf.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 
 extern const struct agent_type lm_agent;
 
@@ -34,7 +34,7 @@ struct lm {
     struct agent base;
     struct gguf *gguf;
     struct backend *backend;
-    struct llama *llama; /* owned by the compute thread once the first step ran */
+    struct transformer *transformer; /* owned by the compute thread once the first step ran */
     struct vocab *vocab;
     /* The file's, or what the options name, which is in named_template; NULL: none. */
     const char *template_text; /* [template_len] */
@@ -70,11 +70,11 @@ struct lm {
     enum speculate speculate;
     uint64_t n_drafted, n_accepted; /* draft tokens */
     /* A step's buffers, owned by the compute thread. */
-    struct llama_row *rows; /* [max_rows] */
-    float *logits;          /* [max_logits][n_vocab] */
-    float *hidden;          /* [max_tokens][width] of rows that want an embedding */
-    struct draw *draws;     /* [max_logits] if the device draws, else NULL */
-    struct drawn *drawn;    /* [max_logits] */
+    struct transformer_row *rows; /* [max_rows] */
+    float *logits;                /* [max_logits][n_vocab] */
+    float *hidden;                /* [max_tokens][width] of rows that want an embedding */
+    struct draw *draws;           /* [max_logits] if the device draws, else NULL */
+    struct drawn *drawn;          /* [max_logits] */
     struct draft_cost cost;
     bool is_reading; /* the last step read prompts */
     /* How often all pages and host pages became invalid. Written in a step, read between two steps.
@@ -248,9 +248,10 @@ uint32_t lm_results_n_ids(const struct lm_results *r, uint32_t n_prompt);
 /* For a row whose results are pending: how many tokens the step computes, and of how many it
  * returns logits, at most n_room > 0, or hidden states, behind those of other rows. */
 void lm_results_lay_out(struct lm *m, const struct row *row, size_t n_room, size_t n_hidden_before,
-                        struct llama_row *out);
+                        struct transformer_row *out);
 /* Takes the step's results; leaves in computed the logits that the reply begins with, if any. */
-enum status lm_results_take(struct lm *m, struct row *row, struct llama_row *computed) MUST_CHECK;
+enum status lm_results_take(struct lm *m, struct row *row,
+                            struct transformer_row *computed) MUST_CHECK;
 void lm_results_stepped(struct lm *m, struct agent_turn *turn);
 
 /* score.c */
@@ -271,7 +272,7 @@ uint32_t lm_scores_known(const struct lm_turn *t);
  * how many tokens it computes. */
 size_t lm_scores_lay_out(const struct row *row, size_t n_room, size_t *ret_n_tokens);
 enum status lm_scores_take(struct lm *m, struct row *row,
-                           const struct llama_row *computed) MUST_CHECK;
+                           const struct transformer_row *computed) MUST_CHECK;
 void lm_scores_stepped(struct lm *m, struct agent_turn *turn);
 
 /* step.c */

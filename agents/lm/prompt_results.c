@@ -20,7 +20,7 @@ static enum status open_embedding(struct lm_results *r, const struct lm *m,
                                   const struct observation *seen, uint32_t n_prompt,
                                   struct arena *arena, struct error *err)
 {
-    r->width = llama_shape(m->llama)->width;
+    r->width = transformer_shape(m->transformer)->width;
     r->kind = LM_RESULTS_EMBEDDING;
     r->n_wanted = n_prompt;
     r->n_taken = seen->pooling == POOLING_LAST ? n_prompt - 1 : 0;
@@ -84,7 +84,7 @@ uint32_t lm_results_n_ids(const struct lm_results *r, uint32_t n_prompt)
 }
 
 void lm_results_lay_out(struct lm *m, const struct row *row, size_t n_room, size_t n_hidden_before,
-                        struct llama_row *out)
+                        struct transformer_row *out)
 {
     const struct lm_turn *t = row->turn;
     const struct lm_results *r = &t->results;
@@ -98,7 +98,7 @@ void lm_results_lay_out(struct lm *m, const struct row *row, size_t n_room, size
     out->n_tokens = end - from;
     out->n_logits = r->kind == LM_RESULTS_LOGPROBS ? n : 0;
     out->n_hidden = r->kind == LM_RESULTS_EMBEDDING ? n : 0;
-    out->hidden = m->hidden + n_hidden_before * llama_shape(m->llama)->width;
+    out->hidden = m->hidden + n_hidden_before * transformer_shape(m->transformer)->width;
 }
 
 static void add_hidden(struct lm_results *r, const float *hidden, size_t n)
@@ -130,7 +130,7 @@ static enum status take_logprob(struct lm *m, struct lm_results *r, const float 
     return STATUS_OK;
 }
 
-enum status lm_results_take(struct lm *m, struct row *row, struct llama_row *computed)
+enum status lm_results_take(struct lm *m, struct row *row, struct transformer_row *computed)
 {
     struct lm_turn *t = row->turn;
     struct lm_results *r = &t->results;

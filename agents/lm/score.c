@@ -162,7 +162,7 @@ size_t lm_scores_lay_out(const struct row *row, size_t n_room, size_t *ret_n_tok
     return n;
 }
 
-enum status lm_scores_take(struct lm *m, struct row *row, const struct llama_row *computed)
+enum status lm_scores_take(struct lm *m, struct row *row, const struct transformer_row *computed)
 {
     struct lm_turn *t = row->turn;
     struct lm_scoring *s = &t->scoring;

@@ -234,7 +234,7 @@ static enum status lm_step_add_token(struct lm *m, struct row *row, const struct
 /* The tokens that the row's logits give: one, and one more for each accepted draft token. The first
  * draft token is verified even if it was not computed, so that the acceptance rate is known before
  * draft tokens are computed. */
-static enum status add_tokens(struct lm *m, struct row *row, const struct llama_row *computed)
+static enum status add_tokens(struct lm *m, struct row *row, const struct transformer_row *computed)
 {
     const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
@@ -281,10 +281,11 @@ static enum status add_forced(struct lm *m, struct row *row)
 }
 
 /* Counts what the row computed, and turns its logits into tokens or scores. */
-static enum status take_logits(struct lm *m, struct row *row, const struct llama_row *computed)
+static enum status take_logits(struct lm *m, struct row *row,
+                               const struct transformer_row *computed)
 {
     struct lm_turn *t = row->turn;
-    struct llama_row rest = *computed; /* the part of the row that belongs to the reply */
+    struct transformer_row rest = *computed; /* the part of the row that belongs to the reply */
     enum status rc = STATUS_OK;
 
     if (lm_is_scoring(t))
@@ -328,7 +329,8 @@ static size_t draft(struct row *row, struct spare *spare)
 }
 
 /* Sets how many tokens the row computes, and of how many of the last ones the logits. */
-static void lay_out_row(struct lm *m, struct row *row, struct spare *spare, struct llama_row *out)
+static void lay_out_row(struct lm *m, struct row *row, struct spare *spare,
+                        struct transformer_row *out)
 {
     const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
@@ -353,7 +355,8 @@ static void lay_out_row(struct lm *m, struct row *row, struct spare *spare, stru
 }
 
 /* Lets the device draw the row's tokens, if it can draw as the sampler would. */
-static void plan_draws(struct lm *m, struct row *row, size_t first_logits, struct llama_row *out)
+static void plan_draws(struct lm *m, struct row *row, size_t first_logits,
+                       struct transformer_row *out)
 {
     const struct lm_turn *t = row->turn;
     const uint32_t position = (uint32_t)agent_turn_of(row)->reply.n_tokens;
@@ -407,7 +410,7 @@ static void lm_step_lay_out(struct lm *m, struct row *const *rows, size_t n, siz
         const struct lm_clone *c = lm_step_clone_of(rows[i]);
         const struct lm_turn *t = rows[i]->turn;
 
-        m->rows[i] = (struct llama_row){
+        m->rows[i] = (struct transformer_row){
             .ids = c->ids + c->pages.kv.n_tokens,
             .pos = c->pages.kv.n_tokens,
             .pages = c->pages.kv.pages,
@@ -439,7 +442,7 @@ static enum status restart(struct lm *m, struct error *err)
     enum status rc;
 
     m->backend_config.fast_math = false;
-    rc = llama_restart(m->llama, &m->backend_config, err);
+    rc = transformer_restart(m->transformer, &m->backend_config, err);
     m->is_down = rc != STATUS_OK;
     if (rc == STATUS_INTERNAL)
         m->base.lost = *err;
@@ -459,7 +462,7 @@ static enum status forward(struct lm *m, size_t n, struct error *err)
     if (m->is_down)
         rc = restart(m, err);
     if (rc == STATUS_OK)
-        rc = llama_forward(m->llama, m->rows, n, m->cache.copies, n_copies, err);
+        rc = transformer_forward(m->transformer, m->rows, n, m->cache.copies, n_copies, err);
     if (rc == STATUS_INTERNAL && !m->is_down && restart(m, &again) == STATUS_PRECONDITION)
         m->is_down = false; /* the backend cannot restart it; each step reports its own failure */
     if (rc == STATUS_INTERNAL || (rc != STATUS_OK && has_host_pages(m->cache.copies, n_copies)))

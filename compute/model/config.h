@@ -7,22 +7,22 @@
 
 #include "compute/numerics/kv_type.h"
 
-struct llama;
+struct transformer;
 
-struct llama_config {
+struct transformer_config {
     size_t max_tokens;  /* of one call, all rows together */
     size_t max_logits;  /* rows of logits of one call */
     size_t max_context; /* positions of a sequence; 0: the file's. Some ropes depend on it. */
     size_t n_kv_pages;
     enum kv_type kv_type;
-    size_t
-        n_kv_host_pages; /* pages of the host's memory beside them; only where llama_can_offload */
-    const int32_t *ends; /* [n_ends] tokens that a draw may ban; borrowed */
+    size_t n_kv_host_pages; /* pages of the host's memory beside them; only where
+                               transformer_can_offload */
+    const int32_t *ends;    /* [n_ends] tokens that a draw may ban; borrowed */
     size_t n_ends;
     /* The model whose weights are used instead of preparing them again: of the same file, on a
      * backend of the same type, on any thread. It outlives this one. NULL: none. PRECONDITION where
      * the path has another file by now. */
-    struct llama *weights_of;
+    struct transformer *weights_of;
 };
 
 #endif

@@ -8,7 +8,7 @@
 #include "compute/model/state.h"
 #include "compute/numerics/scalar.h"
 
-static enum status experts_open_weight(struct llama *m, const struct weight **out,
+static enum status experts_open_weight(struct transformer *m, const struct weight **out,
                                        const struct tensor *t, struct error *err)
 {
     struct weight *w = NULL;
@@ -21,7 +21,7 @@ static enum status experts_open_weight(struct llama *m, const struct weight **ou
 }
 
 /* Opens the network of one expert: the rows that it has of the layer's tensors. */
-static enum status open_expert(struct llama *m, struct ffn *f, const struct tensor all[3],
+static enum status open_expert(struct transformer *m, struct ffn *f, const struct tensor all[3],
                                size_t expert, struct error *err)
 {
     const struct weight **weights[] = {&f->gate, &f->up, &f->down};
@@ -38,10 +38,11 @@ static enum status open_expert(struct llama *m, struct ffn *f, const struct tens
     return rc;
 }
 
-enum status experts_open_weights(struct llama *m, struct model_experts *e, size_t layer,
+enum status experts_open_weights(struct transformer *m, struct model_experts *e, size_t layer,
                                  struct error *err)
 {
-    static const enum llama_part parts[] = {PART_GATE_EXPERTS, PART_UP_EXPERTS, PART_DOWN_EXPERTS};
+    static const enum transformer_part parts[] = {PART_GATE_EXPERTS, PART_UP_EXPERTS,
+                                                  PART_DOWN_EXPERTS};
     size_t n = m->shape.n_experts;
     struct tensor all[3];
     enum status rc = STATUS_OK;
@@ -50,13 +51,13 @@ enum status experts_open_weights(struct llama *m, struct model_experts *e, size_
     if (e->ffns == NULL)
         return error_no_memory(err, n * sizeof *e->ffns, "experts");
     for (size_t i = 0; i < 3 && rc == STATUS_OK; i++)
-        rc = llama_layer_tensor(&all[i], m->file, &m->shape, layer, parts[i], err);
+        rc = transformer_layer_tensor(&all[i], m->file, &m->shape, layer, parts[i], err);
     for (size_t i = 0; i < n && rc == STATUS_OK; i++)
         rc = open_expert(m, &e->ffns[i], all, i, err);
     return rc;
 }
 
-void experts_close_weights(struct llama *m, struct model_experts *e)
+void experts_close_weights(struct transformer *m, struct model_experts *e)
 {
     const struct backend_type *op = m->backend->type;
 
@@ -69,15 +70,15 @@ void experts_close_weights(struct llama *m, struct model_experts *e)
     e->ffns = NULL;
 }
 
-static bool open_room(struct llama *m, struct buffer **out, size_t width)
+static bool open_room(struct transformer *m, struct buffer **out, size_t width)
 {
     *out = m->backend->type->buffer_open(m->backend, m->config.max_tokens * width * sizeof(float));
     return *out != NULL;
 }
 
-enum status experts_open_tables(struct llama *m, struct error *err)
+enum status experts_open_tables(struct transformer *m, struct error *err)
 {
-    const struct llama_shape *s = &m->shape;
+    const struct transformer_shape *s = &m->shape;
     struct expert_tables *t = &m->experts;
     size_t n = m->config.max_tokens, n_chosen = n * s->n_experts_used;
 
@@ -97,7 +98,7 @@ enum status experts_open_tables(struct llama *m, struct error *err)
     return STATUS_OK;
 }
 
-void experts_close_tables(struct llama *m)
+void experts_close_tables(struct transformer *m)
 {
     struct expert_tables *t = &m->experts;
     struct buffer *buffers[] = {t->normed, t->gathered, t->output, t->scores};
@@ -133,7 +134,7 @@ static uint32_t next_expert(const float *scores, size_t n_experts, const uint32_
 }
 
 /* A row's experts, and their shares: softmax over the scores of those chosen. */
-static void choose(const struct llama_shape *s, const float *scores, uint32_t *chosen,
+static void choose(const struct transformer_shape *s, const float *scores, uint32_t *chosen,
                    float *shares)
 {
     float sum = 0.0f;
@@ -148,7 +149,7 @@ static void choose(const struct llama_shape *s, const float *scores, uint32_t *c
 }
 
 /* Lists the rows of each expert, in rising order. */
-static void list_rows(struct expert_tables *t, const struct llama_shape *s, size_t n)
+static void list_rows(struct expert_tables *t, const struct transformer_shape *s, size_t n)
 {
     size_t n_used = s->n_experts_used, at = 0;
 
@@ -164,7 +165,7 @@ static void list_rows(struct expert_tables *t, const struct llama_shape *s, size
 }
 
 /* Scores the experts for all rows, and waits for the scores. */
-static enum status run_router(struct llama *m, size_t layer, const struct input *in, size_t n,
+static enum status run_router(struct transformer *m, size_t layer, const struct input *in, size_t n,
                               struct error *err)
 {
     const struct backend_type *op = m->backend->type;
@@ -179,7 +180,7 @@ static enum status run_router(struct llama *m, size_t layer, const struct input 
     return op->sync(m->backend, err);
 }
 
-static void run_expert(struct llama *m, const struct ffn *f, size_t first, size_t n,
+static void run_expert(struct transformer *m, const struct ffn *f, size_t first, size_t n,
                        struct buffer *x)
 {
     const struct backend_type *op = m->backend->type;
@@ -192,10 +193,10 @@ static void run_expert(struct llama *m, const struct ffn *f, size_t first, size_
                     x);
 }
 
-enum status experts_run(struct llama *m, size_t layer, const struct input *in, size_t n,
+enum status experts_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
                         struct buffer *x, struct error *err)
 {
-    const struct llama_shape *s = &m->shape;
+    const struct transformer_shape *s = &m->shape;
     struct expert_tables *t = &m->experts;
     enum status rc = run_router(m, layer, in, n, err);
 

@@ -10,7 +10,7 @@
 struct buffer;
 struct ffn;
 struct input;
-struct llama;
+struct transformer;
 struct weight;
 
 /* Of a layer. */
@@ -32,19 +32,19 @@ struct expert_tables {
 };
 
 /* Opens the weights of a layer's experts; those opened before a failure are closed by the other. */
-enum status experts_open_weights(struct llama *m, struct model_experts *e, size_t layer,
+enum status experts_open_weights(struct transformer *m, struct model_experts *e, size_t layer,
                                  struct error *err) MUST_CHECK;
-void experts_close_weights(struct llama *m, struct model_experts *e);
+void experts_close_weights(struct transformer *m, struct model_experts *e);
 
 /* Opens the memory, with room for the model's max_tokens; experts_close_tables follows in any
  * case. */
-enum status experts_open_tables(struct llama *m, struct error *err) MUST_CHECK;
-void experts_close_tables(struct llama *m);
+enum status experts_open_tables(struct transformer *m, struct error *err) MUST_CHECK;
+void experts_close_tables(struct transformer *m);
 
 /* x [n][width] += for each row the outputs of its experts, by their shares. Each row's are added in
  * the order of the experts, so its bits do not depend on other rows. It waits for the device, since
  * the host chooses; fails as sync does. */
-enum status experts_run(struct llama *m, size_t layer, const struct input *in, size_t n,
+enum status experts_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
                         struct buffer *x, struct error *err) MUST_CHECK;
 
 #endif

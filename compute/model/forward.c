@@ -1,10 +1,10 @@
-/* One call of a llama: copies of pages, then the rows, together or in micro-batches. */
+/* One call of a transformer: copies of pages, then the rows, together or in micro-batches. */
 #include "compute/model/micro_batches.h"
-#include "compute/model/model.h"
 #include "compute/model/rows.h"
 #include "compute/model/state.h"
+#include "compute/model/transformer.h"
 
-static void run_copy(struct llama *m, const struct kv_copy *c)
+static void run_copy(struct transformer *m, const struct kv_copy *c)
 {
     const struct backend_type *op = m->backend->type;
 
@@ -16,8 +16,9 @@ static void run_copy(struct llama *m, const struct kv_copy *c)
         op->kv_copy(m->backend, m->kv, c->from, c->to);
 }
 
-enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                          const struct kv_copy *copies, size_t n_copies, struct error *err)
+enum status transformer_forward(struct transformer *m, const struct transformer_row *rows,
+                                size_t n_rows, const struct kv_copy *copies, size_t n_copies,
+                                struct error *err)
 {
     for (size_t i = 0; i < n_copies; i++)
         run_copy(m, &copies[i]);

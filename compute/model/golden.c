@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "compute/kv/pages.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 
 enum {
     N_REPLIES = 16,    /* generated at once */
@@ -21,7 +21,7 @@ enum {
 };
 
 struct golden {
-    struct llama *model;
+    struct transformer *model;
     struct kv_pages *pages;
     float *logits; /* [STEP_TOKENS][n_vocab] */
     size_t n_vocab;
@@ -30,17 +30,17 @@ struct golden {
 enum status golden_open(struct golden **out, struct backend *b, const struct gguf *g,
                         enum kv_type kv_type, struct error *err)
 {
-    struct llama_config config = {.max_tokens = STEP_TOKENS,
-                                  .max_logits = STEP_TOKENS,
-                                  .n_kv_pages = N_PAGES,
-                                  .kv_type = kv_type};
+    struct transformer_config config = {.max_tokens = STEP_TOKENS,
+                                        .max_logits = STEP_TOKENS,
+                                        .n_kv_pages = N_PAGES,
+                                        .kv_type = kv_type};
     struct golden *own = xalloc(sizeof *own);
     enum status rc;
 
-    if ((rc = llama_open(&own->model, b, g, &config, err)) != STATUS_OK ||
+    if ((rc = transformer_open(&own->model, b, g, &config, err)) != STATUS_OK ||
         (rc = kv_pages_open(&own->pages, N_PAGES, err)) != STATUS_OK)
         goto out;
-    own->n_vocab = llama_shape(own->model)->n_vocab;
+    own->n_vocab = transformer_shape(own->model)->n_vocab;
     own->logits = try_alloc(STEP_TOKENS, own->n_vocab * sizeof *own->logits);
     if (own->logits == NULL) {
         rc = error_no_memory(err, STEP_TOKENS * own->n_vocab * sizeof *own->logits, "logits");
@@ -57,7 +57,7 @@ void golden_close(struct golden *golden)
 {
     if (golden == NULL)
         return;
-    llama_close(golden->model);
+    transformer_close(golden->model);
     kv_pages_close(golden->pages);
     free(golden->logits);
     free(golden);
@@ -157,11 +157,11 @@ static size_t most_likely(const float *logits, size_t n)
 static enum status golden_run(struct golden *golden, struct kv_seq *seq, const int32_t *ids,
                               size_t n_tokens, size_t n_logits, struct error *err)
 {
-    struct llama_row row = {.ids = ids,
-                            .n_tokens = n_tokens,
-                            .pos = seq->n_tokens,
-                            .n_logits = n_logits,
-                            .logits = golden->logits};
+    struct transformer_row row = {.ids = ids,
+                                  .n_tokens = n_tokens,
+                                  .pos = seq->n_tokens,
+                                  .n_logits = n_logits,
+                                  .logits = golden->logits};
     struct kv_copy copy;
     enum status rc = kv_seq_reserve(golden->pages, seq, n_tokens, &copy, err);
 
@@ -169,7 +169,7 @@ static enum status golden_run(struct golden *golden, struct kv_seq *seq, const i
         return rc;
     assert(copy.from < 0); /* nothing is shared here */
     row.pages = seq->pages;
-    rc = llama_forward(golden->model, &row, 1, NULL, 0, err);
+    rc = transformer_forward(golden->model, &row, 1, NULL, 0, err);
     if (rc == STATUS_OK)
         seq->n_tokens += (uint32_t)n_tokens;
     return rc;
@@ -183,7 +183,7 @@ static size_t step_of(size_t n_left)
 static enum status golden_check_length(const struct golden *golden, const struct golden_lines *l,
                                        size_t n_tokens, struct error *err)
 {
-    return n_tokens <= llama_shape(golden->model)->context
+    return n_tokens <= transformer_shape(golden->model)->context
                ? STATUS_OK
                : lines_wrong(l, "it has more tokens than the model's context", err);
 }
@@ -271,7 +271,7 @@ static enum status reply_prefill(struct golden_reply *r, struct golden *golden, 
 static enum status step_replies(struct golden *golden, struct golden_reply *replies, size_t n,
                                 size_t *ret_open, struct error *err)
 {
-    struct llama_row rows[N_REPLIES];
+    struct transformer_row rows[N_REPLIES];
     struct golden_reply *open[N_REPLIES];
     struct kv_copy copy;
     size_t n_open = 0;
@@ -285,18 +285,19 @@ static enum status step_replies(struct golden *golden, struct golden_reply *repl
         if ((rc = kv_seq_reserve(golden->pages, &r->seq, 1, &copy, err)) != STATUS_OK)
             return rc;
         assert(copy.from < 0); /* nothing is shared here */
-        rows[n_open] = (struct llama_row){.ids = &r->next,
-                                          .n_tokens = 1,
-                                          .pos = r->seq.n_tokens,
-                                          .pages = r->seq.pages,
-                                          .n_logits = 1,
-                                          .logits = golden->logits + n_open * golden->n_vocab};
+        rows[n_open] =
+            (struct transformer_row){.ids = &r->next,
+                                     .n_tokens = 1,
+                                     .pos = r->seq.n_tokens,
+                                     .pages = r->seq.pages,
+                                     .n_logits = 1,
+                                     .logits = golden->logits + n_open * golden->n_vocab};
         open[n_open++] = r;
     }
     *ret_open = n_open;
     if (n_open == 0)
         return STATUS_OK;
-    rc = llama_forward(golden->model, rows, n_open, NULL, 0, err);
+    rc = transformer_forward(golden->model, rows, n_open, NULL, 0, err);
     for (size_t i = 0; rc == STATUS_OK && i < n_open; i++) {
         open[i]->seq.n_tokens++;
         reply_take(open[i], rows[i].logits, golden->n_vocab);

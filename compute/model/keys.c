@@ -103,8 +103,8 @@ static enum status refuse_unknown(const struct arch *a, const struct gguf *g, st
     return STATUS_OK;
 }
 
-static enum status check_number(const struct llama_shape *s, const struct gguf *g, const char *key,
-                                enum rule rule, struct error *err)
+static enum status check_number(const struct transformer_shape *s, const struct gguf *g,
+                                const char *key, enum rule rule, struct error *err)
 {
     const double usual = 1.0 / sqrt((double)s->head_dim);
     const char *only = "0";
@@ -161,8 +161,8 @@ static enum status check_true(const struct gguf *g, const char *key, struct erro
     return rc;
 }
 
-static enum status check_key(const struct llama_shape *s, const struct gguf *g, const char *key,
-                             enum rule rule, struct error *err)
+static enum status check_key(const struct transformer_shape *s, const struct gguf *g,
+                             const char *key, enum rule rule, struct error *err)
 {
     switch (rule) {
     case RULE_READ:
@@ -178,7 +178,8 @@ static enum status check_key(const struct llama_shape *s, const struct gguf *g, 
     }
 }
 
-enum status llama_check_keys(const struct llama_shape *s, const struct gguf *g, struct error *err)
+enum status transformer_check_keys(const struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
 {
     enum status rc = refuse_unknown(s->arch, g, err);
     char key[ARCH_KEY_MAX];

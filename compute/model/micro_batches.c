@@ -16,12 +16,12 @@ enum {
     PRODUCTS = 18,        /* products of a weight cost as much as a number of a key and its value */
 };
 
-/* A thread's part of a step: a llama on a backend of one thread, with the weights and pages of its
- * model. */
+/* A thread's part of a step: a transformer on a backend of one thread, with the weights and pages
+ * of its model. */
 struct micro_batch {
     struct backend *backend;
-    struct llama *model;
-    struct llama_row *rows; /* [n_rows], at most max_tokens, of the step */
+    struct transformer *model;
+    struct transformer_row *rows; /* [n_rows], at most max_tokens, of the step */
     size_t n_rows, cost;
     uint64_t finished_ns;
     enum status status;
@@ -29,16 +29,16 @@ struct micro_batch {
 };
 
 /* The cost of a row, in positions that a token attends to. */
-static size_t row_cost(const struct llama *m, const struct llama_row *row)
+static size_t row_cost(const struct transformer *m, const struct transformer_row *row)
 {
-    const struct llama_shape *s = &m->shape;
+    const struct transformer_shape *s = &m->shape;
     size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
     size_t weights = s->width * (2 * q_width + 2 * kv_width + 3 * s->ffn_width); /* of a layer */
 
     return row->n_tokens * (1 + weights / (PRODUCTS * q_width) + row->pos + row->n_tokens / 2);
 }
 
-static struct micro_batch *lightest(const struct llama *m)
+static struct micro_batch *lightest(const struct transformer *m)
 {
     struct micro_batch *best = m->micro_batches;
 
@@ -50,7 +50,7 @@ static struct micro_batch *lightest(const struct llama *m)
 }
 
 /* Rows of one token are assigned last, because they even out the others. */
-static void partition_rows(struct llama *m, const struct llama_row *rows, size_t n_rows,
+static void partition_rows(struct transformer *m, const struct transformer_row *rows, size_t n_rows,
                            bool single)
 {
     for (size_t i = 0; i < n_rows; i++) {
@@ -63,7 +63,8 @@ static void partition_rows(struct llama *m, const struct llama_row *rows, size_t
     }
 }
 
-bool micro_batches_partition(struct llama *m, const struct llama_row *rows, size_t n_rows)
+bool micro_batches_partition(struct transformer *m, const struct transformer_row *rows,
+                             size_t n_rows)
 {
     size_t most = 0, all = 0, n_tokens = 0;
 
@@ -99,7 +100,7 @@ static void micro_batch_run(void *arg, size_t i)
     part->finished_ns = clock_ns();
 }
 
-enum status micro_batches_run(struct llama *m, struct error *err)
+enum status micro_batches_run(struct transformer *m, struct error *err)
 {
     uint64_t begun_ns = clock_ns(), shortest = UINT64_MAX, longest = 0;
 
@@ -127,7 +128,8 @@ static void micro_batch_close(struct micro_batch *part)
     free(part->rows);
 }
 
-static enum status micro_batch_open(struct micro_batch *part, struct llama *m, struct error *err)
+static enum status micro_batch_open(struct micro_batch *part, struct transformer *m,
+                                    struct error *err)
 {
     const struct backend_config one_thread = {.n_threads = 1};
     size_t n = m->config.max_tokens; /* at least one a row */
@@ -140,7 +142,7 @@ static enum status micro_batch_open(struct micro_batch *part, struct llama *m, s
     return rc == STATUS_OK ? state_open_borrowing(&part->model, m, part->backend, err) : rc;
 }
 
-enum status micro_batches_open(struct llama *m, struct error *err)
+enum status micro_batches_open(struct transformer *m, struct error *err)
 {
     const struct backend_type *type = m->backend->type;
     size_t n = type->each != NULL ? type->n_threads(m->backend) : 1;
@@ -161,7 +163,7 @@ enum status micro_batches_open(struct llama *m, struct error *err)
     return rc;
 }
 
-void micro_batches_close(struct llama *m)
+void micro_batches_close(struct transformer *m)
 {
     for (size_t i = 0; i < m->n_micro_batches; i++)
         micro_batch_close(&m->micro_batches[i]);

@@ -10,17 +10,18 @@
 
 #include "base/status.h"
 
-struct llama;
-struct llama_row;
+struct transformer;
+struct transformer_row;
 
 /* Opens none where the backend has one thread. */
-enum status micro_batches_open(struct llama *m, struct error *err) MUST_CHECK;
-void micro_batches_close(struct llama *m);
+enum status micro_batches_open(struct transformer *m, struct error *err) MUST_CHECK;
+void micro_batches_close(struct transformer *m);
 
 /* Partitions the rows among the micro-batches; false: the step is better run undivided. */
-bool micro_batches_partition(struct llama *m, const struct llama_row *rows, size_t n_rows);
+bool micro_batches_partition(struct transformer *m, const struct transformer_row *rows,
+                             size_t n_rows);
 
 /* Runs the rows that have been partitioned. */
-enum status micro_batches_run(struct llama *m, struct error *err) MUST_CHECK;
+enum status micro_batches_run(struct transformer *m, struct error *err) MUST_CHECK;
 
 #endif

@@ -62,8 +62,8 @@ static enum status read_factor(struct rope_keys *k, const struct gguf *g, const 
     return STATUS_OK;
 }
 
-static enum status read_keys(struct rope_keys *k, const struct gguf *g, const struct llama_shape *s,
-                             struct error *err)
+static enum status read_keys(struct rope_keys *k, const struct gguf *g,
+                             const struct transformer_shape *s, struct error *err)
 {
     const struct arch *a = s->arch;
     const bool has_betas = (a->keys & KEYS_YARN_BETAS) != 0;
@@ -95,7 +95,7 @@ static enum status read_keys(struct rope_keys *k, const struct gguf *g, const st
 }
 
 /* The pair that turns `rotations` times within the original context. */
-static double pair_of_rotations(const struct rope_keys *k, const struct llama_shape *s,
+static double pair_of_rotations(const struct rope_keys *k, const struct transformer_shape *s,
                                 double rotations)
 {
     return (double)s->n_rotated * log(k->original / (rotations * 2.0 * PI)) /
@@ -104,7 +104,7 @@ static double pair_of_rotations(const struct rope_keys *k, const struct llama_sh
 
 /* What YaRN multiplies the frequency of pair j by: that of fast pairs stays, slow ones are
  * interpolated. */
-static double yarn_frequency(const struct rope_keys *k, const struct llama_shape *s, size_t j)
+static double yarn_frequency(const struct rope_keys *k, const struct transformer_shape *s, size_t j)
 {
     double low = fmax(0.0, floor(pair_of_rotations(k, s, k->beta_fast)));
     double high = fmin((double)s->n_rotated - 1.0, ceil(pair_of_rotations(k, s, k->beta_slow)));
@@ -139,7 +139,7 @@ static enum status take_divisors(double *scale, size_t n, const struct gguf *g, 
 {
     const struct tensor *t = NULL;
     float *divisors;
-    enum status rc = llama_tensor_of_shape(&t, g, name, 1, n, err);
+    enum status rc = transformer_tensor_of_shape(&t, g, name, 1, n, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -160,7 +160,7 @@ static enum status take_divisors(double *scale, size_t n, const struct gguf *g, 
 
 /* The tensor that holds divisors for this context: one is chosen for good, since keys in pages have
  * been rotated by it. */
-static const char *divisors_name(const struct rope_keys *k, const struct llama_shape *s,
+static const char *divisors_name(const struct rope_keys *k, const struct transformer_shape *s,
                                  size_t context)
 {
     if (k->type != SCALING_LONGROPE && !s->arch->has_length_factors)
@@ -170,8 +170,8 @@ static const char *divisors_name(const struct rope_keys *k, const struct llama_s
 
 /* Divisors of the frequencies; true in ret_any if any is not 1. */
 static enum status fill_scale(double *scale, bool *ret_any, const struct rope_keys *k,
-                              const struct gguf *g, const struct llama_shape *s, size_t context,
-                              struct error *err)
+                              const struct gguf *g, const struct transformer_shape *s,
+                              size_t context, struct error *err)
 {
     size_t n = s->n_rotated / 2;
     enum status rc;
@@ -184,7 +184,7 @@ static enum status fill_scale(double *scale, bool *ret_any, const struct rope_ke
 }
 
 enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
-                             const struct llama_shape *s, size_t context, struct error *err)
+                             const struct transformer_shape *s, size_t context, struct error *err)
 {
     struct rope_keys k;
     bool is_scaled = false;

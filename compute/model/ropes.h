@@ -6,7 +6,7 @@
 #include "compute/backend/rope.h"
 
 struct gguf;
-struct llama_shape;
+struct transformer_shape;
 
 /* Of the layers without a window and of those with one; n_heads is left 0. */
 struct model_ropes {
@@ -16,7 +16,7 @@ struct model_ropes {
 
 /* context: positions that a sequence may have. model_ropes_deinit follows in any case. */
 enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
-                             const struct llama_shape *s, size_t context,
+                             const struct transformer_shape *s, size_t context,
                              struct error *err) MUST_CHECK;
 void model_ropes_deinit(struct model_ropes *r);
 

@@ -8,15 +8,15 @@
 #include "compute/numerics/draw.h"
 
 /* One sequence's part in a call. */
-struct llama_row {
+struct transformer_row {
     const int32_t *ids; /* [n_tokens] the tokens to run, each < n_vocab */
     size_t n_tokens;
     size_t pos;           /* position of ids[0]; all before it are in the pages already */
     const int32_t *pages; /* [(pos + n_tokens) / KV_PAGE_TOKENS, rounded up] */
     size_t n_logits;      /* of the last n_logits tokens; 0 for a chunk that is not the last */
     float *logits;        /* [n_logits][n_vocab], the caller's */
-    /* Where the device is to draw the tokens itself (llama_can_draw), else NULL. A logits row is
-     * then written only where drawn has an id < 0. */
+    /* Where the device is to draw the tokens itself (transformer_can_draw), else NULL. A logits row
+     * is then written only where drawn has an id < 0. */
     const struct draw *draws; /* [n_logits] but for their row */
     struct drawn *drawn;      /* [n_logits] */
     /* Of the last n_hidden tokens, of a row without logits: the last layer's output behind the

@@ -19,13 +19,13 @@ struct tokens {
 };
 
 /* What the query at a position is multiplied by. */
-static float query_factor(const struct llama_shape *s, size_t pos)
+static float query_factor(const struct transformer_shape *s, size_t pos)
 {
     return 1.0f + s->query_rise * logf(1.0f + (float)(pos / s->query_every));
 }
 
 /* Adds the last n tokens of a row, whose tokens are laid out, to the wanted ones. */
-static void rows_pick(struct llama *m, const struct attend_row *row, size_t n,
+static void rows_pick(struct transformer *m, const struct attend_row *row, size_t n,
                       struct tokens *wanted)
 {
     size_t at = row->first + row->n_tokens - n;
@@ -46,7 +46,7 @@ static void rows_pick(struct llama *m, const struct attend_row *row, size_t n,
 
 /* Lays out the rows one after the other: all tokens; and those whose logits are wanted,
  * *ret_n_logits of them, before those whose hidden states are. */
-static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
+static void rows_lay_out(struct transformer *m, const struct transformer_row *rows, size_t n_rows,
                          struct tokens *all, struct tokens *wanted, size_t *ret_n_logits)
 {
     *all = (struct tokens){
@@ -56,7 +56,7 @@ static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n
                               .query_factors = m->pick_query_factors,
                               .rows = m->pick_rows};
     for (size_t i = 0; i < n_rows; i++) {
-        const struct llama_row *row = &rows[i];
+        const struct transformer_row *row = &rows[i];
 
         assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - all->n);
         assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - wanted->n);
@@ -78,14 +78,14 @@ static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n
         rows_pick(m, &m->rows[i], rows[i].n_hidden, wanted);
 }
 
-static struct input normed_input(const struct llama *m, const struct buffer *x,
+static struct input normed_input(const struct transformer *m, const struct buffer *x,
                                  const struct weight *gain)
 {
     return (struct input){x, gain, m->shape.norm_eps};
 }
 
 /* x [n][width] += the part's row, where the layer has it. */
-static void add_bias(struct llama *m, size_t layer, enum llama_part part, size_t n,
+static void add_bias(struct transformer *m, size_t layer, enum transformer_part part, size_t n,
                      struct buffer *x)
 {
     const struct weight *bias = m->layers[layer].parts[part];
@@ -95,7 +95,7 @@ static void add_bias(struct llama *m, size_t layer, enum llama_part part, size_t
 }
 
 /* Norms queries or keys x [n][n_heads * head_dim], where the layer does. */
-static void norm_heads(struct llama *m, size_t layer, enum llama_part part, size_t n,
+static void norm_heads(struct transformer *m, size_t layer, enum transformer_part part, size_t n,
                        size_t n_heads, struct buffer *x)
 {
     const struct weight *gain = m->layers[layer].parts[part];
@@ -108,32 +108,32 @@ static void norm_heads(struct llama *m, size_t layer, enum llama_part part, size
 }
 
 /* Rotates queries or keys x, where the layer does. */
-static void rotate_heads(struct llama *m, size_t layer, const struct tokens *t, size_t n_heads,
-                         struct buffer *x)
+static void rotate_heads(struct transformer *m, size_t layer, const struct tokens *t,
+                         size_t n_heads, struct buffer *x)
 {
-    struct rope rope = llama_window(&m->shape, layer) > 0 ? m->ropes.windowed : m->ropes.all;
+    struct rope rope = transformer_window(&m->shape, layer) > 0 ? m->ropes.windowed : m->ropes.all;
 
     rope.n_heads = n_heads;
-    if (llama_rotates(&m->shape, layer))
+    if (transformer_rotates(&m->shape, layer))
         m->backend->type->rope(m->backend, &rope, t->positions, t->n, x);
 }
 
 /* From the products on to what attention takes, in two steps: the ropes of queries and keys come
  * one after the other, because a device may then run them with what follows. */
-static void finish_queries(struct llama *m, size_t layer, const struct tokens *t)
+static void finish_queries(struct transformer *m, size_t layer, const struct tokens *t)
 {
     add_bias(m, layer, PART_Q_BIAS, t->n, m->q);
     norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
 }
 
-static void finish_keys(struct llama *m, size_t layer, const struct tokens *t)
+static void finish_keys(struct transformer *m, size_t layer, const struct tokens *t)
 {
     add_bias(m, layer, PART_K_BIAS, t->n, m->k);
     add_bias(m, layer, PART_V_BIAS, t->n, m->v);
     norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
 }
 
-static void rotate_queries(struct llama *m, size_t layer, const struct tokens *t)
+static void rotate_queries(struct transformer *m, size_t layer, const struct tokens *t)
 {
     rotate_heads(m, layer, t, m->shape.n_heads, m->q);
     if (t->query_factors != NULL)
@@ -143,7 +143,7 @@ static void rotate_queries(struct llama *m, size_t layer, const struct tokens *t
 
 /* Stores the keys and values of all tokens. Computes the queries of t: of all, or of those whose
  * logits are wanted. */
-static void run_projections(struct llama *m, size_t layer, const struct tokens *all,
+static void run_projections(struct transformer *m, size_t layer, const struct tokens *all,
                             const struct tokens *t)
 {
     struct backend *b = m->backend;
@@ -172,7 +172,7 @@ static void run_projections(struct llama *m, size_t layer, const struct tokens *
 }
 
 /* x += residual scale * norm(branch); branch has a half of the layer. */
-static void add_branch(struct llama *m, size_t layer, enum llama_part post_norm,
+static void add_branch(struct transformer *m, size_t layer, enum transformer_part post_norm,
                        const struct tokens *t)
 {
     struct backend *b = m->backend;
@@ -187,13 +187,13 @@ static void add_branch(struct llama *m, size_t layer, enum llama_part post_norm,
 }
 
 /* From the queries to x. */
-static void run_attention(struct llama *m, size_t layer, const struct tokens *t)
+static void run_attention(struct transformer *m, size_t layer, const struct tokens *t)
 {
     struct backend *b = m->backend;
     const struct attention how = {.n_heads = m->shape.n_heads,
                                   .scale = m->shape.attention_scale,
                                   .cap = m->shape.attention_cap,
-                                  .window = llama_window(&m->shape, layer)};
+                                  .window = transformer_window(&m->shape, layer)};
     const struct input attn_output = {.x = m->attn_output};
     const struct product out = {m->layers[layer].parts[PART_ATTN_OUT],
                                 m->branch != NULL ? m->branch : t->x};
@@ -207,7 +207,7 @@ static void run_attention(struct llama *m, size_t layer, const struct tokens *t)
     add_branch(m, layer, PART_ATTN_POST_NORM, t);
 }
 
-static enum status rows_run_ffn(struct llama *m, size_t layer, const struct tokens *t,
+static enum status rows_run_ffn(struct transformer *m, size_t layer, const struct tokens *t,
                                 struct error *err)
 {
     struct backend *b = m->backend;
@@ -228,7 +228,7 @@ static enum status rows_run_ffn(struct llama *m, size_t layer, const struct toke
 
 /* t is all, or in the last layer the wanted tokens: of the others only keys and values are
  * computed there. */
-static enum status run_layer(struct llama *m, size_t layer, const struct tokens *all,
+static enum status run_layer(struct transformer *m, size_t layer, const struct tokens *all,
                              const struct tokens *t, struct error *err)
 {
     run_projections(m, layer, all, t);
@@ -238,7 +238,7 @@ static enum status run_layer(struct llama *m, size_t layer, const struct tokens 
     return rows_run_ffn(m, layer, t, err);
 }
 
-static enum status run_layers(struct llama *m, const struct tokens *all,
+static enum status run_layers(struct transformer *m, const struct tokens *all,
                               const struct tokens *wanted, struct error *err)
 {
     size_t last = m->shape.n_layers - 1;
@@ -249,7 +249,7 @@ static enum status run_layers(struct llama *m, const struct tokens *all,
     return rc;
 }
 
-static void run_embedding(struct llama *m, const struct tokens *all)
+static void run_embedding(struct transformer *m, const struct tokens *all)
 {
     struct backend *b = m->backend;
 
@@ -259,10 +259,10 @@ static void run_embedding(struct llama *m, const struct tokens *all)
 }
 
 /* The logits of the wanted tokens. */
-static void run_head(struct llama *m, const struct tokens *wanted, struct buffer *out)
+static void run_head(struct transformer *m, const struct tokens *wanted, struct buffer *out)
 {
     struct backend *b = m->backend;
-    const struct llama_shape *s = &m->shape;
+    const struct transformer_shape *s = &m->shape;
     const struct input normed = normed_input(m, wanted->x, m->norm);
     const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
 
@@ -274,7 +274,8 @@ static void run_head(struct llama *m, const struct tokens *wanted, struct buffer
 }
 
 /* The address of all rows' logits, if they are contiguous in the caller's memory; else NULL. */
-static float *one_place(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+static float *one_place(const struct transformer *m, const struct transformer_row *rows,
+                        size_t n_rows)
 {
     float *first = NULL, *next = NULL;
 
@@ -298,7 +299,7 @@ struct outcome {
 };
 
 /* Lists the rows of logits that are drawn from, and those that are not. */
-static void lay_out_draws(struct llama *m, const struct llama_row *rows, size_t n_rows,
+static void lay_out_draws(struct transformer *m, const struct transformer_row *rows, size_t n_rows,
                           struct outcome *out)
 {
     size_t at = 0;
@@ -317,7 +318,7 @@ static void lay_out_draws(struct llama *m, const struct llama_row *rows, size_t 
 }
 
 /* Downloads the wanted rows of logits; they are in staged after the next sync. */
-static void rows_fetch(struct llama *m, size_t n)
+static void rows_fetch(struct transformer *m, size_t n)
 {
     struct backend *b = m->backend;
     size_t n_vocab = m->shape.n_vocab;
@@ -328,7 +329,7 @@ static void rows_fetch(struct llama *m, size_t n)
     b->type->download(b, m->staged, m->fetched, n * n_vocab * sizeof(float));
 }
 
-static void put_fetched(const struct llama *m, size_t n)
+static void put_fetched(const struct transformer *m, size_t n)
 {
     size_t n_vocab = m->shape.n_vocab;
 
@@ -338,7 +339,7 @@ static void put_fetched(const struct llama *m, size_t n)
 
 /* Writes the logits to the caller's memory if that is contiguous, straight from the head where the
  * device can; else to staged. */
-static void run_logits(struct llama *m, const struct tokens *wanted, const struct outcome *o)
+static void run_logits(struct transformer *m, const struct tokens *wanted, const struct outcome *o)
 {
     struct backend *b = m->backend;
     size_t size_bytes = wanted->n * m->shape.n_vocab * sizeof(float);
@@ -354,7 +355,8 @@ static void run_logits(struct llama *m, const struct tokens *wanted, const struc
 }
 
 /* Draws the requested tokens; the logits stay on the device, except those that the host wants. */
-static void rows_run_draws(struct llama *m, const struct tokens *wanted, const struct outcome *o)
+static void rows_run_draws(struct transformer *m, const struct tokens *wanted,
+                           const struct outcome *o)
 {
     struct backend *b = m->backend;
     const struct draw_list list = {
@@ -366,8 +368,8 @@ static void rows_run_draws(struct llama *m, const struct tokens *wanted, const s
 }
 
 /* After the sync: delivers the draws, and downloads the logits of those that failed. */
-static enum status take_draws(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                              const struct outcome *o, struct error *err)
+static enum status take_draws(struct transformer *m, const struct transformer_row *rows,
+                              size_t n_rows, const struct outcome *o, struct error *err)
 {
     size_t at = 0, n_drawn = 0, n_more = 0;
     enum status rc;
@@ -401,7 +403,8 @@ static const float *put_values(float *to, const float *from, size_t n)
 }
 
 /* Copies the logits from staged to their places. */
-static void put_staged(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+static void put_staged(const struct transformer *m, const struct transformer_row *rows,
+                       size_t n_rows)
 {
     const float *from = m->staged;
 
@@ -410,7 +413,7 @@ static void put_staged(const struct llama *m, const struct llama_row *rows, size
 }
 
 /* Downloads the hidden states of the wanted tokens behind the first n_logits. */
-static void run_hidden(struct llama *m, const struct tokens *wanted, size_t n_logits)
+static void run_hidden(struct transformer *m, const struct tokens *wanted, size_t n_logits)
 {
     const struct input normed = normed_input(m, m->hidden, m->norm);
     const struct backend_type *op = m->backend->type;
@@ -425,7 +428,8 @@ static void run_hidden(struct llama *m, const struct tokens *wanted, size_t n_lo
     op->download(m->backend, m->staged_hidden, m->hidden, n * width * sizeof(float));
 }
 
-static void put_hidden(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+static void put_hidden(const struct transformer *m, const struct transformer_row *rows,
+                       size_t n_rows)
 {
     const float *from = m->staged_hidden;
 
@@ -433,7 +437,7 @@ static void put_hidden(const struct llama *m, const struct llama_row *rows, size
         from = put_values(rows[i].hidden, from, rows[i].n_hidden * m->shape.width);
 }
 
-enum status rows_run(struct llama *m, const struct llama_row *rows, size_t n_rows,
+enum status rows_run(struct transformer *m, const struct transformer_row *rows, size_t n_rows,
                      struct error *err)
 {
     struct backend *b = m->backend;

@@ -6,10 +6,10 @@
 
 #include "base/status.h"
 
-struct llama;
-struct llama_row;
+struct transformer;
+struct transformer_row;
 
-enum status rows_run(struct llama *m, const struct llama_row *rows, size_t n_rows,
+enum status rows_run(struct transformer *m, const struct transformer_row *rows, size_t n_rows,
                      struct error *err) MUST_CHECK;
 
 #endif

@@ -22,7 +22,8 @@ enum {
     MAX_CONTEXT = 1 << 24,
 };
 
-static enum status read_head_count(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_head_count(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
 {
     const struct arch *a = s->arch;
     enum status rc = numbers_read_size(&s->n_heads, g, a, "attention.head_count", MAX_HEADS, err);
@@ -41,7 +42,8 @@ static enum status read_head_count(struct llama_shape *s, const struct gguf *g, 
 }
 
 /* Some layers of granite's family are not rotated at all. */
-static enum status read_rotated(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_rotated(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
 {
     char key[ARCH_KEY_MAX];
     bool is_rotated = true;
@@ -58,7 +60,7 @@ static enum status read_rotated(struct llama_shape *s, const struct gguf *g, str
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
-static enum status read_heads(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_heads(struct transformer_shape *s, const struct gguf *g, struct error *err)
 {
     const struct arch *a = s->arch;
     size_t value_dim;
@@ -89,7 +91,8 @@ static enum status read_heads(struct llama_shape *s, const struct gguf *g, struc
     return STATUS_OK;
 }
 
-static enum status read_constants(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_constants(struct transformer_shape *s, const struct gguf *g,
+                                  struct error *err)
 {
     double eps = -1.0, base = 10000.0;
     char key[ARCH_KEY_MAX];
@@ -121,7 +124,8 @@ static enum status read_factor_if(float *out, unsigned has, const struct gguf *g
     return rc;
 }
 
-static enum status read_factors(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_factors(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
 {
     const struct arch *a = s->arch;
     float divisor = a->keys & KEYS_SCALES ? 0.0f : 1.0f;
@@ -156,7 +160,8 @@ static enum status read_factors(struct llama_shape *s, const struct gguf *g, str
     return STATUS_OK;
 }
 
-static enum status read_query_rise(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_query_rise(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
 {
     const struct arch *a = s->arch;
 
@@ -171,7 +176,7 @@ static enum status read_query_rise(struct llama_shape *s, const struct gguf *g, 
 }
 
 /* Of so many layers all but the last have the window; 0: all have it. */
-static void shape_set_pattern(struct llama_shape *s, size_t pattern)
+static void shape_set_pattern(struct transformer_shape *s, size_t pattern)
 {
     for (size_t i = 0; i < s->n_layers; i++)
         if (pattern == 0 || i % pattern < pattern - 1)
@@ -179,8 +184,8 @@ static void shape_set_pattern(struct llama_shape *s, size_t pattern)
 }
 
 /* A bool for each layer. */
-static enum status read_pattern_array(struct llama_shape *s, const struct gguf *g, const char *key,
-                                      struct error *err)
+static enum status read_pattern_array(struct transformer_shape *s, const struct gguf *g,
+                                      const char *key, struct error *err)
 {
     for (size_t i = 0; i < s->n_layers; i++) {
         bool has = false;
@@ -193,7 +198,7 @@ static enum status read_pattern_array(struct llama_shape *s, const struct gguf *
     return STATUS_OK;
 }
 
-static enum status read_window(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_window(struct transformer_shape *s, const struct gguf *g, struct error *err)
 {
     const struct arch *a = s->arch;
     char key[ARCH_KEY_MAX];
@@ -218,7 +223,8 @@ static enum status read_window(struct llama_shape *s, const struct gguf *g, stru
 }
 
 /* Of a model with experts, ffn_width is that of one. */
-static enum status read_experts(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_experts(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
 {
     const struct arch *a = s->arch;
     char key[ARCH_KEY_MAX];
@@ -243,7 +249,8 @@ static enum status read_experts(struct llama_shape *s, const struct gguf *g, str
     return rc;
 }
 
-static enum status read_vocab_size(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_vocab_size(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
 {
     const struct tensor *embed;
     enum status rc = gguf_tensor(g, "token_embd.weight", &embed, err);
@@ -256,10 +263,11 @@ static enum status read_vocab_size(struct llama_shape *s, const struct gguf *g, 
                          "%s: tensor 'token_embd.weight' has %zu rows, it may have at most %d",
                          gguf_path(g), s->n_vocab, MAX_VOCAB);
     rc = numbers_read_optional_size(&s->n_vocab, g, s->arch, "vocab_size", MAX_VOCAB, err);
-    return rc == STATUS_OK ? llama_embed_tensor(&embed, g, s, err) : rc;
+    return rc == STATUS_OK ? transformer_embed_tensor(&embed, g, s, err) : rc;
 }
 
-static enum status read_numbers(struct llama_shape *s, const struct gguf *g, struct error *err)
+static enum status read_numbers(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
 {
     const struct arch *a = s->arch;
     enum status rc;
@@ -281,7 +289,7 @@ static enum status read_numbers(struct llama_shape *s, const struct gguf *g, str
     return read_vocab_size(s, g, err);
 }
 
-static enum status shape_check_tensors(const struct llama_shape *s, const struct gguf *g,
+static enum status shape_check_tensors(const struct transformer_shape *s, const struct gguf *g,
                                        struct error *err)
 {
     const struct tensor *t;
@@ -291,39 +299,40 @@ static enum status shape_check_tensors(const struct llama_shape *s, const struct
 
     for (size_t layer = 0; layer < s->n_layers; layer++)
         for (int part = 0; part < N_PARTS; part++)
-            if ((rc = llama_layer_tensor(&part_of, g, s, layer, (enum llama_part)part, err)) !=
-                STATUS_OK)
+            if ((rc = transformer_layer_tensor(&part_of, g, s, layer, (enum transformer_part)part,
+                                               err)) != STATUS_OK)
                 return rc;
-    if ((rc = llama_norm_tensor(&t, g, s, err)) != STATUS_OK ||
-        (rc = llama_head_tensor(&t, g, s, err)) != STATUS_OK ||
-        (rc = llama_head_bias_tensor(&t, g, s, err)) != STATUS_OK)
+    if ((rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = transformer_head_bias_tensor(&t, g, s, err)) != STATUS_OK)
         return rc;
     rc = model_ropes_init(&ropes, g, s, s->context, err);
     model_ropes_deinit(&ropes);
     return rc;
 }
 
-enum status llama_read_shape(struct llama_shape *out, const struct gguf *g, struct error *err)
+enum status transformer_read_shape(struct transformer_shape *out, const struct gguf *g,
+                                   struct error *err)
 {
-    struct llama_shape s = {0};
+    struct transformer_shape s = {0};
     enum status rc;
 
     if ((rc = arch_of_file(&s.arch, g, err)) != STATUS_OK ||
         (rc = read_numbers(&s, g, err)) != STATUS_OK ||
-        (rc = llama_check_keys(&s, g, err)) != STATUS_OK ||
-        (rc = llama_refuse_unknown_tensors(&s, g, err)) != STATUS_OK ||
+        (rc = transformer_check_keys(&s, g, err)) != STATUS_OK ||
+        (rc = transformer_refuse_unknown_tensors(&s, g, err)) != STATUS_OK ||
         (rc = shape_check_tensors(&s, g, err)) != STATUS_OK)
         return rc;
     *out = s;
     return STATUS_OK;
 }
 
-size_t llama_window(const struct llama_shape *s, size_t layer)
+size_t transformer_window(const struct transformer_shape *s, size_t layer)
 {
     return s->has_window[layer / 64] >> layer % 64 & 1 ? s->window : 0;
 }
 
-bool llama_rotates(const struct llama_shape *s, size_t layer)
+bool transformer_rotates(const struct transformer_shape *s, size_t layer)
 {
     size_t every = s->arch->unrotated_every;
 

@@ -13,7 +13,7 @@ struct gguf;
 
 enum { SHAPE_MAX_LAYERS = 1024 };
 
-struct llama_shape {
+struct transformer_shape {
     const struct arch *arch;
     size_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn_width, n_vocab, context;
     float norm_eps, rope_base;
@@ -33,12 +33,12 @@ struct llama_shape {
 
 /* The shape that a file's metadata states, checked against the tensors. An architecture we do not
  * run is UNIMPLEMENTED and names it. Any thread. */
-enum status llama_read_shape(struct llama_shape *out, const struct gguf *g,
-                             struct error *err) MUST_CHECK;
+enum status transformer_read_shape(struct transformer_shape *out, const struct gguf *g,
+                                   struct error *err) MUST_CHECK;
 
 /* Positions that a layer's tokens see; 0: all up to their own. */
-size_t llama_window(const struct llama_shape *s, size_t layer);
+size_t transformer_window(const struct transformer_shape *s, size_t layer);
 /* Whether a layer's queries and keys are rotated. */
-bool llama_rotates(const struct llama_shape *s, size_t layer);
+bool transformer_rotates(const struct transformer_shape *s, size_t layer);
 
 #endif

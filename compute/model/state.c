@@ -8,8 +8,8 @@
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
 
-static enum status state_open_weight(struct llama *m, struct weight **out, const struct tensor *t,
-                                     struct error *err)
+static enum status state_open_weight(struct transformer *m, struct weight **out,
+                                     const struct tensor *t, struct error *err)
 {
     enum status rc = m->backend->type->weight_open(m->backend, t, out, err);
 
@@ -18,7 +18,7 @@ static enum status state_open_weight(struct llama *m, struct weight **out, const
     return rc;
 }
 
-static void take_weights(struct llama *m, struct llama *from)
+static void take_weights(struct transformer *m, struct transformer *from)
 {
     assert(from->backend->type == m->backend->type);
     assert(from->shape.n_layers == m->shape.n_layers && from->shape.width == m->shape.width);
@@ -32,20 +32,21 @@ static void take_weights(struct llama *m, struct llama *from)
 }
 
 /* Whether a part is opened expert by expert. */
-static bool is_of_experts(enum llama_part part)
+static bool is_of_experts(enum transformer_part part)
 {
     return part == PART_GATE_EXPERTS || part == PART_UP_EXPERTS || part == PART_DOWN_EXPERTS;
 }
 
-static enum status state_open_layer(struct llama *m, size_t layer, struct error *err)
+static enum status state_open_layer(struct transformer *m, size_t layer, struct error *err)
 {
     enum status rc = STATUS_OK;
 
     for (int part = 0; part < N_PARTS && rc == STATUS_OK; part++) {
         struct tensor t;
 
-        rc = llama_layer_tensor(&t, m->file, &m->shape, layer, (enum llama_part)part, err);
-        if (rc == STATUS_OK && t.name != NULL && !is_of_experts((enum llama_part)part))
+        rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, (enum transformer_part)part,
+                                      err);
+        if (rc == STATUS_OK && t.name != NULL && !is_of_experts((enum transformer_part)part))
             rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
     }
     if (rc == STATUS_OK && m->shape.n_experts > 0)
@@ -53,10 +54,10 @@ static enum status state_open_layer(struct llama *m, size_t layer, struct error 
     return rc;
 }
 
-static enum status prepare_weights(struct llama *m, struct error *err)
+static enum status prepare_weights(struct transformer *m, struct error *err)
 {
     const struct gguf *g = m->file;
-    const struct llama_shape *s = &m->shape;
+    const struct transformer_shape *s = &m->shape;
     const struct tensor *t, *embed;
     enum status rc;
 
@@ -66,21 +67,21 @@ static enum status prepare_weights(struct llama *m, struct error *err)
     for (size_t layer = 0; layer < s->n_layers; layer++)
         if ((rc = state_open_layer(m, layer, err)) != STATUS_OK)
             return rc;
-    if ((rc = llama_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
+    if ((rc = transformer_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
-        (rc = llama_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->norm, t, err)) != STATUS_OK ||
-        (rc = llama_head_bias_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = transformer_head_bias_tensor(&t, g, s, err)) != STATUS_OK ||
         (t != NULL && (rc = state_open_weight(m, &m->head_bias, t, err)) != STATUS_OK) ||
-        (rc = llama_head_tensor(&t, g, s, err)) != STATUS_OK)
+        (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK)
         return rc;
     return t == embed ? STATUS_OK : state_open_weight(m, &m->own_head, t, err);
 }
 
 /* If the file has changed, that error replaces any other. */
-static enum status open_weights(struct llama *m, struct error *err)
+static enum status open_weights(struct transformer *m, struct error *err)
 {
-    struct llama *from = m->config.weights_of;
+    struct transformer *from = m->config.weights_of;
     struct error changed;
     enum status rc;
 
@@ -101,7 +102,7 @@ static enum status open_weights(struct llama *m, struct error *err)
     return rc;
 }
 
-static enum status open_buffer(struct llama *m, struct buffer **out, size_t n, size_t width,
+static enum status open_buffer(struct transformer *m, struct buffer **out, size_t n, size_t width,
                                struct error *err)
 {
     size_t size_bytes = n * width * sizeof(float);
@@ -111,14 +112,14 @@ static enum status open_buffer(struct llama *m, struct buffer **out, size_t n, s
 }
 
 /* Whether the halves of a layer are normed or scaled before they are added to x. */
-static bool has_branch(const struct llama_shape *s)
+static bool has_branch(const struct transformer_shape *s)
 {
     return s->arch->norms != NORMS_BEFORE || s->residual_scale != 1.0f;
 }
 
-static enum status open_buffers(struct llama *m, struct error *err)
+static enum status open_buffers(struct transformer *m, struct error *err)
 {
-    const struct llama_shape *s = &m->shape;
+    const struct transformer_shape *s = &m->shape;
     size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
     size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
     enum status rc;
@@ -140,7 +141,7 @@ static enum status open_buffers(struct llama *m, struct error *err)
     return rc;
 }
 
-enum status state_open_tables(struct llama *m, struct error *err)
+enum status state_open_tables(struct transformer *m, struct error *err)
 {
     size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
     size_t n_picks = n > n_logits ? n : n_logits;
@@ -174,7 +175,7 @@ enum status state_open_tables(struct llama *m, struct error *err)
     return STATUS_OK;
 }
 
-static enum status open_kv(struct llama *m, struct error *err)
+static enum status open_kv(struct transformer *m, struct error *err)
 {
     struct kv_shape shape = {
         .n_layers = m->shape.n_layers,
@@ -189,7 +190,7 @@ static enum status open_kv(struct llama *m, struct error *err)
 }
 
 /* Before keys and values take the memory, and before a step would wait for it. */
-static enum status prepare_ropes(struct llama *m, struct error *err)
+static enum status prepare_ropes(struct transformer *m, struct error *err)
 {
     const struct backend_type *op = m->backend->type;
 
@@ -200,7 +201,7 @@ static enum status prepare_ropes(struct llama *m, struct error *err)
     return op->sync(m->backend, err);
 }
 
-enum status state_open_device(struct llama *m, struct error *err)
+enum status state_open_device(struct transformer *m, struct error *err)
 {
     enum status rc;
 
@@ -211,7 +212,8 @@ enum status state_open_device(struct llama *m, struct error *err)
     return open_buffers(m, err);
 }
 
-static enum status open_borrowed_device(struct llama *m, struct llama *of, struct error *err)
+static enum status open_borrowed_device(struct transformer *m, struct transformer *of,
+                                        struct error *err)
 {
     enum status rc;
 
@@ -221,10 +223,10 @@ static enum status open_borrowed_device(struct llama *m, struct llama *of, struc
     return rc == STATUS_OK ? m->backend->type->sync(m->backend, err) : rc;
 }
 
-enum status state_open_borrowing(struct llama **out, struct llama *of, struct backend *b,
-                                 struct error *err)
+enum status state_open_borrowing(struct transformer **out, struct transformer *of,
+                                 struct backend *b, struct error *err)
 {
-    struct llama *m = try_alloc(1, sizeof *m);
+    struct transformer *m = try_alloc(1, sizeof *m);
     enum status rc;
 
     if (m == NULL)
@@ -246,7 +248,7 @@ enum status state_open_borrowing(struct llama **out, struct llama *of, struct ba
     return STATUS_OK;
 }
 
-static void close_weights(struct llama *m)
+static void close_weights(struct transformer *m)
 {
     const struct backend_type *op = m->backend->type;
 
@@ -269,7 +271,7 @@ static void close_weights(struct llama *m)
     m->embed = m->norm = m->own_head = m->head_bias = NULL;
 }
 
-static void close_buffers(struct llama *m)
+static void close_buffers(struct transformer *m)
 {
     struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,       &m->v,
                                  &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden};
@@ -281,7 +283,7 @@ static void close_buffers(struct llama *m)
     }
 }
 
-void state_close_device(struct llama *m)
+void state_close_device(struct transformer *m)
 {
     if (m->backend->is_down)
         return;
@@ -292,7 +294,7 @@ void state_close_device(struct llama *m)
     m->kv = NULL;
 }
 
-void state_close(struct llama *m)
+void state_close(struct transformer *m)
 {
     if (m == NULL)
         return;

@@ -1,4 +1,4 @@
-/* What an open llama holds: its weights, its pages, and the memory of one step. Private to
+/* What an open transformer holds: its weights, its pages, and the memory of one step. Private to
  * compute/model/. */
 #ifndef COMPUTE_MODEL_STATE_H
 #define COMPUTE_MODEL_STATE_H
@@ -17,11 +17,11 @@ struct model_layer {
     struct model_experts experts;  /* ffns NULL: none */
 };
 
-struct llama {
+struct transformer {
     struct backend *backend;
     const struct gguf *file;
-    struct llama_shape shape;
-    struct llama_config config;
+    struct transformer_shape shape;
+    struct transformer_config config;
     size_t weight_bytes;
     size_t max_picks;        /* of max_tokens and max_logits, the larger */
     atomic_size_t n_sharers; /* models that use its weights; any thread */
@@ -70,17 +70,17 @@ struct llama {
 };
 
 /* Allocates a step's tables on the host. */
-enum status state_open_tables(struct llama *m, struct error *err) MUST_CHECK;
+enum status state_open_tables(struct transformer *m, struct error *err) MUST_CHECK;
 /* Opens weights, pages and buffers on the device; state_close_device follows in any case. */
-enum status state_open_device(struct llama *m, struct error *err) MUST_CHECK;
+enum status state_open_device(struct transformer *m, struct error *err) MUST_CHECK;
 /* Does nothing where the backend is down: its memory is gone. */
-void state_close_device(struct llama *m);
+void state_close_device(struct transformer *m);
 
-/* Opens a llama on b that borrows the weights and pages of m, which outlives it. */
-enum status state_open_borrowing(struct llama **out, struct llama *m, struct backend *b,
+/* Opens a transformer on b that borrows the weights and pages of m, which outlives it. */
+enum status state_open_borrowing(struct transformer **out, struct transformer *m, struct backend *b,
                                  struct error *err) MUST_CHECK;
 
 /* Closes the device's part and the host's, and frees m. NULL is allowed. */
-void state_close(struct llama *m);
+void state_close(struct transformer *m);
 
 #endif

@@ -52,7 +52,7 @@ static const struct part_rule {
     [PART_DOWN_EXPERTS] = {"ffn_down_exps.weight", EXPERTS_WIDTH, HIDDEN, SPARSE},
 };
 
-static size_t extent_of(const struct llama_shape *s, enum extent e)
+static size_t extent_of(const struct transformer_shape *s, enum extent e)
 {
     const bool whole = s->arch->head_norms == HEAD_NORMS_ALL;
 
@@ -81,7 +81,7 @@ static size_t extent_of(const struct llama_shape *s, enum extent e)
     return s->ffn_width;
 }
 
-static bool shape_has(const struct llama_shape *s, enum llama_part part)
+static bool shape_has(const struct transformer_shape *s, enum transformer_part part)
 {
     const struct arch *a = s->arch;
 
@@ -109,8 +109,9 @@ static enum status wrong_shape(const struct gguf *g, const struct tensor *t, siz
                      gguf_path(g), t->name, t->n_rows, t->n_cols, n_rows, n_cols);
 }
 
-enum status llama_tensor_of_shape(const struct tensor **out, const struct gguf *g, const char *name,
-                                  size_t n_rows, size_t n_cols, struct error *err)
+enum status transformer_tensor_of_shape(const struct tensor **out, const struct gguf *g,
+                                        const char *name, size_t n_rows, size_t n_cols,
+                                        struct error *err)
 {
     const struct tensor *t;
     enum status rc = gguf_tensor(g, name, &t, err);
@@ -164,30 +165,32 @@ static const char *layer_name(char name[TENSOR_NAME_MAX], size_t layer, const ch
 }
 
 /* A part of attn_qkv, whose rows are those of queries, keys and values. */
-static enum status qkv_rows(struct tensor *out, const struct gguf *g, const struct llama_shape *s,
-                            size_t layer, enum llama_part part, struct error *err)
+static enum status qkv_rows(struct tensor *out, const struct gguf *g,
+                            const struct transformer_shape *s, size_t layer,
+                            enum transformer_part part, struct error *err)
 {
     size_t q = extent_of(s, QUERIES), k = extent_of(s, KEYS);
     size_t first = part == PART_Q ? 0 : part == PART_K ? q : q + k;
     const struct tensor *all = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc = llama_tensor_of_shape(&all, g, layer_name(name, layer, "attn_qkv.weight"),
-                                           q + 2 * k, s->width, err);
+    enum status rc = transformer_tensor_of_shape(
+        &all, g, layer_name(name, layer, "attn_qkv.weight"), q + 2 * k, s->width, err);
 
     if (rc == STATUS_OK)
         *out = tensor_rows(all, first, part == PART_Q ? q : k);
     return rc;
 }
 
-static enum status qkv_bias(struct tensor *out, const struct gguf *g, const struct llama_shape *s,
-                            size_t layer, enum llama_part part, struct error *err)
+static enum status qkv_bias(struct tensor *out, const struct gguf *g,
+                            const struct transformer_shape *s, size_t layer,
+                            enum transformer_part part, struct error *err)
 {
     size_t q = extent_of(s, QUERIES), k = extent_of(s, KEYS);
     size_t first = part == PART_Q_BIAS ? 0 : part == PART_K_BIAS ? q : q + k;
     const struct tensor *all = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc =
-        llama_tensor_of_shape(&all, g, layer_name(name, layer, "attn_qkv.bias"), 1, q + 2 * k, err);
+    enum status rc = transformer_tensor_of_shape(&all, g, layer_name(name, layer, "attn_qkv.bias"),
+                                                 1, q + 2 * k, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -200,13 +203,14 @@ static enum status qkv_bias(struct tensor *out, const struct gguf *g, const stru
 }
 
 /* Half of ffn_up, whose rows are those of the gate, then of up. */
-static enum status gate_or_up(struct tensor *out, const struct gguf *g, const struct llama_shape *s,
-                              size_t layer, enum llama_part part, struct error *err)
+static enum status gate_or_up(struct tensor *out, const struct gguf *g,
+                              const struct transformer_shape *s, size_t layer,
+                              enum transformer_part part, struct error *err)
 {
     const struct tensor *both = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc = llama_tensor_of_shape(&both, g, layer_name(name, layer, rules[PART_UP].name),
-                                           2 * s->ffn_width, s->width, err);
+    enum status rc = transformer_tensor_of_shape(
+        &both, g, layer_name(name, layer, rules[PART_UP].name), 2 * s->ffn_width, s->width, err);
 
     if (rc == STATUS_OK)
         *out = tensor_rows(both, part == PART_UP ? s->ffn_width : 0, s->ffn_width);
@@ -214,14 +218,15 @@ static enum status gate_or_up(struct tensor *out, const struct gguf *g, const st
 }
 
 static enum status layer_tensor_own(struct tensor *out, const struct gguf *g,
-                                    const struct llama_shape *s, size_t layer, enum llama_part part,
-                                    struct error *err)
+                                    const struct transformer_shape *s, size_t layer,
+                                    enum transformer_part part, struct error *err)
 {
     const struct part_rule *rule = &rules[part];
     const struct tensor *t = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc = llama_tensor_of_shape(&t, g, layer_name(name, layer, rule->name),
-                                           extent_of(s, rule->rows), extent_of(s, rule->cols), err);
+    enum status rc =
+        transformer_tensor_of_shape(&t, g, layer_name(name, layer, rule->name),
+                                    extent_of(s, rule->rows), extent_of(s, rule->cols), err);
 
     if (rc == STATUS_OK)
         *out = *t;
@@ -230,8 +235,8 @@ static enum status layer_tensor_own(struct tensor *out, const struct gguf *g,
 
 /* The part in a fused tensor: NOT_FOUND where there is none. */
 static enum status layer_tensor_fused(struct tensor *out, const struct gguf *g,
-                                      const struct llama_shape *s, size_t layer,
-                                      enum llama_part part, struct error *err)
+                                      const struct transformer_shape *s, size_t layer,
+                                      enum transformer_part part, struct error *err)
 {
     if (part == PART_Q || part == PART_K || part == PART_V)
         return qkv_rows(out, g, s, layer, part, err);
@@ -240,9 +245,9 @@ static enum status layer_tensor_fused(struct tensor *out, const struct gguf *g,
     return STATUS_NOT_FOUND;
 }
 
-enum status llama_layer_tensor(struct tensor *out, const struct gguf *g,
-                               const struct llama_shape *s, size_t layer, enum llama_part part,
-                               struct error *err)
+enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
+                                     const struct transformer_shape *s, size_t layer,
+                                     enum transformer_part part, struct error *err)
 {
     struct error of_fused;
     enum status rc;
@@ -261,30 +266,31 @@ enum status llama_layer_tensor(struct tensor *out, const struct gguf *g,
     return rc == STATUS_NOT_FOUND && rules[part].presence == OPTIONAL ? STATUS_OK : rc;
 }
 
-enum status llama_embed_tensor(const struct tensor **out, const struct gguf *g,
-                               const struct llama_shape *s, struct error *err)
+enum status transformer_embed_tensor(const struct tensor **out, const struct gguf *g,
+                                     const struct transformer_shape *s, struct error *err)
 {
-    return llama_tensor_of_shape(out, g, "token_embd.weight", s->n_vocab, s->width, err);
+    return transformer_tensor_of_shape(out, g, "token_embd.weight", s->n_vocab, s->width, err);
 }
 
-enum status llama_norm_tensor(const struct tensor **out, const struct gguf *g,
-                              const struct llama_shape *s, struct error *err)
+enum status transformer_norm_tensor(const struct tensor **out, const struct gguf *g,
+                                    const struct transformer_shape *s, struct error *err)
 {
-    return llama_tensor_of_shape(out, g, "output_norm.weight", 1, s->width, err);
+    return transformer_tensor_of_shape(out, g, "output_norm.weight", 1, s->width, err);
 }
 
-enum status llama_head_tensor(const struct tensor **out, const struct gguf *g,
-                              const struct llama_shape *s, struct error *err)
+enum status transformer_head_tensor(const struct tensor **out, const struct gguf *g,
+                                    const struct transformer_shape *s, struct error *err)
 {
-    enum status rc = llama_tensor_of_shape(out, g, "output.weight", s->n_vocab, s->width, err);
+    enum status rc =
+        transformer_tensor_of_shape(out, g, "output.weight", s->n_vocab, s->width, err);
 
-    return rc == STATUS_NOT_FOUND ? llama_embed_tensor(out, g, s, err) : rc;
+    return rc == STATUS_NOT_FOUND ? transformer_embed_tensor(out, g, s, err) : rc;
 }
 
-enum status llama_head_bias_tensor(const struct tensor **out, const struct gguf *g,
-                                   const struct llama_shape *s, struct error *err)
+enum status transformer_head_bias_tensor(const struct tensor **out, const struct gguf *g,
+                                         const struct transformer_shape *s, struct error *err)
 {
-    enum status rc = llama_tensor_of_shape(out, g, "output.bias", 1, s->n_vocab, err);
+    enum status rc = transformer_tensor_of_shape(out, g, "output.bias", 1, s->n_vocab, err);
 
     if (rc != STATUS_NOT_FOUND)
         return rc;
@@ -293,18 +299,18 @@ enum status llama_head_bias_tensor(const struct tensor **out, const struct gguf 
 }
 
 /* Whether the model has a use for a layer's tensor of that name, which stands after "blk.N.". */
-static bool is_part(const struct llama_shape *s, const char *name)
+static bool is_part(const struct transformer_shape *s, const char *name)
 {
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
         return true;
     for (int part = 0; part < N_PARTS; part++)
         if (strcmp(name, rules[part].name) == 0)
-            return shape_has(s, (enum llama_part)part) &&
+            return shape_has(s, (enum transformer_part)part) &&
                    !(s->arch->gate_is_in_up && part == PART_GATE);
     return false;
 }
 
-static bool is_known_tensor(const struct llama_shape *s, const char *name)
+static bool is_known_tensor(const struct transformer_shape *s, const char *name)
 {
     static const char *const of_model[] = {"token_embd.weight",
                                            "output_norm.weight",
@@ -326,8 +332,8 @@ static bool is_known_tensor(const struct llama_shape *s, const char *name)
            is_part(s, end + 1);
 }
 
-enum status llama_refuse_unknown_tensors(const struct llama_shape *s, const struct gguf *g,
-                                         struct error *err)
+enum status transformer_refuse_unknown_tensors(const struct transformer_shape *s,
+                                               const struct gguf *g, struct error *err)
 {
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const char *name = gguf_tensor_at(g, i)->name;

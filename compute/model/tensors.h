@@ -9,10 +9,10 @@
 #include "compute/gguf/tensor.h"
 
 struct gguf;
-struct llama_shape;
+struct transformer_shape;
 
 /* Of one layer. An architecture has some of them, and a file leaves out some that are optional. */
-enum llama_part {
+enum transformer_part {
     PART_ATTN_NORM,
     PART_Q,
     PART_K,
@@ -39,34 +39,39 @@ enum llama_part {
 
 /* The tensor of a part, or the rows of a fused tensor, of the shape that s says: DATA_LOSS with
  * both shapes if not. Its name is NULL where the model has no such part. */
-enum status llama_layer_tensor(struct tensor *out, const struct gguf *g,
-                               const struct llama_shape *s, size_t layer, enum llama_part part,
-                               struct error *err) MUST_CHECK;
+enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
+                                     const struct transformer_shape *s, size_t layer,
+                                     enum transformer_part part, struct error *err) MUST_CHECK;
 
 /* Rows first … first + n - 1. */
 struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n);
 
 /* Of the whole model. The head is token_embd.weight again where the file has no output.weight; its
  * bias is NULL where there is none. */
-enum status llama_embed_tensor(const struct tensor **out, const struct gguf *g,
-                               const struct llama_shape *s, struct error *err) MUST_CHECK;
-enum status llama_norm_tensor(const struct tensor **out, const struct gguf *g,
-                              const struct llama_shape *s, struct error *err) MUST_CHECK;
-enum status llama_head_tensor(const struct tensor **out, const struct gguf *g,
-                              const struct llama_shape *s, struct error *err) MUST_CHECK;
-enum status llama_head_bias_tensor(const struct tensor **out, const struct gguf *g,
-                                   const struct llama_shape *s, struct error *err) MUST_CHECK;
-
-/* UNIMPLEMENTED for a tensor that would silently be left out of a sum. */
-enum status llama_refuse_unknown_tensors(const struct llama_shape *s, const struct gguf *g,
+enum status transformer_embed_tensor(const struct tensor **out, const struct gguf *g,
+                                     const struct transformer_shape *s,
+                                     struct error *err) MUST_CHECK;
+enum status transformer_norm_tensor(const struct tensor **out, const struct gguf *g,
+                                    const struct transformer_shape *s,
+                                    struct error *err) MUST_CHECK;
+enum status transformer_head_tensor(const struct tensor **out, const struct gguf *g,
+                                    const struct transformer_shape *s,
+                                    struct error *err) MUST_CHECK;
+enum status transformer_head_bias_tensor(const struct tensor **out, const struct gguf *g,
+                                         const struct transformer_shape *s,
                                          struct error *err) MUST_CHECK;
 
+/* UNIMPLEMENTED for a tensor that would silently be left out of a sum. */
+enum status transformer_refuse_unknown_tensors(const struct transformer_shape *s,
+                                               const struct gguf *g, struct error *err) MUST_CHECK;
+
 /* A tensor of that shape: NOT_FOUND where there is none. */
-enum status llama_tensor_of_shape(const struct tensor **out, const struct gguf *g, const char *name,
-                                  size_t n_rows, size_t n_cols, struct error *err) MUST_CHECK;
+enum status transformer_tensor_of_shape(const struct tensor **out, const struct gguf *g,
+                                        const char *name, size_t n_rows, size_t n_cols,
+                                        struct error *err) MUST_CHECK;
 
 /* UNIMPLEMENTED for a key under the architecture's name that requires what we do not compute. */
-enum status llama_check_keys(const struct llama_shape *s, const struct gguf *g,
-                             struct error *err) MUST_CHECK;
+enum status transformer_check_keys(const struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err) MUST_CHECK;
 
 #endif

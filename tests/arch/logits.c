@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/denormals.h"
 #include "compute/backends.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 
 enum { MAX_TOKENS = 512, PAGES = 128, LONE_PAGE = 64 };
 
@@ -26,7 +26,7 @@ static void must(enum status rc)
 
 struct run {
     struct backend *backend;
-    struct llama *model;
+    struct transformer *model;
     size_t n, n_vocab; /* tokens */
     size_t max_context;
     const int32_t *ids;
@@ -37,15 +37,15 @@ static void run_open(struct run *r, const struct gguf *g, const char *backend, e
                      size_t n_threads)
 {
     const struct backend_config config = {.n_threads = n_threads};
-    const struct llama_config llama = {.max_tokens = MAX_TOKENS,
-                                       .max_logits = MAX_TOKENS,
-                                       .max_context = r->max_context,
-                                       .n_kv_pages = PAGES,
-                                       .kv_type = type};
+    const struct transformer_config llama = {.max_tokens = MAX_TOKENS,
+                                             .max_logits = MAX_TOKENS,
+                                             .max_context = r->max_context,
+                                             .n_kv_pages = PAGES,
+                                             .kv_type = type};
 
     must(backend_open(&r->backend, backend, &config, &err));
-    must(llama_open(&r->model, r->backend, g, &llama, &err));
-    r->n_vocab = llama_shape(r->model)->n_vocab;
+    must(transformer_open(&r->model, r->backend, g, &llama, &err));
+    r->n_vocab = transformer_shape(r->model)->n_vocab;
     for (int32_t i = 0; i < MAX_TOKENS / KV_PAGE_TOKENS; i++) {
         r->pages[0][i] = i * 7 % LONE_PAGE;
         r->pages[1][i] = LONE_PAGE + i;
@@ -54,23 +54,23 @@ static void run_open(struct run *r, const struct gguf *g, const char *backend, e
 
 static void run_close(struct run *r)
 {
-    llama_close(r->model);
+    transformer_close(r->model);
     backend_close(r->backend);
 }
 
 /* Tokens pos … pos + n - 1, and beside them a row of another sequence, of some tokens. */
 static void run_part(struct run *r, size_t pos, size_t n, size_t n_beside, float *out)
 {
-    struct llama_row rows[2] = {{.ids = r->ids, .n_tokens = n_beside, .pages = r->pages[1]},
-                                {.ids = r->ids + pos,
-                                 .n_tokens = n,
-                                 .pos = pos,
-                                 .pages = r->pages[0],
-                                 .n_logits = n,
-                                 .logits = out + pos * r->n_vocab}};
+    struct transformer_row rows[2] = {{.ids = r->ids, .n_tokens = n_beside, .pages = r->pages[1]},
+                                      {.ids = r->ids + pos,
+                                       .n_tokens = n,
+                                       .pos = pos,
+                                       .pages = r->pages[0],
+                                       .n_logits = n,
+                                       .logits = out + pos * r->n_vocab}};
     size_t skip = n_beside == 0;
 
-    must(llama_forward(r->model, rows + skip, 2 - skip, NULL, 0, &err));
+    must(transformer_forward(r->model, rows + skip, 2 - skip, NULL, 0, &err));
 }
 
 static void run_chunks(struct run *r, size_t chunk, size_t n_beside, float *out)
@@ -93,17 +93,17 @@ static void check_fork(struct run *r, const float *want, float *got)
     size_t last = (r->n - 1) / KV_PAGE_TOKENS, skip = (r->n - 1) * r->n_vocab;
     const struct kv_copy copy = {.from = r->pages[0][last], .to = PAGES - 1};
     int32_t pages[MAX_TOKENS / KV_PAGE_TOKENS];
-    struct llama_row row = {.ids = r->ids + r->n - 1,
-                            .n_tokens = 1,
-                            .pos = r->n - 1,
-                            .pages = pages,
-                            .n_logits = 1,
-                            .logits = got + skip};
+    struct transformer_row row = {.ids = r->ids + r->n - 1,
+                                  .n_tokens = 1,
+                                  .pos = r->n - 1,
+                                  .pages = pages,
+                                  .n_logits = 1,
+                                  .logits = got + skip};
 
     memcpy(got, want, skip * sizeof *got); /* this runs the last token only */
     memcpy(pages, r->pages[0], sizeof pages);
     pages[last] = PAGES - 1;
-    must(llama_forward(r->model, &row, 1, &copy, 1, &err));
+    must(transformer_forward(r->model, &row, 1, &copy, 1, &err));
     check_same(r, want, got, "a fork");
 }
 
@@ -118,13 +118,13 @@ static void check_shared_prefix(struct run *r, const float *want, float *got)
     memcpy(pages, r->pages[0], n_shared * sizeof *pages);
     run_part(r, 0, from, 0, got);
     for (size_t pos = from; pos < r->n; pos += n) {
-        struct llama_row rows[2] = {
+        struct transformer_row rows[2] = {
             {.ids = r->ids + pos, .pos = pos, .pages = pages, .logits = got + pos * r->n_vocab},
             {.ids = r->ids, .pos = pos, .pages = r->pages[0]}};
 
         n = r->n - pos < 9 ? r->n - pos : 9;
         rows[0].n_tokens = rows[0].n_logits = rows[1].n_tokens = n;
-        must(llama_forward(r->model, rows, 2, NULL, 0, &err));
+        must(transformer_forward(r->model, rows, 2, NULL, 0, &err));
     }
     check_same(r, want, got, "a shared prefix");
 }
@@ -134,12 +134,12 @@ static void check_speculation(struct run *r, const float *want, float *got)
 {
     size_t half = r->n / 2, n_draft = r->n - half < 5 ? r->n - half : 5;
     int32_t draft[5] = {1, 2, 3, 4, 5};
-    struct llama_row row = {
+    struct transformer_row row = {
         .ids = draft, .n_tokens = n_draft, .pos = half, .pages = r->pages[0], .logits = got};
 
     run_part(r, 0, half, 0, got);
     row.n_logits = 0;
-    must(llama_forward(r->model, &row, 1, NULL, 0, &err));
+    must(transformer_forward(r->model, &row, 1, NULL, 0, &err));
     run_part(r, half, r->n - half, 0, got);
     check_same(r, want, got, "a rejected draft");
 }
@@ -169,8 +169,8 @@ static void check_ways(const struct gguf *g, const char *backend, enum kv_type t
 /* The hidden states of tokens pos … pos + n - 1, in a step that also gives a row's logits. */
 static void run_hidden_part(struct run *r, size_t pos, size_t n, float *logits, float *out)
 {
-    const size_t width = llama_shape(r->model)->width;
-    struct llama_row rows[2] = {
+    const size_t width = transformer_shape(r->model)->width;
+    struct transformer_row rows[2] = {
         {.ids = r->ids + pos,
          .n_tokens = n,
          .pos = pos,
@@ -179,13 +179,13 @@ static void run_hidden_part(struct run *r, size_t pos, size_t n, float *logits, 
          .hidden = out + pos * width},
         {.ids = r->ids, .n_tokens = 2, .pages = r->pages[1], .n_logits = 1, .logits = logits}};
 
-    must(llama_forward(r->model, rows, 2, NULL, 0, &err));
+    must(transformer_forward(r->model, rows, 2, NULL, 0, &err));
 }
 
 /* out [n][width]. */
 static void run_hidden(struct run *r, const float *want_logits, float *got_logits, float *out)
 {
-    const size_t width = llama_shape(r->model)->width;
+    const size_t width = transformer_shape(r->model)->width;
     float *again = xalloc(r->n * width * sizeof *again);
 
     run_hidden_part(r, 0, r->n, got_logits, out);
@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     want = xalloc(r.n * r.n_vocab * sizeof *want);
     got = xalloc(r.n * r.n_vocab * sizeof *got);
     run_part(&r, 0, r.n, 0, want);
-    n_hidden = argc < 8 ? r.n * llama_shape(r.model)->width : 0;
+    n_hidden = argc < 8 ? r.n * transformer_shape(r.model)->width : 0;
     hidden = xalloc((n_hidden + 1) * sizeof *hidden);
     if (argc < 8) {
         check_ways(g, argv[2], type, &r, want, got);

@@ -19,7 +19,7 @@
 #include "compute/backend/backend.h"
 #include "compute/backends.h"
 #include "compute/gguf/gguf.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 #include "tests/bench/timed.h"
 
 enum {
@@ -107,7 +107,7 @@ static double read_rate(size_t size_bytes, size_t n_threads)
 struct bench {
     struct gguf *g;
     struct backend *b, *timed;
-    struct llama *m;
+    struct transformer *m;
     float *logits; /* [MAX_ROWS][n_vocab] */
     int32_t ids[PROMPT];
     int32_t pages[MAX_ROWS][PAGES_A_ROW], prompt_pages[PROMPT_PAGES];
@@ -117,21 +117,21 @@ static enum status bench_open(struct bench *t, const char *path, const char *bac
                               size_t n_threads, struct error *err)
 {
     struct backend_config config = {.n_threads = n_threads};
-    struct llama_config sizes = {.max_tokens = MAX_ROWS * FILL,
-                                 .max_logits = MAX_ROWS,
-                                 .n_kv_pages = MAX_ROWS * PAGES_A_ROW + PROMPT_PAGES,
-                                 .kv_type = KV_F16};
+    struct transformer_config sizes = {.max_tokens = MAX_ROWS * FILL,
+                                       .max_logits = MAX_ROWS,
+                                       .n_kv_pages = MAX_ROWS * PAGES_A_ROW + PROMPT_PAGES,
+                                       .kv_type = KV_F16};
     double start = clock_s();
     enum status rc;
 
     if ((rc = gguf_open(&t->g, path, err)) != STATUS_OK ||
         (rc = backend_open(&t->b, backend, &config, err)) != STATUS_OK ||
-        (rc = llama_open(&t->m, t->timed = timed_open(t->b), t->g, &sizes, err)) != STATUS_OK)
+        (rc = transformer_open(&t->m, t->timed = timed_open(t->b), t->g, &sizes, err)) != STATUS_OK)
         return rc;
     printf("loaded in %.0f ms\n", (clock_s() - start) * 1e3);
-    t->logits = xalloc(MAX_ROWS * llama_shape(t->m)->n_vocab * sizeof *t->logits);
+    t->logits = xalloc(MAX_ROWS * transformer_shape(t->m)->n_vocab * sizeof *t->logits);
     for (size_t i = 0; i < PROMPT; i++)
-        t->ids[i] = (int32_t)(i * 7919 % llama_shape(t->m)->n_vocab);
+        t->ids[i] = (int32_t)(i * 7919 % transformer_shape(t->m)->n_vocab);
     for (size_t i = 0; i < MAX_ROWS * PAGES_A_ROW; i++)
         t->pages[i / PAGES_A_ROW][i % PAGES_A_ROW] = (int32_t)i;
     for (size_t i = 0; i < PROMPT_PAGES; i++)
@@ -141,7 +141,7 @@ static enum status bench_open(struct bench *t, const char *path, const char *bac
 
 static void bench_close(struct bench *t)
 {
-    llama_close(t->m);
+    transformer_close(t->m);
     backend_close(t->timed);
     backend_close(t->b);
     gguf_close(t->g);
@@ -152,18 +152,18 @@ static void bench_close(struct bench *t)
 static enum status forward(struct bench *t, size_t n, size_t n_tokens, size_t pos, bool logits,
                            struct error *err)
 {
-    struct llama_row rows[MAX_ROWS] = {0};
+    struct transformer_row rows[MAX_ROWS] = {0};
 
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct llama_row){
+        rows[i] = (struct transformer_row){
             .ids = t->ids + i,
             .n_tokens = n_tokens,
             .pos = pos,
             .pages = t->pages[i],
             .n_logits = logits,
-            .logits = logits ? t->logits + i * llama_shape(t->m)->n_vocab : NULL,
+            .logits = logits ? t->logits + i * transformer_shape(t->m)->n_vocab : NULL,
         };
-    return llama_forward(t->m, rows, n, NULL, 0, err);
+    return transformer_forward(t->m, rows, n, NULL, 0, err);
 }
 
 /* The shorter time; keeps the step's shares by operator if the step is the shorter one. */
@@ -196,11 +196,11 @@ static enum status time_steps(struct bench *t, size_t n, double *ret_s, struct e
 
 static enum status time_prompt(struct bench *t, double *ret_s, struct error *err)
 {
-    struct llama_row row = {.ids = t->ids,
-                            .n_tokens = PROMPT,
-                            .pages = t->prompt_pages,
-                            .n_logits = 1,
-                            .logits = t->logits};
+    struct transformer_row row = {.ids = t->ids,
+                                  .n_tokens = PROMPT,
+                                  .pages = t->prompt_pages,
+                                  .n_logits = 1,
+                                  .logits = t->logits};
     enum status rc = STATUS_OK;
     double best = 1e9;
 
@@ -208,7 +208,7 @@ static enum status time_prompt(struct bench *t, double *ret_s, struct error *err
         double start = clock_s();
 
         timed_reset(t->timed);
-        rc = llama_forward(t->m, &row, 1, NULL, 0, err);
+        rc = transformer_forward(t->m, &row, 1, NULL, 0, err);
         best = better(t, clock_s() - start, best);
     }
     *ret_s = best;
@@ -220,7 +220,7 @@ enum { ALL = -1 };
 /* only: a number of sequences, 0 for the prompt, or ALL */
 static enum status measure(struct bench *t, size_t n_threads, long only, struct error *err)
 {
-    size_t weights = llama_weight_bytes(t->m);
+    size_t weights = transformer_weight_bytes(t->m);
     double roof = only == ALL ? read_rate(weights, n_threads) : 0.0, one = 0.0, s = 0.0;
     enum status rc = STATUS_OK;
 

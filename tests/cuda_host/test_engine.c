@@ -7,7 +7,7 @@
 #include "compute/cuda/module.h"
 #include "compute/cuda/parts.h"
 #include "compute/kv/pages.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 #include "tests/cuda_host/control.h"
 #include "tests/cuda_host/fibres.h"
 #include "tests/support/tiny_model.h"
@@ -27,7 +27,7 @@ enum {
 struct side {
     struct gguf *gguf;
     struct backend *backend;
-    struct llama *model;
+    struct transformer *model;
     float logits[N_SEQUENCES][TINY_VOCAB];
 };
 
@@ -38,22 +38,22 @@ static enum status side_open(struct side *s, const struct tiny_model *file,
                              struct error *err)
 {
     const struct backend_config config = {.n_threads = 1};
-    const struct llama_config llama_config = {.max_tokens = MAX_TOKENS,
-                                              .max_logits = N_SEQUENCES,
-                                              .n_kv_pages = N_SEQUENCES * PAGES_EACH,
-                                              .kv_type = kv_type};
+    const struct transformer_config transformer_config = {.max_tokens = MAX_TOKENS,
+                                                          .max_logits = N_SEQUENCES,
+                                                          .n_kv_pages = N_SEQUENCES * PAGES_EACH,
+                                                          .kv_type = kv_type};
     enum status rc;
 
     memset(s, 0, sizeof *s);
     if ((rc = gguf_open_bytes(&s->gguf, file->bytes, file->size_bytes, "tiny", err)) != STATUS_OK ||
         (rc = backend_open_type(&s->backend, type, &config, err)) != STATUS_OK)
         return rc;
-    return llama_open(&s->model, s->backend, s->gguf, &llama_config, err);
+    return transformer_open(&s->model, s->backend, s->gguf, &transformer_config, err);
 }
 
 static void side_close(struct side *s)
 {
-    llama_close(s->model);
+    transformer_close(s->model);
     backend_close(s->backend);
     gguf_close(s->gguf);
 }
@@ -70,18 +70,18 @@ static const struct backend_type *type_called(const char *name)
 static enum status step(struct side *s, int32_t ids[N_SEQUENCES][N_TOKENS], const size_t *pos,
                         const size_t *n_each, struct error *err)
 {
-    struct llama_row rows[N_SEQUENCES];
+    struct transformer_row rows[N_SEQUENCES];
     size_t n_rows = 0;
 
     for (size_t i = 0; i < N_SEQUENCES; i++)
         if (n_each[i] > 0)
-            rows[n_rows++] = (struct llama_row){.ids = ids[i] + pos[i],
-                                                .n_tokens = n_each[i],
-                                                .pos = pos[i],
-                                                .pages = page_tables[i],
-                                                .n_logits = 1,
-                                                .logits = s->logits[i]};
-    return llama_forward(s->model, rows, n_rows, NULL, 0, err);
+            rows[n_rows++] = (struct transformer_row){.ids = ids[i] + pos[i],
+                                                      .n_tokens = n_each[i],
+                                                      .pos = pos[i],
+                                                      .pages = page_tables[i],
+                                                      .n_logits = 1,
+                                                      .logits = s->logits[i]};
+    return transformer_forward(s->model, rows, n_rows, NULL, 0, err);
 }
 
 static void lay_out_pages(void)
@@ -225,15 +225,15 @@ static void run_long(bool has_partials)
 
         n = pos < 256 ? MAX_TOKENS : pos == 256 ? 21 : pos < 280 ? 1 : LENGTH - pos;
         for (size_t i = 0; i < 2; i++) {
-            struct llama_row row = {.ids = ids + pos,
-                                    .n_tokens = n,
-                                    .pos = pos,
-                                    .pages = pages,
-                                    .n_logits = 1,
-                                    .logits = sides[i]->logits[0]};
+            struct transformer_row row = {.ids = ids + pos,
+                                          .n_tokens = n,
+                                          .pos = pos,
+                                          .pages = pages,
+                                          .n_logits = 1,
+                                          .logits = sides[i]->logits[0]};
 
-            ck_assert_msg(llama_forward(sides[i]->model, &row, 1, NULL, 0, &err) == STATUS_OK, "%s",
-                          err.text);
+            ck_assert_msg(transformer_forward(sides[i]->model, &row, 1, NULL, 0, &err) == STATUS_OK,
+                          "%s", err.text);
         }
         ck_assert_mem_eq(cuda.logits[0], other.logits[0], sizeof cuda.logits[0]);
     }
@@ -362,7 +362,7 @@ static enum status live(const struct tiny_model *file, bool *ret_opened, struct 
         } else {
             ck_assert_int_eq(rc, STATUS_INTERNAL);
             ck_assert_int_eq(step(&s, ids, pos, n, &second), STATUS_INTERNAL);
-            llama_close(s.model);
+            transformer_close(s.model);
             s.model = NULL;
             ck_assert_msg(backend_restart(s.backend, &config, &second) == STATUS_OK, "%s",
                           second.text);
@@ -431,7 +431,7 @@ START_TEST(one_resets_for_all)
     ck_assert_int_eq(step(&a, ids, pos, n, &err), STATUS_OK);
     cuda_host_fail(3, cudaErrorIllegalAddress);
     ck_assert_int_eq(step(&a, ids, pos, n, &err), STATUS_INTERNAL);
-    llama_close(a.model);
+    transformer_close(a.model);
     a.model = NULL;
     ck_assert_int_eq(backend_restart(a.backend, &backend_config, &err), STATUS_OK);
     ck_assert_int_eq(side_open(&c, &file, parley_cuda_module.type, KV_F16, &err), STATUS_OK);

@@ -8,7 +8,7 @@
 
 #include "compute/backends.h"
 #include "compute/cuda/module.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 #include "tests/cuda_host/fibres.h"
 
 #define MODEL_FILE "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -65,7 +65,7 @@ static bool read_known(struct known *out)
 /* The model on one backend. */
 struct side {
     struct backend *backend;
-    struct llama *model;
+    struct transformer *model;
     float *logits;
 };
 
@@ -73,20 +73,20 @@ static enum status side_open(struct side *s, const struct gguf *g, const struct 
                              struct error *err)
 {
     const struct backend_config config = {.n_threads = 1};
-    const struct llama_config llama_config = {
+    const struct transformer_config transformer_config = {
         .max_tokens = MAX_PROMPT, .max_logits = 1, .n_kv_pages = N_PAGES, .kv_type = KV_F16};
     enum status rc = backend_open_type(&s->backend, type, &config, err);
 
     if (rc == STATUS_OK)
-        rc = llama_open(&s->model, s->backend, g, &llama_config, err);
+        rc = transformer_open(&s->model, s->backend, g, &transformer_config, err);
     if (rc == STATUS_OK)
-        s->logits = calloc(llama_shape(s->model)->n_vocab, sizeof *s->logits);
+        s->logits = calloc(transformer_shape(s->model)->n_vocab, sizeof *s->logits);
     return rc;
 }
 
 static void side_close(struct side *s)
 {
-    llama_close(s->model);
+    transformer_close(s->model);
     backend_close(s->backend);
     free(s->logits);
 }
@@ -95,14 +95,14 @@ static enum status step(struct side *s, const int32_t *ids, size_t n_tokens, siz
                         struct error *err)
 {
     static const int32_t pages[N_PAGES] = {3, 0, 4, 1, 2};
-    const struct llama_row row = {.ids = ids,
-                                  .n_tokens = n_tokens,
-                                  .pos = pos,
-                                  .pages = pages,
-                                  .n_logits = 1,
-                                  .logits = s->logits};
+    const struct transformer_row row = {.ids = ids,
+                                        .n_tokens = n_tokens,
+                                        .pos = pos,
+                                        .pages = pages,
+                                        .n_logits = 1,
+                                        .logits = s->logits};
 
-    return llama_forward(s->model, &row, 1, NULL, 0, err);
+    return transformer_forward(s->model, &row, 1, NULL, 0, err);
 }
 
 static int32_t likeliest(const float *logits, size_t n)
@@ -118,7 +118,7 @@ static int32_t likeliest(const float *logits, size_t n)
 static enum status speak(const struct known *known, struct side *cuda, struct side *cpu,
                          int *ret_n_wrong, struct error *err)
 {
-    const size_t n_vocab = llama_shape(cpu->model)->n_vocab;
+    const size_t n_vocab = transformer_shape(cpu->model)->n_vocab;
     size_t first = 0;
 
     *ret_n_wrong = 0;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compute/backends.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/faulty_backend.h"
 #include "tests/support/tiny_model.h"
@@ -20,29 +20,29 @@ struct work {
 };
 
 /* Rows of different sequences. */
-static enum status step_of_lanes(struct llama *m, float *logits, struct error *err)
+static enum status step_of_lanes(struct transformer *m, float *logits, struct error *err)
 {
     static const int32_t pages[LANE_ROWS] = {3, 0, 2, 1};
     int32_t ids[LANE_ROW_TOKENS];
-    struct llama_row rows[LANE_ROWS];
+    struct transformer_row rows[LANE_ROWS];
 
     for (int32_t i = 0; i < LANE_ROW_TOKENS; i++)
         ids[i] = i * 31 % TINY_VOCAB;
     for (size_t i = 0; i < LANE_ROWS; i++)
-        rows[i] = (struct llama_row){.ids = ids,
-                                     .n_tokens = LANE_ROW_TOKENS,
-                                     .pages = &pages[i],
-                                     .n_logits = 1,
-                                     .logits = logits + i * TINY_VOCAB};
-    return llama_forward(m, rows, LANE_ROWS, NULL, 0, err);
+        rows[i] = (struct transformer_row){.ids = ids,
+                                           .n_tokens = LANE_ROW_TOKENS,
+                                           .pages = &pages[i],
+                                           .n_logits = 1,
+                                           .logits = logits + i * TINY_VOCAB};
+    return transformer_forward(m, rows, LANE_ROWS, NULL, 0, err);
 }
 
 /* Two rows; a page of one is copied first. */
-static enum status step_of_two(struct llama *m, float *logits, struct error *err)
+static enum status step_of_two(struct transformer *m, float *logits, struct error *err)
 {
     static const int32_t ids[] = {1, 7, 9, 11, 200};
     const struct kv_copy copy = {.from = 0, .to = 1};
-    const struct llama_row rows[] = {
+    const struct transformer_row rows[] = {
         {.ids = ids, .n_tokens = 4, .pages = &copy.from, .n_logits = 1, .logits = logits},
         {.ids = ids + 4,
          .n_tokens = 1,
@@ -51,10 +51,11 @@ static enum status step_of_two(struct llama *m, float *logits, struct error *err
          .logits = logits + TINY_VOCAB},
     };
 
-    return llama_forward(m, rows, 2, &copy, 1, err);
+    return transformer_forward(m, rows, 2, &copy, 1, err);
 }
 
-static enum status step(const struct work *w, struct llama *m, float *logits, struct error *err)
+static enum status step(const struct work *w, struct transformer *m, float *logits,
+                        struct error *err)
 {
     return w->n_threads > 1 ? step_of_lanes(m, logits, err) : step_of_two(m, logits, err);
 }
@@ -62,13 +63,13 @@ static enum status step(const struct work *w, struct llama *m, float *logits, st
 /* Opens the model and runs a step. After a failed step the same step must succeed. */
 static enum status open_and_step(void *arg)
 {
-    static const struct llama_config config = {
+    static const struct transformer_config config = {
         .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
     struct work *w = arg;
     const struct backend_config backend_config = {.n_threads = w->n_threads};
     float logits[MAX_LOGITS * TINY_VOCAB] = {0};
     struct backend *b = NULL;
-    struct llama *m = NULL;
+    struct transformer *m = NULL;
     struct gguf *g = NULL;
     struct error err = {0};
     enum status rc;
@@ -80,7 +81,7 @@ static enum status open_and_step(void *arg)
                             : backend_open(&b, w->backend, &backend_config, &err);
     if (rc != STATUS_OK)
         goto out;
-    rc = llama_open(&m, b, g, &config, &err);
+    rc = transformer_open(&m, b, g, &config, &err);
     if (rc != STATUS_OK)
         goto out;
     rc = step(w, m, logits, &err);
@@ -98,7 +99,7 @@ out:
         ck_assert_int_eq(err.status, rc);
         ck_assert_str_ne(err.text, "");
     }
-    llama_close(m);
+    transformer_close(m);
     backend_close(b);
     gguf_close(g);
     return rc;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "compute/gguf/gguf.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 #include "tests/fuzz/target.h"
 
 enum { MAX_ITEMS = 4096, BLOCK_MAX = 256 };
@@ -86,7 +86,7 @@ static void ask_tensor(const struct gguf *g, size_t i)
 
 static void ask_all(struct gguf *g)
 {
-    struct llama_shape shape;
+    struct transformer_shape shape;
     struct error err;
 
     for (size_t i = 0; i < gguf_n_keys(g); i++) {
@@ -102,7 +102,7 @@ static void ask_all(struct gguf *g)
     ask_key(g, "absent");
     for (size_t i = 0; i < gguf_n_tensors(g); i++)
         ask_tensor(g, i);
-    check_answer(llama_read_shape(&shape, g, &err), &err);
+    check_answer(transformer_read_shape(&shape, g, &err), &err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

@@ -8,7 +8,7 @@
 #include "base/counter_rng.h"
 #include "client/cli/models/golden_bounds.h"
 #include "client/cli/selftest/selftest.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 
 static enum status run_file(struct selftest *s, struct golden *golden, const char *name,
                             struct error *err)
@@ -55,7 +55,7 @@ enum { N_SEQUENCES = 64, PAGES = 3, MAX_TOKENS = PAGES * KV_PAGE_TOKENS, CHUNK =
 
 /* Sequences of random ids, each with pages of its own. */
 struct crowd {
-    struct llama *model;
+    struct transformer *model;
     size_t n_vocab;
     size_t n_tokens[N_SEQUENCES];
     int32_t ids[N_SEQUENCES][MAX_TOKENS];
@@ -76,18 +76,18 @@ static void crowd_draw(struct crowd *c, uint64_t seed)
 }
 
 /* Sequence i from position pos on, and its logits where it ends. */
-static struct llama_row crowd_row_of(const struct crowd *c, size_t i, size_t pos, size_t most,
-                                     float *out)
+static struct transformer_row crowd_row_of(const struct crowd *c, size_t i, size_t pos, size_t most,
+                                           float *out)
 {
     size_t left = c->n_tokens[i] - pos;
     bool ends = left <= most;
 
-    return (struct llama_row){.ids = c->ids[i] + pos,
-                              .n_tokens = ends ? left : most,
-                              .pos = pos,
-                              .pages = c->pages[i],
-                              .n_logits = ends ? 1 : 0,
-                              .logits = out + i * c->n_vocab};
+    return (struct transformer_row){.ids = c->ids[i] + pos,
+                                    .n_tokens = ends ? left : most,
+                                    .pos = pos,
+                                    .pages = c->pages[i],
+                                    .n_logits = ends ? 1 : 0,
+                                    .logits = out + i * c->n_vocab};
 }
 
 /* n sequences at a time, whole. */
@@ -96,11 +96,11 @@ static enum status run_batches(struct crowd *c, size_t n, float *out, struct err
     enum status rc = STATUS_OK;
 
     for (size_t first = 0; rc == STATUS_OK && first < N_SEQUENCES; first += n) {
-        struct llama_row rows[N_SEQUENCES];
+        struct transformer_row rows[N_SEQUENCES];
 
         for (size_t i = 0; i < n; i++)
             rows[i] = crowd_row_of(c, first + i, 0, MAX_TOKENS, out);
-        rc = llama_forward(c->model, rows, n, NULL, 0, err);
+        rc = transformer_forward(c->model, rows, n, NULL, 0, err);
     }
     return rc;
 }
@@ -111,14 +111,14 @@ static enum status run_chunks(struct crowd *c, float *out, struct error *err)
     enum status rc = STATUS_OK;
 
     for (size_t pos = 0; rc == STATUS_OK && pos < MAX_TOKENS; pos += CHUNK) {
-        struct llama_row rows[N_SEQUENCES];
+        struct transformer_row rows[N_SEQUENCES];
         size_t n = 0;
 
         for (size_t i = 0; i < N_SEQUENCES; i++)
             if (pos < c->n_tokens[i])
                 rows[n++] = crowd_row_of(c, i, pos, CHUNK, out);
         if (n > 0)
-            rc = llama_forward(c->model, rows, n, NULL, 0, err);
+            rc = transformer_forward(c->model, rows, n, NULL, 0, err);
     }
     return rc;
 }
@@ -150,16 +150,16 @@ static enum status check_crowd(struct selftest *s, struct crowd *c, struct error
 enum status selftest_invariance(struct selftest *s, struct backend *b, const struct gguf *model,
                                 struct error *err)
 {
-    const struct llama_config config = {.max_tokens = N_SEQUENCES * MAX_TOKENS,
-                                        .max_logits = N_SEQUENCES,
-                                        .n_kv_pages = N_SEQUENCES * PAGES,
-                                        .kv_type = KV_F16};
+    const struct transformer_config config = {.max_tokens = N_SEQUENCES * MAX_TOKENS,
+                                              .max_logits = N_SEQUENCES,
+                                              .n_kv_pages = N_SEQUENCES * PAGES,
+                                              .kv_type = KV_F16};
     struct crowd *c = xalloc(sizeof *c);
-    enum status rc = llama_open(&c->model, b, model, &config, err);
+    enum status rc = transformer_open(&c->model, b, model, &config, err);
 
     if (rc != STATUS_OK)
         goto out;
-    c->n_vocab = llama_shape(c->model)->n_vocab;
+    c->n_vocab = transformer_shape(c->model)->n_vocab;
     c->known = try_alloc(N_SEQUENCES, c->n_vocab * sizeof *c->known);
     c->have = try_alloc(N_SEQUENCES, c->n_vocab * sizeof *c->have);
     if (c->known == NULL || c->have == NULL) {
@@ -169,7 +169,7 @@ enum status selftest_invariance(struct selftest *s, struct backend *b, const str
     crowd_draw(c, s->seed);
     rc = check_crowd(s, c, err);
 out:
-    llama_close(c->model);
+    transformer_close(c->model);
     free(c->known);
     free(c->have);
     free(c);

@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "client/cli/selftest/selftest.h"
-#include "compute/model/model.h"
 #include "compute/model/tensors.h"
+#include "compute/model/transformer.h"
 
 enum { PROMPT = 512, MOST_ROWS = 256, LEAST_ROUNDS = 3 };
 
@@ -15,21 +15,21 @@ enum { PROMPT = 512, MOST_ROWS = 256, LEAST_ROUNDS = 3 };
 struct race {
     const struct selftest *test;
     struct backend *b;
-    struct llama *model;
+    struct transformer *model;
     size_t n_rows, context, n_pages; /* n_pages: of a row */
     size_t n_vocab;
     int32_t *pages; /* [n_rows][n_pages] */
     int32_t ids[PROMPT];
-    struct llama_row *rows; /* [n_rows] */
-    struct kv_copy *copies; /* [n_rows * n_pages] */
-    struct draw *draws;     /* [n_rows] */
-    struct drawn *drawn;    /* [n_rows] */
-    float *logits;          /* [n_rows][n_vocab] */
+    struct transformer_row *rows; /* [n_rows] */
+    struct kv_copy *copies;       /* [n_rows * n_pages] */
+    struct draw *draws;           /* [n_rows] */
+    struct drawn *drawn;          /* [n_rows] */
+    float *logits;                /* [n_rows][n_vocab] */
 };
 
 static void race_close(struct race *r)
 {
-    llama_close(r->model);
+    transformer_close(r->model);
     free(r->pages);
     free(r->rows);
     free(r->copies);
@@ -44,17 +44,18 @@ static enum status race_open(struct race *r, const struct selftest *s, struct ba
                              struct error *err)
 {
     const size_t n_pages = context / KV_PAGE_TOKENS + 1;
-    const struct llama_config config = {.max_tokens = PROMPT > n_rows ? PROMPT : n_rows,
-                                        .max_logits = n_rows,
-                                        .n_kv_pages = n_rows * n_pages + PROMPT / KV_PAGE_TOKENS,
-                                        .kv_type = KV_F16};
+    const struct transformer_config config = {.max_tokens = PROMPT > n_rows ? PROMPT : n_rows,
+                                              .max_logits = n_rows,
+                                              .n_kv_pages =
+                                                  n_rows * n_pages + PROMPT / KV_PAGE_TOKENS,
+                                              .kv_type = KV_F16};
     enum status rc;
 
     *r = (struct race){.test = s, .b = b, .n_rows = n_rows, .context = context, .n_pages = n_pages};
-    rc = llama_open(&r->model, b, model, &config, err);
+    rc = transformer_open(&r->model, b, model, &config, err);
     if (rc != STATUS_OK)
         return rc;
-    r->n_vocab = llama_shape(r->model)->n_vocab;
+    r->n_vocab = transformer_shape(r->model)->n_vocab;
     r->pages = try_alloc(n_rows * n_pages, sizeof *r->pages);
     r->rows = try_alloc(n_rows, sizeof *r->rows);
     r->copies = try_alloc(n_rows * n_pages, sizeof *r->copies);
@@ -81,12 +82,12 @@ static enum status fill_contexts(struct race *r, struct error *err)
 
     for (size_t pos = 0; rc == STATUS_OK && pos < r->context; pos += PROMPT) {
         const size_t left = r->context - pos;
-        const struct llama_row row = {.ids = r->ids,
-                                      .n_tokens = left < PROMPT ? left : PROMPT,
-                                      .pos = pos,
-                                      .pages = r->pages};
+        const struct transformer_row row = {.ids = r->ids,
+                                            .n_tokens = left < PROMPT ? left : PROMPT,
+                                            .pos = pos,
+                                            .pages = r->pages};
 
-        rc = llama_forward(r->model, &row, 1, NULL, 0, err);
+        rc = transformer_forward(r->model, &row, 1, NULL, 0, err);
     }
     for (size_t i = 1; i < r->n_rows; i++)
         for (size_t k = 0; k < r->n_pages; k++)
@@ -94,31 +95,32 @@ static enum status fill_contexts(struct race *r, struct error *err)
                 (struct kv_copy){.from = r->pages[k], .to = r->pages[i * r->n_pages + k]};
     for (size_t i = 0; i < r->n_rows; i++) {
         r->draws[i] = (struct draw){.top_p = 1.0f}; /* greedy */
-        r->rows[i] = (struct llama_row){.ids = r->ids,
-                                        .n_tokens = 1,
-                                        .pos = r->context,
-                                        .pages = r->pages + i * r->n_pages,
-                                        .n_logits = 1,
-                                        .logits = r->logits + i * r->n_vocab,
-                                        .draws = llama_can_draw(r->model) ? &r->draws[i] : NULL,
-                                        .drawn = &r->drawn[i]};
+        r->rows[i] =
+            (struct transformer_row){.ids = r->ids,
+                                     .n_tokens = 1,
+                                     .pos = r->context,
+                                     .pages = r->pages + i * r->n_pages,
+                                     .n_logits = 1,
+                                     .logits = r->logits + i * r->n_vocab,
+                                     .draws = transformer_can_draw(r->model) ? &r->draws[i] : NULL,
+                                     .drawn = &r->drawn[i]};
     }
     if (rc == STATUS_OK)
-        rc = llama_forward(r->model, r->rows, 1, r->copies, n_copies, err);
+        rc = transformer_forward(r->model, r->rows, 1, r->copies, n_copies, err);
     return rc;
 }
 
 /* Seconds of a call of n rows. */
-static enum status time_rows(struct race *r, const struct llama_row *rows, size_t n,
+static enum status time_rows(struct race *r, const struct transformer_row *rows, size_t n,
                              double *ret_seconds, struct error *err)
 {
     double begin = 0.0, spent = 0.0;
     size_t n_rounds = 0;
-    enum status rc = llama_forward(r->model, rows, n, NULL, 0, err); /* warm-up */
+    enum status rc = transformer_forward(r->model, rows, n, NULL, 0, err); /* warm-up */
 
     begin = clock_s();
     while (rc == STATUS_OK && (n_rounds < LEAST_ROUNDS || spent < r->test->seconds)) {
-        rc = llama_forward(r->model, rows, n, NULL, 0, err);
+        rc = transformer_forward(r->model, rows, n, NULL, 0, err);
         spent = clock_s() - begin;
         n_rounds++;
     }
@@ -163,7 +165,7 @@ static enum status time_copy(struct race *r, double *ret_bytes_s, struct error *
 static enum status time_vendor(struct race *r, const struct gguf *model, double *ret_seconds,
                                struct error *err)
 {
-    const struct llama_shape *shape = llama_shape(r->model);
+    const struct transformer_shape *shape = transformer_shape(r->model);
     const struct backend_type *op = r->b->type;
     double begin, spent = 0.0;
     size_t n_rounds = 0;
@@ -178,7 +180,8 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
             for (int part = 0; part < N_PARTS && rc == STATUS_OK; part++) {
                 struct tensor t;
 
-                rc = llama_layer_tensor(&t, model, shape, layer, (enum llama_part)part, err);
+                rc = transformer_layer_tensor(&t, model, shape, layer, (enum transformer_part)part,
+                                              err);
                 if (rc == STATUS_OK && t.n_rows > 1 &&
                     !op->vendor_matmul(r->b, PROMPT, t.n_rows, t.n_cols))
                     return op->sync(r->b, err);
@@ -196,7 +199,7 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
 static enum status time_prompt(struct race *r, double *ret_seconds, struct error *err)
 {
     int32_t pages[PROMPT / KV_PAGE_TOKENS];
-    const struct llama_row row = {.ids = r->ids, .n_tokens = PROMPT, .pages = pages};
+    const struct transformer_row row = {.ids = r->ids, .n_tokens = PROMPT, .pages = pages};
 
     for (size_t i = 0; i < PROMPT / KV_PAGE_TOKENS; i++)
         pages[i] = (int32_t)(r->n_rows * r->n_pages + i);
@@ -247,9 +250,9 @@ static enum status race_prompt(struct race *r, const struct gguf *model, struct 
 static enum status race_replies(struct race *r, double copy_bytes_s, struct error *err)
 {
     static const uint32_t batches[] = {1, 8, 64, MOST_ROWS};
-    const double page_bytes = (double)llama_page_bytes(r->model);
-    const double least_bytes =
-        (double)llama_weight_bytes(r->model) + page_bytes * (double)r->context / KV_PAGE_TOKENS;
+    const double page_bytes = (double)transformer_page_bytes(r->model);
+    const double least_bytes = (double)transformer_weight_bytes(r->model) +
+                               page_bytes * (double)r->context / KV_PAGE_TOKENS;
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < sizeof batches / sizeof batches[0]; i++) {
@@ -273,10 +276,10 @@ enum status selftest_figures(struct selftest *s, struct backend *b, const struct
 {
     const bool is_device = backend_is_device(b);
     size_t context = s->context != 0 ? s->context : is_device ? 512 : 64, n_rows = MOST_ROWS;
-    struct llama_shape shape;
+    struct transformer_shape shape;
     struct race r;
     double copy_bytes_s;
-    enum status rc = llama_read_shape(&shape, model, err);
+    enum status rc = transformer_read_shape(&shape, model, err);
 
     if (rc != STATUS_OK)
         return rc;

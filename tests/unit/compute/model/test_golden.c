@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "compute/backends.h"
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 #include "tests/support/tiny_model.h"
 #include "tests/unit/base/suite.h"
 
@@ -61,16 +61,16 @@ static void rig_written(struct rig *r)
 static void run_model(const struct rig *r, const int32_t *ids, size_t n, float *out)
 {
     static const int32_t pages[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-    const struct llama_config config = {
+    const struct transformer_config config = {
         .max_tokens = n, .max_logits = n, .n_kv_pages = 10, .kv_type = KV_F32};
-    const struct llama_row row = {
+    const struct transformer_row row = {
         .ids = ids, .n_tokens = n, .pages = pages, .n_logits = n, .logits = out};
-    struct llama *m;
+    struct transformer *m;
     struct error err;
 
-    ck_assert_int_eq(llama_open(&m, r->backend, r->gguf, &config, &err), STATUS_OK);
-    ck_assert_int_eq(llama_forward(m, &row, 1, NULL, 0, &err), STATUS_OK);
-    llama_close(m);
+    ck_assert_int_eq(transformer_open(&m, r->backend, r->gguf, &config, &err), STATUS_OK);
+    ck_assert_int_eq(transformer_forward(m, &row, 1, NULL, 0, &err), STATUS_OK);
+    transformer_close(m);
 }
 
 static int likeliest(const float *logits)

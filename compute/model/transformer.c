@@ -1,4 +1,4 @@
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 
 #include <assert.h>
 
@@ -7,33 +7,33 @@
 #include "compute/model/state.h"
 #include "compute/model/tensors.h"
 
-const struct llama_shape *llama_shape(const struct llama *m)
+const struct transformer_shape *transformer_shape(const struct transformer *m)
 {
     return &m->shape;
 }
 
-size_t llama_weight_bytes(const struct llama *m)
+size_t transformer_weight_bytes(const struct transformer *m)
 {
     return m->weight_bytes;
 }
 
-size_t llama_page_bytes(const struct llama *m)
+size_t transformer_page_bytes(const struct transformer *m)
 {
     return m->shape.n_layers * 2 * KV_PAGE_TOKENS * m->shape.n_kv_heads *
            kv_head_bytes(m->config.kv_type, m->shape.head_dim);
 }
 
-bool llama_can_draw(const struct llama *m)
+bool transformer_can_draw(const struct transformer *m)
 {
     return m->backend->type->sample != NULL;
 }
 
-bool llama_can_offload(const struct backend *b)
+bool transformer_can_offload(const struct backend *b)
 {
     return b->type->kv_offload != NULL;
 }
 
-static enum status model_open_device(struct llama *m, struct error *err)
+static enum status model_open_device(struct transformer *m, struct error *err)
 {
     enum status rc = state_open_device(m, err);
 
@@ -42,31 +42,32 @@ static enum status model_open_device(struct llama *m, struct error *err)
     return rc == STATUS_OK ? m->backend->type->sync(m->backend, err) : rc;
 }
 
-static void model_close_device(struct llama *m)
+static void model_close_device(struct transformer *m)
 {
     micro_batches_close(m);
     state_close_device(m);
 }
 
 /* Positions that a sequence may have. */
-static size_t sequence_context(const struct llama_config *config, const struct llama_shape *s)
+static size_t sequence_context(const struct transformer_config *config,
+                               const struct transformer_shape *s)
 {
     return config->max_context > 0 && config->max_context < s->context ? config->max_context
                                                                        : s->context;
 }
 
-enum status llama_open(struct llama **out, struct backend *b, const struct gguf *g,
-                       const struct llama_config *config, struct error *err)
+enum status transformer_open(struct transformer **out, struct backend *b, const struct gguf *g,
+                             const struct transformer_config *config, struct error *err)
 {
-    struct llama_shape shape;
-    struct llama *m = NULL;
-    enum status rc = llama_read_shape(&shape, g, err);
+    struct transformer_shape shape;
+    struct transformer *m = NULL;
+    enum status rc = transformer_read_shape(&shape, g, err);
 
     if (rc != STATUS_OK)
         return rc;
     assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);
     m = xalloc(sizeof *m);
-    assert(config->n_kv_host_pages == 0 || llama_can_offload(b));
+    assert(config->n_kv_host_pages == 0 || transformer_can_offload(b));
     m->backend = b;
     m->file = g;
     m->shape = shape;
@@ -79,11 +80,11 @@ enum status llama_open(struct llama **out, struct backend *b, const struct gguf 
     *out = m;
     m = NULL; /* the caller's now */
 out:
-    llama_close(m);
+    transformer_close(m);
     return rc;
 }
 
-void llama_close(struct llama *m)
+void transformer_close(struct transformer *m)
 {
     if (m == NULL)
         return;
@@ -91,7 +92,7 @@ void llama_close(struct llama *m)
     state_close(m);
 }
 
-bool llama_prefault(struct llama *m, bool is_busy)
+bool transformer_prefault(struct transformer *m, bool is_busy)
 {
     const struct backend_type *type = m->backend->type;
 
@@ -99,7 +100,8 @@ bool llama_prefault(struct llama *m, bool is_busy)
            type->kv_prepare(m->backend, m->kv, is_busy);
 }
 
-enum status llama_restart(struct llama *m, const struct backend_config *config, struct error *err)
+enum status transformer_restart(struct transformer *m, const struct backend_config *config,
+                                struct error *err)
 {
     enum status rc;
 

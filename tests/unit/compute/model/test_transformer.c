@@ -1,4 +1,4 @@
-#include "compute/model/model.h"
+#include "compute/model/transformer.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -22,7 +22,7 @@ struct rig {
     struct tiny_model file;
     struct gguf *gguf;
     struct backend *backend;
-    struct llama *model;
+    struct transformer *model;
 };
 
 static const struct tiny_config plain = {.seed = 1};
@@ -31,7 +31,7 @@ static void rig_open_on(struct rig *r, const struct tiny_config *config, const c
                         size_t n_threads)
 {
     const struct backend_config backend_config = {.n_threads = n_threads};
-    const struct llama_config llama_config = {
+    const struct transformer_config transformer_config = {
         .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
     struct error err = {0};
 
@@ -40,7 +40,8 @@ static void rig_open_on(struct rig *r, const struct tiny_config *config, const c
                       STATUS_OK,
                   "%s", err.text);
     ck_assert_int_eq(backend_open(&r->backend, backend, &backend_config, &err), STATUS_OK);
-    ck_assert_msg(llama_open(&r->model, r->backend, r->gguf, &llama_config, &err) == STATUS_OK,
+    ck_assert_msg(transformer_open(&r->model, r->backend, r->gguf, &transformer_config, &err) ==
+                      STATUS_OK,
                   "%s", err.text);
 }
 
@@ -51,17 +52,17 @@ static void rig_open(struct rig *r, const struct tiny_config *config)
 
 static void rig_close(struct rig *r)
 {
-    llama_close(r->model);
+    transformer_close(r->model);
     backend_close(r->backend);
     gguf_close(r->gguf);
     tiny_model_deinit(&r->file);
 }
 
-static void forward(struct rig *r, const struct llama_row *rows, size_t n_rows)
+static void forward(struct rig *r, const struct transformer_row *rows, size_t n_rows)
 {
     struct error err = {0};
 
-    ck_assert_msg(llama_forward(r->model, rows, n_rows, NULL, 0, &err) == STATUS_OK, "%s",
+    ck_assert_msg(transformer_forward(r->model, rows, n_rows, NULL, 0, &err) == STATUS_OK, "%s",
                   err.text);
 }
 
@@ -78,7 +79,7 @@ static void run_prompt(struct rig *r, const int32_t *ids, const int32_t *pages, 
                        float *out)
 {
     for (size_t pos = 0, n; pos < PROMPT; pos += n) {
-        struct llama_row row = {
+        struct transformer_row row = {
             .ids = ids + pos, .pos = pos, .pages = pages, .logits = out + pos * TINY_VOCAB};
 
         n = row.n_tokens = row.n_logits = PROMPT - pos < chunk ? PROMPT - pos : chunk;
@@ -92,10 +93,10 @@ static const int32_t some_pages[] = {3, 1, 12}, other_pages[] = {7, 8, 9};
 START_TEST(shape_is_read)
 {
     struct rig r;
-    const struct llama_shape *s;
+    const struct transformer_shape *s;
 
     rig_open(&r, &plain);
-    s = llama_shape(r.model);
+    s = transformer_shape(r.model);
     ck_assert_uint_eq(s->n_layers, TINY_LAYERS);
     ck_assert_uint_eq(s->width, TINY_WIDTH);
     ck_assert_uint_eq(s->n_heads, TINY_HEADS);
@@ -105,10 +106,12 @@ START_TEST(shape_is_read)
     ck_assert_uint_eq(s->n_vocab, TINY_VOCAB);
     ck_assert_uint_eq(s->context, TINY_CONTEXT);
     ck_assert(s->rope_base == 10000.0f && s->norm_eps == 1e-5f);
-    ck_assert_uint_eq(llama_page_bytes(r.model), TINY_LAYERS * 2 * KV_PAGE_TOKENS * TINY_KV_HEADS *
-                                                     kv_head_bytes(KV_F32, TINY_HEAD_DIM));
-    ck_assert_uint_gt(llama_weight_bytes(r.model), TINY_LAYERS * 6 * TINY_WIDTH * TINY_WIDTH * 4);
-    ck_assert_uint_lt(llama_weight_bytes(r.model), r.file.size_bytes);
+    ck_assert_uint_eq(transformer_page_bytes(r.model), TINY_LAYERS * 2 * KV_PAGE_TOKENS *
+                                                           TINY_KV_HEADS *
+                                                           kv_head_bytes(KV_F32, TINY_HEAD_DIM));
+    ck_assert_uint_gt(transformer_weight_bytes(r.model),
+                      TINY_LAYERS * 6 * TINY_WIDTH * TINY_WIDTH * 4);
+    ck_assert_uint_lt(transformer_weight_bytes(r.model), r.file.size_bytes);
     rig_close(&r);
 }
 END_TEST
@@ -118,7 +121,7 @@ END_TEST
 START_TEST(weights_are_shared)
 {
     const struct backend_config backend_config = {0};
-    struct llama_config config = {
+    struct transformer_config config = {
         .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
     int32_t ids[PROMPT];
     struct rig r, other;
@@ -131,11 +134,12 @@ START_TEST(weights_are_shared)
     config.weights_of = r.model;
     for (int again = 0; again < 2; again++) {
         ck_assert_int_eq(backend_open(&other.backend, "ref", &backend_config, &err), STATUS_OK);
-        ck_assert_int_eq(llama_open(&other.model, other.backend, r.gguf, &config, &err), STATUS_OK);
-        ck_assert_uint_eq(llama_weight_bytes(other.model), llama_weight_bytes(r.model));
+        ck_assert_int_eq(transformer_open(&other.model, other.backend, r.gguf, &config, &err),
+                         STATUS_OK);
+        ck_assert_uint_eq(transformer_weight_bytes(other.model), transformer_weight_bytes(r.model));
         run_prompt(&other, ids, other_pages, PROMPT, is);
         ck_assert_mem_eq(is, known, sizeof is);
-        llama_close(other.model);
+        transformer_close(other.model);
         backend_close(other.backend);
     }
     rig_close(&r);
@@ -271,7 +275,7 @@ static const struct {
 START_TEST(wrong_shapes_are_refused)
 {
     for (size_t i = 0; i < N_OF(wrong); i++) {
-        struct llama_shape shape = {.n_layers = 77};
+        struct transformer_shape shape = {.n_layers = 77};
         struct error err = {0};
         struct tiny_model file;
         struct gguf *g;
@@ -279,7 +283,7 @@ START_TEST(wrong_shapes_are_refused)
 
         tiny_model_init(&file, &wrong[i].config);
         ck_assert_int_eq(gguf_open_bytes(&g, file.bytes, file.size_bytes, "tiny", &err), STATUS_OK);
-        rc = llama_read_shape(&shape, g, &err);
+        rc = transformer_read_shape(&shape, g, &err);
         ck_assert_msg(rc == wrong[i].status && strstr(err.text, wrong[i].word) != NULL &&
                           strstr(err.text, wrong[i].other_word) != NULL,
                       "case %zu: status %d, '%s'", i, rc, err.text);
@@ -358,10 +362,10 @@ START_TEST(broken_weights_are_refused)
                                                .has_rope_freqs = true,
                                                .break_tensor = broken[i].tensor};
             const struct backend_config backend_config = {.n_threads = 2};
-            const struct llama_config llama_config = {.max_tokens = MAX_TOKENS,
-                                                      .max_logits = MAX_LOGITS,
-                                                      .n_kv_pages = PAGES,
-                                                      .kv_type = KV_F32};
+            const struct transformer_config transformer_config = {.max_tokens = MAX_TOKENS,
+                                                                  .max_logits = MAX_LOGITS,
+                                                                  .n_kv_pages = PAGES,
+                                                                  .kv_type = KV_F32};
             struct rig r = {0};
             struct error err = {0};
             char words[96];
@@ -373,8 +377,9 @@ START_TEST(broken_weights_are_refused)
                 gguf_open_bytes(&r.gguf, r.file.bytes, r.file.size_bytes, "tiny", &err), STATUS_OK);
             ck_assert_int_eq(backend_open(&r.backend, backends[b], &backend_config, &err),
                              STATUS_OK);
-            ck_assert_int_eq(llama_open(&r.model, r.backend, r.gguf, &llama_config, &err),
-                             STATUS_DATA_LOSS);
+            ck_assert_int_eq(
+                transformer_open(&r.model, r.backend, r.gguf, &transformer_config, &err),
+                STATUS_DATA_LOSS);
             ck_assert_msg(strstr(err.text, words) != NULL, "%s", err.text);
             rig_close(&r);
         }
@@ -396,7 +401,7 @@ static void write_file(const char *path, const struct tiny_model *m)
 START_TEST(files_may_change_under_a_model)
 {
     const struct timespec old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
-    struct llama_config config = {
+    struct transformer_config config = {
         .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
     char path[] = "/tmp/parley-test-llama-XXXXXX";
     struct tiny_model other;
@@ -414,14 +419,15 @@ START_TEST(files_may_change_under_a_model)
 
         rig_open_on(&r, &(struct tiny_config){.type = DTYPE_Q4_1, .seed = 1}, backends[b], 2);
         run_prompt(&r, ids, some_pages, PROMPT, known);
-        llama_close(r.model);
+        transformer_close(r.model);
         r.model = NULL;
         write_file(path, &r.file);
         ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
         ck_assert_int_eq(gguf_open(&file, path, &err), STATUS_OK);
-        ck_assert_int_eq(llama_open(&r.model, r.backend, file, &config, &err), STATUS_OK);
-        ck_assert_int_eq(llama_restart(r.model, &(struct backend_config){.n_threads = 2}, &err),
-                         STATUS_OK);
+        ck_assert_int_eq(transformer_open(&r.model, r.backend, file, &config, &err), STATUS_OK);
+        ck_assert_int_eq(
+            transformer_restart(r.model, &(struct backend_config){.n_threads = 2}, &err),
+            STATUS_OK);
         write_file(path, &other);
         run_prompt(&r, ids, some_pages, PROMPT, is);
         ck_assert_mem_eq(is, known, sizeof is);
@@ -429,19 +435,20 @@ START_TEST(files_may_change_under_a_model)
         shared = r;
         ck_assert_int_eq(gguf_open(&shared.gguf, path, &err), STATUS_OK);
         config.weights_of = r.model;
-        ck_assert_int_eq(llama_open(&shared.model, r.backend, shared.gguf, &config, &err),
+        ck_assert_int_eq(transformer_open(&shared.model, r.backend, shared.gguf, &config, &err),
                          STATUS_PRECONDITION);
         ck_assert_ptr_nonnull(
             strstr(err.text, "the file has changed since its weights were loaded"));
         config.weights_of = NULL;
-        ck_assert_int_eq(llama_restart(r.model, &(struct backend_config){.n_threads = 2}, &err),
-                         STATUS_UNAVAILABLE);
+        ck_assert_int_eq(
+            transformer_restart(r.model, &(struct backend_config){.n_threads = 2}, &err),
+            STATUS_UNAVAILABLE);
         ck_assert_ptr_nonnull(strstr(err.text, "has changed since it was opened"));
         ck_assert_int_eq(truncate(path, 16), 0);
         run_prompt(&r, ids, some_pages, PROMPT, is);
         ck_assert_mem_eq(is, known, sizeof is);
 
-        ck_assert_int_eq(llama_open(&shared.model, r.backend, shared.gguf, &config, &err),
+        ck_assert_int_eq(transformer_open(&shared.model, r.backend, shared.gguf, &config, &err),
                          STATUS_UNAVAILABLE);
         ck_assert_ptr_nonnull(strstr(err.text, "has changed since it was opened"));
         gguf_close(shared.gguf);
@@ -464,8 +471,8 @@ START_TEST(optional_keys_have_defaults)
         struct rig r;
 
         rig_open(&r, &config);
-        ck_assert_uint_eq(llama_shape(r.model)->n_vocab, TINY_VOCAB);
-        ck_assert(llama_shape(r.model)->rope_base == 10000.0f);
+        ck_assert_uint_eq(transformer_shape(r.model)->n_vocab, TINY_VOCAB);
+        ck_assert(transformer_shape(r.model)->rope_base == 10000.0f);
         rig_close(&r);
     }
 }
@@ -495,7 +502,7 @@ START_TEST(neighbours_do_not_matter)
 {
     static float one[3 * TINY_VOCAB], two[TINY_VOCAB], two_known[PROMPT * TINY_VOCAB];
     int32_t ids[PROMPT], other_ids[PROMPT];
-    struct llama_row rows[] = {
+    struct transformer_row rows[] = {
         {.ids = ids, .n_tokens = 23, .pages = some_pages, .n_logits = 3, .logits = one},
         {.ids = ids, .n_tokens = 5, .pages = (const int32_t[]){14}}, /* no logits */
         {.ids = other_ids + PROMPT - 1,
@@ -534,7 +541,7 @@ START_TEST(copies_come_first)
     static float branch[TINY_VOCAB];
     const struct kv_copy copy = {.from = some_pages[0], .to = branch_pages[0]};
     int32_t ids[PROMPT];
-    struct llama_row row = {.ids = ids, .n_tokens = 12, .pages = some_pages};
+    struct transformer_row row = {.ids = ids, .n_tokens = 12, .pages = some_pages};
     struct error err;
     struct rig r;
 
@@ -542,13 +549,13 @@ START_TEST(copies_come_first)
     make_prompt(ids, 5);
     run_prompt(&r, ids, other_pages, PROMPT, known);
     forward(&r, &row, 1);
-    row = (struct llama_row){.ids = ids + 12,
-                             .n_tokens = 1,
-                             .pos = 12,
-                             .pages = branch_pages,
-                             .n_logits = 1,
-                             .logits = branch};
-    ck_assert_int_eq(llama_forward(r.model, &row, 1, &copy, 1, &err), STATUS_OK);
+    row = (struct transformer_row){.ids = ids + 12,
+                                   .n_tokens = 1,
+                                   .pos = 12,
+                                   .pages = branch_pages,
+                                   .n_logits = 1,
+                                   .logits = branch};
+    ck_assert_int_eq(transformer_forward(r.model, &row, 1, &copy, 1, &err), STATUS_OK);
     ck_assert_mem_eq(branch, known + 12 * TINY_VOCAB, sizeof branch);
     rig_close(&r);
 }
@@ -600,26 +607,26 @@ static void rig_open_counted(struct rig *r)
 enum { MICRO_BATCH_ROWS = 6 };
 
 /* Prompts of 12, 8, 8 and 4 tokens, and two tokens after earlier ones: 34 in all. */
-static void lay_out_micro_batches(struct llama_row rows[MICRO_BATCH_ROWS], const int32_t *ids)
+static void lay_out_micro_batches(struct transformer_row rows[MICRO_BATCH_ROWS], const int32_t *ids)
 {
     static const int32_t pages[MICRO_BATCH_ROWS] = {2, 9, 4, 11, 0, 7};
     static const size_t n_tokens[MICRO_BATCH_ROWS] = {12, 8, 8, 4, 1, 1};
     static float logits[MICRO_BATCH_ROWS][TINY_VOCAB];
 
     for (size_t i = 0; i < MICRO_BATCH_ROWS; i++)
-        rows[i] = (struct llama_row){.ids = ids + i,
-                                     .n_tokens = n_tokens[i],
-                                     .pos = n_tokens[i] == 1 ? 3 : 0,
-                                     .pages = &pages[i],
-                                     .n_logits = 1,
-                                     .logits = logits[i]};
+        rows[i] = (struct transformer_row){.ids = ids + i,
+                                           .n_tokens = n_tokens[i],
+                                           .pos = n_tokens[i] == 1 ? 3 : 0,
+                                           .pages = &pages[i],
+                                           .n_logits = 1,
+                                           .logits = logits[i]};
 }
 
 /* With micro-batches, each row has the logits that it has alone. */
 START_TEST(micro_batches_do_not_matter)
 {
     static float alone[MICRO_BATCH_ROWS][TINY_VOCAB];
-    struct llama_row rows[MICRO_BATCH_ROWS], before[2];
+    struct transformer_row rows[MICRO_BATCH_ROWS], before[2];
     int32_t ids[PROMPT];
     struct rig r;
 
@@ -627,7 +634,7 @@ START_TEST(micro_batches_do_not_matter)
     make_prompt(ids, 5);
     lay_out_micro_batches(rows, ids);
     for (size_t i = 0; i < 2; i++)
-        before[i] = (struct llama_row){.ids = ids, .n_tokens = 3, .pages = rows[4 + i].pages};
+        before[i] = (struct transformer_row){.ids = ids, .n_tokens = 3, .pages = rows[4 + i].pages};
     forward(&r, before, 2);
     for (size_t i = 0; i < MICRO_BATCH_ROWS; i++) {
         forward(&r, &rows[i], 1);
@@ -653,7 +660,7 @@ END_TEST
  * steps are not divided. */
 START_TEST(late_micro_batches_wait)
 {
-    struct llama_row rows[MICRO_BATCH_ROWS];
+    struct transformer_row rows[MICRO_BATCH_ROWS];
     int32_t ids[PROMPT];
     struct rig r;
 
@@ -730,7 +737,7 @@ START_TEST(every_format_runs)
 }
 END_TEST
 
-SUITE_MAIN("compute/llama", shape_is_read, weights_are_shared, wrong_shapes_are_refused,
+SUITE_MAIN("compute/transformer", shape_is_read, weights_are_shared, wrong_shapes_are_refused,
            harmless_keys_change_nothing, broken_weights_are_refused, files_may_change_under_a_model,
            optional_keys_have_defaults, chunks_do_not_matter, neighbours_do_not_matter,
            copies_come_first, micro_batches_do_not_matter, late_micro_batches_wait,
