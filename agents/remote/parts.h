@@ -7,8 +7,8 @@
 
 struct remote_agent {
     struct agent base;
-    const struct remote_config *config; /* borrowed */
-    struct list workers;                /* of struct remote_worker */
+    const struct peers *peers; /* the config's spec, borrowed */
+    struct list workers;       /* of struct remote_worker */
     size_t n_workers;
     /* What all workers offer alike. While none is attached these are the values of the worker that
      * was attached last; the next worker may bring others. */

@@ -22,7 +22,7 @@ static enum status remote_agent_open(struct agent *a, const struct agent_config 
     struct remote_agent *r = remote_of(a);
 
     (void)err;
-    r->config = config->spec;
+    r->peers = config->spec;
     r->version[0] = '1';
     list_init(&r->workers);
     return STATUS_OK;
@@ -333,7 +333,7 @@ static void remote_step_begin(struct agent *a, struct batch_step *step)
             due_us = deadline_us;
     }
     if (due_us != 0)
-        r->config->arm(r->config->arg, due_us);
+        r->peers->arm(r->peers->arm_self, due_us);
     remote_agent_send(r);
     remote_agent_end_step(r, false);
 }

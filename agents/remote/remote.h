@@ -19,12 +19,15 @@
 #include "agents/remote/transcript.h"
 #include "agents/turn.h"
 #include "base/list.h"
+#include "base/peer.h"
 #include "base/status.h"
 
 struct remote_agent;
 struct remote_clone;
 struct remote_row;
 
+/* The spec in the agent_config of this kind is the struct peers among which the agent's workers
+ * are. It must outlive the agent. Whoever calls peers_tick must call remote_agent_tick, too. */
 extern const struct agent_type remote_agent_type;
 
 enum {
@@ -35,7 +38,7 @@ enum {
     REMOTE_MAX_STEP_BYTES = 2 << 20,        /* messages of a step that has more than one row; the
                                                transcript of a conversation of a stateless agent */
     REMOTE_MAX_TRANSCRIPT_BYTES = 16 << 20, /* the transcript of any other conversation */
-    REMOTE_MAX_ORDERS = 1 << 18,            /* orders that a worker's stream has not taken yet */
+    REMOTE_MAX_ORDERS = 1 << 18,            /* for max_orders of the peers that are workers */
     REMOTE_MAX_VERSION = 64,                /* bytes of a version */
     REMOTE_SAVE_EVERY = 8,                  /* turns between two saves of a clone's state */
     REMOTE_MAX_LOSSES = 3,                  /* a turn that has lost so many workers fails */
@@ -68,15 +71,6 @@ struct remote_offer {
     struct remote_tensors tensors; /* what it takes and gives if is_acting; else all zero */
 };
 
-/* The spec in the agent_config of this kind. It must outlive the agent. */
-struct remote_config {
-    uint64_t silence_us; /* a worker that has left a step unanswered for so long is ended */
-    /* Asks that remote_agent_tick be called at at_us, or earlier. at_us may be now, but the call
-     * must not come inside arm. */
-    void (*arm)(void *arg, uint64_t at_us);
-    void *arg;
-};
-
 /* The kinds of orders, with the members of struct remote_order that each uses besides clone. */
 enum remote_order_kind {
     REMOTE_ORDER_OPEN,   /* opens a clone: system, state (NULL: none), at_turn of the state */
@@ -89,16 +83,24 @@ enum remote_order_kind {
     REMOTE_ORDER_SAVE,   /* asks for the clone's state */
 };
 
-/* A step of one worker: rows that it is asked to answer together. remote_agent_send makes it with
- * its order. It ends when the worker answers it, when its last row is left before the order was
- * taken, or when the worker is closed. */
+/* A message that waits for a worker's stream. The worker owns it until remote_worker_taken. */
+struct remote_order {
+    struct peer_order base; /* awaited if the order is a step */
+    enum remote_order_kind kind;
+    uint64_t clone, parent, step_id;    /* ids */
+    uint32_t at_turn, row;              /* numbers: of a turn; of a row in its step */
+    struct remote_blob *system, *state; /* one reference each, or NULL */
+    struct remote_turn *turn;           /* one reference, or NULL */
+};
+
+/* A step of one worker: rows that it is asked to answer together. remote_agent_send makes it. It
+ * ends when the worker answers it, when its last row is left before the order was taken, or when
+ * the worker is closed. */
 struct remote_step {
-    struct link link; /* in the worker's steps, oldest first */
-    uint64_t id;      /* unique for the worker, from 1 */
-    struct list rows; /* of struct remote_row, in the order of their numbers */
+    struct remote_order order; /* sends the step */
+    uint64_t id;               /* unique for the worker, from 1 */
+    struct list rows;          /* of struct remote_row, in the order of their numbers */
     size_t n_rows;
-    struct remote_order *order; /* the order that sends the step; NULL once it is taken */
-    uint64_t due_us;            /* without a sign of life until then the worker is silent */
 };
 
 /* A row: the agent's private state of a turn under way. remote_observe makes it IDLE. Each step of
@@ -132,39 +134,21 @@ struct remote_row {
     struct error err;         /* once ANSWERED, if the outcome is ROW_FAILED */
 };
 
-/* A message that waits for a worker's stream. The worker owns it until remote_worker_taken. */
-struct remote_order {
-    struct link link; /* in the worker's orders */
-    enum remote_order_kind kind;
-    uint64_t clone, parent, step_id;    /* ids */
-    uint32_t at_turn, row;              /* numbers: of a turn; of a row in its step */
-    struct remote_blob *system, *state; /* one reference each, or NULL */
-    struct remote_turn *turn;           /* one reference, or NULL */
-    struct remote_step *step;           /* borrowed from the worker */
-};
-
-/* An attached worker. It lies in the memory of its stream, which sets notify and fail, calls
- * remote_worker_open, takes orders, brings answers, and calls remote_worker_close when the stream
- * has ended. */
+/* An attached worker. It lies in the memory of its stream, which opens peer, calls
+ * remote_worker_open, takes orders, brings answers, and when it has ended closes peer and calls
+ * remote_worker_close. */
 struct remote_worker {
+    struct peer peer;                   /* its orders are of struct remote_order; its awaited
+                                           orders are the worker's steps */
     struct link link;                   /* in the agent's workers */
     struct remote_agent *agent;         /* NULL: the worker is not open */
     size_t max_rows, n_slots, max_cost; /* from its offer */
-    struct list orders;                 /* of struct remote_order, the oldest first */
-    size_t n_orders;
-    struct list queued;     /* of struct remote_row: rows that wait for a slot */
-    struct list steps;      /* of struct remote_step, the oldest first */
-    size_t n_steps, n_rows; /* steps; rows, queued and in steps */
-    struct list clones;     /* of struct remote_clone: clones that are open at this worker */
+    struct list queued;                 /* of struct remote_row: rows that wait for a slot */
+    size_t n_rows;                      /* rows, queued and in steps */
+    struct list clones; /* of struct remote_clone: clones that are open at this worker */
     size_t n_clones;
     struct list saves;   /* of struct remote_save: states that it was asked for, oldest first */
     uint64_t n_numbered; /* id of the newest step */
-    bool is_flooded; /* more than REMOTE_MAX_ORDERS orders wait: the next tick ends the worker */
-    /* Set by the stream. Called when there are orders to take; it must not take them inside. */
-    void (*notify)(struct remote_worker *w);
-    /* Set by the stream. Called by remote_agent_tick when the worker is at fault: it must call
-     * remote_worker_close and end the stream with err. */
-    void (*fail)(struct remote_worker *w, const struct error *err);
 };
 
 /* A worker's answer to one row. All of it is borrowed. */
@@ -180,9 +164,9 @@ struct remote_answer {
     uint64_t params_version; /* of the parameters that made the output */
 };
 
-/* Attaches a worker to the agent. INVALID names the field of the offer that is at fault.
- * PRECONDITION if the agent's other workers offer something else. A failure leaves the agent
- * unchanged. The offer is copied. */
+/* Attaches a worker, whose peer is open, to the agent. INVALID names the field of the offer that is
+ * at fault. PRECONDITION if the agent's other workers offer something else. A failure leaves the
+ * agent unchanged. The offer is copied. */
 enum status remote_worker_open(struct remote_worker *w, struct agent *a,
                                const struct remote_offer *offer, struct error *err) MUST_CHECK;
 /* Detaches a worker that has gone: frees its orders, and gives its rows to other workers or ends
@@ -206,10 +190,9 @@ enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
 enum status remote_worker_state(struct remote_worker *w, uint64_t clone, const void *data,
                                 size_t size_bytes, struct error *err) MUST_CHECK;
 
-/* Fails workers that are silent or flooded, and ends the batcher's step if a turn of it is past its
- * deadline, so that the batcher can end the turn. Returns the earliest time at which a step or a
- * turn is due next, when it must be called again; 0: none is due. */
-uint64_t remote_agent_tick(struct agent *a, uint64_t now_us);
+/* Ends the batcher's step if a turn of it is past its deadline, so that the batcher can end the
+ * turn; else arms for the turn that is due next. */
+void remote_agent_tick(struct agent *a, uint64_t now_us);
 /* Returns how many rows the agent's workers take at once, at most REMOTE_MAX_ROWS. */
 size_t remote_agent_capacity(const struct agent *a);
 size_t remote_agent_n_workers(const struct agent *a);
@@ -220,5 +203,9 @@ uint64_t remote_row_clone(const struct remote_row *row);
 const struct remote_blob *remote_row_system(const struct remote_row *row);
 /* Returns whether the worker's agent is stateless. */
 bool remote_worker_is_stateless(const struct remote_worker *w);
+/* Returns the step that an order of kind REMOTE_ORDER_STEP sends. */
+const struct remote_step *remote_order_step(const struct remote_order *o);
+/* Sets err to the reason why a silent worker is ended: its oldest step has no answer. */
+void remote_worker_say_silent(const struct remote_worker *w, struct error *err);
 
 #endif

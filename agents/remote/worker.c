@@ -16,7 +16,6 @@
 
 #include "agents/remote/parts.h"
 #include "base/alloc.h"
-#include "base/env.h"
 
 enum { DEFAULT_MAX_ROWS = 64 };
 
@@ -30,9 +29,19 @@ static struct remote_row *remote_row_of(struct link *l)
     return container_of(l, struct remote_row, link);
 }
 
-static uint64_t remote_now_us(const struct remote_agent *a)
+static struct remote_order *remote_order_of(struct peer_order *o)
 {
-    return env_now_us(a->base.env);
+    return container_of(o, struct remote_order, base);
+}
+
+const struct remote_step *remote_order_step(const struct remote_order *o)
+{
+    return (const struct remote_step *)o; /* order comes first */
+}
+
+static struct remote_step *remote_step_of(struct link *awaited)
+{
+    return container_of(awaited, struct remote_step, order.base.awaited);
 }
 
 /* --- orders --- */
@@ -42,19 +51,12 @@ static struct remote_order *remote_worker_push(struct remote_worker *w, enum rem
     struct remote_order *o = xalloc(sizeof(*o));
 
     o->kind = kind;
-    list_push(&w->orders, &o->link);
-    if (++w->n_orders > REMOTE_MAX_ORDERS && !w->is_flooded) {
-        w->is_flooded = true; /* the next tick ends the worker, which the caller is still using */
-        w->agent->config->arm(w->agent->config->arg, remote_now_us(w->agent));
-    }
-    w->notify(w);
+    peer_give(&w->peer, &o->base, false);
     return o;
 }
 
-static void remote_order_free(struct remote_worker *w, struct remote_order *o)
+static void remote_order_free(struct remote_order *o)
 {
-    list_remove(&o->link);
-    w->n_orders--;
     remote_blob_unref(o->system);
     remote_blob_unref(o->state);
     remote_turn_unref(o->turn);
@@ -123,7 +125,7 @@ void remote_worker_order_save(struct remote_clone *c)
 static void remote_clone_open_at(struct remote_clone *c, struct remote_worker *w)
 {
     struct remote_order *o = remote_worker_push(w, REMOTE_ORDER_OPEN);
-    struct link *behind = &w->orders.head;
+    struct link *behind = &w->peer.orders.head;
     uint32_t n_saved = 0;
 
     o->clone = c->id;
@@ -136,32 +138,32 @@ static void remote_clone_open_at(struct remote_clone *c, struct remote_worker *w
         o = remote_worker_push(w, REMOTE_ORDER_REPLAY);
         o->clone = c->id;
         o->turn = remote_turn_ref(t);
-        list_remove(&o->link); /* the newest comes last */
-        list_insert_before(behind, &o->link);
-        behind = &o->link;
+        list_remove(&o->base.link); /* the newest comes last */
+        list_insert_before(behind, &o->base.link);
+        behind = &o->base.link;
     }
     remote_clone_enter(c, w);
 }
 
 const struct remote_order *remote_worker_order(const struct remote_worker *w)
 {
-    struct link *l = list_first(&w->orders);
+    struct peer_order *o = peer_next(&w->peer);
 
-    return l == NULL ? NULL : container_of(l, struct remote_order, link);
+    return o == NULL ? NULL : remote_order_of(o);
 }
 
 void remote_worker_taken(struct remote_worker *w)
 {
-    struct remote_order *o = container_of(list_first(&w->orders), struct remote_order, link);
+    struct remote_order *o = remote_order_of(peer_take(&w->peer));
+    const struct remote_step *step = remote_order_step(o);
     uint32_t number = 0;
 
-    if (o->kind == REMOTE_ORDER_STEP) {
-        o->step->order = NULL;
-        for (struct link *l = list_first(&o->step->rows); l != NULL;
-             l = list_next(&o->step->rows, l))
-            remote_row_of(l)->number = number++;
+    if (o->kind != REMOTE_ORDER_STEP) {
+        remote_order_free(o);
+        return;
     }
-    remote_order_free(w, o);
+    for (struct link *l = list_first(&step->rows); l != NULL; l = list_next(&step->rows, l))
+        remote_row_of(l)->number = number++;
 }
 
 uint64_t remote_row_clone(const struct remote_row *row)
@@ -277,15 +279,6 @@ static void remote_row_free(struct remote_row *row)
     free(row);
 }
 
-/* Frees a step without rows, and its order, which was not taken. */
-static void remote_worker_recall(struct remote_worker *w, struct remote_step *step)
-{
-    remote_order_free(w, step->order);
-    list_remove(&step->link);
-    w->n_steps--;
-    free(step);
-}
-
 void remote_row_leave(struct remote_row *row)
 {
     struct remote_worker *w = row->worker;
@@ -294,7 +287,7 @@ void remote_row_leave(struct remote_row *row)
     row->clone->row = NULL;
     row->clone = NULL;
     row->turn = NULL;
-    if (row->state == REMOTE_ROW_SENT && step->order == NULL) {
+    if (row->state == REMOTE_ROW_SENT && peer_order_is_taken(&step->order.base)) {
         struct remote_order *o = remote_worker_push(w, REMOTE_ORDER_CANCEL);
 
         o->step_id = step->id;
@@ -305,8 +298,10 @@ void remote_row_leave(struct remote_row *row)
         list_remove(&row->link);
         w->n_rows--;
     }
-    if (row->state == REMOTE_ROW_SENT && --step->n_rows == 0)
-        remote_worker_recall(w, step);
+    if (row->state == REMOTE_ROW_SENT && --step->n_rows == 0) {
+        peer_drop(&w->peer, &step->order.base);
+        free(step);
+    }
     remote_row_free(row);
 }
 
@@ -326,6 +321,7 @@ static void remote_worker_send_step(struct remote_worker *w)
     size_t cost = 0, n_bytes = 0;
     struct link *l;
 
+    step->order.kind = REMOTE_ORDER_STEP;
     step->id = ++w->n_numbered;
     list_init(&step->rows);
     while ((l = list_first(&w->queued)) != NULL && step->n_rows < w->max_rows) {
@@ -343,12 +339,7 @@ static void remote_worker_send_step(struct remote_worker *w)
         row->state = REMOTE_ROW_SENT;
         row->step = step;
     }
-    list_push(&w->steps, &step->link);
-    w->n_steps++;
-    step->order = remote_worker_push(w, REMOTE_ORDER_STEP);
-    step->order->step = step;
-    step->due_us = remote_now_us(w->agent) + w->agent->config->silence_us;
-    w->agent->config->arm(w->agent->config->arg, step->due_us);
+    peer_give(&w->peer, &step->order.base, true);
 }
 
 void remote_agent_send(struct remote_agent *a)
@@ -356,7 +347,7 @@ void remote_agent_send(struct remote_agent *a)
     for (struct link *l = list_first(&a->workers); l != NULL; l = list_next(&a->workers, l)) {
         struct remote_worker *w = worker_of(l);
 
-        while (w->n_steps < w->n_slots && !list_is_empty(&w->queued))
+        while (w->peer.n_awaited < w->n_slots && !list_is_empty(&w->queued))
             remote_worker_send_step(w);
     }
 }
@@ -463,12 +454,13 @@ static void remote_row_take(struct remote_row *row, const struct remote_answer *
 
 static struct remote_step *remote_worker_find(const struct remote_worker *w, uint64_t id)
 {
-    for (struct link *l = list_first(&w->steps); l != NULL; l = list_next(&w->steps, l)) {
-        struct remote_step *step = container_of(l, struct remote_step, link);
+    const struct list *steps = &w->peer.awaited;
 
-        if (step->id == id)
-            return step->order == NULL ? step
-                                       : NULL; /* it was not sent, so the worker does not know it */
+    for (struct link *l = list_first(steps); l != NULL; l = list_next(steps, l)) {
+        struct remote_step *step = remote_step_of(l);
+
+        if (step->id == id) /* one that was not sent the worker does not know */
+            return peer_order_is_taken(&step->order.base) ? step : NULL;
     }
     return NULL;
 }
@@ -527,15 +519,6 @@ static enum status remote_step_sort(const struct remote_step *step,
     return STATUS_OK;
 }
 
-/* Extends the deadlines of the worker's steps, since it has shown that it is alive. */
-static void remote_worker_heard(struct remote_worker *w)
-{
-    uint64_t due_us = remote_now_us(w->agent) + w->agent->config->silence_us;
-
-    for (struct link *l = list_first(&w->steps); l != NULL; l = list_next(&w->steps, l))
-        container_of(l, struct remote_step, link)->due_us = due_us;
-}
-
 enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
                                  const struct remote_answer *answers, size_t n, struct error *err)
 {
@@ -549,8 +532,7 @@ enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
                            "is %" PRIu64 ", but no such step waits for a result", step_id);
     if (remote_step_sort(step, &a->tensors, by_row, answers, n, err) != STATUS_OK)
         return err->status;
-    list_remove(&step->link);
-    w->n_steps--;
+    peer_drop(&w->peer, &step->order.base);
     w->n_rows -= step->n_rows;
     for (size_t i = 0; (l = list_pop(&step->rows)) != NULL; i++) {
         struct remote_row *row = remote_row_of(l);
@@ -561,7 +543,7 @@ enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
             remote_row_free(row);
     }
     free(step);
-    remote_worker_heard(w);
+    peer_heard(&w->peer);
     remote_agent_end_step(a, false);
     remote_agent_send(a);
     return STATUS_OK;
@@ -595,7 +577,7 @@ enum status remote_worker_state(struct remote_worker *w, uint64_t clone, const v
         save->clone->save = NULL;
     list_remove(&save->link);
     free(save);
-    remote_worker_heard(w);
+    peer_heard(&w->peer);
     return STATUS_OK;
 }
 
@@ -678,9 +660,7 @@ enum status remote_worker_open(struct remote_worker *w, struct agent *agent,
     w->max_rows = offer->max_rows != 0 ? offer->max_rows : DEFAULT_MAX_ROWS;
     w->n_slots = offer->n_slots != 0 ? offer->n_slots : 1;
     w->max_cost = offer->max_cost;
-    list_init(&w->orders);
     list_init(&w->queued);
-    list_init(&w->steps);
     list_init(&w->clones);
     list_init(&w->saves);
     list_push(&a->workers, &w->link);
@@ -692,8 +672,6 @@ static void remote_worker_free_all(struct remote_worker *w)
 {
     struct link *l;
 
-    while ((l = list_first(&w->orders)) != NULL)
-        remote_order_free(w, container_of(l, struct remote_order, link));
     while ((l = list_pop(&w->saves)) != NULL) {
         struct remote_save *save = container_of(l, struct remote_save, link);
 
@@ -705,19 +683,25 @@ static void remote_worker_free_all(struct remote_worker *w)
         remote_clone_exit(container_of(l, struct remote_clone, on_worker));
 }
 
-/* Moves all rows of the worker to a list: first those that were sent, then those that wait. */
+/* Frees all orders, and moves all rows of the worker to a list: first those that are in steps, then
+ * those that wait. */
 static void remote_worker_give_up_rows(struct remote_worker *w, struct list *rows)
 {
-    struct link *l;
+    struct peer_order *o;
 
-    while ((l = list_pop(&w->steps)) != NULL) {
-        struct remote_step *step = container_of(l, struct remote_step, link);
+    while ((o = peer_oldest(&w->peer)) != NULL) {
+        struct remote_step *step = remote_step_of(&o->awaited);
 
+        peer_drop(&w->peer, o);
         list_move(&step->rows, rows);
         free(step);
     }
+    while ((o = peer_next(&w->peer)) != NULL) {
+        peer_drop(&w->peer, o);
+        remote_order_free(remote_order_of(o));
+    }
     list_move(&w->queued, rows);
-    w->n_steps = w->n_rows = 0;
+    w->n_rows = 0;
 }
 
 void remote_worker_close(struct remote_worker *w)
@@ -756,59 +740,29 @@ void remote_worker_close(struct remote_worker *w)
 
 /* --- time --- */
 
-static bool remote_worker_is_at_fault(const struct remote_worker *w, uint64_t now_us,
-                                      struct error *err)
+void remote_worker_say_silent(const struct remote_worker *w, struct error *err)
 {
-    const struct link *l = list_first(&w->steps);
-
-    if (w->is_flooded) {
-        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                            "the worker reads too slowly: %zu messages wait for it", w->n_orders);
-        return true;
-    }
-    if (l == NULL || container_of(l, const struct remote_step, link)->due_us > now_us)
-        return false;
     (void)error_set(err, STATUS_DEADLINE, "step %" PRIu64 " was not answered within %" PRIu64 " ms",
-                    container_of(l, const struct remote_step, link)->id,
-                    w->agent->config->silence_us / 1000);
-    return true;
+                    remote_step_of(list_first(&w->peer.awaited))->id,
+                    w->peer.all->silence_us / 1000);
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a == 0 || (b != 0 && b < a) ? b : a;
-}
-
-uint64_t remote_agent_tick(struct agent *agent, uint64_t now_us)
+void remote_agent_tick(struct agent *agent, uint64_t now_us)
 {
     struct remote_agent *a = remote_of(agent);
-    uint64_t due_us = 0;
-    struct link *l, *next;
-    struct error err;
     bool is_late = false;
 
-    for (l = list_first(&a->workers); l != NULL; l = next) {
-        struct remote_worker *w = worker_of(l);
-
-        next = list_next(&a->workers, l);
-        if (remote_worker_is_at_fault(w, now_us, &err))
-            w->fail(w, &err); /* leaves the list */
-        else if (!list_is_empty(&w->steps))
-            due_us = sooner(due_us,
-                            container_of(list_first(&w->steps), struct remote_step, link)->due_us);
-    }
     for (size_t i = 0; a->step != NULL && i < a->step->n_rows; i++) {
         const struct remote_row *row = a->step->rows[i]->turn;
         uint64_t deadline_us = row->turn->request.deadline_us;
 
         if (deadline_us != 0 && deadline_us <= now_us)
             is_late = true;
-        else
-            due_us = sooner(due_us, deadline_us);
+        else if (deadline_us != 0)
+            a->peers->arm(a->peers->arm_self, deadline_us);
     }
     if (is_late)
         remote_agent_end_step(a, true);
-    return due_us;
 }
 
 size_t remote_agent_capacity(const struct agent *agent)

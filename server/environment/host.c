@@ -17,12 +17,12 @@ enum { HOST_RETRY_MS = 1000 };
 
 static struct environment_host *host_of(struct link *l)
 {
-    return container_of(l, struct environment_host, link);
+    return container_of(l, struct environment_host, peer.link);
 }
 
-static struct host_order *host_order_of(struct link *l)
+static struct host_order *host_order_of(struct peer_order *o)
 {
-    return container_of(l, struct host_order, link);
+    return container_of(o, struct host_order, base);
 }
 
 static bool spaces_are_equal(const struct environment_spaces *a, const struct environment_spaces *b)
@@ -42,7 +42,8 @@ static enum status hosts_gone(const char *name, struct error *err)
 enum status hosts_find_spaces(struct environment_spaces *out, const struct vectors *all,
                               const char *name, struct error *err)
 {
-    for (struct link *l = list_first(&all->hosts); l != NULL; l = list_next(&all->hosts, l)) {
+    for (struct link *l = list_first(&all->hosts.list); l != NULL;
+         l = list_next(&all->hosts.list, l)) {
         if (strcmp(host_of(l)->name, name) != 0)
             continue;
         *out = host_of(l)->spaces;
@@ -79,7 +80,8 @@ static enum status vector_instance_place(struct vector *v, struct vector_instanc
 {
     struct environment_host *best = NULL;
 
-    for (struct link *l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l)) {
+    for (struct link *l = list_first(&v->all->hosts.list); l != NULL;
+         l = list_next(&v->all->hosts.list, l)) {
         struct environment_host *h = host_of(l);
 
         if (strcmp(h->name, v->name) == 0 && spaces_are_equal(&h->spaces, &v->spaces) &&
@@ -140,13 +142,7 @@ static struct host_order *host_order_make(enum host_order_kind kind, size_t n,
 static void host_push(struct environment_host *h, struct host_order *o)
 {
     o->id = ++h->n_numbered_orders;
-    o->due_us = env_now_us(h->all->config.env) + h->all->config.silence_us;
-    list_push(&h->orders, &o->link);
-    if (++h->n_orders > HOST_MAX_ORDERS)
-        vectors_arm(h->all, env_now_us(h->all->config.env)); /* ended by the tick */
-    if (o->kind != HOST_CLOSE)
-        vectors_arm(h->all, o->due_us);
-    h->notify(h);
+    peer_give(&h->peer, &o->base, o->kind != HOST_CLOSE);
 }
 
 static enum host_order_kind order_kind(const struct vector_request *r,
@@ -166,7 +162,8 @@ static void vector_divide(struct vector *v, struct vector_request *r)
 {
     struct error err;
 
-    for (struct link *l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l))
+    for (struct link *l = list_first(&v->all->hosts.list); l != NULL;
+         l = list_next(&v->all->hosts.list, l))
         memset(host_of(l)->n_rows, 0, sizeof(host_of(l)->n_rows));
     for (size_t row = 0; row < r->n; row++) {
         struct vector_instance *i = request_instance(v, r, row);
@@ -189,7 +186,7 @@ static enum status vector_make_orders(struct vector *v, struct error *err)
     bool is_full = false;
     struct link *l;
 
-    for (l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l)) {
+    for (l = list_first(&v->all->hosts.list); l != NULL; l = list_next(&v->all->hosts.list, l)) {
         for (int kind = 0; kind < 2; kind++) {
             struct environment_host *h = host_of(l);
 
@@ -202,7 +199,7 @@ static enum status vector_make_orders(struct vector *v, struct error *err)
     }
     if (!is_full)
         return STATUS_OK;
-    for (l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l))
+    for (l = list_first(&v->all->hosts.list); l != NULL; l = list_next(&v->all->hosts.list, l))
         for (int kind = 0; kind < 2; kind++)
             free(host_of(l)->order[kind]);
     return error_no_memory(err, v->n * sizeof(uint64_t), "environments' orders");
@@ -253,7 +250,7 @@ enum status vector_order(struct vector *v, struct vector_request *r, struct erro
         if (r->failed[row] == NULL)
             order_add(i->host->order[order_kind(r, i)], v, r, row, i);
     }
-    for (l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l)) {
+    for (l = list_first(&v->all->hosts.list); l != NULL; l = list_next(&v->all->hosts.list, l)) {
         for (int kind = 0; kind < 2; kind++) {
             struct host_order *o = host_of(l)->order[kind];
 
@@ -275,7 +272,7 @@ void vector_leave_hosts(struct vector *v)
 
     if (v->type != NULL || v->plugged != NULL)
         return;
-    for (l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l))
+    for (l = list_first(&v->all->hosts.list); l != NULL; l = list_next(&v->all->hosts.list, l))
         memset(host_of(l)->order, 0, sizeof(host_of(l)->order));
     for (size_t i = 0; i < v->n; i++) {
         struct vector_instance *in = &v->instances[i];
@@ -289,42 +286,36 @@ void vector_leave_hosts(struct vector *v)
             h->order[0]->numbers[h->order[0]->n++] = in->number;
         vector_instance_leave(in);
     }
-    for (l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l))
+    for (l = list_first(&v->all->hosts.list); l != NULL; l = list_next(&v->all->hosts.list, l))
         if (host_of(l)->order[0] != NULL)
             host_push(host_of(l), host_of(l)->order[0]);
 }
 
-static void orders_forget(const struct list *orders, const struct vector_request *r)
-{
-    for (struct link *l = list_first(orders); l != NULL; l = list_next(orders, l))
-        if (host_order_of(l)->request == r)
-            host_order_of(l)->request = NULL;
-}
-
 void hosts_forget(struct vectors *all, const struct vector_request *r)
 {
-    for (struct link *l = list_first(&all->hosts); l != NULL; l = list_next(&all->hosts, l)) {
-        orders_forget(&host_of(l)->orders, r);
-        orders_forget(&host_of(l)->sent, r);
+    for (struct link *l = list_first(&all->hosts.list); l != NULL;
+         l = list_next(&all->hosts.list, l)) {
+        const struct list *awaited = &host_of(l)->peer.awaited;
+
+        for (struct link *o = list_first(awaited); o != NULL; o = list_next(awaited, o))
+            if (container_of(o, struct host_order, base.awaited)->request == r)
+                container_of(o, struct host_order, base.awaited)->request = NULL;
     }
 }
 
 const struct host_order *environment_host_order(const struct environment_host *h)
 {
-    struct link *l = list_first(&h->orders);
+    struct peer_order *o = peer_next(&h->peer);
 
-    return l == NULL ? NULL : host_order_of(l);
+    return o == NULL ? NULL : host_order_of(o);
 }
 
 void environment_host_taken(struct environment_host *h)
 {
-    struct host_order *o = host_order_of(list_pop(&h->orders));
+    struct host_order *o = host_order_of(peer_take(&h->peer));
 
-    h->n_orders--;
     if (o->kind == HOST_CLOSE)
         free(o);
-    else
-        list_push(&h->sent, &o->link);
 }
 
 /* --- answers --- */
@@ -448,9 +439,9 @@ static void host_take(struct environment_host *h, const struct host_order *o,
 enum status environment_host_answer(struct environment_host *h, const struct host_answer *answer,
                                     struct error *err)
 {
-    struct link *l = list_first(&h->sent);
-    struct host_order *o = l == NULL ? NULL : host_order_of(l);
-    uint64_t due_us = env_now_us(h->all->config.env) + h->all->config.silence_us;
+    struct peer_order *oldest = peer_oldest(&h->peer);
+    struct host_order *o =
+        oldest == NULL || !peer_order_is_taken(oldest) ? NULL : host_order_of(oldest);
 
     if (o == NULL || o->id != answer->order)
         return error_field(err, "env_result.order",
@@ -458,9 +449,8 @@ enum status environment_host_answer(struct environment_host *h, const struct hos
                            answer->order, o == NULL ? 0 : o->id);
     if (host_check_answer(h, o, answer, err) != STATUS_OK)
         return err->status;
-    list_remove(&o->link);
-    for (l = list_first(&h->sent); l != NULL; l = list_next(&h->sent, l))
-        host_order_of(l)->due_us = due_us; /* it is alive */
+    peer_drop(&h->peer, &o->base);
+    peer_heard(&h->peer);
     host_take(h, o, answer);
     vector_order_over(o->vector, o->request);
     free(o);
@@ -502,7 +492,8 @@ static enum status host_check_name(const struct vectors *all, const char *name,
                           environment_type_find(name) != NULL ? "" : ", by a plug-in");
         return err->status = STATUS_EXISTS;
     }
-    for (struct link *l = list_first(&all->hosts); l != NULL; l = list_next(&all->hosts, l))
+    for (struct link *l = list_first(&all->hosts.list); l != NULL;
+         l = list_next(&all->hosts.list, l))
         if (strcmp(host_of(l)->name, name) == 0 && !spaces_are_equal(&host_of(l)->spaces, spaces))
             return error_set(err, STATUS_PRECONDITION,
                              "the attached workers of environment '%s' have other spaces", name);
@@ -521,14 +512,11 @@ enum status environment_host_open(struct environment_host *h, struct vectors *al
     if (max_instances > HOST_MAX_INSTANCES)
         return error_field(err, "offer.environment.max_instances", "is %zu, at most %d are used",
                            max_instances, HOST_MAX_INSTANCES);
-    h->all = all;
     memcpy(h->name, name, strlen(name) + 1);
     h->spaces = *spaces;
     h->max_instances = max_instances != 0 ? max_instances : HOST_MAX_INSTANCES;
     list_init(&h->instances);
-    list_init(&h->orders);
-    list_init(&h->sent);
-    list_push(&all->hosts, &h->link);
+    peer_open(&h->peer, &all->hosts, false);
     return STATUS_OK;
 }
 
@@ -548,78 +536,31 @@ static void host_lose(const struct host_order *o)
 
 void environment_host_close(struct environment_host *h)
 {
-    struct list lost;
+    struct peer *p = &h->peer;
+    struct peer_order *o;
     struct link *l;
 
-    if (h->all == NULL)
+    if (!peer_is_open(p))
         return;
-    h->all = NULL;
-    list_remove(&h->link);
+    peer_close(p);
     while ((l = list_first(&h->instances)) != NULL)
         vector_instance_lose(container_of(l, struct vector_instance, on_host));
-    list_init(&lost);
-    list_move(&h->sent, &lost);
-    list_move(&h->orders, &lost);
-    while ((l = list_pop(&lost)) != NULL) {
-        struct host_order *o = host_order_of(l);
+    while ((o = peer_oldest(p)) != NULL) {
+        struct host_order *lost = host_order_of(o);
 
-        if (o->kind != HOST_CLOSE) {
-            host_lose(o);
-            vector_order_over(o->vector, o->request);
-        }
-        free(o);
+        peer_drop(p, o);
+        host_lose(lost);
+        vector_order_over(lost->vector, lost->request);
+        free(lost);
+    }
+    while ((o = peer_next(p)) != NULL) {
+        peer_drop(p, o);
+        free(host_order_of(o));
     }
 }
 
-static void host_end(struct environment_host *h, const struct error *err)
+void host_say_silent(const struct peer *p, struct error *err)
 {
-    environment_host_close(h);
-    h->ended(h, err);
-}
-
-/* When its oldest order is due; 0: it has none. */
-static uint64_t host_due_us(const struct environment_host *h)
-{
-    struct link *l = list_first(&h->sent);
-
-    for (l = l != NULL ? l : list_first(&h->orders); l != NULL; l = list_next(&h->orders, l))
-        if (host_order_of(l)->kind != HOST_CLOSE)
-            return host_order_of(l)->due_us;
-    return 0;
-}
-
-void hosts_tick(struct vectors *all, uint64_t now_us)
-{
-    struct link *l, *next;
-    struct error err;
-
-    for (l = list_first(&all->hosts); l != NULL; l = next) {
-        struct environment_host *h = host_of(l);
-        uint64_t due_us = host_due_us(h);
-
-        next = list_next(&all->hosts, l);
-        if (h->n_orders > HOST_MAX_ORDERS) {
-            (void)error_because(&err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                                "the worker reads too slowly: %zu messages wait for it",
-                                h->n_orders);
-            host_end(h, &err);
-        } else if (due_us != 0 && due_us <= now_us) {
-            (void)error_set(&err, STATUS_DEADLINE,
-                            "an order was not answered within %" PRIu64 " ms",
-                            all->config.silence_us / 1000);
-            host_end(h, &err);
-        } else if (due_us != 0) {
-            vectors_arm(all, due_us);
-        }
-    }
-}
-
-void hosts_end(struct vectors *all)
-{
-    struct error err;
-    struct link *l;
-
-    (void)error_draining(&err);
-    while ((l = list_first(&all->hosts)) != NULL)
-        host_end(host_of(l), &err);
+    (void)error_set(err, STATUS_DEADLINE, "an order was not answered within %" PRIu64 " ms",
+                    p->all->silence_us / 1000);
 }

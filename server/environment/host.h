@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "agents/tensor.h"
-#include "base/list.h"
+#include "base/peer.h"
 #include "base/status.h"
 
 struct vector;
@@ -18,7 +18,7 @@ struct vectors;
 
 enum {
     HOST_MAX_INSTANCES = 4096,
-    HOST_MAX_ORDERS = 65536, /* that a host has not taken yet */
+    HOST_MAX_ORDERS = 65536, /* for max_orders of the peers that are hosts */
     HOST_NAME_SIZE = 64,
 };
 
@@ -31,7 +31,7 @@ enum host_order_kind { HOST_RESET, HOST_STEP, HOST_CLOSE };
 
 /* Resets, steps or closes n instances together; in one block with its arrays. */
 struct host_order {
-    struct link link; /* in the host's orders, then, but for CLOSE, in its sent */
+    struct peer_order base; /* awaited, but for CLOSE */
     uint64_t id;
     enum host_order_kind kind;
     size_t n;
@@ -43,26 +43,18 @@ struct host_order {
     uint32_t *rows;                 /* [n] in the request */
     struct vector *vector;          /* which does not go before its orders; CLOSE: NULL */
     struct vector_request *request; /* NULL: nobody waits */
-    uint64_t due_us;
 };
 
 struct environment_host {
-    struct link link;    /* in the vectors' hosts */
-    struct vectors *all; /* NULL: not open */
+    struct peer peer; /* its orders are of struct host_order */
     char name[HOST_NAME_SIZE];
     struct environment_spaces spaces;
     size_t max_instances;
     struct list instances; /* of struct vector_instance */
     size_t n_instances;
-    struct list orders, sent; /* of struct host_order */
-    size_t n_orders;
     uint64_t n_numbered_orders, n_numbered;
     size_t n_rows[2];            /* while a request is divided: by kind */
     struct host_order *order[2]; /* likewise */
-    /* The stream's: there are orders to take. */
-    void (*notify)(struct environment_host *h);
-    /* The stream's: the host is at fault; it is closed, and its stream is to end with err. */
-    void (*ended)(struct environment_host *h, const struct error *err);
 };
 
 /* An answer to a reset (observation alone) or a step. */
@@ -78,8 +70,8 @@ struct host_answer {
     size_t n_failures;
 };
 
-/* h is zeroed but for its callbacks. INVALID names the field; EXISTS for a name that is built in;
- * PRECONDITION where other hosts of the name have other spaces; DENIED, EXHAUSTED. */
+/* h is zeroed but for the callbacks of its peer. INVALID names the field; EXISTS for a name that is
+ * built in; PRECONDITION where other hosts of the name have other spaces; DENIED, EXHAUSTED. */
 enum status environment_host_open(struct environment_host *h, struct vectors *all, const char *name,
                                   const struct environment_spaces *spaces, size_t max_instances,
                                   struct error *err) MUST_CHECK;

@@ -14,8 +14,8 @@ enum status vector_order(struct vector *v, struct vector_request *r, struct erro
 void vector_leave_hosts(struct vector *v);
 /* Its orders go on without it. */
 void hosts_forget(struct vectors *all, const struct vector_request *r);
-void hosts_tick(struct vectors *all, uint64_t now_us);
-void hosts_end(struct vectors *all);
+/* Sets err to the reason why a silent host is ended. */
+void host_say_silent(const struct peer *p, struct error *err);
 
 /* The instance of a row, and whether it is reset. */
 uint32_t vector_request_index(const struct vector_request *r, size_t row);

@@ -28,7 +28,13 @@ void vectors_init(struct vectors *all, const struct vectors_config *config)
     shared_limit_init(&all->instances, LIMIT_ENVIRONMENTS, VECTORS_MAX_INSTANCES);
     hash_init(&all->by_id, NULL); /* handles are random */
     list_init(&all->idle);
-    list_init(&all->hosts);
+    all->hosts = (struct peers){.env = config->env,
+                                .silence_us = config->silence_us,
+                                .max_orders = HOST_MAX_ORDERS,
+                                .arm = vectors_arm,
+                                .arm_self = all,
+                                .say_silent = host_say_silent};
+    peers_init(&all->hosts);
     list_init(&all->plugged);
 }
 
@@ -41,8 +47,10 @@ static void vector_free(struct vector *v)
     free(v);
 }
 
-void vectors_arm(struct vectors *all, uint64_t at_us)
+void vectors_arm(void *self, uint64_t at_us)
 {
+    struct vectors *all = self;
+
     if (all->armed_us != 0 && all->armed_us <= at_us)
         return;
     all->armed_us = at_us;
@@ -73,7 +81,7 @@ void vectors_deinit(struct vectors *all)
 {
     struct hash_node *node;
 
-    assert(list_is_empty(&all->hosts));
+    assert(list_is_empty(&all->hosts.list));
     while ((node = hash_each(&all->by_id, NULL)) != NULL)
         vectors_close(container_of(node, struct vector, by_id));
     hash_deinit(&all->by_id);
@@ -97,7 +105,7 @@ void vectors_tick(struct vectors *all)
         }
         vectors_close(v);
     }
-    hosts_tick(all, now_us);
+    peers_tick(&all->hosts);
 }
 
 /* --- opening --- */
@@ -404,6 +412,6 @@ void vector_request_leave(struct vector_request *r)
 
 void vectors_end(struct vectors *all)
 {
-    hosts_end(all);
+    peers_end(&all->hosts);
     all->config.is_allowed = false;
 }

@@ -42,8 +42,8 @@ struct vectors {
     struct vectors_config config;
     struct hash by_id;
     struct shared_limit limit, instances;
-    struct list idle; /* of struct vector, the longest idle first */
-    struct list hosts;
+    struct list idle;    /* of struct vector, the longest idle first */
+    struct peers hosts;  /* of struct environment_host */
     struct list plugged; /* of struct plugin_environment */
     uint64_t armed_us;   /* 0: not armed */
 };
@@ -148,6 +148,6 @@ void vector_request_leave(struct vector_request *r);
 void vector_order_over(struct vector *v, struct vector_request *r);
 /* The instance has been reset or stepped. */
 void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation);
-void vectors_arm(struct vectors *all, uint64_t at_us);
+void vectors_arm(void *all, uint64_t at_us);
 
 #endif

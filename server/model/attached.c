@@ -1,6 +1,6 @@
 /* Happy path: attached_open, attached_offer (the name becomes a model, which loads if it is not
  * loaded), attached_worker_join once it is, attached_close when the stream ends. An unload of the
- * model, a silent worker and the daemon's end close the worker and call ended. */
+ * model, a silent worker and the daemon's end call the peer's ended. */
 #include "server/model/attached.h"
 
 #include <assert.h>
@@ -10,9 +10,14 @@
 #include "base/log.h"
 #include "server/model/model.h"
 
-static struct attached_worker *attached_worker_of(struct link *l)
+static const struct attached_worker *attached_worker_of(const struct peer *p)
 {
-    return container_of(l, struct attached_worker, link);
+    return container_of(p, const struct attached_worker, remote.peer);
+}
+
+static struct attached *attached_of(const struct attached_worker *w)
+{
+    return container_of(w->remote.peer.all, struct attached, peers);
 }
 
 /* The alarm rings at the earliest time that was asked for. */
@@ -26,12 +31,6 @@ static void attached_arm(void *arg, uint64_t at_us)
     a->config.arm(a->config.arm_self, at_us);
 }
 
-static void attached_worker_end(struct attached_worker *w, const struct error *err)
-{
-    attached_close(w);
-    w->ended(w, err);
-}
-
 /* Before the model is stopped, once nothing of it is in flight. */
 static void attached_close_model(struct model_user *user, struct model *m)
 {
@@ -41,11 +40,22 @@ static void attached_close_model(struct model_user *user, struct model *m)
 
     (void)error_because(&err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, NULL,
                         "model '%s' was unloaded", m->name);
-    for (l = list_first(&a->workers); l != NULL; l = next) {
-        next = list_next(&a->workers, l);
-        if (attached_worker_of(l)->model == m)
-            attached_worker_end(attached_worker_of(l), &err);
+    for (l = list_first(&a->peers.list); l != NULL; l = next) {
+        struct peer *p = container_of(l, struct peer, link);
+
+        next = list_next(&a->peers.list, l);
+        if (attached_worker_of(p)->model == m)
+            p->ended(p, &err);
     }
+}
+
+static void attached_say_silent(const struct peer *p, struct error *err)
+{
+    if (p->must_speak)
+        (void)error_set(err, STATUS_DEADLINE, "no offer came within %" PRIu64 " ms",
+                        p->all->silence_us / 1000);
+    else
+        remote_worker_say_silent(&attached_worker_of(p)->remote, err);
 }
 
 void attached_init(struct attached *a, const struct attached_config *config)
@@ -53,9 +63,14 @@ void attached_init(struct attached *a, const struct attached_config *config)
     *a = (struct attached){
         .config = *config,
         .user = {.close = attached_close_model},
-        .remote = {.silence_us = config->silence_us, .arm = attached_arm, .arg = a},
+        .peers = {.env = config->env,
+                  .silence_us = config->silence_us,
+                  .max_orders = REMOTE_MAX_ORDERS,
+                  .arm = attached_arm,
+                  .arm_self = a,
+                  .say_silent = attached_say_silent},
     };
-    list_init(&a->workers);
+    peers_init(&a->peers);
     shared_limit_init(&a->limit, LIMIT_ATTACHED_WORKERS, ATTACHED_MAX_WORKERS);
 }
 
@@ -66,32 +81,8 @@ void attached_deinit(struct attached *a)
 
 void attached_end(struct attached *a)
 {
-    struct error err;
-    struct link *l;
-
-    (void)error_draining(&err);
-    while ((l = list_first(&a->workers)) != NULL)
-        attached_worker_end(attached_worker_of(l), &err);
+    peers_end(&a->peers);
     a->config.is_allowed = false;
-}
-
-static void attached_tick_offers(struct attached *a, uint64_t now_us)
-{
-    struct link *l, *next;
-    struct error err;
-
-    for (l = list_first(&a->workers); l != NULL; l = next) {
-        struct attached_worker *w = attached_worker_of(l);
-
-        next = list_next(&a->workers, l);
-        if (w->due_us != 0 && w->due_us <= now_us) {
-            (void)error_set(&err, STATUS_DEADLINE, "no offer came within %" PRIu64 " ms",
-                            a->config.silence_us / 1000);
-            attached_worker_end(w, &err);
-        } else if (w->due_us != 0) {
-            attached_arm(a, w->due_us);
-        }
-    }
 }
 
 void attached_tick(struct attached *a)
@@ -100,16 +91,10 @@ void attached_tick(struct attached *a)
     uint64_t now_us = env_now_us(a->config.env);
 
     a->armed_us = 0;
-    attached_tick_offers(a, now_us);
-    for (size_t i = 0; i < r->n_loaded; i++) {
-        struct model *m = r->loaded[i];
-        uint64_t due_us = 0;
-
-        if (m->type == &remote_agent_type && m->agent != NULL)
-            due_us = remote_agent_tick(m->agent, now_us);
-        if (due_us != 0)
-            attached_arm(a, due_us);
-    }
+    peers_tick(&a->peers);
+    for (size_t i = 0; i < r->n_loaded; i++)
+        if (r->loaded[i]->type == &remote_agent_type && r->loaded[i]->agent != NULL)
+            remote_agent_tick(r->loaded[i]->agent, now_us);
 }
 
 enum status attached_open(struct attached_worker *w, struct attached *a, struct error *err)
@@ -120,16 +105,8 @@ enum status attached_open(struct attached_worker *w, struct attached *a, struct 
                          "machines and has no --keys, or was started with --attach off");
     if (shared_limit_take(&a->limit, w->principal, 1, err) != STATUS_OK)
         return err->status;
-    w->attached = a;
-    w->due_us = env_now_us(a->config.env) + a->config.silence_us;
-    list_push(&a->workers, &w->link);
-    attached_arm(a, w->due_us);
+    peer_open(&w->remote.peer, &a->peers, true);
     return STATUS_OK;
-}
-
-static void on_worker_fault(struct remote_worker *remote, const struct error *err)
-{
-    attached_worker_end(container_of(remote, struct attached_worker, remote), err);
 }
 
 /* Lets the batcher have as many rows in flight as the workers take. */
@@ -156,7 +133,7 @@ static void model_set_vacant(struct attached *a, struct model *m, bool is_vacant
 /* The model of its name is loaded. */
 static enum status attached_worker_join(struct attached_worker *w, struct error *err)
 {
-    struct attached *a = w->attached;
+    struct attached *a = attached_of(w);
     struct model *m;
     enum status rc = models_get(&m, a->config.models, w->name, err);
 
@@ -165,7 +142,6 @@ static enum status attached_worker_join(struct attached_worker *w, struct error 
     if (m->state != MODEL_READY)
         return model_check_ready(m, err);
     assert(m->type == &remote_agent_type);
-    w->remote.fail = on_worker_fault;
     rc = remote_worker_open(&w->remote, m->agent, &w->offer, err);
     if (rc != STATUS_OK)
         return rc;
@@ -185,13 +161,13 @@ static void on_wait_done(struct models_wait *wait, const struct error *err)
     struct error why = *err;
 
     if (why.status != STATUS_OK || attached_worker_join(w, &why) != STATUS_OK)
-        attached_worker_end(w, &why);
+        w->remote.peer.ended(&w->remote.peer, &why);
 }
 
 enum status attached_offer(struct attached_worker *w, const char *name,
                            const struct remote_offer *offer, struct error *err)
 {
-    struct attached *a = w->attached;
+    struct attached *a = attached_of(w);
     bool is_loaded = false;
     enum status rc;
 
@@ -202,9 +178,9 @@ enum status attached_offer(struct attached_worker *w, const char *name,
     memcpy(w->version, offer->version, strlen(offer->version) + 1);
     w->offer = *offer;
     w->offer.version = w->version;
-    w->due_us = 0;
+    w->remote.peer.must_speak = false;
     w->wait.done = on_wait_done;
-    rc = models_add_type(a->config.models, w->name, &remote_agent_type, &a->remote, err);
+    rc = models_add_type(a->config.models, w->name, &remote_agent_type, &a->peers, err);
     if (rc == STATUS_OK)
         rc = models_load(a->config.models, w->name, &w->wait, &is_loaded, err);
     if (rc == STATUS_OK && is_loaded)
@@ -214,13 +190,13 @@ enum status attached_offer(struct attached_worker *w, const char *name,
 
 void attached_close(struct attached_worker *w)
 {
-    struct attached *a = w->attached;
+    struct attached *a;
 
-    if (a == NULL)
+    if (!peer_is_open(&w->remote.peer))
         return;
-    w->attached = NULL;
+    a = attached_of(w);
+    peer_close(&w->remote.peer);
     models_leave(&w->wait);
-    list_remove(&w->link);
     shared_limit_give(&a->limit, w->principal, 1);
     if (w->model == NULL)
         return;

@@ -26,28 +26,24 @@ struct attached_config {
 struct attached {
     struct attached_config config;
     struct model_user user;
-    struct remote_config remote; /* of all agents */
-    struct list workers;
+    struct peers peers;        /* of struct attached_worker */
     struct shared_limit limit; /* workers */
     uint64_t armed_us;         /* 0: not armed */
 };
 
 /* A worker's stream, in its own memory. */
 struct attached_worker {
-    struct link link;
-    struct attached *attached;
+    struct remote_worker remote; /* its peer must speak until the offer has come; the worker is open
+                                    once joined */
     uint32_t principal;          /* whose */
-    struct remote_worker remote; /* open once joined */
     struct remote_offer offer;
     char version[REMOTE_MAX_VERSION + 1];
     char name[64];       /* of its model */
     struct model *model; /* once joined */
     struct models_wait wait;
-    uint64_t due_us; /* of the offer; 0: it has come */
-    /* The stream's. joined: the offer is accepted; it may be called inside attached_offer. ended:
-     * the worker is closed, and its stream is to end with err. */
+    /* The stream sets joined. It is called when the offer is accepted, perhaps inside
+     * attached_offer. */
     void (*joined)(struct attached_worker *w);
-    void (*ended)(struct attached_worker *w, const struct error *err);
 };
 
 void attached_init(struct attached *a, const struct attached_config *config);
@@ -56,11 +52,11 @@ void attached_end(struct attached *a);
 void attached_deinit(struct attached *a); /* all workers are closed */
 void attached_tick(struct attached *a);
 
-/* A stream begins. w is zeroed but for its callbacks, its principal and remote.notify. DENIED,
- * EXHAUSTED: w is not used. */
+/* A stream begins. w is zeroed but for joined, its principal, and the callbacks of its peer.
+ * DENIED, EXHAUSTED: w is not used. */
 enum status attached_open(struct attached_worker *w, struct attached *a,
                           struct error *err) MUST_CHECK;
-/* Its offer: joined is called soon, or ended. offer is copied. */
+/* Its offer: joined is called soon, or the peer's ended. offer is copied. */
 enum status attached_offer(struct attached_worker *w, const char *name,
                            const struct remote_offer *offer, struct error *err) MUST_CHECK;
 /* The worker goes, or is at fault. Calling it again is fine, also after ended. */

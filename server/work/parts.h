@@ -47,7 +47,7 @@ struct work_death {
     struct list tasks;
 };
 
-void work_arm(struct work_table *w, uint64_t at_us);
+void work_arm(void *table, uint64_t at_us);
 void work_task_move(struct work_task *t, enum work_task_state state);
 /* To its place in its queue, which is in the order of submission. */
 void work_task_queue(struct work_task *t);
@@ -61,15 +61,15 @@ void work_task_release(struct work_task *t);
 const struct work_failure *work_failure_copy(struct work_task *t, const struct work_failure *f);
 
 /* Of a worker's offer; NULL: err says why not. */
-struct work_function *work_function_provide(struct work_worker *w, const char *name,
-                                            bool is_private, struct error *err);
+struct work_function *work_function_provide(struct work_table *w, uint32_t principal,
+                                            const char *name, bool is_private, struct error *err);
 void work_function_leave(struct work_function *f);
 /* Gives queued tasks to workers with room. */
 void work_function_assign(struct work_function *f);
 /* Gives queued tasks of any of its functions to the worker, as long as it has room. */
 void work_worker_fill(struct work_worker *w);
 void work_worker_assign(struct work_worker *w, struct work_task *t);
-void work_worker_end(struct work_worker *w, const struct error *err);
-void work_workers_tick(struct work_table *w, uint64_t now_us);
+void work_worker_say_silent(const struct peer *p, struct error *err);
+void work_deaths_tick(struct work_table *w, uint64_t now_us);
 
 #endif

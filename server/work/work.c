@@ -37,15 +37,22 @@ void work_init(struct work_table *w, const struct work_config *config)
     hash_init(&w->functions, config->env);
     hash_init(&w->tasks, NULL); /* ids are random */
     hash_init(&w->requests, config->env);
-    list_init(&w->workers);
+    w->workers = (struct peers){.env = config->env,
+                                .silence_us = config->silence_us,
+                                .arm = work_arm,
+                                .arm_self = w,
+                                .say_silent = work_worker_say_silent};
+    peers_init(&w->workers);
     list_init(&w->principals);
     list_init(&w->deaths);
     list_init(&w->done);
     list_init(&w->due);
 }
 
-void work_arm(struct work_table *w, uint64_t at_us)
+void work_arm(void *table, uint64_t at_us)
 {
+    struct work_table *w = table;
+
     if (w->armed_us != 0 && w->armed_us <= at_us)
         return;
     w->armed_us = at_us;
@@ -219,20 +226,19 @@ static struct work_function *work_function_find(const struct work_table *w, uint
     return found;
 }
 
-struct work_function *work_function_provide(struct work_worker *worker, const char *name,
-                                            bool is_private, struct error *err)
+struct work_function *work_function_provide(struct work_table *w, uint32_t principal,
+                                            const char *name, bool is_private, struct error *err)
 {
-    struct work_table *w = worker->work;
     uint64_t hash = hash_text(&w->functions, 0, name);
     struct work_function *f;
 
     for (struct hash_node *n = hash_first(&w->functions, hash); n != NULL; n = hash_next(n)) {
         f = work_function_of(n);
         if (strcmp(f->name, name) == 0 && f->is_private == is_private &&
-            (!is_private || f->owner == worker->principal))
+            (!is_private || f->owner == principal))
             return f;
     }
-    if (shared_limit_check(&w->functions_limit, worker->principal, 1, err) != STATUS_OK)
+    if (shared_limit_check(&w->functions_limit, principal, 1, err) != STATUS_OK)
         return NULL;
     f = try_alloc(1, sizeof(*f));
     if (f == NULL) {
@@ -242,7 +248,7 @@ struct work_function *work_function_provide(struct work_worker *worker, const ch
     f->work = w;
     memcpy(f->name, name, strlen(name) + 1);
     f->is_private = is_private;
-    f->owner = worker->principal;
+    f->owner = principal;
     list_init(&f->providers);
     list_init(&f->shares);
     hash_add(&w->functions, &f->by_name, hash);
@@ -358,7 +364,8 @@ void work_function_assign(struct work_function *f)
              l = list_next(&f->providers, l)) {
             struct work_worker *w = container_of(l, struct work_provider, of_function)->worker;
 
-            if (w->n_tasks < w->room && (best == NULL || w->n_tasks < best->n_tasks))
+            if (w->peer.n_awaited < w->room &&
+                (best == NULL || w->peer.n_awaited < best->peer.n_awaited))
                 best = w;
         }
         if (best == NULL)
@@ -369,7 +376,7 @@ void work_function_assign(struct work_function *f)
 
 void work_worker_fill(struct work_worker *w)
 {
-    while (w->n_tasks < w->room) {
+    while (w->peer.n_awaited < w->room) {
         struct work_share *best = NULL;
 
         for (size_t i = 0; i < w->n_provided; i++) {
@@ -461,8 +468,7 @@ void work_task_release(struct work_task *t)
 {
     if (link_is_on(&t->recall))
         list_remove(&t->recall);
-    list_remove(&t->link);
-    t->worker->n_tasks--;
+    peer_drop(&t->worker->peer, &t->order);
     t->worker = NULL;
     if (t->state == WORK_TASK_DONE)
         work_bytes_free(&t->payload, t->work);
@@ -488,7 +494,7 @@ void work_task_finish(struct work_task *t, const struct work_failure *failure)
         work_task_release(t);
     } else if (was == WORK_TASK_SENT && worker != NULL) {
         list_push(&worker->recalls, &t->recall);
-        worker->notify(worker);
+        worker->peer.notify(&worker->peer);
     } else if (link_is_on(&t->link)) {
         list_remove(&t->link); /* of a death */
     }
@@ -825,7 +831,8 @@ void work_tick(struct work_table *w)
     uint64_t now_us = env_now_us(w->config.env);
 
     w->armed_us = 0;
-    work_workers_tick(w, now_us);
+    peers_tick(&w->workers);
+    work_deaths_tick(w, now_us);
     work_tick_functions(w, now_us);
     work_tick_due(w, now_us);
     work_tick_done(w, now_us);
@@ -833,13 +840,8 @@ void work_tick(struct work_table *w)
 
 void work_end(struct work_table *w)
 {
-    struct error err;
-    struct link *l;
-
     w->is_ending = true;
-    (void)error_draining(&err);
-    while ((l = list_first(&w->workers)) != NULL)
-        work_worker_end(container_of(l, struct work_worker, link), &err);
+    peers_end(&w->workers);
     work_tick(w);
 }
 
@@ -848,7 +850,7 @@ void work_deinit(struct work_table *w)
     struct hash_node *n;
     struct link *l;
 
-    assert(list_is_empty(&w->workers));
+    assert(list_is_empty(&w->workers.list));
     work_end(w);
     assert(list_is_empty(&w->deaths));
     while ((l = list_first(&w->done)) != NULL)

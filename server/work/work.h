@@ -15,6 +15,7 @@
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/peer.h"
 #include "base/shared_limit.h"
 #include "base/status.h"
 
@@ -51,7 +52,8 @@ struct work_table {
     struct work_config config;
     bool is_ending; /* no worker and no task is taken any more */
     struct hash functions, tasks, requests;
-    struct list workers, principals, deaths;
+    struct peers workers;
+    struct list principals, deaths;
     struct list done; /* of tasks that nobody waits for, the oldest first */
     struct list due;  /* of tasks with a deadline that are not done */
     struct shared_limit workers_limit, functions_limit, tasks_limit, bytes_limit;
@@ -94,8 +96,9 @@ struct work_failure {
 struct work_task {
     struct hash_node by_id; /* its hash is the id */
     struct hash_node by_request;
-    struct link link; /* in its share's queue, or its worker's orders or sent, or a death's tasks */
-    struct link over; /* in the work's due, or done */
+    struct link link;        /* in its share's queue, or a death's tasks */
+    struct peer_order order; /* of its worker */
+    struct link over;        /* in the work's due, or done */
     struct link recall;
     struct work_table *work;
     struct work_share *share;

@@ -16,9 +16,14 @@
 
 enum { WORK_MAX_DEATHS = 1024 };
 
-static struct work_task *work_task_at(struct link *l)
+static struct work_task *work_task_of(struct peer_order *o)
 {
-    return container_of(l, struct work_task, link);
+    return container_of(o, struct work_task, order);
+}
+
+static struct work_table *work_table_of(const struct work_worker *w)
+{
+    return container_of(w->peer.all, struct work_table, workers);
 }
 
 /* --- reports --- */
@@ -125,7 +130,7 @@ static void work_death_over(struct work_death *d)
 
     list_remove(&d->link);
     while ((l = list_last(&d->tasks)) != NULL) {
-        struct work_task *t = work_task_at(l);
+        struct work_task *t = container_of(l, struct work_task, link);
         struct work_function *f = t->share->function;
 
         work_task_lose(t, d);
@@ -239,7 +244,6 @@ enum status work_worker_open(struct work_worker *w, struct work_table *work,
 {
     if (work_check_offer(work, offer, err) != STATUS_OK)
         return err->status;
-    w->work = work;
     memcpy(w->name, offer->name, strlen(offer->name) + 1);
     w->principal = offer->principal;
     w->room = offer->room > 0 ? offer->room : 1;
@@ -251,7 +255,8 @@ enum status work_worker_open(struct work_worker *w, struct work_table *work,
         struct work_provider *p = &w->provided[i];
 
         p->worker = w;
-        p->function = work_function_provide(w, offer->functions[i], offer->is_private, err);
+        p->function =
+            work_function_provide(work, w->principal, offer->functions[i], offer->is_private, err);
         if (p->function == NULL) {
             work_worker_withdraw(w);
             break;
@@ -259,16 +264,11 @@ enum status work_worker_open(struct work_worker *w, struct work_table *work,
         list_push(&p->function->providers, &p->of_function);
         w->n_provided++;
     }
-    if (w->provided == NULL) {
-        w->work = NULL;
+    if (w->provided == NULL)
         return err->status;
-    }
-    list_init(&w->orders);
-    list_init(&w->sent);
     list_init(&w->recalls);
-    list_push(&work->workers, &w->link);
+    peer_open(&w->peer, &work->workers, true);
     shared_limit_hold(&work->workers_limit, w->principal, 1);
-    work_worker_heard(w);
     work_worker_fill(w);
     return STATUS_OK;
 }
@@ -282,25 +282,17 @@ static void work_task_requeue(struct work_task *t)
         work_task_again(t);
 }
 
-/* The newest first, which finds its place at once. */
-static void work_worker_requeue(struct list *tasks)
+/* Loses the tasks that the worker still has. */
+static void work_worker_lose_begun(struct work_worker *w, struct work_table *work)
 {
-    struct link *l;
-
-    while ((l = list_last(tasks)) != NULL)
-        work_task_requeue(work_task_at(l));
-}
-
-static void work_worker_lose_begun(struct work_worker *w, const struct list *begun)
-{
-    bool is_supervised = w->name[0] != '\0' && !w->work->is_ending;
-    struct work_death *d = is_supervised ? work_death_find(w->work, w->principal, w->name) : NULL;
-    struct link *l;
+    bool is_supervised = w->name[0] != '\0' && !work->is_ending;
+    struct work_death *d = is_supervised ? work_death_find(work, w->principal, w->name) : NULL;
+    struct peer_order *o;
 
     if (is_supervised && d == NULL)
-        d = work_death_make(w->work, w->principal, w->name);
-    while ((l = list_last(begun)) != NULL) {
-        struct work_task *t = work_task_at(l);
+        d = work_death_make(work, w->principal, w->name);
+    while ((o = peer_newest(&w->peer)) != NULL) {
+        struct work_task *t = work_task_of(o);
 
         if (t->state == WORK_TASK_DONE) {
             work_task_requeue(t);
@@ -319,30 +311,26 @@ static void work_worker_lose_begun(struct work_worker *w, const struct list *beg
 
 void work_worker_close(struct work_worker *w)
 {
-    struct list begun;
+    const struct peer *p = &w->peer;
+    struct work_table *work;
+    size_t n_begun;
 
-    if (w->work == NULL)
+    if (!peer_is_open(p))
         return;
-    list_remove(&w->link);
-    shared_limit_give(&w->work->workers_limit, w->principal, 1);
+    work = work_table_of(w);
+    peer_close(&w->peer);
+    shared_limit_give(&work->workers_limit, w->principal, 1);
     w->room = 0;
-    list_init(&begun);
-    for (size_t i = 0; i < w->n_at_once && !list_is_empty(&w->sent); i++)
-        list_push(&begun, list_pop(&w->sent));
-    work_worker_requeue(&w->orders);
-    work_worker_requeue(&w->sent);
-    if (!list_is_empty(&begun))
-        work_worker_lose_begun(w, &begun);
+    n_begun = p->n_awaited - p->n_orders;
+    if (n_begun > w->n_at_once)
+        n_begun = w->n_at_once;
+    while (p->n_awaited > n_begun) /* the newest first, which finds its place at once */
+        work_task_requeue(work_task_of(peer_newest(p)));
+    if (n_begun > 0)
+        work_worker_lose_begun(w, work);
     for (size_t i = 0; i < w->n_provided; i++)
         work_function_assign(w->provided[i].function);
     work_worker_withdraw(w);
-    w->work = NULL;
-}
-
-void work_worker_end(struct work_worker *w, const struct error *err)
-{
-    work_worker_close(w);
-    w->ended(w, err);
 }
 
 /* --- orders and results --- */
@@ -351,24 +339,19 @@ void work_worker_assign(struct work_worker *w, struct work_task *t)
 {
     work_task_move(t, WORK_TASK_ASSIGNED);
     t->worker = w;
-    list_push(&w->orders, &t->link);
-    w->n_tasks++;
-    w->notify(w);
+    peer_give(&w->peer, &t->order, true);
 }
 
 struct work_task *work_worker_order(const struct work_worker *w)
 {
-    struct link *l = list_first(&w->orders);
+    struct peer_order *o = peer_next(&w->peer);
 
-    return l == NULL ? NULL : work_task_at(l);
+    return o == NULL ? NULL : work_task_of(o);
 }
 
 void work_worker_taken(struct work_worker *w)
 {
-    struct work_task *t = work_task_at(list_pop(&w->orders));
-
-    work_task_move(t, WORK_TASK_SENT);
-    list_push(&w->sent, &t->link);
+    work_task_move(work_task_of(peer_take(&w->peer)), WORK_TASK_SENT);
 }
 
 bool work_worker_recall(struct work_worker *w, uint64_t *id)
@@ -379,12 +362,6 @@ bool work_worker_recall(struct work_worker *w, uint64_t *id)
         return false;
     *id = container_of(l, struct work_task, recall)->by_id.hash;
     return true;
-}
-
-void work_worker_heard(struct work_worker *w)
-{
-    w->due_us = env_now_us(w->work->config.env) + w->work->config.silence_us;
-    work_arm(w->work, w->due_us);
 }
 
 enum status work_worker_set_room(struct work_worker *w, uint64_t room, struct error *err)
@@ -399,7 +376,7 @@ enum status work_worker_set_room(struct work_worker *w, uint64_t room, struct er
 enum status work_worker_find(struct work_task **out, const struct work_worker *w, uint64_t id,
                              struct error *err)
 {
-    struct hash_node *n = hash_first(&w->work->tasks, id);
+    struct hash_node *n = hash_first(&work_table_of(w)->tasks, id);
     struct work_task *t = n == NULL ? NULL : container_of(n, struct work_task, by_id);
 
     if (t == NULL || t->worker != w || t->state == WORK_TASK_ASSIGNED)
@@ -417,7 +394,7 @@ void work_worker_result(struct work_worker *w, struct work_task *t, struct work_
         t->result = *result;
         *result = (struct work_bytes){0};
     } else {
-        work_bytes_free(result, w->work);
+        work_bytes_free(result, t->work);
     }
     work_task_release(t);
     if (is_done)
@@ -437,23 +414,16 @@ void work_worker_return(struct work_worker *w, struct work_task *t)
         work_function_assign(f);
 }
 
-void work_workers_tick(struct work_table *w, uint64_t now_us)
+void work_worker_say_silent(const struct peer *p, struct error *err)
+{
+    (void)error_set(err, STATUS_DEADLINE, "the worker said nothing for %" PRIu64 " ms",
+                    p->all->silence_us / 1000);
+}
+
+void work_deaths_tick(struct work_table *w, uint64_t now_us)
 {
     struct link *l, *next;
-    struct error err;
 
-    for (l = list_first(&w->workers); l != NULL; l = next) {
-        struct work_worker *worker = container_of(l, struct work_worker, link);
-
-        next = list_next(&w->workers, l);
-        if (worker->due_us > now_us) {
-            work_arm(w, worker->due_us);
-            continue;
-        }
-        (void)error_set(&err, STATUS_DEADLINE, "the worker said nothing for %" PRIu64 " ms",
-                        w->config.silence_us / 1000);
-        work_worker_end(worker, &err);
-    }
     for (l = list_first(&w->deaths); l != NULL; l = next) {
         struct work_death *d = container_of(l, struct work_death, link);
 

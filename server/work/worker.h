@@ -23,23 +23,16 @@ struct work_provider {
 };
 
 struct work_worker {
-    struct link link;
-    struct work_table *work; /* NULL: not open */
+    struct peer peer; /* its orders are tasks, all awaited */
     char name[WORK_NAME_SIZE];
     uint32_t principal;
     struct work_provider *provided; /* [n_provided] */
     size_t n_provided;
-    size_t room, n_at_once, n_tasks;       /* n_tasks: of orders and sent */
-    struct list orders, sent;              /* of struct work_task, the oldest first */
-    struct list recalls;                   /* of tasks sent whose result is of no use any more */
-    uint64_t due_us;                       /* unless something comes before, it is lost */
-    void (*notify)(struct work_worker *w); /* the stream's: there is something to send */
-    /* The stream's: the worker is at fault or not wanted; it is closed, and its stream is to end.
-     */
-    void (*ended)(struct work_worker *w, const struct error *err);
+    size_t room, n_at_once;
+    struct list recalls; /* of tasks sent whose result is of no use any more */
 };
 
-/* w is zeroed but for its callbacks. */
+/* w is zeroed but for the callbacks of its peer. */
 enum status work_worker_open(struct work_worker *w, struct work_table *work,
                              const struct work_offer *offer, struct error *err) MUST_CHECK;
 /* Tasks that it may have begun count as lost, unless its supervisor knows better; the others wait
@@ -52,8 +45,6 @@ void work_worker_taken(struct work_worker *w);
 /* The id of the next task whose result is not wanted any more; false: none. It is taken. */
 bool work_worker_recall(struct work_worker *w, uint64_t *id);
 
-/* It lives. */
-void work_worker_heard(struct work_worker *w);
 /* From now on it has at most so many tasks at once; 0: no more come. */
 enum status work_worker_set_room(struct work_worker *w, uint64_t room,
                                  struct error *err) MUST_CHECK;

@@ -12,14 +12,14 @@ static void on_arm(void *self, uint64_t at_us)
     (void)at_us;
 }
 
-static void on_order(struct work_worker *w)
+static void on_order(struct peer *p)
 {
-    (void)w;
+    (void)p;
 }
 
-static void on_ended(struct work_worker *w, const struct error *err)
+static void on_ended(struct peer *p, const struct error *err)
 {
-    (void)w;
+    (void)p;
     (void)err;
     ck_abort_msg("the worker is at no fault");
 }
@@ -43,9 +43,9 @@ static void attach(struct work_worker *w, struct work_table *work, const char *n
         .name = name, .principal = 1, .functions = functions, .n_functions = 2, .room = 3};
     struct error err;
 
-    *w = (struct work_worker){.notify = on_order, .ended = on_ended};
+    *w = (struct work_worker){.peer = {.notify = on_order, .ended = on_ended}};
     for (int i = 0; check_refusal(work_worker_open(w, work, &offer, &err), i) != STATUS_OK; i++) {
-        ck_assert_ptr_null(w->work);
+        ck_assert(!peer_is_open(&w->peer));
         ck_assert_uint_eq(work->workers_limit.held, 0);
     }
 }

@@ -44,15 +44,15 @@ static void fuzz_arm(void *self, uint64_t at_us)
     (void)at_us;
 }
 
-static void fuzz_notify(struct work_worker *w)
+static void fuzz_notify(struct peer *p)
 {
-    (void)w;
+    (void)p;
 }
 
-static void fuzz_ended(struct work_worker *w, const struct error *err)
+static void fuzz_ended(struct peer *p, const struct error *err)
 {
-    (void)w;
     assert(err->status != STATUS_OK);
+    work_worker_close(container_of(p, struct work_worker, peer));
 }
 
 static void fuzz_ready(struct work_wait *wait)
@@ -94,10 +94,10 @@ static void input_attach(struct work_input *in, struct work_worker *w)
                                      .n_at_once = input_byte(in)};
     struct error err;
 
-    if (w->work != NULL)
+    if (peer_is_open(&w->peer))
         return;
-    *w = (struct work_worker){.notify = fuzz_notify, .ended = fuzz_ended};
-    assert((work_worker_open(w, &in->work, &offer, &err) == STATUS_OK) == (w->work != NULL));
+    *w = (struct work_worker){.peer = {.notify = fuzz_notify, .ended = fuzz_ended}};
+    assert((work_worker_open(w, &in->work, &offer, &err) == STATUS_OK) == peer_is_open(&w->peer));
 }
 
 static void input_submit(struct work_input *in)
@@ -126,7 +126,7 @@ static void input_submit(struct work_input *in)
 /* Of a task of its own, or of any id. */
 static void input_answer(struct work_input *in, struct work_worker *w)
 {
-    struct link *own = list_first(&w->sent);
+    const struct peer_order *own = peer_oldest(&w->peer);
     uint64_t id = input_byte(in);
     const uint64_t announced = 8 * (uint64_t)input_byte(in);
     struct work_failure failure = {
@@ -136,8 +136,8 @@ static void input_answer(struct work_input *in, struct work_worker *w)
     struct error err;
     char part[255] = {0};
 
-    if (id >= 128 && own != NULL)
-        id = container_of(own, struct work_task, link)->by_id.hash;
+    if (id >= 128 && own != NULL && peer_order_is_taken(own))
+        id = container_of(own, struct work_task, order)->by_id.hash;
     if (work_worker_find(&t, w, id, &err) != STATUS_OK)
         return;
     assert(t->worker == w);
@@ -176,7 +176,7 @@ static void input_of_worker(struct work_input *in, uint8_t what, struct work_wor
 
     if (what % 8 == 0)
         input_attach(in, w);
-    if (w->work == NULL)
+    if (!peer_is_open(&w->peer))
         return;
     switch (what % 8) {
     case 1:
@@ -193,7 +193,7 @@ static void input_of_worker(struct work_input *in, uint8_t what, struct work_wor
         check_sentence(work_worker_set_room(w, 8u * input_byte(in), &err), &err);
         break;
     case 5:
-        work_worker_heard(w);
+        peer_heard(&w->peer);
         break;
     case 6:
     case 7:

@@ -65,9 +65,9 @@ static struct sim_task *task_of(uint64_t id)
 
 /* --- workers --- */
 
-static void on_notify(struct work_worker *w)
+static void on_notify(struct peer *p)
 {
-    (void)w; /* orders are taken now and then */
+    (void)p; /* orders are taken now and then */
 }
 
 /* Its oldest task has begun, and is lost with it; where nobody tells that, others are, too. */
@@ -82,12 +82,13 @@ static void worker_gone(struct sim_worker *f, bool is_reported)
     f->n_held = 0;
 }
 
-static void on_ended(struct work_worker *w, const struct error *err)
+static void on_ended(struct peer *p, const struct error *err)
 {
-    struct sim_worker *f = container_of(w, struct sim_worker, worker);
+    struct sim_worker *f = container_of(p, struct sim_worker, worker.peer);
 
     MUST(f->is_attached && err->text[0] != '\0');
     MUST(f->is_stopped || err->status == STATUS_UNAVAILABLE);
+    work_worker_close(&f->worker);
     worker_gone(f, false);
 }
 
@@ -121,7 +122,7 @@ static void worker_attach(struct sim_worker *f)
                                .is_private = pick(4) == 0,
                                .principal = pick(N_CLIENTS)};
 
-    *f = (struct sim_worker){.worker = {.notify = on_notify, .ended = on_ended}};
+    *f = (struct sim_worker){.worker.peer = {.notify = on_notify, .ended = on_ended}};
     (void)snprintf(f->name, sizeof(f->name), "w%u", ++s.n_names);
     offer.name = has_name ? f->name : "";
     offer.n_at_once = f->n_at_once = has_name ? 1 + pick(3) : 1;
@@ -206,7 +207,7 @@ static void worker_act(struct sim_worker *f)
     } else if (f->is_stopped) {
         f->is_stopped = what > 6;
         if (!f->is_stopped)
-            work_worker_heard(&f->worker);
+            peer_heard(&f->worker.peer);
     } else if (what < 1) {
         worker_kill(f);
     } else if (what < 2) {
@@ -353,7 +354,7 @@ static void world_end(void)
         struct work_offer offer = {
             .name = "", .functions = functions, .n_functions = 2, .room = 50};
 
-        *f = (struct sim_worker){.worker = {.notify = on_notify, .ended = on_ended}};
+        *f = (struct sim_worker){.worker.peer = {.notify = on_notify, .ended = on_ended}};
         offer.principal = (uint32_t)i;
         offer.is_private = true;
         MUST(work_worker_open(&f->worker, &s.work, &offer, &err) == STATUS_OK);
@@ -362,7 +363,7 @@ static void world_end(void)
         if (i > 0)
             continue;
         offer.is_private = false;
-        *f = (struct sim_worker){.worker = {.notify = on_notify, .ended = on_ended}};
+        *f = (struct sim_worker){.worker.peer = {.notify = on_notify, .ended = on_ended}};
         MUST(work_worker_open(&f->worker, &s.work, &offer, &err) == STATUS_OK);
         f->is_attached = true;
     }
@@ -415,7 +416,7 @@ static void run(uint64_t seed)
         sim.now_us += pick(20) == 0 ? pick(1000000) : pick(30000);
         for (size_t i = 0; i < N_WORKERS; i++)
             if (s.workers[i].is_attached && !s.workers[i].is_stopped)
-                work_worker_heard(&s.workers[i].worker);
+                peer_heard(&s.workers[i].worker.peer);
         if (pick(3) == 0)
             client_act(pick(N_CLIENTS));
         else

@@ -36,14 +36,9 @@ static void agents_finish(struct agents_call *a, const struct error *err)
     call_finish(a->call, err);
 }
 
-static struct agents_call *agents_call_of(struct attached_worker *w)
+static void on_agents_notify(struct peer *p)
 {
-    return container_of(w, struct agents_call, worker);
-}
-
-static void on_agents_notify(struct remote_worker *remote)
-{
-    struct agents_call *a = agents_call_of(container_of(remote, struct attached_worker, remote));
+    const struct agents_call *a = container_of(p, struct agents_call, worker.remote.peer);
 
     if (!a->is_finished)
         call_notify(a->call);
@@ -51,28 +46,28 @@ static void on_agents_notify(struct remote_worker *remote)
 
 static void on_agents_joined(struct attached_worker *w)
 {
-    struct agents_call *a = agents_call_of(w);
+    struct agents_call *a = container_of(w, struct agents_call, worker);
 
     a->is_joined = a->is_accepted_due = true;
     call_notify(a->call);
 }
 
-static void on_agents_ended(struct attached_worker *w, const struct error *err)
+static void on_agents_ended(struct peer *p, const struct error *err)
 {
-    agents_finish(agents_call_of(w), err);
+    agents_finish(container_of(p, struct agents_call, worker.remote.peer), err);
 }
 
-static void on_host_notify(struct environment_host *h)
+static void on_host_notify(struct peer *p)
 {
-    struct agents_call *a = container_of(h, struct agents_call, host);
+    const struct agents_call *a = container_of(p, struct agents_call, host.peer);
 
     if (!a->is_finished)
         call_notify(a->call);
 }
 
-static void on_host_ended(struct environment_host *h, const struct error *err)
+static void on_host_ended(struct peer *p, const struct error *err)
 {
-    agents_finish(container_of(h, struct agents_call, host), err);
+    agents_finish(container_of(p, struct agents_call, host.peer), err);
 }
 
 /* --- what the worker sends --- */
@@ -90,7 +85,7 @@ static enum status agents_take_environment(struct agents_call *a, const Parley__
     if (environment_host_open(&a->host, call_server(a->call)->vectors, m->name, &spaces,
                               e->max_instances, err) != STATUS_OK)
         return err->status;
-    a->worker.due_us = 0; /* its offer has come */
+    a->worker.remote.peer.must_speak = false; /* its offer has come */
     a->is_hosting = a->is_joined = a->is_accepted_due = true;
     log_info("attached", "environment=%s", a->host.name);
     call_notify(a->call);
@@ -163,7 +158,7 @@ static void on_agents_message(struct call *call, void *state, const ProtobufCMes
     }
     if (a->is_joined)
         rc = agents_take(a, (const Parley__V1__AgentsAttachRequest *)message, arena, &err);
-    else if (a->worker.due_us == 0)
+    else if (!a->worker.remote.peer.must_speak)
         rc = error_field(&err, "offer", "is not accepted yet, nothing may follow it before");
     else
         rc = agents_take_offer(a, (const Parley__V1__AgentsAttachRequest *)message, &err);
@@ -182,7 +177,7 @@ static void agents_write_accepted(struct agents_call *a)
 
     accepted.max_piece_bytes = REMOTE_MAX_PIECE_BYTES;
     accepted.max_state_bytes = REMOTE_MAX_STATE_BYTES;
-    accepted.silence_ms = (uint32_t)(a->worker.attached->config.silence_us / 1000);
+    accepted.silence_ms = (uint32_t)(a->worker.remote.peer.all->silence_us / 1000);
     response.what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_ACCEPTED;
     response.accepted = &accepted;
     call_write(a->call, &response.base, false);
@@ -271,11 +266,11 @@ static void agents_attach(struct call *call, const ProtobufCMessage *request, st
         return;
     a->call = call;
     a->worker.principal = call_principal(call)->id;
-    a->worker.remote.notify = on_agents_notify;
+    a->worker.remote.peer.notify = on_agents_notify;
+    a->worker.remote.peer.ended = on_agents_ended;
     a->worker.joined = on_agents_joined;
-    a->worker.ended = on_agents_ended;
-    a->host.notify = on_host_notify;
-    a->host.ended = on_host_ended;
+    a->host.peer.notify = on_host_notify;
+    a->host.peer.ended = on_host_ended;
     if (attached_open(&a->worker, server->attached, &err) != STATUS_OK) {
         free(a);
         call_finish(call, &err);

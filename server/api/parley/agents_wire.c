@@ -302,7 +302,7 @@ enum status agents_wire_order(Parley__V1__AgentsAttachResponse *out, const struc
         rc = agents_wire_replay(out, o, arena);
         break;
     case REMOTE_ORDER_STEP:
-        rc = agents_wire_step(out, w, o->step, arena);
+        rc = agents_wire_step(out, w, remote_order_step(o), arena);
         break;
     default:
         rc = agents_wire_short(out, o, arena);

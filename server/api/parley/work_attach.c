@@ -39,17 +39,17 @@ static void work_attach_finish(struct work_attach_call *a, const struct error *e
     call_finish(a->call, err);
 }
 
-static void on_work_worker_notify(struct work_worker *w)
+static void on_work_worker_notify(struct peer *p)
 {
-    struct work_attach_call *a = container_of(w, struct work_attach_call, worker);
+    const struct work_attach_call *a = container_of(p, struct work_attach_call, worker.peer);
 
     if (!a->is_finished)
         call_notify(a->call);
 }
 
-static void on_work_worker_ended(struct work_worker *w, const struct error *err)
+static void on_work_worker_ended(struct peer *p, const struct error *err)
 {
-    work_attach_finish(container_of(w, struct work_attach_call, worker), err);
+    work_attach_finish(container_of(p, struct work_attach_call, worker.peer), err);
 }
 
 /* --- what the worker sends --- */
@@ -120,7 +120,7 @@ static enum status work_attach_answer(struct work_attach_call *a, const Parley__
         return error_field(err, "size_bytes", "is set, an exception comes in one message");
     if (m->exception != NULL && work_attach_exception(&failure, m->exception, err) != STATUS_OK)
         return err->status;
-    if (work_wire_begin(&a->bytes, a->worker.work, work_task_principal(t), &m->payload,
+    if (work_wire_begin(&a->bytes, call_server(a->call)->work, work_task_principal(t), &m->payload,
                         m->size_bytes, err) != STATUS_OK) {
         if (err->status != STATUS_EXHAUSTED)
             return err->status;
@@ -173,7 +173,7 @@ static enum status work_attach_take(struct work_attach_call *a,
 
     if (m->offer != NULL)
         return error_field(err, "offer", "comes once");
-    work_worker_heard(&a->worker);
+    peer_heard(&a->worker.peer);
     if (m->rest.len > 0 && work_attach_rest(a, m, err) != STATUS_OK)
         return err->status;
     for (size_t i = 0; i < m->n_answers; i++)
@@ -223,9 +223,10 @@ static void work_attach_write_accepted(struct work_attach_call *a)
 {
     Parley__V1__WorkAttachResponse response = PARLEY__V1__WORK_ATTACH_RESPONSE__INIT;
     Parley__V1__WorkAccepted accepted = PARLEY__V1__WORK_ACCEPTED__INIT;
+    const struct work_table *work = call_server(a->call)->work;
 
-    accepted.silence_ms = (uint32_t)(a->worker.work->config.silence_us / 1000);
-    accepted.max_payload_bytes = a->worker.work->config.max_bytes / 4;
+    accepted.silence_ms = (uint32_t)(work->config.silence_us / 1000);
+    accepted.max_payload_bytes = work->config.max_bytes / 4;
     response.accepted = &accepted;
     call_write(a->call, &response.base, false);
 }
@@ -306,8 +307,8 @@ static void work_attach_start(struct call *call, const ProtobufCMessage *message
     if (a == NULL)
         return;
     a->call = call;
-    a->worker.notify = on_work_worker_notify;
-    a->worker.ended = on_work_worker_ended;
+    a->worker.peer.notify = on_work_worker_notify;
+    a->worker.peer.ended = on_work_worker_ended;
     call_set_handler(call, &handler, a);
     call_read(call);
 }

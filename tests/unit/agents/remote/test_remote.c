@@ -63,6 +63,7 @@ struct talker {
 
 static struct {
     uint64_t seed, random, now_us;
+    struct peers peers;
     struct agent *agent;
     unsigned capabilities;
     struct fake_worker workers[N_WORKERS];
@@ -243,7 +244,7 @@ static void do_order(struct fake_worker *w, const struct remote_order *o)
         clone_at(w, o->clone, true)->is_open = false;
         break;
     case REMOTE_ORDER_STEP:
-        do_step(w, o->step);
+        do_step(w, remote_order_step(o));
         break;
     case REMOTE_ORDER_CANCEL:
         break;
@@ -287,18 +288,27 @@ static void worker_answer(struct fake_worker *w)
     ck_assert_int_eq(remote_worker_answer(&w->remote, a.step, a.rows, a.n, &err), STATUS_INVALID);
 }
 
-static void on_notify(struct remote_worker *w)
+static void on_notify(struct peer *p)
 {
-    (void)w;
+    (void)p;
 }
 
-static void on_fail(struct remote_worker *remote, const struct error *err)
+static void worker_go(struct fake_worker *w)
 {
-    struct fake_worker *w = container_of(remote, struct fake_worker, remote);
-
-    ck_assert_int_eq(err->status, STATUS_DEADLINE);
-    remote_worker_close(remote);
+    peer_close(&w->remote.peer);
+    remote_worker_close(&w->remote);
     w->is_attached = false;
+}
+
+static void on_ended(struct peer *p, const struct error *err)
+{
+    ck_assert_int_eq(err->status, STATUS_DEADLINE);
+    worker_go(container_of(p, struct fake_worker, remote.peer));
+}
+
+static void say_silent(const struct peer *p, struct error *err)
+{
+    remote_worker_say_silent(container_of(p, struct remote_worker, peer), err);
 }
 
 static void worker_come_or_go(struct fake_worker *w)
@@ -313,13 +323,13 @@ static void worker_come_or_go(struct fake_worker *w)
     if (w->is_attached && pick(4) != 0)
         return; /* they stay for a while */
     if (w->is_attached) {
-        remote_worker_close(&w->remote);
-        w->is_attached = false;
+        worker_go(w);
         return;
     }
     memset(w->clones, 0, N_CLONES * sizeof(w->clones[0]));
     w->n_answers = 0;
-    w->remote = (struct remote_worker){.notify = on_notify, .fail = on_fail};
+    w->remote = (struct remote_worker){.peer = {.notify = on_notify, .ended = on_ended}};
+    peer_open(&w->remote.peer, &s.peers, false);
     ck_assert_int_eq(remote_worker_open(&w->remote, s.agent, &offer, &err), STATUS_OK);
     w->is_attached = true;
 }
@@ -462,6 +472,14 @@ static void talker_rewind(struct talker *t)
     ck_assert_int_eq(s.agent->type->rewind(t->clone, t->past.n, &err), STATUS_OK);
 }
 
+static void tick(uint64_t late_us)
+{
+    s.now_us += late_us;
+    peers_tick(&s.peers);
+    remote_agent_tick(s.agent, s.now_us);
+    s.now_us -= late_us;
+}
+
 static void talker_act(struct talker *t)
 {
     struct talker *other = &s.talkers[pick(N_CONVERSATIONS)];
@@ -497,7 +515,7 @@ static void happen(void)
     else if (what < 72 && s.is_stepping)
         s.agent->type->step_interrupt(s.agent, &s.step);
     else if (what < 73)
-        (void)remote_agent_tick(s.agent, s.now_us + (pick(16) == 0 ? 2000000 : 0));
+        tick(pick(16) == 0 ? 2000000 : 0);
     else if (!s.is_stepping)
         begin_step();
 }
@@ -510,14 +528,16 @@ static void arm(void *arg, uint64_t at_us)
 
 static void run_seed(uint64_t seed)
 {
-    static const struct remote_config config = {.silence_us = 1000000, .arm = arm};
-    const struct env env = {.now_us = fake_now};
-    const struct agent_config agent = {.name = "words", .spec = &config, .env = &env};
+    static const struct env env = {.now_us = fake_now};
+    const struct agent_config agent = {.name = "words", .spec = &s.peers, .env = &env};
     struct error err;
 
     s.random = seed * 2654435761u + 1;
     s.capabilities = pick(4) == 0 ? REMOTE_STATELESS : pick(16);
     s.is_stepping = s.is_aborting = false;
+    s.peers =
+        (struct peers){.env = &env, .silence_us = 1000000, .arm = arm, .say_silent = say_silent};
+    peers_init(&s.peers);
     ck_assert_int_eq(agent_open_type(&s.agent, &remote_agent_type, &agent, &err), STATUS_OK);
     for (size_t i = 0; i < N_CONVERSATIONS; i++)
         talker_open(&s.talkers[i]);

@@ -64,16 +64,17 @@ static void arm(void *self, uint64_t at_us)
 
 /* --- hosts --- */
 
-static void on_notify(struct environment_host *h)
+static void on_notify(struct peer *p)
 {
-    (void)h; /* orders are taken now and then */
+    (void)p; /* orders are taken now and then */
 }
 
-static void on_ended(struct environment_host *h, const struct error *err)
+static void on_ended(struct peer *p, const struct error *err)
 {
-    struct fake_host *f = container_of(h, struct fake_host, host);
+    struct fake_host *f = container_of(p, struct fake_host, host.peer);
 
     ck_assert(f->is_attached && err->text[0] != '\0');
+    environment_host_close(&f->host);
     f->is_attached = false;
     s.n_ended++;
 }
@@ -90,8 +91,8 @@ static void host_come_or_go(struct fake_host *f)
         return;
     }
     *f = (struct fake_host){.counts = counts};
-    f->host.notify = on_notify;
-    f->host.ended = on_ended;
+    f->host.peer.notify = on_notify;
+    f->host.peer.ended = on_ended;
     for (size_t i = 0; i < N_NUMBERS; i++)
         counts[i] = -1;
     ck_assert_int_eq(environment_host_open(&f->host, &s.all, "counts", &spaces, 4, &err),

@@ -38,15 +38,15 @@ static unsigned weight(void *self, uint32_t principal)
     return principal == 2 ? 3 : 1;
 }
 
-static void on_notify(struct work_worker *w)
+static void on_notify(struct peer *p)
 {
-    (void)w;
+    (void)p;
 }
 
-static void on_ended(struct work_worker *w, const struct error *err)
+static void on_ended(struct peer *p, const struct error *err)
 {
-    (void)w;
     (void)err;
+    work_worker_close(container_of(p, struct work_worker, peer));
     n_ended++;
 }
 
@@ -71,7 +71,7 @@ static void attach(struct work_worker *w, size_t room)
         .name = "", .functions = functions, .n_functions = 1, .room = room};
     struct error err;
 
-    *w = (struct work_worker){.notify = on_notify, .ended = on_ended};
+    *w = (struct work_worker){.peer = {.notify = on_notify, .ended = on_ended}};
     ck_assert_int_eq(work_worker_open(w, &work, &offer, &err), STATUS_OK);
 }
 
@@ -173,16 +173,16 @@ START_TEST(test_room)
     attach(&workers[1], 2);
     for (int i = 0; i < 4; i++)
         (void)submit(1, "", 0);
-    ck_assert_uint_eq(workers[0].n_tasks, 2);
-    ck_assert_uint_eq(workers[1].n_tasks, 2);
+    ck_assert_uint_eq(workers[0].peer.n_awaited, 2);
+    ck_assert_uint_eq(workers[1].peer.n_awaited, 2);
     for (int i = 0; i < 4; i++)
         (void)submit(1, "", 0);
-    ck_assert_uint_eq(workers[0].n_tasks, 3);
+    ck_assert_uint_eq(workers[0].peer.n_awaited, 3);
     ck_assert_int_eq(work_worker_set_room(&workers[0], 1, &err), STATUS_OK);
     (void)compute(&workers[0]);
-    ck_assert_uint_eq(workers[0].n_tasks, 2);
+    ck_assert_uint_eq(workers[0].peer.n_awaited, 2);
     attach(&workers[2], 10); /* what waited is its */
-    ck_assert_uint_eq(workers[2].n_tasks, 3);
+    ck_assert_uint_eq(workers[2].peer.n_awaited, 3);
     ck_assert_int_eq(work_worker_set_room(&workers[0], WORK_MAX_ROOM + 1, &err), STATUS_INVALID);
     close_work();
 }
@@ -237,7 +237,7 @@ START_TEST(test_request_ids)
     ck_assert_int_eq(work_find(&found, &work, 1, t->by_id.hash, &err), STATUS_OK);
     ck_assert_int_eq(work_find(&found, &work, 2, t->by_id.hash, &err), STATUS_NOT_FOUND);
     now_us += (uint64_t)WORK_KEEP_MS * 1000;
-    work_worker_heard(&workers[0]);
+    peer_heard(&workers[0].peer);
     work_tick(&work);
     ck_assert_uint_eq(work.tasks_limit.held, 1); /* principal 2's */
     close_work();
