@@ -144,24 +144,24 @@ static bool append_simple(struct buf *b, const char *fmt, va_list *args, enum st
     return is_simple;
 }
 
-enum status buf_printf(struct buf *b, const char *fmt, ...)
+enum status buf_vprintf(struct buf *b, const char *fmt, va_list args)
 {
     size_t room;
     enum status rc;
-    va_list args;
+    va_list again;
     bool is_simple;
     int n;
 
-    va_start(args, fmt);
-    is_simple = append_simple(b, fmt, &args, &rc);
-    va_end(args);
+    va_copy(again, args);
+    is_simple = append_simple(b, fmt, &again, &rc);
+    va_end(again);
     if (is_simple)
         return rc;
     /* First into the free space, which mostly suffices. */
     room = b->cap - b->len;
-    va_start(args, fmt);
-    n = vsnprintf(room == 0 ? NULL : b->data + b->len, room, fmt, args);
-    va_end(args);
+    va_copy(again, args);
+    n = vsnprintf(room == 0 ? NULL : b->data + b->len, room, fmt, again);
+    va_end(again);
     if (n >= 0 && (size_t)n < room) {
         b->len += (size_t)n;
         return STATUS_OK;
@@ -172,12 +172,21 @@ enum status buf_printf(struct buf *b, const char *fmt, ...)
     rc = buf_reserve(b, (size_t)n);
     if (rc != STATUS_OK)
         return rc;
-    va_start(args, fmt);
     n = vsnprintf(b->data + b->len, (size_t)n + 1, fmt, args);
-    va_end(args);
     assert(n >= 0);
     b->len += (size_t)n;
     return STATUS_OK;
+}
+
+enum status buf_printf(struct buf *b, const char *fmt, ...)
+{
+    enum status rc;
+    va_list args;
+
+    va_start(args, fmt);
+    rc = buf_vprintf(b, fmt, args);
+    va_end(args);
+    return rc;
 }
 
 static enum status append_json_char(struct buf *b, uint32_t c)

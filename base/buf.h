@@ -3,6 +3,7 @@
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -22,6 +23,7 @@ void buf_deinit(struct buf *b); /* as after buf_init */
 enum status buf_append(struct buf *b, const void *data, size_t len) MUST_CHECK;
 enum status buf_append_text(struct buf *b, const char *text) MUST_CHECK;
 enum status buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_CHECK;
+enum status buf_vprintf(struct buf *b, const char *fmt, va_list args) PRINTF_LIKE(2, 0) MUST_CHECK;
 /* Appends text as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 enum status buf_append_json(struct buf *b, const char *text, size_t len) MUST_CHECK;
 

@@ -7,7 +7,6 @@
 #include "server/access/access.h"
 #include "server/http/exchange.h"
 #include "server/json/fields.h"
-#include "server/json/writer.h"
 #include "server/server.h"
 
 enum { ANSWER_MAX_BYTES = 128 << 20 };
@@ -69,6 +68,27 @@ enum status embedding_request_inputs(struct embedding_input **out, size_t *ret_n
     *out = inputs;
     *ret_n = n;
     return STATUS_OK;
+}
+
+void embedding_answer_write_values(const struct embedding_answer *a, size_t i, const char *name,
+                                   struct json_writer *w)
+{
+    const float *values = embeddings_values(a->embeddings, i);
+
+    json_begin_array(w, name);
+    for (size_t k = 0; k < embeddings_width(a->embeddings); k++)
+        json_write_real(w, NULL, (double)values[k], 9);
+    json_end_array(w);
+}
+
+void embedding_answer_write_usage(const struct embedding_answer *a, struct json_writer *w)
+{
+    const uint64_t n_tokens = embeddings_n_tokens(a->embeddings);
+
+    json_begin_object(w, "usage");
+    json_write_unsigned(w, "prompt_tokens", n_tokens);
+    json_write_unsigned(w, "total_tokens", n_tokens);
+    json_end_object(w);
 }
 
 static void embedding_answer_notify(void *arg)

@@ -6,11 +6,11 @@
 #include <jansson.h>
 
 #include "base/arena.h"
+#include "base/json_writer.h"
 #include "base/status.h"
 #include "server/conversation/embeddings.h"
 
 struct exchange;
-struct json_writer;
 
 /* A string, a list of strings, token ids, or a list of lists of ids, copied to arena.
  * STATUS_INVALID naming the field where it is missing, where one is empty, and where there are too
@@ -28,6 +28,12 @@ struct embedding_answer {
     void *state; /* the writer's */
     void (*write)(const struct embedding_answer *a, struct json_writer *w);
 };
+
+/* Writes the values of the i-th embedding as an array. */
+void embedding_answer_write_values(const struct embedding_answer *a, size_t i, const char *name,
+                                   struct json_writer *w);
+/* Writes the member "usage" as OpenAI has it. */
+void embedding_answer_write_usage(const struct embedding_answer *a, struct json_writer *w);
 
 /* Computes r's embeddings, whose principal is set here, then answers with what write writes. inputs
  * and state live as long as the exchange. */

@@ -813,7 +813,7 @@ static void generation_write_token(const struct generation *g, int32_t id, float
     buf_init(&text, 4096);
     json_writer_fail(w, generation_token(g, id, &text));
     json_write(w, "{\"token\":");
-    json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+    json_raw_string(w, text.len == 0 ? "" : text.data, text.len);
     json_write(w, ",\"logprob\":");
     generation_write_logprob(w, logprob);
     json_write(w, ",\"bytes\":[");

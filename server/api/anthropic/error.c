@@ -1,8 +1,6 @@
 #include "server/api/anthropic/error.h"
 
-#include <string.h>
-
-#include "server/json/writer.h"
+#include "base/json_writer.h"
 
 static const char *anthropic_error_type(int http_status)
 {
@@ -31,10 +29,13 @@ static enum status anthropic_append_error(struct buf *out, int http_status, cons
 {
     struct json_writer w = json_writer_begin(out);
 
-    json_writef(&w, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
-                anthropic_error_type(http_status));
-    json_write_string(&w, err->text, strlen(err->text));
-    json_write(&w, "}}");
+    json_begin_object(&w, NULL);
+    json_write_text(&w, "type", "error");
+    json_begin_object(&w, "error");
+    json_write_text(&w, "type", anthropic_error_type(http_status));
+    json_write_text(&w, "message", err->text);
+    json_end_object(&w);
+    json_end_object(&w);
     return json_writer_end(&w);
 }
 

@@ -111,7 +111,7 @@ static void anthropic_write_stop(const struct generation *g, const struct choice
     if (stop == NULL)
         json_write(w, "null");
     else
-        json_write_string(w, stop->text, stop->len);
+        json_raw_string(w, stop->text, stop->len);
 }
 
 /* --- output --- */
@@ -178,7 +178,7 @@ static void content_write_call(const struct choice *c, uint32_t call, struct tex
 
     call_id_format(id, generation_call_seed(c), call);
     json_writef(w, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
-    json_write_string(w, name.text, name.len);
+    json_raw_string(w, name.text, name.len);
     json_write(w, ",\"input\":");
 }
 
@@ -219,7 +219,7 @@ static void content_add(const struct anthropic_content *s, const struct reply_pa
     content_begin_event(s, "content_block_delta", w);
     json_writef(w, ",\"delta\":{\"type\":\"%s\",\"%s\":", names[part->kind][0],
                 names[part->kind][1]);
-    json_write_string(w, part->text, part->len);
+    json_raw_string(w, part->text, part->len);
     json_write(w, "}");
     anthropic_end_event(w);
 }
@@ -344,13 +344,13 @@ static void anthropic_write_blocks(const struct choice *c, const struct whole_re
 
     if (reply->thoughts.len > 0) {
         json_write(w, "{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":");
-        json_write_string(w, reply->thoughts.data, reply->thoughts.len);
+        json_raw_string(w, reply->thoughts.data, reply->thoughts.len);
         json_write(w, "}");
         separator = ",";
     }
     if (reply->text.len > 0 || (reply->n_calls == 0 && reply->thoughts.len == 0)) {
         json_writef(w, "%s{\"type\":\"text\",\"text\":", separator);
-        json_write_string(w, reply->text.data, reply->text.len);
+        json_raw_string(w, reply->text.data, reply->text.len);
         json_write(w, "}");
         separator = ",";
     }

@@ -29,9 +29,9 @@ struct ollama_reply {
 static void ollama_write_head(const char *model, uint64_t unix_ms, struct json_writer *w)
 {
     json_write(w, "{\"model\":");
-    json_write_string(w, model, strlen(model));
+    json_raw_string(w, model, strlen(model));
     json_write(w, ",\"created_at\":");
-    json_write_time(w, unix_ms);
+    json_write_time(w, NULL, unix_ms);
 }
 
 /* A reply with a key is the same whenever it is sent: its lines have its own time. */
@@ -51,10 +51,10 @@ static void ollama_begin_said(bool is_chat, struct text text, struct text though
                               struct json_writer *w)
 {
     json_write(w, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":");
-    json_write_string(w, text.text, text.len);
+    json_raw_string(w, text.text, text.len);
     if (thoughts.len > 0) {
         json_write(w, ",\"thinking\":");
-        json_write_string(w, thoughts.text, thoughts.len);
+        json_raw_string(w, thoughts.text, thoughts.len);
     }
 }
 
@@ -79,7 +79,7 @@ static void ollama_write_call(const struct choice *c, uint32_t i, struct text na
 
     call_id_format(id, generation_call_seed(c), i);
     json_writef(w, "{\"id\":\"%s\",\"function\":{\"index\":%u,\"name\":", id, i);
-    json_write_string(w, name.text, name.len);
+    json_raw_string(w, name.text, name.len);
     json_write(w, ",\"arguments\":");
     tools_write_arguments(w, arguments);
     json_write(w, "}}");

@@ -8,7 +8,6 @@
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
 #include "server/json/fields.h"
-#include "server/json/writer.h"
 #include "server/model/model.h"
 #include "server/server.h"
 
@@ -22,37 +21,28 @@ static uint64_t ollama_embed_now_us(const struct exchange *x)
     return env_now_us(exchange_server(x)->conversations->config.env);
 }
 
-static void ollama_embed_write_values(const struct embedding_answer *a, size_t i,
-                                      struct json_writer *w)
-{
-    const float *values = embeddings_values(a->embeddings, i);
-
-    for (size_t k = 0; k < embeddings_width(a->embeddings); k++)
-        json_writef(w, k == 0 ? "[%.9g" : ",%.9g", (double)values[k]);
-    json_write(w, "]");
-}
-
 static void ollama_embed_write(const struct embedding_answer *a, struct json_writer *w)
 {
     const struct ollama_embedding *e = a->state;
 
-    json_write(w, "{\"model\":");
-    json_write_string(w, e->model, strlen(e->model));
-    json_write(w, ",\"embeddings\":[");
-    for (size_t i = 0; i < a->n_inputs; i++) {
-        json_write(w, i == 0 ? "" : ",");
-        ollama_embed_write_values(a, i, w);
-    }
-    json_writef(w, "],\"total_duration\":%llu,\"load_duration\":0,\"prompt_eval_count\":%llu}",
-                (unsigned long long)(ollama_embed_now_us(a->exchange) - e->started_us) * 1000,
-                (unsigned long long)embeddings_n_tokens(a->embeddings));
+    json_begin_object(w, NULL);
+    json_write_text(w, "model", e->model);
+    json_begin_array(w, "embeddings");
+    for (size_t i = 0; i < a->n_inputs; i++)
+        embedding_answer_write_values(a, i, NULL, w);
+    json_end_array(w);
+    json_write_unsigned(w, "total_duration",
+                        (ollama_embed_now_us(a->exchange) - e->started_us) * 1000);
+    json_write_unsigned(w, "load_duration", 0);
+    json_write_unsigned(w, "prompt_eval_count", embeddings_n_tokens(a->embeddings));
+    json_end_object(w);
 }
 
 static void ollama_embed_write_one(const struct embedding_answer *a, struct json_writer *w)
 {
-    json_write(w, "{\"embedding\":");
-    ollama_embed_write_values(a, 0, w);
-    json_write(w, "}");
+    json_begin_object(w, NULL);
+    embedding_answer_write_values(a, 0, "embedding", w);
+    json_end_object(w);
 }
 
 static enum status ollama_embed_start(struct exchange *x, const json_t *body, bool is_old,

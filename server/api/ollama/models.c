@@ -1,4 +1,5 @@
 /* Ollama's lists of models, and what it has that is not served here. */
+#include <stdio.h>
 #include <string.h>
 
 #include "agents/lm/chat/reply_format.h"
@@ -21,7 +22,7 @@ enum { OLLAMA_LIST_MAX_BYTES = 64 << 10, DIGEST_CHARS = 64 };
 
 static void ollama_write_tagged(struct json_writer *w, const char *key, const struct model *m)
 {
-    json_writef(w, "\"%s\":\"%s%s\"", key, m->name, strchr(m->name, ':') == NULL ? ":latest" : "");
+    json_write_format(w, key, "%s%s", m->name, strchr(m->name, ':') == NULL ? ":latest" : "");
 }
 
 static const char *ollama_family(const struct model *m)
@@ -34,10 +35,16 @@ static void ollama_write_details(struct json_writer *w, const struct model *m)
 {
     const char *family = ollama_family(m);
 
-    json_writef(w,
-                "\"details\":{\"parent_model\":\"\",\"format\":\"%s\",\"family\":\"%s\","
-                "\"families\":[\"%s\"],\"parameter_size\":\"\",\"quantization_level\":\"\"}",
-                m->path == NULL ? "" : "gguf", family, family);
+    json_begin_object(w, "details");
+    json_write_text(w, "parent_model", "");
+    json_write_text(w, "format", m->path == NULL ? "" : "gguf");
+    json_write_text(w, "family", family);
+    json_begin_array(w, "families");
+    json_write_text(w, NULL, family);
+    json_end_array(w);
+    json_write_text(w, "parameter_size", "");
+    json_write_text(w, "quantization_level", "");
+    json_end_object(w);
 }
 
 static void ollama_write_digest(struct json_writer *w, const char *version)
@@ -45,7 +52,7 @@ static void ollama_write_digest(struct json_writer *w, const char *version)
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
     size_t len = strnlen(version, DIGEST_CHARS);
 
-    json_writef(w, "\"digest\":\"%s%.*s\"", zeros + len, (int)len, version);
+    json_write_format(w, "digest", "%s%.*s", zeros + len, (int)len, version);
 }
 
 /* Of the server: when its models were loaded is not known. */
@@ -54,16 +61,13 @@ static uint64_t ollama_start_ms(const struct exchange *x)
     return exchange_server(x)->conversations->config.unix_ms;
 }
 
-/* What /api/tags and /api/ps have in common, without the closing brace. */
-static void ollama_begin_model(struct json_writer *w, const struct model *m)
+/* What /api/tags and /api/ps have in common. */
+static void ollama_write_model(struct json_writer *w, const struct model *m)
 {
-    json_write(w, "{");
     ollama_write_tagged(w, "name", m);
-    json_write(w, ",");
     ollama_write_tagged(w, "model", m);
-    json_writef(w, ",\"size\":%zu,", m->info.weight_bytes);
+    json_write_unsigned(w, "size", m->info.weight_bytes);
     ollama_write_digest(w, m->info.version);
-    json_write(w, ",");
     ollama_write_details(w, m);
 }
 
@@ -72,30 +76,29 @@ static void ollama_list(struct exchange *x, bool is_running)
     const struct models *models = exchange_server(x)->models;
     struct json_writer w;
     struct buf body;
-    size_t n = 0;
 
     buf_init(&body, OLLAMA_LIST_MAX_BYTES);
     w = json_writer_begin(&body);
-    json_write(&w, "{\"models\":[");
+    json_begin_object(&w, NULL);
+    json_begin_array(&w, "models");
     for (size_t i = 0; i < models->n_loaded; i++) {
         const struct model *m = models->loaded[i];
 
         if (m->is_vacant)
             continue;
-        json_write(&w, n++ == 0 ? "" : ",");
-        ollama_begin_model(&w, m);
+        json_begin_object(&w, NULL);
+        ollama_write_model(&w, m);
         if (is_running) {
-            json_writef(&w,
-                        ",\"size_vram\":%zu,\"context_length\":%zu,"
-                        "\"expires_at\":\"" OLLAMA_NEVER "\"}",
-                        m->info.weight_bytes, m->info.context);
+            json_write_unsigned(&w, "size_vram", m->info.weight_bytes);
+            json_write_unsigned(&w, "context_length", m->info.context);
+            json_write_text(&w, "expires_at", OLLAMA_NEVER);
         } else {
-            json_write(&w, ",\"modified_at\":");
-            json_write_time(&w, ollama_start_ms(x));
-            json_write(&w, "}");
+            json_write_time(&w, "modified_at", ollama_start_ms(x));
         }
+        json_end_object(&w);
     }
-    json_write(&w, "]}");
+    json_end_array(&w);
+    json_end_object(&w);
     answer_json(x, &w, &body);
     buf_deinit(&body);
 }
@@ -129,14 +132,25 @@ static void ollama_write_capabilities(struct json_writer *w, const struct model 
 {
     const struct reply_format *f = m->info.reply_format;
 
-    json_write(w, ",\"capabilities\":[\"completion\"");
+    json_begin_array(w, "capabilities");
+    json_write_text(w, NULL, "completion");
     if (f != NULL && f->takes_tools)
-        json_write(w, ",\"tools\"");
+        json_write_text(w, NULL, "tools");
     if (f != NULL && f->thoughts != NULL)
-        json_write(w, ",\"thinking\"");
+        json_write_text(w, NULL, "thinking");
     if (m->info.n_embedding > 0)
-        json_write(w, ",\"embedding\"");
-    json_write(w, "]");
+        json_write_text(w, NULL, "embedding");
+    json_end_array(w);
+}
+
+/* A member whose name begins with the model's family. */
+static void ollama_write_of_family(struct json_writer *w, const struct model *m, const char *what,
+                                   size_t value)
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof(name), "%.100s.%s", ollama_family(m), what);
+    json_write_unsigned(w, name, value);
 }
 
 static enum status ollama_show(struct exchange *x, const json_t *body, struct error *err)
@@ -144,26 +158,24 @@ static enum status ollama_show(struct exchange *x, const json_t *body, struct er
     struct json_writer w;
     struct model *m;
     struct buf out;
-    const char *family;
 
     if (ollama_named_model(&m, x, body, err) != STATUS_OK)
         return err->status;
-    family = ollama_family(m);
     buf_init(&out, OLLAMA_LIST_MAX_BYTES);
     w = json_writer_begin(&out);
-    json_write(&w, "{");
+    json_begin_object(&w, NULL);
     ollama_write_details(&w, m);
-    json_writef(&w,
-                ",\"model_info\":{\"general.architecture\":\"%s\","
-                "\"%s.context_length\":%zu,\"%s.vocab_size\":%zu},"
-                "\"parameters\":\"temperature %g\\ntop_k %u\\n"
-                "top_p %g\\nmin_p %g\",\"modified_at\":",
-                family, family, m->info.context, family, m->info.n_vocab,
-                (double)m->info.defaults.temperature, m->info.defaults.top_k,
-                (double)m->info.defaults.top_p, (double)m->info.defaults.min_p);
-    json_write_time(&w, ollama_start_ms(x));
+    json_begin_object(&w, "model_info");
+    json_write_text(&w, "general.architecture", ollama_family(m));
+    ollama_write_of_family(&w, m, "context_length", m->info.context);
+    ollama_write_of_family(&w, m, "vocab_size", m->info.n_vocab);
+    json_end_object(&w);
+    json_write_format(&w, "parameters", "temperature %g\ntop_k %u\ntop_p %g\nmin_p %g",
+                      (double)m->info.defaults.temperature, m->info.defaults.top_k,
+                      (double)m->info.defaults.top_p, (double)m->info.defaults.min_p);
+    json_write_time(&w, "modified_at", ollama_start_ms(x));
     ollama_write_capabilities(&w, m);
-    json_write(&w, "}");
+    json_end_object(&w);
     answer_json(x, &w, &out);
     buf_deinit(&out);
     return STATUS_OK;

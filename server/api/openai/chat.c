@@ -40,12 +40,12 @@ static void chat_write_call(const struct generation *g, const struct choice *c,
     json_write(w, is_old ? "{" : "\"function\":{");
     if (name != NULL) {
         json_write(w, "\"name\":");
-        json_write_string(w, name->text, name->len);
+        json_raw_string(w, name->text, name->len);
         json_write(w, ",");
     }
     json_write(w, "\"arguments\":");
-    json_write_string(w, arguments != NULL ? arguments->text : "",
-                      arguments != NULL ? arguments->len : 0);
+    json_raw_string(w, arguments != NULL ? arguments->text : "",
+                    arguments != NULL ? arguments->len : 0);
     json_write(w, is_old ? "}" : "}}");
 }
 
@@ -103,7 +103,7 @@ static void chat_write_text(struct generation *g, struct choice *c, const char *
 {
     chat_begin_delta(g, c, w);
     json_write(w, "\"content\":");
-    json_write_string(w, text, len);
+    json_raw_string(w, text, len);
     chat_end_delta(g, c, event, w);
 }
 
@@ -147,7 +147,7 @@ static void chat_write_parts(struct generation *g, struct choice *c, const struc
         chat_begin_delta(g, c, w);
         if (part.kind == REPLY_THOUGHT || part.kind == REPLY_TEXT) {
             json_write(w, part.kind == REPLY_TEXT ? "\"content\":" : "\"reasoning_content\":");
-            json_write_string(w, part.text, part.len);
+            json_raw_string(w, part.text, part.len);
             (void)reply_parser_next(c->parser, &part); /* it was seen */
             if (reply_parser_peek(c->parser, &part) && part.kind == REPLY_CALL) {
                 json_write(w, ",");
@@ -219,9 +219,9 @@ static void chat_end(struct generation *g, struct json_writer *w)
 static void chat_write_function(const struct tool_call *call, struct json_writer *w)
 {
     json_write(w, "{\"name\":");
-    json_write_string(w, call->name.text, call->name.len);
+    json_raw_string(w, call->name.text, call->name.len);
     json_write(w, ",\"arguments\":");
-    json_write_string(w, call->arguments.text, call->arguments.len);
+    json_raw_string(w, call->arguments.text, call->arguments.len);
     json_write(w, "}");
 }
 
@@ -268,11 +268,11 @@ static void chat_write_choice(struct generation *g, const struct choice *c, stru
     if (reply.n_calls > 0 && reply.text.len == 0)
         json_write(w, "null");
     else
-        json_write_string(w, reply.text.data, reply.text.len);
+        json_raw_string(w, reply.text.data, reply.text.len);
     json_write(w, ",\"refusal\":null");
     if (reply.thoughts.len > 0) {
         json_write(w, ",\"reasoning_content\":");
-        json_write_string(w, reply.thoughts.data, reply.thoughts.len);
+        json_raw_string(w, reply.thoughts.data, reply.thoughts.len);
     }
     chat_write_calls(g, c, &reply, w);
     json_write(w, "}");

@@ -48,7 +48,7 @@ static void write_token_text(const struct generation *g, int32_t id, struct json
     buf_init(&text, TOKEN_MAX_BYTES);
     json_writer_fail(w, generation_token(g, id, &text));
     if (utf8_is_valid(text.data, text.len))
-        json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+        json_raw_string(w, text.len == 0 ? "" : text.data, text.len);
     else
         write_token_bytes(w, text.data, text.len);
     *ret_chars = count_chars(&text);
@@ -252,7 +252,7 @@ static void completions_write_choice(const struct generation *g, struct choice *
     if (len > 0)
         json_writer_fail(w, buf_append(&whole, text, len));
     json_writef(w, "{\"index\":%u,\"text\":", c->index);
-    json_write_string(w, whole.len == 0 ? "" : whole.data, whole.len);
+    json_raw_string(w, whole.len == 0 ? "" : whole.data, whole.len);
     buf_deinit(&whole);
     completions_write_logprobs(g, c, part, w);
     if (finish == NULL)

@@ -9,7 +9,6 @@
 #include "server/conversation/embeddings.h"
 #include "server/http/exchange.h"
 #include "server/json/fields.h"
-#include "server/json/writer.h"
 #include "server/model/model.h"
 #include "server/server.h"
 
@@ -28,33 +27,29 @@ static enum status take_format(bool *ret_is_base64, const json_t *body, struct e
     return STATUS_OK;
 }
 
-static void write_values(struct json_writer *w, const float *values, size_t n, bool is_base64)
-{
-    if (is_base64) {
-        json_write_base64(w, values, n * sizeof(values[0])); /* the host is little-endian */
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        json_writef(w, i == 0 ? "[%.9g" : ",%.9g", (double)values[i]);
-    json_write(w, "]");
-}
-
 static void embeddings_write(const struct embedding_answer *a, struct json_writer *w)
 {
-    unsigned long long n_tokens = embeddings_n_tokens(a->embeddings);
+    const size_t width = embeddings_width(a->embeddings);
 
-    json_write(w, "{\"object\":\"list\",\"model\":");
-    json_write_string(w, a->model->name, strlen(a->model->name));
-    json_write(w, ",\"data\":[");
+    json_begin_object(w, NULL);
+    json_write_text(w, "object", "list");
+    json_write_text(w, "model", a->model->name);
+    json_begin_array(w, "data");
     for (size_t i = 0; i < a->n_inputs; i++) {
-        json_writef(
-            w, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",", i);
-        write_values(w, embeddings_values(a->embeddings, i), embeddings_width(a->embeddings),
-                     a->is_base64);
-        json_write(w, "}");
+        const float *values = embeddings_values(a->embeddings, i);
+
+        json_begin_object(w, NULL);
+        json_write_text(w, "object", "embedding");
+        json_write_unsigned(w, "index", i);
+        if (a->is_base64) /* the host is little-endian */
+            json_write_base64(w, "embedding", values, width * sizeof(values[0]));
+        else
+            embedding_answer_write_values(a, i, "embedding", w);
+        json_end_object(w);
     }
-    json_writef(w, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", n_tokens,
-                n_tokens);
+    json_end_array(w);
+    embedding_answer_write_usage(a, w);
+    json_end_object(w);
 }
 
 static enum status embeddings_begin_request(struct exchange *x, const json_t *body,

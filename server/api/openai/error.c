@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "server/json/writer.h"
+#include "base/json_writer.h"
 
 static const struct kind {
     int status;
@@ -58,14 +58,14 @@ static enum status append_error(struct buf *out, int http_status, const struct e
 {
     struct json_writer w = json_writer_begin(out);
 
-    json_write(&w, "{\"error\":{\"message\":");
-    json_write_string(&w, err->text, strlen(err->text));
-    json_writef(&w, ",\"type\":\"%s\",\"param\":", error_kind_of(http_status)->type);
-    if (err->field[0] == '\0')
-        json_write(&w, "null");
-    else
-        json_write_string(&w, err->field, strlen(err->field));
-    json_writef(&w, ",\"code\":\"%s\"}}", code_of(http_status, err));
+    json_begin_object(&w, NULL);
+    json_begin_object(&w, "error");
+    json_write_text(&w, "message", err->text);
+    json_write_text(&w, "type", error_kind_of(http_status)->type);
+    json_write_text(&w, "param", err->field[0] == '\0' ? NULL : err->field);
+    json_write_text(&w, "code", code_of(http_status, err));
+    json_end_object(&w);
+    json_end_object(&w);
     return json_writer_end(&w);
 }
 

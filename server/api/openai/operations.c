@@ -12,7 +12,6 @@
 #include "server/http/exchange.h"
 #include "server/journal/journal.h"
 #include "server/json/fields.h"
-#include "server/json/writer.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/server.h"
@@ -26,18 +25,21 @@ static void write_model(struct json_writer *w, const struct server *server, cons
 {
     uint64_t created_ms = server->conversations->config.unix_ms;
 
-    json_writef(
-        w,
-        "{\"id\":\"%s\",\"object\":\"model\",\"created\":%llu,"
-        "\"owned_by\":\"parley\",\"type\":\"model\",\"display_name\":\"%s\",\"created_at\":",
-        m->name, (unsigned long long)(created_ms / 1000), m->name);
-    json_write_time(w, created_ms);
+    json_begin_object(w, NULL);
+    json_write_text(w, "id", m->name);
+    json_write_text(w, "object", "model");
+    json_write_unsigned(w, "created", created_ms / 1000);
+    json_write_text(w, "owned_by", "parley");
+    json_write_text(w, "type", "model");
+    json_write_text(w, "display_name", m->name);
+    json_write_time(w, "created_at", created_ms);
     if (m->info.context > 0)
-        json_writef(w, ",\"max_model_len\":%zu", m->info.context);
-    if (m->info.n_embedding > 0)
-        json_writef(w, ",\"embedding_dimensions\":%zu,\"pooling\":\"%s\"", m->info.n_embedding,
-                    m->info.pooling == POOLING_LAST ? "last" : "mean");
-    json_write(w, "}");
+        json_write_unsigned(w, "max_model_len", m->info.context);
+    if (m->info.n_embedding > 0) {
+        json_write_unsigned(w, "embedding_dimensions", m->info.n_embedding);
+        json_write_text(w, "pooling", m->info.pooling == POOLING_LAST ? "last" : "mean");
+    }
+    json_end_object(w);
 }
 
 static void models_serve(struct exchange *x)
@@ -47,11 +49,12 @@ static void models_serve(struct exchange *x)
     struct json_writer w;
     struct buf body;
     const char *first = NULL, *last = NULL;
-    size_t n = 0;
 
     buf_init(&body, LIST_MAX_BYTES);
     w = json_writer_begin(&body);
-    json_write(&w, "{\"object\":\"list\",\"data\":[");
+    json_begin_object(&w, NULL);
+    json_write_text(&w, "object", "list");
+    json_begin_array(&w, "data");
     for (size_t i = 0; i < all->n_loaded; i++) {
         const struct model *m = all->loaded[i];
 
@@ -59,13 +62,15 @@ static void models_serve(struct exchange *x)
             continue;
         first = first != NULL ? first : m->name;
         last = m->name;
-        json_write(&w, n++ == 0 ? "" : ",");
         write_model(&w, server, m);
     }
-    json_write(&w, "],\"has_more\":false");
-    if (n > 0)
-        json_writef(&w, ",\"first_id\":\"%s\",\"last_id\":\"%s\"", first, last);
-    json_write(&w, "}");
+    json_end_array(&w);
+    json_write_bool(&w, "has_more", false);
+    if (first != NULL) {
+        json_write_text(&w, "first_id", first);
+        json_write_text(&w, "last_id", last);
+    }
+    json_end_object(&w);
     answer_json(x, &w, &body);
     buf_deinit(&body);
 }
@@ -102,11 +107,11 @@ static void health_serve(struct exchange *x)
 
         buf_init(&body, LIST_MAX_BYTES);
         w = json_writer_begin(&body);
-        json_write(&w, "{\"status\":\"degraded\",\"journal\":");
-        json_write_string(&w, trouble, strlen(trouble));
-        json_write(&w, "}");
-        exchange_reply(x, 200, "application/json", body.len == 0 ? "{}" : body.data,
-                       body.len == 0 ? 2 : body.len);
+        json_begin_object(&w, NULL);
+        json_write_text(&w, "status", "degraded");
+        json_write_text(&w, "journal", trouble);
+        json_end_object(&w);
+        answer_json(x, &w, &body);
         buf_deinit(&body);
         return;
     }
@@ -151,13 +156,16 @@ static void write_ids(struct json_writer *w, const struct model *m, const json_t
     const int32_t *id = (const int32_t *)(const void *)ids->data;
     size_t n = ids->len / sizeof(id[0]);
 
-    json_write(w, "{");
-    if (field(body, "content") == NULL)
-        json_writef(w, "\"count\":%zu,\"max_model_len\":%zu,", n, m->info.context);
-    json_write(w, "\"tokens\":[");
+    json_begin_object(w, NULL);
+    if (field(body, "content") == NULL) {
+        json_write_unsigned(w, "count", n);
+        json_write_unsigned(w, "max_model_len", m->info.context);
+    }
+    json_begin_array(w, "tokens");
     for (size_t i = 0; i < n; i++)
-        json_writef(w, i == 0 ? "%d" : ",%d", id[i]);
-    json_write(w, "]}");
+        json_write_signed(w, NULL, id[i]);
+    json_end_array(w);
+    json_end_object(w);
 }
 
 /* The same ids as of a chat completion's prompt. */
@@ -246,11 +254,10 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
     if (rc == STATUS_OK) {
         struct json_writer w = json_writer_begin(&out);
 
-        json_write(&w, "{\"prompt\":");
-        json_write_string(&w, text.len == 0 ? "" : text.data, text.len);
-        json_write(&w, ",\"content\":");
-        json_write_string(&w, text.len == 0 ? "" : text.data, text.len);
-        json_write(&w, "}");
+        json_begin_object(&w, NULL);
+        json_write_string(&w, "prompt", text.data, text.len);
+        json_write_string(&w, "content", text.data, text.len);
+        json_end_object(&w);
         answer_json(x, &w, &out);
     }
     buf_deinit(&text);
@@ -258,7 +265,7 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
     return rc;
 }
 
-/* Writes "name":"TOKEN", or null where there is none. */
+/* Writes a token's text; null where id is none. */
 static void write_token_field(struct json_writer *w, const struct model *m, const char *name,
                               int32_t id)
 {
@@ -268,12 +275,10 @@ static void write_token_field(struct json_writer *w, const struct model *m, cons
     buf_init(&text, LIST_MAX_BYTES);
     if (id >= 0)
         json_writer_fail(w, m->agent->type->detokenize(m->agent, &id, 1, &text, &ignored));
-    json_writef(w, "\"%s\":", name);
     if (id >= 0)
-        json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+        json_write_string(w, name, text.data, text.len);
     else
-        json_write(w, "null");
-    json_write(w, ",");
+        json_write_null(w, name);
     buf_deinit(&text);
 }
 
@@ -295,17 +300,18 @@ static void tokenizer_info_serve(struct exchange *x)
     info = &m->info;
     buf_init(&out, TOKENS_MAX_BYTES);
     w = json_writer_begin(&out);
-    json_write(&w, "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",");
+    json_begin_object(&w, NULL);
+    json_write_text(&w, "tokenizer_class", "PreTrainedTokenizerFast");
     write_token_field(&w, m, "bos_token", info->bos);
     write_token_field(&w, m, "eos_token", info->eos);
     write_token_field(&w, m, "pad_token", info->eos); /* nothing is padded */
-    json_writef(&w, "\"add_bos_token\":%s,\"model_max_length\":%zu,\"chat_template\":",
-                info->adds_bos ? "true" : "false", info->context);
+    json_write_bool(&w, "add_bos_token", info->adds_bos);
+    json_write_unsigned(&w, "model_max_length", info->context);
     if (info->chat_template != NULL)
-        json_write_string(&w, info->chat_template, info->chat_template_len);
+        json_write_string(&w, "chat_template", info->chat_template, info->chat_template_len);
     else
-        json_write(&w, "null");
-    json_write(&w, "}");
+        json_write_null(&w, "chat_template");
+    json_end_object(&w);
     answer_json(x, &w, &out);
     buf_deinit(&out);
 }

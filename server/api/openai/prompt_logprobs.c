@@ -14,7 +14,7 @@ static void prompt_logprobs_write_one(const struct generation *g, int32_t id, fl
     json_writef(w, "\"%d\":{\"logprob\":", id);
     generation_write_logprob(w, logprob);
     json_writef(w, ",\"rank\":%u,\"decoded_token\":", rank);
-    json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+    json_raw_string(w, text.len == 0 ? "" : text.data, text.len);
     json_write(w, "}");
     buf_deinit(&text);
 }

@@ -44,7 +44,7 @@ static struct item_id item_id_of(const char *id, enum reply_part_kind kind, uint
 static void write_text_part(struct json_writer *w, const char *type, struct text text)
 {
     json_writef(w, "{\"type\":\"%s\",\"text\":", type);
-    json_write_string(w, text.text, text.len);
+    json_raw_string(w, text.text, text.len);
     json_write(w, strcmp(type, "output_text") == 0 ? ",\"annotations\":[],\"logprobs\":[]}" : "}");
 }
 
@@ -61,9 +61,9 @@ static void write_output_item(struct json_writer *w, const struct item_id *id,
             "{\"type\":\"function_call\",\"id\":\"%s\",\"call_id\":\"%s\",\"status\":\"%s\","
             "\"name\":",
             id->text, id->call, status);
-        json_write_string(w, name.text, name.len);
+        json_raw_string(w, name.text, name.len);
         json_write(w, ",\"arguments\":");
-        json_write_string(w, text.text, text.len);
+        json_raw_string(w, text.text, text.len);
         json_write(w, "}");
         return;
     }
@@ -148,10 +148,10 @@ static void output_text_event(struct response_output *o, const struct choice *c,
     output_content_event(o, c, type, w);
     if (o->kind == REPLY_CALL && strcmp(what, "done") == 0) {
         json_write(w, ",\"name\":");
-        json_write_string(w, o->name.data, o->name.len);
+        json_raw_string(w, o->name.data, o->name.len);
     }
     json_writef(w, "%s,\"%s\":", o->kind == REPLY_TEXT ? ",\"logprobs\":[]" : "", name);
-    json_write_string(w, text.text, text.len);
+    json_raw_string(w, text.text, text.len);
     output_end_event(o, w);
 }
 

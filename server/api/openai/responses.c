@@ -116,9 +116,9 @@ static enum status response_metadata(const char **out, const struct pair *pairs,
     w = json_writer_begin(&text);
     for (size_t i = 0; i < n; i++) {
         json_write(&w, i == 0 ? "{" : ",");
-        json_write_string(&w, pairs[i].key, strlen(pairs[i].key));
+        json_raw_string(&w, pairs[i].key, strlen(pairs[i].key));
         json_write(&w, ":");
-        json_write_string(&w, pairs[i].value, strlen(pairs[i].value));
+        json_raw_string(&w, pairs[i].value, strlen(pairs[i].value));
     }
     json_write(&w, "}");
     if (json_writer_end(&w) == STATUS_OK)
@@ -178,13 +178,13 @@ static void write_optional(struct json_writer *w, const char *name, const char *
     if (text == NULL)
         json_write(w, "null");
     else
-        json_write_string(w, text, strlen(text));
+        json_raw_string(w, text, strlen(text));
 }
 
 static void write_part(struct json_writer *w, const char *text, size_t len)
 {
     json_write(w, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
-    json_write_string(w, text, len);
+    json_raw_string(w, text, len);
     json_write(w, "}");
 }
 
@@ -335,7 +335,7 @@ static void response_write_reasoning(const struct response_view *v, struct json_
     if (effort == NULL)
         json_write(w, "null");
     else
-        json_write_string(w, effort, strlen(effort));
+        json_raw_string(w, effort, strlen(effort));
     json_write(w, ",\"summary\":null},");
     json_decref(all);
 }
@@ -469,7 +469,7 @@ static void text_event(const struct response *r, const char *type, uint64_t sequ
         return;
     begin_in_part(r, type, sequence, w);
     json_writef(w, ",\"logprobs\":[],\"%s\":", name);
-    json_write_string(w, text, len);
+    json_raw_string(w, text, len);
     end_event(w);
 }
 
@@ -550,7 +550,7 @@ static void response_failed(struct generation *g, const struct error *err, struc
     begin_event("error", generation_has_parts(c) ? r->output.sequence : response_sequence(c) + 1,
                 w);
     json_writef(w, ",\"code\":\"%s\",\"param\":null,\"message\":", status_name(err->status));
-    json_write_string(w, err->text, strlen(err->text));
+    json_raw_string(w, err->text, strlen(err->text));
     end_event(w);
 }
 

@@ -219,7 +219,7 @@ static void item_write(const struct stored_response *s, size_t i, struct json_wr
                 "\"content\":[{\"type\":\"%s\",%s\"text\":",
                 id, role_name(m->role), is_reply ? "output_text" : "input_text",
                 is_reply ? "\"annotations\":[],\"logprobs\":[]," : "");
-    json_write_string(w, m->text, m->len);
+    json_raw_string(w, m->text, m->len);
     json_write(w, "}]}");
 }
 

@@ -10,7 +10,6 @@
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
 #include "server/json/fields.h"
-#include "server/json/writer.h"
 #include "server/model/model.h"
 #include "server/server.h"
 
@@ -36,20 +35,26 @@ static void score_write(const struct embedding_answer *a, struct json_writer *w)
 {
     const struct score_request *s = a->state;
     const struct server *server = exchange_server(a->exchange);
-    unsigned long long id, n_tokens = embeddings_n_tokens(a->embeddings);
+    unsigned long long id;
 
     server->env->random(server->env->self, &id, sizeof(id));
-    json_writef(w,
-                "{\"id\":\"score-%016llx\",\"object\":\"list\",\"created\":%llu,"
-                "\"model\":",
-                id, (unsigned long long)conversations_unix_ms(server->conversations) / 1000);
-    json_write_string(w, a->model->name, strlen(a->model->name));
-    json_write(w, ",\"data\":[");
-    for (size_t i = 0; i < s->n_second; i++)
-        json_writef(w, "%s{\"index\":%zu,\"object\":\"score\",\"score\":%.9g}", i == 0 ? "" : ",",
-                    i, score_of(a->embeddings, s->n_first == 1 ? 0 : i, s->n_first + i));
-    json_writef(w, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", n_tokens,
-                n_tokens);
+    json_begin_object(w, NULL);
+    json_write_format(w, "id", "score-%016llx", id);
+    json_write_text(w, "object", "list");
+    json_write_unsigned(w, "created", conversations_unix_ms(server->conversations) / 1000);
+    json_write_text(w, "model", a->model->name);
+    json_begin_array(w, "data");
+    for (size_t i = 0; i < s->n_second; i++) {
+        json_begin_object(w, NULL);
+        json_write_unsigned(w, "index", i);
+        json_write_text(w, "object", "score");
+        json_write_real(w, "score",
+                        score_of(a->embeddings, s->n_first == 1 ? 0 : i, s->n_first + i), 9);
+        json_end_object(w);
+    }
+    json_end_array(w);
+    embedding_answer_write_usage(a, w);
+    json_end_object(w);
 }
 
 static enum status score_take_texts(struct embedding_input **out, size_t *ret_n, const json_t *body,
