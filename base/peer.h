@@ -55,6 +55,7 @@ struct peer {
     /* The stream sets ended. It is called when the peer is at fault or not wanted any more. It must
      * close the peer, by way of the peer's owner, and end the stream with err. */
     void (*ended)(struct peer *p, const struct error *err);
+    void *stream; /* of the stream's own use */
 };
 
 static inline bool peer_is_open(const struct peer *p)
@@ -69,7 +70,7 @@ void peers_tick(struct peers *all);
 /* Ends all peers, because the server stops. */
 void peers_end(struct peers *all);
 
-/* Opens a peer, which is zeroed but for notify and ended. */
+/* Opens a peer, which is zeroed but for what the stream has set. */
 void peer_open(struct peer *p, struct peers *all, bool must_speak);
 /* Closes an open peer. Its orders stay; the owner drops them next. */
 void peer_close(struct peer *p);

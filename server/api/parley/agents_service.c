@@ -1,12 +1,11 @@
-/* parley.v1.Agents, Attach: a worker's stream. It sends its offer first, which is accepted once the
- * model of its name is loaded; then it gets orders and sends answers. The end of the stream
- * detaches it; so does a message that is wrong, with one sentence. */
+/* parley.v1.Agents, Attach: the stream of a worker that computes an agent, or hosts environments.
+ * An offer of an agent is accepted once the model of its name is loaded. */
 #include <stdlib.h>
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "parley/v1/agents.pb-c.h"
 #include "server/api/parley/agents_wire.h"
+#include "server/api/parley/attach_stream.h"
 #include "server/api/parley/environment_wire.h"
 #include "server/api/services.h"
 #include "server/environment/vectors.h"
@@ -16,58 +15,19 @@
 enum { ORDER_MAX_BYTES = 64 << 20 }; /* of a step's message with all its pointers */
 
 struct agents_call {
-    struct call *call;
+    struct attach_stream stream;
     struct attached_worker worker;
-    struct environment_host host; /* open where is_hosting */
-    bool is_hosting;              /* environments, instead of computing an agent */
-    bool is_accepted_due, is_joined, is_finished;
+    struct environment_host host; /* open if it hosts environments instead of computing an agent */
 };
 
-static void agents_finish(struct agents_call *a, const struct error *err)
+static struct agents_call *agents_call_of(const struct attach_stream *s)
 {
-    attached_close(&a->worker);
-    environment_host_close(&a->host);
-    if (a->is_finished)
-        return;
-    a->is_finished = true;
-    if (err != NULL && err->status != STATUS_UNAVAILABLE)
-        log_warn("worker", "%s=%s error=\"%s\"", a->is_hosting ? "environment" : "model",
-                 a->is_hosting ? a->host.name : a->worker.name, err->text);
-    call_finish(a->call, err);
-}
-
-static void on_agents_notify(struct peer *p)
-{
-    const struct agents_call *a = container_of(p, struct agents_call, worker.remote.peer);
-
-    if (!a->is_finished)
-        call_notify(a->call);
+    return container_of(s, struct agents_call, stream);
 }
 
 static void on_agents_joined(struct attached_worker *w)
 {
-    struct agents_call *a = container_of(w, struct agents_call, worker);
-
-    a->is_joined = a->is_accepted_due = true;
-    call_notify(a->call);
-}
-
-static void on_agents_ended(struct peer *p, const struct error *err)
-{
-    agents_finish(container_of(p, struct agents_call, worker.remote.peer), err);
-}
-
-static void on_host_notify(struct peer *p)
-{
-    const struct agents_call *a = container_of(p, struct agents_call, host.peer);
-
-    if (!a->is_finished)
-        call_notify(a->call);
-}
-
-static void on_host_ended(struct peer *p, const struct error *err)
-{
-    agents_finish(container_of(p, struct agents_call, host.peer), err);
+    attach_stream_accept(&container_of(w, struct agents_call, worker)->stream);
 }
 
 /* --- what the worker sends --- */
@@ -82,22 +42,26 @@ static enum status agents_take_environment(struct agents_call *a, const Parley__
         .n_action_numbers = e->action_numbers,
     };
 
-    if (environment_host_open(&a->host, call_server(a->call)->vectors, m->name, &spaces,
+    if (environment_host_open(&a->host, call_server(a->stream.call)->vectors, m->name, &spaces,
                               e->max_instances, err) != STATUS_OK)
         return err->status;
     a->worker.remote.peer.must_speak = false; /* its offer has come */
-    a->is_hosting = a->is_joined = a->is_accepted_due = true;
+    a->stream.what = "environment";
+    a->stream.name = a->host.name;
     log_info("attached", "environment=%s", a->host.name);
-    call_notify(a->call);
+    attach_stream_accept(&a->stream);
     return STATUS_OK;
 }
 
-static enum status agents_take_offer(struct agents_call *a,
-                                     const Parley__V1__AgentsAttachRequest *request,
+static enum status agents_take_offer(struct attach_stream *s, const ProtobufCMessage *m,
                                      struct error *err)
 {
+    const Parley__V1__AgentsAttachRequest *request = (const Parley__V1__AgentsAttachRequest *)m;
+    struct agents_call *a = agents_call_of(s);
     struct remote_offer offer;
 
+    if (!a->worker.remote.peer.must_speak)
+        return error_field(err, "offer", "is not accepted yet, nothing may follow it before");
     if (request->what_case != PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER)
         return error_field(err, "offer", "is missing, it must be sent first");
     if (request->offer->environment != NULL)
@@ -119,13 +83,14 @@ static enum status agents_take_result(struct agents_call *a, const Parley__V1__A
     return remote_worker_answer(&a->worker.remote, m->step, answers, m->n_rows, err);
 }
 
-static enum status agents_take(struct agents_call *a,
-                               const Parley__V1__AgentsAttachRequest *request, struct arena *arena,
-                               struct error *err)
+static enum status agents_take(struct attach_stream *s, const ProtobufCMessage *m,
+                               struct arena *arena, struct error *err)
 {
+    const Parley__V1__AgentsAttachRequest *request = (const Parley__V1__AgentsAttachRequest *)m;
+    struct agents_call *a = agents_call_of(s);
     struct host_answer answer;
 
-    if (a->is_hosting) {
+    if (peer_is_open(&a->host.peer)) {
         if (request->what_case != PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_ENV_RESULT)
             return error_field(err, "env_result", "is missing");
         if (environment_wire_answer(&answer, request->env_result, arena, err) != STATUS_OK)
@@ -143,44 +108,19 @@ static enum status agents_take(struct agents_call *a,
     }
 }
 
-static void on_agents_message(struct call *call, void *state, const ProtobufCMessage *message,
-                              struct arena *arena)
-{
-    struct agents_call *a = state;
-    struct error err;
-    enum status rc;
-
-    if (a->is_finished)
-        return;
-    if (message == NULL) {
-        agents_finish(a, NULL);
-        return;
-    }
-    if (a->is_joined)
-        rc = agents_take(a, (const Parley__V1__AgentsAttachRequest *)message, arena, &err);
-    else if (!a->worker.remote.peer.must_speak)
-        rc = error_field(&err, "offer", "is not accepted yet, nothing may follow it before");
-    else
-        rc = agents_take_offer(a, (const Parley__V1__AgentsAttachRequest *)message, &err);
-    if (rc != STATUS_OK)
-        agents_finish(a, &err);
-    else if (!a->is_finished)
-        call_read(call);
-}
-
 /* --- what it gets --- */
 
-static void agents_write_accepted(struct agents_call *a)
+static void agents_write_accepted(struct attach_stream *s)
 {
     Parley__V1__AgentsAttachResponse response = PARLEY__V1__AGENTS_ATTACH_RESPONSE__INIT;
     Parley__V1__AgentAccepted accepted = PARLEY__V1__AGENT_ACCEPTED__INIT;
 
     accepted.max_piece_bytes = REMOTE_MAX_PIECE_BYTES;
     accepted.max_state_bytes = REMOTE_MAX_STATE_BYTES;
-    accepted.silence_ms = (uint32_t)(a->worker.remote.peer.all->silence_us / 1000);
+    accepted.silence_ms = (uint32_t)(agents_call_of(s)->worker.remote.peer.all->silence_us / 1000);
     response.what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_ACCEPTED;
     response.accepted = &accepted;
-    call_write(a->call, &response.base, false);
+    call_write(s->call, &response.base, false);
 }
 
 static void agents_write_order(struct agents_call *a)
@@ -195,10 +135,10 @@ static void agents_write_order(struct agents_call *a)
         return;
     arena_init(&arena, ORDER_MAX_BYTES);
     if (agents_wire_order(&response, w, order, &arena, &err) == STATUS_OK) {
-        call_write(a->call, &response.base, false); /* the next order may be recalled */
+        call_write(a->stream.call, &response.base, false); /* the next order may be recalled */
         remote_worker_taken(w);
     } else {
-        agents_finish(a, &err);
+        attach_stream_finish(&a->stream, &err);
     }
     arena_deinit(&arena);
 }
@@ -214,70 +154,58 @@ static void agents_write_host_order(struct agents_call *a)
         return;
     arena_init(&arena, ORDER_MAX_BYTES);
     if (environment_wire_order(&response, &a->host, order, &arena, &err) == STATUS_OK) {
-        call_write(a->call, &response.base, false);
+        call_write(a->stream.call, &response.base, false);
         environment_host_taken(&a->host);
     } else {
-        agents_finish(a, &err);
+        attach_stream_finish(&a->stream, &err);
     }
     arena_deinit(&arena);
 }
 
-static void on_agents_write_ready(struct call *call, void *state)
+static void agents_write_orders(struct attach_stream *s)
 {
-    struct agents_call *a = state;
+    struct agents_call *a = agents_call_of(s);
 
-    (void)call;
-    if (a->is_finished || !a->is_joined)
-        return;
-    if (a->is_accepted_due) {
-        a->is_accepted_due = false;
-        agents_write_accepted(a);
-    } else if (a->is_hosting) {
+    if (peer_is_open(&a->host.peer))
         agents_write_host_order(a);
-    } else {
+    else
         agents_write_order(a);
-    }
 }
 
-static void on_agents_close(struct call *call, void *state, enum status why)
+static void agents_detach(struct attach_stream *s)
 {
-    struct agents_call *a = state;
+    struct agents_call *a = agents_call_of(s);
 
-    (void)call;
-    (void)why;
-    a->is_finished = true;
     attached_close(&a->worker);
     environment_host_close(&a->host);
-    free(a);
 }
 
 static void agents_attach(struct call *call, const ProtobufCMessage *request, struct server *server)
 {
-    /* Turns in flight need it while the server drains. */
-    static const struct call_handler handler = {.on_write_ready = on_agents_write_ready,
-                                                .message = on_agents_message,
-                                                .on_close = on_agents_close,
-                                                .is_unawaited = true};
+    static const struct attach_stream_kind kind = {.offer = agents_take_offer,
+                                                   .take = agents_take,
+                                                   .write_accepted = agents_write_accepted,
+                                                   .write_orders = agents_write_orders,
+                                                   .detach = agents_detach,
+                                                   .release = agents_detach};
     struct agents_call *a = call_state(call, sizeof(*a));
     struct error err;
 
     (void)request;
     if (a == NULL)
         return;
-    a->call = call;
     a->worker.principal = call_principal(call)->id;
-    a->worker.remote.peer.notify = on_agents_notify;
-    a->worker.remote.peer.ended = on_agents_ended;
     a->worker.joined = on_agents_joined;
-    a->host.peer.notify = on_host_notify;
-    a->host.peer.ended = on_host_ended;
+    a->stream.what = "model";
+    a->stream.name = a->worker.name;
+    attach_stream_adopt(&a->stream, &a->worker.remote.peer);
+    attach_stream_adopt(&a->stream, &a->host.peer);
     if (attached_open(&a->worker, server->attached, &err) != STATUS_OK) {
         free(a);
         call_finish(call, &err);
         return;
     }
-    call_set_handler(call, &handler, a);
-    call_read(call);
+    attach_stream_begin(&a->stream, call, &kind);
 }
 
 static const struct rpc rows[] = {

@@ -1,12 +1,12 @@
-/* parley.v1.Work, Attach: a worker's stream. It sends its offer first; then it gets tasks and sends
- * their results. The end of the stream detaches it; so does a message that is wrong, with one
- * sentence. */
+/* parley.v1.Work, Attach: the stream of a worker that computes functions. It gets tasks and sends
+ * their results; large ones come and go in parts. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "parley/v1/work.pb-c.h"
+#include "server/api/parley/attach_stream.h"
 #include "server/api/parley/work_wire.h"
 #include "server/api/services.h"
 #include "server/server.h"
@@ -15,9 +15,9 @@
 enum { WORK_MAX_TYPE_BYTES = 256 };
 
 struct work_attach_call {
-    struct call *call;
+    struct attach_stream stream;
     struct work_worker worker;
-    bool is_accepted_due, is_accepted, is_leaving, is_finished;
+    bool is_leaving;
     /* The end of an order that is sent in parts. */
     struct work_wire_rest rest;
     uint64_t rest_of;
@@ -28,41 +28,29 @@ struct work_attach_call {
     struct error no_room; /* how it fails then */
 };
 
-static void work_attach_finish(struct work_attach_call *a, const struct error *err)
+static struct work_attach_call *work_attach_of(const struct attach_stream *s)
 {
-    work_worker_close(&a->worker);
-    if (a->is_finished)
-        return;
-    a->is_finished = true;
-    if (err != NULL && err->status != STATUS_UNAVAILABLE)
-        log_warn("worker", "worker=%s error=\"%s\"", a->worker.name, err->text);
-    call_finish(a->call, err);
+    return container_of(s, struct work_attach_call, stream);
 }
 
-static void on_work_worker_notify(struct peer *p)
+static struct work_table *work_attach_table(const struct work_attach_call *a)
 {
-    const struct work_attach_call *a = container_of(p, struct work_attach_call, worker.peer);
-
-    if (!a->is_finished)
-        call_notify(a->call);
-}
-
-static void on_work_worker_ended(struct peer *p, const struct error *err)
-{
-    work_attach_finish(container_of(p, struct work_attach_call, worker.peer), err);
+    return call_server(a->stream.call)->work;
 }
 
 /* --- what the worker sends --- */
 
-static enum status work_attach_offer(struct work_attach_call *a,
-                                     const Parley__V1__WorkAttachRequest *m, struct error *err)
+static enum status work_attach_offer(struct attach_stream *s, const ProtobufCMessage *message,
+                                     struct error *err)
 {
-    const struct principal *p = call_principal(a->call);
+    const Parley__V1__WorkAttachRequest *m = (const Parley__V1__WorkAttachRequest *)message;
+    const struct principal *p = call_principal(s->call);
+    struct work_attach_call *a = work_attach_of(s);
     struct work_offer offer;
 
     if (m->offer == NULL)
         return error_field(err, "offer", "is missing, it must be sent first");
-    if (!m->offer->is_private && call_server(a->call)->access != NULL &&
+    if (!m->offer->is_private && call_server(s->call)->access != NULL &&
         (p->roles & ACCESS_ROLE_ATTACH) == 0)
         return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,
                              "the key's principal lacks the role attach, which a worker for "
@@ -76,10 +64,9 @@ static enum status work_attach_offer(struct work_attach_call *a,
         .room = m->offer->room,
         .n_at_once = m->offer->at_once,
     };
-    if (work_worker_open(&a->worker, call_server(a->call)->work, &offer, err) != STATUS_OK)
+    if (work_worker_open(&a->worker, work_attach_table(a), &offer, err) != STATUS_OK)
         return err->status;
-    a->is_accepted = a->is_accepted_due = true;
-    call_notify(a->call);
+    attach_stream_accept(s);
     return STATUS_OK;
 }
 
@@ -120,7 +107,7 @@ static enum status work_attach_answer(struct work_attach_call *a, const Parley__
         return error_field(err, "size_bytes", "is set, an exception comes in one message");
     if (m->exception != NULL && work_attach_exception(&failure, m->exception, err) != STATUS_OK)
         return err->status;
-    if (work_wire_begin(&a->bytes, call_server(a->call)->work, work_task_principal(t), &m->payload,
+    if (work_wire_begin(&a->bytes, work_attach_table(a), work_task_principal(t), &m->payload,
                         m->size_bytes, err) != STATUS_OK) {
         if (err->status != STATUS_EXHAUSTED)
             return err->status;
@@ -166,11 +153,14 @@ static enum status work_attach_rest(struct work_attach_call *a,
     return STATUS_OK;
 }
 
-static enum status work_attach_take(struct work_attach_call *a,
-                                    const Parley__V1__WorkAttachRequest *m, struct error *err)
+static enum status work_attach_take(struct attach_stream *s, const ProtobufCMessage *message,
+                                    struct arena *arena, struct error *err)
 {
+    const Parley__V1__WorkAttachRequest *m = (const Parley__V1__WorkAttachRequest *)message;
+    struct work_attach_call *a = work_attach_of(s);
     struct work_task *t;
 
+    (void)arena;
     if (m->offer != NULL)
         return error_field(err, "offer", "comes once");
     peer_heard(&a->worker.peer);
@@ -193,47 +183,32 @@ static enum status work_attach_take(struct work_attach_call *a,
     return STATUS_OK;
 }
 
-static void on_work_attach_message(struct call *call, void *state, const ProtobufCMessage *message,
-                                   struct arena *arena)
+static void work_attach_half_close(struct attach_stream *s)
 {
-    const Parley__V1__WorkAttachRequest *m = (const Parley__V1__WorkAttachRequest *)message;
-    struct work_attach_call *a = state;
-    struct error err;
-    enum status rc;
+    struct work_attach_call *a = work_attach_of(s);
 
-    (void)arena;
-    if (a->is_finished)
-        return;
-    if (m == NULL) {
-        if (a->is_leaving)
-            a->worker.n_at_once = 0; /* what it has not answered it has not begun */
-        work_attach_finish(a, NULL);
-        return;
-    }
-    rc = a->is_accepted ? work_attach_take(a, m, &err) : work_attach_offer(a, m, &err);
-    if (rc != STATUS_OK)
-        work_attach_finish(a, &err);
-    else if (!a->is_finished)
-        call_read(call);
+    if (a->is_leaving)
+        a->worker.n_at_once = 0; /* what it has not answered it has not begun */
 }
 
 /* --- what it gets --- */
 
-static void work_attach_write_accepted(struct work_attach_call *a)
+static void work_attach_write_accepted(struct attach_stream *s)
 {
     Parley__V1__WorkAttachResponse response = PARLEY__V1__WORK_ATTACH_RESPONSE__INIT;
     Parley__V1__WorkAccepted accepted = PARLEY__V1__WORK_ACCEPTED__INIT;
-    const struct work_table *work = call_server(a->call)->work;
+    const struct work_table *work = call_server(s->call)->work;
 
     accepted.silence_ms = (uint32_t)(work->config.silence_us / 1000);
     accepted.max_payload_bytes = work->config.max_bytes / 4;
     response.accepted = &accepted;
-    call_write(a->call, &response.base, false);
+    call_write(s->call, &response.base, false);
 }
 
 /* Orders and recalls in one message. They are encoded before the tasks are taken. */
-static void work_attach_write_orders(struct work_attach_call *a)
+static void work_attach_write_orders(struct attach_stream *s)
 {
+    struct work_attach_call *a = work_attach_of(s);
     Parley__V1__WorkAttachResponse response = PARLEY__V1__WORK_ATTACH_RESPONSE__INIT;
     Parley__V1__WorkOrder orders[WORK_WIRE_MAX_TASKS], *list[WORK_WIRE_MAX_TASKS];
     uint64_t recalled[WORK_WIRE_MAX_TASKS];
@@ -242,7 +217,7 @@ static void work_attach_write_orders(struct work_attach_call *a)
 
     if (a->rest.left_bytes > 0) {
         work_wire_rest(&response.rest, &a->rest);
-        call_write(a->call, &response.base, false);
+        call_write(s->call, &response.base, false);
         return;
     }
     while (response.n_cancelled < WORK_WIRE_MAX_TASKS &&
@@ -263,54 +238,42 @@ static void work_attach_write_orders(struct work_attach_call *a)
         return;
     response.cancelled = recalled;
     response.orders = list;
-    call_write(a->call, &response.base, false);
+    call_write(s->call, &response.base, false);
 }
 
-static void on_work_attach_write_ready(struct call *call, void *state)
+static void work_attach_detach(struct attach_stream *s)
 {
-    struct work_attach_call *a = state;
-
-    (void)call;
-    if (a->is_finished || !a->is_accepted)
-        return;
-    if (a->is_accepted_due) {
-        a->is_accepted_due = false;
-        work_attach_write_accepted(a);
-    } else {
-        work_attach_write_orders(a);
-    }
+    work_worker_close(&work_attach_of(s)->worker);
 }
 
-static void on_work_attach_close(struct call *call, void *state, enum status why)
+static void work_attach_release(struct attach_stream *s)
 {
-    struct work_attach_call *a = state;
+    struct work_attach_call *a = work_attach_of(s);
 
-    (void)why;
-    a->is_finished = true;
     work_worker_close(&a->worker);
-    work_bytes_free(&a->bytes, call_server(call)->work);
-    free(a);
+    work_bytes_free(&a->bytes, work_attach_table(a));
 }
 
 static void work_attach_start(struct call *call, const ProtobufCMessage *message,
                               struct server *server)
 {
-    /* Tasks under way need it while the server drains. */
-    static const struct call_handler handler = {.on_write_ready = on_work_attach_write_ready,
-                                                .message = on_work_attach_message,
-                                                .on_close = on_work_attach_close,
-                                                .is_unawaited = true};
+    static const struct attach_stream_kind kind = {.offer = work_attach_offer,
+                                                   .take = work_attach_take,
+                                                   .half_close = work_attach_half_close,
+                                                   .write_accepted = work_attach_write_accepted,
+                                                   .write_orders = work_attach_write_orders,
+                                                   .detach = work_attach_detach,
+                                                   .release = work_attach_release};
     struct work_attach_call *a = call_state(call, sizeof(*a));
 
     (void)message;
     (void)server;
     if (a == NULL)
         return;
-    a->call = call;
-    a->worker.peer.notify = on_work_worker_notify;
-    a->worker.peer.ended = on_work_worker_ended;
-    call_set_handler(call, &handler, a);
-    call_read(call);
+    a->stream.what = "worker";
+    a->stream.name = a->worker.name;
+    attach_stream_adopt(&a->stream, &a->worker.peer);
+    attach_stream_begin(&a->stream, call, &kind);
 }
 
 static const struct rpc rows[] = {
