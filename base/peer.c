@@ -1,5 +1,7 @@
 #include "base/peer.h"
 
+#include "base/alarm.h"
+
 void peers_init(struct peers *all)
 {
     list_init(&all->list);
@@ -48,7 +50,7 @@ void peers_tick(struct peers *all)
             all->say_silent(p, &err);
             p->ended(p, &err);
         } else if (due_us != 0) {
-            all->arm(all->arm_self, due_us);
+            alarm_by(all->alarm, due_us);
         }
     }
 }
@@ -73,7 +75,7 @@ void peer_open(struct peer *p, struct peers *all, bool must_speak)
     list_init(&p->awaited);
     list_push(&all->list, &p->link);
     if (must_speak)
-        all->arm(all->arm_self, peer_due_us(p));
+        alarm_by(all->alarm, peer_due_us(p));
 }
 
 void peer_close(struct peer *p)
@@ -97,10 +99,10 @@ void peer_give(struct peer *p, struct peer_order *o, bool is_awaited)
     }
     if (is_awaited && !p->must_speak) { /* else the peer is watched already */
         o->since_us = env_now_us(p->all->env);
-        p->all->arm(p->all->arm_self, o->since_us + p->all->silence_us);
+        alarm_by(p->all->alarm, o->since_us + p->all->silence_us);
     }
     if (peer_is_flooded(p)) /* the next tick ends the peer, which the caller is still using */
-        p->all->arm(p->all->arm_self, env_now_us(p->all->env));
+        alarm_by(p->all->alarm, env_now_us(p->all->env));
     p->notify(p);
 }
 

@@ -16,6 +16,7 @@
 #include "base/list.h"
 #include "base/status.h"
 
+struct alarm;
 struct peer;
 
 /* All peers of one use. The owner sets the members above list and calls peers_init. */
@@ -23,10 +24,7 @@ struct peers {
     const struct env *env;
     uint64_t silence_us; /* a peer from which nothing has come for so long is ended */
     size_t max_orders;   /* a peer whose stream leaves more orders untaken is ended; 0: no limit */
-    /* Asks that peers_tick be called at at_us, or earlier. at_us may be now, but the call must not
-     * come inside arm. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* the owner's, whose tick calls peers_tick */
     /* Sets err to the reason why a silent peer is ended. */
     void (*say_silent)(const struct peer *p, struct error *err);
     struct list list; /* of struct peer: the open ones, the oldest first */

@@ -31,7 +31,6 @@
 #include "server/access/access.h"
 #include "server/act/session.h"
 #include "server/act/trainer.h"
-#include "server/alarm.h"
 #include "server/api/kserve/sequences.h"
 #include "server/api/routes.h"
 #include "server/api/services.h"
@@ -46,6 +45,7 @@
 #include "server/environment/vectors.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
+#include "server/loop_alarm.h"
 #include "server/loop_watch.h"
 #include "server/model/attached.h"
 #include "server/model/model.h"
@@ -114,9 +114,9 @@ struct daemon {
     struct health health;
     struct daemon_port ports[DAEMON_PORTS];
     struct http *http; /* NULL: none */
-    struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
-        retention_alarm, vectors_alarm, replays_alarm, work_alarm, groups_alarm, kept_stores_alarm,
-        kept_replays_alarm;
+    struct loop_alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm,
+        attached_alarm, retention_alarm, vectors_alarm, replays_alarm, work_alarm, groups_alarm,
+        kept_stores_alarm, kept_replays_alarm;
     struct loop_watch watch;
     uv_timer_t drain_timer;
     uv_idle_t later;    /* has the loop itself call daemon_advance */
@@ -288,18 +288,18 @@ static void daemon_close_handles(struct daemon *d)
 {
     http_close(d->http);
     tls_close(d->tls);
-    alarm_close(&d->conversations_alarm);
-    alarm_close(&d->keyed_alarm);
-    alarm_close(&d->sessions_alarm);
-    alarm_close(&d->sequences_alarm);
-    alarm_close(&d->attached_alarm);
-    alarm_close(&d->retention_alarm);
-    alarm_close(&d->vectors_alarm);
-    alarm_close(&d->replays_alarm);
-    alarm_close(&d->work_alarm);
-    alarm_close(&d->groups_alarm);
-    alarm_close(&d->kept_stores_alarm);
-    alarm_close(&d->kept_replays_alarm);
+    loop_alarm_close(&d->conversations_alarm);
+    loop_alarm_close(&d->keyed_alarm);
+    loop_alarm_close(&d->sessions_alarm);
+    loop_alarm_close(&d->sequences_alarm);
+    loop_alarm_close(&d->attached_alarm);
+    loop_alarm_close(&d->retention_alarm);
+    loop_alarm_close(&d->vectors_alarm);
+    loop_alarm_close(&d->replays_alarm);
+    loop_alarm_close(&d->work_alarm);
+    loop_alarm_close(&d->groups_alarm);
+    loop_alarm_close(&d->kept_stores_alarm);
+    loop_alarm_close(&d->kept_replays_alarm);
     models_close(&d->models);
     loop_watch_close(&d->watch);
     notifier_close(&d->notifier);
@@ -593,61 +593,6 @@ static void on_stop(void *arg, int number, unsigned n)
 
 /* --- starting --- */
 
-static void expire_conversations(void *all)
-{
-    conversations_tick(all);
-}
-
-static void expire_keyed(void *keyed)
-{
-    keyed_replies_tick(keyed);
-}
-
-static void expire_sessions(void *all)
-{
-    sessions_tick(all);
-}
-
-static void tick_retention(void *retention)
-{
-    retention_tick(retention);
-}
-
-static void tick_keeper(void *keeper)
-{
-    keeper_tick(keeper);
-}
-
-static void tick_replays(void *replays)
-{
-    replays_tick(replays);
-}
-
-static void tick_vectors(void *vectors)
-{
-    vectors_tick(vectors);
-}
-
-static void tick_work(void *work)
-{
-    work_tick(work);
-}
-
-static void tick_groups(void *groups)
-{
-    groups_tick(groups);
-}
-
-static void tick_attached(void *attached)
-{
-    attached_tick(attached);
-}
-
-static void expire_sequences(void *all)
-{
-    sequences_tick(all);
-}
-
 static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
 {
     (void)arg;
@@ -816,8 +761,7 @@ static void init_attached(struct daemon *d)
         .env = &d->env,
         .silence_us = d->config.attach_timeout_ms * 1000,
         .is_allowed = may_attach(&d->config),
-        .arm = alarm_arm,
-        .arm_self = &d->attached_alarm,
+        .alarm = &d->attached_alarm.alarm,
         .on_change = on_vacancy,
         .arg = d,
     };
@@ -831,8 +775,7 @@ static void init_vectors(struct daemon *d)
         .env = &d->env,
         .silence_us = d->config.attach_timeout_ms * 1000,
         .is_allowed = true, /* whoever may not attach does not get so far */
-        .arm = alarm_arm,
-        .arm_self = &d->vectors_alarm,
+        .alarm = &d->vectors_alarm.alarm,
     };
 
     vectors_init(&d->vectors, &config);
@@ -870,8 +813,7 @@ static void init_work(struct daemon *d)
         .max_bytes = d->config.work_bytes,
         .weight = work_weight,
         .weight_self = d,
-        .arm = alarm_arm,
-        .arm_self = &d->work_alarm,
+        .alarm = &d->work_alarm.alarm,
     };
 
     work_init(&d->work, &config);
@@ -935,8 +877,7 @@ static void start_keeper(struct daemon *d, struct keeper *keeper, struct alarm *
         .interval_us = d->config.checkpoint_ms * 1000,
         .find_owner = daemon_find_principal,
         .find_self = d,
-        .arm = alarm_arm,
-        .arm_self = alarm,
+        .alarm = alarm,
         .on_idle = go_on_later,
         .idle_self = d,
     };
@@ -973,8 +914,8 @@ static enum status start_journal(struct daemon *d, struct error *err)
     keeping.journal = params.journal = d->journal;
     conversations_keep(&d->conversations, &keeping);
     params_keep(&d->params, &params);
-    start_keeper(d, &d->stores.keeper, &d->kept_stores_alarm);
-    start_keeper(d, &d->replays.keeper, &d->kept_replays_alarm);
+    start_keeper(d, &d->stores.keeper, &d->kept_stores_alarm.alarm);
+    start_keeper(d, &d->replays.keeper, &d->kept_replays_alarm.alarm);
     retention_configure(&d->retention, d->config.retain_age_ms, d->config.retain_bytes);
     log_info("keeps", "data=%s", config.dir);
     return STATUS_OK;
@@ -1106,17 +1047,15 @@ static void start_conversations(struct daemon *d)
         .env = &d->env,
         .quota_of = quota_of_principal,
         .quota_arg = d,
-        .arm = alarm_arm,
-        .arm_self = &d->conversations_alarm,
+        .alarm = &d->conversations_alarm.alarm,
     };
     const struct keyed_replies_config keyed = {
         .linger_us = d->config.linger_ms * 1000,
         .conversations = &d->conversations,
         .env = &d->env,
-        .arm = alarm_arm,
-        .arm_self = &d->keyed_alarm,
+        .alarm = &d->keyed_alarm.alarm,
     };
-    const struct retention_config retention = {.arm = alarm_arm, .arm_self = &d->retention_alarm};
+    const struct retention_config retention = {.alarm = &d->retention_alarm.alarm};
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
@@ -1136,8 +1075,7 @@ static void start_sessions(struct daemon *d)
         .max_sessions = d->config.max_sessions,
         .ttl_ms = ttl_ms + d->config.sequence_idle_ms, /* sequences expire before sessions */
         .env = &d->env,
-        .arm = alarm_arm,
-        .arm_self = &d->sessions_alarm,
+        .alarm = &d->sessions_alarm.alarm,
         .quota_of = quota_of_principal,
         .quota_arg = d,
         .on_idle = go_on_later,
@@ -1154,8 +1092,7 @@ static enum status start_sequences(struct daemon *d, struct error *err)
         .env = &d->env,
         .conversations = &d->conversations,
         .sessions = &d->sessions,
-        .arm = alarm_arm,
-        .arm_self = &d->sequences_alarm,
+        .alarm = &d->sequences_alarm.alarm,
     };
 
     return sequences_init(&d->sequences, &config, err);
@@ -1179,8 +1116,7 @@ static void start_replays(struct daemon *d)
     const struct replays_config config = {
         .env = &d->env,
         .max_bytes = max_bytes != 0 ? max_bytes : memory_bytes() / 2,
-        .arm = alarm_arm,
-        .arm_self = &d->replays_alarm,
+        .alarm = &d->replays_alarm.alarm,
     };
 
     replays_init(&d->replays, &config);
@@ -1200,18 +1136,19 @@ static void start_params(struct daemon *d)
 static void daemon_open_handles(struct daemon *d)
 {
     /* None of these allocates. */
-    alarm_open(&d->conversations_alarm, &d->loop, &d->env, expire_conversations, &d->conversations);
-    alarm_open(&d->keyed_alarm, &d->loop, &d->env, expire_keyed, &d->keyed);
-    alarm_open(&d->sessions_alarm, &d->loop, &d->env, expire_sessions, &d->sessions);
-    alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
-    alarm_open(&d->retention_alarm, &d->loop, &d->env, tick_retention, &d->retention);
-    alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
-    alarm_open(&d->vectors_alarm, &d->loop, &d->env, tick_vectors, &d->vectors);
-    alarm_open(&d->replays_alarm, &d->loop, &d->env, tick_replays, &d->replays);
-    alarm_open(&d->kept_stores_alarm, &d->loop, &d->env, tick_keeper, &d->stores.keeper);
-    alarm_open(&d->kept_replays_alarm, &d->loop, &d->env, tick_keeper, &d->replays.keeper);
-    alarm_open(&d->work_alarm, &d->loop, &d->env, tick_work, &d->work);
-    alarm_open(&d->groups_alarm, &d->loop, &d->env, tick_groups, &d->groups);
+    loop_alarm_open(&d->conversations_alarm, &d->loop, &d->env, conversations_tick,
+                    &d->conversations);
+    loop_alarm_open(&d->keyed_alarm, &d->loop, &d->env, keyed_replies_tick, &d->keyed);
+    loop_alarm_open(&d->sessions_alarm, &d->loop, &d->env, sessions_tick, &d->sessions);
+    loop_alarm_open(&d->sequences_alarm, &d->loop, &d->env, sequences_tick, &d->sequences);
+    loop_alarm_open(&d->retention_alarm, &d->loop, &d->env, retention_tick, &d->retention);
+    loop_alarm_open(&d->attached_alarm, &d->loop, &d->env, attached_tick, &d->attached);
+    loop_alarm_open(&d->vectors_alarm, &d->loop, &d->env, vectors_tick, &d->vectors);
+    loop_alarm_open(&d->replays_alarm, &d->loop, &d->env, replays_tick, &d->replays);
+    loop_alarm_open(&d->kept_stores_alarm, &d->loop, &d->env, keeper_tick, &d->stores.keeper);
+    loop_alarm_open(&d->kept_replays_alarm, &d->loop, &d->env, keeper_tick, &d->replays.keeper);
+    loop_alarm_open(&d->work_alarm, &d->loop, &d->env, work_tick, &d->work);
+    loop_alarm_open(&d->groups_alarm, &d->loop, &d->env, groups_tick, &d->groups);
     models_open(&d->models);
     loop_watch_open(&d->watch, &d->loop);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
@@ -1277,7 +1214,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         health_set(&d.health, descriptor_services[i], HEALTH_NOT_SERVING);
     daemon_open_handles(&d);
     start_params(&d);
-    groups_init(&d.groups, &d.env, alarm_arm, &d.groups_alarm);
+    groups_init(&d.groups, &d.env, &d.groups_alarm.alarm);
     start_stores(&d);
     start_replays(&d);
     start_conversations(&d);

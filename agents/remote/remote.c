@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "agents/remote/parts.h"
+#include "base/alarm.h"
 #include "base/alloc.h"
 
 enum { REMOTE_MAX_WAITING = 4096 };
@@ -333,7 +334,7 @@ static void remote_step_begin(struct agent *a, struct batch_step *step)
             due_us = deadline_us;
     }
     if (due_us != 0)
-        r->peers->arm(r->peers->arm_self, due_us);
+        alarm_by(r->peers->alarm, due_us);
     remote_agent_send(r);
     remote_agent_end_step(r, false);
 }

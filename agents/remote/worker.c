@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "agents/remote/parts.h"
+#include "base/alarm.h"
 #include "base/alloc.h"
 
 enum { DEFAULT_MAX_ROWS = 64 };
@@ -759,7 +760,7 @@ void remote_agent_tick(struct agent *agent, uint64_t now_us)
         if (deadline_us != 0 && deadline_us <= now_us)
             is_late = true;
         else if (deadline_us != 0)
-            a->peers->arm(a->peers->arm_self, deadline_us);
+            alarm_by(a->peers->alarm, deadline_us);
     }
     if (is_late)
         remote_agent_end_step(a, true);

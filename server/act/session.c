@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/access/quota.h"
 #include "server/model/model.h"
@@ -150,7 +151,7 @@ static void session_begin_idle(struct session *s)
     s->idle_since_us = env_now_us(all->config.env);
     list_push(&all->idle, &s->idle);
     if (is_first)
-        all->config.arm(all->config.arm_self, s->idle_since_us + all->config.ttl_ms * 1000);
+        alarm_set(all->config.alarm, s->idle_since_us + all->config.ttl_ms * 1000);
 }
 
 static void end_idle(struct session *s)
@@ -601,8 +602,9 @@ bool session_is_asking(const struct session *s)
 
 /* --- the end --- */
 
-void sessions_tick(struct sessions *all)
+void sessions_tick(void *sessions)
 {
+    struct sessions *all = sessions;
     uint64_t now_us = env_now_us(all->config.env);
     uint64_t ttl_us = all->config.ttl_ms * 1000;
     struct link *l;
@@ -611,7 +613,7 @@ void sessions_tick(struct sessions *all)
         struct session *s = container_of(l, struct session, idle);
 
         if (s->idle_since_us + ttl_us > now_us) {
-            all->config.arm(all->config.arm_self, s->idle_since_us + ttl_us);
+            alarm_set(all->config.alarm, s->idle_since_us + ttl_us);
             return;
         }
         end_session(s);

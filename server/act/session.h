@@ -19,6 +19,7 @@
 #include "server/model/models.h"
 
 struct access_quota;
+struct alarm;
 struct model;
 struct session;
 
@@ -62,9 +63,7 @@ struct sessions_config {
     size_t max_sessions; /* 65,536 */
     uint64_t ttl_ms;     /* a session ends after this idle time; ten minutes */
     const struct env *env;
-    /* Arms the one timer: sessions_tick is to be called at at_us. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings sessions_tick */
     /* Of a principal, valid as long as all; NULL, and NULL from it: none. A step is a request. */
     struct access_quota *(*quota_of)(void *arg, uint32_t principal);
     void *quota_arg;
@@ -121,7 +120,7 @@ bool session_is_asking(const struct session *s);
 void sessions_end(struct sessions *all, uint32_t principal, const struct model *model,
                   const char *env_id);
 /* Ends the sessions that have been idle for too long. */
-void sessions_tick(struct sessions *all);
+void sessions_tick(void *sessions);
 /* Every later step fails with STATUS_UNAVAILABLE. */
 void sessions_drain(struct sessions *all);
 /* Ends all sessions of a model (NULL: of any). One with a step in flight is freed when the step is

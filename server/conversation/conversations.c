@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/conversation/keeping.h"
 #include "server/conversation/snapshot.h"
@@ -140,7 +141,7 @@ static void conversations_arm(struct conversations *all)
 
         at_us = at_us == 0 || end_us < at_us ? end_us : at_us;
     }
-    all->config.arm(all->config.arm_self, at_us);
+    alarm_set(all->config.alarm, at_us);
 }
 
 /* Whether at least half of the peak, and at least TRIM_LEAST, have been closed. */
@@ -577,8 +578,9 @@ static void on_turns_emptied(struct turn_host *host)
 
 /* --- all conversations --- */
 
-void conversations_tick(struct conversations *all)
+void conversations_tick(void *conversations)
 {
+    struct conversations *all = conversations;
     uint64_t now_us = env_now_us(all->config.env);
     struct expiry_entry *first;
 

@@ -15,6 +15,7 @@
 #include "server/model/absent.h"
 #include "server/model/models.h"
 
+struct alarm;
 struct clone;
 struct journal;
 struct model;
@@ -101,9 +102,7 @@ struct conversations_config {
     struct access_quota *(*quota_of)(void *arg, uint32_t principal);
     void *quota_arg;
     const struct env *env;
-    /* Arms the one timer: conversations_tick is to be called at at_us. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings conversations_tick */
 };
 
 struct conversations {
@@ -157,7 +156,7 @@ struct conversation *conversations_get(const struct conversations *all,
 /* Closes the expired conversations, has those leave memory that may, and ends the turns that have
  * lingered long enough. A second after most were closed, also returns their memory to the system.
  */
-void conversations_tick(struct conversations *all);
+void conversations_tick(void *conversations);
 
 /* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end, or are left to the
  * next process. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "server/conversation/body.h"
@@ -60,7 +61,7 @@ static void keyed_replies_arm(struct keyed_replies *k)
         if (first != NULL && (at_us == 0 || first->due_us < at_us))
             at_us = first->due_us;
     }
-    k->config.arm(k->config.arm_self, at_us);
+    alarm_set(k->config.alarm, at_us);
 }
 
 /* --- the end of a reply --- */
@@ -579,8 +580,9 @@ enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *
     return STATUS_OK;
 }
 
-void keyed_replies_tick(struct keyed_replies *k)
+void keyed_replies_tick(void *replies)
 {
+    struct keyed_replies *k = replies;
     uint64_t now_us = keyed_now_us(k);
     struct keyed_reply *r;
 

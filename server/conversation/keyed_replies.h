@@ -13,6 +13,7 @@
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
 
+struct alarm;
 struct buf;
 struct env;
 
@@ -64,9 +65,7 @@ struct keyed_replies_config {
     uint64_t linger_us; /* running on after the last has left; 0: no time */
     struct conversations *conversations;
     const struct env *env;
-    /* Arms the one timer: keyed_replies_tick is to be called at at_us. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings keyed_replies_tick */
 };
 
 struct keyed_replies {
@@ -94,7 +93,7 @@ enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k
 bool keyed_replies_lack(const struct keyed_replies *k, uint32_t principal, const char *key);
 /* Stores the replies whose turns have ended, ends those that lingered long enough, and drops the
  * expired ones. */
-void keyed_replies_tick(struct keyed_replies *k);
+void keyed_replies_tick(void *replies);
 /* Cancels what nobody reads, now and later. */
 void keyed_replies_drain(struct keyed_replies *k);
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/conversation/body.h"
@@ -194,7 +195,7 @@ static void retention_end_pass(struct retention *r)
     ages_deinit(&r->ages);
     retention_report(r);
     r->is_passing = false;
-    r->config.arm(r->config.arm_self, env_now_us(r->all->config.env) + RETENTION_PERIOD_US);
+    alarm_set(r->config.alarm, env_now_us(r->all->config.env) + RETENTION_PERIOD_US);
 }
 
 /* Half as many as would be too many if all were of one size, so that few go that need not. */
@@ -331,8 +332,10 @@ static void retention_ask(struct retention *r)
     journal_read(r->all->keeping.journal, &r->wait, &q, on_retention_rows, r);
 }
 
-void retention_tick(struct retention *r)
+void retention_tick(void *retention)
 {
+    struct retention *r = retention;
+
     if (r->is_passing || r->all->keeping.journal == NULL || r->all->is_draining)
         return;
     r->is_passing = true;
@@ -347,7 +350,7 @@ void retention_configure(struct retention *r, uint64_t age_ms, uint64_t bytes)
     r->config.age_ms = age_ms;
     r->config.bytes = bytes;
     if (r->all->keeping.journal != NULL && !r->is_passing)
-        r->config.arm(r->config.arm_self, env_now_us(r->all->config.env) + RETENTION_SOON_US);
+        alarm_set(r->config.alarm, env_now_us(r->all->config.env) + RETENTION_SOON_US);
 }
 
 void retention_init(struct retention *r, struct conversations *all,

@@ -9,11 +9,12 @@
 #include "server/conversation/conversations.h"
 #include "server/journal/journal.h"
 
+struct alarm;
+
 struct retention_config {
-    uint64_t age_ms; /* without a turn; 0: no bound */
-    uint64_t bytes;  /* that the journal takes, the idlest go beyond; 0: no bound */
-    void (*arm)(void *self, uint64_t at_us); /* retention_tick is to be called then; 0: not */
-    void *arm_self;
+    uint64_t age_ms;     /* without a turn; 0: no bound */
+    uint64_t bytes;      /* that the journal takes, the idlest go beyond; 0: no bound */
+    struct alarm *alarm; /* rings retention_tick */
 };
 
 enum { RETENTION_IDLEST = 256 };
@@ -44,7 +45,7 @@ void retention_init(struct retention *r, struct conversations *all,
                     const struct retention_config *config);
 /* From the next pass on, which begins soon. */
 void retention_configure(struct retention *r, uint64_t age_ms, uint64_t bytes);
-void retention_tick(struct retention *r);
+void retention_tick(void *retention);
 /* No pass goes on, none begins. */
 void retention_stop(struct retention *r);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "agents/plugin/environment.h"
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/environment/orders.h"
 #include "server/environment/plugged.h"
@@ -31,8 +32,7 @@ void vectors_init(struct vectors *all, const struct vectors_config *config)
     all->hosts = (struct peers){.env = config->env,
                                 .silence_us = config->silence_us,
                                 .max_orders = HOST_MAX_ORDERS,
-                                .arm = vectors_arm,
-                                .arm_self = all,
+                                .alarm = config->alarm,
                                 .say_silent = host_say_silent};
     peers_init(&all->hosts);
     list_init(&all->plugged);
@@ -47,21 +47,11 @@ static void vector_free(struct vector *v)
     free(v);
 }
 
-void vectors_arm(void *self, uint64_t at_us)
-{
-    struct vectors *all = self;
-
-    if (all->armed_us != 0 && all->armed_us <= at_us)
-        return;
-    all->armed_us = at_us;
-    all->config.arm(all->config.arm_self, at_us);
-}
-
 static void vector_begin_idle(struct vector *v)
 {
     v->idle_since_us = env_now_us(v->all->config.env);
     list_push(&v->all->idle, &v->idle);
-    vectors_arm(v->all, v->idle_since_us + (uint64_t)VECTOR_TTL_MS * 1000);
+    alarm_by(v->all->config.alarm, v->idle_since_us + (uint64_t)VECTOR_TTL_MS * 1000);
 }
 
 void vectors_close(struct vector *v)
@@ -90,17 +80,17 @@ void vectors_deinit(struct vectors *all)
     vectors_unplug(all);
 }
 
-void vectors_tick(struct vectors *all)
+void vectors_tick(void *vectors)
 {
+    struct vectors *all = vectors;
     uint64_t now_us = env_now_us(all->config.env), ttl_us = (uint64_t)VECTOR_TTL_MS * 1000;
     struct link *l;
 
-    all->armed_us = 0;
     while ((l = list_first(&all->idle)) != NULL) {
         struct vector *v = container_of(l, struct vector, idle);
 
         if (v->idle_since_us + ttl_us > now_us) {
-            vectors_arm(all, v->idle_since_us + ttl_us);
+            alarm_by(all->config.alarm, v->idle_since_us + ttl_us);
             break;
         }
         vectors_close(v);

@@ -27,15 +27,14 @@ enum {
     VECTOR_TTL_MS = 10 * 60 * 1000,
 };
 
+struct alarm;
 struct plugin_environment;
 
 struct vectors_config {
     const struct env *env;
     uint64_t silence_us; /* an order that is not answered within this ends its host */
     bool is_allowed;     /* else every host is refused */
-    /* vectors_tick is to be called at at_us. The last call counts. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings vectors_tick */
 };
 
 struct vectors {
@@ -45,7 +44,6 @@ struct vectors {
     struct list idle;    /* of struct vector, the longest idle first */
     struct peers hosts;  /* of struct environment_host */
     struct list plugged; /* of struct plugin_environment */
-    uint64_t armed_us;   /* 0: not armed */
 };
 
 enum vector_instance_state {
@@ -121,7 +119,7 @@ enum status vectors_add_plugged(struct vectors *all, struct plugin_environment *
 /* NULL: none of the name is plugged in. */
 const struct plugin_environment *vectors_find_plugged(const struct vectors *all, const char *name);
 /* Ends idle vectors and silent hosts. */
-void vectors_tick(struct vectors *all);
+void vectors_tick(void *vectors);
 /* Ends all hosts; requests under way fail. */
 void vectors_end(struct vectors *all);
 
@@ -148,6 +146,5 @@ void vector_request_leave(struct vector_request *r);
 void vector_order_over(struct vector *v, struct vector_request *r);
 /* The instance has been reset or stepped. */
 void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation);
-void vectors_arm(void *all, uint64_t at_us);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -89,7 +90,7 @@ static void keeper_arm(struct keeper *kp)
     const struct kept_thing *first = keeper_first(kp);
 
     if (first != NULL && kp->attempt == NULL && kp->restore == NULL && !kp->is_ending)
-        kp->keeping.arm(kp->keeping.arm_self, keeper_due_us(kp, first));
+        alarm_by(kp->keeping.alarm, keeper_due_us(kp, first));
 }
 
 static void attempt_end(struct keeper_attempt *a, const struct error *err)
@@ -226,8 +227,9 @@ static void keeper_begin(struct keeper *kp, struct kept_thing *k)
         attempt_go_on(a);
 }
 
-void keeper_tick(struct keeper *kp)
+void keeper_tick(void *keeper)
 {
+    struct keeper *kp = keeper;
     struct kept_thing *first = keeper_first(kp);
 
     if (first == NULL || kp->attempt != NULL || kp->restore != NULL)

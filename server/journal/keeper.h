@@ -10,6 +10,7 @@
 enum { KEEPER_PART_BYTES = 1 << 20 };
 
 struct access_sharing;
+struct alarm;
 struct env;
 struct keeper;
 struct keeper_attempt;
@@ -59,9 +60,7 @@ struct keeping {
     /* NULL: there is no such principal. */
     const struct principal *(*find_owner)(void *self, const char *name);
     void *find_self;
-    /* keeper_tick is to be called at at_us. The last call counts. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm;         /* rings keeper_tick */
     void (*on_idle)(void *self); /* after keeper_is_idle said no */
     void *idle_self;
 };
@@ -84,7 +83,7 @@ void keeper_init(struct keeper *kp, const struct keeper_type *type, void *self,
  * says UNAVAILABLE. */
 void keeper_start(struct keeper *kp, const struct keeping *keeping);
 enum status keeper_ready(const struct keeper *kp, struct error *err) MUST_CHECK;
-void keeper_tick(struct keeper *kp);
+void keeper_tick(void *keeper);
 /* Whether all that can be written is; else it is being written, and on_idle follows. For the end:
  * nothing changes any more. */
 bool keeper_is_idle(struct keeper *kp);

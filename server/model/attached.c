@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/log.h"
 #include "server/model/model.h"
 
@@ -18,17 +19,6 @@ static const struct attached_worker *attached_worker_of(const struct peer *p)
 static struct attached *attached_of(const struct attached_worker *w)
 {
     return container_of(w->remote.peer.all, struct attached, peers);
-}
-
-/* The alarm rings at the earliest time that was asked for. */
-static void attached_arm(void *arg, uint64_t at_us)
-{
-    struct attached *a = arg;
-
-    if (a->armed_us != 0 && a->armed_us <= at_us)
-        return;
-    a->armed_us = at_us;
-    a->config.arm(a->config.arm_self, at_us);
 }
 
 /* Before the model is stopped, once nothing of it is in flight. */
@@ -66,8 +56,7 @@ void attached_init(struct attached *a, const struct attached_config *config)
         .peers = {.env = config->env,
                   .silence_us = config->silence_us,
                   .max_orders = REMOTE_MAX_ORDERS,
-                  .arm = attached_arm,
-                  .arm_self = a,
+                  .alarm = config->alarm,
                   .say_silent = attached_say_silent},
     };
     peers_init(&a->peers);
@@ -85,12 +74,12 @@ void attached_end(struct attached *a)
     a->config.is_allowed = false;
 }
 
-void attached_tick(struct attached *a)
+void attached_tick(void *attached)
 {
+    struct attached *a = attached;
     const struct models *r = a->config.models;
     uint64_t now_us = env_now_us(a->config.env);
 
-    a->armed_us = 0;
     peers_tick(&a->peers);
     for (size_t i = 0; i < r->n_loaded; i++)
         if (r->loaded[i]->type == &remote_agent_type && r->loaded[i]->agent != NULL)

@@ -8,6 +8,8 @@
 #include "base/shared_limit.h"
 #include "server/model/models.h"
 
+struct alarm;
+
 enum { ATTACHED_MAX_WORKERS = 256 };
 
 struct attached_config {
@@ -15,9 +17,7 @@ struct attached_config {
     const struct env *env;
     uint64_t silence_us; /* for an offer, and for the answer to a step */
     bool is_allowed;     /* else every worker is refused */
-    /* attached_tick is to be called at at_us; 0: never. The last call counts. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings attached_tick */
     /* The model has its first worker, or none any more. */
     void (*on_change)(void *arg, struct model *m);
     void *arg;
@@ -28,7 +28,6 @@ struct attached {
     struct model_user user;
     struct peers peers;        /* of struct attached_worker */
     struct shared_limit limit; /* workers */
-    uint64_t armed_us;         /* 0: not armed */
 };
 
 /* A worker's stream, in its own memory. */
@@ -50,7 +49,7 @@ void attached_init(struct attached *a, const struct attached_config *config);
 /* Ends all workers, for the daemon's end. */
 void attached_end(struct attached *a);
 void attached_deinit(struct attached *a); /* all workers are closed */
-void attached_tick(struct attached *a);
+void attached_tick(void *attached);
 
 /* A stream begins. w is zeroed but for joined, its principal, and the callbacks of its peer.
  * DENIED, EXHAUSTED: w is not used. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 
@@ -17,10 +18,9 @@ struct group_barrier {
     char name[GROUP_NAME_MAX_BYTES + 1];
 };
 
-void groups_init(struct groups *g, const struct env *env, void (*arm)(void *self, uint64_t at_us),
-                 void *arm_self)
+void groups_init(struct groups *g, const struct env *env, struct alarm *alarm)
 {
-    *g = (struct groups){.env = env, .arm = arm, .arm_self = arm_self};
+    *g = (struct groups){.env = env, .alarm = alarm};
     shared_limit_init(&g->limit, LIMIT_GROUPS, GROUPS_MAX);
     shared_limit_init(&g->value_bytes, LIMIT_GROUP_BYTES, GROUP_MAX_BYTES);
     list_init(&g->leased);
@@ -614,14 +614,6 @@ void group_member_end(struct group_member *m, bool is_lost)
 
 /* --- leases --- */
 
-static void groups_arm(struct groups *g, uint64_t at_us)
-{
-    if (g->armed_us != 0 && g->armed_us <= at_us)
-        return;
-    g->armed_us = at_us;
-    g->arm(g->arm_self, at_us);
-}
-
 void group_member_renew(struct group_member *m)
 {
     struct groups *g = m->group->groups;
@@ -629,21 +621,21 @@ void group_member_renew(struct group_member *m)
     if (m->lease_ms == 0)
         return;
     m->due_us = env_now_us(g->env) + (uint64_t)m->lease_ms * 1000;
-    groups_arm(g, m->due_us);
+    alarm_by(g->alarm, m->due_us);
 }
 
-void groups_tick(struct groups *g)
+void groups_tick(void *groups)
 {
+    struct groups *g = groups;
     const uint64_t now_us = env_now_us(g->env);
-    uint64_t next_us = UINT64_MAX;
+    uint64_t next_us = 0;
     struct link *l = list_first(&g->leased);
 
-    g->armed_us = 0;
     while (l != NULL) {
         struct group_member *m = container_of(l, struct group_member, leased);
 
         if (m->due_us > now_us) {
-            next_us = m->due_us < next_us ? m->due_us : next_us;
+            next_us = next_us == 0 || m->due_us < next_us ? m->due_us : next_us;
             l = list_next(&g->leased, l);
             continue;
         }
@@ -652,6 +644,5 @@ void groups_tick(struct groups *g)
         m->listener.notify(&m->listener);
         l = list_first(&g->leased); /* whoever was told may have ended others */
     }
-    if (next_us != UINT64_MAX)
-        groups_arm(g, next_us);
+    alarm_by(g->alarm, next_us);
 }

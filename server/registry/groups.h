@@ -27,6 +27,7 @@ enum {
     GROUP_LEASE_MAX_MS = 24 * 60 * 60 * 1000,
 };
 
+struct alarm;
 struct env;
 
 struct groups {
@@ -35,11 +36,9 @@ struct groups {
     struct hash by_lease; /* of struct group_member */
     struct list leased;   /* of struct group_member: those that must renew */
     struct shared_limit limit, value_bytes;
-    void (*arm)(void *self, uint64_t at_us); /* groups_tick is to be called then */
-    void *arm_self;
-    uint64_t armed_us; /* 0: it is not */
-    size_t n_waiting;  /* members at barriers */
-    uint64_t n_lost;   /* members */
+    struct alarm *alarm; /* rings groups_tick */
+    size_t n_waiting;    /* members at barriers */
+    uint64_t n_lost;     /* members */
 };
 
 enum group_entry_kind { GROUP_VALUE, GROUP_SERVICE };
@@ -113,11 +112,10 @@ struct group {
     char name[GROUP_NAME_MAX_BYTES + 1];
 };
 
-void groups_init(struct groups *g, const struct env *env, void (*arm)(void *self, uint64_t at_us),
-                 void *arm_self);
+void groups_init(struct groups *g, const struct env *env, struct alarm *alarm);
 void groups_deinit(struct groups *g); /* nobody is a member or listens */
 /* Ends, as lost, the members that did not renew in time; their listeners are notified. */
-void groups_tick(struct groups *g);
+void groups_tick(void *groups);
 
 enum status groups_find(struct group **out, const struct groups *g, uint32_t principal,
                         const char *name, struct error *err) MUST_CHECK;

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/alarm.h"
 #include "base/env.h"
 #include "server/access/access.h"
 
@@ -140,20 +141,12 @@ void replays_delete(struct replays *r, struct table *t, const struct error *why)
 
 /* --- deadlines --- */
 
-static void replays_arm(struct replays *r, uint64_t at_us)
-{
-    if (at_us == 0 || (r->armed_us != 0 && r->armed_us <= at_us))
-        return;
-    r->armed_us = at_us;
-    r->config.arm(r->config.arm_self, at_us);
-}
-
 void replays_wait(struct replays *r, struct table *t, struct table_wait *w, uint32_t timeout_ms,
                   future_then_fn then, void *arg)
 {
     w->deadline_us = timeout_ms == 0 ? 0 : env_now_us(r->config.env) + (uint64_t)timeout_ms * 1000;
     table_wait(t, w, then, arg);
-    replays_arm(r, w->deadline_us);
+    alarm_by(r->config.alarm, w->deadline_us);
 }
 
 /* Moves those of from that are due to due; the others' first deadline goes to *next_us. */
@@ -177,22 +170,23 @@ static void replays_take_due(struct list *from, uint64_t now_us, struct list *du
     }
 }
 
-void replays_tick(struct replays *r)
+void replays_tick(void *replays)
 {
+    struct replays *r = replays;
     const uint64_t now_us = env_now_us(r->config.env);
     uint64_t next_us = 0;
     struct list due;
     struct link *l;
     struct error err;
 
-    r->armed_us = 0;
     list_init(&due);
     for (l = list_first(&r->tables.all); l != NULL; l = list_next(&r->tables.all, l)) {
         replays_take_due(&replays_at(l)->inserters, now_us, &due, &next_us);
         replays_take_due(&replays_at(l)->samplers, now_us, &due, &next_us);
     }
-    replays_arm(r, next_us);
+    alarm_by(r->config.alarm, next_us);
     (void)error_set(&err, STATUS_DEADLINE, "the table's limiter did not allow it in time");
     while ((l = list_first(&due)) != NULL)
         table_wait_end(container_of(l, struct table_wait, link), &err);
+    keeper_tick(&r->keeper);
 }

@@ -6,14 +6,13 @@
 
 enum { REPLAY_MAX_TABLES = 1024 };
 
+struct alarm;
 struct env;
 
 struct replays_config {
     const struct env *env;
-    size_t max_bytes; /* of all tables' max_bytes together */
-    /* replays_tick is to be called at at_us. The last call counts. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    size_t max_bytes;    /* of all tables' max_bytes together */
+    struct alarm *alarm; /* rings replays_tick */
 };
 
 struct replays {
@@ -21,13 +20,12 @@ struct replays {
     struct shared_names tables;
     struct keeper keeper;
     struct shared_limit bytes; /* the max_bytes of all tables */
-    uint64_t armed_us;         /* 0: not armed */
 };
 
 void replays_init(struct replays *r, const struct replays_config *config);
 void replays_deinit(struct replays *r); /* no call uses a table */
 /* Ends waits whose deadline has passed. */
-void replays_tick(struct replays *r);
+void replays_tick(void *replays);
 
 /* UNAVAILABLE while the tables that are kept are read; so too those below. */
 enum status replays_ready(const struct replays *r, struct error *err) MUST_CHECK;

@@ -47,7 +47,6 @@ struct work_death {
     struct list tasks;
 };
 
-void work_arm(void *table, uint64_t at_us);
 void work_task_move(struct work_task *t, enum work_task_state state);
 /* To its place in its queue, which is in the order of submission. */
 void work_task_queue(struct work_task *t);

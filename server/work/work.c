@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/work/parts.h"
 
@@ -39,24 +40,13 @@ void work_init(struct work_table *w, const struct work_config *config)
     hash_init(&w->requests, config->env);
     w->workers = (struct peers){.env = config->env,
                                 .silence_us = config->silence_us,
-                                .arm = work_arm,
-                                .arm_self = w,
+                                .alarm = config->alarm,
                                 .say_silent = work_worker_say_silent};
     peers_init(&w->workers);
     list_init(&w->principals);
     list_init(&w->deaths);
     list_init(&w->done);
     list_init(&w->due);
-}
-
-void work_arm(void *table, uint64_t at_us)
-{
-    struct work_table *w = table;
-
-    if (w->armed_us != 0 && w->armed_us <= at_us)
-        return;
-    w->armed_us = at_us;
-    w->config.arm(w->config.arm_self, at_us);
 }
 
 /* --- principals --- */
@@ -272,7 +262,7 @@ void work_function_leave(struct work_function *f)
         return;
     }
     f->left_us = env_now_us(f->work->config.env);
-    work_arm(f->work, f->left_us + f->work->config.silence_us);
+    alarm_by(f->work->config.alarm, f->left_us + f->work->config.silence_us);
 }
 
 enum status work_check_function(struct work_table *w, uint32_t principal, const char *name,
@@ -453,7 +443,7 @@ void work_task_settle(struct work_task *t)
         return;
     t->done_us = env_now_us(t->work->config.env);
     list_push(&t->work->done, &t->over);
-    work_arm(t->work, t->done_us + (uint64_t)WORK_KEEP_MS * 1000);
+    alarm_by(t->work->config.alarm, t->done_us + (uint64_t)WORK_KEEP_MS * 1000);
 }
 
 static void work_task_forget(struct work_task *t)
@@ -635,7 +625,7 @@ enum status work_submit(struct work_task **out, struct work_table *w,
     *payload = (struct work_bytes){0};
     if (t->deadline_us != 0) {
         list_push(&w->due, &t->over);
-        work_arm(w, t->deadline_us);
+        alarm_by(w->config.alarm, t->deadline_us);
     }
     work_task_queue(t);
     work_function_assign(f);
@@ -761,7 +751,7 @@ static void work_tick_done(struct work_table *w, uint64_t now_us)
         uint64_t until_us = t->done_us + (uint64_t)WORK_KEEP_MS * 1000;
 
         if (until_us > now_us) {
-            work_arm(w, until_us);
+            alarm_by(w->config.alarm, until_us);
             return;
         }
         work_task_forget(t);
@@ -784,7 +774,8 @@ static void work_tick_due(struct work_table *w, uint64_t now_us)
             next_us = t->deadline_us;
     }
     if (next_us != UINT64_MAX) /* many deadlines are looked at together */
-        work_arm(w, next_us > now_us + WORK_TICK_US ? next_us : now_us + WORK_TICK_US);
+        alarm_by(w->config.alarm,
+                 next_us > now_us + WORK_TICK_US ? next_us : now_us + WORK_TICK_US);
 }
 
 /* The shares of a function are freed with their last task. */
@@ -812,7 +803,7 @@ static void work_tick_functions(struct work_table *w, uint64_t now_us)
         if (!list_is_empty(&f->providers))
             continue;
         if (f->left_us + w->config.silence_us > now_us && !w->is_ending) {
-            work_arm(w, f->left_us + w->config.silence_us);
+            alarm_by(w->config.alarm, f->left_us + w->config.silence_us);
             continue;
         }
         work_function_fail(f, STATUS_UNAVAILABLE,
@@ -822,15 +813,15 @@ static void work_tick_functions(struct work_table *w, uint64_t now_us)
         if (list_is_empty(&f->shares))
             work_function_free(f);
         else /* of workers that are lost: their ends are awaited */
-            work_arm(w, now_us + w->config.silence_us);
+            alarm_by(w->config.alarm, now_us + w->config.silence_us);
     }
 }
 
-void work_tick(struct work_table *w)
+void work_tick(void *work)
 {
+    struct work_table *w = work;
     uint64_t now_us = env_now_us(w->config.env);
 
-    w->armed_us = 0;
     peers_tick(&w->workers);
     work_deaths_tick(w, now_us);
     work_tick_functions(w, now_us);

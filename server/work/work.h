@@ -19,6 +19,8 @@
 #include "base/shared_limit.h"
 #include "base/status.h"
 
+struct alarm;
+
 enum {
     WORK_NAME_SIZE = 128, /* of a function, or of a worker */
     WORK_REQUEST_ID_SIZE = 129,
@@ -43,9 +45,7 @@ struct work_config {
     /* The share of a principal; NULL: all have the same. */
     unsigned (*weight)(void *self, uint32_t principal);
     void *weight_self;
-    /* work_tick is to be called at at_us. The last call counts. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings work_tick */
 };
 
 struct work_table {
@@ -58,7 +58,6 @@ struct work_table {
     struct list due;  /* of tasks with a deadline that are not done */
     struct shared_limit workers_limit, functions_limit, tasks_limit, bytes_limit;
     uint64_t turn; /* of the principal that was served last */
-    uint64_t armed_us;
     uint64_t n_submitted, n_done, n_failed, n_lost, n_retried;
 };
 
@@ -127,7 +126,7 @@ struct work_submission {
 void work_init(struct work_table *w, const struct work_config *config);
 /* All workers and waits are closed. */
 void work_deinit(struct work_table *w);
-void work_tick(struct work_table *w);
+void work_tick(void *work);
 /* The server stops: workers are ended, tasks fail. */
 void work_end(struct work_table *w);
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/work/parts.h"
 
@@ -57,7 +58,7 @@ static struct work_death *work_death_make(struct work_table *w, uint32_t princip
     list_init(&d->tasks);
     d->until_us = env_now_us(w->config.env) + (uint64_t)WORK_REPORT_MS * 1000;
     list_push(&w->deaths, &d->link);
-    work_arm(w, d->until_us);
+    alarm_by(w->config.alarm, d->until_us);
     return d;
 }
 
@@ -431,6 +432,6 @@ void work_deaths_tick(struct work_table *w, uint64_t now_us)
         if (d->until_us <= now_us || w->is_ending)
             work_death_over(d);
         else
-            work_arm(w, d->until_us);
+            alarm_by(w->config.alarm, d->until_us);
     }
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "server/api/routes.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
@@ -86,11 +87,7 @@ void socket_pause(struct lws *to, bool on)
 
 /* --- a daemon with one model --- */
 
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
+static struct alarm never; /* rings */
 
 static void awake(struct http_front *front)
 {
@@ -100,14 +97,14 @@ static void awake(struct http_front *front)
 static void init_keyed(void)
 {
     const struct keyed_replies_config config = {
-        .conversations = &d.conversations, .env = &s.env, .arm = arm};
+        .conversations = &d.conversations, .env = &s.env, .alarm = &never};
 
     keyed_replies_init(&d.keyed, &config);
 }
 
 static void setup(void)
 {
-    const struct conversations_config conversations = {.env = &s.env, .arm = arm};
+    const struct conversations_config conversations = {.env = &s.env, .alarm = &never};
     const struct http_config http = {.routes = routes_all,
                                      .max_body_bytes = 4096,
                                      .timeout_ms = 1000,

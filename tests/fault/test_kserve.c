@@ -2,6 +2,7 @@
  * cannot be made leave nothing behind. */
 #include <string.h>
 
+#include "base/alarm.h"
 #include "server/api/kserve/request.h"
 #include "server/api/kserve/sequences.h"
 #include "server/conversation/reader.h"
@@ -68,12 +69,6 @@ START_TEST(test_read)
 }
 END_TEST
 
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
-
 static void notify(void *arg)
 {
     (void)arg;
@@ -90,7 +85,9 @@ static enum status sequence_once(void *arg)
     static const struct message said = {.role = ROLE_USER, .text = "say 2", .len = 5};
     const struct turn_request r = {.messages = &said, .n_messages = 1};
     struct fake_server *s = arg;
-    const struct sequences_config config = {.env = &s->env, .conversations = &s->all, .arm = arm};
+    struct alarm never = {0};
+    const struct sequences_config config = {
+        .env = &s->env, .conversations = &s->all, .alarm = &never};
     struct sequence_slot item = {.begin = begin};
     struct turn_event e = {0};
     struct turn_reader reader;

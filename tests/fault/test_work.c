@@ -2,15 +2,10 @@
  * repeated; a task whose failure has no room still ends. */
 #include <string.h>
 
+#include "base/alarm.h"
 #include "server/work/worker.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/base/suite.h"
-
-static void on_arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
 
 static void on_order(struct peer *p)
 {
@@ -84,11 +79,12 @@ static struct work_task *take_order(struct work_worker *w)
  * is not. */
 static enum status compute_all(void *arg)
 {
+    struct alarm never = {0};
     const struct work_config config = {.env = &env_real,
                                        .silence_us = 60000000,
                                        .may_attach = true,
                                        .max_bytes = 1 << 20,
-                                       .arm = on_arm};
+                                       .alarm = &never};
     struct work_failure odd = {.is_exception = true, .type = "Odd", .message = "so", .trace = "."};
     const struct work_report report = {
         .name = "first", .principal = 1, .signal = 9, .tail = "last words"};

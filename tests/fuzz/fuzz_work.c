@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "server/work/worker.h"
 #include "tests/fuzz/target.h"
 
@@ -14,6 +15,7 @@ struct work_input {
     const uint8_t *at, *end;
     uint64_t now_us, n_random;
     struct work_table work;
+    struct alarm alarm;
     struct work_worker workers[WORKERS];
     struct work_wait wait;
 };
@@ -36,12 +38,6 @@ static void fuzz_random(void *self, void *out, size_t n_bytes)
     memset(out, 0, n_bytes);
     in->n_random++;
     memcpy(out, &in->n_random, n_bytes < sizeof in->n_random ? n_bytes : sizeof in->n_random);
-}
-
-static void fuzz_arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
 }
 
 static void fuzz_notify(struct peer *p)
@@ -219,7 +215,7 @@ static void input_run(struct work_input *in)
             break;
         case 2:
             in->now_us += 1000u * input_byte(in);
-            work_tick(&in->work);
+            alarm_ring(&in->alarm);
             break;
         default:
             e = work_wait_next(&in->wait);
@@ -245,8 +241,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
                                        .silence_us = 100000,
                                        .may_attach = true,
                                        .max_bytes = MAX_BYTES,
-                                       .arm = fuzz_arm};
+                                       .alarm = &in.alarm};
 
+    in.alarm = (struct alarm){.tick = work_tick, .owner = &in.work};
     work_init(&in.work, &config);
     work_wait_init(&in.wait, fuzz_ready);
     input_run(&in);

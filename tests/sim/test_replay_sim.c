@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/access/access.h"
@@ -54,7 +55,7 @@ struct sim_batch {
 };
 
 static struct world {
-    uint64_t armed_us, keeper_us;
+    struct alarm alarm;
     struct list queue, rows; /* of struct sim_record; of struct sim_row */
     struct replays all;
     struct table *t; /* NULL: there is none */
@@ -393,28 +394,10 @@ static void client_checkpoint(void)
 
 /* --- the daemon --- */
 
-static void arm_waits(void *self, uint64_t at_us)
-{
-    (void)self;
-    s.armed_us = at_us;
-}
-
-static void arm_keeper(void *self, uint64_t at_us)
-{
-    (void)self;
-    s.keeper_us = at_us;
-}
-
 static void tick(void)
 {
-    if (s.armed_us != 0 && s.armed_us <= sim.now_us) {
-        s.armed_us = 0;
-        replays_tick(&s.all);
-    }
-    if (s.keeper_us != 0 && s.keeper_us <= sim.now_us) {
-        s.keeper_us = 0;
-        keeper_tick(&s.all.keeper);
-    }
+    if (s.alarm.at_us != 0 && s.alarm.at_us <= sim.now_us)
+        alarm_ring(&s.alarm);
 }
 
 static const struct principal *find_owner(void *self, const char *name)
@@ -488,16 +471,16 @@ static bool is_written(void)
 
 static void daemon_start(void)
 {
-    const struct replays_config config = {.env = &sim_env, .max_bytes = 2 << 20, .arm = arm_waits};
+    const struct replays_config config = {.env = &sim_env, .max_bytes = 2 << 20, .alarm = &s.alarm};
     const struct keeping keeping = {.journal = (struct journal *)(void *)&s,
                                     .interval_us = 5000,
                                     .part_bytes = 1 + pick(200),
                                     .find_owner = find_owner,
-                                    .arm = arm_keeper,
+                                    .alarm = &s.alarm,
                                     .on_idle = on_idle};
     struct error err;
 
-    s.armed_us = s.keeper_us = 0;
+    s.alarm = (struct alarm){.tick = replays_tick, .owner = &s.all};
     replays_init(&s.all, &config);
     keeper_start(&s.all.keeper, &keeping);
     for (size_t i = 0; replays_ready(&s.all, &err) != STATUS_OK; i++) {

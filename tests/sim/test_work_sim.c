@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/work/worker.h"
 #include "tests/support/sim.h"
@@ -40,6 +41,7 @@ struct sim_client {
 
 static struct world {
     struct work_table work;
+    struct alarm alarm;
     struct sim_task tasks[MAX_TASKS];
     size_t n_tasks;
     unsigned n_names;
@@ -48,12 +50,6 @@ static struct world {
     uint64_t n_faults, n_results, n_aborted, n_killed, n_reported, n_duplicates;
     bool has_faults;
 } s;
-
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us; /* ticks come anyway */
-}
 
 static struct sim_task *task_of(uint64_t id)
 {
@@ -348,7 +344,7 @@ static void world_end(void)
         if (s.workers[i].is_attached)
             worker_kill(&s.workers[i]);
     sim.now_us += UINT64_C(1000000) * 6; /* no report comes any more */
-    work_tick(&s.work);
+    alarm_ring(&s.alarm);
     for (size_t i = 0; i < N_CLIENTS; i++) {
         struct sim_worker *f = &s.workers[i];
         struct work_offer offer = {
@@ -399,7 +395,7 @@ static void run(uint64_t seed)
                                        .silence_us = 3000000,
                                        .may_attach = true,
                                        .max_bytes = 1 << 20,
-                                       .arm = arm};
+                                       .alarm = &s.alarm};
 
     sim_start(seed);
     s.n_tasks = 0;
@@ -407,6 +403,7 @@ static void run(uint64_t seed)
     memset(s.workers, 0, sizeof(s.workers));
     memset(s.clients, 0, sizeof(s.clients));
     s.has_faults = seed % 3 == 0;
+    s.alarm = (struct alarm){.tick = work_tick, .owner = &s.work};
     work_init(&s.work, &config);
     for (size_t i = 0; i < N_CLIENTS; i++)
         work_wait_init(&s.clients[i].wait, on_ready);
@@ -422,7 +419,7 @@ static void run(uint64_t seed)
         else
             worker_act(&s.workers[pick(N_WORKERS)]);
         if (pick(4) == 0)
-            work_tick(&s.work);
+            alarm_ring(&s.alarm); /* a tick may come at any time */
     }
     world_end();
 }

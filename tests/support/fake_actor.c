@@ -220,11 +220,6 @@ static void arm_tick(void *self, uint64_t at_us)
     ((struct fake_actor *)self)->tick_at_us = at_us;
 }
 
-static void arm_expiry(void *self, uint64_t at_us)
-{
-    ((struct fake_actor *)self)->expiry_at_us = at_us;
-}
-
 static void on_idle(void *arg)
 {
     ((struct fake_actor *)arg)->n_idle++;
@@ -240,11 +235,11 @@ enum status fake_actor_open(struct fake_actor *f, const struct sessions_config *
     struct batch_agent adapter;
     enum status rc;
 
-    *f = (struct fake_actor){.now_us = 1000000};
+    *f =
+        (struct fake_actor){.now_us = 1000000, .expiry = {.tick = sessions_tick, .owner = &f->all}};
     f->env = (struct env){.now_us = now_us, .random = no_random, .self = f};
     c.env = &f->env;
-    c.arm = arm_expiry;
-    c.arm_self = f;
+    c.alarm = &f->expiry;
     c.on_idle = on_idle;
     c.idle_arg = f;
     sessions_init(&f->all, &c);

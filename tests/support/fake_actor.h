@@ -4,6 +4,7 @@
 #ifndef TESTS_SUPPORT_FAKE_ACTOR_H
 #define TESTS_SUPPORT_FAKE_ACTOR_H
 
+#include "base/alarm.h"
 #include "server/act/session.h"
 #include "server/model/model.h"
 
@@ -16,7 +17,7 @@ struct fake_actor {
     struct sessions all;
     struct batch_step *step; /* begun, not computed */
     uint64_t tick_at_us;     /* the batcher's timer, 0: not armed */
-    uint64_t expiry_at_us;   /* the sessions' timer, 0: not armed */
+    struct alarm expiry;     /* the sessions' */
     unsigned n_idle;
     bool is_closed;
 };

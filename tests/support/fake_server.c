@@ -292,13 +292,6 @@ static void fake_arm_tick(void *self, uint64_t at_us)
     s->tick_at_us = at_us;
 }
 
-static void fake_arm_expiry(void *self, uint64_t at_us)
-{
-    struct fake_server *s = self;
-
-    s->expiry_at_us = at_us;
-}
-
 void fake_server_open(struct fake_server *s, const char *kind, size_t max_waiting,
                       const struct conversations_config *config)
 {
@@ -310,15 +303,15 @@ void fake_server_open(struct fake_server *s, const char *kind, size_t max_waitin
     struct error err;
     enum status rc;
 
-    *s = (struct fake_server){.now_us = 1000000};
+    *s = (struct fake_server){.now_us = 1000000,
+                              .expiry = {.tick = conversations_tick, .owner = &s->all}};
     n_pages_max = SIZE_MAX;
     s->env = (struct env){.now_us = fake_now_us, .random = fake_random, .self = s};
     if (config != NULL)
         c = *config;
     c.env = &s->env;
     c.unix_ms = 1700000000000;
-    c.arm = fake_arm_expiry;
-    c.arm_self = s;
+    c.alarm = &s->expiry;
     conversations_init(&s->all, &c);
     if (strcmp(kind, "fake") == 0)
         rc = agent_open_type(&s->model.agent, &fake_agent, &agent_config, &err);

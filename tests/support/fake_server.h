@@ -9,6 +9,7 @@
 #ifndef TESTS_SUPPORT_FAKE_SERVER_H
 #define TESTS_SUPPORT_FAKE_SERVER_H
 
+#include "base/alarm.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
 #include "server/model/model.h"
@@ -21,11 +22,11 @@ struct fake_server {
     struct model model;      /* "fake" */
     struct batch_step *step; /* begun, not computed */
     uint64_t tick_at_us;     /* the batcher's timer, 0: not armed */
-    uint64_t expiry_at_us;   /* the conversations' timer, 0: not armed */
+    struct alarm expiry;     /* the conversations' */
     bool is_closed;
 };
 
-/* config may be NULL; its env and arm are replaced. kind: "fake", or one in the registry. */
+/* config may be NULL; its env and alarm are replaced. kind: "fake", or one in the registry. */
 void fake_server_open(struct fake_server *s, const char *kind, size_t max_waiting,
                       const struct conversations_config *config);
 /* Closes every conversation, runs until all has ended, and checks that nothing is left. */

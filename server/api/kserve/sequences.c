@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/model/model.h"
 
@@ -262,7 +263,7 @@ static void sequence_begin_idle(struct sequence *s)
     s->idle_since_us = env_now_us(all->config.env);
     list_push(&all->idle, &s->link);
     if (is_first)
-        all->config.arm(all->config.arm_self, s->idle_since_us + all->config.idle_ms * 1000);
+        alarm_set(all->config.alarm, s->idle_since_us + all->config.idle_ms * 1000);
 }
 
 void sequence_leave(struct sequence_slot *item)
@@ -360,8 +361,9 @@ enum status sequence_step(struct sequence_slot *item, struct step_request *r, st
 
 /* --- the end --- */
 
-void sequences_tick(struct sequences *all)
+void sequences_tick(void *sequences)
 {
+    struct sequences *all = sequences;
     uint64_t now_us = env_now_us(all->config.env);
     uint64_t idle_us = all->config.idle_ms * 1000;
     struct link *l;
@@ -370,7 +372,7 @@ void sequences_tick(struct sequences *all)
         struct sequence *s = container_of(l, struct sequence, link);
 
         if (s->idle_since_us + idle_us > now_us) {
-            all->config.arm(all->config.arm_self, s->idle_since_us + idle_us);
+            alarm_set(all->config.alarm, s->idle_since_us + idle_us);
             return;
         }
         sequences_remember(all, s->by_key.hash);

@@ -13,6 +13,7 @@
 #include "server/act/session.h"
 #include "server/conversation/conversation.h"
 
+struct alarm;
 struct sequence;
 
 /* Zero takes the default. */
@@ -23,9 +24,7 @@ struct sequences_config {
     const struct env *env;
     struct conversations *conversations;
     struct sessions *sessions;
-    /* Arms the one timer: sequences_tick is to be called at at_us. */
-    void (*arm)(void *self, uint64_t at_us);
-    void *arm_self;
+    struct alarm *alarm; /* rings sequences_tick */
 };
 
 enum { SEQUENCES_REMEMBERED = 8192 };
@@ -77,7 +76,7 @@ enum status sequence_step(struct sequence_slot *item, struct step_request *r, st
                           struct step_wait *w, struct error *err) MUST_CHECK;
 
 /* Closes the sequences that have been idle for too long. */
-void sequences_tick(struct sequences *all);
+void sequences_tick(void *sequences);
 /* Retires all sequences of the model (NULL: of any): no new request finds them, and those without a
  * request are freed. Queued requests in the others fail with UNAVAILABLE when they become the
  * first. */

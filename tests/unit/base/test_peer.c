@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/peer.h"
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
@@ -12,7 +13,8 @@
 
 enum { N_ORDERS = 6, SILENCE_US = 1000000 };
 
-static uint64_t now_us, armed_us;
+static uint64_t now_us;
+static struct alarm due; /* rung by the use's tick */
 static unsigned n_ended;
 static struct error why; /* with which the peer was ended last */
 
@@ -29,12 +31,6 @@ static void real_random(void *self, void *out, size_t n_bytes)
 }
 
 static const struct env env = {.now_us = fake_now, .random = real_random};
-
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    armed_us = at_us;
-}
 
 /* A use: how it begins and ends, and what its peer, its stream and its clients do. */
 struct use {
@@ -107,7 +103,7 @@ static void agent_begin(void)
                                            .env = &env,
                                            .silence_us = SILENCE_US,
                                            .is_allowed = true,
-                                           .arm = arm};
+                                           .alarm = &due};
     const struct agent_config words = {.name = "words", .spec = &attached.peers, .env = &env};
     struct error err;
 
@@ -215,8 +211,11 @@ static struct work_task *tasks[N_ORDERS];
 
 static void work_begin(void)
 {
-    const struct work_config config = {
-        .env = &env, .silence_us = SILENCE_US, .may_attach = true, .max_bytes = 4000, .arm = arm};
+    const struct work_config config = {.env = &env,
+                                       .silence_us = SILENCE_US,
+                                       .may_attach = true,
+                                       .max_bytes = 4000,
+                                       .alarm = &due};
 
     work_init(&work, &config);
 }
@@ -296,7 +295,7 @@ static const uint32_t indices[N_ORDERS] = {0, 1, 2, 3, 4, 5};
 static void host_begin(void)
 {
     const struct vectors_config config = {
-        .env = &env, .silence_us = SILENCE_US, .is_allowed = true, .arm = arm};
+        .env = &env, .silence_us = SILENCE_US, .is_allowed = true, .alarm = &due};
 
     vectors_init(&vectors, &config);
     vector = NULL;
@@ -397,7 +396,7 @@ static void each_use(void (*test)(struct peer *p))
     for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
         use = &uses[i];
         now_us = 1;
-        armed_us = 0;
+        due.at_us = 0;
         n_ended = 0;
         use->begin();
         test(use->attach());
@@ -410,6 +409,7 @@ static void each_use(void (*test)(struct peer *p))
 static void pass(uint64_t us)
 {
     now_us += us;
+    due.at_us = 0;
     use->tick();
 }
 
@@ -424,7 +424,7 @@ static void be_silent(struct peer *p)
 {
     use->ask(0);
     use->take();
-    ck_assert_uint_ne(armed_us, 0);
+    ck_assert_uint_ne(due.at_us, 0);
     pass(SILENCE_US - 1);
     use->answer();
     ck_assert_uint_eq(p->n_awaited, 0);
@@ -432,7 +432,7 @@ static void be_silent(struct peer *p)
     use->take();
     pass(SILENCE_US - 1);
     ck_assert_uint_eq(n_ended, 0);
-    ck_assert_uint_eq(armed_us, now_us + 1);
+    ck_assert_uint_eq(due.at_us, now_us + 1);
     pass(1);
     check_ended(STATUS_DEADLINE, use->silent);
     ck_assert_int_eq(use->outcome(0), STATUS_OK);
@@ -492,7 +492,7 @@ static void be_flooded(struct peer *p)
         use->ask(i);
     ck_assert_uint_eq(n_ended, 0); /* never inside */
     if (use->max_orders != 0)
-        ck_assert_uint_eq(armed_us, now_us);
+        ck_assert_uint_eq(due.at_us, now_us);
     pass(0);
     if (use->max_orders != 0)
         check_ended(STATUS_EXHAUSTED, "the worker reads too slowly: ");
@@ -582,7 +582,7 @@ START_TEST(test_offer)
     use->begin();
     worker = (struct attached_worker){.remote.peer = {.notify = on_notify, .ended = on_ended}};
     ck_assert_int_eq(attached_open(&worker, &attached, &err), STATUS_OK);
-    ck_assert_uint_eq(armed_us, 1 + SILENCE_US);
+    ck_assert_uint_eq(due.at_us, 1 + SILENCE_US);
     pass(SILENCE_US);
     check_ended(STATUS_DEADLINE, "no offer came within 1000 ms");
     use->end();

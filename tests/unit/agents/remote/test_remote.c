@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "tests/unit/base/suite.h"
 
@@ -520,23 +521,18 @@ static void happen(void)
         begin_step();
 }
 
-static void arm(void *arg, uint64_t at_us)
-{
-    (void)arg;
-    (void)at_us; /* ticks come anyway */
-}
-
 static void run_seed(uint64_t seed)
 {
     static const struct env env = {.now_us = fake_now};
+    static struct alarm ignored; /* ticks come anyway */
     const struct agent_config agent = {.name = "words", .spec = &s.peers, .env = &env};
     struct error err;
 
     s.random = seed * 2654435761u + 1;
     s.capabilities = pick(4) == 0 ? REMOTE_STATELESS : pick(16);
     s.is_stepping = s.is_aborting = false;
-    s.peers =
-        (struct peers){.env = &env, .silence_us = 1000000, .arm = arm, .say_silent = say_silent};
+    s.peers = (struct peers){
+        .env = &env, .silence_us = 1000000, .alarm = &ignored, .say_silent = say_silent};
     peers_init(&s.peers);
     ck_assert_int_eq(agent_open_type(&s.agent, &remote_agent_type, &agent, &err), STATUS_OK);
     for (size_t i = 0; i < N_CONVERSATIONS; i++)

@@ -356,7 +356,7 @@ START_TEST(test_bound_and_expiry)
 
     open_actor(&f, &config);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
-    ck_assert_uint_eq(f.expiry_at_us, f.now_us + 10000);
+    ck_assert_uint_eq(f.expiry.at_us, f.now_us + 10000);
     f.now_us += 4000;
     acts(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1}, 1);
     refused(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 1, .a = 1},
@@ -371,7 +371,7 @@ START_TEST(test_bound_and_expiry)
     f.now_us += 8000;
     sessions_tick(&f.all);
     ck_assert_uint_eq(f.all.limit.held, 1);
-    ck_assert_uint_eq(f.expiry_at_us, f.now_us + 2000);
+    ck_assert_uint_eq(f.expiry.at_us, f.now_us + 2000);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 1}, 3);
     acts(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 1, .a = 1}, 1);
     f.now_us += 10000;

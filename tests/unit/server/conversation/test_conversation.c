@@ -495,7 +495,7 @@ START_TEST(test_expiry)
     ck_assert_int_eq(open_with(&c, &r, &err), STATUS_OK);
     r.ttl_ms = 5000;
     ck_assert_int_eq(open_with(&longer, &r, &err), STATUS_OK);
-    ck_assert_uint_eq(s.expiry_at_us, s.now_us + 1000000);
+    ck_assert_uint_eq(s.expiry.at_us, s.now_us + 1000000);
     s.now_us += 900000;
     fake_reader_init(&reader);
     ck_assert_int_eq(fake_turn(c, 1, "say 3", &reader, &err), STATUS_OK);
@@ -511,11 +511,11 @@ START_TEST(test_expiry)
     conversations_tick(&s.all);
     ck_assert_uint_eq(s.all.n, 1);
     ck_assert_ptr_eq(conversations_newest(&s.all), longer);
-    ck_assert_uint_gt(s.expiry_at_us, s.now_us);
+    ck_assert_uint_gt(s.expiry.at_us, s.now_us);
     s.now_us += 5000000;
     conversations_tick(&s.all);
     ck_assert_uint_eq(s.all.n, 0);
-    ck_assert_uint_eq(s.expiry_at_us, 0);
+    ck_assert_uint_eq(s.expiry.at_us, 0);
 }
 END_TEST
 
@@ -669,7 +669,7 @@ START_TEST(test_update_of_ttl)
 
     ck_assert_int_eq(update(c, &(struct update_request){.has_ttl = true, .ttl_ms = 5000}),
                      STATUS_OK);
-    ck_assert_uint_eq(s.expiry_at_us, opened_us + 5000 * 1000);
+    ck_assert_uint_eq(s.expiry.at_us, opened_us + 5000 * 1000);
     ck_assert_int_eq(update(c, &(struct update_request){.has_ttl = true}), STATUS_OK);
     ck_assert_uint_eq(conversation_ttl_ms(c), day_ms);
     ck_assert_uint_eq(conversation_ttl_ms(other), day_ms);
@@ -766,10 +766,10 @@ START_TEST(test_memory_is_given_back)
     for (size_t i = 0; i < N; i++)
         if (i % (N / KEPT) != N / KEPT - 1)
             conversation_close(c[i], WATCH_CLOSED, "");
-    ck_assert_uint_gt(echo.expiry_at_us, echo.now_us);
+    ck_assert_uint_gt(echo.expiry.at_us, echo.now_us);
     conversations_tick(&echo.all);
     ck_assert_uint_gt(echo.all.by_id.n_heads, N / 2);
-    echo.now_us = echo.expiry_at_us;
+    echo.now_us = echo.expiry.at_us;
     conversations_tick(&echo.all);
     after = resident_bytes();
     ck_assert_uint_eq(echo.all.n, KEPT);

@@ -317,7 +317,7 @@ START_TEST(an_idle_one_leaves_memory)
     s.now_us = c->host.last_done_us + 999999;
     conversations_tick(&s.all);
     ck_assert_uint_eq(s.all.n, 2);
-    ck_assert_uint_eq(s.expiry_at_us, s.now_us + 1);
+    ck_assert_uint_eq(s.expiry.at_us, s.now_us + 1);
     s.now_us++;
     conversations_tick(&s.all);
     ck_assert_uint_eq(s.all.n, 1);

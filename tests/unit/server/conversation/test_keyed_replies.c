@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
 
@@ -10,13 +11,7 @@ enum { LINGER_US = 10 * 1000 * 1000, TTL_US = 60 * 1000 * 1000 };
 
 static struct fake_server s;
 static struct keyed_replies k;
-static uint64_t tick_at_us; /* 0: not armed */
-
-static void arm_tick(void *self, uint64_t at_us)
-{
-    (void)self;
-    tick_at_us = at_us;
-}
+static struct alarm due = {.tick = keyed_replies_tick, .owner = &k};
 
 static void open_keyed(size_t max_replies, size_t max_bytes)
 {
@@ -27,12 +22,12 @@ static void open_keyed(size_t max_replies, size_t max_bytes)
         .linger_us = LINGER_US,
         .conversations = &s.all,
         .env = &s.env,
-        .arm = arm_tick,
+        .alarm = &due,
     };
 
     fake_server_open(&s, "fake", 0, NULL);
     keyed_replies_init(&k, &config);
-    tick_at_us = 0;
+    due.at_us = 0;
 }
 
 static void close_keyed(void)
@@ -46,8 +41,8 @@ static void close_keyed(void)
 /* The timer fires if it is due. */
 static void tick_if_due(void)
 {
-    if (tick_at_us != 0 && tick_at_us <= s.now_us)
-        keyed_replies_tick(&k);
+    if (due.at_us != 0 && due.at_us <= s.now_us)
+        alarm_ring(&due);
 }
 
 static void run_all(void)
@@ -251,9 +246,9 @@ START_TEST(lingers)
     r = begin_reply("a", "say 100", &reader, 1);
     ck_assert(fake_server_step(&s));
     leave_reply(r, &reader, 1);
-    ck_assert_uint_eq(tick_at_us, s.now_us + LINGER_US);
+    ck_assert_uint_eq(due.at_us, s.now_us + LINGER_US);
     s.now_us += LINGER_US / 2;
-    keyed_replies_tick(&k);
+    alarm_ring(&due);
     ck_assert(fake_server_step(&s));
     ck_assert_uint_eq(s.all.n_live, 1);
 
@@ -262,7 +257,7 @@ START_TEST(lingers)
     fake_reader_init(&again);
     keyed_reply_attach(r, 0, &again.reader);
     s.now_us += 2 * LINGER_US;
-    keyed_replies_tick(&k);
+    alarm_ring(&due);
     ck_assert(fake_server_step(&s));
     ck_assert_uint_eq(s.all.n_live, 1);
     leave_reply(r, &again, 1);
@@ -289,7 +284,7 @@ START_TEST(spares_readers)
     leave_reply(r, &reader, 1);
     s.now_us += LINGER_US;
     tick_if_due();
-    ck_assert_uint_gt(tick_at_us, s.now_us + LINGER_US); /* it is looked at again */
+    ck_assert_uint_gt(due.at_us, s.now_us + LINGER_US); /* it is looked at again */
     run_all();
     fake_reader_read(&other);
     ck_assert_int_eq(other.done.finish, FINISH_STOP);

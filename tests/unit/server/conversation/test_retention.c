@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alarm.h"
 #include "server/conversation/keeping.h"
 #include "server/conversation/lookup.h"
 #include "server/model/models.h"
@@ -25,18 +26,13 @@ static struct journal *journal;
 static uv_loop_t loop;
 static bool is_stopped;
 
-static void arm(void *self, uint64_t at_us)
-{
-    *(uint64_t *)self = at_us;
-}
-
-static uint64_t tick_us;
+static struct alarm due = {.tick = retention_tick, .owner = &retention};
 
 static void begin(uint64_t unix_ms, uint64_t age_ms)
 {
     const struct journal_config config = {.dir = dir};
     struct keeping_config keeping = {.binding = "here", .models = &models};
-    const struct retention_config retain = {.arm = arm, .arm_self = &tick_us};
+    const struct retention_config retain = {.alarm = &due};
     static uint64_t n_lives;
     struct error err;
 
@@ -93,9 +89,8 @@ static void end(void)
 
 static void pass(void)
 {
-    tick_us = 0;
-    retention_tick(&retention);
-    while (tick_us == 0) /* the next pass is armed */
+    alarm_ring(&due);
+    while (due.at_us == 0) /* the next pass is armed */
         (void)uv_run(&loop, UV_RUN_ONCE);
     settle();
 }

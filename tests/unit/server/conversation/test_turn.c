@@ -111,7 +111,7 @@ START_TEST(test_linger)
         fake_reader_init(&again);
         switch (round) {
         case 0:
-            ck_assert_uint_le(s.expiry_at_us, s.now_us + config.linger_us);
+            ck_assert_uint_le(s.expiry.at_us, s.now_us + config.linger_us);
             ck_assert_int_eq(fake_turn(c, 1, "say 9", &again, &err), STATUS_OK);
             s.now_us += config.linger_us;
             conversations_tick(&s.all);

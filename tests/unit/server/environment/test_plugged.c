@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agents/plugin/environment.h"
+#include "base/alarm.h"
 #include "server/environment/vectors.h"
 #include "tests/unit/base/suite.h"
 
@@ -29,12 +30,6 @@ static void plugged_random(void *self, void *out, size_t n_bytes)
     memcpy(out, &n_drawn, n_bytes < sizeof(n_drawn) ? n_bytes : sizeof(n_drawn));
 }
 
-static void plugged_arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
-
 static const struct env fake_env = {.now_us = plugged_now, .random = plugged_random};
 
 static enum status plug_in(const char *path, struct error *err)
@@ -48,7 +43,8 @@ static enum status plug_in(const char *path, struct error *err)
 
 static void begin(void)
 {
-    const struct vectors_config config = {.env = &fake_env, .is_allowed = true, .arm = plugged_arm};
+    static struct alarm never;
+    const struct vectors_config config = {.env = &fake_env, .is_allowed = true, .alarm = &never};
     struct error err;
 
     vectors_init(&all, &config);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "tests/support/sim.h"
 #include "tests/unit/base/suite.h"
@@ -51,16 +52,11 @@ struct client {
 
 static struct {
     struct vectors all;
+    struct alarm alarm;
     struct fake_host hosts[N_HOSTS];
     struct client clients[N_CLIENTS];
     size_t n_done, n_failed, n_rows, n_ended;
 } s;
-
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us; /* ticks come anyway */
-}
 
 /* --- hosts --- */
 
@@ -294,7 +290,7 @@ static void happen(void)
     else if (what < 98 && f->is_attached && f->n_taken > 0)
         host_answer(f);
     else if (what == 98)
-        vectors_tick(&s.all);
+        alarm_ring(&s.alarm); /* a tick may come at any time */
     else if (what == 99 && pick(20) == 0)
         sim.now_us += pick(2) == 0 ? 2000000 : (uint64_t)VECTOR_TTL_MS * 1000;
 }
@@ -302,9 +298,10 @@ static void happen(void)
 static void run_seed(uint64_t seed)
 {
     const struct vectors_config config = {
-        .env = &sim_env, .silence_us = 1000000, .is_allowed = true, .arm = arm};
+        .env = &sim_env, .silence_us = 1000000, .is_allowed = true, .alarm = &s.alarm};
 
     sim_start(seed);
+    s.alarm = (struct alarm){.tick = vectors_tick, .owner = &s.all};
     vectors_init(&s.all, &config);
     host_come_or_go(&s.hosts[0]);
     for (unsigned i = 0; i < N_EVENTS; i++)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "tests/unit/base/suite.h"
@@ -77,7 +78,7 @@ struct thing {
 };
 
 static struct keeper keeper;
-static uint64_t now_us, armed_us; /* armed_us 0: it is not */
+static uint64_t now_us;
 static uint8_t n_drawn;
 static size_t n_made;
 
@@ -178,11 +179,7 @@ static const struct keeper_type thing_type = {.kind = 1,
                                               .made = thing_made,
                                               .drop = thing_drop};
 
-static void on_arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    armed_us = at_us == 0 ? 1 : at_us;
-}
+static struct alarm due = {.tick = keeper_tick, .owner = &keeper};
 
 static const struct principal *find_owner(void *self, const char *name)
 {
@@ -219,11 +216,11 @@ static void start(void)
     const struct keeping keeping = {.journal = (struct journal *)(void *)&fake,
                                     .interval_us = INTERVAL_US,
                                     .find_owner = find_owner,
-                                    .arm = on_arm};
+                                    .alarm = &due};
 
     memset(&fake, 0, sizeof(fake));
     now_us = 1;
-    armed_us = 0;
+    due.at_us = 0;
     keeper_init(&keeper, &thing_type, NULL, &fake_env);
     keeper_start(&keeper, &keeping);
 }
@@ -249,10 +246,9 @@ static void thing_init(struct thing *t)
 static void begin_next(void)
 {
     while (fake.done == NULL) {
-        ck_assert(armed_us != 0);
-        now_us = armed_us > now_us ? armed_us : now_us;
-        armed_us = 0;
-        keeper_tick(&keeper);
+        ck_assert(due.at_us != 0);
+        now_us = due.at_us > now_us ? due.at_us : now_us;
+        alarm_ring(&due);
     }
 }
 

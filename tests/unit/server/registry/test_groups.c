@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "tests/unit/base/suite.h"
@@ -32,18 +33,13 @@ static uint32_t pick(uint32_t n)
     return x % n;
 }
 
-static uint64_t now_us, armed_us;
+static uint64_t now_us;
+static struct alarm due = {.tick = groups_tick, .owner = &all};
 
 static uint64_t now(void *self)
 {
     (void)self;
     return now_us;
-}
-
-static void arm(void *self, uint64_t at_us)
-{
-    ck_assert_ptr_eq(self, &all);
-    armed_us = at_us;
 }
 
 static const struct env env = {.now_us = now, .random = draw};
@@ -56,8 +52,8 @@ static void on_notify(struct group_listener *l)
 static void begin(uint64_t seed)
 {
     random_state = seed;
-    armed_us = 0;
-    groups_init(&all, &env, arm, &all);
+    due.at_us = 0;
+    groups_init(&all, &env, &due);
 }
 
 static void join_leased(struct group_member *m, const char *name, uint32_t lease_ms)
@@ -280,28 +276,27 @@ START_TEST(leases)
     ck_assert_int_eq(group_join(&a, &all, 1, "g", "a", GROUP_LEASE_MAX_MS + 1, on_notify, &err),
                      STATUS_INVALID);
     join(&a, "a");
-    ck_assert_uint_eq(armed_us, 0);
+    ck_assert_uint_eq(due.at_us, 0);
     join_leased(&b, "b", 2000);
     lease = group_member_lease(&b);
-    ck_assert_uint_eq(armed_us, 3000000);
+    ck_assert_uint_eq(due.at_us, 3000000);
     ck_assert_int_eq(wait_at(&w, &a, 1, 0, 0), STATUS_OK);
     now_us = 2500000;
     group_member_renew(&b);
-    now_us = armed_us;
-    groups_tick(&all);
+    now_us = due.at_us;
+    alarm_ring(&due);
     ck_assert(!b.is_expired && outcome[0] == STATUS_UNKNOWN);
-    ck_assert_uint_eq(armed_us, 4500000);
+    ck_assert_uint_eq(due.at_us, 4500000);
     (void)told(&a.listener);
-    now_us = armed_us;
-    groups_tick(&all);
+    now_us = due.at_us;
+    alarm_ring(&due);
     ck_assert(b.is_expired && b.group == NULL);
     ck_assert_str_eq(told(&a.listener), "!b");
     ck_assert_int_eq(outcome[0], STATUS_ABORTED);
     ck_assert_str_eq(err.text, "the member 'b' was lost");
     ck_assert_int_eq(groups_member(&found, &all, 1, lease, &err), STATUS_NOT_FOUND);
-    armed_us = 0;
-    groups_tick(&all);
-    ck_assert_uint_eq(armed_us, 0);
+    alarm_ring(&due);
+    ck_assert_uint_eq(due.at_us, 0);
     group_member_end(&a, false);
     groups_deinit(&all);
 }
@@ -446,8 +441,8 @@ static void simulated_pass(uint64_t us)
     bool was_leased = false;
 
     now_us += us;
-    if (armed_us != 0 && armed_us <= now_us)
-        groups_tick(&all);
+    if (due.at_us != 0 && due.at_us <= now_us)
+        alarm_ring(&due);
     for (size_t i = 0; i < N_NAMES; i++) {
         struct simulated *s = &world[i];
 
@@ -458,7 +453,7 @@ static void simulated_pass(uint64_t us)
         s->is_there = !s->member.is_expired;
         was_leased |= s->is_there && s->member.lease_ms != 0;
     }
-    ck_assert(!was_leased || armed_us > now_us);
+    ck_assert(!was_leased || due.at_us > now_us);
 }
 
 static void simulated_step(struct simulated *s, size_t i, uint64_t *epoch)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "server/access/access.h"
@@ -478,7 +479,8 @@ enum { N_WAITS = 6 };
 static struct {
     struct replays all;
     struct table *t;
-    uint64_t now_us, armed_us;
+    uint64_t now_us;
+    struct alarm alarm;
     struct waiter {
         struct table_wait wait;
         int32_t x;
@@ -500,12 +502,6 @@ static void fake_random(void *self, void *out, size_t n_bytes)
     (void)self;
     for (size_t i = 0; i < n_bytes; i++)
         ((unsigned char *)out)[i] = (unsigned char)pick(256);
-}
-
-static void fake_arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    s.armed_us = at_us;
 }
 
 /* What is allowed is done at once, as the service does it. */
@@ -591,13 +587,14 @@ static void check_waits(void)
 static void run_schedule(uint64_t seed)
 {
     const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct replays_config all = {.env = &env, .max_bytes = 2 << 20, .arm = fake_arm};
+    const struct replays_config all = {.env = &env, .max_bytes = 2 << 20, .alarm = &s.alarm};
     static const struct principal owner = {.id = 1, .name = "ann"};
     const struct error gone = {.status = STATUS_NOT_FOUND};
     struct table_config config =
         usual((enum selector_kind)(seed % 2 == 0 ? SELECTOR_UNIFORM : SELECTOR_PRIORITIZED));
 
     chance = seed * 0x9E3779B97F4A7C15u;
+    s.alarm = (struct alarm){.tick = replays_tick, .owner = &s.all};
     replays_init(&s.all, &all);
     config.max_items = 5 + pick(20);
     config.max_times_sampled = pick(3) == 0 ? 4 : 0;
@@ -618,10 +615,8 @@ static void run_schedule(uint64_t seed)
         if (pick(50) == 0)
             replays_clear(&s.all, s.t);
         s.now_us += pick(3000);
-        if (s.armed_us != 0 && s.armed_us <= s.now_us) {
-            s.armed_us = 0;
-            replays_tick(&s.all);
-        }
+        if (s.alarm.at_us != 0 && s.alarm.at_us <= s.now_us)
+            alarm_ring(&s.alarm);
         check_waits();
         ck_assert_uint_le(s.t->order.n, config.max_items);
     }
@@ -629,7 +624,6 @@ static void run_schedule(uint64_t seed)
         if (s.waiters[i].waits)
             table_leave(&s.waiters[i].wait);
     memset(s.waiters, 0, sizeof(s.waiters));
-    s.armed_us = 0;
     replays_delete(&s.all, s.t, &gone);
     ck_assert_uint_eq(s.all.bytes.held, 0);
     replays_deinit(&s.all);
@@ -907,7 +901,7 @@ END_TEST
 START_TEST(reserves_half)
 {
     const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct replays_config config = {.env = &env, .max_bytes = 8 << 20, .arm = fake_arm};
+    const struct replays_config config = {.env = &env, .max_bytes = 8 << 20, .alarm = &s.alarm};
     static const struct principal ann = {.id = 1, .name = "ann"}, bob = {.id = 2, .name = "bob"};
     const struct access_sharing nobody = {0};
     struct table_config each = usual(SELECTOR_UNIFORM);

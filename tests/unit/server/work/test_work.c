@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "base/env.h"
 #include "server/work/parts.h"
 #include "tests/unit/base/suite.h"
 
 static uint64_t now_us;
 static struct work_table work;
+static struct alarm due = {.tick = work_tick, .owner = &work};
 static struct work_worker workers[3];
 static unsigned n_ended;
 
@@ -25,12 +27,6 @@ static void real_random(void *self, void *out, size_t n_bytes)
 }
 
 static const struct env env = {.now_us = fake_now, .random = real_random};
-
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
 
 static unsigned weight(void *self, uint32_t principal)
 {
@@ -57,7 +53,7 @@ static void open_work(void)
                                        .may_attach = true,
                                        .max_bytes = 4000,
                                        .weight = weight,
-                                       .arm = arm};
+                                       .alarm = &due};
 
     now_us = 1;
     n_ended = 0;
@@ -238,7 +234,7 @@ START_TEST(test_request_ids)
     ck_assert_int_eq(work_find(&found, &work, 2, t->by_id.hash, &err), STATUS_NOT_FOUND);
     now_us += (uint64_t)WORK_KEEP_MS * 1000;
     peer_heard(&workers[0].peer);
-    work_tick(&work);
+    alarm_ring(&due);
     ck_assert_uint_eq(work.tasks_limit.held, 1); /* principal 2's */
     close_work();
 }
@@ -255,11 +251,11 @@ START_TEST(test_silence)
     (void)submit(1, "", 0);
     t = submit(1, "", 0);
     now_us += 1000000;
-    work_tick(&work);
+    alarm_ring(&due);
     ck_assert_uint_eq(n_ended, 1);
     ck_assert_int_eq(work_check_function(&work, 1, "f", &err), STATUS_OK);
     now_us += 1000000;
-    work_tick(&work);
+    alarm_ring(&due);
     ck_assert_int_eq(work_check_function(&work, 1, "f", &err), STATUS_NOT_FOUND);
     ck_assert_int_eq(t->failure->err.status, STATUS_UNAVAILABLE);
     ck_assert_int_eq(t->failure->err.reason, REASON_WORKER_LOST);

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "server/model/models.h"
 #include "server/server.h"
 #include "tests/fault/sweep.h"
@@ -24,17 +25,12 @@ static struct server server = {
     .sequences = &d.sequences,
 };
 
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
-
 static void setup(void)
 {
-    const struct conversations_config conversations = {.env = &s.env, .arm = arm};
-    const struct sessions_config sessions = {.env = &s.env, .arm = arm};
-    struct sequences_config sequences = {.env = &s.env, .arm = arm};
+    static struct alarm due; /* which never rings */
+    const struct conversations_config conversations = {.env = &s.env, .alarm = &due};
+    const struct sessions_config sessions = {.env = &s.env, .alarm = &due};
+    struct sequences_config sequences = {.env = &s.env, .alarm = &due};
     struct error err;
 
     fake_server_open(&s, "fake", 0, NULL);

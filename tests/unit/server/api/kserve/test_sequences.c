@@ -4,29 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alarm.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
 
 static struct fake_server s;
 static struct sessions sessions;
 static struct sequences all;
-static uint64_t tick_at_us;
-
-static void arm(void *self, uint64_t at_us)
-{
-    (void)self;
-    tick_at_us = at_us;
-}
-
-static void arm_nothing(void *self, uint64_t at_us)
-{
-    (void)self;
-    (void)at_us;
-}
+static struct alarm due = {.tick = sequences_tick, .owner = &all};
 
 static void open_all(const struct sequences_config *given)
 {
-    const struct sessions_config none = {.env = &s.env, .arm = arm_nothing};
+    static struct alarm never;
+    const struct sessions_config none = {.env = &s.env, .alarm = &never};
     struct sequences_config config = *given;
     struct error err;
 
@@ -35,8 +25,8 @@ static void open_all(const struct sequences_config *given)
     config.env = &s.env;
     config.conversations = &s.all;
     config.sessions = &sessions;
-    config.arm = arm;
-    tick_at_us = 0;
+    config.alarm = &due;
+    due.at_us = 0;
     ck_assert_int_eq(sequences_init(&all, &config, &err), STATUS_OK);
 }
 
@@ -155,17 +145,17 @@ START_TEST(test_idle)
     open_all(&(struct sequences_config){.idle_ms = 1000});
     ck_assert_int_eq(ask(&one, "7", true, false, "say 1"), STATUS_OK);
     s.now_us += 5000000;
-    sequences_tick(&all);
+    alarm_ring(&due);
     answered(&one, "<0>");
-    ck_assert_uint_eq(tick_at_us, s.now_us + 1000000);
+    ck_assert_uint_eq(due.at_us, s.now_us + 1000000);
     s.now_us += 900000;
-    sequences_tick(&all);
+    alarm_ring(&due);
     ck_assert_int_eq(ask(&two, "7", false, false, "say 1"), STATUS_OK);
     s.now_us += 900000;
-    sequences_tick(&all);
+    alarm_ring(&due);
     answered(&two, "<0>");
     s.now_us += 1000000;
-    sequences_tick(&all);
+    alarm_ring(&due);
     ck_assert_uint_eq(s.all.n, 0);
     refused("7", false, STATUS_ABORTED, "was closed after 1000 ms");
     refused("8", false, STATUS_INVALID, "START");
