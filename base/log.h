@@ -1,5 +1,5 @@
 /* One line per event on stderr, logfmt: `2026-11-21T16:04:05.123Z info event key=value …`. Only
- * server/ and client/cli/ log. Any thread; a line is one write. */
+ * server/ logs. Any thread; a line is one write. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -9,8 +9,8 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
 
 enum {
     QUIET_MS = 500, /* a shorter wait prints no remark */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/cli/options/options.h"
+#include "cli/options/options.h"
 #include "client/lib/parley.h"
 
 struct connection_options {

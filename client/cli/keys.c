@@ -4,9 +4,9 @@
 
 #include "base/checksum.h"
 #include "base/env.h"
-#include "client/cli/options/options.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
 
 enum { KEY_RANDOM_BYTES = 32, KEY_CHARS = 3 + 2 * KEY_RANDOM_BYTES + 1 };
 

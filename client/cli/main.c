@@ -6,9 +6,9 @@
 
 #include "base/denormals.h"
 #include "base/suggest.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 
 static const struct verb verbs[] = {
     {"chat", "[OPTION]…", "Chat with a model; on a pipe, each line of stdin is a turn.", chat_run},

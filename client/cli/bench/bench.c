@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 
 /* The named benches; an address instead of a name starts the load tester. */
 static const struct verb benches[] = {

@@ -11,8 +11,8 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
 
 enum { MAX_TEXT_BYTES = 1 << 20, PAUSE_MS = 50 /* between two looks at the clock */ };
 

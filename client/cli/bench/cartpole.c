@@ -10,12 +10,12 @@
 
 #include "agents/policy/policy.h"
 #include "base/alloc.h"
-#include "client/cli/options/options.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/plot.h"
-#include "client/cli/output/table.h"
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/plot.h"
+#include "cli/output/table.h"
 #include "client/cli/policy/rollout.h"
 
 enum { MAX_WORLDS = 64, MAX_MODES = 3, MAX_RPCS = 2, MAX_REPS = 99, LOCKSTEP_TIMEOUT_MS = 10000 };

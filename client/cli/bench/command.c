@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "cli/options/options.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
+#include "cli/output/out.h"
 #include "client/cli/bench/sweep.h"
-#include "client/cli/options/options.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
-#include "client/cli/output/out.h"
 
 enum {
     MAX_CONCURRENCY = 100000,

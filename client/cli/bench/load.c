@@ -21,10 +21,10 @@
 #include "base/alloc.h"
 #include "base/counter_rng.h"
 #include "base/env.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
 #include "client/cli/bench/due.h"
 #include "client/cli/bench/server_cpu.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
 
 enum {
     MAX_TEXT_BYTES = 64 << 20,

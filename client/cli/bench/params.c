@@ -10,11 +10,11 @@
 #include <sys/resource.h>
 
 #include "base/alloc.h"
+#include "cli/options/options.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/subprocess.h"
 #include "client/cli/bench/params_bench.h"
-#include "client/cli/options/options.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/policy/subprocess.h"
 
 enum { MAX_TRAINERS = 64, LINE_TIMEOUT_MS = 120 * 1000, RESNET_CLASSES = 30 };
 

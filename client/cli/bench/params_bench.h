@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 #include "client/lib/parley.h"
 
 /* Tensors, and how many numbers they have in all. */

@@ -12,8 +12,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cli/output/console.h"
 #include "client/cli/bench/params_bench.h"
-#include "client/cli/output/console.h"
 #include "client/lib/stream.h"
 
 enum { CHUNK_BYTES = 1 << 20 };

@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cli/output/console.h"
 #include "client/cli/bench/params_bench.h"
-#include "client/cli/output/console.h"
 
 float params_gradient_number(size_t k, size_t i)
 {

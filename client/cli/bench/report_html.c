@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "cli/output/plot.h"
+#include "cli/output/svg.h"
 #include "client/cli/bench/metric.h"
 #include "client/cli/bench/report.h"
-#include "client/cli/output/plot.h"
-#include "client/cli/output/svg.h"
 
 enum { N_PERCENTS = 101 };
 

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/bench/calibrate.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
 
 enum { MAX_LAG_MS = 10 /* at the 99th percentile, before a warning */ };
 

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "cli/options/options.h"
 #include "client/cli/bench/load.h"
 #include "client/cli/bench/report.h"
 #include "client/cli/bench/require.h"
-#include "client/cli/options/options.h"
 
 enum {
     SWEEP_MAX_LEVELS = 32,

@@ -10,10 +10,10 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/list.h"
+#include "cli/output/console.h"
 #include "client/cli/bench/kserve_inputs.h"
 #include "client/cli/bench/target.h"
 #include "client/cli/connection.h"
-#include "client/cli/output/console.h"
 #include "client/lib/parley.h"
 
 enum { STEP_TIMEOUT_MS = 10 * 60 * 1000 };

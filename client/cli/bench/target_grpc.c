@@ -10,10 +10,10 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/list.h"
+#include "cli/output/console.h"
 #include "client/cli/bench/proto_json.h"
 #include "client/cli/bench/target.h"
 #include "client/cli/connection.h"
-#include "client/cli/output/console.h"
 #include "client/lib/parley.h"
 
 enum { METHOD_TIMEOUT_MS = 10 * 60 * 1000, MAX_REQUEST_BYTES = 64 << 20 };

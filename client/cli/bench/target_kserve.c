@@ -11,10 +11,10 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/list.h"
+#include "cli/output/console.h"
 #include "client/cli/bench/kserve_inputs.h"
 #include "client/cli/bench/target.h"
 #include "client/cli/connection.h"
-#include "client/cli/output/console.h"
 #include "client/lib/parley.h"
 #include "inference/grpc_service.pb-c.h"
 

@@ -15,10 +15,10 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/list.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
 #include "client/cli/bench/openai.h"
 #include "client/cli/bench/target.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
 
 enum {
     MAX_ANSWER_BYTES = 16 << 20, /* bound on the list of models */

@@ -7,14 +7,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
+#include "cli/output/out.h"
+#include "cli/output/prompt.h"
 #include "client/cli/chat/chat_state.h"
 #include "client/cli/chat/commands.h"
 #include "client/cli/chat/turn.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/prompt.h"
 
 static const struct option_row chat_rows[] = {
     {"model", "NAME", "the model to use (the server's default)", OPTION_TEXT,

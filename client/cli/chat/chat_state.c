@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/output/console.h"
 #include "client/cli/chat/transcript.h"
-#include "client/cli/output/console.h"
 
 bool chat_begin(struct chat *c)
 {

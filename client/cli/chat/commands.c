@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cli/output/console.h"
 #include "client/cli/chat/chat_state.h"
 #include "client/cli/chat/transcript.h"
-#include "client/cli/output/console.h"
 
 struct command {
     const char *name, *args, *help;

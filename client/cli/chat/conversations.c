@@ -3,15 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/table.h"
 #include "client/cli/chat/export.h"
 #include "client/cli/chat/transcript.h"
 #include "client/cli/chat/watch.h"
 #include "client/cli/connection.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
 #include "client/cli/output/message_json.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/table.h"
 #include "proto/words.h"
 
 struct conversation_list {

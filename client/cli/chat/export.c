@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/bench/proto_json.h"
 #include "client/cli/chat/transcript.h"
 #include "client/cli/connection.h"
-#include "client/cli/output/console.h"
 #include "client/cli/output/message_json.h"
-#include "client/cli/output/out.h"
 
 /* --- export --- */
 

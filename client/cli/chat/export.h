@@ -4,7 +4,7 @@
 #ifndef CLIENT_CLI_CHAT_EXPORT_H
 #define CLIENT_CLI_CHAT_EXPORT_H
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 #include "client/lib/parley.h"
 
 enum parley_status export_one(struct parley_channel *channel, const char *conversation,

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "cli/output/interrupt.h"
 #include "client/cli/connection.h"
-#include "client/cli/output/interrupt.h"
 #include "parley/v1/conversations.pb-c.h"
 
 /* The channel's thread stores events in the turn and wakes the caller's thread, which polls for

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "cli/output/out.h"
 #include "client/cli/output/message_json.h"
-#include "client/cli/output/out.h"
 #include "parley/v1/conversations.pb-c.h"
 #include "proto/words.h"
 

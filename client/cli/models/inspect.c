@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "agents/lm/inspection.h"
-#include "client/cli/options/options.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/table.h"
+#include "cli/options/options.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/table.h"
 
 enum { TEMPLATE_LINES = 4, TEMPLATE_LINE_BYTES = 100 };
 

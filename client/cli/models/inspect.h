@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 
 struct lm_inspection;
 

@@ -10,10 +10,10 @@
 #include "agents/lm/inspection.h"
 #include "base/alloc.h"
 #include "base/shard_name.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/table.h"
 #include "client/cli/models/inspect.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/table.h"
 
 enum { ENDING_LEN = 5 };
 

@@ -1,12 +1,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/options/verb.h"
+#include "cli/output/out.h"
+#include "cli/output/table.h"
 #include "client/cli/connection.h"
 #include "client/cli/models/inspect.h"
-#include "client/cli/options/verb.h"
 #include "client/cli/output/message_json.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/table.h"
 #include "parley/v1/models.pb-c.h"
 #include "proto/words.h"
 

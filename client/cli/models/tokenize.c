@@ -4,11 +4,11 @@
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/json_lines.h"
 #include "client/cli/options/model_file.h"
-#include "client/cli/options/options.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/json_lines.h"
 
 /* Text to token ids and back, by the vocabulary of a model file. */
 

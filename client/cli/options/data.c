@@ -6,8 +6,8 @@
 
 #include "agents/plugin/plugin.h"
 #include "base/env.h"
+#include "cli/output/console.h"
 #include "client/cli/options/model_file.h"
-#include "client/cli/output/console.h"
 #include "client/cli/worlds/attached_agent.h"
 #include "client/cli/worlds/attached_data.h"
 #include "worlds/baselines/dictionary.h"

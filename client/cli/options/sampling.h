@@ -2,7 +2,7 @@
 #ifndef CLIENT_CLI_OPTIONS_SAMPLING_H
 #define CLIENT_CLI_OPTIONS_SAMPLING_H
 
-#include "client/cli/options/options.h"
+#include "cli/options/options.h"
 #include "client/lib/parley.h"
 
 struct sampling_options {

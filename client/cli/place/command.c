@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "client/cli/options/options.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
+#include "cli/options/options.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/place/placement.h"
 
 enum { MAX_NODES = 10000000 };

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "agents/policy/policy.h"
-#include "client/cli/options/options.h"
-#include "client/cli/output/console.h"
+#include "cli/options/options.h"
+#include "cli/output/console.h"
 #include "worlds/environment/environment.h"
 
 struct policy_new_options {

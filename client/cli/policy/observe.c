@@ -13,10 +13,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/connection.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
 #include "client/cli/policy/environment_worker.h"
 
 struct observe_options {

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "client/cli/policy/subprocess.h"
+#include "cli/subprocess.h"
 
 static const char model_name[] = "policy";
 

@@ -9,9 +9,9 @@
 #include <sys/random.h>
 
 #include "base/alloc.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/connection.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
 #include "client/cli/policy/environment_worker.h"
 #include "client/cli/policy/score.h"
 

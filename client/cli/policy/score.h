@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 
 /* --world is among the arguments. */
 bool score_is_wanted(int argc, char **argv);

@@ -1,9 +1,9 @@
 #include <stddef.h>
 
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
 #include "client/cli/options/model_file.h"
-#include "client/cli/options/options.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
 #include "client/cli/selftest/selftest.h"
 #include "compute/backends.h"
 

@@ -1,7 +1,7 @@
 /* Prints the self-test's results, as lines of a table or JSON objects. */
 #include <stdio.h>
 
-#include "client/cli/output/out.h"
+#include "cli/output/out.h"
 #include "client/cli/selftest/selftest.h"
 
 void selftest_operator(struct selftest *s, const char *name, const char *type, double error,

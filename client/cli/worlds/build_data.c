@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/options/data.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
 #include "worlds/participant/participant.h"
 #include "worlds/teachers/data_file.h"
 

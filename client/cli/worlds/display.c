@@ -6,10 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/picture.h"
 #include "client/cli/options/data.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/picture.h"
 #include "worlds/participant/participant.h"
 
 struct display {

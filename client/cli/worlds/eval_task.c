@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/progress.h"
 #include "client/cli/options/data.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/progress.h"
 #include "client/cli/worlds/world_file.h"
 #include "client/cli/worlds/world_log.h"
 #include "worlds/metrics/metrics.h"

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
+#include "cli/output/out.h"
+#include "cli/output/prompt.h"
 #include "client/cli/options/data.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/prompt.h"
 #include "client/cli/worlds/world_file.h"
 #include "client/cli/worlds/world_log.h"
 #include "worlds/participant/participant.h"

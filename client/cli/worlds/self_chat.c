@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/options/data.h"
 #include "client/cli/options/model_file.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
 #include "client/cli/worlds/world_file.h"
 #include "client/cli/worlds/world_log.h"
 #include "worlds/participant/model.h"

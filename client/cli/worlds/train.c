@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "agents/policy/policy.h"
-#include "client/cli/options/options.h"
-#include "client/cli/options/verb.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/policy/rollout.h"
 #include "client/cli/worlds/eval_task.h"
 #include "client/cli/worlds/train_checkpoint.h"

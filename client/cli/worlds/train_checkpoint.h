@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "client/cli/options/options.h"
+#include "cli/options/options.h"
 #include "client/cli/worlds/train_loop.h"
 
 /* All options of the groups by name, but those that change nothing in what is learned. The caller

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/interrupt.h"
-#include "client/cli/output/out.h"
+#include "cli/output/console.h"
+#include "cli/output/interrupt.h"
+#include "cli/output/out.h"
 #include "worlds/metrics/metrics.h"
 #include "worlds/teachers/teacher.h"
 #include "worlds/world/world.h"

@@ -15,7 +15,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
-#include "client/cli/options/options.h"
+#include "cli/options/options.h"
 #include "worlds/world/world.h"
 
 struct participant;

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "agents/words/word_table.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
 #include "client/cli/options/data.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
 #include "client/cli/worlds/survey.h"
 #include "client/cli/worlds/train_checkpoint.h"
 #include "client/cli/worlds/train_loop.h"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 
 /* Whether the command line names such an agent. */
 bool train_model_is_wanted(int argc, char **argv);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agents/policy/policy.h"
-#include "client/cli/output/console.h"
+#include "cli/output/console.h"
 #include "client/cli/worlds/train_checkpoint.h"
 
 /* Apart from the seeds of the observers, which are a million from each other. */

@@ -3,10 +3,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "cli/output/progress.h"
 #include "client/cli/options/data.h"
-#include "client/cli/output/console.h"
-#include "client/cli/output/out.h"
-#include "client/cli/output/progress.h"
 #include "client/cli/worlds/survey.h"
 #include "client/cli/worlds/train_model.h"
 #include "worlds/baselines/dictionary.h"

@@ -2,7 +2,7 @@
 #ifndef CLIENT_CLI_WORLDS_TRAIN_TASK_H
 #define CLIENT_CLI_WORLDS_TRAIN_TASK_H
 
-#include "client/cli/options/verb.h"
+#include "cli/options/verb.h"
 
 enum exit_code train_task_run(const struct verb *verb, int argc, char **argv);
 

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "client/cli/output/out.h"
+#include "cli/output/out.h"
 #include "worlds/message/act.h"
 
 enum { MAX_EPISODE_BYTES = 1 << 30 };

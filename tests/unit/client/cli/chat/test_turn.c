@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli/output/interrupt.h"
+#include "cli/output/interrupt.h"
 #include "parley/v1/conversations.pb-c.h"
 
 enum { MAX_ATTEMPTS = 8 };

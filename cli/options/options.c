@@ -1,0 +1,299 @@
+#include "cli/options/options.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/suggest.h"
+#include "base/utf8.h"
+#include "cli/output/console.h"
+
+enum { MAX_OPTIONS = 128, MAX_NAME = 32, HELP_COLUMN = 30 };
+
+/* The rows of all groups, in getopt's order; a row with two names appears twice. */
+struct all_options {
+    const struct option_row *rows[MAX_OPTIONS];
+    const struct option_group *groups[MAX_OPTIONS];
+    char names[MAX_OPTIONS][MAX_NAME];
+    bool is_short[MAX_OPTIONS];           /* the second name has one dash */
+    struct option longs[MAX_OPTIONS + 2]; /* plus help and the end of the list */
+    int n;
+    bool has_short;
+};
+
+static int long_len(const struct option_row *row)
+{
+    return (int)strcspn(row->name, "|");
+}
+
+static void add_name(struct all_options *all, const struct option_group *group,
+                     const struct option_row *row, const char *name, int len, bool is_short)
+{
+    assert(all->n < MAX_OPTIONS && len > 0 && len < MAX_NAME);
+    memcpy(all->names[all->n], name, (size_t)len);
+    all->rows[all->n] = row;
+    all->groups[all->n] = group;
+    all->is_short[all->n] = is_short;
+    all->longs[all->n] = (struct option){
+        all->names[all->n], row->value == NULL ? no_argument : required_argument, NULL, 0};
+    all->n++;
+    all->has_short = all->has_short || is_short;
+}
+
+static void all_options_gather(struct all_options *all, const struct option_group *groups,
+                               size_t n_groups)
+{
+    *all = (struct all_options){0};
+    for (size_t g = 0; g < n_groups; g++)
+        for (const struct option_row *row = groups[g].rows; row->name != NULL; row++) {
+            const char *bar = strchr(row->name, '|');
+
+            add_name(all, &groups[g], row, row->name, long_len(row), false);
+            if (bar != NULL)
+                add_name(all, &groups[g], row, bar + 1, (int)strlen(bar + 1), true);
+        }
+    all->longs[all->n] = (struct option){"help", no_argument, NULL, 'h'};
+}
+
+static enum status wrong_value(const struct option_row *row, const char *wants, const char *value,
+                               struct error *err)
+{
+    return error_set(err, STATUS_INVALID, "--%.*s must be %s, not '%s'", long_len(row), row->name,
+                     wants, value);
+}
+
+static enum status read_whole(uint64_t *out, const struct option_row *row, uint64_t max,
+                              const char *value, struct error *err)
+{
+    char *end;
+    unsigned long long whole;
+
+    errno = 0;
+    whole = strtoull(value, &end, 10);
+    if (!isdigit((unsigned char)value[0]) || *end != '\0')
+        return wrong_value(row, "a whole number", value, err);
+    if (errno == ERANGE || whole > max)
+        return error_set(err, STATUS_INVALID, "--%.*s is at most %llu, not '%s'", long_len(row),
+                         row->name, (unsigned long long)max, value);
+    *out = whole;
+    return STATUS_OK;
+}
+
+static enum status read_real(double *out, const struct option_row *row, const char *value,
+                             struct error *err)
+{
+    char *end;
+    double real = strtod(value, &end);
+
+    if (end == value || *end != '\0' || !isfinite(real))
+        return wrong_value(row, "a number", value, err);
+    *out = real;
+    return STATUS_OK;
+}
+
+static enum status options_read_more(struct option_texts *texts, const struct option_row *row,
+                                     const char *value, struct error *err)
+{
+    if (texts->n == OPTION_TEXTS_MAX)
+        return error_set(err, STATUS_INVALID, "--%.*s may be given %d times", long_len(row),
+                         row->name, OPTION_TEXTS_MAX);
+    texts->texts[texts->n++] = value;
+    return STATUS_OK;
+}
+
+static enum status read_signed(int64_t *out, const struct option_row *row, const char *value,
+                               struct error *err)
+{
+    const bool is_negative = value[0] == '-';
+    uint64_t whole;
+    enum status rc = read_whole(&whole, row, INT64_MAX, value + is_negative, err);
+
+    if (rc == STATUS_OK)
+        *out = is_negative ? -(int64_t)whole : (int64_t)whole;
+    return rc;
+}
+
+static enum status read_bool(bool *out, const struct option_row *row, const char *value,
+                             struct error *err)
+{
+    *out = strcmp(value, "true") == 0 || strcmp(value, "True") == 0;
+    if (!*out && strcmp(value, "false") != 0 && strcmp(value, "False") != 0)
+        return wrong_value(row, "true or false", value, err);
+    return STATUS_OK;
+}
+
+static enum status options_read_value(const struct option_row *row,
+                                      const struct option_group *group, const char *value,
+                                      struct error *err)
+{
+    void *to = (char *)group->into + row->offset;
+    uint64_t whole = 0;
+    double real = 0.0;
+    enum status rc = STATUS_OK;
+
+    switch (row->kind) {
+    case OPTION_FLAG:
+        *(bool *)to = true;
+        break;
+    case OPTION_TEXT:
+        *(const char **)to = value;
+        break;
+    case OPTION_TEXTS:
+        rc = options_read_more(to, row, value, err);
+        break;
+    case OPTION_U32:
+        if ((rc = read_whole(&whole, row, UINT32_MAX, value, err)) == STATUS_OK)
+            *(uint32_t *)to = (uint32_t)whole;
+        break;
+    case OPTION_U64:
+        if ((rc = read_whole(&whole, row, UINT64_MAX, value, err)) == STATUS_OK)
+            *(uint64_t *)to = whole;
+        break;
+    case OPTION_I64:
+        rc = read_signed(to, row, value, err);
+        break;
+    case OPTION_BOOL:
+        rc = read_bool(to, row, value, err);
+        break;
+    case OPTION_FLOAT:
+        if ((rc = read_real(&real, row, value, err)) == STATUS_OK)
+            *(float *)to = (float)real;
+        break;
+    case OPTION_DOUBLE:
+        if ((rc = read_real(&real, row, value, err)) == STATUS_OK)
+            *(double *)to = real;
+        break;
+    }
+    if (rc == STATUS_OK && row->set != 0)
+        *group->set |= row->set;
+    return rc;
+}
+
+static void print_row(const char *name, const char *value, const char *help)
+{
+    const char *bar = strchr(name, '|');
+    int width =
+        printf("  --%.*s%s%s%s%s", (int)strcspn(name, "|"), name, bar == NULL ? "" : ", -",
+               bar == NULL ? "" : bar + 1, value == NULL ? "" : " ", value == NULL ? "" : value);
+
+    if (value != NULL)
+        width -= (int)(strlen(value) - utf8_count(value)); /* printf returned bytes */
+    if (width >= HELP_COLUMN)
+        printf("\n%*s", HELP_COLUMN, "");
+    else
+        printf("%*s", HELP_COLUMN - width, "");
+    printf("%s\n", help);
+}
+
+static void options_print_help(const struct verb *verb, const struct all_options *all)
+{
+    printf("usage: parley %s%s%s\n\n%s\n\noptions:\n", verb->name, *verb->args == '\0' ? "" : " ",
+           verb->args, verb->about);
+    for (int i = 0; i < all->n; i++)
+        if (!all->is_short[i])
+            print_row(all->rows[i]->name, all->rows[i]->value, all->rows[i]->help);
+    print_row("help", NULL, "print this help");
+    printf("\n'man parley' is the manual.\n");
+}
+
+/* "seed" for "--sed"; NULL: none is near, or what was given is a short name. */
+static const char *options_near(const struct option *longs, const char *given)
+{
+    struct suggest near;
+
+    if (strncmp(given, "--", 2) != 0)
+        return NULL;
+    suggest_init(&near, given + 2);
+    for (; longs->name != NULL; longs++)
+        suggest_try(&near, longs->name);
+    return near.word;
+}
+
+/* getopt answered ':' or '?' to what was given. */
+static void explain(const struct option *longs, int answer, const char *given, struct error *err)
+{
+    const char *near = options_near(longs, given);
+
+    if (answer == ':')
+        (void)error_set(err, STATUS_INVALID, "%s needs a value", given);
+    else if (strncmp(given, "--", 2) != 0 && optopt != 0)
+        (void)error_set(err, STATUS_INVALID, "there is no option '-%c'", optopt);
+    else if (strchr(given, '=') != NULL)
+        (void)error_set(err, STATUS_INVALID, "'%.*s' is not an option or takes no value",
+                        (int)strcspn(given, "="), given);
+    else if (near != NULL)
+        (void)error_set(err, STATUS_INVALID, "there is no option '%s', did you mean '--%s'?", given,
+                        near);
+    else
+        (void)error_set(err, STATUS_INVALID, "there is no option '%s'", given);
+}
+
+enum options_end options_parse(const struct verb *verb, const struct option_group *groups,
+                               size_t n_groups, int argc, char **argv, int *ret_first,
+                               struct error *err)
+{
+    struct all_options all;
+    int c, i = 0;
+
+    all_options_gather(&all, groups, n_groups);
+    opterr = 0;
+    optind = 0; /* 0 makes glibc start again */
+    while ((c = all.has_short ? getopt_long_only(argc, argv, ":h", all.longs, &i)
+                              : getopt_long(argc, argv, ":h", all.longs, &i)) != -1) {
+        if (c == 'h') {
+            options_print_help(verb, &all);
+            return OPTIONS_HELP;
+        }
+        if (c == ':' || c == '?') {
+            explain(all.longs, c, argv[optind - 1], err);
+            return OPTIONS_WRONG;
+        }
+        if (options_read_value(all.rows[i], all.groups[i], optarg, err) != STATUS_OK)
+            return OPTIONS_WRONG;
+    }
+    *ret_first = optind;
+    return OPTIONS_RUN;
+}
+
+enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer text is truncated */
+    va_end(args);
+    console_error("%s: %s ('parley %s --help' says how it is used)", verb->name, text, verb->name);
+    return EXIT_MISUSE;
+}
+
+bool options_read(const struct verb *verb, const struct option_group *groups, size_t n_groups,
+                  int argc, char **argv, int n_min, int n_max, int *ret_first,
+                  enum exit_code *ret_code)
+{
+    struct error err;
+    int n;
+
+    switch (options_parse(verb, groups, n_groups, argc, argv, ret_first, &err)) {
+    case OPTIONS_HELP:
+        *ret_code = EXIT_DONE;
+        return false;
+    case OPTIONS_WRONG:
+        *ret_code = options_misuse(verb, "%s", err.text);
+        return false;
+    case OPTIONS_RUN:
+        break;
+    }
+    n = argc - *ret_first;
+    if (n < n_min)
+        *ret_code = options_misuse(verb, "something is missing: %s", verb->args);
+    else if (n > n_max)
+        *ret_code = options_misuse(verb, "'%s' is one argument too many", argv[*ret_first + n_max]);
+    return n >= n_min && n <= n_max;
+}

@@ -1,0 +1,69 @@
+/* The options of a verb as tables: each option's name, meaning, and where its value is stored.
+ * The parser and the help text use the same table. */
+#ifndef CLI_OPTIONS_OPTIONS_H
+#define CLI_OPTIONS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "cli/options/verb.h"
+
+enum option_kind {
+    OPTION_FLAG,   /* bool */
+    OPTION_TEXT,   /* const char *, into argv */
+    OPTION_TEXTS,  /* struct option_texts: may be given again */
+    OPTION_U32,    /* uint32_t */
+    OPTION_U64,    /* uint64_t */
+    OPTION_I64,    /* int64_t, may be negative */
+    OPTION_BOOL,   /* bool, said as true or false */
+    OPTION_FLOAT,  /* float, finite */
+    OPTION_DOUBLE, /* double, finite */
+};
+
+enum { OPTION_TEXTS_MAX = 16 };
+
+struct option_texts {
+    const char *texts[OPTION_TEXTS_MAX];
+    size_t n;
+};
+
+struct option_row {
+    const char *name;  /* "max-tokens", or with a second name, of one dash: "datatype|dt"; NULL ends
+                          a table */
+    const char *value; /* what the help calls its value; NULL for a flag */
+    const char *help;
+    enum option_kind kind;
+    size_t offset; /* of the member, in the struct that the group names */
+    unsigned set;  /* the bit that says it was given; 0: none */
+};
+
+struct option_group {
+    const struct option_row *rows;
+    void *into;
+    unsigned *set; /* NULL where no row has a bit */
+};
+
+enum options_end {
+    OPTIONS_RUN,
+    OPTIONS_HELP, /* --help was given; the help was printed on stdout */
+    OPTIONS_WRONG,
+};
+
+/* Options and arguments may be mixed; "--" ends the options. The arguments are moved to the end of
+ * argv, in order: *ret_first is the index of the first. OPTIONS_WRONG fills *err. */
+enum options_end options_parse(const struct verb *verb, const struct option_group *groups,
+                               size_t n_groups, int argc, char **argv, int *ret_first,
+                               struct error *err);
+
+/* The same for a verb that takes from n_min to n_max arguments: prints what is wrong and returns
+ * false when the verb must not run; *ret_code is then the program's exit code. */
+bool options_read(const struct verb *verb, const struct option_group *groups, size_t n_groups,
+                  int argc, char **argv, int n_min, int n_max, int *ret_first,
+                  enum exit_code *ret_code);
+
+/* For misuse that the tables cannot express: prints it, with a hint at the help. */
+enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+#endif

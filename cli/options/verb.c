@@ -1,0 +1,26 @@
+#include "cli/options/verb.h"
+
+#include <string.h>
+
+int verb_index(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--server") == 0 || strcmp(argv[i], "--wait") == 0)
+            i++;
+        else if (argv[i][0] != '-')
+            return i;
+        else if (strncmp(argv[i], "--server=", 9) != 0 && strncmp(argv[i], "--wait=", 7) != 0 &&
+                 strcmp(argv[i], "--json") != 0)
+            return 0;
+    }
+    return 0;
+}
+
+enum exit_code verb_run(const struct verb *verb, int argc, char **argv, int at)
+{
+    if (at == 0)
+        return verb->run(verb, argc, argv);
+    memmove(argv + 1 + 1, argv + 1, (size_t)(at - 1) * sizeof *argv);
+    argv[1] = (char *)verb->name;
+    return verb->run(verb, argc - 1, argv + 1);
+}

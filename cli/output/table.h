@@ -1,0 +1,30 @@
+/* Rows of cells for a person, in columns of the needed width. */
+#ifndef CLI_OUTPUT_TABLE_H
+#define CLI_OUTPUT_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { TABLE_COLUMNS = 10 };
+
+struct text_table {
+    char **cells; /* [n_rows][n_columns] */
+    size_t n_rows, n_columns, column;
+};
+
+/* The header's cells; "" ends them. */
+void table_init(struct text_table *t, const char *const *header);
+void table_deinit(struct text_table *t);
+
+/* The next cell of a row, from left to right. Control characters become '?'. */
+void table_cell(struct text_table *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void table_print(const struct text_table *t);
+
+/* "1.5 MiB" */
+const char *table_bytes(char out[24], uint64_t n_bytes);
+/* "3 d 4 h", "5 min 6 s", "7 s" */
+const char *table_time(char out[32], uint64_t ms);
+
+#endif
