@@ -16,11 +16,12 @@ int verb_index(int argc, char **argv)
     return 0;
 }
 
-enum exit_code verb_run(const struct verb *verb, int argc, char **argv, int at)
+void verb_name_first(const struct verb *verb, int *argc, char ***argv, int at)
 {
-    if (at == 0)
-        return verb->run(verb, argc, argv);
-    memmove(argv + 1 + 1, argv + 1, (size_t)(at - 1) * sizeof *argv);
-    argv[1] = (char *)verb->name;
-    return verb->run(verb, argc - 1, argv + 1);
+    char **args = *argv;
+
+    memmove(args + 1 + 1, args + 1, (size_t)(at - 1) * sizeof *args);
+    args[1] = (char *)verb->name;
+    *argv = args + 1;
+    *argc -= 1;
 }

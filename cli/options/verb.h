@@ -1,4 +1,4 @@
-/* A verb of the command line: `parley VERB …`. One file each; main.c has the table of them. */
+/* A verb of the command line: `parley VERB …`. cli/main.c has the table of all verbs. */
 #ifndef CLI_OPTIONS_VERB_H
 #define CLI_OPTIONS_VERB_H
 
@@ -11,7 +11,7 @@ enum exit_code {
 };
 
 struct verb {
-    const char *name;
+    const char *name;  /* the words after "parley": "chat", "bench cartpole" */
     const char *args;  /* "TEXT [OPTION]…" */
     const char *about; /* one line, for the list of verbs */
     /* argv[0] is the verb. */
@@ -21,34 +21,8 @@ struct verb {
 /* Index of the argument that names a verb, which may stand after --server, --wait and --json; 0:
  * there is none. */
 int verb_index(int argc, char **argv);
-/* Runs the verb whose name is argv[at]; arguments before the name are moved behind it. at 0: the
- * verb is not named. */
-enum exit_code verb_run(const struct verb *verb, int argc, char **argv, int at);
-
-enum exit_code ask_run(const struct verb *verb, int argc, char **argv);
-enum exit_code bench_run(const struct verb *verb, int argc, char **argv);
-enum exit_code bench_cartpole_run(const struct verb *verb, int argc, char **argv);
-enum exit_code bench_params_run(const struct verb *verb, int argc, char **argv);
-enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv);
-enum exit_code build_data_run(const struct verb *verb, int argc, char **argv);
-enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
-enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
-enum exit_code convert_run(const struct verb *verb, int argc, char **argv);
-enum exit_code data_stats_run(const struct verb *verb, int argc, char **argv);
-enum exit_code display_run(const struct verb *verb, int argc, char **argv);
-enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv);
-enum exit_code detokenize_run(const struct verb *verb, int argc, char **argv);
-enum exit_code eval_run(const struct verb *verb, int argc, char **argv);
-enum exit_code interactive_run(const struct verb *verb, int argc, char **argv);
-enum exit_code inspect_run(const struct verb *verb, int argc, char **argv);
-enum exit_code keys_run(const struct verb *verb, int argc, char **argv);
-enum exit_code models_run(const struct verb *verb, int argc, char **argv);
-enum exit_code observe_run(const struct verb *verb, int argc, char **argv);
-enum exit_code place_run(const struct verb *verb, int argc, char **argv);
-enum exit_code policy_run(const struct verb *verb, int argc, char **argv);
-enum exit_code selftest_run(const struct verb *verb, int argc, char **argv);
-enum exit_code status_run(const struct verb *verb, int argc, char **argv);
-enum exit_code tokenize_run(const struct verb *verb, int argc, char **argv);
-enum exit_code train_run(const struct verb *verb, int argc, char **argv);
+/* Makes argv[at], which names the verb, the new argv[0]; the arguments before it are moved behind
+ * it. */
+void verb_name_first(const struct verb *verb, int *argc, char ***argv, int at);
 
 #endif

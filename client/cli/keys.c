@@ -5,8 +5,8 @@
 #include "base/checksum.h"
 #include "base/env.h"
 #include "cli/options/options.h"
-#include "cli/options/verb.h"
 #include "cli/output/console.h"
+#include "client/cli/verbs.h"
 
 enum { KEY_RANDOM_BYTES = 32, KEY_CHARS = 3 + 2 * KEY_RANDOM_BYTES + 1 };
 

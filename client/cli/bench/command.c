@@ -14,6 +14,7 @@
 #include "cli/output/interrupt.h"
 #include "cli/output/out.h"
 #include "client/cli/bench/sweep.h"
+#include "client/cli/verbs.h"
 
 enum {
     MAX_CONCURRENCY = 100000,

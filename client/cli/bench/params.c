@@ -15,6 +15,7 @@
 #include "cli/output/out.h"
 #include "cli/subprocess.h"
 #include "client/cli/bench/params_bench.h"
+#include "client/cli/verbs.h"
 
 enum { MAX_TRAINERS = 64, LINE_TIMEOUT_MS = 120 * 1000, RESNET_CLASSES = 30 };
 

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/options/verb.h"
 #include "cli/output/console.h"
 #include "cli/output/interrupt.h"
 #include "cli/output/out.h"
 #include "client/cli/chat/turn.h"
 #include "client/cli/connection.h"
 #include "client/cli/options/sampling.h"
+#include "client/cli/verbs.h"
 
 enum { MAX_TEXT_BYTES = 64 << 20 };
 

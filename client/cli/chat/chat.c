@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "cli/options/verb.h"
 #include "cli/output/console.h"
 #include "cli/output/interrupt.h"
 #include "cli/output/out.h"
@@ -15,6 +14,7 @@
 #include "client/cli/chat/chat_state.h"
 #include "client/cli/chat/commands.h"
 #include "client/cli/chat/turn.h"
+#include "client/cli/verbs.h"
 
 static const struct option_row chat_rows[] = {
     {"model", "NAME", "the model to use (the server's default)", OPTION_TEXT,

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/options/verb.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "cli/output/table.h"
@@ -12,6 +11,7 @@
 #include "client/cli/chat/watch.h"
 #include "client/cli/connection.h"
 #include "client/cli/output/message_json.h"
+#include "client/cli/verbs.h"
 #include "proto/words.h"
 
 struct conversation_list {

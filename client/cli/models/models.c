@@ -1,12 +1,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options/verb.h"
 #include "cli/output/out.h"
 #include "cli/output/table.h"
 #include "client/cli/connection.h"
-#include "client/cli/models/inspect.h"
 #include "client/cli/output/message_json.h"
+#include "client/cli/verbs.h"
 #include "parley/v1/models.pb-c.h"
 #include "proto/words.h"
 
@@ -59,7 +58,7 @@ static enum exit_code models(struct parley_channel *channel, bool is_json)
     return EXIT_DONE;
 }
 
-enum exit_code models_run(const struct verb *verb, int argc, char **argv)
+enum exit_code models_run(const struct verb *verb, int argc, char **argv, models_list_fn list_files)
 {
     struct connection_options connection = connection_defaults();
     const struct option_group groups[] = {{connection_rows, &connection, NULL}};
@@ -73,7 +72,7 @@ enum exit_code models_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(
             verb, "'%s' is not an argument of models, which takes none or 'list DIR'", argv[first]);
     if (first < argc)
-        return models_list_run(argv[first + 1], connection.is_json);
+        return list_files(argv[first + 1], connection.is_json);
     channel = connection_open(&connection);
     if (channel == NULL)
         return EXIT_FAILED;

@@ -1,11 +1,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli/options/verb.h"
 #include "cli/output/out.h"
 #include "cli/output/table.h"
 #include "client/cli/connection.h"
 #include "client/cli/output/message_json.h"
+#include "client/cli/verbs.h"
 #include "parley/v1/admin.pb-c.h"
 #include "proto/words.h"
 

@@ -31,7 +31,7 @@ class ModelSizeEstimator:
 
 class ModelAssigner:
     """Finds the placement with the lowest cost: models that exchange much data are near each other, the devices are loaded evenly, and no
-    device gets more than its memory holds. The interface is Machin's. There are three differences (client/cli/place/placement.h): memory
+    device gets more than its memory holds. The interface is Machin's. There are three differences (compute/verbs/placement.h): memory
     is a hard limit, the search is exact, and a weight means the same in every problem. size_match_weight, entropy_weight, iterations and
     update_rate are therefore accepted and ignored.
 

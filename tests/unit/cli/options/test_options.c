@@ -220,7 +220,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("client/cli/options");
+    Suite *suite = suite_create("cli/options");
     TCase *all = tcase_create("all");
     SRunner *runner;
     int n_failed;

@@ -1,0 +1,162 @@
+/* parley: the command line of Parley. This file has the table of all verbs; a verb stands beside
+ * what it runs, one file each. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agents/verbs/verbs.h"
+#include "base/denormals.h"
+#include "base/suggest.h"
+#include "cli/options/verb.h"
+#include "cli/output/console.h"
+#include "cli/output/out.h"
+#include "client/cli/verbs.h"
+#include "compute/verbs/verbs.h"
+#include "worlds/verbs/verbs.h"
+
+/* The client does not read model files; the agents' verbs do. */
+static enum exit_code models_or_files_run(const struct verb *verb, int argc, char **argv)
+{
+    return models_run(verb, argc, argv, models_list_run);
+}
+
+/* A name of two words is not listed; of it, the first word's row tells in its own help. */
+static const struct verb verbs[] = {
+    {"chat", "[OPTION]…", "Chat with a model; on a pipe, each line of stdin is a turn.", chat_run},
+    {"ask", "TEXT [OPTION]…",
+     "Ask one question and print the reply; TEXT - reads the question from stdin.", ask_run},
+    {"models", "[list DIR] [OPTION]…",
+     "List the server's models, or the model files of a folder without a server.",
+     models_or_files_run},
+    {"inspect", "PATH [OPTION]…", "Show what is in a model's file; needs no server.", inspect_run},
+    {"conversations",
+     "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID] | "
+     "export [ID…] | import] [OPTION]…",
+     "List, show, fork, rewind, close, watch, export or import conversations.", conversations_run},
+    {"keys", "new --principal NAME [OPTION]…",
+     "Make a new key and its line for the file of parleyd --keys; needs no server.", keys_run},
+    {"status", "[OPTION]…", "Show the server's state: conversations, memory, batches, KV pages.",
+     status_run},
+    {"bench", "parley://HOST:PORT|kserve://…|http[s]://… [OPTION]…",
+     "Put a load on a server and measure latency and throughput.", bench_load_run},
+    {"bench cartpole", "[OPTION]…",
+     "Measure the table of PyTorch's batch RPC tutorial: CartPole with and without batching.",
+     bench_cartpole_run},
+    {"bench params", "[OPTION]…",
+     "Measure rounds of a parameter server, and compare them with gRPC alone.", bench_params_run},
+    {"train",
+     "ENVIRONMENT | --task TASK --dict-file FILE | --task TASK --agent NAME --model-file FILE "
+     "[OPTION]…",
+     "Train a policy or an agent, or build a dictionary from data; needs no server.", train_run},
+    {"tokenize", "[OPTION]…", "Convert JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",
+     tokenize_run},
+    {"detokenize", "[OPTION]…",
+     "Convert JSON lines {\"ids\":[…]} to {\"text\":…}; needs no server.", detokenize_run},
+    {"eval", "--task TASK | --golden DIR | --world ENVIRONMENT [OPTION]…",
+     "Score an agent on a data set, a model against known answers, or a policy in an environment.",
+     eval_run},
+    {"display", "--task TASK [OPTION]…", "Show data as it will be batched; needs no server.",
+     display_run},
+    {"data-stats", "--task TASK [OPTION]…",
+     "Count the utterances and tokens of data; needs no server.", data_stats_run},
+    {"convert", "--task TASK --to FORMAT [OPTION]…",
+     "Convert data to another format; needs no server.", convert_run},
+    {"build-data", "--task TASK [OPTION]…",
+     "Build the data file and index that a :stream datatype reads.", build_data_run},
+    {"interactive", "[OPTION]…", "Talk with an agent in a world; needs no server.",
+     interactive_run},
+    {"self-chat", "[OPTION]…",
+     "Let clones of a model, or several models, talk with each other; needs no server.",
+     self_chat_run},
+    {"observe", "[OPTION]…",
+     "Run an environment that gets every action from a server, to train its policy.", observe_run},
+    {"place", "[FILE]", "Place models on devices, JSON in and JSON out; needs no server.",
+     place_run},
+    {"policy", "new FILE --observations N --actions N [OPTION]…",
+     "Write a policy file with fresh parameters; needs no server.", policy_run},
+    {"selftest", "[OPTION]…", "Compare a backend's operators with those of ref; needs no server.",
+     selftest_run},
+};
+
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static bool is_listed(const struct verb *verb)
+{
+    return strchr(verb->name, ' ') == NULL;
+}
+
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static enum exit_code no_such_verb(const char *name)
+{
+    struct suggest near;
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (is_listed(&verbs[i]))
+            suggest_try(&near, verbs[i].name);
+    if (near.word != NULL)
+        console_error("there is no verb '%s', did you mean '%s'?", name, near.word);
+    else
+        console_error("there is no verb '%s'; 'parley --help' lists them", name);
+    return EXIT_MISUSE;
+}
+
+static void main_print_help(void)
+{
+    printf("usage: parley [VERB] [--server HOST:PORT] [--json] …\n\nverbs:\n");
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (is_listed(&verbs[i]))
+            printf("  %-14s  %s%s\n", verbs[i].name, verbs[i].about, i == 0 ? " The default." : "");
+    printf("\n'parley VERB --help' lists a verb's options. 'man parley' is the manual.\n");
+}
+
+static enum exit_code main_run(int argc, char **argv)
+{
+    int at = verb_index(argc, argv);
+    const struct verb *verb, *second;
+    char name[64];
+
+    if (at == 0 && argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        main_print_help();
+        return EXIT_DONE;
+    }
+    if (at == 0 && argc > 1 && strcmp(argv[1], "--version") == 0) {
+        printf("parley %s\n", PARLEY_VERSION);
+        return EXIT_DONE;
+    }
+    if (at == 0)
+        return verbs[0].run(&verbs[0], argc, argv);
+    verb = find_verb(argv[at]);
+    if (verb == NULL || !is_listed(verb))
+        return no_such_verb(argv[at]);
+    verb_name_first(verb, &argc, &argv, at);
+    at = verb_index(argc, argv);
+    (void)snprintf(name, sizeof name, "%s %s", verb->name,
+                   argv[at]); /* a longer one is no verb's */
+    second = at == 0 ? NULL : find_verb(name);
+    if (second != NULL) {
+        verb_name_first(second, &argc, &argv, at);
+        verb = second;
+    }
+    return verb->run(verb, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    enum exit_code code;
+
+    denormals_are_zero();
+    (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with an error */
+    code = main_run(argc, argv);
+    if (!out_end() && code == EXIT_DONE)
+        code = EXIT_FAILED;
+    return (int)code;
+}

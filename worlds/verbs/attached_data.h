@@ -1,0 +1,14 @@
+/* Data from a worker that is attached to a server (the task attached:NAME): an agent whose turns
+ * are the data. A conversation with it is one pass, or a part of one. Its system prompt is JSON
+ * with "fold", "argument" and "from", the number of episodes to skip. Each reply is the next whole
+ * episodes, as JSON lines; an empty reply is the end. */
+#ifndef WORLDS_VERBS_ATTACHED_DATA_H
+#define WORLDS_VERBS_ATTACHED_DATA_H
+
+#include "client/cli/connection.h"
+#include "worlds/teachers/config.h"
+
+/* The server's; connection outlives it. */
+struct attached_data attached_data_of(const struct connection_options *connection);
+
+#endif

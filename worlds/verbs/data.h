@@ -1,0 +1,126 @@
+/* The options of verbs that run agents over data, under ParlAI's names, and the world that they
+ * describe. parley-parlai(7) has the table. */
+#ifndef WORLDS_VERBS_DATA_H
+#define WORLDS_VERBS_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agents/options.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "cli/options/options.h"
+#include "client/cli/connection.h"
+#include "worlds/participant/listener.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/teacher.h"
+#include "worlds/world/world.h"
+
+struct dictionary;
+
+/* Which data, and in what order and batches. Zeroed, then data_options_init; it stays where it is.
+ */
+struct data_options {
+    const char *task, *datatype, *dynamic, *metrics, *weights, *data_file, *batch_sort_cache;
+    const char *pytorch_task, *pytorch_dataset;
+    uint32_t batch_size, n_threads;
+    bool batch_sort, include_labels, hide_labels, skip_bad, squash, aggregate_micro, stochastic;
+    bool start_by_chance;
+    int64_t context_length;
+    int64_t truncate, text_truncate, label_truncate; /* below 0: no bound */
+    uint32_t rank, n_ranks, max_line_bytes, n_loaders, length_range;
+    uint64_t seed, n_examples;
+    struct connection_options connection; /* of what is attached: */
+    struct attached_data attached;
+};
+
+/* The agent that answers. */
+struct participant_options {
+    const char *agent, *model, *plugin, *backend, *kv, *system, *use_reply, *delimiter;
+    const char *dict_file, *fixed_response;
+    const char *opening; /* reply of a clone that observed nothing; NULL: an error. No option */
+    bool is_varied;      /* lm: each clone draws by a seed of its own. No option */
+    int64_t history_size;
+    uint32_t compute_threads, kv_mib, max_tokens;
+    float temperature;
+    bool split_lines, person_tokens, history_reversed, is_plain;
+    bool skip_generation, skip_scoring;
+    bool return_one_random_answer;
+    float cant_answer_percent;
+};
+
+extern const struct option_row data_option_rows[], participant_option_rows[];
+/* The server of what is attached, into struct connection_options: for verbs without
+ * data_option_rows, which have them. */
+extern const struct option_row data_server_rows[];
+
+/* The most tokens of a text, of a label; 0: no bound. */
+size_t data_text_bound(const struct data_options *o);
+size_t data_label_bound(const struct data_options *o);
+
+void data_options_init(struct data_options *o, const char *datatype);
+void participant_options_init(struct participant_options *o);
+/* How lm computes. STATUS_INVALID: an option has an invalid value. */
+enum status participant_agent_options(struct agent_options *out,
+                                      const struct participant_options *o,
+                                      struct error *err) MUST_CHECK;
+
+/* A world and all that it is made of. Zeroed before it is opened; data_world_close in any case. */
+struct data_world {
+    struct arena arena;
+    struct participant **tasks; /* [n_tasks] */
+    struct text *names;         /* [n_tasks] */
+    size_t n_tasks;
+    struct participant *agent;
+    struct dictionary *dictionary;
+    struct participant_type repeating; /* the agent's, where its own type cannot be batched */
+    struct world_config config;        /* of the world to be opened */
+    struct world *world;
+};
+
+/* The config of a teacher. STATUS_INVALID: an option has an invalid value. */
+enum status data_teacher_config(struct teacher_config *out, const struct data_options *o,
+                                struct error *err) MUST_CHECK;
+/* Whether any of the options that say what the data are is given. */
+bool data_has_task(const struct data_options *o);
+/* What they say, as --task does; in arena, or the option's own. INVALID. */
+enum status data_task(const char **out, const struct data_options *o, struct arena *arena,
+                      struct error *err) MUST_CHECK;
+/* Opens the teachers, and fills in the part of config that depends on the data. STATUS_INVALID: an
+ * option has an invalid value. */
+enum status data_tasks_open(struct data_world *w, const struct data_options *o,
+                            struct error *err) MUST_CHECK;
+/* Opens the agent that answers. */
+enum status data_agent_open(struct data_world *w, const struct data_options *data,
+                            const struct participant_options *o, struct error *err) MUST_CHECK;
+/* Whether the name is attached:NAME or plugin:FILE.so: an agent of one's own. */
+bool data_is_speaker(const char *name);
+/* How it is opened; all is borrowed as long as the participant lives. */
+struct data_speaker {
+    const struct connection_options *connection;
+    const struct participant_options *options; /* temperature and max_tokens */
+    const char *system, *opening;              /* NULL: none; an error */
+    uint64_t seed;
+};
+enum status data_speaker_open(struct participant **out, const char *name,
+                              const struct data_speaker *s, struct error *err) MUST_CHECK;
+/* Whether an agent of that kind is made by 'parley train --agent KIND'. */
+bool data_is_learner(const char *kind);
+/* Opens such an agent's file, to reply. opening: of a clone that heard nothing; NULL: an error. */
+enum status data_learner_open(struct participant **out, const char *kind, const char *path,
+                              const struct dialogue_listener_config *listener, const char *opening,
+                              const struct participant_options *o, struct error *err) MUST_CHECK;
+/* INVALID: a learner's file is missing. */
+enum status data_model_missing(const char *agent, struct error *err) MUST_CHECK;
+/* INVALID: --agent is not of the kind that the file holds. */
+enum status data_check_kind(const char *agent, const char *kind, const char *path,
+                            struct error *err) MUST_CHECK;
+/* Then opens the world; config may be changed before. */
+enum status data_world_open(struct data_world *w, struct error *err) MUST_CHECK;
+void data_world_close(struct data_world *w);
+
+/* Prints warnings to stderr: skipped lines, and data that other readers read differently. */
+void data_world_warn(const struct data_world *w);
+
+#endif

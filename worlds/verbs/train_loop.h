@@ -1,0 +1,93 @@
+/* How an agent learns in a world, as ParlAI's TrainLoop: until enough epochs, seconds or examples,
+ * with validations between, each of which saves the agent if it was the best so far; learning ends
+ * early when several in a row were not.
+ *
+ * Checkpoints say where the loop is, so that another process goes on from there. Its world then
+ * plays what was learned from before once more, with an agent that learns nothing of it: so the
+ * data, their order by chance and the conversations stand where they stood, whatever the kind of
+ * world, and the same bits follow. */
+#ifndef WORLDS_VERBS_TRAIN_LOOP_H
+#define WORLDS_VERBS_TRAIN_LOOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "cli/options/options.h"
+#include "worlds/world/world.h"
+
+struct participant;
+
+/* Below 0: not given. */
+struct train_loop_options {
+    double n_epochs, max_seconds;
+    double valid_seconds, valid_epochs; /* between validations */
+    uint64_t valid_examples;            /* of a validation, at most; 0: all */
+    uint32_t patience;                  /* validations without a better one that end learning */
+    const char *metric, *metric_mode;   /* mode: max or min; NULL: by the metric */
+    double cutoff;                      /* a metric that good ends learning */
+    uint32_t log_seconds;
+    double checkpoint_seconds; /* of learning, between checkpoints; below 0: none */
+    bool checkpoint_after_valid;
+    bool is_json;
+    unsigned set;
+};
+
+enum { TRAIN_LOOP_CUTOFF = 1 };
+
+extern const struct option_row train_loop_rows[];
+void train_loop_options_init(struct train_loop_options *o);
+/* STATUS_INVALID names the option. */
+enum status train_loop_check(const struct train_loop_options *o, bool ends_otherwise,
+                             struct error *err) MUST_CHECK;
+bool train_loop_validates(const struct train_loop_options *o);
+
+typedef enum status (*train_save_fn)(void *arg, const char *path, struct error *err);
+
+/* Where a training is. */
+struct train_progress {
+    uint64_t n_examples;
+    double seconds; /* of learning alone */
+    uint32_t n_validations;
+    uint32_t n_worse;       /* validations in a row that were not the best */
+    double best;            /* the metric; NAN without validations */
+    uint64_t best_examples; /* learned from until then */
+    double validated_s;     /* seconds at the last validation */
+    uint64_t n_validated;   /* examples at the last validation */
+};
+
+struct train_checkpoints {
+    enum status (*write)(void *arg, const struct train_progress *at, struct error *err);
+    void (*remove)(void *arg);                /* the training is over */
+    void (*pause)(void *arg, bool is_paused); /* hear, and learn nothing */
+    void *arg;
+    const struct train_progress *from; /* the last one; NULL: a new training */
+};
+
+struct train_loop {
+    const struct train_loop_options *options;
+    struct world *train, *valid;      /* valid NULL: no validations */
+    struct participant *const *tasks; /* [n_tasks] of train: their metrics begin anew at each line
+                                         of progress */
+    size_t n_tasks;
+    size_t n_epoch;    /* examples of an epoch */
+    uint64_t n_rounds; /* how often train runs to its end */
+    const char *path;  /* where the agent goes */
+    train_save_fn save;
+    void *save_arg;
+    struct train_checkpoints checkpoints;
+    const struct env *env;
+};
+
+struct train_result {
+    struct train_progress at;
+    struct world_counters counters; /* of the last round: its batches */
+    const char *why;                /* "epochs", "time", "patience", "cutoff", "interrupted" */
+};
+
+enum status train_loop_run(struct train_result *out, const struct train_loop *t,
+                           struct error *err) MUST_CHECK;
+
+#endif
