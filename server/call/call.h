@@ -1,6 +1,7 @@
-/* One RPC in flight. A call belongs to the loop; gRPC's completion queue threads only hand its
- * events over. Handlers see decoded requests and answer with messages; they know nothing of
- * batches, tags and byte buffers. Everything here is for the loop's thread. */
+/* One call of a method in flight, whichever transport carries it. A handler sees decoded requests
+ * and answers with messages; it knows nothing of how these travel. A call belongs to the loop, and
+ * every function of this header is for the loop's thread. methods.h says how a service is written,
+ * transport.h what a transport supplies. */
 #ifndef SERVER_RPC_CALL_H
 #define SERVER_RPC_CALL_H
 
@@ -17,8 +18,6 @@ struct call;
 struct health;
 struct server;
 
-enum rpc_kind { RPC_UNARY, RPC_SERVER_STREAM, RPC_CLIENT_STREAM, RPC_BIDI };
-
 /* A received message, not decoded: the pieces in order are its bytes. */
 struct call_bytes {
     const struct iovec *pieces; /* [n_pieces] */
@@ -27,8 +26,8 @@ struct call_bytes {
 
 void call_bytes_free(struct call_bytes *bytes); /* NULL is fine */
 
-/* A part of a message that is sent without a copy: release is called once, on any thread, when gRPC
- * needs the bytes no longer. Without release they are copied. */
+/* A part of a message that is sent without a copy: release is called once, on any thread, when the
+ * transport needs the bytes no longer. Without release they are copied. */
 struct call_piece {
     const void *data;
     size_t size_bytes;
@@ -50,7 +49,7 @@ struct call_handler {
     /* In place of message, for handlers that decode themselves; takes bytes. */
     void (*bytes)(struct call *call, void *state, struct call_bytes *bytes);
     /* The server drains: a long-lived call ends as soon as it can. Called at most once; if the
-     * server drains already, as soon as the method's start has returned. */
+     * server drains already, as soon as the method's function has returned. */
     void (*drain)(struct call *call, void *state);
     /* The call is over, whichever side ended it. Called exactly once for every call whose handler
      * was set, also for those that call_finish ended; the handler frees state, and the call is
@@ -65,29 +64,8 @@ struct call_handler {
  * handler decodes itself may have more. */
 enum { CALL_MAX_FIELDS = 1 << 14 };
 
-/* One row of the dispatcher. */
-struct rpc {
-    const char *path; /* "/parley.v1.Conversations/Open" */
-    enum rpc_kind kind;
-    const ProtobufCMessageDescriptor *request, *response;
-    /* Starts a call. request is NULL where the client streams; else it lives in call_arena. It
-     * answers now, or sets a handler and answers later. server is the port's, passed through. */
-    void (*start)(struct call *call, const ProtobufCMessage *request, struct server *server);
-    enum access_level access; /* of the caller; zero: a key, where keys are configured */
-};
-
-/* The client sends a stream of messages, the first of which is not there when the call begins. */
-static inline bool rpc_is_client_stream(const struct rpc *rpc)
-{
-    return rpc->kind == RPC_BIDI || rpc->kind == RPC_CLIENT_STREAM;
-}
-
-/* The methods of a service, defined with their handlers. */
-struct rpc_table {
-    const struct rpc *rows; /* [n] */
-    size_t n;
-};
-
+/* The one request; NULL where the client streams. It lives as long as the call, in its arena. */
+const void *call_request(const struct call *call);
 struct arena *call_arena(struct call *call);        /* lives as long as the call */
 uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0: none */
 /* Value of a request header (text, key in lower case), NULL if absent; valid as long as the call.
@@ -95,8 +73,8 @@ uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0:
 const char *call_header(struct call *call, const char *key);
 /* Whose call it is; valid as long as the daemon. */
 const struct principal *call_principal(const struct call *call);
-struct server *call_server(const struct call *call);
-struct health *call_health(const struct call *call); /* of port_config */
+struct server *call_server(const struct call *call); /* the daemon's registries */
+struct health *call_health(const struct call *call); /* the health of the daemon's services */
 
 /* Allocates a handler's zeroed state with try_alloc. Without memory it ends the call and returns
  * NULL. */
@@ -107,6 +85,9 @@ void call_clear_handler(struct call *call);
 
 /* Ends a call with its one response. */
 void call_reply(struct call *call, const ProtobufCMessage *response);
+/* Ends a call with its one response where rc is OK, else with err. */
+void call_answer(struct call *call, enum status rc, const struct error *err,
+                 const ProtobufCMessage *response);
 
 /* Writes one message of a stream; only when call_is_write_ready. The message is encoded at once.
  * more: the next message is ready, so the transport may hold this one back until that is written;
@@ -127,9 +108,8 @@ void call_read(struct call *call);
  * it sends nothing before, the read begins behind the next write, or some milliseconds later. */
 void call_read_behind(struct call *call);
 
-/* Ends a call: OK (err NULL or its status is OK), or a failure whose detail goes into the trailer
- * parley-error-bin (and retry-after-ms). Earlier messages are sent first. Nothing may be written
- * afterwards. */
+/* Ends a call: OK (err NULL or its status is OK), or a failure with its detail and the time after
+ * which to come again. Earlier messages are sent first. Nothing may be written afterwards. */
 void call_finish(struct call *call, const struct error *err);
 
 /* Ends a stream with its last message and OK together; only when call_is_write_ready. */

@@ -80,22 +80,16 @@ void health_set_all(struct health *h, enum health_status status)
         health_set(h, container_of(l, struct service, link)->name, status);
 }
 
-static void health_check(struct call *call, const ProtobufCMessage *request, struct server *server)
+static enum status health_check(struct call *call, const check_request *request,
+                                check_response *response, struct error *err)
 {
-    const char *name = ((const check_request *)request)->service;
-    const struct service *s = health_find(call_health(call), name);
-    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    struct error err = {0};
+    const struct service *s = health_find(call_health(call), request->service);
 
-    (void)server;
-    if (s == NULL) {
-        (void)error_because(&err, STATUS_NOT_FOUND, REASON_SERVICE_NOT_FOUND, "service",
-                            "there is no service '%s'", name);
-        call_finish(call, &err);
-        return;
-    }
-    response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)s->status;
-    call_reply(call, &response.base);
+    if (s == NULL)
+        return error_because(err, STATUS_NOT_FOUND, REASON_SERVICE_NOT_FOUND, "service",
+                             "there is no service '%s'", request->service);
+    response->status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)s->status;
+    return STATUS_OK;
 }
 
 static void health_watch_write_ready(struct call *call, void *state)
@@ -123,28 +117,26 @@ static void health_watch_on_close(struct call *call, void *state, enum status wh
     free(w);
 }
 
-static void health_watch(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void health_watch(struct call *call, const check_request *request)
 {
     static const struct call_handler handler = {.on_write_ready = health_watch_write_ready,
                                                 .on_close = health_watch_on_close,
                                                 .is_unawaited = true};
     struct health_watcher *w = xalloc(sizeof(*w));
 
-    (void)server;
     w->health = call_health(call);
     w->call = call;
-    w->service = ((const check_request *)request)->service;
+    w->service = request->service;
     list_push(&w->health->watchers, &w->link);
     call_set_handler(call, &handler, w);
     call_notify(call);
 }
 
-static const struct rpc rows[] = {
-    {"/grpc.health.v1.Health/Check", RPC_UNARY, &grpc__health__v1__health_check_request__descriptor,
-     &grpc__health__v1__health_check_response__descriptor, health_check, ACCESS_OPEN},
-    {"/grpc.health.v1.Health/Watch", RPC_SERVER_STREAM,
-     &grpc__health__v1__health_check_request__descriptor,
-     &grpc__health__v1__health_check_response__descriptor, health_watch, ACCESS_OPEN},
-};
+#define HEALTH_METHODS(METHOD)                                                                   \
+    METHOD(ANSWER, OPEN, "/grpc.health.v1.Health/Check", grpc__health__v1__health_check_request, \
+           grpc__health__v1__health_check_response, health_check)                                \
+    METHOD(SERVER_STREAM, OPEN, "/grpc.health.v1.Health/Watch",                                  \
+           grpc__health__v1__health_check_request, grpc__health__v1__health_check_response,      \
+           health_watch)
 
-const struct rpc_table health_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+CALL_TABLE(health_methods, HEALTH_METHODS)

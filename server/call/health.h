@@ -4,7 +4,7 @@
 #define SERVER_CALL_HEALTH_H
 
 #include "base/list.h"
-#include "server/call/call.h"
+#include "server/call/methods.h"
 
 /* The protocol's numbers. */
 enum health_status {
@@ -29,6 +29,6 @@ void health_set(struct health *h, const char *service, enum health_status status
 void health_set_all(struct health *h, enum health_status status);
 
 /* The service's methods; their calls find their health by call_health. */
-extern const struct rpc_table health_rpcs;
+extern const struct call_table health_methods;
 
 #endif

@@ -161,7 +161,7 @@ static void reflection_end(struct multiplex_item *base, enum status why)
     arena_deinit(&container_of(base, struct asked, base)->arena);
 }
 
-static void reflect(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void reflect(struct call *call)
 {
     static const struct multiplex_type type = {
         .item_size = sizeof(struct asked),
@@ -172,18 +172,20 @@ static void reflect(struct call *call, const ProtobufCMessage *message, struct s
         .end = reflection_end,
     };
 
-    (void)message;
-    (void)server;
     multiplex_start(call, &type);
 }
 
-static const struct rpc rows[] = {
-    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", RPC_BIDI,
-     &grpc__reflection__v1__server_reflection_request__descriptor,
-     &grpc__reflection__v1__server_reflection_response__descriptor, reflect, ACCESS_KEY},
-    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", RPC_BIDI,
-     &grpc__reflection__v1__server_reflection_request__descriptor,
-     &grpc__reflection__v1__server_reflection_response__descriptor, reflect, ACCESS_KEY},
-};
+static void reflect_alpha(struct call *call)
+{
+    reflect(call);
+}
 
-const struct rpc_table reflection_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+#define REFLECTION_METHODS(METHOD)                                                      \
+    METHOD(BIDI, KEY, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",      \
+           grpc__reflection__v1__server_reflection_request,                             \
+           grpc__reflection__v1__server_reflection_response, reflect)                   \
+    METHOD(BIDI, KEY, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", \
+           grpc__reflection__v1__server_reflection_request,                             \
+           grpc__reflection__v1__server_reflection_response, reflect_alpha)
+
+CALL_TABLE(reflection_methods, REFLECTION_METHODS)

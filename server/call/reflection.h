@@ -2,8 +2,8 @@
 #ifndef SERVER_CALL_REFLECTION_H
 #define SERVER_CALL_REFLECTION_H
 
-#include "server/call/call.h"
+#include "server/call/methods.h"
 
-extern const struct rpc_table reflection_rpcs;
+extern const struct call_table reflection_methods;
 
 #endif

@@ -1,8 +1,8 @@
-/* The happy path: a call waits for a peer (call_request_more). gRPC delivers the peer's request,
- * which is decoded into the call's arena and passed to the method's start. The handler writes and
- * finishes. Operations within one callback are combined: headers go with the first message, the
- * status with the last one. When the status is sent and no operation is in flight, the call is
- * recycled.
+/* The happy path: a call waits for a peer (rpc_call_request_more). gRPC delivers the peer's
+ * request, which is decoded into the call's arena and passed to the method's start. The handler
+ * writes and finishes. Operations within one callback are combined: headers go with the first
+ * message, the status with the last one. When the status is sent and no operation is in flight, the
+ * call is recycled.
  *
  * Every call needs OP_CLOSE, which watches for the peer's disconnect, and would cost a trip through
  * the queue's thread. If the call ends before it is UNWATCHED_MS old, OP_CLOSE goes with the status
@@ -18,13 +18,13 @@
  * (call_read_behind). If the next message is there already when it is read, the client does not
  * wait, and the stream is read at once.
  *
- * A call that the daemon's end cuts gets a status like any other (call_cut): grpc_call_cancel would
- * send one without trailers.
+ * A call that the daemon's end cuts gets a status like any other (rpc_call_cut): grpc_call_cancel
+ * would send one without trailers.
  *
  * Failure: if the peer disconnects or cancels, or its deadline passes, OP_CLOSE completes with
  * was_cancelled set, and all other operations complete without ok. The handler is notified once, at
  * OP_CLOSE, and the call is freed when the last operation is back. */
-#include "server/call/call.h"
+#include "server/rpc/call_parts.h"
 
 #include <assert.h>
 #include <grpc/byte_buffer.h>
@@ -39,7 +39,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "proto/codec.h"
-#include "server/rpc/call_parts.h"
+#include "server/call/transport.h"
 #include "server/rpc/failure.h"
 
 enum {
@@ -71,13 +71,14 @@ static const unsigned may_become[] = {
     [CALL_CLOSED] = 0,
 };
 
-struct call {
+struct rpc_call {
+    struct call base;
     struct link link;      /* queue->live or queue->spare */
     struct link ready;     /* queue->ready */
     struct link unwatched; /* queue->unwatched */
     struct link delayed;   /* queue->delayed: reads behind a write */
     struct rpc_queue *queue;
-    struct method *method;
+    struct rpc_method *method;
     grpc_call *core;
     struct rpc_op ops[N_CALL_OPS];
     uint8_t n_under_way;
@@ -88,7 +89,7 @@ struct call {
     bool is_close_in_last;  /* in one batch with the status */
     bool is_finishing;      /* call_finish was called, by the handler or here */
     bool is_finished_by_us; /* unknown to the handler, whose own end is dropped */
-    bool is_cut;            /* of those, by call_cut */
+    bool is_cut;            /* of those, by rpc_call_cut */
     bool is_ending;         /* counted in the queue's n_ending */
     bool out_may_wait;
     bool is_write_ready_due; /* on_write_ready must be called */
@@ -100,44 +101,45 @@ struct call {
     int was_cancelled;       /* of OP_CLOSE */
     grpc_byte_buffer *out;   /* a held-back message, or NULL */
     struct failure *failure; /* NULL: OK */
-    const struct call_handler *handler;
-    void *handler_state;
     grpc_byte_buffer *in;
-    struct arena arena;
     struct arena in_arena; /* of one message of a client's stream */
     grpc_metadata_array headers;
     grpc_call_details details; /* path and deadline of calls to unknown methods */
     gpr_timespec deadline;
-    uint64_t deadline_us;
     const struct access_key *key; /* NULL until the call is admitted */
 };
 
-struct call *call_from_live(struct link *link)
+struct rpc_call *rpc_call_from_live(struct link *link)
 {
-    return container_of(link, struct call, link);
+    return container_of(link, struct rpc_call, link);
 }
 
-struct call *call_from_ready(struct link *link)
+struct rpc_call *rpc_call_from_ready(struct link *link)
 {
-    return container_of(link, struct call, ready);
+    return container_of(link, struct rpc_call, ready);
 }
 
-static void call_move(struct call *call, enum call_state to)
+static void rpc_call_move(struct rpc_call *call, enum call_state to)
 {
     assert(may_become[call->state] & 1u << to);
     log_debug("call", "method=%s from=%d to=%d",
-              call->method->rpc != NULL ? call->method->rpc->path : "unknown", (int)call->state,
+              call->method->row != NULL ? call->method->row->path : "unknown", (int)call->state,
               (int)to);
     call->state = to;
 }
 
-static void make_ready(struct call *call)
+static struct rpc_call *rpc_call_of(struct call *base)
+{
+    return container_of(base, struct rpc_call, base);
+}
+
+static void make_ready(struct rpc_call *call)
 {
     if (!link_is_on(&call->ready))
         list_push(&call->queue->ready, &call->ready);
 }
 
-static void rpc_call_written(struct call *call, bool ok);
+static void rpc_call_written(struct rpc_call *call, bool ok);
 
 /* Handles an event that completed at once. */
 static void cache_close(struct rpc_queue *q)
@@ -157,7 +159,8 @@ static void cache_close(struct rpc_queue *q)
     }
 }
 
-static void rpc_call_start_ops(struct call *call, enum op_kind kind, const grpc_op *ops, size_t n)
+static void rpc_call_start_ops(struct rpc_call *call, enum op_kind kind, const grpc_op *ops,
+                               size_t n)
 {
     grpc_call_error rc;
 
@@ -169,7 +172,7 @@ static void rpc_call_start_ops(struct call *call, enum op_kind kind, const grpc_
     cache_close(call->queue);
 }
 
-static void read_message(struct call *call)
+static void read_message(struct rpc_call *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
 
@@ -178,7 +181,7 @@ static void read_message(struct call *call)
 }
 
 /* Begins a delayed read, if the call still wants it. */
-static void read_now(struct call *call)
+static void read_now(struct rpc_call *call)
 {
     if (link_is_on(&call->delayed))
         list_remove(&call->delayed);
@@ -187,7 +190,7 @@ static void read_now(struct call *call)
         read_message(call);
 }
 
-static void drop_out(struct call *call)
+static void drop_out(struct rpc_call *call)
 {
     if (call->out != NULL)
         grpc_byte_buffer_destroy(call->out);
@@ -195,7 +198,7 @@ static void drop_out(struct call *call)
 }
 
 /* Sends the held-back message and, if the call is finishing, the status. */
-static void call_flush(struct call *call)
+static void rpc_call_flush(struct rpc_call *call)
 {
     static char nothing[1];
     grpc_op ops[4] = {0}, *op = ops;
@@ -204,7 +207,7 @@ static void call_flush(struct call *call)
     bool may_wait = call->out_may_wait && call->has_sent_headers && !is_last;
 
     assert(call->state == CALL_OPEN && (call->out != NULL || is_last));
-    call_move(call, is_last ? CALL_ENDING : CALL_WRITING);
+    rpc_call_move(call, is_last ? CALL_ENDING : CALL_WRITING);
     if (!call->has_sent_headers) {
         call->has_sent_headers = true;
         op->op = GRPC_OP_SEND_INITIAL_METADATA;
@@ -242,7 +245,7 @@ static void call_flush(struct call *call)
         read_now(call);
 }
 
-static void watch_close(struct call *call)
+static void watch_close(struct rpc_call *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
 
@@ -251,25 +254,25 @@ static void watch_close(struct call *call)
     rpc_call_start_ops(call, OP_CLOSE, &op, 1);
 }
 
-static void rpc_call_written(struct call *call, bool ok)
+static void rpc_call_written(struct rpc_call *call, bool ok)
 {
-    call_move(call, CALL_OPEN);
+    rpc_call_move(call, CALL_OPEN);
     if (!ok)
         call->is_broken = true;
     if (call->is_finishing && !call->is_starting)
-        call_flush(call);
+        rpc_call_flush(call);
     else if (call->is_write_ready_due)
         make_ready(call);
 }
 
-static struct call *call_make(struct rpc_queue *q)
+static struct rpc_call *rpc_call_make(struct rpc_queue *q)
 {
     struct link *link = list_pop(&q->spare);
-    struct call *call;
+    struct rpc_call *call;
 
     if (link != NULL) {
         q->n_spare--;
-        return call_from_live(link);
+        return rpc_call_from_live(link);
     }
     call = xalloc(sizeof(*call));
     call->queue = q;
@@ -278,13 +281,13 @@ static struct call *call_make(struct rpc_queue *q)
     return call;
 }
 
-void call_free_spare(struct link *link)
+void rpc_call_free_spare(struct link *link)
 {
-    free(call_from_live(link));
+    free(rpc_call_from_live(link));
 }
 
 /* Frees everything of one RPC; keeps the call's memory for another one. */
-static void call_recycle(struct call *call)
+static void rpc_call_recycle(struct rpc_call *call)
 {
     struct rpc_queue *q = call->queue;
 
@@ -294,11 +297,11 @@ static void call_recycle(struct call *call)
     if (call->in != NULL)
         grpc_byte_buffer_destroy(call->in);
     grpc_metadata_array_destroy(&call->headers);
-    if (call->method->rpc == NULL)
+    if (call->method->row == NULL)
         grpc_call_details_destroy(&call->details);
     drop_out(call);
     failure_free(call->failure);
-    arena_deinit(&call->arena);
+    arena_deinit(&call->base.arena);
     arena_deinit(&call->in_arena);
     if (link_is_on(&call->ready))
         list_remove(&call->ready);
@@ -316,8 +319,8 @@ static void call_recycle(struct call *call)
     if (q->n_spare == MAX_SPARE) {
         free(call);
     } else {
-        memset((char *)call + offsetof(struct call, n_under_way), 0,
-               sizeof(*call) - offsetof(struct call, n_under_way));
+        memset((char *)call + offsetof(struct rpc_call, n_under_way), 0,
+               sizeof(*call) - offsetof(struct rpc_call, n_under_way));
         call->core = NULL;
         list_push_front(&q->spare, &call->link);
         q->n_spare++;
@@ -325,9 +328,9 @@ static void call_recycle(struct call *call)
     rpc_queue_maybe_stopped(q);
 }
 
-static void request(struct rpc_queue *q, struct method *method)
+static void request(struct rpc_queue *q, struct rpc_method *method)
 {
-    struct call *call = call_make(q);
+    struct rpc_call *call = rpc_call_make(q);
     grpc_call_error rc;
 
     call->method = method;
@@ -338,51 +341,51 @@ static void request(struct rpc_queue *q, struct method *method)
     method->n_waiting++;
     rpc_op_give(&call->ops[OP_REQUEST]);
     rpc_queue_cache_open(q);
-    if (method->rpc == NULL) {
+    if (method->row == NULL) {
         grpc_call_details_init(&call->details);
         rc = grpc_server_request_call(q->server, &call->core, &call->details, &call->headers,
                                       q->events, q->events, &call->ops[OP_REQUEST]);
     } else {
         rc = grpc_server_request_registered_call(
             q->server, method->registered, &call->core, &call->deadline, &call->headers,
-            rpc_is_client_stream(method->rpc) ? NULL : &call->in, q->events, q->events,
+            call_method_is_client_stream(method->row) ? NULL : &call->in, q->events, q->events,
             &call->ops[OP_REQUEST]);
     }
     assert(rc == GRPC_CALL_OK);
     cache_close(q);
 }
 
-void call_request_more(struct rpc_queue *q, struct method *method)
+void rpc_call_request_more(struct rpc_queue *q, struct rpc_method *method)
 {
     while (method->n_waiting < method->n_wanted)
         request(q, method);
 }
 
 /* A peer took one of the method's calls. */
-static void request_again(struct rpc_queue *q, struct method *method)
+static void request_again(struct rpc_queue *q, struct rpc_method *method)
 {
     if (method->n_waiting == 0 && method->n_wanted < CALLS_WAITING_MAX)
         method->n_wanted *= 2;
-    call_request_more(q, method);
+    rpc_call_request_more(q, method);
 }
 
 /* Decodes call->in and frees it. */
-static enum status rpc_call_decode(ProtobufCMessage **out, struct call *call, struct arena *arena,
-                                   struct error *err)
+static enum status rpc_call_decode(ProtobufCMessage **out, struct rpc_call *call,
+                                   struct arena *arena, struct error *err)
 {
     const grpc_slice_buffer *slices = &call->in->data.raw.slice_buffer;
-    const struct rpc *rpc = call->method->rpc;
+    const struct call_method *row = call->method->row;
     grpc_byte_buffer_reader reader;
     grpc_slice whole;
     enum status rc;
 
     if (slices->count == 1) { /* the common case: no copy */
-        rc = codec_decode(out, rpc->request, GRPC_SLICE_START_PTR(slices->slices[0]),
+        rc = codec_decode(out, row->request, GRPC_SLICE_START_PTR(slices->slices[0]),
                           GRPC_SLICE_LENGTH(slices->slices[0]), CALL_MAX_FIELDS, arena, err);
     } else if (grpc_byte_buffer_reader_init(&reader, call->in)) {
         whole = grpc_byte_buffer_reader_readall(&reader);
         grpc_byte_buffer_reader_destroy(&reader);
-        rc = codec_decode(out, rpc->request, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole),
+        rc = codec_decode(out, row->request, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole),
                           CALL_MAX_FIELDS, arena, err);
         grpc_slice_unref(whole);
     } else {
@@ -394,7 +397,8 @@ static enum status rpc_call_decode(ProtobufCMessage **out, struct call *call, st
 }
 
 /* The value of a header, [*ret_len]; NULL if absent. */
-static const char *call_find_header(const struct call *call, const char *key, size_t *ret_len)
+static const char *rpc_call_find_header(const struct rpc_call *call, const char *key,
+                                        size_t *ret_len)
 {
     for (size_t i = 0; i < call->headers.count; i++) {
         const grpc_metadata *header = &call->headers.metadata[i];
@@ -407,23 +411,27 @@ static const char *call_find_header(const struct call *call, const char *key, si
     return NULL;
 }
 
-static enum status call_authenticate(struct call *call, struct error *err)
+static enum status rpc_call_authenticate(struct rpc_call *call, struct error *err)
 {
     struct access_proof proof = {0};
 
     if (call->queue->access != NULL) {
-        proof.authorization = call_find_header(call, "authorization", &proof.authorization_len);
-        proof.api_key = call_find_header(call, "x-api-key", &proof.api_key_len);
+        proof.authorization = rpc_call_find_header(call, "authorization", &proof.authorization_len);
+        proof.api_key = rpc_call_find_header(call, "x-api-key", &proof.api_key_len);
     }
-    return access_admit(&call->key, call->queue->access, call->method->rpc->access, &proof, err);
+    if (access_admit(&call->key, call->queue->access, call->method->row->access, &proof, err) !=
+        STATUS_OK)
+        return err->status;
+    call->base.principal = access_key_principal(call->key);
+    return STATUS_OK;
 }
 
 /* With keys, no principal has more than half of the calls in flight. */
-static enum status call_count(struct call *call, struct error *err)
+static enum status rpc_call_count(struct rpc_call *call, struct error *err)
 {
     struct rpc_queue *q = call->queue;
 
-    if (q->access == NULL || call->method->rpc->access == ACCESS_OPEN)
+    if (q->access == NULL || call->method->row->access == ACCESS_OPEN)
         return STATUS_OK;
     if (shared_limit_take(&q->calls, access_key_principal(call->key)->id, 1, err) != STATUS_OK) {
         err->retry_after_ms = 100;
@@ -433,10 +441,12 @@ static enum status call_count(struct call *call, struct error *err)
     return STATUS_OK;
 }
 
-static enum status call_admit(struct call *call, ProtobufCMessage **ret_request, struct error *err)
+static enum status rpc_call_admit(struct rpc_call *call, struct error *err)
 {
-    const struct rpc *rpc = call->method->rpc;
+    const struct call_method *row = call->method->row;
     struct rpc_queue *q = call->queue;
+    ProtobufCMessage *request;
+    enum status rc;
 
     if (q->is_refusing)
         return error_draining(err);
@@ -446,7 +456,7 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
         err->retry_after_ms = 100;
         return err->status;
     }
-    if (rpc == NULL) {
+    if (row == NULL) {
         char path[120];
 
         (void)snprintf(path, sizeof(path), "%.*s", (int)GRPC_SLICE_LENGTH(call->details.method),
@@ -454,13 +464,16 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_METHOD_NOT_FOUND, NULL,
                              "there is no method %s", path);
     }
-    if (call_authenticate(call, err) != STATUS_OK || call_count(call, err) != STATUS_OK)
+    if (rpc_call_authenticate(call, err) != STATUS_OK || rpc_call_count(call, err) != STATUS_OK)
         return err->status;
-    if (rpc_is_client_stream(rpc))
+    if (call_method_is_client_stream(row))
         return STATUS_OK;
     if (call->in == NULL)
         return error_set(err, STATUS_INVALID, "the call has no request message");
-    return rpc_call_decode(ret_request, call, &call->arena, err);
+    rc = rpc_call_decode(&request, call, &call->base.arena, err);
+    if (rc == STATUS_OK)
+        call->base.request = request;
+    return rc;
 }
 
 static size_t arena_limit(const struct rpc_queue *q)
@@ -468,17 +481,18 @@ static size_t arena_limit(const struct rpc_queue *q)
     return DECODED_MIN_BYTES + DECODED_TIMES * q->max_message_bytes;
 }
 
-static void requested(struct call *call, bool ok)
+static const struct call_transport rpc_transport;
+
+static void requested(struct rpc_call *call, bool ok)
 {
     struct rpc_queue *q = call->queue;
-    ProtobufCMessage *request = NULL;
     struct error err = {0};
     gpr_timespec left;
 
     q->n_requested--;
     call->method->n_waiting--;
     if (!ok) {
-        call_recycle(call); /* the server shuts down without a peer */
+        rpc_call_recycle(call); /* the server shuts down without a peer */
         return;
     }
     if (!q->is_stopping)
@@ -486,61 +500,65 @@ static void requested(struct call *call, bool ok)
     list_push(&q->live, &call->link);
     q->n_live++;
     q->n_started++;
-    call_move(call, CALL_OPEN);
-    arena_init(&call->arena, arena_limit(q));
-    if (call->method->rpc == NULL)
+    rpc_call_move(call, CALL_OPEN);
+    call->base = (struct call){.transport = &rpc_transport,
+                               .method = call->method->row,
+                               .owner = &q->owner,
+                               .server = q->carried,
+                               .health = q->health,
+                               .n_unawaited = &q->n_unawaited};
+    arena_init(&call->base.arena, arena_limit(q));
+    if (call->method->row == NULL)
         call->deadline = call->details.deadline;
     if (gpr_time_cmp(call->deadline, gpr_inf_future(call->deadline.clock_type)) != 0) {
         left = gpr_time_sub(call->deadline, gpr_now(call->deadline.clock_type));
-        call->deadline_us = env_now_us(q->env);
+        call->base.deadline_us = env_now_us(q->env);
         if (gpr_time_cmp(left, gpr_time_0(GPR_TIMESPAN)) > 0)
-            call->deadline_us += (uint64_t)left.tv_sec * 1000000 + (uint64_t)left.tv_nsec / 1000;
+            call->base.deadline_us +=
+                (uint64_t)left.tv_sec * 1000000 + (uint64_t)left.tv_nsec / 1000;
     }
     call->is_starting = true;
-    if (call_admit(call, &request, &err) != STATUS_OK)
-        call_finish(call, &err);
+    if (rpc_call_admit(call, &err) != STATUS_OK)
+        call_finish(&call->base, &err);
     else
-        call->method->rpc->start(call, request, q->carried);
+        call->base.method->start(&call->base);
     if (q->is_draining)
-        call_drain(call);
+        rpc_call_drain(call);
     call->is_starting = false;
     if (call->state == CALL_OPEN && (call->out != NULL || call->is_finishing))
-        call_flush(call);
+        rpc_call_flush(call);
     if (call->has_close)
         return;
-    if (call->method->rpc != NULL && rpc_is_client_stream(call->method->rpc))
+    if (call->method->row != NULL && call_method_is_client_stream(call->method->row))
         watch_close(call);
     else
         rpc_queue_await_tick(q, &q->unwatched, &call->unwatched);
 }
 
-static void maybe_recycle(struct call *call)
+static void maybe_recycle(struct rpc_call *call)
 {
     if (call->state == CALL_CLOSED && call->n_under_way == 0)
-        call_recycle(call);
+        rpc_call_recycle(call);
 }
 
-static void call_closed(struct call *call)
+static void rpc_call_closed(struct rpc_call *call)
 {
     enum status why = STATUS_OK;
 
     if (call->was_cancelled || call->is_cut) {
         uint64_t now_us = env_now_us(call->queue->env);
-        bool is_late = call->deadline_us > 0 && now_us + DEADLINE_SLACK_US >= call->deadline_us;
+        bool is_late =
+            call->base.deadline_us > 0 && now_us + DEADLINE_SLACK_US >= call->base.deadline_us;
 
         why = is_late ? STATUS_DEADLINE : STATUS_CANCELLED;
     }
     if (call->was_cancelled && call->failure == NULL)
         call->queue->n_failed++;
-    call_move(call, CALL_CLOSED);
-    if (call->handler != NULL) {
-        call->queue->n_unawaited -= call->handler->is_unawaited;
-        call->handler->on_close(call, call->handler_state, why);
-    }
-    call->handler = NULL;
+    rpc_call_move(call, CALL_CLOSED);
+    call_tell_close(&call->base, why);
 }
 
-static void bytes_read(struct call *call)
+static void bytes_read(struct rpc_call *call)
 {
     struct call_bytes *bytes = NULL;
     struct error err;
@@ -549,16 +567,16 @@ static void bytes_read(struct call *call)
         bytes = call_bytes_make(call->in);
         if (bytes == NULL) {
             (void)error_no_memory(&err, call->in->data.raw.slice_buffer.length, "a message");
-            call_finish(call, &err);
+            call_finish(&call->base, &err);
             call->is_finished_by_us = true;
             return;
         }
         call->in = NULL; /* the handler owns it */
     }
-    call->handler->bytes(call, call->handler_state, bytes);
+    call->base.handler->bytes(&call->base, call->base.handler_state, bytes);
 }
 
-static void message_read(struct call *call)
+static void message_read(struct rpc_call *call)
 {
     ProtobufCMessage *message = NULL;
     struct error err = {0};
@@ -566,23 +584,24 @@ static void message_read(struct call *call)
     call->is_reading = false;
     if (call->state == CALL_CLOSED || call->is_finishing)
         return;
-    if (call->handler != NULL && call->handler->bytes != NULL) {
+    if (call->base.handler != NULL && call->base.handler->bytes != NULL) {
         bytes_read(call);
         return;
     }
     arena_init(&call->in_arena, arena_limit(call->queue));
     if (call->in != NULL && rpc_call_decode(&message, call, &call->in_arena, &err) != STATUS_OK) {
-        call_finish(call, &err);
+        call_finish(&call->base, &err);
         call->is_finished_by_us = true;
-    } else if (call->handler != NULL && call->handler->message != NULL) {
-        call->handler->message(call, call->handler_state, message, &call->in_arena);
+    } else if (call->base.handler != NULL && call->base.handler->message != NULL) {
+        call->base.handler->message(&call->base, call->base.handler_state, message,
+                                    &call->in_arena);
     }
     arena_deinit(&call->in_arena);
 }
 
-void call_op_back(struct rpc_op *op)
+void rpc_call_op_back(struct rpc_op *op)
 {
-    struct call *call = op->call;
+    struct rpc_call *call = op->call;
 
     call->n_under_way--;
     switch (op->kind) {
@@ -596,10 +615,10 @@ void call_op_back(struct rpc_op *op)
         if (call->state == CALL_WRITING)
             rpc_call_written(call, op->ok);
         else if (call->is_close_in_last)
-            call_closed(call);
+            rpc_call_closed(call);
         break;
     case OP_CLOSE:
-        call_closed(call);
+        rpc_call_closed(call);
         break;
     default:
         assert(false);
@@ -607,47 +626,53 @@ void call_op_back(struct rpc_op *op)
     maybe_recycle(call);
 }
 
-void call_attend(struct call *call)
+static bool rpc_call_is_write_ready(const struct call *base)
+{
+    const struct rpc_call *call = container_of(base, const struct rpc_call, base);
+
+    return call->state == CALL_OPEN && call->out == NULL && !call->is_finishing && !call->is_broken;
+}
+
+void rpc_call_attend(struct rpc_call *call)
 {
     if (call->state != CALL_OPEN)
         return;
     if (call->out != NULL)
-        call_flush(call);
-    if (call->is_write_ready_due && call_is_write_ready(call)) {
+        rpc_call_flush(call);
+    if (call->is_write_ready_due && rpc_call_is_write_ready(&call->base)) {
         call->is_write_ready_due = false;
-        if (call->handler != NULL && call->handler->on_write_ready != NULL)
-            call->handler->on_write_ready(call, call->handler_state);
+        call_tell_write_ready(&call->base);
     }
 }
 
-void call_drain(struct call *call)
+void rpc_call_drain(struct rpc_call *call)
 {
-    if (call->handler != NULL && call->handler->drain != NULL && !call->is_finishing)
-        call->handler->drain(call, call->handler_state);
+    if (!call->is_finishing)
+        call_tell_drain(&call->base);
 }
 
-void call_cut(struct call *call, const struct error *err)
+void rpc_call_cut(struct rpc_call *call, const struct error *err)
 {
     if (call->state == CALL_CLOSED || call->is_finishing)
         return;
-    call_finish(call, err);
+    call_finish(&call->base, err);
     call->is_finished_by_us = call->is_cut = true;
 }
 
-void call_end(struct call *call, const struct error *err)
+void rpc_call_end(struct rpc_call *call, const struct error *err)
 {
     call->queue->n_ending += !call->is_ending;
     call->is_ending = true;
-    call_cut(call, err);
+    rpc_call_cut(call, err);
 }
 
-void call_cancel(struct call *call)
+void rpc_call_cancel(struct rpc_call *call)
 {
     (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAVAILABLE,
                                        "the server is shutting down", NULL);
 }
 
-void call_check_key(struct call *call)
+void rpc_call_check_key(struct rpc_call *call)
 {
     struct error err;
 
@@ -658,79 +683,20 @@ void call_check_key(struct call *call)
     if (call->state == CALL_WRITING) /* its peer may never read what is in flight */
         (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAUTHENTICATED, err.text, NULL);
     else
-        call_cut(call, &err);
+        rpc_call_cut(call, &err);
 }
 
-struct arena *call_arena(struct call *call)
-{
-    return &call->arena;
-}
+/* --- what a handler does with its call --- */
 
-uint64_t call_deadline_us(const struct call *call)
-{
-    return call->deadline_us;
-}
-
-const char *call_header(struct call *call, const char *key)
+static const char *rpc_call_header(struct call *base, const char *key)
 {
     size_t len;
-    const char *value = call_find_header(call, key, &len);
+    const char *value = rpc_call_find_header(rpc_call_of(base), key, &len);
 
-    return value == NULL ? NULL : arena_strndup(&call->arena, value, len);
+    return value == NULL ? NULL : arena_strndup(&base->arena, value, len);
 }
 
-const struct principal *call_principal(const struct call *call)
-{
-    return access_key_principal(call->key);
-}
-
-struct server *call_server(const struct call *call)
-{
-    return call->queue->carried;
-}
-
-struct health *call_health(const struct call *call)
-{
-    return call->queue->health;
-}
-
-void *call_state(struct call *call, size_t size_bytes)
-{
-    void *state = try_alloc(1, size_bytes);
-    struct error err;
-
-    if (state == NULL) {
-        (void)error_no_memory(&err, size_bytes, "a call");
-        call_finish(call, &err);
-    }
-    return state;
-}
-
-void call_set_handler(struct call *call, const struct call_handler *handler, void *state)
-{
-    ASSERT_OWNER(&call->queue->owner);
-    assert(handler->on_close != NULL && call->state != CALL_CLOSED);
-    assert(call->handler == NULL);
-    call->handler = handler;
-    call->handler_state = state;
-    call->queue->n_unawaited += handler->is_unawaited;
-}
-
-void call_clear_handler(struct call *call)
-{
-    ASSERT_OWNER(&call->queue->owner);
-    assert(call->handler != NULL);
-    call->queue->n_unawaited -= call->handler->is_unawaited;
-    call->handler = NULL;
-    call->handler_state = NULL;
-}
-
-bool call_is_write_ready(const struct call *call)
-{
-    return call->state == CALL_OPEN && call->out == NULL && !call->is_finishing && !call->is_broken;
-}
-
-static void hold(struct call *call, const ProtobufCMessage *message)
+static void hold(struct rpc_call *call, const ProtobufCMessage *message)
 {
     grpc_slice slice = grpc_slice_malloc(codec_size(message));
 
@@ -740,61 +706,52 @@ static void hold(struct call *call, const ProtobufCMessage *message)
 }
 
 /* Schedules the held-back message. */
-static void write_held(struct call *call, bool more)
+static void write_held(struct rpc_call *call, bool more)
 {
     call->out_may_wait = more;
     call->is_write_ready_due = true;
     if (more)
-        call_flush(call);
+        rpc_call_flush(call);
     else
         make_ready(call); /* a status that follows in this iteration goes with it */
 }
 
-void call_write(struct call *call, const ProtobufCMessage *message, bool more)
+static void rpc_call_write(struct call *base, const ProtobufCMessage *message, bool more)
 {
-    ASSERT_OWNER(&call->queue->owner);
-    assert(call_is_write_ready(call));
+    struct rpc_call *call = rpc_call_of(base);
+
     hold(call, message);
     write_held(call, more);
 }
 
-void call_write_pieces(struct call *call, const struct call_piece *pieces, size_t n_pieces,
-                       bool more)
+static void rpc_call_write_pieces(struct call *base, const struct call_piece *pieces,
+                                  size_t n_pieces, bool more)
 {
-    ASSERT_OWNER(&call->queue->owner);
-    assert(call_is_write_ready(call));
+    struct rpc_call *call = rpc_call_of(base);
+
     call->out = call_pieces_join(pieces, n_pieces);
     write_held(call, more);
 }
 
-void call_notify(struct call *call)
+static void rpc_call_notify(struct call *base)
 {
-    ASSERT_OWNER(&call->queue->owner);
+    struct rpc_call *call = rpc_call_of(base);
+
     call->is_write_ready_due = true;
     if (call->state == CALL_OPEN)
         make_ready(call);
 }
 
-static void begin_read(struct call *call)
+static void rpc_call_read(struct call *base, bool behind)
 {
-    ASSERT_OWNER(&call->queue->owner);
-    assert(rpc_is_client_stream(call->method->rpc) && !call->is_reading &&
-           call->state != CALL_CLOSED);
+    struct rpc_call *call = rpc_call_of(base);
+
+    assert(!call->is_reading && call->state != CALL_CLOSED);
     call->is_reading = true;
-}
-
-void call_read(struct call *call)
-{
-    begin_read(call);
-    call->n_in_turn = 0;
-    read_message(call);
-}
-
-void call_read_behind(struct call *call)
-{
-    begin_read(call);
-    if (call->n_in_turn < WAITS_AFTER) {
-        call->n_in_turn++;
+    if (!behind)
+        call->n_in_turn = 0;
+    if (!behind || call->n_in_turn < WAITS_AFTER) {
+        call->n_in_turn += behind;
         read_message(call);
         return;
     }
@@ -802,18 +759,18 @@ void call_read_behind(struct call *call)
     rpc_queue_await_tick(call->queue, &call->queue->delayed, &call->delayed);
 }
 
-void call_tick(struct rpc_queue *q)
+void rpc_call_tick(struct rpc_queue *q)
 {
     struct link *link;
 
     while ((link = list_pop(&q->unwatched_old)) != NULL)
-        watch_close(container_of(link, struct call, unwatched));
+        watch_close(container_of(link, struct rpc_call, unwatched));
     while ((link = list_pop(&q->delayed_old)) != NULL)
-        read_now(container_of(link, struct call, delayed));
+        read_now(container_of(link, struct rpc_call, delayed));
 }
 
 /* Only what is refused before anything was done: else the time is not a refusal's. */
-static void call_count_refusal(struct call *call)
+static void rpc_call_count_refusal(struct rpc_call *call)
 {
     struct rpc_queue *q = call->queue;
     uint64_t came_us = call->ops[OP_REQUEST].came_us, now_us, took_us;
@@ -828,35 +785,36 @@ static void call_count_refusal(struct call *call)
     q->n_refused_in_10ms += took_us <= 10000;
 }
 
-void call_finish(struct call *call, const struct error *err)
+static void rpc_call_finish(struct call *base, const struct error *err,
+                            const ProtobufCMessage *last)
 {
-    ASSERT_OWNER(&call->queue->owner);
+    struct rpc_call *call = rpc_call_of(base);
+
     assert(call->state != CALL_CLOSED);
     if (call->is_finished_by_us)
         return;
     assert(!call->is_finishing);
+    if (last != NULL) {
+        assert(call_is_write_ready(base));
+        hold(call, last);
+    }
     call->is_finishing = true;
     if (err != NULL && err->status != STATUS_OK) {
         call->failure = failure_make(err);
         call->queue->n_failed++;
         if (err->status == STATUS_EXHAUSTED)
-            call_count_refusal(call);
+            rpc_call_count_refusal(call);
     }
     if (call->state == CALL_OPEN && !call->is_starting)
-        call_flush(call);
+        rpc_call_flush(call);
 }
 
-void call_finish_with(struct call *call, const ProtobufCMessage *last)
-{
-    ASSERT_OWNER(&call->queue->owner);
-    if (call->is_finished_by_us)
-        return;
-    assert(call_is_write_ready(call));
-    hold(call, last);
-    call_finish(call, NULL);
-}
-
-void call_reply(struct call *call, const ProtobufCMessage *response)
-{
-    call_finish_with(call, response);
-}
+static const struct call_transport rpc_transport = {
+    .header = rpc_call_header,
+    .is_write_ready = rpc_call_is_write_ready,
+    .write = rpc_call_write,
+    .write_pieces = rpc_call_write_pieces,
+    .notify = rpc_call_notify,
+    .read = rpc_call_read,
+    .finish = rpc_call_finish,
+};

@@ -80,7 +80,7 @@ struct port {
     uint64_t farewell_until_ms;
     enum port_stage stage;
     struct rpc_connections connections;
-    struct method *methods; /* [n_methods] */
+    struct rpc_method *methods; /* [n_methods] */
     size_t n_methods;
     struct poller *pollers; /* [n_pollers] */
     size_t n_pollers, n_pollers_exited;
@@ -101,7 +101,7 @@ static void port_free(struct port *p)
     struct link *link;
 
     while ((link = list_pop(&p->queue.spare)) != NULL)
-        call_free_spare(link);
+        rpc_call_free_spare(link);
     grpc_server_credentials_release(p->insecure);
     shared_limit_deinit(&p->queue.calls);
     rpc_connections_deinit(&p->connections);
@@ -188,7 +188,7 @@ static void op_back(struct link *link, void *arg)
     struct port *p = arg;
 
     if (op->call != NULL) {
-        call_op_back(op);
+        rpc_call_op_back(op);
     } else if (op->kind == OP_SHUTDOWN) {
         p->queue.is_shut_down = true;
         rpc_queue_maybe_stopped(&p->queue);
@@ -216,7 +216,7 @@ static void on_prepare(uv_prepare_t *prepare)
             op_back(link, p);
         list_move(&p->queue.ready, &now);
         while ((link = list_pop(&now)) != NULL)
-            call_attend(call_from_ready(link));
+            rpc_call_attend(rpc_call_from_ready(link));
         is_left = !list_is_empty(&p->queue.back) || !list_is_empty(&p->queue.ready);
     }
     if (is_left && !uv_is_closing((uv_handle_t *)&p->idle))
@@ -269,24 +269,24 @@ static grpc_server *server_make(const struct port_config *config, size_t max_mes
     return grpc_server_create(&all, NULL);
 }
 
-static void register_method(struct port *p, const struct rpc *rpc)
+static void register_method(struct port *p, const struct call_method *row)
 {
-    struct method *m = &p->methods[p->n_methods++];
+    struct rpc_method *m = &p->methods[p->n_methods++];
 
-    m->rpc = rpc;
-    m->registered = grpc_server_register_method(p->queue.server, rpc->path, NULL,
-                                                rpc_is_client_stream(rpc)
+    m->row = row;
+    m->registered = grpc_server_register_method(p->queue.server, row->path, NULL,
+                                                call_method_is_client_stream(row)
                                                     ? GRPC_SRM_PAYLOAD_NONE
                                                     : GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER,
                                                 0);
     assert(m->registered != NULL); /* NULL for a duplicate path */
 }
 
-static bool port_serves(enum port_part part, const struct rpc *rpc)
+static bool port_serves(enum port_part part, const struct call_method *row)
 {
-    bool is_admin = rpc->access == ACCESS_ADMIN;
+    bool is_admin = row->access == ACCESS_ADMIN;
 
-    return part == PORT_EVERYTHING || rpc->access == ACCESS_OPEN ||
+    return part == PORT_EVERYTHING || row->access == ACCESS_OPEN ||
            is_admin == (part == PORT_ADMIN);
 }
 
@@ -295,7 +295,7 @@ static struct port *port_make(const struct port_config *config)
     struct port *p = xalloc(sizeof(*p));
     size_t n_methods = 1; /* one for unknown methods */
 
-    rpc_queue_init(&p->queue, call_tick);
+    rpc_queue_init(&p->queue, rpc_call_tick);
     p->queue.carried = config->server;
     p->queue.health = config->health;
     p->queue.access = config->access;
@@ -322,7 +322,7 @@ static struct port *port_make(const struct port_config *config)
         for (size_t k = 0; k < config->services[i]->n; k++)
             if (port_serves(config->part, &config->services[i]->rows[k]))
                 register_method(p, &config->services[i]->rows[k]);
-    p->n_methods++; /* without rpc */
+    p->n_methods++; /* without row */
     return p;
 }
 
@@ -466,7 +466,7 @@ enum status port_start(struct port **out, uv_loop_t *loop, const struct port_con
     grpc_server_start(p->queue.server);
     for (size_t i = 0; i < p->n_methods; i++) {
         p->methods[i].n_wanted = CALLS_WAITING_MIN;
-        call_request_more(&p->queue, &p->methods[i]);
+        rpc_call_request_more(&p->queue, &p->methods[i]);
     }
     *out = p;
     return STATUS_OK;
@@ -500,7 +500,7 @@ void port_drain(struct port *p)
     p->queue.is_draining = true;
     for (link = list_first(&p->queue.live); link != NULL; link = next) {
         next = list_next(&p->queue.live, link);
-        call_drain(call_from_live(link));
+        rpc_call_drain(rpc_call_from_live(link));
     }
 }
 
@@ -515,7 +515,7 @@ void port_check_keys(struct port *p)
     ASSERT_OWNER(&p->queue.owner);
     for (struct link *link = list_first(&p->queue.live); link != NULL;
          link = list_next(&p->queue.live, link))
-        call_check_key(call_from_live(link));
+        rpc_call_check_key(rpc_call_from_live(link));
 }
 
 void port_end(struct port *p)
@@ -527,7 +527,7 @@ void port_end(struct port *p)
     p->queue.is_refusing = true;
     for (struct link *link = list_first(&p->queue.live); link != NULL;
          link = list_next(&p->queue.live, link))
-        call_end(call_from_live(link), &err);
+        rpc_call_end(rpc_call_from_live(link), &err);
 }
 
 size_t port_n_unanswered(const struct port *p)
@@ -541,7 +541,7 @@ void port_cut_off(struct port *p)
     ASSERT_OWNER(&p->queue.owner);
     for (struct link *link = list_first(&p->queue.live); link != NULL;
          link = list_next(&p->queue.live, link))
-        call_cancel(call_from_live(link));
+        rpc_call_cancel(rpc_call_from_live(link));
 }
 
 static void port_move(struct port *p, enum port_stage to)

@@ -6,7 +6,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
-#include "server/call/call.h"
+#include "server/call/methods.h"
 
 struct port;
 struct peer_addresses;
@@ -29,7 +29,7 @@ struct port_config {
     /* A connection without a call for so long, or of such an age, ends as soon as its calls have;
      * 0: never. */
     uint64_t idle_ms, age_ms;
-    const struct rpc_table *const *services; /* [n_services] the dispatcher; their rows are kept */
+    const struct call_table *const *services; /* [n_services] what it serves; kept */
     size_t n_services;
     struct server *server;                 /* passed to handlers, never dereferenced */
     struct health *health;                 /* for calls that use it */

@@ -15,9 +15,9 @@
 #include "base/shared_limit.h"
 
 struct access;
-struct call;
+struct call_method;
 struct health;
-struct rpc;
+struct rpc_call;
 struct server;
 
 /* Minimum age of a call before its peer's disconnect is watched; the maximum is twice that. */
@@ -29,7 +29,7 @@ enum op_kind { OP_REQUEST, OP_READ, OP_WRITE, OP_CLOSE, N_CALL_OPS, OP_SHUTDOWN,
 /* The tag of a completion queue event. The queue's thread sets ok and posts it. */
 struct rpc_op {
     struct link link;
-    struct call *call; /* NULL for the port's own */
+    struct rpc_call *call; /* NULL for the port's own */
     enum op_kind kind;
     bool ok;
     uint64_t came_us; /* of a request, where there are keys: when gRPC returned it */
@@ -51,10 +51,9 @@ static inline void rpc_op_take(struct rpc_op *op, bool ok)
     op->ok = ok;
 }
 
-/* A row of the dispatcher as gRPC core knows it; the last one, without rpc, takes calls to unknown
- * methods. */
-struct method {
-    const struct rpc *rpc;
+/* A method as gRPC core knows it; the last one, without row, takes calls to unknown methods. */
+struct rpc_method {
+    const struct call_method *row;
     void *registered;
     size_t n_waiting, n_wanted; /* calls requested from gRPC; n_wanted doubles once all were used */
 };

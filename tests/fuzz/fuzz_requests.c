@@ -279,7 +279,7 @@ static void round_trip(const ProtobufCMessage *m)
 static const ProtobufCMessageDescriptor *type_of(size_t number)
 {
     size_t n, n_rows = 0, i = 0;
-    const struct rpc_table *const *services = services_tables(&n);
+    const struct call_table *const *services = services_tables(&n);
 
     for (size_t k = 0; k < n; k++)
         n_rows += services[k]->n;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes the seeds corpus/requests/params-*: what trainers send to each method of Params, good and bad. The first byte is the
-method's place in server/api/services.c: to be made again when a method comes before them.
+method's place among those of all services, which the build lists: to be made again when a method comes before them.
 
-    python3 params_seeds.py corpus/requests
+    python3 params_seeds.py corpus/requests ../../build/release/server/services_list.h
 """
 import pathlib
 import re
@@ -12,15 +12,14 @@ import sys
 SERVER = pathlib.Path(__file__).resolve().parents[2] / 'server'
 
 
-def first_method():
+def first_method(services_list):
     """The place of Params' first method."""
-    sizes = dict(re.findall(r'(N_\w+_RPCS) = (\d+)', (SERVER / 'services.h').read_text() + (SERVER / 'health.h').read_text()))
     at = 0
-    for rpcs, size in re.findall(r'\{(\w+_rpcs), (N_\w+_RPCS)\}', (SERVER / 'services.c').read_text()):
-        if rpcs == 'params_rpcs':
+    for name in re.findall(r'TABLE\((\w+)_methods\)', services_list.read_text()):
+        if name == 'params_service':
             return at
-        at += int(sizes[size])
-    raise SystemExit('params_rpcs is not in services.c')
+        at += next(SERVER.glob(f'**/{name}.c')).read_text().count(' METHOD(')
+    raise SystemExit('params_service is not in the list')
 
 
 # In the order of the tables in params_service.c and params_update.c.
@@ -132,8 +131,9 @@ def main():
         'push-chunk': (PUSH, chunk(4, values[4:])),
     }
     folder = pathlib.Path(sys.argv[1])
+    first = first_method(pathlib.Path(sys.argv[2]))
     for name, (method, data) in seeds.items():
-        (folder / f'params-{name}').write_bytes(bytes([first_method() + method]) + data)
+        (folder / f'params-{name}').write_bytes(bytes([first + method]) + data)
 
 
 if __name__ == '__main__':

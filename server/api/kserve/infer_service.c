@@ -2,7 +2,7 @@
  * request is its own message, and the stream goes on. */
 #include "base/list.h"
 #include "server/api/kserve/inference.h"
-#include "server/api/services.h"
+#include "server/api/kserve/methods.h"
 #include "server/call/multiplex.h"
 
 enum { STREAM_MAX_REQUESTS = 1024 };
@@ -53,10 +53,11 @@ static void unary_on_close(struct call *call, void *state, enum status why)
     inference_end(&u->in, why);
 }
 
-static void infer(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void infer(struct call *call, const Inference__ModelInferRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = unary_write_ready,
                                                 .on_close = unary_on_close};
+    struct server *server = call_server(call);
     struct unary *u = arena_alloc(call_arena(call), 1, sizeof(*u));
     struct error err;
 
@@ -66,8 +67,7 @@ static void infer(struct call *call, const ProtobufCMessage *message, struct ser
         return;
     }
     u->call = call;
-    if (inference_begin(&u->in, server, call_principal(call)->id,
-                        (const Inference__ModelInferRequest *)message, call_deadline_us(call),
+    if (inference_begin(&u->in, server, call_principal(call)->id, request, call_deadline_us(call),
                         call_arena(call), unary_notify, &err) != STATUS_OK) {
         inference_end(&u->in, err.status);
         call_finish(call, &err);
@@ -143,7 +143,7 @@ static void infer_service_stream_end(struct multiplex_item *base, enum status wh
     arena_deinit(&item->arena);
 }
 
-static void stream_infer(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void stream_infer(struct call *call)
 {
     static const struct multiplex_type type = {
         .item_size = sizeof(struct infer_item),
@@ -154,18 +154,12 @@ static void stream_infer(struct call *call, const ProtobufCMessage *message, str
         .end = infer_service_stream_end,
     };
 
-    (void)message;
-    (void)server;
     multiplex_start(call, &type);
 }
 
-static const struct rpc rows[] = {
-    {"/inference.GRPCInferenceService/ModelInfer", RPC_UNARY,
-     &inference__model_infer_request__descriptor, &inference__model_infer_response__descriptor,
-     infer, ACCESS_KEY},
-    {"/inference.GRPCInferenceService/ModelStreamInfer", RPC_BIDI,
-     &inference__model_infer_request__descriptor,
-     &inference__model_stream_infer_response__descriptor, stream_infer, ACCESS_KEY},
-};
+#define INFER_SERVICE_METHODS(METHOD)                                                       \
+    METHOD(UNARY, KEY, "ModelInfer", model_infer_request, model_infer_response, infer)      \
+    METHOD(BIDI, KEY, "ModelStreamInfer", model_infer_request, model_stream_infer_response, \
+           stream_infer)
 
-const struct rpc_table kserve_infer_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+INFERENCE_TABLE(infer_service_methods, INFER_SERVICE_METHODS)

@@ -4,9 +4,9 @@
 
 #include "base/list.h"
 #include "inference/grpc_service.pb-c.h"
+#include "server/api/kserve/methods.h"
 #include "server/api/kserve/signature.h"
 #include "server/api/models_load.h"
-#include "server/api/services.h"
 #include "server/model/models.h"
 #include "server/server.h"
 
@@ -29,55 +29,43 @@ static void repository_service_describe(model_index *out, const struct model_ent
         out->reason = (char *)(e->why.status == STATUS_OK ? "unloaded" : e->why.text);
 }
 
-static void repository_index(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
+static enum status repository_index(struct call *call, const Inference__RepositoryIndexRequest *r,
+                                    Inference__RepositoryIndexResponse *response, struct error *err)
 {
-    const Inference__RepositoryIndexRequest *r = (const Inference__RepositoryIndexRequest *)message;
-    Inference__RepositoryIndexResponse response = INFERENCE__REPOSITORY_INDEX_RESPONSE__INIT;
+    struct server *server = call_server(call);
     const struct list *entries = &server->models->entries;
     model_index *indexes;
-    struct error err;
 
-    if (models_scan(server->models, &err) != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
+    if (models_scan(server->models, err) != STATUS_OK)
+        return err->status;
     indexes = arena_alloc(call_arena(call), server->models->n_entries, sizeof(indexes[0]));
-    response.models =
-        arena_alloc(call_arena(call), server->models->n_entries, sizeof(response.models[0]));
-    if (indexes == NULL || response.models == NULL) {
-        (void)error_no_memory(&err, server->models->n_entries * sizeof(indexes[0]), "an index");
-        call_finish(call, &err);
-        return;
-    }
+    response->models =
+        arena_alloc(call_arena(call), server->models->n_entries, sizeof(response->models[0]));
+    if (indexes == NULL || response->models == NULL)
+        return error_no_memory(err, server->models->n_entries * sizeof(indexes[0]), "an index");
     for (struct link *l = list_first(entries); l != NULL; l = list_next(entries, l)) {
         const struct model_entry *e = container_of(l, struct model_entry, link);
 
         if (r->ready && e->state != MODEL_ENTRY_READY)
             continue;
-        repository_service_describe(&indexes[response.n_models], e);
-        response.models[response.n_models] = &indexes[response.n_models];
-        response.n_models++;
+        repository_service_describe(&indexes[response->n_models], e);
+        response->models[response->n_models] = &indexes[response->n_models];
+        response->n_models++;
     }
-    call_reply(call, &response.base);
+    return STATUS_OK;
 }
 
-static void repository_service_reply_load(struct call *call, struct server *server,
-                                          const char *name)
+static void repository_service_loaded(struct call *call)
 {
     Inference__RepositoryModelLoadResponse response =
         INFERENCE__REPOSITORY_MODEL_LOAD_RESPONSE__INIT;
 
-    (void)server;
-    (void)name;
     call_reply(call, &response.base);
 }
 
-static void repository_service_load(struct call *call, const ProtobufCMessage *message,
-                                    struct server *server)
+static void repository_service_load(struct call *call,
+                                    const Inference__RepositoryModelLoadRequest *r)
 {
-    const Inference__RepositoryModelLoadRequest *r =
-        (const Inference__RepositoryModelLoadRequest *)message;
     struct error err;
 
     if (r->n_parameters > 0) {
@@ -87,39 +75,29 @@ static void repository_service_load(struct call *call, const ProtobufCMessage *m
         call_finish(call, &err);
         return;
     }
-    models_call_load(call, server, r->model_name, repository_service_reply_load);
+    models_call_load(call, r->model_name, repository_service_loaded);
 }
 
-static void repository_service_reply_unload(struct call *call, struct server *server,
-                                            const char *name)
+static void repository_service_unloaded(struct call *call)
 {
     Inference__RepositoryModelUnloadResponse response =
         INFERENCE__REPOSITORY_MODEL_UNLOAD_RESPONSE__INIT;
 
-    (void)server;
-    (void)name;
     call_reply(call, &response.base);
 }
 
 /* Models have no dependents, so unload_dependents changes nothing. */
-static void unload(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void unload(struct call *call, const Inference__RepositoryModelUnloadRequest *r)
 {
-    const Inference__RepositoryModelUnloadRequest *r =
-        (const Inference__RepositoryModelUnloadRequest *)message;
-
-    models_call_unload(call, server, r->model_name, repository_service_reply_unload);
+    models_call_unload(call, r->model_name, repository_service_unloaded);
 }
 
-static const struct rpc rows[] = {
-    {"/inference.GRPCInferenceService/RepositoryIndex", RPC_UNARY,
-     &inference__repository_index_request__descriptor,
-     &inference__repository_index_response__descriptor, repository_index, ACCESS_KEY},
-    {"/inference.GRPCInferenceService/RepositoryModelLoad", RPC_UNARY,
-     &inference__repository_model_load_request__descriptor,
-     &inference__repository_model_load_response__descriptor, repository_service_load, ACCESS_ADMIN},
-    {"/inference.GRPCInferenceService/RepositoryModelUnload", RPC_UNARY,
-     &inference__repository_model_unload_request__descriptor,
-     &inference__repository_model_unload_response__descriptor, unload, ACCESS_ADMIN},
-};
+#define REPOSITORY_SERVICE_METHODS(METHOD)                                                      \
+    METHOD(ANSWER, KEY, "RepositoryIndex", repository_index_request, repository_index_response, \
+           repository_index)                                                                    \
+    METHOD(UNARY, ADMIN, "RepositoryModelLoad", repository_model_load_request,                  \
+           repository_model_load_response, repository_service_load)                             \
+    METHOD(UNARY, ADMIN, "RepositoryModelUnload", repository_model_unload_request,              \
+           repository_model_unload_response, unload)
 
-const struct rpc_table kserve_repository_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+INFERENCE_TABLE(repository_service_methods, REPOSITORY_SERVICE_METHODS)

@@ -10,7 +10,7 @@
 #include "server/act/session.h"
 #include "server/act/trainer.h"
 #include "server/api/parley/attach_stream.h"
-#include "server/api/services.h"
+#include "server/api/parley/methods.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/server.h"
@@ -129,7 +129,7 @@ static void act_attach_release(struct attach_stream *s)
         env_worker_close(&attach_of(s)->worker);
 }
 
-static void start_attach(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void start_attach(struct call *call)
 {
     /* The worker is detached by release alone: its notify may come while the trainers go through
      * their workers. */
@@ -142,8 +142,6 @@ static void start_attach(struct call *call, const ProtobufCMessage *request, str
     struct attach *a = try_alloc(1, sizeof(*a));
     struct error err;
 
-    (void)request;
-    (void)server;
     if (a == NULL) {
         (void)error_no_memory(&err, sizeof(*a), "an observer");
         call_finish(call, &err);
@@ -152,9 +150,7 @@ static void start_attach(struct call *call, const ProtobufCMessage *request, str
     attach_stream_begin(&a->stream, call, &kind);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
-     &parley__v1__act_attach_response__descriptor, start_attach, ACCESS_ADMIN},
-};
+#define ACT_ATTACH_METHODS(METHOD) \
+    METHOD(BIDI, ADMIN, "Act/Attach", act_attach_request, act_attach_response, start_attach)
 
-const struct rpc_table attach_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(act_attach_methods, ACT_ATTACH_METHODS)

@@ -6,8 +6,8 @@
 #include "parley/v1/act.pb-c.h"
 #include "server/act/lesson.h"
 #include "server/api/parley/environment_wire.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire_tensor.h"
-#include "server/api/services.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/server.h"
@@ -243,10 +243,10 @@ static void on_learn_close(struct call *call, void *state, enum status why)
         learn_call_free(c);
 }
 
-static void start_learn(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_learn(struct call *call, const Parley__V1__ActLearnRequest *m)
 {
     static const struct call_handler handler = {.on_close = on_learn_close};
-    const Parley__V1__ActLearnRequest *m = (const Parley__V1__ActLearnRequest *)message;
+    struct server *server = call_server(call);
     struct learn_call *c = call_state(call, sizeof(*c));
     struct error err;
     enum status rc;
@@ -268,9 +268,7 @@ static void start_learn(struct call *call, const ProtobufCMessage *message, stru
     call_set_handler(call, &handler, c);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Act/Learn", RPC_UNARY, &parley__v1__act_learn_request__descriptor,
-     &parley__v1__act_learn_response__descriptor, start_learn, ACCESS_ADMIN},
-};
+#define ACT_LEARN_METHODS(METHOD) \
+    METHOD(UNARY, ADMIN, "Act/Learn", act_learn_request, act_learn_response, start_learn)
 
-const struct rpc_table learn_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(act_learn_methods, ACT_LEARN_METHODS)

@@ -9,9 +9,9 @@
 #include "parley/v1/act.pb-c.h"
 #include "server/act/mode.h"
 #include "server/act/session.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_tensor.h"
-#include "server/api/services.h"
 #include "server/call/error_details.h"
 #include "server/call/multiplex.h"
 #include "server/model/model.h"
@@ -38,10 +38,10 @@ static enum status act_check_enums(const Parley__V1__ActConfigureRequest *r, str
     return STATUS_OK;
 }
 
-static void configure(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status configure(struct call *call, const Parley__V1__ActConfigureRequest *r,
+                             Parley__V1__ActConfigureResponse *response, struct error *err)
 {
-    const Parley__V1__ActConfigureRequest *r = (const Parley__V1__ActConfigureRequest *)message;
-    Parley__V1__ActConfigureResponse response = PARLEY__V1__ACT_CONFIGURE_RESPONSE__INIT;
+    struct server *server = call_server(call);
     struct act_config config = {
         .n = r->n,
         .timeout_ms = r->timeout_ms,
@@ -51,24 +51,21 @@ static void configure(struct call *call, const ProtobufCMessage *message, struct
         .delay_us = r->delay_us,
     };
     struct model *m;
-    struct error err;
-    enum status rc = models_get(&m, server->models, r->model, &err);
+    enum status rc = models_get(&m, server->models, r->model, err);
 
     if (rc == STATUS_OK)
-        rc = act_check_enums(r, &err);
+        rc = act_check_enums(r, err);
     if (rc == STATUS_OK) {
         config.mode = act_modes[r->mode];
-        rc = act_configure(&server->sessions->modes, m, &config, &err);
+        rc = act_configure(&server->sessions->modes, m, &config, err);
     }
-    if (rc != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    response.model = m->name;
-    response.mode = r->mode == PARLEY__V1__ACT_MODE__ACT_MODE_UNSPECIFIED
-                        ? PARLEY__V1__ACT_MODE__ACT_MODE_AUTO
-                        : r->mode;
-    call_reply(call, &response.base);
+    if (rc != STATUS_OK)
+        return rc;
+    response->model = m->name;
+    response->mode = r->mode == PARLEY__V1__ACT_MODE__ACT_MODE_UNSPECIFIED
+                         ? PARLEY__V1__ACT_MODE__ACT_MODE_AUTO
+                         : r->mode;
+    return STATUS_OK;
 }
 
 /* A step's answer as a message. */
@@ -160,8 +157,7 @@ static void step_on_close(struct call *call, void *state, enum status why)
     free(s);
 }
 
-static void act_service_start_step(struct call *call, const ProtobufCMessage *message,
-                                   struct server *server)
+static void act_service_start_step(struct call *call, const Parley__V1__ActStepRequest *request)
 {
     static const struct call_handler handler = {.on_close = step_on_close};
     struct step_call *s = try_alloc(1, sizeof(*s)); /* the session takes the call's arena */
@@ -169,7 +165,6 @@ static void act_service_start_step(struct call *call, const ProtobufCMessage *me
     struct error err;
     enum status rc;
 
-    (void)server;
     if (s == NULL) {
         (void)error_no_memory(&err, sizeof(*s), "a step");
         call_finish(call, &err);
@@ -177,8 +172,8 @@ static void act_service_start_step(struct call *call, const ProtobufCMessage *me
     }
     s->call = call;
     s->wait.done = act_service_step_done;
-    rc = act_service_begin_step(call, (const Parley__V1__ActStepRequest *)message,
-                                call_deadline_us(call), call_arena(call), &s->wait, &stored, &err);
+    rc = act_service_begin_step(call, request, call_deadline_us(call), call_arena(call), &s->wait,
+                                &stored, &err);
     if (rc == STATUS_OK && stored == NULL) {
         call_set_handler(call, &handler, s);
         return;
@@ -263,7 +258,7 @@ static void act_service_stream_end(struct multiplex_item *base, enum status why)
     step_reply_unref(item->reply);
 }
 
-static void start_stream(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_stream(struct call *call)
 {
     static const struct multiplex_type type = {
         .item_size = sizeof(struct step_item),
@@ -274,18 +269,13 @@ static void start_stream(struct call *call, const ProtobufCMessage *message, str
         .end = act_service_stream_end,
     };
 
-    (void)message;
-    (void)server;
     multiplex_start(call, &type);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Act/Configure", RPC_UNARY, &parley__v1__act_configure_request__descriptor,
-     &parley__v1__act_configure_response__descriptor, configure, ACCESS_ADMIN},
-    {"/parley.v1.Act/Step", RPC_UNARY, &parley__v1__act_step_request__descriptor,
-     &parley__v1__act_step_response__descriptor, act_service_start_step, ACCESS_KEY},
-    {"/parley.v1.Act/Stream", RPC_BIDI, &parley__v1__act_step_request__descriptor,
-     &parley__v1__act_step_response__descriptor, start_stream, ACCESS_KEY},
-};
+#define ACT_SERVICE_METHODS(METHOD)                                                             \
+    METHOD(ANSWER, ADMIN, "Act/Configure", act_configure_request, act_configure_response,       \
+           configure)                                                                           \
+    METHOD(UNARY, KEY, "Act/Step", act_step_request, act_step_response, act_service_start_step) \
+    METHOD(BIDI, KEY, "Act/Stream", act_step_request, act_step_response, start_stream)
 
-const struct rpc_table act_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(act_service_methods, ACT_SERVICE_METHODS)

@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "parley/v1/act.pb-c.h"
 #include "server/act/trainer.h"
-#include "server/api/services.h"
+#include "server/api/parley/methods.h"
 #include "server/model/models.h"
 #include "server/server.h"
 
@@ -138,12 +138,12 @@ static void take_request(struct training_config *out, const Parley__V1__ActTrain
     };
 }
 
-static void start_train(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_train(struct call *call, const Parley__V1__ActTrainRequest *r)
 {
     static const struct call_handler handler = {.on_write_ready = act_train_write_ready,
                                                 .drain = act_train_drain,
                                                 .on_close = act_train_on_close};
-    const Parley__V1__ActTrainRequest *r = (const Parley__V1__ActTrainRequest *)message;
+    struct server *server = call_server(call);
     size_t path_size = strlen(r->save_path) + 1;
     struct train *t = try_alloc(1, sizeof(*t) + path_size);
     struct error err;
@@ -174,9 +174,7 @@ static void start_train(struct call *call, const ProtobufCMessage *message, stru
     call_set_handler(call, &handler, t);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Act/Train", RPC_SERVER_STREAM, &parley__v1__act_train_request__descriptor,
-     &parley__v1__act_train_event__descriptor, start_train, ACCESS_ADMIN},
-};
+#define ACT_TRAIN_METHODS(METHOD) \
+    METHOD(SERVER_STREAM, ADMIN, "Act/Train", act_train_request, act_train_event, start_train)
 
-const struct rpc_table train_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(act_train_methods, ACT_TRAIN_METHODS)

@@ -4,8 +4,8 @@
 #include "parley/v1/admin.pb-c.h"
 
 #include "base/env.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
-#include "server/api/services.h"
 #include "server/conversation/conversations.h"
 #include "server/model/models.h"
 #include "server/rpc/port.h"
@@ -19,42 +19,33 @@ static Parley__V1__ServerState admin_state(enum server_state state)
                                    : PARLEY__V1__SERVER_STATE__SERVER_STATE_DRAINING;
 }
 
-static void admin_service_status(struct call *call, const ProtobufCMessage *message,
-                                 struct server *server)
+static enum status admin_service_status(struct call *call,
+                                        const Parley__V1__AdminStatusRequest *request,
+                                        Parley__V1__AdminStatusResponse *response,
+                                        struct error *err)
 {
-    Parley__V1__AdminStatusResponse response = PARLEY__V1__ADMIN_STATUS_RESPONSE__INIT;
-    Parley__V1__Model *models[MODELS_MAX_LOADED];
+    struct server *server = call_server(call);
     struct port_stats stats = {0};
-    struct error err;
     size_t rss_bytes;
 
-    (void)message;
-    for (size_t i = 0; i < server->models->n_loaded; i++) {
-        if (wire_model(&models[i], server->models->loaded[i], i == 0, call_arena(call), &err) !=
-            STATUS_OK) {
-            call_finish(call, &err);
-            return;
-        }
-    }
+    (void)request;
     port_add_stats(server->port, &stats);
     port_add_stats(server->admin_port, &stats);
     if (uv_resident_set_memory(&rss_bytes) == 0)
-        response.rss_bytes = rss_bytes;
-    response.version = (char *)PARLEY_VERSION;
-    response.uptime_ms = (env_now_us(server->env) - server->start_us) / 1000;
-    response.state = admin_state(server->state);
-    response.conversations = (uint32_t)server->conversations->n;
-    response.calls = (uint32_t)stats.n_calls;
-    response.turns = server->conversations->n_turns;
-    response.pid = (uint32_t)getpid();
-    response.models = models;
-    response.n_models = server->models->n_loaded;
-    call_reply(call, &response.base);
+        response->rss_bytes = rss_bytes;
+    response->version = (char *)PARLEY_VERSION;
+    response->uptime_ms = (env_now_us(server->env) - server->start_us) / 1000;
+    response->state = admin_state(server->state);
+    response->conversations = (uint32_t)server->conversations->n;
+    response->calls = (uint32_t)stats.n_calls;
+    response->turns = server->conversations->n_turns;
+    response->pid = (uint32_t)getpid();
+    return wire_models(&response->models, &response->n_models, server->models, call_arena(call),
+                       err);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Admin/Status", RPC_UNARY, &parley__v1__admin_status_request__descriptor,
-     &parley__v1__admin_status_response__descriptor, admin_service_status, ACCESS_ADMIN},
-};
+#define ADMIN_SERVICE_METHODS(METHOD)                                                  \
+    METHOD(ANSWER, ADMIN, "Admin/Status", admin_status_request, admin_status_response, \
+           admin_service_status)
 
-const struct rpc_table admin_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(admin_service_methods, ADMIN_SERVICE_METHODS)

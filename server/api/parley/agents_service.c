@@ -7,7 +7,7 @@
 #include "server/api/parley/agents_wire.h"
 #include "server/api/parley/attach_stream.h"
 #include "server/api/parley/environment_wire.h"
-#include "server/api/services.h"
+#include "server/api/parley/methods.h"
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
 #include "server/server.h"
@@ -180,7 +180,7 @@ static void agents_detach(struct attach_stream *s)
     environment_host_close(&a->host);
 }
 
-static void agents_attach(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void agents_attach(struct call *call)
 {
     static const struct attach_stream_kind kind = {.offer = agents_take_offer,
                                                    .take = agents_take,
@@ -188,10 +188,10 @@ static void agents_attach(struct call *call, const ProtobufCMessage *request, st
                                                    .write_orders = agents_write_orders,
                                                    .detach = agents_detach,
                                                    .release = agents_detach};
+    struct server *server = call_server(call);
     struct agents_call *a = call_state(call, sizeof(*a));
     struct error err;
 
-    (void)request;
     if (a == NULL)
         return;
     a->worker.principal = call_principal(call)->id;
@@ -208,9 +208,8 @@ static void agents_attach(struct call *call, const ProtobufCMessage *request, st
     attach_stream_begin(&a->stream, call, &kind);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Agents/Attach", RPC_BIDI, &parley__v1__agents_attach_request__descriptor,
-     &parley__v1__agents_attach_response__descriptor, agents_attach, ACCESS_ATTACH},
-};
+#define AGENTS_SERVICE_METHODS(METHOD)                                                   \
+    METHOD(BIDI, ATTACH, "Agents/Attach", agents_attach_request, agents_attach_response, \
+           agents_attach)
 
-const struct rpc_table agents_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(agents_service_methods, AGENTS_SERVICE_METHODS)

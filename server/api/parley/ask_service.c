@@ -1,10 +1,9 @@
 /* parley.v1.Conversations, Ask: a turn that is answered whole. The turn begins as Turn's does. Its
  * reader is not read while the turn runs: the answer is made from the completed turn. A turn that
  * fails ends the call with its error; a peer that goes away closes the reader. */
-#include "server/api/parley/conversation_call.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
-#include "server/api/services.h"
 
 /* Bound of one answer's memory. */
 #define REPLY_MAX_BYTES ((size_t)256 << 20)
@@ -68,21 +67,20 @@ static enum status ask_begin(struct ask_call *a, const Parley__V1__TurnRequest *
     return rc;
 }
 
-static void ask_found(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_ask(struct call *call, const Parley__V1__TurnRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = ask_write_ready,
                                                 .on_close = ask_on_close};
     struct ask_call *a = arena_alloc(call_arena(call), 1, sizeof(*a));
     struct error err;
 
-    (void)server;
     if (a == NULL) {
         (void)error_no_memory(&err, sizeof(*a), "a turn");
         call_finish(call, &err);
         return;
     }
     a->call = call;
-    if (ask_begin(a, (const Parley__V1__TurnRequest *)message, &err) != STATUS_OK) {
+    if (ask_begin(a, request, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -90,16 +88,7 @@ static void ask_found(struct call *call, const ProtobufCMessage *message, struct
     ask_notify(a); /* a stored reply is there already */
 }
 
-static void start_ask(struct call *call, const ProtobufCMessage *message, struct server *server)
-{
-    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)message;
+#define ASK_SERVICE_METHODS(METHOD) \
+    METHOD(FOUND_UNARY, KEY, "Conversations/Ask", turn_request, turn_reply, start_ask)
 
-    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, ask_found);
-}
-
-static const struct rpc rows[] = {
-    {"/parley.v1.Conversations/Ask", RPC_UNARY, &parley__v1__turn_request__descriptor,
-     &parley__v1__turn_reply__descriptor, start_ask, ACCESS_KEY},
-};
-
-const struct rpc_table ask_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(ask_service_methods, ASK_SERVICE_METHODS)

@@ -11,9 +11,7 @@
 struct conversation_want {
     struct lookup lookup;
     struct call *call;
-    struct server *server;
-    const ProtobufCMessage *message;
-    conversation_then_fn then;
+    void (*then)(struct call *call);
 };
 
 static void on_want(struct lookup *l, const struct error *err)
@@ -22,7 +20,7 @@ static void on_want(struct lookup *l, const struct error *err)
 
     call_clear_handler(w->call);
     if (err->status == STATUS_OK)
-        w->then(w->call, w->message, w->server);
+        w->then(w->call);
     else
         call_finish(w->call, err);
 }
@@ -36,16 +34,16 @@ static void want_on_close(struct call *call, void *state, enum status why)
     lookup_leave(&w->lookup);
 }
 
-void conversation_call_want(struct call *call, struct server *server, enum journal_by by,
-                            const char *text, const ProtobufCMessage *message,
-                            conversation_then_fn then)
+void conversation_call_want(struct call *call, enum journal_by by, const char *text,
+                            void (*then)(struct call *call))
 {
     static const struct call_handler handler = {.on_close = want_on_close};
+    struct conversations *all = call_server(call)->conversations;
     struct conversation_want *w;
     struct error err;
 
-    if (server->conversations->keeping.journal == NULL || text[0] == '\0') {
-        then(call, message, server);
+    if (all->keeping.journal == NULL || text[0] == '\0') {
+        then(call);
         return;
     }
     w = arena_alloc(call_arena(call), 1, sizeof(*w));
@@ -54,13 +52,11 @@ void conversation_call_want(struct call *call, struct server *server, enum journ
         call_finish(call, &err);
         return;
     }
-    *w = (struct conversation_want){
-        .call = call, .server = server, .message = message, .then = then};
-    if (lookup_begin(&w->lookup, server->conversations, by, call_principal(call)->id, text,
-                     on_want))
+    *w = (struct conversation_want){.call = call, .then = then};
+    if (lookup_begin(&w->lookup, all, by, call_principal(call)->id, text, on_want))
         call_set_handler(call, &handler, w);
     else
-        then(call, message, server);
+        then(call);
 }
 
 /* --- replying --- */
@@ -102,24 +98,24 @@ static void reply_on_close(struct call *call, void *state, enum status why)
     journal_leave(&r->wait);
 }
 
-void conversation_call_reply(struct call *call, struct server *server,
-                             const ProtobufCMessage *response)
+void conversation_call_answer(struct call *call, enum status rc, const struct error *err,
+                              const ProtobufCMessage *response)
 {
     static const struct call_handler handler = {.on_close = reply_on_close};
-    struct journal *journal = server->conversations->keeping.journal;
+    struct journal *journal = call_server(call)->conversations->keeping.journal;
     struct conversation_reply *r;
-    struct error err;
+    struct error why;
     size_t size_bytes;
 
-    if (journal == NULL) {
-        call_reply(call, response);
+    if (rc != STATUS_OK || journal == NULL) {
+        call_answer(call, rc, err, response);
         return;
     }
     size_bytes = protobuf_c_message_get_packed_size(response);
     r = arena_alloc(call_arena(call), 1, sizeof(*r) + size_bytes);
     if (r == NULL) {
-        (void)error_no_memory(&err, size_bytes, "a response");
-        call_finish(call, &err);
+        (void)error_no_memory(&why, size_bytes, "a response");
+        call_finish(call, &why);
         return;
     }
     r->call = call;

@@ -6,18 +6,14 @@
 #include "server/call/call.h"
 #include "server/journal/store.h"
 
-/* For calls that set no handler before: then, with its message, at once or when the conversation is
- * in memory, if there is one; or the call ends with the error. */
-typedef void (*conversation_then_fn)(struct call *call, const ProtobufCMessage *message,
-                                     struct server *server);
+/* Calls then once the conversation that by and text name is in memory, if there is one, or at once;
+ * or ends the call with the error. The call has had no handler before. */
+void conversation_call_want(struct call *call, enum journal_by by, const char *text,
+                            void (*then)(struct call *call));
 
-void conversation_call_want(struct call *call, struct server *server, enum journal_by by,
-                            const char *text, const ProtobufCMessage *message,
-                            conversation_then_fn then);
-
-/* Ends the call with its one response, which is copied, or with UNAVAILABLE. For calls that have no
- * handler. */
-void conversation_call_reply(struct call *call, struct server *server,
-                             const ProtobufCMessage *response);
+/* Ends the call where rc is OK with its one response, which is copied, or with UNAVAILABLE; else
+ * with err. The call has no handler. */
+void conversation_call_answer(struct call *call, enum status rc, const struct error *err,
+                              const ProtobufCMessage *response);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
-#include "server/api/services.h"
 #include "server/conversation/body.h"
 #include "server/conversation/keeping.h"
 #include "server/model/model.h"
@@ -306,11 +306,10 @@ static enum status list_stored(struct call *call, struct server *server,
     return STATUS_OK;
 }
 
-static void list_conversations(struct call *call, const ProtobufCMessage *message,
-                               struct server *server)
+static void list_conversations(struct call *call,
+                               const Parley__V1__ConversationsListRequest *request)
 {
-    const Parley__V1__ConversationsListRequest *request =
-        (const Parley__V1__ConversationsListRequest *)message;
+    struct server *server = call_server(call);
     Parley__V1__ConversationsListResponse response = PARLEY__V1__CONVERSATIONS_LIST_RESPONSE__INIT;
     struct arena arena;
     struct error err;
@@ -328,10 +327,8 @@ static void list_conversations(struct call *call, const ProtobufCMessage *messag
     arena_deinit(&arena);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Conversations/List", RPC_UNARY,
-     &parley__v1__conversations_list_request__descriptor,
-     &parley__v1__conversations_list_response__descriptor, list_conversations, ACCESS_KEY},
-};
+#define CONVERSATIONS_LIST_METHODS(METHOD)                               \
+    METHOD(UNARY, KEY, "Conversations/List", conversations_list_request, \
+           conversations_list_response, list_conversations)
 
-const struct rpc_table conversations_list_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(conversations_list_methods, CONVERSATIONS_LIST_METHODS)

@@ -4,7 +4,7 @@
 
 #include "parley/v1/embeddings.pb-c.h"
 #include "server/access/access.h"
-#include "server/api/services.h"
+#include "server/api/parley/methods.h"
 #include "server/conversation/embeddings.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
@@ -152,10 +152,11 @@ static enum status embed_begin(struct embed_call *e, const Parley__V1__Embedding
     return embeddings_open(&e->embeddings, server->conversations, &r, embed_notify, e, err);
 }
 
-static void start_embed(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_embed(struct call *call, const Parley__V1__EmbeddingsEmbedRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = embed_write_ready,
                                                 .on_close = embed_on_close};
+    struct server *server = call_server(call);
     struct embed_call *e = arena_alloc(call_arena(call), 1, sizeof(*e));
     struct error err;
 
@@ -165,8 +166,7 @@ static void start_embed(struct call *call, const ProtobufCMessage *message, stru
         return;
     }
     *e = (struct embed_call){.call = call};
-    if (embed_begin(e, (const Parley__V1__EmbeddingsEmbedRequest *)message, server, &err) !=
-        STATUS_OK) {
+    if (embed_begin(e, request, server, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -174,9 +174,8 @@ static void start_embed(struct call *call, const ProtobufCMessage *message, stru
     embed_notify(e);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Embeddings/Embed", RPC_UNARY, &parley__v1__embeddings_embed_request__descriptor,
-     &parley__v1__embeddings_embed_response__descriptor, start_embed, ACCESS_KEY},
-};
+#define EMBEDDINGS_SERVICE_METHODS(METHOD)                                                      \
+    METHOD(UNARY, KEY, "Embeddings/Embed", embeddings_embed_request, embeddings_embed_response, \
+           start_embed)
 
-const struct rpc_table embeddings_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(embeddings_service_methods, EMBEDDINGS_SERVICE_METHODS)

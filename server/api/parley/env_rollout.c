@@ -5,8 +5,8 @@
 #include "parley/v1/env.pb-c.h"
 #include "server/act/mode.h"
 #include "server/act/session.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire_tensor.h"
-#include "server/api/services.h"
 #include "server/model/models.h"
 #include "server/rollout/rollout.h"
 #include "server/server.h"
@@ -105,11 +105,11 @@ static void on_rollout_drain(struct call *call, void *state)
     call_finish(call, &err);
 }
 
-static void start_rollout(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_rollout(struct call *call, const Parley__V1__EnvRolloutRequest *m)
 {
     static const struct call_handler handler = {.on_close = on_rollout_close,
                                                 .drain = on_rollout_drain};
-    const Parley__V1__EnvRolloutRequest *m = (const Parley__V1__EnvRolloutRequest *)message;
+    struct server *server = call_server(call);
     struct rollout_call *c = call_state(call, sizeof(*c));
     struct model *model;
     struct error err;
@@ -146,9 +146,7 @@ static void start_rollout(struct call *call, const ProtobufCMessage *message, st
     call_set_handler(call, &handler, c);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Env/Rollout", RPC_UNARY, &parley__v1__env_rollout_request__descriptor,
-     &parley__v1__env_rollout_response__descriptor, start_rollout, ACCESS_KEY},
-};
+#define ENV_ROLLOUT_METHODS(METHOD) \
+    METHOD(UNARY, KEY, "Env/Rollout", env_rollout_request, env_rollout_response, start_rollout)
 
-const struct rpc_table env_rollout_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(env_rollout_methods, ENV_ROLLOUT_METHODS)

@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "parley/v1/env.pb-c.h"
 #include "server/api/parley/environment_wire.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire_tensor.h"
-#include "server/api/services.h"
 #include "server/call/error_details.h"
 #include "server/environment/vectors.h"
 #include "server/server.h"
@@ -24,45 +24,38 @@ static enum status env_find(struct vector **out, struct call *call, uint64_t han
     return vectors_get(out, call_server(call)->vectors, call_principal(call)->id, handle, err);
 }
 
-static void env_open(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status env_open(struct call *call, const Parley__V1__EnvOpenRequest *m,
+                            Parley__V1__EnvOpenResponse *response, struct error *err)
 {
-    const Parley__V1__EnvOpenRequest *m = (const Parley__V1__EnvOpenRequest *)message;
-    Parley__V1__EnvOpenResponse response = PARLEY__V1__ENV_OPEN_RESPONSE__INIT;
+    struct server *server = call_server(call);
     struct vector *v;
-    struct error err;
     enum status rc;
 
     if (server->state >= SERVER_DRAINING)
-        rc = error_draining(&err);
+        rc = error_draining(err);
     else
         rc = vectors_open(&v, server->vectors, call_principal(call)->id, m->name, m->count,
-                          m->seeds, m->n_seeds, &err);
-    if (rc != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    response.handle = v->by_id.hash;
-    response.name = v->name;
-    response.observations = (uint32_t)v->spaces.n_observation;
-    response.actions = (uint32_t)v->spaces.n_actions;
-    response.action_numbers = (uint32_t)v->spaces.n_action_numbers;
-    call_reply(call, &response.base);
+                          m->seeds, m->n_seeds, err);
+    if (rc != STATUS_OK)
+        return rc;
+    response->handle = v->by_id.hash;
+    response->name = v->name;
+    response->observations = (uint32_t)v->spaces.n_observation;
+    response->actions = (uint32_t)v->spaces.n_actions;
+    response->action_numbers = (uint32_t)v->spaces.n_action_numbers;
+    return STATUS_OK;
 }
 
-static void env_close(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status env_close(struct call *call, const Parley__V1__EnvCloseRequest *m,
+                             Parley__V1__EnvCloseResponse *response, struct error *err)
 {
-    const Parley__V1__EnvCloseRequest *m = (const Parley__V1__EnvCloseRequest *)message;
-    Parley__V1__EnvCloseResponse response = PARLEY__V1__ENV_CLOSE_RESPONSE__INIT;
     struct vector *v;
-    struct error err;
 
-    (void)server;
-    if (env_find(&v, call, m->handle, &err) != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
+    (void)response;
+    if (env_find(&v, call, m->handle, err) != STATUS_OK)
+        return err->status;
     vectors_close(v);
-    call_reply(call, &response.base);
+    return STATUS_OK;
 }
 
 /* --- answers --- */
@@ -207,15 +200,13 @@ static struct env_call *env_call_make(struct call *call, struct vector **out, ui
     return e;
 }
 
-static void env_reset(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void env_reset(struct call *call, const Parley__V1__EnvResetRequest *m)
 {
-    const Parley__V1__EnvResetRequest *m = (const Parley__V1__EnvResetRequest *)message;
     struct vector *v;
     struct env_call *e = env_call_make(call, &v, m->handle);
     struct error err;
     size_t n;
 
-    (void)server;
     if (e == NULL)
         return;
     n = m->n_indices > 0 ? m->n_indices : v->n;
@@ -253,14 +244,12 @@ static enum status env_take_action(struct vector_request *r, const struct vector
     return STATUS_OK;
 }
 
-static void env_step(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void env_step(struct call *call, const Parley__V1__EnvStepRequest *m)
 {
-    const Parley__V1__EnvStepRequest *m = (const Parley__V1__EnvStepRequest *)message;
     struct vector *v;
     struct env_call *e = env_call_make(call, &v, m->handle);
     struct error err;
 
-    (void)server;
     if (e == NULL)
         return;
     e->request = (struct vector_request){
@@ -275,15 +264,10 @@ static void env_step(struct call *call, const ProtobufCMessage *message, struct 
         env_ask(e, v);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Env/Open", RPC_UNARY, &parley__v1__env_open_request__descriptor,
-     &parley__v1__env_open_response__descriptor, env_open, ACCESS_KEY},
-    {"/parley.v1.Env/Reset", RPC_UNARY, &parley__v1__env_reset_request__descriptor,
-     &parley__v1__env_reset_response__descriptor, env_reset, ACCESS_KEY},
-    {"/parley.v1.Env/Step", RPC_UNARY, &parley__v1__env_step_request__descriptor,
-     &parley__v1__env_step_response__descriptor, env_step, ACCESS_KEY},
-    {"/parley.v1.Env/Close", RPC_UNARY, &parley__v1__env_close_request__descriptor,
-     &parley__v1__env_close_response__descriptor, env_close, ACCESS_KEY},
-};
+#define ENV_SERVICE_METHODS(METHOD)                                                   \
+    METHOD(ANSWER, KEY, "Env/Open", env_open_request, env_open_response, env_open)    \
+    METHOD(UNARY, KEY, "Env/Reset", env_reset_request, env_reset_response, env_reset) \
+    METHOD(UNARY, KEY, "Env/Step", env_step_request, env_step_response, env_step)     \
+    METHOD(ANSWER, KEY, "Env/Close", env_close_request, env_close_response, env_close)
 
-const struct rpc_table env_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(env_service_methods, ENV_SERVICE_METHODS)

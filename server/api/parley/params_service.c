@@ -3,10 +3,10 @@
 
 #include "base/list.h"
 #include "server/api/parley/conversation_call.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
 #include "server/api/parley/wire_sharing.h"
-#include "server/api/services.h"
 #include "server/call/subscription.h"
 #include "server/model/model.h"
 #include "server/params/checkpoint.h"
@@ -127,7 +127,7 @@ static void create_on_close(struct call *call, void *state, enum status why)
     free(c);
 }
 
-static void start_create(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_create(struct call *call)
 {
     static const struct call_handler handler = {.bytes = create_bytes, .on_close = create_on_close};
     static const struct upload_stream_kind kind = {
@@ -138,8 +138,6 @@ static void start_create(struct call *call, const ProtobufCMessage *message, str
     };
     struct creation *c = call_state(call, sizeof(*c));
 
-    (void)message;
-    (void)server;
     if (c == NULL)
         return;
     c->subscriber.closing = create_closing;
@@ -164,11 +162,11 @@ static void pull_on_close(struct call *call, void *state, enum status why)
     download_drop(state);
 }
 
-static void start_pull(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_pull(struct call *call, const Parley__V1__ParamsPullRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = pull_write_ready,
                                                 .on_close = pull_on_close};
-    const Parley__V1__ParamsPullRequest *request = (const Parley__V1__ParamsPullRequest *)message;
+    struct server *server = call_server(call);
     struct params_download *download = arena_alloc(call_arena(call), 1, sizeof(*download));
     struct params_set *set;
     struct snapshot *s;
@@ -243,18 +241,19 @@ static void params_service_watch_on_close(struct call *call, void *state, enum s
     free(w);
 }
 
-static void params_service_start_watch(struct call *call, const ProtobufCMessage *message,
-                                       struct server *server)
+static void params_service_start_watch(struct call *call,
+                                       const Parley__V1__ParamsWatchRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = params_service_watch_write_ready,
                                                 .drain = subscription_drain,
                                                 .on_close = params_service_watch_on_close};
+    struct server *server = call_server(call);
     struct params_watch *w;
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, call_principal(call), ACCESS_READ,
-                    ((const Parley__V1__ParamsWatchRequest *)message)->name, &err) != STATUS_OK) {
+    if (params_find(&set, server->params, call_principal(call), ACCESS_READ, request->name, &err) !=
+        STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -289,63 +288,59 @@ static void fill_info(Parley__V1__ParamsInfo *out, const struct params_set *set,
     out->dropped = set->counters.dropped;
 }
 
-static void list_params(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status list_params(struct call *call, const Parley__V1__ParamsListRequest *request,
+                               Parley__V1__ParamsListResponse *response, struct error *err)
 {
-    Parley__V1__ParamsListResponse response = PARLEY__V1__PARAMS_LIST_RESPONSE__INIT;
-    Parley__V1__ParamsInfo infos[PARAMS_MAX_SETS], *pointers[PARAMS_MAX_SETS];
+    struct {
+        Parley__V1__ParamsInfo infos[PARAMS_MAX_SETS], *pointers[PARAMS_MAX_SETS];
+        char names[PARAMS_MAX_SETS][PARAMS_NAME_SIZE];
+    } *parts = arena_alloc(call_arena(call), 1, sizeof(*parts));
     const struct principal *who = call_principal(call);
-    const struct list *all = &server->params->all;
-    char names[PARAMS_MAX_SETS][PARAMS_NAME_SIZE];
+    const struct list *all = &call_server(call)->params->all;
 
-    (void)message;
+    (void)request;
+    if (parts == NULL)
+        return error_no_memory(err, sizeof(*parts), "a list of parameters");
     for (struct link *l = list_first(all); l != NULL; l = list_next(all, l)) {
         const struct params_set *set = container_of(l, struct params_set, link);
-        size_t i = response.n_params;
+        size_t i = response->n_params;
 
         if (!params_is_listed(set, who))
             continue;
-        params_name_for(names[i], set, who);
-        fill_info(&infos[i], set, names[i]);
-        pointers[i] = &infos[i];
-        response.n_params++;
+        params_name_for(parts->names[i], set, who);
+        fill_info(&parts->infos[i], set, parts->names[i]);
+        parts->pointers[i] = &parts->infos[i];
+        response->n_params++;
     }
-    response.params = pointers;
-    call_reply(call, &response.base);
+    response->params = parts->pointers;
+    return STATUS_OK;
 }
 
-static void delete_params(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status delete_params(struct call *call, const Parley__V1__ParamsDeleteRequest *request,
+                                 Parley__V1__ParamsDeleteResponse *response, struct error *err)
 {
-    Parley__V1__ParamsDeleteResponse response = PARLEY__V1__PARAMS_DELETE_RESPONSE__INIT;
-    const char *name = ((const Parley__V1__ParamsDeleteRequest *)message)->name;
+    struct server *server = call_server(call);
+    const char *name = request->name;
     struct params_set *set;
-    struct error err;
 
-    if (params_find(&set, server->params, call_principal(call), ACCESS_OWN, name, &err) !=
-        STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    if (params_unkeep(set, &err) != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    (void)error_because(&err, STATUS_NOT_FOUND, REASON_PARAMS_DELETED, "name",
+    (void)response;
+    if (params_find(&set, server->params, call_principal(call), ACCESS_OWN, name, err) != STATUS_OK)
+        return err->status;
+    if (params_unkeep(set, err) != STATUS_OK)
+        return err->status;
+    (void)error_because(err, STATUS_NOT_FOUND, REASON_PARAMS_DELETED, "name",
                         "the parameters '%s' were deleted", name);
-    params_close(set, &err);
-    conversation_call_reply(call, server, &response.base);
+    params_close(set, err);
+    return STATUS_OK;
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Params/Create", RPC_CLIENT_STREAM, &parley__v1__params_create_request__descriptor,
-     &parley__v1__params_create_response__descriptor, start_create, ACCESS_KEY},
-    {"/parley.v1.Params/Pull", RPC_SERVER_STREAM, &parley__v1__params_pull_request__descriptor,
-     &parley__v1__params_download__descriptor, start_pull, ACCESS_KEY},
-    {"/parley.v1.Params/Watch", RPC_SERVER_STREAM, &parley__v1__params_watch_request__descriptor,
-     &parley__v1__params_version__descriptor, params_service_start_watch, ACCESS_KEY},
-    {"/parley.v1.Params/List", RPC_UNARY, &parley__v1__params_list_request__descriptor,
-     &parley__v1__params_list_response__descriptor, list_params, ACCESS_KEY},
-    {"/parley.v1.Params/Delete", RPC_UNARY, &parley__v1__params_delete_request__descriptor,
-     &parley__v1__params_delete_response__descriptor, delete_params, ACCESS_KEY},
-};
+#define PARAMS_SERVICE_METHODS(METHOD)                                                          \
+    METHOD(CLIENT_STREAM, KEY, "Params/Create", params_create_request, params_create_response,  \
+           start_create)                                                                        \
+    METHOD(SERVER_STREAM, KEY, "Params/Pull", params_pull_request, params_download, start_pull) \
+    METHOD(SERVER_STREAM, KEY, "Params/Watch", params_watch_request, params_version,            \
+           params_service_start_watch)                                                          \
+    METHOD(ANSWER, KEY, "Params/List", params_list_request, params_list_response, list_params)  \
+    METHOD(KEPT, KEY, "Params/Delete", params_delete_request, params_delete_response, delete_params)
 
-const struct rpc_table params_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(params_service_methods, PARAMS_SERVICE_METHODS)

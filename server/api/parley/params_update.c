@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
-#include "server/api/services.h"
 #include "server/model/model.h"
 #include "server/params/params.h"
 #include "server/server.h"
@@ -262,7 +262,7 @@ static void update_drain(struct call *call, void *state)
         fail_stopping(&u->upload_stream);
 }
 
-static void start_update(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_update(struct call *call)
 {
     static const struct call_handler handler = {.on_write_ready = update_write_ready,
                                                 .bytes = update_bytes,
@@ -276,8 +276,6 @@ static void start_update(struct call *call, const ProtobufCMessage *message, str
     };
     struct update *u = call_state(call, sizeof(*u));
 
-    (void)message;
-    (void)server;
     if (u == NULL)
         return;
     u->call = call;
@@ -374,7 +372,7 @@ static void push_on_close(struct call *call, void *state, enum status why)
     free(p);
 }
 
-static void start_push(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_push(struct call *call)
 {
     static const struct call_handler handler = {.bytes = push_bytes, .on_close = push_on_close};
     static const struct upload_stream_kind kind = {
@@ -385,8 +383,6 @@ static void start_push(struct call *call, const ProtobufCMessage *message, struc
     };
     struct push *p = call_state(call, sizeof(*p));
 
-    (void)message;
-    (void)server;
     if (p == NULL)
         return;
     p->subscriber.closing = push_closing;
@@ -394,11 +390,8 @@ static void start_push(struct call *call, const ProtobufCMessage *message, struc
     upload_stream_init(&p->upload_stream, call, &kind);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Params/UpdateAndFetch", RPC_BIDI, &parley__v1__params_upload__descriptor,
-     &parley__v1__params_download__descriptor, start_update, ACCESS_KEY},
-    {"/parley.v1.Params/Push", RPC_CLIENT_STREAM, &parley__v1__params_upload__descriptor,
-     &parley__v1__params_push_response__descriptor, start_push, ACCESS_KEY},
-};
+#define PARAMS_UPDATE_METHODS(METHOD)                                                        \
+    METHOD(BIDI, KEY, "Params/UpdateAndFetch", params_upload, params_download, start_update) \
+    METHOD(CLIENT_STREAM, KEY, "Params/Push", params_upload, params_push_response, start_push)
 
-const struct rpc_table params_update_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(params_update_methods, PARAMS_UPDATE_METHODS)

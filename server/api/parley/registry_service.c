@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "parley/v1/registry.pb-c.h"
-#include "server/api/services.h"
+#include "server/api/parley/methods.h"
 #include "server/call/subscription.h"
 #include "server/registry/groups.h"
 #include "server/server.h"
@@ -145,12 +145,12 @@ static void registry_on_close(struct call *call, void *state, enum status why)
     free(c);
 }
 
-static void registry_join(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void registry_join(struct call *call, const Parley__V1__RegistryJoinRequest *m)
 {
     static const struct call_handler handler = {.on_write_ready = join_write_ready,
                                                 .drain = subscription_drain,
                                                 .on_close = registry_on_close};
-    const Parley__V1__RegistryJoinRequest *m = (const Parley__V1__RegistryJoinRequest *)message;
+    struct server *server = call_server(call);
     struct registry_call *c = call_state(call, sizeof(*c));
     struct error err;
 
@@ -164,13 +164,13 @@ static void registry_join(struct call *call, const ProtobufCMessage *message, st
     }
 }
 
-static void registry_watch(struct call *call, const ProtobufCMessage *message,
-                           struct server *server)
+static void registry_watch(struct call *call, const Parley__V1__RegistryWatchRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = registry_watch_write_ready,
                                                 .drain = subscription_drain,
                                                 .on_close = registry_on_close};
-    const char *name = ((const Parley__V1__RegistryWatchRequest *)message)->group;
+    struct server *server = call_server(call);
+    const char *name = request->group;
     struct registry_call *c = call_state(call, sizeof(*c));
     struct group *group;
     struct error err;
@@ -191,104 +191,85 @@ static enum status registry_member(struct group_member **out, struct call *call,
     return groups_member(out, call_server(call)->groups, call_principal(call)->id, lease, err);
 }
 
-static void registry_answer(struct call *call, enum status rc, const ProtobufCMessage *response,
-                            const struct error *err)
+static enum status registry_leave(struct call *call, const Parley__V1__RegistryLeaveRequest *m,
+                                  Parley__V1__RegistryLeaveResponse *response, struct error *err)
 {
-    if (rc == STATUS_OK)
-        call_reply(call, response);
-    else
-        call_finish(call, err);
-}
-
-static void registry_leave(struct call *call, const ProtobufCMessage *message,
-                           struct server *server)
-{
-    const Parley__V1__RegistryLeaveRequest *m = (const Parley__V1__RegistryLeaveRequest *)message;
-    Parley__V1__RegistryLeaveResponse response = PARLEY__V1__REGISTRY_LEAVE_RESPONSE__INIT;
     struct group_member *member;
-    struct error err;
-    enum status rc = registry_member(&member, call, m->lease, &err);
+    enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)server;
+    (void)response;
     if (rc == STATUS_OK) {
         struct call *join = container_of(member, struct registry_call, member)->base.call;
 
         group_member_end(member, false);
         call_notify(join);
     }
-    registry_answer(call, rc, &response.base, &err);
+    return rc;
 }
 
-static void registry_renew(struct call *call, const ProtobufCMessage *message,
-                           struct server *server)
+static enum status registry_renew(struct call *call, const Parley__V1__RegistryRenewRequest *m,
+                                  Parley__V1__RegistryRenewResponse *response, struct error *err)
 {
-    const Parley__V1__RegistryRenewRequest *m = (const Parley__V1__RegistryRenewRequest *)message;
-    Parley__V1__RegistryRenewResponse response = PARLEY__V1__REGISTRY_RENEW_RESPONSE__INIT;
     struct group_member *member;
-    struct error err;
-    enum status rc = registry_member(&member, call, m->lease, &err);
+    enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)server;
+    (void)response;
     if (rc == STATUS_OK)
         group_member_renew(member);
-    registry_answer(call, rc, &response.base, &err);
+    return rc;
 }
 
-static void registry_put(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status registry_put(struct call *call, const Parley__V1__RegistryPutRequest *m,
+                                Parley__V1__RegistryPutResponse *response, struct error *err)
 {
-    const Parley__V1__RegistryPutRequest *m = (const Parley__V1__RegistryPutRequest *)message;
-    Parley__V1__RegistryPutResponse response = PARLEY__V1__REGISTRY_PUT_RESPONSE__INIT;
     struct group_member *member;
     enum group_entry_kind kind = GROUP_VALUE;
-    struct error err;
-    enum status rc = registry_member(&member, call, m->lease, &err);
+    enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)server;
+    (void)response;
     if (rc == STATUS_OK)
-        rc = entry_kind_from_wire(&kind, m->kind, &err);
+        rc = entry_kind_from_wire(&kind, m->kind, err);
     if (rc == STATUS_OK)
-        rc = group_put(member, kind, m->key, m->value.data, m->value.len, &err);
-    registry_answer(call, rc, &response.base, &err);
+        rc = group_put(member, kind, m->key, m->value.data, m->value.len, err);
+    return rc;
 }
 
-static void registry_delete(struct call *call, const ProtobufCMessage *message,
-                            struct server *server)
+static enum status registry_delete(struct call *call, const Parley__V1__RegistryDeleteRequest *m,
+                                   Parley__V1__RegistryDeleteResponse *response, struct error *err)
 {
-    const Parley__V1__RegistryDeleteRequest *m = (const Parley__V1__RegistryDeleteRequest *)message;
-    Parley__V1__RegistryDeleteResponse response = PARLEY__V1__REGISTRY_DELETE_RESPONSE__INIT;
     struct group_member *member;
     enum group_entry_kind kind = GROUP_VALUE;
-    struct error err;
-    enum status rc = registry_member(&member, call, m->lease, &err);
+    enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)server;
+    (void)response;
     if (rc == STATUS_OK)
-        rc = entry_kind_from_wire(&kind, m->kind, &err);
+        rc = entry_kind_from_wire(&kind, m->kind, err);
     if (rc == STATUS_OK)
-        rc = group_delete(member, kind, m->key, &err);
-    registry_answer(call, rc, &response.base, &err);
+        rc = group_delete(member, kind, m->key, err);
+    return rc;
 }
 
-static void registry_get(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status registry_get(struct call *call, const Parley__V1__RegistryGetRequest *m,
+                                Parley__V1__RegistryGetResponse *response, struct error *err)
 {
-    const Parley__V1__RegistryGetRequest *m = (const Parley__V1__RegistryGetRequest *)message;
-    Parley__V1__RegistryGetResponse response = PARLEY__V1__REGISTRY_GET_RESPONSE__INIT;
-    Parley__V1__RegistryEntry entry;
+    struct server *server = call_server(call);
+    Parley__V1__RegistryEntry *entry = arena_alloc(call_arena(call), 1, sizeof(*entry));
     const struct group_entry *found;
     enum group_entry_kind kind = GROUP_VALUE;
     struct group *group;
-    struct error err;
-    enum status rc = groups_find(&group, server->groups, call_principal(call)->id, m->group, &err);
+    enum status rc = groups_find(&group, server->groups, call_principal(call)->id, m->group, err);
 
+    if (rc == STATUS_OK && entry == NULL)
+        rc = error_no_memory(err, sizeof(*entry), "an entry");
     if (rc == STATUS_OK)
-        rc = entry_kind_from_wire(&kind, m->kind, &err);
+        rc = entry_kind_from_wire(&kind, m->kind, err);
     if (rc == STATUS_OK)
-        rc = group_get(&found, group, kind, m->key, &err);
+        rc = group_get(&found, group, kind, m->key, err);
     if (rc == STATUS_OK) {
-        fill_entry(&entry, found->put);
-        response.entry = &entry;
+        fill_entry(entry, found->put);
+        response->entry = entry;
     }
-    registry_answer(call, rc, &response.base, &err);
+    return rc;
 }
 
 static int member_names_compare(const void *a, const void *b)
@@ -320,17 +301,17 @@ static enum status registry_fill_list(Parley__V1__RegistryListResponse *out, con
     return STATUS_OK;
 }
 
-static void registry_list(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status registry_list(struct call *call, const Parley__V1__RegistryListRequest *request,
+                                 Parley__V1__RegistryListResponse *response, struct error *err)
 {
-    const char *name = ((const Parley__V1__RegistryListRequest *)message)->group;
-    Parley__V1__RegistryListResponse response = PARLEY__V1__REGISTRY_LIST_RESPONSE__INIT;
+    struct server *server = call_server(call);
+    const char *name = request->group;
     struct group *group;
-    struct error err;
-    enum status rc = groups_find(&group, server->groups, call_principal(call)->id, name, &err);
+    enum status rc = groups_find(&group, server->groups, call_principal(call)->id, name, err);
 
     if (rc == STATUS_OK)
-        rc = registry_fill_list(&response, group, call_arena(call), &err);
-    registry_answer(call, rc, &response.base, &err);
+        rc = registry_fill_list(response, group, call_arena(call), err);
+    return rc;
 }
 
 /* --- Barrier --- */
@@ -345,7 +326,7 @@ static void barrier_then(struct future *f, const struct error *err, void *arg)
         return;
     b->base.is_over = true;
     response.epoch = b->epoch;
-    registry_answer(b->base.call, err->status, &response.base, err);
+    call_answer(b->base.call, err->status, err, &response.base);
 }
 
 static void barrier_on_close(struct call *call, void *state, enum status why)
@@ -358,18 +339,14 @@ static void barrier_on_close(struct call *call, void *state, enum status why)
     free(b);
 }
 
-static void registry_barrier(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
+static void registry_barrier(struct call *call, const Parley__V1__RegistryBarrierRequest *m)
 {
     static const struct call_handler handler = {.drain = subscription_drain,
                                                 .on_close = barrier_on_close};
-    const Parley__V1__RegistryBarrierRequest *m =
-        (const Parley__V1__RegistryBarrierRequest *)message;
     struct barrier_call *b = call_state(call, sizeof(*b));
     struct group_member *member;
     struct error err;
 
-    (void)server;
     if (b == NULL)
         return;
     b->base.call = call;
@@ -380,26 +357,22 @@ static void registry_barrier(struct call *call, const ProtobufCMessage *message,
         subscription_end(&b->base, &err);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Registry/Join", RPC_SERVER_STREAM, &parley__v1__registry_join_request__descriptor,
-     &parley__v1__registry_event__descriptor, registry_join, ACCESS_KEY},
-    {"/parley.v1.Registry/Renew", RPC_UNARY, &parley__v1__registry_renew_request__descriptor,
-     &parley__v1__registry_renew_response__descriptor, registry_renew, ACCESS_KEY},
-    {"/parley.v1.Registry/Leave", RPC_UNARY, &parley__v1__registry_leave_request__descriptor,
-     &parley__v1__registry_leave_response__descriptor, registry_leave, ACCESS_KEY},
-    {"/parley.v1.Registry/Watch", RPC_SERVER_STREAM,
-     &parley__v1__registry_watch_request__descriptor, &parley__v1__registry_event__descriptor,
-     registry_watch, ACCESS_KEY},
-    {"/parley.v1.Registry/Put", RPC_UNARY, &parley__v1__registry_put_request__descriptor,
-     &parley__v1__registry_put_response__descriptor, registry_put, ACCESS_KEY},
-    {"/parley.v1.Registry/Delete", RPC_UNARY, &parley__v1__registry_delete_request__descriptor,
-     &parley__v1__registry_delete_response__descriptor, registry_delete, ACCESS_KEY},
-    {"/parley.v1.Registry/Get", RPC_UNARY, &parley__v1__registry_get_request__descriptor,
-     &parley__v1__registry_get_response__descriptor, registry_get, ACCESS_KEY},
-    {"/parley.v1.Registry/List", RPC_UNARY, &parley__v1__registry_list_request__descriptor,
-     &parley__v1__registry_list_response__descriptor, registry_list, ACCESS_KEY},
-    {"/parley.v1.Registry/Barrier", RPC_UNARY, &parley__v1__registry_barrier_request__descriptor,
-     &parley__v1__registry_barrier_response__descriptor, registry_barrier, ACCESS_KEY},
-};
+#define REGISTRY_SERVICE_METHODS(METHOD)                                                           \
+    METHOD(SERVER_STREAM, KEY, "Registry/Join", registry_join_request, registry_event,             \
+           registry_join)                                                                          \
+    METHOD(ANSWER, KEY, "Registry/Renew", registry_renew_request, registry_renew_response,         \
+           registry_renew)                                                                         \
+    METHOD(ANSWER, KEY, "Registry/Leave", registry_leave_request, registry_leave_response,         \
+           registry_leave)                                                                         \
+    METHOD(SERVER_STREAM, KEY, "Registry/Watch", registry_watch_request, registry_event,           \
+           registry_watch)                                                                         \
+    METHOD(ANSWER, KEY, "Registry/Put", registry_put_request, registry_put_response, registry_put) \
+    METHOD(ANSWER, KEY, "Registry/Delete", registry_delete_request, registry_delete_response,      \
+           registry_delete)                                                                        \
+    METHOD(ANSWER, KEY, "Registry/Get", registry_get_request, registry_get_response, registry_get) \
+    METHOD(ANSWER, KEY, "Registry/List", registry_list_request, registry_list_response,            \
+           registry_list)                                                                          \
+    METHOD(UNARY, KEY, "Registry/Barrier", registry_barrier_request, registry_barrier_response,    \
+           registry_barrier)
 
-const struct rpc_table registry_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(registry_service_methods, REGISTRY_SERVICE_METHODS)

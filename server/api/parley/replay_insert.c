@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/replay_wire.h"
-#include "server/api/services.h"
 #include "server/replay/replays.h"
 #include "server/server.h"
 
@@ -354,8 +354,7 @@ static void replay_insert_on_close(struct call *call, void *state, enum status w
     free(p);
 }
 
-static void replay_start_insert(struct call *call, const ProtobufCMessage *message,
-                                struct server *server)
+static void replay_start_insert(struct call *call)
 {
     static const struct call_handler handler = {.on_write_ready = replay_insert_write_ready,
                                                 .message = replay_insert_message,
@@ -363,8 +362,6 @@ static void replay_start_insert(struct call *call, const ProtobufCMessage *messa
                                                 .on_close = replay_insert_on_close};
     struct replay_insert *p = call_state(call, sizeof(*p));
 
-    (void)message;
-    (void)server;
     if (p == NULL)
         return;
     p->call = call;
@@ -374,9 +371,8 @@ static void replay_start_insert(struct call *call, const ProtobufCMessage *messa
     replay_insert_read(p);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Replay/Insert", RPC_BIDI, &parley__v1__replay_insert_request__descriptor,
-     &parley__v1__replay_insert_response__descriptor, replay_start_insert, ACCESS_KEY},
-};
+#define REPLAY_INSERT_METHODS(METHOD)                                                 \
+    METHOD(BIDI, KEY, "Replay/Insert", replay_insert_request, replay_insert_response, \
+           replay_start_insert)
 
-const struct rpc_table replay_insert_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(replay_insert_methods, REPLAY_INSERT_METHODS)

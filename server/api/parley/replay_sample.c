@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/replay_wire.h"
-#include "server/api/services.h"
 #include "server/replay/replays.h"
 #include "server/server.h"
 
@@ -148,13 +148,12 @@ static void replay_sample_on_close(struct call *call, void *state, enum status w
     free(s);
 }
 
-static void replay_start_sample(struct call *call, const ProtobufCMessage *message,
-                                struct server *server)
+static void replay_start_sample(struct call *call, const Parley__V1__ReplaySampleRequest *m)
 {
     static const struct call_handler handler = {.on_write_ready = replay_sample_write_ready,
                                                 .drain = replay_sample_drain,
                                                 .on_close = replay_sample_on_close};
-    const Parley__V1__ReplaySampleRequest *m = (const Parley__V1__ReplaySampleRequest *)message;
+    struct server *server = call_server(call);
     struct replay_sample *s;
     struct table *t;
     struct error err;
@@ -181,9 +180,8 @@ static void replay_start_sample(struct call *call, const ProtobufCMessage *messa
     call_notify(call);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Replay/Sample", RPC_SERVER_STREAM, &parley__v1__replay_sample_request__descriptor,
-     &parley__v1__replay_batch__descriptor, replay_start_sample, ACCESS_KEY},
-};
+#define REPLAY_SAMPLE_METHODS(METHOD)                                                \
+    METHOD(SERVER_STREAM, KEY, "Replay/Sample", replay_sample_request, replay_batch, \
+           replay_start_sample)
 
-const struct rpc_table replay_sample_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(replay_sample_methods, REPLAY_SAMPLE_METHODS)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "parley/v1/store.pb-c.h"
-#include "server/api/services.h"
+#include "server/api/parley/methods.h"
 #include "server/call/subscription.h"
 #include "server/server.h"
 #include "server/store/stores.h"
@@ -64,12 +64,11 @@ static void store_pull_on_close(struct call *call, void *state, enum status why)
     store_value_unref(p->value);
 }
 
-static void store_start_pull(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
+static void store_start_pull(struct call *call, const Parley__V1__StorePullRequest *m)
 {
     static const struct call_handler handler = {.on_write_ready = store_pull_write_ready,
                                                 .on_close = store_pull_on_close};
-    const Parley__V1__StorePullRequest *m = (const Parley__V1__StorePullRequest *)message;
+    struct server *server = call_server(call);
     struct store_pull *p = arena_alloc(call_arena(call), 1, sizeof(*p));
     struct store_key *k;
     struct error err;
@@ -146,18 +145,18 @@ static void store_watch_on_close(struct call *call, void *state, enum status why
     free(w);
 }
 
-static void store_start_watch(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static void store_start_watch(struct call *call, const Parley__V1__StoreWatchRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = store_watch_write_ready,
                                                 .drain = subscription_drain,
                                                 .on_close = store_watch_on_close};
+    struct server *server = call_server(call);
     struct store_watch *w;
     struct store_key *k;
     struct error err;
 
-    if (stores_find(&k, server->stores, call_principal(call), ACCESS_READ,
-                    ((const Parley__V1__StoreWatchRequest *)message)->key, &err) != STATUS_OK) {
+    if (stores_find(&k, server->stores, call_principal(call), ACCESS_READ, request->key, &err) !=
+        STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -172,11 +171,9 @@ static void store_start_watch(struct call *call, const ProtobufCMessage *message
     subscription_start(&w->base, call, &handler);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Store/Pull", RPC_SERVER_STREAM, &parley__v1__store_pull_request__descriptor,
-     &parley__v1__store_pull_response__descriptor, store_start_pull, ACCESS_KEY},
-    {"/parley.v1.Store/Watch", RPC_SERVER_STREAM, &parley__v1__store_watch_request__descriptor,
-     &parley__v1__store_version__descriptor, store_start_watch, ACCESS_KEY},
-};
+#define STORE_PULL_METHODS(METHOD)                                                    \
+    METHOD(SERVER_STREAM, KEY, "Store/Pull", store_pull_request, store_pull_response, \
+           store_start_pull)                                                          \
+    METHOD(SERVER_STREAM, KEY, "Store/Watch", store_watch_request, store_version, store_start_watch)
 
-const struct rpc_table store_pull_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(store_pull_methods, STORE_PULL_METHODS)

@@ -9,8 +9,8 @@
 #include "base/checksum.h"
 #include "parley/v1/store.pb-c.h"
 #include "server/api/parley/conversation_call.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire_sharing.h"
-#include "server/api/services.h"
 #include "server/server.h"
 #include "server/store/stores.h"
 
@@ -164,15 +164,12 @@ static void store_push_on_close(struct call *call, void *state, enum status why)
     free(p);
 }
 
-static void store_start_push(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
+static void store_start_push(struct call *call)
 {
     static const struct call_handler handler = {.message = store_push_message,
                                                 .on_close = store_push_on_close};
     struct store_push *p = call_state(call, sizeof(*p));
 
-    (void)message;
-    (void)server;
     if (p == NULL)
         return;
     p->call = call;
@@ -182,11 +179,10 @@ static void store_start_push(struct call *call, const ProtobufCMessage *message,
 
 /* --- Configure, List, Delete --- */
 
-static void store_configure(struct call *call, const ProtobufCMessage *message,
-                            struct server *server)
+static enum status store_configure(struct call *call, const Parley__V1__StoreConfigureRequest *m,
+                                   Parley__V1__StoreConfigureResponse *response, struct error *err)
 {
-    const Parley__V1__StoreConfigureRequest *m = (const Parley__V1__StoreConfigureRequest *)message;
-    Parley__V1__StoreConfigureResponse response = PARLEY__V1__STORE_CONFIGURE_RESPONSE__INIT;
+    struct server *server = call_server(call);
     const uint64_t history = m->history;
     struct access_sharing sharing;
     const struct store_settings settings = {
@@ -195,23 +191,20 @@ static void store_configure(struct call *call, const ProtobufCMessage *message,
         .sharing = m->access != NULL ? &sharing : NULL,
     };
     struct store_key *k;
-    struct error err;
     enum status rc;
     size_t n_before = server->stores->keys.by_name.n;
 
+    (void)response;
     wire_sharing(&sharing, m->access);
-    rc = stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, m->key, &err);
+    rc = stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, m->key, err);
     if (rc == STATUS_NOT_FOUND)
-        rc = stores_get(&k, server->stores, call_principal(call), m->key, &err);
+        rc = stores_get(&k, server->stores, call_principal(call), m->key, err);
     if (rc == STATUS_OK) {
-        rc = store_key_configure(k, &settings, &err);
+        rc = store_key_configure(k, &settings, err);
         if (rc != STATUS_OK && server->stores->keys.by_name.n > n_before)
-            store_key_delete(k, &err);
+            store_key_delete(k, err);
     }
-    if (rc != STATUS_OK)
-        call_finish(call, &err);
-    else
-        call_reply(call, &response.base);
+    return rc;
 }
 
 static enum status store_fill_info(Parley__V1__StoreKeyInfo *out, const struct store_key *k,
@@ -237,70 +230,61 @@ static enum status store_fill_info(Parley__V1__StoreKeyInfo *out, const struct s
     return STATUS_OK;
 }
 
-static void store_list(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status store_list(struct call *call, const Parley__V1__StoreListRequest *request,
+                              Parley__V1__StoreListResponse *response, struct error *err)
 {
-    Parley__V1__StoreListResponse response = PARLEY__V1__STORE_LIST_RESPONSE__INIT;
+    struct server *server = call_server(call);
     const struct stores *s = server->stores;
     const struct principal *who = call_principal(call);
     struct arena *arena = call_arena(call);
     const size_t n = s->keys.by_name.n;
     Parley__V1__StoreKeyInfo *infos = arena_alloc(arena, n + 1, sizeof(infos[0]));
     Parley__V1__StoreKeyInfo **keys = arena_alloc(arena, n + 1, sizeof(keys[0]));
-    struct error err;
-    enum status rc = stores_ready(s, &err);
+    enum status rc = stores_ready(s, err);
 
-    (void)message;
+    (void)request;
     if (rc == STATUS_OK && (infos == NULL || keys == NULL))
-        rc = error_no_memory(&err, n * sizeof(infos[0]), "a list of keys");
+        rc = error_no_memory(err, n * sizeof(infos[0]), "a list of keys");
     for (struct link *l = list_first(&s->keys.all); l != NULL && rc == STATUS_OK;
          l = list_next(&s->keys.all, l)) {
         const struct store_key *k = store_key_at(l);
 
         if (!shared_name_is_listed(&k->name, who))
             continue;
-        keys[response.n_keys] = &infos[response.n_keys];
-        rc = store_fill_info(&infos[response.n_keys], k, who, arena, &err);
-        response.n_keys++;
+        keys[response->n_keys] = &infos[response->n_keys];
+        rc = store_fill_info(&infos[response->n_keys], k, who, arena, err);
+        response->n_keys++;
     }
-    if (rc != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    response.keys = keys;
-    call_reply(call, &response.base);
+    if (rc != STATUS_OK)
+        return rc;
+    response->keys = keys;
+    return STATUS_OK;
 }
 
-static void store_delete(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status store_delete(struct call *call, const Parley__V1__StoreDeleteRequest *request,
+                                Parley__V1__StoreDeleteResponse *response, struct error *err)
 {
-    const char *name = ((const Parley__V1__StoreDeleteRequest *)message)->key;
-    Parley__V1__StoreDeleteResponse response = PARLEY__V1__STORE_DELETE_RESPONSE__INIT;
+    struct server *server = call_server(call);
+    const char *name = request->key;
     struct store_key *k;
-    struct error err;
 
-    if (stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, name, &err) !=
-        STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    if (store_key_forget(k, &err) != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    (void)error_because(&err, STATUS_NOT_FOUND, REASON_NONE, "key", "the key '%.64s' was deleted",
+    (void)response;
+    if (stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, name, err) != STATUS_OK)
+        return err->status;
+    if (store_key_forget(k, err) != STATUS_OK)
+        return err->status;
+    (void)error_because(err, STATUS_NOT_FOUND, REASON_NONE, "key", "the key '%.64s' was deleted",
                         name);
-    store_key_delete(k, &err);
-    conversation_call_reply(call, server, &response.base);
+    store_key_delete(k, err);
+    return STATUS_OK;
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Store/Push", RPC_CLIENT_STREAM, &parley__v1__store_push_request__descriptor,
-     &parley__v1__store_push_response__descriptor, store_start_push, ACCESS_KEY},
-    {"/parley.v1.Store/Configure", RPC_UNARY, &parley__v1__store_configure_request__descriptor,
-     &parley__v1__store_configure_response__descriptor, store_configure, ACCESS_KEY},
-    {"/parley.v1.Store/List", RPC_UNARY, &parley__v1__store_list_request__descriptor,
-     &parley__v1__store_list_response__descriptor, store_list, ACCESS_KEY},
-    {"/parley.v1.Store/Delete", RPC_UNARY, &parley__v1__store_delete_request__descriptor,
-     &parley__v1__store_delete_response__descriptor, store_delete, ACCESS_KEY},
-};
+#define STORE_SERVICE_METHODS(METHOD)                                                         \
+    METHOD(CLIENT_STREAM, KEY, "Store/Push", store_push_request, store_push_response,         \
+           store_start_push)                                                                  \
+    METHOD(ANSWER, KEY, "Store/Configure", store_configure_request, store_configure_response, \
+           store_configure)                                                                   \
+    METHOD(ANSWER, KEY, "Store/List", store_list_request, store_list_response, store_list)    \
+    METHOD(KEPT, KEY, "Store/Delete", store_delete_request, store_delete_response, store_delete)
 
-const struct rpc_table store_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(store_service_methods, STORE_SERVICE_METHODS)

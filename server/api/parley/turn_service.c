@@ -6,9 +6,9 @@
  * event or, as a cancel, by none. While CHAT_MAX_TURNS run nothing is read, cancels neither. */
 #include "base/list.h"
 #include "server/api/parley/conversation_call.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
-#include "server/api/services.h"
 #include "server/call/error_details.h"
 #include "server/call/multiplex.h"
 #include "server/conversation/lookup.h"
@@ -87,7 +87,7 @@ static void turn_on_close(struct call *call, void *state, enum status why)
     reader_close(&t->reader, why);
 }
 
-static void turn_found(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void turn_service_start_turn(struct call *call, const Parley__V1__TurnRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = turn_write_ready,
                                                 .on_close = turn_on_close};
@@ -96,7 +96,6 @@ static void turn_found(struct call *call, const ProtobufCMessage *message, struc
     struct error err;
     enum status rc;
 
-    (void)server;
     if (t == NULL) {
         (void)error_no_memory(&err, sizeof(*t), "a turn");
         call_finish(call, &err);
@@ -104,8 +103,7 @@ static void turn_found(struct call *call, const ProtobufCMessage *message, struc
     }
     t->call = call;
     reader_init(&t->reader, turn_notify, t);
-    rc = turn_begin(&c, call, (const Parley__V1__TurnRequest *)message, call_arena(call),
-                    &t->reader, &t->parts, &err);
+    rc = turn_begin(&c, call, request, call_arena(call), &t->reader, &t->parts, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -113,14 +111,6 @@ static void turn_found(struct call *call, const ProtobufCMessage *message, struc
     call_set_handler(call, &handler, t);
     if (reader_has_more(&t->reader))
         call_notify(call);
-}
-
-static void turn_service_start_turn(struct call *call, const ProtobufCMessage *message,
-                                    struct server *server)
-{
-    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)message;
-
-    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, turn_found);
 }
 
 /* --- Chat --- */
@@ -307,7 +297,7 @@ static void turn_service_chat_end(struct multiplex_item *base, enum status why)
         arena_deinit(&item->arena);
 }
 
-static void start_chat(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void start_chat(struct call *call)
 {
     static const struct multiplex_type type = {
         .item_size = sizeof(struct chat_item),
@@ -318,16 +308,12 @@ static void start_chat(struct call *call, const ProtobufCMessage *message, struc
         .end = turn_service_chat_end,
     };
 
-    (void)message;
-    (void)server;
     multiplex_start(call, &type);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Conversations/Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
-     &parley__v1__turn_event__descriptor, turn_service_start_turn, ACCESS_KEY},
-    {"/parley.v1.Conversations/Chat", RPC_BIDI, &parley__v1__chat_request__descriptor,
-     &parley__v1__chat_event__descriptor, start_chat, ACCESS_KEY},
-};
+#define TURN_SERVICE_METHODS(METHOD)                                                 \
+    METHOD(FOUND_SERVER_STREAM, KEY, "Conversations/Turn", turn_request, turn_event, \
+           turn_service_start_turn)                                                  \
+    METHOD(BIDI, KEY, "Conversations/Chat", chat_request, chat_event, start_chat)
 
-const struct rpc_table turn_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(turn_service_methods, TURN_SERVICE_METHODS)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
-#include "server/api/services.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/snapshot.h"
 #include "server/conversation/watch.h"
@@ -191,12 +191,13 @@ static enum status open_watch(struct watch_call *w,
     return rc;
 }
 
-static void watch_service_start_watch(struct call *call, const ProtobufCMessage *message,
-                                      struct server *server)
+static void watch_service_start_watch(struct call *call,
+                                      const Parley__V1__ConversationsWatchRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = watch_service_write_ready,
                                                 .drain = watch_service_drain,
                                                 .on_close = watch_service_on_close};
+    struct server *server = call_server(call);
     struct watch_call *w = call_state(call, sizeof(*w));
     struct error err;
 
@@ -204,7 +205,7 @@ static void watch_service_start_watch(struct call *call, const ProtobufCMessage 
         return;
     w->call = call;
     w->all = server->conversations;
-    if (open_watch(w, (const Parley__V1__ConversationsWatchRequest *)message, &err) != STATUS_OK) {
+    if (open_watch(w, request, &err) != STATUS_OK) {
         free(w);
         call_finish(call, &err);
         return;
@@ -213,10 +214,8 @@ static void watch_service_start_watch(struct call *call, const ProtobufCMessage 
     call_notify(call);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Conversations/Watch", RPC_SERVER_STREAM,
-     &parley__v1__conversations_watch_request__descriptor,
-     &parley__v1__conversation_event__descriptor, watch_service_start_watch, ACCESS_KEY},
-};
+#define WATCH_SERVICE_METHODS(METHOD)                                              \
+    METHOD(SERVER_STREAM, KEY, "Conversations/Watch", conversations_watch_request, \
+           conversation_event, watch_service_start_watch)
 
-const struct rpc_table watch_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(watch_service_methods, WATCH_SERVICE_METHODS)

@@ -775,3 +775,18 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     *out = p;
     return STATUS_OK;
 }
+
+enum status wire_models(Parley__V1__Model ***ret_models, size_t *ret_n, const struct models *models,
+                        struct arena *arena, struct error *err)
+{
+    Parley__V1__Model **list = arena_alloc(arena, models->n_loaded + 1, sizeof(list[0]));
+
+    if (list == NULL)
+        return error_no_memory(err, models->n_loaded * sizeof(list[0]), "a list of models");
+    for (size_t i = 0; i < models->n_loaded; i++)
+        if (wire_model(&list[i], models->loaded[i], i == 0, arena, err) != STATUS_OK)
+            return err->status;
+    *ret_models = list;
+    *ret_n = models->n_loaded;
+    return STATUS_OK;
+}

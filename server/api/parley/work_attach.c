@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "parley/v1/work.pb-c.h"
 #include "server/api/parley/attach_stream.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/work_wire.h"
-#include "server/api/services.h"
 #include "server/server.h"
 #include "server/work/worker.h"
 
@@ -254,8 +254,7 @@ static void work_attach_release(struct attach_stream *s)
     work_bytes_free(&a->bytes, work_attach_table(a));
 }
 
-static void work_attach_start(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static void work_attach_start(struct call *call)
 {
     static const struct attach_stream_kind kind = {.offer = work_attach_offer,
                                                    .take = work_attach_take,
@@ -266,8 +265,6 @@ static void work_attach_start(struct call *call, const ProtobufCMessage *message
                                                    .release = work_attach_release};
     struct work_attach_call *a = call_state(call, sizeof(*a));
 
-    (void)message;
-    (void)server;
     if (a == NULL)
         return;
     a->stream.what = "worker";
@@ -276,9 +273,7 @@ static void work_attach_start(struct call *call, const ProtobufCMessage *message
     attach_stream_begin(&a->stream, call, &kind);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Work/Attach", RPC_BIDI, &parley__v1__work_attach_request__descriptor,
-     &parley__v1__work_attach_response__descriptor, work_attach_start, ACCESS_KEY},
-};
+#define WORK_ATTACH_METHODS(METHOD) \
+    METHOD(BIDI, KEY, "Work/Attach", work_attach_request, work_attach_response, work_attach_start)
 
-const struct rpc_table work_attach_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(work_attach_methods, WORK_ATTACH_METHODS)

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "parley/v1/work.pb-c.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/work_submission.h"
 #include "server/api/parley/work_wire.h"
-#include "server/api/services.h"
 #include "server/server.h"
 
 enum { WORK_MAP_TASKS = 8192, WORK_MAP_BYTES = 64 << 20 };
@@ -158,16 +158,15 @@ static void on_work_map_close(struct call *call, void *state, enum status why)
     free(m);
 }
 
-static void work_map_start(struct call *call, const ProtobufCMessage *message,
-                           struct server *server)
+static void work_map_start(struct call *call)
 {
     static const struct call_handler handler = {.on_write_ready = on_work_map_write_ready,
                                                 .message = on_work_map_message,
                                                 .drain = on_work_map_drain,
                                                 .on_close = on_work_map_close};
+    struct server *server = call_server(call);
     struct work_map_call *m = call_state(call, sizeof(*m));
 
-    (void)message;
     if (m == NULL)
         return;
     m->call = call;
@@ -178,9 +177,7 @@ static void work_map_start(struct call *call, const ProtobufCMessage *message,
     work_map_read(m);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Work/Map", RPC_BIDI, &parley__v1__work_submit_request__descriptor,
-     &parley__v1__work_results__descriptor, work_map_start, ACCESS_KEY},
-};
+#define WORK_MAP_METHODS(METHOD) \
+    METHOD(BIDI, KEY, "Work/Map", work_submit_request, work_results, work_map_start)
 
-const struct rpc_table work_map_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(work_map_methods, WORK_MAP_METHODS)

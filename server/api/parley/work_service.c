@@ -4,9 +4,9 @@
 
 #include "base/alloc.h"
 #include "parley/v1/work.pb-c.h"
+#include "server/api/parley/methods.h"
 #include "server/api/parley/work_submission.h"
 #include "server/api/parley/work_wire.h"
-#include "server/api/services.h"
 #include "server/server.h"
 #include "server/work/worker.h"
 
@@ -107,15 +107,14 @@ static void on_work_submit_close(struct call *call, void *state, enum status why
     free(s);
 }
 
-static void work_submit_start(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static void work_submit_start(struct call *call)
 {
     static const struct call_handler handler = {.message = on_work_submit_message,
                                                 .on_close = on_work_submit_close};
+    struct server *server = call_server(call);
     struct work_submit_call *s;
     struct error err;
 
-    (void)message;
     if (server->state >= SERVER_DRAINING) {
         (void)error_draining(&err);
         call_finish(call, &err);
@@ -204,21 +203,19 @@ static enum status work_wait_fill(struct work_wait_call *w, const Parley__V1__Wo
     return STATUS_OK;
 }
 
-static void work_wait_start(struct call *call, const ProtobufCMessage *message,
-                            struct server *server)
+static void work_wait_start(struct call *call, const Parley__V1__WorkWaitRequest *request)
 {
     static const struct call_handler handler = {.on_write_ready = on_work_wait_write_ready,
                                                 .on_close = on_work_wait_close};
     struct work_wait_call *w = call_state(call, sizeof(*w));
     struct error err;
 
-    (void)server;
     if (w == NULL)
         return;
     w->call = call;
     w->is_finished = true; /* nothing is to be told yet */
     work_wait_init(&w->results.wait, on_work_wait_ready);
-    if (work_wait_fill(w, (const Parley__V1__WorkWaitRequest *)message, &err) != STATUS_OK) {
+    if (work_wait_fill(w, request, &err) != STATUS_OK) {
         work_wait_close(&w->results.wait, false);
         free(w);
         call_finish(call, &err);
@@ -231,25 +228,23 @@ static void work_wait_start(struct call *call, const ProtobufCMessage *message,
 
 /* --- Cancel, Report --- */
 
-static void work_cancel_start(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static enum status work_cancel_start(struct call *call, const Parley__V1__WorkCancelRequest *m,
+                                     Parley__V1__WorkCancelResponse *response, struct error *err)
 {
-    const Parley__V1__WorkCancelRequest *m = (const Parley__V1__WorkCancelRequest *)message;
-    Parley__V1__WorkCancelResponse response = PARLEY__V1__WORK_CANCEL_RESPONSE__INIT;
+    struct server *server = call_server(call);
     struct work_task *t;
-    struct error err;
 
+    (void)response;
     for (size_t i = 0; i < m->n_tasks; i++) /* one that is not there is forgotten already */
-        if (work_find(&t, server->work, call_principal(call)->id, m->tasks[i], &err) == STATUS_OK)
+        if (work_find(&t, server->work, call_principal(call)->id, m->tasks[i], err) == STATUS_OK)
             work_cancel(t);
-    call_reply(call, &response.base);
+    return STATUS_OK;
 }
 
-static void work_report_start(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static enum status work_report_start(struct call *call, const Parley__V1__WorkReportRequest *m,
+                                     Parley__V1__WorkReportResponse *response, struct error *err)
 {
-    const Parley__V1__WorkReportRequest *m = (const Parley__V1__WorkReportRequest *)message;
-    Parley__V1__WorkReportResponse response = PARLEY__V1__WORK_REPORT_RESPONSE__INIT;
+    struct server *server = call_server(call);
     const struct work_report report = {.name = m->worker,
                                        .principal = call_principal(call)->id,
                                        .signal = (int)(m->signal & 0xff),
@@ -258,23 +253,17 @@ static void work_report_start(struct call *call, const ProtobufCMessage *message
                                        .tells_begun = m->tells_begun != 0,
                                        .begun = m->begun,
                                        .n_begun = m->n_begun};
-    struct error err;
 
-    if (work_report(server->work, &report, &err) != STATUS_OK)
-        call_finish(call, &err);
-    else
-        call_reply(call, &response.base);
+    (void)response;
+    return work_report(server->work, &report, err);
 }
 
-static const struct rpc rows[] = {
-    {"/parley.v1.Work/Submit", RPC_CLIENT_STREAM, &parley__v1__work_submit_request__descriptor,
-     &parley__v1__work_submit_response__descriptor, work_submit_start, ACCESS_KEY},
-    {"/parley.v1.Work/Wait", RPC_SERVER_STREAM, &parley__v1__work_wait_request__descriptor,
-     &parley__v1__work_results__descriptor, work_wait_start, ACCESS_KEY},
-    {"/parley.v1.Work/Cancel", RPC_UNARY, &parley__v1__work_cancel_request__descriptor,
-     &parley__v1__work_cancel_response__descriptor, work_cancel_start, ACCESS_KEY},
-    {"/parley.v1.Work/Report", RPC_UNARY, &parley__v1__work_report_request__descriptor,
-     &parley__v1__work_report_response__descriptor, work_report_start, ACCESS_KEY},
-};
+#define WORK_SERVICE_METHODS(METHOD)                                                          \
+    METHOD(CLIENT_STREAM, KEY, "Work/Submit", work_submit_request, work_submit_response,      \
+           work_submit_start)                                                                 \
+    METHOD(SERVER_STREAM, KEY, "Work/Wait", work_wait_request, work_results, work_wait_start) \
+    METHOD(ANSWER, KEY, "Work/Cancel", work_cancel_request, work_cancel_response,             \
+           work_cancel_start)                                                                 \
+    METHOD(ANSWER, KEY, "Work/Report", work_report_request, work_report_response, work_report_start)
 
-const struct rpc_table work_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+PARLEY_TABLE(work_service_methods, WORK_SERVICE_METHODS)

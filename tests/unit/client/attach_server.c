@@ -158,13 +158,13 @@ static void attach_close(struct call *call, void *state, enum status why)
     (void)why;
 }
 
-static void fake_attach(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_attach(struct call *call)
 {
     static const struct call_handler handler = {
         .on_write_ready = attach_write_ready, .message = attach_message, .on_close = attach_close};
+    struct server *server = call_server(call);
     struct error err;
 
-    (void)m;
     if (server->n_streams++ == 0 && server->end == STATUS_UNAVAILABLE) { /* it restarts */
         (void)error_set(&err, STATUS_UNAVAILABLE, "it is being stopped");
         call_finish(call, &err);
@@ -176,12 +176,12 @@ static void fake_attach(struct call *call, const ProtobufCMessage *m, struct ser
 
 void serve(void)
 {
-    static const struct rpc rpcs[] = {
-        {"/parley.v1.Agents/Attach", RPC_BIDI, &parley__v1__agents_attach_request__descriptor,
+    static const struct call_method rpcs[] = {
+        {"/parley.v1.Agents/Attach", CALL_BIDI, &parley__v1__agents_attach_request__descriptor,
          &parley__v1__agents_attach_response__descriptor, fake_attach, ACCESS_KEY},
     };
-    static const struct rpc_table service = {rpcs, 1};
-    static const struct rpc_table *const services[] = {&service};
+    static const struct call_table service = {rpcs, 1};
+    static const struct call_table *const services[] = {&service};
     const struct port_config config = {.services = services, .n_services = 1, .server = &world};
 
     rig_start(&rig, &config);

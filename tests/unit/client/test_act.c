@@ -31,13 +31,12 @@ static void answer(Parley__V1__ActStepResponse *out, const Parley__V1__ActStepRe
     out->tag = r->tag;
 }
 
-static void fake_step(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_step(struct call *call)
 {
-    const Parley__V1__ActStepRequest *request = (const Parley__V1__ActStepRequest *)m;
+    const Parley__V1__ActStepRequest *request = call_request(call);
     Parley__V1__ActStepResponse response;
     struct error err;
 
-    (void)server;
     if (strcmp(request->env_id, "bad") == 0) {
         (void)error_field(&err, "env_id", "is bad, in %s", request->model);
         call_finish(call, &err);
@@ -85,12 +84,12 @@ static void gone(struct call *call, void *state, enum status why)
     (void)why;
 }
 
-static void fake_stream(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_stream(struct call *call)
 {
     static const struct call_handler handler = {
         .on_write_ready = stream_room, .message = stream_message, .on_close = gone};
+    struct server *server = call_server(call);
 
-    (void)m;
     call_set_handler(call, &handler, server);
     call_read(call);
 }
@@ -146,28 +145,28 @@ static void attach_room(struct call *call, void *state)
     call_write(call, &response.base, false);
 }
 
-static void fake_attach(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_attach(struct call *call)
 {
     static const struct call_handler handler = {
         .on_write_ready = attach_room, .message = attach_message, .on_close = gone};
+    struct server *server = call_server(call);
 
-    (void)m;
     call_set_handler(call, &handler, server);
     call_read(call);
 }
 
 static void serve(void)
 {
-    static const struct rpc rpcs[] = {
-        {"/parley.v1.Act/Step", RPC_UNARY, &parley__v1__act_step_request__descriptor,
+    static const struct call_method rpcs[] = {
+        {"/parley.v1.Act/Step", CALL_UNARY, &parley__v1__act_step_request__descriptor,
          &parley__v1__act_step_response__descriptor, fake_step, ACCESS_KEY},
-        {"/parley.v1.Act/Stream", RPC_BIDI, &parley__v1__act_step_request__descriptor,
+        {"/parley.v1.Act/Stream", CALL_BIDI, &parley__v1__act_step_request__descriptor,
          &parley__v1__act_step_response__descriptor, fake_stream, ACCESS_KEY},
-        {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
+        {"/parley.v1.Act/Attach", CALL_BIDI, &parley__v1__act_attach_request__descriptor,
          &parley__v1__act_attach_response__descriptor, fake_attach, ACCESS_KEY},
     };
-    static const struct rpc_table service = {rpcs, 3};
-    static const struct rpc_table *const services[] = {&service};
+    static const struct call_table service = {rpcs, 3};
+    static const struct call_table *const services[] = {&service};
     const struct port_config config = {.services = services, .n_services = 1, .server = &world};
 
     rig_start(&rig, &config);

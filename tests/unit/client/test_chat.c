@@ -101,12 +101,12 @@ static void chat_gone(struct call *call, void *state, enum status why)
     (void)why;
 }
 
-static void fake_chat(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_chat(struct call *call)
 {
     static const struct call_handler handler = {
         .on_write_ready = chat_room, .message = chat_message, .on_close = chat_gone};
+    struct server *server = call_server(call);
 
-    (void)m;
     server->is_told = true;
     call_set_handler(call, &handler, server);
     call_read(call);
@@ -114,12 +114,12 @@ static void fake_chat(struct call *call, const ProtobufCMessage *m, struct serve
 
 static void serve(void)
 {
-    static const struct rpc rpcs[] = {
-        {"/parley.v1.Conversations/Chat", RPC_BIDI, &parley__v1__chat_request__descriptor,
+    static const struct call_method rpcs[] = {
+        {"/parley.v1.Conversations/Chat", CALL_BIDI, &parley__v1__chat_request__descriptor,
          &parley__v1__chat_event__descriptor, fake_chat, ACCESS_KEY},
     };
-    static const struct rpc_table service = {rpcs, 1};
-    static const struct rpc_table *const services[] = {&service};
+    static const struct call_table service = {rpcs, 1};
+    static const struct call_table *const services[] = {&service};
     const struct port_config config = {.services = services, .n_services = 1, .server = &world};
 
     rig_start(&rig, &config);

@@ -27,15 +27,13 @@ static struct server world;
 static struct rig rig;
 
 /* Tells back all that it was given: in the model's name and version. */
-static void fake_open(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_open(struct call *call)
 {
-    const Parley__V1__ConversationsOpenRequest *request =
-        (const Parley__V1__ConversationsOpenRequest *)m;
+    const Parley__V1__ConversationsOpenRequest *request = call_request(call);
     const Parley__V1__Sampling *s = request->sampling;
     Parley__V1__ConversationsOpenResponse response = PARLEY__V1__CONVERSATIONS_OPEN_RESPONSE__INIT;
     char model[128], version[300] = "no sampling";
 
-    (void)server;
     (void)snprintf(model, sizeof(model), "%s|%s|%d|%d|%s", request->model, request->system,
                    (int)request->ttl_ms, request->limits == NULL ? 0 : request->limits->priority,
                    request->request_id);
@@ -141,11 +139,12 @@ static void reply_room(struct call *call, void *state)
 }
 
 /* Does what the first message asks for: "hang", "refuse", "nonsense", or echo it. */
-static void fake_turn(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_turn(struct call *call)
 {
     static const struct call_handler hang = {.on_close = fake_gone};
+    struct server *server = call_server(call);
     static const struct call_handler tell = {.on_write_ready = reply_room, .on_close = reply_gone};
-    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)m;
+    const Parley__V1__TurnRequest *request = call_request(call);
     const char *text = request->n_messages > 0 ? request->messages[0]->text : "";
     Parley__V1__Message nonsense = PARLEY__V1__MESSAGE__INIT;
     struct error err;
@@ -173,10 +172,11 @@ static void fake_turn(struct call *call, const ProtobufCMessage *m, struct serve
 }
 
 /* "hang" has no answer; else the reply is the text. */
-static void fake_ask(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_ask(struct call *call)
 {
     static const struct call_handler hang = {.on_close = fake_gone};
-    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)m;
+    struct server *server = call_server(call);
+    const Parley__V1__TurnRequest *request = call_request(call);
     Parley__V1__TurnReply response = PARLEY__V1__TURN_REPLY__INIT;
     Parley__V1__Message message = PARLEY__V1__MESSAGE__INIT;
     Parley__V1__Usage usage = PARLEY__V1__USAGE__INIT;
@@ -195,48 +195,44 @@ static void fake_ask(struct call *call, const ProtobufCMessage *m, struct server
     call_reply(call, &response.base);
 }
 
-static void fake_fork(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_fork(struct call *call)
 {
     Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
-    const Parley__V1__ConversationsForkRequest *request =
-        (const Parley__V1__ConversationsForkRequest *)m;
+    const Parley__V1__ConversationsForkRequest *request = call_request(call);
     char id[64];
 
-    (void)server;
     (void)snprintf(id, sizeof(id), "%s-%u", request->conversation, request->at_turn);
     response.conversation = id;
     call_reply(call, &response.base);
 }
 
-static void fake_rewind(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_rewind(struct call *call)
 {
+    const ProtobufCMessage *m = call_request(call);
     Parley__V1__ConversationsRewindResponse response =
         PARLEY__V1__CONVERSATIONS_REWIND_RESPONSE__INIT;
 
-    (void)server;
     response.turns = ((const Parley__V1__ConversationsRewindRequest *)m)->to_turn;
     call_reply(call, &response.base);
 }
 
-static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_cancel(struct call *call)
 {
+    const ProtobufCMessage *m = call_request(call);
     Parley__V1__ConversationsCancelResponse response =
         PARLEY__V1__CONVERSATIONS_CANCEL_RESPONSE__INIT;
 
-    (void)server;
     response.cancelled = 3 + ((const Parley__V1__ConversationsCancelRequest *)m)->turn;
     call_reply(call, &response.base);
 }
 
-static void fake_close(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_close(struct call *call)
 {
-    const Parley__V1__ConversationsCloseRequest *request =
-        (const Parley__V1__ConversationsCloseRequest *)m;
+    const Parley__V1__ConversationsCloseRequest *request = call_request(call);
     Parley__V1__ConversationsCloseResponse response =
         PARLEY__V1__CONVERSATIONS_CLOSE_RESPONSE__INIT;
     struct error err;
 
-    (void)server;
     if (strcmp(request->conversation, "known") == 0) {
         call_reply(call, &response.base);
         return;
@@ -246,10 +242,8 @@ static void fake_close(struct call *call, const ProtobufCMessage *m, struct serv
 }
 
 /* Ends well, without the response that there should be. */
-static void fake_models(struct call *call, const ProtobufCMessage *m, struct server *server)
+static void fake_models(struct call *call)
 {
-    (void)m;
-    (void)server;
     call_finish(call, NULL);
 }
 
@@ -257,24 +251,24 @@ static void fake_models(struct call *call, const ProtobufCMessage *m, struct ser
 #define TYPES(name)                                          \
     &parley__v1__conversations_##name##_request__descriptor, \
         &parley__v1__conversations_##name##_response__descriptor
-static const struct rpc rpcs[] = {
-    {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open, ACCESS_KEY},
-    {SERVICE "Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
+static const struct call_method rpcs[] = {
+    {SERVICE "Open", CALL_UNARY, TYPES(open), fake_open, ACCESS_KEY},
+    {SERVICE "Turn", CALL_SERVER_STREAM, &parley__v1__turn_request__descriptor,
      &parley__v1__turn_event__descriptor, fake_turn, ACCESS_KEY},
-    {SERVICE "Ask", RPC_UNARY, &parley__v1__turn_request__descriptor,
+    {SERVICE "Ask", CALL_UNARY, &parley__v1__turn_request__descriptor,
      &parley__v1__turn_reply__descriptor, fake_ask, ACCESS_KEY},
-    {SERVICE "Fork", RPC_UNARY, TYPES(fork), fake_fork, ACCESS_KEY},
-    {SERVICE "Rewind", RPC_UNARY, TYPES(rewind), fake_rewind, ACCESS_KEY},
-    {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel, ACCESS_KEY},
-    {SERVICE "Close", RPC_UNARY, TYPES(close), fake_close, ACCESS_KEY},
-    {"/parley.v1.Models/List", RPC_UNARY, &parley__v1__models_list_request__descriptor,
+    {SERVICE "Fork", CALL_UNARY, TYPES(fork), fake_fork, ACCESS_KEY},
+    {SERVICE "Rewind", CALL_UNARY, TYPES(rewind), fake_rewind, ACCESS_KEY},
+    {SERVICE "Cancel", CALL_UNARY, TYPES(cancel), fake_cancel, ACCESS_KEY},
+    {SERVICE "Close", CALL_UNARY, TYPES(close), fake_close, ACCESS_KEY},
+    {"/parley.v1.Models/List", CALL_UNARY, &parley__v1__models_list_request__descriptor,
      &parley__v1__models_list_response__descriptor, fake_models, ACCESS_KEY},
 };
 
 static void serve(const char *address)
 {
-    static const struct rpc_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
-    static const struct rpc_table *const services[] = {&service, &health_rpcs};
+    static const struct call_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
+    static const struct call_table *const services[] = {&service, &health_methods};
     struct port_config config = {
         .services = services, .n_services = 2, .server = &world, .health = &world.health};
 

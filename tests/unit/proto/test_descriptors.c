@@ -7,7 +7,7 @@
 #include "server/api/services.h"
 #include "tests/unit/base/suite.h"
 
-static bool is_served(const struct rpc_table *const *services, size_t n, const char *name)
+static bool is_served(const struct call_table *const *services, size_t n, const char *name)
 {
     size_t len = strlen(name);
 
@@ -26,7 +26,7 @@ static bool is_served(const struct rpc_table *const *services, size_t n, const c
 START_TEST(test_served)
 {
     size_t n, n_found = 0;
-    const struct rpc_table *const *services = services_tables(&n);
+    const struct call_table *const *services = services_tables(&n);
 
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < services[i]->n; k++) {

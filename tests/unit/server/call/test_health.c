@@ -42,7 +42,7 @@ static void change(const char *service, enum health_status status)
 
 static void open_all(void)
 {
-    static const struct rpc_table *const services[] = {&health_rpcs};
+    static const struct call_table *const services[] = {&health_methods};
     const struct port_config config = {
         .services = services, .n_services = 1, .server = &world, .health = &world.health};
 

@@ -56,7 +56,7 @@ static void kept_end(struct multiplex_item *base, enum status why)
     n_ended++;
 }
 
-static void start_kept(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void start_kept(struct call *call)
 {
     static const struct multiplex_type type = {
         .item_size = sizeof(struct kept_item),
@@ -67,17 +67,15 @@ static void start_kept(struct call *call, const ProtobufCMessage *request, struc
         .end = kept_end,
     };
 
-    (void)request;
-    (void)server;
     multiplex_start(call, &type);
 }
 
-static const struct rpc rows[] = {
-    {"/test.Multiplex/Keep", RPC_BIDI, &parley__v1__message__descriptor,
+static const struct call_method rows[] = {
+    {"/test.Multiplex/Keep", CALL_BIDI, &parley__v1__message__descriptor,
      &parley__v1__message__descriptor, start_kept, ACCESS_KEY},
 };
-static const struct rpc_table table = {rows, 1};
-static const struct rpc_table *const services[] = {&table};
+static const struct call_table table = {rows, 1};
+static const struct call_table *const services[] = {&table};
 static const struct port_config config = {.services = services, .n_services = 1};
 
 static struct rig rig;

@@ -36,26 +36,24 @@ static void numbers_on_close(struct call *call, void *state, enum status why)
     free(state);
 }
 
-static void start_numbers(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void start_numbers(struct call *call)
 {
     static const struct call_handler handler = {.on_write_ready = numbers_write_ready,
                                                 .drain = subscription_drain,
                                                 .on_close = numbers_on_close};
 
-    (void)request;
-    (void)server;
     watched = call_state(call, sizeof(*watched));
     ck_assert_ptr_nonnull(watched);
     watched->number = 1;
     subscription_start(&watched->base, call, &handler);
 }
 
-static const struct rpc rows[] = {
-    {"/test.Watch/Numbers", RPC_SERVER_STREAM, &parley__v1__message__descriptor,
+static const struct call_method rows[] = {
+    {"/test.Watch/Numbers", CALL_SERVER_STREAM, &parley__v1__message__descriptor,
      &parley__v1__message__descriptor, start_numbers, ACCESS_KEY},
 };
-static const struct rpc_table table = {rows, 1};
-static const struct rpc_table *const services[] = {&table};
+static const struct call_table table = {rows, 1};
+static const struct call_table *const services[] = {&table};
 static const struct port_config config = {.services = services, .n_services = 1};
 
 static struct rig rig;

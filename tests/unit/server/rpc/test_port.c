@@ -47,8 +47,10 @@ static void say(message *m, char *text)
 }
 
 /* A unary method that returns its request at once. */
-static void echo(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void echo(struct call *call)
 {
+    const ProtobufCMessage *request = call_request(call);
+    struct server *server = call_server(call);
     const char *header = call_header(call, "x-test");
     message reply;
 
@@ -59,12 +61,12 @@ static void echo(struct call *call, const ProtobufCMessage *request, struct serv
 }
 
 /* A unary method that fails in each way. */
-static void refuse(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void refuse(struct call *call)
 {
+    const ProtobufCMessage *request = call_request(call);
     const char *text = ((const Parley__V1__Message *)request)->text;
     struct error err;
 
-    (void)server;
     (void)error_field(&err, text[0] != '\0' ? text : "top_p",
                       "is 7, it must be above 0 and at most 1%s", text);
     err.retry_after_ms = 250;
@@ -82,11 +84,11 @@ static void note_gone(struct call *call, void *state, enum status why)
 }
 
 /* Never answers. */
-static void hang(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void hang(struct call *call)
 {
     static const struct call_handler handler = {.on_close = note_gone};
+    struct server *server = call_server(call);
 
-    (void)request;
     server->call = call;
     server->left_us = call_deadline_us(call);
     if (server->left_us > 0) {
@@ -108,9 +110,11 @@ static void linger_drain(struct call *call, void *state)
 }
 
 /* Never answers, and ends when the server drains; "unawaited": it stays. */
-static void linger(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void linger(struct call *call)
 {
     static const struct call_handler ends = {.drain = linger_drain, .on_close = note_gone};
+    const ProtobufCMessage *request = call_request(call);
+    struct server *server = call_server(call);
     static const struct call_handler stays = {.on_close = note_gone, .is_unawaited = true};
     bool is_unawaited = strcmp(((const message *)request)->text, "unawaited") == 0;
 
@@ -163,10 +167,12 @@ static void source_write_ready(struct call *call, void *state)
     } while (s->is_greedy && call_is_write_ready(call));
 }
 
-static void stream(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void stream(struct call *call)
 {
     static const struct call_handler handler = {.on_write_ready = source_write_ready,
                                                 .on_close = source_on_close};
+    const ProtobufCMessage *request = call_request(call);
+    struct server *server = call_server(call);
     const char *text = ((const message *)request)->text;
     struct source *s = xalloc(sizeof(*s));
 
@@ -245,10 +251,12 @@ static void open_talk(struct call *call, struct server *server, const struct cal
     call_read(call);
 }
 
-static void talk(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void talk(struct call *call)
 {
     static const struct call_handler handler = {
         .on_write_ready = talk_write_ready, .message = talk_message, .on_close = talk_on_close};
+    const ProtobufCMessage *request = call_request(call);
+    struct server *server = call_server(call);
 
     assert(request == NULL);
     open_talk(call, server, &handler);
@@ -279,10 +287,12 @@ static void turns_message(struct call *call, void *state, const ProtobufCMessage
     call_read_behind(call);
 }
 
-static void turns(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void turns(struct call *call)
 {
     static const struct call_handler handler = {
         .on_write_ready = turns_write_ready, .message = turns_message, .on_close = talk_on_close};
+    const ProtobufCMessage *request = call_request(call);
+    struct server *server = call_server(call);
 
     assert(request == NULL);
     open_talk(call, server, &handler);
@@ -339,9 +349,11 @@ static void gather_on_close(struct call *call, void *state, enum status why)
     free(g);
 }
 
-static void gather(struct call *call, const ProtobufCMessage *request, struct server *server)
+static void gather(struct call *call)
 {
     static const struct call_handler handler = {.bytes = gather_bytes, .on_close = gather_on_close};
+    const ProtobufCMessage *request = call_request(call);
+    struct server *server = call_server(call);
     struct gathering *g = xalloc(sizeof(*g));
 
     assert(request == NULL);
@@ -351,21 +363,21 @@ static void gather(struct call *call, const ProtobufCMessage *request, struct se
 }
 
 #define MESSAGE &parley__v1__message__descriptor
-static const struct rpc rpcs[] = {
-    {"/test.Port/Echo", RPC_UNARY, MESSAGE, MESSAGE, echo, ACCESS_KEY},
-    {"/test.Port/Fail", RPC_UNARY, MESSAGE, MESSAGE, refuse, ACCESS_KEY},
-    {"/test.Port/Hang", RPC_UNARY, MESSAGE, MESSAGE, hang, ACCESS_KEY},
-    {"/test.Port/Linger", RPC_UNARY, MESSAGE, MESSAGE, linger, ACCESS_KEY},
-    {"/test.Port/Stream", RPC_SERVER_STREAM, MESSAGE, MESSAGE, stream, ACCESS_KEY},
-    {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk, ACCESS_KEY},
-    {"/test.Port/Turns", RPC_BIDI, MESSAGE, MESSAGE, turns, ACCESS_KEY},
-    {"/test.Port/Gather", RPC_CLIENT_STREAM, MESSAGE, MESSAGE, gather, ACCESS_KEY},
-    {"/test.Port/Rule", RPC_UNARY, MESSAGE, MESSAGE, echo, ACCESS_ADMIN},
-    {"/test.Port/Knock", RPC_UNARY, MESSAGE, MESSAGE, echo, ACCESS_OPEN},
+static const struct call_method rpcs[] = {
+    {"/test.Port/Echo", CALL_UNARY, MESSAGE, MESSAGE, echo, ACCESS_KEY},
+    {"/test.Port/Fail", CALL_UNARY, MESSAGE, MESSAGE, refuse, ACCESS_KEY},
+    {"/test.Port/Hang", CALL_UNARY, MESSAGE, MESSAGE, hang, ACCESS_KEY},
+    {"/test.Port/Linger", CALL_UNARY, MESSAGE, MESSAGE, linger, ACCESS_KEY},
+    {"/test.Port/Stream", CALL_SERVER_STREAM, MESSAGE, MESSAGE, stream, ACCESS_KEY},
+    {"/test.Port/Talk", CALL_BIDI, MESSAGE, MESSAGE, talk, ACCESS_KEY},
+    {"/test.Port/Turns", CALL_BIDI, MESSAGE, MESSAGE, turns, ACCESS_KEY},
+    {"/test.Port/Gather", CALL_CLIENT_STREAM, MESSAGE, MESSAGE, gather, ACCESS_KEY},
+    {"/test.Port/Rule", CALL_UNARY, MESSAGE, MESSAGE, echo, ACCESS_ADMIN},
+    {"/test.Port/Knock", CALL_UNARY, MESSAGE, MESSAGE, echo, ACCESS_OPEN},
 };
 
-static const struct rpc_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
-static const struct rpc_table *const services[] = {&service};
+static const struct call_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
+static const struct call_table *const services[] = {&service};
 
 static const struct port_config config = {.services = services, .n_services = 1, .server = &world};
 

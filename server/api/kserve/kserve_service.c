@@ -4,9 +4,9 @@
 
 #include "base/env.h"
 #include "inference/grpc_service.pb-c.h"
+#include "server/api/kserve/methods.h"
 #include "server/api/kserve/sequences.h"
 #include "server/api/kserve/signature.h"
-#include "server/api/services.h"
 #include "server/conversation/conversations.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
@@ -38,60 +38,61 @@ static enum status find_ready(struct model **out, struct server *server, const c
 
 /* --- the server --- */
 
-static void server_live(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status server_live(struct call *call, const Inference__ServerLiveRequest *request,
+                               Inference__ServerLiveResponse *response, struct error *err)
 {
-    Inference__ServerLiveResponse response = INFERENCE__SERVER_LIVE_RESPONSE__INIT;
 
-    (void)message;
-    (void)server;
-    response.live = 1;
-    call_reply(call, &response.base);
+    (void)call;
+    (void)request;
+    (void)err;
+    response->live = 1;
+    return STATUS_OK;
 }
 
-static void server_ready(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status server_ready(struct call *call, const Inference__ServerReadyRequest *request,
+                                Inference__ServerReadyResponse *response, struct error *err)
 {
-    Inference__ServerReadyResponse response = INFERENCE__SERVER_READY_RESPONSE__INIT;
+    struct server *server = call_server(call);
 
-    (void)message;
-    response.ready = server->state == SERVER_SERVING;
-    call_reply(call, &response.base);
+    (void)request;
+    (void)err;
+    response->ready = server->state == SERVER_SERVING;
+    return STATUS_OK;
 }
 
-static void server_metadata(struct call *call, const ProtobufCMessage *message,
-                            struct server *server)
+static enum status server_metadata(struct call *call,
+                                   const Inference__ServerMetadataRequest *request,
+                                   Inference__ServerMetadataResponse *response, struct error *err)
 {
     static const char *const extensions[] = {
         "sequence",   "sequence(string_id)", "model_repository", "schedule_policy",
         "statistics", "model_configuration", "parameters",       "binary_tensor_data",
     };
-    Inference__ServerMetadataResponse response = INFERENCE__SERVER_METADATA_RESPONSE__INIT;
 
-    (void)message;
-    (void)server;
-    response.name = (char *)"parleyd";
-    response.version = (char *)PARLEY_VERSION;
-    response.extensions = (char **)extensions;
-    response.n_extensions = sizeof(extensions) / sizeof(extensions[0]);
-    call_reply(call, &response.base);
+    (void)call;
+    (void)request;
+    (void)err;
+    response->name = (char *)"parleyd";
+    response->version = (char *)PARLEY_VERSION;
+    response->extensions = (char **)extensions;
+    response->n_extensions = sizeof(extensions) / sizeof(extensions[0]);
+    return STATUS_OK;
 }
 
 /* --- a model --- */
 
-static void model_ready(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status model_ready(struct call *call, const Inference__ModelReadyRequest *r,
+                               Inference__ModelReadyResponse *response, struct error *err)
 {
-    const Inference__ModelReadyRequest *r = (const Inference__ModelReadyRequest *)message;
-    Inference__ModelReadyResponse response = INFERENCE__MODEL_READY_RESPONSE__INIT;
+    struct server *server = call_server(call);
     struct model *m;
-    struct error err;
 
     /* A known but unloaded model is not ready; that is no failure. */
-    if (kserve_service_find_model(&m, server, r->name, r->version, &err) == STATUS_OK) {
-        response.ready = model_check_ready(m, &err) == STATUS_OK;
-    } else if (err.status != STATUS_UNAVAILABLE) {
-        call_finish(call, &err);
-        return;
-    }
-    call_reply(call, &response.base);
+    if (kserve_service_find_model(&m, server, r->name, r->version, err) == STATUS_OK) {
+        response->ready = model_check_ready(m, err) == STATUS_OK;
+    } else if (err->status != STATUS_UNAVAILABLE)
+        return err->status;
+    return STATUS_OK;
 }
 
 typedef Inference__ModelMetadataResponse__TensorMetadata tensor_metadata;
@@ -105,46 +106,47 @@ static void tensor_describe(tensor_metadata *out, int64_t shape[2], const struct
     out->shape = shape;
 }
 
-static void model_metadata(struct call *call, const ProtobufCMessage *message,
-                           struct server *server)
-{
-    const Inference__ModelMetadataRequest *r = (const Inference__ModelMetadataRequest *)message;
-    Inference__ModelMetadataResponse response = INFERENCE__MODEL_METADATA_RESPONSE__INIT;
+/* The parts of a model's metadata. */
+struct metadata_parts {
     tensor_metadata inputs[KSERVE_MAX_INPUTS], *input_list[KSERVE_MAX_INPUTS];
     tensor_metadata outputs[KSERVE_MAX_OUTPUTS], *output_list[KSERVE_MAX_OUTPUTS];
     int64_t input_shapes[KSERVE_MAX_INPUTS][2], output_shapes[KSERVE_MAX_OUTPUTS][2];
-    char *version = (char *)KSERVE_VERSION;
+};
+
+static enum status model_metadata(struct call *call, const Inference__ModelMetadataRequest *r,
+                                  Inference__ModelMetadataResponse *response, struct error *err)
+{
+    static const char *const versions[] = {KSERVE_VERSION};
+    struct metadata_parts *p = arena_alloc(call_arena(call), 1, sizeof(*p));
     struct kserve_signature sig;
     struct model *m;
-    struct error err;
 
-    if (find_ready(&m, server, r->name, r->version, &err) != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
+    if (find_ready(&m, call_server(call), r->name, r->version, err) != STATUS_OK)
+        return err->status;
+    if (p == NULL)
+        return error_no_memory(err, sizeof(*p), "metadata");
     kserve_signature(&sig, &m->info);
     for (size_t i = 0; i < sig.n_declared; i++) {
-        tensor_describe(&inputs[i], input_shapes[i], &sig.inputs[i]);
-        input_list[i] = &inputs[i];
+        tensor_describe(&p->inputs[i], p->input_shapes[i], &sig.inputs[i]);
+        p->input_list[i] = &p->inputs[i];
     }
     for (size_t i = 0; i < sig.n_outputs; i++) {
-        tensor_describe(&outputs[i], output_shapes[i], &sig.outputs[i]);
-        output_list[i] = &outputs[i];
+        tensor_describe(&p->outputs[i], p->output_shapes[i], &sig.outputs[i]);
+        p->output_list[i] = &p->outputs[i];
     }
-    response.name = m->name;
-    response.versions = &version;
-    response.n_versions = 1;
-    response.platform = (char *)sig.platform;
-    response.inputs = input_list;
-    response.n_inputs = sig.n_declared;
-    response.outputs = output_list;
-    response.n_outputs = sig.n_outputs;
-    call_reply(call, &response.base);
+    response->name = m->name;
+    response->versions = (char **)versions;
+    response->n_versions = 1;
+    response->platform = (char *)sig.platform;
+    response->inputs = p->input_list;
+    response->n_inputs = sig.n_declared;
+    response->outputs = p->output_list;
+    response->n_outputs = sig.n_outputs;
+    return STATUS_OK;
 }
 
 /* The parts of a model's configuration. */
 struct config_message {
-    Inference__ModelConfigResponse response;
     Inference__ModelConfig config;
     Inference__ModelInput inputs[KSERVE_MAX_INPUTS], *input_list[KSERVE_MAX_INPUTS];
     Inference__ModelOutput outputs[KSERVE_MAX_OUTPUTS], *output_list[KSERVE_MAX_OUTPUTS];
@@ -206,27 +208,25 @@ static void config_scheduling(struct config_message *c, const struct server *ser
     c->config.model_transaction_policy = &c->transactions;
 }
 
-static void model_config(struct call *call, const ProtobufCMessage *message, struct server *server)
+static enum status model_config(struct call *call, const Inference__ModelConfigRequest *r,
+                                Inference__ModelConfigResponse *response, struct error *err)
 {
-    const Inference__ModelConfigRequest *r = (const Inference__ModelConfigRequest *)message;
-    struct config_message c;
+    struct config_message *c = arena_alloc(call_arena(call), 1, sizeof(*c));
     struct model *m;
-    struct error err;
 
-    if (find_ready(&m, server, r->name, r->version, &err) != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    inference__model_config_response__init(&c.response);
-    inference__model_config__init(&c.config);
-    kserve_signature(&c.sig, &m->info);
-    c.config.name = m->name;
-    c.config.platform = (char *)c.sig.platform;
-    c.config.backend = (char *)c.sig.backend;
-    config_tensors(&c);
-    config_scheduling(&c, server);
-    c.response.config = &c.config;
-    call_reply(call, &c.response.base);
+    if (find_ready(&m, call_server(call), r->name, r->version, err) != STATUS_OK)
+        return err->status;
+    if (c == NULL)
+        return error_no_memory(err, sizeof(*c), "a configuration");
+    inference__model_config__init(&c->config);
+    kserve_signature(&c->sig, &m->info);
+    c->config.name = m->name;
+    c->config.platform = (char *)c->sig.platform;
+    c->config.backend = (char *)c->sig.backend;
+    config_tensors(c);
+    config_scheduling(c, call_server(call));
+    response->config = &c->config;
+    return STATUS_OK;
 }
 
 /* --- statistics --- */
@@ -331,97 +331,95 @@ static enum status take_statistics(Inference__ModelStatistics **out, const struc
     return rc;
 }
 
-static void model_statistics(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
+static enum status model_statistics(struct call *call, const Inference__ModelStatisticsRequest *r,
+                                    Inference__ModelStatisticsResponse *response, struct error *err)
 {
-    const Inference__ModelStatisticsRequest *r = (const Inference__ModelStatisticsRequest *)message;
-    Inference__ModelStatisticsResponse response = INFERENCE__MODEL_STATISTICS_RESPONSE__INIT;
-    Inference__ModelStatistics *list[MODELS_MAX_LOADED];
+    struct server *server = call_server(call);
+    Inference__ModelStatistics **list =
+        arena_alloc(call_arena(call), MODELS_MAX_LOADED, sizeof(list[0]));
     struct model *one = NULL;
-    struct error err;
-    enum status rc = STATUS_OK;
+    enum status rc = list == NULL ? error_no_memory(err, sizeof(list[0]), "statistics") : STATUS_OK;
 
-    if (r->name[0] != '\0')
-        rc = kserve_service_find_model(&one, server, r->name, r->version, &err);
+    if (r->name[0] != '\0' && rc == STATUS_OK)
+        rc = kserve_service_find_model(&one, server, r->name, r->version, err);
     for (size_t i = 0; i < server->models->n_loaded && rc == STATUS_OK; i++)
         if (one == NULL || one == server->models->loaded[i])
-            rc = take_statistics(&list[response.n_model_stats++], server->models->loaded[i], server,
-                                 call_arena(call), &err);
-    if (rc != STATUS_OK) {
-        call_finish(call, &err);
-        return;
-    }
-    response.model_stats = list;
-    call_reply(call, &response.base);
+            rc = take_statistics(&list[response->n_model_stats++], server->models->loaded[i],
+                                 server, call_arena(call), err);
+    if (rc != STATUS_OK)
+        return rc;
+    response->model_stats = list;
+    return STATUS_OK;
 }
 
 /* --- unsupported calls --- */
 
-static void kserve_service_refuse(struct call *call, const char *what)
+/* Reading the settings returns none; setting one is refused. */
+static enum status trace_setting(struct call *call, const Inference__TraceSettingRequest *r,
+                                 Inference__TraceSettingResponse *response, struct error *err)
+{
+    (void)call;
+    (void)response;
+    if (r->n_settings > 0)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "tracing is not served: there are no settings to change");
+    return STATUS_OK;
+}
+
+static enum status log_settings(struct call *call, const Inference__LogSettingsRequest *r,
+                                Inference__LogSettingsResponse *response, struct error *err)
+{
+    (void)call;
+    (void)response;
+    if (r->n_settings > 0)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "the log is set up when the daemon starts, by --log-level");
+    return STATUS_OK;
+}
+
+static void no_shared_memory(struct call *call)
 {
     struct error err;
 
-    (void)error_set(&err, STATUS_UNIMPLEMENTED, "%s", what);
+    (void)error_set(&err, STATUS_UNIMPLEMENTED,
+                    "shared memory is not served: tensors come with their request");
     call_finish(call, &err);
 }
 
-static void no_shared_memory(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
-{
-    (void)message;
-    (void)server;
-    kserve_service_refuse(call, "shared memory is not served: tensors come with their request");
-}
-
-/* Reading the settings returns none; setting one is refused. */
-static void trace_setting(struct call *call, const ProtobufCMessage *message, struct server *server)
-{
-    const Inference__TraceSettingRequest *r = (const Inference__TraceSettingRequest *)message;
-    Inference__TraceSettingResponse response = INFERENCE__TRACE_SETTING_RESPONSE__INIT;
-
-    (void)server;
-    if (r->n_settings > 0)
-        kserve_service_refuse(call, "tracing is not served: there are no settings to change");
-    else
-        call_reply(call, &response.base);
-}
-
-static void log_settings(struct call *call, const ProtobufCMessage *message, struct server *server)
-{
-    const Inference__LogSettingsRequest *r = (const Inference__LogSettingsRequest *)message;
-    Inference__LogSettingsResponse response = INFERENCE__LOG_SETTINGS_RESPONSE__INIT;
-
-    (void)server;
-    if (r->n_settings > 0)
-        kserve_service_refuse(call, "the log is set up when the daemon starts, by --log-level");
-    else
-        call_reply(call, &response.base);
-}
-
-#define ROW(name, of, then) ROW_FOR(name, of, then, ACCESS_KEY)
-#define ROW_FOR(name, of, then, access)                                                            \
-    {                                                                                              \
-        "/inference.GRPCInferenceService/" name, RPC_UNARY,                                        \
-            &inference__##of##_request__descriptor, &inference__##of##_response__descriptor, then, \
-            access                                                                                 \
+/* The function of a row of this form is only a name: the messages are not looked at. */
+#define CALL_KIND_NO_MEMORY CALL_UNARY
+#define CALL_START_NO_MEMORY(start, request, response, f) \
+    static void start(struct call *call)                  \
+    {                                                     \
+        no_shared_memory(call);                           \
     }
 
-static const struct rpc rows[] = {
-    ROW_FOR("ServerLive", server_live, server_live, ACCESS_OPEN),
-    ROW_FOR("ServerReady", server_ready, server_ready, ACCESS_OPEN),
-    ROW("ServerMetadata", server_metadata, server_metadata),
-    ROW("ModelReady", model_ready, model_ready),
-    ROW("ModelMetadata", model_metadata, model_metadata),
-    ROW("ModelConfig", model_config, model_config),
-    ROW_FOR("ModelStatistics", model_statistics, model_statistics, ACCESS_ADMIN),
-    ROW("SystemSharedMemoryStatus", system_shared_memory_status, no_shared_memory),
-    ROW("SystemSharedMemoryRegister", system_shared_memory_register, no_shared_memory),
-    ROW("SystemSharedMemoryUnregister", system_shared_memory_unregister, no_shared_memory),
-    ROW("CudaSharedMemoryStatus", cuda_shared_memory_status, no_shared_memory),
-    ROW("CudaSharedMemoryRegister", cuda_shared_memory_register, no_shared_memory),
-    ROW("CudaSharedMemoryUnregister", cuda_shared_memory_unregister, no_shared_memory),
-    ROW("TraceSetting", trace_setting, trace_setting),
-    ROW("LogSettings", log_settings, log_settings),
-};
+#define KSERVE_SERVICE_METHODS(METHOD)                                                             \
+    METHOD(ANSWER, OPEN, "ServerLive", server_live_request, server_live_response, server_live)     \
+    METHOD(ANSWER, OPEN, "ServerReady", server_ready_request, server_ready_response, server_ready) \
+    METHOD(ANSWER, KEY, "ServerMetadata", server_metadata_request, server_metadata_response,       \
+           server_metadata)                                                                        \
+    METHOD(ANSWER, KEY, "ModelReady", model_ready_request, model_ready_response, model_ready)      \
+    METHOD(ANSWER, KEY, "ModelMetadata", model_metadata_request, model_metadata_response,          \
+           model_metadata)                                                                         \
+    METHOD(ANSWER, KEY, "ModelConfig", model_config_request, model_config_response, model_config)  \
+    METHOD(ANSWER, ADMIN, "ModelStatistics", model_statistics_request, model_statistics_response,  \
+           model_statistics)                                                                       \
+    METHOD(NO_MEMORY, KEY, "SystemSharedMemoryStatus", system_shared_memory_status_request,        \
+           system_shared_memory_status_response, system_shared_memory_status)                      \
+    METHOD(NO_MEMORY, KEY, "SystemSharedMemoryRegister", system_shared_memory_register_request,    \
+           system_shared_memory_register_response, system_shared_memory_register)                  \
+    METHOD(NO_MEMORY, KEY, "SystemSharedMemoryUnregister",                                         \
+           system_shared_memory_unregister_request, system_shared_memory_unregister_response,      \
+           system_shared_memory_unregister)                                                        \
+    METHOD(NO_MEMORY, KEY, "CudaSharedMemoryStatus", cuda_shared_memory_status_request,            \
+           cuda_shared_memory_status_response, cuda_shared_memory_status)                          \
+    METHOD(NO_MEMORY, KEY, "CudaSharedMemoryRegister", cuda_shared_memory_register_request,        \
+           cuda_shared_memory_register_response, cuda_shared_memory_register)                      \
+    METHOD(NO_MEMORY, KEY, "CudaSharedMemoryUnregister", cuda_shared_memory_unregister_request,    \
+           cuda_shared_memory_unregister_response, cuda_shared_memory_unregister)                  \
+    METHOD(ANSWER, KEY, "TraceSetting", trace_setting_request, trace_setting_response,             \
+           trace_setting)                                                                          \
+    METHOD(ANSWER, KEY, "LogSettings", log_settings_request, log_settings_response, log_settings)
 
-const struct rpc_table kserve_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
+INFERENCE_TABLE(kserve_service_methods, KSERVE_SERVICE_METHODS)
