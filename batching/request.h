@@ -51,7 +51,15 @@ enum request_state {
 
 typedef void (*request_more_fn)(struct batch_request *request, void *arg);
 
-/* The caller's memory, zeroed before it is filled, kept until the future settles. */
+/* A request for steps of a row. It lies in the caller's memory, which the caller zeroes, fills, and
+ * keeps until the future is settled. batcher_submit makes the request WAITING, or FLOW_QUEUED while
+ * an earlier request of its flow is not settled. When the batcher takes the request's row into a
+ * step, the request is RUNNING, and stays so from step to step while the row's outcome is ROW_MORE.
+ * A running request that must make room is preempted: it is WAITING again, in front of others. The
+ * request is ENDING when its row is done or has failed, or when a cancel, the deadline or the
+ * batcher's end has ended it between two steps. The batcher then settles the future, outside of the
+ * calls of its callers: the request is SETTLED, the next request of its flow is WAITING, and the
+ * memory is the caller's again. */
 struct batch_request {
     struct row *row; /* lives as long as the request */
     struct flow *flow;

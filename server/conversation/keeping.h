@@ -1,37 +1,45 @@
-/* What conversations keep in the journal, and when: the opening, the acceptance of a turn, its end,
- * a rewind, an update, the closing. Of conversations that are not kept nothing is written. What a
- * conversation has in memory goes ahead of the journal; if the journal fails, the conversation
- * leaves memory and is read again when it is next wanted. Loop. */
+/* Keeping a conversation means writing it to the journal: its opening, the acceptance and the end
+ * of each turn, rewinds, updates, and its closing. Nothing is written of a conversation that is not
+ * kept. A conversation changes in memory first and is written then. If the journal fails, the
+ * conversation leaves memory, and is read from the journal when it is next asked for. All functions
+ * are called on the loop. */
 #ifndef SERVER_CONVERSATION_KEEPING_H
 #define SERVER_CONVERSATION_KEEPING_H
 
 #include "server/conversation/conversation.h"
 #include "server/journal/journal.h"
 
-/* Conversations that are opened from now on may be kept. Borrows what config has. */
+/* Sets the journal to which conversations are written that are opened from now on. What config
+ * points to is borrowed. */
 void conversations_keep(struct conversations *all, const struct keeping_config *config);
 
-/* c, which was just opened or forked, is kept from now on, if there is a journal, under this name
- * (NULL: none). A fork of one that is not kept is not kept. UNAVAILABLE: it is not open any more.
- */
+/* Begins to keep a conversation that was just opened or forked, under a name (NULL: without a
+ * name). Does nothing if there is no journal, or if the conversation is a fork of one that is not
+ * kept. UNAVAILABLE if the journal refused the record; then the conversation has left memory. */
 enum status keeping_begin(struct conversation *c, const char *name, struct error *err) MUST_CHECK;
 
-/* The conversation was updated or rewound. UNAVAILABLE: it has left memory. */
+/* Write that a conversation was updated, or rewound. UNAVAILABLE; then the conversation has left
+ * memory. */
 enum status keeping_update(struct conversation *c, struct error *err) MUST_CHECK;
 enum status keeping_rewind(struct conversation *c, struct error *err) MUST_CHECK;
-/* A completed turn of another origin was added. UNAVAILABLE: it has left memory. */
+/* Writes a completed turn that was not computed here but imported, with its trace. UNAVAILABLE;
+ * then the conversation has left memory. */
 enum status keeping_import(struct conversation *c, const struct completed_turn *t,
                            const void *trace, size_t trace_size, struct error *err) MUST_CHECK;
-/* It is found no more. */
+/* Writes that a conversation was closed, so that it is not found after a restart. If the journal
+ * refuses the record, the conversation is found again. */
 void keeping_close(struct conversation *c);
-/* The same of one that has left memory. */
+/* Writes that a conversation was closed that is not in memory. */
 void keeping_forget(struct conversations *all, const struct conversation_id *id);
-/* The turn that an earlier process accepted cannot be run. */
+/* Writes that a turn did not happen which an earlier process accepted and which cannot be run. */
 void keeping_withdraw(struct conversation *c, uint32_t number);
 
-/* What computes, as a text: replies of two that differ may have other bits. */
+/* Appends to out the text that stands for all that a reply's bits depend on besides the request:
+ * the model's version and the daemon's arithmetic. Under two different texts the same request may
+ * have replies of different bits. EXHAUSTED. */
 enum status keeping_binding(struct buf *out, const struct conversations *all, const struct model *m,
                             struct error *err) MUST_CHECK;
+/* Returns the name under which the journal knows a principal. */
 const char *keeping_principal(const struct conversations *all, uint32_t principal);
 
 #endif

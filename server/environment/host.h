@@ -1,6 +1,6 @@
-/* A worker that hosts environments: the orders that wait for it, and its answers. It is part of the
- * struct of its stream (parley.v1.Agents.Attach), which sends the orders one after another and
- * encodes them. Loop. */
+/* A host is a worker that computes environments: the orders that wait for it, and its answers. A
+ * host lies in the memory of its stream (parley.v1.Agents.Attach), which encodes the orders and
+ * sends them one after another. All functions are called on the loop. */
 #ifndef SERVER_ENVIRONMENT_HOST_H
 #define SERVER_ENVIRONMENT_HOST_H
 
@@ -17,32 +17,35 @@ struct vector_request;
 struct vectors;
 
 enum {
-    HOST_MAX_INSTANCES = 4096,
-    HOST_MAX_ORDERS = 65536, /* for max_orders of the peers that are hosts */
-    HOST_NAME_SIZE = 64,
+    HOST_MAX_INSTANCES = 4096, /* instances of one host */
+    HOST_MAX_ORDERS = 65536,   /* for max_orders of the peers that are hosts */
+    HOST_NAME_SIZE = 64,       /* bytes of an environment's name, with the NUL */
 };
 
-/* An action is one of n_actions choices, or n_action_numbers numbers. */
+/* The shapes of an environment's observations and actions. An observation is n_observation numbers.
+ * An action is one of n_actions choices, or n_action_numbers numbers; the other of the two is 0. */
 struct environment_spaces {
     size_t n_observation, n_actions, n_action_numbers;
 };
 
 enum host_order_kind { HOST_RESET, HOST_STEP, HOST_CLOSE };
 
-/* Resets, steps or closes n instances together; in one block with its arrays. */
+/* An order resets, steps or closes n instances together. The order and its arrays are one block. A
+ * request makes at most one order of each kind for each host. An order of kind RESET or STEP lives
+ * until the host answers it or is closed; an order of kind CLOSE until the stream has taken it. */
 struct host_order {
-    struct peer_order base; /* awaited, but for CLOSE */
+    struct peer_order base; /* awaited if the order is a reset or a step */
     uint64_t id;
     enum host_order_kind kind;
     size_t n;
-    uint64_t *numbers;              /* [n] of the instances, on this stream */
-    uint64_t *seeds;                /* [n] RESET: of the episodes that begin */
-    int64_t *choices;               /* [n] STEP, or */
-    float *action_numbers;          /* [n][n_action_numbers] */
-    uint32_t *indices;              /* [n] in the vector */
-    uint32_t *rows;                 /* [n] in the request */
-    struct vector *vector;          /* which does not go before its orders; CLOSE: NULL */
-    struct vector_request *request; /* NULL: nobody waits */
+    uint64_t *numbers;     /* [n] the instances' numbers at the host */
+    uint64_t *seeds;       /* [n] RESET: the seeds of the episodes that begin */
+    int64_t *choices;      /* [n] STEP: the actions, if they are choices */
+    float *action_numbers; /* [n][n_action_numbers] STEP: the actions, if they are numbers */
+    uint32_t *indices;     /* [n] the instances' places in the vector */
+    uint32_t *rows;        /* [n] the instances' rows in the request */
+    struct vector *vector; /* the vector, which lives as long as its orders; CLOSE: NULL */
+    struct vector_request *request; /* the request; NULL: no call waits for the answer */
 };
 
 struct environment_host {
@@ -52,17 +55,19 @@ struct environment_host {
     size_t max_instances;
     struct list instances; /* of struct vector_instance */
     size_t n_instances;
-    uint64_t n_numbered_orders, n_numbered;
-    size_t n_rows[2];            /* while a request is divided: by kind */
-    struct host_order *order[2]; /* likewise */
+    uint64_t n_numbered_orders,
+        n_numbered;              /* the newest order's id; the newest instance's number */
+    size_t n_rows[2];            /* while a request is divided: the host's rows of each kind */
+    struct host_order *order[2]; /* while a request is divided: the host's order of each kind */
 };
 
-/* An answer to a reset (observation alone) or a step. */
+/* A host's answer to a reset, which has only the observation, or to a step. All is borrowed. */
 struct host_answer {
-    uint64_t order;
+    uint64_t order;                                   /* the order's id */
     struct tensor_view observation;                   /* f32 [n][n_observation] */
     struct tensor_view reward, terminated, truncated; /* f32, bool, bool [n] */
-    /* [n_failures] instances that failed, by their place in the order; they are to be reset. */
+    /* [n_failures] the instances that failed, in the order of their places in the order. They must
+     * be reset before the next step. */
     const struct host_failure {
         uint32_t place;
         const char *text;
@@ -70,19 +75,24 @@ struct host_answer {
     size_t n_failures;
 };
 
-/* h is zeroed but for the callbacks of its peer. INVALID names the field; EXISTS for a name that is
- * built in; PRECONDITION where other hosts of the name have other spaces; DENIED, EXHAUSTED. */
+/* Attaches a host, which is zeroed but for what the stream has set of its peer. INVALID names the
+ * field of the offer that is at fault; EXISTS if an environment of this name is built in or plugged
+ * in; PRECONDITION if other hosts of this name have other spaces; UNAVAILABLE while the server
+ * stops. */
 enum status environment_host_open(struct environment_host *h, struct vectors *all, const char *name,
                                   const struct environment_spaces *spaces, size_t max_instances,
                                   struct error *err) MUST_CHECK;
-/* Its instances are lost: their steps end UNAVAILABLE, and they can be reset on another host. Not
- * open is fine. */
+/* Detaches a host. Its instances are lost: the rows of its orders fail with UNAVAILABLE, and the
+ * instances can be reset at another host. Does nothing if the host is not open. */
 void environment_host_close(struct environment_host *h);
 
-/* The next order to send; NULL: none. It is valid until environment_host_taken. */
+/* Returns the order that the stream sends next; NULL: there is none. The order is valid until
+ * environment_host_taken. */
 const struct host_order *environment_host_order(const struct environment_host *h);
+/* Tells that the order of environment_host_order was sent. There must be one. */
 void environment_host_taken(struct environment_host *h);
-/* On failure the host is to be closed: nothing of the answer was used. */
+/* Takes a host's answer to its oldest order. INVALID names the field that is at fault. Then nothing
+ * of the answer was used, and the caller must end the host. */
 enum status environment_host_answer(struct environment_host *h, const struct host_answer *answer,
                                     struct error *err) MUST_CHECK;
 

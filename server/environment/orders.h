@@ -1,25 +1,29 @@
-/* What vectors.c needs of the hosts; private to the folder. */
+/* The functions that vectors.c (vectors and requests) and host.c (hosts and orders) have in common.
+ * No file outside this folder includes this. Loop. */
 #ifndef SERVER_ENVIRONMENT_ORDERS_H
 #define SERVER_ENVIRONMENT_ORDERS_H
 
 #include "server/environment/vectors.h"
 
-/* Of the hosts of the name; NOT_FOUND. */
+/* Finds the spaces that the attached hosts of a name have. NOT_FOUND if there is no such host. */
 enum status hosts_find_spaces(struct environment_spaces *out, const struct vectors *all,
                               const char *name, struct error *err) MUST_CHECK;
-/* Divides a checked request, all of whose instances are free, among their hosts; those to be reset
- * that have none are given one. EXHAUSTED: nothing was done. */
+/* Divides a checked request into orders for the hosts of its instances. An instance that is reset
+ * and has no host gets one; rows whose instances have no host fail. EXHAUSTED if there is no memory
+ * for the orders; then nothing was done. */
 enum status vector_order(struct vector *v, struct vector_request *r, struct error *err) MUST_CHECK;
-/* The vector ends: its instances are closed at their hosts. */
+/* Has the instances of a vector that ends closed at their hosts. */
 void vector_leave_hosts(struct vector *v);
-/* Its orders go on without it. */
+/* Makes the orders of a request go on without the request. */
 void hosts_forget(struct vectors *all, const struct vector_request *r);
 /* Sets err to the reason why a silent host is ended. */
 void host_say_silent(const struct peer *p, struct error *err);
 
-/* The instance of a row, and whether it is reset. */
+/* Returns the place in the vector of a row's instance. */
 uint32_t vector_request_index(const struct vector_request *r, size_t row);
+/* Returns whether a request resets an instance of its rows, instead of stepping it. */
 bool vector_request_resets(const struct vector_request *r, const struct vector_instance *i);
+/* Makes a row of a request fail; why is copied. */
 void vector_request_fail(struct vector_request *r, size_t row, const struct error *why);
 
 #endif

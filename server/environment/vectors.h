@@ -1,8 +1,9 @@
-/* Vectors of environments: a client opens several instances of one kind under a handle, and resets
- * and steps any of them together. Kinds that are built in (worlds/environment/) or plugged in
- * (parley_environment.h) are computed at once, others by hosts: attached workers (host.h), each of
- * which gets its share of a request as one order. If a host is lost, its instances fail, and
- * can be reset on another host. Loop. */
+/* A vector is several instances of one kind of environment, which a client opens under a handle,
+ * and resets and steps together or apart. Instances of kinds that are built in
+ * (worlds/environment/) or plugged in (parley_environment.h) are computed at once. Those of other
+ * kinds are computed by hosts: attached workers (host.h), each of which gets its part of a request
+ * as one order. If a host is lost, its instances fail, and can be reset at another host. All
+ * functions are called on the loop. */
 #ifndef SERVER_ENVIRONMENT_VECTORS_H
 #define SERVER_ENVIRONMENT_VECTORS_H
 
@@ -20,11 +21,11 @@
 #include "worlds/environment/environment.h"
 
 enum {
-    VECTOR_MAX_INSTANCES = 4096,
-    VECTOR_MAX_NUMBERS = 1 << 19, /* of the observations or actions of all instances together */
+    VECTOR_MAX_INSTANCES = 4096,  /* instances of one vector */
+    VECTOR_MAX_NUMBERS = 1 << 19, /* numbers of one vector's observations, and of its actions */
     VECTORS_MAX = 1024,
-    VECTORS_MAX_INSTANCES = 65536, /* of all vectors */
-    VECTOR_TTL_MS = 10 * 60 * 1000,
+    VECTORS_MAX_INSTANCES = 65536,  /* instances of all vectors */
+    VECTOR_TTL_MS = 10 * 60 * 1000, /* a vector that is idle for so long is closed */
 };
 
 struct alarm;
@@ -39,112 +40,119 @@ struct vectors_config {
 
 struct vectors {
     struct vectors_config config;
-    struct hash by_id;
-    struct shared_limit limit, instances;
-    struct list idle;    /* of struct vector, the longest idle first */
-    struct peers hosts;  /* of struct environment_host */
-    struct list plugged; /* of struct plugin_environment */
+    struct hash by_id;                    /* of struct vector: those that have not ended */
+    struct shared_limit limit, instances; /* of vectors; of instances */
+    struct list idle;                     /* of struct vector, the longest idle first */
+    struct peers hosts;                   /* of struct environment_host */
+    struct list plugged;                  /* of struct plugin_environment */
 };
 
 enum vector_instance_state {
-    VECTOR_FRESH, /* to be reset */
+    VECTOR_FRESH, /* was not reset yet */
     VECTOR_RUNNING,
-    VECTOR_OVER, /* its episode has ended: to be reset */
-    VECTOR_LOST, /* its host has, or it has failed: to be reset */
+    VECTOR_OVER, /* its episode has ended, or its host could not step it: it must be reset */
+    VECTOR_LOST, /* its host was lost, or its plug-in failed: it must be reset */
 };
 
+/* One environment of a vector. */
 struct vector_instance {
-    struct environment *built_in;
-    void *plugged;                 /* the object's */
-    struct environment_host *host; /* NULL: not on a host, or none yet, or lost */
-    struct link on_host;
-    uint64_t number; /* there */
-    uint64_t seed;
-    uint32_t n_episodes; /* that have begun since the seed was given */
-    uint32_t n_steps;    /* plugged: of the episode */
+    struct environment *built_in;  /* NULL: the kind is not built in */
+    void *plugged;                 /* the plug-in's instance; NULL: the kind is not plugged in */
+    struct environment_host *host; /* the host that computes it; NULL: no host does, or not now */
+    struct link on_host;           /* in the host's instances */
+    uint64_t number;               /* the instance's number at its host */
+    uint64_t seed;                 /* the seed of the first episode; later ones follow from it */
+    uint32_t n_episodes;           /* episodes that have begun since the seed was given */
+    uint32_t n_steps;              /* of the episode, if the kind is plugged in */
     enum vector_instance_state state;
-    bool is_busy;  /* in an order */
-    bool is_asked; /* while a request is checked */
+    bool is_busy;  /* an order about it is under way */
+    bool is_asked; /* while a request is checked: an earlier row has it */
 };
 
 struct vector {
-    struct hash_node by_id; /* its hash is the handle; while it has not ended */
-    struct link idle;       /* while no order of it is under way */
+    struct hash_node by_id; /* its hash is the handle */
+    struct link idle;       /* in the vectors' idle, while no order of the vector is under way */
     struct vectors *all;
-    uint32_t principal;
-    const struct environment_type *type;      /* one that is built in */
-    const struct plugin_environment *plugged; /* one that is not; both NULL: of hosts */
+    uint32_t principal;                       /* the principal that opened the vector */
+    const struct environment_type *type;      /* the kind, if it is built in */
+    const struct plugin_environment *plugged; /* the kind, if it is plugged in; both NULL: hosts */
     char name[HOST_NAME_SIZE];
     struct environment_spaces spaces;
-    size_t n_orders; /* under way */
+    size_t n_orders; /* orders under way */
     uint64_t idle_since_us;
-    bool has_ended;
-    bool is_in_rollout; /* only its requests are taken */
-    uint64_t n_rollouts;
-    float *seen; /* [n][n_observation] what each showed last; zeros before its first reset */
+    bool has_ended;      /* closed, but an order is still under way: the last order frees it */
+    bool is_in_rollout;  /* only the requests of the rollout are taken */
+    uint64_t n_rollouts; /* rollouts so far */
+    float *seen;         /* [n][n_observation] each instance's last observation; zeros before its
+                            first reset */
     size_t n;
     struct vector_instance instances[]; /* [n] */
 };
 
-/* A reset or a step; in the caller's memory until done, or vector_request_leave. */
+/* A request resets or steps instances of a vector: one row for each instance. It lies in the
+ * caller's memory, where it stays until done is called or vector_request_leave is. */
 struct vector_request {
-    bool is_reset;
-    bool resets_ended; /* a step: an instance that does not run is reset instead */
-    bool is_of_rollout;
-    size_t n;                    /* 0: all instances, in their order */
-    const uint32_t *indices;     /* [n] each once */
-    const uint64_t *seeds;       /* [n] a reset: new ones; NULL: none */
-    const int64_t *choices;      /* [n] a step: by the vector's spaces, or */
-    const float *action_numbers; /* [n][n_action_numbers] */
-    /* The results, in the arena that was given. Rows that failed are zero. */
+    bool is_reset;               /* else the request is a step */
+    bool resets_ended;           /* a step resets an instance that does not run, instead */
+    bool is_of_rollout;          /* the vector's rollout has made the request */
+    size_t n;                    /* rows; 0 without indices: all instances, in their order */
+    const uint32_t *indices;     /* [n] the rows' instances, each once */
+    const uint64_t *seeds;       /* [n] new seeds for a reset; NULL: the seeds stay */
+    const int64_t *choices;      /* [n] a step's actions, if they are choices */
+    const float *action_numbers; /* [n][n_action_numbers] a step's actions, if they are numbers */
+    /* The results, which lie in arena. The results of a row that failed are zeros. */
     float *observation; /* [n][n_observation] */
     float *reward;      /* [n] */
     bool *terminated, *truncated;
-    const struct error **failed; /* [n] NULL: it has not failed */
+    const struct error **failed; /* [n] why the row failed; NULL: it has not */
     size_t n_failed;
     /* Called once, later, unless vectors_ask has set is_done. */
     void (*done)(struct vector_request *r);
     bool is_done;
-    size_t n_pending;      /* orders */
-    struct vector *vector; /* NULL: not under way */
+    size_t n_pending;      /* orders that are not answered */
+    struct vector *vector; /* NULL: the request is not under way */
     struct arena *arena;
 };
 
 void vectors_init(struct vectors *all, const struct vectors_config *config);
-/* All hosts are closed. */
+/* Closes all vectors. All hosts must be closed. */
 void vectors_deinit(struct vectors *all);
-/* Takes the kind. EXISTS: one of its name is there. */
+/* Adds a plug-in's kind of environment, which it takes. EXISTS if there is a kind of this name. */
 enum status vectors_add_plugged(struct vectors *all, struct plugin_environment *kind,
                                 struct error *err) MUST_CHECK;
-/* NULL: none of the name is plugged in. */
+/* Returns the plugged-in kind of a name; NULL: there is none. */
 const struct plugin_environment *vectors_find_plugged(const struct vectors *all, const char *name);
 /* Ends idle vectors and silent hosts. */
 void vectors_tick(void *vectors);
 /* Ends all hosts; requests under way fail. */
 void vectors_end(struct vectors *all);
 
-/* n instances of the kind name. seeds: [n_seeds] one each, or one: instance i has that and i more;
- * none: drawn. INVALID names the field; NOT_FOUND; UNAVAILABLE: no host of the name has room;
- * EXHAUSTED. */
+/* Opens a vector of n instances of the kind name. seeds are n seeds; or one, to which instance i
+ * adds i; or none, and a random one is drawn. INVALID names the field; NOT_FOUND if no kind has
+ * this name; EXHAUSTED. */
 enum status vectors_open(struct vector **out, struct vectors *all, uint32_t principal,
                          const char *name, size_t n, const uint64_t *seeds, size_t n_seeds,
                          struct error *err) MUST_CHECK;
-/* NOT_FOUND: it is not there, or not the principal's. */
+/* Finds a vector by its handle. NOT_FOUND, also for a vector of another principal. */
 enum status vectors_get(struct vector **out, struct vectors *all, uint32_t principal, uint64_t id,
                         struct error *err) MUST_CHECK;
+/* Closes a vector. Requests under way go on. */
 void vectors_close(struct vector *v);
 
-/* On failure nothing has changed: INVALID names the field, RANGE an index that is not there,
- * PRECONDITION an instance that is not running, or is in another request. */
+/* Starts a request. The results will lie in arena. If it sets r->is_done, the results are there and
+ * done is not called. INVALID names the field, RANGE an index that is not there, PRECONDITION an
+ * instance that does not run or is in another request. On failure nothing has changed. */
 enum status vectors_ask(struct vector *v, struct vector_request *r, struct arena *arena,
                         struct error *err) MUST_CHECK;
-/* done is not called any more. What is under way goes on. */
+/* Leaves a request: done is not called any more. The request's orders go on. Does nothing if the
+ * request is not under way. */
 void vector_request_leave(struct vector_request *r);
 
 /* host.c and vectors.c share these. */
-/* An order of the vector has been answered, or is lost. */
+/* Counts an order of the vector that has been answered, or is lost. r may be NULL. Both may be
+ * freed inside. */
 void vector_order_over(struct vector *v, struct vector_request *r);
-/* The instance has been reset or stepped. */
+/* Notes the observation of an instance that has been reset or stepped. */
 void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation);
 
 #endif

@@ -1,4 +1,5 @@
-/* The tables that there are, and the time that waiting takes. Loop. */
+/* The daemon's tables by name: who may use them, how many bytes all of them may have, and how long
+ * a call waits for a table's limiter. All functions are called on the loop. */
 #ifndef SERVER_REPLAY_REPLAYS_H
 #define SERVER_REPLAY_REPLAYS_H
 
@@ -11,7 +12,7 @@ struct env;
 
 struct replays_config {
     const struct env *env;
-    size_t max_bytes;    /* of all tables' max_bytes together */
+    size_t max_bytes;    /* the bound of the sum of all tables' max_bytes */
     struct alarm *alarm; /* rings replays_tick */
 };
 
@@ -19,39 +20,45 @@ struct replays {
     struct replays_config config;
     struct shared_names tables;
     struct keeper keeper;
-    struct shared_limit bytes; /* the max_bytes of all tables */
+    struct shared_limit bytes; /* the sum of all tables' max_bytes */
 };
 
 void replays_init(struct replays *r, const struct replays_config *config);
-void replays_deinit(struct replays *r); /* no call uses a table */
-/* Ends waits whose deadline has passed. */
+/* Deletes all tables. No call may wait for a table. */
+void replays_deinit(struct replays *r);
+/* Ends, with DEADLINE, the waits whose deadline has passed. */
 void replays_tick(void *replays);
 
-/* UNAVAILABLE while the tables that are kept are read; so too those below. */
+/* UNAVAILABLE while the stored tables are being read; so do replays_make and replays_find. */
 enum status replays_ready(const struct replays *r, struct error *err) MUST_CHECK;
-/* INVALID names the field; EXISTS; EXHAUSTED where the tables there are, or the owner's, leave too
- * little. A seed of 0 is drawn. owner is kept. */
+/* Makes a table of the owner, who must outlive it. A seed of 0 is replaced by a random one. INVALID
+ * names the field of the config that is at fault; EXISTS if the name is taken; EXHAUSTED if the
+ * tables that exist, or those of the owner, leave too few bytes or names. */
 enum status replays_make(struct table **out, struct replays *r, const struct principal *owner,
                          const char *name, const struct table_config *config,
                          const struct access_sharing *sharing, struct error *err) MUST_CHECK;
+/* Finds a table for which who has the right. NOT_FOUND, DENIED. */
 enum status replays_find(struct table **out, const struct replays *r, const struct principal *who,
                          enum access_right right, const char *name, struct error *err) MUST_CHECK;
-/* Of a table by its name's link. */
+/* Returns the table of a link in the list of all names. */
 struct table *replays_at(const struct link *l);
+/* Removes all items of a table and gives it a new epoch. */
 void replays_clear(struct replays *r, struct table *t);
-/* A restart does not find it. UNAVAILABLE: it does. Before replays_delete. */
+/* Removes a table from the journal; the caller then calls replays_delete. UNAVAILABLE if the
+ * journal could not do so: a restart would find the table again. */
 enum status replays_forget(struct replays *r, struct table *t, struct error *err) MUST_CHECK;
-/* Tells its users why, and frees it. */
+/* Calls closing of all users of a table with why, and frees the table. */
 void replays_delete(struct replays *r, struct table *t, const struct error *why);
 
-/* For this folder: the same of a table that is kept, or is_new. */
+/* For this folder. The same as replays_make; is_new is false for a table that was read from the
+ * journal, which counts against no principal's part. */
 enum status replays_add(struct table **out, struct replays *r, const struct principal *owner,
                         const char *name, const struct table_config *config,
                         const struct access_sharing *sharing, bool is_new,
                         struct error *err) MUST_CHECK;
 extern const struct keeper_type replays_keeper;
 
-/* table_wait; ends with DEADLINE after timeout_ms, 0: never. */
+/* The same as table_wait. The wait also ends, with DEADLINE, after timeout_ms; 0: never. */
 void replays_wait(struct replays *r, struct table *t, struct table_wait *w, uint32_t timeout_ms,
                   future_then_fn then, void *arg);
 

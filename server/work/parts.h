@@ -1,74 +1,87 @@
-/* What the files of this folder share. */
+/* The structs and functions that work.c (tasks, functions, principals) and worker.c (workers and
+ * their ends) have in common. No other file includes this. Loop. */
 #ifndef SERVER_WORK_PARTS_H
 #define SERVER_WORK_PARTS_H
 
 #include "server/work/worker.h"
 
+/* A function that workers offer. It outlives its last worker by silence_us, so that its tasks wait
+ * for another worker. */
 struct work_function {
     struct hash_node by_name;
     struct work_table *work;
     char name[WORK_NAME_SIZE];
     bool is_private;
-    uint32_t owner;        /* whose worker offered it first; if is_private, the only one */
+    uint32_t owner;        /* the principal of the worker that offered the function first; the only
+                              principal that may use it if is_private */
     struct list providers; /* of struct work_provider */
-    struct list shares;
-    uint64_t left_us; /* no worker has offered it since */
+    struct list shares;    /* of struct work_share */
+    uint64_t left_us;      /* when the last worker left, if providers is empty */
 };
 
-/* The tasks of one principal for one function that are not done; there is one as long as there are
- * any. */
+/* A share: the tasks of one principal for one function that are not done. It is freed with its last
+ * task. */
 struct work_share {
     struct link link; /* in the function's shares */
     struct work_function *function;
     struct work_principal *principal;
-    struct list queue;
-    size_t n_tasks; /* not done */
+    struct list queue; /* of struct work_task: those that wait for a worker, by their numbers */
+    size_t n_tasks;
 };
 
+/* A principal that has tasks or bytes in the table. */
 struct work_principal {
     struct link link;
     uint32_t id;
-    uint64_t turn; /* the lowest comes next */
+    uint64_t turn; /* grows with each task that begins; the principal with the lowest comes next */
     size_t n_tasks, n_queued;
 };
 
-/* A supervised worker that is lost: its report, or the tasks that wait for that. */
+/* The end of a supervised worker. If the worker's report came first, the death holds the report
+ * until the worker's stream ends. If the stream ended first, the death holds the worker's tasks
+ * until the report comes, or until until_us. */
 struct work_death {
     struct link link;
     uint32_t principal;
-    char name[WORK_NAME_SIZE];
+    char name[WORK_NAME_SIZE]; /* the worker's */
     bool is_reported;
-    int signal, exit_code;
-    char *tail; /* NULL: none */
+    int signal, exit_code; /* these and the following members are the report's */
+    char *tail;
     bool tells_begun;
     uint64_t *begun; /* [n_begun] */
     size_t n_begun;
     uint64_t until_us;
-    struct list tasks;
+    struct list tasks; /* of struct work_task, which are LOST */
 };
 
 void work_task_move(struct work_task *t, enum work_task_state state);
-/* To its place in its queue, which is in the order of submission. */
+/* Puts a QUEUED task into its place in its share's queue. */
 void work_task_queue(struct work_task *t);
-/* It is done: takes failure (NULL: it succeeded). */
+/* Makes a task DONE and tells the calls that wait for it. Takes failure; NULL: it has succeeded. */
 void work_task_finish(struct work_task *t, const struct work_failure *failure);
-/* One that is done and nobody waits for is kept for a while, or freed if it is of no use. */
+/* Frees a task that is DONE, or puts it into the table's done list, if no call waits for it. */
 void work_task_settle(struct work_task *t);
-/* Its worker has it no more. One that is done is to be settled then. */
+/* Takes a task away from its worker. The caller then settles a task that is DONE. */
 void work_task_release(struct work_task *t);
-/* A copy in one block, for the task; one without room for its texts has none. */
+/* Returns a copy of f for the task, in one block. Without memory for it, returns a failure that
+ * says so. */
 const struct work_failure *work_failure_copy(struct work_task *t, const struct work_failure *f);
 
-/* Of a worker's offer; NULL: err says why not. */
+/* Returns the function that a worker of the principal offers, and makes it if it is new. NULL: err
+ * says why not. */
 struct work_function *work_function_provide(struct work_table *w, uint32_t principal,
                                             const char *name, bool is_private, struct error *err);
+/* Tells that a provider of the function has left. */
 void work_function_leave(struct work_function *f);
-/* Gives queued tasks to workers with room. */
+/* Gives queued tasks of the function to workers that have room. */
 void work_function_assign(struct work_function *f);
-/* Gives queued tasks of any of its functions to the worker, as long as it has room. */
+/* Gives queued tasks of the worker's functions to the worker, as long as it has room. */
 void work_worker_fill(struct work_worker *w);
+/* Gives a task that is off its queue to a worker. */
 void work_worker_assign(struct work_worker *w, struct work_task *t);
+/* Sets err to the reason why a silent worker is ended. */
 void work_worker_say_silent(const struct peer *p, struct error *err);
+/* Ends the waits for reports that have not come in time. */
 void work_deaths_tick(struct work_table *w, uint64_t now_us);
 
 #endif

@@ -1,10 +1,12 @@
-/* Work: tasks that clients submit by the name of a function, and attached workers compute. The
- * table keeps a task from its submission until its result was taken, or is old; it knows functions
- * by the workers that offer them. Payloads are bytes that nobody here reads. Loop.
+/* Work: clients submit tasks by the name of a function, and attached workers compute them. The
+ * table keeps a task from its submission until its result was taken or is too old. The table knows
+ * the functions that workers offer or have offered. Payloads and results are bytes that the table
+ * does not read. All functions are called on the loop.
  *
- * Tasks of one principal and function begin in the order in which they came; principals that wait
- * for the same workers take turns by their weights. A task whose worker is lost is run again as
- * often as its submitter allowed, then it is ABORTED with what is known of the worker's end. */
+ * Tasks of one principal and one function begin in the order of their submission. Principals that
+ * wait for the same workers take turns by their weights. A task whose worker is lost is run again
+ * as often as its submitter allowed; after that it fails with ABORTED and with what is known of the
+ * worker's end. */
 #ifndef SERVER_WORK_WORK_H
 #define SERVER_WORK_WORK_H
 
@@ -22,27 +24,27 @@
 struct alarm;
 
 enum {
-    WORK_NAME_SIZE = 128, /* of a function, or of a worker */
+    WORK_NAME_SIZE = 128, /* bytes of the name of a function or a worker, with the NUL */
     WORK_REQUEST_ID_SIZE = 129,
     WORK_MAX_WORKERS = 4096,
-    WORK_MAX_FUNCTIONS = 4096, /* of all workers */
-    WORK_MAX_OFFERED = 64,     /* of one worker */
+    WORK_MAX_FUNCTIONS = 4096, /* functions of all workers */
+    WORK_MAX_OFFERED = 64,     /* functions of one worker */
     WORK_MAX_ROOM = 1024,      /* tasks that a worker has at once */
     WORK_MAX_RETRIES = 100,
-    WORK_MAX_BEGUN = 1024,
-    WORK_MAX_TASKS = 1 << 18, /* of all principals */
-    WORK_MAX_TRACE_BYTES = 64 << 10,
-    WORK_MAX_TAIL_BYTES = 4 << 10,
-    WORK_KEEP_MS = 10 * 60 * 1000, /* a result that nobody waits for */
-    WORK_REPORT_MS = 5000,         /* for the end of a supervised worker to be told */
+    WORK_MAX_BEGUN = 1024,           /* tasks in the report of a worker's end */
+    WORK_MAX_TASKS = 1 << 18,        /* tasks of all principals */
+    WORK_MAX_TRACE_BYTES = 64 << 10, /* the message, and the trace, of an exception */
+    WORK_MAX_TAIL_BYTES = 4 << 10,   /* the end of a worker's stderr */
+    WORK_KEEP_MS = 10 * 60 * 1000,   /* how long a result is kept for which no call waits */
+    WORK_REPORT_MS = 5000,           /* how long tasks wait for the report of a worker's end */
 };
 
 struct work_config {
     const struct env *env;
     uint64_t silence_us; /* a worker that says nothing for this long is lost */
     bool may_attach;     /* else every worker is refused */
-    size_t max_bytes;    /* of all payloads and results; one has at most a quarter of it */
-    /* The share of a principal; NULL: all have the same. */
+    size_t max_bytes;    /* all payloads and results; each may have at most a quarter of it */
+    /* Returns the weight of a principal. NULL: all principals have the same weight. */
     unsigned (*weight)(void *self, uint32_t principal);
     void *weight_self;
     struct alarm *alarm; /* rings work_tick */
@@ -50,22 +52,25 @@ struct work_config {
 
 struct work_table {
     struct work_config config;
-    bool is_ending; /* no worker and no task is taken any more */
-    struct hash functions, tasks, requests;
-    struct peers workers;
-    struct list principals, deaths;
-    struct list done; /* of tasks that nobody waits for, the oldest first */
-    struct list due;  /* of tasks with a deadline that are not done */
+    bool is_ending;                 /* the server stops: no worker and no task is taken any more */
+    struct hash functions;          /* of struct work_function, by name */
+    struct hash tasks;              /* of struct work_task, by id */
+    struct hash requests;           /* of struct work_task, by principal and request id */
+    struct peers workers;           /* of struct work_worker */
+    struct list principals, deaths; /* of struct work_principal; of struct work_death */
+    struct list done; /* of struct work_task: those that are done and for which no call waits, the
+                         oldest first */
+    struct list due;  /* of struct work_task: those with a deadline that are not done */
     struct shared_limit workers_limit, functions_limit, tasks_limit, bytes_limit;
-    uint64_t turn; /* of the principal that was served last */
+    uint64_t turn; /* the turn of the principal that was served last */
     uint64_t n_submitted, n_done, n_failed, n_lost, n_retried;
 };
 
-/* Bytes that may come in parts. Zeroed: none. */
+/* A payload or a result, whose bytes may come in parts. A zeroed struct has no bytes. */
 struct work_bytes {
-    struct work_principal *principal; /* who pays; NULL: there are none */
-    uint8_t *data;
-    size_t size_bytes, have_bytes;
+    struct work_principal *principal; /* the principal whose bytes they count as; NULL: no bytes */
+    uint8_t *data;                    /* [size_bytes] */
+    size_t size_bytes, have_bytes;    /* have_bytes: the bytes that have come */
 };
 
 static inline bool work_bytes_is_whole(const struct work_bytes *b)
@@ -74,43 +79,58 @@ static inline bool work_bytes_is_whole(const struct work_bytes *b)
 }
 
 enum work_task_state {
-    WORK_TASK_QUEUED,
-    WORK_TASK_ASSIGNED, /* to a worker, which has not got it yet */
-    WORK_TASK_SENT,
-    WORK_TASK_LOST, /* with its worker, of whose end a report may come */
-    WORK_TASK_DONE,
+    WORK_TASK_QUEUED,   /* the task waits for a worker */
+    WORK_TASK_ASSIGNED, /* a worker was chosen, whose stream has not taken the task */
+    WORK_TASK_SENT,     /* the worker has the task */
+    WORK_TASK_LOST,     /* the worker is lost, and a report of its end may come */
+    WORK_TASK_DONE,     /* the task has a result or a failure */
     N_WORK_TASK_STATES
 };
 
-/* How a task failed; texts are "" where there is none. In one block. */
+/* How a task failed. A text that is not known is "". The struct and its texts are one block. */
 struct work_failure {
     struct error err;
-    size_t size_bytes;
-    bool is_exception, is_loss;
-    const char *type, *message, *trace; /* of the exception */
-    int signal, exit_code;              /* of the worker; both 0: not known */
-    const char *tail;                   /* of what it wrote on its stderr */
+    size_t size_bytes;                  /* the size of the block */
+    bool is_exception, is_loss;         /* the function raised an exception; the worker was lost */
+    const char *type, *message, *trace; /* the exception's */
+    int signal, exit_code;              /* the lost worker's; both 0: not known */
+    const char *tail;                   /* the end of what the lost worker wrote on its stderr */
 };
 
+/* A task. work_submit makes it and queues it in its share: the tasks of its principal for its
+ * function. When a worker that offers the function has room, the task is ASSIGNED and becomes an
+ * order of that worker; it is SENT once the worker's stream has taken the order. The worker's
+ * result makes it DONE. A worker may also return the task, which is then queued in its old place.
+ * If the worker is lost, a task that it may have begun is LOST until the worker's supervisor
+ * reports, or until WORK_REPORT_MS have passed; then it is queued again, or, after n_retries
+ * losses, DONE with ABORTED. All other tasks of the worker are queued again. A cancel or the
+ * deadline makes the task DONE wherever it is, the end of the function's last worker if it is
+ * queued. A worker that has such a task is told by a recall, and keeps a place for the task until
+ * it answers.
+ *
+ * A task that is DONE serves the calls that wait for it. Once no call waits, it is freed if it was
+ * forgotten, else it stays in the table's done list for WORK_KEEP_MS, for calls that come later. A
+ * task that a worker still has is freed only when the worker has answered or has gone. */
 struct work_task {
-    struct hash_node by_id; /* its hash is the id */
+    struct hash_node by_id; /* its hash is the task's id */
     struct hash_node by_request;
-    struct link link;        /* in its share's queue, or a death's tasks */
-    struct peer_order order; /* of its worker */
-    struct link over;        /* in the work's due, or done */
-    struct link recall;
+    struct link link;        /* in its share's queue, or in a death's tasks */
+    struct peer_order order; /* among its worker's orders */
+    struct link over;        /* in the table's due while it is not done, or in done */
+    struct link recall;      /* in its worker's recalls */
     struct work_table *work;
-    struct work_share *share;
+    struct work_share *share; /* NULL once the task is done */
     struct work_principal *principal;
-    struct work_worker *worker; /* which has it, even if it is done meanwhile */
+    struct work_worker *worker; /* the worker that has the task, even if it is done meanwhile */
     enum work_task_state state;
-    uint64_t deadline_us; /* 0: none */
-    uint64_t number;      /* of its submission */
-    uint64_t done_us, digest;
-    unsigned n_retries, n_lost;
-    bool is_forgotten;
+    uint64_t deadline_us;       /* 0: no deadline */
+    uint64_t number;            /* tasks are numbered in the order of their submission */
+    uint64_t done_us;           /* when the task came into the table's done list */
+    uint64_t digest;            /* of the request's body, if the request has an id */
+    unsigned n_retries, n_lost; /* losses that are allowed; losses so far */
+    bool is_forgotten;          /* nobody may find the task any more */
     struct work_bytes payload, result;
-    const struct work_failure *failure; /* once done; NULL: it succeeded */
+    const struct work_failure *failure; /* NULL: the task is not done, or has succeeded */
     struct list waits;                  /* of struct work_wait_entry */
     char request_id[WORK_REQUEST_ID_SIZE];
 };
@@ -118,70 +138,78 @@ struct work_task {
 struct work_submission {
     uint32_t principal;
     const char *function;
-    const char *request_id; /* "": none. The same again is the same task */
-    unsigned n_retries;
-    uint64_t deadline_us; /* 0: none */
+    const char *request_id; /* a second request with this id means the same task; "": no id */
+    unsigned n_retries;     /* how many lost workers the task survives */
+    uint64_t deadline_us;   /* 0: no deadline */
 };
 
 void work_init(struct work_table *w, const struct work_config *config);
-/* All workers and waits are closed. */
+/* Frees all tasks. All workers and waits must be closed. */
 void work_deinit(struct work_table *w);
+/* Ends silent workers, overdue tasks, and results that are too old. */
 void work_tick(void *work);
-/* The server stops: workers are ended, tasks fail. */
+/* Ends all workers and fails all tasks, because the server stops. */
 void work_end(struct work_table *w);
 
-/* Room for a payload or result of a task of the principal. EXHAUSTED: come back later; INVALID:
- * more than one may have. */
+/* Reserves size_bytes for a payload or result of a task of the principal. EXHAUSTED if there is no
+ * room now; INVALID if size_bytes is more than one payload may have. */
 enum status work_bytes_begin(struct work_bytes *out, struct work_table *w, uint32_t principal,
                              uint64_t size_bytes, struct error *err) MUST_CHECK;
-/* INVALID: more than it was to have. */
+/* Appends bytes. INVALID if these are more than were announced to work_bytes_begin. */
 enum status work_bytes_append(struct work_bytes *b, const void *data, size_t size_bytes,
                               struct error *err) MUST_CHECK;
-void work_bytes_free(struct work_bytes *b, struct work_table *w); /* zeroed is fine */
+/* Frees the bytes and zeroes b. Does nothing if b is zeroed. */
+void work_bytes_free(struct work_bytes *b, struct work_table *w);
 
-/* Takes payload, which is whole, unless it fails. NOT_FOUND: no worker offers the function. EXISTS:
- * the request id has another body. */
+/* Submits a task, or finds the task of the request id. Takes payload, which must be whole; a
+ * failure takes nothing. NOT_FOUND if no worker offers the function; EXISTS if the request id was
+ * used with another body; EXHAUSTED. */
 enum status work_submit(struct work_task **out, struct work_table *w,
                         const struct work_submission *s, struct work_bytes *payload,
                         struct error *err) MUST_CHECK;
-/* Whether a worker offers the function to the principal; NOT_FOUND. */
+/* NOT_FOUND if no worker offers the function to the principal. */
 enum status work_check_function(struct work_table *w, uint32_t principal, const char *name,
                                 struct error *err) MUST_CHECK;
-/* NOT_FOUND, also for another principal's. */
+/* Finds a task by its id. NOT_FOUND, also for a task of another principal. */
 enum status work_find(struct work_task **out, struct work_table *w, uint32_t principal, uint64_t id,
                       struct error *err) MUST_CHECK;
-size_t work_n_queued(const struct work_table *w); /* tasks that wait for a worker */
+/* Returns how many tasks wait for a worker. */
+size_t work_n_queued(const struct work_table *w);
 uint32_t work_task_principal(const struct work_task *t);
-/* Of one that is not done. */
+/* Returns the name of the function of a task that is not done. */
 const char *work_task_function(const struct work_task *t);
-/* One that is not done ends CANCELLED. One that is done is forgotten once nobody waits for it. */
+/* Ends a task with CANCELLED if it is not done. A task that is done is forgotten, and freed once no
+ * call waits for it. */
 void work_cancel(struct work_task *t);
 
 /* --- waiting --- */
 
+/* A task for whose result a call waits. */
 struct work_wait_entry {
-    struct link of_task, of_wait;
+    struct link of_task, of_wait; /* in the task's waits; in the wait's pending or ready */
     struct work_task *task;
     struct work_wait *wait;
-    uint64_t tag;
+    uint64_t tag; /* the call's own */
 };
 
-/* Somebody who wants the results of tasks, each once, in the order in which they are done. */
+/* A call that wants the results of tasks: each result once, in the order in which the tasks are
+ * done. */
 struct work_wait {
-    struct list pending, ready;
+    struct list pending,
+        ready; /* of struct work_wait_entry: of tasks that are not done; that are */
     size_t n_pending;
-    void (*notify)(struct work_wait *wait); /* one more is ready */
+    void (*notify)(struct work_wait *wait); /* one more entry is ready */
 };
 
 void work_wait_init(struct work_wait *wait, void (*notify)(struct work_wait *wait));
-/* is_owner: tasks whose result was not taken are cancelled and forgotten. */
+/* Ends the wait. If is_owner, cancels and forgets the tasks whose results were not taken. */
 void work_wait_close(struct work_wait *wait, bool is_owner);
-/* Notifies at once where the task is done. EXHAUSTED. */
+/* Adds a task to the wait. Calls notify inside if the task is done. EXHAUSTED. */
 enum status work_wait_add(struct work_wait *wait, struct work_task *t, uint64_t tag,
                           struct error *err) MUST_CHECK;
-/* The next that is done; NULL: none yet. */
+/* Returns the next entry whose task is done; NULL: there is none yet. */
 struct work_wait_entry *work_wait_next(const struct work_wait *wait);
-/* Its result was delivered. forget: the task is freed. */
+/* Frees an entry whose result was delivered. If forget, the task is forgotten, too. */
 void work_wait_taken(struct work_wait_entry *e, bool forget);
 
 #endif
