@@ -26,8 +26,7 @@ void buf_deinit(struct buf *b)
     buf_init(b, b->limit_bytes);
 }
 
-/* Reserves len more bytes and the NUL. */
-static enum status buf_reserve(struct buf *b, size_t len)
+enum status buf_reserve(struct buf *b, size_t len)
 {
     size_t need, cap;
     char *data;

@@ -20,6 +20,8 @@ void buf_deinit(struct buf *b); /* as after buf_init */
 
 /* STATUS_EXHAUSTED past the limit or without memory; the buffer is then as before. The appended
  * bytes may not lie in the buffer itself. */
+/* Makes room for len more bytes and the NUL, which the caller may write himself. */
+enum status buf_reserve(struct buf *b, size_t len) MUST_CHECK;
 enum status buf_append(struct buf *b, const void *data, size_t len) MUST_CHECK;
 enum status buf_append_text(struct buf *b, const char *text) MUST_CHECK;
 enum status buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_CHECK;

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/utf8.h"
+
 enum status json_writer_end(struct json_writer *w)
 {
     assert(w->depth == 0);
@@ -22,16 +24,145 @@ enum status json_writer_end(struct json_writer *w)
     return w->rc;
 }
 
+/* Makes room for len more bytes; false: the writer has failed. */
+static bool writer_reserve(struct json_writer *w, size_t len)
+{
+    if (w->rc == STATUS_OK && w->out->cap - w->out->len <= len)
+        w->rc = buf_reserve(w->out, len);
+    return w->rc == STATUS_OK;
+}
+
 static void writer_put(struct json_writer *w, const char *text, size_t len)
 {
     if (w->rc == STATUS_OK)
         w->rc = buf_append(w->out, text, len);
 }
 
+static void writer_put_char(struct json_writer *w, char c)
+{
+    char *to;
+
+    if (!writer_reserve(w, 1))
+        return;
+    to = w->out->data + w->out->len++;
+    to[0] = c;
+    to[1] = '\0';
+}
+
+/* Whether a byte is no ASCII character that stands for itself in a string. */
+static bool is_special(char c)
+{
+    return (signed char)c < ' ' || c == '"' || c == '\\';
+}
+
+/* The same of one of eight bytes. */
+static bool is_any_special(uint64_t bytes)
+{
+    const uint64_t ones = UINT64_MAX / 255;
+    const uint64_t quote = bytes ^ ones * '"', backslash = bytes ^ ones * '\\';
+
+    return ((bytes | (bytes - ones * ' ') | (quote - ones) | (backslash - ones)) & ones << 7) != 0;
+}
+
+static bool copy_eight(char *to, const char *text)
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, text, 8);
+    memcpy(to, &bytes, 8);
+    return !is_any_special(bytes);
+}
+
+/* Copies 4 to 8 characters: the first four and the last four. */
+static bool copy_four_twice(char *to, const char *text, size_t len)
+{
+    uint32_t first, last;
+
+    memcpy(&first, text, 4);
+    memcpy(&last, text + len - 4, 4);
+    memcpy(to, &first, 4);
+    memcpy(to + len - 4, &last, 4);
+    return !is_any_special(first | (uint64_t)last << 32);
+}
+
+/* Copies the leading characters that stand for themselves; returns how many there are. to has room
+ * for all. */
+static size_t copy_plain(char *to, const char *text, size_t len)
+{
+    size_t n = 0;
+
+    if (len >= 4 && len < 8 && copy_four_twice(to, text, len))
+        return len;
+    while (len - n >= 8 && copy_eight(to + n, text + n))
+        n += 8;
+    if (len - n < 8 && len >= 8 && copy_eight(to + len - 8, text + len - 8))
+        return len;
+    for (; n < len && !is_special(text[n]); n++)
+        to[n] = text[n];
+    return n;
+}
+
+enum { ESCAPE_MAX_BYTES = 8 };
+
+/* Writes a character as it stands in a string; returns its length. */
+static size_t escape(uint32_t c, char out[ESCAPE_MAX_BYTES])
+{
+    static const char letters[] = "\"\\\n\r\t", names[] = "\"\\nrt";
+    const char *letter = c == 0 || c > 0x7f ? NULL : strchr(letters, (int)c);
+
+    if (letter != NULL) {
+        out[0] = '\\';
+        out[1] = names[letter - letters];
+        return 2;
+    }
+    return c >= 0x20 ? utf8_encode(c, out)
+                     : (size_t)snprintf(out, ESCAPE_MAX_BYTES, "\\u%04x", (unsigned)c);
+}
+
+/* Goes on with a string behind its first at characters, at one that may need an escape. */
+static void writer_put_escaped(struct json_writer *w, const char *text, size_t at, size_t len)
+{
+    char escaped[ESCAPE_MAX_BYTES];
+    size_t start;
+    uint32_t c;
+
+    while (at < len) {
+        at += utf8_next(text + at, len - at, &c);
+        writer_put(w, escaped, escape(c, escaped));
+        start = at;
+        while (at < len && !is_special(text[at]))
+            at++;
+        writer_put(w, text + start, at - start);
+    }
+    writer_put_char(w, '"');
+}
+
+/* Here alone a string gets its quotes and escapes, by which it never becomes shorter. */
 static void writer_put_string(struct json_writer *w, const char *text, size_t len)
 {
-    if (w->rc == STATUS_OK)
-        w->rc = buf_append_json(w->out, text, len);
+    size_t n;
+    char *to;
+
+    if (!writer_reserve(w, len + 2))
+        return;
+    to = w->out->data + w->out->len;
+    to[0] = '"';
+    n = copy_plain(to + 1, text, len);
+    if (n < len) {
+        w->out->len += n + 1;
+        writer_put_escaped(w, text, n, len);
+        return;
+    }
+    to[n + 1] = '"';
+    to[n + 2] = '\0';
+    w->out->len += n + 2;
+}
+
+static void writer_separate(struct json_writer *w, char separator)
+{
+    writer_put_char(w, separator);
+    if (w->is_spaced)
+        writer_put_char(w, ' ');
 }
 
 static bool writer_is_in_object(const struct json_writer *w)
@@ -41,27 +172,24 @@ static bool writer_is_in_object(const struct json_writer *w)
 
 static void writer_name(struct json_writer *w, const char *name, size_t len)
 {
-    writer_put_string(w, name, len);
-    writer_put(w, ": ", w->is_spaced ? 2 : 1);
-}
-
-static void writer_separate(struct json_writer *w)
-{
     if (w->has_before)
-        writer_put(w, ", ", w->is_spaced ? 2 : 1);
+        writer_separate(w, ',');
     w->has_before = true;
+    writer_put_string(w, name, len);
+    writer_separate(w, ':');
 }
 
 static void writer_before(struct json_writer *w, const char *name)
 {
     assert((name != NULL) == (writer_is_in_object(w) && !w->has_name));
-    if (w->has_name || w->depth == 0) {
-        w->has_name = false;
+    if (name != NULL) {
+        writer_name(w, name, strlen(name));
         return;
     }
-    writer_separate(w);
-    if (name != NULL)
-        writer_name(w, name, strlen(name));
+    if (w->has_before && !w->has_name)
+        writer_separate(w, ',');
+    w->has_before = w->depth > 0;
+    w->has_name = false;
 }
 
 static void writer_value(struct json_writer *w, const char *name, const char *text, size_t len)
@@ -73,7 +201,8 @@ static void writer_value(struct json_writer *w, const char *name, const char *te
 static void writer_open(struct json_writer *w, const char *name, bool is_object)
 {
     assert(w->depth < JSON_WRITER_MAX_DEPTH);
-    writer_value(w, name, is_object ? "{" : "[", 1);
+    writer_before(w, name);
+    writer_put_char(w, is_object ? '{' : '[');
     w->objects &= ~(UINT64_C(1) << w->depth);
     w->objects |= (uint64_t)is_object << w->depth;
     w->depth++;
@@ -83,7 +212,7 @@ static void writer_open(struct json_writer *w, const char *name, bool is_object)
 static void writer_close(struct json_writer *w, bool is_object)
 {
     assert(w->depth > 0 && writer_is_in_object(w) == is_object && !w->has_name);
-    writer_put(w, is_object ? "}" : "]", 1);
+    writer_put_char(w, is_object ? '}' : ']');
     w->depth--;
     w->has_before = w->depth > 0;
 }
@@ -106,6 +235,11 @@ void json_begin_array(struct json_writer *w, const char *name)
 void json_end_array(struct json_writer *w)
 {
     writer_close(w, false);
+}
+
+void json_write_empty_array(struct json_writer *w, const char *name)
+{
+    writer_value(w, name, "[]", 2);
 }
 
 void json_write_string(struct json_writer *w, const char *name, const char *text, size_t len)
@@ -204,7 +338,8 @@ void json_write_base64(struct json_writer *w, const char *name, const void *data
     const unsigned char *at = data;
     char out[4];
 
-    writer_value(w, name, "\"", 1);
+    writer_before(w, name);
+    writer_put_char(w, '"');
     for (size_t i = 0; i < len; i += 3) {
         const size_t n = len - i < 3 ? len - i : 3; /* bytes of this group */
         uint32_t bits = (uint32_t)at[i] << 16;
@@ -215,7 +350,7 @@ void json_write_base64(struct json_writer *w, const char *name, const void *data
             out[k] = k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=';
         writer_put(w, out, sizeof(out));
     }
-    writer_put(w, "\"", 1);
+    writer_put_char(w, '"');
 }
 
 void json_write_time(struct json_writer *w, const char *name, uint64_t unix_ms)
@@ -239,7 +374,6 @@ void json_write_json(struct json_writer *w, const char *name, const char *json, 
 void json_write_name(struct json_writer *w, const char *name, size_t len)
 {
     assert(writer_is_in_object(w) && !w->has_name);
-    writer_separate(w);
     writer_name(w, name, len);
     w->has_name = true;
 }
@@ -248,4 +382,15 @@ void json_write_around(struct json_writer *w, const char *text)
 {
     assert(w->depth == 0);
     writer_put(w, text, strlen(text));
+}
+
+void json_write_aroundf(struct json_writer *w, const char *format, ...)
+{
+    va_list args;
+
+    assert(w->depth == 0);
+    va_start(args, format);
+    if (w->rc == STATUS_OK)
+        w->rc = buf_vprintf(w->out, format, args);
+    va_end(args);
 }

@@ -65,6 +65,7 @@ void json_begin_object(struct json_writer *w, const char *name);
 void json_end_object(struct json_writer *w);
 void json_begin_array(struct json_writer *w, const char *name);
 void json_end_array(struct json_writer *w);
+void json_write_empty_array(struct json_writer *w, const char *name);
 
 /* Writes a string of len bytes. Bytes that are not UTF-8 become U+FFFD. text may be NULL where len
  * is 0. */
@@ -99,5 +100,7 @@ void json_write_name(struct json_writer *w, const char *name, size_t len);
 /* Copies text that stands around documents, such as the lines of a server-sent event. No object or
  * array may be open. */
 void json_write_around(struct json_writer *w, const char *text);
+/* The same in printf's format. */
+void json_write_aroundf(struct json_writer *w, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef SERVER_API_ANSWER_H
 #define SERVER_API_ANSWER_H
 
-#include "server/json/writer.h"
+#include "base/json_writer.h"
 
 struct exchange;
 

@@ -735,16 +735,47 @@ void generation_all(const struct choice *c, struct turn_event *out, const char *
     *ret_len = r->len;
 }
 
-void generation_write_head(const struct generation *g, const char *object, struct json_writer *w)
+void generation_begin_body(const struct generation *g, const char *object, struct json_writer *w)
 {
     const char *version = g->model->info.version;
 
-    json_writef(w,
-                "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%llu,\"model\":\"%s\","
-                "\"system_fingerprint\":\"",
-                g->id, object, (unsigned long long)g->created_s, g->model->name);
-    json_write_bytes(w, version, strnlen(version, FINGERPRINT_CHARS));
-    json_write(w, "\"");
+    json_begin_object(w, NULL);
+    json_write_text(w, "id", g->id);
+    json_write_text(w, "object", object);
+    json_write_unsigned(w, "created", g->created_s);
+    json_write_text(w, "model", g->model->name);
+    json_write_string(w, "system_fingerprint", version, strnlen(version, FINGERPRINT_CHARS));
+}
+
+void generation_begin_chunk(const struct generation *g, const char *object, struct json_writer *w)
+{
+    json_write_around(w, "data: ");
+    generation_begin_body(g, object, w);
+}
+
+void generation_begin_event(const char *type, struct json_writer *w)
+{
+    json_write_aroundf(w, "event: %s\ndata: ", type);
+    json_begin_object(w, NULL);
+    json_write_text(w, "type", type);
+}
+
+void generation_end_event(struct json_writer *w)
+{
+    json_end_object(w);
+    json_write_around(w, "\n\n");
+}
+
+void generation_end_chunks(const struct generation *g, const char *object, struct json_writer *w)
+{
+    if (g->request->include_usage) {
+        generation_begin_chunk(g, object, w);
+        json_begin_array(w, "choices");
+        json_end_array(w);
+        generation_write_usage(g, w);
+        generation_end_event(w);
+    }
+    json_write_around(w, "data: [DONE]\n\n");
 }
 
 void generation_write_usage(const struct generation *g, struct json_writer *w)
@@ -761,87 +792,87 @@ void generation_write_usage(const struct generation *g, struct json_writer *w)
         n_prompt += c->n_prompt;
         n_cached += c->n_cached;
     }
-    json_writef(w,
-                "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
-                "\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
-                "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
-                (unsigned long long)n_prompt, (unsigned long long)n_said,
-                (unsigned long long)(n_prompt + n_said), (unsigned long long)n_cached,
-                (unsigned long long)n_thought);
+    json_begin_object(w, "usage");
+    json_write_unsigned(w, "prompt_tokens", n_prompt);
+    json_write_unsigned(w, "completion_tokens", n_said);
+    json_write_unsigned(w, "total_tokens", n_prompt + n_said);
+    json_begin_object(w, "prompt_tokens_details");
+    json_write_unsigned(w, "cached_tokens", n_cached);
+    json_end_object(w);
+    json_begin_object(w, "completion_tokens_details");
+    json_write_unsigned(w, "reasoning_tokens", n_thought);
+    json_end_object(w);
+    json_end_object(w);
 }
 
 void generation_write_running_usage(const struct generation *g, struct json_writer *w)
 {
-    if (g->request->continuous_usage) {
-        json_write(w, ",\"usage\":");
+    if (g->request->continuous_usage)
         generation_write_usage(g, w);
-    } else if (g->request->include_usage) {
-        json_write(w, ",\"usage\":null");
-    }
+    else if (g->request->include_usage)
+        json_write_null(w, "usage");
 }
 
 void generation_write_id(const struct generation *g, struct json_writer *w)
 {
     if (g->reply == NULL)
         return;
-    json_writef(w, "id: %u.%u", g->reply->turns[0].generation, g->reply->turns[0].number);
+    json_write_aroundf(w, "id: %u.%u", g->reply->turns[0].generation, g->reply->turns[0].number);
     for (size_t i = 0; i < g->n_choices; i++)
-        json_writef(w, i == 0 ? ".%llu" : ",%llu", (unsigned long long)g->choices[i].place);
-    json_write(w, "\n");
+        json_write_aroundf(w, i == 0 ? ".%llu" : ",%llu", (unsigned long long)g->choices[i].place);
+    json_write_around(w, "\n");
 }
 
 void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w)
 {
-    json_write(w, "data: ");
+    json_write_around(w, "data: ");
     if (w->rc == STATUS_OK)
         json_writer_fail(w, exchange_append_error(g->exchange, w->out, err));
-    json_write(w, "\n\ndata: [DONE]\n\n");
+    json_write_around(w, "\n\ndata: [DONE]\n\n");
 }
 
 /* JSON has no infinity: -9999 stands for an impossible token. */
-void generation_write_logprob(struct json_writer *w, float logprob)
+void generation_write_logprob(struct json_writer *w, const char *name, float logprob)
 {
-    json_writef(w, "%.6g", isfinite(logprob) ? (double)logprob : -9999.0);
+    json_write_real(w, name, isfinite(logprob) ? (double)logprob : -9999.0, 6);
 }
 
-/* Writes {"token": "…", "logprob": …, "bytes": […], without the closing brace. */
-static void generation_write_token(const struct generation *g, int32_t id, float logprob,
+/* Begins {"token": "…", "logprob": …, "bytes": […]}; the caller ends the object. */
+static void generation_begin_token(const struct generation *g, int32_t id, float logprob,
                                    struct json_writer *w)
 {
     struct buf text;
 
     buf_init(&text, 4096);
     json_writer_fail(w, generation_token(g, id, &text));
-    json_write(w, "{\"token\":");
-    json_raw_string(w, text.len == 0 ? "" : text.data, text.len);
-    json_write(w, ",\"logprob\":");
-    generation_write_logprob(w, logprob);
-    json_write(w, ",\"bytes\":[");
+    json_begin_object(w, NULL);
+    json_write_string(w, "token", text.data, text.len);
+    generation_write_logprob(w, "logprob", logprob);
+    json_begin_array(w, "bytes");
     for (size_t i = 0; i < text.len; i++)
-        json_writef(w, i == 0 ? "%u" : ",%u", (unsigned char)text.data[i]);
-    json_write(w, "]");
+        json_write_unsigned(w, NULL, (unsigned char)text.data[i]);
+    json_end_array(w);
     buf_deinit(&text);
 }
 
-void generation_write_logprobs(const struct generation *g, const struct choice *c,
+void generation_write_logprobs(const struct generation *g, const struct choice *c, const char *name,
                                const struct turn_event *piece, struct json_writer *w)
 {
-    json_write(w, "[");
+    json_begin_array(w, name);
     for (size_t i = 0; w->rc == STATUS_OK && i < piece->piece.n_tokens; i++) {
         struct piece_token t;
 
         reader_token(&c->reader, piece, i, &t);
-        json_write(w, i == 0 ? "" : ",");
-        generation_write_token(g, t.id, t.logprob, w);
-        json_write(w, ",\"top_logprobs\":[");
+        generation_begin_token(g, t.id, t.logprob, w);
+        json_begin_array(w, "top_logprobs");
         for (size_t k = 0; k < t.n_tops && k < g->request->n_top; k++) {
-            json_write(w, k == 0 ? "" : ",");
-            generation_write_token(g, t.tops[k].id, t.tops[k].logprob, w);
-            json_write(w, "}");
+            generation_begin_token(g, t.tops[k].id, t.tops[k].logprob, w);
+            json_end_object(w);
         }
-        json_write(w, "]}");
+        json_end_array(w);
+        json_end_object(w);
     }
-    json_write(w, "]");
+    json_end_array(w);
 }
 
 const char *generation_finish_name(const struct choice *c)

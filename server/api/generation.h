@@ -4,11 +4,11 @@
 #define SERVER_API_GENERATION_H
 
 #include "agents/lm/chat/whole_reply.h"
+#include "base/json_writer.h"
 #include "server/api/request.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
 #include "server/http/exchange.h"
-#include "server/json/writer.h"
 
 struct generation;
 struct keyed_reply;
@@ -138,17 +138,27 @@ static inline bool request_wants_prompt_logprobs(const struct request *r)
 }
 
 /* What several APIs write. */
-void generation_write_head(const struct generation *g, const char *object, struct json_writer *w);
+/* Begins the object that is an answer in OpenAI's form, of this "object"; the caller ends it. */
+void generation_begin_body(const struct generation *g, const char *object, struct json_writer *w);
+/* The same as a chunk of a stream, which generation_end_event ends. */
+void generation_begin_chunk(const struct generation *g, const char *object, struct json_writer *w);
+/* Begins an event with a name: its lines, and an object whose "type" is the name. */
+void generation_begin_event(const char *type, struct json_writer *w);
+/* Ends the event's object and the event. */
+void generation_end_event(struct json_writer *w);
+/* Ends a stream of chunks: writes the usage, if the request wants it, and the last line. */
+void generation_end_chunks(const struct generation *g, const char *object, struct json_writer *w);
+/* Writes the member "usage". */
 void generation_write_usage(const struct generation *g, struct json_writer *w);
-/* Writes ,"usage":… if the request wants it with each event. */
+/* Writes the member "usage" of a chunk, if the request wants usage. */
 void generation_write_running_usage(const struct generation *g, struct json_writer *w);
 /* Writes the line of an event's id, if the request has a key. */
 void generation_write_id(const struct generation *g, struct json_writer *w);
 void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w);
-void generation_write_logprob(struct json_writer *w, float logprob);
+void generation_write_logprob(struct json_writer *w, const char *name, float logprob);
 /* The piece's tokens as OpenAI's chat has them:
  * [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}]}]. */
-void generation_write_logprobs(const struct generation *g, const struct choice *c,
+void generation_write_logprobs(const struct generation *g, const struct choice *c, const char *name,
                                const struct turn_event *piece, struct json_writer *w);
 /* "stop", "length", … */
 const char *generation_finish_name(const struct choice *c);

@@ -8,7 +8,7 @@
 #include "server/api/request.h"
 #include "server/conversation/completed_turn.h"
 #include "server/json/fields.h"
-#include "server/json/writer.h"
+#include "base/json_writer.h"
 
 enum status tools_check_name(const char *name, const char *field, struct error *err)
 {
@@ -22,7 +22,7 @@ enum status tools_check_name(const char *name, const char *field, struct error *
     return STATUS_OK;
 }
 
-void tools_write_arguments(struct json_writer *w, struct text arguments)
+void tools_write_arguments(struct json_writer *w, const char *name, struct text arguments)
 {
     bool was_short = false;
     json_t *value = fields_load(arguments.text, arguments.len, NULL, &was_short);
@@ -30,9 +30,9 @@ void tools_write_arguments(struct json_writer *w, struct text arguments)
     if (was_short)
         json_writer_fail(w, STATUS_EXHAUSTED);
     else if (json_is_object(value))
-        json_write_bytes(w, arguments.text, arguments.len);
+        json_write_json(w, name, arguments.text, arguments.len);
     else
-        json_write(w, "{}");
+        json_write_json(w, name, "{}", 2);
     json_decref(value);
 }
 

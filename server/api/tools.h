@@ -71,7 +71,7 @@ uint32_t tools_thought_tokens(const struct completed_turn *t, const struct reply
 
 /* Writes a call's arguments as an object, as APIs have them that spell them so: as the model wrote
  * them, {} where they are none, because the reply was cut. */
-void tools_write_arguments(struct json_writer *w, struct text arguments);
+void tools_write_arguments(struct json_writer *w, const char *name, struct text arguments);
 
 /* What is offered to a reply of a model with this format (NULL: one without language), and in
  * *ret_constraint what it must match, NULL: nothing. *ret_left_out lists what is not enforced; ""

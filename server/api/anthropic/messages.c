@@ -103,15 +103,15 @@ static void anthropic_write_stop(const struct generation *g, const struct choice
 {
     const struct text *stop = anthropic_stop(g, c);
 
-    json_writef(w, "\"stop_reason\":\"%s\",\"stop_sequence\":",
-                stop != NULL                              ? "stop_sequence"
-                : c->finish == FINISH_LENGTH              ? "max_tokens"
-                : n_calls > 0 && c->finish == FINISH_STOP ? "tool_use"
-                                                          : "end_turn");
+    json_write_text(w, "stop_reason",
+                    stop != NULL                              ? "stop_sequence"
+                    : c->finish == FINISH_LENGTH              ? "max_tokens"
+                    : n_calls > 0 && c->finish == FINISH_STOP ? "tool_use"
+                                                              : "end_turn");
     if (stop == NULL)
-        json_write(w, "null");
+        json_write_null(w, "stop_sequence");
     else
-        json_raw_string(w, stop->text, stop->len);
+        json_write_string(w, "stop_sequence", stop->text, stop->len);
 }
 
 /* --- output --- */
@@ -119,30 +119,24 @@ static void anthropic_write_stop(const struct generation *g, const struct choice
 /* Tokens that were read from the cache are not among those of the input. */
 static void anthropic_write_usage(const struct choice *c, struct json_writer *w)
 {
-    json_writef(w,
-                ",\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":0,"
-                "\"cache_read_input_tokens\":%u,\"output_tokens\":%u}",
-                c->n_prompt - c->n_cached, c->n_cached, c->n_said);
+    json_begin_object(w, "usage");
+    json_write_unsigned(w, "input_tokens", c->n_prompt - c->n_cached);
+    json_write_unsigned(w, "cache_creation_input_tokens", 0);
+    json_write_unsigned(w, "cache_read_input_tokens", c->n_cached);
+    json_write_unsigned(w, "output_tokens", c->n_said);
+    json_end_object(w);
 }
 
-/* Writes the message up to the blocks of its content. */
-static void anthropic_begin_message(const struct generation *g, struct json_writer *w)
+/* Begins the message and the blocks of its content; the caller ends both. */
+static void anthropic_begin_message(const struct generation *g, const char *name,
+                                    struct json_writer *w)
 {
-    json_writef(w,
-                "{\"id\":\"msg_%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"%s\","
-                "\"content\":[",
-                strchr(g->id, '-') + 1, g->model->name);
-}
-
-/* Writes an event up to the fields of its type. */
-static void anthropic_begin_event(const char *type, struct json_writer *w)
-{
-    json_writef(w, "event: %s\ndata: {\"type\":\"%s\"", type, type);
-}
-
-static void anthropic_end_event(struct json_writer *w)
-{
-    json_write(w, "}\n\n");
+    json_begin_object(w, name);
+    json_write_format(w, "id", "msg_%s", strchr(g->id, '-') + 1);
+    json_write_text(w, "type", "message");
+    json_write_text(w, "role", "assistant");
+    json_write_text(w, "model", g->model->name);
+    json_begin_array(w, "content");
 }
 
 /* --- blocks of a stream --- */
@@ -157,8 +151,8 @@ struct anthropic_content {
 static void content_begin_event(const struct anthropic_content *s, const char *type,
                                 struct json_writer *w)
 {
-    anthropic_begin_event(type, w);
-    json_writef(w, ",\"index\":%u", s->n_done);
+    generation_begin_event(type, w);
+    json_write_unsigned(w, "index", s->n_done);
 }
 
 static void content_close(struct anthropic_content *s, struct json_writer *w)
@@ -166,20 +160,26 @@ static void content_close(struct anthropic_content *s, struct json_writer *w)
     if (!s->is_open)
         return;
     content_begin_event(s, "content_block_stop", w);
-    anthropic_end_event(w);
+    generation_end_event(w);
     s->is_open = false;
     s->n_done++;
 }
 
-static void content_write_call(const struct choice *c, uint32_t call, struct text name,
-                               struct json_writer *w)
+/* Writes a block without its end; a call lacks its input, too. */
+static void content_begin_block(const struct choice *c, const char *member,
+                                const struct reply_part *part, struct json_writer *w)
 {
     char id[CALL_ID_CHARS];
 
-    call_id_format(id, generation_call_seed(c), call);
-    json_writef(w, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
-    json_raw_string(w, name.text, name.len);
-    json_write(w, ",\"input\":");
+    json_begin_object(w, member);
+    if (part->kind != REPLY_CALL) {
+        json_write_text(w, "type", part->kind == REPLY_THOUGHT ? "thinking" : "text");
+        return;
+    }
+    call_id_format(id, generation_call_seed(c), part->call);
+    json_write_text(w, "type", "tool_use");
+    json_write_text(w, "id", id);
+    json_write_string(w, "name", part->text, part->len);
 }
 
 /* Whether the part begins a block. */
@@ -195,16 +195,15 @@ static void content_open(struct anthropic_content *s, const struct choice *c,
     s->kind = part->kind;
     s->is_open = true;
     content_begin_event(s, "content_block_start", w);
-    json_write(w, ",\"content_block\":");
-    if (part->kind == REPLY_CALL) {
-        content_write_call(c, part->call, (struct text){part->text, part->len}, w);
-        json_write(w, "{}}");
-    } else {
-        json_write(w, part->kind == REPLY_THOUGHT
-                          ? "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}"
-                          : "{\"type\":\"text\",\"text\":\"\"}");
-    }
-    anthropic_end_event(w);
+    content_begin_block(c, "content_block", part, w);
+    if (part->kind == REPLY_CALL)
+        json_write_json(w, "input", "{}", 2);
+    else
+        json_write_text(w, part->kind == REPLY_THOUGHT ? "thinking" : "text", "");
+    if (part->kind == REPLY_THOUGHT)
+        json_write_text(w, "signature", "");
+    json_end_object(w);
+    generation_end_event(w);
 }
 
 static void content_add(const struct anthropic_content *s, const struct reply_part *part,
@@ -217,11 +216,11 @@ static void content_add(const struct anthropic_content *s, const struct reply_pa
     };
 
     content_begin_event(s, "content_block_delta", w);
-    json_writef(w, ",\"delta\":{\"type\":\"%s\",\"%s\":", names[part->kind][0],
-                names[part->kind][1]);
-    json_raw_string(w, part->text, part->len);
-    json_write(w, "}");
-    anthropic_end_event(w);
+    json_begin_object(w, "delta");
+    json_write_text(w, "type", names[part->kind][0]);
+    json_write_string(w, names[part->kind][1], part->text, part->len);
+    json_end_object(w);
+    generation_end_event(w);
 }
 
 /* is_last: the last event of the part stands for all of the piece. */
@@ -252,15 +251,16 @@ static void content_take_parts(struct anthropic_content *s, struct choice *c, bo
 
 static void anthropic_begin(struct generation *g, struct json_writer *w)
 {
-    anthropic_begin_event("message_start", w);
-    json_write(w, ",\"message\":");
-    anthropic_begin_message(g, w);
-    json_write(w, "],\"stop_reason\":null,\"stop_sequence\":null");
+    generation_begin_event("message_start", w);
+    anthropic_begin_message(g, "message", w);
+    json_end_array(w);
+    json_write_null(w, "stop_reason");
+    json_write_null(w, "stop_sequence");
     anthropic_write_usage(&g->choices[0], w);
-    json_write(w, "}");
-    anthropic_end_event(w);
-    anthropic_begin_event("ping", w);
-    anthropic_end_event(w);
+    json_end_object(w);
+    generation_end_event(w);
+    generation_begin_event("ping", w);
+    generation_end_event(w);
 }
 
 /* Goes through the blocks that the client has. */
@@ -318,51 +318,49 @@ static void anthropic_finish(struct generation *g, struct choice *c, struct json
     if (!s->is_open && s->n_done == 0)
         content_open(s, c, &nothing, w);
     content_close(s, w);
-    anthropic_begin_event("message_delta", w);
-    json_write(w, ",\"delta\":{");
+    generation_begin_event("message_delta", w);
+    json_begin_object(w, "delta");
     anthropic_write_stop(g, c, n_calls, w);
-    json_write(w, "}");
+    json_end_object(w);
     anthropic_write_usage(c, w);
-    anthropic_end_event(w);
+    generation_end_event(w);
     generation_write_id(g, w); /* the last: who has only some of these gets all of them again */
-    anthropic_begin_event("message_stop", w);
-    anthropic_end_event(w);
+    generation_begin_event("message_stop", w);
+    generation_end_event(w);
 }
 
 static void anthropic_failed(struct generation *g, const struct error *err, struct json_writer *w)
 {
-    json_write(w, "event: error\ndata: ");
+    json_write_around(w, "event: error\ndata: ");
     if (w->rc == STATUS_OK)
         json_writer_fail(w, exchange_append_error(g->exchange, w->out, err));
-    json_write(w, "\n\n");
+    json_write_around(w, "\n\n");
 }
 
 static void anthropic_write_blocks(const struct choice *c, const struct whole_reply *reply,
                                    struct json_writer *w)
 {
-    const char *separator = "";
-
     if (reply->thoughts.len > 0) {
-        json_write(w, "{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":");
-        json_raw_string(w, reply->thoughts.data, reply->thoughts.len);
-        json_write(w, "}");
-        separator = ",";
+        content_begin_block(c, NULL, &(struct reply_part){.kind = REPLY_THOUGHT}, w);
+        json_write_text(w, "signature", "");
+        json_write_string(w, "thinking", reply->thoughts.data, reply->thoughts.len);
+        json_end_object(w);
     }
     if (reply->text.len > 0 || (reply->n_calls == 0 && reply->thoughts.len == 0)) {
-        json_writef(w, "%s{\"type\":\"text\",\"text\":", separator);
-        json_raw_string(w, reply->text.data, reply->text.len);
-        json_write(w, "}");
-        separator = ",";
+        content_begin_block(c, NULL, &(struct reply_part){.kind = REPLY_TEXT}, w);
+        json_write_string(w, "text", reply->text.data, reply->text.len);
+        json_end_object(w);
     }
     for (uint32_t i = 0; i < reply->n_calls; i++) {
+        struct reply_part part = {.kind = REPLY_CALL, .call = i};
         struct tool_call call;
 
         whole_reply_call(reply, i, &call);
-        json_write(w, separator);
-        content_write_call(c, i, call.name, w);
-        tools_write_arguments(w, call.arguments);
-        json_write(w, "}");
-        separator = ",";
+        part.text = call.name.text;
+        part.len = call.name.len;
+        content_begin_block(c, NULL, &part, w);
+        tools_write_arguments(w, "input", call.arguments);
+        json_end_object(w);
     }
 }
 
@@ -376,12 +374,12 @@ static void anthropic_whole(struct generation *g, struct json_writer *w)
         json_writer_fail(w, err.status);
         return;
     }
-    anthropic_begin_message(g, w);
+    anthropic_begin_message(g, NULL, w);
     anthropic_write_blocks(c, &reply, w);
-    json_write(w, "],");
+    json_end_array(w);
     anthropic_write_stop(g, c, reply.n_calls, w);
     anthropic_write_usage(c, w);
-    json_write(w, "}");
+    json_end_object(w);
     whole_reply_deinit(&reply);
 }
 
@@ -431,7 +429,9 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
                                     r.prompts->tool_use.tools, r.variables.json, true, &ids, err);
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
-        json_writef(&w, "{\"input_tokens\":%zu}", ids.len / sizeof(int32_t));
+        json_begin_object(&w, NULL);
+        json_write_unsigned(&w, "input_tokens", ids.len / sizeof(int32_t));
+        json_end_object(&w);
         answer_json(x, &w, &out);
     }
     buf_deinit(&ids);

@@ -28,10 +28,9 @@ struct ollama_reply {
 /* Writes a line up to what was said. */
 static void ollama_write_head(const char *model, uint64_t unix_ms, struct json_writer *w)
 {
-    json_write(w, "{\"model\":");
-    json_raw_string(w, model, strlen(model));
-    json_write(w, ",\"created_at\":");
-    json_write_time(w, NULL, unix_ms);
+    json_begin_object(w, NULL);
+    json_write_text(w, "model", model);
+    json_write_time(w, "created_at", unix_ms);
 }
 
 /* A reply with a key is the same whenever it is sent: its lines have its own time. */
@@ -50,17 +49,25 @@ static void ollama_begin_line(const struct generation *g, struct json_writer *w)
 static void ollama_begin_said(bool is_chat, struct text text, struct text thoughts,
                               struct json_writer *w)
 {
-    json_write(w, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":");
-    json_raw_string(w, text.text, text.len);
-    if (thoughts.len > 0) {
-        json_write(w, ",\"thinking\":");
-        json_raw_string(w, thoughts.text, thoughts.len);
+    if (is_chat) {
+        json_begin_object(w, "message");
+        json_write_text(w, "role", "assistant");
     }
+    json_write_string(w, is_chat ? "content" : "response", text.text, text.len);
+    if (thoughts.len > 0)
+        json_write_string(w, "thinking", thoughts.text, thoughts.len);
 }
 
 static void ollama_end_said(bool is_chat, struct json_writer *w)
 {
-    json_write(w, is_chat ? "}" : "");
+    if (is_chat)
+        json_end_object(w);
+}
+
+static void ollama_end_line(struct json_writer *w)
+{
+    json_end_object(w);
+    json_write_around(w, "\n");
 }
 
 static void ollama_write_logprobs(const struct generation *g, const struct choice *c,
@@ -68,8 +75,7 @@ static void ollama_write_logprobs(const struct generation *g, const struct choic
 {
     if (!g->request->want_logprobs || !piece->piece.has_logprobs)
         return;
-    json_write(w, ",\"logprobs\":");
-    generation_write_logprobs(g, c, piece, w);
+    generation_write_logprobs(g, c, "logprobs", piece, w);
 }
 
 static void ollama_write_call(const struct choice *c, uint32_t i, struct text name,
@@ -78,11 +84,14 @@ static void ollama_write_call(const struct choice *c, uint32_t i, struct text na
     char id[CALL_ID_CHARS];
 
     call_id_format(id, generation_call_seed(c), i);
-    json_writef(w, "{\"id\":\"%s\",\"function\":{\"index\":%u,\"name\":", id, i);
-    json_raw_string(w, name.text, name.len);
-    json_write(w, ",\"arguments\":");
-    tools_write_arguments(w, arguments);
-    json_write(w, "}}");
+    json_begin_object(w, NULL);
+    json_write_text(w, "id", id);
+    json_begin_object(w, "function");
+    json_write_unsigned(w, "index", i);
+    json_write_string(w, "name", name.text, name.len);
+    tools_write_arguments(w, "arguments", arguments);
+    json_end_object(w);
+    json_end_object(w);
 }
 
 /* piece: whose log-probabilities the line has; NULL: none. */
@@ -97,7 +106,8 @@ static void ollama_write_line(const struct generation *g, const struct choice *c
     ollama_end_said(r->is_chat, w);
     if (piece != NULL)
         ollama_write_logprobs(g, c, piece, w);
-    json_write(w, ",\"done\":false}\n");
+    json_write_bool(w, "done", false);
+    ollama_end_line(w);
 }
 
 /* The call that was begun is complete. */
@@ -111,12 +121,13 @@ static void ollama_end_call(const struct generation *g, const struct choice *c,
     r->has_call = false;
     ollama_begin_line(g, w);
     ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
-    json_write(w, ",\"tool_calls\":[");
+    json_begin_array(w, "tool_calls");
     ollama_write_call(c, r->call, (struct text){r->name.data, r->name.len},
                       (struct text){r->arguments.data, r->arguments.len}, w);
-    json_write(w, "]");
+    json_end_array(w);
     ollama_end_said(r->is_chat, w);
-    json_write(w, ",\"done\":false}\n");
+    json_write_bool(w, "done", false);
+    ollama_end_line(w);
 }
 
 static void ollama_take_call(struct ollama_reply *r, const struct reply_part *part,
@@ -162,13 +173,14 @@ static void ollama_write_done(const struct choice *c, struct json_writer *w)
 {
     const struct timings *t = &c->timings;
 
-    json_writef(w,
-                ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%llu,"
-                "\"load_duration\":0,\"prompt_eval_count\":%u,\"prompt_eval_duration\":%llu,"
-                "\"eval_count\":%u,\"eval_duration\":%llu}",
-                generation_finish_name(c), (unsigned long long)t->total_us * 1000, c->n_prompt,
-                (unsigned long long)t->prefill_us * 1000, c->n_said,
-                (unsigned long long)t->decode_us * 1000);
+    json_write_bool(w, "done", true);
+    json_write_text(w, "done_reason", generation_finish_name(c));
+    json_write_unsigned(w, "total_duration", t->total_us * 1000);
+    json_write_unsigned(w, "load_duration", 0);
+    json_write_unsigned(w, "prompt_eval_count", c->n_prompt);
+    json_write_unsigned(w, "prompt_eval_duration", t->prefill_us * 1000);
+    json_write_unsigned(w, "eval_count", c->n_said);
+    json_write_unsigned(w, "eval_duration", t->decode_us * 1000);
 }
 
 static void ollama_piece(struct generation *g, struct choice *c, const struct turn_event *event,
@@ -199,14 +211,14 @@ static void ollama_finish(struct generation *g, struct choice *c, struct json_wr
     ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
     ollama_end_said(r->is_chat, w);
     ollama_write_done(c, w);
-    json_write(w, "\n");
+    ollama_end_line(w);
 }
 
 static void ollama_failed(struct generation *g, const struct error *err, struct json_writer *w)
 {
     if (w->rc == STATUS_OK)
         json_writer_fail(w, exchange_append_error(g->exchange, w->out, err));
-    json_write(w, "\n");
+    json_write_around(w, "\n");
 }
 
 static void ollama_close(struct generation *g)
@@ -235,17 +247,20 @@ static void ollama_whole(struct generation *g, struct json_writer *w)
     ollama_begin_line(g, w);
     ollama_begin_said(r->is_chat, (struct text){reply.text.data, reply.text.len},
                       (struct text){reply.thoughts.data, reply.thoughts.len}, w);
+    if (reply.n_calls > 0)
+        json_begin_array(w, "tool_calls");
     for (uint32_t i = 0; i < reply.n_calls; i++) {
         struct tool_call call;
 
         whole_reply_call(&reply, i, &call);
-        json_write(w, i == 0 ? ",\"tool_calls\":[" : ",");
         ollama_write_call(c, i, call.name, call.arguments, w);
     }
-    json_write(w, reply.n_calls > 0 ? "]" : "");
+    if (reply.n_calls > 0)
+        json_end_array(w);
     ollama_end_said(r->is_chat, w);
     ollama_write_logprobs(g, c, &all, w);
     ollama_write_done(c, w);
+    json_end_object(w);
     whole_reply_deinit(&reply);
 }
 
@@ -280,7 +295,9 @@ static enum status ollama_answer_empty(struct exchange *x, const struct ollama_r
                       conversations_unix_ms(exchange_server(x)->conversations), &w);
     ollama_begin_said(is_chat, (struct text){"", 0}, (struct text){0}, &w);
     ollama_end_said(is_chat, &w);
-    json_write(&w, ",\"done\":true,\"done_reason\":\"load\"}\n");
+    json_write_bool(&w, "done", true);
+    json_write_text(&w, "done_reason", "load");
+    ollama_end_line(&w);
     answer_json(x, &w, &out);
     buf_deinit(&out);
     return STATUS_OK;

@@ -1,6 +1,4 @@
 /* POST /v1/chat/completions. */
-#include <string.h>
-
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/prompt_logprobs.h"
@@ -8,18 +6,28 @@
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
 
-#define DATA "data: "
+static const char chat_chunk_object[] = "chat.completion.chunk";
 
+/* piece NULL: none. */
 static void chat_write_logprobs(const struct generation *g, const struct choice *c,
                                 const struct turn_event *piece, struct json_writer *w)
 {
-    if (!g->request->want_logprobs || !piece->piece.has_logprobs) {
-        json_write(w, ",\"logprobs\":null");
+    if (piece == NULL || !g->request->want_logprobs || !piece->piece.has_logprobs) {
+        json_write_null(w, "logprobs");
         return;
     }
-    json_write(w, ",\"logprobs\":{\"content\":");
-    generation_write_logprobs(g, c, piece, w);
-    json_write(w, "}");
+    json_begin_object(w, "logprobs");
+    generation_write_logprobs(g, c, "content", piece, w);
+    json_end_object(w);
+}
+
+static void chat_begin_call(const struct choice *c, uint32_t call, struct json_writer *w)
+{
+    char id[CALL_ID_CHARS];
+
+    call_id_format(id, generation_call_seed(c), call);
+    json_write_text(w, "id", id);
+    json_write_text(w, "type", "function");
 }
 
 /* Writes a call's begin, its next arguments, or both, as an entry of the delta. Strings of deltas
@@ -30,23 +38,21 @@ static void chat_write_call(const struct generation *g, const struct choice *c,
 {
     const bool is_old = g->request->is_function_call;
     const uint32_t call = name != NULL ? name->call : arguments->call;
-    char id[CALL_ID_CHARS];
 
-    call_id_format(id, generation_call_seed(c), call);
-    if (!is_old)
-        json_writef(w, "{\"index\":%u,", call);
-    if (!is_old && name != NULL)
-        json_writef(w, "\"id\":\"%s\",\"type\":\"function\",", id);
-    json_write(w, is_old ? "{" : "\"function\":{");
-    if (name != NULL) {
-        json_write(w, "\"name\":");
-        json_raw_string(w, name->text, name->len);
-        json_write(w, ",");
+    if (!is_old) {
+        json_begin_object(w, NULL);
+        json_write_unsigned(w, "index", call);
+        if (name != NULL)
+            chat_begin_call(c, call, w);
     }
-    json_write(w, "\"arguments\":");
-    json_raw_string(w, arguments != NULL ? arguments->text : "",
-                    arguments != NULL ? arguments->len : 0);
-    json_write(w, is_old ? "}" : "}}");
+    json_begin_object(w, is_old ? "function_call" : "function");
+    if (name != NULL)
+        json_write_string(w, "name", name->text, name->len);
+    json_write_string(w, "arguments", arguments != NULL ? arguments->text : NULL,
+                      arguments != NULL ? arguments->len : 0);
+    json_end_object(w);
+    if (!is_old)
+        json_end_object(w);
 }
 
 /* Writes a chunk up to the choice's delta. */
@@ -54,17 +60,28 @@ static void chat_begin_chunk(const struct generation *g, const struct choice *c,
                              struct json_writer *w)
 {
     generation_write_id(g, w);
-    json_write(w, DATA);
-    generation_write_head(g, "chat.completion.chunk", w);
-    json_writef(w, ",\"choices\":[{\"index\":%u,\"delta\":{%s", c->index,
-                c->has_begun ? "" : "\"role\":\"assistant\",");
+    generation_begin_chunk(g, chat_chunk_object, w);
+    json_begin_array(w, "choices");
+    json_begin_object(w, NULL);
+    json_write_unsigned(w, "index", c->index);
+    json_begin_object(w, "delta");
+    if (!c->has_begun)
+        json_write_text(w, "role", "assistant");
 }
 
-static void chat_end_chunk(const struct generation *g, struct json_writer *w)
+/* Writes a chunk from the delta's end. piece NULL: without log-probabilities. */
+static void chat_end_chunk(const struct generation *g, struct choice *c,
+                           const struct turn_event *piece, const char *finish,
+                           struct json_writer *w)
 {
-    json_write(w, "]");
+    json_end_object(w);
+    chat_write_logprobs(g, c, piece, w);
+    json_write_text(w, "finish_reason", finish);
+    json_end_object(w);
+    json_end_array(w);
     generation_write_running_usage(g, w);
-    json_write(w, "}\n\n");
+    generation_end_event(w);
+    c->has_begun = true;
 }
 
 static enum status chat_passed(struct generation *g, struct choice *c,
@@ -80,31 +97,12 @@ static enum status chat_passed(struct generation *g, struct choice *c,
     return rc;
 }
 
-static void chat_begin_delta(struct generation *g, struct choice *c, struct json_writer *w)
-{
-    chat_begin_chunk(g, c, w);
-    c->has_begun = true;
-}
-
-static void chat_end_delta(struct generation *g, struct choice *c, const struct turn_event *event,
-                           struct json_writer *w)
-{
-    json_write(w, "}");
-    if (event != NULL)
-        chat_write_logprobs(g, c, event, w);
-    else
-        json_write(w, ",\"logprobs\":null");
-    json_write(w, ",\"finish_reason\":null}");
-    chat_end_chunk(g, w);
-}
-
 static void chat_write_text(struct generation *g, struct choice *c, const char *text, size_t len,
                             const struct turn_event *event, struct json_writer *w)
 {
-    chat_begin_delta(g, c, w);
-    json_write(w, "\"content\":");
-    json_raw_string(w, text, len);
-    chat_end_delta(g, c, event, w);
+    chat_begin_chunk(g, c, w);
+    json_write_string(w, "content", text, len);
+    chat_end_chunk(g, c, event, NULL, w);
 }
 
 /* Writes the calls' parts that come next as one member of the delta. */
@@ -112,9 +110,9 @@ static void chat_write_call_parts(struct generation *g, struct choice *c, struct
 {
     const bool is_old = g->request->is_function_call;
     struct reply_part part, next;
-    bool is_first = true;
 
-    json_write(w, is_old ? "\"function_call\":" : "\"tool_calls\":[");
+    if (!is_old)
+        json_begin_array(w, "tool_calls");
     while (reply_parser_peek(c->parser, &part) &&
            (part.kind == REPLY_CALL || part.kind == REPLY_ARGUMENTS)) {
         const bool is_call = part.kind == REPLY_CALL;
@@ -123,15 +121,14 @@ static void chat_write_call_parts(struct generation *g, struct choice *c, struct
         (void)reply_parser_next(c->parser, &part); /* it was seen */
         if (is_call && reply_parser_peek(c->parser, &next) && next.kind == REPLY_ARGUMENTS)
             has_arguments = reply_parser_next(c->parser, &next);
-        json_write(w, is_first ? "" : ",");
         chat_write_call(g, c, is_call ? &part : NULL,
                         !has_arguments ? NULL
                         : is_call      ? &next
                                        : &part,
                         w);
-        is_first = false;
     }
-    json_write(w, is_old ? "" : "]");
+    if (!is_old)
+        json_end_array(w);
 }
 
 /* A piece is one chunk, so that its id stands for all of it, unless the delta would have a member
@@ -142,22 +139,19 @@ static void chat_write_parts(struct generation *g, struct choice *c, const struc
     struct reply_part part;
 
     while (reply_parser_peek(c->parser, &part)) {
-        const bool is_first = !c->has_begun;
-
-        chat_begin_delta(g, c, w);
+        chat_begin_chunk(g, c, w);
         if (part.kind == REPLY_THOUGHT || part.kind == REPLY_TEXT) {
-            json_write(w, part.kind == REPLY_TEXT ? "\"content\":" : "\"reasoning_content\":");
-            json_raw_string(w, part.text, part.len);
+            json_write_string(w, part.kind == REPLY_TEXT ? "content" : "reasoning_content",
+                              part.text, part.len);
             (void)reply_parser_next(c->parser, &part); /* it was seen */
-            if (reply_parser_peek(c->parser, &part) && part.kind == REPLY_CALL) {
-                json_write(w, ",");
+            if (reply_parser_peek(c->parser, &part) && part.kind == REPLY_CALL)
                 chat_write_call_parts(g, c, w);
-            }
         } else {
-            json_write(w, is_first ? "\"content\":null," : "");
+            if (!c->has_begun)
+                json_write_null(w, "content");
             chat_write_call_parts(g, c, w);
         }
-        chat_end_delta(g, c, event, w);
+        chat_end_chunk(g, c, event, NULL, w);
         event = NULL;
     }
     if (event != NULL && event->piece.has_logprobs)
@@ -198,56 +192,45 @@ static void chat_finish(struct generation *g, struct choice *c, struct json_writ
     }
     chat_begin_chunk(g, c, w);
     if (!c->has_begun)
-        json_write(w, "\"content\":\"\"");
-    json_writef(w, "},\"logprobs\":null,\"finish_reason\":\"%s\"}", chat_finish_name(c, n_calls));
-    c->has_begun = true;
-    chat_end_chunk(g, w);
+        json_write_text(w, "content", "");
+    chat_end_chunk(g, c, NULL, chat_finish_name(c, n_calls), w);
 }
 
 static void chat_end(struct generation *g, struct json_writer *w)
 {
-    if (g->request->include_usage) {
-        json_write(w, DATA);
-        generation_write_head(g, "chat.completion.chunk", w);
-        json_write(w, ",\"choices\":[],\"usage\":");
-        generation_write_usage(g, w);
-        json_write(w, "}\n\n");
-    }
-    json_write(w, DATA "[DONE]\n\n");
+    generation_end_chunks(g, chat_chunk_object, w);
 }
 
-static void chat_write_function(const struct tool_call *call, struct json_writer *w)
+static void chat_write_function(const char *name, const struct tool_call *call,
+                                struct json_writer *w)
 {
-    json_write(w, "{\"name\":");
-    json_raw_string(w, call->name.text, call->name.len);
-    json_write(w, ",\"arguments\":");
-    json_raw_string(w, call->arguments.text, call->arguments.len);
-    json_write(w, "}");
+    json_begin_object(w, name);
+    json_write_string(w, "name", call->name.text, call->name.len);
+    json_write_string(w, "arguments", call->arguments.text, call->arguments.len);
+    json_end_object(w);
 }
 
 static void chat_write_calls(const struct generation *g, const struct choice *c,
                              const struct whole_reply *reply, struct json_writer *w)
 {
-    char id[CALL_ID_CHARS];
     struct tool_call call;
 
     if (reply->n_calls == 0)
         return;
     if (g->request->is_function_call) {
         whole_reply_call(reply, 0, &call);
-        json_write(w, ",\"function_call\":");
-        chat_write_function(&call, w);
+        chat_write_function("function_call", &call, w);
         return;
     }
+    json_begin_array(w, "tool_calls");
     for (uint32_t i = 0; i < reply->n_calls; i++) {
         whole_reply_call(reply, i, &call);
-        call_id_format(id, generation_call_seed(c), i);
-        json_writef(w, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":",
-                    i == 0 ? ",\"tool_calls\":[" : ",", id);
-        chat_write_function(&call, w);
-        json_write(w, "}");
+        json_begin_object(w, NULL);
+        chat_begin_call(c, i, w);
+        chat_write_function("function", &call, w);
+        json_end_object(w);
     }
-    json_write(w, "]");
+    json_end_array(w);
 }
 
 static void chat_write_choice(struct generation *g, const struct choice *c, struct json_writer *w)
@@ -263,34 +246,35 @@ static void chat_write_choice(struct generation *g, const struct choice *c, stru
         return;
     }
     generation_all(c, &all, &text, &len);
-    json_writef(w, "%s{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":",
-                c->index == 0 ? "" : ",", c->index);
+    json_begin_object(w, NULL);
+    json_write_unsigned(w, "index", c->index);
+    json_begin_object(w, "message");
+    json_write_text(w, "role", "assistant");
     if (reply.n_calls > 0 && reply.text.len == 0)
-        json_write(w, "null");
+        json_write_null(w, "content");
     else
-        json_raw_string(w, reply.text.data, reply.text.len);
-    json_write(w, ",\"refusal\":null");
-    if (reply.thoughts.len > 0) {
-        json_write(w, ",\"reasoning_content\":");
-        json_raw_string(w, reply.thoughts.data, reply.thoughts.len);
-    }
+        json_write_string(w, "content", reply.text.data, reply.text.len);
+    json_write_null(w, "refusal");
+    if (reply.thoughts.len > 0)
+        json_write_string(w, "reasoning_content", reply.thoughts.data, reply.thoughts.len);
     chat_write_calls(g, c, &reply, w);
-    json_write(w, "}");
+    json_end_object(w);
     chat_write_logprobs(g, c, &all, w);
-    json_writef(w, ",\"finish_reason\":\"%s\"}", chat_finish_name(c, reply.n_calls));
+    json_write_text(w, "finish_reason", chat_finish_name(c, reply.n_calls));
+    json_end_object(w);
     whole_reply_deinit(&reply);
 }
 
 static void chat_whole(struct generation *g, struct json_writer *w)
 {
-    generation_write_head(g, "chat.completion", w);
-    json_write(w, ",\"choices\":[");
+    generation_begin_body(g, "chat.completion", w);
+    json_begin_array(w, "choices");
     for (size_t i = 0; i < g->n_choices; i++)
         chat_write_choice(g, &g->choices[i], w);
-    json_write(w, "],\"usage\":");
+    json_end_array(w);
     generation_write_usage(g, w);
     prompt_logprobs_write(g, &g->choices[0], w);
-    json_write(w, "}");
+    json_end_object(w);
 }
 
 static enum status chat_begin(struct exchange *x, const json_t *body, struct error *err)

@@ -11,7 +11,7 @@
 #include "server/api/routes.h"
 #include "server/http/exchange.h"
 
-#define DATA "data: "
+static const char completions_object[] = "text_completion";
 
 enum { TOKEN_MAX_BYTES = 4096, BODY_MAX_BYTES = 64 << 20 };
 
@@ -26,36 +26,37 @@ static size_t count_chars(const struct buf *text)
 }
 
 /* OpenAI's form: bytes:\xe4\xbd. As U+FFFD, different parts of characters would be one key. */
-static void write_token_bytes(struct json_writer *w, const char *bytes, size_t len)
+static enum status append_token_bytes(struct buf *out, const char *bytes, size_t len)
 {
-    json_write(w, "\"bytes:");
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)bytes[i];
+    enum status rc = buf_append_text(out, "bytes:");
 
-        if (c >= ' ' && c <= '~' && c != '"' && c != '\\')
-            json_write_bytes(w, bytes + i, 1);
-        else
-            json_writef(w, "\\\\x%02x", c);
+    for (size_t i = 0; rc == STATUS_OK && i < len; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        bool is_plain = c >= ' ' && c <= '~' && c != '"' && c != '\\';
+
+        rc = is_plain ? buf_append(out, bytes + i, 1) : buf_printf(out, "\\x%02x", c);
     }
-    json_write(w, "\"");
+    return rc;
 }
 
-static void write_token_text(const struct generation *g, int32_t id, struct json_writer *w,
-                             size_t *ret_chars)
+static enum status append_token_text(const struct generation *g, int32_t id, struct buf *out,
+                                     size_t *ret_chars)
 {
     struct buf text;
+    enum status rc;
 
     buf_init(&text, TOKEN_MAX_BYTES);
-    json_writer_fail(w, generation_token(g, id, &text));
-    if (utf8_is_valid(text.data, text.len))
-        json_raw_string(w, text.len == 0 ? "" : text.data, text.len);
-    else
-        write_token_bytes(w, text.data, text.len);
+    rc = generation_token(g, id, &text);
+    if (rc == STATUS_OK && utf8_is_valid(text.data, text.len))
+        rc = buf_append(out, text.data, text.len);
+    else if (rc == STATUS_OK)
+        rc = append_token_bytes(out, text.data, text.len);
     *ret_chars = count_chars(&text);
     buf_deinit(&text);
+    return rc;
 }
 
-/* Keys and values of one object. */
+/* The names of one object's members. */
 struct top_list {
     struct buf keys;
     size_t ends[SAMPLING_MAX_LOGPROBS + 1]; /* [n] */
@@ -68,20 +69,16 @@ static void write_top(const struct generation *g, struct top_list *l, int32_t id
                       struct json_writer *w)
 {
     size_t start = l->n == 0 ? 0 : l->ends[l->n - 1], from = 0, ignored;
-    struct json_writer key = json_writer_begin(&l->keys);
 
-    write_token_text(g, id, &key, &ignored);
-    json_writer_fail(w, json_writer_end(&key));
+    json_writer_fail(w, append_token_text(g, id, &l->keys, &ignored));
     for (size_t i = 0; i < l->n; from = l->ends[i++])
         if (l->ends[i] - from == l->keys.len - start &&
             memcmp(l->keys.data + from, l->keys.data + start, l->ends[i] - from) == 0) {
             l->keys.len = start;
             return;
         }
-    json_write(w, l->n == 0 ? "" : ",");
-    json_write_bytes(w, l->keys.data + start, l->keys.len - start);
-    json_write(w, ":");
-    generation_write_logprob(w, logprob);
+    json_write_name(w, l->keys.data + start, l->keys.len - start);
+    generation_write_logprob(w, NULL, logprob);
     l->ends[l->n++] = l->keys.len;
 }
 
@@ -93,14 +90,14 @@ static void write_tops(const struct generation *g, const struct piece_token *t,
     bool has_own = false;
 
     buf_init(&list.keys, 8 * (SAMPLING_MAX_LOGPROBS + 1) * TOKEN_MAX_BYTES);
-    json_write(w, "{");
+    json_begin_object(w, NULL);
     for (size_t k = 0; w->rc == STATUS_OK && k < t->n_tops && k < g->request->n_top; k++) {
         write_top(g, &list, t->tops[k].id, t->tops[k].logprob, w);
         has_own = has_own || t->tops[k].id == t->id;
     }
     if (!has_own && w->rc == STATUS_OK)
         write_top(g, &list, t->id, t->logprob, w);
-    json_write(w, "}");
+    json_end_object(w);
     buf_deinit(&list.keys);
 }
 
@@ -113,26 +110,34 @@ struct token_list {
 /* The four lists; a token has the same index in each. */
 enum { LIST_TOKENS, LIST_LOGPROBS, LIST_TOPS, LIST_OFFSETS, N_LISTS };
 
+static size_t completions_add_text(const struct generation *g, const struct choice *c, int32_t id,
+                                   struct token_list lists[N_LISTS])
+{
+    struct json_writer *w = &lists[LIST_TOKENS].w;
+    size_t n_chars = 0;
+    struct buf text;
+
+    buf_init(&text, 4 * TOKEN_MAX_BYTES);
+    json_writer_fail(w, append_token_text(g, id, &text, &n_chars));
+    json_write_string(w, NULL, text.data, text.len);
+    buf_deinit(&text);
+    json_write_unsigned(&lists[LIST_OFFSETS].w, NULL, c->n_chars);
+    return n_chars;
+}
+
 static void completions_add_token(const struct generation *g, struct choice *c,
                                   const struct piece_token *t, struct token_list lists[N_LISTS])
 {
-    size_t n_chars = 0;
-
-    for (size_t i = 0; i < N_LISTS && lists[LIST_TOKENS].text.len > 0; i++)
-        json_write(&lists[i].w, ",");
-    write_token_text(g, t->id, &lists[LIST_TOKENS].w, &n_chars);
-    generation_write_logprob(&lists[LIST_LOGPROBS].w, t->logprob);
+    c->n_chars += completions_add_text(g, c, t->id, lists);
+    generation_write_logprob(&lists[LIST_LOGPROBS].w, NULL, t->logprob);
     write_tops(g, t, &lists[LIST_TOPS].w);
-    json_writef(&lists[LIST_OFFSETS].w, "%zu", c->n_chars);
-    c->n_chars += n_chars;
 }
 
-static void write_list(struct json_writer *w, const struct token_list *l)
+static void write_list(struct json_writer *w, const char *name, struct token_list *l)
 {
-    json_writer_fail(w, l->w.rc);
-    json_write(w, "[");
-    json_write_bytes(w, l->text.data, l->text.len);
-    json_write(w, "]");
+    json_end_array(&l->w);
+    json_writer_fail(w, json_writer_end(&l->w));
+    json_write_json(w, name, l->text.data, l->text.len);
 }
 
 /* Bytes of the first token that are in the prompt's text. */
@@ -173,10 +178,9 @@ static void completions_add_prompt(const struct generation *g, struct choice *c,
             completions_add_token(g, c, &t, lists);
             continue;
         }
-        write_token_text(g, t.id, &lists[LIST_TOKENS].w, &n_chars);
-        json_write(&lists[LIST_LOGPROBS].w, "null");
-        json_write(&lists[LIST_TOPS].w, "null");
-        json_writef(&lists[LIST_OFFSETS].w, "%zu", c->n_chars);
+        n_chars = completions_add_text(g, c, t.id, lists);
+        json_write_null(&lists[LIST_LOGPROBS].w, NULL);
+        json_write_null(&lists[LIST_TOPS].w, NULL);
         n_bytes = prompt->n_messages > 0 ? completions_first_bytes(g, prompt, tokens, n) : 1;
         c->n_chars += n_bytes > 0 ? n_chars : 0;
     }
@@ -194,15 +198,17 @@ static void completions_write_logprobs(const struct generation *g, struct choice
 {
     const struct turn_event *piece = part->piece;
     struct token_list lists[N_LISTS];
+    bool has_tops;
 
     if (!g->request->want_logprobs ||
         (!part->has_prompt && (piece == NULL || !piece->piece.has_logprobs))) {
-        json_write(w, ",\"logprobs\":null");
+        json_write_null(w, "logprobs");
         return;
     }
     for (size_t i = 0; i < N_LISTS; i++) {
         buf_init(&lists[i].text, w->out->limit_bytes);
         lists[i].w = json_writer_begin(&lists[i].text);
+        json_begin_array(&lists[i].w, NULL);
     }
     if (part->has_prompt)
         completions_add_prompt(g, c, lists);
@@ -212,18 +218,16 @@ static void completions_write_logprobs(const struct generation *g, struct choice
         reader_token(&c->reader, piece, i, &t);
         completions_add_token(g, c, &t, lists);
     }
-    json_write(w, ",\"logprobs\":{\"tokens\":");
-    write_list(w, &lists[LIST_TOKENS]);
-    json_write(w, ",\"token_logprobs\":");
-    write_list(w, &lists[LIST_LOGPROBS]);
-    json_write(w, ",\"top_logprobs\":");
-    if (g->request->n_top == 0 && lists[LIST_TOKENS].text.len > 0)
-        json_write(w, "null");
+    has_tops = g->request->n_top > 0 || !lists[LIST_TOKENS].w.has_before;
+    json_begin_object(w, "logprobs");
+    write_list(w, "tokens", &lists[LIST_TOKENS]);
+    write_list(w, "token_logprobs", &lists[LIST_LOGPROBS]);
+    if (has_tops)
+        write_list(w, "top_logprobs", &lists[LIST_TOPS]);
     else
-        write_list(w, &lists[LIST_TOPS]);
-    json_write(w, ",\"text_offset\":");
-    write_list(w, &lists[LIST_OFFSETS]);
-    json_write(w, "}");
+        json_write_null(w, "top_logprobs");
+    write_list(w, "text_offset", &lists[LIST_OFFSETS]);
+    json_end_object(w);
     for (size_t i = 0; i < N_LISTS; i++)
         buf_deinit(&lists[i].text);
 }
@@ -251,31 +255,27 @@ static void completions_write_choice(const struct generation *g, struct choice *
         json_writer_fail(w, completions_echo(g, c, &whole));
     if (len > 0)
         json_writer_fail(w, buf_append(&whole, text, len));
-    json_writef(w, "{\"index\":%u,\"text\":", c->index);
-    json_raw_string(w, whole.len == 0 ? "" : whole.data, whole.len);
+    json_begin_object(w, NULL);
+    json_write_unsigned(w, "index", c->index);
+    json_write_string(w, "text", whole.data, whole.len);
     buf_deinit(&whole);
     completions_write_logprobs(g, c, part, w);
-    if (finish == NULL)
-        json_write(w, ",\"finish_reason\":null");
-    else
-        json_writef(w, ",\"finish_reason\":\"%s\"", finish);
+    json_write_text(w, "finish_reason", finish);
     prompt_logprobs_write(g, c, w);
-    json_write(w, "}");
+    json_end_object(w);
 }
 
-static void completions_begin_chunk(const struct generation *g, struct json_writer *w)
+static void completions_write_chunk(const struct generation *g, struct choice *c,
+                                    const struct completion_part *part, const char *text,
+                                    size_t len, const char *finish, struct json_writer *w)
 {
     generation_write_id(g, w);
-    json_write(w, DATA);
-    generation_write_head(g, "text_completion", w);
-    json_write(w, ",\"choices\":[");
-}
-
-static void completions_end_chunk(const struct generation *g, struct json_writer *w)
-{
-    json_write(w, "]");
+    generation_begin_chunk(g, completions_object, w);
+    json_begin_array(w, "choices");
+    completions_write_choice(g, c, part, text, len, finish, w);
+    json_end_array(w);
     generation_write_running_usage(g, w);
-    json_write(w, "}\n\n");
+    generation_end_event(w);
 }
 
 /* Counts the characters of the tokens, where text_offset goes on. */
@@ -311,9 +311,7 @@ static void completion_echo(struct generation *g, struct choice *c, struct json_
     if (!g->request->echo || c->has_echoed)
         return;
     c->has_echoed = true;
-    completions_begin_chunk(g, w);
-    completions_write_choice(g, c, &part, "", 0, NULL, w);
-    completions_end_chunk(g, w);
+    completions_write_chunk(g, c, &part, "", 0, NULL, w);
 }
 
 static void completion_piece(struct generation *g, struct choice *c, const struct turn_event *event,
@@ -324,9 +322,7 @@ static void completion_piece(struct generation *g, struct choice *c, const struc
     completion_echo(g, c, w);
     if (event->piece.len == 0 && !event->piece.has_logprobs)
         return; /* tokens without text so far */
-    completions_begin_chunk(g, w);
-    completions_write_choice(g, c, &part, event->piece.text, event->piece.len, NULL, w);
-    completions_end_chunk(g, w);
+    completions_write_chunk(g, c, &part, event->piece.text, event->piece.len, NULL, w);
 }
 
 static void completion_finish(struct generation *g, struct choice *c, struct json_writer *w)
@@ -334,27 +330,18 @@ static void completion_finish(struct generation *g, struct choice *c, struct jso
     const struct completion_part part = {.has_prompt = false};
 
     completion_echo(g, c, w);
-    completions_begin_chunk(g, w);
-    completions_write_choice(g, c, &part, "", 0, generation_finish_name(c), w);
-    completions_end_chunk(g, w);
+    completions_write_chunk(g, c, &part, "", 0, generation_finish_name(c), w);
 }
 
 static void completion_end(struct generation *g, struct json_writer *w)
 {
-    if (g->request->include_usage) {
-        json_write(w, DATA);
-        generation_write_head(g, "text_completion", w);
-        json_write(w, ",\"choices\":[],\"usage\":");
-        generation_write_usage(g, w);
-        json_write(w, "}\n\n");
-    }
-    json_write(w, DATA "[DONE]\n\n");
+    generation_end_chunks(g, completions_object, w);
 }
 
 static void completion_whole(struct generation *g, struct json_writer *w)
 {
-    generation_write_head(g, "text_completion", w);
-    json_write(w, ",\"choices\":[");
+    generation_begin_body(g, completions_object, w);
+    json_begin_array(w, "choices");
     for (size_t i = 0; i < g->n_choices; i++) {
         struct choice *c = &g->choices[i];
         struct turn_event all;
@@ -363,12 +350,11 @@ static void completion_whole(struct generation *g, struct json_writer *w)
         size_t len;
 
         generation_all(c, &all, &text, &len);
-        json_write(w, i == 0 ? "" : ",");
         completions_write_choice(g, c, &part, text, len, generation_finish_name(c), w);
     }
-    json_write(w, "],\"usage\":");
+    json_end_array(w);
     generation_write_usage(g, w);
-    json_write(w, "}");
+    json_end_object(w);
 }
 
 /* The request's texts outlive its JSON where they are written with the reply, or where their turns

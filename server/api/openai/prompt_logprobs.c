@@ -1,5 +1,7 @@
 #include "server/api/openai/prompt_logprobs.h"
 
+#include <stdio.h>
+
 #include "server/api/generation.h"
 
 enum { DECODED_MAX_BYTES = 4096 };
@@ -8,14 +10,16 @@ static void prompt_logprobs_write_one(const struct generation *g, int32_t id, fl
                                       uint32_t rank, struct json_writer *w)
 {
     struct buf text;
+    char name[16];
 
     buf_init(&text, DECODED_MAX_BYTES);
     json_writer_fail(w, generation_token(g, id, &text));
-    json_writef(w, "\"%d\":{\"logprob\":", id);
-    generation_write_logprob(w, logprob);
-    json_writef(w, ",\"rank\":%u,\"decoded_token\":", rank);
-    json_raw_string(w, text.len == 0 ? "" : text.data, text.len);
-    json_write(w, "}");
+    (void)snprintf(name, sizeof(name), "%d", id);
+    json_begin_object(w, name);
+    generation_write_logprob(w, "logprob", logprob);
+    json_write_unsigned(w, "rank", rank);
+    json_write_string(w, "decoded_token", text.data, text.len);
+    json_end_object(w);
     buf_deinit(&text);
 }
 
@@ -23,15 +27,14 @@ static void prompt_logprobs_write_one(const struct generation *g, int32_t id, fl
 static void prompt_logprobs_write_token(const struct generation *g, const struct prompt_token *t,
                                         struct json_writer *w)
 {
-    json_write(w, "{");
+    json_begin_object(w, NULL);
     prompt_logprobs_write_one(g, t->id, t->logprob, t->rank, w);
     for (uint32_t k = 0; w->rc == STATUS_OK && k < t->n_top && k < g->request->n_prompt_top; k++) {
         if (t->top[k].id == t->id)
             continue;
-        json_write(w, ",");
         prompt_logprobs_write_one(g, t->top[k].id, t->top[k].logprob, k + 1, w);
     }
-    json_write(w, "}");
+    json_end_object(w);
 }
 
 void prompt_logprobs_write(const struct generation *g, const struct choice *c,
@@ -43,11 +46,12 @@ void prompt_logprobs_write(const struct generation *g, const struct choice *c,
     if (!g->request->has_prompt_logprobs)
         return;
     tokens = reader_prompt(&c->reader, &n);
-    json_write(w, ",\"prompt_logprobs\":[");
+    json_begin_array(w, "prompt_logprobs");
     for (size_t i = 0; w->rc == STATUS_OK && i < n; i++) {
-        json_write(w, i == 0 ? "null" : ",");
-        if (i > 0)
+        if (i == 0)
+            json_write_null(w, NULL);
+        else
             prompt_logprobs_write_token(g, &tokens[i], w);
     }
-    json_write(w, "]");
+    json_end_array(w);
 }

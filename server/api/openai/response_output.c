@@ -41,38 +41,48 @@ static struct item_id item_id_of(const char *id, enum reply_part_kind kind, uint
     return out;
 }
 
-static void write_text_part(struct json_writer *w, const char *type, struct text text)
+static void write_text_part(struct json_writer *w, const char *name, enum reply_part_kind kind,
+                            struct text text)
 {
-    json_writef(w, "{\"type\":\"%s\",\"text\":", type);
-    json_raw_string(w, text.text, text.len);
-    json_write(w, strcmp(type, "output_text") == 0 ? ",\"annotations\":[],\"logprobs\":[]}" : "}");
+    json_begin_object(w, name);
+    json_write_text(w, "type", kind == REPLY_THOUGHT ? "reasoning_text" : "output_text");
+    json_write_string(w, "text", text.text, text.len);
+    if (kind != REPLY_THOUGHT) {
+        json_write_empty_array(w, "annotations");
+        json_write_empty_array(w, "logprobs");
+    }
+    json_end_object(w);
 }
 
 /* is_new: as it is added, without content. */
-static void write_output_item(struct json_writer *w, const struct item_id *id,
+static void write_output_item(struct json_writer *w, const char *member, const struct item_id *id,
                               enum reply_part_kind kind, const char *status, struct text name,
                               struct text text, bool is_new)
 {
-    const bool is_thought = kind == REPLY_THOUGHT;
+    static const char *const types[] = {
+        [REPLY_TEXT] = "message", [REPLY_THOUGHT] = "reasoning", [REPLY_CALL] = "function_call"};
 
+    json_begin_object(w, member);
+    json_write_text(w, "type", types[kind]);
+    json_write_text(w, "id", id->text);
+    if (kind == REPLY_CALL)
+        json_write_text(w, "call_id", id->call);
+    json_write_text(w, "status", status);
     if (kind == REPLY_CALL) {
-        json_writef(
-            w,
-            "{\"type\":\"function_call\",\"id\":\"%s\",\"call_id\":\"%s\",\"status\":\"%s\","
-            "\"name\":",
-            id->text, id->call, status);
-        json_raw_string(w, name.text, name.len);
-        json_write(w, ",\"arguments\":");
-        json_raw_string(w, text.text, text.len);
-        json_write(w, "}");
+        json_write_string(w, "name", name.text, name.len);
+        json_write_string(w, "arguments", text.text, text.len);
+        json_end_object(w);
         return;
     }
-    json_writef(w, "{\"type\":\"%s\",\"id\":\"%s\",\"status\":\"%s\",%s\"content\":[",
-                is_thought ? "reasoning" : "message", id->text, status,
-                is_thought ? "\"summary\":[]," : "\"role\":\"assistant\",");
+    if (kind == REPLY_THOUGHT)
+        json_write_empty_array(w, "summary");
+    else
+        json_write_text(w, "role", "assistant");
+    json_begin_array(w, "content");
     if (!is_new)
-        write_text_part(w, is_thought ? "reasoning_text" : "output_text", text);
-    json_write(w, "]}");
+        write_text_part(w, NULL, kind, text);
+    json_end_array(w);
+    json_end_object(w);
 }
 
 /* --- events --- */
@@ -84,14 +94,15 @@ static void output_event(struct response_output *o, const struct choice *c, cons
     if (o->has_id)
         generation_write_id(c->generation, w);
     o->has_id = false;
-    json_writef(w, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu,\"output_index\":%u",
-                type, type, (unsigned long long)o->sequence++, o->index);
+    generation_begin_event(type, w);
+    json_write_unsigned(w, "sequence_number", o->sequence++);
+    json_write_unsigned(w, "output_index", o->index);
 }
 
 /* An event that the client has is taken back. */
 static void output_end_event(const struct response_output *o, struct json_writer *w)
 {
-    json_write(w, "}\n\n");
+    generation_end_event(w);
     if (w->rc == STATUS_OK && o->has_after && o->sequence - 1 <= o->after)
         w->out->len = o->event_at;
 }
@@ -108,8 +119,7 @@ static void output_item_event(struct response_output *o, const struct choice *c,
     const struct item_id id = output_item_id(o, c);
 
     output_event(o, c, type, w);
-    json_write(w, ",\"item\":");
-    write_output_item(w, &id, o->kind, status, (struct text){o->name.data, o->name.len},
+    write_output_item(w, "item", &id, o->kind, status, (struct text){o->name.data, o->name.len},
                       (struct text){o->text.data, o->text.len}, is_new);
     output_end_event(o, w);
 }
@@ -121,8 +131,9 @@ static void output_content_event(struct response_output *o, const struct choice 
     const struct item_id id = output_item_id(o, c);
 
     output_event(o, c, type, w);
-    json_writef(w, ",\"item_id\":\"%s\"%s", id.text,
-                o->kind == REPLY_CALL ? "" : ",\"content_index\":0");
+    json_write_text(w, "item_id", id.text);
+    if (o->kind != REPLY_CALL)
+        json_write_unsigned(w, "content_index", 0);
 }
 
 static void output_part_event(struct response_output *o, const struct choice *c, const char *type,
@@ -131,8 +142,7 @@ static void output_part_event(struct response_output *o, const struct choice *c,
     if (o->kind != REPLY_TEXT)
         return;
     output_content_event(o, c, type, w);
-    json_write(w, ",\"part\":");
-    write_text_part(w, "output_text", (struct text){o->text.data, o->text.len});
+    write_text_part(w, "part", o->kind, (struct text){o->text.data, o->text.len});
     output_end_event(o, w);
 }
 
@@ -146,12 +156,11 @@ static void output_text_event(struct response_output *o, const struct choice *c,
 
     (void)snprintf(type, sizeof(type), "%s.%s", types[o->kind], what);
     output_content_event(o, c, type, w);
-    if (o->kind == REPLY_CALL && strcmp(what, "done") == 0) {
-        json_write(w, ",\"name\":");
-        json_raw_string(w, o->name.data, o->name.len);
-    }
-    json_writef(w, "%s,\"%s\":", o->kind == REPLY_TEXT ? ",\"logprobs\":[]" : "", name);
-    json_raw_string(w, text.text, text.len);
+    if (o->kind == REPLY_CALL && strcmp(what, "done") == 0)
+        json_write_string(w, "name", o->name.data, o->name.len);
+    if (o->kind == REPLY_TEXT)
+        json_write_empty_array(w, "logprobs");
+    json_write_string(w, name, text.text, text.len);
     output_end_event(o, w);
 }
 
@@ -228,7 +237,6 @@ void response_output_whole(const char *id, const struct completed_turn *t,
     struct whole_reply reply;
     struct item_id item;
     struct error err;
-    bool has_item = false;
 
     if (whole_reply_read(&reply, config, t->text, t->len, &err) != STATUS_OK) {
         json_writer_fail(w, err.status);
@@ -236,27 +244,22 @@ void response_output_whole(const char *id, const struct completed_turn *t,
     }
     if (reply.thoughts.len > 0) {
         item = item_id_of(id, REPLY_THOUGHT, 0, seed);
-        write_output_item(w, &item, REPLY_THOUGHT,
+        write_output_item(w, NULL, &item, REPLY_THOUGHT,
                           reply.text.len + reply.n_calls > 0 ? "completed" : status, none,
                           (struct text){reply.thoughts.data, reply.thoughts.len}, false);
-        has_item = true;
     }
-    if (reply.text.len > 0 || (reply.n_calls == 0 && !has_item)) {
+    if (reply.text.len > 0 || (reply.n_calls == 0 && reply.thoughts.len == 0)) {
         item = item_id_of(id, REPLY_TEXT, 0, seed);
-        json_write(w, has_item ? "," : "");
-        write_output_item(w, &item, REPLY_TEXT, reply.n_calls > 0 ? "completed" : status, none,
-                          (struct text){reply.text.data, reply.text.len}, false);
-        has_item = true;
+        write_output_item(w, NULL, &item, REPLY_TEXT, reply.n_calls > 0 ? "completed" : status,
+                          none, (struct text){reply.text.data, reply.text.len}, false);
     }
     for (uint32_t i = 0; i < reply.n_calls; i++) {
         struct tool_call call;
 
         whole_reply_call(&reply, i, &call);
         item = item_id_of(id, REPLY_CALL, i, seed);
-        json_write(w, has_item ? "," : "");
-        write_output_item(w, &item, REPLY_CALL, i + 1 < reply.n_calls ? "completed" : status,
+        write_output_item(w, NULL, &item, REPLY_CALL, i + 1 < reply.n_calls ? "completed" : status,
                           call.name, call.arguments, false);
-        has_item = true;
     }
     whole_reply_deinit(&reply);
 }

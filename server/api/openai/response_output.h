@@ -29,7 +29,7 @@ void response_output_parts(struct response_output *o, struct choice *c, struct j
 /* After the last part: closes what is open. A reply without items gets an empty message. */
 void response_output_end(struct response_output *o, struct choice *c, const char *status,
                          struct json_writer *w);
-/* The items of a complete reply, with commas between them. */
+/* The items of a complete reply, as entries of the array that is open. */
 void response_output_whole(const char *id, const struct completed_turn *t,
                            const struct reply_parser_config *config, const char *status,
                            struct json_writer *w);

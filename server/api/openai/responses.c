@@ -24,8 +24,7 @@
 #include "server/server.h"
 
 /* Of a turn that ended so: what was to compute it is another model now. */
-#define RESPONSE_ERROR \
-    "{\"code\":\"server_error\",\"message\":\"the reply could not be computed to its end\"}"
+static const char response_error[] = "the reply could not be computed to its end";
 
 enum { RESPONSE_METADATA_BYTES = 8 * METADATA_MAX_BYTES };
 
@@ -114,13 +113,10 @@ static enum status response_metadata(const char **out, const struct pair *pairs,
         return STATUS_OK;
     buf_init(&text, RESPONSE_METADATA_BYTES);
     w = json_writer_begin(&text);
-    for (size_t i = 0; i < n; i++) {
-        json_write(&w, i == 0 ? "{" : ",");
-        json_raw_string(&w, pairs[i].key, strlen(pairs[i].key));
-        json_write(&w, ":");
-        json_raw_string(&w, pairs[i].value, strlen(pairs[i].value));
-    }
-    json_write(&w, "}");
+    json_begin_object(&w, NULL);
+    for (size_t i = 0; i < n; i++)
+        json_write_text(&w, pairs[i].key, pairs[i].value);
+    json_end_object(&w);
     if (json_writer_end(&w) == STATUS_OK)
         kept = arena_strndup(arena, text.data, text.len);
     buf_deinit(&text);
@@ -172,33 +168,30 @@ enum status response_of_turn(struct response **out, const struct conversation *c
 
 /* --- output --- */
 
-static void write_optional(struct json_writer *w, const char *name, const char *text)
+static void write_part(struct json_writer *w, const char *name, const char *text, size_t len)
 {
-    json_writef(w, ",\"%s\":", name);
-    if (text == NULL)
-        json_write(w, "null");
-    else
-        json_raw_string(w, text, strlen(text));
-}
-
-static void write_part(struct json_writer *w, const char *text, size_t len)
-{
-    json_write(w, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
-    json_raw_string(w, text, len);
-    json_write(w, "}");
+    json_begin_object(w, name);
+    json_write_text(w, "type", "output_text");
+    json_write_empty_array(w, "annotations");
+    json_write_empty_array(w, "logprobs");
+    json_write_string(w, "text", text, len);
+    json_end_object(w);
 }
 
 /* Writes the one message; text NULL: it has no content yet. */
-static void write_item(const struct response *r, struct json_writer *w, const char *status,
-                       const char *text, size_t len)
+static void write_item(const struct response *r, struct json_writer *w, const char *name,
+                       const char *status, const char *text, size_t len)
 {
-    json_writef(w,
-                "{\"type\":\"message\",\"id\":\"msg_%s\",\"status\":\"%s\","
-                "\"role\":\"assistant\",\"content\":[",
-                r->id + 5, status);
+    json_begin_object(w, name);
+    json_write_text(w, "type", "message");
+    json_write_format(w, "id", "msg_%s", r->id + 5);
+    json_write_text(w, "status", status);
+    json_write_text(w, "role", "assistant");
+    json_begin_array(w, "content");
     if (text != NULL)
-        write_part(w, text, len);
-    json_write(w, "]}");
+        write_part(w, NULL, text, len);
+    json_end_array(w);
+    json_end_object(w);
 }
 
 static bool is_cut_short(const struct completed_turn *t)
@@ -229,24 +222,34 @@ static void write_outcome(struct json_writer *w, const struct response_view *v,
     const struct usage *u;
 
     if (t == NULL) {
-        json_write(w, ",\"completed_at\":null,\"incomplete_details\":null,\"usage\":null}");
+        json_write_null(w, "completed_at");
+        json_write_null(w, "incomplete_details");
+        json_write_null(w, "usage");
         return;
     }
     u = &t->usage;
-    json_writef(w, ",\"completed_at\":%llu",
-                (unsigned long long)(v->created_s + t->timings.total_us / 1000000));
-    if (is_cut_short(t) && t->finish != FINISH_CANCELLED && t->finish != FINISH_ERROR)
-        json_writef(w, ",\"incomplete_details\":{\"reason\":\"%s\"}",
-                    t->finish == FINISH_LENGTH ? "max_output_tokens" : finish_name(t->finish));
-    else
-        json_write(w, ",\"incomplete_details\":null");
-    json_writef(w,
-                ",\"usage\":{\"input_tokens\":%u,\"input_tokens_details\":"
-                "{\"cached_tokens\":%u,\"cache_write_tokens\":0},\"output_tokens\":%u,"
-                "\"output_tokens_details\":{\"reasoning_tokens\":%u},\"total_tokens\":%u}}",
-                u->n_prompt, u->n_cached, u->n_completion,
-                tools_thought_tokens(t, v->model->info.reply_format),
-                u->n_prompt + u->n_completion);
+    json_write_unsigned(w, "completed_at", v->created_s + t->timings.total_us / 1000000);
+    if (is_cut_short(t) && t->finish != FINISH_CANCELLED && t->finish != FINISH_ERROR) {
+        json_begin_object(w, "incomplete_details");
+        json_write_text(w, "reason",
+                        t->finish == FINISH_LENGTH ? "max_output_tokens" : finish_name(t->finish));
+        json_end_object(w);
+    } else {
+        json_write_null(w, "incomplete_details");
+    }
+    json_begin_object(w, "usage");
+    json_write_unsigned(w, "input_tokens", u->n_prompt);
+    json_begin_object(w, "input_tokens_details");
+    json_write_unsigned(w, "cached_tokens", u->n_cached);
+    json_write_unsigned(w, "cache_write_tokens", 0);
+    json_end_object(w);
+    json_write_unsigned(w, "output_tokens", u->n_completion);
+    json_begin_object(w, "output_tokens_details");
+    json_write_unsigned(w, "reasoning_tokens",
+                        tools_thought_tokens(t, v->model->info.reply_format));
+    json_end_object(w);
+    json_write_unsigned(w, "total_tokens", u->n_prompt + u->n_completion);
+    json_end_object(w);
 }
 
 /* The parameters that the reply is sampled with. */
@@ -256,15 +259,14 @@ static void response_write_sampling(const struct response_view *v, struct json_w
 
     if (v->request != NULL)
         sampling_overrides_apply(v->request->overrides, &s);
-    json_writef(w,
-                ",\"temperature\":%.6g,\"top_p\":%.6g,\"presence_penalty\":%.6g,"
-                "\"frequency_penalty\":%.6g,\"max_output_tokens\":",
-                (double)s.temperature, (double)s.top_p, (double)s.presence_penalty,
-                (double)s.frequency_penalty);
+    json_write_real(w, "temperature", (double)s.temperature, 6);
+    json_write_real(w, "top_p", (double)s.top_p, 6);
+    json_write_real(w, "presence_penalty", (double)s.presence_penalty, 6);
+    json_write_real(w, "frequency_penalty", (double)s.frequency_penalty, 6);
     if (s.max_tokens == 0)
-        json_write(w, "null");
+        json_write_null(w, "max_output_tokens");
     else
-        json_writef(w, "%u", s.max_tokens);
+        json_write_unsigned(w, "max_output_tokens", s.max_tokens);
 }
 
 /* A tool in the form of chat completions as Responses have it; a new reference. */
@@ -299,7 +301,7 @@ static void response_write_turn_tools(const struct tool_use *use, struct json_wr
     if (text == NULL)
         json_writer_fail(w, STATUS_EXHAUSTED);
     else
-        json_write(w, text);
+        json_write_json(w, "tools", text, strlen(text));
     free(text);
     json_decref(list);
 }
@@ -312,17 +314,20 @@ static void response_write_tools(const struct response_view *v, struct json_writ
     const struct tool_use *use = v->request != NULL ? &v->request->tool_use : &none;
     const bool is_again = r->tools == NULL && use->tools.len > 0;
 
-    json_writef(w, "\"parallel_tool_calls\":%s,\"tool_choice\":",
-                (is_again ? use->is_single : r->is_single) ? "false" : "true");
-    json_write(w, r->choice != NULL     ? r->choice
-                  : use->tools.len == 0 ? "\"none\""
-                  : use->is_forced      ? "\"required\""
-                                        : "\"auto\"");
-    json_write(w, ",\"tools\":");
+    json_write_bool(w, "parallel_tool_calls", !(is_again ? use->is_single : r->is_single));
+    if (r->choice != NULL)
+        json_write_json(w, "tool_choice", r->choice, strlen(r->choice));
+    else
+        json_write_text(w, "tool_choice",
+                        use->tools.len == 0 ? "none"
+                        : use->is_forced    ? "required"
+                                            : "auto");
     if (is_again)
         response_write_turn_tools(use, w);
+    else if (r->tools != NULL)
+        json_write_json(w, "tools", r->tools, strlen(r->tools));
     else
-        json_write(w, r->tools == NULL ? "[]" : r->tools);
+        json_write_empty_array(w, "tools");
 }
 
 static void response_write_reasoning(const struct response_view *v, struct json_writer *w)
@@ -331,49 +336,85 @@ static void response_write_reasoning(const struct response_view *v, struct json_
     json_t *all = given.len == 0 ? NULL : json_loadb(given.text, given.len, 0, NULL);
     const char *effort = json_string_value(json_object_get(all, "reasoning_effort"));
 
-    json_write(w, "\"reasoning\":{\"effort\":");
-    if (effort == NULL)
-        json_write(w, "null");
-    else
-        json_raw_string(w, effort, strlen(effort));
-    json_write(w, ",\"summary\":null},");
+    json_begin_object(w, "reasoning");
+    json_write_text(w, "effort", effort);
+    json_write_null(w, "summary");
+    json_end_object(w);
     json_decref(all);
 }
 
-void response_write(const struct response_view *v, struct json_writer *w)
+static void response_write_error(const struct completed_turn *t, struct json_writer *w)
+{
+    if (t == NULL || t->finish != FINISH_ERROR) {
+        json_write_null(w, "error");
+        return;
+    }
+    json_begin_object(w, "error");
+    json_write_text(w, "code", "server_error");
+    json_write_text(w, "message", response_error);
+    json_end_object(w);
+}
+
+/* What is the same in every response: parameters that are not supported. */
+static void response_write_constants(struct json_writer *w)
+{
+    json_write_text(w, "truncation", "disabled");
+    json_write_text(w, "service_tier", "default");
+    json_write_unsigned(w, "top_logprobs", 0);
+    json_write_null(w, "max_tool_calls");
+    json_write_null(w, "safety_identifier");
+    json_write_null(w, "prompt_cache_key");
+    json_write_null(w, "user");
+    json_begin_object(w, "text");
+    json_begin_object(w, "format");
+    json_write_text(w, "type", "text");
+    json_end_object(w);
+    json_end_object(w);
+}
+
+static void response_write_output(const struct response *r, const struct completed_turn *t,
+                                  const struct reply_format *format, struct json_writer *w)
+{
+    struct reply_parser_config config;
+
+    json_begin_array(w, "output");
+    if (t != NULL && tools_divide(&config, t->request, format))
+        response_output_whole(r->id + 5, t, &config, responses_item_status(t), w);
+    else if (t != NULL)
+        write_item(r, w, NULL, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
+    json_end_array(w);
+}
+
+void response_write(const struct response_view *v, const char *name, struct json_writer *w)
 {
     const struct response *r = v->response;
     const struct completed_turn *t = v->completed;
-    struct reply_parser_config config;
+    const char *metadata = r->metadata == NULL ? "{}" : r->metadata;
 
-    json_writef(w,
-                "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%llu,"
-                "\"status\":\"%s\",\"model\":\"%s\",\"error\":%s,\"metadata\":%s,"
-                "\"store\":%s,\"background\":%s,\"truncation\":\"disabled\","
-                "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
-                "\"safety_identifier\":null,"
-                "\"prompt_cache_key\":null,\"user\":null,"
-                "\"text\":{\"format\":{\"type\":\"text\"}},",
-                r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
-                t != NULL && t->finish == FINISH_ERROR ? RESPONSE_ERROR : "null",
-                r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
-                v->request != NULL && v->request->is_detached ? "true" : "false");
+    json_begin_object(w, name);
+    json_write_text(w, "id", r->id);
+    json_write_text(w, "object", "response");
+    json_write_unsigned(w, "created_at", v->created_s);
+    json_write_text(w, "status", responses_status_of(t));
+    json_write_text(w, "model", v->model->name);
+    response_write_error(t, w);
+    json_write_json(w, "metadata", metadata, strlen(metadata));
+    json_write_bool(w, "store", r->store);
+    json_write_bool(w, "background", v->request != NULL && v->request->is_detached);
+    response_write_constants(w);
     response_write_reasoning(v, w);
     response_write_tools(v, w);
-    json_write(w, ",\"output\":[");
-    if (t != NULL && tools_divide(&config, t->request, v->model->info.reply_format))
-        response_output_whole(r->id + 5, t, &config, responses_item_status(t), w);
-    else if (t != NULL)
-        write_item(r, w, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
-    json_write(w, "]");
+    response_write_output(r, t, v->model->info.reply_format, w);
     response_write_sampling(v, w);
-    write_optional(w, "instructions", r->instructions);
-    write_optional(w, "previous_response_id", r->previous);
+    json_write_text(w, "instructions", r->instructions);
+    json_write_text(w, "previous_response_id", r->previous);
     write_outcome(w, v, t);
+    json_end_object(w);
 }
 
 /* The response as it is; in progress, if is_begun, whatever its turn is. */
-static void response_write_now(const struct generation *g, bool is_begun, struct json_writer *w)
+static void response_write_now(const struct generation *g, const char *name, bool is_begun,
+                               struct json_writer *w)
 {
     const struct choice *c = &g->choices[0];
     const struct turn_reader *reader = &c->reader;
@@ -387,12 +428,12 @@ static void response_write_now(const struct generation *g, bool is_begun, struct
         .completed = c->is_done && !is_begun ? reader->completed : NULL,
     };
 
-    response_write(&v, w);
+    response_write(&v, name, w);
 }
 
 static void response_whole(struct generation *g, struct json_writer *w)
 {
-    response_write_now(g, false, w);
+    response_write_now(g, NULL, false, w);
 }
 
 /* --- events --- */
@@ -407,13 +448,8 @@ static uint64_t response_sequence(const struct choice *c)
 /* Writes an event up to the fields of its type. */
 static void begin_event(const char *type, uint64_t sequence, struct json_writer *w)
 {
-    json_writef(w, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type, type,
-                (unsigned long long)sequence);
-}
-
-static void end_event(struct json_writer *w)
-{
-    json_write(w, "}\n\n");
+    generation_begin_event(type, w);
+    json_write_unsigned(w, "sequence_number", sequence);
 }
 
 /* Whether the client has this event. */
@@ -428,9 +464,8 @@ static void response_event(const struct generation *g, const char *type, uint64_
     if (response_has_sent(g->renderer_state, sequence))
         return;
     begin_event(type, sequence, w);
-    json_write(w, ",\"response\":");
-    response_write_now(g, is_begun, w);
-    end_event(w);
+    response_write_now(g, "response", is_begun, w);
+    generation_end_event(w);
 }
 
 static void item_event(const struct response *r, const char *type, uint64_t sequence,
@@ -439,16 +474,18 @@ static void item_event(const struct response *r, const char *type, uint64_t sequ
     if (response_has_sent(r, sequence))
         return;
     begin_event(type, sequence, w);
-    json_write(w, ",\"output_index\":0,\"item\":");
-    write_item(r, w, status, text, len);
-    end_event(w);
+    json_write_unsigned(w, "output_index", 0);
+    write_item(r, w, "item", status, text, len);
+    generation_end_event(w);
 }
 
 static void begin_in_part(const struct response *r, const char *type, uint64_t sequence,
                           struct json_writer *w)
 {
     begin_event(type, sequence, w);
-    json_writef(w, ",\"item_id\":\"msg_%s\",\"output_index\":0,\"content_index\":0", r->id + 5);
+    json_write_format(w, "item_id", "msg_%s", r->id + 5);
+    json_write_unsigned(w, "output_index", 0);
+    json_write_unsigned(w, "content_index", 0);
 }
 
 static void part_event(const struct response *r, const char *type, uint64_t sequence,
@@ -457,9 +494,8 @@ static void part_event(const struct response *r, const char *type, uint64_t sequ
     if (response_has_sent(r, sequence))
         return;
     begin_in_part(r, type, sequence, w);
-    json_write(w, ",\"part\":");
-    write_part(w, text, len);
-    end_event(w);
+    write_part(w, "part", text, len);
+    generation_end_event(w);
 }
 
 static void text_event(const struct response *r, const char *type, uint64_t sequence,
@@ -468,9 +504,9 @@ static void text_event(const struct response *r, const char *type, uint64_t sequ
     if (response_has_sent(r, sequence))
         return;
     begin_in_part(r, type, sequence, w);
-    json_writef(w, ",\"logprobs\":[],\"%s\":", name);
-    json_raw_string(w, text, len);
-    end_event(w);
+    json_write_empty_array(w, "logprobs");
+    json_write_string(w, name, text, len);
+    generation_end_event(w);
 }
 
 /* The first event may be the last of its turn: it is not done until that is sent. */
@@ -549,9 +585,10 @@ static void response_failed(struct generation *g, const struct error *err, struc
 
     begin_event("error", generation_has_parts(c) ? r->output.sequence : response_sequence(c) + 1,
                 w);
-    json_writef(w, ",\"code\":\"%s\",\"param\":null,\"message\":", status_name(err->status));
-    json_raw_string(w, err->text, strlen(err->text));
-    end_event(w);
+    json_write_text(w, "code", status_name(err->status));
+    json_write_null(w, "param");
+    json_write_text(w, "message", err->text);
+    generation_end_event(w);
 }
 
 /* --- requests --- */

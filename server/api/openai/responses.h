@@ -48,6 +48,6 @@ struct response_view {
     const struct completed_turn *completed; /* NULL: its reply is not complete */
 };
 
-void response_write(const struct response_view *v, struct json_writer *w);
+void response_write(const struct response_view *v, const char *name, struct json_writer *w);
 
 #endif

@@ -74,7 +74,7 @@ static void stored_response_write(const struct stored_response *s, struct exchan
 
     buf_init(&body, STORED_MAX_BYTES);
     w = json_writer_begin(&body);
-    response_write(&v, &w);
+    response_write(&v, NULL, &w);
     answer_json(x, &w, &body);
     buf_deinit(&body);
 }
@@ -151,7 +151,11 @@ static enum status stored_response_delete(const struct stored_response *s, struc
                          "the response is not the last of its conversation");
     buf_init(&body, STORED_MAX_BYTES);
     w = json_writer_begin(&body);
-    json_writef(&w, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", s->response->id);
+    json_begin_object(&w, NULL);
+    json_write_text(&w, "id", s->response->id);
+    json_write_text(&w, "object", "response");
+    json_write_bool(&w, "deleted", true);
+    json_end_object(&w);
     conversation_close(s->conversation, WATCH_CLOSED, "its response was deleted");
     answer_json_kept(x, &w, &body);
     buf_deinit(&body);
@@ -214,13 +218,22 @@ static void item_write(const struct stored_response *s, size_t i, struct json_wr
     char id[ITEM_ID_CHARS];
 
     item_id(id, s, i);
-    json_writef(w,
-                "{\"type\":\"message\",\"id\":\"%s\",\"status\":\"completed\",\"role\":\"%s\","
-                "\"content\":[{\"type\":\"%s\",%s\"text\":",
-                id, role_name(m->role), is_reply ? "output_text" : "input_text",
-                is_reply ? "\"annotations\":[],\"logprobs\":[]," : "");
-    json_raw_string(w, m->text, m->len);
-    json_write(w, "}]}");
+    json_begin_object(w, NULL);
+    json_write_text(w, "type", "message");
+    json_write_text(w, "id", id);
+    json_write_text(w, "status", "completed");
+    json_write_text(w, "role", role_name(m->role));
+    json_begin_array(w, "content");
+    json_begin_object(w, NULL);
+    json_write_text(w, "type", is_reply ? "output_text" : "input_text");
+    if (is_reply) {
+        json_write_empty_array(w, "annotations");
+        json_write_empty_array(w, "logprobs");
+    }
+    json_write_string(w, "text", m->text, m->len);
+    json_end_object(w);
+    json_end_array(w);
+    json_end_object(w);
 }
 
 static void item_write_edge(const struct stored_response *s, const struct item_range *r,
@@ -228,12 +241,9 @@ static void item_write_edge(const struct stored_response *s, const struct item_r
 {
     char id[ITEM_ID_CHARS];
 
-    if (is_empty) {
-        json_writef(w, ",\"%s\":null", name);
-        return;
-    }
-    item_id(id, s, item_at(s, r, place));
-    json_writef(w, ",\"%s\":\"%s\"", name, id);
+    if (!is_empty)
+        item_id(id, s, item_at(s, r, place));
+    json_write_text(w, name, is_empty ? NULL : id);
 }
 
 static enum status stored_response_items(const struct stored_response *s, struct exchange *x,
@@ -249,15 +259,16 @@ static enum status stored_response_items(const struct stored_response *s, struct
     end = n - r.at < r.n ? n : r.at + r.n;
     buf_init(&body, STORED_MAX_BYTES);
     w = json_writer_begin(&body);
-    json_write(&w, "{\"object\":\"list\",\"data\":[");
-    for (size_t place = r.at; place < end; place++) {
-        json_write(&w, place == r.at ? "" : ",");
+    json_begin_object(&w, NULL);
+    json_write_text(&w, "object", "list");
+    json_begin_array(&w, "data");
+    for (size_t place = r.at; place < end; place++)
         item_write(s, item_at(s, &r, place), &w);
-    }
-    json_write(&w, "]");
+    json_end_array(&w);
     item_write_edge(s, &r, "first_id", r.at, r.at == end, &w);
     item_write_edge(s, &r, "last_id", end - 1, r.at == end, &w);
-    json_writef(&w, ",\"has_more\":%s}", end < n ? "true" : "false");
+    json_write_bool(&w, "has_more", end < n);
+    json_end_object(&w);
     answer_json(x, &w, &body);
     buf_deinit(&body);
     return STATUS_OK;
