@@ -34,34 +34,24 @@ enum status role_parse(enum role *out, const char *name, struct error *err)
 
 void sampling_init(struct sampling *s)
 {
-    *s = (struct sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+#define NEUTRAL(name, NAME, kind, number, neutral, ...) .name = (neutral),
+    *s = (struct sampling){SAMPLING_FIELDS(NEUTRAL)};
+#undef NEUTRAL
 }
 
 /* Written so that a NaN fails. */
-static bool is_within(float value, float least, float most)
+static bool is_within(double value, double least, double most)
 {
     return value >= least && value <= most;
 }
 
 static enum status check_numbers(const struct sampling *s, struct error *err)
 {
-    if (!isfinite(s->temperature) || s->temperature < 0)
-        return error_field(err, "temperature", "is %g, it must be 0 or above",
-                           (double)s->temperature);
-    if (!is_within(s->top_p, 0, 1) || s->top_p == 0)
-        return error_field(err, "top_p", "is %g, it must be above 0 and at most 1",
-                           (double)s->top_p);
-    if (!is_within(s->min_p, 0, 1))
-        return error_field(err, "min_p", "is %g, it must be from 0 to 1", (double)s->min_p);
-    if (!isfinite(s->repetition_penalty) || s->repetition_penalty <= 0)
-        return error_field(err, "repetition_penalty", "is %g, it must be above 0",
-                           (double)s->repetition_penalty);
-    if (!is_within(s->presence_penalty, -2, 2))
-        return error_field(err, "presence_penalty", "is %g, it must be from -2 to 2",
-                           (double)s->presence_penalty);
-    if (!is_within(s->frequency_penalty, -2, 2))
-        return error_field(err, "frequency_penalty", "is %g, it must be from -2 to 2",
-                           (double)s->frequency_penalty);
+#define CHECK(name, NAME, kind, number, neutral, least, most, bounds, since) \
+    if (!is_within((double)s->name, (double)(least), (double)(most)))        \
+        return error_field(err, #name, "is %g, it must be " bounds, (double)s->name);
+    SAMPLING_FIELDS(CHECK)
+#undef CHECK
     if (s->max_tokens != 0 && s->min_tokens > s->max_tokens)
         return error_field(err, "min_tokens", "is %u, it must be at most max_tokens (%u)",
                            s->min_tokens, s->max_tokens);

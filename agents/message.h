@@ -8,6 +8,7 @@
 
 #include "agents/lm/grammar/form.h"
 #include "base/status.h"
+#include "proto/sampling_fields.h"
 
 /* ROLE_TOOL: the result of a call. */
 enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL };
@@ -64,20 +65,17 @@ struct constraint {
 enum { SAMPLING_MAX_STOPS = 16, SAMPLING_MAX_BIASES = 1024, SAMPLING_MAX_LOGPROBS = 20 };
 enum { SAMPLING_MAX_STOP_BYTES = 4096 }; /* of one stop text */
 
-/* How to choose tokens. sampling_init fills the neutral values. An agent fills its model's
- * defaults; the conversation's and then the turn's values override them. */
+/* How to choose tokens. The members that are one number each are the rows of
+ * proto/sampling_fields.h: temperature (0: greedy, exact), top_p, min_p, top_k (0: all),
+ * repetition_penalty (1: none), presence_penalty, frequency_penalty, max_tokens (of the reply; 0:
+ * until the context is full), min_tokens (before an end token or a stop may end the reply), seed,
+ * ignore_eos. sampling_init fills the neutral values. An agent fills its model's defaults; the
+ * conversation's and then the turn's values override them. */
 struct sampling {
-    float temperature;                         /* 0: greedy, exact */
-    float top_p;                               /* (0, 1] */
-    float min_p;                               /* [0, 1] */
-    uint32_t top_k;                            /* 0: all */
-    float repetition_penalty;                  /* > 0; 1: none */
-    float presence_penalty, frequency_penalty; /* [-2, 2] */
-    uint32_t max_tokens;                       /* of the reply; 0: until the context is full */
-    uint32_t min_tokens;                       /* before an end token or a stop may end the reply */
-    uint64_t seed;
+#define SAMPLING_MEMBER(name, NAME, kind, ...) SAMPLING_TYPE_##kind name;
+    SAMPLING_FIELDS(SAMPLING_MEMBER)
+#undef SAMPLING_MEMBER
     bool has_seed; /* else the conversation draws one */
-    bool ignore_eos;
     uint32_t
         n_logprobs; /* top alternatives per token; 0 with want_logprobs: only the token's own */
     bool want_logprobs;

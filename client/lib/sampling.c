@@ -1,4 +1,5 @@
 #include "client/lib/parts.h"
+#include "proto/sampling_fields.h"
 
 static enum status fill_biases(Parley__V1__Sampling *m, const struct parley_sampling *s,
                                struct arena *arena, struct error *err)
@@ -24,28 +25,11 @@ static enum status fill_biases(Parley__V1__Sampling *m, const struct parley_samp
 enum status sampling_fill(Parley__V1__Sampling *m, const struct parley_sampling *s,
                           struct arena *arena, struct error *err)
 {
-    m->has_temperature = (s->set & PARLEY_TEMPERATURE) != 0;
-    m->temperature = s->temperature;
-    m->has_top_k = (s->set & PARLEY_TOP_K) != 0;
-    m->top_k = s->top_k;
-    m->has_top_p = (s->set & PARLEY_TOP_P) != 0;
-    m->top_p = s->top_p;
-    m->has_min_p = (s->set & PARLEY_MIN_P) != 0;
-    m->min_p = s->min_p;
-    m->has_repetition_penalty = (s->set & PARLEY_REPETITION_PENALTY) != 0;
-    m->repetition_penalty = s->repetition_penalty;
-    m->has_presence_penalty = (s->set & PARLEY_PRESENCE_PENALTY) != 0;
-    m->presence_penalty = s->presence_penalty;
-    m->has_frequency_penalty = (s->set & PARLEY_FREQUENCY_PENALTY) != 0;
-    m->frequency_penalty = s->frequency_penalty;
-    m->has_seed = (s->set & PARLEY_SEED) != 0;
-    m->seed = s->seed;
-    m->has_max_tokens = (s->set & PARLEY_MAX_TOKENS) != 0;
-    m->max_tokens = s->max_tokens;
-    m->has_min_tokens = (s->set & PARLEY_MIN_TOKENS) != 0;
-    m->min_tokens = s->min_tokens;
-    m->has_ignore_eos = (s->set & PARLEY_IGNORE_EOS) != 0;
-    m->ignore_eos = s->ignore_eos;
+#define FILL(name, NAME, ...)                      \
+    m->has_##name = (s->set & PARLEY_##NAME) != 0; \
+    m->name = s->name;
+    SAMPLING_FIELDS(FILL)
+#undef FILL
     m->stop = (char **)(uintptr_t)s->stops; /* only read */
     m->n_stop = s->n_stops;
     return s->n_biases > 0 ? fill_biases(m, s, arena, err) : STATUS_OK;
@@ -69,30 +53,16 @@ enum status sampling_take(struct parley_sampling *out, const Parley__V1__Samplin
         biases[i] = m->logit_bias[i]->value;
     }
     *out = (struct parley_sampling){
-        .set = (m->has_temperature ? PARLEY_TEMPERATURE : 0u) | (m->has_top_k ? PARLEY_TOP_K : 0u) |
-               (m->has_top_p ? PARLEY_TOP_P : 0u) | (m->has_min_p ? PARLEY_MIN_P : 0u) |
-               (m->has_repetition_penalty ? PARLEY_REPETITION_PENALTY : 0u) |
-               (m->has_presence_penalty ? PARLEY_PRESENCE_PENALTY : 0u) |
-               (m->has_frequency_penalty ? PARLEY_FREQUENCY_PENALTY : 0u) |
-               (m->has_seed ? PARLEY_SEED : 0u) | (m->has_max_tokens ? PARLEY_MAX_TOKENS : 0u) |
-               (m->has_min_tokens ? PARLEY_MIN_TOKENS : 0u) |
-               (m->has_ignore_eos ? PARLEY_IGNORE_EOS : 0u),
-        .temperature = m->temperature,
-        .top_p = m->top_p,
-        .min_p = m->min_p,
-        .repetition_penalty = m->repetition_penalty,
-        .presence_penalty = m->presence_penalty,
-        .frequency_penalty = m->frequency_penalty,
-        .top_k = m->top_k,
-        .max_tokens = m->max_tokens,
-        .min_tokens = m->min_tokens,
-        .seed = m->seed,
-        .ignore_eos = m->ignore_eos,
         .stops = (const char *const *)m->stop,
         .n_stops = m->n_stop,
         .bias_ids = ids,
         .biases = biases,
         .n_biases = m->n_logit_bias,
     };
+#define TAKE(name, NAME, ...)                       \
+    out->set |= m->has_##name ? PARLEY_##NAME : 0u; \
+    out->name = m->name;
+    SAMPLING_FIELDS(TAKE)
+#undef TAKE
     return STATUS_OK;
 }

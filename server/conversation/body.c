@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agents/agent.h"
+#include "proto/sampling_fields.h"
 #include "server/conversation/conversations.h"
 #include "server/journal/body_bytes.h"
 
@@ -10,22 +11,24 @@
  * where a client had asked for none. */
 enum { BODY_VERSION = 4, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
+#define IS_WRITTEN(name, NAME, kind, number, neutral, least, most, bounds, since) \
+    _Static_assert((since) <= BODY_VERSION, "a parameter that came later is not in the body");
+SAMPLING_FIELDS(IS_WRITTEN)
+#undef IS_WRITTEN
+
 /* --- writing --- */
+
+static void body_put_bool(struct body_writer *w, bool is_set)
+{
+    body_put_u32(w, is_set);
+}
 
 static void body_put_sampling(struct body_writer *w, uint32_t given, const struct sampling *s)
 {
     body_put_u32(w, given);
-    body_put_float(w, s->temperature);
-    body_put_float(w, s->top_p);
-    body_put_float(w, s->min_p);
-    body_put_u32(w, s->top_k);
-    body_put_float(w, s->repetition_penalty);
-    body_put_float(w, s->presence_penalty);
-    body_put_float(w, s->frequency_penalty);
-    body_put_u32(w, s->max_tokens);
-    body_put_u32(w, s->min_tokens);
-    body_put_u64(w, s->seed);
-    body_put_u32(w, s->ignore_eos);
+#define PUT(name, NAME, kind, ...) body_put_##kind(w, s->name);
+    SAMPLING_FIELDS(PUT)
+#undef PUT
     body_put_u32(w, (uint32_t)s->n_stops);
     for (size_t i = 0; i < s->n_stops; i++)
         body_put_bytes(w, s->stops[i].text, s->stops[i].len);
@@ -153,6 +156,11 @@ enum status body_write_finish(struct buf *out, const struct completed_turn *t, c
 
 /* --- reading --- */
 
+static bool body_take_bool(struct body_reader *r)
+{
+    return body_take_up_to(r, 1) != 0;
+}
+
 static void body_take_constraint(struct body_reader *r, struct sampling *out)
 {
     struct constraint *c;
@@ -176,18 +184,12 @@ static void body_take_sampling(struct body_reader *r, struct sampling_overrides 
 
     sampling_init(s);
     out->given = body_take_u32(r);
-    s->temperature = body_take_float(r);
-    s->top_p = body_take_float(r);
-    s->min_p = body_take_float(r);
-    s->top_k = body_take_u32(r);
-    s->repetition_penalty = body_take_float(r);
-    s->presence_penalty = body_take_float(r);
-    s->frequency_penalty = body_take_float(r);
-    s->max_tokens = body_take_u32(r);
-    s->min_tokens = body_take_u32(r);
-    s->seed = body_take_u64(r);
+#define TAKE(name, NAME, kind, number, neutral, least, most, bounds, since) \
+    if (r->version >= (since))                                              \
+        s->name = body_take_##kind(r);
+    SAMPLING_FIELDS(TAKE)
+#undef TAKE
     s->has_seed = true;
-    s->ignore_eos = body_take_up_to(r, 1) != 0;
     n = body_take_up_to(r, SAMPLING_MAX_STOPS);
     stops = body_take_array(r, n, sizeof(*stops), 8);
     for (size_t i = 0; stops != NULL && i < n; i++)

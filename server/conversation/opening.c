@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/sampling_fields.h"
 #include "server/conversation/keeping.h"
 #include "server/model/model.h"
 
@@ -13,11 +14,11 @@
 
 enum opening_kind { OPENING_OPEN, OPENING_FORK };
 
-static uint64_t float_bits(float value)
+static uint64_t number_bits(const void *value, size_t size_bytes)
 {
-    uint32_t bits;
+    uint64_t bits = 0;
 
-    memcpy(&bits, &value, sizeof(bits));
+    memcpy(&bits, value, size_bytes);
     return bits;
 }
 
@@ -54,7 +55,7 @@ static void digest_biases(struct digest_writer *w, const struct digest_key *key,
 
         digest_start(&bias, key);
         digest_number(&bias, (uint64_t)s->biases[i].id);
-        digest_number(&bias, float_bits(s->biases[i].bias));
+        digest_number(&bias, number_bits(&s->biases[i].bias, sizeof(s->biases[i].bias)));
         digest_join(&set, digest_end(&bias));
     }
     digest_set(w, s->n_biases, &set);
@@ -68,17 +69,12 @@ static void digest_sampling(struct digest_writer *w, const struct digest_key *ke
     sampling_init(&s); /* what is not given is the same in all */
     sampling_overrides_apply(overrides, &s);
     digest_number(w, overrides == NULL ? 0 : overrides->given);
-    digest_number(w, float_bits(s.temperature));
-    digest_number(w, float_bits(s.top_p));
-    digest_number(w, float_bits(s.min_p));
-    digest_number(w, s.top_k);
-    digest_number(w, float_bits(s.repetition_penalty));
-    digest_number(w, float_bits(s.presence_penalty));
-    digest_number(w, float_bits(s.frequency_penalty));
-    digest_number(w, s.max_tokens);
-    digest_number(w, s.min_tokens);
-    digest_number(w, s.seed);
-    digest_number(w, s.ignore_eos);
+    /* A parameter that came later counts where it is given, so that stored digests stay. */
+#define DIGEST(name, NAME, kind, number, neutral, least, most, bounds, since)             \
+    if ((since) == 1 || (overrides != NULL && (overrides->given & SAMPLING_##NAME) != 0)) \
+        digest_number(w, number_bits(&s.name, sizeof(s.name)));
+    SAMPLING_FIELDS(DIGEST)
+#undef DIGEST
     digest_number(w, s.n_stops);
     for (size_t i = 0; i < s.n_stops; i++)
         digest_bytes(w, s.stops[i].text, s.stops[i].len);

@@ -1,5 +1,6 @@
 #include "server/conversation/sampling.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -48,6 +49,23 @@ enum status sampling_overrides_copy(struct sampling_overrides **out,
     p->values.stops = stops;
     p->values.biases = biases;
     *out = p;
+    return STATUS_OK;
+}
+
+static int bias_by_id(const void *a, const void *b)
+{
+    const struct logit_bias *x = a, *y = b;
+
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+enum status logit_biases_sort(struct logit_bias *biases, size_t n, struct error *err)
+{
+    qsort(biases, n, sizeof(biases[0]), bias_by_id);
+    for (size_t i = 1; i < n; i++) {
+        if (biases[i].id == biases[i - 1].id)
+            return error_field(err, "logit_bias", "names token %d twice", biases[i].id);
+    }
     return STATUS_OK;
 }
 
@@ -101,12 +119,10 @@ bool sampling_overrides_is_equal(const struct sampling_overrides *a,
     sampling_init(&y);
     sampling_overrides_apply(a, &x);
     sampling_overrides_apply(b, &y);
-    return x.temperature == y.temperature && x.top_k == y.top_k && x.top_p == y.top_p &&
-           x.min_p == y.min_p && x.repetition_penalty == y.repetition_penalty &&
-           x.presence_penalty == y.presence_penalty && x.frequency_penalty == y.frequency_penalty &&
-           x.seed == y.seed && x.max_tokens == y.max_tokens && x.min_tokens == y.min_tokens &&
-           x.ignore_eos == y.ignore_eos && stops_are_equal(&x, &y) && biases_are_equal(&x, &y) &&
+#define IS_EQUAL(name, ...) x.name == y.name &&
+    return SAMPLING_FIELDS(IS_EQUAL) stops_are_equal(&x, &y) && biases_are_equal(&x, &y) &&
            constraints_are_equal(x.constraint, y.constraint);
+#undef IS_EQUAL
 }
 
 void sampling_overrides_apply(const struct sampling_overrides *overrides, struct sampling *s)
@@ -116,38 +132,20 @@ void sampling_overrides_apply(const struct sampling_overrides *overrides, struct
     if (overrides == NULL)
         return;
     v = &overrides->values;
-    if (is_given(overrides, SAMPLING_TEMPERATURE))
-        s->temperature = v->temperature;
-    if (is_given(overrides, SAMPLING_TOP_K))
-        s->top_k = v->top_k;
-    if (is_given(overrides, SAMPLING_TOP_P))
-        s->top_p = v->top_p;
-    if (is_given(overrides, SAMPLING_MIN_P))
-        s->min_p = v->min_p;
-    if (is_given(overrides, SAMPLING_REPETITION))
-        s->repetition_penalty = v->repetition_penalty;
-    if (is_given(overrides, SAMPLING_PRESENCE))
-        s->presence_penalty = v->presence_penalty;
-    if (is_given(overrides, SAMPLING_FREQUENCY))
-        s->frequency_penalty = v->frequency_penalty;
+#define APPLY(name, NAME, ...)                \
+    if (is_given(overrides, SAMPLING_##NAME)) \
+        s->name = v->name;
+    SAMPLING_FIELDS(APPLY)
+#undef APPLY
+    s->has_seed |= is_given(overrides, SAMPLING_SEED);
     if (is_given(overrides, SAMPLING_BIASES)) {
         s->biases = v->biases;
         s->n_biases = v->n_biases;
-    }
-    if (is_given(overrides, SAMPLING_SEED)) {
-        s->seed = v->seed;
-        s->has_seed = true;
     }
     if (is_given(overrides, SAMPLING_STOPS)) {
         s->stops = v->stops;
         s->n_stops = v->n_stops;
     }
-    if (is_given(overrides, SAMPLING_MAX_TOKENS))
-        s->max_tokens = v->max_tokens;
-    if (is_given(overrides, SAMPLING_MIN_TOKENS))
-        s->min_tokens = v->min_tokens;
     if (is_given(overrides, SAMPLING_CONSTRAINT))
         s->constraint = v->constraint;
-    if (is_given(overrides, SAMPLING_IGNORE_EOS))
-        s->ignore_eos = v->ignore_eos;
 }

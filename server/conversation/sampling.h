@@ -4,22 +4,16 @@
 #define SERVER_CONVERSATION_SAMPLING_H
 
 #include "agents/message.h"
+#include "proto/sampling_fields.h"
 
+/* Bits of sampling_overrides.given, as the journal's records have them. */
 enum sampling_field {
-    SAMPLING_TEMPERATURE = 1 << 0,
-    SAMPLING_TOP_K = 1 << 1,
-    SAMPLING_TOP_P = 1 << 2,
-    SAMPLING_MIN_P = 1 << 3,
-    SAMPLING_REPETITION = 1 << 4,
-    SAMPLING_PRESENCE = 1 << 5,
-    SAMPLING_FREQUENCY = 1 << 6,
     SAMPLING_BIASES = 1 << 7,
-    SAMPLING_SEED = 1 << 8,
     SAMPLING_STOPS = 1 << 9,
-    SAMPLING_MAX_TOKENS = 1 << 10,
-    SAMPLING_MIN_TOKENS = 1 << 11,
-    SAMPLING_IGNORE_EOS = 1 << 12,
     SAMPLING_CONSTRAINT = 1 << 13,
+#define SAMPLING_BIT(name, NAME, kind, number, ...) SAMPLING_##NAME = 1 << ((number)-1),
+    SAMPLING_FIELDS(SAMPLING_BIT)
+#undef SAMPLING_BIT
 };
 
 struct sampling_overrides {
@@ -32,6 +26,10 @@ struct sampling_overrides {
 enum status sampling_overrides_copy(struct sampling_overrides **out,
                                     const struct sampling_overrides *from,
                                     struct error *err) MUST_CHECK;
+
+/* Sorts biases by id, so that equal maps become equal requests. STATUS_INVALID names a token that
+ * stands there twice. */
+enum status logit_biases_sort(struct logit_bias *biases, size_t n, struct error *err) MUST_CHECK;
 
 /* Either may be NULL: nothing given. */
 bool sampling_overrides_is_equal(const struct sampling_overrides *a,

@@ -3,29 +3,111 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { KIND_FLOAT, KIND_U32, KIND_TOP_K, KIND_SEED, KIND_BOOL, KIND_STOPS };
+#include "proto/sampling_fields.h"
 
-static const struct known {
+struct known {
     const char *name;
-    enum kind kind;
+    enum status (*take)(struct sampling *s, const struct known *k, const json_t *value,
+                        struct arena *arena, struct error *err);
     enum sampling_field field;
     size_t offset; /* in struct sampling */
-} all_known[] = {
-    {"temperature", KIND_FLOAT, SAMPLING_TEMPERATURE, offsetof(struct sampling, temperature)},
-    {"top_k", KIND_TOP_K, SAMPLING_TOP_K, offsetof(struct sampling, top_k)},
-    {"top_p", KIND_FLOAT, SAMPLING_TOP_P, offsetof(struct sampling, top_p)},
-    {"min_p", KIND_FLOAT, SAMPLING_MIN_P, offsetof(struct sampling, min_p)},
-    {"repetition_penalty", KIND_FLOAT, SAMPLING_REPETITION,
-     offsetof(struct sampling, repetition_penalty)},
-    {"presence_penalty", KIND_FLOAT, SAMPLING_PRESENCE,
-     offsetof(struct sampling, presence_penalty)},
-    {"frequency_penalty", KIND_FLOAT, SAMPLING_FREQUENCY,
-     offsetof(struct sampling, frequency_penalty)},
-    {"seed", KIND_SEED, SAMPLING_SEED, offsetof(struct sampling, seed)},
-    {"max_tokens", KIND_U32, SAMPLING_MAX_TOKENS, offsetof(struct sampling, max_tokens)},
-    {"min_tokens", KIND_U32, SAMPLING_MIN_TOKENS, offsetof(struct sampling, min_tokens)},
-    {"stop", KIND_STOPS, SAMPLING_STOPS, 0},
-    {"ignore_eos", KIND_BOOL, SAMPLING_IGNORE_EOS, offsetof(struct sampling, ignore_eos)},
+};
+
+static enum status json_take_stop(struct text *out, const json_t *value, struct arena *arena,
+                                  struct error *err)
+{
+    size_t len = json_string_length(value);
+
+    if (!json_is_string(value))
+        return error_field(err, "stop", "must be a text or a list of texts");
+    out->text = arena_strndup(arena, json_string_value(value), len);
+    out->len = len;
+    return out->text != NULL ? STATUS_OK : error_no_memory(err, len, "a stop");
+}
+
+static enum status json_take_stops(struct sampling *s, const struct known *k, const json_t *value,
+                                   struct arena *arena, struct error *err)
+{
+    size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    struct text *stops;
+
+    (void)k;
+    if (n > SAMPLING_MAX_STOPS)
+        return error_field(err, "stop", "has %zu texts, at most %d are allowed", n,
+                           SAMPLING_MAX_STOPS);
+    stops = arena_alloc(arena, n, sizeof(stops[0]));
+    if (stops == NULL)
+        return error_no_memory(err, n * sizeof(stops[0]), "stops");
+    for (size_t i = 0; i < n; i++)
+        if (json_take_stop(&stops[i], json_is_array(value) ? json_array_get(value, i) : value,
+                           arena, err) != STATUS_OK)
+            return err->status;
+    s->stops = stops;
+    s->n_stops = n;
+    return STATUS_OK;
+}
+
+static enum status json_take_float(struct sampling *s, const struct known *k, const json_t *value,
+                                   struct arena *arena, struct error *err)
+{
+    float number = (float)json_number_value(value);
+
+    (void)arena;
+    if (!json_is_number(value))
+        return error_field(err, k->name, "must be a number");
+    memcpy((char *)s + k->offset, &number, sizeof(number));
+    return STATUS_OK;
+}
+
+static enum status json_take_u32(struct sampling *s, const struct known *k, const json_t *value,
+                                 struct arena *arena, struct error *err)
+{
+    const bool is_top_k = k->field == SAMPLING_TOP_K;
+    json_int_t n = json_integer_value(value);
+    uint32_t number;
+
+    (void)arena;
+    if (is_top_k && n == -1)
+        n = 0; /* elsewhere -1 means all */
+    if (!json_is_integer(value) || n < 0 || n > UINT32_MAX)
+        return error_field(err, k->name, "must be a whole number%s",
+                           is_top_k ? ", -1 or 0 for all" : " from 0 to 4294967295");
+    number = (uint32_t)n;
+    memcpy((char *)s + k->offset, &number, sizeof(number));
+    return STATUS_OK;
+}
+
+/* A negative seed is as good as any. */
+static enum status json_take_u64(struct sampling *s, const struct known *k, const json_t *value,
+                                 struct arena *arena, struct error *err)
+{
+    uint64_t number = (uint64_t)json_integer_value(value);
+
+    (void)arena;
+    if (!json_is_integer(value))
+        return error_field(err, k->name, "must be a whole number");
+    memcpy((char *)s + k->offset, &number, sizeof(number));
+    return STATUS_OK;
+}
+
+static enum status json_take_bool(struct sampling *s, const struct known *k, const json_t *value,
+                                  struct arena *arena, struct error *err)
+{
+    bool is_set = json_is_true(value);
+
+    (void)arena;
+    if (!json_is_boolean(value))
+        return error_field(err, k->name, "must be true or false");
+    memcpy((char *)s + k->offset, &is_set, sizeof(is_set));
+    return STATUS_OK;
+}
+
+static const struct known all_known[] = {
+#define KNOWN(name, NAME, kind, ...) \
+    {#name, json_take_##kind, SAMPLING_##NAME, offsetof(struct sampling, name)},
+    SAMPLING_FIELDS(KNOWN)
+#undef KNOWN
+        {"stop", json_take_stops, SAMPLING_STOPS, 0},
 };
 
 static const struct known *json_sampling_find(const char *name)
@@ -41,78 +123,6 @@ bool sampling_json_knows(const char *name)
     return json_sampling_find(name) != NULL;
 }
 
-static enum status take_stop(struct text *out, const json_t *value, struct arena *arena,
-                             struct error *err)
-{
-    size_t len = json_string_length(value);
-
-    if (!json_is_string(value))
-        return error_field(err, "stop", "must be a text or a list of texts");
-    out->text = arena_strndup(arena, json_string_value(value), len);
-    out->len = len;
-    return out->text != NULL ? STATUS_OK : error_no_memory(err, len, "a stop");
-}
-
-static enum status json_sampling_take_stops(struct sampling *s, const json_t *value,
-                                            struct arena *arena, struct error *err)
-{
-    size_t n = json_is_array(value) ? json_array_size(value) : 1;
-    struct text *stops;
-
-    if (n > SAMPLING_MAX_STOPS)
-        return error_field(err, "stop", "has %zu texts, at most %d are allowed", n,
-                           SAMPLING_MAX_STOPS);
-    stops = arena_alloc(arena, n, sizeof(stops[0]));
-    if (stops == NULL)
-        return error_no_memory(err, n * sizeof(stops[0]), "stops");
-    for (size_t i = 0; i < n; i++)
-        if (take_stop(&stops[i], json_is_array(value) ? json_array_get(value, i) : value, arena,
-                      err) != STATUS_OK)
-            return err->status;
-    s->stops = stops;
-    s->n_stops = n;
-    return STATUS_OK;
-}
-
-static enum status json_sampling_take(struct sampling *s, const struct known *k,
-                                      const json_t *value, struct arena *arena, struct error *err)
-{
-    char *at = (char *)s + k->offset;
-    json_int_t n = json_integer_value(value);
-    float number = (float)json_number_value(value);
-
-    switch (k->kind) {
-    case KIND_FLOAT:
-        if (!json_is_number(value))
-            return error_field(err, k->name, "must be a number");
-        memcpy(at, &number, sizeof(number));
-        return STATUS_OK;
-    case KIND_U32:
-        if (!json_is_integer(value) || n < 0 || n > UINT32_MAX)
-            return error_field(err, k->name, "must be a whole number from 0 to 4294967295");
-        *(uint32_t *)(void *)at = (uint32_t)n;
-        return STATUS_OK;
-    case KIND_TOP_K: /* elsewhere -1 means all */
-        if (!json_is_integer(value) || n < -1 || n > UINT32_MAX)
-            return error_field(err, k->name, "must be a whole number, -1 or 0 for all");
-        s->top_k = n < 0 ? 0 : (uint32_t)n;
-        return STATUS_OK;
-    case KIND_SEED:
-        if (!json_is_integer(value))
-            return error_field(err, k->name, "must be a whole number");
-        s->seed = (uint64_t)n;
-        return STATUS_OK;
-    case KIND_BOOL:
-        if (!json_is_boolean(value))
-            return error_field(err, k->name, "must be true or false");
-        *(bool *)at = json_is_true(value);
-        return STATUS_OK;
-    case KIND_STOPS:
-        return json_sampling_take_stops(s, value, arena, err);
-    }
-    return STATUS_OK;
-}
-
 enum status sampling_json_set(struct sampling_overrides *p, const char *name, const json_t *value,
                               struct arena *arena, struct error *err)
 {
@@ -121,7 +131,7 @@ enum status sampling_json_set(struct sampling_overrides *p, const char *name, co
 
     if (k == NULL || json_is_null(value))
         return STATUS_OK;
-    rc = json_sampling_take(&p->values, k, value, arena, err);
+    rc = k->take(&p->values, k, value, arena, err);
     if (rc == STATUS_OK)
         p->given |= (uint32_t)k->field;
     return rc;

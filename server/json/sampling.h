@@ -7,8 +7,8 @@
 #include "base/arena.h"
 #include "server/conversation/sampling.h"
 
-/* temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed,
- * max_tokens, min_tokens, stop (a text or a list of them), ignore_eos. */
+/* Whether name is that of a row of proto/sampling_fields.h, or "stop" (a text or a list of them).
+ */
 bool sampling_json_knows(const char *name);
 
 /* Sets the value of one of those names; null counts as not given. INVALID naming it for a wrong

@@ -3,6 +3,7 @@
 
 usage: agent_worker.py NAME=VALUE…      address, name, and: can=fork,rewind,save,deterministic,stateless  rows  slots  every
 It prints a line for each order: what it is, and its numbers. A row whose text has a word of these makes it
+    sampling tell which of its sampling parameters are set, and ignore_eos
     hold     read a line of its standard input before it answers the step
     slowly   answer in pieces, a word a step
     fail     fail the row
@@ -36,6 +37,8 @@ def count(messages):
 
 def whole_reply(row):
     """Of a row: the conversation's words so far, and its turn. A clone is the list of its counts, one a turn."""
+    if "sampling" in text_of(row.messages).split():
+        return " ".join([*(f.name for f, _ in row.sampling.ListFields()), str(row.sampling.ignore_eos)])
     if "stateless" in options["can"]:
         n = count(row.history) + count(row.messages)
     else:

@@ -23,7 +23,7 @@ import children
 import harness
 from agent_process import Worker
 from children import until
-from harness import conversations, word
+from harness import conversations, sampling, word
 from parley.v1 import agents_pb2 as agents, agents_pb2_grpc  # harness knows where they are
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -74,6 +74,18 @@ def test_one_worker(parleyd):
         for c in (a, b, fork):
             client.close(c)
         until("its clones are closed", lambda: len(worker.has("close")) == len(worker.has("open")), worker.process)
+        worker.kill()
+
+
+def test_sampling(parleyd):
+    """A worker is told every sampling parameter, also those that nobody gave: it has no defaults to fill in."""
+    numbers = "temperature top_k top_p min_p repetition_penalty presence_penalty frequency_penalty"
+    with harness.Parleyd(parleyd) as client:
+        worker = Worker(client, can="stateless")
+        c = client.open("words")
+        assert turn(client, c, "sampling")[0] == f"{numbers} seed max_tokens min_tokens ignore_eos False"
+        given = sampling.Sampling(ignore_eos=True, stop=["END"])
+        assert turn(client, c, "sampling", sampling=given)[0] == f"{numbers} seed stop max_tokens min_tokens ignore_eos True"
         worker.kill()
 
 
@@ -563,7 +575,7 @@ def test_teachers(parleyd):
         second.wait()
 
 
-TESTS = [test_one_worker, test_batches, test_capabilities, test_lost_worker, test_two_workers, test_stateless, test_drain, test_restart,
+TESTS = [test_one_worker, test_sampling, test_batches, test_capabilities, test_lost_worker, test_two_workers, test_stateless, test_drain, test_restart,
          test_hostile_workers, test_who_may_attach, test_front_doors, test_c_workers, test_teachers]
 
 

@@ -12,13 +12,6 @@ static enum status request_sampling_no_memory(struct error *err)
                          "out of memory for the request");
 }
 
-static int request_sampling_by_id(const void *a, const void *b)
-{
-    const struct logit_bias *x = a, *y = b;
-
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
 static enum status take_bias(struct logit_bias *out, const char *key, const json_t *value,
                              struct error *err)
 {
@@ -36,7 +29,6 @@ static enum status take_bias(struct logit_bias *out, const char *key, const json
     return STATUS_OK;
 }
 
-/* Sorted by id: equal maps become equal requests. */
 static enum status request_sampling_take_biases(struct sampling_overrides *p, const json_t *body,
                                                 struct arena *arena, struct error *err)
 {
@@ -61,11 +53,8 @@ static enum status request_sampling_take_biases(struct sampling_overrides *p, co
             STATUS_OK)
             return err->status;
     }
-    qsort(biases, n, sizeof(biases[0]), request_sampling_by_id);
-    for (size_t i = 1; i < n; i++) {
-        if (biases[i].id == biases[i - 1].id)
-            return error_field(err, "logit_bias", "names token %d twice", biases[i].id);
-    }
+    if (logit_biases_sort(biases, n, err) != STATUS_OK)
+        return err->status;
     p->values.biases = biases;
     p->values.n_biases = n;
     p->given |= SAMPLING_BIASES;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "server/api/parley/wire_sampling.h"
 #include "server/api/parley/wire_tensor.h"
 
 static enum status agents_wire_no_room(struct error *err)
@@ -65,50 +66,19 @@ static enum status row_fill_history(Parley__V1__AgentRow *out, const struct remo
     return STATUS_OK;
 }
 
-static char *copy_stop(const struct text *t, struct arena *arena)
-{
-    char *copy = arena_alloc(arena, t->len + 1, 1);
-
-    if (copy == NULL)
-        return NULL;
-    memcpy(copy, t->text, t->len);
-    copy[t->len] = '\0';
-    return copy;
-}
-
 /* All of it is set: a worker has no defaults to fill in. */
 static enum status row_fill_sampling(Parley__V1__AgentRow *out, const struct sampling *s,
                                      struct arena *arena)
 {
-    Parley__V1__Sampling *m = arena_alloc(arena, 1, sizeof(*m));
+    uint32_t given = ~0u;
 
-    if (m == NULL)
-        return STATUS_EXHAUSTED;
-    parley__v1__sampling__init(m);
-    m->has_temperature = m->has_top_k = m->has_top_p = m->has_min_p = true;
-    m->temperature = s->temperature;
-    m->top_k = s->top_k;
-    m->top_p = s->top_p;
-    m->min_p = s->min_p;
-    m->has_repetition_penalty = m->has_presence_penalty = m->has_frequency_penalty = true;
-    m->repetition_penalty = s->repetition_penalty;
-    m->presence_penalty = s->presence_penalty;
-    m->frequency_penalty = s->frequency_penalty;
-    m->has_seed = s->has_seed;
-    m->seed = s->seed;
-    m->has_max_tokens = m->has_min_tokens = true;
-    m->max_tokens = s->max_tokens;
-    m->min_tokens = s->min_tokens;
-    m->stop = arena_alloc(arena, s->n_stops + 1, sizeof(m->stop[0]));
-    if (m->stop == NULL)
-        return STATUS_EXHAUSTED;
-    for (; m->n_stop < s->n_stops; m->n_stop++) {
-        m->stop[m->n_stop] = copy_stop(&s->stops[m->n_stop], arena);
-        if (m->stop[m->n_stop] == NULL)
-            return STATUS_EXHAUSTED;
-    }
-    out->sampling = m;
-    return STATUS_OK;
+    if (!s->has_seed)
+        given &= ~(uint32_t)SAMPLING_SEED;
+    if (s->n_stops == 0) /* there are none to clear */
+        given &= ~(uint32_t)SAMPLING_STOPS;
+    if (s->n_biases == 0)
+        given &= ~(uint32_t)SAMPLING_BIASES;
+    return wire_sampling_message(&out->sampling, s, given, arena);
 }
 
 /* Its sampling is the seed of its session's draws. */
@@ -118,15 +88,13 @@ static enum status row_fill_observation(Parley__V1__AgentRow *out, const struct 
     Parley__V1__Tensor *tensor = arena_alloc(arena, 1, sizeof(*tensor));
 
     out->observation = arena_alloc(arena, 1, sizeof(out->observation[0]));
-    out->sampling = arena_alloc(arena, 1, sizeof(*out->sampling));
-    if (tensor == NULL || out->observation == NULL || out->sampling == NULL)
+    if (tensor == NULL || out->observation == NULL ||
+        wire_sampling_message(&out->sampling, &seen->sampling,
+                              seen->sampling.has_seed ? SAMPLING_SEED : 0, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
     wire_tensor(tensor, &seen->tensors[0]);
     out->observation[0] = tensor;
     out->n_observation = 1;
-    parley__v1__sampling__init(out->sampling);
-    out->sampling->has_seed = seen->sampling.has_seed;
-    out->sampling->seed = seen->sampling.seed;
     out->reward = seen->reward;
     out->is_first = seen->is_first;
     out->row_key = seen->row_key;

@@ -5,6 +5,7 @@
 
 #include "agents/lm/grammar/constraint.h"
 #include "server/api/parley/wire_parts.h"
+#include "server/api/parley/wire_sampling.h"
 #include "server/api/parley/wire_tools.h"
 #include "server/call/call.h"
 
@@ -14,107 +15,6 @@ static enum status wire_no_memory(struct error *err)
 {
     return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                          "out of memory for the request");
-}
-
-static int wire_by_id(const void *a, const void *b)
-{
-    const struct logit_bias *x = a, *y = b;
-
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* A wire map has no order; sorted by id, equal maps become equal requests. */
-static enum status wire_take_biases(struct sampling *out, const Parley__V1__Sampling *from,
-                                    struct arena *arena, struct error *err)
-{
-    struct logit_bias *biases;
-
-    if (from->n_logit_bias > SAMPLING_MAX_BIASES)
-        return error_field(err, "logit_bias", "has %zu tokens, at most %d are allowed",
-                           from->n_logit_bias, SAMPLING_MAX_BIASES);
-    biases = arena_alloc(arena, from->n_logit_bias, sizeof(biases[0]));
-    if (biases == NULL)
-        return wire_no_memory(err);
-    for (size_t i = 0; i < from->n_logit_bias; i++) {
-        biases[i].id = from->logit_bias[i]->key;
-        biases[i].bias = from->logit_bias[i]->value;
-    }
-    qsort(biases, from->n_logit_bias, sizeof(biases[0]), wire_by_id);
-    for (size_t i = 1; i < from->n_logit_bias; i++) {
-        if (biases[i].id == biases[i - 1].id)
-            return error_field(err, "logit_bias", "names token %d twice", biases[i].id);
-    }
-    out->biases = biases;
-    out->n_biases = from->n_logit_bias;
-    return STATUS_OK;
-}
-
-static enum status wire_take_stops(struct sampling *out, const Parley__V1__Sampling *from,
-                                   struct arena *arena, struct error *err)
-{
-    struct text *stops;
-
-    if (from->n_stop > SAMPLING_MAX_STOPS)
-        return error_field(err, "stop", "has %zu texts, at most %d are allowed", from->n_stop,
-                           SAMPLING_MAX_STOPS);
-    stops = arena_alloc(arena, from->n_stop, sizeof(stops[0]));
-    if (stops == NULL)
-        return wire_no_memory(err);
-    for (size_t i = 0; i < from->n_stop; i++)
-        stops[i] = (struct text){.text = from->stop[i], .len = strlen(from->stop[i])};
-    out->stops = stops;
-    out->n_stops = from->n_stop;
-    return STATUS_OK;
-}
-
-enum status wire_sampling(const struct sampling_overrides **out, const Parley__V1__Sampling *from,
-                          struct arena *arena, struct error *err)
-{
-    struct sampling_overrides *p;
-    struct sampling *v;
-    enum status rc;
-
-    if (from == NULL) {
-        *out = NULL;
-        return STATUS_OK;
-    }
-    if (from->clear_stop && from->n_stop > 0)
-        return error_field(err, "sampling.clear_stop", "cannot be combined with stop");
-    if (from->clear_logit_bias && from->n_logit_bias > 0)
-        return error_field(err, "sampling.clear_logit_bias", "cannot be combined with logit_bias");
-    p = arena_alloc(arena, 1, sizeof(*p));
-    if (p == NULL)
-        return wire_no_memory(err);
-    v = &p->values;
-    v->temperature = from->temperature;
-    v->top_k = from->top_k;
-    v->top_p = from->top_p;
-    v->min_p = from->min_p;
-    v->repetition_penalty = from->repetition_penalty;
-    v->presence_penalty = from->presence_penalty;
-    v->frequency_penalty = from->frequency_penalty;
-    v->seed = from->seed;
-    v->max_tokens = from->max_tokens;
-    v->min_tokens = from->min_tokens;
-    v->ignore_eos = from->ignore_eos != 0;
-    p->given = (from->has_temperature ? SAMPLING_TEMPERATURE : 0u) |
-               (from->has_top_k ? SAMPLING_TOP_K : 0u) | (from->has_top_p ? SAMPLING_TOP_P : 0u) |
-               (from->has_min_p ? SAMPLING_MIN_P : 0u) |
-               (from->has_repetition_penalty ? SAMPLING_REPETITION : 0u) |
-               (from->has_presence_penalty ? SAMPLING_PRESENCE : 0u) |
-               (from->has_frequency_penalty ? SAMPLING_FREQUENCY : 0u) |
-               (from->n_logit_bias > 0 || from->clear_logit_bias ? SAMPLING_BIASES : 0u) |
-               (from->has_seed ? SAMPLING_SEED : 0u) |
-               (from->n_stop > 0 || from->clear_stop ? SAMPLING_STOPS : 0u) |
-               (from->has_max_tokens ? SAMPLING_MAX_TOKENS : 0u) |
-               (from->has_min_tokens ? SAMPLING_MIN_TOKENS : 0u) |
-               (from->has_ignore_eos ? SAMPLING_IGNORE_EOS : 0u);
-    rc = wire_take_biases(v, from, arena, err);
-    if (rc == STATUS_OK)
-        rc = wire_take_stops(v, from, arena, err);
-    if (rc == STATUS_OK)
-        *out = p;
-    return rc;
 }
 
 static enum status wire_choice(const struct constraint **out,

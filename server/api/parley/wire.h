@@ -6,7 +6,6 @@
 #include "parley/v1/conversations.pb-c.h"
 #include "parley/v1/error.pb-c.h"
 #include "parley/v1/models.pb-c.h"
-#include "parley/v1/sampling.pb-c.h"
 
 #include "base/arena.h"
 #include "server/api/parley/turn_parts.h"
@@ -20,10 +19,6 @@
 struct principal;
 
 enum { WIRE_MAX_MESSAGES = 4096 };
-
-/* *out is NULL where nothing is given. */
-enum status wire_sampling(const struct sampling_overrides **out, const Parley__V1__Sampling *from,
-                          struct arena *arena, struct error *err) MUST_CHECK;
 
 /* format: of the model that the turn is of; NULL: it has none. */
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,

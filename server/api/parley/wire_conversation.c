@@ -6,6 +6,7 @@
 #include "server/access/access.h"
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_parts.h"
+#include "server/api/parley/wire_sampling.h"
 
 static enum status fill_metadata(Parley__V1__Conversation *out, const struct pair *pairs, size_t n,
                                  struct arena *arena)
@@ -42,90 +43,11 @@ static enum status fill_owner(Parley__V1__Conversation *out, const struct princi
     return STATUS_OK;
 }
 
-static bool was_given(const struct sampling_overrides *p, enum sampling_field field)
-{
-    return (p->given & (uint32_t)field) != 0;
-}
-
-static enum status fill_bias_entries(Parley__V1__Sampling *out, const struct sampling *s,
-                                     struct arena *arena)
-{
-    Parley__V1__Sampling__LogitBiasEntry *entries =
-        arena_alloc(arena, s->n_biases, sizeof(entries[0]));
-
-    out->logit_bias = arena_alloc(arena, s->n_biases, sizeof(out->logit_bias[0]));
-    if (entries == NULL || out->logit_bias == NULL)
-        return STATUS_EXHAUSTED;
-    out->n_logit_bias = s->n_biases;
-    out->has_clear_logit_bias = out->clear_logit_bias = s->n_biases == 0;
-    for (size_t i = 0; i < s->n_biases; i++) {
-        parley__v1__sampling__logit_bias_entry__init(&entries[i]);
-        entries[i].has_key = entries[i].has_value = true;
-        entries[i].key = s->biases[i].id;
-        entries[i].value = s->biases[i].bias;
-        out->logit_bias[i] = &entries[i];
-    }
-    return STATUS_OK;
-}
-
-static enum status fill_stops(Parley__V1__Sampling *out, const struct sampling *s,
-                              struct arena *arena)
-{
-    out->stop = arena_alloc(arena, s->n_stops, sizeof(out->stop[0]));
-    if (out->stop == NULL)
-        return STATUS_EXHAUSTED;
-    out->n_stop = s->n_stops;
-    out->has_clear_stop = out->clear_stop = s->n_stops == 0;
-    for (size_t i = 0; i < s->n_stops; i++) {
-        out->stop[i] = arena_strndup(arena, s->stops[i].text, s->stops[i].len);
-        if (out->stop[i] == NULL)
-            return STATUS_EXHAUSTED;
-    }
-    return STATUS_OK;
-}
-
-/* What was given and no other field. p may be NULL. */
+/* p may be NULL. */
 static enum status fill_sampling(Parley__V1__Sampling **out, const struct sampling_overrides *p,
                                  struct arena *arena)
 {
-    Parley__V1__Sampling *m;
-    const struct sampling *v;
-
-    if (p == NULL)
-        return STATUS_OK;
-    m = arena_alloc(arena, 1, sizeof(*m));
-    if (m == NULL)
-        return STATUS_EXHAUSTED;
-    parley__v1__sampling__init(m);
-    v = &p->values;
-    m->has_temperature = was_given(p, SAMPLING_TEMPERATURE);
-    m->temperature = v->temperature;
-    m->has_top_k = was_given(p, SAMPLING_TOP_K);
-    m->top_k = v->top_k;
-    m->has_top_p = was_given(p, SAMPLING_TOP_P);
-    m->top_p = v->top_p;
-    m->has_min_p = was_given(p, SAMPLING_MIN_P);
-    m->min_p = v->min_p;
-    m->has_repetition_penalty = was_given(p, SAMPLING_REPETITION);
-    m->repetition_penalty = v->repetition_penalty;
-    m->has_presence_penalty = was_given(p, SAMPLING_PRESENCE);
-    m->presence_penalty = v->presence_penalty;
-    m->has_frequency_penalty = was_given(p, SAMPLING_FREQUENCY);
-    m->frequency_penalty = v->frequency_penalty;
-    m->has_seed = was_given(p, SAMPLING_SEED);
-    m->seed = v->seed;
-    m->has_max_tokens = was_given(p, SAMPLING_MAX_TOKENS);
-    m->max_tokens = v->max_tokens;
-    m->has_min_tokens = was_given(p, SAMPLING_MIN_TOKENS);
-    m->min_tokens = v->min_tokens;
-    m->has_ignore_eos = was_given(p, SAMPLING_IGNORE_EOS);
-    m->ignore_eos = v->ignore_eos;
-    if (was_given(p, SAMPLING_BIASES) && fill_bias_entries(m, v, arena) != STATUS_OK)
-        return STATUS_EXHAUSTED;
-    if (was_given(p, SAMPLING_STOPS) && fill_stops(m, v, arena) != STATUS_OK)
-        return STATUS_EXHAUSTED;
-    *out = m;
-    return STATUS_OK;
+    return p == NULL ? STATUS_OK : wire_sampling_message(out, &p->values, p->given, arena);
 }
 
 static void fill_limits(Parley__V1__ConversationLimits *out, const struct limits *limits)

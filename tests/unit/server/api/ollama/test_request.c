@@ -47,7 +47,7 @@ START_TEST(test_chat)
     ck_assert_float_eq(s->repetition_penalty, 1.5F);
     ck_assert_ptr_nonnull(s->constraint);
     ck_assert_uint_eq(x.r.base.overrides.given, SAMPLING_MAX_TOKENS | SAMPLING_TOP_K |
-                                                    SAMPLING_STOPS | SAMPLING_REPETITION |
+                                                    SAMPLING_STOPS | SAMPLING_REPETITION_PENALTY |
                                                     SAMPLING_TEMPERATURE | SAMPLING_CONSTRAINT);
     request_case_close(&x.c);
 }

@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "proto/codec.h"
+#include "proto/sampling_fields.h"
 #include "server/access/access.h"
+#include "server/api/parley/wire_sampling.h"
 #include "tests/support/fake_server.h"
+#include "tests/support/sampling_message.h"
 
 static struct fake_server s;
 static struct arena arena;
@@ -82,6 +85,33 @@ START_TEST(test_owner)
     ck_assert_int_eq(wire_conversation(&m, c, &alice, &arena, &err), STATUS_OK);
     ck_assert_str_eq(m->principal->name, "alice");
     ck_assert_ptr_null(message_of(c)->principal);
+}
+END_TEST
+
+static const char *name_of_field(unsigned number)
+{
+    return protobuf_c_message_descriptor_get_field(&parley__v1__sampling__descriptor, number)->name;
+}
+
+/* Each number of the message is a parameter of the same field number, and comes back unchanged. */
+START_TEST(test_numbers)
+{
+    Parley__V1__Sampling message, *back;
+    const struct sampling_overrides *overrides;
+    uint32_t given = 0;
+    struct error err;
+
+    sampling_message_set_numbers(&message);
+    ck_assert_int_eq(wire_sampling(&overrides, &message, &arena, &err), STATUS_OK);
+    ck_assert_int_eq(wire_sampling_message(&back, &overrides->values, overrides->given, &arena),
+                     STATUS_OK);
+    sampling_message_check_equal(back, &message);
+#define CHECK(name, NAME, kind, number, ...)        \
+    ck_assert_str_eq(name_of_field(number), #name); \
+    given |= SAMPLING_##NAME;
+    SAMPLING_FIELDS(CHECK)
+#undef CHECK
+    ck_assert_uint_eq(overrides->given, given);
 }
 END_TEST
 
@@ -222,6 +252,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_given);
     tcase_add_test(tc, test_owner);
+    tcase_add_test(tc, test_numbers);
     tcase_add_test(tc, test_cleared);
     tcase_add_test(tc, test_pages);
     tcase_add_test(tc, test_stale_page);
