@@ -1,3 +1,7 @@
+/* Writes the records of conversations and of their turns to the journal. A turn asks for its
+ * records itself (accept and store of its conversation's callbacks) and goes on when the journal
+ * has answered. Nobody waits for the other records: if the journal refuses one, its conversation
+ * leaves memory. */
 #include "server/conversation/keeping.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* The happy path: environment_host_open, then vector_order makes orders, the stream takes them
- * (environment_host_order, _taken), and environment_host_answer writes the rows of their request,
- * in the order in which they were sent. A host that is at fault, silent or gone is closed: the rows
- * of its orders fail, and its instances are lost. */
+/* Hosts: how a request is divided into orders for them, and how they answer. vector_order makes the
+ * orders, the host's stream takes them (environment_host_order, _taken), and
+ * environment_host_answer writes the results into the rows of the request, in the order in which
+ * the orders were sent. A host that is at fault, silent or gone is closed: the rows of its orders
+ * fail, and its instances are lost. */
 #include "server/environment/host.h"
 
 #include <assert.h>
@@ -148,13 +149,13 @@ static void host_push(struct environment_host *h, struct host_order *o)
 static enum host_order_kind order_kind(const struct vector_request *r,
                                        const struct vector_instance *i)
 {
-    return r->is_reset || (r->resets_ended && i->state != VECTOR_RUNNING) ? HOST_RESET : HOST_STEP;
+    return vector_request_resets(r, i) ? HOST_RESET : HOST_STEP;
 }
 
 static struct vector_instance *request_instance(struct vector *v, const struct vector_request *r,
                                                 size_t row)
 {
-    return &v->instances[r->indices != NULL ? r->indices[row] : row];
+    return &v->instances[vector_request_index(r, row)];
 }
 
 /* Counts the rows of each host; those to be reset get one. Rows that get none fail. */

@@ -1,5 +1,6 @@
-/* A request's rows are gathered in two groups, those to be reset and those to be stepped; the
- * object gets each group whole, and its results go to their rows. */
+/* Resets and steps the instances of plug-ins. The rows of a request are gathered in two groups,
+ * those to be reset and those to be stepped; the plug-in computes each group whole, and its results
+ * go to their rows. */
 #include "server/environment/plugged.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
-/* The happy path: vectors_open, then vectors_ask: the request is checked whole, instances that are
- * built in are reset or stepped at once, the others are divided into orders, at most one of each
- * kind a host. vector_order_over counts them; the last one calls done.
+/* Vectors and their requests. vectors_ask checks a request whole; then instances that are built in
+ * or plugged in are reset or stepped at once, and the others by orders to their hosts (host.c), at
+ * most one of each kind for each host. vector_order_over counts the orders that have ended; the
+ * last one calls done.
  *
- * Failure: an instance without a host, one that failed and those of a host that went away are
- * failures of their rows. A request that is left goes on at its hosts; its instances are busy until
+ * An instance without a host, one that failed and those of a host that went away make their rows
+ * fail. The orders of a request that is left go on at the hosts, and its instances are busy until
  * then. A vector that is closed meanwhile is freed with its last order. */
 #include "server/environment/vectors.h"
 

@@ -1,3 +1,6 @@
+/* Groups of processes: their members and leases, the entries that members hold, the listeners'
+ * queues of events, and barriers. Each change makes one event, to which the queues of all listeners
+ * refer; a listener for which an event is missing is over, and must listen anew. */
 #include "server/registry/groups.h"
 
 #include <assert.h>

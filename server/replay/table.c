@@ -1,7 +1,7 @@
-/* Items lie in slots, whose number and generation are an item's key: that of a removed item names
- * none, also when its slot has another. What is inserted goes into the order of the sampler at
- * once; what is removed leaves it first, and its chunks when it is freed, so that a batch can still
- * be copied whose items have been drawn for the last time. */
+/* A table's items: how they are inserted, sampled, updated and removed, and how calls wait for the
+ * limiter. An item's key is the number of its slot and its generation, so the key of a removed item
+ * names nothing, even if its slot has another item (struct table_item tells the life of an item).
+ */
 #include "server/replay/table.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
-/* The happy path: rollout_start resets the environments that have no episode, and each of them gets
- * a clone of the policy. In a step every clone has a turn of the model's batcher, with the
- * environment's index as its row, so that how they are batched does not change what is drawn; when
- * the last of them has ended, one request steps all environments, and the next step begins.
+/* Runs rollouts. rollout_start resets the environments that have no episode, and gives each
+ * environment a clone of the policy. In a step every clone has a turn of the model's batcher, with
+ * the environment's index as its row, so that batching does not change what is drawn; when the last
+ * turn has ended, one request steps all environments, and the next step begins.
  *
- * Failure: the first failure of a turn or an environment is the rollout's. It ends when no turn is
- * under way any more; a request to the environments is left. The vector is looked up by its handle
- * in each step, since it may be closed meanwhile. */
+ * The first failure of a turn or an environment is the rollout's. The rollout then ends as soon as
+ * no turn is under way; a request to the environments is left. The vector is looked up by its
+ * handle in each step, since it may be closed meanwhile. */
 #include "server/rollout/rollout.h"
 
 #include <assert.h>

@@ -1,10 +1,6 @@
-/* The happy path: work_submit queues a task in its principal's share of a function and assigns it
- * to a worker with room; the worker's stream sends it and brings its result, work_task_finish tells
- * the calls that wait for it, the last of which frees it.
- *
- * Failure: a task of a lost worker goes back to the front of its queue, or is ABORTED; a deadline,
- * a cancel and the end of the last worker of a function end it where it is. A worker keeps the
- * place of a task that is done meanwhile until it has answered. */
+/* The table's tasks: how they are submitted, which of the waiting ones a worker gets, how they end,
+ * and which calls wait for their results. worker.c has the workers and what becomes of the tasks of
+ * a lost one; struct work_task tells the life of a task. */
 #include "server/work/work.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
-/* The happy path: work_worker_open, then tasks are assigned as long as there is room; the stream
- * takes them (work_worker_order, _taken) and brings their results. It computes them in the order in
- * which they came, so the first n_at_once of those sent may have begun.
+/* Workers: how they attach, take tasks, answer them, and end. A worker computes its tasks in the
+ * order in which it got them, so the first n_at_once of those sent may have begun when it is lost.
  *
- * Failure: a worker that is at fault, silent or gone is closed. Of a supervised one its supervisor
- * reports the end (work_report), before or after: tasks that are not run again wait for that. */
+ * A worker that is at fault, silent or gone is closed. Of a supervised worker the supervisor
+ * reports the end (work_report), before or after the end of its stream: a task that may have begun
+ * waits for the report. */
 #include "server/work/worker.h"
 
 #include <assert.h>

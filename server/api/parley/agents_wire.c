@@ -1,3 +1,6 @@
+/* Translates the messages of Agents.Attach: the orders of agents/remote become messages, a worker's
+ * offer and answers become structs. Texts and states are not copied; the rest of a message lies in
+ * the caller's arena. */
 #include "server/api/parley/agents_wire.h"
 
 #include <string.h>
