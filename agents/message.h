@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agents/lm/grammar/form.h"
+#include "agents/constraint/form.h"
 #include "base/status.h"
 #include "proto/sampling_fields.h"
 
@@ -55,7 +55,7 @@ struct template_variables {
     enum thinking thinking;
 };
 
-/* What a reply's text must match; grammar/constraint.h makes them. */
+/* What a reply's text must match; constraint/constraint.h makes them. */
 struct constraint {
     enum constraint_form form;
     const char *text;

@@ -44,15 +44,19 @@ class Row:
     def allows(self, path):
         return any(covers(entry, path) for entry in [self.folder, *self.may])
 
+    def names_inside(self, inside, path):
+        """Whether an entry for the path lies inside that folder, and not around it."""
+        return any(covers(entry, path) and (entry == "*" or covers(inside, entry)) for entry in self.may)
+
     def allows_system(self, header, by):
         return any(covers(entry, header) and (files is None or any(covers(f, by) for f in files)) for entry, files in self.system)
 
 
 class Rules:
     def __init__(self, path):
-        self.everywhere, self.names, self.generated, self.rows, self.private, self.calls, self.exceptions = [], {}, {}, [], [], [], {}
+        self.everywhere, self.names, self.generated, self.rows, self.insides, self.private, self.calls, self.exceptions = [], {}, {}, [], [], [], [], {}
         readers = {"everywhere": self.read_everywhere, "names": self.read_name, "generated": self.read_generated, "folders": self.read_row,
-                   "private": self.read_private, "calls": self.read_calls, "exceptions": self.read_exception}
+                   "insides": self.read_inside, "private": self.read_private, "calls": self.read_calls, "exceptions": self.read_exception}
         read = None
         with open(path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
@@ -67,6 +71,9 @@ class Rules:
 
     def read_everywhere(self, line):
         self.everywhere += line.split()
+
+    def read_inside(self, line):
+        self.insides += line.split()
 
     def read_private(self, line):
         self.private += line.split()
@@ -142,11 +149,11 @@ class Source:
 
 
 class Tree:
-    def __init__(self, root):
+    def __init__(self, root, with_sources=True):
         listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                 check=True, capture_output=True, text=True).stdout.split("\0")
         self.files = {path for path in listed if path and os.path.isfile(os.path.join(root, path))}
-        self.sources = {path: Source(root, path) for path in sorted(self.files) if SOURCE.search(path)}
+        self.sources = {path: Source(root, path) for path in sorted(self.files) if with_sources and SOURCE.search(path)}
 
     def find(self, name):
         """The file that an include names, or None. protobuf-c makes X.pb-c.h from proto/X.proto: it counts as lying beside it."""
@@ -192,6 +199,9 @@ def refusal(tree, rules, row, path, name, has_quotes):
         return f'<{name}> is a file of this tree: it is included as "{name}"'
     if not row.allows(target):
         return f'{row.folder} may not include "{name}"'
+    inside = next((folder for folder in rules.insides if covers(folder, target)), None)
+    if inside is not None and not covers(inside, path) and not row.names_inside(inside, target):
+        return f'{row.folder} may not include "{name}", which is inside {inside}/: its row names nothing there that covers it'
     folder, file = os.path.split(target)
     if os.path.dirname(path) != folder and not covers("tests", path) and any(covers(p, file) for p in rules.private):
         return f'"{name}" is private to {folder}/'

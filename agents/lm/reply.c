@@ -2,8 +2,8 @@
  * conversation remembers. */
 #include <string.h>
 
-#include "agents/lm/chat/whole_reply.h"
 #include "agents/lm/lm.h"
+#include "agents/reply/whole_reply.h"
 
 /* --- the format --- */
 

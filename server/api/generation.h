@@ -3,7 +3,7 @@
 #ifndef SERVER_API_GENERATION_H
 #define SERVER_API_GENERATION_H
 
-#include "agents/lm/chat/whole_reply.h"
+#include "agents/reply/whole_reply.h"
 #include "base/json_writer.h"
 #include "server/api/request.h"
 #include "server/conversation/conversation.h"

@@ -2,7 +2,7 @@
  * structured_outputs and guided_*, llama-server's grammar and json_schema. A request has one. */
 #include <string.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "server/api/request.h"
 #include "server/json/fields.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agents/lm/chat/whole_reply.h"
+#include "agents/reply/whole_reply.h"
 #include "server/access/access.h"
 #include "server/api/generation.h"
 #include "server/api/request_key.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/reply_parser.h"
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
+#include "agents/reply/reply_parser.h"
 #include "server/api/request.h"
 #include "server/conversation/completed_turn.h"
 #include "server/json/fields.h"

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "agents/lm/chat/reply_parser.h"
+#include "agents/reply/reply_parser.h"
 #include "base/buf.h"
 #include "tests/fuzz/target.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/reply_format.h"
+#include "agents/reply/reply_format.h"
 #include "base/utf8.h"
 #include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"

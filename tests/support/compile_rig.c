@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agents/lm/grammar/form.h"
+#include "agents/constraint/form.h"
 #include "agents/lm/grammar/vocab_file.h"
 
 enum { N_BYTES = 256 };

@@ -27,9 +27,12 @@ compute: base |
 compute/kv: base compute/gguf |      # sees less than the folder around it
 compute/cuda: base compute | cuda*.h c++(module.cc)
 compute/backends.c: base compute |
-server: base proto compute server/api/*.h | grpc
+agents: base |
+server: base proto compute agents agents/policy/policy.h server/api/*.h | grpc
 server/api/kserve: base server/api/*.h |
 tests: * | grpc
+[insides]
+agents/lm agents/policy
 [private]
 parts.h *_parts.h
 [calls]
@@ -52,10 +55,16 @@ CLEAN = {
     "compute/cuda/launch.cuh": "",
     "compute/cuda/module.cc": "#include <type_traits>\n",
     "compute/backends.c": '#include "compute/cuda/launch.cuh"\n',
+    "agents/agent.h": "",
+    "agents/lm/lm.h": "",
+    "agents/lm/step.c": '#include "agents/agent.h"\n#include "agents/lm/lm.h"\n',
+    "agents/policy/policy.h": "",
+    "agents/policy/net.h": "",
+    "server/policies.c": '#include "agents/agent.h"\n#include "agents/policy/policy.h"\n',
     "server/main.c": '#include <grpc/grpc.h>\n#include "v1/turn.pb-c.h"\nint main(void) { printf("sprintf(x)"); exit(0); } // atoi(x)\n',
     "server/api/request.h": "",
     "server/api/kserve/service.c": '#include "server/api/request.h"\n/* #include "server/main.h" printf(x) */\nvoid on_exit(void); struct snprintf; int my_printf(int);\n',
-    "tests/test_read.c": '#include "compute/gguf/parts.h"\n#include "made.h"\n#include "server/api/request.h"\n',
+    "tests/test_read.c": '#include "compute/gguf/parts.h"\n#include "made.h"\n#include "server/api/request.h"\n#include "agents/lm/lm.h"\n',
 }
 
 # What is written to which file of the clean tree, and the complaint about it.
@@ -84,7 +93,11 @@ VIOLATIONS = [
     ("a continued line", "base/buf.h", '#include \\\n"compute/kv/pages.h"\n', 'base/buf.h:1: base may not include "compute/kv/pages.h"'),
     ("include_next", "base/buf.h", "#include_next <grpc/grpc.h>\n", "base/buf.h:1: base may not include <grpc/grpc.h>"),
     ("an include by macro", "base/buf.h", "#include HEADER\n", "base/buf.h:1: an include names its header itself"),
-    ("a file without a row", "agents/agent.h", "\n", "agents/agent.h:1: no row of the table covers this file"),
+    ("an inside", "server/turn.c", '#include "agents/lm/lm.h"\n', 'server/turn.c:1: server may not include "agents/lm/lm.h", which is inside agents/lm/'),
+    ("an inside, beside a header that is named", "server/turn.c", '#include "agents/policy/net.h"\n', 'server/turn.c:1: server may not include "agents/policy/net.h", which is inside'),
+    ("an inside, from around it", "agents/turn.c", '#include "agents/lm/lm.h"\n', 'agents/turn.c:1: agents may not include "agents/lm/lm.h", which is inside'),
+    ("an inside, from another one", "agents/policy/step.c", '#include "agents/lm/lm.h"\n', 'agents/policy/step.c:1: agents may not include "agents/lm/lm.h", which is inside'),
+    ("a file without a row", "worlds/world.h", "\n", "worlds/world.h:1: no row of the table covers this file"),
     ("a call", "base/buf.c", 'int f(char *s)\n{\n    return sprintf(s, "");\n}\n', "base/buf.c:3: sprintf() is banned here"),
     ("a call in a .cu", "compute/cuda/rows.cu", "\nint i = atoi (s);\n", "rows.cu:2: atoi() is banned here"),
     ("a call in a header", "base/buf.h", "#define F(s) atoi(s)\n", "base/buf.h:1: atoi() is banned here"),
@@ -93,7 +106,7 @@ VIOLATIONS = [
     ("a call after a string", "base/buf.c", 'char c = \'"\'; int f(void) { g("//", exit(1)); }\n', "base/buf.c:1: exit() is banned here"),
     ("an exception without need", "tools/includes.txt", RULES + "base/buf.h -> server/api/request.h\n", "the exception base/buf.h -> server/api/request.h is not needed any more"),
     ("a rule that cannot be read", "tools/includes.txt", RULES + "frob\n", "cannot be parsed"),
-    ("a folder twice", "tools/includes.txt", RULES.replace("[private]", "base: compute |\n[private]"), "the folder base has a second row"),
+    ("a folder twice", "tools/includes.txt", RULES.replace("[insides]", "base: compute |\n[insides]"), "the folder base has a second row"),
 ]
 
 
@@ -145,15 +158,38 @@ def names_cycles(checker):
     assert shown.splitlines()[-1].startswith("total ") and total[:2] == [sum(row[i] for row in rows.values()) for i in (0, 1)], shown
     assert total[2] == 1, "a cycle through two folders counts once"
     code, shown, _ = run(checker, CLEAN, "--figures")
-    assert code == 0 and shown.splitlines()[-1].split() == ["total", str(sum(not path.endswith((".txt", ".proto")) for path in CLEAN)), "8", "0"], shown
+    assert code == 0 and shown.splitlines()[-1].split() == ["total", str(sum(not path.endswith((".txt", ".proto")) for path in CLEAN)), "12", "0"], shown
+
+
+# Includes that the rules of this tree must refuse: the engine in the client, a kind's insides elsewhere.
+REFUSED = [
+    (by, header) for by in ("client/lib/turn.c", "client/cli/connection.c", "client/cli/bench/load.c", "client/examples/loop.c", "cli/output/out.c")
+    for header in ("agents/agent.h", "batching/batcher.h", "compute/backends.h", "worlds/world/world.h", "worlds/verbs/verbs.h")
+] + [
+    ("server/conversation/turn.c", "agents/lm/lm.h"), ("server/conversation/turn.c", "agents/policy/policy.h"), ("server/api/openai/chat.c", "agents/seq2seq/seq2seq.h"),
+    ("server/daemon.c", "agents/lm/lm.h"), ("worlds/participant/model.c", "agents/lm/lm.h"), ("worlds/verbs/eval.c", "agents/lm/lm.h"), ("agents/turn.c", "agents/lm/lm.h"),
+    ("agents/params/params.c", "agents/policy/policy.h"), ("batching/batcher.c", "agents/lm/lm.h"), ("compute/backends.c", "compute/verbs/verbs.h"), ("server/daemon.c", "worlds/verbs/verbs.h"),
+]
+OPEN = {"constraint", "reply", "words"}  # folders of agents/ that have no kind
+
+
+def the_rules_of_this_tree_keep_engine_and_insides(checker, root):
+    rules, tree = checker.Rules(os.path.join(root, checker.RULES)), checker.Tree(root, with_sources=False)
+    for by, header in REFUSED:
+        assert {by, header} <= tree.files, f"{by} or {header} is no file any more"
+        assert checker.refusal(tree, rules, rules.row_of(by), by, header, True) is not None, f'{by} may include "{header}"'
+    folders = {path.split("/")[1] for path in tree.files if path.startswith("agents/") and path.count("/") > 1}
+    assert folders == OPEN | {path.split("/")[1] for path in rules.insides if path.startswith("agents/")}, folders
 
 
 def main():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1])))
     spec = importlib.util.spec_from_file_location("checker", sys.argv[1])
     checker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(checker)  # not a process each time: their start would take most of the test
-    with tempfile.TemporaryDirectory() as root:
-        os.chdir(root)
+    the_rules_of_this_tree_keep_engine_and_insides(checker, root)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
         subprocess.run(["git", "init", "--quiet"], check=True)
         accepts_a_clean_tree(checker)
         refuses_each_violation(checker)

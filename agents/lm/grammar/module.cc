@@ -14,7 +14,7 @@
 #include <vector>
 
 extern "C" {
-#include "agents/lm/grammar/form.h"
+#include "agents/constraint/form.h"
 #include "agents/lm/grammar/module.h"
 extern __attribute__((visibility("default"))) const struct grammar_module parley_grammar_module;
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "server/api/anthropic/request_chat.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"

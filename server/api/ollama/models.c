@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agents/lm/chat/reply_format.h"
+#include "agents/reply/reply_format.h"
 #include "server/api/answer.h"
 #include "server/api/ollama/error.h"
 #include "server/api/resolution.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agents/lm/chat/whole_reply.h"
+#include "agents/reply/whole_reply.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/api/tools.h"
 

@@ -5,7 +5,7 @@
 
 #include "parley/v1/conversations.pb-c.h"
 
-#include "agents/lm/chat/reply_parser.h"
+#include "agents/reply/reply_parser.h"
 #include "base/arena.h"
 #include "server/conversation/reader.h"
 

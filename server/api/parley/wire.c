@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/api/parley/wire_sampling.h"
 #include "server/api/parley/wire_tools.h"

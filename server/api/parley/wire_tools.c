@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "agents/lm/chat/reply_format.h"
+#include "agents/reply/reply_format.h"
 #include "server/api/request.h"
 
 static enum status wire_tools_no_memory(struct error *err)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "agents/lm/grammar/grammars_parts.h"
 #include "agents/lm/lm.h"
 #include "base/alloc.h"

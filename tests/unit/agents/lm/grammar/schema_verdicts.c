@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "agents/lm/grammar/engine.h"
 #include "agents/lm/grammar/module.h"
 #include "tests/unit/agents/lm/grammar/byte_vocab.h"

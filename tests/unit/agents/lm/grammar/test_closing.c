@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "agents/lm/grammar/engine.h"
 #include "tests/unit/agents/lm/grammar/byte_vocab.h"
 #include "tests/unit/base/suite.h"

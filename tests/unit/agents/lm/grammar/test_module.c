@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/constraint/form.h"
 #include "agents/lm/grammar/engine.h"
-#include "agents/lm/grammar/form.h"
 #include "base/buf.h"
 #include "tests/unit/agents/lm/grammar/byte_vocab.h"
 #include "tests/unit/base/suite.h"

@@ -1,4 +1,4 @@
-#include "agents/lm/grammar/schema_merge.h"
+#include "agents/constraint/schema_merge.h"
 
 #include <string.h>
 

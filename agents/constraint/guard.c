@@ -1,12 +1,12 @@
-#include "agents/lm/grammar/guard.h"
+#include "agents/constraint/guard.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/grammar/pattern.h"
-#include "agents/lm/grammar/schema_merge.h"
+#include "agents/constraint/pattern.h"
+#include "agents/constraint/schema_merge.h"
 
 enum {
     MAX_PATH = 160, /* bytes of a path in an error */

@@ -1,10 +1,10 @@
 /* Reads one call of a tool in the text of a reply, up to its arguments. */
-#ifndef AGENTS_LM_CHAT_CALL_TEXT_H
-#define AGENTS_LM_CHAT_CALL_TEXT_H
+#ifndef AGENTS_REPLY_CALL_TEXT_H
+#define AGENTS_REPLY_CALL_TEXT_H
 
 #include <jansson.h>
 
-#include "agents/lm/chat/reply_format.h"
+#include "agents/reply/reply_format.h"
 #include "base/buf.h"
 #include "base/json_place.h"
 

@@ -1,7 +1,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "agents/lm/grammar/pattern.h"
+#include "agents/constraint/pattern.h"
 #include "tests/unit/base/suite.h"
 
 #define ANY "[^\"\\\\\\x00-\\x1f]*"

@@ -1,4 +1,4 @@
-#include "agents/lm/chat/call_text.h"
+#include "agents/reply/call_text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* How families of models write calls of tools and thoughts into a reply: one row of a table each,
  * found by what their chat templates say. */
-#ifndef AGENTS_LM_CHAT_REPLY_FORMAT_H
-#define AGENTS_LM_CHAT_REPLY_FORMAT_H
+#ifndef AGENTS_REPLY_REPLY_FORMAT_H
+#define AGENTS_REPLY_REPLY_FORMAT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/grammar/guard.h"
+#include "agents/constraint/guard.h"
 #include "tests/unit/base/suite.h"
 
 static char rewritten[1 << 16], names[4096];

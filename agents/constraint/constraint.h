@@ -1,7 +1,7 @@
 /* What the text of a reply must match, checked and in the engine's own form. Made from a request's
  * fields before its turn begins, so that whatever is wrong is refused at once. */
-#ifndef AGENTS_LM_GRAMMAR_CONSTRAINT_H
-#define AGENTS_LM_GRAMMAR_CONSTRAINT_H
+#ifndef AGENTS_CONSTRAINT_CONSTRAINT_H
+#define AGENTS_CONSTRAINT_CONSTRAINT_H
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 #include "base/buf.h"
 #include "tests/unit/base/suite.h"
 

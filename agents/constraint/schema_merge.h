@@ -1,6 +1,6 @@
 /* Joins two JSON schemas into one, where keywords allow that. */
-#ifndef AGENTS_LM_GRAMMAR_SCHEMA_MERGE_H
-#define AGENTS_LM_GRAMMAR_SCHEMA_MERGE_H
+#ifndef AGENTS_CONSTRAINT_SCHEMA_MERGE_H
+#define AGENTS_CONSTRAINT_SCHEMA_MERGE_H
 
 #include <jansson.h>
 #include <stdbool.h>

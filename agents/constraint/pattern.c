@@ -1,4 +1,4 @@
-#include "agents/lm/grammar/pattern.h"
+#include "agents/constraint/pattern.h"
 
 #include <stdbool.h>
 #include <stdint.h>

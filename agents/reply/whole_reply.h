@@ -1,9 +1,9 @@
 /* A reply that is complete, divided into text, thoughts and calls. */
-#ifndef AGENTS_LM_CHAT_WHOLE_REPLY_H
-#define AGENTS_LM_CHAT_WHOLE_REPLY_H
+#ifndef AGENTS_REPLY_WHOLE_REPLY_H
+#define AGENTS_REPLY_WHOLE_REPLY_H
 
-#include "agents/lm/chat/reply_parser.h"
 #include "agents/message_extras.h"
+#include "agents/reply/reply_parser.h"
 #include "base/buf.h"
 
 struct whole_reply {

@@ -1,6 +1,6 @@
 /* The forms of a constraint that the engine reads. Also C++. */
-#ifndef AGENTS_LM_GRAMMAR_FORM_H
-#define AGENTS_LM_GRAMMAR_FORM_H
+#ifndef AGENTS_CONSTRAINT_FORM_H
+#define AGENTS_CONSTRAINT_FORM_H
 
 enum constraint_form {
     CONSTRAINT_SCHEMA, /* JSON schema; members in declared order, spaces in one way */

@@ -1,11 +1,11 @@
 /* held is the text that is not decided yet. Each state takes what it can from its front and may
  * hand over to another state; when none gets further, more text is needed. */
-#include "agents/lm/chat/reply_parser.h"
+#include "agents/reply/reply_parser.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/call_text.h"
+#include "agents/reply/call_text.h"
 #include "base/alloc.h"
 
 enum parser_state {

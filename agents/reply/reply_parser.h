@@ -1,13 +1,13 @@
 /* Divides the text of a reply, as it comes, into text, thoughts and calls of tools. What is held
  * back is only what may begin a call or a thought; what does not become one is text. The parts do
  * not depend on how the text was cut. One thread at a time. */
-#ifndef AGENTS_LM_CHAT_REPLY_PARSER_H
-#define AGENTS_LM_CHAT_REPLY_PARSER_H
+#ifndef AGENTS_REPLY_REPLY_PARSER_H
+#define AGENTS_REPLY_REPLY_PARSER_H
 
 #include <stdint.h>
 
-#include "agents/lm/chat/reply_format.h"
 #include "agents/message.h"
+#include "agents/reply/reply_format.h"
 #include "base/status.h"
 
 struct reply_parser;

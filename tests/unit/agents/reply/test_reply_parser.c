@@ -1,4 +1,4 @@
-#include "agents/lm/chat/reply_parser.h"
+#include "agents/reply/reply_parser.h"
 
 #include <check.h>
 #include <string.h>

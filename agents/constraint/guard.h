@@ -2,8 +2,8 @@
  * lets through only what it is known to enforce, rewritten so that every text that it then admits
  * is an instance. The reverse does not hold: members come in their declared order, numbers and
  * enumerated values in one spelling. */
-#ifndef AGENTS_LM_GRAMMAR_GUARD_H
-#define AGENTS_LM_GRAMMAR_GUARD_H
+#ifndef AGENTS_CONSTRAINT_GUARD_H
+#define AGENTS_CONSTRAINT_GUARD_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-#include "agents/lm/grammar/constraint.h"
+#include "agents/constraint/constraint.h"
 
 #include <string.h>
 
-#include "agents/lm/grammar/guard.h"
-#include "agents/lm/grammar/pattern.h"
+#include "agents/constraint/guard.h"
+#include "agents/constraint/pattern.h"
 #include "base/buf.h"
 #include "base/json_extent.h"
 #include "base/utf8.h"

@@ -1,4 +1,4 @@
-#include "agents/lm/chat/whole_reply.h"
+#include "agents/reply/whole_reply.h"
 
 #include <stdlib.h>
 #include <string.h>

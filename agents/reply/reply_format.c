@@ -1,4 +1,4 @@
-#include "agents/lm/chat/reply_format.h"
+#include "agents/reply/reply_format.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* A schema's pattern as a regular expression over the JSON text between the quotes of a string,
  * which is what the engine matches: no quote, backslash or control character comes raw. */
-#ifndef AGENTS_LM_GRAMMAR_PATTERN_H
-#define AGENTS_LM_GRAMMAR_PATTERN_H
+#ifndef AGENTS_CONSTRAINT_PATTERN_H
+#define AGENTS_CONSTRAINT_PATTERN_H
 
 #include <stddef.h>
 
