@@ -30,28 +30,34 @@ static uint64_t peer_due_us(const struct peer *p)
     return since_us + p->all->silence_us;
 }
 
+static bool peer_is_at_fault(const struct peer *p, uint64_t due_us, struct error *err)
+{
+    bool is_silent = due_us != 0 && due_us <= env_now_us(p->all->env);
+
+    if (peer_is_flooded(p))
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                            "the worker reads too slowly: %zu messages wait for it", p->n_orders);
+    else if (is_silent)
+        p->all->say_silent(p, err);
+    return peer_is_flooded(p) || is_silent;
+}
+
 void peers_tick(struct peers *all)
 {
-    uint64_t now_us = env_now_us(all->env);
-    struct link *l, *next;
+    struct link *l = list_first(&all->list);
     struct error err;
 
-    for (l = list_first(&all->list); l != NULL; l = next) {
+    while (l != NULL) {
         struct peer *p = peer_of(l);
         uint64_t due_us = peer_due_us(p);
 
-        next = list_next(&all->list, l);
-        if (peer_is_flooded(p)) {
-            (void)error_because(&err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                                "the worker reads too slowly: %zu messages wait for it",
-                                p->n_orders);
+        if (peer_is_at_fault(p, due_us, &err)) {
             p->ended(p, &err);
-        } else if (due_us != 0 && due_us <= now_us) {
-            all->say_silent(p, &err);
-            p->ended(p, &err);
-        } else if (due_us != 0) {
-            alarm_by(all->alarm, due_us);
+            l = list_first(&all->list); /* its end may have ended others */
+            continue;
         }
+        alarm_by(all->alarm, due_us);
+        l = list_next(&all->list, l);
     }
 }
 

@@ -589,5 +589,41 @@ START_TEST(test_offer)
 }
 END_TEST
 
+static struct peer pair[2];
+
+static void on_pair_ended(struct peer *p, const struct error *err)
+{
+    ck_assert(p == &pair[0] && err->status == STATUS_DEADLINE);
+    n_ended++;
+    peer_close(&pair[1]);
+    peer_close(&pair[0]);
+}
+
+static void say_silent(const struct peer *p, struct error *err)
+{
+    (void)p;
+    (void)error_set(err, STATUS_DEADLINE, "it is silent");
+}
+
+/* The end of a peer may end the peer that would be looked at next. */
+START_TEST(test_ends_another)
+{
+    struct peers all = {
+        .env = &env, .silence_us = SILENCE_US, .alarm = &due, .say_silent = say_silent};
+
+    now_us = 1;
+    n_ended = 0;
+    peers_init(&all);
+    for (size_t i = 0; i < 2; i++) {
+        pair[i] = (struct peer){.notify = on_notify, .ended = on_pair_ended};
+        peer_open(&pair[i], &all, true);
+    }
+    now_us += SILENCE_US;
+    peers_tick(&all);
+    ck_assert_uint_eq(n_ended, 1);
+    ck_assert(list_is_empty(&all.list));
+}
+END_TEST
+
 SUITE_MAIN("base/peer", test_silent, test_slow, test_idle, test_flooded, test_detached, test_killed,
-           test_stopped, test_offer)
+           test_stopped, test_offer, test_ends_another)
