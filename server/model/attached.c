@@ -1,6 +1,5 @@
-/* Happy path: attached_open, attached_offer (the name becomes a model, which loads if it is not
- * loaded), attached_worker_join once it is, attached_close when the stream ends. An unload of the
- * model, a silent worker and the daemon's end call the peer's ended. */
+/* Joins attached workers to their models. attached_offer makes the offered name a model, and loads
+ * it; attached_worker_join joins the worker once the model is loaded. */
 #include "server/model/attached.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* Attached workers: programs that compute custom agents (agents/remote/). A worker's offer adds a
- * model of its name and loads it. The model stays when its last worker is lost, and is vacant until
- * another attaches. Loop. */
+/* Attached workers are programs that compute custom agents (agents/remote/). A worker's offer names
+ * a model, which is added and loaded if it does not exist. The model stays when its last worker is
+ * lost, and is vacant until another worker attaches. All functions are called on the loop. */
 #ifndef SERVER_MODEL_ATTACHED_H
 #define SERVER_MODEL_ATTACHED_H
 
@@ -15,10 +15,10 @@ enum { ATTACHED_MAX_WORKERS = 256 };
 struct attached_config {
     struct models *models;
     const struct env *env;
-    uint64_t silence_us; /* for an offer, and for the answer to a step */
+    uint64_t silence_us; /* a worker that lets an offer or an answer wait for so long is ended */
     bool is_allowed;     /* else every worker is refused */
     struct alarm *alarm; /* rings attached_tick */
-    /* The model has its first worker, or none any more. */
+    /* Called when a model has got its first worker, or lost its last one. */
     void (*on_change)(void *arg, struct model *m);
     void *arg;
 };
@@ -27,38 +27,43 @@ struct attached {
     struct attached_config config;
     struct model_user user;
     struct peers peers;        /* of struct attached_worker */
-    struct shared_limit limit; /* workers */
+    struct shared_limit limit; /* attached workers */
 };
 
-/* A worker's stream, in its own memory. */
+/* A worker, in the memory of its stream. It is attached from attached_open on, and joined to its
+ * model from when its offer is accepted. An unload of the model, a worker that is silent or
+ * flooded, and the server's end call its peer's ended. */
 struct attached_worker {
-    struct remote_worker remote; /* its peer must speak until the offer has come; the worker is open
-                                    once joined */
-    uint32_t principal;          /* whose */
+    struct remote_worker remote; /* its peer must speak until the offer has come; the remote worker
+                                    is open once it is joined */
+    uint32_t principal;          /* the principal whose key the worker has */
     struct remote_offer offer;
     char version[REMOTE_MAX_VERSION + 1];
-    char name[64];       /* of its model */
-    struct model *model; /* once joined */
-    struct models_wait wait;
+    char name[64];           /* the model's */
+    struct model *model;     /* NULL: the worker is not joined */
+    struct models_wait wait; /* for the model to be loaded */
     /* The stream sets joined. It is called when the offer is accepted, perhaps inside
      * attached_offer. */
     void (*joined)(struct attached_worker *w);
 };
 
 void attached_init(struct attached *a, const struct attached_config *config);
-/* Ends all workers, for the daemon's end. */
+/* Ends all workers and takes no more, because the server stops. */
 void attached_end(struct attached *a);
-void attached_deinit(struct attached *a); /* all workers are closed */
+/* All workers must be closed. */
+void attached_deinit(struct attached *a);
+/* Ends workers that are silent or flooded, and steps of turns that are overdue. */
 void attached_tick(void *attached);
 
-/* A stream begins. w is zeroed but for joined, its principal, and the callbacks of its peer.
- * DENIED, EXHAUSTED: w is not used. */
+/* Attaches a worker whose stream begins. w is zeroed but for joined, its principal, and what the
+ * stream has set of its peer. DENIED, EXHAUSTED; then w was not used. */
 enum status attached_open(struct attached_worker *w, struct attached *a,
                           struct error *err) MUST_CHECK;
-/* Its offer: joined is called soon, or the peer's ended. offer is copied. */
+/* Takes a worker's offer, which is copied. Then joined is called, or the peer's ended if the model
+ * cannot be loaded or refuses the worker. On failure neither is called. */
 enum status attached_offer(struct attached_worker *w, const char *name,
                            const struct remote_offer *offer, struct error *err) MUST_CHECK;
-/* The worker goes, or is at fault. Calling it again is fine, also after ended. */
+/* Detaches a worker. Does nothing if the worker is not attached. */
 void attached_close(struct attached_worker *w);
 
 #endif
