@@ -6,11 +6,11 @@
 
 enum { CHANGES_MAX_BYTES = 2048 };
 
-void reload_init(struct reload *r, const struct config *start, const struct reload_part *parts,
-                 size_t n_parts, void *self)
+void reload_init(struct reload *r, const struct config *start, const struct reload_row *rows,
+                 size_t n_rows, void *self)
 {
     *r = (struct reload){
-        .parts = parts, .n_parts = n_parts, .self = self, .start = start, .current = *start};
+        .rows = rows, .n_rows = n_rows, .self = self, .start = start, .current = *start};
 }
 
 void reload_deinit(struct reload *r)
@@ -23,14 +23,14 @@ void reload_deinit(struct reload *r)
 static void reload_drop(struct reload *r, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (r->parts[i].drop != NULL)
-            r->parts[i].drop(r->self);
+        if (r->rows[i].drop != NULL)
+            r->rows[i].drop(r->self);
 }
 
 static enum status reload_check(struct reload *r, const struct config *to, struct error *err)
 {
-    for (size_t i = 0; i < r->n_parts; i++) {
-        if (r->parts[i].check == NULL || r->parts[i].check(r->self, to, err) == STATUS_OK)
+    for (size_t i = 0; i < r->n_rows; i++) {
+        if (r->rows[i].check == NULL || r->rows[i].check(r->self, to, err) == STATUS_OK)
             continue;
         reload_drop(r, i + 1);
         return err->status;
@@ -65,9 +65,9 @@ static void reload_log(const struct reload *r, const struct config *from, const 
     buf_init(&more, CHANGES_MAX_BYTES);
     list_changes(&applied, from, to, true);
     list_changes(&waiting, r->start, to, false);
-    for (size_t i = 0; i < r->n_parts; i++)
-        if (r->parts[i].say != NULL)
-            r->parts[i].say(r->self, &applied, &more);
+    for (size_t i = 0; i < r->n_rows; i++)
+        if (r->rows[i].say != NULL)
+            r->rows[i].say(r->self, &applied, &more);
     log_write(waiting.len > 0 ? LOG_WARN : LOG_INFO, "reloaded", "changed=%s%s%s%s",
               applied.len > 0 ? applied.data : "none", more.len > 0 ? more.data : "",
               waiting.len > 0 ? " wait_for_a_start=" : "", waiting.len > 0 ? waiting.data : "");
@@ -83,8 +83,8 @@ static void reload_apply(struct reload *r, const struct config *to)
 
     r->current = *to;
     r->is_owned = true;
-    for (size_t i = 0; i < r->n_parts; i++)
-        r->parts[i].apply(r->self, &r->current);
+    for (size_t i = 0; i < r->n_rows; i++)
+        r->rows[i].apply(r->self, &r->current);
     reload_log(r, &old, &r->current);
     if (was_owned)
         config_deinit(&old);

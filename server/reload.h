@@ -1,4 +1,4 @@
-/* SIGHUP: the configuration is read again, and options that need no restart take effect. All parts
+/* SIGHUP: the configuration is read again, and options that need no restart take effect. All rows
  * check it before any changes, so an error leaves everything unchanged. Loop. */
 #ifndef SERVER_RELOAD_H
 #define SERVER_RELOAD_H
@@ -11,7 +11,7 @@
 struct buf;
 
 /* A part of the daemon that a reload changes: a row of a const table. */
-struct reload_part {
+struct reload_row {
     const char *name;
     /* Whether to can be applied; may keep in self what it read for it. NULL: always. */
     enum status (*check)(void *self, const struct config *to, struct error *err);
@@ -28,17 +28,17 @@ struct reload_part {
 void reload_add_name(struct buf *names, const char *name);
 
 struct reload {
-    const struct reload_part *parts; /* [n_parts] */
-    size_t n_parts;
-    void *self; /* of the parts */
+    const struct reload_row *rows; /* [n_rows] */
+    size_t n_rows;
+    void *self; /* of the rows */
     const struct config *start;
     struct config current; /* owned */
     bool is_owned;         /* else current is a copy of the start's */
 };
 
 /* start is borrowed until reload_deinit. */
-void reload_init(struct reload *r, const struct config *start, const struct reload_part *parts,
-                 size_t n_parts, void *self);
+void reload_init(struct reload *r, const struct config *start, const struct reload_row *rows,
+                 size_t n_rows, void *self);
 void reload_deinit(struct reload *r);
 
 /* Reads again, and applies. Logs what changed, and what waits for the next start. The error names

@@ -5,25 +5,35 @@
 
 #include <stdint.h>
 
+/* The registries: each is a part (server/part.h), and a member of struct server. Rows are started
+ * from the first to the last, and stopped from the last to the first: one stands behind those that
+ * it uses. */
+/* clang-format off */
+#define SERVER_PARTS(PART) \
+    PART(models, models)                 /* agents by name */ \
+    PART(params, params_sets)            /* sets of parameters, trained in rounds */ \
+    PART(conversations, conversations) \
+    PART(names, conversation_names)      /* conversations by the names of HTTP clients */ \
+    PART(keyed, keyed_replies)           /* replies to HTTP requests with keys */ \
+    PART(retention, retention)           /* what goes from the journal */ \
+    PART(sequences, sequences)           /* KServe's */ \
+    PART(sessions, sessions)             /* of policies */ \
+    PART(trainers, trainers)             /* environment workers and training runs */ \
+    PART(attached, attached)             /* workers of agents */ \
+    PART(rollouts, rollouts)             /* of policies in vectors */ \
+    PART(vectors, vectors)               /* environments that clients opened */ \
+    PART(work, work_table)               /* tasks, and the workers that compute them */ \
+    PART(groups, groups)                 /* of processes */ \
+    PART(stores, stores)                 /* versioned values */ \
+    PART(replays, replays)               /* tables of items to learn from */
+/* clang-format on */
+
+#define SERVER_PART_TYPE(name, type) struct type;
+SERVER_PARTS(SERVER_PART_TYPE)
 struct access;
-struct attached;
-struct conversations;
 struct env;
-struct conversation_names;
-struct keyed_replies;
-struct models;
-struct params_sets;
-struct port;
-struct rollouts;
-struct replays;
-struct sequences;
-struct sessions;
-struct groups;
 struct loop_watch;
-struct stores;
-struct trainers;
-struct vectors;
-struct work_table;
+struct port;
 
 enum server_state {
     SERVER_LOADING, /* the port is open, models load */
@@ -38,23 +48,10 @@ struct server {
     const struct env *env;
     uint64_t start_us;
     const struct access *access; /* NULL: everybody may call */
-    struct models *models;
-    struct attached *attached; /* workers of agents */
-    struct conversations *conversations;
-    struct conversation_names *names; /* conversations by the names of HTTP clients */
-    struct keyed_replies *keyed;      /* replies to HTTP requests with keys */
-    struct sessions *sessions;
-    struct sequences *sequences;
-    struct trainers *trainers;
-    struct params_sets *params;
-    struct vectors *vectors;                   /* environments that clients opened */
-    struct rollouts *rollouts;                 /* of policies in them */
-    struct groups *groups;                     /* of processes */
-    struct stores *stores;                     /* versioned values */
-    struct replays *replays;                   /* tables of items to learn from */
-    struct work_table *work;                   /* tasks, and the workers that compute them */
-    const struct loop_watch *watch;            /* NULL: none, in tests */
-    uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
+#define SERVER_PART_MEMBER(name, type) struct type *name;
+    SERVER_PARTS(SERVER_PART_MEMBER)
+    const struct loop_watch *watch;                        /* NULL: none, in tests */
+    uint64_t n_reloads_done, n_reloads_failed;             /* of the configuration */
     uint64_t n_connections_refused, n_connections_dropped; /* for the limit of open files; silent */
     const struct port *port, *admin_port;                  /* for their statistics; NULL: none */
 };

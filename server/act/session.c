@@ -69,8 +69,10 @@ void sessions_init(struct sessions *all, const struct sessions_config *config)
     act_modes_init(&all->modes);
 }
 
-void sessions_deinit(struct sessions *all)
+void sessions_deinit(void *sessions)
 {
+    struct sessions *all = sessions;
+
     assert(all->limit.held == 0 && all->n_asking == 0);
     shared_limit_deinit(&all->limit);
     act_modes_deinit(&all->modes);
@@ -620,8 +622,10 @@ void sessions_tick(void *sessions)
     }
 }
 
-void sessions_drain(struct sessions *all)
+void sessions_drain(void *sessions)
 {
+    struct sessions *all = sessions;
+
     all->is_draining = true;
 }
 

@@ -87,7 +87,7 @@ void sessions_init(struct sessions *all, const struct sessions_config *config);
 /* 0: 65,536. Sessions above it stay. */
 void sessions_configure(struct sessions *all, size_t max_sessions);
 /* All sessions must be closed; all may be zeroed memory. */
-void sessions_deinit(struct sessions *all);
+void sessions_deinit(void *sessions);
 
 /* Takes the step, and *arena with what the request points to; w is notified. If *ret_stored is set,
  * the step was done before: it is the reply, borrowed, nothing is taken and w is not used. A
@@ -122,7 +122,7 @@ void sessions_end(struct sessions *all, uint32_t principal, const struct model *
 /* Ends the sessions that have been idle for too long. */
 void sessions_tick(void *sessions);
 /* Every later step fails with STATUS_UNAVAILABLE. */
-void sessions_drain(struct sessions *all);
+void sessions_drain(void *sessions);
 /* Ends all sessions of a model (NULL: of any). One with a step in flight is freed when the step is
  * done. */
 void sessions_close_all(struct sessions *all, const struct model *model);

@@ -67,8 +67,10 @@ void trainers_init(struct trainers *all, struct sessions *sessions, uv_loop_t *l
     list_init(&all->runs);
 }
 
-bool trainers_are_idle(const struct trainers *all)
+bool trainers_are_idle(const void *trainers)
 {
+    const struct trainers *all = trainers;
+
     return list_is_empty(&all->workers) && list_is_empty(&all->runs);
 }
 

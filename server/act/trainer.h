@@ -29,7 +29,7 @@ struct trainers {
 };
 
 void trainers_init(struct trainers *all, struct sessions *sessions, uv_loop_t *loop);
-bool trainers_are_idle(const struct trainers *all);
+bool trainers_are_idle(const void *trainers);
 bool trainers_are_training(const struct trainers *all, const struct model *m);
 /* Any client may train, but may write only policies, and only into the folder of the served model;
  * "" is fine. INVALID, DENIED. */

@@ -612,14 +612,17 @@ void conversations_expiry_changed(struct conversation *c)
     conversations_arm(c->all);
 }
 
-void conversations_drain(struct conversations *all)
+void conversations_drain(void *conversations)
 {
+    struct conversations *all = conversations;
+
     all->is_draining = true;
     end_lingering(all, UINT64_MAX);
 }
 
-void conversations_cancel_all(struct conversations *all)
+void conversations_cancel_all(void *conversations)
 {
+    struct conversations *all = conversations;
     struct conversation *c, *next;
 
     for (c = conversations_newest(all); c != NULL; c = next) {
@@ -739,8 +742,10 @@ void conversations_init(struct conversations *all, const struct conversations_co
     watch_ring_init(&all->watch, life);
 }
 
-void conversations_deinit(struct conversations *all)
+void conversations_deinit(void *conversations)
 {
+    struct conversations *all = conversations;
+
     assert(all->n == 0 && all->n_live == 0 && all->n_closing == 0);
     owners_free(all);
     absent_models_deinit(&all->absent);

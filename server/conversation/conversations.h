@@ -141,7 +141,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
 void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
                              uint64_t linger_us);
 /* All conversations must be closed; all may be zeroed memory. */
-void conversations_deinit(struct conversations *all);
+void conversations_deinit(void *conversations);
 
 /* STATUS_NOT_FOUND unless it is the id of an open conversation of the principal. */
 enum status conversations_find(struct conversation **out, const struct conversations *all,
@@ -160,10 +160,10 @@ void conversations_tick(void *conversations);
 
 /* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end, or are left to the
  * next process. */
-void conversations_drain(struct conversations *all);
+void conversations_drain(void *conversations);
 /* Cancels every turn, or leaves it to the next process; on_idle is called once they have all ended.
  */
-void conversations_cancel_all(struct conversations *all);
+void conversations_cancel_all(void *conversations);
 /* Closes all conversations of a model (NULL: of any); those that are kept only leave memory. One
  * whose turn is still in a step is freed when the step is done. reason is static. */
 void conversations_close_all(struct conversations *all, const struct model *model,

@@ -597,8 +597,9 @@ void keyed_replies_tick(void *replies)
     keyed_replies_arm(k);
 }
 
-void keyed_replies_drain(struct keyed_replies *k)
+void keyed_replies_drain(void *replies)
 {
+    struct keyed_replies *k = replies;
     struct link *at;
 
     k->is_draining = true;
@@ -626,8 +627,9 @@ void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_conf
     list_init(&k->ended);
 }
 
-void keyed_replies_deinit(struct keyed_replies *k)
+void keyed_replies_deinit(void *replies)
 {
+    struct keyed_replies *k = replies;
     const struct list *lists[] = {&k->attended, &k->lingering, &k->complete};
     struct keyed_reply *r;
 

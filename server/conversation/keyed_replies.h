@@ -97,7 +97,7 @@ struct keyed_replies {
 
 void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_config *config);
 /* Frees all replies. No request may be joined, and no turn may be in flight. */
-void keyed_replies_deinit(struct keyed_replies *k);
+void keyed_replies_deinit(void *replies);
 
 /* Finds the principal's reply under a key to the request of this digest. *out is NULL if there is
  * no such reply, or if it has failed. EXISTS if the key was given with another request; INVALID if
@@ -111,7 +111,7 @@ bool keyed_replies_lack(const struct keyed_replies *k, uint32_t principal, const
  * removes complete ones that are too old. */
 void keyed_replies_tick(void *replies);
 /* Cancels the turns of replies to which no request is joined, now and from now on. */
-void keyed_replies_drain(struct keyed_replies *k);
+void keyed_replies_drain(void *replies);
 
 /* Makes a reply of n_turns turns under a key under which keyed_replies_find found no reply. The
  * caller has joined it, and adds each turn. EXHAUSTED if there is no room and no complete reply

@@ -62,8 +62,10 @@ static void conversation_kept_free(struct conversation_names *m, struct conversa
     free(k);
 }
 
-void conversation_names_deinit(struct conversation_names *m)
+void conversation_names_deinit(void *names)
 {
+    struct conversation_names *m = names;
+
     while (!list_is_empty(&m->oldest_first))
         names_forget(m, container_of(list_first(&m->oldest_first), struct conversation_name, link));
     while (!list_is_empty(&m->kept))

@@ -24,7 +24,7 @@ struct conversation_names {
 
 void conversation_names_init(struct conversation_names *m, struct conversations *all,
                              const struct env *env);
-void conversation_names_deinit(struct conversation_names *m);
+void conversation_names_deinit(void *names);
 
 /* Each principal has names of its own. NULL: the name is new, or its conversation is closed. A
  * conversation's own id also names it, to its principal. */

@@ -68,8 +68,9 @@ void vectors_close(struct vector *v)
         vector_free(v);
 }
 
-void vectors_deinit(struct vectors *all)
+void vectors_deinit(void *vectors)
 {
+    struct vectors *all = vectors;
     struct hash_node *node;
 
     assert(list_is_empty(&all->hosts.list));
@@ -401,8 +402,10 @@ void vector_request_leave(struct vector_request *r)
     r->vector = NULL;
 }
 
-void vectors_end(struct vectors *all)
+void vectors_end(void *vectors)
 {
+    struct vectors *all = vectors;
+
     peers_end(&all->hosts);
     all->config.is_allowed = false;
 }

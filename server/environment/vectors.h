@@ -116,7 +116,7 @@ struct vector_request {
 
 void vectors_init(struct vectors *all, const struct vectors_config *config);
 /* Closes all vectors. All hosts must be closed. */
-void vectors_deinit(struct vectors *all);
+void vectors_deinit(void *vectors);
 /* Adds a plug-in's kind of environment, which it takes. EXISTS if there is a kind of this name. */
 enum status vectors_add_plugged(struct vectors *all, struct plugin_environment *kind,
                                 struct error *err) MUST_CHECK;
@@ -125,7 +125,7 @@ const struct plugin_environment *vectors_find_plugged(const struct vectors *all,
 /* Ends idle vectors and silent hosts. */
 void vectors_tick(void *vectors);
 /* Ends all hosts; requests under way fail. */
-void vectors_end(struct vectors *all);
+void vectors_end(void *vectors);
 
 /* Opens a vector of n instances of the kind name. seeds are n seeds; or one, to which instance i
  * adds i; or none, and a random one is drawn. INVALID names the field; NOT_FOUND if no kind has

@@ -62,13 +62,17 @@ void attached_init(struct attached *a, const struct attached_config *config)
     shared_limit_init(&a->limit, LIMIT_ATTACHED_WORKERS, ATTACHED_MAX_WORKERS);
 }
 
-void attached_deinit(struct attached *a)
+void attached_deinit(void *attached)
 {
+    struct attached *a = attached;
+
     shared_limit_deinit(&a->limit);
 }
 
-void attached_end(struct attached *a)
+void attached_end(void *attached)
 {
+    struct attached *a = attached;
+
     peers_end(&a->peers);
     a->config.is_allowed = false;
 }

@@ -49,9 +49,9 @@ struct attached_worker {
 
 void attached_init(struct attached *a, const struct attached_config *config);
 /* Ends all workers and takes no more, because the server stops. */
-void attached_end(struct attached *a);
+void attached_end(void *attached);
 /* All workers must be closed. */
-void attached_deinit(struct attached *a);
+void attached_deinit(void *attached);
 /* Ends workers that are silent or flooded, and steps of turns that are overdue. */
 void attached_tick(void *attached);
 

@@ -121,8 +121,9 @@ static void model_entry_free(struct models *r, struct model_entry *e)
     free(e);
 }
 
-void models_deinit(struct models *r)
+void models_deinit(void *models)
 {
+    struct models *r = models;
     struct link *l;
 
     while ((l = list_first(&r->entries)) != NULL)
@@ -844,8 +845,9 @@ void models_configure(struct models *r, const struct models_wanted *wanted, size
             models_add(r, &wanted[i]);
 }
 
-void models_end(struct models *r)
+void models_end(void *models)
 {
+    struct models *r = models;
     struct error err;
 
     r->has_ended = true;
@@ -866,13 +868,15 @@ static void on_ended(void *arg)
     r->config.on_idle(r->config.arg);
 }
 
-void models_stop(struct models *r)
+bool models_stop(struct models *r)
 {
     assert(r->has_ended && r->n_loading == 0);
-    for (size_t i = 0; i < r->n_loaded; i++) {
+    for (size_t i = 0; i < r->n_loaded && !r->is_stopping; i++) {
         assert(!is_busy(r, r->loaded[i]));
         model_stop(r->loaded[i], on_ended, r);
     }
+    r->is_stopping = true;
+    return r->n_running == 0;
 }
 
 void models_reweigh(struct models *r)

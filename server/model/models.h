@@ -91,7 +91,7 @@ struct models {
     size_t n_running; /* started and not stopped */
     struct list users;
     uv_timer_t timer; /* active while a model unloads */
-    bool has_ended;
+    bool has_ended, is_stopping;
     uint64_t n_evicted;       /* models unloaded to make room */
     struct list light_steps;  /* of loaded models: what waits to be computed on the loop */
     struct compiler compiler; /* of constraints, for all models */
@@ -99,7 +99,7 @@ struct models {
 
 void models_init(struct models *r, const struct models_config *config);
 /* Every model must be stopped, and the timer closed or never opened. */
-void models_deinit(struct models *r);
+void models_deinit(void *models);
 /* Open and close the timer on the loop. */
 void models_open(struct models *r);
 void models_close(struct models *r);
@@ -173,8 +173,9 @@ enum status models_unload(struct models *r, const char *name, struct models_wait
 void models_leave(struct models_wait *w);
 
 /* Calls done for every waiter; no load or unload begins afterwards. */
-void models_end(struct models *r);
-/* After models_end, when nothing loads and no user is busy: stops all models; calls on_idle. */
-void models_stop(struct models *r);
+void models_end(void *models);
+/* After models_end, once nothing loads and no user is busy: stops all models. Returns whether all
+ * have stopped; on_idle is called as each does, and then models_stop is to be called again. */
+bool models_stop(struct models *r) MUST_CHECK;
 
 #endif

@@ -31,8 +31,10 @@ void groups_init(struct groups *g, const struct env *env, struct alarm *alarm)
     hash_init(&g->by_lease, NULL); /* leases are random */
 }
 
-void groups_deinit(struct groups *g)
+void groups_deinit(void *groups)
 {
+    struct groups *g = groups;
+
     assert(g->by_name.n == 0 && g->by_lease.n == 0 && g->value_bytes.held == 0);
     shared_limit_deinit(&g->limit);
     shared_limit_deinit(&g->value_bytes);

@@ -119,7 +119,7 @@ struct group {
 
 void groups_init(struct groups *g, const struct env *env, struct alarm *alarm);
 /* No member and no listener may be left. */
-void groups_deinit(struct groups *g);
+void groups_deinit(void *groups);
 /* Ends, as lost, the members that did not renew their leases in time, and notifies them. */
 void groups_tick(void *groups);
 

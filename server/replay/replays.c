@@ -33,8 +33,9 @@ struct table *replays_at(const struct link *l)
     return name_table(container_of(l, struct shared_name, link));
 }
 
-void replays_deinit(struct replays *r)
+void replays_deinit(void *replays)
 {
+    struct replays *r = replays;
     struct error why;
     struct link *l;
 

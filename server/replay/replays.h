@@ -25,7 +25,7 @@ struct replays {
 
 void replays_init(struct replays *r, const struct replays_config *config);
 /* Deletes all tables. No call may wait for a table. */
-void replays_deinit(struct replays *r);
+void replays_deinit(void *replays);
 /* Ends, with DEADLINE, the waits whose deadline has passed. */
 void replays_tick(void *replays);
 

@@ -37,13 +37,16 @@ void rollouts_init(struct rollouts *all)
     list_init(&all->list);
 }
 
-bool rollouts_are_idle(const struct rollouts *all)
+bool rollouts_are_idle(const void *rollouts)
 {
+    const struct rollouts *all = rollouts;
+
     return list_is_empty(&all->list);
 }
 
-void rollouts_end(struct rollouts *all)
+void rollouts_end(void *rollouts)
 {
+    struct rollouts *all = rollouts;
     struct link *next;
 
     for (struct link *l = list_first(&all->list); l != NULL; l = next) {

@@ -75,9 +75,9 @@ struct vector_rollout {
 };
 
 void rollouts_init(struct rollouts *all);
-bool rollouts_are_idle(const struct rollouts *all);
+bool rollouts_are_idle(const void *rollouts);
 /* Cancels all rollouts. */
-void rollouts_end(struct rollouts *all);
+void rollouts_end(void *rollouts);
 
 /* Starts a rollout. INVALID names the field of EnvRolloutRequest; NOT_FOUND if there is no such
  * vector; PRECONDITION if the model's inputs or actions do not fit the environments, or the vector

@@ -17,8 +17,9 @@ void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
     keeper_init(&s->keeper, &stores_keeper, s, env);
 }
 
-void stores_deinit(struct stores *s)
+void stores_deinit(void *stores)
 {
+    struct stores *s = stores;
     struct error why;
     struct link *l;
 
@@ -28,6 +29,13 @@ void stores_deinit(struct stores *s)
     assert(s->bytes.held == 0);
     shared_names_deinit(&s->keys);
     shared_limit_deinit(&s->bytes);
+}
+
+void stores_tick(void *stores)
+{
+    struct stores *s = stores;
+
+    keeper_tick(&s->keeper);
 }
 
 /* --- values --- */

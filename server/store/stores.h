@@ -70,7 +70,9 @@ struct store_settings {
 
 void stores_init(struct stores *s, const struct env *env, size_t max_bytes);
 /* No value is referenced, and nobody subscribes. */
-void stores_deinit(struct stores *s);
+void stores_deinit(void *stores);
+/* Writes what is due of the keys that are kept. */
+void stores_tick(void *stores);
 
 /* UNAVAILABLE while the keys that are kept are read; so too those below. */
 enum status stores_ready(const struct stores *s, struct error *err) MUST_CHECK;

@@ -825,15 +825,18 @@ void work_tick(void *work)
     work_tick_done(w, now_us);
 }
 
-void work_end(struct work_table *w)
+void work_end(void *work)
 {
+    struct work_table *w = work;
+
     w->is_ending = true;
     peers_end(&w->workers);
     work_tick(w);
 }
 
-void work_deinit(struct work_table *w)
+void work_deinit(void *work)
 {
+    struct work_table *w = work;
     struct hash_node *n;
     struct link *l;
 

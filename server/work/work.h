@@ -145,11 +145,11 @@ struct work_submission {
 
 void work_init(struct work_table *w, const struct work_config *config);
 /* Frees all tasks. All workers and waits must be closed. */
-void work_deinit(struct work_table *w);
+void work_deinit(void *work);
 /* Ends silent workers, overdue tasks, and results that are too old. */
 void work_tick(void *work);
 /* Ends all workers and fails all tasks, because the server stops. */
-void work_end(struct work_table *w);
+void work_end(void *work);
 
 /* Reserves size_bytes for a payload or result of a task of the principal. EXHAUSTED if there is no
  * room now; INVALID if size_bytes is more than one payload may have. */

@@ -38,38 +38,28 @@ static void retire_of_model(struct model_user *u, struct model *m)
     sequences_retire(container_of(u, struct sequences, user), m);
 }
 
-enum status sequences_init(struct sequences *all, const struct sequences_config *config,
-                           struct error *err)
+void sequences_init(struct sequences *all, const struct sequences_config *config)
 {
-    struct sequences a = {.config = *config};
-
-    if (a.config.max_sequences == 0)
-        a.config.max_sequences = 65536;
-    if (a.config.max_queued == 0)
-        a.config.max_queued = 64;
-    if (a.config.idle_ms == 0)
-        a.config.idle_ms = 60000;
-    a.reaped = try_alloc(SEQUENCES_REMEMBERED, sizeof(a.reaped[0]));
-    if (a.reaped == NULL)
-        return error_no_memory(err, SEQUENCES_REMEMBERED * sizeof(a.reaped[0]), "sequences");
-    shared_limit_init(&a.limit, LIMIT_SEQUENCES, a.config.max_sequences);
-    hash_init(&a.by_key, config->env);
-    a.user = (struct model_user){.retire = retire_of_model};
-    *all = a;
-    list_init(&all->idle); /* after the copy: an empty list points to itself */
+    *all = (struct sequences){.config = *config, .user.retire = retire_of_model};
+    if (config->max_sequences == 0)
+        all->config.max_sequences = 65536;
+    if (config->max_queued == 0)
+        all->config.max_queued = 64;
+    if (config->idle_ms == 0)
+        all->config.idle_ms = 60000;
+    shared_limit_init(&all->limit, LIMIT_SEQUENCES, all->config.max_sequences);
+    hash_init(&all->by_key, config->env);
+    list_init(&all->idle);
     list_init(&all->retired);
-    return STATUS_OK;
 }
 
-void sequences_deinit(struct sequences *all)
+void sequences_deinit(void *sequences)
 {
-    if (all->reaped == NULL)
-        return;
+    struct sequences *all = sequences;
+
     assert(all->limit.held == 0 && list_is_empty(&all->retired));
     shared_limit_deinit(&all->limit);
     hash_deinit(&all->by_key);
-    free(all->reaped);
-    all->reaped = NULL;
 }
 
 /* Never 0. Hashes the model's name, which it keeps when it is loaded again. */
@@ -174,7 +164,7 @@ static void sequences_remember(struct sequences *all, uint64_t hash)
     all->reaped[all->n_reaped++ % SEQUENCES_REMEMBERED] = hash;
 }
 
-static uint64_t *find_reaped(const struct sequences *all, uint64_t hash)
+static uint64_t *find_reaped(struct sequences *all, uint64_t hash)
 {
     size_t n = all->n_reaped < SEQUENCES_REMEMBERED ? (size_t)all->n_reaped : SEQUENCES_REMEMBERED;
 
@@ -193,8 +183,8 @@ static void sequences_forget(struct sequences *all, uint64_t hash)
         *at = 0;
 }
 
-static enum status not_there(const struct sequences *all, const struct model *model,
-                             const char *key, uint64_t hash, struct error *err)
+static enum status not_there(struct sequences *all, const struct model *model, const char *key,
+                             uint64_t hash, struct error *err)
 {
     if (find_reaped(all, hash) != NULL) {
         (void)error_field(err, "sequence_id",

@@ -31,13 +31,13 @@ enum { SEQUENCES_REMEMBERED = 8192 };
 
 struct sequences {
     struct sequences_config config;
-    struct hash by_key;        /* open sequences, by model and key */
-    struct shared_limit limit; /* open sequences */
-    uint64_t n_runs;           /* started so far: numbers the sessions */
-    uint64_t n_inferences;     /* steps outside sequences: numbers them */
-    struct list idle;          /* the longest idle first */
-    struct list retired;       /* closed to new requests, with requests in flight */
-    uint64_t *reaped; /* [SEQUENCES_REMEMBERED] a ring of hashes of sequences closed as idle */
+    struct hash by_key;                    /* open sequences, by model and key */
+    struct shared_limit limit;             /* open sequences */
+    uint64_t n_runs;                       /* started so far: numbers the sessions */
+    uint64_t n_inferences;                 /* steps outside sequences: numbers them */
+    struct list idle;                      /* the longest idle first */
+    struct list retired;                   /* closed to new requests, with requests in flight */
+    uint64_t reaped[SEQUENCES_REMEMBERED]; /* a ring of hashes of sequences closed as idle */
     uint64_t n_reaped;
     struct model_user user;
 };
@@ -50,9 +50,8 @@ struct sequence_slot {
     void (*begin)(struct sequence_slot *item);
 };
 
-enum status sequences_init(struct sequences *all, const struct sequences_config *config,
-                           struct error *err) MUST_CHECK;
-void sequences_deinit(struct sequences *all); /* no request is left; may be zeroed memory */
+void sequences_init(struct sequences *all, const struct sequences_config *config);
+void sequences_deinit(void *sequences); /* no request is left */
 
 /* Appends item to the principal's sequence key of the model. starts: begins a new sequence; an
  * existing one ends after its queued requests. ends: frees the key, and the sequence ends with its

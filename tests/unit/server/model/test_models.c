@@ -154,7 +154,7 @@ static void close_all_models(void)
 {
     if (!all.has_ended)
         models_end(&all);
-    models_stop(&all);
+    (void)!models_stop(&all); /* the loop runs until they have */
     while (all.n_running > 0)
         (void)uv_run(&loop, UV_RUN_ONCE);
     models_close(&all);
