@@ -65,7 +65,7 @@ enum status sha256_open(struct sha256 **out, struct error *err)
 
     if (context == NULL || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1) {
         EVP_MD_CTX_free(context);
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for a sha256");
+        return error_no_memory(err, 0, "a sha256");
     }
     *out = (struct sha256 *)context;
     return STATUS_OK;

@@ -137,6 +137,9 @@ enum status error_prefix(struct error *err, const char *fmt, ...)
 
 enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what)
 {
+    if (size_bytes == 0)
+        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                             "out of memory for %s", what);
     return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                          "out of memory (%" PRIu64 " bytes for %s)", size_bytes, what);
 }

@@ -65,7 +65,7 @@ enum status error_name_field(struct error *err, const char *field);
  */
 enum status error_prefix(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* STATUS_EXHAUSTED "out of memory (size_bytes for what)", REASON_OUT_OF_MEMORY. */
+/* "out of memory (size_bytes for what)", EXHAUSTED, OUT_OF_MEMORY. size_bytes 0: it is unknown. */
 enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what);
 
 /* STATUS_UNAVAILABLE "the server is shutting down", REASON_SERVER_DRAINING: another server, or the

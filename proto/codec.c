@@ -217,8 +217,7 @@ enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescripto
         return error_because(err, STATUS_INVALID, REASON_REQUEST_TOO_LARGE, NULL,
                              "message takes more than %zu bytes once decoded", arena->limit_bytes);
     if (m == NULL && taker.is_exhausted)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for a message");
+        return error_no_memory(err, 0, "a message");
     if (m == NULL)
         return fail_bytes(err, type);
     *out = m;

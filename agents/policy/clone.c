@@ -217,8 +217,8 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
             return STATUS_OK;
     }
     free_record(c);
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for a record of %zu steps", max_steps);
+    return error_no_memory(err, max_steps * n_observations * sizeof *r->observations,
+                           "a session's record");
 }
 
 void policy_clone_note(struct policy_clone *c, const struct policy_turn *t)

@@ -119,7 +119,7 @@ enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len, struct 
     uint64_t n = htole64(k->n);
 
     if (k->has_failed)
-        return error_set(err, STATUS_EXHAUSTED, "no memory for the model's keys");
+        return error_no_memory(err, 0, "the model's keys");
     memcpy(k->bytes.data + 16, &n, sizeof n);
     *ret = k->bytes.data;
     *ret_len = k->bytes.len;

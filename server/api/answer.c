@@ -13,8 +13,7 @@ void answer_json(struct exchange *x, struct json_writer *w, const struct buf *bo
         exchange_reply(x, 200, "application/json", body->data, body->len);
         return;
     }
-    (void)error_because(&err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                        "out of memory for the answer");
+    (void)error_no_memory(&err, 0, "the answer");
     exchange_fail(x, &err);
 }
 

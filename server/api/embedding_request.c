@@ -110,8 +110,7 @@ static void embedding_answer_finish(const struct embedding_answer *a)
     if (json_writer_end(&w) == STATUS_OK) {
         exchange_reply(a->exchange, 200, "application/json", body.data, body.len);
     } else {
-        (void)error_because(&err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                            "out of memory for the answer: send fewer texts, or ask for base64");
+        (void)error_no_memory(&err, 0, "the answer: send fewer texts, or ask for base64");
         exchange_fail(a->exchange, &err);
     }
     buf_deinit(&body);

@@ -125,8 +125,7 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         return;
     }
     if (g->request->stream && write_event(g, c, event) != STATUS_OK) {
-        (void)error_because(&err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                            "out of memory for a piece of the reply");
+        (void)error_no_memory(&err, 0, "a piece of the reply");
         generation_fail(g, &err);
     }
 }
@@ -456,8 +455,7 @@ static enum status generation_make(struct generation **out, struct exchange *x,
     struct request *request = arena_alloc(arena, 1, sizeof(*request));
 
     if (g == NULL || choices == NULL || request == NULL)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for the request");
+        return error_no_memory(err, 0, "the request");
     *request = *plan->request;
     exchange_set_stream_type(x, plan->renderer->stream_type);
     *g = (struct generation){.exchange = x,

@@ -5,12 +5,6 @@
 
 #include "server/json/fields.h"
 
-static enum status request_prompt_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 /* --- messages --- */
 
 /* The path of a part of the i-th message, for errors. */
@@ -91,7 +85,7 @@ static enum status join_parts(struct message *out, const json_t *parts, const ch
     }
     joined = arena_alloc(arena, total + 1, 1);
     if (joined == NULL)
-        return request_prompt_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     out->text = joined;
     out->len = total;
     for (size_t i = 0; i < n; i++) {
@@ -168,7 +162,7 @@ static enum status take_calls(struct message_extras *x, const json_t *message,
                            REQUEST_MAX_CALLS);
     calls = arena_alloc(arena, n + 1, sizeof(calls[0]));
     if (calls == NULL)
-        return request_prompt_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     x->calls = calls;
     for (size_t i = 0; i < n; i++) {
         const json_t *call = json_array_get(list, i);
@@ -210,12 +204,12 @@ enum status request_message_extras(struct message *out, const struct message_ext
 
     buf_init(&more, SIZE_MAX);
     if (message_extras_write(&more, x) != STATUS_OK)
-        rc = request_prompt_no_memory(err);
+        rc = error_no_memory(err, 0, "the request");
     if (rc == STATUS_OK && more.len > 0) {
         out->more = arena_strndup(arena, more.data, more.len);
         out->more_len = more.len;
         if (out->more == NULL)
-            rc = request_prompt_no_memory(err);
+            rc = error_no_memory(err, 0, "the request");
     }
     buf_deinit(&more);
     return rc;
@@ -256,7 +250,7 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
                            REQUEST_MAX_MESSAGES);
     messages = arena_alloc(arena, n, sizeof(messages[0]));
     if (messages == NULL)
-        return request_prompt_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < n; i++) {
         const json_t *message = json_array_get(list, i);
         const struct place at = {name, i, ""};
@@ -311,7 +305,7 @@ static enum status take_prompt(struct prompt *out, const json_t *value, struct a
         return error_field(err, "prompt", "is empty");
     message = arena_alloc(arena, 1, sizeof(*message));
     if (message == NULL)
-        return request_prompt_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     *message = (struct message){
         .role = ROLE_USER, .text = json_string_value(value), .len = json_string_length(value)};
     *out = (struct prompt){.messages = message, .n_messages = 1, .is_plain = true};
@@ -334,7 +328,7 @@ enum status request_prompts(struct request *out, const json_t *value, struct are
                            REQUEST_MAX_PROMPTS);
     out->prompts = arena_alloc(arena, n, sizeof(out->prompts[0]));
     if (out->prompts == NULL)
-        return request_prompt_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     out->n_prompts = n;
     for (size_t i = 0; i < n; i++) {
         const json_t *one = is_one ? value : json_array_get(value, i);

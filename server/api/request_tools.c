@@ -7,12 +7,6 @@
 #include "server/api/request.h"
 #include "server/json/fields.h"
 
-static enum status request_tools_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the tools");
-}
-
 /* function: the object that has the name. */
 static enum status take_tool(struct offered_tool *out, const json_t *function, const char *list,
                              size_t i, const char *member, struct error *err)
@@ -78,7 +72,7 @@ static enum status take_list(struct offered_tools *out, json_t *all, const json_
         if (take_tool(&out->items[i], function, name, i, member, err) != STATUS_OK)
             return err->status;
         if (list_tool(all, function, spelling != TOOLS_OF_CHAT) != STATUS_OK)
-            return request_tools_no_memory(err);
+            return error_no_memory(err, 0, "the tools");
         out->n++;
     }
     return STATUS_OK;
@@ -90,11 +84,11 @@ static enum status keep_json(struct text *out, const json_t *all, struct arena *
     char *text = json_dumps(all, 0);
 
     if (text == NULL)
-        return request_tools_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     out->len = strlen(text);
     out->text = arena_strndup(arena, text, out->len);
     free(text);
-    return out->text != NULL ? STATUS_OK : request_tools_no_memory(err);
+    return out->text != NULL ? STATUS_OK : error_no_memory(err, 0, "the tools");
 }
 
 /* --- the choice --- */
@@ -241,7 +235,7 @@ enum status request_tools(struct request *out, const json_t *body, enum tools_sp
     enum status rc;
 
     if (t == NULL)
-        return request_tools_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     if (find_list(&list, &spelling, body, err) != STATUS_OK)
         return err->status;
     if (json_array_size(list) == 0)
@@ -254,7 +248,7 @@ enum status request_tools(struct request *out, const json_t *body, enum tools_sp
                            json_array_size(list), TOOLS_MAX);
     t->items = arena_alloc(arena, json_array_size(list), sizeof(t->items[0]));
     all = json_array();
-    rc = t->items == NULL || all == NULL ? request_tools_no_memory(err)
+    rc = t->items == NULL || all == NULL ? error_no_memory(err, 0, "the tools")
                                          : fill_tools(t, all, body, list, spelling, arena, err);
     json_decref(all);
     if (rc != STATUS_OK)

@@ -8,12 +8,6 @@
 
 enum { VARIABLES_MAX_BYTES = 64 << 10 };
 
-static enum status variables_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the variables of the chat template");
-}
-
 enum status request_effort(struct thinking_request *out, const json_t *value, const char *name,
                            struct error *err)
 {
@@ -64,7 +58,7 @@ static enum status variables_add(json_t *all, const json_t *kwargs, struct error
         if (variables_check_name(name, err) != STATUS_OK)
             return err->status;
         if (json_object_set(all, name, json_object_iter_value(at)) != 0)
-            return variables_no_memory(err);
+            return error_no_memory(err, 0, "the variables of the chat template");
     }
     return STATUS_OK;
 }
@@ -83,7 +77,7 @@ static enum status variables_pair(json_t *all, const json_t *kwargs, enum thinki
         *ret_thinking = json_is_true(given) ? THINKING_ON : THINKING_OFF;
         if (json_object_get(kwargs, names[1 - i]) == NULL &&
             json_object_set_new(all, names[1 - i], json_boolean(json_is_true(given))) != 0)
-            return variables_no_memory(err);
+            return error_no_memory(err, 0, "the variables of the chat template");
     }
     return STATUS_OK;
 }
@@ -95,14 +89,15 @@ static enum status variables_keep(struct text *out, const json_t *all, struct ar
     enum status rc = STATUS_OK;
 
     if (text == NULL)
-        return variables_no_memory(err);
+        return error_no_memory(err, 0, "the variables of the chat template");
     if (strlen(text) > VARIABLES_MAX_BYTES) {
         rc = error_field(err, "chat_template_kwargs", "has %zu bytes, at most %d are allowed",
                          strlen(text), VARIABLES_MAX_BYTES);
     } else {
         out->len = strlen(text);
         out->text = arena_strndup(arena, text, out->len);
-        rc = out->text != NULL ? STATUS_OK : variables_no_memory(err);
+        rc = out->text != NULL ? STATUS_OK
+                               : error_no_memory(err, 0, "the variables of the chat template");
     }
     free(text);
     return rc;
@@ -118,10 +113,10 @@ static enum status variables_fill(struct template_variables *out, json_t *all,
     if (asked->thinking != THINKING_DEFAULT &&
         (json_object_set_new(all, "enable_thinking", json_boolean(is_on)) != 0 ||
          json_object_set_new(all, "thinking", json_boolean(is_on)) != 0))
-        return variables_no_memory(err);
+        return error_no_memory(err, 0, "the variables of the chat template");
     if (asked->effort != NULL &&
         json_object_set_new(all, "reasoning_effort", json_string(asked->effort)) != 0)
-        return variables_no_memory(err);
+        return error_no_memory(err, 0, "the variables of the chat template");
     if (variables_add(all, kwargs, err) != STATUS_OK ||
         variables_pair(all, kwargs, &out->thinking, err) != STATUS_OK)
         return err->status;
@@ -142,7 +137,7 @@ enum status template_variables_make(struct template_variables *out,
         return STATUS_OK;
     }
     all = json_object();
-    rc = all == NULL ? variables_no_memory(err)
+    rc = all == NULL ? error_no_memory(err, 0, "the variables of the chat template")
                      : variables_fill(&made, all, asked, kwargs, arena, err);
     json_decref(all);
     if (rc == STATUS_OK)

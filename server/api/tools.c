@@ -5,10 +5,10 @@
 
 #include "agents/constraint/constraint.h"
 #include "agents/reply/reply_parser.h"
+#include "base/json_writer.h"
 #include "server/api/request.h"
 #include "server/conversation/completed_turn.h"
 #include "server/json/fields.h"
-#include "base/json_writer.h"
 
 enum status tools_check_name(const char *name, const char *field, struct error *err)
 {
@@ -183,12 +183,6 @@ enum status tools_use(struct tool_use *out, const struct constraint **ret_constr
 
 /* --- tools as texts --- */
 
-static enum status texts_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the tools");
-}
-
 static enum status texts_take(struct offered_tool *out, json_t *all, const struct tool_text *t,
                               size_t i, struct error *err)
 {
@@ -219,7 +213,9 @@ static enum status texts_take(struct offered_tool *out, json_t *all, const struc
     tool = is_good ? json_pack("{s:s,s:O}", "type", "function", "function", function) : NULL;
     json_decref(function);
     json_decref(parameters); /* the list has it */
-    return tool != NULL && json_array_append_new(all, tool) == 0 ? STATUS_OK : texts_no_memory(err);
+    return tool != NULL && json_array_append_new(all, tool) == 0
+               ? STATUS_OK
+               : error_no_memory(err, 0, "the tools");
 }
 
 static enum status texts_choose(struct offered_tools *out, const struct tool_texts *texts,
@@ -248,17 +244,18 @@ static enum status texts_list(struct offered_tools *out, json_t *all,
 
     out->items = arena_alloc(arena, texts->n, sizeof(out->items[0]));
     if (all == NULL || out->items == NULL)
-        return texts_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     for (; out->n < texts->n; out->n++)
         if (texts_take(&out->items[out->n], all, &texts->items[out->n], out->n, err) != STATUS_OK)
             return err->status;
     json = json_dumps(all, 0);
     if (json == NULL)
-        return texts_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     out->json.len = strlen(json);
     out->json.text = arena_strndup(arena, json, out->json.len);
     free(json);
-    return out->json.text == NULL ? texts_no_memory(err) : texts_choose(out, texts, err);
+    return out->json.text == NULL ? error_no_memory(err, 0, "the tools")
+                                  : texts_choose(out, texts, err);
 }
 
 enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_constraint,

@@ -21,6 +21,7 @@
 #include "server/environment/plugged.h"
 
 static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
+                                             .reason = REASON_OUT_OF_MEMORY,
                                              .text = "out of memory for an environment's error"};
 
 void vectors_init(struct vectors *all, const struct vectors_config *config)

@@ -164,8 +164,7 @@ struct body_reader body_begin(const void *body, size_t size_bytes, uint32_t newe
 enum status body_end(const struct body_reader *r, struct error *err)
 {
     if (r->is_short)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for a record of the journal");
+        return error_no_memory(err, 0, "a record of the journal");
     if (r->is_bad || r->at != r->end)
         return error_set(err, STATUS_DATA_LOSS, "a record of the journal is not correct");
     return STATUS_OK;

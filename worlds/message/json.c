@@ -24,11 +24,6 @@ static enum status act_reader_fail(struct act_reader *r, const char *what)
     return error_set(r->err, STATUS_INVALID, "byte %zu: %s", (size_t)(r->at - r->start) + 1, what);
 }
 
-static enum status act_reader_no_memory(struct act_reader *r, size_t size_bytes)
-{
-    return error_no_memory(r->err, size_bytes, "a JSON value");
-}
-
 static void skip_space(struct act_reader *r)
 {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
@@ -96,7 +91,7 @@ static enum status read_escaped(struct act_reader *r, struct text *out)
         quote += *quote == '\\' && r->end - quote > 1 ? 2 : 1;
     text = arena_alloc(r->arena, out->len + (size_t)(quote - r->at) + 1, 1);
     if (text == NULL)
-        return act_reader_no_memory(r, out->len);
+        return error_no_memory(r->err, out->len, "a JSON value");
     memcpy(text, out->text, out->len);
     to = text + out->len;
     for (;;) {
@@ -358,7 +353,7 @@ static enum status read_list(struct act_reader *r, bool ids, struct value *out, 
                     return STATUS_OK;
                 id = act_reader_gather(r, &g, sizeof *id);
                 if (id == NULL)
-                    return act_reader_no_memory(r, g.n * sizeof *id);
+                    return error_no_memory(r->err, g.n * sizeof *id, "a JSON value");
                 *id = (int32_t)v.integer;
             } else {
                 struct text *item;
@@ -367,7 +362,7 @@ static enum status read_list(struct act_reader *r, bool ids, struct value *out, 
                     return STATUS_OK;
                 item = act_reader_gather(r, &g, sizeof *item);
                 if (item == NULL)
-                    return act_reader_no_memory(r, g.n * sizeof *item);
+                    return error_no_memory(r->err, g.n * sizeof *item, "a JSON value");
                 *item = v.text;
             }
             skip_space(r);
@@ -440,7 +435,7 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
         struct field *fields = arena_alloc(arena, built.n, sizeof *fields);
 
         if (fields == NULL)
-            return act_reader_no_memory(&r, built.n * sizeof *fields);
+            return error_no_memory(r.err, built.n * sizeof *fields, "a JSON value");
         memcpy(fields, first, built.n * sizeof *fields);
         built.fields = fields;
         built.cap = built.n;

@@ -275,7 +275,7 @@ static enum status run_server(struct params_bench *b, struct error *err)
     channel = parley_channel_open(served.address);
     if (channel == NULL) {
         served_stop(&served, NULL);
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for a connection");
+        return error_no_memory(err, 0, "a connection");
     }
     rc = create(b, channel, err);
     if (rc == STATUS_OK)

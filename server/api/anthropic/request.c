@@ -151,8 +151,7 @@ static enum status anthropic_take_chat(struct request *out, const json_t *body, 
     if (anthropic_chat(&chat, body, err) != STATUS_OK)
         return err->status;
     if (json_object_set_new((json_t *)body, "as chat", chat) != 0)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for the request");
+        return error_no_memory(err, 0, "the request");
     if (request_tools(out, chat, TOOLS_OF_CHAT, arena, err) != STATUS_OK)
         return err->status;
     return anthropic_take_prompt(out->prompts, body, chat, arena, err);

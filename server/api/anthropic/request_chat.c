@@ -5,12 +5,6 @@
 
 #include "server/json/fields.h"
 
-static enum status anthropic_chat_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 /* A member, or null; a new reference. */
 static json_t *block_member(const json_t *object, const char *name)
 {
@@ -108,7 +102,7 @@ static enum status blocks_add_result(struct blocks *b, const json_t *role, const
                            "has a tool_result whose content is neither text nor a list");
     if (json_array_size(b->texts) > 0) {
         if (!blocks_end(b, role))
-            return anthropic_chat_no_memory(err);
+            return error_no_memory(err, 0, "the request");
         json_decref(b->texts); /* the message has it */
         b->texts = json_array();
     }
@@ -118,7 +112,7 @@ static enum status blocks_add_result(struct blocks *b, const json_t *role, const
         !append(b->all, json_pack("{s:s,s:o,s:O}", "role", "tool", "tool_call_id",
                                   block_member(block, "tool_use_id"), "content", parts))) {
         json_decref(parts);
-        return anthropic_chat_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     }
     json_decref(parts);
     return STATUS_OK;
@@ -155,7 +149,7 @@ static enum status blocks_add_own(struct blocks *b, const char *type, const json
                            "from an assistant",
                            type);
     }
-    return is_good ? STATUS_OK : anthropic_chat_no_memory(err);
+    return is_good ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
 static enum status blocks_add(struct blocks *b, const json_t *role, json_t *block,
@@ -167,7 +161,8 @@ static enum status blocks_add(struct blocks *b, const json_t *role, json_t *bloc
     if (type == NULL)
         return error_field(err, path.text, "has a block without a type");
     if (strcmp(type, "text") == 0)
-        return json_array_append(b->texts, block) == 0 ? STATUS_OK : anthropic_chat_no_memory(err);
+        return json_array_append(b->texts, block) == 0 ? STATUS_OK
+                                                       : error_no_memory(err, 0, "the request");
     if (!b->is_user)
         return blocks_add_own(b, type, block, err);
     if (strcmp(type, "tool_result") == 0)
@@ -189,7 +184,7 @@ static enum status blocks_read(struct blocks *b, const json_t *message, struct e
             return err->status;
     if (b->has_results && json_array_size(b->texts) == 0)
         return STATUS_OK;
-    return blocks_end(b, role) ? STATUS_OK : anthropic_chat_no_memory(err);
+    return blocks_end(b, role) ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
 static enum status add_message(json_t *all, const json_t *messages, size_t i, struct error *err)
@@ -201,10 +196,11 @@ static enum status add_message(json_t *all, const json_t *messages, size_t i, st
     if (!json_is_object(message))
         return field_wrong(err, field_path_of("messages", i, "").text, "an object", message);
     if (!json_is_array(json_object_get(message, "content")))
-        return json_array_append(all, message) == 0 ? STATUS_OK : anthropic_chat_no_memory(err);
+        return json_array_append(all, message) == 0 ? STATUS_OK
+                                                    : error_no_memory(err, 0, "the request");
     b.texts = json_array();
     b.calls = json_array();
-    rc = b.texts == NULL || b.calls == NULL ? anthropic_chat_no_memory(err)
+    rc = b.texts == NULL || b.calls == NULL ? error_no_memory(err, 0, "the request")
                                             : blocks_read(&b, message, err);
     json_decref(b.texts);
     json_decref(b.thoughts);
@@ -224,7 +220,7 @@ static enum status chat_messages(json_t *out, const json_t *body, struct error *
         return rc;
     all = json_array();
     if (json_object_set_new(out, "messages", all) != 0)
-        return anthropic_chat_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(messages); i++)
         rc = add_message(all, messages, i, err);
     return rc;
@@ -260,7 +256,7 @@ static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct e
     is_good =
         is_good && append(all, json_pack("{s:s,s:O}", "type", "function", "function", function));
     json_decref(function);
-    return is_good ? STATUS_OK : anthropic_chat_no_memory(err);
+    return is_good ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
 static enum status chat_tools(json_t *out, const json_t *body, struct error *err)
@@ -273,7 +269,7 @@ static enum status chat_tools(json_t *out, const json_t *body, struct error *err
         return rc;
     all = json_array();
     if (json_object_set_new(out, "tools", all) != 0)
-        return anthropic_chat_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(tools); i++)
         rc = chat_tool(all, json_array_get(tools, i), i, err);
     return rc;
@@ -305,7 +301,7 @@ static enum status chat_choice(json_t *out, const json_t *body, struct error *er
         mode = json_pack("{s:s,s:{s:s}}", "type", "function", "function", "name", name);
     if (json_object_set_new(out, "tool_choice", mode) != 0 ||
         json_object_set_new(out, "parallel_tool_calls", json_boolean(!is_single)) != 0)
-        return anthropic_chat_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     return STATUS_OK;
 }
 
@@ -314,7 +310,7 @@ enum status anthropic_chat(json_t **out, const json_t *body, struct error *err)
     json_t *chat = json_object();
 
     if (chat == NULL)
-        return anthropic_chat_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (chat_messages(chat, body, err) != STATUS_OK || chat_tools(chat, body, err) != STATUS_OK ||
         chat_choice(chat, body, err) != STATUS_OK) {
         json_decref(chat);

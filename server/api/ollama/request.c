@@ -7,12 +7,6 @@
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 
-static enum status ollama_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 /* --- options --- */
 
 /* Options that have another name here, or are not served but for one value. All others are
@@ -169,7 +163,7 @@ static enum status ollama_take_common(struct ollama_request *out, const json_t *
     *out = (struct ollama_request){.base = {.model = "", .n = 1, .n_prompts = 1, .stream = true}};
     r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
     if (r->prompts == NULL)
-        return ollama_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (field_text(&r->model, body, "model", err) != STATUS_OK ||
         field_bool(&r->stream, body, "stream", err) != STATUS_OK ||
         field_bool(&r->want_logprobs, body, "logprobs", err) != STATUS_OK ||
@@ -208,7 +202,7 @@ static enum status ollama_take_messages(struct request *out, const json_t *body,
     if (ollama_chat_messages(&chat, messages, err) != STATUS_OK)
         return err->status;
     if (json_object_set_new((json_t *)body, "as chat", chat) != 0)
-        return ollama_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (request_messages(out->prompts, chat, "messages", arena, err) != STATUS_OK ||
         request_tools(out, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK)
         return err->status;
@@ -262,7 +256,7 @@ static enum status ollama_take_turn(struct prompt *out, const char *system, cons
     size_t n = 0;
 
     if (messages == NULL)
-        return ollama_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (system[0] != '\0')
         messages[n++] =
             (struct message){.role = ROLE_SYSTEM, .text = system, .len = strlen(system)};

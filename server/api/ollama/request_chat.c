@@ -118,8 +118,7 @@ enum status ollama_chat_messages(json_t **out, const json_t *messages, struct er
     json_decref(h.open);
     if (!is_good) {
         json_decref(all);
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for the messages");
+        return error_no_memory(err, 0, "the messages");
     }
     *out = all;
     return STATUS_OK;

@@ -8,12 +8,6 @@
 
 enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
 
-static enum status openai_request_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 /* How thoughts come: apart, or as llama-server's "none" has it, in the text. */
 static enum status take_thoughts(struct request *out, const json_t *body, struct error *err)
 {
@@ -101,7 +95,7 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     r.n_prompts = 1;
     r.prompts = arena_alloc(arena, 1, sizeof(r.prompts[0]));
     if (r.prompts == NULL)
-        return openai_request_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (request_messages(r.prompts, messages, "messages", arena, err) != STATUS_OK)
         return err->status;
     *out = r;
@@ -183,14 +177,14 @@ static enum status openai_request_take_input(struct prompt *out, const json_t *b
             return err->status;
         /* The body owns them, since the request borrows it. */
         if (json_object_set_new((json_t *)body, "input as messages", messages) != 0)
-            return openai_request_no_memory(err);
+            return error_no_memory(err, 0, "the request");
         return request_messages(out, messages, "input", arena, err);
     }
     if (!json_is_string(input))
         return field_wrong(err, "input", "a string or a list of messages", input);
     message = arena_alloc(arena, 1, sizeof(*message));
     if (message == NULL)
-        return openai_request_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     *message = (struct message){
         .role = ROLE_USER, .text = json_string_value(input), .len = json_string_length(input)};
     *out = (struct prompt){.messages = message, .n_messages = 1};
@@ -214,7 +208,7 @@ static enum status openai_request_take_metadata(struct responses_request *out, c
                            json_object_size(m), METADATA_MAX_PAIRS);
     pairs = arena_alloc(arena, json_object_size(m), sizeof(pairs[0]));
     if (pairs == NULL)
-        return openai_request_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (void *at = json_object_iter(m); at != NULL; at = json_object_iter_next(m, at), n++) {
         const json_t *value = json_object_iter_value(at);
 
@@ -236,7 +230,7 @@ static enum status keep_json_text(const char **out, json_t *value, struct arena 
 
     *out = text == NULL ? NULL : arena_strndup(arena, text, strlen(text));
     free(text);
-    return *out != NULL ? STATUS_OK : openai_request_no_memory(err);
+    return *out != NULL ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
 /* {"effort", "summary"}; a summary is the thoughts themselves. */
@@ -287,7 +281,7 @@ enum status request_responses(struct responses_request *out, const json_t *body,
 
     r.base.prompts = arena_alloc(arena, 1, sizeof(r.base.prompts[0]));
     if (r.base.prompts == NULL)
-        return openai_request_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (field_text(&r.base.model, body, "model", err) != STATUS_OK ||
         field_text(&r.instructions, body, "instructions", err) != STATUS_OK ||
         field_text(&r.previous, body, "previous_response_id", err) != STATUS_OK ||

@@ -4,12 +4,6 @@
 #include "server/api/openai/request.h"
 #include "server/json/fields.h"
 
-static enum status request_items_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the input");
-}
-
 /* A member of the item, or null. */
 static json_t *item_member(const json_t *item, const char *name)
 {
@@ -87,13 +81,13 @@ static enum status add_item(json_t *list, const json_t *item, struct error *err)
                            "has an item of type '%.40s': messages, function_call, "
                            "function_call_output and reasoning are taken",
                            type);
-    return is_good ? STATUS_OK : request_items_no_memory(err);
+    return is_good ? STATUS_OK : error_no_memory(err, 0, "the input");
 }
 
 enum status request_items(json_t **out, const json_t *input, struct error *err)
 {
     json_t *list = json_array();
-    enum status rc = list == NULL ? request_items_no_memory(err) : STATUS_OK;
+    enum status rc = list == NULL ? error_no_memory(err, 0, "the input") : STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(input); i++)
         rc = add_item(list, json_array_get(input, i), err);

@@ -6,12 +6,6 @@
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 
-static enum status request_sampling_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 static enum status take_bias(struct logit_bias *out, const char *key, const json_t *value,
                              struct error *err)
 {
@@ -46,7 +40,7 @@ static enum status request_sampling_take_biases(struct sampling_overrides *p, co
                            json_object_size(map), SAMPLING_MAX_BIASES);
     biases = arena_alloc(arena, json_object_size(map), sizeof(biases[0]));
     if (biases == NULL)
-        return request_sampling_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (at = json_object_iter((json_t *)map); at != NULL;
          at = json_object_iter_next((json_t *)map, at), n++) {
         if (take_bias(&biases[n], json_object_iter_key(at), json_object_iter_value(at), err) !=

@@ -8,12 +8,6 @@
 #include "server/api/parley/wire_sampling.h"
 #include "server/api/parley/wire_tensor.h"
 
-static enum status agents_wire_no_room(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for a message to the worker");
-}
-
 /* --- orders --- */
 
 static void fill_text(Parley__V1__Message *out, enum role role, const char *text)
@@ -279,7 +273,7 @@ enum status agents_wire_order(Parley__V1__AgentsAttachResponse *out, const struc
         rc = agents_wire_short(out, o, arena);
         break;
     }
-    return rc == STATUS_OK ? rc : agents_wire_no_room(err);
+    return rc == STATUS_OK ? rc : error_no_memory(err, 0, "a message to the worker");
 }
 
 /* --- answers --- */
@@ -373,7 +367,7 @@ enum status agents_wire_result(struct remote_answer **out, const Parley__V1__Age
     struct remote_answer *answers = arena_alloc(arena, m->n_rows + 1, sizeof(answers[0]));
 
     if (answers == NULL)
-        return agents_wire_no_room(err);
+        return error_no_memory(err, 0, "a message to the worker");
     for (size_t i = 0; i < m->n_rows; i++) {
         answers[i].row = m->rows[i]->row;
         answers[i].text = m->rows[i]->text;

@@ -95,8 +95,7 @@ static enum status fill_page(Parley__V1__ConversationsListResponse *response,
     response->conversations = arena_alloc(arena, size, sizeof(response->conversations[0]));
     token = arena_alloc(arena, LIST_TOKEN_CHARS, 1);
     if (response->conversations == NULL || token == NULL)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for a page of conversations");
+        return error_no_memory(err, 0, "a page of conversations");
     for (; c != NULL; c = conversations_older_of(c)) {
         if (model != NULL && c->host.model != model)
             continue;

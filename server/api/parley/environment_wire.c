@@ -77,8 +77,7 @@ enum status environment_wire_order(Parley__V1__AgentsAttachResponse *out,
         rc = environment_wire_close(out, o, arena);
     if (rc == STATUS_OK)
         return rc;
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for an order to the worker");
+    return error_no_memory(err, 0, "an order to the worker");
 }
 
 enum status environment_wire_tensor(struct tensor_view *out, Parley__V1__Tensor *m,

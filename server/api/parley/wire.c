@@ -11,12 +11,6 @@
 
 /* --- requests --- */
 
-static enum status wire_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 static enum status wire_choice(const struct constraint **out,
                                const Parley__V1__Constraint__Choice *from, struct arena *arena,
                                struct error *err)
@@ -24,7 +18,7 @@ static enum status wire_choice(const struct constraint **out,
     struct text *texts = arena_alloc(arena, from->n_texts, sizeof(texts[0]));
 
     if (texts == NULL)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < from->n_texts; i++)
         texts[i] = (struct text){from->texts[i], strlen(from->texts[i])};
     return constraint_of_choices(out, texts, from->n_texts, arena, err);
@@ -62,7 +56,7 @@ static enum status wire_constraint(const struct sampling_overrides **overrides,
     enum status rc;
 
     if (p == NULL)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (*overrides != NULL)
         *p = **overrides;
     rc = wire_read_constraint(&p->values.constraint, from, arena, err);
@@ -101,7 +95,7 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
                            WIRE_MAX_MESSAGES);
     messages = arena_alloc(arena, n, sizeof(messages[0]));
     if (messages == NULL)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     if (from->text[0] != '\0')
         messages[0] =
             (struct message){.role = ROLE_USER, .text = from->text, .len = strlen(from->text)};
@@ -192,7 +186,7 @@ enum status wire_open(struct open_request *out, const Parley__V1__ConversationsO
         };
     pairs = arena_alloc(arena, from->n_metadata, sizeof(pairs[0]));
     if (pairs == NULL)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < from->n_metadata; i++)
         pairs[i] = (struct pair){.key = from->metadata[i]->key, .value = from->metadata[i]->value};
     r.metadata = pairs;
@@ -209,7 +203,7 @@ static enum status take_entries(struct update_request *out,
     struct pair *pairs = arena_alloc(arena, from->n_entries, sizeof(pairs[0]));
 
     if (pairs == NULL)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < from->n_entries; i++)
         pairs[i] = (struct pair){.key = from->entries[i]->key, .value = from->entries[i]->value};
     out->has_metadata = true;
@@ -245,7 +239,7 @@ enum status wire_fork_metadata(const struct pair **out,
     struct pair *pairs = arena_alloc(arena, from->n_metadata, sizeof(pairs[0]));
 
     if (pairs == NULL)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < from->n_metadata; i++)
         pairs[i] = (struct pair){.key = from->metadata[i]->key, .value = from->metadata[i]->value};
     *out = pairs;
@@ -406,8 +400,7 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     case EVENT_PIECE:
         parley__v1__turn_piece__init(&out->piece);
         if (fill_piece(&out->piece, event, reader, parts, arena) != STATUS_OK)
-            return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                                 "out of memory for a piece of the reply");
+            return error_no_memory(err, 0, "a piece of the reply");
         break;
     case EVENT_DONE:
         parley__v1__turn_done__init(&out->done);
@@ -452,7 +445,7 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     } *w = arena_alloc(arena, 1, sizeof(*w));
 
     if (w == NULL || fill_piece(&piece, &event, reader, NULL, arena) != STATUS_OK)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     parley__v1__turn_reply__init(&w->reply);
     parley__v1__message__init(&w->message);
     fill_usage(&w->usage, &r->usage);
@@ -461,7 +454,7 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     w->message.role = (char *)role_name(ROLE_ASSISTANT);
     w->message.text = piece.text;
     if (turn_parts_message(&w->message, parts, r, arena) != STATUS_OK)
-        return wire_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     w->reply.turn = r->number;
     w->reply.generation = generation;
     w->reply.message = &w->message;
@@ -651,8 +644,7 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     uint64_t *histogram = arena_alloc(arena, 1, sizeof(stats->rows_histogram));
 
     if (stats == NULL || info == NULL || batching == NULL || p == NULL || histogram == NULL)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for what is known of a model");
+        return error_no_memory(err, 0, "what is known of a model");
     parley__v1__model__init(p);
     p->name = m->name;
     p->state = model_states[m->state];

@@ -102,8 +102,7 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     *out = m;
     return STATUS_OK;
 no_memory:
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for what is known of a conversation");
+    return error_no_memory(err, 0, "what is known of a conversation");
 }
 
 enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
@@ -230,10 +229,10 @@ enum status wire_transcript(Parley__V1__Conversation *m, const struct conversati
     m->transcript = arena_alloc(arena, n, sizeof(m->transcript[0]));
     token = arena_alloc(arena, PAGE_TOKEN_CHARS, 1);
     if (turns == NULL || m->transcript == NULL || token == NULL)
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for a transcript");
+        return error_no_memory(err, 0, "a transcript");
     collect_turns(turns, c, first, n);
     if (append_turns(m, turns, n, arena) != STATUS_OK)
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for a transcript");
+        return error_no_memory(err, 0, "a transcript");
     last = first + (uint32_t)m->n_transcript - 1;
     if (last < c->host.n_turns) {
         (void)snprintf(token, PAGE_TOKEN_CHARS, "%u-%u", c->host.generation, last);

@@ -6,12 +6,6 @@
 
 /* --- from a message --- */
 
-static enum status wire_sampling_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the request");
-}
-
 static enum status wire_take_biases(struct sampling *out, const Parley__V1__Sampling *from,
                                     struct arena *arena, struct error *err)
 {
@@ -22,7 +16,7 @@ static enum status wire_take_biases(struct sampling *out, const Parley__V1__Samp
                            from->n_logit_bias, SAMPLING_MAX_BIASES);
     biases = arena_alloc(arena, from->n_logit_bias, sizeof(biases[0]));
     if (biases == NULL)
-        return wire_sampling_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < from->n_logit_bias; i++) {
         biases[i].id = from->logit_bias[i]->key;
         biases[i].bias = from->logit_bias[i]->value;
@@ -42,7 +36,7 @@ static enum status wire_take_stops(struct sampling *out, const Parley__V1__Sampl
                            SAMPLING_MAX_STOPS);
     stops = arena_alloc(arena, from->n_stop, sizeof(stops[0]));
     if (stops == NULL)
-        return wire_sampling_no_memory(err);
+        return error_no_memory(err, 0, "the request");
     for (size_t i = 0; i < from->n_stop; i++)
         stops[i] = (struct text){.text = from->stop[i], .len = strlen(from->stop[i])};
     out->stops = stops;
@@ -66,7 +60,7 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
         return error_field(err, "sampling.clear_logit_bias", "cannot be combined with logit_bias");
     p = arena_alloc(arena, 1, sizeof(*p));
     if (p == NULL)
-        return wire_sampling_no_memory(err);
+        return error_no_memory(err, 0, "the request");
 #define TAKE(name, NAME, ...)    \
     p->values.name = from->name; \
     p->given |= from->has_##name ? SAMPLING_##NAME : 0u;

@@ -5,12 +5,6 @@
 #include "agents/reply/reply_format.h"
 #include "server/api/request.h"
 
-static enum status wire_tools_no_memory(struct error *err)
-{
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for the tools");
-}
-
 static struct text wire_tools_text(const char *text)
 {
     return (struct text){text, strlen(text)};
@@ -48,7 +42,7 @@ static enum status wire_list(struct tool_texts *out, const Parley__V1__TurnReque
     struct tool_text *items = arena_alloc(arena, from->n_tools, sizeof(items[0]));
 
     if (items == NULL)
-        return wire_tools_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     for (size_t i = 0; i < from->n_tools; i++) {
         const Parley__V1__Tool *t = from->tools[i];
 
@@ -99,7 +93,7 @@ static enum status wire_constrain(struct turn_request *out, const struct constra
                          "are strict, and cannot be combined with a constraint of the reply");
     p = arena_alloc(arena, 1, sizeof(*p));
     if (p == NULL)
-        return wire_tools_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     if (out->overrides != NULL)
         *p = *out->overrides;
     p->values.constraint = constraint;
@@ -169,7 +163,7 @@ static enum status wire_calls(struct message_extras *out, const Parley__V1__Mess
         return error_field(err, field, "has %zu calls, at most %d are allowed", m->n_tool_calls,
                            REQUEST_MAX_CALLS);
     if (calls == NULL)
-        return wire_tools_no_memory(err);
+        return error_no_memory(err, 0, "the tools");
     for (size_t k = 0; k < m->n_tool_calls; k++) {
         const Parley__V1__ToolCall *c = m->tool_calls[k];
 

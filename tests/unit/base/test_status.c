@@ -208,7 +208,7 @@ START_TEST(text_is_one_clean_line)
 }
 END_TEST
 
-/* Running out of memory says how much, for what. */
+/* Running out of memory says how much, if that is known, and for what. Programs read the reason. */
 START_TEST(no_memory_names_the_need)
 {
     struct error err;
@@ -216,6 +216,9 @@ START_TEST(no_memory_names_the_need)
     ck_assert_int_eq(error_no_memory(&err, UINT64_MAX, "the vocabulary"), STATUS_EXHAUSTED);
     ck_assert_int_eq(err.status, STATUS_EXHAUSTED);
     ck_assert_str_eq(err.text, "out of memory (18446744073709551615 bytes for the vocabulary)");
+    ck_assert_int_eq(error_no_memory(&err, 0, "the request"), STATUS_EXHAUSTED);
+    ck_assert_str_eq(err.text, "out of memory for the request");
+    ck_assert_str_eq(error_reason(&err), "OUT_OF_MEMORY");
 }
 END_TEST
 
