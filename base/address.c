@@ -1,8 +1,9 @@
 #include "base/address.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+
+#include "base/number.h"
 
 const char *address_unix_path(const char *address)
 {
@@ -14,7 +15,7 @@ enum status address_split(char host[ADDRESS_HOST_MAX + 1], char port[6], const c
 {
     const char *colon = strrchr(address, ':');
     size_t len = colon == NULL ? 0 : (size_t)(colon - address);
-    char *end;
+    uint64_t number;
 
     if (len > 2 && address[0] == '[' && address[len - 1] == ']') {
         address++;
@@ -22,8 +23,8 @@ enum status address_split(char host[ADDRESS_HOST_MAX + 1], char port[6], const c
     } else if (address[0] == '[' || memchr(address, ':', len) != NULL) {
         len = 0; /* a bare IPv6 address: the port's colon is ambiguous */
     }
-    if (len == 0 || len > ADDRESS_HOST_MAX || colon[1] < '0' || colon[1] > '9' ||
-        strlen(colon + 1) > 5 || strtoul(colon + 1, &end, 10) > 65535 || *end != '\0')
+    if (len == 0 || len > ADDRESS_HOST_MAX || strlen(colon + 1) > 5 ||
+        !number_read(&number, colon + 1, 65535))
         return error_set(err, STATUS_INVALID, "is not HOST:PORT, [IPV6]:PORT or unix:PATH");
     memcpy(host, address, len);
     host[len] = '\0';

@@ -1,20 +1,18 @@
 #include "base/shard_name.h"
 
-#include <ctype.h>
 #include <string.h>
+
+#include "base/number.h"
 
 enum { N_DIGITS = 5, MARK_LEN = 1 + N_DIGITS + 4 + N_DIGITS }; /* -00001-of-00003 */
 
 static bool take_shard_digits(unsigned *out, const char *at)
 {
-    unsigned v = 0;
+    uint64_t v;
 
-    for (int i = 0; i < N_DIGITS; i++) {
-        if (!isdigit((unsigned char)at[i]))
-            return false;
-        v = v * 10 + (unsigned)(at[i] - '0');
-    }
-    *out = v;
+    if (number_take(&v, at, N_DIGITS, UINT32_MAX) != N_DIGITS)
+        return false;
+    *out = (unsigned)v;
     return true;
 }
 

@@ -1,26 +1,21 @@
 #include "server/notify.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/number.h"
 
 enum { MESSAGE_MAX_BYTES = 1024 };
 
 /* A whole number above 0; 0 for any other text. */
 static uint64_t whole_number(const char *text)
 {
-    unsigned long long n;
-    char *end;
+    uint64_t n;
 
-    if (text == NULL || text[0] < '0' || text[0] > '9')
-        return 0;
-    errno = 0;
-    n = strtoull(text, &end, 10);
-    return *end == '\0' && errno == 0 ? n : 0;
+    return text != NULL && number_read(&n, text, UINT64_MAX) ? n : 0;
 }
 
 /* /path, or @name of the abstract namespace. */

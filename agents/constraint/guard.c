@@ -7,6 +7,7 @@
 
 #include "agents/constraint/pattern.h"
 #include "agents/constraint/schema_merge.h"
+#include "base/number.h"
 
 enum {
     MAX_PATH = 160, /* bytes of a path in an error */
@@ -392,13 +393,11 @@ static const char *take_part(const char *at, char *part)
 
 static const json_t *member_of(const json_t *holder, const char *part)
 {
-    char *end;
-    unsigned long i;
+    uint64_t i;
 
     if (json_is_object(holder))
         return json_object_get(holder, part);
-    i = strtoul(part, &end, 10);
-    return part[0] >= '0' && part[0] <= '9' && *end == '\0' ? json_array_get(holder, i) : NULL;
+    return number_read(&i, part, SIZE_MAX) ? json_array_get(holder, i) : NULL;
 }
 
 /* The schema that a pointer into this document means; NULL for anything else. */

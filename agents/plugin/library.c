@@ -2,7 +2,6 @@
  * three tables are looked up and checked entry by entry, so that no later call needs to. */
 #include "agents/plugin/library.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/name.h"
 
 enum {
     PLUGIN_MAX_ROWS = 4096,
@@ -55,12 +56,7 @@ static enum status plugin_check_file(const char *path, struct error *err)
 
 static bool plugin_is_name(const char *name, size_t max)
 {
-    size_t len = name == NULL ? 0 : strnlen(name, max + 1);
-
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL)
-            return false;
-    return len > 0 && len <= max;
+    return name != NULL && name_is_valid(name, strnlen(name, max + 1), max, NAME_MARKS);
 }
 
 /* The name of an entry that must be there and is not; NULL: none. */

@@ -9,7 +9,6 @@
  * the agent is deterministic: the part that was sent is then compared and left out. Otherwise the
  * turn ends with the part of the reply that was sent. */
 #include <assert.h>
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "agents/remote/parts.h"
 #include "base/alarm.h"
 #include "base/alloc.h"
+#include "base/name.h"
 
 enum { DEFAULT_MAX_ROWS = 64 };
 
@@ -584,19 +584,10 @@ enum status remote_worker_state(struct remote_worker *w, uint64_t clone, const v
 
 /* --- coming and going --- */
 
-static bool is_version(const char *text)
-{
-    size_t len = strlen(text);
-
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)text[i]) && strchr("._+-", text[i]) == NULL)
-            return false;
-    return len <= REMOTE_MAX_VERSION;
-}
-
 static enum status remote_offer_check(const struct remote_offer *o, struct error *err)
 {
-    if (!is_version(o->version))
+    if (o->version[0] != '\0' &&
+        !name_is_valid(o->version, strlen(o->version), REMOTE_MAX_VERSION, NAME_MARKS "+"))
         return error_field(
             err, "offer.version",
             "is not valid, it must have at most %d letters, digits, '.', '_', '+' and '-'",

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/name.h"
+
 enum { CALL_MAX_GAP = 128 }; /* bytes between a name and the mark before its arguments */
 
 struct call_reader {
@@ -171,20 +173,13 @@ static enum call_read call_reader_object(struct call_text *out, struct call_read
     }
 }
 
-static bool is_name_byte(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-}
-
 /* CALL_BEGINS: the name of a tool is complete. */
 static enum call_read call_reader_name(struct call_text *out, struct call_reader *r,
                                        const json_t *tools)
 {
     const size_t from = r->at;
 
-    while (r->at < r->len && is_name_byte(r->text[r->at]))
-        r->at++;
+    r->at += name_span(r->text + from, r->len - from, NAME_MARKS);
     if (r->at == r->len)
         return CALL_UNDECIDED;
     out->name = r->text + from;

@@ -1,15 +1,13 @@
 #include "cli/options/options.h"
 
 #include <assert.h>
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "cli/output/console.h"
@@ -71,30 +69,18 @@ static enum status wrong_value(const struct option_row *row, const char *wants, 
 static enum status read_whole(uint64_t *out, const struct option_row *row, uint64_t max,
                               const char *value, struct error *err)
 {
-    char *end;
-    unsigned long long whole;
-
-    errno = 0;
-    whole = strtoull(value, &end, 10);
-    if (!isdigit((unsigned char)value[0]) || *end != '\0')
+    if (number_read(out, value, max))
+        return STATUS_OK;
+    if (value[0] == '\0' || value[strspn(value, "0123456789")] != '\0')
         return wrong_value(row, "a whole number", value, err);
-    if (errno == ERANGE || whole > max)
-        return error_set(err, STATUS_INVALID, "--%.*s is at most %llu, not '%s'", long_len(row),
-                         row->name, (unsigned long long)max, value);
-    *out = whole;
-    return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "--%.*s is at most %llu, not '%s'", long_len(row),
+                     row->name, (unsigned long long)max, value);
 }
 
 static enum status read_real(double *out, const struct option_row *row, const char *value,
                              struct error *err)
 {
-    char *end;
-    double real = strtod(value, &end);
-
-    if (end == value || *end != '\0' || !isfinite(real))
-        return wrong_value(row, "a number", value, err);
-    *out = real;
-    return STATUS_OK;
+    return number_read_real(out, value) ? STATUS_OK : wrong_value(row, "a number", value, err);
 }
 
 static enum status options_read_more(struct option_texts *texts, const struct option_row *row,

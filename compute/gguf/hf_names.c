@@ -1,8 +1,8 @@
 /* The names of tensors: transformers' and GGUF's. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "compute/gguf/hf_parts.h"
 
 enum { SHOWN_MAX = 80 };
@@ -85,16 +85,14 @@ static const struct hf_name *find_expert(const struct hf_model *m, const char *n
 {
     static const char middle[] = ".experts.";
     const char *number = strstr(name, middle);
-    char *end;
-    unsigned long expert;
+    const char *end;
+    uint64_t expert;
 
     if (number == NULL || m->n_experts == 0)
         return NULL;
     number += sizeof middle - 1;
-    if (*number < '0' || *number > '9')
-        return NULL;
-    expert = strtoul(number, &end, 10);
-    if (*end != '.' || expert >= m->n_experts || end + 1 > name + len)
+    end = number + number_take(&expert, number, SIZE_MAX, m->n_experts - 1);
+    if (end == number || *end != '.' || end + 1 > name + len)
         return NULL;
     ret->expert = (int64_t)expert;
     return find_among(expert_names, N_EXPERT_NAMES, end + 1, (size_t)(name + len - end - 1));
@@ -119,19 +117,16 @@ static const struct hf_name *find_part(const struct hf_model *m, const char *nam
 }
 
 /* The name in a layer, of model.layers.N.; NULL for another. */
-static const char *name_in_layer(const struct hf_model *m, const char *name,
-                                 unsigned long *ret_layer)
+static const char *name_in_layer(const struct hf_model *m, const char *name, uint64_t *ret_layer)
 {
     static const char prefix[] = "model.layers.";
-    char *end;
+    size_t len;
 
     if (strncmp(name, prefix, sizeof prefix - 1) != 0)
         return NULL;
     name += sizeof prefix - 1;
-    if (*name < '0' || *name > '9')
-        return NULL;
-    *ret_layer = strtoul(name, &end, 10);
-    return *end == '.' && *ret_layer < m->n_layers ? end + 1 : NULL;
+    len = number_take(ret_layer, name, SIZE_MAX, UINT64_MAX);
+    return len > 0 && name[len] == '.' && *ret_layer < m->n_layers ? name + len + 1 : NULL;
 }
 
 static bool is_norm(const char *name)

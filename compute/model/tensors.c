@@ -1,9 +1,9 @@
 #include "compute/model/tensors.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
 #include "compute/model/shape.h"
@@ -319,17 +319,18 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
                                            "rope_freqs.weight",
                                            "rope_factors_long.weight",
                                            "rope_factors_short.weight"};
-    char *end;
-    unsigned long layer;
+    uint64_t layer;
+    size_t len;
 
     for (size_t i = 0; i < sizeof of_model / sizeof of_model[0]; i++)
         if (strcmp(name, of_model[i]) == 0)
             return true;
-    if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
+    if (strncmp(name, "blk.", 4) != 0)
         return false;
-    layer = strtoul(name + 4, &end, 10);
-    return layer < s->n_layers && *end == '.' && !(name[4] == '0' && end != name + 5) &&
-           is_part(s, end + 1);
+    name += 4;
+    len = number_take(&layer, name, SIZE_MAX, UINT64_MAX);
+    return len > 0 && layer < s->n_layers && name[len] == '.' && !(name[0] == '0' && len > 1) &&
+           is_part(s, name + len + 1);
 }
 
 enum status transformer_refuse_unknown_tensors(const struct transformer_shape *s,

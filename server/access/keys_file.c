@@ -10,18 +10,15 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/name.h"
+#include "base/number.h"
 #include "server/access/access.h"
 
 enum { LINE_MAX_BYTES = 384, WORDS_MAX = 10, HEX_CHARS = 2 * SHA256_BYTES };
 
-static const char name_chars[] =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
-
 bool keys_file_is_name(const char *name)
 {
-    size_t len = strlen(name);
-
-    return len > 0 && len <= PRINCIPAL_NAME_MAX && strspn(name, name_chars) == len;
+    return name_is_valid(name, strlen(name), PRINCIPAL_NAME_MAX, NAME_MARKS "@");
 }
 
 static bool keys_take_name(struct keys_line *k, const char *word)
@@ -76,10 +73,9 @@ static bool keys_take_time(struct keys_line *k, const char *text)
 
 static bool take_number(unsigned *out, const char *text, unsigned max)
 {
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
+    uint64_t n;
 
-    if (*text < '0' || *text > '9' || *end != '\0' || n == 0 || n > max)
+    if (!number_read(&n, text, max) || n == 0)
         return false;
     *out = (unsigned)n;
     return true;

@@ -6,16 +6,14 @@
 #include "agents/constraint/constraint.h"
 #include "agents/reply/reply_parser.h"
 #include "base/json_writer.h"
+#include "base/name.h"
 #include "server/api/request.h"
 #include "server/conversation/completed_turn.h"
 #include "server/json/fields.h"
 
 enum status tools_check_name(const char *name, const char *field, struct error *err)
 {
-    const size_t len = strlen(name);
-
-    if (len == 0 || len > TOOLS_MAX_NAME ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != len)
+    if (!name_is_valid(name, strlen(name), TOOLS_MAX_NAME, NAME_MARKS))
         return error_field(err, field,
                            "is '%.70s', it must have 1 to %d letters, digits, '_', '-' or '.'",
                            name, TOOLS_MAX_NAME);

@@ -1,12 +1,11 @@
 #include "server/config/setters.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/address.h"
+#include "base/name.h"
+#include "base/number.h"
 #include "compute/backends.h"
 #include "server/config/config.h"
 #include "server/http/origin.h"
@@ -14,19 +13,17 @@
 enum status config_number(uint64_t *out, const char *text, const struct config_unit *units,
                           uint64_t max, struct error *err)
 {
-    unsigned long long n;
-    char *end;
+    uint64_t n;
+    const size_t len = number_take(&n, text, SIZE_MAX, UINT64_MAX);
 
-    errno = 0;
-    n = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || errno != 0)
+    if (len == 0)
         return error_set(err, STATUS_INVALID, "'%.60s' is not a number", text);
     for (; units->name != NULL; units++) {
         uint64_t value;
 
-        if (strcmp(end, units->name) != 0)
+        if (strcmp(text + len, units->name) != 0)
             continue;
-        if (__builtin_mul_overflow((uint64_t)n, units->factor, &value) || value > max)
+        if (__builtin_mul_overflow(n, units->factor, &value) || value > max)
             return error_set(err, STATUS_INVALID, "'%.60s' is too much", text);
         *out = value;
         return STATUS_OK;
@@ -110,12 +107,10 @@ static enum status config_name_model(struct config_model *m, const struct config
     if (len == 0 || len >= sizeof(m->name))
         return error_set(err, STATUS_INVALID, "a name has 1 to %zu characters",
                          sizeof(m->name) - 1);
-    for (size_t i = 0; i < len; i++) {
-        if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL)
-            return error_set(err, STATUS_INVALID,
-                             "'%.*s' is not a name: use letters, digits, '.', '_' and '-'",
-                             (int)len, name);
-    }
+    if (!name_is_valid(name, len, len, NAME_MARKS))
+        return error_set(err, STATUS_INVALID,
+                         "'%.*s' is not a name: use letters, digits, '.', '_' and '-'", (int)len,
+                         name);
     memcpy(m->name, name, len);
     m->name[len] = '\0';
     m->line = 0; /* the one before in a replaced list may have had one */

@@ -2,6 +2,8 @@
 
 #include <stdbool.h>
 
+#include "base/number.h"
+
 /* The rest of the text. */
 struct event_id_text {
     const char *at, *end;
@@ -19,16 +21,8 @@ static bool event_id_skip(struct event_id_text *t, char c)
 static bool event_id_number(struct event_id_text *t, uint64_t most, uint64_t *out)
 {
     const char *start = t->at;
-    uint64_t value = 0;
 
-    for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) {
-        uint64_t digit = (uint64_t)(*t->at - '0');
-
-        if (value > (most - digit) / 10)
-            return false;
-        value = value * 10 + digit;
-    }
-    *out = value;
+    t->at += number_take(out, start, (size_t)(t->end - start), most);
     return t->at == start + 1 || (t->at > start && *start != '0');
 }
 

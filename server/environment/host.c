@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/name.h"
 #include "server/environment/orders.h"
 
 enum { HOST_RETRY_MS = 1000 };
@@ -478,13 +479,7 @@ static enum status host_check_spaces(const struct environment_spaces *s, struct 
 static enum status host_check_name(const struct vectors *all, const char *name,
                                    const struct environment_spaces *spaces, struct error *err)
 {
-    size_t len = strlen(name);
-
-    for (size_t i = 0; i < len; i++)
-        if (!(name[i] >= 'a' && name[i] <= 'z') && !(name[i] >= 'A' && name[i] <= 'Z') &&
-            !(name[i] >= '0' && name[i] <= '9') && strchr("._-/", name[i]) == NULL)
-            len = 0;
-    if (len == 0 || len >= HOST_NAME_SIZE)
+    if (!name_is_valid(name, strlen(name), HOST_NAME_SIZE - 1, NAME_MARKS "/"))
         return error_field(err, "offer.name",
                            "of an environment has 1 to %d letters, digits, '.', '_', '/' and '-'",
                            HOST_NAME_SIZE - 1);

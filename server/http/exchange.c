@@ -22,6 +22,7 @@
 #include "base/env.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/gzip.h"
 #include "server/http/head.h"
@@ -108,19 +109,10 @@ struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink)
     return x;
 }
 
-static bool is_name(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((*text < '0' || *text > '9') && (*text < 'a' || *text > 'z') &&
-            (*text < 'A' || *text > 'Z') && strchr("._-", *text) == NULL)
-            return false;
-    }
-    return true;
-}
-
 static void check_conversation(struct exchange *x)
 {
-    if (x->conversation_len <= CONVERSATION_NAME_MAX && is_name(x->conversation))
+    if (x->conversation_len == 0 ||
+        name_is_valid(x->conversation, x->conversation_len, CONVERSATION_NAME_MAX, NAME_MARKS))
         return;
     x->conversation[0] = '\0';
     (void)error_field(&x->err, "X-Conversation-Id", "has 1 to %d letters, digits, '.', '_' and '-'",

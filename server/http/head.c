@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/number.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/status.h"
 
@@ -334,16 +335,8 @@ static bool head_expect(struct exchange *x, const char *at, size_t len)
 
 static bool head_length(struct exchange *x, const char *at, size_t len)
 {
-    bool is_number = len > 0 && byte_set_span(&digit_bytes, at, len) == len;
-
-    for (size_t i = 0; i < len && is_number; i++) {
-        const unsigned digit = (unsigned)(at[i] - '0');
-
-        is_number = x->length <= (UINT64_MAX - digit) / 10;
-        x->length = x->length * 10 + digit;
-    }
-    x->has_length = is_number;
-    if (is_number)
+    x->has_length = len > 0 && number_take(&x->length, at, len, UINT64_MAX) == len;
+    if (x->has_length)
         return true;
     (void)error_field(&x->err, "Content-Length", "is not a number of bytes");
     return head_refuse(x, 400);

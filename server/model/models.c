@@ -15,7 +15,6 @@
 #include "server/model/models.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -27,6 +26,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/shard_name.h"
 #include "server/model/budget.h"
 
@@ -236,10 +236,7 @@ void models_leave(struct models_wait *w)
 
 static bool is_model_name(const char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)text[i]) && strchr("._-", text[i]) == NULL)
-            return false;
-    return len > 0 && len <= NAME_MAX_BYTES && text[0] != '.';
+    return name_is_valid(text, len, NAME_MAX_BYTES, NAME_MARKS) && text[0] != '.';
 }
 
 enum status models_add_type(struct models *r, const char *name, const struct agent_type *type,

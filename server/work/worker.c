@@ -13,6 +13,7 @@
 
 #include "base/alarm.h"
 #include "base/alloc.h"
+#include "base/name.h"
 #include "server/work/parts.h"
 
 enum { WORK_MAX_DEATHS = 1024 };
@@ -185,13 +186,7 @@ enum status work_report(struct work_table *work, const struct work_report *r, st
 
 static bool work_name_is_fine(const char *name)
 {
-    size_t len = strlen(name);
-
-    for (size_t i = 0; i < len; i++)
-        if (!(name[i] >= 'a' && name[i] <= 'z') && !(name[i] >= 'A' && name[i] <= 'Z') &&
-            !(name[i] >= '0' && name[i] <= '9') && strchr("._-/", name[i]) == NULL)
-            return false;
-    return len > 0 && len < WORK_NAME_SIZE;
+    return name_is_valid(name, strlen(name), WORK_NAME_SIZE - 1, NAME_MARKS "/");
 }
 
 static enum status work_check_offer(const struct work_table *work, const struct work_offer *o,

@@ -48,6 +48,7 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--rate-to", "5"], "--duration"),
         (["parley://127.0.0.1:1", "--rate", "5", "--burst", "0"], "at least 1"),
         (["parley://127.0.0.1:1", "--goodput", "ttft"], "ttft:MS"),
+        (["parley://127.0.0.1:1", "--goodput", "ttft:inf"], "ttft:MS"),
         (["parley://127.0.0.1:1", "--require", "p99_ttft<5"], "p99_ttft_ms"),
         (["parley://127.0.0.1:1", "--json", "--csv"], "exclude"),
         (["http://127.0.0.1:1", "--chat", "--responses"], "exclude"),

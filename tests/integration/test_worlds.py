@@ -52,7 +52,7 @@ def test_agents(client, folder):
     assert max(int(line.split()[1]) for line in worker.has("step")) >= 16, worker.has("step")
     assert report(None, "-t", task, "-m", f"plugin:{EXAMPLES}/echo.so", "-bs", 8) == report(None, "-t", task, "-m", "repeat_query", "-bs", 8)
     children.until("all conversations are closed", lambda: len(worker.has("close")) == len(worker.has("open")))
-    for flags, why in ((["-m", "attached:nobody"], "nobody"), (["-m", "attached:"], "the name must have 1 to 63"),
+    for flags, why in ((["-m", "attached:nobody"], "nobody"), (["-m", "attached:"], "the name must have 1 to 63"), (["-m", "attached:a/b"], "the name must have 1 to 63"),
                        (["-m", "attached:words", "-mf", "x"], "does not take --model"), (["-m", "plugin:/nowhere/x.so"], "No such file")):
         error = said(client, "eval", "-t", task, *flags, code=1).stderr
         assert why in error and error.count("\n") == 1, error

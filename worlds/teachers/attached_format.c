@@ -3,6 +3,7 @@
  * (config.h, struct attached_data). */
 #include <string.h>
 
+#include "base/name.h"
 #include "worlds/teachers/config.h"
 #include "worlds/teachers/format.h"
 
@@ -45,7 +46,7 @@ static enum status attached_read(struct source *s, const char *path, struct erro
     if (s->attached == NULL)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "attached:%.60s: this verb cannot use attached teachers", path);
-    if (len == 0 || len >= sizeof name)
+    if (!name_is_valid(path, len, sizeof name - 1, NAME_MARKS))
         return error_set(
             err, STATUS_INVALID,
             "attached:%.60s: the name must have 1 to %zu letters, digits, '.', '_' and '-'", path,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "worlds/teachers/format.h"
 
 enum { N_PARTS = 4, TEXT = 0, LABELS = 1, REWARD = 2, CANDIDATES = 3 };
@@ -103,16 +104,14 @@ static enum status fbdialog_end_episode(struct source *s, struct error *err)
 
 static enum status fbdialog_read_number(struct text *t, int64_t *out, struct error *err)
 {
-    size_t n = 0;
-    int64_t number = 0;
+    uint64_t number;
+    size_t n = number_take(&number, t->text, t->len < 18 ? t->len : 18, INT64_MAX);
 
-    while (n < t->len && n < 18 && t->text[n] >= '0' && t->text[n] <= '9')
-        number = number * 10 + (t->text[n++] - '0');
     if (n == 0 || (n < t->len && t->text[n] != ' '))
         return error_set(err, STATUS_INVALID, "the line does not begin with its number");
     n += n < t->len;
     *t = (struct text){t->text + n, t->len - n};
-    *out = number;
+    *out = (int64_t)number;
     return STATUS_OK;
 }
 

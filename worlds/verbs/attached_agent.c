@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/name.h"
 #include "client/lib/parley.h"
 #include "worlds/message/act.h"
 #include "worlds/participant/participant.h"
@@ -343,7 +344,7 @@ enum status attached_agent_open(struct participant **out,
 {
     struct attached_agent *a;
 
-    if (config->name[0] == '\0' || strlen(config->name) > 63)
+    if (!name_is_valid(config->name, strlen(config->name), 63, NAME_MARKS))
         return error_set(
             err, STATUS_INVALID,
             "attached:%.60s: the name must have 1 to 63 letters, digits, '.', '_' and '-'",

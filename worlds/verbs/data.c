@@ -6,6 +6,7 @@
 
 #include "agents/plugin/plugin.h"
 #include "base/env.h"
+#include "base/number.h"
 #include "cli/output/console.h"
 #include "compute/verbs/model_file.h"
 #include "worlds/baselines/dictionary.h"
@@ -255,16 +256,15 @@ static enum status parse_weights(struct world_config *c, const char *text, struc
     if (weights == NULL)
         return error_no_memory(err, MAX_WEIGHTS * sizeof *weights, "weights");
     for (const char *at = text; n < MAX_WEIGHTS; at++) {
-        char *end;
+        const size_t len = number_take_real(&weights[n], at);
 
-        weights[n] = strtod(at, &end);
-        if (end == at || (*end != ',' && *end != '\0') || !(weights[n] >= 0))
+        if (len == 0 || (at[len] != ',' && at[len] != '\0') || weights[n] < 0)
             return error_set(err, STATUS_INVALID,
                              "--multitask-weights is '%.60s', it must be 'stochastic' or numbers "
                              "of at least 0, separated by commas",
                              text);
         n++;
-        at = end;
+        at += len;
         if (*at == '\0')
             break;
     }

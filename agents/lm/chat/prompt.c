@@ -3,13 +3,13 @@
  * control token, or between the template's text and a caller's. */
 #include "agents/lm/chat/prompt.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agents/lm/chat/jinja.h"
 #include "base/alloc.h"
+#include "base/name.h"
 #include "base/utf8.h"
 
 enum {
@@ -133,10 +133,7 @@ static bool set_control(struct jinja_run *r, const char *name, const struct buf 
  * are rendered to plain text. */
 static bool prompt_is_word(const struct jinja_text *t)
 {
-    for (size_t i = 0; i < t->len; i++)
-        if (!isalnum((unsigned char)t->data[i]) && t->data[i] != '_')
-            return false;
-    return t->len > 0;
+    return name_is_valid(t->data, t->len, SIZE_MAX, "_");
 }
 
 /* The members of in->variables, those that the template uses. */

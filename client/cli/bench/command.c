@@ -1,5 +1,4 @@
 /* parley bench ADDRESS: puts a load on a server and reports the measurements. */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/number.h"
 #include "cli/options/options.h"
 #include "cli/output/console.h"
 #include "cli/output/interrupt.h"
@@ -150,10 +150,10 @@ static enum exit_code read_levels(struct sweep *b, const struct verb *verb)
     const char *at = b->concurrency == NULL ? "1" : b->concurrency;
 
     do {
-        char *end;
-        unsigned long n = strtoul(at, &end, 10);
+        uint64_t n;
+        const size_t len = number_take(&n, at, SIZE_MAX, UINT64_MAX);
 
-        if (!isdigit((unsigned char)*at) || (*end != '\0' && *end != ','))
+        if (len == 0 || (at[len] != '\0' && at[len] != ','))
             return options_misuse(verb,
                                   "--concurrency is '%s', it must be whole numbers such as 1,8,64",
                                   b->concurrency);
@@ -165,7 +165,7 @@ static enum exit_code read_levels(struct sweep *b, const struct verb *verb)
             return options_misuse(verb, "--concurrency may have at most %d numbers",
                                   (int)SWEEP_MAX_LEVELS);
         b->levels[b->n_levels++] = (struct load_plan){.concurrency = (uint32_t)n};
-        at = *end == ',' ? end + 1 : NULL;
+        at = at[len] == ',' ? at + len + 1 : NULL;
     } while (at != NULL);
     return EXIT_DONE;
 }
@@ -209,12 +209,8 @@ static bool read_goal(struct goodput_goal *out, const char *text)
     } goals[] = {{"ttft:", &out->ttft_ms}, {"tpot:", &out->tpot_ms}, {"e2el:", &out->e2el_ms}};
 
     for (size_t i = 0; i < sizeof goals / sizeof goals[0]; i++)
-        if (strncmp(text, goals[i].name, strlen(goals[i].name)) == 0) {
-            char *end;
-
-            *goals[i].ms = strtod(text + strlen(goals[i].name), &end);
-            return *end == '\0' && *goals[i].ms > 0;
-        }
+        if (strncmp(text, goals[i].name, strlen(goals[i].name)) == 0)
+            return number_read_real(goals[i].ms, text + strlen(goals[i].name)) && *goals[i].ms > 0;
     return false;
 }
 

@@ -1,10 +1,10 @@
 #include "client/cli/bench/lengths.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/counter_rng.h"
+#include "base/number.h"
 
 static const struct lengths_name {
     const char *prefix;
@@ -20,10 +20,9 @@ static const struct lengths_name {
 /* From least up. NULL: it is no such number. */
 static const char *read_length(double *out, const char *text, double least)
 {
-    char *end;
+    const size_t n = number_take_real(out, text);
 
-    *out = strtod(text, &end);
-    return end == text || !(*out >= least && *out <= LENGTHS_MAX) ? NULL : end;
+    return n == 0 || *out < least || *out > LENGTHS_MAX ? NULL : text + n;
 }
 
 static const char *read_named(struct token_lengths *out, const char *text)

@@ -3,8 +3,9 @@
 #include <ctype.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/number.h"
 
 static double metric_completed(const struct figures *f)
 {
@@ -118,7 +119,6 @@ const struct quantiles *latency_of(const struct bench_latency *l, const struct f
 static bool read_statistic(double *out, const struct quantiles *h, const char *text, size_t len)
 {
     double percent;
-    char *end;
 
     if (len == 4 && strncmp(text, "mean", len) == 0)
         *out = quantiles_mean(h);
@@ -129,7 +129,7 @@ static bool read_statistic(double *out, const struct quantiles *h, const char *t
     else if (len == 3 && (strncmp(text, "min", len) == 0 || strncmp(text, "max", len) == 0))
         *out = quantiles_percentile(h, text[1] == 'i' ? 0 : 100);
     else if (len > 1 && text[0] == 'p' && isdigit((unsigned char)text[1]) &&
-             (percent = strtod(text + 1, &end)) <= 100 && end == text + len)
+             number_take_real(&percent, text + 1) == len - 1 && percent <= 100)
         *out = quantiles_percentile(h, percent);
     else
         return false;

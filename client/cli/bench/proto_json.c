@@ -1,10 +1,9 @@
 #include "client/cli/bench/proto_json.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/number.h"
 
 typedef Google__Protobuf__DescriptorProto message_descriptor;
 typedef Google__Protobuf__FieldDescriptorProto field_descriptor;
@@ -128,20 +127,18 @@ static bool is_unsigned(int type)
 static enum status json_read_whole(uint64_t *out, int type, const json_t *json, struct error *err)
 {
     const char *text = json_string_value(json);
+    const bool is_negative = text != NULL && *text == '-';
+    const uint64_t most = is_negative         ? (uint64_t)INT64_MAX + 1
+                          : is_unsigned(type) ? UINT64_MAX
+                                              : INT64_MAX;
     int64_t value;
-    char *end;
 
     if (text != NULL) {
-        errno = 0;
-        if (is_unsigned(type) && *text != '-') {
-            *out = strtoull(text, &end, 10);
-            value = *out > INT64_MAX ? INT64_MAX : (int64_t)*out;
-        } else {
-            value = strtoll(text, &end, 10);
-            *out = (uint64_t)value;
-        }
-        if (end == text || *end != '\0' || errno != 0 || isspace((unsigned char)*text))
+        if (!number_read(out, text + is_negative, most))
             return misfit("whole number", err);
+        if (is_negative)
+            *out = 0 - *out;
+        value = !is_negative && *out > INT64_MAX ? INT64_MAX : (int64_t)*out;
     } else if (json_is_integer(json)) {
         value = (int64_t)json_integer_value(json);
         *out = (uint64_t)value;

@@ -1,18 +1,16 @@
 #include "client/cli/bench/require.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "client/cli/bench/metric.h"
 
 enum status requirement_parse(struct requirement *out, const char *text, struct error *err)
 {
     const char *whole = text;
-    size_t len, at;
+    size_t len, at, n;
     const struct figures none = {0};
     double ignored;
-    char *end;
 
     text += strspn(text, " ");
     at = len = strcspn(text, "<>");
@@ -26,8 +24,9 @@ enum status requirement_parse(struct requirement *out, const char *text, struct 
     at++;
     out->may_be_equal = text[at] == '=';
     at += out->may_be_equal;
-    out->bound = strtod(text + at, &end);
-    if (end == text + at || end[strspn(end, " ")] != '\0' || !isfinite(out->bound))
+    n = number_take_real(&out->bound, text + at);
+    at += n;
+    if (n == 0 || text[at + strspn(text + at, " ")] != '\0')
         return error_set(err, STATUS_INVALID, "'%s' does not end in a number", whole);
     if (!metric_read(&ignored, &none, out->name))
         return error_set(

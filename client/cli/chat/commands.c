@@ -1,11 +1,10 @@
 #include "client/cli/chat/commands.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "cli/output/console.h"
 #include "client/cli/chat/chat_state.h"
 #include "client/cli/chat/transcript.h"
@@ -19,15 +18,9 @@ struct command {
 /* Reads an optional number; false, with an error printed, for anything else. */
 static bool command_read_number(uint32_t *out, uint32_t without, const char *text)
 {
-    char *end;
-    unsigned long number;
+    uint64_t number = without;
 
-    *out = without;
-    if (*text == '\0')
-        return true;
-    errno = 0;
-    number = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)*text) || *end != '\0' || errno == ERANGE || number > UINT32_MAX) {
+    if (*text != '\0' && !number_read(&number, text, UINT32_MAX)) {
         console_error("'%s' is not a number of turns", text);
         return false;
     }

@@ -1,8 +1,8 @@
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "cli/output/table.h"
@@ -189,26 +189,17 @@ static enum exit_code conversations_close(struct conversation_list *c, int n_arg
     return EXIT_DONE;
 }
 
-static bool conversations_turn_of(uint32_t *out, const char *text)
-{
-    unsigned long number = strtoul(text, NULL, 10);
-
-    if (strspn(text, "0123456789") != strlen(text) || *text == '\0' || number > UINT32_MAX)
-        return false;
-    *out = (uint32_t)number;
-    return true;
-}
-
 static enum exit_code conversations_rewind(struct conversation_list *c, int n_args, char **args)
 {
     struct parley_error err;
-    uint32_t to_turn, turns;
+    uint64_t to_turn;
+    uint32_t turns;
 
     (void)n_args;
-    if (!conversations_turn_of(&to_turn, args[1]))
+    if (!number_read(&to_turn, args[1], UINT32_MAX))
         return options_misuse(
             c->verb, "rewind needs the number of the last turn to keep, '%s' is not one", args[1]);
-    if (parley_rewind(c->channel, args[0], to_turn, &turns, &err) != PARLEY_OK)
+    if (parley_rewind(c->channel, args[0], (uint32_t)to_turn, &turns, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
         (void)out_json(json_pack("{ss,si}", "conversation", args[0], "turns", (int)turns));
@@ -218,12 +209,13 @@ static enum exit_code conversations_rewind(struct conversation_list *c, int n_ar
 static enum exit_code conversations_cancel(struct conversation_list *c, int n_args, char **args)
 {
     struct parley_error err;
-    uint32_t turn = 0, n_cancelled;
+    uint32_t n_cancelled;
+    uint64_t turn = 0;
 
-    if (n_args > 1 && (!conversations_turn_of(&turn, args[1]) || turn == 0))
+    if (n_args > 1 && (!number_read(&turn, args[1], UINT32_MAX) || turn == 0))
         return options_misuse(c->verb, "cancel needs the number of a turn, '%s' is not one",
                               args[1]);
-    if (parley_cancel_turn(c->channel, args[0], turn, &n_cancelled, &err) != PARLEY_OK)
+    if (parley_cancel_turn(c->channel, args[0], (uint32_t)turn, &n_cancelled, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
         (void)out_json(

@@ -1,7 +1,7 @@
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "server/api/openai/request.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
@@ -9,16 +9,14 @@
 static enum status take_bias(struct logit_bias *out, const char *key, const json_t *value,
                              struct error *err)
 {
-    char *end;
-    long id;
+    uint64_t id;
 
-    errno = 0;
-    id = strtol(key, &end, 10);
-    if (key[0] < '0' || key[0] > '9' || *end != '\0' || errno != 0 || id > INT32_MAX)
+    if (!number_read(&id, key, INT32_MAX))
         return error_field(err, "logit_bias", "has the key '%.40s', which is not a token's id",
                            key);
     if (!json_is_number(value))
-        return error_field(err, "logit_bias", "has for token %ld a value that is not a number", id);
+        return error_field(err, "logit_bias", "has for token %d a value that is not a number",
+                           (int)id);
     *out = (struct logit_bias){.id = (int32_t)id, .bias = (float)json_number_value(value)};
     return STATUS_OK;
 }

@@ -1,9 +1,9 @@
 /* /v1/responses/ID: a response that was begun before is read, whole or its events again, cancelled
  * or deleted, and its input listed. All of it is found in the conversation that the id names. */
+#include "base/number.h"
 #include "server/api/openai/responses.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/api/answer.h"
@@ -97,17 +97,17 @@ static enum status stored_response_generate(const struct stored_response *s, str
     return generation_reread(x, &plan, s->turn, is_cancelled, err);
 }
 
+#define QUERY_NUMBER_MAX ((uint64_t)999999999999999)
+
 static enum status query_number(uint64_t *out, bool *ret_given, struct exchange *x,
                                 const char *name, struct error *err)
 {
     const char *text;
-    char *end;
     enum status rc = exchange_query(&text, x, name, err);
 
     if (rc != STATUS_OK || text == NULL)
         return rc;
-    *out = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || end - text > 15)
+    if (!number_read(out, text, QUERY_NUMBER_MAX))
         return error_field(err, name, "is '%.40s', it must be a whole number", text);
     *ret_given = true;
     return STATUS_OK;

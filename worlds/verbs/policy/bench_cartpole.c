@@ -1,7 +1,6 @@
 /* parley bench cartpole: the table of the batch RPC tutorial (PyTorch's "Implementing Batch RPC
  * Processing Using Asynchronous Executions"): how long ten episodes of CartPole take for 1 … 10
  * environment workers that get every action from one agent, with and without batching. */
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "agents/policy/policy.h"
 #include "base/alloc.h"
+#include "base/number.h"
 #include "cli/options/options.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
@@ -111,23 +111,25 @@ static bool read_worlds(struct cartpole_bench *c)
     const char *at = c->options.world;
 
     while (*at != '\0') {
-        char *end;
-        unsigned long from = strtoul(at, &end, 10), to = from;
+        uint64_t from, to;
+        size_t n = number_take(&from, at, SIZE_MAX, ROLLOUT_MAX_WORKERS + 1);
 
-        if (end == at)
+        if (n == 0)
             return false;
-        if (*end == ':') {
-            at = end + 1;
-            to = strtoul(at, &end, 10);
-            if (end == at)
+        to = from;
+        at += n;
+        if (*at == ':') {
+            n = number_take(&to, ++at, SIZE_MAX, ROLLOUT_MAX_WORKERS + 1);
+            if (n == 0)
                 return false;
+            at += n;
         }
-        if (from < 2 || to < from || to > ROLLOUT_MAX_WORKERS + 1 ||
-            (*end != '\0' && *end != ',') || c->n_worlds + (to - from) >= MAX_WORLDS)
+        if (from < 2 || to < from || (*at != '\0' && *at != ',') ||
+            c->n_worlds + (to - from) >= MAX_WORLDS)
             return false;
-        for (unsigned long w = from; w <= to; w++)
+        for (uint64_t w = from; w <= to; w++)
             c->worlds[c->n_worlds++] = w;
-        at = end + (*end == ',');
+        at += *at == ',';
     }
     return c->n_worlds > 0;
 }

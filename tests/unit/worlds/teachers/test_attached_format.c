@@ -97,6 +97,7 @@ START_TEST(test_wrong)
         {"attached:sums", none, "sums: no examples"},
         {"attached:shut", none, "attached:shut: it is shut"},
         {"attached::x", none, "the name must have 1 to 63"},
+        {"attached:a/b:x", none, "the name must have 1 to 63"},
     };
     struct teacher *t = NULL;
     struct fake_data f;
