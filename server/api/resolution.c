@@ -1,3 +1,7 @@
+/* Happy path: a request waits for its model, the reply of its key and its conversation, in the
+ * order of the table of states, where these are not in memory; then begin reads its JSON, and
+ * resolution_generate starts the answer. Failure: the first wait that fails is the answer, and an
+ * exchange that closes leaves the wait that it is in. */
 #include "server/api/resolution.h"
 
 #include <string.h>
@@ -18,179 +22,34 @@
 #include "server/model/models.h"
 #include "server/server.h"
 
-/* A request whose model is being loaded for it. */
-struct model_request {
-    struct models_wait wait;
-    struct exchange *exchange;
-    resolution_begin_fn begin;
+/* What a request waits for before it is answered, in this order; resolution_recall waits for
+ * RESOLUTION_RECALL alone. */
+enum resolution_state {
+    RESOLUTION_MODEL,  /* under --memory, the model that the body names is being loaded */
+    RESOLUTION_KEY,    /* the reply of the request's key is being read from the journal */
+    RESOLUTION_NAME,   /* the conversation of the header is being read, by its name */
+    RESOLUTION_ID,     /* the same, by its id: the header may have either */
+    RESOLUTION_RECALL, /* the conversation that the caller names is being read, by its id */
+    RESOLUTION_DONE,
 };
 
-static void resolution_begin(struct exchange *x, resolution_begin_fn begin)
-{
-    struct error err;
-    size_t len;
-    const char *text = exchange_body(x, &len);
-    json_t *body;
-    enum status rc = fields_parse(&body, text, len, &err);
-
-    if (rc == STATUS_OK) {
-        rc = begin(x, body, &err);
-        json_decref(body);
-    }
-    if (rc != STATUS_OK)
-        exchange_fail(x, &err);
-}
-
-static void request_ignore(struct exchange *x, void *state)
-{
-    (void)x;
-    (void)state;
-}
-
-/* A request whose conversation may be in the journal alone. */
-struct conversation_request {
-    struct lookup lookup;
+/* In the exchange's arena. */
+struct resolution {
     struct exchange *exchange;
-    resolution_begin_fn begin;
-    bool is_by_id; /* else by its name, which may yet be an id */
+    enum resolution_state state;
+    resolution_begin_fn begin;         /* of resolution_serve; else NULL */
+    void (*serve)(struct exchange *x); /* of resolution_recall; else NULL */
+    const char *id;                    /* for RESOLUTION_RECALL */
+    union {
+        struct models_wait model;
+        struct keyed_lookup key;
+        struct lookup conversation;
+    } wait;
 };
 
-static void conversation_request_close(struct exchange *x, void *state)
-{
-    struct conversation_request *q = state;
+static void resolution_resume(struct resolution *r, const struct error *err);
 
-    (void)x;
-    lookup_leave(&q->lookup);
-}
-
-static bool request_look_up(struct conversation_request *q, enum journal_by by);
-
-static void on_conversation(struct lookup *l, const struct error *err)
-{
-    struct conversation_request *q = container_of(l, struct conversation_request, lookup);
-    struct exchange *x = q->exchange;
-    struct error why = *err;
-
-    if (why.status == STATUS_OK && l->is_found && !q->is_by_id)
-        (void)!conversation_names_bind(exchange_server(x)->names, l->principal,
-                                       exchange_conversation(x), &l->id, &why); /* it is in why */
-    if (why.status == STATUS_OK && !l->is_found && !q->is_by_id &&
-        request_look_up(q, JOURNAL_BY_ID))
-        return;
-    exchange_drop_handler(x);
-    if (why.status == STATUS_OK)
-        resolution_begin(x, q->begin);
-    else
-        exchange_fail(x, &why);
-}
-
-static bool request_look_up(struct conversation_request *q, enum journal_by by)
-{
-    struct exchange *x = q->exchange;
-
-    q->is_by_id = by == JOURNAL_BY_ID;
-    return lookup_begin(&q->lookup, exchange_server(x)->conversations, by,
-                        exchange_principal(x)->id, exchange_conversation(x), on_conversation);
-}
-
-/* Waits for the conversation, if the header names one that is not in memory. */
-static void resolution_want_conversation(struct exchange *x, resolution_begin_fn begin)
-{
-    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
-                                                    .on_close = conversation_request_close};
-    struct server *server = exchange_server(x);
-    struct conversation_request *q;
-    struct error err;
-
-    if (server->conversations->keeping.journal == NULL || exchange_conversation(x)[0] == '\0' ||
-        conversation_names_find(server->names, exchange_principal(x)->id,
-                                exchange_conversation(x)) != NULL) {
-        resolution_begin(x, begin);
-        return;
-    }
-    q = arena_alloc(exchange_arena(x), 1, sizeof(*q));
-    if (q == NULL) {
-        (void)error_no_memory(&err, sizeof(*q), "a request");
-        exchange_fail(x, &err);
-        return;
-    }
-    *q = (struct conversation_request){.exchange = x, .begin = begin};
-    exchange_set_handler(x, &handler, q);
-    (void)request_look_up(q, JOURNAL_BY_NAME); /* it waits: a name is not looked for in memory */
-}
-
-/* A request whose key may be in the journal alone. */
-struct keyed_request {
-    struct keyed_lookup lookup;
-    struct exchange *exchange;
-    resolution_begin_fn begin;
-};
-
-static void on_key_looked_up(struct keyed_lookup *l, const struct error *err)
-{
-    struct keyed_request *q = container_of(l, struct keyed_request, lookup);
-    struct exchange *x = q->exchange;
-
-    exchange_drop_handler(x);
-    if (err->status == STATUS_OK)
-        resolution_want_conversation(x, q->begin);
-    else
-        exchange_fail(x, err);
-}
-
-static void keyed_request_close(struct exchange *x, void *state)
-{
-    struct keyed_request *q = state;
-
-    (void)x;
-    keyed_lookup_leave(&q->lookup);
-}
-
-/* The model is there: waits for what the key has, if that is not in memory. */
-static void resolution_want(struct exchange *x, resolution_begin_fn begin)
-{
-    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
-                                                    .on_close = keyed_request_close};
-    struct server *server = exchange_server(x);
-    struct keyed_request *q;
-    struct error err;
-
-    if (server->conversations->keeping.journal == NULL || exchange_key(x) == NULL) {
-        resolution_want_conversation(x, begin);
-        return;
-    }
-    q = arena_alloc(exchange_arena(x), 1, sizeof(*q));
-    if (q == NULL) {
-        (void)error_no_memory(&err, sizeof(*q), "a request");
-        exchange_fail(x, &err);
-        return;
-    }
-    *q = (struct keyed_request){.exchange = x, .begin = begin};
-    if (keyed_lookup_begin(&q->lookup, server->keyed, exchange_principal(x)->id, exchange_key(x),
-                           on_key_looked_up))
-        exchange_set_handler(x, &handler, q);
-    else
-        resolution_want_conversation(x, begin);
-}
-
-static void on_model(struct models_wait *w, const struct error *err)
-{
-    struct model_request *m = container_of(w, struct model_request, wait);
-
-    exchange_drop_handler(m->exchange);
-    if (err->status == STATUS_OK)
-        resolution_want(m->exchange, m->begin);
-    else
-        exchange_fail(m->exchange, err);
-}
-
-static void model_request_close(struct exchange *x, void *state)
-{
-    struct model_request *m = state;
-
-    (void)x;
-    models_leave(&m->wait);
-}
+/* --- the model --- */
 
 /* The model that the body names; "" also where the body is not sound, which begin will report. */
 static const char *named_model(struct exchange *x, json_t **ret_body)
@@ -219,86 +78,221 @@ static const char *resolution_name(struct exchange *x, const char *name)
     return bare != NULL ? bare : name; /* without memory it is not found */
 }
 
-void resolution_serve(struct exchange *x, resolution_begin_fn begin)
+static void on_model(struct models_wait *w, const struct error *err)
 {
-    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
-                                                    .on_close = model_request_close};
-    struct model_request *m;
-    struct error err;
-    const char *name;
-    bool is_done = true;
-    json_t *body;
-    enum status rc;
-
-    if (exchange_server(x)->models->config.memory_bytes == 0) {
-        resolution_want(x, begin);
-        return;
-    }
-    m = arena_alloc(exchange_arena(x), 1, sizeof(*m));
-    if (m == NULL) {
-        (void)error_no_memory(&err, sizeof(*m), "a request");
-        exchange_fail(x, &err);
-        return;
-    }
-    *m = (struct model_request){.wait.done = on_model, .exchange = x, .begin = begin};
-    name = resolution_name(x, named_model(x, &body));
-    rc = STATUS_OK;
-    if (name[0] != '\0' || exchange_conversation(x)[0] == '\0') /* else a conversation names it */
-        rc = models_want(exchange_server(x)->models, name, &m->wait, &is_done, &err);
-    json_decref(body);
-    if (rc != STATUS_OK)
-        exchange_fail(x, &err);
-    else if (is_done)
-        resolution_want(x, begin);
-    else
-        exchange_set_handler(x, &handler, m);
+    resolution_resume(container_of(w, struct resolution, wait.model), err);
 }
 
-/* A request about a conversation that may be in the journal alone. */
-struct recall_request {
-    struct lookup lookup;
-    struct exchange *exchange;
-    void (*serve)(struct exchange *x);
+static bool want_model(struct resolution *r, struct error *err)
+{
+    struct exchange *x = r->exchange;
+    struct models *models = exchange_server(x)->models;
+    bool is_done = true;
+    const char *name;
+    json_t *body;
+
+    if (models->config.memory_bytes == 0)
+        return false;
+    r->wait.model = (struct models_wait){.done = on_model};
+    name = resolution_name(x, named_model(x, &body));
+    if (name[0] != '\0' || exchange_conversation(x)[0] == '\0') /* else a conversation names it */
+        (void)!models_want(models, name, &r->wait.model, &is_done, err); /* it is in err */
+    json_decref(body);
+    return err->status == STATUS_OK && !is_done;
+}
+
+static void leave_model(struct resolution *r)
+{
+    models_leave(&r->wait.model);
+}
+
+/* --- the key --- */
+
+static void on_key_looked_up(struct keyed_lookup *l, const struct error *err)
+{
+    resolution_resume(container_of(l, struct resolution, wait.key), err);
+}
+
+static bool want_key(struct resolution *r, struct error *err)
+{
+    struct exchange *x = r->exchange;
+
+    (void)err;
+    return exchange_key(x) != NULL &&
+           keyed_lookup_begin(&r->wait.key, exchange_server(x)->keyed, exchange_principal(x)->id,
+                              exchange_key(x), on_key_looked_up);
+}
+
+static void leave_key(struct resolution *r)
+{
+    keyed_lookup_leave(&r->wait.key);
+}
+
+/* --- the conversation --- */
+
+static void on_conversation(struct lookup *l, const struct error *err)
+{
+    struct resolution *r = container_of(l, struct resolution, wait.conversation);
+    struct exchange *x = r->exchange;
+    struct error why = *err;
+
+    if (why.status == STATUS_OK && l->is_found && r->state == RESOLUTION_NAME)
+        (void)!conversation_names_bind(exchange_server(x)->names, l->principal,
+                                       exchange_conversation(x), &l->id, &why); /* it is in why */
+    resolution_resume(r, &why);
+}
+
+static bool resolution_look_up(struct resolution *r, enum journal_by by, const char *text)
+{
+    struct exchange *x = r->exchange;
+
+    return lookup_begin(&r->wait.conversation, exchange_server(x)->conversations, by,
+                        exchange_principal(x)->id, text, on_conversation);
+}
+
+/* Whether the header names a conversation that is not in memory. */
+static bool resolution_lacks_conversation(const struct resolution *r)
+{
+    const struct server *server = exchange_server(r->exchange);
+    const char *name = exchange_conversation(r->exchange);
+
+    return server->conversations->keeping.journal != NULL && name[0] != '\0' &&
+           conversation_names_find(server->names, exchange_principal(r->exchange)->id, name) ==
+               NULL;
+}
+
+static bool want_name(struct resolution *r, struct error *err)
+{
+    (void)err;
+    return resolution_lacks_conversation(r) &&
+           resolution_look_up(r, JOURNAL_BY_NAME, exchange_conversation(r->exchange));
+}
+
+static bool want_id(struct resolution *r, struct error *err)
+{
+    (void)err;
+    return resolution_lacks_conversation(r) &&
+           resolution_look_up(r, JOURNAL_BY_ID, exchange_conversation(r->exchange));
+}
+
+static bool want_recall(struct resolution *r, struct error *err)
+{
+    (void)err;
+    return resolution_look_up(r, JOURNAL_BY_ID, r->id);
+}
+
+static void leave_conversation(struct resolution *r)
+{
+    lookup_leave(&r->wait.conversation);
+}
+
+/* --- the states --- */
+
+static const struct resolution_step {
+    /* Begins the wait, which ends with resolution_resume. False: there is nothing to wait for, or
+     * err says why not. */
+    bool (*want)(struct resolution *r, struct error *err);
+    void (*leave)(struct resolution *r); /* the exchange closes while the request waits */
+    enum resolution_state next;
+} steps[] = {
+    [RESOLUTION_MODEL] = {want_model, leave_model, RESOLUTION_KEY},
+    [RESOLUTION_KEY] = {want_key, leave_key, RESOLUTION_NAME},
+    [RESOLUTION_NAME] = {want_name, leave_conversation, RESOLUTION_ID},
+    [RESOLUTION_ID] = {want_id, leave_conversation, RESOLUTION_DONE},
+    [RESOLUTION_RECALL] = {want_recall, leave_conversation, RESOLUTION_DONE},
 };
 
-static void on_recalled(struct lookup *l, const struct error *err)
+static void on_ready_to_write(struct exchange *x, void *state)
 {
-    struct recall_request *q = container_of(l, struct recall_request, lookup);
-
-    exchange_drop_handler(q->exchange);
-    if (err->status == STATUS_OK)
-        q->serve(q->exchange);
-    else
-        exchange_fail(q->exchange, err);
+    (void)x;
+    (void)state;
 }
 
-static void recall_request_close(struct exchange *x, void *state)
+static void on_exchange_closed(struct exchange *x, void *state)
 {
-    struct recall_request *q = state;
+    struct resolution *r = state;
 
     (void)x;
-    lookup_leave(&q->lookup);
+    steps[r->state].leave(r);
+}
+
+static void resolution_begin(struct exchange *x, resolution_begin_fn begin)
+{
+    struct error err;
+    size_t len;
+    const char *text = exchange_body(x, &len);
+    json_t *body;
+    enum status rc = fields_parse(&body, text, len, &err);
+
+    if (rc == STATUS_OK) {
+        rc = begin(x, body, &err);
+        json_decref(body);
+    }
+    if (rc != STATUS_OK)
+        exchange_fail(x, &err);
+}
+
+/* From the state that the request is in now. */
+static void resolution_advance(struct resolution *r)
+{
+    static const struct exchange_handler handler = {.on_write_ready = on_ready_to_write,
+                                                    .on_close = on_exchange_closed};
+    struct error err = {.status = STATUS_OK};
+
+    for (; r->state != RESOLUTION_DONE; r->state = steps[r->state].next) {
+        if (steps[r->state].want(r, &err)) {
+            exchange_set_handler(r->exchange, &handler, r);
+            return;
+        }
+        if (err.status != STATUS_OK) {
+            exchange_fail(r->exchange, &err);
+            return;
+        }
+    }
+    if (r->serve != NULL)
+        r->serve(r->exchange);
+    else
+        resolution_begin(r->exchange, r->begin);
+}
+
+static void resolution_resume(struct resolution *r, const struct error *err)
+{
+    exchange_drop_handler(r->exchange);
+    if (err->status != STATUS_OK) {
+        exchange_fail(r->exchange, err);
+        return;
+    }
+    r->state = steps[r->state].next;
+    resolution_advance(r);
+}
+
+static void resolution_start(struct exchange *x, const struct resolution *start)
+{
+    struct resolution *r = arena_alloc(exchange_arena(x), 1, sizeof(*r));
+    struct error err;
+
+    if (r == NULL) {
+        (void)error_no_memory(&err, sizeof(*r), "a request");
+        exchange_fail(x, &err);
+        return;
+    }
+    *r = *start;
+    resolution_advance(r);
+}
+
+void resolution_serve(struct exchange *x, resolution_begin_fn begin)
+{
+    resolution_start(
+        x, &(struct resolution){.exchange = x, .state = RESOLUTION_MODEL, .begin = begin});
 }
 
 void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct exchange *x))
 {
-    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
-                                                    .on_close = recall_request_close};
-    struct recall_request *q = arena_alloc(exchange_arena(x), 1, sizeof(*q));
-    struct error err;
-
-    if (q == NULL) {
-        (void)error_no_memory(&err, sizeof(*q), "a request");
-        exchange_fail(x, &err);
-        return;
-    }
-    *q = (struct recall_request){.exchange = x, .serve = serve};
-    if (lookup_begin(&q->lookup, exchange_server(x)->conversations, JOURNAL_BY_ID,
-                     exchange_principal(x)->id, id, on_recalled))
-        exchange_set_handler(x, &handler, q);
-    else
-        serve(x);
+    resolution_start(x, &(struct resolution){
+                            .exchange = x, .state = RESOLUTION_RECALL, .serve = serve, .id = id});
 }
+
+/* --- the answer --- */
 
 enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
                                   struct error *err)
