@@ -52,15 +52,15 @@ struct call_table {
 
 /* Defines a table. A folder whose rows begin alike has a form of this of its own: FUNCTION and ROW
  * complete the rows for CALL_FUNCTION and CALL_ROW. */
-#define CALL_TABLE_BY(table, METHODS, FUNCTION, ROW) \
-    METHODS(FUNCTION) \
+#define CALL_TABLE_BY(table, METHODS, FUNCTION, ROW)                 \
+    METHODS(FUNCTION)                                                \
     static const struct call_method table##_rows[] = {METHODS(ROW)}; \
     const struct call_table table = {table##_rows, sizeof(table##_rows) / sizeof(table##_rows[0])};
 #define CALL_TABLE(table, METHODS) CALL_TABLE_BY(table, METHODS, CALL_FUNCTION, CALL_ROW)
 
-#define CALL_ROW(form, access, path, request, response, f)                                         \
-    {path, CALL_KIND_##form, &request##__descriptor, &response##__descriptor, f##_start,           \
-     ACCESS_##access},
+#define CALL_ROW(form, access, path, request, response, f)                         \
+    {path,      CALL_KIND_##form, &request##__descriptor, &response##__descriptor, \
+     f##_start, ACCESS_##access},
 
 #define CALL_KIND_ANSWER CALL_UNARY
 #define CALL_KIND_UNARY CALL_UNARY

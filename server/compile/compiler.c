@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/program.h"
 #include "server/compile/child.h"
+#include "server/telemetry/metric.h"
 
 enum { TICK_MS = 1000, RETRY_MS = 1000 };
 
@@ -417,6 +418,28 @@ struct compiler_figures compiler_count(const struct compiler *c)
 
     figures.n_processes = c->n_children;
     return figures;
+}
+
+void compiler_metrics(const struct compiler *c, struct buf *out)
+{
+    static const struct metric rows[] = {
+        METRIC("gauge", "parley_compile_processes", "Processes that compile constraints.",
+               compiler_figures, n_processes),
+        METRIC("gauge", "parley_compile_running", "Constraints that are being compiled.",
+               compiler_figures, n_running),
+        METRIC("gauge", "parley_compile_queued", "Constraints that wait to be compiled.",
+               compiler_figures, n_waiting),
+    };
+    const struct compiler_figures f = compiler_count(c);
+    const char *name = "parley_compile_total";
+
+    METRIC_ROWS(out, rows, &f);
+    metric_head(out, name, "counter", "Constraints, by how their compilation ended.");
+    metric_labelled(out, name, (double)f.n_done, "result=\"done\"");
+    metric_labelled(out, name, (double)f.n_refused, "result=\"refused\"");
+    metric_labelled(out, name, (double)f.n_over_budget, "result=\"over_budget\"");
+    metric_labelled(out, name, (double)f.n_failed, "result=\"failed\"");
+    metric_labelled(out, name, (double)f.n_cancelled, "result=\"cancelled\"");
 }
 
 static void on_signal(uv_signal_t *handle, int number)

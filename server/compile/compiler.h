@@ -24,6 +24,8 @@ enum {
 
 struct compiler_user; /* a model */
 
+struct buf;
+
 struct compiler_figures {
     uint64_t n_done, n_refused, n_over_budget, n_failed; /* jobs, by how they ended */
     uint64_t n_cancelled;
@@ -52,5 +54,8 @@ void compiler_user_close(struct compiler_user *u); /* NULL is fine; there are no
 const struct agent_compiler *compiler_user_agents(const struct compiler_user *u);
 
 struct compiler_figures compiler_count(const struct compiler *c);
+
+/* Appends the lines of the compiler's metrics. */
+void compiler_metrics(const struct compiler *c, struct buf *out);
 
 #endif

@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/worker.h"
+#include "server/telemetry/metric.h"
 
 enum { JOURNAL_MAX_ITEMS = 512 /* of one job */, JOURNAL_MAX_READS = 16 };
 enum { JOURNAL_RETRY_MS = 1000, JOURNAL_PROBE_MS = 5000, JOURNAL_TEXT = 240 };
@@ -374,6 +375,32 @@ void journal_leave(struct journal_wait *w)
 void journal_read_figures(const struct journal *j, struct journal_figures *out)
 {
     *out = j->figures;
+}
+
+void journal_metrics(const struct journal *j, struct buf *out)
+{
+    static const struct metric rows[] = {
+        METRIC("gauge", "parley_journal_waiting_bytes",
+               "Records that are not durable yet; from 64 MiB on turns are refused.",
+               journal_figures, waiting_bytes),
+        METRIC("counter", "parley_journal_records_total", "Records that are durable.",
+               journal_figures, n_records),
+        METRIC("counter", "parley_journal_transactions_total",
+               "Transactions, the failed ones too: records that came together share one.",
+               journal_figures, n_transactions),
+        METRIC("counter", "parley_journal_failed_total", "Transactions that failed.",
+               journal_figures, n_failed),
+        METRIC("counter", "parley_journal_refused_total",
+               "Records that were not stored: turns and changes that were refused.",
+               journal_figures, n_refused),
+    };
+
+    if (j == NULL)
+        return;
+    METRIC_ROWS(out, rows, &j->figures);
+    metric_one(out, "parley_journal_failing", "gauge",
+               "1 while nothing can be stored: turns are refused, what is stored is read.",
+               journal_trouble(j) == NULL ? 0 : 1);
 }
 
 const char *journal_trouble(const struct journal *j)

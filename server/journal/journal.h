@@ -8,6 +8,7 @@
 
 #include "server/journal/store.h"
 
+struct buf;
 struct journal;
 
 /* Zero takes the default that is named. */
@@ -76,5 +77,8 @@ void journal_read_figures(const struct journal *j, struct journal_figures *out);
 /* Why the last transaction failed; NULL: it did not. What is stored is read all the same. While it
  * is so, the journal tries by itself whether it can write again. */
 const char *journal_trouble(const struct journal *j);
+
+/* Appends the lines of the journal's metrics; none where j is NULL. */
+void journal_metrics(const struct journal *j, struct buf *out);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
+#include "server/telemetry/metric.h"
 
 struct group_barrier {
     struct link link;
@@ -650,4 +651,20 @@ void groups_tick(void *groups)
         l = list_first(&g->leased); /* whoever was told may have ended others */
     }
     alarm_by(g->alarm, next_us);
+}
+
+void groups_metrics(const struct groups *g, struct buf *out)
+{
+    static const struct metric rows[] = {
+        METRIC("gauge", "parley_registry_groups", "Groups of processes.", groups, by_name.n),
+        METRIC("gauge", "parley_registry_members", "Members of all groups.", groups, by_lease.n),
+        METRIC("gauge", "parley_registry_waiting", "Members that wait at barriers.", groups,
+               n_waiting),
+        METRIC("gauge", "parley_registry_bytes", "Values of all groups; 64 MiB is the ceiling.",
+               groups, value_bytes.held),
+        METRIC("counter", "parley_registry_lost_total",
+               "Members whose connection broke before they left.", groups, n_lost),
+    };
+
+    METRIC_ROWS(out, rows, g);
 }

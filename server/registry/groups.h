@@ -29,6 +29,7 @@ enum {
     GROUP_LEASE_MAX_MS = 24 * 60 * 60 * 1000,
 };
 
+struct buf;
 struct alarm;
 struct env;
 
@@ -176,5 +177,8 @@ enum status group_wait(struct group_wait *w, struct group_member *m, const char 
                        struct error *err) MUST_CHECK;
 /* Ends a wait without settling its future. Does nothing if the wait is over. */
 void group_wait_cancel(struct group_wait *w);
+
+/* Appends the lines of the groups' metrics. */
+void groups_metrics(const struct groups *g, struct buf *out);
 
 #endif

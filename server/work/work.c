@@ -10,6 +10,7 @@
 
 #include "base/alarm.h"
 #include "base/alloc.h"
+#include "server/telemetry/metric.h"
 #include "server/work/parts.h"
 
 enum { WORK_RETRY_MS = 500, WORK_TURN = 1 << 20, WORK_TICK_US = 20000 };
@@ -855,4 +856,32 @@ void work_deinit(void *work)
     hash_deinit(&w->functions);
     hash_deinit(&w->tasks);
     hash_deinit(&w->requests);
+}
+
+/* --- metrics --- */
+
+void work_metrics(const struct work_table *w, struct buf *out)
+{
+    static const struct metric held[] = {
+        METRIC("gauge", "parley_work_workers", "Workers attached that compute functions.",
+               work_table, workers_limit.held),
+        METRIC("gauge", "parley_work_tasks", "Tasks whose results were not fetched or forgotten.",
+               work_table, tasks_limit.held),
+    };
+    static const struct metric rest[] = {
+        METRIC("gauge", "parley_work_bytes", "Payloads and results; --work-bytes is the ceiling.",
+               work_table, bytes_limit.held),
+        METRIC("counter", "parley_work_tasks_total", "Tasks submitted.", work_table, n_submitted),
+        METRIC("counter", "parley_work_failed_total", "Tasks that ended with a failure.",
+               work_table, n_failed),
+        METRIC("counter", "parley_work_lost_total", "Times that a task was lost with its worker.",
+               work_table, n_lost),
+        METRIC("counter", "parley_work_retried_total", "Of those, the ones run again.", work_table,
+               n_retried),
+    };
+
+    METRIC_ROWS(out, held, w);
+    metric_one(out, "parley_work_queued", "gauge", "Of those, the ones that wait for a worker.",
+               (double)work_n_queued(w));
+    METRIC_ROWS(out, rest, w);
 }

@@ -21,6 +21,7 @@
 #include "base/shared_limit.h"
 #include "base/status.h"
 
+struct buf;
 struct alarm;
 
 enum {
@@ -211,5 +212,8 @@ enum status work_wait_add(struct work_wait *wait, struct work_task *t, uint64_t 
 struct work_wait_entry *work_wait_next(const struct work_wait *wait);
 /* Frees an entry whose result was delivered. If forget, the task is forgotten, too. */
 void work_wait_taken(struct work_wait_entry *e, bool forget);
+
+/* Appends the lines of the table's metrics. */
+void work_metrics(const struct work_table *w, struct buf *out);
 
 #endif

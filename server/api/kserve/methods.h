@@ -9,7 +9,7 @@
     CALL_TABLE_BY(table, METHODS, INFERENCE_FUNCTION, INFERENCE_ROW)
 #define INFERENCE_FUNCTION(form, access, name, request, response, f) \
     CALL_FUNCTION(form, access, name, inference__##request, inference__##response, f)
-#define INFERENCE_ROW(form, access, name, request, response, f)                              \
+#define INFERENCE_ROW(form, access, name, request, response, f)                           \
     CALL_ROW(form, access, "/inference.GRPCInferenceService/" name, inference__##request, \
              inference__##response, f)
 

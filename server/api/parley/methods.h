@@ -33,9 +33,9 @@
 #define CALL_START_FOUND_SERVER_STREAM CALL_START_FOUND_UNARY
 /* Defines start, which calls then once the conversation that the request's member names was looked
  * for. */
-#define PARLEY_FIND(start, request, by, member, then) \
-    static void start(struct call *call) \
-    { \
+#define PARLEY_FIND(start, request, by, member, then)                                \
+    static void start(struct call *call)                                             \
+    {                                                                                \
         conversation_call_want(call, by, CALL_REQUEST(call, request)->member, then); \
     }
 
