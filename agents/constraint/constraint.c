@@ -1,3 +1,6 @@
+/* Writes a constraint in the engine's form: of a schema, a regular expression, a grammar, choices
+ * or calls of tools. A text is checked first, so that whatever is wrong is refused before the
+ * engine reads it. */
 #include "agents/constraint/constraint.h"
 
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Walks a schema keyword by keyword, and writes it again with what the engine enforces. A keyword
+ * that the engine does not enforce is an error if the schema is strict, and else is left out and
+ * listed. */
 #include "agents/constraint/guard.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Reads a pattern character by character, and writes a regular expression over the JSON text of a
+ * string. What has no such form is refused. */
 #include "agents/constraint/pattern.h"
 
 #include <stdbool.h>

@@ -1,3 +1,5 @@
+/* Joins two schemas keyword by keyword: types and values are intersected, and of two bounds the
+ * tighter one stays. Two keywords that have no joined form are not merged. */
 #include "agents/constraint/schema_merge.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Reads the head of one call, in each shape that a family of models writes, up to the call's
+ * arguments. The reader says whether the text is a call, is no call, or needs more bytes. */
 #include "agents/reply/call_text.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A model's file, for people and scripts. */
+/* Describes a model's file to people and scripts. */
 #ifndef AGENTS_VERBS_INSPECT_H
 #define AGENTS_VERBS_INSPECT_H
 
@@ -6,7 +6,7 @@
 
 struct lm_inspection;
 
-/* The JSON of a file: stable names, which the man page lists. */
+/* Returns the JSON of a file, for the caller. The man page lists the names, which do not change. */
 json_t *inspection_json(const char *path, const struct lm_inspection *x);
 
 #endif

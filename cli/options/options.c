@@ -1,3 +1,6 @@
+/* Turns the tables of a verb into a list for getopt_long, reads argv by it, and stores each value
+ * where the value's row says. The help is printed from the same tables, and a wrong name is
+ * answered with the nearest one. */
 #include "cli/options/options.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* The options of a verb as tables: each option's name, meaning, and where its value is stored.
- * The parser and the help text use the same table. */
+/* The options of a verb as tables. A row has an option's name, its meaning, and where its value is
+ * stored; the parser and the help text both read the table. */
 #ifndef CLI_OPTIONS_OPTIONS_H
 #define CLI_OPTIONS_OPTIONS_H
 
@@ -35,8 +35,8 @@ struct option_row {
     const char *value; /* what the help calls its value; NULL for a flag */
     const char *help;
     enum option_kind kind;
-    size_t offset; /* of the member, in the struct that the group names */
-    unsigned set;  /* the bit that says it was given; 0: none */
+    size_t offset; /* of the value, in the struct that the group names */
+    unsigned set;  /* the bit that is set if the option is given; 0: there is none */
 };
 
 struct option_group {
@@ -51,19 +51,22 @@ enum options_end {
     OPTIONS_WRONG,
 };
 
-/* Options and arguments may be mixed; "--" ends the options. The arguments are moved to the end of
- * argv, in order: *ret_first is the index of the first. OPTIONS_WRONG fills *err. */
+/* Reads the options of argv into the groups. Options and arguments may be mixed; "--" ends the
+ * options. The function moves the arguments to the end of argv, in order, and *ret_first is the
+ * index of the first one. After OPTIONS_WRONG *err says what is wrong. */
 enum options_end options_parse(const struct verb *verb, const struct option_group *groups,
                                size_t n_groups, int argc, char **argv, int *ret_first,
                                struct error *err);
 
-/* The same for a verb that takes from n_min to n_max arguments: prints what is wrong and returns
- * false when the verb must not run; *ret_code is then the program's exit code. */
+/* Does what options_parse does, for a verb that takes from n_min to n_max arguments. The function
+ * returns false if the verb must not run: it has then printed the help or what is wrong, and
+ * *ret_code is the program's exit code. */
 bool options_read(const struct verb *verb, const struct option_group *groups, size_t n_groups,
                   int argc, char **argv, int n_min, int n_max, int *ret_first,
                   enum exit_code *ret_code);
 
-/* For misuse that the tables cannot express: prints it, with a hint at the help. */
+/* Prints a misuse that the tables cannot express, with a hint at the verb's help. The function
+ * returns EXIT_MISUSE. */
 enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #endif

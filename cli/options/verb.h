@@ -6,7 +6,7 @@
 enum exit_code {
     EXIT_DONE = 0,
     EXIT_FAILED = 1,
-    EXIT_MISUSE = 2, /* of the command line */
+    EXIT_MISUSE = 2, /* the command line is wrong */
     EXIT_BOUND = 3,  /* a requested bound does not hold */
 };
 
@@ -18,8 +18,8 @@ struct verb {
     enum exit_code (*run)(const struct verb *verb, int argc, char **argv);
 };
 
-/* Index of the argument that names a verb, which may stand after --server, --wait and --json; 0:
- * there is none. */
+/* Returns the index of the argument that names a verb; the name may stand after --server, --wait
+ * and --json. 0: no argument names a verb. */
 int verb_index(int argc, char **argv);
 /* Makes argv[at], which names the verb, the new argv[0]; the arguments before it are moved behind
  * it. */

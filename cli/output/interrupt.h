@@ -4,15 +4,17 @@
 
 #include <stdbool.h>
 
-/* From now on. Aborts when the kernel gives no descriptor. */
+/* Makes each following Ctrl-C such an event. The program aborts if the kernel gives no descriptor.
+ */
 void interrupt_catch(void);
-/* A Ctrl-C ends the program again. */
+/* Makes each following Ctrl-C end the program again. */
 void interrupt_release(void);
-/* Readable from a Ctrl-C until it is taken. -1 before interrupt_catch: poll ignores that. */
+/* Returns a descriptor that is readable from a Ctrl-C until interrupt_take. Before interrupt_catch
+ * the descriptor is -1, which poll ignores. */
 int interrupt_fd(void);
-/* True if there was one since the last call. */
+/* Returns whether there was a Ctrl-C since the last call, and forgets the Ctrl-C. */
 bool interrupt_take(void);
-/* Sleeps; false when a Ctrl-C, which is not taken, ended the sleep. */
+/* Sleeps for ms milliseconds. False: a Ctrl-C ended the sleep; interrupt_take still reports it. */
 bool interrupt_sleep(unsigned ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* JSON objects, one a line, from stdin. */
+/* Answers JSON objects that are read from stdin, one a line. */
 #ifndef CLI_OUTPUT_JSON_LINES_H
 #define CLI_OUTPUT_JSON_LINES_H
 

@@ -1,4 +1,4 @@
-/* Results, on stdout. When stdout is closed by its reader or the disk is full, the program ends
+/* Writes results to stdout. If stdout is closed by its reader or the disk is full, the program ends
  * with EXIT_FAILED. */
 #ifndef CLI_OUTPUT_OUT_H
 #define CLI_OUTPUT_OUT_H
@@ -10,20 +10,21 @@
 
 #include "base/status.h"
 
-/* Each returns false once a write has failed. */
+/* Each function returns false once a write has failed. */
 bool out_text(const char *text, size_t len);
 bool out_flush(void);
-/* One object a line, compact; takes it. */
+/* Writes the object as one compact line, and takes the object. */
 bool out_json(json_t *object);
-/* Text of a peer, for a person: control characters but tab and newline become U+FFFD when stdout is
- * a terminal, so that a reply cannot steer it. */
+/* Writes text that a peer sent. On a terminal the control characters but tab and newline become
+ * U+FFFD, so that the text cannot steer the terminal. */
 bool out_foreign(const char *text, size_t len);
 
-/* A file to write results to; "-" is stdout, whose copy it is. NULL with errno. */
+/* Opens a file for results; for "-" the file is a copy of stdout. NULL: errno says why. */
 FILE *out_file_open(const char *path);
 
 bool out_is_tty(void);
-/* Reports a failed write; called once, at the end. */
+/* Flushes stdout, and reports a write that has failed: then the function returns false. main calls
+ * the function once, at the end. */
 bool out_end(void);
 
 #endif

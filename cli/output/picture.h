@@ -29,7 +29,7 @@ void picture_begin_batch(struct picture *p, struct bar longest);
 void picture_add_bar(struct picture *p, struct bar bar);
 enum status picture_write(const struct picture *p, const char *path, struct error *err) MUST_CHECK;
 
-/* One bar of `width` columns to stdout: words of the text, of the label, and what is padding. */
+/* Prints a bar of `width` columns on stdout: words of the text, words of the label, padding. */
 void picture_print_bar(const struct bar *bar, const struct bar *longest, size_t width);
 
 #endif

@@ -26,7 +26,7 @@ enum { PLOT_MAX_SERIES = 8 };
 
 /* Writes an <svg> element; the stream keeps the error of a failed write. */
 void plot_draw(const struct plot *p, FILE *out);
-/* Writes the file whole. The error names it. */
+/* Writes the plot to a file. The error names the file. */
 enum status plot_write(const struct plot *p, const char *path, struct error *err) MUST_CHECK;
 
 #endif

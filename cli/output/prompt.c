@@ -1,3 +1,5 @@
+/* Reads a text by libedit, with keys bound to take a pasted text and to join lines. Handlers of
+ * signals restore the terminal before the program ends or stops. */
 #include "cli/output/prompt.h"
 
 #include <errno.h>

@@ -13,18 +13,20 @@ enum { PROMPT_MAX_BYTES = 1 << 20 };
 
 enum prompt_end {
     PROMPT_TEXT,
-    PROMPT_CLEARED,  /* by Ctrl-C: the text was discarded */
-    PROMPT_NOTHING,  /* Ctrl-C on an empty prompt */
-    PROMPT_TOO_LONG, /* the text was discarded */
-    PROMPT_QUIT,     /* Ctrl-D, or the terminal was closed */
+    PROMPT_CLEARED,  /* a Ctrl-C discarded the text */
+    PROMPT_NOTHING,  /* there was a Ctrl-C, and no text */
+    PROMPT_TOO_LONG, /* the text was too long, and was discarded */
+    PROMPT_QUIT,     /* there was a Ctrl-D, or the terminal was closed */
 };
 
-/* On the main thread; one at a time. Stdin is a terminal; interrupts are caught. A signal that ends
- * or stops the program leaves the terminal as it was found, whichever thread it comes to. */
+/* Opens the only prompt, on the main thread. Stdin must be a terminal, and interrupt_catch must
+ * have been called. A signal that ends or stops the program leaves the terminal as prompt_open
+ * found it, whichever thread gets the signal. */
 enum status prompt_open(struct line_prompt **out, struct error *err) MUST_CHECK;
 void prompt_close(struct line_prompt *p);
 
-/* *ret_text, for PROMPT_TEXT, does not end with a newline and is valid until the next call. */
+/* Waits for the person. After PROMPT_TEXT *ret_text is the text, without a newline at its end; the
+ * text is valid until the next call. */
 enum prompt_end prompt_read(struct line_prompt *p, const char **ret_text);
 
 #endif

@@ -14,11 +14,11 @@ struct text_table {
     size_t n_rows, n_columns, column;
 };
 
-/* The header's cells; "" ends them. */
+/* header: the titles of the columns, up to "". */
 void table_init(struct text_table *t, const char *const *header);
 void table_deinit(struct text_table *t);
 
-/* The next cell of a row, from left to right. Control characters become '?'. */
+/* Adds the next cell, from left to right and row by row. Control characters become '?'. */
 void table_cell(struct text_table *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void table_print(const struct text_table *t);
 

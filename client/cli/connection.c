@@ -1,3 +1,5 @@
+/* Opens a channel by the options of the connection, and waits until the server says that it is
+ * ready. A long wait prints a remark, and a Ctrl-C ends the wait. */
 #include "client/cli/connection.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* How close a backend must come to the known answers. ref computes as they were computed, in f32; a
- * path with quantised activations must be no worse than llama.cpp on such a file. */
+/* How close a backend must come to the known answers. The answers were computed in f32, as ref
+ * computes; a backend with quantised activations must be no worse than llama.cpp on such a file. */
 #ifndef COMPUTE_VERBS_GOLDEN_BOUNDS_H
 #define COMPUTE_VERBS_GOLDEN_BOUNDS_H
 

@@ -1,7 +1,7 @@
-/* An agent that a server serves, as a participant of worlds (the agent attached:NAME): a worker
- * that is attached, or any other model of that name. A clone is a conversation there, from its
- * first observation to the end of the episode. All rows of a step are asked at once, so that the
- * server computes them in batches. */
+/* The agent attached:NAME: a participant of worlds that a server computes, by a worker that is
+ * attached or by any other model of that name. A clone is a conversation at the server, from the
+ * clone's first observation to the end of the episode. All rows of a step are asked at once, so
+ * that the server computes them in batches. */
 #ifndef WORLDS_VERBS_ATTACHED_AGENT_H
 #define WORLDS_VERBS_ATTACHED_AGENT_H
 
@@ -10,17 +10,17 @@
 
 struct participant;
 
-/* Texts are borrowed as long as the participant lives. */
+/* The participant borrows the texts as long as it lives. */
 struct attached_agent_config {
     const char *name;    /* of the model */
     const char *system;  /* NULL: the model's own */
-    const char *opening; /* reply of a clone that heard nothing; NULL: an error */
+    const char *opening; /* reply of a clone that observed nothing; NULL: an error */
     float temperature;   /* 0: greedy */
     uint32_t max_tokens; /* of a reply; 0: the model's */
-    uint64_t seed;       /* each clone draws by one of its own */
+    uint64_t seed;       /* of the run; each clone's own seed follows from it */
 };
 
-/* Connects. Threads share the participant. */
+/* Connects to the server. Several threads may use the participant. */
 enum status attached_agent_open(struct participant **out,
                                 const struct connection_options *connection,
                                 const struct attached_agent_config *config,

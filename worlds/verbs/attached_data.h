@@ -8,7 +8,7 @@
 #include "client/cli/connection.h"
 #include "worlds/teachers/config.h"
 
-/* The server's; connection outlives it. */
+/* Returns the data of the server at connection, which must outlive the result. */
 struct attached_data attached_data_of(const struct connection_options *connection);
 
 #endif

@@ -1,3 +1,6 @@
+/* Has the tables of the options that say which data and which agent there are, and checks the
+ * values. Then it opens what the options name: teachers, an agent of any kind, and the world of
+ * both. */
 #include "worlds/verbs/data.h"
 
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* parley eval: one of three scores, by what the command line names. */
 #include "agents/verbs/verbs.h"
-#include "worlds/verbs/eval_task.h"
-#include "worlds/verbs/policy/score.h"
 #include "worlds/verbs/verbs.h"
 
 enum exit_code eval_run(const struct verb *verb, int argc, char **argv)

@@ -1,4 +1,6 @@
-#include "worlds/verbs/eval_task.h"
+/* parley eval --task: plays the data once, or a world of participants, and prints the metrics.
+ * Options also write the report as JSON, and the acts as conversations. */
+#include "worlds/verbs/verbs.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -11,11 +11,9 @@
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "worlds/environment/environment.h"
-#include "worlds/verbs/eval_task.h"
 #include "worlds/verbs/policy/rollout.h"
 #include "worlds/verbs/train_checkpoint.h"
 #include "worlds/verbs/train_policy.h"
-#include "worlds/verbs/train_task.h"
 #include "worlds/verbs/verbs.h"
 
 struct train_options {

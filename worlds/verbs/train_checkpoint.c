@@ -1,3 +1,5 @@
+/* Writes the position of a training and the training's options as JSON, and reads both back from a
+ * file of weights. An option that has another value then is refused by name. */
 #include "worlds/verbs/train_checkpoint.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* Plays the world until a bound is reached; in the meantime it validates, prints progress and
+ * writes checkpoints. A training that continues first plays the world up to the checkpoint, with
+ * its agent paused. */
 #include "worlds/verbs/train_loop.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-#include "worlds/verbs/train_model.h"
+/* parley train --agent: makes a vocabulary of the data and a learner, and lets the train loop teach
+ * the learner. A table says how each kind of learner is made and read. */
+#include "worlds/verbs/verbs.h"
 
 #include <math.h>
 #include <stddef.h>

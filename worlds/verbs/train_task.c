@@ -1,4 +1,4 @@
-#include "worlds/verbs/train_task.h"
+#include "worlds/verbs/verbs.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -10,7 +10,6 @@
 #include "worlds/baselines/simple.h"
 #include "worlds/verbs/data.h"
 #include "worlds/verbs/survey.h"
-#include "worlds/verbs/train_model.h"
 
 struct train_task {
     struct data_options data;

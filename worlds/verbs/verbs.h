@@ -3,6 +3,8 @@
 #ifndef WORLDS_VERBS_VERBS_H
 #define WORLDS_VERBS_VERBS_H
 
+#include <stdbool.h>
+
 #include "cli/options/verb.h"
 
 enum exit_code bench_cartpole_run(const struct verb *verb, int argc, char **argv);
@@ -16,5 +18,15 @@ enum exit_code observe_run(const struct verb *verb, int argc, char **argv);
 enum exit_code policy_run(const struct verb *verb, int argc, char **argv);
 enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code train_run(const struct verb *verb, int argc, char **argv);
+
+/* The parts of eval and train. A part is wanted if the command line names it: --task or a --world
+ * of participants; --world of an environment; --agent of a kind that learns. */
+bool eval_task_is_wanted(int argc, char **argv);
+enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv);
+bool score_is_wanted(int argc, char **argv);
+enum exit_code score_run(const struct verb *verb, int argc, char **argv);
+bool train_model_is_wanted(int argc, char **argv);
+enum exit_code train_model_run(const struct verb *verb, int argc, char **argv);
+enum exit_code train_task_run(const struct verb *verb, int argc, char **argv);
 
 #endif

@@ -1,3 +1,5 @@
+/* Reads a world's JSON, and checks who speaks and who hears whom. Casting opens an agent for each
+ * participant, by the options where the JSON says nothing. */
 #include "worlds/verbs/world_file.h"
 
 #include <jansson.h>
@@ -255,11 +257,6 @@ const char *world_file_task(const struct world_file *f)
 size_t world_file_n_rounds(const struct world_file *f)
 {
     return f->n_rounds;
-}
-
-size_t world_file_n_positions(const struct world_file *f)
-{
-    return f->n_parts;
 }
 
 const char *world_file_name(const struct world_file *f, size_t position)

@@ -17,23 +17,25 @@ struct world_file;
 /* Who speaks first; all others are agents. */
 enum world_file_first { FIRST_TEACHER, FIRST_HUMAN, FIRST_AGENT };
 
-/* Whether --world says a world of participants, not an environment. */
+/* Returns whether --world names a world of participants, and no environment. */
 bool world_file_is_wanted(int argc, char **argv);
-/* Of an attached one from data's connection. INVALID: what is wrong with it. */
+/* Opens the world of that name, an attached one at data's connection. INVALID says what is wrong
+ * with the world. */
 enum status world_file_open(struct world_file **out, const char *name,
                             const struct data_options *data, struct error *err) MUST_CHECK;
-void world_file_close(struct world_file *f); /* after the world; NULL is fine */
+/* Called after the world is closed. f may be NULL. */
+void world_file_close(struct world_file *f);
 
-/* INVALID: somebody else speaks first. */
+/* INVALID: another participant speaks first in that world. */
 enum status world_file_expect(const struct world_file *f, enum world_file_first first,
                               struct error *err) MUST_CHECK;
-const char *world_file_task(const struct world_file *f); /* the teacher's; NULL: it has none */
-size_t world_file_n_rounds(const struct world_file *f);  /* 0: not said */
-size_t world_file_n_positions(const struct world_file *f);
+/* Returns the teacher's task; NULL: the world has no teacher. */
+const char *world_file_task(const struct world_file *f);
+size_t world_file_n_rounds(const struct world_file *f); /* 0: the world does not say */
 const char *world_file_name(const struct world_file *f, size_t position);
 
-/* Opens the agents; what a participant leaves out, the options say. Fills in config's agents and
- * graph, and, of a world whose first is an agent, its task. */
+/* Opens the agents; the options say what the world says nothing of. The function fills in config's
+ * agents and graph, and config's task if an agent speaks first. */
 enum status world_file_cast(struct world_file *f, struct world_config *config,
                             const struct data_options *data,
                             const struct participant_options *options,

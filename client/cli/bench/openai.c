@@ -1,3 +1,5 @@
+/* Writes the requests of OpenAI's APIs, and reads the events and the errors of their replies. The
+ * file knows no network: target_openai.c sends, and feeds what has come. */
 #include "client/cli/bench/openai.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Encodes a JSON object as a protobuf message, by the descriptors of the message's type. An error
+ * says which member does not fit. */
 #include "client/cli/bench/proto_json.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Asks a server's reflection for the file of a service, and for the files that are imported.
+ * Messages, enums and methods are then found by their names. */
 #include "client/cli/bench/proto_schema.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Writes the figures of a run as JSON and as text for a person, and those of several runs as CSV.
+ * */
 #include "client/cli/bench/report.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Writes a page of HTML about one or more runs: a table, and charts over time, of the distribution
+ * and over concurrency. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>

@@ -1,3 +1,6 @@
+/* Runs a load at each level, against one server or two that are compared, or searches for the
+ * greatest rate that holds the bounds. The results go to stdout, and on request to a page of HTML.
+ * */
 #include "client/cli/bench/sweep.h"
 
 #include <inttypes.h>

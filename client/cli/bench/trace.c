@@ -1,3 +1,5 @@
+/* Reads a trace, whose items have a time and a conversation or token counts. A wrong item is
+ * refused by its line. */
 #include "client/cli/bench/trace.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Has a function for each command of a chat, and the table of the commands with their help. */
 #include "client/cli/chat/commands.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* parley conversations: has a function for each action, and the table of the actions. The first
+ * argument names the action. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Export prints conversations and their turns as JSON lines. Import reads such lines, opens the
+ * conversations, and adds the turns that the server lacks. */
 #include "client/cli/chat/export.h"
 
 #include <ctype.h>

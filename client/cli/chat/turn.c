@@ -1,3 +1,6 @@
+/* The happy path: cli_turn_run starts the turn; callbacks on the channel's thread append what has
+ * come and wake the caller's thread, which shows it. A Ctrl-C cancels the turn at the server; a
+ * turn that fails since the server is unavailable is sent again under the same number. */
 #include "client/cli/chat/turn.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Runs each operator of a backend on random inputs, and compares the results with ref's within a
+ * bound. It also computes rows alone and beside others, and compares their bits. */
 #include "compute/verbs/selftest/selftest.h"
 
 #include <assert.h>

@@ -12,41 +12,41 @@
 struct selftest {
     const char *backend, *model, *golden;
     uint32_t n_threads, context;
-    double seconds; /* for which a figure is measured; 0: no figures are */
+    double seconds; /* how long each figure is measured; 0: there are no figures */
     bool is_json;
     uint64_t seed;
     bool all_hold;
 };
 
-/* Each prints a result as one line; a failed one clears all_hold. */
+/* Both print a result as one line; a result that fails clears all_hold. */
 void selftest_operator(struct selftest *s, const char *name, const char *type, double error,
                        double bound);
 void selftest_verdict(struct selftest *s, const char *part, const char *what, const char *of,
                       bool holds);
-/* The backend's description of its matrix products. */
+/* Prints the backend's description of its matrix products. */
 void selftest_products(const struct selftest *s, const char *how);
-/* batch 0: the figure has no batch; share < 0: it has no share. */
+/* Prints a figure. batch 0: the figure has no batch; share < 0: the figure has no share. */
 void selftest_figure(const struct selftest *s, const char *what, uint32_t batch, double value,
                      const char *unit, double share, const char *of);
 /* Prints which part is left out, and why. */
 void selftest_left_out(const struct selftest *s, const char *part, const char *why);
 
-/* Operators on weights and sequences; and that a row does not depend on the rows beside it. */
+/* Tests operators on weights and sequences, and that no row depends on the rows beside it. */
 enum status selftest_operators(struct selftest *s, struct backend *ref, struct backend *b,
                                struct error *err) MUST_CHECK;
-/* Operators of small networks, and drawing, where b has them. */
+/* Tests the operators of small networks, and drawing, if b has them. */
 enum status selftest_networks(struct selftest *s, struct backend *ref, struct backend *b,
                               struct error *err) MUST_CHECK;
-/* Products under fast math, where b's type has it. */
+/* Tests products under fast math, if b's type has fast math. */
 enum status selftest_fast(struct selftest *s, struct backend *ref, struct backend *b,
                           struct error *err) MUST_CHECK;
-/* Known answers in s->golden. */
+/* Tests the known answers in the folder s->golden. */
 enum status selftest_golden(struct selftest *s, struct backend *b, const struct gguf *model,
                             struct error *err) MUST_CHECK;
-/* A model's logits: the same bits alone, in a batch and in chunks. */
+/* Tests that a model's logits have the same bits alone, in a batch and in chunks. */
 enum status selftest_invariance(struct selftest *s, struct backend *b, const struct gguf *model,
                                 struct error *err) MUST_CHECK;
-/* How fast the model is. */
+/* Measures how fast the model is. */
 enum status selftest_figures(struct selftest *s, struct backend *b, const struct gguf *model,
                              struct error *err) MUST_CHECK;
 

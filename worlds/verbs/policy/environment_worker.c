@@ -23,13 +23,6 @@ void latency_add(struct latency *l, uint64_t us)
     l->n++;
 }
 
-void latency_merge(struct latency *into, const struct latency *from)
-{
-    for (size_t i = 0; i < LATENCY_BUCKETS; i++)
-        into->buckets[i] += from->buckets[i];
-    into->n += from->n;
-}
-
 double latency_percentile(const struct latency *l, double percent)
 {
     uint64_t rank = (uint64_t)ceil((double)l->n * percent / 100), n = 0;

@@ -1,5 +1,5 @@
 /* A training run with all its processes: a parleyd that serves the policy, and environment workers
- * that attach to it. */
+ * that attach to that parleyd. */
 #ifndef WORLDS_VERBS_POLICY_ROLLOUT_H
 #define WORLDS_VERBS_POLICY_ROLLOUT_H
 
@@ -11,8 +11,8 @@
 
 enum { ROLLOUT_MAX_WORKERS = 256 };
 
-/* Before each call of Train, after what the one before saved: fills in what is another for this
- * one, or says that there is nothing more to train. */
+/* Is called before each call of Train, after the call before has saved the policy. The function
+ * changes *what for the next call, or says that the training is over. */
 typedef enum status (*rollout_next_fn)(void *arg, struct parley_train *what, bool *ret_is_over,
                                        struct error *err);
 
@@ -21,9 +21,9 @@ struct rollout_config {
     const char *environment; /* "cartpole" */
     struct parley_act_configure mode;
     struct parley_train train; /* model is filled in */
-    rollout_next_fn next;      /* with trained's arg; NULL: it is one call */
+    rollout_next_fn next;      /* called with trained's arg; NULL: there is one call of Train */
     bool is_stream;            /* workers step over a stream */
-    bool has_own_seeds;        /* workers begin in different states, by row; else all in the same */
+    bool has_own_seeds; /* each worker begins in a state of its own; else all begin in the same */
 };
 
 struct rollout {
@@ -36,7 +36,8 @@ struct rollout {
     double running_reward;
 };
 
-/* trained (may be NULL) is called after each episode, on another thread; false ends the run. */
+/* Runs it. `trained`, which may be NULL, is called after each episode on another thread; its false
+ * ends the run. */
 enum status rollout_run(struct rollout *out, const struct rollout_config *config,
                         parley_trained_fn trained, void *arg, struct error *err) MUST_CHECK;
 

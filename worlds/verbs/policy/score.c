@@ -13,7 +13,7 @@
 #include "cli/output/out.h"
 #include "client/cli/connection.h"
 #include "worlds/verbs/policy/environment_worker.h"
-#include "worlds/verbs/policy/score.h"
+#include "worlds/verbs/verbs.h"
 
 enum { MAX_AT_ONCE = 256, MAX_EPISODES = 1000 * 1000 };
 
