@@ -1,3 +1,5 @@
+/* The keys of the store and their versions: how they are made, found, pushed, bounded and deleted.
+ * keeping.c writes them to the journal and reads them again. */
 #include "server/store/stores.h"
 
 #include <assert.h>
