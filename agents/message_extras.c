@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_writer.h"
 #include "base/siphash.h"
 
 void call_id_format(char out[CALL_ID_CHARS], uint64_t seed, uint32_t call)
@@ -29,64 +30,45 @@ static bool is_object(struct text t)
     return is;
 }
 
-static enum status put_call(struct buf *out, const struct tool_call *c)
+static void extras_write_text(struct json_writer *w, const char *name, struct text t)
 {
-    enum status rc = buf_append_text(out, "{\"id\": ");
-
-    if (rc == STATUS_OK)
-        rc = buf_append_json(out, c->id.text, c->id.len);
-    if (rc == STATUS_OK)
-        rc = buf_append_text(out, ", \"type\": \"function\", \"function\": {\"name\": ");
-    if (rc == STATUS_OK)
-        rc = buf_append_json(out, c->name.text, c->name.len);
-    if (rc == STATUS_OK)
-        rc = buf_append_text(out, ", \"arguments\": ");
-    if (rc == STATUS_OK)
-        rc = is_object(c->arguments) ? buf_append(out, c->arguments.text, c->arguments.len)
-                                     : buf_append_json(out, c->arguments.text, c->arguments.len);
-    return rc == STATUS_OK ? buf_append_text(out, "}}") : rc;
+    if (t.len > 0)
+        json_write_string(w, name, t.text, t.len);
 }
 
-static enum status put_calls(struct buf *out, const struct message_extras *x)
+static void extras_write_call(struct json_writer *w, const struct tool_call *c)
 {
-    enum status rc = STATUS_OK;
-
-    for (size_t i = 0; rc == STATUS_OK && i < x->n_calls; i++) {
-        rc = buf_append_text(out, i == 0 ? "\"tool_calls\": [" : ", ");
-        if (rc == STATUS_OK)
-            rc = put_call(out, &x->calls[i]);
-    }
-    return rc == STATUS_OK && x->n_calls > 0 ? buf_append_text(out, "]") : rc;
-}
-
-static enum status put_text(struct buf *out, size_t start, const char *name, struct text t)
-{
-    enum status rc;
-
-    if (t.len == 0)
-        return STATUS_OK;
-    rc = buf_printf(out, "%s\"%s\": ", out->len == start ? "" : ", ", name);
-    return rc == STATUS_OK ? buf_append_json(out, t.text, t.len) : rc;
+    json_begin_object(w, NULL);
+    json_write_string(w, "id", c->id.text, c->id.len);
+    json_write_text(w, "type", "function");
+    json_begin_object(w, "function");
+    json_write_string(w, "name", c->name.text, c->name.len);
+    if (is_object(c->arguments))
+        json_write_json(w, "arguments", c->arguments.text, c->arguments.len);
+    else
+        json_write_string(w, "arguments", c->arguments.text, c->arguments.len);
+    json_end_object(w);
+    json_end_object(w);
 }
 
 enum status message_extras_write(struct buf *out, const struct message_extras *x)
 {
-    size_t start;
-    enum status rc;
+    struct json_writer w = json_writer_begin_spaced(out);
 
     if (x->n_calls == 0 && x->thoughts.len == 0 && x->call_id.len == 0 && x->name.len == 0)
         return STATUS_OK;
-    rc = buf_append_text(out, "{");
-    start = out->len;
-    if (rc == STATUS_OK)
-        rc = put_calls(out, x);
-    if (rc == STATUS_OK)
-        rc = put_text(out, start, "reasoning_content", x->thoughts);
-    if (rc == STATUS_OK)
-        rc = put_text(out, start, "tool_call_id", x->call_id);
-    if (rc == STATUS_OK)
-        rc = put_text(out, start, "name", x->name);
-    return rc == STATUS_OK ? buf_append_text(out, "}") : rc;
+    json_begin_object(&w, NULL);
+    if (x->n_calls > 0) {
+        json_begin_array(&w, "tool_calls");
+        for (size_t i = 0; i < x->n_calls; i++)
+            extras_write_call(&w, &x->calls[i]);
+        json_end_array(&w);
+    }
+    extras_write_text(&w, "reasoning_content", x->thoughts);
+    extras_write_text(&w, "tool_call_id", x->call_id);
+    extras_write_text(&w, "name", x->name);
+    json_end_object(&w);
+    return json_writer_end(&w);
 }
 
 static enum status extras_keep_text(struct text *out, const json_t *value, struct arena *arena)
@@ -169,21 +151,21 @@ enum status message_extras_calls_text(struct buf *out, const struct message *m)
 {
     json_t *more = m->more_len > 0 ? json_loadb(m->more, m->more_len, 0, NULL) : NULL;
     const json_t *calls = json_object_get(more, "tool_calls");
-    enum status rc = STATUS_OK;
+    struct json_writer w = json_writer_begin_spaced(out);
 
-    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(calls); i++) {
+    for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *function = json_object_get(json_array_get(calls, i), "function");
         const json_t *name = json_object_get(function, "name");
         char *arguments = json_dumps(json_object_get(function, "arguments"), JSON_ENCODE_ANY);
 
-        rc = arguments == NULL ? STATUS_EXHAUSTED
-                               : buf_append_text(out, i == 0 ? "{\"name\": " : "\n{\"name\": ");
-        if (rc == STATUS_OK)
-            rc = buf_append_json(out, json_string_value(name), json_string_length(name));
-        if (rc == STATUS_OK)
-            rc = buf_printf(out, ", \"arguments\": %s}", arguments);
+        json_writer_fail(&w, arguments == NULL ? STATUS_EXHAUSTED : STATUS_OK);
+        json_write_around(&w, i == 0 ? "" : "\n");
+        json_begin_object(&w, NULL);
+        json_write_string(&w, "name", json_string_value(name), json_string_length(name));
+        json_write_json(&w, "arguments", arguments, arguments == NULL ? 0 : strlen(arguments));
+        json_end_object(&w);
         free(arguments);
     }
     json_decref(more);
-    return rc;
+    return json_writer_end(&w);
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/utf8.h"
 
 enum { FIRST_CAP = 64 };
 
@@ -185,63 +184,6 @@ enum status buf_printf(struct buf *b, const char *fmt, ...)
     va_start(args, fmt);
     rc = buf_vprintf(b, fmt, args);
     va_end(args);
-    return rc;
-}
-
-static enum status append_json_char(struct buf *b, uint32_t c)
-{
-    char bytes[4];
-
-    switch (c) {
-    case '"':
-        return buf_append(b, "\\\"", 2);
-    case '\\':
-        return buf_append(b, "\\\\", 2);
-    case '\n':
-        return buf_append(b, "\\n", 2);
-    case '\r':
-        return buf_append(b, "\\r", 2);
-    case '\t':
-        return buf_append(b, "\\t", 2);
-    default:
-        if (c < 0x20)
-            return buf_printf(b, "\\u%04x", (unsigned)c);
-        return buf_append(b, bytes, utf8_encode(c, bytes));
-    }
-}
-
-/* The number of leading bytes that JSON does not escape and that are ASCII. */
-static size_t count_plain(const char *text, size_t len)
-{
-    size_t n = 0;
-
-    while (n < len && (signed char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\')
-        n++;
-    return n;
-}
-
-enum status buf_append_json(struct buf *b, const char *text, size_t len)
-{
-    size_t start = b->len;
-    size_t at = 0;
-    enum status rc;
-
-    rc = buf_append(b, "\"", 1);
-    while (rc == STATUS_OK && at < len) {
-        size_t n_plain = count_plain(text + at, len - at);
-        uint32_t c;
-
-        rc = buf_append(b, text + at, n_plain);
-        at += n_plain;
-        if (rc != STATUS_OK || at == len)
-            break;
-        at += utf8_next(text + at, len - at, &c);
-        rc = append_json_char(b, c);
-    }
-    if (rc == STATUS_OK)
-        rc = buf_append(b, "\"", 1);
-    if (rc != STATUS_OK)
-        buf_cut(b, start);
     return rc;
 }
 

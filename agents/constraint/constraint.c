@@ -9,6 +9,7 @@
 #include "agents/constraint/pattern.h"
 #include "base/buf.h"
 #include "base/json_extent.h"
+#include "base/json_writer.h"
 #include "base/utf8.h"
 
 static enum status constraint_keep(const struct constraint **out, enum constraint_form form,
@@ -218,31 +219,19 @@ enum status constraint_of_choices(const struct constraint **out, const struct te
 struct tags_writer {
     struct buf json; /* the piece being written */
     struct buf pieces;
-    enum status rc;
+    struct json_writer w; /* of json; its failure is that of all */
 };
 
-static void tags_put(struct tags_writer *w, const char *json)
+static void tags_piece(struct tags_writer *t, char kind, const struct buf *text)
 {
-    if (w->rc == STATUS_OK)
-        w->rc = buf_append_text(&w->json, json);
-}
-
-static void tags_put_string(struct tags_writer *w, const char *text)
-{
-    if (w->rc == STATUS_OK)
-        w->rc = buf_append_json(&w->json, text, strlen(text));
-}
-
-static void tags_piece(struct tags_writer *w, char kind, const struct buf *text)
-{
-    if (w->rc == STATUS_OK)
-        w->rc = buf_printf(&w->pieces, "%c%zu:", kind, text->len);
-    if (w->rc == STATUS_OK && text->len > 0)
-        w->rc = buf_append(&w->pieces, text->data, text->len);
+    if (t->w.rc == STATUS_OK)
+        t->w.rc = buf_printf(&t->pieces, "%c%zu:", kind, text->len);
+    if (t->w.rc == STATUS_OK && text->len > 0)
+        t->w.rc = buf_append(&t->pieces, text->data, text->len);
 }
 
 /* The schema takes the place of a value in the JSON. */
-static enum status tags_put_schema(struct tags_writer *w, const json_t *schema, bool strict,
+static enum status tags_put_schema(struct tags_writer *t, const json_t *schema, bool strict,
                                    struct buf *left_out, struct error *err)
 {
     struct buf text;
@@ -251,69 +240,87 @@ static enum status tags_put_schema(struct tags_writer *w, const json_t *schema, 
     buf_init(&text, GUARD_MAX_BYTES + 1);
     rc = guard_schema(&text, schema, strict, left_out, err);
     if (rc == STATUS_OK) {
-        tags_piece(w, 'J', &w->json);
-        buf_clear(&w->json);
-        tags_piece(w, 'S', &text);
+        json_write_json(&t->w, "content", "", 0);
+        tags_piece(t, 'J', &t->json);
+        buf_clear(&t->json);
+        tags_piece(t, 'S', &text);
     }
     buf_deinit(&text);
     return rc;
 }
 
-static enum status tags_put_call(struct tags_writer *w, const struct call_constraint *call,
+static enum status tags_put_call(struct tags_writer *t, const struct call_constraint *call,
                                  const struct calls_form *form, struct buf *left_out,
                                  struct error *err)
 {
+    struct json_writer *w = &t->w;
     enum status rc = STATUS_OK;
-    struct buf begin;
 
-    buf_init(&begin, CONSTRAINT_MAX_BYTES);
-    if (buf_append_text(&begin, form->before) != STATUS_OK ||
-        buf_append_text(&begin, call->name) != STATUS_OK ||
-        buf_append_text(&begin, form->between) != STATUS_OK)
-        w->rc = STATUS_EXHAUSTED;
-    tags_put(w, "{\"type\":\"tag\",\"begin\":");
-    tags_put_string(w, begin.len == 0 ? "" : begin.data);
-    tags_put(w, ",\"content\":");
-    if (call->parameters == NULL)
-        tags_put(w, "{\"type\":\"const_string\",\"value\":\"{}\"}");
-    else
-        rc = tags_put_schema(w, call->parameters, call->strict, left_out, err);
-    tags_put(w, ",\"end\":");
-    tags_put_string(w, form->after);
-    tags_put(w, "}");
-    buf_deinit(&begin);
+    json_begin_object(w, NULL);
+    json_write_text(w, "type", "tag");
+    json_write_format(w, "begin", "%s%s%s", form->before, call->name, form->between);
+    if (call->parameters == NULL) {
+        json_begin_object(w, "content");
+        json_write_text(w, "type", "const_string");
+        json_write_text(w, "value", "{}");
+        json_end_object(w);
+    } else {
+        rc = tags_put_schema(t, call->parameters, call->strict, left_out, err);
+    }
+    json_write_text(w, "end", form->after);
+    json_end_object(w);
     return rc == STATUS_OK ? rc : error_prefix(err, "the arguments of '%.64s'", call->name);
 }
 
-static enum status tags_put_calls(struct tags_writer *w, const struct call_constraint *calls,
+/* Begins a sequence of any text up to the form's first text, and of what comes next. */
+static void tags_begin_sequence(struct json_writer *w, const char *first)
+{
+    json_begin_object(w, "format");
+    json_write_text(w, "type", "sequence");
+    json_begin_array(w, "elements");
+    json_begin_object(w, NULL);
+    json_write_text(w, "type", "tag");
+    json_write_text(w, "begin", "");
+    json_begin_object(w, "content");
+    json_write_text(w, "type", "any_text");
+    json_end_object(w);
+    json_write_text(w, "end", first);
+    json_end_object(w);
+}
+
+static enum status tags_put_calls(struct tags_writer *t, const struct call_constraint *calls,
                                   size_t n, const struct calls_form *form, struct buf *left_out,
                                   struct error *err)
 {
+    struct json_writer *w = &t->w;
     enum status rc = STATUS_OK;
 
-    tags_put(w, "{\"type\":\"structural_tag\",\"format\":");
-    if (form->first != NULL) {
-        tags_put(w, "{\"type\":\"sequence\",\"elements\":[{\"type\":\"tag\",\"begin\":\"\","
-                    "\"content\":{\"type\":\"any_text\"},\"end\":");
-        tags_put_string(w, form->first);
-        tags_put(w, "},");
-    }
+    json_begin_object(w, NULL);
+    json_write_text(w, "type", "structural_tag");
+    if (form->first != NULL)
+        tags_begin_sequence(w, form->first);
+    json_begin_object(w, form->first != NULL ? NULL : "format");
     if (form->trigger != NULL) {
-        tags_put(w, "{\"type\":\"triggered_tags\",\"triggers\":[");
-        tags_put_string(w, form->trigger);
-        tags_put(w, "],\"tags\":[");
+        json_write_text(w, "type", "triggered_tags");
+        json_begin_array(w, "triggers");
+        json_write_text(w, NULL, form->trigger);
+        json_end_array(w);
     } else {
-        tags_put(w, "{\"type\":\"tags_with_separator\",\"separator\":\"\\n\",\"tags\":[");
+        json_write_text(w, "type", "tags_with_separator");
+        json_write_text(w, "separator", "\n");
     }
-    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
-        tags_put(w, i == 0 ? "" : ",");
-        rc = tags_put_call(w, &calls[i], form, left_out, err);
+    json_begin_array(w, "tags");
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++)
+        rc = tags_put_call(t, &calls[i], form, left_out, err);
+    json_end_array(w);
+    json_write_bool(w, "at_least_one", form->trigger == NULL);
+    json_write_bool(w, "stop_after_first", form->is_single);
+    json_end_object(w);
+    if (form->first != NULL) {
+        json_end_array(w);
+        json_end_object(w);
     }
-    tags_put(w, "],\"at_least_one\":");
-    tags_put(w, form->trigger != NULL ? "false" : "true");
-    tags_put(w, ",\"stop_after_first\":");
-    tags_put(w, form->is_single ? "true}" : "false}");
-    tags_put(w, form->first != NULL ? "]}}" : "}");
+    json_end_object(w);
     return rc;
 }
 
@@ -321,28 +328,29 @@ enum status constraint_of_calls(const struct constraint **out, const struct call
                                 size_t n, const struct calls_form *form, const char **ret_left_out,
                                 struct arena *arena, struct error *err)
 {
-    struct tags_writer w = {.rc = STATUS_OK};
+    struct tags_writer t;
     struct buf left_out;
     enum status rc;
 
-    buf_init(&w.json, CONSTRAINT_MAX_BYTES);
-    buf_init(&w.pieces, CONSTRAINT_MAX_BYTES);
+    buf_init(&t.json, CONSTRAINT_MAX_BYTES);
+    buf_init(&t.pieces, CONSTRAINT_MAX_BYTES);
     buf_init(&left_out, CONSTRAINT_MAX_LEFT_OUT);
-    rc = tags_put_calls(&w, calls, n, form, &left_out, err);
-    tags_piece(&w, 'J', &w.json);
-    if (rc == STATUS_OK && w.rc != STATUS_OK)
-        rc = w.json.is_full || w.pieces.is_full
+    t.w = json_writer_begin(&t.json);
+    rc = tags_put_calls(&t, calls, n, form, &left_out, err);
+    tags_piece(&t, 'J', &t.json);
+    if (rc == STATUS_OK && json_writer_end(&t.w) != STATUS_OK)
+        rc = t.json.is_full || t.pieces.is_full
                  ? constraint_wrong(err, "the tools are too long together")
-                 : error_no_memory(err, w.pieces.len, "a constraint");
+                 : error_no_memory(err, t.pieces.len, "a constraint");
     if (rc == STATUS_OK)
-        rc = constraint_keep(out, CONSTRAINT_TAGS, w.pieces.data, w.pieces.len, arena, err);
+        rc = constraint_keep(out, CONSTRAINT_TAGS, t.pieces.data, t.pieces.len, arena, err);
     if (rc == STATUS_OK) {
         *ret_left_out = keep_list(&left_out, arena);
         if (*ret_left_out == NULL)
             rc = error_no_memory(err, left_out.len, "a constraint");
     }
-    buf_deinit(&w.json);
-    buf_deinit(&w.pieces);
+    buf_deinit(&t.json);
+    buf_deinit(&t.pieces);
     buf_deinit(&left_out);
     return rc;
 }

@@ -16,7 +16,7 @@
 
 #include "agents/message.h" /* struct text */
 #include "base/arena.h"
-#include "base/buf.h"
+#include "base/json_writer.h"
 #include "base/status.h"
 
 struct metric_list;
@@ -173,8 +173,10 @@ struct text act_key_name(enum act_key key);
 
 /* Appends the act as one JSON object on one line, without a newline and without the act's metrics.
  * NaN and infinities become the strings "NaN", "Infinity" and "-Infinity". EXHAUSTED without
- * memory; a part may then have been appended. */
+ * memory; nothing is appended then. */
 enum status act_to_json(const struct act *a, struct buf *out, struct error *err) MUST_CHECK;
+/* Writes the same object as an entry of the writer's array. */
+void act_write_json(const struct act *a, struct json_writer *w);
 /* Reads one JSON object (RFC 8259, and Python's NaN, Infinity and -Infinity) into *a. Texts without
  * an escape are borrowed from json, which must live as long as the act; everything else lies in
  * arena. Integers stay integers; any value but a scalar, a list of strings, or a list of 32-bit

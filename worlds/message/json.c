@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_writer.h"
 #include "base/utf8.h"
 #include "worlds/message/act.h"
 
@@ -446,81 +447,62 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static enum status append_real(struct buf *out, double x)
+static void act_json_write_value(const struct value *v, struct json_writer *w)
 {
-    char text[40];
-
-    if (isnan(x) || isinf(x))
-        return buf_append_text(out, isnan(x) ? "\"NaN\""
-                                    : x < 0  ? "\"-Infinity\""
-                                             : "\"Infinity\"");
-    for (int n = 15; n <= 17; n++) {
-        (void)snprintf(text, sizeof text, "%.*g", n, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    if (strpbrk(text, ".e") == NULL) /* marks it as a real number */
-        (void)snprintf(text + strlen(text), sizeof text - strlen(text), ".0");
-    return buf_append_text(out, text);
-}
-
-static enum status act_json_append_value(struct buf *out, const struct value *v)
-{
-    enum status rc = STATUS_OK;
-
     switch ((enum value_type)v->type) {
     case VALUE_NULL:
     case VALUE_METRICS:
-        return buf_append_text(out, "null");
+        json_write_null(w, NULL);
+        return;
     case VALUE_TEXT:
-        return buf_append_json(out, v->text.text == NULL ? "" : v->text.text, v->text.len);
+        json_write_string(w, NULL, v->text.text, v->text.len);
+        return;
     case VALUE_BOOL:
-        return buf_append_text(out, v->boolean ? "true" : "false");
+        json_write_bool(w, NULL, v->boolean);
+        return;
     case VALUE_INT:
-        return buf_printf(out, "%" PRId64, v->integer);
+        json_write_signed(w, NULL, v->integer);
+        return;
     case VALUE_REAL:
-        return append_real(out, v->real);
+        json_write_exact(w, NULL, v->real);
+        return;
     case VALUE_JSON:
-        return buf_append(out, v->text.text, v->text.len);
+        json_write_json(w, NULL, v->text.text, v->text.len);
+        return;
     case VALUE_LIST:
-        rc = buf_append(out, "[", 1);
-        for (size_t i = 0; i < v->list.n && rc == STATUS_OK; i++) {
-            if (i > 0)
-                rc = buf_append(out, ",", 1);
-            if (rc == STATUS_OK)
-                rc = buf_append_json(out, v->list.items[i].text, v->list.items[i].len);
-        }
-        return rc == STATUS_OK ? buf_append(out, "]", 1) : rc;
+        json_begin_array(w, NULL);
+        for (size_t i = 0; i < v->list.n; i++)
+            json_write_string(w, NULL, v->list.items[i].text, v->list.items[i].len);
+        json_end_array(w);
+        return;
     case VALUE_IDS:
-        rc = buf_append(out, "[", 1);
-        for (size_t i = 0; i < v->ids.n && rc == STATUS_OK; i++)
-            rc = buf_printf(out, i > 0 ? ",%" PRId32 : "%" PRId32, v->ids.items[i]);
-        return rc == STATUS_OK ? buf_append(out, "]", 1) : rc;
+        json_begin_array(w, NULL);
+        for (size_t i = 0; i < v->ids.n; i++)
+            json_write_signed(w, NULL, v->ids.items[i]);
+        json_end_array(w);
+        return;
     }
-    return rc;
 }
 
-enum status act_to_json(const struct act *a, struct buf *out, struct error *err)
+void act_write_json(const struct act *a, struct json_writer *w)
 {
-    enum status rc = buf_append(out, "{", 1);
-    bool is_first = true;
-
-    for (size_t i = 0; i < a->n && rc == STATUS_OK; i++) {
+    json_begin_object(w, NULL);
+    for (size_t i = 0; i < a->n; i++) {
         const struct field *f = &a->fields[i];
 
         if (f->key == ACT_METRICS)
             continue;
-        if (!is_first)
-            rc = buf_append(out, ",", 1);
-        is_first = false;
-        if (rc == STATUS_OK)
-            rc = buf_append_json(out, f->name.text, f->name.len);
-        if (rc == STATUS_OK)
-            rc = buf_append(out, ":", 1);
-        if (rc == STATUS_OK)
-            rc = act_json_append_value(out, &f->value);
+        json_write_name(w, f->name.text, f->name.len);
+        act_json_write_value(&f->value, w);
     }
-    if (rc == STATUS_OK)
-        rc = buf_append(out, "}", 1);
-    return rc == STATUS_OK ? rc : error_no_memory(err, out->len, "an act as JSON");
+    json_end_object(w);
+}
+
+enum status act_to_json(const struct act *a, struct buf *out, struct error *err)
+{
+    struct json_writer w = json_writer_begin(out);
+
+    act_write_json(a, &w);
+    return json_writer_end(&w) == STATUS_OK ? STATUS_OK
+                                            : error_no_memory(err, out->len, "an act as JSON");
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json_writer.h"
 #include "worlds/metrics/metrics.h"
 
 enum { FIRST_METRICS = 32 };
@@ -199,44 +200,22 @@ enum status report_aggregate_unnamed(struct report *out, const struct report *co
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-static enum status append_number(struct buf *out, const struct metric *m)
-{
-    double x = metric_value(m);
-    char text[40];
-
-    if (isnan(x) || isinf(x))
-        return buf_append_text(out, isnan(x) ? "\"NaN\""
-                                    : x < 0  ? "\"-Infinity\""
-                                             : "\"Infinity\"");
-    if (m->is_integer && fabs(x) < 9007199254740992.0)
-        return buf_printf(out, "%" PRId64, (int64_t)x);
-    for (int n = 15; n <= 17; n++) { /* the fewest digits that are read back as the same number */
-        (void)snprintf(text, sizeof text, "%.*g", n, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    if (strpbrk(text, ".e") == NULL)
-        (void)snprintf(text + strlen(text), sizeof text - strlen(text), ".0");
-    return buf_append_text(out, text);
-}
-
 enum status report_json(const struct report *r, struct buf *out, struct error *err)
 {
-    enum status rc = buf_append(out, "{", 1);
+    struct json_writer w = json_writer_begin_spaced(out);
 
-    for (size_t i = 0; i < r->list.n && rc == STATUS_OK; i++) {
+    json_begin_object(&w, NULL);
+    for (size_t i = 0; i < r->list.n; i++) {
         const struct named_metric *m = &r->items[i];
+        const double x = metric_value(&m->metric);
 
-        if (i > 0)
-            rc = buf_append(out, ", ", 2);
-        if (rc == STATUS_OK)
-            rc = buf_append_json(out, m->name.text, m->name.len);
-        if (rc == STATUS_OK)
-            rc = buf_append(out, ": ", 2);
-        if (rc == STATUS_OK)
-            rc = append_number(out, &m->metric);
+        json_write_name(&w, m->name.text, m->name.len);
+        if (m->metric.is_integer && fabs(x) < 9007199254740992.0)
+            json_write_signed(&w, NULL, (int64_t)x);
+        else
+            json_write_exact(&w, NULL, x);
     }
-    if (rc == STATUS_OK)
-        rc = buf_append(out, "}", 1);
-    return rc == STATUS_OK ? rc : error_no_memory(err, out->len, "a report");
+    json_end_object(&w);
+    return json_writer_end(&w) == STATUS_OK ? STATUS_OK
+                                            : error_no_memory(err, out->len, "a report");
 }

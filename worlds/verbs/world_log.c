@@ -8,15 +8,21 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/buf.h"
+#include "base/json_writer.h"
 #include "cli/output/out.h"
 #include "worlds/message/act.h"
 
 enum { MAX_EPISODE_BYTES = 1 << 30 };
 
+/* An episode as JSON, up to its last turn; an empty text: no episode is open. */
+struct logged_episode {
+    struct buf text;
+    struct json_writer w;
+};
+
 /* The conversations of one thread's world, by slot. */
 struct thread_log {
-    struct buf *episodes; /* [n] empty: no episode is open */
+    struct logged_episode *episodes; /* [n] */
     size_t n;
 };
 
@@ -45,8 +51,8 @@ enum status world_log_open(struct world_log **out, const char *path, struct erro
     return STATUS_OK;
 }
 
-static enum status episode_of(struct world_log *log, uint32_t thread, size_t slot, struct buf **out,
-                              struct error *err)
+static enum status episode_of(struct world_log *log, uint32_t thread, size_t slot,
+                              struct logged_episode **out, struct error *err)
 {
     struct thread_log *t;
 
@@ -59,50 +65,63 @@ static enum status episode_of(struct world_log *log, uint32_t thread, size_t slo
     t = &log->threads[thread];
     if (slot >= t->n) {
         size_t n = 2 * (slot + 1);
-        struct buf *episodes = try_realloc(t->episodes, n, sizeof *episodes);
+        struct logged_episode *episodes = try_realloc(t->episodes, n, sizeof *episodes);
 
         if (episodes == NULL)
             return error_no_memory(err, n * sizeof *episodes, "logs");
         t->episodes = episodes;
         for (; t->n < n; t->n++)
-            buf_init(&t->episodes[t->n], MAX_EPISODE_BYTES);
+            buf_init(&t->episodes[t->n].text, MAX_EPISODE_BYTES);
     }
     *out = &t->episodes[slot];
     return STATUS_OK;
 }
 
-static enum status world_log_end_episode(struct world_log *log, struct buf *episode,
+static enum status episode_check(const struct logged_episode *e, struct error *err)
+{
+    if (e->w.rc == STATUS_OK)
+        return STATUS_OK;
+    return e->text.is_full ? error_set(err, e->w.rc, "an episode is too long for the log")
+                           : error_no_memory(err, e->text.len, "an episode");
+}
+
+static enum status world_log_end_episode(struct world_log *log, struct logged_episode *e,
                                          struct error *err)
 {
-    const size_t len = episode->len;
-
-    if (len == 0)
+    if (e->text.len == 0)
         return STATUS_OK;
-    if (fwrite(episode->data, 1, len, log->out) != len || fputs("]}\n", log->out) == EOF)
+    e->w.out = &e->text;
+    json_end_array(&e->w);
+    json_end_object(&e->w);
+    json_write_around(&e->w, "\n");
+    if (json_writer_end(&e->w) != STATUS_OK)
+        return episode_check(e, err);
+    if (fwrite(e->text.data, 1, e->text.len, log->out) != e->text.len)
         return error_set(err, STATUS_DATA_LOSS, "%s: %s", log->path, strerror(errno));
-    buf_deinit(episode);
+    buf_deinit(&e->text);
     return STATUS_OK;
 }
 
-static enum status add_turn(struct buf *episode, const struct world_row *row, struct error *err)
+static enum status add_turn(struct logged_episode *e, const struct world_row *row,
+                            struct error *err)
 {
-    enum status rc = buf_append_text(episode, episode->len == 0 ? "{\"dialog\":[[" : ",[");
-
-    for (size_t i = 0; rc == STATUS_OK && i < row->n_acts; i++) {
-        if (i > 0)
-            rc = buf_append(episode, ",", 1);
-        if (rc == STATUS_OK && act_to_json(&row->acts[i], episode, err) != STATUS_OK)
-            return err->status;
+    if (e->text.len == 0) {
+        e->w = json_writer_begin(&e->text);
+        json_begin_object(&e->w, NULL);
+        json_begin_array(&e->w, "dialog");
     }
-    if (rc == STATUS_OK)
-        rc = buf_append(episode, "]", 1);
-    return rc == STATUS_OK ? rc : error_set(err, rc, "an episode is too long for the log");
+    e->w.out = &e->text; /* the episodes may have moved */
+    json_begin_array(&e->w, NULL);
+    for (size_t i = 0; i < row->n_acts; i++)
+        act_write_json(&row->acts[i], &e->w);
+    json_end_array(&e->w);
+    return episode_check(e, err);
 }
 
 static enum status add_row(struct world_log *log, uint32_t thread, const struct world_row *row,
                            struct error *err)
 {
-    struct buf *episode = NULL;
+    struct logged_episode *episode = NULL;
     enum status rc = episode_of(log, thread, row->slot, &episode, err);
 
     if (rc == STATUS_OK && !act_is_padding(&row->acts[0]))
@@ -147,7 +166,7 @@ enum status world_log_close(struct world_log *log, struct error *err)
     world_log_end(log);
     for (size_t t = 0; t < log->n_threads; t++) {
         for (size_t i = 0; i < log->threads[t].n; i++)
-            buf_deinit(&log->threads[t].episodes[i]);
+            buf_deinit(&log->threads[t].episodes[i].text);
         free(log->threads[t].episodes);
     }
     if (fclose(log->out) != 0 && !log->has_failed) {

@@ -63,7 +63,7 @@ START_TEST(limit_holds)
         ck_assert_int_eq(buf_append(&b, "y", 1), STATUS_EXHAUSTED);
         ck_assert_int_eq(buf_append(&b, bytes, SIZE_MAX), STATUS_EXHAUSTED);
         ck_assert_int_eq(buf_printf(&b, "%d", 1), STATUS_EXHAUSTED);
-        ck_assert_int_eq(buf_append_json(&b, "", 0), STATUS_EXHAUSTED);
+        ck_assert_int_eq(buf_reserve(&b, 1), STATUS_EXHAUSTED);
         ck_assert(b.is_full);
         ck_assert_uint_eq(b.len, limit);
         ck_assert_uint_le(b.cap, limit + 1);
@@ -160,63 +160,6 @@ START_TEST(printf_prints_as_the_library)
 }
 END_TEST
 
-static void check_json(const char *in, size_t len, const char *want)
-{
-    struct buf b;
-
-    buf_init(&b, 1000);
-    ck_assert_int_eq(buf_append_json(&b, in, len), STATUS_OK);
-    ck_assert_str_eq(b.data, want);
-    ck_assert_uint_eq(b.len, strlen(want));
-    buf_deinit(&b);
-}
-
-/* Any bytes become one valid JSON string. */
-START_TEST(json_escapes)
-{
-    check_json(NULL, 0, "\"\"");
-    check_json("plain", 5, "\"plain\"");
-    check_json("\"\\/", 3, "\"\\\"\\\\/\"");
-    check_json("\n\r\t", 3, "\"\\n\\r\\t\"");
-    check_json("\0\x1f\x7f", 3, "\"\\u0000\\u001f\x7f\"");
-    check_json("é€😀", 9, "\"é€😀\"");
-    /* One U+FFFD for each run that could have begun a character. */
-    check_json("a\xff"
-               "b",
-               3, "\"a\uFFFDb\"");
-    check_json("\xe2\x82", 2, "\"\uFFFD\"");
-    check_json("\xe2\x82\x41", 3, "\"\uFFFDA\"");
-    check_json("\xc0\x80", 2, "\"\uFFFD\uFFFD\"");
-    check_json("\xed\xa0\x80", 3, "\"\uFFFD\uFFFD\uFFFD\"");
-    check_json("\xf0\x9f\x98", 3, "\"\uFFFD\"");
-}
-END_TEST
-
-/* A JSON string that does not fit appends nothing, wherever it fails. */
-START_TEST(json_is_all_or_nothing)
-{
-    const char in[] = "a\n\x01\"\xff!";
-    struct buf b;
-    size_t limit;
-    enum status rc;
-
-    for (limit = 3;; limit++) {
-        buf_init(&b, limit);
-        ck_assert_int_eq(buf_append_text(&b, "pre"), STATUS_OK);
-        rc = buf_append_json(&b, in, sizeof(in) - 1);
-        if (rc == STATUS_OK)
-            break;
-        ck_assert_int_eq(rc, STATUS_EXHAUSTED);
-        ck_assert_uint_eq(b.len, 3);
-        ck_assert_str_eq(b.data, "pre");
-        buf_deinit(&b);
-    }
-    ck_assert_str_eq(b.data, "pre\"a\\n\\u0001\\\"\uFFFD!\"");
-    ck_assert_uint_eq(limit, b.len);
-    buf_deinit(&b);
-}
-END_TEST
-
 /* Consuming drops from the front, clearing drops all; both keep the memory. */
 START_TEST(consume_and_clear)
 {
@@ -261,5 +204,5 @@ START_TEST(consume_too_much_aborts)
 END_TEST
 
 SUITE_MAIN("buf", append_grows, append_takes_any_bytes, limit_holds, printf_prints_whole,
-           printf_prints_as_the_library, printf_loses_nothing, json_escapes, json_is_all_or_nothing,
-           consume_and_clear, consume_too_much_aborts)
+           printf_prints_as_the_library, printf_loses_nothing, consume_and_clear,
+           consume_too_much_aborts)

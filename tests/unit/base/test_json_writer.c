@@ -162,6 +162,89 @@ START_TEST(writes_times_and_bytes)
 }
 END_TEST
 
+static void check_string(const char *in, size_t len, const char *want)
+{
+    struct json_writer w;
+    struct buf b;
+
+    buf_init(&b, 1000);
+    w = json_writer_begin(&b);
+    json_write_string(&w, NULL, in, len);
+    ck_assert_int_eq(json_writer_end(&w), STATUS_OK);
+    ck_assert_str_eq(b.data, want);
+    ck_assert_uint_eq(b.len, strlen(want));
+    buf_deinit(&b);
+}
+
+/* Any bytes become one valid JSON string. */
+START_TEST(escapes)
+{
+    check_string(NULL, 0, "\"\"");
+    check_string("plain", 5, "\"plain\"");
+    check_string("\"\\/", 3, "\"\\\"\\\\/\"");
+    check_string("\n\r\t", 3, "\"\\n\\r\\t\"");
+    check_string("\0\x1f\x7f", 3, "\"\\u0000\\u001f\x7f\"");
+    check_string("é€😀", 9, "\"é€😀\"");
+    /* One U+FFFD for each run that could have begun a character. */
+    check_string("a\xff"
+                 "b",
+                 3, "\"a\uFFFDb\"");
+    check_string("\xe2\x82", 2, "\"\uFFFD\"");
+    check_string("\xe2\x82\x41", 3, "\"\uFFFDA\"");
+    check_string("\xc0\x80", 2, "\"\uFFFD\uFFFD\"");
+    check_string("\xed\xa0\x80", 3, "\"\uFFFD\uFFFD\uFFFD\"");
+    check_string("\xf0\x9f\x98", 3, "\"\uFFFD\"");
+}
+END_TEST
+
+/* A character that needs an escape gets it wherever it stands, in a string of any length. */
+START_TEST(escapes_anywhere)
+{
+    static const char *const escaped[][2] = {
+        {"\"", "\\\""}, {"\n", "\\n"}, {"\x1f", "\\u001f"}, {"\\", "\\\\"}, {"\xff", "\uFFFD"}};
+    char in[40], want[80];
+
+    for (size_t i = 0; i < sizeof(escaped) / sizeof(escaped[0]); i++) {
+        for (size_t len = 1; len < 25; len++) {
+            for (size_t at = 0; at < len; at++) {
+                memset(in, '~', len);
+                in[at] = escaped[i][0][0];
+                (void)snprintf(want, sizeof(want), "\"%.*s%s%.*s\"", (int)at, in, escaped[i][1],
+                               (int)(len - at - 1), in + at + 1);
+                check_string(in, len, want);
+            }
+        }
+    }
+}
+END_TEST
+
+/* A string that does not fit leaves nothing, wherever it fails. */
+START_TEST(string_is_all_or_nothing)
+{
+    const char in[] = "a\n\x01\"\xff!";
+    struct buf b;
+    size_t limit;
+
+    for (limit = 3;; limit++) {
+        struct json_writer w;
+
+        buf_init(&b, limit);
+        ck_assert_int_eq(buf_append_text(&b, "pre"), STATUS_OK);
+        w = json_writer_begin(&b);
+        json_write_string(&w, NULL, in, sizeof(in) - 1);
+        if (json_writer_end(&w) == STATUS_OK)
+            break;
+        ck_assert_int_eq(w.rc, STATUS_EXHAUSTED);
+        ck_assert_uint_eq(b.len, 3);
+        ck_assert_str_eq(b.data, "pre");
+        buf_deinit(&b);
+    }
+    ck_assert_str_eq(b.data, "pre\"a\\n\\u0001\\\"\uFFFD!\"");
+    ck_assert_uint_eq(limit, b.len);
+    buf_deinit(&b);
+}
+END_TEST
+
 /* --- misuse --- */
 
 static void write_wrongly(void (*act)(struct json_writer *w))
@@ -403,4 +486,5 @@ START_TEST(any_calls_are_read_back)
 END_TEST
 
 SUITE_MAIN("base/json_writer", writes, writes_documents, writes_blanks, first_failure_sticks,
-           takes_failures, writes_times_and_bytes, misuse_aborts, any_calls_are_read_back)
+           takes_failures, writes_times_and_bytes, escapes, escapes_anywhere,
+           string_is_all_or_nothing, misuse_aborts, any_calls_are_read_back)
