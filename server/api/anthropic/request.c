@@ -4,6 +4,7 @@
 
 #include "agents/constraint/constraint.h"
 #include "server/api/anthropic/request_chat.h"
+#include "server/json/field_table.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 
@@ -15,16 +16,36 @@ static const char *anthropic_type_of(const json_t *object)
     return type == NULL ? "" : type;
 }
 
-static enum status anthropic_refuse_unmet(const json_t *body, struct error *err)
-{
-    const json_t *servers = NULL;
+/* --- what the API knows --- */
 
-    if (field_array(&servers, body, "mcp_servers", err) != STATUS_OK)
-        return err->status;
-    if (json_array_size(servers) > 0)
-        return error_field(err, "mcp_servers", "cannot be called by the models that are served");
-    return STATUS_OK;
-}
+/* What the table fills; the rest of the request is read from these. */
+struct anthropic_body {
+    struct request r;
+    const json_t *thinking, *config, *format, *stops;
+    const json_t *metadata; /* changes nothing */
+    uint32_t max_tokens;
+    bool has_max_tokens;
+};
+
+#define TO(member) offsetof(struct anthropic_body, member)
+
+/* Beside the table, sampling, constraints, system, messages and tools have readers of their own. */
+/* clang-format off */
+static const struct field_row anthropic_rows[] = {
+    {"max_tokens", FIELD_WHOLE, .to = TO(max_tokens), .least = 1, .most = UINT32_MAX, .given = TO(has_max_tokens)},
+    {"mcp_servers", FIELD_LIST, .refused = "cannot be called by the models that are served", .is_off = field_is_empty},
+    {"metadata", FIELD_OBJECT, .to = TO(metadata)},
+    {"model", FIELD_TEXT, .to = TO(r.model)},
+    {"output_config", FIELD_OBJECT, .to = TO(config)},
+    {"output_format", FIELD_OBJECT, .to = TO(format)}, /* the former place of output_config's */
+    {"stop_sequences", FIELD_LIST, .to = TO(stops)},
+    {"stream", FIELD_BOOL, .to = TO(r.stream)},
+    {"thinking", FIELD_OBJECT, .to = TO(thinking)},
+};
+/* clang-format on */
+
+static const struct field_table of_anthropic = {anthropic_rows,
+                                                sizeof(anthropic_rows) / sizeof(anthropic_rows[0])};
 
 /* Only "enabled" is refused by a model that cannot: the others leave the choice to it. */
 static enum status anthropic_choose_thinking(struct request *out, struct thinking_request *asked,
@@ -46,34 +67,33 @@ static enum status anthropic_choose_thinking(struct request *out, struct thinkin
 }
 
 /* thinking goes before the effort. How many tokens thoughts may have is a hint. */
-static enum status anthropic_take_thinking(struct request *out, const json_t *body,
+static enum status anthropic_take_thinking(struct anthropic_body *given, const json_t *body,
                                            struct arena *arena, struct error *err)
 {
-    const json_t *thinking = NULL, *config = NULL;
     struct thinking_request asked = {0};
 
-    if (field_object(&thinking, body, "thinking", err) != STATUS_OK ||
-        field_object(&config, body, "output_config", err) != STATUS_OK ||
-        request_effort(&asked, field(config, "effort"), "output_config.effort", err) != STATUS_OK ||
-        anthropic_choose_thinking(out, &asked, thinking, err) != STATUS_OK)
+    if (request_effort(&asked, field(given->config, "effort"), "output_config.effort", err) !=
+            STATUS_OK ||
+        anthropic_choose_thinking(&given->r, &asked, given->thinking, err) != STATUS_OK)
         return err->status;
-    return request_variables(out, body, &asked, arena, err);
+    return request_variables(&given->r, body, &asked, arena, err);
 }
 
 /* --- what the reply must match --- */
 
-static enum status anthropic_take_format(struct request *out, const json_t *body,
+static enum status anthropic_take_format(struct anthropic_body *given, const json_t *body,
                                          struct arena *arena, struct error *err)
 {
-    const json_t *config = NULL, *format = NULL, *schema;
+    const json_t *format = NULL, *schema;
     const struct constraint *constraint;
+    struct request *out = &given->r;
     enum status rc;
 
     if (request_constraint(out, body, NULL, "", arena, err) != STATUS_OK ||
-        field_object(&config, body, "output_config", err) != STATUS_OK ||
-        field_object(&format, config, "format", err) != STATUS_OK ||
-        field_object(&format, body, "output_format", err) != STATUS_OK) /* its former place */
+        field_object(&format, given->config, "format", err) != STATUS_OK)
         return err->status;
+    if (given->format != NULL)
+        format = given->format;
     if (format == NULL)
         return STATUS_OK;
     if ((out->overrides.given & SAMPLING_CONSTRAINT) != 0)
@@ -90,22 +110,18 @@ static enum status anthropic_take_format(struct request *out, const json_t *body
     return STATUS_OK;
 }
 
-static enum status anthropic_take_sampling(struct request *out, const json_t *body, bool is_counted,
-                                           struct arena *arena, struct error *err)
+static enum status anthropic_take_sampling(struct anthropic_body *given, const json_t *body,
+                                           bool is_counted, struct arena *arena, struct error *err)
 {
-    const json_t *stops = NULL;
-    bool has_bound = false;
-    int64_t bound;
+    struct sampling_overrides *p = &given->r.overrides;
 
-    if (field_array(&stops, body, "stop_sequences", err) != STATUS_OK ||
-        field_whole(&bound, &has_bound, body, "max_tokens", 1, UINT32_MAX, err) != STATUS_OK ||
-        sampling_json_set_all(&out->overrides, body, arena, err) != STATUS_OK)
+    if (sampling_json_set_all(p, body, arena, err) != STATUS_OK)
         return err->status;
-    if (!has_bound && !is_counted)
+    if (!given->has_max_tokens && !is_counted)
         return error_field(err, "max_tokens", "is missing");
-    if (stops == NULL || json_array_size(stops) == 0)
+    if (json_array_size(given->stops) == 0)
         return STATUS_OK;
-    if (sampling_json_set(&out->overrides, "stop", stops, arena, err) != STATUS_OK)
+    if (sampling_json_set(p, "stop", given->stops, arena, err) != STATUS_OK)
         return err->status == STATUS_INVALID ? error_prefix(err, "stop_sequences") : err->status;
     return STATUS_OK;
 }
@@ -160,21 +176,18 @@ static enum status anthropic_take_chat(struct request *out, const json_t *body, 
 enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
                               struct arena *arena, struct error *err)
 {
-    struct request r = {.model = "", .n = 1, .n_prompts = 1};
-    const json_t *metadata = NULL;
+    struct anthropic_body given = {.r = {.model = "", .n = 1, .n_prompts = 1}};
+    struct request *r = &given.r;
 
-    r.prompts = arena_alloc(arena, 1, sizeof(r.prompts[0]));
-    if (r.prompts == NULL)
-        return error_no_memory(err, sizeof(r.prompts[0]), "the request");
-    if (field_text(&r.model, body, "model", err) != STATUS_OK ||
-        field_bool(&r.stream, body, "stream", err) != STATUS_OK ||
-        field_object(&metadata, body, "metadata", err) != STATUS_OK ||
-        anthropic_refuse_unmet(body, err) != STATUS_OK ||
-        anthropic_take_thinking(&r, body, arena, err) != STATUS_OK ||
-        anthropic_take_sampling(&r, body, is_counted, arena, err) != STATUS_OK ||
-        anthropic_take_format(&r, body, arena, err) != STATUS_OK ||
-        anthropic_take_chat(&r, body, arena, err) != STATUS_OK)
+    r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
+    if (r->prompts == NULL)
+        return error_no_memory(err, sizeof(r->prompts[0]), "the request");
+    if (field_table_read(&of_anthropic, &given, body, err) != STATUS_OK ||
+        anthropic_take_thinking(&given, body, arena, err) != STATUS_OK ||
+        anthropic_take_sampling(&given, body, is_counted, arena, err) != STATUS_OK ||
+        anthropic_take_format(&given, body, arena, err) != STATUS_OK ||
+        anthropic_take_chat(r, body, arena, err) != STATUS_OK)
         return err->status;
-    *out = r;
+    *out = *r;
     return STATUS_OK;
 }

@@ -4,8 +4,58 @@
 
 #include "agents/constraint/constraint.h"
 #include "server/api/ollama/request_chat.h"
+#include "server/json/field_table.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
+
+/* --- what the API knows --- */
+
+/* What the tables fill; the rest of the request is read from these. */
+struct ollama_body {
+    struct ollama_request r;
+    const json_t *options, *messages, *prompt;
+    const char *system;
+    bool is_raw;
+};
+
+#define TO(member) offsetof(struct ollama_body, member)
+#define TABLE(rows)                            \
+    {                                          \
+        rows, sizeof(rows) / sizeof((rows)[0]) \
+    }
+#define REFUSED(name, kind, why)                               \
+    {                                                          \
+        name, kind, .refused = (why), .is_off = field_is_empty \
+    }
+
+/* Beside the tables, images, keep_alive, think, format, constraints and tools have readers of their
+ * own. */
+/* clang-format off */
+static const struct field_row ollama_rows[] = {
+    {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
+    {"model", FIELD_TEXT, .to = TO(r.base.model)},
+    {"options", FIELD_OBJECT, .to = TO(options)},
+    {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
+    {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
+};
+
+static const struct field_row ollama_chat_rows[] = {
+    {"messages", FIELD_LIST, .to = TO(messages)},
+};
+
+static const struct field_row ollama_generate_rows[] = {
+    REFUSED("context", FIELD_LIST, "is not supported: /api/chat takes what was said"),
+    {"prompt", FIELD_ANY, .to = TO(prompt)},
+    {"raw", FIELD_BOOL, .to = TO(is_raw)},
+    REFUSED("suffix", FIELD_TEXT, "is not supported: a reply has nothing behind it"),
+    {"system", FIELD_TEXT, .to = TO(system)},
+    REFUSED("template", FIELD_TEXT, "is not supported: the model's own is used"),
+};
+/* clang-format on */
+
+static const struct field_table of_ollama = TABLE(ollama_rows),
+                                of_ollama_chat = TABLE(ollama_chat_rows),
+                                of_ollama_generate = TABLE(ollama_generate_rows);
 
 /* --- options --- */
 
@@ -71,12 +121,11 @@ static enum status ollama_take_option(struct sampling_overrides *p, const json_t
     return error_field(err, name, "%s", o->says);
 }
 
-static enum status ollama_take_options(struct sampling_overrides *p, const json_t *body,
+static enum status ollama_take_options(struct sampling_overrides *p, const json_t *options,
                                        struct arena *arena, struct error *err)
 {
-    const json_t *options = NULL;
-    enum status rc = field_object(&options, body, "options", err);
     json_t *o = (json_t *)options; /* jansson's iterators change nothing */
+    enum status rc = STATUS_OK;
 
     for (void *at = json_object_iter(o); at != NULL && rc == STATUS_OK;
          at = json_object_iter_next(o, at))
@@ -154,29 +203,24 @@ static enum status ollama_refuse_unmet(const json_t *body, const char *model, st
     return STATUS_OK;
 }
 
-static enum status ollama_take_common(struct ollama_request *out, const json_t *body,
-                                      struct arena *arena, struct error *err)
+static enum status ollama_take_common(struct ollama_body *out, const struct field_table *own,
+                                      const json_t *body, struct arena *arena, struct error *err)
 {
-    struct request *r = &out->base;
-    int64_t n_top = 0;
+    struct request *r = &out->r.base;
 
-    *out = (struct ollama_request){.base = {.model = "", .n = 1, .n_prompts = 1, .stream = true}};
+    *out = (struct ollama_body){
+        .r = {.base = {.model = "", .n = 1, .n_prompts = 1, .stream = true}}, .system = ""};
     r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
     if (r->prompts == NULL)
         return error_no_memory(err, 0, "the request");
-    if (field_text(&r->model, body, "model", err) != STATUS_OK ||
-        field_bool(&r->stream, body, "stream", err) != STATUS_OK ||
-        field_bool(&r->want_logprobs, body, "logprobs", err) != STATUS_OK ||
-        field_whole(&n_top, NULL, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
-            STATUS_OK ||
+    if (field_table_read(&of_ollama, out, body, err) != STATUS_OK ||
+        field_table_read(own, out, body, err) != STATUS_OK ||
         ollama_refuse_unmet(body, r->model, err) != STATUS_OK ||
         ollama_take_thinking(r, body, arena, err) != STATUS_OK ||
-        ollama_take_options(&r->overrides, body, arena, err) != STATUS_OK ||
-        request_constraint(r, body, NULL, "", arena, err) != STATUS_OK ||
-        ollama_take_format(r, body, arena, err) != STATUS_OK)
+        ollama_take_options(&r->overrides, out->options, arena, err) != STATUS_OK ||
+        request_constraint(r, body, NULL, "", arena, err) != STATUS_OK)
         return err->status;
-    r->n_top = (uint32_t)n_top;
-    return STATUS_OK;
+    return ollama_take_format(r, body, arena, err);
 }
 
 /* --- chat --- */
@@ -212,42 +256,21 @@ static enum status ollama_take_messages(struct request *out, const json_t *body,
 enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,
                                 struct error *err)
 {
-    const json_t *messages = NULL;
-    struct ollama_request r;
+    struct ollama_body given;
+    struct ollama_request *r = &given.r;
 
-    if (ollama_take_common(&r, body, arena, err) != STATUS_OK ||
-        field_array(&messages, body, "messages", err) != STATUS_OK ||
-        ollama_refuse_messages(messages, r.base.model, err) != STATUS_OK)
+    if (ollama_take_common(&given, &of_ollama_chat, body, arena, err) != STATUS_OK ||
+        ollama_refuse_messages(given.messages, r->base.model, err) != STATUS_OK)
         return err->status;
-    r.is_empty = json_array_size(messages) == 0;
-    if (!r.is_empty && ollama_take_messages(&r.base, body, messages, arena, err) != STATUS_OK)
+    r->is_empty = json_array_size(given.messages) == 0;
+    if (!r->is_empty &&
+        ollama_take_messages(&r->base, body, given.messages, arena, err) != STATUS_OK)
         return err->status;
-    *out = r;
+    *out = *r;
     return STATUS_OK;
 }
 
 /* --- generate --- */
-
-static enum status ollama_refuse_around(const json_t *body, bool is_raw, const char *system,
-                                        struct error *err)
-{
-    const char *template = "", *suffix = "";
-    const json_t *context = NULL;
-
-    if (field_text(&template, body, "template", err) != STATUS_OK ||
-        field_text(&suffix, body, "suffix", err) != STATUS_OK ||
-        field_array(&context, body, "context", err) != STATUS_OK)
-        return err->status;
-    if (suffix[0] != '\0')
-        return error_field(err, "suffix", "is not supported: a reply has nothing behind it");
-    if (template[0] != '\0')
-        return error_field(err, "template", "is not supported: the model's own is used");
-    if (is_given_list(context))
-        return error_field(err, "context", "is not supported: /api/chat takes what was said");
-    if (is_raw && system[0] != '\0')
-        return error_field(err, "system", "cannot be combined with raw: put it into the prompt");
-    return STATUS_OK;
-}
 
 static enum status ollama_take_turn(struct prompt *out, const char *system, const json_t *prompt,
                                     struct arena *arena, struct error *err)
@@ -269,24 +292,22 @@ static enum status ollama_take_turn(struct prompt *out, const char *system, cons
 enum status ollama_request_generate(struct ollama_request *out, const json_t *body,
                                     struct arena *arena, struct error *err)
 {
-    const json_t *prompt = field(body, "prompt");
-    const char *system = "";
-    bool is_raw = false;
-    struct ollama_request r;
+    struct ollama_body given;
+    struct ollama_request *r = &given.r;
     enum status rc = STATUS_OK;
 
-    if (ollama_take_common(&r, body, arena, err) != STATUS_OK ||
-        field_text(&system, body, "system", err) != STATUS_OK ||
-        field_bool(&is_raw, body, "raw", err) != STATUS_OK ||
-        ollama_refuse_around(body, is_raw, system, err) != STATUS_OK)
+    if (ollama_take_common(&given, &of_ollama_generate, body, arena, err) != STATUS_OK)
         return err->status;
-    if (prompt != NULL && !json_is_string(prompt))
-        return field_wrong(err, "prompt", "a string", prompt);
-    r.is_empty = json_string_length(prompt) == 0;
-    if (!r.is_empty)
-        rc = is_raw ? request_prompts(&r.base, prompt, arena, err)
-                    : ollama_take_turn(r.base.prompts, system, prompt, arena, err);
+    if (given.is_raw && given.system[0] != '\0')
+        return error_field(err, "system", "cannot be combined with raw: put it into the prompt");
+    if (given.prompt != NULL && !json_is_string(given.prompt))
+        return field_wrong(err, "prompt", "a string", given.prompt);
+    r->is_empty = json_string_length(given.prompt) == 0;
+    if (!r->is_empty)
+        rc = given.is_raw
+                 ? request_prompts(&r->base, given.prompt, arena, err)
+                 : ollama_take_turn(r->base.prompts, given.system, given.prompt, arena, err);
     if (rc == STATUS_OK)
-        *out = r;
+        *out = *r;
     return rc;
 }

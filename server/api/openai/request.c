@@ -4,52 +4,154 @@
 #include <string.h>
 
 #include "server/conversation/conversation.h"
+#include "server/json/field_table.h"
 #include "server/json/fields.h"
 
 enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
 
-/* How thoughts come: apart, or as llama-server's "none" has it, in the text. */
-static enum status take_thoughts(struct request *out, const json_t *body, struct error *err)
-{
-    const char *format = "auto";
+/* --- what the APIs know --- */
 
-    if (field_text(&format, body, "reasoning_format", err) != STATUS_OK)
-        return err->status;
-    out->keeps_thoughts = strcmp(format, "none") == 0;
-    return STATUS_OK;
+/* What the tables fill; the rest of the request is read from these. */
+struct openai_body {
+    struct responses_request r;
+    const json_t *messages, *input, *metadata, *reasoning, *text, *stream_options, *response_format;
+    const char *reasoning_format;
+    uint32_t best_of;
+    bool has_best_of;
+};
+
+static bool is_no_bound(const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) == -1;
 }
 
-static enum status take_stream(struct request *out, const json_t *body, struct error *err)
+static bool is_disabled(const json_t *value)
 {
-    const json_t *options = NULL;
-
-    if (field_bool(&out->stream, body, "stream", err) != STATUS_OK ||
-        field_object(&options, body, "stream_options", err) != STATUS_OK)
-        return err->status;
-    if (options == NULL)
-        return STATUS_OK;
-    if (field_bool(&out->include_usage, options, "include_usage", err) != STATUS_OK ||
-        field_bool(&out->continuous_usage, options, "continuous_usage_stats", err) != STATUS_OK)
-        return err->status;
-    return STATUS_OK;
+    return field_is_text(value, "disabled");
 }
 
-/* The common fields of chat and completions. */
-static enum status take_common(struct request *out, const json_t *body, const char *max_field,
-                               struct arena *arena, struct error *err)
+static bool is_all_text(const json_t *value)
 {
-    int64_t n = 1;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        if (!field_is_text(json_array_get(value, i), "text"))
+            return false;
+    }
+    return json_is_array(value);
+}
 
-    *out = (struct request){.model = ""};
-    if (field_text(&out->model, body, "model", err) != STATUS_OK ||
-        field_whole(&n, NULL, body, "n", 1, REQUEST_MAX_CHOICES, err) != STATUS_OK ||
-        take_stream(out, body, err) != STATUS_OK ||
-        request_sampling(&out->overrides, body, max_field, arena, err) != STATUS_OK ||
-        request_constraint(out, body, field(body, "response_format"), "response_format", arena,
-                           err) != STATUS_OK)
+/* Other members name items that replies never have. */
+static bool is_without_logprobs(const json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        if (field_is_text(json_array_get(value, i), "message.output_text.logprobs"))
+            return false;
+    }
+    return json_is_array(value);
+}
+
+#define TO(member) offsetof(struct openai_body, member)
+#define TABLE(rows)                            \
+    {                                          \
+        rows, sizeof(rows) / sizeof((rows)[0]) \
+    }
+#define REFUSED(name, off, why)                                     \
+    {                                                               \
+        name, FIELD_ANY, .refused = (why), .is_off = field_is_##off \
+    }
+#define NO_LOGPROBS "is not supported here: /v1/chat/completions has logprobs"
+
+/* Refused are fields that other servers know and that would change the reply, or its form. Beside
+ * the tables, sampling, constraints, tools, the template's variables and prompt_logprobs have
+ * readers of their own. */
+/* clang-format off */
+static const struct field_row every_rows[] = {
+    REFUSED("allowed_token_ids", empty, "is not supported: use logit_bias"),
+    REFUSED("bad_words", empty, "is not supported: use logit_bias"),
+    REFUSED("include_stop_str_in_output", empty, "is not supported: add the text to the reply"),
+    REFUSED("logits_processors", empty, "is not supported: use logit_bias"),
+    REFUSED("mirostat", empty, "is not supported: use temperature, top_k, top_p and min_p"),
+    {"model", FIELD_TEXT, .to = TO(r.base.model)},
+    {"n_predict", FIELD_ANY, .refused = "is not supported: use max_tokens", .is_off = is_no_bound},
+    REFUSED("n_probs", empty, "is not supported: use logprobs"),
+    REFUSED("return_token_ids", empty, "is not supported: /tokenize gives ids"),
+    REFUSED("return_tokens_as_token_ids", empty, "is not supported: tokens are given as text"),
+    REFUSED("skip_special_tokens", true, "must be true: replies have none"),
+    REFUSED("stop_token_ids", empty, "is not supported: use stop"),
+    {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
+    REFUSED("truncate_prompt_tokens", empty, "is not supported: a prompt is read whole"),
+    REFUSED("use_beam_search", empty, "is not supported: replies are sampled"),
+};
+
+static const struct field_row chat_rows[] = {
+    REFUSED("add_generation_prompt", true, "must be true: a reply is a message of its own"),
+    REFUSED("add_special_tokens", false, "must be false: the chat template has them"),
+    REFUSED("audio", empty, "is not supported: replies are text"),
+    REFUSED("chat_template", empty, "is not supported: the model's own is used"),
+    REFUSED("continue_final_message", empty, "is not supported: a reply is a message of its own"),
+    REFUSED("documents", empty, "is not supported: put them into a message"),
+    REFUSED("echo", empty, "is not supported: put the message before the reply"),
+    {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
+    {"messages", FIELD_LIST, .to = TO(messages)},
+    {"modalities", FIELD_ANY, .refused = "may have text alone", .is_off = is_all_text},
+    {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
+    {"reasoning_format", FIELD_TEXT, .to = TO(reasoning_format)},
+    {"response_format", FIELD_ANY, .to = TO(response_format)},
+    {"stream_options", FIELD_OBJECT, .to = TO(stream_options)},
+    {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
+    REFUSED("web_search_options", false, "is not supported: nothing is searched"),
+};
+
+static const struct field_row completion_rows[] = {
+    {"add_special_tokens", FIELD_BOOL, .refused = "must be true: send token ids to have none", .is_off = field_is_true},
+    {"best_of", FIELD_WHOLE, .to = TO(best_of), .least = 1, .most = REQUEST_MAX_CHOICES, .given = TO(has_best_of)},
+    {"echo", FIELD_BOOL, .to = TO(r.base.echo)},
+    {"logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = COMPLETION_MAX_TOPS, .given = TO(r.base.want_logprobs)},
+    {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
+    REFUSED("prompt_embeds", empty, "is not supported: a prompt is text or token ids"),
+    {"response_format", FIELD_ANY, .to = TO(response_format)},
+    {"stream_options", FIELD_OBJECT, .to = TO(stream_options)},
+    {"suffix", FIELD_TEXT, .refused = "is not supported: a reply has nothing behind it", .is_off = field_is_empty},
+};
+
+static const struct field_row responses_rows[] = {
+    {"background", FIELD_BOOL, .to = TO(r.base.is_background)},
+    REFUSED("chat_template", empty, "is not supported: the model's own is used"),
+    REFUSED("continue_final_message", empty, "is not supported: a reply is a message of its own"),
+    REFUSED("conversation", empty, "is not supported: use previous_response_id"),
+    REFUSED("documents", empty, "is not supported: put them into a message"),
+    {"include", FIELD_ANY, .refused = NO_LOGPROBS, .is_off = is_without_logprobs},
+    {"input", FIELD_ANY, .to = TO(input)},
+    {"instructions", FIELD_TEXT, .to = TO(r.instructions)},
+    {"metadata", FIELD_OBJECT, .to = TO(metadata)},
+    {"previous_response_id", FIELD_TEXT, .to = TO(r.previous)},
+    REFUSED("prompt", empty, "is not supported: no prompts are stored"),
+    REFUSED("prompt_logprobs", false, NO_LOGPROBS),
+    {"reasoning", FIELD_OBJECT, .to = TO(reasoning)},
+    {"store", FIELD_BOOL, .to = TO(r.store)},
+    {"text", FIELD_OBJECT, .to = TO(text)},
+    REFUSED("top_logprobs", empty, NO_LOGPROBS),
+    {"truncation", FIELD_ANY, .refused = "must be disabled: a prompt is read whole", .is_off = is_disabled},
+};
+
+static const struct field_row stream_rows[] = {
+    {"continuous_usage_stats", FIELD_BOOL, .to = TO(r.base.continuous_usage)},
+    {"include_usage", FIELD_BOOL, .to = TO(r.base.include_usage)},
+};
+/* clang-format on */
+
+static const struct field_table of_every = TABLE(every_rows), of_chat = TABLE(chat_rows),
+                                of_completion = TABLE(completion_rows),
+                                of_responses = TABLE(responses_rows),
+                                of_stream = TABLE(stream_rows);
+
+static enum status openai_body_read(struct openai_body *out, const struct field_table *own,
+                                    const json_t *body, struct error *err)
+{
+    *out = (struct openai_body){.r = {.base = {.model = "", .n = 1}, .store = true}};
+    if (field_table_read(&of_every, out, body, err) != STATUS_OK ||
+        field_table_read(own, out, body, err) != STATUS_OK)
         return err->status;
-    out->n = (uint32_t)n;
-    return STATUS_OK;
+    return field_table_read(&of_stream, out, out->stream_options, err);
 }
 
 /* vLLM's field; false is none. */
@@ -71,53 +173,31 @@ static enum status take_prompt_logprobs(struct request *r, const json_t *body, s
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err)
 {
-    const json_t *messages = NULL;
-    bool has_top = false;
-    int64_t n_top = 0;
-    struct request r;
+    struct openai_body given;
+    struct request *r = &given.r.base;
 
-    if (take_common(&r, body, "max_completion_tokens", arena, err) != STATUS_OK ||
-        request_tools(&r, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK ||
-        take_thoughts(&r, body, err) != STATUS_OK ||
-        request_variables(&r, body, NULL, arena, err) != STATUS_OK ||
-        request_refuse_unmet(body, REQUEST_CHAT, err) != STATUS_OK ||
-        take_prompt_logprobs(&r, body, err) != STATUS_OK ||
-        field_bool(&r.want_logprobs, body, "logprobs", err) != STATUS_OK ||
-        field_whole(&n_top, &has_top, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
+    if (openai_body_read(&given, &of_chat, body, err) != STATUS_OK ||
+        request_sampling(&r->overrides, body, "max_completion_tokens", arena, err) != STATUS_OK ||
+        request_constraint(r, body, given.response_format, "response_format", arena, err) !=
             STATUS_OK ||
-        field_array(&messages, body, "messages", err) != STATUS_OK)
+        request_tools(r, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK ||
+        request_variables(r, body, NULL, arena, err) != STATUS_OK ||
+        take_prompt_logprobs(r, body, err) != STATUS_OK)
         return err->status;
-    if (has_top && n_top > 0 && !r.want_logprobs)
+    if (r->n_top > 0 && !r->want_logprobs)
         return error_field(err, "top_logprobs", "needs logprobs to be true");
-    r.n_top = (uint32_t)n_top;
-    if (messages == NULL)
+    if (given.messages == NULL)
         return error_field(err, "messages", "is missing");
-    r.n_prompts = 1;
-    r.prompts = arena_alloc(arena, 1, sizeof(r.prompts[0]));
-    if (r.prompts == NULL)
+    /* Thoughts come apart, or as llama-server's "none" has it, in the text. */
+    r->keeps_thoughts =
+        given.reasoning_format != NULL && strcmp(given.reasoning_format, "none") == 0;
+    r->n_prompts = 1;
+    r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
+    if (r->prompts == NULL)
         return error_no_memory(err, 0, "the request");
-    if (request_messages(r.prompts, messages, "messages", arena, err) != STATUS_OK)
+    if (request_messages(r->prompts, given.messages, "messages", arena, err) != STATUS_OK)
         return err->status;
-    *out = r;
-    return STATUS_OK;
-}
-
-static enum status refuse_completion(const json_t *body, const struct request *r, struct error *err)
-{
-    const char *suffix = "";
-    bool add_special = true;
-    int64_t best_of = r->n;
-
-    if (field_text(&suffix, body, "suffix", err) != STATUS_OK ||
-        field_bool(&add_special, body, "add_special_tokens", err) != STATUS_OK ||
-        field_whole(&best_of, NULL, body, "best_of", 1, REQUEST_MAX_CHOICES, err) != STATUS_OK)
-        return err->status;
-    if (suffix[0] != '\0')
-        return error_field(err, "suffix", "is not supported: a reply has nothing behind it");
-    if (!add_special)
-        return error_field(err, "add_special_tokens", "must be true: send token ids to have none");
-    if (best_of != r->n)
-        return error_field(err, "best_of", "must be as large as n, which is %u", r->n);
+    *out = *r;
     return STATUS_OK;
 }
 
@@ -138,35 +218,35 @@ static enum status take_no_reply(struct request *r, struct error *err)
 enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
                                struct error *err)
 {
-    int64_t n_top = 0;
-    struct request r;
+    struct openai_body given;
+    struct request *r = &given.r.base;
 
-    if (take_common(&r, body, "max_tokens", arena, err) != STATUS_OK ||
-        refuse_completion(body, &r, err) != STATUS_OK ||
-        request_refuse_unmet(body, REQUEST_COMPLETION, err) != STATUS_OK ||
-        field_bool(&r.echo, body, "echo", err) != STATUS_OK ||
-        take_prompt_logprobs(&r, body, err) != STATUS_OK || take_no_reply(&r, err) != STATUS_OK ||
-        field_whole(&n_top, &r.want_logprobs, body, "logprobs", 0, COMPLETION_MAX_TOPS, err) !=
-            STATUS_OK ||
-        request_prompts(&r, field(body, "prompt"), arena, err) != STATUS_OK)
+    if (openai_body_read(&given, &of_completion, body, err) != STATUS_OK ||
+        request_sampling(&r->overrides, body, "max_tokens", arena, err) != STATUS_OK ||
+        request_constraint(r, body, given.response_format, "response_format", arena, err) !=
+            STATUS_OK)
         return err->status;
-    r.n_top = (uint32_t)n_top;
-    if ((r.overrides.given & SAMPLING_MAX_TOKENS) == 0) {
-        r.overrides.given |= SAMPLING_MAX_TOKENS;
-        r.overrides.values.max_tokens = COMPLETION_DEFAULT_TOKENS;
+    if (given.has_best_of && given.best_of != r->n)
+        return error_field(err, "best_of", "must be as large as n, which is %u", r->n);
+    if (take_prompt_logprobs(r, body, err) != STATUS_OK || take_no_reply(r, err) != STATUS_OK ||
+        request_prompts(r, field(body, "prompt"), arena, err) != STATUS_OK)
+        return err->status;
+    if ((r->overrides.given & SAMPLING_MAX_TOKENS) == 0) {
+        r->overrides.given |= SAMPLING_MAX_TOKENS;
+        r->overrides.values.max_tokens = COMPLETION_DEFAULT_TOKENS;
     }
-    if (r.n * r.n_prompts > REQUEST_MAX_CHOICES)
+    if (r->n * r->n_prompts > REQUEST_MAX_CHOICES)
         return error_field(err, "n", "times the prompts is %zu, at most %d are allowed",
-                           r.n * r.n_prompts, REQUEST_MAX_CHOICES);
-    *out = r;
+                           r->n * r->n_prompts, REQUEST_MAX_CHOICES);
+    *out = *r;
     return STATUS_OK;
 }
 
 /* Takes a text, or a list of messages. */
 static enum status openai_request_take_input(struct prompt *out, const json_t *body,
-                                             struct arena *arena, struct error *err)
+                                             const json_t *input, struct arena *arena,
+                                             struct error *err)
 {
-    const json_t *input = field(body, "input");
     struct message *message;
     json_t *messages;
 
@@ -192,17 +272,14 @@ static enum status openai_request_take_input(struct prompt *out, const json_t *b
 }
 
 /* Texts by name. */
-static enum status openai_request_take_metadata(struct responses_request *out, const json_t *body,
-                                                struct arena *arena, struct error *err)
+static enum status openai_request_take_metadata(struct responses_request *out,
+                                                const json_t *metadata, struct arena *arena,
+                                                struct error *err)
 {
-    const json_t *metadata = NULL;
+    json_t *m = (json_t *)metadata; /* jansson's iterators change nothing */
     struct pair *pairs;
     size_t n = 0;
-    json_t *m;
 
-    if (field_object(&metadata, body, "metadata", err) != STATUS_OK)
-        return err->status;
-    m = (json_t *)metadata; /* jansson's iterators change nothing */
     if (json_object_size(m) > METADATA_MAX_PAIRS)
         return error_field(err, "metadata", "has %zu pairs, at most %d are allowed",
                            json_object_size(m), METADATA_MAX_PAIRS);
@@ -235,13 +312,12 @@ static enum status keep_json_text(const char **out, json_t *value, struct arena 
 
 /* {"effort", "summary"}; a summary is the thoughts themselves. */
 static enum status responses_take_reasoning(struct responses_request *out, const json_t *body,
-                                            struct arena *arena, struct error *err)
+                                            const json_t *reasoning, struct arena *arena,
+                                            struct error *err)
 {
-    const json_t *reasoning = NULL;
     struct thinking_request asked = {0};
 
-    if (field_object(&reasoning, body, "reasoning", err) != STATUS_OK ||
-        request_effort(&asked, field(reasoning, "effort"), "reasoning.effort", err) != STATUS_OK)
+    if (request_effort(&asked, field(reasoning, "effort"), "reasoning.effort", err) != STATUS_OK)
         return err->status;
     return request_variables(&out->base, body, &asked, arena, err);
 }
@@ -276,31 +352,26 @@ static enum status take_echo(struct responses_request *out, const json_t *body, 
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err)
 {
-    struct responses_request r = {.base = {.model = "", .n = 1, .n_prompts = 1}, .store = true};
-    const json_t *text = NULL;
+    struct openai_body given;
+    struct responses_request *r = &given.r;
 
-    r.base.prompts = arena_alloc(arena, 1, sizeof(r.base.prompts[0]));
-    if (r.base.prompts == NULL)
-        return error_no_memory(err, 0, "the request");
-    if (field_text(&r.base.model, body, "model", err) != STATUS_OK ||
-        field_text(&r.instructions, body, "instructions", err) != STATUS_OK ||
-        field_text(&r.previous, body, "previous_response_id", err) != STATUS_OK ||
-        field_bool(&r.base.stream, body, "stream", err) != STATUS_OK ||
-        field_bool(&r.store, body, "store", err) != STATUS_OK ||
-        field_bool(&r.base.is_background, body, "background", err) != STATUS_OK ||
-        field_object(&text, body, "text", err) != STATUS_OK ||
-        openai_request_take_metadata(&r, body, arena, err) != STATUS_OK ||
-        request_tools(&r.base, body, TOOLS_OF_RESPONSES, arena, err) != STATUS_OK ||
-        take_echo(&r, body, arena, err) != STATUS_OK ||
-        responses_take_reasoning(&r, body, arena, err) != STATUS_OK ||
-        request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
-        request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
-        openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK ||
-        request_constraint(&r.base, body, text != NULL ? field(text, "format") : NULL, "format",
-                           arena, err) != STATUS_OK)
+    if (openai_body_read(&given, &of_responses, body, err) != STATUS_OK)
         return err->status;
-    if (r.base.is_background && !r.store)
+    r->base.n_prompts = 1;
+    r->base.prompts = arena_alloc(arena, 1, sizeof(r->base.prompts[0]));
+    if (r->base.prompts == NULL)
+        return error_no_memory(err, 0, "the request");
+    if (openai_request_take_metadata(r, given.metadata, arena, err) != STATUS_OK ||
+        request_tools(&r->base, body, TOOLS_OF_RESPONSES, arena, err) != STATUS_OK ||
+        take_echo(r, body, arena, err) != STATUS_OK ||
+        responses_take_reasoning(r, body, given.reasoning, arena, err) != STATUS_OK ||
+        request_sampling(&r->base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
+        openai_request_take_input(r->base.prompts, body, given.input, arena, err) != STATUS_OK ||
+        request_constraint(&r->base, body, field(given.text, "format"), "format", arena, err) !=
+            STATUS_OK)
+        return err->status;
+    if (r->base.is_background && !r->store)
         return error_field(err, "background", "needs store: the response is read later");
-    *out = r;
+    *out = *r;
     return STATUS_OK;
 }

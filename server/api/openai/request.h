@@ -28,12 +28,6 @@ struct responses_request {
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err) MUST_CHECK;
 
-enum request_api { REQUEST_CHAT = 1, REQUEST_COMPLETION = 2, REQUEST_RESPONSES = 4 };
-
-/* STATUS_INVALID where body uses a known field in an unsupported way; part of the above. */
-enum status request_refuse_unmet(const json_t *body, enum request_api api,
-                                 struct error *err) MUST_CHECK;
-
 /* max_field: this API's name of the bound on the reply's length. */
 enum status request_sampling(struct sampling_overrides *out, const json_t *body,
                              const char *max_field, struct arena *arena,
