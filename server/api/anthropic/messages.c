@@ -455,4 +455,4 @@ static const struct route rows[] = {
     {"/v1/messages/count_tokens", .methods = METHOD_POST, .serve = anthropic_count_serve,
      .api = &anthropic_api},
 };
-const struct route_table anthropic_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table anthropic_messages_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -305,4 +305,4 @@ static void chat_serve(struct exchange *x)
 static const struct route rows[] = {
     {"/v1/chat/completions", .methods = METHOD_POST, .serve = chat_serve, .api = &openai_api},
 };
-const struct route_table chat_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_chat_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -411,4 +411,4 @@ static void completions_serve(struct exchange *x)
 static const struct route rows[] = {
     {"/v1/completions", .methods = METHOD_POST, .serve = completions_serve, .api = &openai_api},
 };
-const struct route_table completions_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_completions_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -81,4 +81,4 @@ static void embeddings_serve(struct exchange *x)
 static const struct route rows[] = {
     {"/v1/embeddings", .methods = METHOD_POST, .serve = embeddings_serve, .api = &openai_api},
 };
-const struct route_table embeddings_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_embeddings_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -339,4 +339,4 @@ static const struct route rows[] = {
     {"/metrics", .methods = LOOK, .always = true, .serve = metrics_serve, .api = &openai_api,
      .access = ACCESS_ADMIN},
 };
-const struct route_table operations_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_operations_routes = {rows, sizeof(rows) / sizeof(rows[0])};

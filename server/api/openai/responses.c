@@ -810,4 +810,4 @@ static void responses_serve(struct exchange *x)
 static const struct route rows[] = {
     {"/v1/responses", .methods = METHOD_POST, .serve = responses_serve, .api = &openai_api},
 };
-const struct route_table responses_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_responses_routes = {rows, sizeof(rows) / sizeof(rows[0])};

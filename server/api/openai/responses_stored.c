@@ -356,4 +356,4 @@ enum { STORED_METHODS = METHOD_GET | METHOD_HEAD | METHOD_POST | METHOD_DELETE }
 static const struct route rows[] = {
     {RESPONSES_PATH, true, STORED_METHODS, .serve = stored_responses_serve, .api = &openai_api},
 };
-const struct route_table responses_stored_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_responses_stored_routes = {rows, sizeof(rows) / sizeof(rows[0])};

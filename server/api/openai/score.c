@@ -105,4 +105,4 @@ static const struct route rows[] = {
     {"/v1/score", .methods = METHOD_POST, .serve = score_serve, .api = &openai_api},
     {"/score", .methods = METHOD_POST, .serve = score_serve, .api = &openai_api},
 };
-const struct route_table score_routes = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct route_table openai_score_routes = {rows, sizeof(rows) / sizeof(rows[0])};
