@@ -50,7 +50,7 @@ static void writer_put_char(struct json_writer *w, char c)
 }
 
 /* Whether a byte is no ASCII character that stands for itself in a string. */
-static bool is_special(char c)
+static bool must_escape(char c)
 {
     return (signed char)c < ' ' || c == '"' || c == '\\';
 }
@@ -97,7 +97,7 @@ static size_t copy_plain(char *to, const char *text, size_t len)
         n += 8;
     if (len - n < 8 && len >= 8 && copy_eight(to + len - 8, text + len - 8))
         return len;
-    for (; n < len && !is_special(text[n]); n++)
+    for (; n < len && !must_escape(text[n]); n++)
         to[n] = text[n];
     return n;
 }
@@ -130,7 +130,7 @@ static void writer_put_escaped(struct json_writer *w, const char *text, size_t a
         at += utf8_next(text + at, len - at, &c);
         writer_put(w, escaped, escape(c, escaped));
         start = at;
-        while (at < len && !is_special(text[at]))
+        while (at < len && !must_escape(text[at]))
             at++;
         writer_put(w, text + start, at - start);
     }
