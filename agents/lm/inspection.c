@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agents/lm/chat/jinja.h"
 #include "agents/lm/chat/template.h"
+#include "agents/lm/jinja/jinja.h"
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/cgroup.h"
 #include "compute/gguf/gguf.h"

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/jinja/jinja.h"
 #include "tests/fuzz/target.h"
 
 enum { FUZZ_MAX_STEPS = 20000, FUZZ_MAX_BYTES = 4 << 20 };

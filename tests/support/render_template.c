@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/jinja/jinja.h"
 
 enum { RENDER_MAX_STEPS = 8 << 20, RENDER_MAX_BYTES = 64 << 20 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/jinja/jinja.h"
 #include "base/alloc.h"
 #include "base/name.h"
 #include "base/utf8.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/jinja/jinja.h"
 #include "tests/unit/base/suite.h"
 
 enum { MAX_STEPS = 1 << 20, MAX_BYTES = 1 << 20 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/parts.h"
 
 static bool fail_undefined(struct jinja_run *r, struct jinja_value v)
 {

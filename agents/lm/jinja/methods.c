@@ -1,7 +1,7 @@
 /* Methods of strings, mappings and lists. */
 #include <string.h>
 
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/parts.h"
 #include "base/utf8.h"
 
 /* Letters of Latin, Greek and Cyrillic; other scripts with two cases stay as they are. */

@@ -1,4 +1,4 @@
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/jinja/jinja.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Statements of a template: what it prints, binds and repeats. */
 #include <string.h>
 
-#include "agents/lm/chat/jinja.h"
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/jinja.h"
+#include "agents/lm/jinja/parts.h"
 
 /* How a body ended. */
 enum run_end { RUN_FAILED, RUN_ON, RUN_BREAK, RUN_CONTINUE };

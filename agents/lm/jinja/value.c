@@ -1,4 +1,4 @@
-#include "agents/lm/chat/jinja_value.h"
+#include "agents/lm/jinja/parts.h"
 
 #include <math.h>
 #include <stdarg.h>

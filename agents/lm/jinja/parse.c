@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja.h"
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/jinja.h"
+#include "agents/lm/jinja/parts.h"
 #include "base/alloc.h"
 
 enum {

@@ -1,9 +1,83 @@
-/* Inside the renderer of chat templates: tokens, the tree of a compiled template, and who calls
- * whom. */
-#ifndef AGENTS_LM_CHAT_JINJA_PARTS_H
-#define AGENTS_LM_CHAT_JINJA_PARTS_H
+/* Inside the renderer of chat templates: operations on values, tokens, the tree of a compiled
+ * template, and which file has what. Private to agents/lm/jinja/. */
+#ifndef AGENTS_LM_JINJA_PARTS_H
+#define AGENTS_LM_JINJA_PARTS_H
 
-#include "agents/lm/chat/jinja_value.h"
+#include "agents/lm/jinja/jinja.h"
+
+/* A method that is not called yet. */
+struct jinja_method {
+    struct jinja_value self;
+    const char *name;
+};
+
+/* A growing string. */
+struct jinja_text_builder {
+    char *data;       /* [cap] */
+    uint8_t *origins; /* [cap] */
+    size_t len, cap;
+};
+
+enum { JINJA_MAX_DEPTH = 600 };
+
+/* Sets the error, INVALID, with the template's line; returns false. */
+bool jinja_fail(struct jinja_run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Counts n_bytes of work; false if the render has used up its steps. */
+bool jinja_charge(struct jinja_run *r, size_t n_bytes) MUST_CHECK;
+void *jinja_take(struct jinja_run *r, size_t n, size_t size_bytes) MUST_CHECK; /* NULL: failed */
+bool jinja_enter(struct jinja_run *r) MUST_CHECK; /* one level deeper; r->depth-- leaves it */
+
+struct jinja_value jinja_int(int64_t number);
+struct jinja_value jinja_float(double real);
+struct jinja_value jinja_undefined(const char *name);
+bool jinja_part(struct jinja_run *r, const struct jinja_text *of, size_t from, size_t to,
+                struct jinja_value *out) MUST_CHECK;
+struct jinja_value *jinja_map_find(const struct jinja_map *m, const char *key, size_t len);
+/* *ret is NULL if there is no such key. */
+bool jinja_map_get(struct jinja_run *r, const struct jinja_map *m, struct jinja_value key,
+                   struct jinja_value **ret) MUST_CHECK;
+
+bool jinja_is_true(struct jinja_value v);
+bool jinja_is_text(struct jinja_value v, const char *text);
+/* Also of bool, as Python counts it. */
+bool jinja_is_number(struct jinja_value v);
+double jinja_as_real(struct jinja_value v);
+bool jinja_equal(struct jinja_run *r, struct jinja_value a, struct jinja_value b,
+                 bool *ret) MUST_CHECK;
+/* *ret < 0, 0, > 0; values without order fail. */
+bool jinja_compare(struct jinja_run *r, struct jinja_value a, struct jinja_value b,
+                   int *ret) MUST_CHECK;
+const char *jinja_kind_name(struct jinja_value v);
+
+bool jinja_put(struct jinja_run *r, struct jinja_text_builder *b, const char *data, size_t len,
+               enum jinja_origin origin) MUST_CHECK;
+bool jinja_put_text(struct jinja_run *r, struct jinja_text_builder *b,
+                    const struct jinja_text *t) MUST_CHECK;
+/* As Python's str. */
+bool jinja_put_value(struct jinja_run *r, struct jinja_text_builder *b,
+                     struct jinja_value v) MUST_CHECK;
+bool jinja_built(struct jinja_run *r, const struct jinja_text_builder *b,
+                 struct jinja_value *out) MUST_CHECK;
+/* v itself if it is a string, else its str. */
+bool jinja_str(struct jinja_run *r, struct jinja_value v, struct jinja_value *out) MUST_CHECK;
+/* Python's repr of a float; out has at least 32 bytes. */
+void jinja_format_real(double real, char *out, size_t size_bytes);
+
+/* The characters that Python's str.strip removes. */
+bool jinja_is_space(uint32_t character);
+/* Moves *from and *to past the white space around [*from, *to), or past characters of set. */
+void jinja_strip_left(const char *data, size_t *from, size_t to, const struct jinja_text *set);
+void jinja_strip_right(const char *data, size_t from, size_t *to, const struct jinja_text *set);
+size_t jinja_n_characters(const struct jinja_text *t);
+
+/* json.c */
+struct jinja_json_style {
+    const char *indent; /* of one level; NULL: one line */
+    const char *item_separator, *key_separator;
+    bool is_ascii, is_sorted;
+};
+bool jinja_put_json(struct jinja_run *r, struct jinja_text_builder *b, struct jinja_value v,
+                    const struct jinja_json_style *style) MUST_CHECK;
 
 enum jinja_token_kind {
     JINJA_T_DATA, /* text outside of tags */
@@ -134,11 +208,11 @@ struct jinja_args {
     size_t n_named;
 };
 
-/* jinja_lex.c: the template's tokens, the last is END. */
+/* lex.c: the template's tokens, the last is END. */
 enum status jinja_lex(struct arena *arena, const char *text, size_t len, struct jinja_token **out,
                       struct error *err) MUST_CHECK;
 
-/* jinja_parse.c */
+/* parse.c */
 struct jinja_parser {
     struct jinja *template;
     const struct jinja_token *at;
@@ -156,7 +230,7 @@ bool jinja_skip_op(struct jinja_parser *p, int op);
 bool jinja_skip_name(struct jinja_parser *p, const char *name);
 bool jinja_expect_op(struct jinja_parser *p, int op) MUST_CHECK;
 
-/* jinja_expression.c: NULL is a failure. */
+/* expression.c: NULL is a failure. */
 struct jinja_node *jinja_parse_expression(struct jinja_parser *p, bool may_be_conditional);
 struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, bool may_be_conditional);
 /* Names only: the target of a loop or an assignment. */
@@ -164,7 +238,7 @@ struct jinja_node *jinja_parse_target(struct jinja_parser *p, bool may_be_attrib
 struct jinja_node *jinja_parse_filters(struct jinja_parser *p, struct jinja_node *of);
 struct jinja_node *jinja_parse_call_args(struct jinja_parser *p, struct jinja_node *call);
 
-/* jinja_eval.c */
+/* eval.c */
 bool jinja_eval(struct jinja_run *r, const struct jinja_scope *s, const struct jinja_node *n,
                 struct jinja_value *out) MUST_CHECK;
 bool jinja_iterate(struct jinja_run *r, struct jinja_value v,
@@ -178,13 +252,13 @@ bool jinja_contains(struct jinja_run *r, struct jinja_value in, struct jinja_val
 bool jinja_binary(struct jinja_run *r, int op, struct jinja_value a, struct jinja_value b,
                   struct jinja_value *out) MUST_CHECK;
 
-/* jinja_run.c */
+/* run.c */
 bool jinja_bind(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *target,
                 struct jinja_value v) MUST_CHECK;
 bool jinja_call_macro(struct jinja_run *r, const struct jinja_macro *m,
                       const struct jinja_args *args, struct jinja_value *out) MUST_CHECK;
 
-/* jinja_filters.c, jinja_tests.c, jinja_methods.c, jinja_functions.c */
+/* filters.c, tests.c, methods.c, functions.c */
 struct jinja_value *jinja_arg(struct jinja_args *args, size_t i, const char *name); /* or NULL */
 bool jinja_filter(struct jinja_run *r, const char *name, struct jinja_value v,
                   struct jinja_args *args, struct jinja_value *out) MUST_CHECK;

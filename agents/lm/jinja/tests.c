@@ -1,7 +1,7 @@
 /* What stands behind "is". */
 #include <string.h>
 
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/parts.h"
 
 static bool test_order(struct jinja_run *r, const char *name, struct jinja_value v,
                        struct jinja_value other, bool *ret)

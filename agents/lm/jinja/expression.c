@@ -1,7 +1,7 @@
 /* Expressions: Jinja2's precedence, from conditional to postfix. */
 #include <string.h>
 
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/parts.h"
 
 enum { EXPRESSION_MAX_DEPTH = 200 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja_value.h"
+#include "agents/lm/jinja/parts.h"
 #include "base/utf8.h"
 
 struct jinja_json_writer {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/parts.h"
 
 struct filter {
     struct jinja_run *r;

@@ -1,7 +1,7 @@
 /* The functions that every template has. */
 #include <string.h>
 
-#include "agents/lm/chat/jinja_parts.h"
+#include "agents/lm/jinja/parts.h"
 #include "base/utf8.h"
 
 enum { FUNCTION_MAX_RANGE = 100000 }; /* as Jinja2's sandbox */
