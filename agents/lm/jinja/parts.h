@@ -22,6 +22,8 @@ enum { JINJA_MAX_DEPTH = 600 };
 
 /* Sets the error, INVALID, with the template's line; returns false. */
 bool jinja_fail(struct jinja_run *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Fails because v, which is undefined, is used; names it. */
+bool jinja_fail_undefined(struct jinja_run *r, struct jinja_value v);
 /* Counts n_bytes of work; false if the render has used up its steps. */
 bool jinja_charge(struct jinja_run *r, size_t n_bytes) MUST_CHECK;
 void *jinja_take(struct jinja_run *r, size_t n, size_t size_bytes) MUST_CHECK; /* NULL: failed */
@@ -183,7 +185,12 @@ struct jinja_scope {
     const struct jinja_value *captured; /* JINJA_N_BODY's value, NULL: the parent's */
 };
 
+struct jinja_args;
+
+/* A macro as a value: what it does when it is called, and where it was defined. */
 struct jinja_macro {
+    bool (*call)(struct jinja_run *r, const struct jinja_macro *self, const struct jinja_args *args,
+                 struct jinja_value *out);
     const struct jinja_node *node;
     const struct jinja_scope *scope;  /* where it was defined */
     const struct jinja_value *caller; /* for caller() inside it; may be NULL */
@@ -212,7 +219,7 @@ struct jinja_args {
 enum status jinja_lex(struct arena *arena, const char *text, size_t len, struct jinja_token **out,
                       struct error *err) MUST_CHECK;
 
-/* parse.c */
+/* parser.c */
 struct jinja_parser {
     struct jinja *template;
     const struct jinja_token *at;
@@ -241,12 +248,21 @@ struct jinja_node *jinja_parse_call_args(struct jinja_parser *p, struct jinja_no
 /* eval.c */
 bool jinja_eval(struct jinja_run *r, const struct jinja_scope *s, const struct jinja_node *n,
                 struct jinja_value *out) MUST_CHECK;
-bool jinja_iterate(struct jinja_run *r, struct jinja_value v,
-                   struct jinja_value *ret_list) MUST_CHECK;
+
+/* items.c */
+/* The byte where character i of t begins; i may be past the end. */
+size_t jinja_byte_of(const struct jinja_text *t, size_t i);
+/* Character i of t, from the end where i is negative; *out stays as it is where t has none. */
+bool jinja_text_item(struct jinja_run *r, const struct jinja_text *t, int64_t i,
+                     struct jinja_value *out) MUST_CHECK;
 bool jinja_get_item(struct jinja_run *r, struct jinja_value of, struct jinja_value key,
                     struct jinja_value *out) MUST_CHECK;
 bool jinja_get_attribute(struct jinja_run *r, struct jinja_value of, const char *name,
                          struct jinja_value *out) MUST_CHECK;
+
+/* operators.c */
+bool jinja_iterate(struct jinja_run *r, struct jinja_value v,
+                   struct jinja_value *ret_list) MUST_CHECK;
 bool jinja_contains(struct jinja_run *r, struct jinja_value in, struct jinja_value what,
                     bool *ret) MUST_CHECK;
 bool jinja_binary(struct jinja_run *r, int op, struct jinja_value a, struct jinja_value b,
@@ -255,8 +271,6 @@ bool jinja_binary(struct jinja_run *r, int op, struct jinja_value a, struct jinj
 /* run.c */
 bool jinja_bind(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *target,
                 struct jinja_value v) MUST_CHECK;
-bool jinja_call_macro(struct jinja_run *r, const struct jinja_macro *m,
-                      const struct jinja_args *args, struct jinja_value *out) MUST_CHECK;
 
 /* filters.c, tests.c, methods.c, functions.c */
 struct jinja_value *jinja_arg(struct jinja_args *args, size_t i, const char *name); /* or NULL */

@@ -194,6 +194,46 @@ static const struct jinja_scope *kept_scope(struct jinja_run *r, const struct ji
     return kept->parent == NULL ? NULL : kept;
 }
 
+static const struct jinja_value *arg_of(const struct jinja_args *args, size_t i, const char *name)
+{
+    if (i < args->n)
+        return &args->values[i];
+    for (size_t at = 0; at < args->n_named; at++)
+        if (strcmp(args->named[at].name, name) == 0)
+            return &args->named[at].value;
+    return NULL;
+}
+
+static bool bind_parameters(struct jinja_run *r, struct jinja_scope *s, const struct jinja_macro *m,
+                            const struct jinja_args *args)
+{
+    size_t i = 0;
+
+    for (const struct jinja_node *n = m->node->items; n != NULL; n = n->next, i++) {
+        const struct jinja_value *given = arg_of(args, i, n->word);
+        struct jinja_value v = jinja_undefined(n->word);
+
+        if (given != NULL)
+            v = *given;
+        else if (n->a != NULL && !jinja_eval(r, s, n->a, &v))
+            return false;
+        if (!bind_name(r, s, n->name, v))
+            return false;
+    }
+    return i >= args->n || jinja_fail(r, "macro '%.80s' takes at most %zu arguments, not %zu",
+                                      m->node->word, i, args->n);
+}
+
+static bool call_macro(struct jinja_run *r, const struct jinja_macro *m,
+                       const struct jinja_args *args, struct jinja_value *out)
+{
+    struct jinja_scope s = {.parent = m->scope};
+    struct jinja_text_builder b = {0};
+
+    return bind_parameters(r, &s, m, args) && run_body(r, &s, m->node->body, &b) != RUN_FAILED &&
+           jinja_built(r, &b, out);
+}
+
 static bool macro_value(struct jinja_run *r, const struct jinja_scope *s,
                         const struct jinja_node *n, struct jinja_value *out)
 {
@@ -201,6 +241,7 @@ static bool macro_value(struct jinja_run *r, const struct jinja_scope *s,
 
     if (m == NULL)
         return false;
+    m->call = call_macro;
     m->node = n;
     m->scope = kept_scope(r, s);
     *out = (struct jinja_value){.kind = JINJA_MACRO, .as.macro = m};
@@ -298,46 +339,6 @@ static enum run_end run_body(struct jinja_run *r, struct jinja_scope *s, const s
     }
     r->depth--;
     return end;
-}
-
-static const struct jinja_value *arg_of(const struct jinja_args *args, size_t i, const char *name)
-{
-    if (i < args->n)
-        return &args->values[i];
-    for (size_t at = 0; at < args->n_named; at++)
-        if (strcmp(args->named[at].name, name) == 0)
-            return &args->named[at].value;
-    return NULL;
-}
-
-static bool bind_parameters(struct jinja_run *r, struct jinja_scope *s, const struct jinja_macro *m,
-                            const struct jinja_args *args)
-{
-    size_t i = 0;
-
-    for (const struct jinja_node *n = m->node->items; n != NULL; n = n->next, i++) {
-        const struct jinja_value *given = arg_of(args, i, n->word);
-        struct jinja_value v = jinja_undefined(n->word);
-
-        if (given != NULL)
-            v = *given;
-        else if (n->a != NULL && !jinja_eval(r, s, n->a, &v))
-            return false;
-        if (!bind_name(r, s, n->name, v))
-            return false;
-    }
-    return i >= args->n || jinja_fail(r, "macro '%.80s' takes at most %zu arguments, not %zu",
-                                      m->node->word, i, args->n);
-}
-
-bool jinja_call_macro(struct jinja_run *r, const struct jinja_macro *m,
-                      const struct jinja_args *args, struct jinja_value *out)
-{
-    struct jinja_scope s = {.parent = m->scope};
-    struct jinja_text_builder b = {0};
-
-    return bind_parameters(r, &s, m, args) && run_body(r, &s, m->node->body, &b) != RUN_FAILED &&
-           jinja_built(r, &b, out);
 }
 
 bool jinja_begin(struct jinja_run *out, const struct jinja *t, struct arena *arena,

@@ -20,6 +20,11 @@ bool jinja_fail(struct jinja_run *r, const char *fmt, ...)
     return false;
 }
 
+bool jinja_fail_undefined(struct jinja_run *r, struct jinja_value v)
+{
+    return jinja_fail(r, "'%.80s' is undefined", v.as.name == NULL ? "a value" : v.as.name);
+}
+
 bool jinja_charge(struct jinja_run *r, size_t n_bytes)
 {
     const uint64_t n = 1 + n_bytes / 32;
