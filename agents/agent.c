@@ -6,9 +6,12 @@
 
 #include "base/alloc.h"
 
+enum { AGENT_MAX_ROWS = 256, AGENT_MAX_WAITING = 16384 };
+
 static void free_agent(struct agent *a)
 {
-    a->type->close(a);
+    if (a->type->close != NULL)
+        a->type->close(a);
     free(a->name);
     free(a);
 }
@@ -19,9 +22,7 @@ enum status agent_open_type(struct agent **out, const struct agent_type *type,
     struct agent *a;
     enum status rc;
 
-    assert(type->act != NULL || (type->batch_act != NULL && type->use_batch_act) ||
-           type->step_begin != NULL);
-    assert((type->step_begin == NULL) == (type->step_abort == NULL));
+    assert((type->act != NULL) + (type->batch_act != NULL) + (type->elsewhere != NULL) == 1);
     a = try_alloc(1, type->agent_size);
     if (a == NULL)
         return error_no_memory(err, type->agent_size, "an agent");
@@ -29,7 +30,7 @@ enum status agent_open_type(struct agent **out, const struct agent_type *type,
     a->env = config->env;
     a->n_refs = 1;
     a->name = xstrdup(config->name != NULL ? config->name : type->name);
-    rc = type->open(a, config, err);
+    rc = type->open != NULL ? type->open(a, config, err) : STATUS_OK;
     if (rc == STATUS_OK)
         *out = a;
     else
@@ -78,7 +79,7 @@ enum status clone_open(struct clone **out, struct agent *a, const struct clone_c
 
     if (c == NULL)
         return err->status;
-    rc = a->type->clone_open(c, config, err);
+    rc = a->type->clone_open != NULL ? a->type->clone_open(c, config, err) : STATUS_OK;
     if (rc == STATUS_OK)
         *out = c;
     else
@@ -115,10 +116,35 @@ void clone_close(struct clone *c)
         return;
     assert(c->flow.head == NULL);
     a = c->agent;
-    a->type->clone_close(c);
+    if (a->type->clone_close != NULL)
+        a->type->clone_close(c);
     free(c);
     a->n_clones--;
     agent_unref(a);
+}
+
+void clone_describe(const struct clone *c, struct clone_info *out)
+{
+    *out = (struct clone_info){.state_bytes = c->agent->type->clone_size};
+    if (c->agent->type->clone_info != NULL)
+        c->agent->type->clone_info(c, out);
+}
+
+void agent_describe(const struct agent *a, struct agent_info *out)
+{
+    *out = (struct agent_info){
+        .name = a->name, .kind = a->type->name, .architecture = "", .backend = "", .version = "1"};
+    sampling_init(&out->defaults);
+    if (a->type->info != NULL)
+        a->type->info(a, out);
+}
+
+void agent_batching(const struct agent *a, struct batcher_config *out)
+{
+    *out = (struct batcher_config){
+        .policy = BATCH_CONTINUOUS, .max_rows = AGENT_MAX_ROWS, .max_waiting = AGENT_MAX_WAITING};
+    if (a->type->batching != NULL)
+        a->type->batching(a, out);
 }
 
 static size_t adapt_cost(void *self, const struct row *row)
@@ -174,8 +200,8 @@ void agent_compute(struct agent *a, struct row *const *rows, size_t n)
 {
     const struct agent_type *type = a->type;
 
-    assert(type->step_begin == NULL);
-    if (type->batch_act != NULL && type->use_batch_act) {
+    assert(type->elsewhere == NULL);
+    if (type->batch_act != NULL) {
         type->batch_act(a, rows, n);
         return;
     }

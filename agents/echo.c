@@ -7,143 +7,43 @@
 
 extern const struct agent_type echo_agent;
 
-enum { ECHO_MAX_ROWS = 256, ECHO_MAX_WAITING = 16384 };
-
 struct echo_clone {
     struct clone base;
     uint32_t n_turns;
 };
-
-/* What save writes: a magic, the version, the count in little endian. */
-enum { STATE_BYTES = 9 };
-static const char state_magic[] = {'e', 'c', 'h', 'o', 1};
 
 static struct echo_clone *echo_of(struct clone *c)
 {
     return container_of(c, struct echo_clone, base);
 }
 
-static const struct echo_clone *const_echo_of(const struct clone *c)
-{
-    return container_of(c, const struct echo_clone, base);
-}
-
-static enum status echo_open(struct agent *a, const struct agent_config *config, struct error *err)
-{
-    (void)a;
-    (void)config;
-    (void)err;
-    return STATUS_OK;
-}
-
-static void echo_close(struct agent *a)
-{
-    (void)a; /* the framework frees the rest */
-}
-
 static void echo_info(const struct agent *a, struct agent_info *out)
 {
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .architecture = "",
-        .backend = "",
-        .version = "1",
-        .is_light = true,
-    };
-    sampling_init(&out->defaults);
-}
-
-static void echo_batching(const struct agent *a, struct batcher_config *out)
-{
     (void)a;
-    *out = (struct batcher_config){
-        .policy = BATCH_CONTINUOUS,
-        .max_rows = ECHO_MAX_ROWS,
-        .max_waiting = ECHO_MAX_WAITING,
-    };
+    out->is_light = true;
 }
 
-static enum status echo_clone_open(struct clone *c, const struct clone_config *config,
-                                   struct error *err)
-{
-    (void)c;
-    (void)config; /* the system prompt does not affect the reply */
-    (void)err;
-    return STATUS_OK;
-}
-
-static void echo_clone_close(struct clone *c)
-{
-    (void)c;
-}
-
-static void echo_clone_info(const struct clone *c, struct clone_info *out)
-{
-    (void)c;
-    *out = (struct clone_info){.state_bytes = sizeof(struct echo_clone)};
-}
-
-static enum status echo_clone_check_turn(const struct echo_clone *e, uint32_t at_turn,
-                                         struct error *err)
-{
-    if (at_turn > e->n_turns)
-        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
-                             "turn %u does not exist, the conversation has %u turns", at_turn,
-                             e->n_turns);
-    return STATUS_OK;
-}
-
-static enum status echo_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
+/* Gives c the first at_turn turns of from, which may be c. */
+static enum status echo_take(struct clone *c, const struct clone *from, uint32_t at_turn,
                              struct error *err)
 {
-    enum status rc = echo_clone_check_turn(const_echo_of(parent), at_turn, err);
+    const uint32_t n = container_of(from, const struct echo_clone, base)->n_turns;
 
-    if (rc == STATUS_OK)
-        echo_of(c)->n_turns = at_turn;
-    return rc;
+    if (at_turn > n)
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
+                             "turn %u does not exist, the conversation has %u turns", at_turn, n);
+    echo_of(c)->n_turns = at_turn;
+    return STATUS_OK;
 }
 
 static enum status echo_rewind(struct clone *c, uint32_t at_turn, struct error *err)
 {
-    enum status rc = echo_clone_check_turn(echo_of(c), at_turn, err);
-
-    if (rc == STATUS_OK)
-        echo_of(c)->n_turns = at_turn;
-    return rc;
+    return echo_take(c, c, at_turn, err);
 }
 
 static void echo_reset(struct clone *c)
 {
     echo_of(c)->n_turns = 0;
-}
-
-static enum status echo_save(const struct clone *c, struct buf *out, struct error *err)
-{
-    uint32_t n = const_echo_of(c)->n_turns;
-    unsigned char state[STATE_BYTES];
-
-    memcpy(state, state_magic, sizeof state_magic);
-    for (size_t i = 0; i < 4; i++)
-        state[sizeof state_magic + i] = (unsigned char)(n >> 8 * i);
-    if (buf_append(out, state, sizeof state) != STATUS_OK)
-        return error_no_memory(err, sizeof state, "a saved state");
-    return STATUS_OK;
-}
-
-static enum status echo_restore(struct clone *c, const void *data, size_t size_bytes,
-                                struct error *err)
-{
-    const unsigned char *state = data;
-    uint32_t n = 0;
-
-    if (size_bytes != STATE_BYTES || memcmp(state, state_magic, sizeof state_magic) != 0)
-        return error_set(err, STATUS_DATA_LOSS,
-                         "the saved state is not one of an echo agent, version 1");
-    for (size_t i = 0; i < 4; i++)
-        n |= (uint32_t)state[sizeof state_magic + i] << 8 * i;
-    echo_of(c)->n_turns = n;
-    return STATUS_OK;
 }
 
 static bool echo_is_space(char c)
@@ -206,12 +106,6 @@ static void echo_self_observe(struct clone *c, struct agent_turn *turn)
     echo_of(c)->n_turns++;
 }
 
-static void echo_drop(struct clone *c, struct agent_turn *turn)
-{
-    (void)c; /* a turn leaves no trace before self_observe */
-    (void)turn;
-}
-
 /* max_tokens counts words here. */
 static void echo_act(struct agent *a, struct row *row)
 {
@@ -250,20 +144,11 @@ const struct agent_type echo_agent = {
     .name = "echo",
     .agent_size = sizeof(struct agent),
     .clone_size = sizeof(struct echo_clone),
-    .open = echo_open,
-    .close = echo_close,
     .info = echo_info,
-    .batching = echo_batching,
-    .clone_open = echo_clone_open,
-    .clone_close = echo_clone_close,
-    .clone_info = echo_clone_info,
-    .fork = echo_fork,
+    .fork = echo_take,
     .rewind = echo_rewind,
     .reset = echo_reset,
-    .save = echo_save,
-    .restore = echo_restore,
     .observe = echo_observe,
     .self_observe = echo_self_observe,
-    .drop = echo_drop,
     .act = echo_act,
 };

@@ -10,9 +10,6 @@ extern const struct agent_type echo_agent, lm_agent, policy_agent, seq2seq_agent
 static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy_agent,
                                                  &seq2seq_agent, &starspace_agent};
 
-/* Kinds whose files say so by their general.architecture. */
-static const char *const own_files[] = {"policy", "starspace", "seq2seq"};
-
 const struct agent_type *agent_type_at(size_t i)
 {
     return i < sizeof types / sizeof types[0] ? types[i] : NULL;
@@ -35,9 +32,10 @@ enum status agent_kind_of_file(const char **out, const char *path, struct error 
         return rc;
     (void)gguf_get_text(g, "general.architecture", &architecture, &len, &ignored);
     *out = "lm";
-    for (size_t i = 0; i < sizeof own_files / sizeof own_files[0]; i++)
-        if (len == strlen(own_files[i]) && memcmp(architecture, own_files[i], len) == 0)
-            *out = own_files[i];
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i]->has_own_files && len == strlen(types[i]->name) &&
+            memcmp(architecture, types[i]->name, len) == 0)
+            *out = types[i]->name;
     gguf_close(g);
     return STATUS_OK;
 }

@@ -44,11 +44,11 @@ enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct err
     enum status rc;
 
     assert(turn_may(t, AGENT_TURN_OBSERVED));
-    if (t->seen.sampling.constraint != NULL && c->agent->type->prepare == NULL)
+    if (t->seen.sampling.constraint != NULL && c->agent->type->text == NULL)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "constraint",
                              "replies of this kind of model cannot be constrained");
     if ((t->seen.pooling != POOLING_NONE || t->seen.want_prompt_logprobs) &&
-        !c->agent->type->gives_prompt_results)
+        (c->agent->type->text == NULL || !c->agent->type->text->gives_prompt_results))
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
                              "this kind of model cannot return %s",
                              t->seen.pooling != POOLING_NONE ? "embeddings"
@@ -100,7 +100,7 @@ static enum status agent_turn_prepare(struct agent_turn *t, struct error *err)
 {
     if (t->state != AGENT_TURN_OBSERVED || t->seen.sampling.constraint == NULL)
         return STATUS_OK;
-    return t->clone->agent->type->prepare(t->clone, t, err);
+    return t->clone->agent->type->text->prepare(t->clone, t, err);
 }
 
 static void agent_turn_fail(struct agent_turn *t, const struct error *err)
@@ -164,7 +164,7 @@ void agent_turn_cancel(struct agent_turn *t)
         if (agent_turn_submit(t, &ignored) != STATUS_OK)
             return;
         t->is_preparing = false;
-        t->clone->agent->type->unprepare(t->clone, t);
+        t->clone->agent->type->text->unprepare(t->clone, t);
     }
     batcher_cancel(t->batcher, &t->request);
 }
@@ -179,7 +179,8 @@ void agent_turn_keep(struct agent_turn *t)
 void agent_turn_drop(struct agent_turn *t)
 {
     agents_turn_move(t, AGENT_TURN_OVER);
-    t->clone->agent->type->drop(t->clone, t);
+    if (t->clone->agent->type->drop != NULL)
+        t->clone->agent->type->drop(t->clone, t);
 }
 
 enum status agent_turn_trace(const struct agent_turn *t, struct buf *out, struct error *err)

@@ -150,7 +150,7 @@ struct agent_turn {
     /* turn.c's. */
     enum agent_turn_state state;
     struct clone *clone;    /* once observed */
-    bool is_preparing;      /* asked, and not submitted yet: see agent_type's prepare */
+    bool is_preparing;      /* asked, and not submitted yet: see agents/text.h */
     uint32_t n_steps;       /* of all its requests that have ended */
     uint64_t first_step_us; /* of the first request that had a step; 0: none had */
     /* Once asked. */

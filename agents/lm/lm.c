@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "compute/backends.h"
 #include "compute/gguf/hash.h"
+#include "compute/model/arch/arch.h"
 
 enum {
     LM_MAX_ROWS = 64,
@@ -455,12 +456,13 @@ static void lm_info(const struct agent *a, struct agent_info *out)
     struct kv_usage usage;
 
     kv_pages_usage(m->cache.pages, &usage);
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .reply_format = &m->format,
-        .architecture = "llama",
-        .backend = m->backend->type->name,
+    out->architecture = transformer_shape(m->transformer)->arch->name;
+    out->backend = m->backend->type->name;
+    out->weight_bytes = transformer_weight_bytes(m->transformer);
+    out->device_losses = m->n_losses_seen;
+    out->device_graphs = m->figures.n_graphs;
+    out->defaults = m->defaults;
+    out->text = (struct text_info){
         .context = m->limits.context,
         .n_vocab = m->n_vocab,
         .bos = vocab_bos(m->vocab),
@@ -471,28 +473,28 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .n_embedding = transformer_shape(m->transformer)->width,
         .pooling = m->pooling,
         .is_embedder = m->is_embedder,
-        .weight_bytes = transformer_weight_bytes(m->transformer),
-        .kv_page_bytes = transformer_page_bytes(m->transformer),
-        .kv_pages = usage.n_pages,
-        .kv_pages_free = usage.n_free,
-        .kv_pages_shared = usage.n_shared,
-        .kv_pages_cached = usage.n_cached,
-        .kv_copies = usage.n_copies,
-        .kv_evictions = m->cache.n_evictions,
-        .kv_recomputes = m->cache.n_recomputes,
-        .kv_pages_evicted = usage.n_evicted,
-        .kv_host_pages = m->cache.host_pages != NULL ? kv_host_pages_n(m->cache.host_pages) : 0,
-        .kv_host_pages_used =
-            m->cache.host_pages != NULL ? kv_host_pages_n_full(m->cache.host_pages) : 0,
-        .kv_offloads = m->cache.n_offloaded,
-        .kv_reloads = m->cache.n_reloaded,
-        .device_losses = m->n_losses_seen,
-        .device_graphs = m->figures.n_graphs,
-        .prefix_lookup_tokens = m->n_prefix_queries,
-        .prefix_hit_tokens = m->n_prefix_hits,
         .drafted_tokens = m->n_drafted,
         .accepted_tokens = m->n_accepted,
-        .defaults = m->defaults};
+        .reply_format = &m->format,
+    };
+    out->cache = (struct cache_info){
+        .page_bytes = transformer_page_bytes(m->transformer),
+        .pages = usage.n_pages,
+        .pages_free = usage.n_free,
+        .pages_shared = usage.n_shared,
+        .pages_cached = usage.n_cached,
+        .copies = usage.n_copies,
+        .pages_evicted = usage.n_evicted,
+        .evictions = m->cache.n_evictions,
+        .recomputes = m->cache.n_recomputes,
+        .host_pages = m->cache.host_pages != NULL ? kv_host_pages_n(m->cache.host_pages) : 0,
+        .host_pages_used =
+            m->cache.host_pages != NULL ? kv_host_pages_n_full(m->cache.host_pages) : 0,
+        .offloads = m->cache.n_offloaded,
+        .reloads = m->cache.n_reloaded,
+        .lookup_tokens = m->n_prefix_queries,
+        .hit_tokens = m->n_prefix_hits,
+    };
     memcpy(out->version, m->version, sizeof out->version);
     memcpy(out->products, m->figures.products, sizeof out->products);
 }
@@ -574,6 +576,15 @@ static bool lm_work_ahead(struct agent *a, bool is_busy)
     return transformer_prefault(container_of(a, struct lm, base)->transformer, is_busy);
 }
 
+static const struct agent_text lm_text = {
+    .tokenize = lm_tokenize,
+    .detokenize = lm_detokenize,
+    .render = lm_render,
+    .prepare = lm_prepare,
+    .unprepare = lm_unprepare,
+    .gives_prompt_results = true,
+};
+
 const struct agent_type lm_agent = {
     .name = "lm",
     .agent_size = sizeof(struct lm),
@@ -595,18 +606,12 @@ const struct agent_type lm_agent = {
     .drop = lm_drop,
     .trace = lm_trace,
     .recall = lm_recall,
-    .prepare = lm_prepare,
-    .unprepare = lm_unprepare,
     .cost = lm_cost,
     .min_chunk = lm_min_chunk,
     .reserve = lm_reserve,
     .release = lm_release,
     .batch_act = lm_batch_act,
     .stepped = lm_stepped,
-    .use_batch_act = true,
-    .gives_prompt_results = true,
     .work_ahead = lm_work_ahead,
-    .tokenize = lm_tokenize,
-    .detokenize = lm_detokenize,
-    .render = lm_render,
+    .text = &lm_text,
 };

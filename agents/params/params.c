@@ -101,16 +101,7 @@ static void params_close(struct agent *a)
 
 static void params_info(const struct agent *a, struct agent_info *out)
 {
-    const struct params *p = const_params_of(a);
-
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .architecture = "",
-        .backend = "",
-        .version = "1",
-        .weight_bytes = p->spec->n * sizeof(float),
-    };
+    out->weight_bytes = const_params_of(a)->spec->n * sizeof(float);
 }
 
 static void params_batching(const struct agent *a, struct batcher_config *out)
@@ -126,24 +117,9 @@ static void params_batching(const struct agent *a, struct batcher_config *out)
     };
 }
 
-static enum status params_clone_open(struct clone *c, const struct clone_config *config,
-                                     struct error *err)
-{
-    (void)c;
-    (void)config;
-    (void)err;
-    return STATUS_OK;
-}
-
 static void params_clone_close(struct clone *c)
 {
     free(params_client_of(c)->id);
-}
-
-static void params_clone_info(const struct clone *c, struct clone_info *out)
-{
-    (void)c;
-    *out = (struct clone_info){.state_bytes = sizeof(struct params_client)};
 }
 
 enum status params_client_open(struct params_client **out, struct agent *a, const char *id,
@@ -245,12 +221,6 @@ static void params_self_observe(struct clone *c, struct agent_turn *turn)
     client->has_step = true;
     client->last_step = t->gradients[t->n_gradients - 1]->step_id;
     client->last_version = t->counted_in;
-}
-
-static void params_drop(struct clone *c, struct agent_turn *turn)
-{
-    (void)c; /* a turn leaves no trace before self_observe */
-    (void)turn;
 }
 
 int params_compare(const struct params_gradient *a, const struct params_gradient *b)
@@ -444,14 +414,10 @@ const struct agent_type params_agent = {
     .close = params_close,
     .info = params_info,
     .batching = params_batching,
-    .clone_open = params_clone_open,
     .clone_close = params_clone_close,
-    .clone_info = params_clone_info,
     .reset = params_reset,
     .observe = params_observe,
     .self_observe = params_self_observe,
-    .drop = params_drop,
     .batch_act = params_batch_act,
     .stepped = params_stepped,
-    .use_batch_act = true,
 };

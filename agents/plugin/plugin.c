@@ -305,17 +305,11 @@ static void plugin_info(const struct agent *a, struct agent_info *out)
 {
     const struct plugin *p = plugin_of(a);
 
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .architecture = p->type->name,
-        .backend = "",
-        .is_light = (p->type->flags & PARLEY_AGENT_LIGHT) != 0,
-        .is_inexact = (p->type->flags & PARLEY_AGENT_DETERMINISTIC) == 0,
-    };
+    out->architecture = p->type->name;
+    out->is_light = (p->type->flags & PARLEY_AGENT_LIGHT) != 0;
+    out->is_inexact = (p->type->flags & PARLEY_AGENT_DETERMINISTIC) == 0;
     memcpy(out->version, p->type->version,
            strlen(p->type->version) + 1); /* its length is checked */
-    sampling_init(&out->defaults);
 }
 
 static void plugin_batching(const struct agent *a, struct batcher_config *out)
@@ -353,12 +347,6 @@ static void plugin_clone_close(struct clone *c)
 
     plugin_states_cut(own, own->n_states);
     plugin_state_unref(p, own->initial);
-}
-
-static void plugin_clone_info(const struct clone *c, struct clone_info *out)
-{
-    (void)c;
-    *out = (struct clone_info){.state_bytes = sizeof(struct plugin_clone)};
 }
 
 static enum status plugin_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
@@ -653,7 +641,6 @@ const struct agent_type plugin_agent = {
     .batching = plugin_batching,
     .clone_open = plugin_clone_open,
     .clone_close = plugin_clone_close,
-    .clone_info = plugin_clone_info,
     .fork = plugin_fork,
     .rewind = plugin_rewind,
     .reset = plugin_reset,
@@ -667,5 +654,4 @@ const struct agent_type plugin_agent = {
     .cost = plugin_cost,
     .batch_act = plugin_batch_act,
     .stepped = plugin_stepped,
-    .use_batch_act = true,
 };

@@ -155,20 +155,19 @@ static void policy_info(const struct agent *a, struct agent_info *out)
     const struct policy *p = container_of(a, const struct policy, base);
     bool is_gaussian = p->net.spec.head == POLICY_GAUSSIAN;
 
-    *out = (struct agent_info){.name = a->name,
-                               .kind = a->type->name,
-                               .architecture = policy_kind_name(p->net.spec.kind),
-                               .backend = p->backend->type->name,
-                               .weight_bytes = network_weight_bytes(&p->net),
-                               .device_losses = p->n_losses_seen,
-                               .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES,
-                               .n_observations = p->net.spec.n_observations,
-                               .n_actions = is_gaussian ? 0 : p->net.spec.n_actions,
-                               .n_action_numbers = is_gaussian ? p->net.spec.n_actions : 0,
-                               .has_logp = p->net.spec.head != POLICY_DUELLING,
-                               .has_value = p->net.spec.has_value};
+    out->architecture = policy_kind_name(p->net.spec.kind);
+    out->backend = p->backend->type->name;
+    out->weight_bytes = network_weight_bytes(&p->net);
+    out->device_losses = p->n_losses_seen;
+    out->is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES;
+    out->acting = (struct acting_info){
+        .n_observations = p->net.spec.n_observations,
+        .n_actions = is_gaussian ? 0 : p->net.spec.n_actions,
+        .n_action_numbers = is_gaussian ? p->net.spec.n_actions : 0,
+        .has_logp = p->net.spec.head != POLICY_DUELLING,
+        .has_value = p->net.spec.has_value,
+    };
     memcpy(out->version, p->version, sizeof out->version);
-    sampling_init(&out->defaults);
 }
 
 static void policy_batching(const struct agent *a, struct batcher_config *out)
@@ -188,8 +187,19 @@ static enum status policy_save(struct agent *a, const char *path, struct error *
     return policy_file_save(path, &to_policy(a)->net, err);
 }
 
+static const struct agent_learning policy_learning = {
+    .train = policy_train,
+    .record = policy_clone_record,
+    .learn = policy_learn,
+    .learn_trajectories = policy_learn_trajectories,
+    .learn_transitions = policy_learn_transitions,
+    .save = policy_save,
+};
+
 const struct agent_type policy_agent = {
     .name = "policy",
+    .has_own_files = true,
+    .learning = &policy_learning,
     .agent_size = sizeof(struct policy),
     .clone_size = sizeof(struct policy_clone),
     .open = policy_open,
@@ -206,16 +216,8 @@ const struct agent_type policy_agent = {
     .restore = policy_clone_restore,
     .observe = policy_observe,
     .self_observe = policy_self_observe,
-    .drop = policy_drop,
     .batch_act = policy_batch_act,
     .groups_with = policy_groups_with,
     .group_act = policy_group_act,
     .stepped = policy_stepped,
-    .use_batch_act = true,
-    .train = policy_train,
-    .record = policy_clone_record,
-    .learn = policy_learn,
-    .learn_trajectories = policy_learn_trajectories,
-    .learn_transitions = policy_learn_transitions,
-    .save_original = policy_save,
 };

@@ -124,7 +124,6 @@ void policy_clone_forget(struct policy_clone *c);
 
 enum status policy_observe(struct clone *c, struct agent_turn *turn, struct error *err);
 void policy_self_observe(struct clone *c, struct agent_turn *turn);
-void policy_drop(struct clone *c, struct agent_turn *turn);
 void policy_batch_act(struct agent *a, struct row *const *rows, size_t n);
 bool policy_groups_with(const struct agent *a, const struct agent *b);
 void policy_group_act(const struct agent_step *steps, size_t n);

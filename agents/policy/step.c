@@ -120,12 +120,6 @@ void policy_self_observe(struct clone *base, struct agent_turn *turn)
     c->n_steps++;
 }
 
-void policy_drop(struct clone *c, struct agent_turn *turn)
-{
-    (void)c; /* a turn leaves no trace before self_observe */
-    (void)turn;
-}
-
 void policy_stepped(struct agent *a, struct row *row)
 {
     struct policy *p = container_of(a, struct policy, base);

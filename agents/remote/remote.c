@@ -36,16 +36,15 @@ static void remote_agent_close(struct agent *a)
 
 static void remote_agent_info(const struct agent *a, struct agent_info *out)
 {
-    *out =
-        (struct agent_info){.name = a->name, .kind = "remote", .architecture = "", .backend = ""};
     memcpy(out->version, const_remote_of(a)->version, sizeof(const_remote_of(a)->version));
     out->is_inexact = !remote_agent_can(const_remote_of(a), REMOTE_DETERMINISTIC);
-    out->n_observations = const_remote_of(a)->tensors.n_observations;
-    out->n_actions = const_remote_of(a)->tensors.n_actions;
-    out->n_action_numbers = const_remote_of(a)->tensors.n_action_numbers;
-    out->has_logp = const_remote_of(a)->tensors.has_logp;
-    out->has_value = const_remote_of(a)->tensors.has_value;
-    sampling_init(&out->defaults);
+    out->acting = (struct acting_info){
+        .n_observations = const_remote_of(a)->tensors.n_observations,
+        .n_actions = const_remote_of(a)->tensors.n_actions,
+        .n_action_numbers = const_remote_of(a)->tensors.n_action_numbers,
+        .has_logp = const_remote_of(a)->tensors.has_logp,
+        .has_value = const_remote_of(a)->tensors.has_value,
+    };
 }
 
 static void remote_agent_batching(const struct agent *a, struct batcher_config *out)
@@ -361,6 +360,12 @@ static void remote_step_abort(struct agent *a, struct batch_step *step)
     step->done(step);
 }
 
+static const struct agent_elsewhere remote_elsewhere = {
+    .begin = remote_step_begin,
+    .interrupt = remote_step_interrupt,
+    .abort = remote_step_abort,
+};
+
 const struct agent_type remote_agent_type = {
     .name = "remote",
     .agent_size = sizeof(struct remote_agent),
@@ -381,7 +386,5 @@ const struct agent_type remote_agent_type = {
     .trace = remote_trace,
     .recall = remote_recall,
     .cost = remote_cost_of,
-    .step_begin = remote_step_begin,
-    .step_interrupt = remote_step_interrupt,
-    .step_abort = remote_step_abort,
+    .elsewhere = &remote_elsewhere,
 };

@@ -84,19 +84,14 @@ static void seq2seq_agent_info(const struct agent *a, struct agent_info *out)
 {
     const struct seq2seq_original *s = const_seq2seq_original_of(a);
 
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .architecture = "seq2seq",
-        .backend = s->model->backend->type->name,
-        .context = SEQ2SEQ_MAX_WORDS,
-        .n_vocab = word_table_n(seq2seq_words(s->model)),
-        .bos = -1,
-        .eos = -1,
-        .weight_bytes = seq2seq_n_numbers(s->model) * sizeof(float),
-    };
+    out->architecture = "seq2seq";
+    out->backend = s->model->backend->type->name;
+    out->weight_bytes = seq2seq_n_numbers(s->model) * sizeof(float);
+    out->text = (struct text_info){.context = SEQ2SEQ_MAX_WORDS,
+                                   .n_vocab = word_table_n(seq2seq_words(s->model)),
+                                   .bos = -1,
+                                   .eos = -1};
     memcpy(out->version, s->model->version, sizeof(out->version));
-    sampling_init(&out->defaults);
 }
 
 static void seq2seq_agent_batching(const struct agent *a, struct batcher_config *out)
@@ -222,12 +217,6 @@ static void seq2seq_self_observe(struct clone *base, struct agent_turn *turn)
     word_history_end_turn(past);
 }
 
-static void seq2seq_drop(struct clone *c, struct agent_turn *turn)
-{
-    (void)c; /* a turn leaves no trace before self_observe */
-    (void)turn;
-}
-
 /* The reply's words behind a byte, which says that there is a reply. */
 static enum status seq2seq_trace(const struct clone *base, const struct agent_turn *turn,
                                  struct buf *out, struct error *err)
@@ -329,6 +318,7 @@ static void seq2seq_batch_act(struct agent *a, struct row *const *rows, size_t n
 
 const struct agent_type seq2seq_agent = {
     .name = "seq2seq",
+    .has_own_files = true,
     .agent_size = sizeof(struct seq2seq_original),
     .clone_size = sizeof(struct word_clone),
     .open = seq2seq_agent_open,
@@ -345,9 +335,7 @@ const struct agent_type seq2seq_agent = {
     .restore = seq2seq_restore,
     .observe = seq2seq_observe,
     .self_observe = seq2seq_self_observe,
-    .drop = seq2seq_drop,
     .trace = seq2seq_trace,
     .recall = seq2seq_recall,
     .batch_act = seq2seq_batch_act,
-    .use_batch_act = true,
 };

@@ -92,18 +92,10 @@ static void starspace_info(const struct agent *a, struct agent_info *out)
     const struct starspace_original *s = container_of(a, const struct starspace_original, base);
     const size_t n_words = word_table_n(starspace_words(s->space));
 
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .architecture = "starspace",
-        .backend = "",
-        .n_vocab = n_words,
-        .bos = -1,
-        .eos = -1,
-        .weight_bytes = n_words * starspace_spec(s->space)->n_dims * sizeof(float),
-    };
+    out->architecture = "starspace";
+    out->weight_bytes = n_words * starspace_spec(s->space)->n_dims * sizeof(float);
+    out->text = (struct text_info){.n_vocab = n_words, .bos = -1, .eos = -1};
     memcpy(out->version, starspace_version(s->space), sizeof(out->version));
-    sampling_init(&out->defaults);
 }
 
 static void starspace_batching(const struct agent *a, struct batcher_config *out)
@@ -220,12 +212,6 @@ static void starspace_self_observe(struct clone *base, struct agent_turn *turn)
     word_history_end_turn(&c->past);
 }
 
-static void starspace_drop(struct clone *c, struct agent_turn *turn)
-{
-    (void)c; /* a turn leaves no trace before self_observe */
-    (void)turn;
-}
-
 static enum status starspace_trace(const struct clone *base, const struct agent_turn *turn,
                                    struct buf *out, struct error *err)
 {
@@ -281,6 +267,7 @@ static void starspace_act(struct agent *a, struct row *row)
 
 const struct agent_type starspace_agent = {
     .name = "starspace",
+    .has_own_files = true,
     .agent_size = sizeof(struct starspace_original),
     .clone_size = sizeof(struct word_clone),
     .open = starspace_agent_open,
@@ -297,7 +284,6 @@ const struct agent_type starspace_agent = {
     .restore = starspace_restore,
     .observe = starspace_observe,
     .self_observe = starspace_self_observe,
-    .drop = starspace_drop,
     .trace = starspace_trace,
     .recall = starspace_recall,
     .act = starspace_act,

@@ -29,8 +29,8 @@ void word_clone_info(const struct clone *base, struct clone_info *out)
 {
     const struct word_clone *c = const_word_clone_of(base);
 
-    *out = (struct clone_info){.n_tokens = word_history_n_words(&c->past),
-                               .state_bytes = sizeof(*c) + word_history_size_bytes(&c->past)};
+    out->n_tokens = word_history_n_words(&c->past);
+    out->state_bytes += word_history_size_bytes(&c->past);
 }
 
 enum status word_clone_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,

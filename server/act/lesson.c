@@ -9,12 +9,14 @@ static void lesson_learn(struct job *job)
     struct agent *a = l->model->agent;
 
     if (l->is_of_transitions)
-        (void)a->type->learn_transitions(a, &l->transitions, &l->config, &l->report, &l->err);
+        (void)a->type->learning->learn_transitions(a, &l->transitions, &l->config, &l->report,
+                                                   &l->err);
     else
-        (void)a->type->learn_trajectories(a, &l->trajectories, &l->config, &l->report, &l->err);
+        (void)a->type->learning->learn_trajectories(a, &l->trajectories, &l->config, &l->report,
+                                                    &l->err);
     if (l->err.status != STATUS_OK || l->save_path[0] == '\0')
         return;
-    if (a->type->save_original(a, l->save_path, &l->err) != STATUS_OK)
+    if (a->type->learning->save(a, l->save_path, &l->err) != STATUS_OK)
         (void)error_prefix(&l->err, "save_path '%.80s'", l->save_path);
 }
 
@@ -34,7 +36,7 @@ enum status act_lesson_start(struct act_lesson *l, const struct trainers *traine
 
     if (model_check_ready(m, err) != STATUS_OK)
         return err->status;
-    if (m->agent->type->learn_trajectories == NULL || m->agent->type->learn_transitions == NULL)
+    if (m->agent->type->learning == NULL || m->agent->type->learning->learn_trajectories == NULL)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                              "model '%s' is of kind '%s', which cannot be trained", m->name,
                              m->agent->type->name);

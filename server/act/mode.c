@@ -62,7 +62,7 @@ enum status act_check(const struct model *m, struct error *err)
 {
     enum status rc = model_check_ready(m, err);
 
-    if (rc == STATUS_OK && m->info.n_observations == 0)
+    if (rc == STATUS_OK && m->info.acting.n_observations == 0)
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                            "model '%s' is of kind '%s', which does not act on observations",
                            m->name, m->agent->type->name);
@@ -136,7 +136,7 @@ enum status act_configure(struct act_modes *all, struct model *m, const struct a
 
     if (rc != STATUS_OK)
         return rc;
-    if (m->agent->type->step_begin != NULL)
+    if (m->agent->type->elsewhere != NULL)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                              "model '%s' is computed by workers: its steps are gathered as their "
                              "rows and slots say",

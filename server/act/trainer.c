@@ -103,8 +103,8 @@ static enum status check_learns(const struct model *m, struct error *err)
 {
     enum status rc = model_check_ready(m, err);
 
-    if (rc == STATUS_OK &&
-        (m->agent->type->learn == NULL || !m->info.has_logp || m->info.n_actions == 0))
+    if (rc == STATUS_OK && (m->agent->type->learning == NULL || !m->info.acting.has_logp ||
+                            m->info.acting.n_actions == 0))
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                            "model '%s' is of kind '%s', which Train cannot train", m->name,
                            m->agent->type->name);
@@ -166,7 +166,7 @@ static void trainer_finish(struct act_training_run *t)
     training_run_move(t, TRAINING_OVER);
     leave_all(t);
     widen(t);
-    t->model->agent->type->train(t->model->agent, false);
+    t->model->agent->type->learning->train(t->model->agent, false);
     uv_close((uv_handle_t *)&t->timer, on_timer_closed);
 }
 
@@ -193,7 +193,7 @@ static void save(struct job *job)
 {
     struct act_training_run *t = container_of(job, struct act_training_run, job);
 
-    (void)t->model->agent->type->save_original(t->model->agent, t->config.save_path, &t->err);
+    (void)t->model->agent->type->learning->save(t->model->agent, t->config.save_path, &t->err);
 }
 
 static void saved(struct job *job)
@@ -239,8 +239,8 @@ static void learn(struct job *job)
     struct act_training_run *t = container_of(job, struct act_training_run, job);
     struct agent *a = t->model->agent;
 
-    (void)a->type->learn(a, t->clones, t->n_done, t->returns, t->config.n_steps, &t->config.learn,
-                         &t->report, &t->err);
+    (void)a->type->learning->learn(a, t->clones, t->n_done, t->returns, t->config.n_steps,
+                                   &t->config.learn, &t->report, &t->err);
 }
 
 static void learned(struct job *job)
@@ -343,7 +343,8 @@ static enum status trainer_take_part(struct act_training_run *t, struct env_work
     rc = sessions_lease(t->all->sessions, o->principal, t->model, o->env_id, o->run_id,
                         t->config.seed, &p->lease, err);
     if (rc == STATUS_OK)
-        rc = t->model->agent->type->record(session_clone(p->lease.session), t->config.n_steps, err);
+        rc = t->model->agent->type->learning->record(session_clone(p->lease.session),
+                                                     t->config.n_steps, err);
     if (rc != STATUS_OK) {
         session_release(&p->lease);
         return rc;
@@ -449,7 +450,7 @@ enum status trainers_check_save_path(const struct model *m, const char *path, st
 
     if (path[0] == '\0')
         return STATUS_OK;
-    if (m->agent->type->save_original == NULL)
+    if (m->agent->type->learning == NULL || m->agent->type->learning->save == NULL)
         return error_field(err, "save_path", "is given, and the model cannot be saved");
     if (strncmp(path, m->path, folder) != 0 || strchr(path + folder, '/') != NULL ||
         len < folder + sizeof ".gguf" || strcmp(path + len - 5, ".gguf") != 0) {
@@ -481,7 +482,7 @@ static enum status trainer_check_config(const struct act_training_run *t, struct
     if (!(c->learn.learning_rate > 0 && c->learn.learning_rate < INFINITY))
         return error_field(err, "learning_rate", "is %g, it must be above 0",
                            (double)c->learn.learning_rate);
-    if (c->learn.value_weight != 0 && !t->model->info.has_value)
+    if (c->learn.value_weight != 0 && !t->model->info.acting.has_value)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "value_weight",
                              "value_weight is %g, but the policy has no value head",
                              (double)c->learn.value_weight);
@@ -523,7 +524,7 @@ enum status training_run_start(struct act_training_run *t, struct trainers *all,
     batcher_stats(t->model->batcher, &stats);
     t->n_actions_before = stats.n_done;
     t->n_forwards_before = stats.n_steps;
-    t->model->agent->type->train(t->model->agent, true);
+    t->model->agent->type->learning->train(t->model->agent, true);
     wait_for_workers(t);
     return STATUS_OK;
 }
@@ -589,7 +590,7 @@ static enum status check_result(const struct env_worker *o, const struct episode
             return error_field(err, "returns", "[%zu] is no number", i);
     if (!isfinite(r->reward))
         return error_field(err, "reward", "is no number");
-    c->agent->type->clone_info(c, &info);
+    clone_describe(c, &info);
     if (info.n_recorded != n_steps || session_is_asking(p->lease.session))
         return error_field(err, "returns", "arrived after %zu of %zu steps", info.n_recorded,
                            n_steps);

@@ -118,7 +118,7 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         c->n_prompt = event->usage.n_prompt;
         c->n_cached = event->usage.n_cached;
         c->n_said = event->usage.n_completion;
-        c->n_thought = tools_thought_tokens(c->reader.completed, g->model->info.reply_format);
+        c->n_thought = tools_thought_tokens(c->reader.completed, g->model->info.text.reply_format);
         break;
     case EVENT_FAILED:
         generation_fail(g, event->err);
@@ -303,7 +303,7 @@ static struct prompt generation_fit(const struct prompt *prompt, const struct mo
 {
     struct prompt p = *prompt;
 
-    if (p.is_plain && p.n_ids == 0 && model->agent->type->tokenize == NULL)
+    if (p.is_plain && p.n_ids == 0 && model->agent->type->text == NULL)
         p.is_plain = false;
     return p;
 }
@@ -637,7 +637,7 @@ static bool choice_divides(const struct choice *c, struct reply_parser_config *o
     const struct stored_request *asked = choice_request(c);
     const struct generation *g = c->generation;
 
-    const bool divides = tools_divide(out, asked, g->model->info.reply_format);
+    const bool divides = tools_divide(out, asked, g->model->info.text.reply_format);
 
     out->keeps_thoughts = g->request->keeps_thoughts;
     return divides && g->renderer->has_parts;
@@ -889,7 +889,7 @@ enum status generation_text(const struct generation *g, const int32_t *ids, size
     const struct agent *agent = g->model->agent;
     struct error ignored;
 
-    if (agent->type->detokenize == NULL)
+    if (agent->type->text == NULL)
         return STATUS_OK;
-    return agent->type->detokenize(agent, ids, n, out, &ignored);
+    return agent->type->text->detokenize(agent, ids, n, out, &ignored);
 }

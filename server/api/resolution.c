@@ -412,7 +412,7 @@ static enum status keep_new(const struct conversation *c, struct prompt *p, stru
         return error_because(
             err, STATUS_ABORTED, REASON_CONVERSATION_BUSY, NULL,
             "the conversation has a turn in flight, whose reply the messages lack");
-    if (!begins_with(p, c->host.newest, c->host.model->info.reply_format, &at) ||
+    if (!begins_with(p, c->host.newest, c->host.model->info.text.reply_format, &at) ||
         at == p->n_messages) {
         (void)error_field(err, "messages",
                           "do not go on from what was said in the conversation: send only new "
@@ -501,7 +501,8 @@ enum status resolution_generate(struct exchange *x, struct generation_plan *plan
         return err->status;
     if (is_named && resolution_plan_conversation(plan, x, r, err) != STATUS_OK)
         return err->status;
-    if (request_fit_model(r, plan->model->info.reply_format, exchange_arena(x), err) == STATUS_OK)
+    if (request_fit_model(r, plan->model->info.text.reply_format, exchange_arena(x), err) ==
+        STATUS_OK)
         return generation_start(x, plan, err);
     if (plan->is_to_keep)
         conversation_close(plan->conversation, WATCH_CLOSED, "its request was refused");

@@ -64,7 +64,7 @@ static enum status check_defaults(const struct model *m, const struct sampling_o
     if (ttl_ms > TTL_MAX_MS)
         return error_field(err, "ttl_ms", "is more than ten years");
     sampling_overrides_apply(overrides, &s);
-    return sampling_check(&s, m->info.n_vocab, err);
+    return sampling_check(&s, m->info.text.n_vocab, err);
 }
 
 static enum status check_open(const struct model *m, const struct open_request *r,
@@ -321,7 +321,7 @@ static enum status conversation_check_turn(const struct conversation *c,
     struct sampling s = c->host.model->info.defaults;
     size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
 
-    if (r->is_plain && c->host.model->agent->type->tokenize == NULL)
+    if (r->is_plain && c->host.model->agent->type->text == NULL)
         return error_because(err, STATUS_INVALID, REASON_MODEL_UNSUITABLE, "prompt",
                              "model '%s' accepts only messages, no raw prompt",
                              c->host.model->name);
@@ -337,7 +337,7 @@ static enum status conversation_check_turn(const struct conversation *c,
                            SAMPLING_MAX_LOGPROBS);
     sampling_overrides_apply(c->host.options->overrides, &s);
     sampling_overrides_apply(r->overrides, &s);
-    return sampling_check(&s, c->host.model->info.n_vocab, err);
+    return sampling_check(&s, c->host.model->info.text.n_vocab, err);
 }
 
 /* Checks the limits for one more turn after the existing ones. */

@@ -150,15 +150,15 @@ enum status embeddings_open(struct embeddings **out, struct conversations *all,
                             void *arg, struct error *err)
 {
     const struct agent_info *info = &r->model->info;
-    size_t width = r->dimensions == 0 ? info->n_embedding : r->dimensions, n_values;
+    size_t width = r->dimensions == 0 ? info->text.n_embedding : r->dimensions, n_values;
     struct embeddings *e;
 
-    if (info->n_embedding == 0)
+    if (info->text.n_embedding == 0)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
                              "model '%s' does not compute embeddings", r->model->name);
-    if (width > info->n_embedding)
+    if (width > info->text.n_embedding)
         return error_field(err, "dimensions", "is %zu, an embedding of '%s' has %zu", width,
-                           r->model->name, info->n_embedding);
+                           r->model->name, info->text.n_embedding);
     n_values = r->n_inputs * width;
     e = try_alloc(1, sizeof(*e) + n_values * sizeof(e->values[0]));
     if (e == NULL)
@@ -166,7 +166,7 @@ enum status embeddings_open(struct embeddings **out, struct conversations *all,
     e->all = all;
     e->request = *r;
     if (r->pooling == POOLING_NONE)
-        e->request.pooling = info->pooling;
+        e->request.pooling = info->text.pooling;
     e->notify = notify;
     e->arg = arg;
     e->width = width;

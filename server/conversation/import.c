@@ -56,7 +56,7 @@ static enum status import_reply(struct body_finish *out, const struct conversati
     out->reply.text.len = t->reply_len;
     if (a->type->recall == NULL)
         return STATUS_OK;
-    if (a->type->tokenize == NULL) {
+    if (a->type->text == NULL) {
         out->trace = t->reply;
         out->trace_size = t->reply_len;
         return STATUS_OK;

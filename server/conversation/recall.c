@@ -112,7 +112,7 @@ enum status recall_retrace(struct body_finish *finish, const struct agent *a, st
 
     buf_init(&ids, RECALL_MAX_BYTES);
     if (text->len > 0)
-        rc = a->type->tokenize(a, text->data, text->len, false, &ids, err);
+        rc = a->type->text->tokenize(a, text->data, text->len, false, &ids, err);
     if (rc == STATUS_OK && ids.len > 0) {
         trace = arena_strndup(arena, ids.data, ids.len);
         if (trace == NULL)
@@ -187,7 +187,7 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
     if (rc == STATUS_OK)
         rc = body_read_finish(&finish, e->body, e->size_bytes, &r->arena, err);
     if (rc == STATUS_OK && !recall_is_model(r, &accept) &&
-        r->c->host.model->agent->type->tokenize != NULL)
+        r->c->host.model->agent->type->text != NULL)
         rc = recall_retrace(&finish, r->c->host.model->agent, &r->arena, err);
     if (rc == STATUS_OK)
         rc = stored_request_open(&request, &accept.request, err);

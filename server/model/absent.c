@@ -11,51 +11,12 @@
 
 /* --- the agent --- */
 
-static enum status absent_open(struct agent *a, const struct agent_config *config,
-                               struct error *err)
-{
-    (void)a;
-    (void)config;
-    (void)err;
-    return STATUS_OK;
-}
-
-static void absent_close(struct agent *a)
-{
-    (void)a; /* the framework frees the rest */
-}
-
 /* Of the vocabulary nothing is known: the model refuses what it lacks once it is back. */
 static void absent_info(const struct agent *a, struct agent_info *out)
 {
-    *out = (struct agent_info){
-        .name = a->name,
-        .kind = a->type->name,
-        .architecture = "",
-        .backend = "",
-        .n_vocab = INT32_MAX,
-    };
-    sampling_init(&out->defaults);
-}
-
-static enum status absent_clone_open(struct clone *c, const struct clone_config *config,
-                                     struct error *err)
-{
-    (void)c;
-    (void)config;
-    (void)err;
-    return STATUS_OK;
-}
-
-static void absent_clone_close(struct clone *c)
-{
-    (void)c;
-}
-
-static void absent_clone_info(const struct clone *c, struct clone_info *out)
-{
-    (void)c;
-    *out = (struct clone_info){.n_tokens = 0};
+    (void)a;
+    out->version[0] = '\0';
+    out->text.n_vocab = INT32_MAX;
 }
 
 static enum status absent_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
@@ -84,12 +45,6 @@ static enum status absent_observe(struct clone *c, struct agent_turn *turn, stru
 }
 
 static void absent_self_observe(struct clone *c, struct agent_turn *turn)
-{
-    (void)c;
-    (void)turn;
-}
-
-static void absent_drop(struct clone *c, struct agent_turn *turn)
 {
     (void)c;
     (void)turn;
@@ -127,17 +82,11 @@ static const struct agent_type absent_agent = {
     .name = "absent",
     .agent_size = sizeof(struct agent),
     .clone_size = sizeof(struct clone),
-    .open = absent_open,
-    .close = absent_close,
     .info = absent_info,
-    .clone_open = absent_clone_open,
-    .clone_close = absent_clone_close,
-    .clone_info = absent_clone_info,
     .fork = absent_fork,
     .rewind = absent_rewind,
     .observe = absent_observe,
     .self_observe = absent_self_observe,
-    .drop = absent_drop,
     .trace = absent_trace,
     .recall = absent_recall,
     .act = absent_act,

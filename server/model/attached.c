@@ -138,7 +138,7 @@ static enum status attached_worker_join(struct attached_worker *w, struct error 
     if (rc != STATUS_OK)
         return rc;
     w->model = m;
-    m->agent->type->info(m->agent, &m->info);
+    agent_describe(m->agent, &m->info);
     model_follow_workers(m);
     model_set_vacant(a, m, false);
     log_info("attached", "model=%s version=%s workers=%zu", m->name, m->info.version,

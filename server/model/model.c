@@ -201,16 +201,17 @@ static void begin_elsewhere(struct model *m)
 {
     m->elsewhere = *m->step;
     m->elsewhere.done = on_elsewhere_done;
-    model_call_agent(m, m->agent->type->step_begin);
+    model_call_agent(m, m->agent->type->elsewhere->begin);
     if (m->is_aborting)
-        model_call_agent(m, m->agent->type->step_abort);
+        model_call_agent(m, m->agent->type->elsewhere->abort);
 }
 
 static void model_interrupt_step(void *self)
 {
     struct model *m = self;
 
-    model_call_agent(m, m->agent->type->step_interrupt);
+    if (m->agent->type->elsewhere != NULL)
+        model_call_agent(m, m->agent->type->elsewhere->interrupt);
 }
 
 void model_abort(struct model *m)
@@ -218,8 +219,9 @@ void model_abort(struct model *m)
     if (m->is_aborting)
         return;
     m->is_aborting = true;
-    if (m->state != MODEL_LOADING && m->agent != NULL) /* the loading thread's until then */
-        model_call_agent(m, m->agent->type->step_abort);
+    if (m->state != MODEL_LOADING && m->agent != NULL && /* the loading thread's until then */
+        m->agent->type->elsewhere != NULL)
+        model_call_agent(m, m->agent->type->elsewhere->abort);
 }
 
 /* --- where a step runs --- */
@@ -233,7 +235,7 @@ static void model_begin_step(void *self, struct batch_step *step)
     assert(m->step == NULL);
     m->step = step;
     m->step_us = env_now_us(m->env);
-    if (m->agent->type->step_begin != NULL) {
+    if (m->agent->type->elsewhere != NULL) {
         begin_elsewhere(m);
         return;
     }
@@ -331,8 +333,8 @@ static enum status open_batcher(struct model *m, struct error *err)
     const struct agent_options *options = &m->config.options;
     struct batch_agent agent;
 
-    m->agent->type->info(m->agent, &m->info);
-    m->agent->type->batching(m->agent, &m->batching);
+    agent_describe(m->agent, &m->info);
+    agent_batching(m->agent, &m->batching);
     if (options->max_waiting != 0)
         m->batching.max_waiting = options->max_waiting;
     if (options->max_itl_us != 0)

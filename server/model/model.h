@@ -2,7 +2,7 @@
  * them. A step shorter than the hand-over to that thread (agent_info's is_light) runs on the loop,
  * where nothing else of the model runs; steps of several models that wait there are computed
  * together where their kind can (group_act). A step of an agent that computes elsewhere
- * (step_begin) is only begun here. Loop. */
+ * (elsewhere) is only begun here. Loop. */
 #ifndef SERVER_MODEL_MODEL_H
 #define SERVER_MODEL_MODEL_H
 

@@ -69,30 +69,30 @@ static const struct model_metric ours[] = {
             n_cached),
     COUNTED("counter", "parley_generated_tokens_total", "Tokens of replies.", n_said),
     COUNTED("counter", "parley_rows_total", "Rows of all steps.", n_rows),
-    OF_AGENT("gauge", "parley_kv_pages", "Pages of the KV cache.", kv_pages),
-    OF_AGENT("gauge", "parley_kv_pages_free", "Pages that are not in use.", kv_pages_free),
-    OF_AGENT("gauge", "parley_kv_pages_shared", "Pages held more than once.", kv_pages_shared),
+    OF_AGENT("gauge", "parley_kv_pages", "Pages of the KV cache.", cache.pages),
+    OF_AGENT("gauge", "parley_kv_pages_free", "Pages that are not in use.", cache.pages_free),
+    OF_AGENT("gauge", "parley_kv_pages_shared", "Pages held more than once.", cache.pages_shared),
     OF_AGENT("gauge", "parley_kv_pages_cached", "Pages found by who begins alike.",
-             kv_pages_cached),
-    OF_AGENT("gauge", "parley_kv_page_bytes", "Size of a page.", kv_page_bytes),
-    OF_AGENT("counter", "parley_kv_page_copies_total", "Pages copied on write.", kv_copies),
+             cache.pages_cached),
+    OF_AGENT("gauge", "parley_kv_page_bytes", "Size of a page.", cache.page_bytes),
+    OF_AGENT("counter", "parley_kv_page_copies_total", "Pages copied on write.", cache.copies),
     OF_AGENT("counter", "parley_recomputes_total",
-             "Conversations computed again after they lost pages.", kv_recomputes),
+             "Conversations computed again after they lost pages.", cache.recomputes),
     OF_AGENT("gauge", "parley_device_host_pages", "Pages of the host's memory behind a device's.",
-             kv_host_pages),
-    OF_AGENT("gauge", "parley_device_host_pages_used", "Of those, full.", kv_host_pages_used),
-    OF_AGENT("counter", "parley_device_spills_total", "Pages that moved there.", kv_offloads),
-    OF_AGENT("counter", "parley_device_fills_total", "Pages that came back.", kv_reloads),
+             cache.host_pages),
+    OF_AGENT("gauge", "parley_device_host_pages_used", "Of those, full.", cache.host_pages_used),
+    OF_AGENT("counter", "parley_device_spills_total", "Pages that moved there.", cache.offloads),
+    OF_AGENT("counter", "parley_device_fills_total", "Pages that came back.", cache.reloads),
     OF_AGENT("counter", "parley_device_losses_total", "Times a device failed and was opened anew.",
              device_losses),
     OF_AGENT("gauge", "parley_device_graphs", "Kinds of steps that a device launches as one.",
              device_graphs),
     OF_AGENT("counter", "parley_prefix_lookup_tokens_total",
-             "Tokens of prompts looked for in the cache.", prefix_lookup_tokens),
-    OF_AGENT("counter", "parley_prefix_hit_tokens_total", "Of those, found.", prefix_hit_tokens),
-    OF_AGENT("counter", "parley_drafted_tokens_total", "Guesses computed.", drafted_tokens),
+             "Tokens of prompts looked for in the cache.", cache.lookup_tokens),
+    OF_AGENT("counter", "parley_prefix_hit_tokens_total", "Of those, found.", cache.hit_tokens),
+    OF_AGENT("counter", "parley_drafted_tokens_total", "Guesses computed.", text.drafted_tokens),
     OF_AGENT("counter", "parley_accepted_tokens_total", "Guesses that were right.",
-             accepted_tokens),
+             text.accepted_tokens),
 };
 
 static const void *model_view_in(const struct model_view *v, unsigned in)
@@ -205,9 +205,9 @@ static void write_evictions(struct buf *out, const struct model_view *views, siz
         const struct model_view *v = &views[i];
         uint64_t n_preempted = v->batching.n_preempted;
 
-        metric_labelled(out, name, (double)(v->agent.kv_evictions - n_preempted),
+        metric_labelled(out, name, (double)(v->agent.cache.evictions - n_preempted),
                         "%s,reason=\"idle\"", v->labels);
-        metric_labelled(out, name, (double)v->agent.kv_pages_evicted, "%s,reason=\"cached\"",
+        metric_labelled(out, name, (double)v->agent.cache.pages_evicted, "%s,reason=\"cached\"",
                         v->labels);
         metric_labelled(out, name, (double)n_preempted, "%s,reason=\"preempted\"", v->labels);
     }
@@ -282,7 +282,7 @@ static void model_view_look(struct model_view *v, const struct model *m)
     if (m->batcher != NULL)
         batcher_stats(m->batcher, &v->batching);
     if (m->state == MODEL_READY)
-        m->agent->type->info(m->agent, &v->agent);
+        agent_describe(m->agent, &v->agent);
     if (n_open > v->batching.n_running)
         v->now.n_pending = n_open - v->batching.n_running;
 }

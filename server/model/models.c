@@ -404,7 +404,7 @@ static void on_loaded(struct model *m, void *arg)
     r->n_loading--;
     if (m->state == MODEL_READY && !r->has_ended) {
         model_entry_move(e, MODEL_ENTRY_READY);
-        e->bytes = m->info.weight_bytes + m->info.kv_pages * m->info.kv_page_bytes;
+        e->bytes = m->info.weight_bytes + m->info.cache.pages * m->info.cache.page_bytes;
         e->used_us = env_now_us(r->config.env);
         models_tell_ready(r, m);
         if (models_keep(r, e))

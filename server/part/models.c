@@ -38,7 +38,7 @@ static void model_note_ready(struct part_host *host, struct model *m)
     m->agent->on_event = on_clone_event;
     log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu%s%s", m->name,
              m->info.kind, m->info.backend[0] == '\0' ? "none" : m->info.backend, m->info.version,
-             m->info.context, m->info.products[0] == '\0' ? "" : " products=",
+             m->info.text.context, m->info.products[0] == '\0' ? "" : " products=",
              m->info.products[0] == '\0' ? "" : log_quote(text, sizeof(text), m->info.products));
     if (host->server->state > SERVER_SERVING)
         return;

@@ -367,16 +367,17 @@ static enum status rollout_check_model(const struct vector_rollout *r, const str
 
     if (model_check_ready(m, err) != STATUS_OK)
         return err->status;
-    if (m->info.n_observations != s->n_observation)
+    if (m->info.acting.n_observations != s->n_observation)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                              "model '%s' takes %zu numbers, an observation of %s has %zu", m->name,
-                             m->info.n_observations, v->name, s->n_observation);
-    if (m->info.n_actions != s->n_actions || m->info.n_action_numbers != s->n_action_numbers)
+                             m->info.acting.n_observations, v->name, s->n_observation);
+    if (m->info.acting.n_actions != s->n_actions ||
+        m->info.acting.n_action_numbers != s->n_action_numbers)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                              "model '%s' has %zu actions and %zu numbers of an action, %s has %zu "
                              "and %zu",
-                             m->name, m->info.n_actions, m->info.n_action_numbers, v->name,
-                             s->n_actions, s->n_action_numbers);
+                             m->name, m->info.acting.n_actions, m->info.acting.n_action_numbers,
+                             v->name, s->n_actions, s->n_action_numbers);
     if (r->config.row_multiple > 0 && v->n % r->config.row_multiple != 0)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                              "the batches of model '%s' have %u rows in lock-step, which do not "

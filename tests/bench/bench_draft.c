@@ -123,7 +123,7 @@ static double compare(struct agent *off, struct agent *on, const char *what,
     double best_a = 0, best_b = 0;
     size_t n_drafted, n_accepted;
 
-    on->type->info(on, &before);
+    agent_describe(on, &before);
     for (int round = 0; round < ROUNDS; round++) {
         converse(off, texts, n_texts, n, temperature, &a);
         converse(on, texts, n_texts, n, temperature, &b);
@@ -134,9 +134,9 @@ static double compare(struct agent *off, struct agent *on, const char *what,
         best_a = best_a > (double)a.n_tokens / a.s ? best_a : (double)a.n_tokens / a.s;
         best_b = best_b > (double)b.n_tokens / b.s ? best_b : (double)b.n_tokens / b.s;
     }
-    on->type->info(on, &after);
-    n_drafted = (after.drafted_tokens - before.drafted_tokens) / ROUNDS;
-    n_accepted = (after.accepted_tokens - before.accepted_tokens) / ROUNDS;
+    agent_describe(on, &after);
+    n_drafted = (after.text.drafted_tokens - before.text.drafted_tokens) / ROUNDS;
+    n_accepted = (after.text.accepted_tokens - before.text.accepted_tokens) / ROUNDS;
     printf("%-8s %5.1f %5zu %7zu %10.0f %10.0f %7.2f %8zu %8zu\n", what, (double)temperature, n,
            a.n_tokens, best_a, best_b, best_b / best_a, n_drafted, n_accepted);
     (void)fflush(stdout);

@@ -93,7 +93,6 @@ static void asked_open(struct asked *a, const char *path)
 
 static void asked_close(struct asked *a)
 {
-    a->agent->type->drop(a->clone, &a->turn);
     agent_turn_deinit(&a->turn);
     arena_deinit(&a->arena);
     clone_close(a->clone);

@@ -239,7 +239,7 @@ static void open_batcher(uint64_t max_itl_us)
     struct batch_agent adapter;
     struct error err;
 
-    bench.agent->type->batching(bench.agent, &config);
+    agent_batching(bench.agent, &config);
     if (max_itl_us != UINT64_MAX)
         config.max_itl_us = max_itl_us;
     agent_batch_adapter(bench.agent, &adapter);

@@ -46,10 +46,10 @@ START_TEST(pages_make_room)
                 n_refused++;
             continue;
         }
-        a->type->info(a, &info);
-        ck_assert_uint_ge(info.kv_pages * KV_PAGE_TOKENS, 2048);
-        n_fewer += info.kv_pages * info.kv_page_bytes < bytes / 3;
-        last = info.kv_pages * info.kv_page_bytes;
+        agent_describe(a, &info);
+        ck_assert_uint_ge(info.cache.pages * KV_PAGE_TOKENS, 2048);
+        n_fewer += info.cache.pages * info.cache.page_bytes < bytes / 3;
+        last = info.cache.pages * info.cache.page_bytes;
         n_opened++;
         agent_unref(a);
         ck_assert_uint_eq(cuda_host_bytes_taken(), 0);

@@ -48,11 +48,11 @@ static void side_open(struct side *s, const struct backend_type *type,
 
     ck_assert_msg(policy_drive_open(&s->agent, spec, 21, &config, &err) == STATUS_OK, "%s",
                   err.text);
-    s->agent->type->train(s->agent, true);
+    s->agent->type->learning->train(s->agent, true);
     for (size_t i = 0; i < N; i++) {
         ck_assert_int_eq(clone_open(&s->clones[i], s->agent, &(struct clone_config){0}, &err),
                          STATUS_OK);
-        ck_assert_int_eq(s->agent->type->record(s->clones[i], N_STEPS, &err), STATUS_OK);
+        ck_assert_int_eq(s->agent->type->learning->record(s->clones[i], N_STEPS, &err), STATUS_OK);
     }
 }
 
@@ -103,7 +103,8 @@ static enum status try_learn(struct side *s, struct learn_report *out)
 
     for (uint32_t i = 0; i < N * N_STEPS; i++)
         returns[i] = counter_rng_uniform(5, i, 0, 77);
-    return s->agent->type->learn(s->agent, s->clones, N, returns, N_STEPS, &config, out, &err);
+    return s->agent->type->learning->learn(s->agent, s->clones, N, returns, N_STEPS, &config, out,
+                                           &err);
 }
 
 static struct learn_report learn(struct side *s)
@@ -124,7 +125,7 @@ static unsigned char *saved(struct side *s, size_t *ret_n)
 
     ck_assert_int_ge(fd, 0);
     (void)close(fd);
-    ck_assert_int_eq(s->agent->type->save_original(s->agent, path, &err), STATUS_OK);
+    ck_assert_int_eq(s->agent->type->learning->save(s->agent, path, &err), STATUS_OK);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = read(fd, bytes, 1 << 16);
     ck_assert(n > 0 && n < 1 << 16);
@@ -291,8 +292,10 @@ static enum status learn_steps(struct side *s, enum policy_head head, struct lea
         discounts[i] = 0.9f;
     }
     return head == POLICY_DUELLING
-               ? s->agent->type->learn_transitions(s->agent, &transitions, &config, out, &err)
-               : s->agent->type->learn_trajectories(s->agent, &trajectories, &config, out, &err);
+               ? s->agent->type->learning->learn_transitions(s->agent, &transitions, &config, out,
+                                                             &err)
+               : s->agent->type->learning->learn_trajectories(s->agent, &trajectories, &config, out,
+                                                              &err);
 }
 
 /* Each head learns the same from steps that the caller has, also where the device breaks in a

@@ -309,9 +309,9 @@ static void print_way(const struct way *w, const struct agent_info *info, size_t
     (void)printf("%-8s %7zu %6s %5s %4zu %5zu %-8s %8llu %8llu %8llu  %s\n",
                  w->set == NULL ? "best" : w->set, w->n_threads, speculate_name(w->speculate),
                  w->has_cache ? "on" : "off", w->n_rows, w->chunk, how_names[w->how],
-                 (unsigned long long)info->accepted_tokens,
-                 (unsigned long long)info->prefix_hit_tokens,
-                 (unsigned long long)info->kv_recomputes, n_wrong == 0 ? "same" : "DIFFERS");
+                 (unsigned long long)info->text.accepted_tokens,
+                 (unsigned long long)info->cache.hit_tokens,
+                 (unsigned long long)info->cache.recomputes, n_wrong == 0 ? "same" : "DIFFERS");
     (void)fflush(stdout);
 }
 
@@ -333,12 +333,12 @@ static void try_ways(struct suite *s, struct way w, const struct way *ways, size
         w.chunk = ways[i].chunk;
         w.how = ways[i].how;
         n_wrong = try_way(s, a, &w);
-        a->type->info(a, &info);
+        agent_describe(a, &info);
         print_way(&w, &info, n_wrong);
     }
-    s->n_accepted += info.accepted_tokens;
-    s->n_found += info.prefix_hit_tokens;
-    s->n_recomputed += info.kv_recomputes;
+    s->n_accepted += info.text.accepted_tokens;
+    s->n_found += info.cache.hit_tokens;
+    s->n_recomputed += info.cache.recomputes;
     agent_unref(a);
 }
 

@@ -97,7 +97,7 @@ static uint64_t n_losses(const struct agent *a)
 {
     struct agent_info info;
 
-    a->type->info(a, &info);
+    agent_describe(a, &info);
     return info.device_losses;
 }
 
@@ -178,8 +178,8 @@ static size_t sweep_story(enum status status, size_t n_pages, size_t n_slots)
         agent_unref(alone);
     }
     (void)sweep(tell, &story);
-    story.agent->type->info(story.agent, &info);
-    ck_assert_uint_eq(info.kv_offloads > 0 && info.kv_reloads > 0, n_slots > 0);
+    agent_describe(story.agent, &info);
+    ck_assert_uint_eq(info.cache.offloads > 0 && info.cache.reloads > 0, n_slots > 0);
     agent_unref(story.agent);
     faulty_status = STATUS_EXHAUSTED;
     return story.n_faults;
@@ -314,17 +314,17 @@ START_TEST(pages_come_back_from_slots)
         }
         for (size_t i = 0; i < N_CLONES; i++)
             turn(agents[k], clones[i], i < 3 ? "one" : "two", &said[k][1][i]);
-        agents[k]->type->info(agents[k], &info[k]);
+        agent_describe(agents[k], &info[k]);
         for (size_t i = 0; i < N_CLONES; i++)
             clone_close(clones[i]);
     }
     ck_assert_mem_eq(said[1], said[0], sizeof said[0]);
     ck_assert_mem_eq(said[2], said[0], sizeof said[0]);
-    ck_assert_uint_eq(info[0].kv_offloads, 0);
-    ck_assert_uint_gt(info[1].kv_offloads, 0);
-    ck_assert_uint_gt(info[1].kv_reloads, 0);
-    ck_assert_uint_eq(info[1].kv_host_pages, 40);
-    ck_assert_uint_gt(info[1].prefix_hit_tokens, info[2].prefix_hit_tokens);
+    ck_assert_uint_eq(info[0].cache.offloads, 0);
+    ck_assert_uint_gt(info[1].cache.offloads, 0);
+    ck_assert_uint_gt(info[1].cache.reloads, 0);
+    ck_assert_uint_eq(info[1].cache.host_pages, 40);
+    ck_assert_uint_gt(info[1].cache.hit_tokens, info[2].cache.hit_tokens);
     for (size_t k = 0; k < 3; k++)
         agent_unref(agents[k]);
 }

@@ -49,7 +49,7 @@ static enum status act(struct agent *a, struct clone **clones, struct error *err
     for (size_t i = 0; rc == STATUS_OK && i < N; i++)
         rc = clone_open(&clones[i], a, &(struct clone_config){0}, err);
     for (size_t i = 0; rc == STATUS_OK && i < N; i++)
-        rc = a->type->record(clones[i], N_STEPS, err);
+        rc = a->type->learning->record(clones[i], N_STEPS, err);
     for (size_t t = 0; rc == STATUS_OK && t < N_STEPS; t++)
         rc = policy_drive(&b, answers, err);
     return rc;
@@ -71,8 +71,8 @@ static enum status learn_once(void *arg)
     buf_init(&state, 1 << 16);
     rc = act(a, clones, &err);
     if (rc == STATUS_OK) {
-        rc = a->type->learn(a, clones, N, returns, N_STEPS, &config, &report, &err);
-        a->type->clone_info(clones[0], &info);
+        rc = a->type->learning->learn(a, clones, N, returns, N_STEPS, &config, &report, &err);
+        clone_describe(clones[0], &info);
         ck_assert_uint_eq(info.n_recorded, rc == STATUS_OK ? 0 : N_STEPS);
     }
     if (rc == STATUS_OK)
@@ -180,8 +180,8 @@ static enum status learn_rows_once(void *arg)
 
     for (int round = 0; rc == STATUS_OK && round < 2; round++)
         rc = spec->head == POLICY_DUELLING
-                 ? a->type->learn_transitions(a, &transitions, &config, &report, &err)
-                 : a->type->learn_trajectories(a, &trajectories, &config, &report, &err);
+                 ? a->type->learning->learn_transitions(a, &transitions, &config, &report, &err)
+                 : a->type->learning->learn_trajectories(a, &trajectories, &config, &report, &err);
     agent_unref(a);
     return rc;
 }
@@ -203,7 +203,7 @@ static enum status save_once(void *arg)
 {
     struct agent *a = arg;
     struct error err;
-    enum status rc = a->type->save_original(a, saved, &err);
+    enum status rc = a->type->learning->save(a, saved, &err);
 
     ck_assert((access(saved, F_OK) == 0) == (rc == STATUS_OK));
     (void)unlink(saved);
@@ -251,7 +251,7 @@ static struct agent *open_faulty(const char *path)
     struct error err;
 
     ck_assert_msg(agent_open(&a, NULL, &config, &err) == STATUS_OK, "%s", err.text);
-    a->type->train(a, true);
+    a->type->learning->train(a, true);
     return a;
 }
 
@@ -285,7 +285,7 @@ static void teach_file(const char *path)
 
     ck_assert_msg(agent_open(&a, NULL, &config, &err) == STATUS_OK, "%s", err.text);
     ck_assert_int_eq(learn_once(a), STATUS_OK);
-    ck_assert_int_eq(a->type->save_original(a, path, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->learning->save(a, path, &err), STATUS_OK);
     agent_unref(a);
 }
 
@@ -361,7 +361,7 @@ static enum status tell(void *arg)
     a = open_faulty(s->path);
     for (size_t i = 0; i < N; i++) {
         ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
-        ck_assert_int_eq(a->type->record(clones[i], N_STEPS, &err), STATUS_OK);
+        ck_assert_int_eq(a->type->learning->record(clones[i], N_STEPS, &err), STATUS_OK);
     }
     fault_after = armed;
     for (uint32_t round = 0; round < N_ROUNDS; round++) {
@@ -375,8 +375,8 @@ static enum status tell(void *arg)
                 at--; /* the clone is unchanged: its next step is the same */
             }
         n_opened = faulty_n_opened;
-        while ((rc = a->type->learn(a, clones, N, returns, N_STEPS, &config, &told.reports[round],
-                                    &err)) != STATUS_OK) {
+        while ((rc = a->type->learning->learn(a, clones, N, returns, N_STEPS, &config,
+                                              &told.reports[round], &err)) != STATUS_OK) {
             check_fault(s, rc, n_opened, &err);
             all = STATUS_EXHAUSTED;
             s->n_failed_lessons++;
@@ -455,7 +455,7 @@ START_TEST(a_device_may_stay_away)
     for (size_t i = 0; i < N; i++) {
         ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
         ck_assert_int_eq(clone_open(&others[i], same, &(struct clone_config){0}, &err), STATUS_OK);
-        ck_assert_int_eq(a->type->record(clones[i], 1, &err), STATUS_OK);
+        ck_assert_int_eq(a->type->learning->record(clones[i], 1, &err), STATUS_OK);
     }
     ck_assert_int_eq(step_together(others, 0, 0, answers[0], &err), STATUS_OK);
     faulty_status = STATUS_INTERNAL;
@@ -470,21 +470,21 @@ START_TEST(a_device_may_stay_away)
         ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_UNAVAILABLE);
         ck_assert_ptr_nonnull(strstr(err.text, "not ready again yet"));
     }
-    ck_assert_int_eq(a->type->save_original(a, copy, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->learning->save(a, copy, &err), STATUS_OK);
     ck_assert(policy_same_files(path, copy));
     faulty_cannot_open = false;
     ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_OK);
     ck_assert_mem_eq(answers[1], answers[0], sizeof answers[0]);
-    a->type->info(a, &info);
+    agent_describe(a, &info);
     ck_assert_uint_eq(info.device_losses, 1);
     faulty_cannot_open = true;
     rc = STATUS_EXHAUSTED;
     for (long n = 0; rc == STATUS_EXHAUSTED; n++) {
         fault_after = n;
-        rc = a->type->learn(a, clones, N, returns, 1, &config, &report, &err);
+        rc = a->type->learning->learn(a, clones, N, returns, 1, &config, &report, &err);
     }
     ck_assert_int_eq(rc, STATUS_INTERNAL);
-    ck_assert_int_eq(a->type->learn(a, clones, N, returns, 1, &config, &report, &err),
+    ck_assert_int_eq(a->type->learning->learn(a, clones, N, returns, 1, &config, &report, &err),
                      STATUS_UNAVAILABLE);
     for (size_t i = 0; i < N; i++) {
         clone_close(clones[i]);

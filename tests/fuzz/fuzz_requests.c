@@ -141,8 +141,10 @@ static enum status convert_params(const ProtobufCMessage *m, struct arena *arena
 static enum status convert_rows(const Inference__ModelInferRequest *r, struct arena *arena,
                                 struct error *err)
 {
-    const struct agent_info info = {
-        .kind = "lm", .architecture = "", .backend = "", .n_embedding = 4, .is_embedder = true};
+    const struct agent_info info = {.kind = "lm",
+                                    .architecture = "",
+                                    .backend = "",
+                                    .text = {.n_embedding = 4, .is_embedder = true}};
     struct kserve_signature sig;
     struct kserve_request out;
     enum status rc;
@@ -162,7 +164,7 @@ static enum status convert_inference(const Inference__ModelInferRequest *r, bool
     const struct agent_info info = {.kind = is_policy ? "policy" : "lm",
                                     .architecture = "",
                                     .backend = "",
-                                    .n_observations = is_policy ? 4 : 0};
+                                    .acting.n_observations = is_policy ? 4 : 0};
     struct kserve_signature sig;
     struct kserve_request out;
     enum status rc;

@@ -46,9 +46,7 @@ static void actor_info(const struct agent *a, struct agent_info *out)
         .architecture = "",
         .backend = "",
         .version = "1",
-        .n_observations = 1,
-        .n_actions = 2,
-        .has_logp = true,
+        .acting = {.n_observations = 1, .n_actions = 2, .has_logp = true},
     };
 }
 
@@ -171,6 +169,12 @@ static enum status actor_learn(struct agent *a, struct clone *const *clones, siz
     return STATUS_OK;
 }
 
+static const struct agent_learning actor_learning = {
+    .train = actor_train,
+    .record = actor_record,
+    .learn = actor_learn,
+};
+
 static const struct agent_type actor_agent = {
     .name = "actor",
     .agent_size = sizeof(struct agent),
@@ -188,10 +192,7 @@ static const struct agent_type actor_agent = {
     .drop = actor_drop,
     .batch_act = actor_batch_act,
     .stepped = actor_stepped,
-    .use_batch_act = true,
-    .train = actor_train,
-    .record = actor_record,
-    .learn = actor_learn,
+    .learning = &actor_learning,
 };
 
 /* --- clock, timers, compute --- */
@@ -251,8 +252,8 @@ enum status fake_actor_open(struct fake_actor *f, const struct sessions_config *
     f->model.name = f->model.agent->name;
     f->model.state = MODEL_READY;
     f->model.env = &f->env;
-    f->model.agent->type->info(f->model.agent, &f->model.info);
-    f->model.agent->type->batching(f->model.agent, &f->model.batching);
+    agent_describe(f->model.agent, &f->model.info);
+    agent_batching(f->model.agent, &f->model.batching);
     agent_batch_adapter(f->model.agent, &adapter);
     rc = batcher_open(&f->model.batcher, &f->model.batching, &adapter, &compute, &timer, &f->env,
                       err);

@@ -134,6 +134,11 @@ static void remote_stepped(struct agent *a, struct row *row)
     agent_turn_of(row)->reply.n_prefilled++;
 }
 
+static const struct agent_elsewhere fake_elsewhere = {
+    .begin = remote_step_begin,
+    .abort = remote_step_abort,
+};
+
 const struct agent_type fake_remote_agent = {
     .name = "remote",
     .agent_size = sizeof(struct remote),
@@ -147,8 +152,7 @@ const struct agent_type fake_remote_agent = {
     .observe = remote_observe,
     .self_observe = remote_end,
     .drop = remote_end,
-    .step_begin = remote_step_begin,
-    .step_abort = remote_step_abort,
+    .elsewhere = &fake_elsewhere,
     .stepped = remote_stepped,
 };
 

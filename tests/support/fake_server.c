@@ -51,7 +51,7 @@ static void fake_info(const struct agent *a, struct agent_info *out)
                                .architecture = "",
                                .backend = "",
                                .version = "1",
-                               .n_vocab = FAKE_MAX_TOKENS};
+                               .text.n_vocab = FAKE_MAX_TOKENS};
     sampling_init(&out->defaults);
     out->defaults.top_k = 7;
 }
@@ -320,8 +320,8 @@ void fake_server_open(struct fake_server *s, const char *kind, size_t max_waitin
     assert(rc == STATUS_OK);
     s->model.name = s->model.agent->name;
     s->model.state = MODEL_READY;
-    s->model.agent->type->info(s->model.agent, &s->model.info);
-    s->model.agent->type->batching(s->model.agent, &s->model.batching);
+    agent_describe(s->model.agent, &s->model.info);
+    agent_batching(s->model.agent, &s->model.batching);
     if (max_waiting > 0) {
         s->model.batching.max_waiting = max_waiting;
         if (s->model.batching.max_rows > max_waiting)

@@ -76,7 +76,7 @@ size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t
     struct error err;
 
     assert(n <= 64);
-    a->type->batching(a, &config);
+    agent_batching(a, &config);
     budget = config.max_cost;
     for (size_t i = 0; i < n; i++) {
         struct row *row = &drives[i]->turn.row;

@@ -70,7 +70,6 @@ static enum status end(struct step *s, struct clone *c, struct answer *out, stru
 
     type->stepped(c->agent, &s->turn.row);
     if (s->turn.row.outcome != ROW_DONE) {
-        type->drop(c, &s->turn);
         *err = s->turn.row.err;
         return err->status;
     }

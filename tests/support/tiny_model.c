@@ -182,22 +182,29 @@ static void put_key(struct file *f, const struct tiny_key *k)
     }
 }
 
+static const char *of_architecture(char name[64], const struct tiny_config *c, const char *key)
+{
+    (void)snprintf(name, 64, "%s.%s", c->has_own_keys ? c->architecture : "llama", key);
+    return name;
+}
+
 static void put_metadata(struct file *f)
 {
     const struct tiny_config *c = f->config;
+    char name[64];
 
     key_text(f, "general.architecture", c->architecture != NULL ? c->architecture : "llama");
     key_text(f, "general.name", "tiny");
-    key_u32(f, "llama.block_count", TINY_LAYERS);
-    key_u32(f, "llama.context_length", TINY_CONTEXT);
-    key_u32(f, "llama.embedding_length", TINY_WIDTH);
-    key_u32(f, "llama.feed_forward_length", TINY_WIDTH);
-    key_u32(f, "llama.attention.head_count", TINY_HEADS);
-    key_u32(f, "llama.attention.head_count_kv", TINY_KV_HEADS);
-    key_u32(f, "llama.rope.dimension_count", TINY_HEAD_DIM);
-    key_u32(f, "llama.vocab_size", TINY_VOCAB);
-    key_f32(f, "llama.rope.freq_base", 10000.0f);
-    key_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    key_u32(f, of_architecture(name, c, "block_count"), TINY_LAYERS);
+    key_u32(f, of_architecture(name, c, "context_length"), TINY_CONTEXT);
+    key_u32(f, of_architecture(name, c, "embedding_length"), TINY_WIDTH);
+    key_u32(f, of_architecture(name, c, "feed_forward_length"), TINY_WIDTH);
+    key_u32(f, of_architecture(name, c, "attention.head_count"), TINY_HEADS);
+    key_u32(f, of_architecture(name, c, "attention.head_count_kv"), TINY_KV_HEADS);
+    key_u32(f, of_architecture(name, c, "rope.dimension_count"), TINY_HEAD_DIM);
+    key_u32(f, of_architecture(name, c, "vocab_size"), TINY_VOCAB);
+    key_f32(f, of_architecture(name, c, "rope.freq_base"), 10000.0f);
+    key_f32(f, of_architecture(name, c, "attention.layer_norm_rms_epsilon"), 1e-5f);
     put_vocabulary(f);
     for (size_t i = 0; i < sizeof c->add_keys / sizeof c->add_keys[0]; i++)
         if (c->add_keys[i].name != NULL)

@@ -45,6 +45,7 @@ struct tiny_config {
 
     /* Defects; NULL: none. */
     const char *architecture; /* instead of llama */
+    bool has_own_keys;        /* the keys begin with architecture, too, not with llama */
     const char *leave_out;    /* a key or tensor to leave out */
     const char *set_key;      /* a key that becomes an integer, set_value; may be new */
     uint32_t set_value;

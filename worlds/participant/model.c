@@ -65,7 +65,7 @@ static enum status model_participant_encode(const void *self, const char *text, 
 {
     const struct agent *a = self;
 
-    return a->type->tokenize(a, text, len, false, ids, err);
+    return a->type->text->tokenize(a, text, len, false, ids, err);
 }
 
 static void close_model(struct participant *p)
@@ -84,8 +84,8 @@ static void bound_lengths(struct model_participant *m)
     struct agent_info info;
     size_t eighth;
 
-    m->agent->type->info(m->agent, &info);
-    eighth = info.context / 8;
+    agent_describe(m->agent, &info);
+    eighth = info.text.context / 8;
     if (l->text_truncate == 0 || l->text_truncate > 5 * eighth)
         l->text_truncate = 5 * eighth;
     if (l->label_truncate == 0 || l->label_truncate > eighth)
@@ -108,7 +108,7 @@ enum status model_open(struct participant **out, const struct model_participant_
     m->config = *config;
     rc = config->type != NULL ? agent_open_type(&m->agent, config->type, &config->agent, err)
                               : agent_open(&m->agent, NULL, &config->agent, err);
-    if (rc == STATUS_OK && (m->agent->type->tokenize == NULL || m->agent->type->detokenize == NULL))
+    if (rc == STATUS_OK && m->agent->type->text == NULL)
         rc = error_set(err, STATUS_INVALID, "an agent of kind '%s' is not a language model",
                        m->agent->type->name);
     if (rc != STATUS_OK) {
@@ -225,7 +225,7 @@ static enum status append_last(struct buf *out, const struct agent *a, const str
     enum status rc;
 
     buf_init(&text, SIZE_MAX);
-    rc = a->type->detokenize(a, u->ids + u->n_ids - n, n, &text, err);
+    rc = a->type->text->detokenize(a, u->ids + u->n_ids - n, n, &text, err);
     while (rc == STATUS_OK && at < text.len && ((unsigned char)text.data[at] & 0xC0) == 0x80)
         at++;
     if (rc == STATUS_OK && utf8_is_valid(text.data + at, text.len - at))

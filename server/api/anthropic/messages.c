@@ -68,7 +68,7 @@ static enum status anthropic_decode(const struct generation *g, const struct com
         ids[i] = t->tokens[i == 0 ? 0 : i - 1].id;
     for (size_t i = 0; i < 3 && rc == STATUS_OK; i++) {
         buf_clear(out);
-        rc = agent->type->detokenize(agent, ids, n_ids[i], out, &ignored);
+        rc = agent->type->text->detokenize(agent, ids, n_ids[i], out, &ignored);
         lens[i] = out->len;
     }
     if (rc != STATUS_OK)
@@ -89,7 +89,7 @@ static const struct text *anthropic_stop(const struct generation *g, const struc
     size_t last;
 
     if (c->finish != FINISH_STOP || t->n_tokens == 0 || overrides == NULL ||
-        (overrides->given & SAMPLING_STOPS) == 0 || g->model->agent->type->detokenize == NULL)
+        (overrides->given & SAMPLING_STOPS) == 0 || g->model->agent->type->text == NULL)
         return NULL;
     buf_init(&all, COUNT_MAX_BYTES);
     if (anthropic_decode(g, t, &all, &last) == STATUS_OK)
@@ -419,14 +419,15 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
     if (anthropic_request(&r, body, true, exchange_arena(x), err) != STATUS_OK ||
         resolution_find_model(&m, x, r.model, err) != STATUS_OK)
         return err->status;
-    if (m->agent->type->render == NULL)
+    if (m->agent->type->text == NULL)
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
     buf_init(&ids, COUNT_MAX_BYTES);
     buf_init(&out, COUNT_ANSWER_BYTES);
-    rc = request_fit_model(&r, m->info.reply_format, exchange_arena(x), err);
+    rc = request_fit_model(&r, m->info.text.reply_format, exchange_arena(x), err);
     if (rc == STATUS_OK)
-        rc = m->agent->type->render(m->agent, r.prompts->messages, r.prompts->n_messages,
-                                    r.prompts->tool_use.tools, r.variables.json, true, &ids, err);
+        rc = m->agent->type->text->render(m->agent, r.prompts->messages, r.prompts->n_messages,
+                                          r.prompts->tool_use.tools, r.variables.json, true, &ids,
+                                          err);
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
         json_begin_object(&w, NULL);

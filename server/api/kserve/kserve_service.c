@@ -279,7 +279,7 @@ static enum status memory(Inference__ModelStatistics *out, const struct model *m
         return error_no_memory(err, sizeof(*usage), "statistics");
     inference__memory_usage__init(usage);
     usage->type = (char *)"CPU";
-    usage->byte_size = m->info.weight_bytes + m->info.kv_pages * m->info.kv_page_bytes;
+    usage->byte_size = m->info.weight_bytes + m->info.cache.pages * m->info.cache.page_bytes;
     list[0] = usage;
     out->memory_usage = list;
     out->n_memory_usage = 1;

@@ -40,7 +40,7 @@ static void signature_embed(struct kserve_signature *out, const struct agent_inf
 {
     *out = embedding;
     out->n_declared = out->n_inputs;
-    out->outputs[0].dim = (int64_t)info->n_embedding;
+    out->outputs[0].dim = (int64_t)info->text.n_embedding;
     out->platform = "parley_lm";
     out->backend = info->backend[0] != '\0' ? info->backend : "none";
 }
@@ -49,18 +49,21 @@ static void signature_of_kind(struct kserve_signature *out, const struct agent_i
 {
     bool is_lm = strcmp(info->kind, "lm") == 0;
 
-    *out = info->n_observations > 0 ? acting : speaking;
+    *out = info->acting.n_observations > 0 ? acting : speaking;
     out->n_declared = is_lm ? out->n_inputs : 1;
     if (out->is_policy) {
-        out->inputs[0].dim = (int64_t)info->n_observations;
-        if (info->n_action_numbers > 0)
-            out->outputs[0] = (struct kserve_tensor){
-                "action", "FP32", INFERENCE__DATA_TYPE__TYPE_FP32, (int64_t)info->n_action_numbers,
-                false,    false};
+        out->inputs[0].dim = (int64_t)info->acting.n_observations;
+        if (info->acting.n_action_numbers > 0)
+            out->outputs[0] = (struct kserve_tensor){"action",
+                                                     "FP32",
+                                                     INFERENCE__DATA_TYPE__TYPE_FP32,
+                                                     (int64_t)info->acting.n_action_numbers,
+                                                     false,
+                                                     false};
         out->n_outputs = 1;
-        if (info->has_logp)
+        if (info->acting.has_logp)
             out->outputs[out->n_outputs++] = acting.outputs[1];
-        if (info->has_value)
+        if (info->acting.has_value)
             out->outputs[out->n_outputs++] = acting.outputs[2];
     }
     out->platform = out->is_policy ? "parley_policy" : is_lm ? "parley_lm" : "parley_agent";
@@ -71,7 +74,7 @@ static void signature_of_kind(struct kserve_signature *out, const struct agent_i
 
 void kserve_signature(struct kserve_signature *out, const struct agent_info *info)
 {
-    if (info->is_embedder)
+    if (info->text.is_embedder)
         signature_embed(out, info);
     else
         signature_of_kind(out, info);
@@ -86,7 +89,8 @@ void kserve_signature_for(struct kserve_signature *out, const struct agent_info 
 
     for (size_t i = 0; i < r->n_outputs; i++)
         names_embedding = names_embedding || strcmp(r->outputs[i]->name, EMBEDDING) == 0;
-    if (info->n_embedding > 0 && (names_embedding || (info->is_embedder && r->n_outputs == 0)))
+    if (info->text.n_embedding > 0 &&
+        (names_embedding || (info->text.is_embedder && r->n_outputs == 0)))
         signature_embed(out, info);
     else
         signature_of_kind(out, info);

@@ -90,7 +90,7 @@ static void ollama_list(struct exchange *x, bool is_running)
         ollama_write_model(&w, m);
         if (is_running) {
             json_write_unsigned(&w, "size_vram", m->info.weight_bytes);
-            json_write_unsigned(&w, "context_length", m->info.context);
+            json_write_unsigned(&w, "context_length", m->info.text.context);
             json_write_text(&w, "expires_at", OLLAMA_NEVER);
         } else {
             json_write_time(&w, "modified_at", ollama_start_ms(x));
@@ -130,7 +130,7 @@ static enum status ollama_named_model(struct model **out, struct exchange *x, co
 /* Clients offer tools and thoughts only where these say so. */
 static void ollama_write_capabilities(struct json_writer *w, const struct model *m)
 {
-    const struct reply_format *f = m->info.reply_format;
+    const struct reply_format *f = m->info.text.reply_format;
 
     json_begin_array(w, "capabilities");
     json_write_text(w, NULL, "completion");
@@ -138,7 +138,7 @@ static void ollama_write_capabilities(struct json_writer *w, const struct model 
         json_write_text(w, NULL, "tools");
     if (f != NULL && f->thoughts != NULL)
         json_write_text(w, NULL, "thinking");
-    if (m->info.n_embedding > 0)
+    if (m->info.text.n_embedding > 0)
         json_write_text(w, NULL, "embedding");
     json_end_array(w);
 }
@@ -167,8 +167,8 @@ static enum status ollama_show(struct exchange *x, const json_t *body, struct er
     ollama_write_details(&w, m);
     json_begin_object(&w, "model_info");
     json_write_text(&w, "general.architecture", ollama_family(m));
-    ollama_write_of_family(&w, m, "context_length", m->info.context);
-    ollama_write_of_family(&w, m, "vocab_size", m->info.n_vocab);
+    ollama_write_of_family(&w, m, "context_length", m->info.text.context);
+    ollama_write_of_family(&w, m, "vocab_size", m->info.text.n_vocab);
     json_end_object(&w);
     json_write_format(&w, "parameters", "temperature %g\ntop_k %u\ntop_p %g\nmin_p %g",
                       (double)m->info.defaults.temperature, m->info.defaults.top_k,

@@ -33,11 +33,11 @@ static void write_model(struct json_writer *w, const struct server *server, cons
     json_write_text(w, "type", "model");
     json_write_text(w, "display_name", m->name);
     json_write_time(w, "created_at", created_ms);
-    if (m->info.context > 0)
-        json_write_unsigned(w, "max_model_len", m->info.context);
-    if (m->info.n_embedding > 0) {
-        json_write_unsigned(w, "embedding_dimensions", m->info.n_embedding);
-        json_write_text(w, "pooling", m->info.pooling == POOLING_LAST ? "last" : "mean");
+    if (m->info.text.context > 0)
+        json_write_unsigned(w, "max_model_len", m->info.text.context);
+    if (m->info.text.n_embedding > 0) {
+        json_write_unsigned(w, "embedding_dimensions", m->info.text.n_embedding);
+        json_write_text(w, "pooling", m->info.text.pooling == POOLING_LAST ? "last" : "mean");
     }
     json_end_object(w);
 }
@@ -144,7 +144,7 @@ static enum status speaker(struct model **out, struct exchange *x, const json_t 
         resolution_find_model(out, x, name, err) != STATUS_OK ||
         model_check_ready(*out, err) != STATUS_OK)
         return err->status;
-    if ((*out)->agent->type->tokenize == NULL)
+    if ((*out)->agent->type->text == NULL)
         return error_field(err, "model", "'%s' has no vocabulary", (*out)->name);
     return STATUS_OK;
 }
@@ -159,7 +159,7 @@ static void write_ids(struct json_writer *w, const struct model *m, const json_t
     json_begin_object(w, NULL);
     if (field(body, "content") == NULL) {
         json_write_unsigned(w, "count", n);
-        json_write_unsigned(w, "max_model_len", m->info.context);
+        json_write_unsigned(w, "max_model_len", m->info.text.context);
     }
     json_begin_array(w, "tokens");
     for (size_t i = 0; i < n; i++)
@@ -181,15 +181,15 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
         return err->status;
     if (goes_on)
         return error_field(err, "continue_final_message", "is not served here");
-    if (m->agent->type->render == NULL)
+    if (m->agent->type->text == NULL)
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
     if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK ||
         request_tools(&r, body, TOOLS_OF_CHAT, exchange_arena(x), err) != STATUS_OK ||
         request_variables(&r, body, NULL, exchange_arena(x), err) != STATUS_OK ||
-        request_fit_model(&r, m->info.reply_format, exchange_arena(x), err) != STATUS_OK)
+        request_fit_model(&r, m->info.text.reply_format, exchange_arena(x), err) != STATUS_OK)
         return err->status;
-    return m->agent->type->render(m->agent, p.messages, p.n_messages, p.tool_use.tools,
-                                  r.variables.json, is_replied, ids, err);
+    return m->agent->type->text->render(m->agent, p.messages, p.n_messages, p.tool_use.tools,
+                                        r.variables.json, is_replied, ids, err);
 }
 
 static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const struct model *m,
@@ -207,8 +207,8 @@ static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const stru
     if (!json_is_string(prompt))
         return prompt == NULL ? error_field(err, "prompt", "is missing, and so are messages")
                               : field_wrong(err, name, "a string", prompt);
-    return m->agent->type->tokenize(m->agent, json_string_value(prompt), json_string_length(prompt),
-                                    parses_special, ids, err);
+    return m->agent->type->text->tokenize(m->agent, json_string_value(prompt),
+                                          json_string_length(prompt), parses_special, ids, err);
 }
 
 static enum status tokenize(struct exchange *x, const json_t *body, struct error *err)
@@ -250,7 +250,7 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
         return err->status;
     buf_init(&text, TOKENS_MAX_BYTES);
     buf_init(&out, TOKENS_MAX_BYTES);
-    rc = m->agent->type->detokenize(m->agent, ids, json_array_size(list), &text, err);
+    rc = m->agent->type->text->detokenize(m->agent, ids, json_array_size(list), &text, err);
     if (rc == STATUS_OK) {
         struct json_writer w = json_writer_begin(&out);
 
@@ -274,7 +274,7 @@ static void write_token_field(struct json_writer *w, const struct model *m, cons
 
     buf_init(&text, LIST_MAX_BYTES);
     if (id >= 0)
-        json_writer_fail(w, m->agent->type->detokenize(m->agent, &id, 1, &text, &ignored));
+        json_writer_fail(w, m->agent->type->text->detokenize(m->agent, &id, 1, &text, &ignored));
     if (id >= 0)
         json_write_string(w, name, text.data, text.len);
     else
@@ -291,7 +291,7 @@ static void tokenizer_info_serve(struct exchange *x)
     struct model *m;
     struct buf out;
 
-    if (resolution_find_model(&m, x, "", &err) == STATUS_OK && m->agent->type->detokenize == NULL)
+    if (resolution_find_model(&m, x, "", &err) == STATUS_OK && m->agent->type->text == NULL)
         (void)error_field(&err, "model", "'%s' has no vocabulary", m->name);
     if (err.status != STATUS_OK) {
         exchange_fail(x, &err);
@@ -302,13 +302,14 @@ static void tokenizer_info_serve(struct exchange *x)
     w = json_writer_begin(&out);
     json_begin_object(&w, NULL);
     json_write_text(&w, "tokenizer_class", "PreTrainedTokenizerFast");
-    write_token_field(&w, m, "bos_token", info->bos);
-    write_token_field(&w, m, "eos_token", info->eos);
-    write_token_field(&w, m, "pad_token", info->eos); /* nothing is padded */
-    json_write_bool(&w, "add_bos_token", info->adds_bos);
-    json_write_unsigned(&w, "model_max_length", info->context);
-    if (info->chat_template != NULL)
-        json_write_string(&w, "chat_template", info->chat_template, info->chat_template_len);
+    write_token_field(&w, m, "bos_token", info->text.bos);
+    write_token_field(&w, m, "eos_token", info->text.eos);
+    write_token_field(&w, m, "pad_token", info->text.eos); /* nothing is padded */
+    json_write_bool(&w, "add_bos_token", info->text.adds_bos);
+    json_write_unsigned(&w, "model_max_length", info->text.context);
+    if (info->text.chat_template != NULL)
+        json_write_string(&w, "chat_template", info->text.chat_template,
+                          info->text.chat_template_len);
     else
         json_write_null(&w, "chat_template");
     json_end_object(&w);

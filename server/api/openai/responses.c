@@ -246,7 +246,7 @@ static void write_outcome(struct json_writer *w, const struct response_view *v,
     json_write_unsigned(w, "output_tokens", u->n_completion);
     json_begin_object(w, "output_tokens_details");
     json_write_unsigned(w, "reasoning_tokens",
-                        tools_thought_tokens(t, v->model->info.reply_format));
+                        tools_thought_tokens(t, v->model->info.text.reply_format));
     json_end_object(w);
     json_write_unsigned(w, "total_tokens", u->n_prompt + u->n_completion);
     json_end_object(w);
@@ -404,7 +404,7 @@ void response_write(const struct response_view *v, const char *name, struct json
     response_write_constants(w);
     response_write_reasoning(v, w);
     response_write_tools(v, w);
-    response_write_output(r, t, v->model->info.reply_format, w);
+    response_write_output(r, t, v->model->info.text.reply_format, w);
     response_write_sampling(v, w);
     json_write_text(w, "instructions", r->instructions);
     json_write_text(w, "previous_response_id", r->previous);
@@ -737,7 +737,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     if (rc == STATUS_OK) {
         r->store = q->store;
         response_take_tools(r, q);
-        rc = request_fit_model(&q->base, model->info.reply_format, exchange_arena(x), err);
+        rc = request_fit_model(&q->base, model->info.text.reply_format, exchange_arena(x), err);
     }
     plan.is_to_keep = q->store;
     plan.renderer_state = r;

@@ -83,12 +83,13 @@ static enum status take_trajectories(struct learn_call *c, const Parley__V1__Act
     struct learn_trajectories *to = &c->lesson.trajectories;
     int64_t shape[3], seen[3], action[3];
     const void *observations, *actions, *rewards, *terminated, *resets = NULL, *logp = NULL;
-    size_t n_numbers = info->n_action_numbers;
+    size_t n_numbers = info->acting.n_action_numbers;
     enum status rc = lesson_shape(m->reward, "reward", 2, shape, err);
 
     if (rc != STATUS_OK)
         return rc;
-    memcpy(seen, (int64_t[]){shape[0], shape[1] + 1, (int64_t)info->n_observations}, sizeof(seen));
+    memcpy(seen, (int64_t[]){shape[0], shape[1] + 1, (int64_t)info->acting.n_observations},
+           sizeof(seen));
     memcpy(action, (int64_t[]){shape[0], shape[1], (int64_t)n_numbers}, sizeof(action));
     rc = lesson_take(&rewards, c, m->reward, "reward", TENSOR_F32, shape, 2, err);
     if (rc == STATUS_OK)
@@ -135,7 +136,7 @@ static enum status take_transitions(struct learn_call *c, const Parley__V1__ActT
                                     struct error *err)
 {
     struct learn_transitions *to = &c->lesson.transitions;
-    int64_t shape[2] = {0, (int64_t)c->lesson.model->info.n_observations};
+    int64_t shape[2] = {0, (int64_t)c->lesson.model->info.acting.n_observations};
     const void *seen, *next, *actions, *rewards, *discounts, *weights = NULL;
     float *errors;
     enum status rc = lesson_shape(m->reward, "reward", 1, shape, err);

@@ -43,14 +43,14 @@ enum status turn_begin(struct conversation **out, struct call *call,
     if (rc == STATUS_OK && model_is_absent(c->host.model) && !asks_again(c, request))
         rc = conversation_check_model(c, err); /* the request cannot be read without it */
     if (rc == STATUS_OK)
-        rc = wire_turn(&r, request, c->host.model->info.reply_format, arena, err);
+        rc = wire_turn(&r, request, c->host.model->info.text.reply_format, arena, err);
     if (rc != STATUS_OK)
         return rc;
     take_deadline(&r, request->deadline_ms, env_now_us(server->env), call_deadline_us(call));
     rc = conversation_turn(c, &r, reader, err);
     if (rc == STATUS_OK) {
         *out = c;
-        turn_parts_init(parts, c->host.model->info.reply_format, request->reasoning != NULL);
+        turn_parts_init(parts, c->host.model->info.text.reply_format, request->reasoning != NULL);
     }
     return rc;
 }

@@ -604,32 +604,32 @@ static Parley__V1__ModelKind wire_model_kind(const char *kind)
 
 static void fill_agent(Parley__V1__Model *out, const struct model *m, struct agent_info *info)
 {
-    m->agent->type->info(m->agent, info);
+    agent_describe(m->agent, info);
     out->kind = wire_model_kind(m->info.kind);
     out->version = info->version;
     out->architecture = (char *)m->info.architecture;
     out->backend = (char *)m->info.backend;
-    out->context = (uint32_t)info->context;
-    out->vocabulary = (uint32_t)info->n_vocab;
+    out->context = (uint32_t)info->text.context;
+    out->vocabulary = (uint32_t)info->text.n_vocab;
     out->weight_bytes = info->weight_bytes;
-    out->kv_page_bytes = info->kv_page_bytes;
-    out->kv_pages = (uint32_t)info->kv_pages;
-    out->kv_pages_free = (uint32_t)info->kv_pages_free;
-    out->kv_pages_shared = (uint32_t)info->kv_pages_shared;
-    out->kv_pages_cached = (uint32_t)info->kv_pages_cached;
-    out->kv_copies = info->kv_copies;
-    out->kv_pages_evicted = info->kv_pages_evicted;
-    out->kv_evictions = info->kv_evictions;
-    out->kv_recomputes = info->kv_recomputes;
-    out->drafted_tokens = info->drafted_tokens;
-    out->accepted_tokens = info->accepted_tokens;
-    out->prefix_lookup_tokens = info->prefix_lookup_tokens;
-    out->prefix_hit_tokens = info->prefix_hit_tokens;
+    out->kv_page_bytes = info->cache.page_bytes;
+    out->kv_pages = (uint32_t)info->cache.pages;
+    out->kv_pages_free = (uint32_t)info->cache.pages_free;
+    out->kv_pages_shared = (uint32_t)info->cache.pages_shared;
+    out->kv_pages_cached = (uint32_t)info->cache.pages_cached;
+    out->kv_copies = info->cache.copies;
+    out->kv_pages_evicted = info->cache.pages_evicted;
+    out->kv_evictions = info->cache.evictions;
+    out->kv_recomputes = info->cache.recomputes;
+    out->drafted_tokens = info->text.drafted_tokens;
+    out->accepted_tokens = info->text.accepted_tokens;
+    out->prefix_lookup_tokens = info->cache.lookup_tokens;
+    out->prefix_hit_tokens = info->cache.hit_tokens;
     out->products = info->products;
-    out->device_host_pages = (uint32_t)info->kv_host_pages;
-    out->device_host_pages_used = (uint32_t)info->kv_host_pages_used;
-    out->device_spills = info->kv_offloads;
-    out->device_fills = info->kv_reloads;
+    out->device_host_pages = (uint32_t)info->cache.host_pages;
+    out->device_host_pages_used = (uint32_t)info->cache.host_pages_used;
+    out->device_spills = info->cache.offloads;
+    out->device_fills = info->cache.reloads;
     out->device_losses = info->device_losses;
     out->device_graphs = (uint32_t)info->device_graphs;
 }

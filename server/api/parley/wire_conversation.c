@@ -68,7 +68,7 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
 
     if (m == NULL || id == NULL || limits == NULL)
         goto no_memory;
-    c->host.clone->agent->type->clone_info(c->host.clone, &info);
+    clone_describe(c->host.clone, &info);
     parley__v1__conversation__init(m);
     conversation_id_format(&c->id, id);
     m->conversation = id;

@@ -152,10 +152,9 @@ START_TEST(test_registry)
 
     for (i = 0; (type = agent_type_at(i)) != NULL; i++) {
         has_echo |= strcmp(type->name, "echo") == 0;
-        ck_assert(type->open != NULL && type->close != NULL && type->info != NULL);
-        ck_assert(type->batching != NULL && type->clone_open != NULL && type->clone_close != NULL);
-        ck_assert(type->observe != NULL && type->self_observe != NULL && type->drop != NULL);
-        ck_assert(type->act != NULL || (type->batch_act != NULL && type->use_batch_act));
+        ck_assert(type->rewind != NULL && type->reset != NULL);
+        ck_assert(type->observe != NULL && type->self_observe != NULL);
+        ck_assert((type->act != NULL) != (type->batch_act != NULL));
         ck_assert_uint_ge(type->agent_size, sizeof(struct agent));
         ck_assert_uint_ge(type->clone_size, sizeof(struct clone));
     }
@@ -255,7 +254,7 @@ START_TEST(test_fork)
 }
 END_TEST
 
-/* A step is computed row by row, unless there is a batch_act that may be used. */
+/* A step is computed row by row, or by batch_act. */
 START_TEST(test_compute)
 {
     struct agent_type type = probe_type();
@@ -265,13 +264,10 @@ START_TEST(test_compute)
 
     agent_compute(a, three, 3);
     ck_assert_uint_eq(seen.n_act, 3);
+    type.act = NULL;
     type.batch_act = probe_batch_act;
     agent_compute(a, three, 3);
-    ck_assert_uint_eq(seen.n_act, 6);
-    ck_assert_uint_eq(seen.n_batch_act, 0);
-    type.use_batch_act = true;
-    agent_compute(a, three, 3);
-    ck_assert_uint_eq(seen.n_act, 6);
+    ck_assert_uint_eq(seen.n_act, 3);
     ck_assert_uint_eq(seen.n_batch_act, 1);
     ck_assert_uint_eq(seen.last_n, 3);
     agent_unref(a);

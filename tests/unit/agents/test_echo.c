@@ -71,23 +71,18 @@ static void check_turn(struct clone *c, const char *said, uint32_t max_tokens, c
     agent_turn_deinit(&turn);
 }
 
-/* The saved state, which holds the completed turns. */
-static struct buf state_of(const struct clone *c)
-{
-    struct error err;
-    struct buf state;
-
-    buf_init(&state, 100);
-    ck_assert_int_eq(c->agent->type->save(c, &state, &err), STATUS_OK);
-    return state;
-}
-
+/* The completed turns: a fork at each of them is possible, and at no other. */
 static unsigned n_turns(const struct clone *c)
 {
-    struct buf state = state_of(c);
-    unsigned n = (unsigned char)state.data[5];
+    unsigned n = 0;
+    struct clone *fork;
+    struct error err;
 
-    buf_deinit(&state);
+    while (clone_fork(&fork, c, n + 1, &err) == STATUS_OK) {
+        clone_close(fork);
+        n++;
+    }
+    ck_assert_int_eq(err.status, STATUS_RANGE);
     return n;
 }
 
@@ -141,7 +136,6 @@ START_TEST(test_prompt)
     act(c, &turn);
     ck_assert_str_eq(turn.reply.text.data, "c");
     ck_assert_uint_eq(turn.reply.n_prefilled, 8);
-    a->type->drop(c, &turn);
     agent_turn_deinit(&turn);
     ck_assert_uint_eq(n_turns(c), 0); /* the dropped turn does not count */
     clone_close(c);
@@ -194,7 +188,6 @@ START_TEST(test_reply_is_bounded)
     ck_assert_int_eq(turn.row.outcome, ROW_FAILED);
     ck_assert_int_eq(turn.row.err.status, STATUS_RANGE);
     ck_assert_str_eq(error_reason(&turn.row.err), "REPLY_TOO_LONG");
-    a->type->drop(c, &turn);
     agent_turn_deinit(&turn);
     clone_close(c);
     agent_unref(a);
@@ -244,32 +237,6 @@ START_TEST(test_rewind_and_reset)
 }
 END_TEST
 
-/* restore reads what save writes; anything else is DATA_LOSS and changes nothing. */
-START_TEST(test_save_and_restore)
-{
-    struct agent *a = open_echo();
-    struct clone *c = open_clone(a), *other = open_clone(a);
-    struct buf state;
-    struct error err;
-
-    for (size_t i = 0; i < 3; i++)
-        check_turn(c, "x", 0, "x", FINISH_STOP);
-    state = state_of(c);
-    ck_assert_int_eq(a->type->restore(other, state.data, state.len, &err), STATUS_OK);
-    ck_assert_uint_eq(n_turns(other), 3);
-    a->type->reset(other);
-    ck_assert_int_eq(a->type->restore(other, state.data, state.len - 1, &err), STATUS_DATA_LOSS);
-    ck_assert_int_eq(a->type->restore(other, state.data, 0, &err), STATUS_DATA_LOSS);
-    state.data[4] = 2; /* a later version */
-    ck_assert_int_eq(a->type->restore(other, state.data, state.len, &err), STATUS_DATA_LOSS);
-    ck_assert_uint_eq(n_turns(other), 0);
-    buf_deinit(&state);
-    clone_close(c);
-    clone_close(other);
-    agent_unref(a);
-}
-END_TEST
-
 /* Its info. */
 START_TEST(test_info)
 {
@@ -279,17 +246,17 @@ START_TEST(test_info)
     struct agent_info info;
     struct clone_info clone;
 
-    a->type->info(a, &info);
+    agent_describe(a, &info);
     ck_assert_str_eq(info.name, "e");
     ck_assert_str_eq(info.kind, "echo");
     ck_assert_str_eq(info.version, "1");
     ck_assert_str_eq(info.architecture, "");
     ck_assert_str_eq(info.backend, "");
-    ck_assert_uint_eq(info.context, 0);
-    a->type->clone_info(c, &clone);
+    ck_assert_uint_eq(info.text.context, 0);
+    clone_describe(c, &clone);
     ck_assert_uint_eq(clone.n_tokens, 0);
     ck_assert_uint_eq(clone.state_bytes, a->type->clone_size);
-    a->type->batching(a, &batching);
+    agent_batching(a, &batching);
     ck_assert_int_eq(batching.policy, BATCH_CONTINUOUS);
     ck_assert_uint_eq(batching.max_rows, 256);
     clone_close(c);
@@ -347,5 +314,5 @@ START_TEST(test_clone_is_cheap)
 END_TEST
 
 SUITE_MAIN("agents/echo", test_echoes, test_max_tokens_cuts_words, test_prompt,
-           test_observe_refuses, test_reply_is_bounded, test_fork, test_rewind_and_reset,
-           test_save_and_restore, test_info, test_clone_is_cheap)
+           test_observe_refuses, test_reply_is_bounded, test_fork, test_rewind_and_reset, test_info,
+           test_clone_is_cheap)

@@ -128,6 +128,11 @@ static void kind_unprepare(struct clone *c, struct agent_turn *t)
     n_unprepared++;
 }
 
+static const struct agent_text kind_text = {
+    .prepare = kind_prepare,
+    .unprepare = kind_unprepare,
+};
+
 static const struct agent_type kind = {
     .name = "kind",
     .agent_size = sizeof(struct agent),
@@ -139,8 +144,7 @@ static const struct agent_type kind = {
     .observe = kind_observe,
     .self_observe = kind_self_observe,
     .drop = kind_drop,
-    .prepare = kind_prepare,
-    .unprepare = kind_unprepare,
+    .text = &kind_text,
     .reserve = kind_reserve,
     .release = kind_release,
     .act = kind_act,

@@ -164,7 +164,7 @@ static void agent_ask(size_t i)
     size_t n = 0;
 
     if (is_stepping)
-        remote_agent_type.step_interrupt(agent, &step);
+        remote_agent_type.elsewhere->interrupt(agent, &step);
     ck_assert_int_eq(clone_open(&s->clone, agent, &(struct clone_config){0}, &err), STATUS_OK);
     arena_init(&s->arena, 1000);
     agent_turn_init(&s->turn, &s->arena, 100);
@@ -178,7 +178,7 @@ static void agent_ask(size_t i)
             step_rows[n++] = &speakers[k].turn.row;
     step = (struct batch_step){.rows = step_rows, .n_rows = n, .done = on_step_done};
     is_stepping = true;
-    remote_agent_type.step_begin(agent, &step);
+    remote_agent_type.elsewhere->begin(agent, &step);
 }
 
 static void agent_take(void)

@@ -85,7 +85,8 @@ static void constrained_begin(struct drive *d, struct clone *c, const struct sam
 
     ck_assert_msg(drive_begin(d, c, "hello", s, &err) == STATUS_OK, "%s", err.text);
     if (s->constraint != NULL)
-        ck_assert_msg(c->agent->type->prepare(c, &d->turn, &err) == STATUS_OK, "%s", err.text);
+        ck_assert_msg(c->agent->type->text->prepare(c, &d->turn, &err) == STATUS_OK, "%s",
+                      err.text);
     ck_assert(!d->turn.is_preparing);
 }
 
@@ -577,7 +578,7 @@ START_TEST(test_no_module)
 
     ck_assert_int_eq(setenv("PARLEY_GRAMMAR_MODULE", "", 1), 0);
     ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_OK);
-    ck_assert_int_eq(a->type->prepare(c, &d.turn, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(a->type->text->prepare(c, &d.turn, &err), STATUS_UNAVAILABLE);
     drive_end(&d, false);
     ck_assert_int_eq(setenv("PARLEY_GRAMMAR_MODULE", module, 1), 0);
     constrained_run(&d, c, &s);

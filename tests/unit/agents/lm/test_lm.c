@@ -156,7 +156,7 @@ START_TEST(fork_shares_all_pages)
     before = n_free(a);
     ck_assert_int_eq(clone_fork(&child, c, 3, &err), STATUS_OK);
     ck_assert_uint_eq(n_free(a), before);
-    child->agent->type->clone_info(child, &info);
+    clone_describe(child, &info);
     ck_assert_uint_gt(info.n_pages, 0);
     ck_assert_uint_eq(info.n_pages_shared, info.n_pages);
 
@@ -297,11 +297,11 @@ START_TEST(eviction_changes_no_reply)
             clone_close(c[i]);
     }
     ck_assert_mem_eq(got, want, sizeof want);
-    tight->type->info(tight, &info);
-    ck_assert_uint_gt(info.kv_evictions, 0);
-    ck_assert_uint_gt(info.kv_recomputes, 0);
-    roomy->type->info(roomy, &info);
-    ck_assert_uint_eq(info.kv_evictions, 0);
+    agent_describe(tight, &info);
+    ck_assert_uint_gt(info.cache.evictions, 0);
+    ck_assert_uint_gt(info.cache.recomputes, 0);
+    agent_describe(roomy, &info);
+    ck_assert_uint_eq(info.cache.evictions, 0);
     agent_unref(roomy);
     agent_unref(tight);
 }
@@ -352,10 +352,10 @@ START_TEST(those_who_wait_give_way)
                 ck_assert_uint_lt(r->n_cached, r->n_prompt / 2);
             drive_end(&d[i], true);
         }
-        a->type->info(a, &info);
-        ck_assert_int_eq(info.kv_evictions > 0, round == 1);
-        ck_assert_int_eq(info.kv_recomputes > 0, round == 1);
-        ck_assert_uint_le(info.prefix_hit_tokens, info.prefix_lookup_tokens);
+        agent_describe(a, &info);
+        ck_assert_int_eq(info.cache.evictions > 0, round == 1);
+        ck_assert_int_eq(info.cache.recomputes > 0, round == 1);
+        ck_assert_uint_le(info.cache.hit_tokens, info.cache.lookup_tokens);
         for (int i = 0; i < N_CLONES; i++)
             clone_close(c[i]);
         agent_unref(a);
@@ -468,9 +468,9 @@ START_TEST(what_is_told_is_counted)
     (void)drive_turn(a, c, "the", &s, 256, ids, N); /* all pages are found: nothing is recomputed */
     ck_assert_uint_eq(heard.n_evicted, 4);
     ck_assert_uint_eq(heard.n_recomputed, 2);
-    a->type->info(a, &info);
-    ck_assert_uint_eq(info.kv_evictions, heard.n_evicted);
-    ck_assert_uint_eq(info.kv_recomputes, heard.n_recomputed);
+    agent_describe(a, &info);
+    ck_assert_uint_eq(info.cache.evictions, heard.n_evicted);
+    ck_assert_uint_eq(info.cache.recomputes, heard.n_recomputed);
     clone_close(c);
     agent_unref(a);
 }
@@ -524,10 +524,10 @@ START_TEST(a_beginning_is_computed_once)
     ck_assert_uint_eq(a->type->cost(a, &d.turn.row), d.turn.reply.n_prompt - d.turn.reply.n_cached);
     drive_run(a, &only, 1, 256);
     drive_end(&d, true);
-    a->type->info(a, &info);
-    ck_assert_uint_gt(info.kv_pages_cached, 0);
-    ck_assert_uint_gt(info.prefix_hit_tokens, 100);
-    ck_assert_uint_le(info.prefix_hit_tokens, info.prefix_lookup_tokens);
+    agent_describe(a, &info);
+    ck_assert_uint_gt(info.cache.pages_cached, 0);
+    ck_assert_uint_gt(info.cache.hit_tokens, 100);
+    ck_assert_uint_le(info.cache.hit_tokens, info.cache.lookup_tokens);
     second->agent->type->reset(second);
     (void)drive_turn(a, second, passage, &s, 256, got, N);
     ck_assert_mem_eq(got, want, sizeof want);
@@ -559,7 +559,7 @@ START_TEST(neighbours_share_what_both_computed)
         (void)drive_step(a, all, 2, 32);
     }
     for (int i = 0; i < 2; i++) {
-        a->type->clone_info(d[i].clone, &info);
+        clone_describe(d[i].clone, &info);
         ck_assert_uint_ge(info.n_pages_shared, d[0].turn.reply.n_prompt / 16);
     }
     (void)drive_step(a, all, 3, 256);
@@ -591,7 +591,7 @@ START_TEST(a_turn_continues_from_its_pages)
     struct error err;
 
     converse(a, c, 256, ids);
-    a->type->clone_info(c, &info);
+    clone_describe(c, &info);
     ck_assert_int_eq(drive_begin(&d, c, "go on", &s, &err), STATUS_OK);
     /* the previous reply's last token and its end have no keys and values yet */
     ck_assert_uint_ge(d.turn.reply.n_cached + 3, info.n_tokens);
@@ -619,9 +619,9 @@ START_TEST(cached_pages_give_way_before_conversations)
         (void)drive_turn(a, c, text, &s, 256, again, N);
         clone_close(c);
     }
-    a->type->info(a, &info);
-    ck_assert_uint_eq(info.kv_evictions, 0);
-    ck_assert_uint_gt(info.kv_pages_evicted, 40);
+    agent_describe(a, &info);
+    ck_assert_uint_eq(info.cache.evictions, 0);
+    ck_assert_uint_gt(info.cache.pages_evicted, 40);
     clone_close(kept);
     agent_unref(a);
 }
@@ -645,7 +645,7 @@ START_TEST(sixteen_forks_of_a_long_conversation)
 
     memset(text, 'x', sizeof text - 1);
     (void)drive_turn(a, c, text, &s, 256, ids, N);
-    a->type->clone_info(c, &info);
+    clone_describe(c, &info);
     n_one = before - n_free(a);
     s.max_tokens = N_NEW;
     for (int i = 0; i < N_FORKS; i++) {
@@ -748,6 +748,22 @@ START_TEST(reply_beyond_its_bound)
 }
 END_TEST
 
+/* A model tells the architecture of its file. */
+START_TEST(architecture_is_told)
+{
+    struct tiny_config qwen2 = {.seed = 1, .architecture = "qwen2", .has_own_keys = true};
+    struct agent_config config = drive_config("ref", 64);
+    struct agent_info info;
+    struct agent *a;
+    struct error err;
+
+    ck_assert_msg(drive_open(&a, &qwen2, &config, &err) == STATUS_OK, "%s", err.text);
+    agent_describe(a, &info);
+    ck_assert_str_eq(info.architecture, "qwen2");
+    agent_unref(a);
+}
+END_TEST
+
 SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_pages,
            fork_while_the_parent_speaks, rewind_save_restore_reset, drop_leaves_the_clone_as_it_was,
            eviction_changes_no_reply, those_who_wait_give_way, too_few_kv_bytes_are_refused,
@@ -755,4 +771,4 @@ SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_
            a_beginning_is_computed_once, neighbours_share_what_both_computed,
            a_turn_continues_from_its_pages, cached_pages_give_way_before_conversations,
            sixteen_forks_of_a_long_conversation, prompt_beyond_the_context,
-           full_context_ends_the_reply, reply_beyond_its_bound)
+           full_context_ends_the_reply, reply_beyond_its_bound, architecture_is_told)

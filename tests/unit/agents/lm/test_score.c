@@ -203,7 +203,7 @@ START_TEST(a_score_is_what_saying_it_gives)
         struct buf ids;
 
         buf_init(&ids, 1 << 10);
-        ck_assert_int_eq(a->type->tokenize(a, parts[i], strlen(parts[i]), false, &ids, &err),
+        ck_assert_int_eq(a->type->text->tokenize(a, parts[i], strlen(parts[i]), false, &ids, &err),
                          STATUS_OK);
         ck_assert_uint_eq(ids.len, sizeof bias.id);
         memcpy(&bias.id, ids.data, sizeof bias.id);
@@ -242,9 +242,10 @@ START_TEST(ids_are_texts)
 
     buf_init(&prompt, 1 << 10);
     buf_init(&label, 1 << 10);
-    ck_assert_int_eq(a->type->tokenize(a, asked.text, asked.len, false, &prompt, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->text->tokenize(a, asked.text, asked.len, false, &prompt, &err),
+                     STATUS_OK);
     ck_assert_int_eq(
-        a->type->tokenize(a, texts[0].text.text, texts[0].text.len, false, &label, &err),
+        a->type->text->tokenize(a, texts[0].text.text, texts[0].text.len, false, &label, &err),
         STATUS_OK);
     by_text.is_raw_prompt = true;
     by_text.n_scored = 1;
@@ -378,7 +379,7 @@ START_TEST(what_cannot_be_scored_is_refused)
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_OK);
     drive_run(a, &only, 1, 256);
     drive_end(&d, true);
-    a->type->clone_info(c, &info);
+    clone_describe(c, &info);
     ck_assert_uint_eq(info.n_tokens, 0);
     seen.is_raw_prompt = true;
     seen.n_messages = 0;

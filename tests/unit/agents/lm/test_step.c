@@ -58,7 +58,7 @@ static const struct agent_info *info_of(const struct agent *a)
 {
     static struct agent_info info;
 
-    a->type->info(a, &info);
+    agent_describe(a, &info);
     return &info;
 }
 
@@ -66,7 +66,7 @@ static size_t n_pages(const struct clone *c)
 {
     struct clone_info info;
 
-    c->agent->type->clone_info(c, &info);
+    clone_describe(c, &info);
     return info.n_pages;
 }
 
@@ -189,9 +189,9 @@ START_TEST(draft_tokens_change_no_reply)
         n_saved += compare(off, on, &s, "a", 5);
     }
     ck_assert_uint_gt(n_saved, 50);
-    ck_assert_uint_eq(info_of(off)->drafted_tokens, 0);
-    ck_assert_uint_ge(info_of(on)->accepted_tokens, n_saved);
-    ck_assert_uint_gt(info_of(on)->drafted_tokens, info_of(on)->accepted_tokens);
+    ck_assert_uint_eq(info_of(off)->text.drafted_tokens, 0);
+    ck_assert_uint_ge(info_of(on)->text.accepted_tokens, n_saved);
+    ck_assert_uint_gt(info_of(on)->text.drafted_tokens, info_of(on)->text.accepted_tokens);
     agent_unref(off);
     agent_unref(on);
 }
@@ -226,7 +226,7 @@ START_TEST(draft_tokens_where_room_ends)
         }
         s.temperature = 0.6f;
     }
-    ck_assert_uint_gt(info_of(on)->accepted_tokens, 0);
+    ck_assert_uint_gt(info_of(on)->text.accepted_tokens, 0);
     agent_unref(off);
     agent_unref(on);
 }
@@ -259,16 +259,16 @@ START_TEST(no_draft_tokens_beside_a_prompt)
     ck_assert_int_eq(drive_begin(&d[0], c[0], text, &s, &err), STATUS_OK);
     for (int i = 0; i < 12 && d[0].turn.reply.n_tokens < 20; i++)
         ck_assert_uint_gt(drive_step(a, both, 1, SIZE_MAX), 0);
-    n = info_of(a)->drafted_tokens;
+    n = info_of(a)->text.drafted_tokens;
     ck_assert_uint_gt(n, 0);
     ck_assert_int_eq(drive_begin(&d[1], c[1], text + 6, &s, &err), STATUS_OK);
     for (bool is_reading = true, was_reading = true; is_reading || was_reading;) {
-        ck_assert_uint_eq(info_of(a)->drafted_tokens, n);
+        ck_assert_uint_eq(info_of(a)->text.drafted_tokens, n);
         was_reading = is_reading;
         is_reading = a->type->cost(a, &d[1].turn.row) > 1;
         ck_assert_uint_eq(drive_step(a, both, 2, 4), 2);
     }
-    ck_assert_uint_gt(info_of(a)->drafted_tokens, n);
+    ck_assert_uint_gt(info_of(a)->text.drafted_tokens, n);
     for (int i = 0; i < 2; i++) {
         drive_end(&d[i], false);
         clone_close(c[i]);
@@ -309,7 +309,7 @@ START_TEST(draft_tokens_among_many)
         clone_close(c);
         clone_close(drives[i].clone);
     }
-    ck_assert_uint_gt(info_of(on)->accepted_tokens, 0);
+    ck_assert_uint_gt(info_of(on)->text.accepted_tokens, 0);
     agent_unref(off);
     agent_unref(on);
 }

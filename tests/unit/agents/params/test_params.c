@@ -304,7 +304,7 @@ START_TEST(test_batching)
     struct server s;
 
     server_open(&s, &spec, &zero, 1);
-    params_agent.batching(s.agent, &config);
+    agent_batching(s.agent, &config);
     ck_assert_int_eq(config.policy, BATCH_FIXED);
     ck_assert_uint_eq(config.max_rows, 4);
     ck_assert_uint_eq(config.min_rows, 4);
@@ -312,7 +312,7 @@ START_TEST(test_batching)
     server_close(&s);
     spec.quorum.may_be_partial = true;
     server_open(&s, &spec, &zero, 1);
-    params_agent.batching(s.agent, &config);
+    agent_batching(s.agent, &config);
     ck_assert_uint_eq(config.min_rows, 2);
     server_close(&s);
 }

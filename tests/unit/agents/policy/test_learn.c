@@ -93,11 +93,11 @@ static void gather_class(struct class *c, struct agent *agent, size_t n, size_t 
     *c = (struct class){.agent = agent, .n = n, .n_steps = n_steps};
     c->actions = calloc(n * n_steps, sizeof *c->actions);
     c->returns = calloc(n * n_steps, sizeof *c->returns);
-    agent->type->train(agent, true);
+    agent->type->learning->train(agent, true);
     for (size_t i = 0; i < n; i++) {
         ck_assert_int_eq(clone_open(&c->clones[i], agent, &(struct clone_config){0}, &err),
                          STATUS_OK);
-        ck_assert_int_eq(agent->type->record(c->clones[i], n_steps, &err), STATUS_OK);
+        ck_assert_int_eq(agent->type->learning->record(c->clones[i], n_steps, &err), STATUS_OK);
     }
 }
 
@@ -141,8 +141,8 @@ static struct learn_report learn(struct class *c, const struct learn_config *con
     struct learn_report report;
 
     recall(c);
-    if (c->agent->type->learn(c->agent, c->clones, c->n, c->returns, c->n_steps, config, &report,
-                              &err) != STATUS_OK)
+    if (c->agent->type->learning->learn(c->agent, c->clones, c->n, c->returns, c->n_steps, config,
+                                        &report, &err) != STATUS_OK)
         ck_abort_msg("%s", err.text);
     return report;
 }
@@ -386,22 +386,26 @@ START_TEST(refusals_change_nothing)
     type = c.agent->type;
     before = loss_now(&c, &plain);
     recall(&c);
-    ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 4, &plain, &report, &err),
-                     STATUS_PRECONDITION);
+    ck_assert_int_eq(
+        type->learning->learn(c.agent, c.clones, 3, c.returns, 4, &plain, &report, &err),
+        STATUS_PRECONDITION);
     c.returns[7] = NAN;
-    ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &plain, &report, &err),
-                     STATUS_INVALID);
+    ck_assert_int_eq(
+        type->learning->learn(c.agent, c.clones, 3, c.returns, 5, &plain, &report, &err),
+        STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "clone 1, step 2"));
     c.returns[7] = 3e38f; /* its gradient overflows */
     c.returns[8] = 3e38f;
     config.loss = LEARN_TUTORIAL;
     c.returns[7 + 5] = 3e38f;
-    ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
-                     STATUS_INTERNAL);
+    ck_assert_int_eq(
+        type->learning->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
+        STATUS_INTERNAL);
     for (size_t i = 0; i < 3 * 5; i++)
         c.returns[i] = 1e25f; /* its square overflows */
-    ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &plain, &report, &err),
-                     STATUS_INTERNAL);
+    ck_assert_int_eq(
+        type->learning->learn(c.agent, c.clones, 3, c.returns, 5, &plain, &report, &err),
+        STATUS_INTERNAL);
     ck_assert_ptr_nonnull(strstr(err.text, "too large for f32"));
     for (uint32_t i = 0; i < 3 * 5; i++)
         c.returns[i] = 1.5f + some(i / 5, i % 5, 77);
@@ -410,12 +414,14 @@ START_TEST(refusals_change_nothing)
     c.returns[8] = 1.5f + some(1, 3, 77);
     config = plain;
     config.learning_rate = 0.0f;
-    ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
-                     STATUS_INVALID);
+    ck_assert_int_eq(
+        type->learning->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
+        STATUS_INVALID);
     config = plain;
     config.value_weight = 0.5f;
-    ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
-                     STATUS_PRECONDITION);
+    ck_assert_int_eq(
+        type->learning->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
+        STATUS_PRECONDITION);
     type->clone_info(c.clones[0], &info);
     ck_assert_uint_eq(info.n_recorded, 5);
     ck_assert(loss_now(&c, &plain) == before);
@@ -444,9 +450,9 @@ START_TEST(what_is_learned_is_saved)
     ck_assert_uint_eq(report.params_version, 2);
     ck_assert_double_gt(report.gradient_norm, 0.0);
     ck_assert(report.entropy > 0.5 && report.entropy < log(3.0) + 1e-6);
-    c.agent->type->clone_info(c.clones[0], &info);
+    clone_describe(c.clones[0], &info);
     ck_assert_uint_eq(info.n_recorded, 0);
-    ck_assert_int_eq(c.agent->type->save_original(c.agent, path, &err), STATUS_OK);
+    ck_assert_int_eq(c.agent->type->learning->save(c.agent, path, &err), STATUS_OK);
     if (agent_open(&loaded, NULL, &config, &err) != STATUS_OK)
         ck_abort_msg("%s", err.text);
     for (size_t i = 0; i < 2 * policy_in(&c)->net.n_layers; i++) {
@@ -533,10 +539,10 @@ static void learn_on(const struct policy_spec *spec)
     open_class(&c, spec, 3, 5, true, 0);
     study(&c);
     study(&c);
-    ck_assert_int_eq(c.agent->type->save_original(c.agent, path, &err), STATUS_OK);
+    ck_assert_int_eq(c.agent->type->learning->save(c.agent, path, &err), STATUS_OK);
     if (agent_open(&saved, NULL, &config, &err) != STATUS_OK)
         ck_abort_msg("%s", err.text);
-    ck_assert_int_eq(saved->type->save_original(saved, copy, &err), STATUS_OK);
+    ck_assert_int_eq(saved->type->learning->save(saved, copy, &err), STATUS_OK);
     ck_assert(policy_same_files(path, copy));
     copies(path, copy);
     gather_class(&on, saved, 3, 5);
@@ -624,10 +630,10 @@ static double practise(const struct policy_spec *spec, uint32_t n_steps, size_t 
     struct agent *a;
 
     ck_assert_int_eq(policy_drive_open(&a, spec, 5, &config, &err), STATUS_OK);
-    a->type->train(a, true);
+    a->type->learning->train(a, true);
     for (size_t i = 0; i < MAX_CLONES; i++) {
         ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
-        ck_assert_int_eq(a->type->record(clones[i], n_steps, &err), STATUS_OK);
+        ck_assert_int_eq(a->type->learning->record(clones[i], n_steps, &err), STATUS_OK);
     }
     for (uint32_t round = 0; round < n_rounds; round++) {
         float observations[MAX_CLONES][N_OBS] = {{0}}, *returns;
@@ -656,9 +662,9 @@ static double practise(const struct policy_spec *spec, uint32_t n_steps, size_t 
                 returns[i * n_steps + t] = is_right ? 1.0f : -1.0f;
             n_right += is_right && round >= n_rounds - n_last;
         }
-        ck_assert_int_eq(
-            a->type->learn(a, clones, MAX_CLONES, returns, n_steps, &learning, &report, &err),
-            STATUS_OK);
+        ck_assert_int_eq(a->type->learning->learn(a, clones, MAX_CLONES, returns, n_steps,
+                                                  &learning, &report, &err),
+                         STATUS_OK);
         free(returns);
     }
     for (size_t i = 0; i < MAX_CLONES; i++)

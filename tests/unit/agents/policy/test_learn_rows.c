@@ -171,10 +171,11 @@ static double learn_data(struct policy *p, struct lesson_data *d, const struct l
                                                   .weights = d->weights,
                                                   .errors = d->errors};
     struct learn_report report;
-    enum status rc =
-        p->net.spec.head == POLICY_DUELLING
-            ? p->base.type->learn_transitions(&p->base, &transitions, config, &report, &err)
-            : p->base.type->learn_trajectories(&p->base, &trajectories, config, &report, &err);
+    enum status rc = p->net.spec.head == POLICY_DUELLING
+                         ? p->base.type->learning->learn_transitions(&p->base, &transitions, config,
+                                                                     &report, &err)
+                         : p->base.type->learning->learn_trajectories(&p->base, &trajectories,
+                                                                      config, &report, &err);
 
     if (rc != STATUS_OK)
         ck_abort_msg("%s", err.text);
@@ -396,7 +397,6 @@ static void head_step(struct policy *p, size_t first, size_t n, float epsilon,
                     sizeof(int64_t)); /* of two f32, too */
         take_tensor(&turns[i].reply, "logp", &answers[i].logp, sizeof(float));
         take_tensor(&turns[i].reply, "value", &answers[i].value, sizeof(float));
-        p->base.type->drop(clones[i], &turns[i]);
         arena_deinit(&arenas[i]);
         clone_close(clones[i]);
     }

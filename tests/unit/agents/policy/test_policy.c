@@ -91,8 +91,8 @@ START_TEST(says_what_it_is)
     struct batcher_config batching;
     struct agent_info info;
 
-    a->type->info(a, &info);
-    a->type->batching(a, &batching);
+    agent_describe(a, &info);
+    agent_batching(a, &batching);
     ck_assert_str_eq(info.kind, "policy");
     ck_assert_str_eq(info.architecture, "mlp");
     ck_assert_str_eq(info.backend, "cpu");
@@ -116,8 +116,6 @@ static enum status observe(struct clone *c, const struct tensor_view *t, size_t 
     turn.seen.n_tensors = n_tensors;
     sampling_init(&turn.seen.sampling);
     rc = c->agent->type->observe(c, &turn, &err);
-    if (rc == STATUS_OK)
-        c->agent->type->drop(c, &turn);
     agent_turn_deinit(&turn);
     arena_deinit(&arena);
     return rc;
@@ -170,7 +168,7 @@ static void check_alone(struct agent *a)
     struct clone *clones[N], *alone[N];
     struct answer batched[N], single;
 
-    a->type->train(a, true);
+    a->type->learning->train(a, true);
     open_clones(a, clones, N);
     open_clones(a, alone, N);
     for (uint64_t step = 0; step < 5; step++) {
@@ -231,7 +229,7 @@ static void open_group(struct agent *policies[N_POLICIES], struct clone *clones[
 
         if (policy_drive_open(&policies[i], s, 7 + i, &config, &err) != STATUS_OK)
             ck_abort_msg("%s", err.text);
-        policies[i]->type->train(policies[i], i % 2 == 1);
+        policies[i]->type->learning->train(policies[i], i % 2 == 1);
         open_clones(policies[i], clones + at, n_clones[i]);
         at += n_clones[i];
     }
@@ -361,7 +359,7 @@ START_TEST(arrival_does_not_matter)
     uint32_t keys[N];
     struct policy_batch b;
 
-    a->type->train(a, true);
+    a->type->learning->train(a, true);
     open_clones(a, clones, N);
     open_clones(a, shuffled, N);
     fill_observations(1);
@@ -430,11 +428,11 @@ START_TEST(dropout_is_for_training)
     drive(&b, &first);
     drive(&b, &second);
     ck_assert(same_answer(&first, &second));
-    a->type->train(a, true);
+    a->type->learning->train(a, true);
     drive(&b, &first);
     drive(&b, &second);
     ck_assert(first.logp != second.logp);
-    a->type->train(a, false);
+    a->type->learning->train(a, false);
     ck_assert_int_eq(a->type->rewind(c, 0, &err), STATUS_OK);
     drive(&b, &second);
     drive(&b, &first);
@@ -524,20 +522,20 @@ START_TEST(records_are_bounded)
 
     open_clones(a, &c, 1);
     fill_observations(5);
-    ck_assert_int_eq(a->type->record(c, (1 << 20) + 1, &err), STATUS_INVALID);
-    ck_assert_int_eq(a->type->record(c, 2, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->learning->record(c, (1 << 20) + 1, &err), STATUS_INVALID);
+    ck_assert_int_eq(a->type->learning->record(c, 2, &err), STATUS_OK);
     drive(&b, &answer);
     drive(&b, &answer);
     ck_assert_int_eq(policy_drive(&b, &answer, &err), STATUS_PRECONDITION);
-    a->type->clone_info(c, &info);
+    clone_describe(c, &info);
     ck_assert_uint_eq(info.n_recorded, 2);
     ck_assert_int_eq(a->type->rewind(c, 1, &err), STATUS_OK);
-    a->type->clone_info(c, &info);
+    clone_describe(c, &info);
     ck_assert_uint_eq(info.n_recorded, 1);
     drive(&b, &answer);
-    ck_assert_int_eq(a->type->record(c, 0, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->learning->record(c, 0, &err), STATUS_OK);
     drive(&b, &answer);
-    a->type->clone_info(c, &info);
+    clone_describe(c, &info);
     ck_assert_uint_eq(info.n_recorded, 0);
     close_all(a, &c, 1);
 }

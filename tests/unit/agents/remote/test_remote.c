@@ -412,7 +412,7 @@ static void begin_step(void)
         return;
     s.step = (struct batch_step){.rows = s.rows, .n_rows = n, .done = on_done};
     s.is_stepping = true;
-    s.agent->type->step_begin(s.agent, &s.step);
+    s.agent->type->elsewhere->begin(s.agent, &s.step);
 }
 
 static void talker_ask(struct talker *t)
@@ -514,7 +514,7 @@ static void happen(void)
     else if (what < 70 && w->is_attached && w->n_answers > 0)
         worker_answer(w);
     else if (what < 72 && s.is_stepping)
-        s.agent->type->step_interrupt(s.agent, &s.step);
+        s.agent->type->elsewhere->interrupt(s.agent, &s.step);
     else if (what < 73)
         tick(pick(16) == 0 ? 2000000 : 0);
     else if (!s.is_stepping)
@@ -543,7 +543,7 @@ static void run_seed(uint64_t seed)
         happen();
     s.is_aborting = true;
     if (s.is_stepping)
-        s.agent->type->step_abort(s.agent, &s.step);
+        s.agent->type->elsewhere->abort(s.agent, &s.step);
     for (size_t i = 0; i < N_CONVERSATIONS; i++) {
         if (s.talkers[i].is_asked)
             talker_end(&s.talkers[i], false);

@@ -311,8 +311,6 @@ static enum status converse(struct clone *const *clones, size_t n, const char *c
         if (t->state == AGENT_TURN_OBSERVED) {
             if (t->row.outcome == ROW_DONE)
                 clones[i]->agent->type->self_observe(clones[i], t);
-            else
-                clones[i]->agent->type->drop(clones[i], t);
             t->state = AGENT_TURN_OVER;
         }
         if (rc == STATUS_OK && out != NULL)

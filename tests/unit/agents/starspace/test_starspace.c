@@ -99,8 +99,6 @@ static enum status converse(struct clone *c, const char *text, const char *want,
             rc = c->agent->type->trace(c, &turn, trace, &err);
         if (rc == STATUS_OK)
             c->agent->type->self_observe(c, &turn);
-        else
-            c->agent->type->drop(c, &turn);
         turn.state = AGENT_TURN_OVER;
     }
     agent_turn_deinit(&turn);
@@ -112,7 +110,7 @@ static size_t n_tokens(struct clone *c)
 {
     struct clone_info info;
 
-    c->agent->type->clone_info(c, &info);
+    clone_describe(c, &info);
     return info.n_tokens;
 }
 

@@ -168,7 +168,7 @@ static uint32_t tokens_of(const struct agent *a, struct text text)
     uint32_t n;
 
     buf_init(&ids, SIZE_MAX);
-    ck_assert_int_eq(a->type->tokenize(a, text.text, text.len, false, &ids, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->text->tokenize(a, text.text, text.len, false, &ids, &err), STATUS_OK);
     n = (uint32_t)(ids.len / sizeof(int32_t));
     buf_deinit(&ids);
     return n;

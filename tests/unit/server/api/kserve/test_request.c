@@ -30,13 +30,11 @@ static struct error err;
 static void setup(void)
 {
     const struct agent_info lm = {.kind = "lm", .architecture = "llama", .backend = "cpu"};
-    const struct agent_info mlp = {.kind = "policy",
-                                   .architecture = "mlp",
-                                   .backend = "cpu",
-                                   .n_observations = 2,
-                                   .n_actions = 2,
-                                   .has_logp = true,
-                                   .has_value = true};
+    const struct agent_info mlp = {
+        .kind = "policy",
+        .architecture = "mlp",
+        .backend = "cpu",
+        .acting = {.n_observations = 2, .n_actions = 2, .has_logp = true, .has_value = true}};
 
     kserve_signature(&text, &lm);
     kserve_signature(&policy, &mlp);
@@ -173,10 +171,9 @@ START_TEST(test_rows)
     const struct agent_info info = {.kind = "lm",
                                     .architecture = "llama",
                                     .backend = "cpu",
-                                    .n_embedding = 8,
-                                    .is_embedder = true};
+                                    .text = {.n_embedding = 8, .is_embedder = true}};
     const struct agent_info speaks = {
-        .kind = "lm", .architecture = "llama", .backend = "cpu", .n_embedding = 8};
+        .kind = "lm", .architecture = "llama", .backend = "cpu", .text.n_embedding = 8};
     struct kserve_signature rows;
     struct kserve_request r;
     int64_t shape[2];
