@@ -24,66 +24,69 @@ struct principal;
 struct server;
 struct uv_loop_s;
 
-/* What the daemon gives to its parts. It outlives them. */
+/* What the daemon gives to its parts. The host outlives the parts. */
 struct part_host {
     struct uv_loop_s *loop;
     const struct env *env;
-    const struct config *config; /* of the start */
-    struct server *server;       /* the other parts, and the principals */
+    const struct config *config; /* the configuration of the start */
+    struct server *server;       /* has the other registries, and the principals */
     struct health *health;
-    struct journal *journal; /* NULL: nothing is kept. Set before keep */
-    /* A registry's on_idle: the daemon looks at its order of stop again, soon. */
+    struct journal *journal; /* is set before keep; NULL: nothing is kept */
+    /* Has the daemon look soon whether its stop can go on: it serves as on_idle of a registry. */
     void (*go_on)(void *host);
-    /* All models of the start are loaded. */
+    /* Tells the daemon that all models of the start are loaded. */
     void (*loaded)(struct part_host *host);
-    /* The daemon stops, and reports why unless it has stopped for another reason. */
+    /* Stops the daemon, which reports why unless it stops for another reason already. */
     void (*fail)(struct part_host *host, const struct error *why);
 };
 
 /* Each entry but size_bytes and init may be NULL. self is the registry. */
 struct part {
-    size_t size_bytes; /* of the registry, which is zeroed before init */
-    /* Makes the registry. The memory of all other registries is there, and the rows before are
-     * made. alarm rings tick; it is NULL for a part without tick. */
+    size_t size_bytes; /* the registry's, which is zeroed before init */
+    /* Makes the registry. The memory of all other registries is there, and those of the rows before
+     * are made. alarm rings tick; it is NULL for a part without tick. */
     void (*init)(void *self, struct part_host *host, struct alarm *alarm);
-    /* The host has a journal: begins to read what earlier processes kept. */
+    /* Begins to read what earlier processes kept in the host's journal. */
     void (*keep)(void *self, struct part_host *host, struct alarm *alarm);
-    /* Takes the limits that a reload may change, for what begins from now on. */
+    /* Takes the limits that a reload may change. They hold for what begins from now on. */
     void (*configure)(void *self, const struct config *to);
+    /* Does what is due, and sets the alarm for what is due next. */
     void (*tick)(void *self);
-    /* The server drains: takes nothing new; what is in flight goes on. Also
+    /* Takes nothing new from now on; what is in flight goes on. drain may be called twice, and is
      * called before end. */
     void (*drain)(void *self);
     /* Cancels what is in flight. */
     void (*end)(void *self);
-    /* After end: whether nothing is in flight any more. go_on follows a false. */
+    /* Returns, after end, whether nothing is in flight any more. If not, the part calls go_on. */
     bool (*is_idle)(const void *self);
-    /* Once all parts are idle: closes what the registry has. Returns whether all is closed; else
-     * go_on follows, and stop is called again. */
+    /* Closes what the registry has, once all parts are idle. Returns whether all is closed; if not,
+     * the part calls go_on, and stop is called again. */
     bool (*stop)(void *self);
-    /* Once no call is left: writes what the journal lacks. Returns whether it has all of it; else
-     * go_on follows, and is_kept is called again. */
+    /* Writes what the journal lacks, once no call is left. Returns whether the journal has all; if
+     * not, the part calls go_on, and is_kept is called again. */
     bool (*is_kept)(void *self);
-    /* The loop has ended. */
+    /* Frees what the registry has, once the loop has ended. */
     void (*deinit)(void *self);
 };
 
 /* Callbacks that many registries have. host is a struct part_host. */
 
-/* The principal's share of what many ask for. */
+/* Returns the principal's share of what many ask for. */
 unsigned part_weight(void *host, uint32_t principal);
-/* The principal's quota, valid as long as the daemon; NULL: none. */
+/* Returns the principal's quota, which lives as long as the daemon. NULL: the principal has none.
+ */
 struct access_quota *part_quota(void *host, uint32_t principal);
-/* The principal's name; "" without keys. */
+/* Returns the principal's name, "" if the daemon has no keys. */
 const char *part_principal_name(void *host, uint32_t principal);
-/* The principal of this name; NULL: there is none. */
+/* Returns the principal of this name. NULL: there is none. */
 const struct principal *part_find_principal(void *host, const char *name);
 
-/* Whether programs may attach themselves. Where no keys say who may, and the operator does not,
- * those may that are on this machine. */
+/* Returns whether programs may attach themselves. If no keys say who may, and the operator does not
+ * say it, programs of this machine may. */
 bool part_may_attach(const struct part_host *host);
 
-/* One part in n of the machine's memory, unless the operator has said how many bytes. */
+/* Returns said_bytes if the operator has said how many, else the n-th part of the machine's
+ * memory. */
 size_t part_bytes(size_t said_bytes, size_t n);
 
 /* Starts to load the models and the plug-ins of the configuration (part/models.c). */

@@ -1,5 +1,7 @@
-/* SIGHUP: the configuration is read again, and options that need no restart take effect. All rows
- * check it before any changes, so an error leaves everything unchanged. Loop. */
+/* The reload of the configuration, which SIGHUP asks for: the configuration is read again, and the
+ * options that need no restart take effect. A const table of rows says what a reload changes. All
+ * rows check the new configuration before one applies it, so an error leaves everything as it was.
+ * All functions are called on the loop. */
 #ifndef SERVER_RELOAD_H
 #define SERVER_RELOAD_H
 
@@ -10,21 +12,25 @@
 
 struct buf;
 
-/* A part of the daemon that a reload changes: a row of a const table. */
+/* Something that a reload changes. self is that of reload_init. */
 struct reload_row {
     const char *name;
-    /* Whether to can be applied; may keep in self what it read for it. NULL: always. */
+    /* Checks whether the configuration can be applied. The row may keep in self what it read from
+     * files for that. NULL: the configuration can always be applied. */
     enum status (*check)(void *self, const struct config *to, struct error *err);
-    /* Cannot fail; follows check at once. to stays until the next apply. */
+    /* Applies the configuration, which stays valid until the next apply. It cannot fail, and
+     * follows check without a return to the loop. */
     void (*apply)(void *self, const struct config *to);
-    /* Instead of apply, after its own check or none: frees what check kept. NULL: nothing. */
+    /* Frees what check kept, because the configuration is not applied. It may come without a
+     * check. NULL: check keeps nothing. */
     void (*drop)(void *self);
-    /* Behind apply, what has changed in the files that it read: their options' names
-     * (reload_add_name), and more of them, as " key=value". NULL: nothing. */
+    /* Tells, after apply, which files of the row have changed: adds the names of their options to
+     * names (reload_add_name), and " key=value" pairs about them to more. NULL: the row has no
+     * files. */
     void (*say)(void *self, struct buf *names, struct buf *more);
 };
 
-/* Adds a name to a list; it is left out where there is no room. */
+/* Adds a name to a list of names, or leaves the name out if the list has no room. */
 void reload_add_name(struct buf *names, const char *name);
 
 struct reload {
@@ -36,13 +42,14 @@ struct reload {
     bool is_owned;         /* else current is a copy of the start's */
 };
 
-/* start is borrowed until reload_deinit. */
+/* start and rows are borrowed until reload_deinit. */
 void reload_init(struct reload *r, const struct config *start, const struct reload_row *rows,
                  size_t n_rows, void *self);
 void reload_deinit(struct reload *r);
 
-/* Reads again, and applies. Logs what changed, and what waits for the next start. The error names
- * the file, the line and the key; everything is then as before. */
+/* Reads the configuration again and applies it. Logs which options have changed, and which changed
+ * ones wait for the next start. On failure nothing has changed, and the error names the file, the
+ * line and the key. */
 enum status reload_run(struct reload *r, struct error *err) MUST_CHECK;
 
 #endif

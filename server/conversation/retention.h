@@ -12,8 +12,8 @@
 struct alarm;
 
 struct retention_config {
-    uint64_t age_ms;     /* without a turn; 0: no bound */
-    uint64_t bytes;      /* that the journal takes, the idlest go beyond; 0: no bound */
+    uint64_t age_ms;     /* a conversation that had no turn for so long is deleted; 0: no bound */
+    uint64_t bytes;      /* the idlest are deleted while the journal takes more; 0: no bound */
     struct alarm *alarm; /* rings retention_tick */
 };
 
@@ -40,16 +40,19 @@ struct retention {
     size_t n_idlest, next_idlest;
 };
 
-/* Without a journal nothing is done. The first pass begins soon. */
+/* Makes the registry. Its first pass begins soon if the conversations are kept in a journal, and
+ * never if they are not. */
 void retention_init(struct retention *r, struct conversations *all,
                     const struct retention_config *config);
-/* From the next pass on, which begins soon. */
+/* Sets the limits for the next pass, which begins soon. */
 void retention_configure(struct retention *r, uint64_t age_ms, uint64_t bytes);
+/* Begins a pass. */
 void retention_tick(void *retention);
-/* No pass goes on, none begins. */
+/* Ends the pass that is under way; no further pass begins. */
 void retention_stop(struct retention *r);
 
-/* A conversation is being closed by a pass: what was read of it before is not to be used. */
+/* Whether a pass is deleting the conversation. What was read of the conversation before that must
+ * not be used. */
 bool retention_is_closing(const struct conversations *all, const struct conversation_id *id);
 
 #endif

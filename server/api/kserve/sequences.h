@@ -42,35 +42,40 @@ struct sequences {
     struct model_user user;
 };
 
-/* A request's slot in a sequence: the caller's memory until sequence_leave. */
+/* The place of a request in a sequence. It lies in the memory of the request, until
+ * sequence_leave. */
 struct sequence_slot {
     struct link link;
-    struct sequence *sequence; /* NULL: in none */
-    /* The request is now the first; not called for one that entered as the first. */
+    struct sequence *sequence; /* NULL: the request is in no sequence */
+    /* The request has become the first of its sequence. It is not called for a request that entered
+     * an empty sequence. */
     void (*begin)(struct sequence_slot *item);
 };
 
 void sequences_init(struct sequences *all, const struct sequences_config *config);
-void sequences_deinit(void *sequences); /* no request is left */
+/* Frees the registry. All sequences must be retired, and no request may be left. */
+void sequences_deinit(void *sequences);
 
-/* Appends item to the principal's sequence key of the model. starts: begins a new sequence; an
- * existing one ends after its queued requests. ends: frees the key, and the sequence ends with its
- * last request. INVALID for a missing sequence without starts; ABORTED for one that was closed as
- * idle; EXHAUSTED. */
+/* Appends item to the sequence that the principal has of the model under key. With starts a new
+ * sequence begins; one that exists under the key ends after its queued requests. With ends the key
+ * is free again, and the sequence ends with its last request. Fails with INVALID if there is no
+ * such sequence and starts is false, with ABORTED if the sequence was closed because it was idle,
+ * and with EXHAUSTED at the limits. */
 enum status sequences_enter(struct sequences *all, uint32_t principal, struct model *model,
                             const char *key, bool starts, bool ends, struct sequence_slot *item,
                             struct error *err) MUST_CHECK;
 bool sequence_slot_is_first(const struct sequence_slot *item);
-/* The item's request is over or was never started; the next item begins, inside. Does nothing for
- * an item in no sequence. */
+/* Removes item, whose request is over or was never started. begin of the next item is called
+ * inside. An item in no sequence is fine. */
 void sequence_leave(struct sequence_slot *item);
 
-/* Runs the first item's request. The first request of a sequence opens its conversation; ABORTED
- * when that was closed elsewhere since. UNAVAILABLE: the model was unloaded. Other errors as of
- * conversation_open, conversation_turn and sessions_step. */
+/* Runs a turn for item, which is the first of its sequence. The first turn of a sequence opens the
+ * sequence's conversation. Fails with ABORTED if that conversation was closed elsewhere, with
+ * UNAVAILABLE if the model was unloaded, else as conversation_open and conversation_turn do. */
 enum status sequence_turn(struct sequence_slot *item, const struct turn_request *r, int priority,
                           struct turn_reader *reader, struct error *err) MUST_CHECK;
-/* Sets r's model, env_id, run_id and seq; takes the arena as sessions_step does. */
+/* Runs a step for item, which is the first of its sequence. Sets r's model, env_id, run_id and seq,
+ * takes the arena as sessions_step does, and fails as that does. */
 enum status sequence_step(struct sequence_slot *item, struct step_request *r, struct arena *arena,
                           struct step_wait *w, struct error *err) MUST_CHECK;
 
