@@ -37,6 +37,10 @@ struct field_table {
     size_t n;
 };
 
+/* clang-format off */
+#define FIELD_TABLE(rows) {rows, sizeof(rows) / sizeof((rows)[0])}
+/* clang-format on */
+
 /* Reads the members of object that have a row. out keeps what is not given, and borrows object.
  * STATUS_INVALID names the first field, in the object's order, that is wrong or refused. */
 enum status field_table_read(const struct field_table *t, void *out, const json_t *object,

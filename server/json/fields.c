@@ -142,21 +142,6 @@ enum status field_bool(bool *out, const json_t *object, const char *name, struct
     return STATUS_OK;
 }
 
-enum status field_number(float *out, bool *ret_given, const json_t *object, const char *name,
-                         struct error *err)
-{
-    const json_t *value = field(object, name);
-
-    if (value == NULL)
-        return STATUS_OK;
-    if (!json_is_number(value))
-        return field_wrong(err, name, "a number", value);
-    *out = (float)json_number_value(value);
-    if (ret_given != NULL)
-        *ret_given = true;
-    return STATUS_OK;
-}
-
 enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, const char *name,
                         int64_t min, int64_t max, struct error *err)
 {

@@ -32,8 +32,6 @@ enum status field_text(const char **out, const json_t *object, const char *name,
 enum status field_bool(bool *out, const json_t *object, const char *name,
                        struct error *err) MUST_CHECK;
 /* *ret_given may be NULL. */
-enum status field_number(float *out, bool *ret_given, const json_t *object, const char *name,
-                         struct error *err) MUST_CHECK;
 enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, const char *name,
                         int64_t min, int64_t max, struct error *err) MUST_CHECK;
 enum status field_object(const json_t **out, const json_t *object, const char *name,

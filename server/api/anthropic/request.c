@@ -44,8 +44,7 @@ static const struct field_row anthropic_rows[] = {
 };
 /* clang-format on */
 
-static const struct field_table of_anthropic = {anthropic_rows,
-                                                sizeof(anthropic_rows) / sizeof(anthropic_rows[0])};
+static const struct field_table of_anthropic = FIELD_TABLE(anthropic_rows);
 
 /* Only "enabled" is refused by a model that cannot: the others leave the choice to it. */
 static enum status anthropic_choose_thinking(struct request *out, struct thinking_request *asked,

@@ -19,18 +19,11 @@ struct ollama_body {
 };
 
 #define TO(member) offsetof(struct ollama_body, member)
-#define TABLE(rows)                            \
-    {                                          \
-        rows, sizeof(rows) / sizeof((rows)[0]) \
-    }
-#define REFUSED(name, kind, why)                               \
-    {                                                          \
-        name, kind, .refused = (why), .is_off = field_is_empty \
-    }
 
 /* Beside the tables, images, keep_alive, think, format, constraints and tools have readers of their
  * own. */
 /* clang-format off */
+#define REFUSED(name, kind, why) {name, kind, .refused = (why), .is_off = field_is_empty}
 static const struct field_row ollama_rows[] = {
     {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
     {"model", FIELD_TEXT, .to = TO(r.base.model)},
@@ -53,9 +46,9 @@ static const struct field_row ollama_generate_rows[] = {
 };
 /* clang-format on */
 
-static const struct field_table of_ollama = TABLE(ollama_rows),
-                                of_ollama_chat = TABLE(ollama_chat_rows),
-                                of_ollama_generate = TABLE(ollama_generate_rows);
+static const struct field_table of_ollama = FIELD_TABLE(ollama_rows),
+                                of_ollama_chat = FIELD_TABLE(ollama_chat_rows),
+                                of_ollama_generate = FIELD_TABLE(ollama_generate_rows);
 
 /* --- options --- */
 

@@ -50,20 +50,13 @@ static bool is_without_logprobs(const json_t *value)
 }
 
 #define TO(member) offsetof(struct openai_body, member)
-#define TABLE(rows)                            \
-    {                                          \
-        rows, sizeof(rows) / sizeof((rows)[0]) \
-    }
-#define REFUSED(name, off, why)                                     \
-    {                                                               \
-        name, FIELD_ANY, .refused = (why), .is_off = field_is_##off \
-    }
 #define NO_LOGPROBS "is not supported here: /v1/chat/completions has logprobs"
 
 /* Refused are fields that other servers know and that would change the reply, or its form. Beside
  * the tables, sampling, constraints, tools, the template's variables and prompt_logprobs have
  * readers of their own. */
 /* clang-format off */
+#define REFUSED(name, off, why) {name, FIELD_ANY, .refused = (why), .is_off = field_is_##off}
 static const struct field_row every_rows[] = {
     REFUSED("allowed_token_ids", empty, "is not supported: use logit_bias"),
     REFUSED("bad_words", empty, "is not supported: use logit_bias"),
@@ -139,10 +132,11 @@ static const struct field_row stream_rows[] = {
 };
 /* clang-format on */
 
-static const struct field_table of_every = TABLE(every_rows), of_chat = TABLE(chat_rows),
-                                of_completion = TABLE(completion_rows),
-                                of_responses = TABLE(responses_rows),
-                                of_stream = TABLE(stream_rows);
+static const struct field_table of_every = FIELD_TABLE(every_rows),
+                                of_chat = FIELD_TABLE(chat_rows),
+                                of_completion = FIELD_TABLE(completion_rows),
+                                of_responses = FIELD_TABLE(responses_rows),
+                                of_stream = FIELD_TABLE(stream_rows);
 
 static enum status openai_body_read(struct openai_body *out, const struct field_table *own,
                                     const json_t *body, struct error *err)
