@@ -20,6 +20,7 @@ struct config;
 struct env;
 struct health;
 struct journal;
+struct keeper;
 struct principal;
 struct server;
 struct uv_loop_s;
@@ -88,6 +89,9 @@ bool part_may_attach(const struct part_host *host);
 /* Returns said_bytes if the operator has said how many, else the n-th part of the machine's
  * memory. */
 size_t part_bytes(size_t said_bytes, size_t n);
+
+/* Has the keeper keep its things in the host's journal (part/stores.c). alarm is the part's. */
+void part_start_keeper(struct keeper *keeper, struct part_host *host, struct alarm *alarm);
 
 /* Starts to load the models and the plug-ins of the configuration (part/models.c). */
 enum status part_load_models(struct part_host *host, struct error *err) MUST_CHECK;

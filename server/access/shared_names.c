@@ -31,7 +31,7 @@ static uint64_t names_hash(const struct shared_names *all, uint32_t principal, c
     return hash_text(&all->by_name, before, name);
 }
 
-static struct shared_name *names_own(const struct shared_names *all, uint32_t principal,
+struct shared_name *shared_names_own(const struct shared_names *all, uint32_t principal,
                                      const char *name)
 {
     struct hash_node *node = hash_first(&all->by_name, names_hash(all, principal, name));
@@ -64,18 +64,30 @@ static struct shared_name *names_shared(const struct shared_names *all, const st
     return NULL;
 }
 
+struct shared_name *shared_names_look(const struct shared_names *all, const struct principal *who,
+                                      const char *name)
+{
+    struct shared_name *n = shared_names_own(all, who->id, name);
+
+    return n != NULL ? n : names_shared(all, who, name);
+}
+
+bool shared_name_allows(const struct shared_name *n, const struct principal *who,
+                        enum access_right right)
+{
+    return n->owner->id == who->id || access_sharing_allows(&n->sharing, who, right);
+}
+
 enum status shared_names_find(struct shared_name **out, const struct shared_names *all,
                               const struct principal *who, enum access_right right,
                               const char *name, struct error *err)
 {
-    struct shared_name *n = names_own(all, who->id, name);
+    struct shared_name *n = shared_names_look(all, who, name);
 
-    if (n == NULL)
-        n = names_shared(all, who, name);
     if (n == NULL)
         return error_because(err, STATUS_NOT_FOUND, REASON_NONE, all->noun,
                              "there is no %s '%.64s'", all->noun, name);
-    if (n->owner->id != who->id && !access_sharing_allows(&n->sharing, who, right))
+    if (!shared_name_allows(n, who, right))
         return error_because(err, STATUS_DENIED, REASON_NONE, all->noun,
                              "the %s '%.64s' is shared with you, but not for this", all->noun,
                              name);
@@ -92,7 +104,7 @@ enum status shared_names_add(struct shared_names *all, struct shared_name *n,
     if (len == 0 || len > SHARED_NAME_MAX_BYTES)
         return error_field(err, all->noun, "has %zu bytes, it must have 1 to %d", len,
                            SHARED_NAME_MAX_BYTES);
-    if (names_own(all, owner->id, name) != NULL)
+    if (shared_names_own(all, owner->id, name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_NONE, all->noun, "there is a %s '%.64s'",
                              all->noun, name);
     if (shared_limit_check(&all->limit, is_new ? owner->id : 0, 1, err) != STATUS_OK)
@@ -142,5 +154,5 @@ void shared_name_path(char out[SHARED_NAME_PATH_SIZE], const struct shared_name 
 
 bool shared_name_is_listed(const struct shared_name *n, const struct principal *who)
 {
-    return n->owner->id == who->id || access_sharing_allows(&n->sharing, who, ACCESS_READ);
+    return shared_name_allows(n, who, ACCESS_READ);
 }

@@ -43,8 +43,14 @@ void shared_names_init(struct shared_names *all, const char *noun, enum shared_l
                        size_t max, const struct env *env);
 void shared_names_deinit(struct shared_names *all); /* all were removed */
 
-/* The one of this name that is who's own, or "OWNER/NAME" of another that shares it. NOT_FOUND;
- * DENIED for one that is shared without the right. */
+/* The one that the principal owns under this name; NULL: none. */
+struct shared_name *shared_names_own(const struct shared_names *all, uint32_t principal,
+                                     const char *name);
+/* The one of this name that is who's own, or "OWNER/NAME" of another that shares it, with whatever
+ * right; NULL: none. */
+struct shared_name *shared_names_look(const struct shared_names *all, const struct principal *who,
+                                      const char *name);
+/* The same. NOT_FOUND; DENIED for one that is shared without the right. */
 enum status shared_names_find(struct shared_name **out, const struct shared_names *all,
                               const struct principal *who, enum access_right right,
                               const char *name, struct error *err) MUST_CHECK;
@@ -61,6 +67,9 @@ enum status shared_name_share(struct shared_name *n, const struct access_sharing
 /* "NAME", or "OWNER/NAME" of another's. */
 void shared_name_path(char out[SHARED_NAME_PATH_SIZE], const struct shared_name *n,
                       const struct principal *who);
+/* Whether n is who's own, or shared with who for this. */
+bool shared_name_allows(const struct shared_name *n, const struct principal *who,
+                        enum access_right right);
 bool shared_name_is_listed(const struct shared_name *n, const struct principal *who);
 
 #endif

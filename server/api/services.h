@@ -9,7 +9,7 @@ struct params_spec;
 struct access_sharing;
 struct arena;
 
-/* Reads what the service describes a set of parameters by: params_keeping's read_config. */
+/* Reads what the service describes a set of parameters by: read_config of struct params_sets. */
 enum status services_read_params(struct params_spec *out, struct access_sharing *sharing,
                                  const void *config, size_t size_bytes, struct arena *arena,
                                  struct error *err) MUST_CHECK;

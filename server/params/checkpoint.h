@@ -3,14 +3,9 @@
 #ifndef SERVER_PARAMS_CHECKPOINT_H
 #define SERVER_PARAMS_CHECKPOINT_H
 
-#include "server/journal/journal.h"
 #include "server/params/params.h"
 
 struct checkpoint_body;
-
-/* Sets that are made from now on are kept, if they are described, and those that the journal has
- * are made again: until that is done, others are UNAVAILABLE. Borrows what k has. */
-void params_keep(struct params_sets *s, const struct params_keeping *k);
 
 /* Whether all versions are in the journal that can be; else it is being written, and on_idle is
  * called when it is. For the end: nobody updates any more. */
@@ -22,28 +17,18 @@ enum status params_unkeep(struct params_set *set, struct error *err) MUST_CHECK;
 
 /* --- for this folder --- */
 
-enum { CHECKPOINT_PART_BYTES = 1 << 20 };
-
-/* The number of the block with the bytes from offset on: of the values (which 0), of a moment. */
-uint32_t checkpoint_block(size_t size_bytes, unsigned which, size_t offset);
-
-/* Gives the set's next checkpoint an id of its own: parts of one that is written under the id of
- * the one that is complete would replace its parts. */
-void checkpoint_draw_id(struct params_set *set);
+extern const struct keeper_type params_keeper;
 
 /* Begins a checkpoint of the version that there is; params_checkpointed is called later. */
 void checkpoint_begin(struct params_set *set);
 /* A round was published: begins a checkpoint where one is due. */
 void checkpoint_after_round(struct params_set *set);
-/* The set closes: what is being written is given up. */
-void checkpoint_abandon(struct params_set *set);
+/* The set closes: what is being written or read is given up. */
+void checkpoint_abandon(struct params_set *set, const struct error *why);
 
 /* params.c: the checkpoint that was begun is durable, or is not. */
 void params_checkpointed(struct params_set *set, const struct error *err);
 
-/* restore.c: makes the sets again that the journal has. */
-void params_restore_begin(struct params_sets *s);
-void params_restore_stop(struct params_sets *s);
 /* round.c: the client's last step. */
 enum status params_remember(struct params_set *set, const char *client, uint64_t step,
                             uint64_t version, struct error *err) MUST_CHECK;

@@ -2,18 +2,13 @@
 
 #include <string.h>
 
-#include "server/journal/body_bytes.h"
-
-enum { CHECKPOINT_BODY_VERSION = 1, CHECKPOINT_MAX_MOMENTS = 2 };
+enum { CHECKPOINT_MAX_MOMENTS = 2 };
 
 enum status checkpoint_body_write(struct buf *out, const struct checkpoint_body *b,
                                   struct error *err)
 {
     struct body_writer w = {.out = out};
 
-    body_put_u32(&w, CHECKPOINT_BODY_VERSION);
-    body_put_bytes(&w, b->id, sizeof(b->id));
-    body_put_text(&w, b->principal);
     body_put_bytes(&w, b->config, b->config_size);
     body_put_u64(&w, b->n);
     body_put_u32(&w, b->n_moments);
@@ -43,32 +38,29 @@ static void checkpoint_take_exactly(struct body_reader *r, uint8_t *out, size_t 
         memcpy(out, bytes, size_bytes);
 }
 
-enum status checkpoint_body_read(struct checkpoint_body *out, const void *body, size_t size_bytes,
-                                 struct arena *arena, struct error *err)
+enum status checkpoint_body_read(struct checkpoint_body *out, struct body_reader *r,
+                                 struct error *err)
 {
-    struct body_reader r = body_begin(body, size_bytes, CHECKPOINT_BODY_VERSION, arena);
     struct checkpoint_client *clients;
 
     *out = (struct checkpoint_body){0};
-    checkpoint_take_exactly(&r, out->id, sizeof(out->id));
-    out->principal = body_take_text(&r);
-    out->config = body_take_bytes(&r, &out->config_size);
-    out->n = body_take_u64(&r);
-    out->n_moments = body_take_up_to(&r, CHECKPOINT_MAX_MOMENTS);
-    out->version = body_take_u64(&r);
-    checkpoint_take_exactly(&r, out->sha256, sizeof(out->sha256));
-    out->counters.rounds = body_take_u64(&r);
-    out->counters.partial = body_take_u64(&r);
-    out->counters.aborted = body_take_u64(&r);
-    out->counters.duplicates = body_take_u64(&r);
-    out->counters.dropped = body_take_u64(&r);
-    out->n_clients = body_take_up_to(&r, PARAMS_MAX_CONTRIBUTORS);
-    clients = body_take_array(&r, out->n_clients, sizeof(clients[0]), 24);
+    out->config = body_take_bytes(r, &out->config_size);
+    out->n = body_take_u64(r);
+    out->n_moments = body_take_up_to(r, CHECKPOINT_MAX_MOMENTS);
+    out->version = body_take_u64(r);
+    checkpoint_take_exactly(r, out->sha256, sizeof(out->sha256));
+    out->counters.rounds = body_take_u64(r);
+    out->counters.partial = body_take_u64(r);
+    out->counters.aborted = body_take_u64(r);
+    out->counters.duplicates = body_take_u64(r);
+    out->counters.dropped = body_take_u64(r);
+    out->n_clients = body_take_up_to(r, PARAMS_MAX_CONTRIBUTORS);
+    clients = body_take_array(r, out->n_clients, sizeof(clients[0]), 24);
     for (uint32_t i = 0; clients != NULL && i < out->n_clients; i++) {
-        clients[i].id = body_take_text(&r);
-        clients[i].last_step = body_take_u64(&r);
-        clients[i].last_version = body_take_u64(&r);
+        clients[i].id = body_take_text(r);
+        clients[i].last_step = body_take_u64(r);
+        clients[i].last_version = body_take_u64(r);
     }
     out->clients = clients;
-    return body_end(&r, err);
+    return body_end(r, err);
 }

@@ -1,12 +1,11 @@
-/* What the journal's record of a checkpoint holds beside the numbers. Reading checks everything;
- * what is not correct is DATA_LOSS. */
+/* What the journal's record of a checkpoint holds beside the numbers, behind what the keeper puts
+ * there. Reading checks everything; what is not correct is DATA_LOSS. */
 #ifndef SERVER_PARAMS_CHECKPOINT_BODY_H
 #define SERVER_PARAMS_CHECKPOINT_BODY_H
 
-#include "base/arena.h"
 #include "base/buf.h"
 #include "base/checksum.h"
-#include "server/journal/store.h"
+#include "server/journal/body_bytes.h"
 #include "server/params/params.h"
 
 /* What is remembered of a contributor, so that none of its steps counts twice. */
@@ -16,9 +15,7 @@ struct checkpoint_client {
 };
 
 struct checkpoint_body {
-    uint8_t id[JOURNAL_ID_BYTES]; /* of the checkpoint's blocks */
-    const char *principal;        /* whose set it is, by name */
-    const void *config;           /* [config_size] what describes the set, as params_make got it */
+    const void *config; /* [config_size] what describes the set, as params_make got it */
     size_t config_size;
     uint64_t n;         /* numbers */
     uint32_t n_moments; /* for each */
@@ -31,8 +28,8 @@ struct checkpoint_body {
 
 enum status checkpoint_body_write(struct buf *out, const struct checkpoint_body *b,
                                   struct error *err) MUST_CHECK;
-/* Borrows the body; arrays and texts are in the arena. */
-enum status checkpoint_body_read(struct checkpoint_body *out, const void *body, size_t size_bytes,
-                                 struct arena *arena, struct error *err) MUST_CHECK;
+/* Reads to the end. Borrows the body; arrays and texts are in the reader's arena. */
+enum status checkpoint_body_read(struct checkpoint_body *out, struct body_reader *r,
+                                 struct error *err) MUST_CHECK;
 
 #endif

@@ -35,19 +35,14 @@ static void params_move(struct params_set *set, enum params_state to)
     log_debug("params", "name=%s state=%d", set->spec.name, (int)to);
 }
 
-static struct params_set *set_of(struct link *l)
-{
-    return container_of(l, struct params_set, link);
-}
-
 void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *env,
                       size_t max_bytes)
 {
     *s = (struct params_sets){.loop = loop, .env = env};
-    list_init(&s->all);
     list_init(&s->shares);
     params_budget_init(&s->budget, max_bytes, NULL);
-    shared_limit_init(&s->limit, LIMIT_PARAMS_SETS, PARAMS_MAX_SETS);
+    shared_names_init(&s->names, "name", LIMIT_PARAMS_SETS, PARAMS_MAX_SETS, env);
+    keeper_init(&s->keeper, &params_keeper, s, env);
 }
 
 /* The budget of a principal: half of all. */
@@ -64,7 +59,7 @@ void params_sets_deinit(struct params_sets *s)
 
     while ((l = list_pop(&s->shares)) != NULL)
         free(container_of(l, struct params_share, link));
-    shared_limit_deinit(&s->limit);
+    shared_names_deinit(&s->names);
 }
 
 static struct params_share *params_share_of(struct params_sets *s, uint32_t principal)
@@ -85,14 +80,14 @@ static struct params_share *params_share_of(struct params_sets *s, uint32_t prin
 
 /* Sets that were there before stay, also above the half; until a restart it is larger then. */
 static struct params_budget *params_budget_of(struct params_sets *s, uint32_t principal,
-                                              const struct params_spec *spec)
+                                              const struct params_spec *spec, bool is_new)
 {
     struct params_share *share;
 
     if (principal == 0)
         return &s->budget;
     share = params_share_of(s, principal);
-    if (s->is_restoring_one)
+    if (!is_new)
         share->restored_bytes +=
             (spec->round_size + 1 + params_spec_moments(spec)) * spec->n * sizeof(float);
     if (share->restored_bytes > share->budget.max_bytes)
@@ -102,71 +97,35 @@ static struct params_budget *params_budget_of(struct params_sets *s, uint32_t pr
 
 void params_sets_stop(struct params_sets *s)
 {
-    struct link *l, *next;
     struct error err;
+    struct link *l;
 
     s->is_stopping = true;
-    params_restore_stop(s);
+    (void)keeper_is_idle(&s->keeper); /* what is being read is given up */
     (void)error_draining(&err);
-    for (l = list_first(&s->all); l != NULL; l = next) {
-        next = list_next(&s->all, l);
-        if (set_of(l)->state != PARAMS_CLOSING)
-            params_close(set_of(l), &err);
-    }
+    while ((l = list_first(&s->names.all)) != NULL)
+        params_close(params_at(l), &err);
 }
 
-static struct params_set *params_by_name(const struct params_sets *s, const struct principal *owner,
-                                         const char *name)
+static struct params_set *name_set(struct shared_name *n)
 {
-    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l))
-        if (set_of(l)->owner->id == owner->id && set_of(l)->state != PARAMS_CLOSING &&
-            strcmp(set_of(l)->spec.name, name) == 0)
-            return set_of(l);
-    return NULL;
+    return container_of(n, struct params_set, name);
 }
 
-static bool is_shared_with(const struct params_set *set, const struct principal *who)
+struct params_set *params_at(const struct link *l)
 {
-    return access_sharing_allows(&set->sharing, who, ACCESS_READ);
-}
-
-/* "OWNER/NAME": how others name a shared set. Principals' names have no '/': it is unambiguous. */
-static struct params_set *params_by_path(const struct params_sets *s, const struct principal *who,
-                                         const char *path)
-{
-    size_t len = strcspn(path, "/");
-
-    if (path[len] == '\0')
-        return NULL;
-    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
-        struct params_set *set = set_of(l);
-
-        if (set->state != PARAMS_CLOSING && strlen(set->owner->name) == len &&
-            memcmp(set->owner->name, path, len) == 0 &&
-            strcmp(set->spec.name, path + len + 1) == 0 && is_shared_with(set, who))
-            return set;
-    }
-    return NULL;
-}
-
-void params_name_for(char out[PARAMS_NAME_SIZE], const struct params_set *set,
-                     const struct principal *who)
-{
-    bool is_own = set->owner->id == who->id;
-
-    (void)snprintf(out, PARAMS_NAME_SIZE, "%s%s%s", is_own ? "" : set->owner->name,
-                   is_own ? "" : "/", set->spec.name);
+    return name_set(container_of(l, struct shared_name, link));
 }
 
 bool params_is_listed(const struct params_set *set, const struct principal *who)
 {
-    return set->state == PARAMS_SERVING && (set->owner->id == who->id || is_shared_with(set, who));
+    return set->state == PARAMS_SERVING && shared_name_is_listed(&set->name, who);
 }
 
 /* While stored sets are being restored, it is unknown which ones exist. */
 static enum status params_check_restored(const struct params_sets *s, struct error *err)
 {
-    if (s->restore == NULL)
+    if (s->keeper.restore == NULL)
         return STATUS_OK;
     (void)error_because(err, STATUS_UNAVAILABLE, REASON_PARAMS_NOT_READY, NULL,
                         "sets of parameters are being read from the journal");
@@ -177,12 +136,12 @@ static enum status params_check_restored(const struct params_sets *s, struct err
 static enum status not_found(const struct params_sets *s, const struct principal *who,
                              const char *name, struct error *err)
 {
-    char names[160] = "", one[PARAMS_NAME_SIZE];
+    char names[160] = "", one[SHARED_NAME_PATH_SIZE];
     size_t len = 0;
 
-    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
-        params_name_for(one, set_of(l), who);
-        if (params_is_listed(set_of(l), who) && len + strlen(one) + 3 < sizeof(names))
+    for (struct link *l = list_first(&s->names.all); l != NULL; l = list_next(&s->names.all, l)) {
+        shared_name_path(one, &params_at(l)->name, who);
+        if (params_is_listed(params_at(l), who) && len + strlen(one) + 3 < sizeof(names))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len > 0 ? ", " : "",
                                     one);
     }
@@ -197,15 +156,15 @@ enum status params_find(struct params_set **out, const struct params_sets *s,
                         const struct principal *who, enum access_right right, const char *name,
                         struct error *err)
 {
-    struct params_set *set = params_by_name(s, who, name);
+    struct shared_name *n = shared_names_look(&s->names, who, name);
+    struct params_set *set;
 
-    if (set == NULL)
-        set = params_by_path(s, who, name);
-    if (set == NULL && params_check_restored(s, err) != STATUS_OK)
+    if (n == NULL && params_check_restored(s, err) != STATUS_OK)
         return err->status;
-    if (set == NULL)
+    if (n == NULL)
         return not_found(s, who, name, err);
-    if (set->owner->id != who->id && !access_sharing_allows(&set->sharing, who, right))
+    set = name_set(n);
+    if (!shared_name_allows(n, who, right))
         return error_because(err, STATUS_DENIED, REASON_NONE, "name",
                              "the parameters '%.64s' are shared with you, but not for this", name);
     if (set->state != PARAMS_SERVING) {
@@ -237,8 +196,7 @@ static void on_model_stopped(void *arg)
     struct params_set *set = arg;
     struct params_sets *sets = set->sets;
 
-    list_remove(&set->link);
-    shared_limit_give(&sets->limit, set->owner->id, 1);
+    shared_limit_give(&sets->names.limit, set->name.owner->id, 1);
     set_free(set);
     sets->on_idle(sets->idle_arg);
 }
@@ -279,7 +237,7 @@ static void begin_done(struct job *job)
     params_memory_give(set->memory, set->first_moments.m);
     params_memory_give(set->memory, set->first_moments.v);
     set->first_moments = (struct params_moments){0};
-    if (set->sets->keeping.journal != NULL && set->config != NULL && !set->goes_on) {
+    if (set->sets->keeper.keeping.journal != NULL && set->config != NULL && !set->goes_on) {
         params_move(set, PARAMS_KEEPING);
         checkpoint_begin(set);
         return;
@@ -290,8 +248,6 @@ static void begin_done(struct job *job)
 
 void params_checkpointed(struct params_set *set, const struct error *err)
 {
-    struct params_sets *sets = set->sets;
-
     if (set->state == PARAMS_KEEPING && err->status != STATUS_OK) {
         params_close(set, err);
     } else if (set->state == PARAMS_KEEPING) {
@@ -300,8 +256,6 @@ void params_checkpointed(struct params_set *set, const struct error *err)
     } else if (err->status == STATUS_OK) {
         checkpoint_after_round(set); /* others came meanwhile */
     }
-    if (sets->is_ending)
-        sets->on_idle(sets->idle_arg);
 }
 
 enum status params_describe(struct params_set *set, const void *config, size_t size_bytes,
@@ -350,7 +304,7 @@ static void on_loaded(struct model *m, void *arg)
 }
 
 static enum status params_start(struct params_set *set, const struct params_spec *spec,
-                                struct error *err)
+                                const struct principal *owner, bool is_new, struct error *err)
 {
     struct model_config config = {
         .type = &params_agent,
@@ -364,7 +318,7 @@ static enum status params_start(struct params_set *set, const struct params_spec
 
     if (rc != STATUS_OK)
         return rc;
-    budget = params_budget_of(set->sets, set->owner->id, spec);
+    budget = params_budget_of(set->sets, owner->id, spec, is_new);
     /* later rounds reuse a round's memory */
     if (params_memory_open(&set->memory, budget, spec->n, spec->round_size + 1, err) != STATUS_OK)
         return err->status;
@@ -375,7 +329,7 @@ static enum status params_start(struct params_set *set, const struct params_spec
 
 enum status params_make(struct params_set **out, struct params_sets *s,
                         const struct principal *owner, const struct params_spec *spec,
-                        const struct access_sharing *sharing, struct error *err)
+                        const struct access_sharing *sharing, bool is_new, struct error *err)
 {
     struct params_spec checked = *spec;
     enum status rc = params_spec_check(&checked, err);
@@ -385,32 +339,33 @@ enum status params_make(struct params_set **out, struct params_sets *s,
         return rc;
     if (s->is_stopping)
         return error_draining(err);
-    if (!s->is_restoring_one && params_check_restored(s, err) != STATUS_OK)
+    if (is_new && params_check_restored(s, err) != STATUS_OK)
         return err->status;
-    if (params_by_name(s, owner, spec->name) != NULL)
+    if (shared_names_own(&s->names, owner->id, spec->name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_PARAMS_EXIST, "name",
                              "there are parameters '%s' already", spec->name);
-    if (shared_limit_check(&s->limit, s->is_restoring_one ? 0 : owner->id, 1, err) != STATUS_OK)
-        return err->status;
     set = try_alloc(1, sizeof(*set));
     if (set == NULL)
         return error_no_memory(err, sizeof(*set), "parameters");
+    if (shared_names_add(&s->names, &set->name, owner, spec->name, is_new, err) != STATUS_OK) {
+        free(set);
+        return err->status;
+    }
     set->sets = s;
-    set->owner = owner;
+    kept_init(&set->kept);
     arena_init(&set->arena, SPEC_MAX_BYTES);
     list_init(&set->contributors);
     list_init(&set->subscribers);
     list_init(&set->updates);
     list_init(&set->queue);
-    rc = access_sharing_copy(&set->sharing, sharing, &set->arena, err);
+    rc = shared_name_share(&set->name, sharing, err);
     if (rc == STATUS_OK)
-        rc = params_start(set, &checked, err);
+        rc = params_start(set, &checked, owner, is_new, err);
     if (rc != STATUS_OK) {
+        shared_names_remove(&s->names, &set->name);
         set_free(set);
         return rc;
     }
-    list_push(&s->all, &set->link);
-    shared_limit_hold(&s->limit, owner->id, 1);
     *out = set;
     return STATUS_OK;
 }
@@ -426,8 +381,10 @@ void params_close(struct params_set *set, const struct error *why)
      * that it does, and can be deleted then. */
     if (set->state == PARAMS_KEEPING && !set->sets->is_stopping)
         (void)!params_unkeep(set, &ignored);
-    checkpoint_abandon(set);
     params_move(set, PARAMS_CLOSING);
+    shared_names_remove(&set->sets->names, &set->name);
+    shared_limit_hold(&set->sets->names.limit, set->name.owner->id, 1); /* until it is freed */
+    checkpoint_abandon(set, &err);
     while ((l = list_pop(&set->subscribers)) != NULL) {
         struct params_subscriber *u = container_of(l, struct params_subscriber, link);
 

@@ -7,8 +7,8 @@
 
 #include "agents/params/params.h"
 #include "base/list.h"
-#include "base/shared_limit.h"
-#include "server/access/sharing.h"
+#include "server/access/shared_names.h"
+#include "server/journal/keeper.h"
 #include "server/model/model.h"
 
 enum {
@@ -19,21 +19,8 @@ enum {
 };
 
 struct access_quota;
-struct journal;
 struct checkpoint;
-struct params_restore;
-
-/* What sets are kept by: see checkpoint.h. */
-struct params_keeping {
-    struct journal *journal;    /* NULL: none is kept */
-    uint64_t checkpoint_rounds; /* from one checkpoint to the next */
-    /* Of what params_describe was given; what it needs is in the arena or the bytes. */
-    enum status (*read_config)(struct params_spec *out, struct access_sharing *sharing,
-                               const void *config, size_t size_bytes, struct arena *arena,
-                               struct error *err);
-    const struct principal *(*find_owner)(void *self, const char *name); /* NULL: there is none */
-    void *self;
-};
+struct params_restored;
 
 struct params_sets {
     /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
@@ -42,16 +29,17 @@ struct params_sets {
     uv_loop_t *loop;
     const struct env *env;
     struct params_budget budget;
-    struct list shares; /* of struct params_share: the budgets of principals */
-    struct list all;    /* in order of creation; also closing ones */
-    struct shared_limit limit;
+    struct list shares;        /* of struct params_share: the budgets of principals */
+    struct shared_names names; /* its limit also counts sets that are closing */
     bool is_stopping;
     void (*on_idle)(void *arg); /* a set was freed */
     void *idle_arg;
-    struct params_keeping keeping;
-    struct params_restore *restore; /* sets are made again; NULL: no more */
-    bool is_restoring_one;          /* inside params_make */
-    bool is_ending;                 /* the last checkpoints were begun */
+    struct keeper keeper; /* keeper_start: sets are kept, if they are described; see checkpoint.h */
+    uint64_t checkpoint_rounds; /* from one checkpoint to the next */
+    /* Of what params_describe was given; what it needs is in the arena or the bytes. */
+    enum status (*read_config)(struct params_spec *out, struct access_sharing *sharing,
+                               const void *config, size_t size_bytes, struct arena *arena,
+                               struct error *err);
 };
 
 enum params_state {
@@ -67,10 +55,9 @@ struct params_counters {
 };
 
 struct params_set {
-    struct link link;
+    struct shared_name name; /* until it closes; its owner also afterwards */
+    struct kept_thing kept;
     struct params_sets *sets;
-    const struct principal *owner;
-    struct access_sharing sharing; /* with others, who do not find it else; in arena */
     enum params_state state;
     struct arena arena; /* of spec */
     struct params_spec spec;
@@ -97,10 +84,11 @@ struct params_set {
     const void *config; /* [config_size] what describes it, in arena; NULL: it is not kept */
     size_t config_size;
     struct checkpoint *checkpoint; /* being written; NULL: none */
-    uint8_t next_checkpoint[16];   /* id of the one being written, or else of the next */
-    uint64_t kept_version;         /* of the last one */
-    bool is_kept;                  /* there is one */
-    bool has_failed_to_keep;       /* the last attempt did */
+    struct kept_wait checkpoint_wait;
+    uint64_t checkpoint_version;      /* of the one that is being written or read */
+    uint64_t kept_version;            /* of the last one */
+    bool has_failed_to_keep;          /* the last attempt did */
+    struct params_restored *restored; /* while it is being made again; else NULL */
 };
 
 /* A call that subscribes to a set. It is notified when a version is published and when the set
@@ -137,18 +125,17 @@ enum status params_find(struct params_set **out, const struct params_sets *s,
                         const struct principal *who, enum access_right right, const char *name,
                         struct error *err) MUST_CHECK;
 
-/* "NAME", or "OWNER/NAME" of another's. Truncated to size. */
-enum { PARAMS_NAME_SIZE = 192 };
-void params_name_for(char out[PARAMS_NAME_SIZE], const struct params_set *set,
-                     const struct principal *who);
+struct params_set *params_at(const struct link *l); /* of a list of names */
 /* Serving, and who may read it. */
 bool params_is_listed(const struct params_set *set, const struct principal *who);
 
 /* EXISTS for a name that the owner has in use; INVALID or other errors of spec and of sharing;
- * EXHAUSTED. The set is FILLING soon; its first values may be uploaded at once. owner is kept. */
+ * EXHAUSTED. The set is FILLING soon; its first values may be uploaded at once. owner is kept.
+ * is_new: it was not there before a restart. */
 enum status params_make(struct params_set **out, struct params_sets *s,
                         const struct principal *owner, const struct params_spec *spec,
-                        const struct access_sharing *sharing, struct error *err) MUST_CHECK;
+                        const struct access_sharing *sharing, bool is_new,
+                        struct error *err) MUST_CHECK;
 /* The set is kept, if sets are: what makes it again. Copied. Before its first values. */
 enum status params_describe(struct params_set *set, const void *config, size_t size_bytes,
                             struct error *err) MUST_CHECK;

@@ -21,21 +21,16 @@ static void params_part_init(void *self, struct part_host *host, struct alarm *a
 
 static void params_part_keep(void *self, struct part_host *host, struct alarm *alarm)
 {
-    const struct params_keeping keeping = {
-        .journal = host->journal,
-        .checkpoint_rounds = host->config->checkpoint_rounds,
-        .read_config = services_read_params,
-        .find_owner = part_find_principal,
-        .self = host,
-    };
+    struct params_sets *all = self;
 
-    (void)alarm;
-    params_keep(self, &keeping);
+    all->checkpoint_rounds = host->config->checkpoint_rounds;
+    all->read_config = services_read_params;
+    part_start_keeper(&all->keeper, host, alarm);
 }
 
 static void params_part_configure(void *self, const struct config *to)
 {
-    ((struct params_sets *)self)->keeping.checkpoint_rounds = to->checkpoint_rounds;
+    ((struct params_sets *)self)->checkpoint_rounds = to->checkpoint_rounds;
 }
 
 /* What is kept is written whole, as long as that takes. */
@@ -47,7 +42,7 @@ static bool params_part_stop(void *self)
     if (!params_sets_are_kept(all))
         return false;
     params_sets_stop(all);
-    return all->limit.held == 0;
+    return all->names.limit.held == 0;
 }
 
 static void params_part_deinit(void *self)

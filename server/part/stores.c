@@ -6,7 +6,7 @@
 #include "server/part.h"
 #include "server/replay/replays.h"
 
-static void part_start_keeper(struct keeper *keeper, struct part_host *host, struct alarm *alarm)
+void part_start_keeper(struct keeper *keeper, struct part_host *host, struct alarm *alarm)
 {
     const struct keeping keeping = {
         .journal = host->journal,

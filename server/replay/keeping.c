@@ -170,8 +170,9 @@ static void table_kept_drop(struct kept_thing *k)
 }
 
 const struct keeper_type replays_keeper = {
-    .kind = 2,
+    .kind = KEEPER_TABLE,
     .version = 1,
+    .max_body_bytes = KEEPER_BODY_BYTES,
     .noun = "table",
     .name = table_kept_name,
     .begin = table_kept_begin,

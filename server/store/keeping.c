@@ -182,8 +182,9 @@ void store_key_drop_parts(struct store_key *k)
 }
 
 const struct keeper_type stores_keeper = {
-    .kind = 1,
+    .kind = KEEPER_KEY,
     .version = 1,
+    .max_body_bytes = KEEPER_BODY_BYTES,
     .noun = "key",
     .name = key_kept_name,
     .begin = key_kept_begin,

@@ -38,7 +38,7 @@ static inline void rig_close(struct params_rig *r)
 {
     params_sets_stop(&r->sets);
     ck_assert_int_eq(uv_run(&r->loop, UV_RUN_DEFAULT), 0);
-    ck_assert_uint_eq(r->sets.limit.held, 0);
+    ck_assert_uint_eq(r->sets.names.limit.held, 0);
     ck_assert_uint_eq(r->sets.budget.held_bytes, 0);
     params_sets_deinit(&r->sets);
     ck_assert_int_eq(uv_loop_close(&r->loop), 0);
@@ -82,7 +82,7 @@ static inline struct params_set *rig_make_described(struct params_rig *r, struct
     spec.name = "p";
     spec.tensors = &one;
     spec.n_tensors = 1;
-    if (params_make(&set, &r->sets, &rig_owner, &spec, &rig_sharing, &r->err) != STATUS_OK)
+    if (params_make(&set, &r->sets, &rig_owner, &spec, &rig_sharing, true, &r->err) != STATUS_OK)
         return NULL;
     if ((config != NULL && params_describe(set, config, strlen(config), &r->err) != STATUS_OK) ||
         params_memory_take(&values, set->memory, &r->err) != STATUS_OK) {

@@ -58,7 +58,8 @@ static void create_config(struct upload_stream *in, const ProtobufCMessage *mess
     rc = params_wire_config(&spec, ((const Parley__V1__ParamsCreateRequest *)message)->config,
                             call_arena(in->call), &err);
     if (rc == STATUS_OK)
-        rc = params_make(&c->set, server->params, call_principal(in->call), &spec, &sharing, &err);
+        rc = params_make(&c->set, server->params, call_principal(in->call), &spec, &sharing, true,
+                         &err);
     if (rc != STATUS_OK) {
         c->set = NULL;
         upload_stream_fail(in, &err);
@@ -293,21 +294,21 @@ static enum status list_params(struct call *call, const Parley__V1__ParamsListRe
 {
     struct {
         Parley__V1__ParamsInfo infos[PARAMS_MAX_SETS], *pointers[PARAMS_MAX_SETS];
-        char names[PARAMS_MAX_SETS][PARAMS_NAME_SIZE];
+        char names[PARAMS_MAX_SETS][SHARED_NAME_PATH_SIZE];
     } *parts = arena_alloc(call_arena(call), 1, sizeof(*parts));
     const struct principal *who = call_principal(call);
-    const struct list *all = &call_server(call)->params->all;
+    const struct list *all = &call_server(call)->params->names.all;
 
     (void)request;
     if (parts == NULL)
         return error_no_memory(err, sizeof(*parts), "a list of parameters");
     for (struct link *l = list_first(all); l != NULL; l = list_next(all, l)) {
-        const struct params_set *set = container_of(l, struct params_set, link);
+        const struct params_set *set = params_at(l);
         size_t i = response->n_params;
 
         if (!params_is_listed(set, who))
             continue;
-        params_name_for(parts->names[i], set, who);
+        shared_name_path(parts->names[i], &set->name, who);
         fill_info(&parts->infos[i], set, parts->names[i]);
         parts->pointers[i] = &parts->infos[i];
         response->n_params++;

@@ -74,14 +74,15 @@ static struct journal *journal;
 static void begin(struct params_rig *r)
 {
     const struct journal_config config = {.dir = "/nowhere", .type = &fake_type};
-    struct params_keeping keeping = {.checkpoint_rounds = 1};
+    struct keeping keeping = {.on_idle = rig_on_idle};
 
     memset(&fake, 0, sizeof(fake));
     rig_open(r, 1000);
     ck_assert_int_eq(journal_open(&journal, &r->loop, &config, &r->err), STATUS_OK);
     keeping.journal = journal;
-    params_keep(&r->sets, &keeping);
-    while (r->sets.restore != NULL)
+    r->sets.checkpoint_rounds = 1;
+    keeper_start(&r->sets.keeper, &keeping);
+    while (r->sets.keeper.restore != NULL)
         (void)uv_run(&r->loop, UV_RUN_NOWAIT);
 }
 

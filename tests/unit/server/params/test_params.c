@@ -106,9 +106,7 @@ START_TEST(test_ceiling)
     ck_assert_ptr_nonnull(rig_make(&r, plain));
     ck_assert_ptr_null(rig_make(&r, plain));
     ck_assert_int_eq(r.err.status, STATUS_EXISTS);
-    ck_assert_int_eq(rig_contribute(&r,
-                                    container_of(list_first(&r.sets.all), struct params_set, link),
-                                    "a", 1, 1.0f),
+    ck_assert_int_eq(rig_contribute(&r, params_at(list_first(&r.sets.names.all)), "a", 1, 1.0f),
                      STATUS_OK);
     rig_close(&r);
     rig_open(&r, 3);
