@@ -2,9 +2,8 @@
  * allocations to copy from, and reaches a fifth of the speed. Tests and the fuzzer compare this
  * reader with jansson. */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

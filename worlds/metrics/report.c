@@ -1,8 +1,7 @@
 /* Reports: adding, joining and aggregating metrics by name, and their JSON. A report copies names
  * and parts into its own arena, so it outlives the store and the reports it was made of. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

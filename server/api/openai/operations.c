@@ -1,5 +1,4 @@
 /* Operations without a conversation: models, health, metrics, tokens. */
-#include <stdio.h>
 #include <string.h>
 
 #include "server/api/answer.h"
