@@ -50,6 +50,7 @@ static enum status grpc_port_start(struct grpc_port *g, const char *flag, enum p
         .age_ms = host->config->connection_age_ms,
         .max_message_bytes = host->config->max_message_bytes,
         .server = host->server,
+        .stats = &host->server->calls,
         .health = host->health,
         .tls = g->ports->tls,
         .peer_addresses = g->ports->peer_addresses,
@@ -67,7 +68,6 @@ static enum status grpc_port_start(struct grpc_port *g, const char *flag, enum p
     watchdog_set(false);
     if (rc != STATUS_OK)
         return error_prefix(err, "%s", flag);
-    *g->in_server = g->port;
     for (size_t i = 0; i < config.n_listen; i++)
         log_info("listening", "%s=%s", part == PORT_ADMIN ? "grpc_admin" : "grpc",
                  port_address(g->port, i));
@@ -81,9 +81,7 @@ static enum status ports_open_grpc(struct ports *p, struct access *access, struc
     const bool is_apart = c->listen_admin != NULL;
     enum status rc;
 
-    p->grpc[PORTS_GRPC] = (struct grpc_port){.ports = p, .in_server = &p->host->server->port};
-    p->grpc[PORTS_GRPC_ADMIN] =
-        (struct grpc_port){.ports = p, .in_server = &p->host->server->admin_port};
+    p->grpc[PORTS_GRPC] = p->grpc[PORTS_GRPC_ADMIN] = (struct grpc_port){.ports = p};
     rc = grpc_port_start(&p->grpc[PORTS_GRPC], "--listen",
                          is_apart ? PORT_WITHOUT_ADMIN : PORT_EVERYTHING, c->listen, c->n_listen,
                          access, err);
@@ -248,7 +246,7 @@ static void on_port_stopped(void *arg)
 {
     struct grpc_port *g = arg;
 
-    *g->in_server = g->port = NULL;
+    g->port = NULL;
     g->ports->host->go_on(g->ports->host);
 }
 

@@ -27,8 +27,7 @@ struct ports {
     struct http *http;                     /* NULL: none */
     struct grpc_port {
         struct ports *ports;
-        struct port *port;             /* NULL: none, or it has stopped */
-        const struct port **in_server; /* for its statistics */
+        struct port *port; /* NULL: none, or it has stopped */
         bool is_stopping;
     } grpc[N_PORTS];
     uint64_t farewell_until_us;

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "server/call/call_stats.h"
+
 /* The registries: each is a part (server/part.h), and a member of struct server. Rows are started
  * from the first to the last, and stopped from the last to the first: one stands behind those that
  * it uses. */
@@ -33,7 +35,6 @@ SERVER_PARTS(SERVER_PART_TYPE)
 struct access;
 struct env;
 struct loop_watch;
-struct port;
 
 enum server_state {
     SERVER_LOADING, /* the port is open, models load */
@@ -53,7 +54,7 @@ struct server {
     const struct loop_watch *watch;                        /* NULL: none, in tests */
     uint64_t n_reloads_done, n_reloads_failed;             /* of the configuration */
     uint64_t n_connections_refused, n_connections_dropped; /* for the limit of open files; silent */
-    const struct port *port, *admin_port;                  /* for their statistics; NULL: none */
+    struct call_stats calls;                               /* of gRPC */
 };
 
 /* "loading", "serving", "draining". */

@@ -17,17 +17,14 @@
 #include "server/model/model_metrics.h"
 #include "server/model/models.h"
 #include "server/registry/groups.h"
-#include "server/rpc/port.h"
 #include "server/server.h"
 #include "server/telemetry/metric.h"
 #include "server/work/work.h"
 
 static void write_calls(const struct server *server, struct buf *out)
 {
-    static const struct metric in_flight[] = {
-        METRIC("gauge", "parley_calls", "gRPC calls in flight.", port_stats, n_calls),
-    };
-    static const struct metric connections[] = {
+    static const struct metric_row rows[] = {
+        METRIC("gauge", "parley_calls", "gRPC calls in flight.", server, calls.n_calls),
         METRIC("counter", "parley_connections_refused_total",
                "Connections that were closed at once: too many for the limit of open files, or of "
                "one address.",
@@ -35,29 +32,23 @@ static void write_calls(const struct server *server, struct buf *out)
         METRIC("counter", "parley_connections_silent_total",
                "Connections that were closed because their peer said nothing.", server,
                n_connections_dropped),
-    };
-    static const struct metric calls[] = {
-        METRIC("counter", "parley_calls_total", "gRPC calls, the refused ones too.", port_stats,
-               n_started),
+        METRIC("counter", "parley_calls_total", "gRPC calls, the refused ones too.", server,
+               calls.n_started),
         METRIC("counter", "parley_calls_failed_total",
-               "gRPC calls that ended with an error or were left.", port_stats, n_failed),
+               "gRPC calls that ended with an error or were left.", server, calls.n_failed),
     };
-    struct port_stats port = {0};
+    const struct call_stats *calls = &server->calls;
 
-    port_add_stats(server->port, &port);
-    port_add_stats(server->admin_port, &port);
-    METRIC_ROWS(out, in_flight, &port);
-    METRIC_ROWS(out, connections, server);
-    METRIC_ROWS(out, calls, &port);
+    METRIC_ROWS(out, rows, server);
     metric_head(out, "parley_refusal_seconds", "histogram",
                 "gRPC calls that were refused as one too many, from their arrival on; with keys.");
-    metric_labelled(out, "parley_refusal_seconds_bucket", (double)port.n_refused_in_1ms,
+    metric_labelled(out, "parley_refusal_seconds_bucket", (double)calls->n_refused_in_1ms,
                     "le=\"0.001\"");
-    metric_labelled(out, "parley_refusal_seconds_bucket", (double)port.n_refused_in_10ms,
+    metric_labelled(out, "parley_refusal_seconds_bucket", (double)calls->n_refused_in_10ms,
                     "le=\"0.01\"");
-    metric_labelled(out, "parley_refusal_seconds_bucket", (double)port.n_refused, "le=\"+Inf\"");
-    metric_sample(out, "parley_refusal_seconds_sum", (double)port.refused_us / 1e6);
-    metric_sample(out, "parley_refusal_seconds_count", (double)port.n_refused);
+    metric_labelled(out, "parley_refusal_seconds_bucket", (double)calls->n_refused, "le=\"+Inf\"");
+    metric_sample(out, "parley_refusal_seconds_sum", (double)calls->refused_us / 1e6);
+    metric_sample(out, "parley_refusal_seconds_count", (double)calls->n_refused);
 }
 
 static void write_reloads(const struct server *server, struct buf *out)

@@ -422,7 +422,7 @@ struct compiler_figures compiler_count(const struct compiler *c)
 
 void compiler_metrics(const struct compiler *c, struct buf *out)
 {
-    static const struct metric rows[] = {
+    static const struct metric_row rows[] = {
         METRIC("gauge", "parley_compile_processes", "Processes that compile constraints.",
                compiler_figures, n_processes),
         METRIC("gauge", "parley_compile_running", "Constraints that are being compiled.",

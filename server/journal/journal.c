@@ -379,7 +379,7 @@ void journal_read_figures(const struct journal *j, struct journal_figures *out)
 
 void journal_metrics(const struct journal *j, struct buf *out)
 {
-    static const struct metric rows[] = {
+    static const struct metric_row rows[] = {
         METRIC("gauge", "parley_journal_waiting_bytes",
                "Records that are not durable yet; from 64 MiB on turns are refused.",
                journal_figures, waiting_bytes),

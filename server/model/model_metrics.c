@@ -28,7 +28,7 @@ struct model_view {
 
 /* A metric, and which of a view's structs has its member. */
 struct model_metric {
-    struct metric row;
+    struct metric_row row;
     enum { IN_STATISTICS, IN_MODEL, IN_NOW, IN_AGENT } in;
 };
 
@@ -115,7 +115,7 @@ static void model_metrics_write(const struct model_metric *metrics, size_t n_met
                                 size_t n_views)
 {
     for (size_t i = 0; i < n_metrics; i++) {
-        const struct metric *row = &metrics[i].row;
+        const struct metric_row *row = &metrics[i].row;
 
         metric_head(out, row->name, row->type, row->help);
         for (size_t k = 0; k < n_views; k++) {

@@ -655,7 +655,7 @@ void groups_tick(void *groups)
 
 void groups_metrics(const struct groups *g, struct buf *out)
 {
-    static const struct metric rows[] = {
+    static const struct metric_row rows[] = {
         METRIC("gauge", "parley_registry_groups", "Groups of processes.", groups, by_name.n),
         METRIC("gauge", "parley_registry_members", "Members of all groups.", groups, by_lease.n),
         METRIC("gauge", "parley_registry_waiting", "Members that wait at barriers.", groups,

@@ -312,6 +312,7 @@ static void rpc_call_recycle(struct rpc_call *call)
     if (link_is_on(&call->link)) {
         list_remove(&call->link);
         q->n_live--;
+        q->stats->n_calls--;
         q->n_ending -= call->is_ending;
     }
     if (call->is_counted)
@@ -499,7 +500,8 @@ static void requested(struct rpc_call *call, bool ok)
         request_again(q, call->method);
     list_push(&q->live, &call->link);
     q->n_live++;
-    q->n_started++;
+    q->stats->n_calls++;
+    q->stats->n_started++;
     rpc_call_move(call, CALL_OPEN);
     call->base = (struct call){.transport = &rpc_transport,
                                .method = call->method->row,
@@ -553,7 +555,7 @@ static void rpc_call_closed(struct rpc_call *call)
         why = is_late ? STATUS_DEADLINE : STATUS_CANCELLED;
     }
     if (call->was_cancelled && call->failure == NULL)
-        call->queue->n_failed++;
+        call->queue->stats->n_failed++;
     rpc_call_move(call, CALL_CLOSED);
     call_tell_close(&call->base, why);
 }
@@ -779,10 +781,10 @@ static void rpc_call_count_refusal(struct rpc_call *call)
         return;
     now_us = env_now_us(q->env);
     took_us = now_us > came_us ? now_us - came_us : 0;
-    q->n_refused++;
-    q->refused_us += took_us;
-    q->n_refused_in_1ms += took_us <= 1000;
-    q->n_refused_in_10ms += took_us <= 10000;
+    q->stats->n_refused++;
+    q->stats->refused_us += took_us;
+    q->stats->n_refused_in_1ms += took_us <= 1000;
+    q->stats->n_refused_in_10ms += took_us <= 10000;
 }
 
 static void rpc_call_finish(struct call *base, const struct error *err,
@@ -801,7 +803,7 @@ static void rpc_call_finish(struct call *base, const struct error *err,
     call->is_finishing = true;
     if (err != NULL && err->status != STATUS_OK) {
         call->failure = failure_make(err);
-        call->queue->n_failed++;
+        call->queue->stats->n_failed++;
         if (err->status == STATUS_EXHAUSTED)
             rpc_call_count_refusal(call);
     }

@@ -297,6 +297,7 @@ static struct port *port_make(const struct port_config *config)
 
     rpc_queue_init(&p->queue, rpc_call_tick);
     p->queue.carried = config->server;
+    p->queue.stats = config->stats;
     p->queue.health = config->health;
     p->queue.access = config->access;
     p->queue.env = config->env;
@@ -476,20 +477,6 @@ const char *port_address(const struct port *p, size_t i)
 {
     assert(i < p->n_listeners);
     return listener_address(p->listeners[i]);
-}
-
-void port_add_stats(const struct port *p, struct port_stats *out)
-{
-    if (p == NULL)
-        return;
-    ASSERT_OWNER(&p->queue.owner);
-    out->n_calls += p->queue.n_live;
-    out->n_started += p->queue.n_started;
-    out->n_failed += p->queue.n_failed;
-    out->n_refused += p->queue.n_refused;
-    out->refused_us += p->queue.refused_us;
-    out->n_refused_in_1ms += p->queue.n_refused_in_1ms;
-    out->n_refused_in_10ms += p->queue.n_refused_in_10ms;
 }
 
 void port_drain(struct port *p)

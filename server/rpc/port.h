@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "server/call/methods.h"
 
+struct call_stats;
 struct port;
 struct peer_addresses;
 struct tls;
@@ -32,21 +33,13 @@ struct port_config {
     const struct call_table *const *services; /* [n_services] what it serves; kept */
     size_t n_services;
     struct server *server;                 /* passed to handlers, never dereferenced */
+    struct call_stats *stats;              /* counts the calls of this port, too; kept */
     struct health *health;                 /* for calls that use it */
     struct peer_addresses *peer_addresses; /* of the listeners; NULL: none. Kept */
     uint64_t *n_refused, *n_dropped; /* as of listeners and silents; kept. NULL: not counted */
     struct tls *tls;             /* of all but unix sockets; borrowed until port_stop. NULL: none */
     const struct access *access; /* who may call; kept. NULL: everybody */
     const struct env *env;       /* kept */
-};
-
-struct port_stats {
-    size_t n_calls;     /* since the start, including refused ones */
-    uint64_t n_started; /* since the start, the refused ones too */
-    uint64_t n_failed;  /* of those, ended with an error or left by their peer */
-    /* With keys: those that RESOURCE_EXHAUSTED ended at once, the time since gRPC handed them over,
-     * and how many took no longer than a millisecond, and ten. */
-    uint64_t n_refused, refused_us, n_refused_in_1ms, n_refused_in_10ms;
 };
 
 /* Binds and serves, on loop and its thread. A port in use is STATUS_UNAVAILABLE naming the address;
@@ -56,8 +49,6 @@ enum status port_start(struct port **out, uv_loop_t *loop, const struct port_con
 
 /* The bound address of listen[i], with its real port number. */
 const char *port_address(const struct port *p, size_t i);
-/* Adds the port's to *out; NULL adds nothing. */
-void port_add_stats(const struct port *p, struct port_stats *out);
 
 /* Tells long-lived calls to drain, those in flight and those that begin from now on. */
 void port_drain(struct port *p);

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/owner_thread.h"
 #include "base/shared_limit.h"
+#include "server/call/call_stats.h"
 
 struct access;
 struct call_method;
@@ -79,11 +80,10 @@ struct rpc_queue {
     struct list delayed;       /* calls whose read waits for a write, since the last tick */
     struct list delayed_old;   /* the same of the tick before */
     size_t n_live, n_spare;
-    size_t n_unawaited; /* of the live ones */
-    size_t n_ending;    /* of the live ones, those that were so at the port's end */
-    size_t n_requested; /* calls requested from gRPC */
-    uint64_t n_started, n_failed;
-    uint64_t n_refused, refused_us, n_refused_in_1ms, n_refused_in_10ms; /* as port_stats' */
+    size_t n_unawaited;       /* of the live ones */
+    size_t n_ending;          /* of the live ones, those that were so at the port's end */
+    size_t n_requested;       /* calls requested from gRPC */
+    struct call_stats *stats; /* its calls in flight are in n_calls, too */
     bool is_draining, is_refusing, is_stopping, is_shut_down;
 };
 

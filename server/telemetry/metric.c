@@ -36,7 +36,7 @@ void metric_one(struct buf *out, const char *name, const char *type, const char 
     metric_sample(out, name, value);
 }
 
-double metric_value(const struct metric *m, const void *in)
+double metric_value(const struct metric_row *m, const void *in)
 {
     const char *at = (const char *)in + m->offset;
     uint32_t n32;
@@ -53,7 +53,7 @@ double metric_value(const struct metric *m, const void *in)
     return (double)n64;
 }
 
-void metric_rows(struct buf *out, const struct metric *rows, size_t n, const void *in)
+void metric_rows(struct buf *out, const struct metric_row *rows, size_t n, const void *in)
 {
     for (size_t i = 0; i < n; i++)
         metric_one(out, rows[i].name, rows[i].type, rows[i].help, metric_value(&rows[i], in));

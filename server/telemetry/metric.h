@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "server/telemetry/histogram.h"
 
-struct metric {
+struct metric_row {
     const char *name, *type, *help; /* type: "counter" or "gauge" */
     size_t offset, size_bytes;      /* of the member: an unsigned integer or a bool */
 };
@@ -29,9 +29,9 @@ void metric_labelled(struct buf *out, const char *name, double value, const char
 void metric_one(struct buf *out, const char *name, const char *type, const char *help,
                 double value);
 /* The value of a row in the struct that the row's table reads. */
-double metric_value(const struct metric *m, const void *in);
+double metric_value(const struct metric_row *m, const void *in);
 /* Each of the n rows with its one sample. */
-void metric_rows(struct buf *out, const struct metric *rows, size_t n, const void *in);
+void metric_rows(struct buf *out, const struct metric_row *rows, size_t n, const void *in);
 #define METRIC_ROWS(out, rows, in) metric_rows(out, rows, sizeof(rows) / sizeof((rows)[0]), in)
 /* The buckets, the sum and the count of a histogram. */
 void metric_histogram(struct buf *out, const char *name, const char *labels,

@@ -862,13 +862,13 @@ void work_deinit(void *work)
 
 void work_metrics(const struct work_table *w, struct buf *out)
 {
-    static const struct metric held[] = {
+    static const struct metric_row held[] = {
         METRIC("gauge", "parley_work_workers", "Workers attached that compute functions.",
                work_table, workers_limit.held),
         METRIC("gauge", "parley_work_tasks", "Tasks whose results were not fetched or forgotten.",
                work_table, tasks_limit.held),
     };
-    static const struct metric rest[] = {
+    static const struct metric_row rest[] = {
         METRIC("gauge", "parley_work_bytes", "Payloads and results; --work-bytes is the ceiling.",
                work_table, bytes_limit.held),
         METRIC("counter", "parley_work_tasks_total", "Tasks submitted.", work_table, n_submitted),

@@ -8,7 +8,6 @@
 #include "server/api/parley/wire.h"
 #include "server/conversation/conversations.h"
 #include "server/model/models.h"
-#include "server/rpc/port.h"
 #include "server/server.h"
 
 static Parley__V1__ServerState admin_state(enum server_state state)
@@ -25,19 +24,16 @@ static enum status admin_service_status(struct call *call,
                                         struct error *err)
 {
     struct server *server = call_server(call);
-    struct port_stats stats = {0};
     size_t rss_bytes;
 
     (void)request;
-    port_add_stats(server->port, &stats);
-    port_add_stats(server->admin_port, &stats);
     if (uv_resident_set_memory(&rss_bytes) == 0)
         response->rss_bytes = rss_bytes;
     response->version = (char *)PARLEY_VERSION;
     response->uptime_ms = (env_now_us(server->env) - server->start_us) / 1000;
     response->state = admin_state(server->state);
     response->conversations = (uint32_t)server->conversations->n;
-    response->calls = (uint32_t)stats.n_calls;
+    response->calls = (uint32_t)server->calls.n_calls;
     response->turns = server->conversations->n_turns;
     response->pid = (uint32_t)getpid();
     return wire_models(&response->models, &response->n_models, server->models, call_arena(call),

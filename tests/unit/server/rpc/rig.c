@@ -40,6 +40,8 @@ static void run(void *arg)
         r->config.n_listen = 1;
     }
     r->config.env = &env_real;
+    r->stats = (struct call_stats){0};
+    r->config.stats = &r->stats;
     r->rc = port_start(&r->port, &r->loop, &r->config, &r->err);
     if (r->rc == STATUS_OK)
         (void)snprintf(r->address, sizeof(r->address), "%s", port_address(r->port, 0));
@@ -105,12 +107,12 @@ void rig_stop(struct rig *r)
 
 static void get_stats(struct rig *r, void *arg)
 {
-    port_add_stats(r->port, arg);
+    *(struct call_stats *)arg = r->stats;
 }
 
-struct port_stats rig_stats(struct rig *r)
+struct call_stats rig_stats(struct rig *r)
 {
-    struct port_stats stats = {0};
+    struct call_stats stats = {0};
 
     rig_on_loop(r, get_stats, &stats);
     return stats;

@@ -9,10 +9,12 @@
 #include "base/mailbox.h"
 #include "parley/v1/conversations.pb-c.h"
 #include "parley/v1/error.pb-c.h"
+#include "server/call/call_stats.h"
 #include "server/rpc/port.h"
 
 struct rig {
     struct port_config config;
+    struct call_stats stats; /* the loop's */
     uv_thread_t thread;
     uv_loop_t loop;
     struct mailbox mailbox;
@@ -31,7 +33,7 @@ void rig_begin_stop(struct rig *r);
 void rig_join(struct rig *r);
 /* Runs act on the loop and waits for it. */
 void rig_on_loop(struct rig *r, void (*act)(struct rig *r, void *arg), void *arg);
-struct port_stats rig_stats(struct rig *r);
+struct call_stats rig_stats(struct rig *r);
 
 /* The client. All its functions block. */
 struct dial {

@@ -438,7 +438,7 @@ static void expect_alive(struct dial *d)
 START_TEST(unary)
 {
     struct dial d;
-    struct port_stats stats;
+    struct call_stats stats;
 
     open_all(&d);
     for (size_t i = 0; i < 300; i++) { /* more than are requested from gRPC at once */

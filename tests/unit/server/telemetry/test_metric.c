@@ -15,7 +15,7 @@ struct counted {
     } inner[2];
 };
 
-static const struct metric rows[] = {
+static const struct metric_row rows[] = {
     METRIC("counter", "a_total", "Of a.", counted, n),
     METRIC("gauge", "b_held", "Of b.", counted, held),
     METRIC("gauge", "c_small", "Of c.", counted, small),
