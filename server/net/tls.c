@@ -439,15 +439,6 @@ const char *tls_valid_until(const struct tls *t)
     return t->files.until;
 }
 
-enum status tls_reload(struct tls *t, struct error *err)
-{
-    enum status rc = tls_prepare(t, err);
-
-    if (rc == STATUS_OK)
-        tls_commit(t);
-    return rc;
-}
-
 bool tls_drop_oldest(struct tls *t, const struct tls_port_config *config)
 {
     for (struct link *at = list_first(&t->handshaking); at != NULL;
@@ -496,7 +487,3 @@ void tls_close(struct tls *t)
     uv_close((uv_handle_t *)&t->sweep, on_tls_sweep_closed);
 }
 
-size_t tls_n_connections(const struct tls *t)
-{
-    return t->n_connections;
-}

@@ -28,10 +28,8 @@ enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config 
 /* Closes all connections, and frees t in the loop's next iterations. NULL is fine. */
 void tls_close(struct tls *t);
 
-/* Reads the files again, for connections that come from now on; those there are go on. On failure
- * all stays as it was. */
-enum status tls_reload(struct tls *t, struct error *err) MUST_CHECK;
-/* The same in two parts: prepare reads the files, commit or discard follows. */
+/* Read the files again, for connections that come from now on; those there are go on. prepare reads
+ * the files, and commit or discard follows; on failure all stays as it was. */
 enum status tls_prepare(struct tls *t, struct error *err) MUST_CHECK;
 void tls_commit(struct tls *t);
 void tls_discard(struct tls *t);
@@ -66,7 +64,5 @@ bool tls_drop_oldest(struct tls *t, const struct tls_port_config *config);
 /* Closes the connections that are in their handshake, and every one that comes from now on: the
  * ports may stop. */
 void tls_refuse(struct tls *t);
-
-size_t tls_n_connections(const struct tls *t);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +78,6 @@ struct shard {
 
 struct metrics {
     unsigned families;
-    atomic_uint_fast64_t n_examples; /* relaxed: for progress */
     size_t n_shards;
     struct shard shards[]; /* [n_shards] */
 };
@@ -181,12 +179,6 @@ void metrics_reset(struct metrics *m)
         shard_clear(&m->shards[i]);
         shard_unlock(&m->shards[i]);
     }
-    atomic_store_explicit(&m->n_examples, 0, memory_order_relaxed);
-}
-
-uint64_t metrics_n_examples(const struct metrics *m)
-{
-    return atomic_load_explicit(&m->n_examples, memory_order_relaxed);
 }
 
 /* --- counting -------------------------------------------------------------------------------- */
@@ -287,18 +279,6 @@ static enum status add_named(struct shard *s, struct text name, const struct met
     return STATUS_OK;
 }
 
-enum status metrics_add(struct metrics *m, size_t shard, struct text name, struct metric x,
-                        struct error *err)
-{
-    enum status rc;
-
-    assert(shard < m->n_shards);
-    shard_lock(&m->shards[shard]);
-    rc = add_named(&m->shards[shard], name, &x, err);
-    shard_unlock(&m->shards[shard]);
-    return rc;
-}
-
 /* The reply's n-grams, of n words between single spaces, into the corpus and by themselves. */
 static enum status count_distinct(struct shard *s, size_t n, struct error *err)
 {
@@ -395,8 +375,6 @@ enum status metrics_evaluate(struct metrics *m, size_t shard, const struct value
     shard_lock(&m->shards[shard]);
     rc = evaluate(m, &m->shards[shard], labels, reply, err);
     shard_unlock(&m->shards[shard]);
-    if (rc == STATUS_OK && labels != NULL)
-        (void)atomic_fetch_add_explicit(&m->n_examples, 1, memory_order_relaxed);
     return rc;
 }
 

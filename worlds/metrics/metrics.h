@@ -112,14 +112,6 @@ void metrics_reset(struct metrics *m); /* forgets what all shards counted; any t
  * EXHAUSTED. After a failure a part of the reply may have been counted. */
 enum status metrics_evaluate(struct metrics *m, size_t shard, const struct value *labels,
                              const struct act *reply, struct error *err) MUST_CHECK;
-/* Counts one metric in a shard, as metrics_evaluate counts a reply's own. The name is copied at its
- * first use. */
-enum status metrics_add(struct metrics *m, size_t shard, struct text name, struct metric x,
-                        struct error *err) MUST_CHECK;
-/* Returns how many replies with labels were counted so far. It takes no lock, so that a progress
- * display may call it often. Any thread. */
-uint64_t metrics_n_examples(const struct metrics *m);
-
 /* --- the report ------------------------------------------------------------------------------ */
 
 /* A list of metrics with its own memory. metrics_report orders them: the standard ones in ParlAI's

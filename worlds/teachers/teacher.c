@@ -561,15 +561,6 @@ struct teacher *teacher_of(struct participant *p)
     return p->type == &teacher_type ? container_of(p, struct teacher, base) : NULL;
 }
 
-const char *teacher_task_at(size_t i)
-{
-    const struct data_format *format = format_at(i);
-
-    if (format != NULL)
-        return format->name;
-    return i > 0 && format_at(i - 1) != NULL ? "data" : NULL;
-}
-
 size_t teacher_n_episodes(const struct teacher *t)
 {
     return t->n_episodes;

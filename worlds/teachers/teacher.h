@@ -33,7 +33,7 @@ struct teacher;
 void teacher_config_init(struct teacher_config *c);
 
 /* Opens the teacher of a task, PREFIX:SOURCE, and reads all of its data, or maps the index of a
- * stream. Prefixes are those of teacher_task_at: parlai, jsonl, fbdialog and conversations with a
+ * stream. Prefixes are parlai, jsonl, fbdialog and conversations with a
  * file, plugin with FILE.so[:ARGUMENT], attached with NAME[:ARGUMENT], and data with a built data
  * file, which is always a stream. config is copied; its texts are borrowed as long as the teacher
  * lives.
@@ -48,9 +48,6 @@ enum status teacher_open(struct teacher **out, const char *task,
  * NULL for a participant that is no teacher. */
 struct participant *teacher_participant(struct teacher *t);
 struct teacher *teacher_of(struct participant *p);
-
-/* Returns the i-th prefix of tasks: "parlai", …; NULL behind the last. */
-const char *teacher_task_at(size_t i);
 
 /* Splits a list of tasks at its commas: texts[0] is the text before the first one. The texts are
  * copied into arena. INVALID for an empty text, and for one that is there twice, since a report
