@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Layout, banned calls, who may include whom, names that are unique, and the wire.
+# Layout, banned calls, who may include whom, names that are unique, functions that are used, and the wire.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bad=0
@@ -7,6 +7,7 @@ complain() { printf '%s\n' "$*" >&2; bad=1; }
 
 tools/check_includes.py || complain 'an include or a call above is not allowed; tools/includes.txt has the rules'
 tools/check_names.py || complain 'a name above is not unique: structs and static functions need unique names; tools/names.txt has the exceptions'
+tools/check_unused.py || complain 'nothing of the product uses a function above: take it out; tools/unused.txt has the exceptions'
 tools/check_limits.py || complain 'the table of shared limits in docs/operations.md differs from the code'
 # It says itself what to do.
 tools/check_wire.py || bad=1

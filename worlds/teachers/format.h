@@ -62,7 +62,6 @@ struct source {
 
 /* Returns the format with that name, NULL if there is none. */
 const struct data_format *format_named(const char *name, size_t len);
-const struct data_format *format_at(size_t i); /* NULL behind the last */
 
 extern const struct data_format parlai_format, jsonl_format, fbdialog_format, conversations_format,
     plugin_format, attached_format;

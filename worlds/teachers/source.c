@@ -14,11 +14,6 @@ static const struct data_format *const formats[] = {&parlai_format,   &jsonl_for
                                                     &fbdialog_format, &conversations_format,
                                                     &plugin_format,   &attached_format};
 
-const struct data_format *format_at(size_t i)
-{
-    return i < sizeof formats / sizeof formats[0] ? formats[i] : NULL;
-}
-
 const struct data_format *format_named(const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
