@@ -134,7 +134,7 @@ static enum status absent_model_open(struct absent_model **out, const struct env
         free(a);
         return err->status;
     }
-    absent_info(m->agent, &m->info);
+    agent_describe(m->agent, &m->info);
     (void)snprintf(m->info.version, sizeof(m->info.version), "%s", version); /* a longer is none */
     *out = a;
     return STATUS_OK;
