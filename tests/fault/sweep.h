@@ -3,19 +3,16 @@
 #define TESTS_FAULT_SWEEP_H
 
 #include <check.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "tests/support/stride.h"
 
-/* Tests every n-th fault point only (PARLEY_FAULT_STRIDE, default 1), for sanitizers, under
- * which all of them take too long. */
+/* Every so many fault points one is tried (PARLEY_FAULT_STRIDE, default 1): under sanitizers all
+ * of them take too long. */
 static inline long sweep_stride(void)
 {
-    const char *text = getenv("PARLEY_FAULT_STRIDE");
-    long n = text != NULL ? strtol(text, NULL, 10) : 1;
-
-    return n > 1 ? n : 1;
+    return stride_of("PARLEY_FAULT_STRIDE");
 }
 
 /* once does the whole work anew, cleans up, and returns its status: OK, or EXHAUSTED when a fault

@@ -17,6 +17,9 @@ PATIENCE = max(60, int(TEST_SECONDS / 3))  # seconds for anything that is to hap
 # Tokens of a turn that still runs after whatever a test does meanwhile. ./run lets a daemon under ThreadSanitizer, which is slower, make fewer.
 LONG_TURN = int(os.environ.get("PARLEY_LONG_TURN", 5000))
 
+# Of how many cases of a table one is tried: a release tries all.
+STRIDE = int(os.environ.get("PARLEY_TEST_STRIDE", 1))
+
 
 def ended(one):
     """How a process or a call that should still be under way has ended; None: it has not."""

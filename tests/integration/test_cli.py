@@ -149,7 +149,7 @@ def wrong_use(cli):
         (["conversations", "rewind", "x", "-1"], "'-1'"),
         (["eval"], "--golden"),
         (["models", "extra"], "'extra'"),
-    ]:
+    ][:: children.STRIDE]:
         line = cli.complaint(*args, code=2)
         assert word in line, line
 
@@ -182,7 +182,7 @@ def tokens(cli, tiny, golden, model):
     for verb, bad in [
         ("tokenize", "frob"), ("tokenize", ""), ("tokenize", "[]"), ("tokenize", '{"text":1}'), ("tokenize", '{"text":"a"} x'),
         ("detokenize", '{"ids":[1000000]}'), ("detokenize", '{"ids":[-1]}'), ("detokenize", '{"ids":["a"]}'), ("detokenize", '{"text":"a"}'),
-    ]:
+    ][:: children.STRIDE]:
         good = '{"text":"a","ids":[5]}\n'
         line = cli.complaint(verb, "--model", tiny, stdin=good + bad + "\n" + good, code=1)
         assert "line 2" in line, line

@@ -226,7 +226,7 @@ def main():
         write_gguf(cut, model.keys, model.tensors)
         named = {"whole": whole, "split": parts[0], "plain": plain, "several": several, "short": short, "cut": cut}
         flags = [f"--model={name}={path}" for name, path in named.items()]
-        with Parleyd(parleyd, *flags, "--backend", "ref", "--kv-bytes", "4000000") as client:
+        with Parleyd(parleyd, *flags, "--kv-bytes", "4000000") as client:
             replies = {name: reply(client, name) for name in named}
         for name in "split", "plain", "several":
             assert replies[name] == replies["whole"], name

@@ -21,7 +21,7 @@ CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/r
 STORY = [{"role": "user", "content": "Tell me a long story."}]
 FREE = {"temperature": 1, "seed": 7, "ignore_eos": True}
 N = 24  # tokens
-STRIDE = int(os.environ.get("PARLEY_TEST_STRIDE", "1"))  # of so many places one is tried: sanitized daemons are slow
+STRIDE = children.STRIDE
 keys = (f"key {i}" for i in itertools.count())
 
 

@@ -551,7 +551,7 @@ def run_all(parleyd, flags, data, n_kills, seed):
         daemon.is_back = threading.Event()
         daemon.is_back.set()
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
-            all_of_them = [pool.submit(Script(i).run, daemon) for i in range(64)]
+            all_of_them = [pool.submit(Script(i).run, daemon) for i in range(64 if children.STRIDE == 1 else 24)]
             n_killed = 0
             for _ in range(n_kills):
                 time.sleep(chance.uniform(0.05, 0.5))  # the moment of the kill is random, and nothing is waited for

@@ -146,7 +146,7 @@ def main():
             children.run([writer, path, str(2048 - 64 * i)], check=True)
         size = os.path.getsize(paths["a"])
         flags = [f"--model={name}={path}" for name, path in paths.items()]
-        flags += ["--backend", "ref", "--kv-bytes", str(KV_BYTES), "--http", "127.0.0.1:0"]
+        flags += ["--kv-bytes", str(KV_BYTES), "--http", "127.0.0.1:0"]
         with Parleyd(parleyd, *flags, "--memory", str(5 * (size + KV_BYTES) // 2)) as client:
             first = least_recently_used(client)
             conversations_hold(client)

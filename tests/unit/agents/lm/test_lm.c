@@ -143,7 +143,7 @@ END_TEST
  */
 START_TEST(fork_shares_all_pages)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL), *child, *twin = open_clone(a, NULL);
     int32_t past[3][N], parent_says[N], child_says[N], twin_says[N];
@@ -176,7 +176,7 @@ END_TEST
 /* A fork taken while its parent's next turn runs sees nothing of that turn. */
 START_TEST(fork_while_the_parent_speaks)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL), *twin = open_clone(a, NULL), *child;
     int32_t past[3][N], child_says[N], twin_says[N];
@@ -205,7 +205,7 @@ END_TEST
  * one that was reset and given the same turns. */
 START_TEST(rewind_save_restore_reset)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, "be kind"), *other = open_clone(a, NULL);
     int32_t past[3][N], again[3][N], want[N], got[N];
@@ -248,7 +248,7 @@ END_TEST
 /* A dropped turn leaves the clone unchanged. */
 START_TEST(drop_leaves_the_clone_as_it_was)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     int32_t want[3][N], got[3][N];
@@ -275,7 +275,7 @@ END_TEST
  * are the same. */
 START_TEST(eviction_changes_no_reply)
 {
-    struct agent *roomy = open_on("ref", 512), *tight = open_on("ref", 40);
+    struct agent *roomy = open_on("cpu", 512), *tight = open_on("cpu", 40);
     struct sampling s = brief();
     struct agent_info info;
     int32_t want[4][2][N], got[4][2][N];
@@ -318,7 +318,7 @@ START_TEST(those_who_wait_give_way)
     size_t n_pages = ROOMY;
 
     for (int round = 0; round < 2; round++) {
-        struct agent *a = open_on("ref", n_pages);
+        struct agent *a = open_on("cpu", n_pages);
         struct clone *c[N_CLONES];
         struct drive d[N_CLONES];
         struct agent_info info;
@@ -367,7 +367,7 @@ END_TEST
 START_TEST(too_few_kv_bytes_are_refused)
 {
     static const char named[] = "--kv-bytes must be at least ";
-    struct agent_config config = drive_config("ref", 2);
+    struct agent_config config = drive_config("cpu", 2);
     const char *at;
     struct agent *a;
     struct error err;
@@ -387,7 +387,7 @@ END_TEST
 /* A row that is preempted in the middle of its reply gives the same reply. */
 START_TEST(preemption_changes_no_reply)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     int32_t want[N];
@@ -433,7 +433,7 @@ static void hear(void *arg, struct clone *c, enum clone_event what, const char *
  * idle clone, and one that loses found pages while it waits. */
 START_TEST(what_is_told_is_counted)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     struct heard heard = {0};
@@ -479,7 +479,7 @@ END_TEST
 /* Only the first clone computes the system prompt; later clones start after it. */
 START_TEST(system_prompt_is_computed_once)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *first = open_clone(a, "the hello hello hello the the a in hello hello hello"),
                  *second = open_clone(a, "the hello hello hello the the a in hello hello hello");
@@ -502,7 +502,7 @@ END_TEST
  * dropped; but tenants do not share prefixes. */
 START_TEST(a_beginning_is_computed_once)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *first = open_clone(a, NULL), *second = open_clone(a, NULL), *stranger;
     const struct clone_config tenant = {.salt = 1};
@@ -546,7 +546,7 @@ END_TEST
  * waited finds them. */
 START_TEST(neighbours_share_what_both_computed)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct drive d[3], *all[3] = {&d[0], &d[1], &d[2]};
     struct clone_info info;
@@ -582,7 +582,7 @@ END_TEST
 /* A turn computes only its own tokens. */
 START_TEST(a_turn_continues_from_its_pages)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     struct clone_info info;
@@ -605,7 +605,7 @@ END_TEST
 /* Unused cached pages are evicted before an idle conversation loses its pages. */
 START_TEST(cached_pages_give_way_before_conversations)
 {
-    struct agent *a = open_on("ref", 40);
+    struct agent *a = open_on("cpu", 40);
     struct sampling s = brief();
     struct clone *kept = open_clone(a, NULL), *c;
     int32_t ids[N], again[N];
@@ -682,7 +682,7 @@ END_TEST
 START_TEST(prompt_beyond_the_context)
 {
     static char text[3 * TINY_CONTEXT];
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     struct drive d;
@@ -709,7 +709,7 @@ END_TEST
 START_TEST(full_context_ends_the_reply)
 {
     static char text[TINY_CONTEXT - 200];
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     struct drive d, *only = &d;
@@ -730,7 +730,7 @@ END_TEST
 /* A reply whose text passes its bound fails for good: no memory would help. */
 START_TEST(reply_beyond_its_bound)
 {
-    struct agent *a = open_on("ref", 256);
+    struct agent *a = open_on("cpu", 256);
     struct sampling s = brief();
     struct clone *c = open_clone(a, NULL);
     struct drive d, *only = &d;
