@@ -486,4 +486,3 @@ void tls_close(struct tls *t)
     t->context = NULL;
     uv_close((uv_handle_t *)&t->sweep, on_tls_sweep_closed);
 }
-
