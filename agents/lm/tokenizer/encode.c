@@ -6,6 +6,7 @@
 #include <uninorm.h>
 
 #include "agents/lm/tokenizer/bpe.h"
+#include "agents/lm/tokenizer/specials.h"
 #include "agents/lm/tokenizer/spelling.h"
 #include "agents/lm/tokenizer/spm.h"
 #include "agents/lm/tokenizer/table.h"

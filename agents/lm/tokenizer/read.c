@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agents/lm/tokenizer/ends.h"
+#include "agents/lm/tokenizer/specials.h"
 #include "agents/lm/tokenizer/spelling.h"
 #include "base/alloc.h"
 #include "base/buf.h"

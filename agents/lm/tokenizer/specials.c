@@ -86,7 +86,7 @@ static int32_t specials_at(const struct specials *s, const struct vocab *v, cons
     int32_t longest = -1;
 
     for (size_t at = 0; from < end; at++) {
-        int byte = at < len ? (unsigned char)text[at] : SPECIALS_BYTES;
+        int byte = at < len ? (unsigned char)text[at] : VOCAB_BYTES;
 
         if (at > 0 && byte_at(v, s->ids[from], at) < 0)
             longest = s->ids[from];

@@ -7,17 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/tokenizer/table.h"
 #include "base/status.h"
-
-struct vocab;
-
-enum { SPECIALS_BYTES = 256 };
-
-struct specials {
-    int32_t *ids; /* [n] in the order of their bytes, of equal ones the lowest id first */
-    size_t n;
-    bool begins[SPECIALS_BYTES]; /* one of them begins with this byte */
-};
 
 /* Takes the tokens of v whose type is_member accepts. A zeroed struct is a closed one. */
 enum status specials_open(struct specials *out, const struct vocab *v, bool (*is_member)(int type),

@@ -9,7 +9,6 @@
 
 #include "agents/lm/tokenizer/merges.h"
 #include "agents/lm/tokenizer/pretokenizer.h"
-#include "agents/lm/tokenizer/specials.h"
 #include "base/buf.h"
 #include "base/status.h"
 
@@ -27,6 +26,13 @@ enum token_type {
 enum token_trim { TRIM_NONE = 0, TRIM_BEFORE = 1, TRIM_BEHIND = 2 };
 
 enum { VOCAB_BYTES = 256 };
+
+/* The tokens that specials.h finds in a text. */
+struct specials {
+    int32_t *ids; /* [n] in the order of their bytes, of equal ones the lowest id first */
+    size_t n;
+    bool begins[VOCAB_BYTES]; /* one of them begins with this byte */
+};
 
 enum vocab_kind {
     VOCAB_BYTES_BPE, /* gpt2: merges of bytes, within words */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "agents/lm/tokenizer/read.h"
+#include "agents/lm/tokenizer/specials.h"
 #include "agents/lm/tokenizer/table.h"
 #include "base/alloc.h"
 
