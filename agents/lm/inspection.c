@@ -12,7 +12,7 @@
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/cgroup.h"
 #include "compute/gguf/gguf.h"
-#include "compute/model/shape.h"
+#include "compute/model/read_shape.h"
 
 enum { KEY_SIZE = 160, HEADS_MAX = 4096 };
 

@@ -15,6 +15,7 @@
 #include "compute/backends.h"
 #include "compute/gguf/hash.h"
 #include "compute/model/arch/arch.h"
+#include "compute/model/read_shape.h"
 
 enum {
     LM_MAX_ROWS = 64,

@@ -3,33 +3,13 @@
 #define COMPUTE_MODEL_EXPERTS_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/status.h"
 
 struct buffer;
-struct ffn;
 struct input;
+struct model_experts;
 struct transformer;
-struct weight;
-
-/* Of a layer. */
-struct model_experts {
-    struct ffn *ffns; /* [n_experts] */
-};
-
-/* One call's memory. Tokens are listed by the experts that they use: those of expert e are
- * rows[first[e]] … rows[first[e + 1] - 1]. */
-struct expert_tables {
-    struct buffer *normed, *gathered, *output; /* [max_tokens][width] */
-    struct buffer *scores;                     /* [max_tokens][n_experts] */
-    float *host_scores;                        /* the same */
-    uint32_t *chosen;                          /* [max_tokens][n_used] */
-    float *shares;                             /* [max_tokens][n_used] of those */
-    size_t *first;                             /* [n_experts + 1] */
-    uint32_t *rows;                            /* [max_tokens * n_used] */
-    float *factors;                            /* [max_tokens * n_used] of those */
-};
 
 /* Opens the weights of a layer's experts; those opened before a failure are closed by the other. */
 enum status experts_open_weights(struct transformer *m, struct model_experts *e, size_t layer,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "compute/model/open_state.h"
 #include "compute/model/row.h"
 #include "compute/model/rows.h"
 #include "compute/model/state.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compute/model/arch/arch.h"
+#include "compute/model/experts.h"
 #include "compute/model/row.h"
 #include "compute/model/state.h"
 

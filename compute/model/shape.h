@@ -1,4 +1,4 @@
-/* The numbers of a model, as its file states them. */
+/* The numbers of a model, as its file states them: read_shape.h reads and checks them. */
 #ifndef COMPUTE_MODEL_SHAPE_H
 #define COMPUTE_MODEL_SHAPE_H
 
@@ -6,10 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
-
 struct arch;
-struct gguf;
 
 enum { SHAPE_MAX_LAYERS = 1024 };
 
@@ -30,11 +27,6 @@ struct transformer_shape {
     float expert_scale;               /* of their sum */
     size_t query_every;
 };
-
-/* The shape that a file's metadata states, checked against the tensors. An architecture we do not
- * run is UNIMPLEMENTED and names it. Any thread. */
-enum status transformer_read_shape(struct transformer_shape *out, const struct gguf *g,
-                                   struct error *err) MUST_CHECK;
 
 /* Positions that a layer's tokens see; 0: all up to their own. */
 size_t transformer_window(const struct transformer_shape *s, size_t layer);

@@ -7,10 +7,27 @@
 
 #include "compute/backend/backend.h"
 #include "compute/model/config.h"
-#include "compute/model/experts.h"
 #include "compute/model/ropes.h"
 #include "compute/model/shape.h"
 #include "compute/model/tensors.h"
+
+/* The experts of a layer (experts.h). */
+struct model_experts {
+    struct ffn *ffns; /* [n_experts] */
+};
+
+/* The memory of one call with experts. Tokens are listed by the experts that they use: those of
+ * expert e are rows[first[e]] … rows[first[e + 1] - 1]. */
+struct expert_tables {
+    struct buffer *normed, *gathered, *output; /* [max_tokens][width] */
+    struct buffer *scores;                     /* [max_tokens][n_experts] */
+    float *host_scores;                        /* the same */
+    uint32_t *chosen;                          /* [max_tokens][n_used] */
+    float *shares;                             /* [max_tokens][n_used] of those */
+    size_t *first;                             /* [n_experts + 1] */
+    uint32_t *rows;                            /* [max_tokens * n_used] */
+    float *factors;                            /* [max_tokens * n_used] of those */
+};
 
 struct model_layer {
     struct weight *parts[N_PARTS]; /* NULL: the model has none */
@@ -68,19 +85,5 @@ struct transformer {
     uint32_t *wanted;             /* [max_logits] rows of logits that the host wants */
     float **places;               /* [max_logits] and where they go */
 };
-
-/* Allocates a step's tables on the host. */
-enum status state_open_tables(struct transformer *m, struct error *err) MUST_CHECK;
-/* Opens weights, pages and buffers on the device; state_close_device follows in any case. */
-enum status state_open_device(struct transformer *m, struct error *err) MUST_CHECK;
-/* Does nothing where the backend is down: its memory is gone. */
-void state_close_device(struct transformer *m);
-
-/* Opens a transformer on b that borrows the weights and pages of m, which outlives it. */
-enum status state_open_borrowing(struct transformer **out, struct transformer *m, struct backend *b,
-                                 struct error *err) MUST_CHECK;
-
-/* Closes the device's part and the host's, and frees m. NULL is allowed. */
-void state_close(struct transformer *m);
 
 #endif

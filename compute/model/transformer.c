@@ -4,6 +4,8 @@
 
 #include "base/alloc.h"
 #include "compute/model/micro_batches.h"
+#include "compute/model/open_state.h"
+#include "compute/model/read_shape.h"
 #include "compute/model/state.h"
 #include "compute/model/tensors.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compute/gguf/gguf.h"
+#include "compute/model/read_shape.h"
 #include "compute/model/transformer.h"
 #include "tests/fuzz/target.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "compute/model/read_shape.h"
 #include "compute/model/tensors.h"
 #include "compute/model/transformer.h"
 #include "compute/verbs/selftest/selftest.h"

@@ -1,3 +1,4 @@
+#include "compute/model/read_shape.h"
 #include "compute/model/transformer.h"
 
 #include <fcntl.h>

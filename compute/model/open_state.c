@@ -1,4 +1,4 @@
-#include "compute/model/state.h"
+#include "compute/model/open_state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
+#include "compute/model/experts.h"
+#include "compute/model/state.h"
 
 static enum status state_open_weight(struct transformer *m, struct weight **out,
                                      const struct tensor *t, struct error *err)

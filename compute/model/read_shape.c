@@ -1,0 +1,328 @@
+/* Reads a file's description of its model, and checks it before anything is computed: each number
+ * is within bounds, each tensor exists and has the shape that the numbers require, and no unknown
+ * tensor or setting would change the result. */
+#include "compute/model/read_shape.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/gguf/gguf.h"
+#include "compute/model/arch/arch.h"
+#include "compute/model/numbers.h"
+#include "compute/model/ropes.h"
+#include "compute/model/tensors.h"
+
+enum {
+    MAX_HEADS = 1024,
+    MAX_WIDTH = 1 << 17,
+    MAX_FFN_WIDTH = 1 << 20,
+    MAX_EXPERTS = 4096,
+    MAX_VOCAB = 1 << 24,
+    MAX_CONTEXT = 1 << 24,
+};
+
+static enum status read_head_count(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
+{
+    const struct arch *a = s->arch;
+    enum status rc = numbers_read_size(&s->n_heads, g, a, "attention.head_count", MAX_HEADS, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->n_kv_heads = s->n_heads;
+    rc =
+        numbers_read_optional_size(&s->n_kv_heads, g, a, "attention.head_count_kv", MAX_HEADS, err);
+    if (rc == STATUS_OK && s->n_heads % s->n_kv_heads != 0)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: key '%s.attention.head_count' is %zu, which is not a multiple of "
+                         "'%s.attention.head_count_kv' (%zu)",
+                         gguf_path(g), a->name, s->n_heads, a->name, s->n_kv_heads);
+    return rc;
+}
+
+/* Some layers of granite's family are not rotated at all. */
+static enum status read_rotated(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
+{
+    char key[ARCH_KEY_MAX];
+    bool is_rotated = true;
+    enum status rc;
+
+    s->n_rotated = s->head_dim;
+    rc = numbers_read_optional_size(&s->n_rotated, g, s->arch, "rope.dimension_count", MAX_WIDTH,
+                                    err);
+    if (rc != STATUS_OK || !s->arch->may_be_unrotated)
+        return rc;
+    rc = gguf_get_bool(g, arch_key(key, s->arch, "rope.scaling.finetuned"), &is_rotated, err);
+    if (!is_rotated)
+        s->n_rotated = 0;
+    return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+}
+
+static enum status read_heads(struct transformer_shape *s, const struct gguf *g, struct error *err)
+{
+    const struct arch *a = s->arch;
+    size_t value_dim;
+    enum status rc = read_head_count(s, g, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->head_dim = s->width / s->n_heads;
+    rc = numbers_read_optional_size(&s->head_dim, g, a, "attention.key_length", MAX_WIDTH, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (s->head_dim == 0 || s->head_dim % 2 != 0 || s->head_dim * s->n_heads > MAX_WIDTH)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: heads of width %zu (model width %zu, %zu heads): the width must be "
+                         "even and the heads together at most %d wide",
+                         gguf_path(g), s->head_dim, s->width, s->n_heads, MAX_WIDTH);
+    value_dim = s->head_dim;
+    if ((rc = numbers_read_optional_size(&value_dim, g, a, "attention.value_length", MAX_WIDTH,
+                                         err)) != STATUS_OK ||
+        (rc = read_rotated(s, g, err)) != STATUS_OK)
+        return rc;
+    if (value_dim != s->head_dim || s->n_rotated > s->head_dim || s->n_rotated % 2 != 0 ||
+        (a->rotates_whole_heads && s->n_rotated != s->head_dim))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: heads of %zu with values of %zu and %zu rotated: not supported for "
+                         "the %s architecture",
+                         gguf_path(g), s->head_dim, value_dim, s->n_rotated, a->name);
+    return STATUS_OK;
+}
+
+static enum status read_constants(struct transformer_shape *s, const struct gguf *g,
+                                  struct error *err)
+{
+    double eps = -1.0, base = 10000.0;
+    char key[ARCH_KEY_MAX];
+    enum status rc =
+        numbers_read(&eps, g, arch_key(key, s->arch, "attention.layer_norm_rms_epsilon"), err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (!(eps >= 0.0 && eps < 1.0))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: key '%s' is %.17g, it must be at least 0 and less than 1",
+                         gguf_path(g), key, eps);
+    rc = numbers_read_optional(&base, g, s->arch, "rope.freq_base", 1.0, 1e12, err);
+    s->norm_eps = (float)eps;
+    s->rope_base = (float)base;
+    return rc;
+}
+
+/* An absent key, or one that the architecture does not have, leaves *out as it is. */
+static enum status read_factor_if(float *out, unsigned has, const struct gguf *g,
+                                  const struct arch *a, const char *name, struct error *err)
+{
+    double value = (double)*out;
+    enum status rc = STATUS_OK;
+
+    if (has != 0)
+        rc = numbers_read_optional(&value, g, a, name, 0.0, 1e9, err);
+    *out = (float)value;
+    return rc;
+}
+
+static enum status read_factors(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
+{
+    const struct arch *a = s->arch;
+    float divisor = a->keys & KEYS_SCALES ? 0.0f : 1.0f;
+    char key[ARCH_KEY_MAX];
+    enum status rc;
+
+    s->embedding_scale = a->embeds_by_width ? sqrtf((float)s->width) : 1.0f;
+    s->residual_scale = 1.0f;
+    s->attention_cap = a->attention_cap;
+    s->logit_cap = a->logit_cap;
+    if (a->layers_scaled_by_width == s->n_layers)
+        s->attention_scale = 1.0f / sqrtf((float)s->width / (float)s->n_heads);
+    if ((rc = read_factor_if(&s->embedding_scale, a->keys & KEYS_SCALES, g, a, "embedding_scale",
+                             err)) != STATUS_OK ||
+        (rc = read_factor_if(&s->residual_scale, a->keys & KEYS_SCALES, g, a, "residual_scale",
+                             err)) != STATUS_OK ||
+        (rc = read_factor_if(&divisor, a->keys & KEYS_SCALES, g, a, "logit_scale", err)) !=
+            STATUS_OK ||
+        (rc = read_factor_if(&s->attention_scale, a->keys & KEYS_ATTENTION_SCALE, g, a,
+                             "attention.scale", err)) != STATUS_OK ||
+        (rc = read_factor_if(&s->attention_cap, a->keys & KEYS_ATTENTION_CAP, g, a,
+                             "attn_logit_softcapping", err)) != STATUS_OK ||
+        (rc = read_factor_if(&s->logit_cap, a->keys & KEYS_LOGIT_CAP, g, a,
+                             "final_logit_softcapping", err)) != STATUS_OK)
+        return rc;
+    if (divisor <= 0.0f)
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is missing or 0", gguf_path(g),
+                         arch_key(key, a, "logit_scale"));
+    if (fabs((double)s->attention_scale * sqrt((double)s->head_dim) - 1.0) <= 1e-6)
+        s->attention_scale = 0.0f; /* the usual one, and its bits */
+    s->logit_factor = 1.0f / divisor;
+    return STATUS_OK;
+}
+
+static enum status read_query_rise(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
+{
+    const struct arch *a = s->arch;
+
+    s->query_every = s->context;
+    if ((a->keys & KEYS_QUERY_TEMPERATURE) == 0)
+        return STATUS_OK;
+    if (numbers_read_optional_size(&s->query_every, g, a, "rope.scaling.original_context_length",
+                                   MAX_CONTEXT, err) != STATUS_OK)
+        return err->status;
+    return read_factor_if(&s->query_rise, KEYS_QUERY_TEMPERATURE, g, a,
+                          "attention.temperature_scale", err);
+}
+
+/* Of so many layers all but the last have the window; 0: all have it. */
+static void shape_set_pattern(struct transformer_shape *s, size_t pattern)
+{
+    for (size_t i = 0; i < s->n_layers; i++)
+        if (pattern == 0 || i % pattern < pattern - 1)
+            s->has_window[i / 64] |= (uint64_t)1 << i % 64;
+}
+
+/* A bool for each layer. */
+static enum status read_pattern_array(struct transformer_shape *s, const struct gguf *g,
+                                      const char *key, struct error *err)
+{
+    for (size_t i = 0; i < s->n_layers; i++) {
+        bool has = false;
+        enum status rc = gguf_array_bool(g, key, i, &has, err);
+
+        if (rc != STATUS_OK)
+            return rc;
+        s->has_window[i / 64] |= (uint64_t)has << i % 64;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_window(struct transformer_shape *s, const struct gguf *g, struct error *err)
+{
+    const struct arch *a = s->arch;
+    char key[ARCH_KEY_MAX];
+    size_t len;
+    uint64_t pattern, window = a->window;
+    enum status rc;
+
+    if ((a->keys & KEYS_WINDOW) == 0)
+        return STATUS_OK;
+    rc = gguf_get_u64(g, arch_key(key, a, "attention.sliding_window"), &window, err);
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
+    s->window = window < s->context ? (size_t)window : 0;
+    (void)arch_key(key, a, "attention.sliding_window_pattern");
+    if (gguf_array_len(g, key, &len, err) == STATUS_OK)
+        return read_pattern_array(s, g, key, err);
+    rc = gguf_get_u64(g, key, &pattern, err);
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
+    shape_set_pattern(s, rc == STATUS_OK ? (size_t)pattern : a->window_pattern);
+    return STATUS_OK;
+}
+
+/* Of a model with experts, ffn_width is that of one. */
+static enum status read_experts(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
+{
+    const struct arch *a = s->arch;
+    char key[ARCH_KEY_MAX];
+    uint64_t n = 0;
+    enum status rc;
+
+    s->expert_scale = 1.0f;
+    if ((a->keys & KEYS_EXPERTS) == 0)
+        return STATUS_OK;
+    rc = gguf_get_u64(g, arch_key(key, a, "expert_count"), &n, err);
+    if (n == 0 || rc != STATUS_OK)
+        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+    if ((rc = numbers_read_size(&s->n_experts, g, a, "expert_count", MAX_EXPERTS, err)) !=
+            STATUS_OK ||
+        (rc = numbers_read_size(&s->n_experts_used, g, a, "expert_used_count", s->n_experts,
+                                err)) != STATUS_OK ||
+        (rc = numbers_read_optional_size(&s->ffn_width, g, a, "expert_feed_forward_length",
+                                         MAX_FFN_WIDTH, err)) != STATUS_OK)
+        return rc;
+    rc = read_factor_if(&s->expert_scale, KEYS_EXPERTS, g, a, "expert_weights_scale", err);
+    s->expert_scale = s->expert_scale > 0.0f ? s->expert_scale : 1.0f;
+    return rc;
+}
+
+static enum status read_vocab_size(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
+{
+    const struct tensor *embed;
+    enum status rc = gguf_tensor(g, "token_embd.weight", &embed, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->n_vocab = embed->n_rows;
+    if (s->n_vocab > MAX_VOCAB)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: tensor 'token_embd.weight' has %zu rows, it may have at most %d",
+                         gguf_path(g), s->n_vocab, MAX_VOCAB);
+    rc = numbers_read_optional_size(&s->n_vocab, g, s->arch, "vocab_size", MAX_VOCAB, err);
+    return rc == STATUS_OK ? transformer_embed_tensor(&embed, g, s, err) : rc;
+}
+
+static enum status read_numbers(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
+{
+    const struct arch *a = s->arch;
+    enum status rc;
+
+    if ((rc = numbers_read_size(&s->n_layers, g, a, "block_count", SHAPE_MAX_LAYERS, err)) !=
+            STATUS_OK ||
+        (rc = numbers_read_size(&s->width, g, a, "embedding_length", MAX_WIDTH, err)) !=
+            STATUS_OK ||
+        (rc = numbers_read_size(&s->ffn_width, g, a, "feed_forward_length", MAX_FFN_WIDTH, err)) !=
+            STATUS_OK ||
+        (rc = numbers_read_size(&s->context, g, a, "context_length", MAX_CONTEXT, err)) !=
+            STATUS_OK ||
+        (rc = read_heads(s, g, err)) != STATUS_OK ||
+        (rc = read_constants(s, g, err)) != STATUS_OK ||
+        (rc = read_factors(s, g, err)) != STATUS_OK ||
+        (rc = read_query_rise(s, g, err)) != STATUS_OK ||
+        (rc = read_window(s, g, err)) != STATUS_OK || (rc = read_experts(s, g, err)) != STATUS_OK)
+        return rc;
+    return read_vocab_size(s, g, err);
+}
+
+static enum status shape_check_tensors(const struct transformer_shape *s, const struct gguf *g,
+                                       struct error *err)
+{
+    const struct tensor *t;
+    struct tensor part_of;
+    struct model_ropes ropes;
+    enum status rc;
+
+    for (size_t layer = 0; layer < s->n_layers; layer++)
+        for (int part = 0; part < N_PARTS; part++)
+            if ((rc = transformer_layer_tensor(&part_of, g, s, layer, (enum transformer_part)part,
+                                               err)) != STATUS_OK)
+                return rc;
+    if ((rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = transformer_head_bias_tensor(&t, g, s, err)) != STATUS_OK)
+        return rc;
+    rc = model_ropes_init(&ropes, g, s, s->context, err);
+    model_ropes_deinit(&ropes);
+    return rc;
+}
+
+enum status transformer_read_shape(struct transformer_shape *out, const struct gguf *g,
+                                   struct error *err)
+{
+    struct transformer_shape s = {0};
+    enum status rc;
+
+    if ((rc = arch_of_file(&s.arch, g, err)) != STATUS_OK ||
+        (rc = read_numbers(&s, g, err)) != STATUS_OK ||
+        (rc = transformer_check_keys(&s, g, err)) != STATUS_OK ||
+        (rc = transformer_refuse_unknown_tensors(&s, g, err)) != STATUS_OK ||
+        (rc = shape_check_tensors(&s, g, err)) != STATUS_OK)
+        return rc;
+    *out = s;
+    return STATUS_OK;
+}
