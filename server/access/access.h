@@ -9,16 +9,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "server/access/role.h"
 
 struct access;
 struct access_key;
 struct env;
 struct access_quota;
-
-enum access_role {
-    ACCESS_ROLE_ADMIN = 1,  /* metrics, loading of models, training of served ones */
-    ACCESS_ROLE_ATTACH = 2, /* serving agents as their worker */
-};
 
 /* Ids are small numbers, never used twice while the daemon runs. */
 struct principal {

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/name.h"
 #include "base/number.h"
-#include "server/access/access.h"
+#include "server/access/role.h"
 
 enum { LINE_MAX_BYTES = 384, WORDS_MAX = 10, HEX_CHARS = 2 * SHA256_BYTES };
 
