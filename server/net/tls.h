@@ -10,16 +10,10 @@
 #include <uv.h>
 
 #include "base/status.h"
+#include "server/net/tls_config.h"
 
 struct tls;
 struct tls_port;
-
-/* Files, PEM; kept. */
-struct tls_config {
-    const char *certificate; /* the chain, ours first */
-    const char *private_key;
-    const char *client_ca; /* whom clients' certificates must be of; NULL: they need none */
-};
 
 /* STATUS_INVALID names the file that is wrong and the reason, or says which one (NULL) is not
  * given. Logs a warning for a certificate that is not valid now. */

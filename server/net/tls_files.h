@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/status.h"
-#include "server/net/tls.h"
+#include "server/net/tls_config.h"
 
 enum tls_file { TLS_FILE_CERTIFICATE, TLS_FILE_KEY, TLS_FILE_CLIENT_CA, TLS_FILES };
 
