@@ -10,7 +10,7 @@
 #include "base/counter_rng.h"
 #include "worlds/metrics/metrics.h"
 #include "worlds/participant/participant.h"
-#include "worlds/world/world.h"
+#include "worlds/world/counters.h"
 
 void quota_init(struct quota *q, uint64_t n)
 {

@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "worlds/message/act.h"
 #include "worlds/world/config.h"
+#include "worlds/world/counters.h"
 
 struct participants;
 struct quota;
@@ -36,18 +37,6 @@ struct world_row {
     const struct act *acts; /* [n_acts], in the order of participants, the task's first */
     size_t n_acts;
     bool ends_episode;
-};
-
-struct world_counters {
-    uint64_t n_parleys;
-    uint64_t n_examples; /* rows of all parleys, without padding */
-    /* The batches that agents answered. They are counted in dynamic worlds, and in batch worlds if
-     * the config's counts_words is set. Words are counted as the agent does: a language model's
-     * words are tokens. */
-    uint64_t n_batches, n_rows;
-    uint64_t n_cells;  /* words computed: n_words if rows are packed, else n_padded */
-    uint64_t n_words;  /* words of the rows alone, without padding */
-    uint64_t n_padded; /* words with padding: for each batch its rows times the longest of them */
 };
 
 /* A kind of world. Its functions are called on the world's thread. */
