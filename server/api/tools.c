@@ -7,7 +7,6 @@
 #include "agents/reply/reply_parser.h"
 #include "base/json_writer.h"
 #include "base/name.h"
-#include "server/api/request.h"
 #include "server/conversation/completed_turn.h"
 #include "server/json/fields.h"
 
@@ -329,37 +328,4 @@ uint32_t tools_thought_tokens(const struct completed_turn *t, const struct reply
     }
     reply_parser_close(p);
     return n;
-}
-
-enum status request_fit_model(struct request *r, const struct reply_format *format,
-                              struct arena *arena, struct error *err)
-{
-    const struct constraint *constraint;
-    struct offered_tools tools;
-    const char *left_out;
-    struct tool_use use;
-
-    if (r->thinks != NULL && (format == NULL || format->thoughts == NULL))
-        return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, r->thinks,
-                             "\"%.80s\" does not support thinking", r->model);
-    if (r->tools == NULL)
-        return STATUS_OK;
-    tools = *r->tools;
-    tools.thinking = r->variables.thinking;
-    /* A format is one of the text, and a reply that must call has none. */
-    if (r->tools->choice == TOOLS_REQUIRED)
-        r->overrides.given &= ~(unsigned)SAMPLING_CONSTRAINT;
-    if (tools_use(&use, &constraint, &left_out, &tools, format, arena, err) != STATUS_OK)
-        return err->status;
-    for (size_t i = 0; i < r->n_prompts; i++)
-        r->prompts[i].tool_use = use;
-    if (constraint == NULL || (r->overrides.given & SAMPLING_CONSTRAINT) != 0) {
-        if (r->left_out == NULL || r->left_out[0] == '\0')
-            r->left_out = left_out;
-        return STATUS_OK;
-    }
-    r->left_out = left_out;
-    r->overrides.given |= SAMPLING_CONSTRAINT;
-    r->overrides.values.constraint = constraint;
-    return STATUS_OK;
 }
