@@ -2,7 +2,7 @@
 #ifndef SERVER_MODEL_BUDGET_H
 #define SERVER_MODEL_BUDGET_H
 
-#include "server/model/models.h"
+#include "server/model/known_models.h"
 
 /* Bytes of weights and KV pages of all models that are loaded, or are being loaded or unloaded. */
 uint64_t budget_used(const struct models *r);
