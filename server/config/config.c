@@ -11,6 +11,7 @@
 #include "base/suggest.h"
 #include "compute/backends.h"
 #include "server/config/file.h"
+#include "server/config/options.h"
 #include "server/config/setters.h"
 
 static size_t option_index(const struct config_option *o)

@@ -6,6 +6,7 @@
 
 #include "server/config/options.h"
 #include "server/config/setters.h"
+#include "server/config/units.h"
 
 enum { HELP_COLUMN = 28, HELP_WIDTH = 96 };
 

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/config/config.h"
 #include "server/config/setters.h"
+#include "server/config/units.h"
+#include "server/config/values.h"
 
 enum { DAY_MS = 24 * 3600 * 1000 };
 #define TEN_YEARS_MS ((uint64_t)3650 * DAY_MS)

@@ -11,15 +11,10 @@
 #include "base/status.h"
 
 struct config;
+struct config_unit;
 
 /* value is kept. The caller adds the flag, the variable or the file's line to the error. */
 typedef enum status (*config_set_fn)(struct config *c, const char *value, struct error *err);
-
-/* A unit of a number: "M", 1 << 20. The last has name NULL. */
-struct config_unit {
-    const char *name;
-    uint64_t factor;
-};
 
 struct config_option {
     const char *flag;  /* "--kv-bytes" */
@@ -45,8 +40,6 @@ struct config_option {
     const char *help;    /* a clause */
     const char *more;    /* sentences for parleyd(8), behind the clause; NULL: none */
 };
-
-enum { CONFIG_MAX_OPTIONS = 64 };
 
 extern const struct config_option config_options[]; /* [config_n_options], in the help's order */
 extern const size_t config_n_options;

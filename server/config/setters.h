@@ -3,16 +3,13 @@
 #ifndef SERVER_CONFIG_SETTERS_H
 #define SERVER_CONFIG_SETTERS_H
 
-#include "server/config/options.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-extern const struct config_unit config_counts[], config_sizes[], config_times[], config_ms_in_us[];
+#include "base/status.h"
 
-/* The whole text must be a number with one of the units; STATUS_INVALID above max. */
-enum status config_number(uint64_t *out, const char *text, const struct config_unit *units,
-                          uint64_t max, struct error *err) MUST_CHECK;
-/* Likewise, and not 0. */
-enum status config_size(size_t *out, const char *text, const struct config_unit *units, size_t max,
-                        struct error *err) MUST_CHECK;
+struct config;
+
 /* on, true, yes; off, false, no. */
 enum status config_switch(bool *out, const char *text, struct error *err) MUST_CHECK;
 

@@ -1,5 +1,6 @@
 #include "server/config/config.h"
 #include "server/config/documents.h"
+#include "server/config/options.h"
 
 #include "tests/unit/base/suite.h"
 #include <check.h>

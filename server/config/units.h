@@ -1,0 +1,25 @@
+/* Numbers with a unit, as the values of parleyd's options are written. */
+#ifndef SERVER_CONFIG_UNITS_H
+#define SERVER_CONFIG_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A unit of a number: "M", 1 << 20. The last has name NULL. */
+struct config_unit {
+    const char *name;
+    uint64_t factor;
+};
+
+extern const struct config_unit config_counts[], config_sizes[], config_times[], config_ms_in_us[];
+
+/* The whole text must be a number with one of the units; STATUS_INVALID above max. */
+enum status config_number(uint64_t *out, const char *text, const struct config_unit *units,
+                          uint64_t max, struct error *err) MUST_CHECK;
+/* Likewise, and not 0. */
+enum status config_size(size_t *out, const char *text, const struct config_unit *units, size_t max,
+                        struct error *err) MUST_CHECK;
+
+#endif
