@@ -26,7 +26,6 @@
 #include "server/http/exchange_parts.h"
 #include "server/http/gzip.h"
 #include "server/http/head.h"
-#include "server/http/http2.h"
 #include "server/http/rate_limits.h"
 #include "server/http/socket.h"
 #include "server/http/status.h"
@@ -679,7 +678,7 @@ static bool exchange_flush(struct exchange *x)
     return true;
 }
 
-static void tell_drain(struct exchange *x)
+void exchange_tell_drain(struct exchange *x)
 {
     if (x->handler != NULL && x->handler->drain != NULL && !x->is_ended)
         x->handler->drain(x, x->handler_state);
@@ -697,10 +696,10 @@ static void exchange_begin(struct exchange *x)
     else
         x->route->serve(x);
     if (x->front->is_draining)
-        tell_drain(x);
+        exchange_tell_drain(x);
 }
 
-static void exchange_serve_route(struct exchange *x)
+void exchange_serve(struct exchange *x)
 {
     list_remove(&x->notified);
     x->is_notified = false;
@@ -722,42 +721,6 @@ static void exchange_serve_route(struct exchange *x)
         complete(x);
 }
 
-/* --- all exchanges --- */
-
-void front_init(struct http_front *f, const struct http_config *config,
-                void (*stay_awake)(struct http_front *f))
-{
-    *f = (struct http_front){.config = *config, .stay_awake = stay_awake};
-    list_init(&f->connections);
-    list_init(&f->exchanges);
-    list_init(&f->notified);
-    list_init(&f->http2_due);
-}
-
-void front_deinit(struct http_front *f)
-{
-    assert(list_is_empty(&f->exchanges));
-}
-
-void front_serve(struct http_front *f)
-{
-    struct list notified;
-
-    list_init(&notified);
-    list_move(&f->notified, &notified);
-    while (!list_is_empty(&notified))
-        exchange_serve_route(container_of(list_first(&notified), struct exchange, notified));
-    http2_flush_due(f);
-}
-
-void front_drain(struct http_front *f)
-{
-    f->is_draining = true;
-    for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
-        tell_drain(container_of(l, struct exchange, link));
-    front_close_idle(f);
-}
-
 static void exchange_fail_now(struct exchange *x, const struct error *err)
 {
     if (x->handler != NULL && x->handler->cut != NULL)
@@ -770,8 +733,7 @@ static void exchange_fail_now(struct exchange *x, const struct error *err)
     exchange_notify(x);
 }
 
-/* A request that is not whole yet is not waited for: what comes of it is discarded. */
-static void exchange_end_with(struct exchange *x, const struct error *err)
+void exchange_end_with(struct exchange *x, const struct error *err)
 {
     if (x->state == EXCHANGE_READING) {
         x->err = *err;
@@ -783,33 +745,6 @@ static void exchange_end_with(struct exchange *x, const struct error *err)
         exchange_refuse(x, http_status_of(err->status));
     } else if (x->state == EXCHANGE_ANSWERING && !x->is_ended) {
         exchange_fail_now(x, err);
-    }
-}
-
-bool front_end(struct http_front *f)
-{
-    struct error err;
-
-    (void)error_draining(&err);
-    f->is_draining = true;
-    for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
-        exchange_end_with(container_of(l, struct exchange, link), &err);
-    front_close_idle(f);
-    front_sweep(f);
-    return list_is_empty(&f->connections);
-}
-
-void front_check_keys(struct http_front *f)
-{
-    struct link *at = list_first(&f->exchanges), *next;
-
-    for (; at != NULL; at = next) {
-        struct exchange *x = container_of(at, struct exchange, link);
-
-        next = list_next(&f->exchanges, at);
-        if (x->access != NULL && x->state != EXCHANGE_LINGERING &&
-            access_key_is_revoked(f->config.access, x->access))
-            x->sink->close(x->sink);
     }
 }
 

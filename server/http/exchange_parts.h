@@ -131,4 +131,13 @@ void exchange_stop(struct exchange *x);
 /* The connection is closed. */
 void exchange_close(struct exchange *x);
 
+/* For exchanges.c. Serves an exchange of the front's list of notified ones, which it leaves; x may
+ * be freed. */
+void exchange_serve(struct exchange *x);
+/* The server drains: tells the handler, if there is one and the answer has not ended. */
+void exchange_tell_drain(struct exchange *x);
+/* Ends the exchange with err, which is copied. A request that is not whole yet is not waited for:
+ * what comes of it is discarded. */
+void exchange_end_with(struct exchange *x, const struct error *err);
+
 #endif

@@ -1,0 +1,69 @@
+/* What a front does with all of its exchanges: front.h without the connections, which are
+ * connection.c's. */
+#include <assert.h>
+
+#include "server/access/access.h"
+#include "server/http/exchange_parts.h"
+#include "server/http/front.h"
+#include "server/http/http2.h"
+
+void front_init(struct http_front *f, const struct http_config *config,
+                void (*stay_awake)(struct http_front *f))
+{
+    *f = (struct http_front){.config = *config, .stay_awake = stay_awake};
+    list_init(&f->connections);
+    list_init(&f->exchanges);
+    list_init(&f->notified);
+    list_init(&f->http2_due);
+}
+
+void front_deinit(struct http_front *f)
+{
+    assert(list_is_empty(&f->exchanges));
+}
+
+void front_serve(struct http_front *f)
+{
+    struct list notified;
+
+    list_init(&notified);
+    list_move(&f->notified, &notified);
+    while (!list_is_empty(&notified))
+        exchange_serve(container_of(list_first(&notified), struct exchange, notified));
+    http2_flush_due(f);
+}
+
+void front_drain(struct http_front *f)
+{
+    f->is_draining = true;
+    for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
+        exchange_tell_drain(container_of(l, struct exchange, link));
+    front_close_idle(f);
+}
+
+bool front_end(struct http_front *f)
+{
+    struct error err;
+
+    (void)error_draining(&err);
+    f->is_draining = true;
+    for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
+        exchange_end_with(container_of(l, struct exchange, link), &err);
+    front_close_idle(f);
+    front_sweep(f);
+    return list_is_empty(&f->connections);
+}
+
+void front_check_keys(struct http_front *f)
+{
+    struct link *at = list_first(&f->exchanges), *next;
+
+    for (; at != NULL; at = next) {
+        struct exchange *x = container_of(at, struct exchange, link);
+
+        next = list_next(&f->exchanges, at);
+        if (x->access != NULL && x->state != EXCHANGE_LINGERING &&
+            access_key_is_revoked(f->config.access, x->access))
+            x->sink->close(x->sink);
+    }
+}
