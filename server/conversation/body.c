@@ -4,7 +4,7 @@
 
 #include "agents/agent.h"
 #include "proto/sampling_fields.h"
-#include "server/conversation/conversations.h"
+#include "server/conversation/metadata.h"
 #include "server/journal/body_bytes.h"
 
 /* Version 1 had no tools, 2 no variables of chat templates, 3 no revisions, and the server's ttl

@@ -17,7 +17,7 @@ struct open_request {
     size_t n_metadata;
 };
 
-enum { SYSTEM_MAX_BYTES = 1 << 20, METADATA_MAX_PAIRS = 64, METADATA_MAX_BYTES = 16 << 10 };
+enum { SYSTEM_MAX_BYTES = 1 << 20 };
 
 /* STATUS_UNAVAILABLE while the model loads or the server drains, EXHAUSTED when there are too many,
  * INVALID naming the field. */

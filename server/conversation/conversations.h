@@ -9,6 +9,7 @@
 #include "base/shared_limit.h"
 #include "base/status.h"
 #include "server/conversation/expiry.h"
+#include "server/conversation/metadata.h"
 #include "server/conversation/opened_requests.h"
 #include "server/conversation/turn.h"
 #include "server/conversation/watch.h"
@@ -38,15 +39,6 @@ struct unended_turn {
     struct stored_request *request;      /* NULL: there is none */
     struct sampling_overrides *resolved; /* all of its sampling parameters */
     bool is_changed;                     /* it would not be computed as it was */
-};
-
-struct pair {
-    const char *key, *value;
-};
-
-struct metadata {
-    size_t n_pairs;
-    struct pair pairs[]; /* [n_pairs] and their texts */
 };
 
 /* The open conversations of a principal; made with its first one, and kept. */
@@ -222,9 +214,6 @@ bool conversation_suspend(struct conversation *c);
 /* As conversation_unload, of one that has no turn any more and may be closed already. */
 void conversation_lose(struct conversation *c);
 
-/* Copies the pairs; *out is NULL for none. Freed by free(). */
-enum status metadata_open(struct metadata **out, const struct pair *pairs, size_t n,
-                          struct error *err) MUST_CHECK;
 /* Gives a conversation with options and a model its clone. */
 enum status conversation_open_clone(struct conversation *c, struct error *err) MUST_CHECK;
 
