@@ -13,7 +13,7 @@ static const char *const roles[] = {
     [ROLE_TOOL] = "tool",
 };
 
-enum { N_ROLES = sizeof roles / sizeof roles[0] };
+enum { N_ROLES = sizeof(roles) / sizeof(roles[0]) };
 
 const char *role_name(enum role r)
 {
@@ -118,6 +118,6 @@ const char *finish_name(enum finish f)
         [FINISH_OBSERVED] = "observed", [FINISH_WORKER_LOST] = "worker_lost",
     };
 
-    assert((size_t)f < sizeof names / sizeof names[0]);
+    assert((size_t)f < sizeof(names) / sizeof(names[0]));
     return names[f];
 }

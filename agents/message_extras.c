@@ -16,8 +16,8 @@ void call_id_format(char out[CALL_ID_CHARS], uint64_t seed, uint32_t call)
     sip_word(&s, call);
     left = sip_finish(&s);
 
-    for (size_t i = 0; i + 1 < CALL_ID_CHARS; i++, left /= sizeof digits - 1)
-        out[i] = digits[left % (sizeof digits - 1)];
+    for (size_t i = 0; i + 1 < CALL_ID_CHARS; i++, left /= sizeof(digits) - 1)
+        out[i] = digits[left % (sizeof(digits) - 1)];
     out[CALL_ID_CHARS - 1] = '\0';
 }
 
@@ -99,7 +99,7 @@ static enum status extras_keep_calls(struct message_extras *x, const json_t *lis
                                      struct arena *arena)
 {
     const size_t n = json_array_size(list);
-    struct tool_call *calls = arena_alloc(arena, n, sizeof calls[0]);
+    struct tool_call *calls = arena_alloc(arena, n, sizeof(calls[0]));
     enum status rc = n > 0 && calls == NULL ? STATUS_EXHAUSTED : STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {

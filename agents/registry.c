@@ -12,7 +12,7 @@ static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy
 
 const struct agent_type *agent_type_at(size_t i)
 {
-    return i < sizeof types / sizeof types[0] ? types[i] : NULL;
+    return i < sizeof(types) / sizeof(types[0]) ? types[i] : NULL;
 }
 
 enum status agent_kind_of_file(const char **out, const char *path, struct error *err)
@@ -32,7 +32,7 @@ enum status agent_kind_of_file(const char **out, const char *path, struct error 
         return rc;
     (void)gguf_get_text(g, "general.architecture", &architecture, &len, &ignored);
     *out = "lm";
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (types[i]->has_own_files && len == strlen(types[i]->name) &&
             memcmp(architecture, types[i]->name, len) == 0)
             *out = types[i]->name;
@@ -49,7 +49,7 @@ static enum status agent_no_such_type(const char *name, struct error *err)
     for (size_t i = 0; (type = agent_type_at(i)) != NULL; i++) {
         size_t more = strlen(type->name);
 
-        assert(len + 2 + more < sizeof names);
+        assert(len + 2 + more < sizeof(names));
         if (i > 0) {
             memcpy(names + len, ", ", 2);
             len += 2;

@@ -40,9 +40,9 @@ enum status address_check(const char *address, struct error *err)
 
     if (path == NULL)
         return address_split(host, port, address, err);
-    if (*path == '\0' || strlen(path) >= sizeof longest.sun_path)
+    if (*path == '\0' || strlen(path) >= sizeof(longest.sun_path))
         return error_set(err, STATUS_INVALID, "the path must have 1 to %zu characters",
-                         sizeof longest.sun_path - 1);
+                         sizeof(longest.sun_path) - 1);
     return STATUS_OK;
 }
 

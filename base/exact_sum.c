@@ -28,7 +28,7 @@ static void add_bits(int64_t *pieces, double x)
     __extension__ unsigned __int128 wide;
     int64_t low, middle, high;
 
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof(bits));
     exponent = (unsigned)(bits >> 52 & 0x7FF);
     mantissa = bits & (((uint64_t)1 << 52) - 1);
     if (exponent == 0)
@@ -92,7 +92,7 @@ double exact_sum_read(const struct exact_sum *s)
 
     if (!(s->special == 0)) /* NaN too */
         return s->special;
-    memcpy(pieces, s->pieces, sizeof pieces);
+    memcpy(pieces, s->pieces, sizeof(pieces));
     /* two halves, each of which a double holds exactly */
     add_bits(pieces, (double)(whole / ((int64_t)1 << 32)) * 4294967296.0);
     add_bits(pieces, (double)(whole % ((int64_t)1 << 32)));

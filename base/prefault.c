@@ -91,7 +91,7 @@ static void prefault_free(struct prefault *p)
 
 struct prefault *prefault_start(prefault_fn fn, void *arg)
 {
-    struct prefault *p = xalloc(sizeof *p);
+    struct prefault *p = xalloc(sizeof(*p));
 
     p->fn = fn;
     p->arg = arg;

@@ -7,7 +7,7 @@
 bool program_beside(char out[PATH_MAX], const char *place)
 {
     char program[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
     char *slash;
     int n;
 

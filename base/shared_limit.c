@@ -40,7 +40,7 @@ static const struct limit_kind {
     [LIMIT_WORK_FUNCTIONS] = {"functions of Work", NULL, "offer.functions"},
     [LIMIT_ATTACHED_WORKERS] = {"attached workers", NULL, NULL},
 };
-_Static_assert(sizeof kinds / sizeof kinds[0] == N_SHARED_LIMITS, "each limit has a row");
+_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == N_SHARED_LIMITS, "each limit has a row");
 
 void shared_limit_init(struct shared_limit *l, enum shared_limit_kind kind, uint64_t max)
 {

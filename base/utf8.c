@@ -62,12 +62,12 @@ bool utf8_is_valid(const char *text, size_t len)
         uint32_t c;
         size_t n;
 
-        while (len >= sizeof eight) { /* most text is ASCII, eight bytes at once */
-            memcpy(&eight, text, sizeof eight);
+        while (len >= sizeof(eight)) { /* most text is ASCII, eight bytes at once */
+            memcpy(&eight, text, sizeof(eight));
             if ((eight & 0x8080808080808080u) != 0)
                 break;
-            text += sizeof eight;
-            len -= sizeof eight;
+            text += sizeof(eight);
+            len -= sizeof(eight);
         }
         if (len == 0)
             break;

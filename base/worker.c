@@ -91,13 +91,13 @@ static void on_closed(void *arg)
 enum status worker_start(struct worker **out, uv_loop_t *loop, const char *thread_name,
                          struct error *err)
 {
-    struct worker *w = xalloc(sizeof *w);
+    struct worker *w = xalloc(sizeof(*w));
     enum status rc;
     int failed;
 
     owner_thread_init(&w->loop);
     list_init(&w->jobs);
-    strncpy(w->thread_name, thread_name, sizeof w->thread_name - 1);
+    strncpy(w->thread_name, thread_name, sizeof(w->thread_name) - 1);
     (void)pthread_mutex_init(&w->lock, NULL); /* neither can fail with default attributes */
     (void)pthread_cond_init(&w->wake, NULL);
 

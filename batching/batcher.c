@@ -433,7 +433,7 @@ static void batcher_give_up(struct batcher *b, uint64_t now_us)
 static void batcher_count_step(struct batcher *b)
 {
     struct batcher_stats *s = &b->stats;
-    size_t last = sizeof s->rows_histogram / sizeof s->rows_histogram[0] - 1;
+    size_t last = sizeof(s->rows_histogram) / sizeof(s->rows_histogram[0]) - 1;
     size_t i = 0;
 
     while (i < last && b->n_rows > (size_t)1 << i)

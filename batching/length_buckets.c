@@ -58,7 +58,7 @@ static size_t length_buckets_draw(const struct env *env, size_t n)
 {
     uint64_t bits;
 
-    env->random(env->self, &bits, sizeof bits);
+    env->random(env->self, &bits, sizeof(bits));
     return (size_t)((bits >> 32) * n >> 32);
 }
 

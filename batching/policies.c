@@ -105,6 +105,6 @@ static const struct batch_policy_type policies[] = {
 
 const struct batch_policy_type *policy_of(enum batch_policy which)
 {
-    assert((size_t)which < sizeof policies / sizeof policies[0]);
+    assert((size_t)which < sizeof(policies) / sizeof(policies[0]));
     return &policies[which];
 }

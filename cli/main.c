@@ -79,7 +79,7 @@ static const struct verb verbs[] = {
      selftest_run},
 };
 
-enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+enum { N_VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
 static bool is_listed(const struct verb *verb)
 {
@@ -139,7 +139,7 @@ static enum exit_code main_run(int argc, char **argv)
         return no_such_verb(argv[at]);
     verb_name_first(verb, &argc, &argv, at);
     at = verb_index(argc, argv);
-    (void)snprintf(name, sizeof name, "%s %s", verb->name,
+    (void)snprintf(name, sizeof(name), "%s %s", verb->name,
                    argv[at]); /* a longer one is no verb's */
     second = at == 0 ? NULL : find_verb(name);
     if (second != NULL) {

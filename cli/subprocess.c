@@ -51,7 +51,7 @@ static bool take_line(struct subprocess *p, bool is_end, char *line, size_t size
     char *end = memchr(p->line, '\n', p->n_line);
     size_t n, n_taken;
 
-    if (end == NULL && p->n_line < sizeof p->line && !(is_end && p->n_line > 0))
+    if (end == NULL && p->n_line < sizeof(p->line) && !(is_end && p->n_line > 0))
         return false;
     n = end != NULL ? (size_t)(end - p->line) : p->n_line;
     n_taken = end != NULL ? n + 1 : n;
@@ -79,7 +79,7 @@ enum status subprocess_line(struct subprocess *p, char *line, size_t size, uint3
                              timeout_ms);
         if (poll(&wait, 1, (int)(end_ms - now)) <= 0)
             continue;
-        n = read(p->fd, p->line + p->n_line, sizeof p->line - p->n_line);
+        n = read(p->fd, p->line + p->n_line, sizeof(p->line) - p->n_line);
         if (n > 0)
             p->n_line += (size_t)n;
         else if (n == 0 || errno != EINTR)
@@ -126,7 +126,7 @@ void subprocess_stop(struct subprocess *p, struct rusage *usage)
     for (uint64_t now = clock_ms(); now < end_ms; now = clock_ms()) {
         char drop[256];
 
-        if (poll(&wait, 1, (int)(end_ms - now)) > 0 && read(p->fd, drop, sizeof drop) <= 0)
+        if (poll(&wait, 1, (int)(end_ms - now)) > 0 && read(p->fd, drop, sizeof(drop)) <= 0)
             break;
     }
     if (clock_ms() >= end_ms)
@@ -168,12 +168,12 @@ enum status served_start(struct served *out, const char *const *flags, size_t n_
     for (size_t i = 0; i < n_flags && n < MAX_ARGS; i++)
         argv[n++] = (char *)flags[i];
     rc = subprocess_start(&out->subprocess, argv, SUBPROCESS_READS_STDERR, err);
-    while (rc == STATUS_OK && strncmp(line, ready, sizeof ready - 1) != 0) {
-        (void)snprintf(last, sizeof last, "%s", line);
-        rc = subprocess_line(&out->subprocess, line, sizeof line, READY_TIMEOUT_MS, err);
+    while (rc == STATUS_OK && strncmp(line, ready, sizeof(ready) - 1) != 0) {
+        (void)snprintf(last, sizeof(last), "%s", line);
+        rc = subprocess_line(&out->subprocess, line, sizeof(line), READY_TIMEOUT_MS, err);
     }
     if (rc == STATUS_OK) {
-        (void)sscanf(line + sizeof ready - 1, "%63s", out->address);
+        (void)sscanf(line + sizeof(ready) - 1, "%63s", out->address);
         return STATUS_OK;
     }
     subprocess_stop(&out->subprocess, NULL);

@@ -9,7 +9,7 @@
 
 static const struct backend_type *const types[] = {&cpu_backend, &cuda_backend, &ref_backend};
 
-enum { N_TYPES = sizeof types / sizeof types[0] };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 const struct backend_type *backend_type_at(size_t i)
 {
@@ -32,7 +32,7 @@ static enum status no_such_type(const char *name, struct error *err)
     for (size_t i = 0; i < N_TYPES; i++) {
         size_t more = strlen(types[i]->name);
 
-        assert(len + 2 + more < sizeof names);
+        assert(len + 2 + more < sizeof(names));
         if (i > 0) {
             memcpy(names + len, ", ", 2);
             len += 2;

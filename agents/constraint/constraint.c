@@ -16,7 +16,7 @@ static enum status constraint_keep(const struct constraint **out, enum constrain
                                    const char *text, size_t len, struct arena *arena,
                                    struct error *err)
 {
-    struct constraint *c = arena_alloc(arena, 1, sizeof *c);
+    struct constraint *c = arena_alloc(arena, 1, sizeof(*c));
     const char *copy = c != NULL ? arena_strndup(arena, text, len) : NULL;
 
     if (copy == NULL)
@@ -107,7 +107,7 @@ enum status constraint_of_object(const struct constraint **out, struct arena *ar
 {
     static const char schema[] = "{\"type\":\"object\"}";
 
-    return constraint_keep(out, CONSTRAINT_SCHEMA, schema, sizeof schema - 1, arena, err);
+    return constraint_keep(out, CONSTRAINT_SCHEMA, schema, sizeof(schema) - 1, arena, err);
 }
 
 enum status constraint_of_regex(const struct constraint **out, const char *text, size_t len,

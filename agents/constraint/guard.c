@@ -161,8 +161,8 @@ static int keyword_by_name(const void *key, const void *row)
 
 static unsigned keyword_use_of(const char *name)
 {
-    const struct keyword *k = bsearch(name, keywords, sizeof keywords / sizeof keywords[0],
-                                      sizeof keywords[0], keyword_by_name);
+    const struct keyword *k = bsearch(name, keywords, sizeof(keywords) / sizeof(keywords[0]),
+                                      sizeof(keywords[0]), keyword_by_name);
 
     return k != NULL ? k->use : 0;
 }
@@ -230,7 +230,7 @@ enum value_type {
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
                                          "string", "array",   "object"};
 
-enum { N_TYPES = sizeof type_names / sizeof type_names[0] };
+enum { N_TYPES = sizeof(type_names) / sizeof(type_names[0]) };
 
 static unsigned type_of_name(const json_t *name)
 {
@@ -452,7 +452,7 @@ static json_t *walk_ref(struct guard *g, const json_t *ref)
         target = pointer != NULL ? resolve_chain(g, pointer) : NULL;
         if (target == NULL)
             return guard_fail(g, "$ref", "does not name a schema in this document");
-        (void)snprintf(name, sizeof name, "d%zu", json_object_size(g->refs));
+        (void)snprintf(name, sizeof(name), "d%zu", json_object_size(g->refs));
         known = json_string(name);
         if (known == NULL || json_object_set_new(g->refs, pointer, (json_t *)known) != 0)
             return guard_no_memory(g);
@@ -462,7 +462,7 @@ static json_t *walk_ref(struct guard *g, const json_t *ref)
         if (json_object_set_new(g->defs, name, def) != 0)
             return guard_no_memory(g);
     }
-    (void)snprintf(uri, sizeof uri, "#/$defs/%s", json_string_value(known));
+    (void)snprintf(uri, sizeof(uri), "#/$defs/%s", json_string_value(known));
     def = json_pack("{s:s}", "$ref", uri);
     return def != NULL ? def : guard_no_memory(g);
 }
@@ -587,7 +587,7 @@ static json_t *walk_alternatives(struct guard *g, const json_t *list, const char
 
         if (json_is_false(json_array_get(list, i)))
             continue;
-        (void)snprintf(number, sizeof number, "%zu", i);
+        (void)snprintf(number, sizeof(number), "%zu", i);
         one = walk_at(g, json_array_get(list, i), keyword, number);
         if (one == NULL || json_array_append_new(out, one) != 0) {
             json_decref(out);
@@ -653,7 +653,7 @@ static bool fold_into(struct guard *g, json_t *s, const json_t *schema, const ch
     json_t *part;
     bool is_merged;
 
-    (void)snprintf(number, sizeof number, "%zu", i);
+    (void)snprintf(number, sizeof(number), "%zu", i);
     (void)path_push(g, number);
     part = guard_fold(g, schema, hops);
     path_pop(g, outer);
@@ -811,7 +811,7 @@ static bool walk_number(struct guard *g, json_t *out, const json_t *s, unsigned 
     static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum",
                                         "exclusiveMaximum"};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const json_t *value = json_object_get(s, names[i]);
 
         if (value != NULL && !walk_bound(g, out, names[i], value, types))
@@ -856,7 +856,7 @@ static const char *const formats[] = {
     "regex",
 };
 
-enum { N_ENFORCED_FORMATS = 14, N_FORMATS = sizeof formats / sizeof formats[0] };
+enum { N_ENFORCED_FORMATS = 14, N_FORMATS = sizeof(formats) / sizeof(formats[0]) };
 
 static size_t find_format(const json_t *name)
 {
@@ -888,7 +888,7 @@ static bool walk_pattern(struct guard *g, json_t *out, const json_t *pattern)
         return true;
     if (rc == STATUS_EXHAUSTED)
         return guard_no_memory(g) != NULL;
-    (void)snprintf(message, sizeof message, "cannot be enforced: it has %.150s", why.text);
+    (void)snprintf(message, sizeof(message), "cannot be enforced: it has %.150s", why.text);
     return guard_leave_out(g, "pattern", message);
 }
 
@@ -959,7 +959,7 @@ static bool walk_prefix(struct guard *g, json_t *out, const json_t *list, const 
         *ret_is_closed = json_is_false(json_array_get(list, i));
         if (*ret_is_closed)
             break;
-        (void)snprintf(number, sizeof number, "%zu", i);
+        (void)snprintf(number, sizeof(number), "%zu", i);
         one = walk_at(g, json_array_get(list, i), keyword, number);
         if (one == NULL || json_array_append_new(walked, one) != 0) {
             json_decref(walked);

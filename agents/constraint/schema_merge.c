@@ -74,7 +74,7 @@ static json_t *both_types(const json_t *a, const json_t *b)
     json_t *both = json_array();
     bool is_number = names_type(a, "number") && names_type(b, "number");
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (names_type(a, names[i]) && names_type(b, names[i]))
             (void)!json_array_append_new(
                 both,
@@ -174,7 +174,7 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
 
     if (are_same(a, b))
         return json_incref(a);
-    for (size_t i = 0; i < sizeof least / sizeof least[0]; i++) {
+    for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++) {
         if (strcmp(name, least[i]) == 0)
             return tighter(a, b, false);
         if (strcmp(name, most[i]) == 0)

@@ -30,9 +30,9 @@ enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err)
         return STATUS_OK;
     while (cap < n)
         cap += cap / 2;
-    ids = try_realloc(c->ids, cap, sizeof *ids);
+    ids = try_realloc(c->ids, cap, sizeof(*ids));
     if (ids == NULL)
-        return error_no_memory(err, cap * sizeof *ids, "a conversation's tokens");
+        return error_no_memory(err, cap * sizeof(*ids), "a conversation's tokens");
     c->ids = ids;
     c->cap_ids = (uint32_t)cap;
     return STATUS_OK;
@@ -71,9 +71,9 @@ void lm_clone_info(const struct clone *base, struct clone_info *out)
     *out = (struct clone_info){.n_tokens = c->n_ids,
                                .n_pages = c->pages.kv.n_pages,
                                .n_pages_shared = kv_seq_n_shared(m->cache.pages, &c->pages.kv),
-                               .state_bytes = sizeof *c + c->cap_ids * sizeof *c->ids +
-                                              c->cap_turns * sizeof *c->turn_ends +
-                                              c->pages.kv.cap_pages * sizeof *c->pages.kv.pages};
+                               .state_bytes = sizeof(*c) + c->cap_ids * sizeof(*c->ids) +
+                                              c->cap_turns * sizeof(*c->turn_ends) +
+                                              c->pages.kv.cap_pages * sizeof(*c->pages.kv.pages)};
 }
 
 /* Ids of the first at_turn turns. */
@@ -93,11 +93,11 @@ static enum status copy_past(struct lm_clone *c, const int32_t *ids, uint32_t n_
     rc = lm_clone_grow(c, n_ids, err);
     if (rc != STATUS_OK)
         return rc;
-    c->turn_ends = try_alloc(n_turns, sizeof *c->turn_ends);
+    c->turn_ends = try_alloc(n_turns, sizeof(*c->turn_ends));
     if (c->turn_ends == NULL)
-        return error_no_memory(err, n_turns * sizeof *c->turn_ends, "a conversation's turns");
-    memcpy(c->ids, ids, n_ids * sizeof *ids);
-    memcpy(c->turn_ends, turn_ends, n_turns * sizeof *turn_ends);
+        return error_no_memory(err, n_turns * sizeof(*c->turn_ends), "a conversation's turns");
+    memcpy(c->ids, ids, n_ids * sizeof(*ids));
+    memcpy(c->turn_ends, turn_ends, n_turns * sizeof(*turn_ends));
     c->n_ids = n_ids;
     c->n_turns = c->cap_turns = n_turns;
     return STATUS_OK;
@@ -182,12 +182,12 @@ enum status lm_clone_save(const struct clone *base, struct buf *out, struct erro
                               .n_turns = c->n_turns,
                               .n_ids = c->n_ids};
 
-    memcpy(head.magic, saved_magic, sizeof head.magic);
-    memcpy(head.version, lm_clone_lm_of(c)->version, sizeof head.version);
-    if (buf_append(out, &head, sizeof head) != STATUS_OK ||
+    memcpy(head.magic, saved_magic, sizeof(head.magic));
+    memcpy(head.version, lm_clone_lm_of(c)->version, sizeof(head.version));
+    if (buf_append(out, &head, sizeof(head)) != STATUS_OK ||
         buf_append(out, c->system->text, c->system->len) != STATUS_OK ||
-        buf_append(out, c->turn_ends, c->n_turns * sizeof *c->turn_ends) != STATUS_OK ||
-        buf_append(out, c->ids, c->n_ids * sizeof *c->ids) != STATUS_OK)
+        buf_append(out, c->turn_ends, c->n_turns * sizeof(*c->turn_ends)) != STATUS_OK ||
+        buf_append(out, c->ids, c->n_ids * sizeof(*c->ids)) != STATUS_OK)
         return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
     return lm_history_save(&c->history, out, err);
 }
@@ -201,7 +201,7 @@ static enum status check_saved(const struct saved_head *head, const uint8_t *tur
     int32_t id;
 
     for (uint32_t i = 0; i < head->n_turns; i++) {
-        memcpy(&end, turn_ends + i * sizeof end, sizeof end);
+        memcpy(&end, turn_ends + i * sizeof(end), sizeof(end));
         if (end < last || end > head->n_ids)
             return error_set(err, STATUS_DATA_LOSS, "saved state: turn %u ends out of order",
                              i + 1);
@@ -211,7 +211,7 @@ static enum status check_saved(const struct saved_head *head, const uint8_t *tur
         return error_set(err, STATUS_DATA_LOSS, "saved state: it cannot have %u tokens in %u turns",
                          head->n_ids, head->n_turns);
     for (uint32_t i = 0; i < head->n_ids; i++) {
-        memcpy(&id, ids + i * sizeof id, sizeof id);
+        memcpy(&id, ids + i * sizeof(id), sizeof(id));
         if (id < 0 || (size_t)id >= n_vocab)
             return error_set(err, STATUS_DATA_LOSS,
                              "saved state: token %u is not in the vocabulary", i);
@@ -231,22 +231,22 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
     const uint8_t *at = data;
     enum status rc;
 
-    if (size_bytes < sizeof head)
+    if (size_bytes < sizeof(head))
         return error_set(err, STATUS_DATA_LOSS,
                          "saved state: it ends after %zu bytes, before its header is complete",
                          size_bytes);
-    memcpy(&head, at, sizeof head);
-    at += sizeof head;
-    if (memcmp(head.magic, saved_magic, sizeof head.magic) != 0)
+    memcpy(&head, at, sizeof(head));
+    at += sizeof(head);
+    if (memcmp(head.magic, saved_magic, sizeof(head.magic)) != 0)
         return error_set(err, STATUS_DATA_LOSS,
                          "saved state: it is not the state of a language model");
-    if (memcmp(head.version, m->version, sizeof head.version) != 0)
+    if (memcmp(head.version, m->version, sizeof(head.version)) != 0)
         return error_set(
             err, STATUS_PRECONDITION,
             "saved state: it is of model version %.12s, but this model has version %.12s",
             head.version, m->version);
     n_before =
-        sizeof head + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids;
+        sizeof(head) + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids;
     if (size_bytes < n_before || (size_bytes > n_before && !lm_remembers(m)))
         return error_set(err, STATUS_DATA_LOSS,
                          "saved state: its %zu bytes do not match its header", size_bytes);
@@ -254,7 +254,7 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
                      m->limits.context, m->n_vocab, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = lm_history_restore(&past.history, at + (n_before - sizeof head),
+    rc = lm_history_restore(&past.history, at + (n_before - sizeof(head)),
                             size_bytes - (size_t)n_before, err);
     if (rc != STATUS_OK)
         return rc;
@@ -266,16 +266,16 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
         return rc;
     }
     at += head.system_len;
-    past.turn_ends = try_alloc(head.n_turns, sizeof *past.turn_ends);
+    past.turn_ends = try_alloc(head.n_turns, sizeof(*past.turn_ends));
     if (past.turn_ends == NULL || lm_clone_grow(&past, head.n_ids, err) != STATUS_OK) {
         free(past.turn_ends);
         lm_history_deinit(&past.history);
         lm_system_unref(&m->systems, system);
         return error_no_memory(err, size_bytes, "the saved state");
     }
-    memcpy(past.turn_ends, at, head.n_turns * sizeof *past.turn_ends);
+    memcpy(past.turn_ends, at, head.n_turns * sizeof(*past.turn_ends));
     at += (size_t)4 * head.n_turns;
-    memcpy(past.ids, at, head.n_ids * sizeof *past.ids);
+    memcpy(past.ids, at, head.n_ids * sizeof(*past.ids));
 
     lm_clone_reset(base);
     lm_system_unref(&m->systems, c->system);

@@ -29,16 +29,16 @@ static enum status history_grow(struct lm_history *h, size_t n_more, struct erro
     uint32_t *turn_ends;
 
     if (h->n + n_more > h->cap) {
-        messages = try_realloc(h->messages, cap, sizeof *messages);
+        messages = try_realloc(h->messages, cap, sizeof(*messages));
         if (messages == NULL)
-            return error_no_memory(err, cap * sizeof *messages, "a conversation's messages");
+            return error_no_memory(err, cap * sizeof(*messages), "a conversation's messages");
         h->messages = messages;
         h->cap = (uint32_t)cap;
     }
     if (h->n_turns == h->cap_turns) {
-        turn_ends = try_realloc(h->turn_ends, cap_turns, sizeof *turn_ends);
+        turn_ends = try_realloc(h->turn_ends, cap_turns, sizeof(*turn_ends));
         if (turn_ends == NULL)
-            return error_no_memory(err, cap_turns * sizeof *turn_ends, "a conversation's turns");
+            return error_no_memory(err, cap_turns * sizeof(*turn_ends), "a conversation's turns");
         h->turn_ends = turn_ends;
         h->cap_turns = (uint32_t)cap_turns;
     }
@@ -109,7 +109,7 @@ enum status lm_history_save(const struct lm_history *h, struct buf *out, struct 
             const struct saved_message head = {turn, m->role, (uint32_t)m->len,
                                                (uint32_t)m->more_len};
 
-            if (buf_append(out, &head, sizeof head) != STATUS_OK ||
+            if (buf_append(out, &head, sizeof(head)) != STATUS_OK ||
                 (m->len != 0 && buf_append(out, m->text, m->len) != STATUS_OK) ||
                 (m->more_len != 0 && buf_append(out, m->more, m->more_len) != STATUS_OK))
                 return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
@@ -142,16 +142,16 @@ enum status lm_history_restore(struct lm_history *out, const uint8_t *data, size
 
     while (rc == STATUS_OK && size_bytes != 0) {
         rc = error_set(err, STATUS_DATA_LOSS, "saved state: a message is malformed");
-        if (size_bytes < sizeof head)
+        if (size_bytes < sizeof(head))
             break;
-        memcpy(&head, data, sizeof head);
-        if (head.len > size_bytes - sizeof head ||
-            head.more_len > size_bytes - sizeof head - head.len || head.role > ROLE_TOOL ||
+        memcpy(&head, data, sizeof(head));
+        if (head.len > size_bytes - sizeof(head) ||
+            head.more_len > size_bytes - sizeof(head) - head.len || head.role > ROLE_TOOL ||
             head.turn > out->n_turns || head.turn + 1 < out->n_turns)
             break;
-        rc = restore_message(out, &head, data + sizeof head, err);
-        data += sizeof head + head.len + head.more_len;
-        size_bytes -= sizeof head + head.len + head.more_len;
+        rc = restore_message(out, &head, data + sizeof(head), err);
+        data += sizeof(head) + head.len + head.more_len;
+        size_bytes -= sizeof(head) + head.len + head.more_len;
     }
     if (rc != STATUS_OK)
         lm_history_deinit(out);

@@ -87,7 +87,7 @@ static void count_tensors(struct lm_inspection *x)
         x->n_parameters += n_values;
         x->weight_bytes += t->size_bytes;
     }
-    qsort(x->kinds, x->n_kinds, sizeof x->kinds[0], inspection_by_bytes);
+    qsort(x->kinds, x->n_kinds, sizeof(x->kinds[0]), inspection_by_bytes);
 }
 
 static void name_mix(struct lm_inspection *x)
@@ -97,9 +97,9 @@ static void name_mix(struct lm_inspection *x)
     const char *name = x->n_kinds > 0 ? x->kinds[0].type : "";
 
     if (gguf_get_u64(x->file, "general.file_type", &number, &ignored) == STATUS_OK &&
-        number < sizeof mixes / sizeof mixes[0] && mixes[number] != NULL)
+        number < sizeof(mixes) / sizeof(mixes[0]) && mixes[number] != NULL)
         name = mixes[number];
-    (void)snprintf(x->mix, sizeof x->mix, "%s", name);
+    (void)snprintf(x->mix, sizeof(x->mix), "%s", name);
 }
 
 /* The key/value heads of all layers together: the key may hold one number for each layer. */
@@ -172,13 +172,13 @@ static enum status name_template(struct lm_inspection *x, const struct vocab *vo
     enum status rc = chat_template_open(&template, x->file, vocab, err);
 
     if (rc == STATUS_OK)
-        (void)snprintf(x->template_name, sizeof x->template_name, "%s",
+        (void)snprintf(x->template_name, sizeof(x->template_name), "%s",
                        chat_template_name(template));
     chat_template_close(template);
     if (rc != STATUS_UNIMPLEMENTED || x->template_text == NULL)
         return rc == STATUS_UNIMPLEMENTED ? STATUS_OK : rc;
     if (jinja_open(&whole, x->template_text, x->template_len, &x->template_why) == STATUS_OK)
-        (void)snprintf(x->template_name, sizeof x->template_name, "jinja");
+        (void)snprintf(x->template_name, sizeof(x->template_name), "jinja");
     jinja_close(whole);
     return x->template_why.status == STATUS_EXHAUSTED ? STATUS_EXHAUSTED : STATUS_OK;
 }

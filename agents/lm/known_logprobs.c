@@ -29,10 +29,10 @@ struct known_logprobs {
 enum status known_logprobs_open(struct known_logprobs **out, size_t max_bytes,
                                 const struct env *env, struct error *err)
 {
-    struct known_logprobs *k = try_alloc(1, sizeof *k);
+    struct known_logprobs *k = try_alloc(1, sizeof(*k));
 
     if (k == NULL)
-        return error_no_memory(err, sizeof *k, "known log-probabilities");
+        return error_no_memory(err, sizeof(*k), "known log-probabilities");
     k->max_bytes = max_bytes;
     digest_key_init(&k->key, env);
     hash_init(&k->pages, NULL);
@@ -67,8 +67,8 @@ struct digest known_logprobs_name(const struct known_logprobs *k, const struct d
     digest_start(&w, &k->key);
     digest_number(&w, salt);
     if (before != NULL)
-        digest_bytes(&w, before->words, sizeof before->words);
-    digest_bytes(&w, ids, KV_PAGE_TOKENS * sizeof *ids);
+        digest_bytes(&w, before->words, sizeof(before->words));
+    digest_bytes(&w, ids, KV_PAGE_TOKENS * sizeof(*ids));
     return digest_end(&w);
 }
 
@@ -110,7 +110,7 @@ static void known_page_copy(struct known_page *p, const struct prompt_token *tok
         p->tokens[i] = tokens[i];
         p->tokens[i].top = p->tops + n_tops;
         if (tokens[i].n_top > 0)
-            memcpy(p->tops + n_tops, tokens[i].top, tokens[i].n_top * sizeof *p->tops);
+            memcpy(p->tops + n_tops, tokens[i].top, tokens[i].n_top * sizeof(*p->tops));
         n_tops += tokens[i].n_top;
     }
 }

@@ -66,7 +66,7 @@ static enum pooling file_pooling(const struct lm *m)
 
     if (gguf_get_text(m->gguf, "general.architecture", &arch, &len, &ignored) != STATUS_OK)
         return POOLING_NONE;
-    (void)snprintf(key, sizeof key, "%.*s.pooling_type", (int)(len < 48 ? len : 48), arch);
+    (void)snprintf(key, sizeof(key), "%.*s.pooling_type", (int)(len < 48 ? len : 48), arch);
     if (gguf_get_u64(m->gguf, key, &type, &ignored) != STATUS_OK)
         return POOLING_NONE;
     return type == FILE_LAST ? POOLING_LAST : type == FILE_MEAN ? POOLING_MEAN : POOLING_NONE;
@@ -356,17 +356,17 @@ static enum status find_longest(struct lm *m, struct error *err)
 
 static enum status open_step_memory(struct lm *m, struct error *err)
 {
-    m->rows = try_alloc(m->max_rows, sizeof *m->rows);
-    m->logits = try_alloc(m->max_logits, m->n_vocab * sizeof *m->logits);
+    m->rows = try_alloc(m->max_rows, sizeof(*m->rows));
+    m->logits = try_alloc(m->max_logits, m->n_vocab * sizeof(*m->logits));
     m->hidden =
-        try_alloc(m->max_tokens, transformer_shape(m->transformer)->width * sizeof *m->hidden);
+        try_alloc(m->max_tokens, transformer_shape(m->transformer)->width * sizeof(*m->hidden));
     if (transformer_can_draw(m->transformer)) {
-        m->draws = try_alloc(m->max_logits, sizeof *m->draws);
-        m->drawn = try_alloc(m->max_logits, sizeof *m->drawn);
+        m->draws = try_alloc(m->max_logits, sizeof(*m->draws));
+        m->drawn = try_alloc(m->max_logits, sizeof(*m->drawn));
     }
     if (m->rows == NULL || m->logits == NULL || m->hidden == NULL ||
         (transformer_can_draw(m->transformer) && (m->draws == NULL || m->drawn == NULL)))
-        return error_no_memory(err, m->max_logits * m->n_vocab * sizeof *m->logits,
+        return error_no_memory(err, m->max_logits * m->n_vocab * sizeof(*m->logits),
                                "the logits of a step");
     return STATUS_OK;
 }
@@ -496,8 +496,8 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .lookup_tokens = m->n_prefix_queries,
         .hit_tokens = m->n_prefix_hits,
     };
-    memcpy(out->version, m->version, sizeof out->version);
-    memcpy(out->products, m->figures.products, sizeof out->products);
+    memcpy(out->version, m->version, sizeof(out->version));
+    memcpy(out->products, m->figures.products, sizeof(out->products));
 }
 
 static void lm_batching(const struct agent *a, struct batcher_config *out)

@@ -34,8 +34,8 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
     for (size_t i = 0; i < seen->n_messages; i++)
         is_empty = is_empty && seen->messages[i].len == 0;
     if (c->n_ids == 0 && bos >= 0 && !has_begun && (is_empty || vocab_adds_bos(m->vocab)) &&
-        buf_append(ids, (const char *)&bos, sizeof bos) != STATUS_OK)
-        rc = error_no_memory(err, sizeof bos, "a prompt");
+        buf_append(ids, (const char *)&bos, sizeof(bos)) != STATUS_OK)
+        rc = error_no_memory(err, sizeof(bos), "a prompt");
     for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)
         rc = vocab_encode(m->vocab, seen->messages[i].text, seen->messages[i].len, ids, err);
     if (rc == STATUS_OK)
@@ -55,7 +55,7 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
     const struct lm *m = lm_observe_lm_of(c);
     const struct lm_history *h = &c->history;
     const size_t n = c->has_system + h->n + seen->n_messages;
-    struct message *all = arena_alloc(arena, n, sizeof *all);
+    struct message *all = arena_alloc(arena, n, sizeof(*all));
     struct chat_input in = {.messages = all,
                             .n_messages = n,
                             .tools = seen->tool_use.tools,
@@ -66,7 +66,7 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
     enum status rc;
 
     if (all == NULL)
-        return error_no_memory(err, n * sizeof *all, "a prompt");
+        return error_no_memory(err, n * sizeof(*all), "a prompt");
     if (h->n_turns != c->n_turns)
         return error_set(err, STATUS_PRECONDITION,
                          "the conversation has raw prompts: it cannot go on with messages");
@@ -74,8 +74,8 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
         all[at++] =
             (struct message){.role = ROLE_SYSTEM, .text = c->system->text, .len = c->system->len};
     if (h->n != 0)
-        memcpy(all + at, h->messages, h->n * sizeof *all);
-    memcpy(all + at + h->n, seen->messages, seen->n_messages * sizeof *all);
+        memcpy(all + at, h->messages, h->n * sizeof(*all));
+    memcpy(all + at + h->n, seen->messages, seen->n_messages * sizeof(*all));
     rc = lm_fit_messages(&in.messages, m, all, n, arena, err);
     if (rc == STATUS_OK)
         rc = chat_prompter_render(m->prompter, &in, c->ids, c->n_ids, &n_kept, ids, err);
@@ -190,10 +190,10 @@ static enum status save_replaced(struct lm_turn *t, const struct lm_clone *c, ui
     t->n_replaced = c->n_ids - n_kept;
     if (t->n_replaced == 0)
         return STATUS_OK;
-    t->replaced = arena_alloc(arena, t->n_replaced, sizeof *t->replaced);
+    t->replaced = arena_alloc(arena, t->n_replaced, sizeof(*t->replaced));
     if (t->replaced == NULL)
-        return error_no_memory(err, t->n_replaced * sizeof *t->replaced, "a turn");
-    memcpy(t->replaced, c->ids + n_kept, t->n_replaced * sizeof *t->replaced);
+        return error_no_memory(err, t->n_replaced * sizeof(*t->replaced), "a turn");
+    memcpy(t->replaced, c->ids + n_kept, t->n_replaced * sizeof(*t->replaced));
     return STATUS_OK;
 }
 
@@ -202,7 +202,7 @@ static void restore_replaced(struct lm_clone *c, const struct lm_turn *t)
 {
     if (t->n_replaced == 0)
         return;
-    memcpy(c->ids + c->n_ids, t->replaced, t->n_replaced * sizeof *t->replaced);
+    memcpy(c->ids + c->n_ids, t->replaced, t->n_replaced * sizeof(*t->replaced));
     c->n_ids += t->n_replaced;
 }
 
@@ -242,9 +242,9 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
         rc = lm_clone_grow(c, n_all + n_longest + 1, err);
     if (rc != STATUS_OK)
         goto out;
-    t = arena_alloc(turn->arena, 1, sizeof *t);
+    t = arena_alloc(turn->arena, 1, sizeof(*t));
     if (t == NULL) {
-        rc = error_no_memory(err, sizeof *t, "a turn");
+        rc = error_no_memory(err, sizeof(*t), "a turn");
         goto out;
     }
     rc = save_replaced(t, c, n_kept, turn->arena, err);
@@ -312,10 +312,10 @@ static enum status push_turn_end(struct lm_clone *c, struct error *err)
 {
     if (c->n_turns == c->cap_turns) {
         uint32_t cap = c->cap_turns == 0 ? 4 : 2 * c->cap_turns;
-        uint32_t *ends = try_realloc(c->turn_ends, cap, sizeof *ends);
+        uint32_t *ends = try_realloc(c->turn_ends, cap, sizeof(*ends));
 
         if (ends == NULL)
-            return error_no_memory(err, cap * sizeof *ends, "a conversation's turns");
+            return error_no_memory(err, cap * sizeof(*ends), "a conversation's turns");
         c->turn_ends = ends;
         c->cap_turns = cap;
     }
@@ -413,7 +413,7 @@ enum status lm_trace(const struct clone *base, const struct agent_turn *turn, st
 {
     const struct lm_clone *c = container_of(base, const struct lm_clone, base);
     const struct lm_turn *t = turn->row.turn;
-    const size_t size_bytes = (t->n_ids - t->n_prompt) * sizeof *c->ids;
+    const size_t size_bytes = (t->n_ids - t->n_prompt) * sizeof(*c->ids);
 
     if (size_bytes > 0 && buf_append(out, c->ids + t->n_prompt, size_bytes) != STATUS_OK)
         return error_no_memory(err, size_bytes, "a turn's trace");
@@ -426,10 +426,10 @@ enum status lm_recall(struct clone *base, struct agent_turn *turn, const void *t
     struct lm_clone *c = container_of(base, struct lm_clone, base);
     struct lm *m = lm_observe_lm_of(c);
     struct lm_turn *t = turn->row.turn;
-    const size_t n = size_bytes / sizeof *c->ids;
+    const size_t n = size_bytes / sizeof(*c->ids);
     enum status rc;
 
-    if (size_bytes % sizeof *c->ids != 0 || n + t->n_ids > m->limits.context)
+    if (size_bytes % sizeof(*c->ids) != 0 || n + t->n_ids > m->limits.context)
         return error_set(err, STATUS_DATA_LOSS, "a stored turn is longer than the model's context");
     rc = lm_clone_grow(c, t->n_ids + n + 1, err);
     if (rc != STATUS_OK)

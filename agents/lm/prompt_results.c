@@ -25,12 +25,12 @@ static enum status open_embedding(struct lm_results *r, const struct lm *m,
     r->n_wanted = n_prompt;
     r->n_taken = seen->pooling == POOLING_LAST ? n_prompt - 1 : 0;
     r->n_pooled = n_prompt - r->n_taken;
-    r->sum = arena_alloc(arena, r->width, sizeof *r->sum);
-    r->embedding = arena_alloc(arena, r->width, sizeof *r->embedding);
+    r->sum = arena_alloc(arena, r->width, sizeof(*r->sum));
+    r->embedding = arena_alloc(arena, r->width, sizeof(*r->embedding));
     if (r->sum == NULL || r->embedding == NULL)
-        return error_no_memory(err, r->width * (sizeof *r->sum + sizeof *r->embedding),
+        return error_no_memory(err, r->width * (sizeof(*r->sum) + sizeof(*r->embedding)),
                                "an embedding");
-    memset(r->sum, 0, r->width * sizeof *r->sum);
+    memset(r->sum, 0, r->width * sizeof(*r->sum));
     return STATUS_OK;
 }
 
@@ -43,11 +43,11 @@ static enum status open_logprobs(struct lm_results *r, const struct observation 
 
     r->kind = LM_RESULTS_LOGPROBS;
     r->n_wanted = n_prompt - 1; /* the first token has no log-probability */
-    r->tokens = arena_alloc(arena, n_prompt, sizeof *r->tokens);
+    r->tokens = arena_alloc(arena, n_prompt, sizeof(*r->tokens));
     if (n_top > 0)
-        tops = arena_alloc(arena, n_prompt * n_top, sizeof *tops);
+        tops = arena_alloc(arena, n_prompt * n_top, sizeof(*tops));
     if (r->tokens == NULL || (n_top > 0 && tops == NULL))
-        return error_no_memory(err, n_prompt * (sizeof *r->tokens + n_top * sizeof *tops),
+        return error_no_memory(err, n_prompt * (sizeof(*r->tokens) + n_top * sizeof(*tops)),
                                "a prompt's log-probabilities");
     for (size_t i = 0; i < n_prompt; i++)
         r->tokens[i] = (struct prompt_token){.id = ids[i], .top = tops + i * n_top};
@@ -162,7 +162,7 @@ static void take_known(struct lm_results *r, const struct prompt_token *from, ui
         to->n_top = from[i].n_top < r->n_tops ? from[i].n_top : r->n_tops;
         to->top = top;
         if (to->n_top > 0)
-            memcpy(top, from[i].top, to->n_top * sizeof *top);
+            memcpy(top, from[i].top, to->n_top * sizeof(*top));
     }
 }
 

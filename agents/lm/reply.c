@@ -13,7 +13,7 @@ static void add_marks(struct lm *m, const struct buf *ids)
         bool is_known = false;
         int32_t id;
 
-        memcpy(&id, ids->data + i * sizeof id, sizeof id);
+        memcpy(&id, ids->data + i * sizeof(id), sizeof(id));
         for (size_t k = 0; k < m->n_marks; k++)
             is_known = is_known || m->marks[k] == id;
         if (!is_known && vocab_is_control(m->vocab, id) && m->n_marks < LM_MAX_MARKS)
@@ -138,10 +138,10 @@ enum status lm_fit_messages(const struct message **out, const struct lm *m,
         *out = messages;
         return STATUS_OK;
     }
-    fit = arena_alloc(arena, n, sizeof *fit);
+    fit = arena_alloc(arena, n, sizeof(*fit));
     if (fit == NULL)
-        return error_no_memory(err, n * sizeof *fit, "a prompt");
-    memcpy(fit, messages, n * sizeof *fit);
+        return error_no_memory(err, n * sizeof(*fit), "a prompt");
+    memcpy(fit, messages, n * sizeof(*fit));
     for (size_t i = 0; i < n; i++)
         if (fit_message(&fit[i], arena, err) != STATUS_OK)
             return err->status;

@@ -20,8 +20,8 @@ enum status lm_append_ids(const struct lm *m, const int32_t *ids, size_t n, stru
         if (ids[i] < 0 || (size_t)ids[i] >= vocab_n_tokens(m->vocab))
             return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "prompt",
                                  "%d is not a token id of this model", ids[i]);
-    if (n != 0 && buf_append(out, (const char *)ids, n * sizeof *ids) != STATUS_OK)
-        return error_no_memory(err, n * sizeof *ids, "tokens");
+    if (n != 0 && buf_append(out, (const char *)ids, n * sizeof(*ids)) != STATUS_OK)
+        return error_no_memory(err, n * sizeof(*ids), "tokens");
     return STATUS_OK;
 }
 
@@ -32,9 +32,9 @@ static enum status lm_score_end(const struct lm *m, int32_t last, struct buf *id
     const int32_t eos = vocab_eos(m->vocab);
 
     if (eos < 0 || vocab_is_stop_token(m->vocab, last) ||
-        buf_append(ids, &eos, sizeof eos) == STATUS_OK)
+        buf_append(ids, &eos, sizeof(eos)) == STATUS_OK)
         return STATUS_OK;
-    return error_no_memory(err, sizeof eos, "a text to score");
+    return error_no_memory(err, sizeof(eos), "a text to score");
 }
 
 /* The text's ids, followed by the end of the turn if the prompt has roles. */
@@ -56,15 +56,15 @@ static enum status lm_score_encode(const struct lm *m, const struct observation 
         return error_prefix(err, "text %zu to score", i + 1);
     if (seen->is_raw_prompt || what->ids != NULL)
         return STATUS_OK;
-    memcpy(&last, ids->data + len - sizeof last, sizeof last);
+    memcpy(&last, ids->data + len - sizeof(last), sizeof(last));
     if (m->template == NULL)
         return lm_score_end(m, last, ids, err);
     rc = chat_template_reply_end(m->template, last, ids, NULL, err);
     if (rc != STATUS_OK)
         return rc;
     if (ids->len > len) {
-        memcpy(&last, ids->data + len, sizeof last);
-        ids->len = len + (vocab_is_stop_token(m->vocab, last) ? sizeof last : 0);
+        memcpy(&last, ids->data + len, sizeof(last));
+        ids->len = len + (vocab_is_stop_token(m->vocab, last) ? sizeof(last) : 0);
     }
     return STATUS_OK;
 }
@@ -73,11 +73,11 @@ static enum status lm_score_take_text(struct lm_text *out, struct text_score *sc
                                       const struct buf *ids, struct arena *arena, struct error *err)
 {
     size_t n = ids->len / sizeof(int32_t);
-    int32_t *own = arena_alloc(arena, n, sizeof *own);
-    float *logprobs = arena_alloc(arena, n, sizeof *logprobs);
+    int32_t *own = arena_alloc(arena, n, sizeof(*own));
+    float *logprobs = arena_alloc(arena, n, sizeof(*logprobs));
 
     if (own == NULL || logprobs == NULL)
-        return error_no_memory(err, n * (sizeof *own + sizeof *logprobs), "a text to score");
+        return error_no_memory(err, n * (sizeof(*own) + sizeof(*logprobs)), "a text to score");
     memcpy(own, ids->data, ids->len);
     *out = (struct lm_text){.ids = own, .logprobs = logprobs, .n_ids = (uint32_t)n};
     *score = (struct text_score){.logprobs = logprobs};
@@ -96,10 +96,10 @@ enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct ag
     if (seen->n_scored == 0)
         return STATUS_OK;
     buf_init(&ids, SIZE_MAX);
-    s.texts = arena_alloc(turn->arena, s.n_texts, sizeof *s.texts);
-    s.scores = arena_alloc(turn->arena, s.n_texts, sizeof *s.scores);
+    s.texts = arena_alloc(turn->arena, s.n_texts, sizeof(*s.texts));
+    s.scores = arena_alloc(turn->arena, s.n_texts, sizeof(*s.scores));
     if (s.texts == NULL || s.scores == NULL)
-        rc = error_no_memory(err, s.n_texts * sizeof *s.texts, "texts to score");
+        rc = error_no_memory(err, s.n_texts * sizeof(*s.texts), "texts to score");
     for (size_t i = 0; rc == STATUS_OK && i < s.n_texts; i++) {
         buf_clear(&ids);
         rc = prompt_check_size(&m->limits, n_prompt, seen->scored[i].text.len, err);
@@ -134,7 +134,7 @@ void lm_scores_begin(struct lm_clone *c, struct lm_turn *t)
     if (!lm_is_scoring(t))
         return;
     text = &t->scoring.texts[t->scoring.at];
-    memcpy(c->ids + t->n_prompt, text->ids, text->n_ids * sizeof *text->ids);
+    memcpy(c->ids + t->n_prompt, text->ids, text->n_ids * sizeof(*text->ids));
     t->n_ids += text->n_ids - 1; /* the logits of the last id are not needed */
 }
 

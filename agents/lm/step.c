@@ -56,11 +56,11 @@ static enum status reserve_host(struct lm_clone *c, struct agent_turn *turn, str
 
     if (r->n_tokens + 1 + DRAFT_MAX > r->cap_tokens) {
         cap = r->cap_tokens == 0 ? 2 * (1 + DRAFT_MAX) : 2 * r->cap_tokens;
-        tokens = arena_alloc(turn->arena, cap, sizeof *tokens);
+        tokens = arena_alloc(turn->arena, cap, sizeof(*tokens));
         if (tokens == NULL)
-            return error_no_memory(err, cap * sizeof *tokens, "a reply's tokens");
+            return error_no_memory(err, cap * sizeof(*tokens), "a reply's tokens");
         if (r->n_tokens != 0)
-            memcpy(tokens, r->tokens, r->n_tokens * sizeof *tokens);
+            memcpy(tokens, r->tokens, r->n_tokens * sizeof(*tokens));
         r->tokens = tokens;
         r->cap_tokens = cap;
     }
@@ -107,7 +107,7 @@ enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
     enum status rc = reserve_host(c, agent_turn_of(row), err);
 
     if (rc == STATUS_OK && !lm_cache_grow_copies(&m->cache))
-        rc = error_no_memory(err, m->cache.cap_copies * sizeof *m->cache.copies,
+        rc = error_no_memory(err, m->cache.cap_copies * sizeof(*m->cache.copies),
                              "copies of KV pages");
     if (rc != STATUS_OK)
         return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
@@ -506,9 +506,9 @@ static const struct top_logprob *keep_top(struct agent_turn *turn, const struct 
 
     if (s->n_top == 0)
         return NULL;
-    top = arena_alloc(turn->arena, s->n_top, sizeof *top);
+    top = arena_alloc(turn->arena, s->n_top, sizeof(*top));
     if (top != NULL)
-        memcpy(top, s->top, s->n_top * sizeof *top);
+        memcpy(top, s->top, s->n_top * sizeof(*top));
     return top;
 }
 

@@ -42,13 +42,13 @@ static enum status open_staging(struct policy *p, struct error *err)
     const struct policy_spec *s = &p->net.spec;
     size_t n = p->max_rows, n_state = s->kind == POLICY_LSTM ? s->n_hidden : 1;
 
-    p->rows = try_alloc(n, sizeof *p->rows);
-    p->in = try_alloc(n, s->n_observations * sizeof *p->in);
-    p->h = try_alloc(n, n_state * sizeof *p->h);
-    p->c = try_alloc(n, n_state * sizeof *p->c);
-    p->outputs = try_alloc(n, p->net.n_outputs * sizeof *p->outputs);
-    p->values = try_alloc(n, sizeof *p->values);
-    p->draws = try_alloc(n, sizeof *p->draws);
+    p->rows = try_alloc(n, sizeof(*p->rows));
+    p->in = try_alloc(n, s->n_observations * sizeof(*p->in));
+    p->h = try_alloc(n, n_state * sizeof(*p->h));
+    p->c = try_alloc(n, n_state * sizeof(*p->c));
+    p->outputs = try_alloc(n, p->net.n_outputs * sizeof(*p->outputs));
+    p->values = try_alloc(n, sizeof(*p->values));
+    p->draws = try_alloc(n, sizeof(*p->draws));
     if (p->rows != NULL && p->in != NULL && p->h != NULL && p->c != NULL && p->outputs != NULL &&
         p->values != NULL && p->draws != NULL)
         return STATUS_OK;
@@ -167,7 +167,7 @@ static void policy_info(const struct agent *a, struct agent_info *out)
         .has_logp = p->net.spec.head != POLICY_DUELLING,
         .has_value = p->net.spec.has_value,
     };
-    memcpy(out->version, p->version, sizeof out->version);
+    memcpy(out->version, p->version, sizeof(out->version));
 }
 
 static void policy_batching(const struct agent *a, struct batcher_config *out)

@@ -56,12 +56,13 @@ void policy_clone_info(const struct clone *base, struct clone_info *out)
     const struct policy_clone *c = container_of(base, const struct policy_clone, base);
     const struct trajectory_record *r = c->record;
 
-    *out = (struct clone_info){.state_bytes = sizeof *c + state_bytes(c)};
+    *out = (struct clone_info){.state_bytes = sizeof(*c) + state_bytes(c)};
     if (r != NULL) {
         out->n_recorded = r->n;
-        out->state_bytes += sizeof *r + state_bytes(c) +
-                            r->cap * (spec_of(c)->n_observations * sizeof *r->observations +
-                                      sizeof *r->draws + sizeof *r->actions + sizeof *r->are_first);
+        out->state_bytes +=
+            sizeof(*r) + state_bytes(c) +
+            r->cap * (spec_of(c)->n_observations * sizeof(*r->observations) + sizeof(*r->draws) +
+                      sizeof(*r->actions) + sizeof(*r->are_first));
     }
 }
 
@@ -133,7 +134,7 @@ void policy_clone_reset(struct clone *base)
 /* Saved state: a magic, the count of steps in little endian, the LSTM's state as in memory. */
 static const char state_magic[] = {'p', 'l', 'c', 'y', 1};
 
-enum { HEAD_BYTES = sizeof state_magic + 4 };
+enum { HEAD_BYTES = sizeof(state_magic) + 4 };
 
 enum status policy_clone_save(const struct clone *base, struct buf *out, struct error *err)
 {
@@ -143,9 +144,9 @@ enum status policy_clone_save(const struct clone *base, struct buf *out, struct 
     enum status rc = STATUS_EXHAUSTED;
 
     if (bytes != NULL) {
-        memcpy(bytes, state_magic, sizeof state_magic);
+        memcpy(bytes, state_magic, sizeof(state_magic));
         for (size_t i = 0; i < 4; i++)
-            bytes[sizeof state_magic + i] = (unsigned char)(c->n_steps >> 8 * i);
+            bytes[sizeof(state_magic) + i] = (unsigned char)(c->n_steps >> 8 * i);
         if (c->state != NULL)
             memcpy(bytes + HEAD_BYTES, c->state, state_bytes(c));
         rc = buf_append(out, bytes, size);
@@ -162,20 +163,20 @@ enum status policy_clone_restore(struct clone *base, const void *data, size_t si
     uint32_t n_steps = 0;
 
     if (size_bytes != HEAD_BYTES + state_bytes(c) ||
-        memcmp(bytes, state_magic, sizeof state_magic) != 0)
+        memcmp(bytes, state_magic, sizeof(state_magic)) != 0)
         return error_set(err, STATUS_DATA_LOSS,
                          "the saved state is not one of such a policy, version 1");
     for (size_t at = HEAD_BYTES; at < size_bytes; at += sizeof(float)) {
         float x;
 
-        memcpy(&x, bytes + at, sizeof x);
+        memcpy(&x, bytes + at, sizeof(x));
         if (!isfinite(x))
             return error_set(err, STATUS_DATA_LOSS,
                              "the recurrent state has the number %g, all must be finite",
                              (double)x);
     }
     for (size_t i = 0; i < 4; i++)
-        n_steps |= (uint32_t)bytes[sizeof state_magic + i] << 8 * i;
+        n_steps |= (uint32_t)bytes[sizeof(state_magic) + i] << 8 * i;
     policy_clone_forget(c);
     if (c->state != NULL)
         memcpy(c->state, bytes + HEAD_BYTES, state_bytes(c));
@@ -204,20 +205,20 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                              "a policy with a %s head keeps no record: train it with Learn",
                              policy_head_name(spec_of(c)->head));
-    r = c->record = try_alloc(1, sizeof *r);
+    r = c->record = try_alloc(1, sizeof(*r));
     if (r != NULL) {
         r->cap = max_steps;
-        r->observations = try_alloc(max_steps, n_observations * sizeof *r->observations);
-        r->draws = try_alloc(max_steps, sizeof *r->draws);
-        r->actions = try_alloc(max_steps, sizeof *r->actions);
-        r->are_first = try_alloc(max_steps, sizeof *r->are_first);
+        r->observations = try_alloc(max_steps, n_observations * sizeof(*r->observations));
+        r->draws = try_alloc(max_steps, sizeof(*r->draws));
+        r->actions = try_alloc(max_steps, sizeof(*r->actions));
+        r->are_first = try_alloc(max_steps, sizeof(*r->are_first));
         r->state = state_bytes(c) > 0 ? try_alloc(1, state_bytes(c)) : NULL;
         if (r->observations != NULL && r->draws != NULL && r->actions != NULL &&
             r->are_first != NULL && (r->state != NULL || c->state == NULL))
             return STATUS_OK;
     }
     free_record(c);
-    return error_no_memory(err, max_steps * n_observations * sizeof *r->observations,
+    return error_no_memory(err, max_steps * n_observations * sizeof(*r->observations),
                            "a session's record");
 }
 
@@ -235,7 +236,7 @@ void policy_clone_note(struct policy_clone *c, const struct policy_turn *t)
             memset(r->state, 0, state_bytes(c));
     }
     memcpy(r->observations + r->n * n_observations, t->observation,
-           n_observations * sizeof *r->observations);
+           n_observations * sizeof(*r->observations));
     r->draws[r->n] = t->draw;
     r->actions[r->n] = (int32_t)t->action;
     r->are_first[r->n] = t->is_first;

@@ -20,12 +20,12 @@ enum { TENSOR_NAME_SIZE = PARAM_NAME_SIZE + 2 };
 
 static const char *const kinds[] = {[POLICY_MLP] = "mlp", [POLICY_LSTM] = "lstm"};
 
-enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static const char *const heads[] = {
     [POLICY_SOFTMAX] = "softmax", [POLICY_GAUSSIAN] = "gaussian", [POLICY_DUELLING] = "duelling"};
 
-enum { N_HEADS = sizeof heads / sizeof heads[0] };
+enum { N_HEADS = sizeof(heads) / sizeof(heads[0]) };
 
 const char *policy_head_name(enum policy_head head)
 {
@@ -61,7 +61,7 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err)
         {"hidden_layers", s->n_layers, 1, s->kind == POLICY_LSTM ? 1 : POLICY_MAX_LAYERS},
     };
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         if (sizes[i].value < sizes[i].least || sizes[i].value > sizes[i].most)
             return error_field(err, sizes[i].name, "is %zu, it must be from %zu to %zu",
                                sizes[i].value, sizes[i].least, sizes[i].most);
@@ -170,7 +170,7 @@ enum status policy_file_create(const char *path, const struct policy_spec *spec,
 static enum status policy_file_fetch(struct network *net, float **out, struct error *err)
 {
     size_t n_kinds = network_n_kinds(net);
-    float *numbers = try_alloc(net->n_numbers, n_kinds * sizeof *numbers);
+    float *numbers = try_alloc(net->n_numbers, n_kinds * sizeof(*numbers));
     enum status rc;
 
     if (numbers == NULL)
@@ -394,7 +394,7 @@ enum status policy_file_read(const struct gguf *g, struct network *net, struct e
     if (rc != STATUS_OK)
         return rc;
     n_kinds = network_n_kinds(net);
-    at = numbers = try_alloc(net->n_numbers, n_kinds * sizeof *numbers);
+    at = numbers = try_alloc(net->n_numbers, n_kinds * sizeof(*numbers));
     if (numbers == NULL)
         return error_no_memory(err, n_kinds * network_weight_bytes(net), "a policy");
     for (size_t i = 0; rc == STATUS_OK && i < n_tensors_of(net); i++) {

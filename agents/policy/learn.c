@@ -132,12 +132,12 @@ static void lesson_load(struct lesson *l, size_t first, size_t stride, size_t n)
         size_t row = first + i * stride, t = row % l->n_steps;
         const struct trajectory_record *r = record_of(l, row / l->n_steps);
 
-        memcpy(p->in + i * width, r->observations + t * width, width * sizeof *p->in);
+        memcpy(p->in + i * width, r->observations + t * width, width * sizeof(*p->in));
         p->draws[i] = r->draws[t];
         l->actions[i] = r->actions[t];
         l->keep[i] = !r->are_first[t];
     }
-    p->backend->type->upload(p->backend, p->net.in, p->in, n * width * sizeof *p->in);
+    p->backend->type->upload(p->backend, p->net.in, p->in, n * width * sizeof(*p->in));
 }
 
 /* Adds the losses and gradients of the forward pass of these rows. */
@@ -150,9 +150,9 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
     float share = 1.0f / (float)l->n;
     enum status rc;
 
-    b->type->download(b, p->outputs, p->net.logp, n * n_actions * sizeof *p->outputs);
+    b->type->download(b, p->outputs, p->net.logp, n * n_actions * sizeof(*p->outputs));
     if (p->net.values != NULL)
-        b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
+        b->type->download(b, p->values, p->net.values, n * sizeof(*p->values));
     rc = policy_sync(p, err);
     if (rc != STATUS_OK)
         return rc;
@@ -176,7 +176,7 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
                    (double)config->entropy_weight * entropy;
     }
     if (p->net.dvalues != NULL)
-        b->type->upload(b, p->net.dvalues, l->dvalues, n * sizeof *l->dvalues);
+        b->type->upload(b, p->net.dvalues, l->dvalues, n * sizeof(*l->dvalues));
     b->type->net->log_prob_backward(b, p->net.logp, l->actions, l->pulls,
                                     config->entropy_weight * share, n, n_actions, p->net.dlogits);
     network_backward(&p->net, p->draws, n);
@@ -237,11 +237,11 @@ static void first_states(struct lesson *l, size_t first, size_t n)
     for (size_t i = 0; i < n; i++) {
         const float *state = record_of(l, first + i)->state;
 
-        memcpy(p->h + i * h, state, h * sizeof *p->h);
-        memcpy(p->c + i * h, state + h, h * sizeof *p->c);
+        memcpy(p->h + i * h, state, h * sizeof(*p->h));
+        memcpy(p->c + i * h, state + h, h * sizeof(*p->c));
     }
-    p->backend->type->upload(p->backend, l->h[0], p->h, n * h * sizeof *p->h);
-    p->backend->type->upload(p->backend, l->c[0], p->c, n * h * sizeof *p->c);
+    p->backend->type->upload(p->backend, l->h[0], p->h, n * h * sizeof(*p->h));
+    p->backend->type->upload(p->backend, l->c[0], p->c, n * h * sizeof(*p->c));
 }
 
 /* Zeroes the rows where an episode begins, so that neither states nor gradients cross episodes. */
@@ -301,8 +301,8 @@ static enum status open_tape(struct lesson *l, struct error *err)
     size_t rows = l->n < l->policy->max_rows ? l->n : l->policy->max_rows;
     size_t size_bytes = rows * l->policy->net.spec.n_hidden * sizeof(float);
 
-    l->h = try_alloc(l->n_steps, sizeof *l->h);
-    l->c = try_alloc(l->n_steps, sizeof *l->c);
+    l->h = try_alloc(l->n_steps, sizeof(*l->h));
+    l->c = try_alloc(l->n_steps, sizeof(*l->c));
     for (size_t t = 0; l->h != NULL && l->c != NULL && t < l->n_steps; t++) {
         l->h[t] = b->type->buffer_open(b, size_bytes);
         l->c[t] = b->type->buffer_open(b, size_bytes);
@@ -320,17 +320,17 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
 {
     size_t n = l->n * l->n_steps, max_rows = l->policy->max_rows;
 
-    l->returns = try_alloc(n, sizeof *l->returns);
-    l->weights = try_alloc(n, sizeof *l->weights);
-    l->actions = try_alloc(max_rows, sizeof *l->actions);
-    l->pulls = try_alloc(max_rows, sizeof *l->pulls);
-    l->dvalues = try_alloc(max_rows, sizeof *l->dvalues);
-    l->keep = try_alloc(max_rows, sizeof *l->keep);
-    l->same = try_alloc(max_rows, sizeof *l->same);
+    l->returns = try_alloc(n, sizeof(*l->returns));
+    l->weights = try_alloc(n, sizeof(*l->weights));
+    l->actions = try_alloc(max_rows, sizeof(*l->actions));
+    l->pulls = try_alloc(max_rows, sizeof(*l->pulls));
+    l->dvalues = try_alloc(max_rows, sizeof(*l->dvalues));
+    l->keep = try_alloc(max_rows, sizeof(*l->keep));
+    l->same = try_alloc(max_rows, sizeof(*l->same));
     if (l->returns == NULL || l->weights == NULL || l->actions == NULL || l->pulls == NULL ||
         l->dvalues == NULL || l->keep == NULL || l->same == NULL)
-        return error_no_memory(err, 2 * (uint64_t)n * sizeof *l->returns, "returns");
-    memcpy(l->returns, returns, n * sizeof *l->returns);
+        return error_no_memory(err, 2 * (uint64_t)n * sizeof(*l->returns), "returns");
+    memcpy(l->returns, returns, n * sizeof(*l->returns));
     for (size_t i = 0; i < max_rows; i++)
         l->same[i] = (uint32_t)i;
     if (l->config->normalise)
@@ -367,12 +367,12 @@ static enum status add_squares(struct policy *policy, struct param *p, double *s
 {
     struct backend *b = policy->backend;
     size_t n = p->n_rows * p->n_cols;
-    float *g = try_alloc(n, sizeof *g);
+    float *g = try_alloc(n, sizeof(*g));
     enum status rc;
 
     if (g == NULL)
-        return error_no_memory(err, n * sizeof *g, "a gradient");
-    b->type->download(b, g, p->gradient, n * sizeof *g);
+        return error_no_memory(err, n * sizeof(*g), "a gradient");
+    b->type->download(b, g, p->gradient, n * sizeof(*g));
     rc = policy_sync(policy, err);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++)
         *sum += (double)g[i] * (double)g[i];
@@ -413,16 +413,16 @@ static enum status gradient_scale(struct policy *policy, float factor, struct er
         char name[PARAM_NAME_SIZE];
         struct param *p = network_param(net, i / 2, (int)(i % 2), name);
         size_t n = p->n_rows * p->n_cols;
-        float *g = try_alloc(n, sizeof *g);
+        float *g = try_alloc(n, sizeof(*g));
 
         if (g == NULL)
-            return error_no_memory(err, n * sizeof *g, "a gradient");
-        b->type->download(b, g, p->gradient, n * sizeof *g);
+            return error_no_memory(err, n * sizeof(*g), "a gradient");
+        b->type->download(b, g, p->gradient, n * sizeof(*g));
         rc = policy_sync(policy, err);
         for (size_t k = 0; k < n; k++)
             g[k] *= factor;
         if (rc == STATUS_OK)
-            b->type->upload(b, p->gradient, g, n * sizeof *g);
+            b->type->upload(b, p->gradient, g, n * sizeof(*g));
         free(g);
     }
     return rc;
@@ -439,7 +439,7 @@ enum status learn_step(struct policy *p, const struct learn_config *config,
     if (rc == STATUS_OK && most > 0 && report->gradient_norm > most)
         rc = gradient_scale(p, (float)(most / report->gradient_norm), err);
     if (rc == STATUS_OK && backend_is_device(p->backend)) {
-        made = try_alloc(net->n_numbers, 3 * sizeof *made);
+        made = try_alloc(net->n_numbers, 3 * sizeof(*made));
         if (made == NULL)
             rc = error_no_memory(err, 3 * network_weight_bytes(net), "a policy");
     }

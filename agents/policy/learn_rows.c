@@ -40,13 +40,13 @@ static enum status row_lesson_open(struct row_lesson *l, struct error *err)
 {
     size_t n_outputs = l->policy->net.n_outputs;
 
-    l->outputs = try_alloc(l->n_rows, n_outputs * sizeof *l->outputs);
-    l->doutputs = try_alloc(l->n_rows, n_outputs * sizeof *l->doutputs);
-    l->values = try_alloc(l->n_rows, sizeof *l->values);
-    l->dvalues = try_alloc(l->n_rows, sizeof *l->dvalues);
+    l->outputs = try_alloc(l->n_rows, n_outputs * sizeof(*l->outputs));
+    l->doutputs = try_alloc(l->n_rows, n_outputs * sizeof(*l->doutputs));
+    l->values = try_alloc(l->n_rows, sizeof(*l->values));
+    l->dvalues = try_alloc(l->n_rows, sizeof(*l->dvalues));
     if (l->outputs != NULL && l->doutputs != NULL && l->values != NULL && l->dvalues != NULL)
         return STATUS_OK;
-    return error_no_memory(err, 2 * (uint64_t)l->n_rows * n_outputs * sizeof *l->outputs,
+    return error_no_memory(err, 2 * (uint64_t)l->n_rows * n_outputs * sizeof(*l->outputs),
                            "steps to learn from");
 }
 
@@ -86,9 +86,9 @@ static void forward_rows(struct policy *p, struct network *net, const float *obs
 {
     size_t width = net->spec.n_observations;
 
-    memset(p->draws, 0, n * sizeof *p->draws); /* no dropout */
+    memset(p->draws, 0, n * sizeof(*p->draws)); /* no dropout */
     p->backend->type->upload(p->backend, net->in, observations + first * width,
-                             n * width * sizeof *observations);
+                             n * width * sizeof(*observations));
     network_forward(net, p->draws, n);
 }
 
@@ -105,9 +105,9 @@ static enum status compute_rows(struct policy *p, struct network *net, const flo
 
         forward_rows(p, net, observations, first, n);
         b->type->download(b, outputs + first * n_outputs, net->outputs,
-                          n * n_outputs * sizeof *outputs);
+                          n * n_outputs * sizeof(*outputs));
         if (net->values != NULL)
-            b->type->download(b, values + first, net->values, n * sizeof *values);
+            b->type->download(b, values + first, net->values, n * sizeof(*values));
         rc = policy_sync(p, err);
     }
     return rc;
@@ -126,9 +126,9 @@ static void row_lesson_backward(struct row_lesson *l)
 
         forward_rows(p, net, l->observations, first, n);
         b->type->upload(b, net->dlogits, l->doutputs + first * n_outputs,
-                        n * n_outputs * sizeof *l->doutputs);
+                        n * n_outputs * sizeof(*l->doutputs));
         if (net->dvalues != NULL)
-            b->type->upload(b, net->dvalues, l->dvalues + first, n * sizeof *l->dvalues);
+            b->type->upload(b, net->dvalues, l->dvalues + first, n * sizeof(*l->dvalues));
         network_backward(net, p->draws, n);
     }
 }
@@ -174,7 +174,7 @@ static enum status check_trajectories(const struct policy *p, const struct learn
     if (rc == STATUS_OK && (p->net.spec.head == POLICY_DUELLING || !p->net.spec.has_value))
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                            "trajectories need a softmax or a gaussian head, and a value head");
-    for (size_t i = 0; rc == STATUS_OK && i < sizeof numbers / sizeof numbers[0]; i++)
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (!(numbers[i].value >= 0 && numbers[i].value <= numbers[i].most))
             rc = error_field(err, numbers[i].name, "is %g, it must be from 0 to %g",
                              (double)numbers[i].value, (double)numbers[i].most);
@@ -231,10 +231,10 @@ static enum status normalise_advantages(struct trajectory_lesson *l, struct erro
 {
     const struct learn_trajectories *f = l->from;
     size_t n = f->n * f->n_steps, at = 0;
-    float *counted = try_alloc(l->n_counted + 1, sizeof *counted);
+    float *counted = try_alloc(l->n_counted + 1, sizeof(*counted));
 
     if (counted == NULL)
-        return error_no_memory(err, l->n_counted * sizeof *counted, "advantages");
+        return error_no_memory(err, l->n_counted * sizeof(*counted), "advantages");
     for (size_t i = 0; i < n; i++)
         if (!f->resets[i])
             counted[at++] = l->advantages[i];
@@ -330,11 +330,11 @@ enum status policy_learn_trajectories(struct agent *a, const struct learn_trajec
         rc = policy_ready(p, err);
     if (rc != STATUS_OK)
         return rc;
-    l.log_weights = try_alloc(n, sizeof *l.log_weights);
-    l.targets = try_alloc(n, sizeof *l.targets);
-    l.advantages = try_alloc(n, sizeof *l.advantages);
+    l.log_weights = try_alloc(n, sizeof(*l.log_weights));
+    l.targets = try_alloc(n, sizeof(*l.targets));
+    l.advantages = try_alloc(n, sizeof(*l.advantages));
     if (l.log_weights == NULL || l.targets == NULL || l.advantages == NULL)
-        rc = error_no_memory(err, 3 * n * sizeof *l.targets, "targets");
+        rc = error_no_memory(err, 3 * n * sizeof(*l.targets), "targets");
     else
         rc = trajectory_lesson_run(&l, err);
     if (rc == STATUS_OK)
@@ -379,7 +379,7 @@ static enum status check_transitions(const struct policy *p, const struct learn_
 static enum status move_target(struct policy *p, struct error *err)
 {
     struct network *net = &p->net;
-    float *numbers = try_alloc(net->n_numbers, sizeof *numbers);
+    float *numbers = try_alloc(net->n_numbers, sizeof(*numbers));
     enum status rc;
 
     if (numbers == NULL)
@@ -418,9 +418,9 @@ static enum status next_values(struct row_lesson *l, const struct learn_transiti
 {
     struct policy *p = l->policy;
     size_t n_actions = p->net.spec.n_actions;
-    size_t *best = try_alloc(f->n, sizeof *best);
+    size_t *best = try_alloc(f->n, sizeof(*best));
     enum status rc =
-        best != NULL ? STATUS_OK : error_no_memory(err, f->n * sizeof *best, "actions");
+        best != NULL ? STATUS_OK : error_no_memory(err, f->n * sizeof(*best), "actions");
 
     /* the lesson's arrays are used for these rows first */
     if (rc == STATUS_OK)
@@ -476,9 +476,9 @@ enum status policy_learn_transitions(struct agent *a, const struct learn_transit
     if (rc != STATUS_OK)
         return rc;
     rc = target_ready(p, err);
-    next = try_alloc(from->n, sizeof *next);
+    next = try_alloc(from->n, sizeof(*next));
     if (rc == STATUS_OK && next == NULL)
-        rc = error_no_memory(err, from->n * sizeof *next, "values");
+        rc = error_no_memory(err, from->n * sizeof(*next), "values");
     if (rc == STATUS_OK)
         rc = network_prepare(&p->net, err);
     if (rc == STATUS_OK)

@@ -30,19 +30,19 @@ void network_shape(struct network *out, const struct policy_spec *spec)
     *out = (struct network){.spec = *spec, .n_outputs = head_n_outputs(spec)};
     if (spec->kind == POLICY_LSTM) {
         l = add_layer(out, n_in, 4 * h, h);
-        (void)snprintf(l->name, sizeof l->name, "lstm.input");
+        (void)snprintf(l->name, sizeof(l->name), "lstm.input");
         l = add_layer(out, h, 4 * h, h);
-        (void)snprintf(l->name, sizeof l->name, "lstm.state");
+        (void)snprintf(l->name, sizeof(l->name), "lstm.state");
     }
     for (size_t i = 0; spec->kind == POLICY_MLP && i < spec->n_layers; i++, n_in = h) {
         l = add_layer(out, n_in, h, n_in);
-        (void)snprintf(l->name, sizeof l->name, "hidden.%zu", i);
+        (void)snprintf(l->name, sizeof(l->name), "hidden.%zu", i);
     }
     out->actions = add_layer(out, h, out->n_outputs, h);
-    (void)snprintf(out->actions->name, sizeof out->actions->name, "actions");
+    (void)snprintf(out->actions->name, sizeof(out->actions->name), "actions");
     if (spec->has_value) {
         out->value = add_layer(out, h, 1, h);
-        (void)snprintf(out->value->name, sizeof out->value->name, "value");
+        (void)snprintf(out->value->name, sizeof(out->value->name), "value");
     }
 }
 
@@ -159,7 +159,7 @@ static void network_close_buffers(struct network *net)
                                 &net->from_h, &net->dlogits, &net->dvalues, &net->dtop,
                                 &net->dbelow, &net->dh,      &net->dc,      &net->dgates};
 
-    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
+    for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
         network_give(b, single[i]);
     for (size_t i = 0; i < POLICY_MAX_LAYERS; i++)
         network_give(b, &net->hidden[i]);
@@ -190,12 +190,12 @@ enum status network_load(struct network *net, const float *numbers, struct error
         struct param *p = network_param(net, i / 2, (int)(i % 2), name);
         size_t n = p->n_rows * p->n_cols;
 
-        b->type->upload(b, p->value, numbers, n * sizeof *numbers);
+        b->type->upload(b, p->value, numbers, n * sizeof(*numbers));
         if (net->n_steps > 0) {
             if (!network_take_moments(net, p, err))
                 return err->status;
-            b->type->upload(b, p->first, numbers + net->n_numbers, n * sizeof *numbers);
-            b->type->upload(b, p->second, numbers + 2 * net->n_numbers, n * sizeof *numbers);
+            b->type->upload(b, p->first, numbers + net->n_numbers, n * sizeof(*numbers));
+            b->type->upload(b, p->second, numbers + 2 * net->n_numbers, n * sizeof(*numbers));
         } else if (p->second != NULL) {
             b->type->net->zero(b, p->first, p->n_rows, p->n_cols);
             b->type->net->zero(b, p->second, p->n_rows, p->n_cols);
@@ -407,7 +407,7 @@ void network_fetch(struct network *net, size_t n_kinds, float *numbers)
         size_t n = p->n_rows * p->n_cols;
 
         for (size_t k = 0; k < n_kinds; k++)
-            b->type->download(b, numbers + k * net->n_numbers, kinds[k], n * sizeof *numbers);
+            b->type->download(b, numbers + k * net->n_numbers, kinds[k], n * sizeof(*numbers));
         numbers += n;
     }
 }

@@ -62,17 +62,17 @@ static void policy_step_lay_out(struct policy_turn *t, const struct policy_spec 
                                       .n_dims = 1,
                                       .dims = {(int64_t)s->n_actions},
                                       .data = t->numbers,
-                                      .size_bytes = s->n_actions * sizeof *t->numbers};
+                                      .size_bytes = s->n_actions * sizeof(*t->numbers)};
     else
         *out++ = (struct tensor_view){.name = "action",
                                       .type = TENSOR_I64,
                                       .data = &t->action,
-                                      .size_bytes = sizeof t->action};
+                                      .size_bytes = sizeof(t->action)};
     if (s->head != POLICY_DUELLING)
         *out++ = (struct tensor_view){
-            .name = "logp", .type = TENSOR_F32, .data = &t->logp, .size_bytes = sizeof t->logp};
+            .name = "logp", .type = TENSOR_F32, .data = &t->logp, .size_bytes = sizeof(t->logp)};
     *out++ = (struct tensor_view){
-        .name = "value", .type = TENSOR_F32, .data = &t->value, .size_bytes = sizeof t->value};
+        .name = "value", .type = TENSOR_F32, .data = &t->value, .size_bytes = sizeof(t->value)};
     t->n_outputs = (size_t)(out - t->outputs);
 }
 
@@ -86,14 +86,15 @@ enum status policy_observe(struct clone *base, struct agent_turn *turn, struct e
 
     if (rc != STATUS_OK)
         return rc;
-    t = arena_alloc(turn->arena, 1, sizeof *t);
+    t = arena_alloc(turn->arena, 1, sizeof(*t));
     if (t != NULL && c->state != NULL)
-        t->state_after = arena_alloc(turn->arena, 2 * p->net.spec.n_hidden, sizeof *t->state_after);
+        t->state_after =
+            arena_alloc(turn->arena, 2 * p->net.spec.n_hidden, sizeof(*t->state_after));
     if (t != NULL && p->net.spec.head == POLICY_GAUSSIAN)
-        t->numbers = arena_alloc(turn->arena, p->net.spec.n_actions, sizeof *t->numbers);
+        t->numbers = arena_alloc(turn->arena, p->net.spec.n_actions, sizeof(*t->numbers));
     if (t == NULL || (c->state != NULL && t->state_after == NULL) ||
         (p->net.spec.head == POLICY_GAUSSIAN && t->numbers == NULL))
-        return error_no_memory(err, sizeof *t, "a step");
+        return error_no_memory(err, sizeof(*t), "a step");
     t->observation = seen->tensors[0].data;
     t->is_first = seen->is_first;
     t->state = seen->is_first ? NULL : c->state;
@@ -116,7 +117,7 @@ void policy_self_observe(struct clone *base, struct agent_turn *turn)
 
     policy_clone_note(c, t);
     if (c->state != NULL)
-        memcpy(c->state, t->state_after, 2 * spec_of(c)->n_hidden * sizeof *c->state);
+        memcpy(c->state, t->state_after, 2 * spec_of(c)->n_hidden * sizeof(*c->state));
     c->n_steps++;
 }
 
@@ -160,7 +161,7 @@ static void policy_step_order(struct policy *p, struct row *const *rows, size_t 
 static void policy_step_gather(struct policy *to, size_t at, const struct policy *p, size_t n)
 {
     const struct policy_spec *s = &p->net.spec;
-    size_t h = s->n_hidden, row_bytes = s->n_observations * sizeof *to->in;
+    size_t h = s->n_hidden, row_bytes = s->n_observations * sizeof(*to->in);
 
     for (size_t i = 0; i < n; i++, at++) {
         const struct policy_turn *t = turn_at(p, i);
@@ -170,11 +171,11 @@ static void policy_step_gather(struct policy *to, size_t at, const struct policy
         if (s->kind != POLICY_LSTM)
             continue;
         if (t->state != NULL) {
-            memcpy(to->h + at * h, t->state, h * sizeof *to->h);
-            memcpy(to->c + at * h, t->state + h, h * sizeof *to->c);
+            memcpy(to->h + at * h, t->state, h * sizeof(*to->h));
+            memcpy(to->c + at * h, t->state + h, h * sizeof(*to->c));
         } else {
-            memset(to->h + at * h, 0, h * sizeof *to->h);
-            memset(to->c + at * h, 0, h * sizeof *to->c);
+            memset(to->h + at * h, 0, h * sizeof(*to->h));
+            memset(to->c + at * h, 0, h * sizeof(*to->c));
         }
     }
 }
@@ -185,10 +186,10 @@ static void policy_step_send(struct policy *p, size_t n)
     struct backend *b = p->backend;
     size_t h = s->n_hidden;
 
-    b->type->upload(b, p->net.in, p->in, n * s->n_observations * sizeof *p->in);
+    b->type->upload(b, p->net.in, p->in, n * s->n_observations * sizeof(*p->in));
     if (s->kind == POLICY_LSTM) {
-        b->type->upload(b, p->net.h_in, p->h, n * h * sizeof *p->h);
-        b->type->upload(b, p->net.c_in, p->c, n * h * sizeof *p->c);
+        b->type->upload(b, p->net.h_in, p->h, n * h * sizeof(*p->h));
+        b->type->upload(b, p->net.c_in, p->c, n * h * sizeof(*p->c));
     }
 }
 
@@ -196,11 +197,11 @@ static enum status policy_step_fetch(struct policy *p, size_t n, struct error *e
 {
     const struct policy_spec *s = &p->net.spec;
     struct backend *b = p->backend;
-    size_t state_bytes = n * s->n_hidden * sizeof *p->h;
+    size_t state_bytes = n * s->n_hidden * sizeof(*p->h);
 
-    b->type->download(b, p->outputs, p->net.outputs, n * p->net.n_outputs * sizeof *p->outputs);
+    b->type->download(b, p->outputs, p->net.outputs, n * p->net.n_outputs * sizeof(*p->outputs));
     if (s->has_value)
-        b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
+        b->type->download(b, p->values, p->net.values, n * sizeof(*p->values));
     if (s->kind == POLICY_LSTM) {
         b->type->download(b, p->h, p->net.hidden[0], state_bytes);
         b->type->download(b, p->c, p->net.c_out, state_bytes);
@@ -270,8 +271,8 @@ static void scatter(struct policy *p, size_t n, const struct policy *from, size_
         t->params_version = p->params_version;
         t->batch_rows = (uint32_t)n_pass;
         if (s->kind == POLICY_LSTM) {
-            memcpy(t->state_after, from->h + at * h, h * sizeof *from->h);
-            memcpy(t->state_after + h, from->c + at * h, h * sizeof *from->c);
+            memcpy(t->state_after, from->h + at * h, h * sizeof(*from->h));
+            memcpy(t->state_after + h, from->c + at * h, h * sizeof(*from->c));
         }
         p->rows[i]->outcome = ROW_DONE;
         if (!policy_step_is_finite(s, t)) {

@@ -239,7 +239,7 @@ static bool add_argument(json_t *to, const json_t *tool, const char *key, size_t
     char name[256];
     json_t *v = NULL;
 
-    if (key_len == 0 || key_len >= sizeof name)
+    if (key_len == 0 || key_len >= sizeof(name))
         return false;
     memcpy(name, key, key_len);
     name[key_len] = '\0';

@@ -147,12 +147,12 @@ void reply_format_find(struct reply_format *out, const char *text, size_t len, b
     *out = (struct reply_format){.calls = &bare, .takes_tools = takes_tools};
     if (text == NULL)
         return;
-    for (size_t i = 0; takes_tools && out->calls == &bare && i < sizeof families / sizeof *families;
-         i++)
+    for (size_t i = 0;
+         takes_tools && out->calls == &bare && i < sizeof(families) / sizeof(*families); i++)
         if (template_has(text, len, families[i].probes[0]) &&
             template_has(text, len, families[i].probes[1]))
             out->calls = &families[i];
-    for (size_t i = 0; out->thoughts == NULL && i < sizeof thoughts / sizeof *thoughts; i++)
+    for (size_t i = 0; out->thoughts == NULL && i < sizeof(thoughts) / sizeof(*thoughts); i++)
         if (template_has(text, len, thoughts[i].probe))
             out->thoughts = &thoughts[i];
 }
@@ -182,5 +182,5 @@ size_t reply_format_marks(const struct reply_format *f, bool of_calls, const cha
 
 const struct call_format *call_format_at(size_t i)
 {
-    return i < sizeof families / sizeof *families ? &families[i] : NULL;
+    return i < sizeof(families) / sizeof(*families) ? &families[i] : NULL;
 }

@@ -69,7 +69,7 @@ static void parser_put(struct reply_parser *p, enum reply_part_kind kind, const 
         p->is_short = true;
     else if (last != NULL && last->kind == kind && last->call == call && kind != REPLY_CALL)
         last->end = p->out.len;
-    else if (buf_append(&p->parts, &part, sizeof part) != STATUS_OK)
+    else if (buf_append(&p->parts, &part, sizeof(part)) != STATUS_OK)
         p->is_short = true;
 }
 
@@ -87,7 +87,7 @@ static void parser_note_thought(struct reply_parser *p, size_t len)
     if (last != NULL && last->to == at)
         last->to = range.to;
     else
-        p->is_short = buf_append(&p->thought_ranges, &range, sizeof range) != STATUS_OK;
+        p->is_short = buf_append(&p->thought_ranges, &range, sizeof(range)) != STATUS_OK;
 }
 
 const struct reply_range *reply_parser_thoughts(const struct reply_parser *p, size_t *ret_n)
@@ -111,7 +111,7 @@ bool reply_parser_peek(const struct reply_parser *p, struct reply_part *out)
 {
     const struct parsed *parts = (const struct parsed *)(const void *)p->parts.data;
 
-    if (p->n_read * sizeof *parts == p->parts.len)
+    if (p->n_read * sizeof(*parts) == p->parts.len)
         return false;
     parts += p->n_read;
     *out = (struct reply_part){parts->kind, parts->call, p->out.data + p->read_to,
@@ -479,10 +479,10 @@ enum status reply_parser_end(struct reply_parser *p, struct error *err)
 enum status reply_parser_open(struct reply_parser **out, const struct reply_parser_config *config,
                               struct error *err)
 {
-    struct reply_parser *p = try_alloc(1, sizeof *p);
+    struct reply_parser *p = try_alloc(1, sizeof(*p));
 
     if (p == NULL)
-        return error_no_memory(err, sizeof *p, "a reply's parts");
+        return error_no_memory(err, sizeof(*p), "a reply's parts");
     p->format = config->format;
     buf_init(&p->held, MAX_PARSED_BYTES);
     buf_init(&p->out, MAX_PARSED_BYTES);

@@ -7,7 +7,7 @@
 
 static enum status whole_reply_bound(struct whole_reply *r)
 {
-    return buf_append(&r->bounds, &r->calls.len, sizeof r->calls.len);
+    return buf_append(&r->bounds, &r->calls.len, sizeof(r->calls.len));
 }
 
 /* A call's name ends with a bound at once, its arguments with the next call or the reply. */
@@ -95,15 +95,15 @@ void whole_reply_call(const struct whole_reply *r, uint32_t i, struct tool_call 
 enum status whole_reply_extras(const struct whole_reply *r, uint64_t seed, bool with_thoughts,
                                struct buf *out, struct error *err)
 {
-    struct tool_call *calls = try_alloc(r->n_calls + 1, sizeof *calls);
-    char(*ids)[CALL_ID_CHARS] = try_alloc(r->n_calls + 1, sizeof *ids);
+    struct tool_call *calls = try_alloc(r->n_calls + 1, sizeof(*calls));
+    char(*ids)[CALL_ID_CHARS] = try_alloc(r->n_calls + 1, sizeof(*ids));
     struct message_extras x = {.calls = calls, .n_calls = r->n_calls};
     enum status rc = STATUS_OK;
 
     if (with_thoughts)
         x.thoughts = (struct text){r->thoughts.data, r->thoughts.len};
     if (calls == NULL || ids == NULL) {
-        rc = error_no_memory(err, r->n_calls * sizeof *calls, "a reply's calls");
+        rc = error_no_memory(err, r->n_calls * sizeof(*calls), "a reply's calls");
     } else {
         for (uint32_t i = 0; i < r->n_calls; i++) {
             whole_reply_call(r, i, &calls[i]);

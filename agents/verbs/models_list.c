@@ -37,7 +37,7 @@ static int may_be_model(const struct dirent *entry)
 
 static bool has_config(const char *path)
 {
-    size_t room = strlen(path) + sizeof "/config.json";
+    size_t room = strlen(path) + sizeof("/config.json");
     char *config = xalloc(room);
     bool is_there;
 

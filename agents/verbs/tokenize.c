@@ -65,7 +65,7 @@ static enum status tokenize_take_ids(const struct tokenize *t, const json_t *lis
         if (!json_is_integer(item) || number < 0 || (uint64_t)number >= vocab_n_tokens(t->vocab))
             return error_set(err, STATUS_INVALID, "an id is not from 0 to %zu",
                              vocab_n_tokens(t->vocab) - 1);
-        if (buf_append(ids, &id, sizeof id) != STATUS_OK)
+        if (buf_append(ids, &id, sizeof(id)) != STATUS_OK)
             return error_set(err, STATUS_EXHAUSTED, "there are too many ids");
     }
     return STATUS_OK;

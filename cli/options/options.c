@@ -256,7 +256,7 @@ enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer text is truncated */
+    (void)vsnprintf(text, sizeof(text), fmt, args); /* a longer text is truncated */
     va_end(args);
     console_error("%s: %s ('parley %s --help' says how it is used)", verb->name, text, verb->name);
     return EXIT_MISUSE;

@@ -20,7 +20,7 @@ void verb_name_first(const struct verb *verb, int *argc, char ***argv, int at)
 {
     char **args = *argv;
 
-    memmove(args + 1 + 1, args + 1, (size_t)(at - 1) * sizeof *args);
+    memmove(args + 1 + 1, args + 1, (size_t)(at - 1) * sizeof(*args));
     args[1] = (char *)verb->name;
     *argv = args + 1;
     *argc -= 1;

@@ -18,7 +18,7 @@ static void on_signal(int number)
     uint64_t one = 1;
 
     (void)number;
-    (void)!write(event_fd, &one, sizeof one); /* fails only if the counter has reached 2^64 - 1 */
+    (void)!write(event_fd, &one, sizeof(one)); /* fails only if the counter has reached 2^64 - 1 */
     errno = saved;
 }
 
@@ -49,7 +49,7 @@ bool interrupt_take(void)
 {
     uint64_t n;
 
-    return event_fd >= 0 && read(event_fd, &n, sizeof n) == (ssize_t)sizeof n;
+    return event_fd >= 0 && read(event_fd, &n, sizeof(n)) == (ssize_t)sizeof(n);
 }
 
 bool interrupt_sleep(unsigned ms)

@@ -97,7 +97,7 @@ void picture_print_bar(const struct bar *bar, const struct bar *longest, size_t 
     static const char *const marks[] = {"█", "·", "▒", "·"};
     size_t at = 0;
 
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
         size_t end = all == 0 ? 0 : (ends[i] * most + all - 1) / all;
 
         if (end > at) {

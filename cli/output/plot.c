@@ -82,7 +82,7 @@ static void write_x_number(FILE *out, const struct plot_frame *f, double x)
 {
     char number[32];
 
-    (void)snprintf(number, sizeof number, "%g", x);
+    (void)snprintf(number, sizeof(number), "%g", x);
     write_label(out, place_x(f, x), HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", number);
 }
 
@@ -117,13 +117,13 @@ static void write_axes(FILE *out, const struct plot *p, const struct plot_frame 
     for (double y = 0; y <= f->y_high * 1.0001; y += f->y_tick) {
         (void)fprintf(out, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
                       LEFT, WIDTH - RIGHT, place_y(f, y), place_y(f, y));
-        (void)snprintf(number, sizeof number, "%g", y);
+        (void)snprintf(number, sizeof(number), "%g", y);
         write_label(out, LEFT - 8, place_y(f, y) + 4, "text-anchor=\"end\"", number);
     }
     write_x_numbers(out, p, f);
     write_label(out, middle, TOP - 20, "text-anchor=\"middle\" font-size=\"15\"", p->title);
     write_label(out, middle, HEIGHT - 16, "text-anchor=\"middle\"", p->x_label);
-    (void)snprintf(how, sizeof how, "text-anchor=\"middle\" transform=\"rotate(-90 18 %d)\"",
+    (void)snprintf(how, sizeof(how), "text-anchor=\"middle\" transform=\"rotate(-90 18 %d)\"",
                    (TOP + HEIGHT - BOTTOM) / 2);
     write_label(out, 18, (TOP + HEIGHT - BOTTOM) / 2.0, how, p->y_label);
 }

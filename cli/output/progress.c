@@ -40,10 +40,10 @@ void run_progress_tell(struct run_progress *p, uint64_t n_done)
     seconds = (double)(now - p->start_us) / 1e6;
     rate = (double)n_done / seconds;
     if (p->n_all == UINT64_MAX || n_done == 0)
-        (void)snprintf(line, sizeof line, "%s: %llu exs, %.1f exs/s", p->what,
+        (void)snprintf(line, sizeof(line), "%s: %llu exs, %.1f exs/s", p->what,
                        (unsigned long long)n_done, rate);
     else
-        (void)snprintf(line, sizeof line, "%s: %llu of %llu exs (%.0f %%), %.1f exs/s, ETA %.0f s",
+        (void)snprintf(line, sizeof(line), "%s: %llu of %llu exs (%.0f %%), %.1f exs/s, ETA %.0f s",
                        p->what, (unsigned long long)n_done, (unsigned long long)p->n_all,
                        100.0 * (double)n_done / (double)p->n_all, rate,
                        (double)(p->n_all - (n_done < p->n_all ? n_done : p->n_all)) / rate);

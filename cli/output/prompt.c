@@ -37,7 +37,7 @@ static const int leaving[] = {SIGTSTP, SIGTERM, SIGHUP, SIGQUIT};
 static const char paste_on[] = "\033[?2004h", paste_off[] = "\033[?2004l";
 static const wchar_t paste_end[] = L"\033[201~";
 
-enum { PASTE_END_LENGTH = sizeof paste_end / sizeof paste_end[0] - 1 };
+enum { PASTE_END_LENGTH = sizeof(paste_end) / sizeof(paste_end[0]) - 1 };
 
 struct line_prompt {
     EditLine *line_editor;
@@ -62,7 +62,7 @@ static void prompt_wake(void)
     int saved = errno;
     uint64_t one = 1;
 
-    (void)!write(wake_fd, &one, sizeof one); /* fails only if the counter has reached 2^64 - 1 */
+    (void)!write(wake_fd, &one, sizeof(one)); /* fails only if the counter has reached 2^64 - 1 */
     errno = saved;
 }
 
@@ -85,7 +85,7 @@ static void mark_pastes(bool is_wanted)
     const char *sequence = is_wanted ? paste_on : paste_off;
 
     if (paste_fd >= 0) /* negative: the terminal is closed and needs no reset */
-        (void)!write(paste_fd, sequence, sizeof paste_on - 1);
+        (void)!write(paste_fd, sequence, sizeof(paste_on) - 1);
 }
 
 /* Restores the terminal for the shell, then stops or ends the program. */
@@ -161,7 +161,7 @@ static int read_character(EditLine *editor, wchar_t *out)
         if (poll(fds, 3, -1) < 0)
             continue;
         if (fds[2].revents != 0) {
-            (void)!read(wake_fd, &n_wakes, sizeof n_wakes); /* cleared before the flags are read */
+            (void)!read(wake_fd, &n_wakes, sizeof(n_wakes)); /* cleared before the flags are read */
             redraw(editor);
             continue;
         }
@@ -207,7 +207,7 @@ static bool read_paste(struct line_prompt *p, EditLine *editor)
         before = c;
         if (c == L'\r')
             c = L'\n';
-        if (c != L'\0' && buf_append(&p->paste, &c, sizeof c) != STATUS_OK)
+        if (c != L'\0' && buf_append(&p->paste, &c, sizeof(c)) != STATUS_OK)
             p->is_too_long = true; /* the rest is still read */
     }
     return true;
@@ -224,7 +224,7 @@ static unsigned char on_paste(EditLine *editor, wint_t key)
     if (p->is_too_long)
         return CC_NEWLINE;
     text = (wchar_t *)(void *)p->paste.data;
-    text[p->paste.len / sizeof *text - PASTE_END_LENGTH] = L'\0';
+    text[p->paste.len / sizeof(*text) - PASTE_END_LENGTH] = L'\0';
     return el_winsertstr(editor, text) == 0 ? CC_REFRESH : CC_ERROR;
 }
 
@@ -245,7 +245,7 @@ static void bind_keys(EditLine *editor)
         return;
     /* by el_wset, since el_set leaks copies of the two texts */
     (void)el_wset(editor, EL_ADDFN, L"parley-new-line", L"begin another line", on_new_line);
-    for (size_t i = 0; i < sizeof new_line_keys / sizeof new_line_keys[0]; i++)
+    for (size_t i = 0; i < sizeof(new_line_keys) / sizeof(new_line_keys[0]); i++)
         (void)el_set(editor, EL_BIND, new_line_keys[i], "parley-new-line", NULL);
     if (term == NULL || strcmp(term, "dumb") == 0)
         return; /* a dumb terminal would show the sequence that turns paste marks on */
@@ -273,7 +273,7 @@ static void prompt_catch_signals(void)
     (void)sigaction(SIGCONT, &action, NULL);
     action.sa_handler = on_leave;
     action.sa_flags = SA_RESTART;
-    for (size_t i = 0; i < sizeof leaving / sizeof leaving[0]; i++) {
+    for (size_t i = 0; i < sizeof(leaving) / sizeof(leaving[0]); i++) {
         (void)sigaction(leaving[i], NULL, &before);
         if (before.sa_handler != SIG_IGN) /* SIGHUP is ignored, for example under nohup */
             (void)sigaction(leaving[i], &action, NULL);
@@ -293,7 +293,7 @@ static void hush(const struct line_prompt *p)
 
 enum status prompt_open(struct line_prompt **out, struct error *err)
 {
-    struct line_prompt *p = xalloc(sizeof *p);
+    struct line_prompt *p = xalloc(sizeof(*p));
     HistEvent event;
 
     if (wake_fd < 0)

@@ -11,8 +11,8 @@
 
 static void new_row(struct text_table *t)
 {
-    t->cells = xrealloc(t->cells, (t->n_rows + 1) * t->n_columns * sizeof *t->cells);
-    memset(t->cells + t->n_rows * t->n_columns, 0, t->n_columns * sizeof *t->cells);
+    t->cells = xrealloc(t->cells, (t->n_rows + 1) * t->n_columns * sizeof(*t->cells));
+    memset(t->cells + t->n_rows * t->n_columns, 0, t->n_columns * sizeof(*t->cells));
     t->n_rows++;
     t->column = 0;
 }
@@ -41,7 +41,7 @@ void table_cell(struct text_table *t, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args); /* a longer text is truncated */
+    (void)vsnprintf(text, sizeof(text), fmt, args); /* a longer text is truncated */
     va_end(args);
     for (char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)

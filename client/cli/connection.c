@@ -201,7 +201,7 @@ enum parley_status connection_call(ProtobufCMessage **out, struct parley_channel
     free(answer);
     if (*out == NULL) {
         *err = (struct parley_error){.status = PARLEY_INTERNAL};
-        (void)snprintf(err->text, sizeof err->text, "%s sent an answer that is not a %s", method,
+        (void)snprintf(err->text, sizeof(err->text), "%s sent an answer that is not a %s", method,
                        response->name);
         return PARLEY_INTERNAL;
     }

@@ -45,7 +45,7 @@ static inline bool rope_turns_alike(const struct rope *a, const struct rope *b)
         (a->scale == NULL) != (b->scale == NULL))
         return false;
     return a->scale == NULL || a->scale == b->scale ||
-           memcmp(a->scale, b->scale, rope_width(a) / 2 * sizeof *a->scale) == 0;
+           memcmp(a->scale, b->scale, rope_width(a) / 2 * sizeof(*a->scale)) == 0;
 }
 
 #endif

@@ -218,7 +218,7 @@ static FIXED_SIZE void int_product_multiply(const struct int_product *m, enum so
             int32_t pair;
             struct v16i all;
 
-            memcpy(&pair, a[i] + 2 * k, sizeof pair);
+            memcpy(&pair, a[i] + 2 * k, sizeof(pair));
             all = v16i_all(pair);
 #pragma GCC unroll 4
             for (size_t v = 0; v < n_vectors; v++)
@@ -624,7 +624,7 @@ static float span_weigh(const struct span *s, const struct query *u, size_t n_al
 
     if (u->skip > 0) {
         i = u->skip / ALL * ALL;
-        memset(u->weights, 0, i * sizeof *u->weights);
+        memset(u->weights, 0, i * sizeof(*u->weights));
         weigh_some(s, u, i, n - i < ALL ? n - i : ALL, u->skip - i, &sums);
         i += ALL;
     }
@@ -633,7 +633,7 @@ static float span_weigh(const struct span *s, const struct query *u, size_t n_al
     if (i < n)
         weigh_some(s, u, i, n - i, 0, &sums);
     if (end < n_all)
-        memset(u->weights + end, 0, (n_all - end) * sizeof *u->weights);
+        memset(u->weights + end, 0, (n_all - end) * sizeof(*u->weights));
     return v16_sum(sums);
 }
 
@@ -733,7 +733,7 @@ static size_t run_of(const struct attend_block *b, size_t begin, size_t span,
 
         if (t->pages != most->pages && n_both > 0 &&
             memcmp(t->pages + span / KV_PAGE_TOKENS, most->pages + span / KV_PAGE_TOKENS,
-                   n_both * sizeof *t->pages) != 0)
+                   n_both * sizeof(*t->pages)) != 0)
             break;
         if (n > n_most) {
             most = t;

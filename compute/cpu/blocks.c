@@ -23,7 +23,7 @@ bool block_form_of(struct block_form *out, enum dtype t)
 {
     if (t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16)
         return false;
-    assert((size_t)t < sizeof forms / sizeof forms[0]);
+    assert((size_t)t < sizeof(forms) / sizeof(forms[0]));
     *out = forms[t];
     return true;
 }
@@ -156,7 +156,7 @@ void block_group_read(struct block_group *out, enum dtype t, const void *row, si
     size_t n_groups = dtype_block_values(t) / GROUP_VALUES; /* of a block */
     const uint8_t *block = (const uint8_t *)row + g / n_groups * dtype_block_bytes(t);
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     switch (t) {
     case DTYPE_Q4_0:
         out->scale = read_u16(block);

@@ -38,7 +38,7 @@ static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
     (void)b;
     if (size_bytes > SIZE_MAX / 2)
         return NULL;
-    m = try_alloc(1, sizeof *m + (is_huge ? CPU_HUGE_BYTES : LINE_BYTES) + size_bytes);
+    m = try_alloc(1, sizeof(*m) + (is_huge ? CPU_HUGE_BYTES : LINE_BYTES) + size_bytes);
     if (m == NULL)
         return NULL;
     m->size_bytes = size_bytes;
@@ -60,7 +60,7 @@ static void cpu_buffer_close(struct backend *b, struct buffer *m)
 
 static struct buffer *cpu_buffer_over(struct backend *b, void *host, size_t size_bytes)
 {
-    struct buffer *m = try_alloc(1, sizeof *m);
+    struct buffer *m = try_alloc(1, sizeof(*m));
 
     (void)b;
     if (m != NULL)
@@ -111,7 +111,7 @@ static void cpu_gather(struct backend *b, const struct buffer *in, const uint32_
     (void)b;
     for (size_t i = 0; i < n; i++)
         memcpy(to + i * width, cpu_read(in, rows[i] + (size_t)1, width) + rows[i] * width,
-               width * sizeof *to);
+               width * sizeof(*to));
 }
 
 static size_t cpu_n_threads(const struct backend *b)
@@ -187,7 +187,7 @@ static const struct {
     {&kernels_generic, has_generic},
 };
 
-enum { N_SETS = sizeof sets / sizeof sets[0] };
+enum { N_SETS = sizeof(sets) / sizeof(sets[0]) };
 
 static enum status cpu_choose(const struct kernels **out, struct error *err)
 {

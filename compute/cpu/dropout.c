@@ -44,7 +44,7 @@ static inline void dropout_draw(const struct net_draw *d, uint32_t layer, uint32
     WIDE c0[CHAINS], c1[CHAINS], c2[CHAINS], c3[CHAINS];
 
     for (int i = 0; i < CHAINS; i++) {
-        memcpy(&c0[i], order[WIDTH / 16], sizeof c0[i]);
+        memcpy(&c0[i], order[WIDTH / 16], sizeof(c0[i]));
         c0[i] = WIDE_OP(add_epi32)(c0[i], WIDE_OP(set1_epi32)((int)block + i * WIDTH));
         c1[i] = WIDE_OP(set1_epi32)((int)d->step);
         c2[i] = WIDE_OP(set1_epi32)((int)d->row);
@@ -70,7 +70,7 @@ static inline void dropout_draw(const struct net_draw *d, uint32_t layer, uint32
             WIDE_OP(unpacklo_epi64)(low, also_low), WIDE_OP(unpackhi_epi64)(low, also_low),
             WIDE_OP(unpacklo_epi64)(high, also_high), WIDE_OP(unpackhi_epi64)(high, also_high)};
 
-        memcpy(words, done, sizeof done);
+        memcpy(words, done, sizeof(done));
     }
 }
 

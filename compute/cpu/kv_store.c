@@ -56,7 +56,7 @@ static void kv_store_values(enum kv_type type, uint8_t *page, size_t at, size_t 
     default:
         scale = store_q8((int8_t *)to, step, x, n);
     }
-    memcpy(page + kv_row_bytes(type, scales) + slot * sizeof scale, &scale, sizeof scale);
+    memcpy(page + kv_row_bytes(type, scales) + slot * sizeof(scale), &scale, sizeof(scale));
 }
 
 void FLOAT_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,

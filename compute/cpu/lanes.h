@@ -302,7 +302,7 @@ static inline struct v16 v16_load_bf16(const uint16_t *p)
 
 static inline void v16_store(float *p, struct v16 a)
 {
-    memcpy(p, a.f, sizeof a.f);
+    memcpy(p, a.f, sizeof(a.f));
 }
 
 static inline void v16_store_f16(uint16_t *p, struct v16 a)
@@ -373,7 +373,7 @@ static inline struct v16 v16_load_some(const float *p, size_t n)
 {
     float all[LANES] = {0};
 
-    memcpy(all, p, n * sizeof *p);
+    memcpy(all, p, n * sizeof(*p));
     return v16_load(all);
 }
 
@@ -382,7 +382,7 @@ static inline void v16_store_some(float *p, struct v16 a, size_t n)
     float all[LANES];
 
     v16_store(all, a);
-    memcpy(p, all, n * sizeof *p);
+    memcpy(p, all, n * sizeof(*p));
 }
 
 #if defined(__AVX2__)

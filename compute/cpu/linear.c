@@ -274,7 +274,7 @@ void FLOAT_NAME(linear_to_input)(const struct linear_slice *s, size_t first, siz
     const struct chain c = {s->dout, 1, s->n_out, s->w, s->n_in, s->out, s->n_in};
 
     for (size_t i = 0; i < s->n; i++)
-        memset(s->out + i * s->n_in + first, 0, (last - first) * sizeof *s->out);
+        memset(s->out + i * s->n_in + first, 0, (last - first) * sizeof(*s->out));
     gradient(&c, s->n_out, 0, s->n, first, last);
 }
 

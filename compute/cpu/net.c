@@ -51,7 +51,7 @@ static void cpu_net_keep_rows(struct backend *b, const bool *keep, size_t n, siz
     (void)b;
     for (size_t i = 0; i < n; i++)
         if (!keep[i])
-            memset(rows + i * width, 0, width * sizeof *rows);
+            memset(rows + i * width, 0, width * sizeof(*rows));
 }
 
 /* Layers. */

@@ -192,7 +192,7 @@ static inline struct v16i v16i_load(const int32_t *p)
 
 static inline void v16i_store(int32_t *p, struct v16i a)
 {
-    memcpy(p, a.i, sizeof a.i);
+    memcpy(p, a.i, sizeof(a.i));
 }
 
 static inline struct v16i v16i_all(int32_t x)

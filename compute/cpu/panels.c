@@ -25,7 +25,7 @@ size_t panel_bytes(const struct tensor *t)
 
 static void put_u16(uint8_t *to, size_t column, uint16_t value)
 {
-    memcpy(to + column * sizeof value, &value, sizeof value);
+    memcpy(to + column * sizeof(value), &value, sizeof(value));
 }
 
 /* Bits `shift` … of codes first, first + 4, …, n_bits each, side by side in a byte. */
@@ -188,7 +188,7 @@ static float take_f16(const uint8_t *from, size_t column)
 {
     uint16_t half;
 
-    memcpy(&half, from + column * sizeof half, sizeof half);
+    memcpy(&half, from + column * sizeof(half), sizeof(half));
     return f16_to_f32(half);
 }
 

@@ -48,9 +48,9 @@ static bool operand_make_room(struct operand *out, struct cpu *c, struct activat
                             .is_quantised = w->is_quantised,
                             .form = {w->form.bias, w->form.halves}};
     if (w->is_quantised ? !cpu_reserve(c, (void **)&r->acts, &r->acts_cap, n * width / GROUP_VALUES,
-                                       sizeof *r->acts, "activations")
+                                       sizeof(*r->acts), "activations")
                         : !cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width,
-                                       sizeof *r->floats, "activations"))
+                                       sizeof(*r->floats), "activations"))
         return false;
     out->acts = r->acts;
     out->floats = r->floats;
@@ -78,7 +78,7 @@ static void put_rows(const struct cpu *c, const struct operand *o, struct activa
         return;
     }
     for (size_t r = 0; r < n_rows; r++)
-        memcpy(to->floats + (i + r) * o->width + first, from + r * stride, n * sizeof *from);
+        memcpy(to->floats + (i + r) * o->width + first, from + r * stride, n * sizeof(*from));
 }
 
 /* The preparing of rows. */
@@ -119,7 +119,7 @@ static bool operand_prepare(struct operand *out, struct cpu *c, struct activatio
         return false;
     if (in->gain != NULL) {
         assert(in->gain->row != NULL && in->gain->tensor.n_cols == width);
-        if (!cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width, sizeof *r->floats,
+        if (!cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width, sizeof(*r->floats),
                          "activations"))
             return false;
         p.gain = in->gain->row;

@@ -76,7 +76,7 @@ static inline __m256i broadcast(const int8_t *four)
 {
     int32_t quad;
 
-    memcpy(&quad, four, sizeof quad);
+    memcpy(&quad, four, sizeof(quad));
     return _mm256_set1_epi32(quad);
 }
 

@@ -61,10 +61,10 @@ static bool begin_table(struct rope_table *t, const struct rope *r)
     size_t n = rope_width(r) / 2;
 
     if (r->scale != NULL) {
-        t->scale = try_alloc(n, sizeof *t->scale);
+        t->scale = try_alloc(n, sizeof(*t->scale));
         if (t->scale == NULL)
             return false;
-        memcpy(t->scale, r->scale, n * sizeof *t->scale);
+        memcpy(t->scale, r->scale, n * sizeof(*t->scale));
     }
     t->rope = *r;
     t->rope.scale = t->scale;
@@ -75,7 +75,7 @@ static bool begin_table(struct rope_table *t, const struct rope *r)
 /* Makes the table hold positions below n. False: no memory. */
 static bool extend_table(struct rope_table *t, size_t n)
 {
-    size_t first = t->n_positions, size_bytes = t->stride * sizeof *t->cosines;
+    size_t first = t->n_positions, size_bytes = t->stride * sizeof(*t->cosines);
     float *more;
 
     n = n < 2 * first ? 2 * first : n < MIN_POSITIONS ? MIN_POSITIONS : n;
@@ -102,7 +102,7 @@ static struct rope_table *find_table(struct cpu *c, const struct rope *r)
         i++;
     found = c->ropes[i];
     if (i > 0) {
-        memmove(c->ropes + 1, c->ropes, i * sizeof found);
+        memmove(c->ropes + 1, c->ropes, i * sizeof(found));
         c->ropes[0] = found;
     }
     if (!rope_turns_alike(&found.rope, r))

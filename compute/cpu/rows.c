@@ -38,7 +38,7 @@ void cpu_norm(struct backend *b, const struct input *in, size_t n, size_t width,
                          .to = cpu_written(out, n, width)};
 
     if (in->gain == NULL) {
-        memmove(w.to, w.from, n * width * sizeof *w.to);
+        memmove(w.to, w.from, n * width * sizeof(*w.to));
         return;
     }
     assert(in->gain->row != NULL && in->gain->tensor.n_cols == width);

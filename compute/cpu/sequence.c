@@ -45,9 +45,9 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the model's heads have %zu dimensions, this backend computes at most %d",
                          shape->head_dim, (int)MAX_HEAD_DIM);
-    kv = try_alloc(1, sizeof *kv);
+    kv = try_alloc(1, sizeof(*kv));
     if (kv == NULL)
-        return error_no_memory(err, sizeof *kv, "keys and values");
+        return error_no_memory(err, sizeof(*kv), "keys and values");
     kv->shape = *shape;
     kv->view.type = shape->type;
     kv->view.head_dim = shape->head_dim;
@@ -185,7 +185,7 @@ static bool cpu_sequence_plan_tokens(struct cpu *c, const struct kv *kv,
     n_tokens = count_tokens(kv, rows, n_rows);
     if (!cpu_reserve(c, (void **)&p->order, &p->order_cap, n_rows, sizeof(void *),
                      "a batch's rows") ||
-        !cpu_reserve(c, (void **)&p->tokens, &p->tokens_cap, n_tokens, sizeof *p->tokens,
+        !cpu_reserve(c, (void **)&p->tokens, &p->tokens_cap, n_tokens, sizeof(*p->tokens),
                      "a batch's tokens"))
         return false;
     for (size_t i = 0; i < n_rows; i++)
@@ -212,7 +212,7 @@ static bool are_worth_joining(const struct attend_token *a, const struct attend_
     return a->pages == b->pages ||
            (cpu_sequence_pages_for(a->n) >= SHARED_PAGES &&
             cpu_sequence_pages_for(b->n) >= SHARED_PAGES &&
-            memcmp(a->pages, b->pages, SHARED_PAGES * sizeof *a->pages) == 0);
+            memcmp(a->pages, b->pages, SHARED_PAGES * sizeof(*a->pages)) == 0);
 }
 
 /* The number of spans of the token that sees the most. */
@@ -337,9 +337,9 @@ static bool plan_items(struct cpu *c, size_t n_heads)
 
     if (p->n_items > 0 && p->n_heads == n_heads)
         return true;
-    if (!cpu_reserve(c, (void **)&p->items, &p->items_cap, n_most, sizeof *p->items,
+    if (!cpu_reserve(c, (void **)&p->items, &p->items_cap, n_most, sizeof(*p->items),
                      "a batch's pieces") ||
-        !cpu_reserve(c, (void **)&p->groups, &p->groups_cap, n_most, sizeof *p->groups,
+        !cpu_reserve(c, (void **)&p->groups, &p->groups_cap, n_most, sizeof(*p->groups),
                      "a batch's pieces"))
         return false;
     p->n_heads = n_heads;
@@ -356,7 +356,7 @@ static bool plan_items(struct cpu *c, size_t n_heads)
             cpu_sequence_add_block(p, first + i, n - i < step ? n - i : step, n_together, n_parts);
     }
     assert(p->cost <= UINT32_MAX);
-    if (!cpu_reserve(c, (void **)&p->spans, &p->spans_cap, p->n_floats, sizeof *p->spans,
+    if (!cpu_reserve(c, (void **)&p->spans, &p->spans_cap, p->n_floats, sizeof(*p->spans),
                      "a batch's outputs by span")) {
         p->n_items = 0;
         return false;

@@ -218,7 +218,7 @@ static size_t physical_cores(void)
     size_t n = 0, limit = quota();
 
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
         return 1;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         char path[96], line[64];
@@ -226,9 +226,9 @@ static size_t physical_cores(void)
 
         if (!CPU_ISSET(cpu, &set))
             continue;
-        (void)snprintf(path, sizeof path,
+        (void)snprintf(path, sizeof(path),
                        "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-        if (read_first_line(path, line, sizeof line))
+        if (read_first_line(path, line, sizeof(line)))
             first = strtol(line, NULL, 10);
         /* a core is counted at its first thread, or at each if we may not use that one */
         if (first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET(first, &set))
@@ -250,7 +250,7 @@ enum status thread_pool_open(struct thread_pool **out, size_t n_threads, struct 
     if (n_threads > MAX_THREADS)
         return error_set(err, STATUS_INVALID, "%zu threads are too many, there can be at most %d",
                          n_threads, (int)MAX_THREADS);
-    size_bytes = sizeof *p + n_threads * (sizeof p->shares[0] + sizeof p->threads[0]);
+    size_bytes = sizeof(*p) + n_threads * (sizeof(p->shares[0]) + sizeof(p->threads[0]));
     size_bytes = (size_bytes + 63) / 64 * 64;
     p = aligned_alloc(64, size_bytes);
     if (p == NULL)

@@ -23,7 +23,7 @@ struct slab {
 
 static struct slab *slab_open(struct cpu *c, size_t size_bytes)
 {
-    struct slab *s = try_alloc(1, sizeof *s);
+    struct slab *s = try_alloc(1, sizeof(*s));
 
     if (s == NULL)
         return NULL;
@@ -131,9 +131,9 @@ enum status cpu_weight_open(struct backend *b, const struct tensor *t, struct we
     size_t size_bytes;
     enum status rc = STATUS_OK;
 
-    w = try_alloc(1, sizeof *w);
+    w = try_alloc(1, sizeof(*w));
     if (w == NULL)
-        return error_no_memory(err, sizeof *w, t->name);
+        return error_no_memory(err, sizeof(*w), t->name);
     w->tensor = *t;
     w->tensor.data = NULL; /* the panels hold all of it */
     w->tensor.file = NULL;
@@ -151,9 +151,9 @@ enum status cpu_weight_open(struct backend *b, const struct tensor *t, struct we
     if (rc != STATUS_OK)
         goto out;
     if (t->n_rows == 1) {
-        w->row = try_alloc(t->n_cols, sizeof *w->row);
+        w->row = try_alloc(t->n_cols, sizeof(*w->row));
         if (w->row == NULL) {
-            rc = error_no_memory(err, t->n_cols * sizeof *w->row, t->name);
+            rc = error_no_memory(err, t->n_cols * sizeof(*w->row), t->name);
             goto out;
         }
         panels_read_row(w->panels, t, 0, w->row);

@@ -41,17 +41,17 @@ static enum status cublas_open_file(const char *path, struct error *err)
 
     if (library == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s", dlerror());
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
         void *at = dlsym(library, entries[i].name);
 
         if (at == NULL) {
             (void)dlclose(library);
             return error_set(err, STATUS_NOT_FOUND, "%.160s has no %s", path, entries[i].name);
         }
-        memcpy((char *)&found + entries[i].at, &at, sizeof at);
+        memcpy((char *)&found + entries[i].at, &at, sizeof(at));
     }
     found.file = xstrdup(slash != NULL ? slash + 1 : path);
-    loaded = xalloc(sizeof *loaded);
+    loaded = xalloc(sizeof(*loaded));
     *loaded = found;
     return STATUS_OK;
 }
@@ -65,7 +65,7 @@ static enum status open_any(struct error *err)
 
     if (given != NULL && given[0] != '\0')
         return cublas_open_file(given, err);
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
         if (cublas_open_file(places[i], err) == STATUS_OK)
             return STATUS_OK;
     return error_set(err, STATUS_NOT_FOUND,

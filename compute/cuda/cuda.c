@@ -76,7 +76,7 @@ static void free_scratch(struct cuda *c)
     struct cuda_scratch *all[] = {&c->inputs,   &c->normed,   &c->hidden, &c->gated,
                                   &c->partials, &c->counters, &c->drawn};
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_give_back(c, all[i]->at);
 }
 
@@ -221,8 +221,8 @@ struct cuda_count cuda_count_of(struct cuda *c, size_t n)
     uint32_t count = (uint32_t)n;
     struct cuda_count out;
 
-    memset(&out, 0, sizeof out);
-    out.n = list_stage(&c->list, &count, sizeof count, sizeof count, NULL);
+    memset(&out, 0, sizeof(out));
+    out.n = list_stage(&c->list, &count, sizeof(count), sizeof(count), NULL);
     out.most = (uint32_t)list_bucket(n);
     return out;
 }
@@ -236,7 +236,7 @@ void cuda_run(struct cuda *c)
 
 static struct buffer *cuda_buffer_open(struct backend *b, size_t size_bytes)
 {
-    struct buffer *m = try_alloc(1, sizeof *m);
+    struct buffer *m = try_alloc(1, sizeof(*m));
 
     if (m == NULL)
         return NULL;
@@ -276,7 +276,7 @@ static void cuda_statistics(const struct backend *b, struct backend_statistics *
 
     *out = (struct backend_statistics){
         .n_graphs = c->list.n_made, .n_lists = c->list.n_runs, .n_replays = c->list.n_replays};
-    memcpy(out->products, c->fast.products, sizeof out->products);
+    memcpy(out->products, c->fast.products, sizeof(out->products));
 }
 
 float *cuda_written(struct buffer *m, size_t n, size_t width)

@@ -38,7 +38,7 @@ void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t 
         if (!cuda_begin(c, size_bytes))
             return;
         a.from = list_stage(&c->list, from, size_bytes, size_bytes, NULL);
-        list_add(&c->list, cuda_download_launch_copy, &a, sizeof a);
+        list_add(&c->list, cuda_download_launch_copy, &a, sizeof(a));
         return;
     }
     cuda_run(c);
@@ -67,7 +67,7 @@ static uint8_t *bounce(struct cuda *c, size_t size_bytes, void *host_to)
         return NULL;
     if (d->n == d->cap) {
         d->cap = 2 * d->cap + 8;
-        d->all = xrealloc(d->all, d->cap * sizeof *d->all);
+        d->all = xrealloc(d->all, d->cap * sizeof(*d->all));
     }
     at = d->host + d->used_bytes;
     d->all[d->n++] = (struct cuda_download){host_to, d->used_bytes, size_bytes};

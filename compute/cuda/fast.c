@@ -47,16 +47,16 @@ void fast_open(struct cuda *c, const struct backend_config *config)
     size_t version;
 
     if (!config->fast_math) {
-        (void)snprintf(f->products, sizeof f->products, "own kernels, the same bits in any batch");
+        (void)snprintf(f->products, sizeof(f->products), "own kernels, the same bits in any batch");
     } else if (fast_open_parts(c, &err) != STATUS_OK) {
-        (void)snprintf(f->products, sizeof f->products,
+        (void)snprintf(f->products, sizeof(f->products),
                        "own kernels, because cuBLAS is not available: %.110s", err.text);
     } else {
         f->is_on = true;
         f->from_rows = config->fast_math_from;
         version = c->gemm.blas->get_version();
         (void)snprintf(
-            f->products, sizeof f->products,
+            f->products, sizeof(f->products),
             "own kernels, and %.60s (%zu.%zu.%zu) for many rows: results depend on the batch",
             c->gemm.blas->file, version / 10000, version / 100 % 100, version % 100);
     }
@@ -66,7 +66,7 @@ void fast_close(struct cuda *c)
 {
     struct cuda_scratch *all[] = {&c->fast.weights, &c->fast.inputs, &c->fast.idle};
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_give_back(c, all[i]->at);
     gemm_close(&c->gemm);
 }
@@ -124,7 +124,7 @@ void fast_multiply(struct cuda *c, const struct product *p, const uint16_t *in, 
     float *out = cuda_written(p->out, n, w->n_rows);
     struct f16_args a;
 
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.from = *w;
     a.to = c->fast.weights.at;
     for (size_t first = 0; first < w->n_rows; first += at_once) {
@@ -132,7 +132,7 @@ void fast_multiply(struct cuda *c, const struct product *p, const uint16_t *in, 
 
         a.first = (uint32_t)first;
         a.n = (uint32_t)(left < at_once ? left : at_once);
-        list_add(&c->list, launch_f16, &a, sizeof a);
+        list_add(&c->list, launch_f16, &a, sizeof(a));
         gemm_add(&c->gemm, &(struct gemm_shape){rounded, a.n, w->n_cols, w->n_rows}, in, a.to,
                  out + first, adds);
     }

@@ -64,12 +64,12 @@ static int gemm_open_parts(struct gemm *g)
         rc = l->matmul_desc_create(&g->desc, CUBLAS_COMPUTE_F32, CUBLAS_R_32F);
     if (rc == CUBLAS_SUCCESS)
         rc = l->matmul_desc_set_attribute(g->desc, CUBLAS_DESC_TRANSA, &transposed,
-                                          sizeof transposed);
+                                          sizeof(transposed));
     if (rc == CUBLAS_SUCCESS)
         rc = l->matmul_preference_create(&g->preference);
     if (rc == CUBLAS_SUCCESS)
         rc = l->matmul_preference_set_attribute(g->preference, CUBLAS_PREF_WORKSPACE,
-                                                &workspace_bytes, sizeof workspace_bytes);
+                                                &workspace_bytes, sizeof(workspace_bytes));
     return rc;
 }
 
@@ -100,7 +100,7 @@ enum status gemm_open(struct gemm *g, struct cuda_device *d, struct command_list
     if (rc != STATUS_OK)
         gemm_close(g);
     else
-        g->plans = xalloc(N_PLANS * sizeof *g->plans);
+        g->plans = xalloc(N_PLANS * sizeof(*g->plans));
     return rc;
 }
 
@@ -132,7 +132,7 @@ static int open_layouts(const struct cublas *l, const struct gemm_shape *s, stru
 {
     int rc;
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     rc = l->matrix_layout_create(&out->w, CUBLAS_R_16F, s->n_cols, s->n_rows, (int64_t)s->n_cols);
     if (rc == CUBLAS_SUCCESS)
         rc = l->matrix_layout_create(&out->x, CUBLAS_R_16F, s->n_cols, s->n, (int64_t)s->n_cols);
@@ -145,7 +145,7 @@ static void close_layouts(const struct cublas *l, const struct layouts *layouts)
 {
     void *const all[] = {layouts->w, layouts->x, layouts->out};
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i] != NULL)
             (void)l->matrix_layout_destroy(all[i]);
 }
@@ -243,7 +243,7 @@ void gemm_add(struct gemm *g, const struct gemm_shape *s, const uint16_t *x, con
     }
     assert((uintptr_t)x % CUBLAS_ALIGN == 0 && (uintptr_t)w % CUBLAS_ALIGN == 0 &&
            (uintptr_t)out % CUBLAS_ALIGN == 0);
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.gemm = g;
     a.shape = *s;
     a.algo = gemm_place_of(g, s)->algo;
@@ -251,5 +251,5 @@ void gemm_add(struct gemm *g, const struct gemm_shape *s, const uint16_t *x, con
     a.w = w;
     a.out = out;
     a.beta = adds ? 1.0f : 0.0f;
-    list_add(g->list, launch_gemm, &a, sizeof a);
+    list_add(g->list, launch_gemm, &a, sizeof(a));
 }

@@ -197,7 +197,7 @@ void *list_stage(struct command_list *l, const void *from, size_t size_bytes, si
 
 void *list_stage_kept(struct command_list *l, const void *from, size_t size_bytes, size_t cap_bytes)
 {
-    enum { N_KEPT = sizeof l->staged / sizeof l->staged[0] };
+    enum { N_KEPT = sizeof(l->staged) / sizeof(l->staged[0]) };
     uint8_t *device;
 
     for (size_t i = 0; i < l->n_staged && i < N_KEPT; i++)
@@ -218,12 +218,12 @@ void list_add(struct command_list *l, list_launch_fn launch, const void *args, s
 
     if (l->device->failed.status != STATUS_OK || l->device->is_dead)
         return;
-    if (l->ops_cap - l->ops_bytes < sizeof op + args_bytes) {
-        l->ops_cap = 2 * l->ops_cap + sizeof op + args_bytes;
+    if (l->ops_cap - l->ops_bytes < sizeof(op) + args_bytes) {
+        l->ops_cap = 2 * l->ops_cap + sizeof(op) + args_bytes;
         l->ops = xrealloc(l->ops, l->ops_cap);
     }
-    memcpy(l->ops + l->ops_bytes, &op, sizeof op);
-    l->ops_bytes += sizeof op;
+    memcpy(l->ops + l->ops_bytes, &op, sizeof(op));
+    l->ops_bytes += sizeof(op);
     memset(l->ops + l->ops_bytes, 0, args_bytes);
     memcpy(l->ops + l->ops_bytes, args, size_bytes);
     l->ops_bytes += args_bytes;
@@ -237,9 +237,9 @@ static bool launch_all(struct command_list *l)
     bool launched;
     struct list_op op;
 
-    for (size_t at = 0; at < l->ops_bytes; at += sizeof op + op.args_bytes) {
-        memcpy(&op, l->ops + at, sizeof op);
-        op.launch(l->ops + at + sizeof op, l->compute);
+    for (size_t at = 0; at < l->ops_bytes; at += sizeof(op) + op.args_bytes) {
+        memcpy(&op, l->ops + at, sizeof(op));
+        op.launch(l->ops + at + sizeof(op), l->compute);
     }
     launched = device_works(l->device, cudaGetLastError(), "launch kernels");
     return (l->check == NULL || l->check(l->check_arg)) && launched;
@@ -249,8 +249,8 @@ static uint64_t cuda_list_hash(const uint8_t *bytes, size_t n)
 {
     uint64_t h = 14695981039346656037u, word;
 
-    for (size_t i = 0; i < n; i += sizeof word) { /* records are whole words */
-        memcpy(&word, bytes + i, sizeof word);
+    for (size_t i = 0; i < n; i += sizeof(word)) { /* records are whole words */
+        memcpy(&word, bytes + i, sizeof(word));
         h = (h ^ word) * 1099511628211u;
         h ^= h >> 29;
     }
@@ -276,7 +276,7 @@ static struct graph *find_graph(struct command_list *l)
     }
     if (l->n_graphs == LIST_GRAPHS) /* lists seen once do not evict those seen often */
         close_graph(l, last_single != NULL ? last_single : last, true);
-    g = xalloc(sizeof *g + l->ops_bytes);
+    g = xalloc(sizeof(*g) + l->ops_bytes);
     g->hash = h;
     g->ops_bytes = l->ops_bytes;
     memcpy(g->ops, l->ops, l->ops_bytes);

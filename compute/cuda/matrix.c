@@ -31,7 +31,7 @@ static size_t way_of(enum dtype type)
 
     while (ways[i].type != type) {
         i++;
-        assert(i < sizeof ways / sizeof ways[0]);
+        assert(i < sizeof(ways) / sizeof(ways[0]));
     }
     return i;
 }
@@ -51,7 +51,7 @@ static bool is_float(enum dtype type)
 /* The type that a weight has in device memory: types without kernels are decoded. */
 static enum dtype device_type(enum dtype type)
 {
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
         if (ways[i].type == type)
             return type;
     return DTYPE_F32;
@@ -61,7 +61,7 @@ static enum status open_gain(struct cuda *c, struct weight *w, const struct tens
                              struct error *err)
 {
     size_t size_bytes = t->n_cols * sizeof(float);
-    float *row = try_alloc(t->n_cols, sizeof *row);
+    float *row = try_alloc(t->n_cols, sizeof(*row));
     void *bytes = try_alloc(t->size_bytes, 1);
     enum status rc;
 
@@ -92,9 +92,9 @@ enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct w
 
     if (c->device.is_dead)
         return error_set(err, STATUS_INTERNAL, "the CUDA device has failed");
-    w = try_alloc(1, sizeof *w);
+    w = try_alloc(1, sizeof(*w));
     if (w == NULL)
-        return error_no_memory(err, sizeof *w, t->name);
+        return error_no_memory(err, sizeof(*w), t->name);
     size_bytes = cuda_matrix_lay_out(&w->matrix, type, t->n_rows, t->n_cols, NULL);
     w->memory = device_take(&c->device, size_bytes);
     if (w->memory == NULL) {
@@ -143,16 +143,16 @@ void cuda_embed_rows(struct backend *b, const struct weight *table, const int32_
     struct cuda *c = to_cuda(b);
     struct embed_args a;
 
-    if (n == 0 || !cuda_begin(c, list_bucket(n) * sizeof *ids))
+    if (n == 0 || !cuda_begin(c, list_bucket(n) * sizeof(*ids)))
         return;
     for (size_t i = 0; i < n; i++)
         assert(ids[i] >= 0 && (uint32_t)ids[i] < table->matrix.n_rows);
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.table = table->matrix;
-    a.ids = list_stage(&c->list, ids, n * sizeof *ids, list_bucket(n) * sizeof *ids, NULL);
+    a.ids = list_stage(&c->list, ids, n * sizeof(*ids), list_bucket(n) * sizeof(*ids), NULL);
     a.n = cuda_count_of(c, n);
     a.out = cuda_written(out, n, table->matrix.n_cols);
-    list_add(&c->list, launch_embed, &a, sizeof a);
+    list_add(&c->list, launch_embed, &a, sizeof(a));
 }
 
 struct gather_args {
@@ -176,16 +176,16 @@ void cuda_gather_rows(struct backend *b, const struct buffer *in, const uint32_t
     struct cuda *c = to_cuda(b);
     struct gather_args a;
 
-    if (n == 0 || !cuda_begin(c, list_bucket(n) * sizeof *rows))
+    if (n == 0 || !cuda_begin(c, list_bucket(n) * sizeof(*rows)))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     for (size_t i = 0; i < n; i++)
         a.in = cuda_read(in, rows[i] + (size_t)1, width);
-    a.rows = list_stage(&c->list, rows, n * sizeof *rows, list_bucket(n) * sizeof *rows, NULL);
+    a.rows = list_stage(&c->list, rows, n * sizeof(*rows), list_bucket(n) * sizeof(*rows), NULL);
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.out = cuda_written(out, n, width);
-    list_add(&c->list, launch_gather, &a, sizeof a);
+    list_add(&c->list, launch_gather, &a, sizeof(a));
 }
 
 /* Products. */
@@ -210,7 +210,7 @@ static bool acts_for(struct cuda *c, struct cuda_scratch *room, size_t n, size_t
                      struct cuda_acts *out)
 {
     size_t n_values = n * width, at = (n_values + 255) / 256 * 256;
-    uint8_t *memory = cuda_scratch(c, room, at + n_values / 32 * sizeof *out->groups);
+    uint8_t *memory = cuda_scratch(c, room, at + n_values / 32 * sizeof(*out->groups));
 
     if (memory == NULL)
         return false;
@@ -256,8 +256,8 @@ static bool cuda_matrix_prepare(struct cuda *c, const struct input *in, size_t n
     size_t width = p->w->matrix.n_cols;
     struct norm_args a;
 
-    memset(out, 0, sizeof *out);
-    memset(&a, 0, sizeof a);
+    memset(out, 0, sizeof(*out));
+    memset(&a, 0, sizeof(a));
     out->form = form_of(c, p, n);
     a.x = cuda_read(in->x, n, width);
     a.gain = in->gain != NULL ? in->gain->gain : NULL;
@@ -273,7 +273,7 @@ static bool cuda_matrix_prepare(struct cuda *c, const struct input *in, size_t n
         if (a.halves == NULL)
             return false;
     } else if (a.gain != NULL) {
-        a.floats = cuda_scratch(c, &c->normed, list_bucket(n) * width * sizeof *a.floats);
+        a.floats = cuda_scratch(c, &c->normed, list_bucket(n) * width * sizeof(*a.floats));
         if (a.floats == NULL)
             return false;
     }
@@ -282,11 +282,11 @@ static bool cuda_matrix_prepare(struct cuda *c, const struct input *in, size_t n
     out->n = a.n = cuda_count_of(c, n);
     out->floats = a.gain != NULL ? a.floats : a.x;
     if (out->form == QUANTISED)
-        list_add(&c->list, launch_norm_quantise, &a, sizeof a);
+        list_add(&c->list, launch_norm_quantise, &a, sizeof(a));
     else if (out->form == HALVES)
-        list_add(&c->list, launch_norm_f16, &a, sizeof a);
+        list_add(&c->list, launch_norm_f16, &a, sizeof(a));
     else if (a.gain != NULL)
-        list_add(&c->list, launch_norm, &a, sizeof a);
+        list_add(&c->list, launch_norm, &a, sizeof(a));
     return true;
 }
 
@@ -331,7 +331,7 @@ static void record_products(struct cuda *c, struct products_args *a, const struc
              in->form == FLOATS                        ? launch_float
              : in->n.most >= ways[way_of(type)].tensor ? launch_many
                                                        : launch_few,
-             a, sizeof *a);
+             a, sizeof(*a));
 }
 
 /* Runs products of one type in one launch, in the order given. */
@@ -340,7 +340,7 @@ static void run_products(struct cuda *c, const struct prepared *in, const struct
 {
     struct products_args a;
 
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.adds = adds;
     for (size_t i = 0; in->form == HALVES && i < n_products; i++)
         fast_multiply(c, &products[i], in->halves, n, adds);
@@ -350,7 +350,7 @@ static void run_products(struct cuda *c, const struct prepared *in, const struct
         if (a.n_products == CUDA_MAX_PRODUCTS ||
             (a.n_products > 0 && a.products[0].w.type != w->type)) {
             record_products(c, &a, in);
-            memset(a.products, 0, sizeof a.products);
+            memset(a.products, 0, sizeof(a.products));
             a.n_products = 0;
         }
         a.products[a.n_products].w = *w;
@@ -450,8 +450,8 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
         return;
     up.at = (uint8_t *)gate.at + size_bytes;
     cuda_matmul(b, in, n, both, 2);
-    memset(&prepared, 0, sizeof prepared);
-    memset(&a, 0, sizeof a);
+    memset(&prepared, 0, sizeof(prepared));
+    memset(&a, 0, sizeof(a));
     prepared.form = form_of(c, &down, n);
     if (!room_for_gated(c, &prepared, n, hidden) || !cuda_begin(c, 0))
         return;
@@ -466,6 +466,6 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
              prepared.form == QUANTISED ? launch_gate_quantise
              : prepared.form == HALVES  ? launch_gate_f16
                                         : launch_gate,
-             &a, sizeof a);
+             &a, sizeof(a));
     run_products(c, &prepared, &down, 1, n, !f->stores);
 }

@@ -43,7 +43,7 @@ static enum status module_load(const struct backend_type **out, struct error *er
                          dlerror());
     module = dlsym(library, "parley_cuda_module");
     if (module == NULL || strcmp(module->version, PARLEY_VERSION) != 0 ||
-        module->type_bytes != sizeof **out) {
+        module->type_bytes != sizeof(**out)) {
         (void)dlclose(library);
         return error_set(
             err, STATUS_PRECONDITION,

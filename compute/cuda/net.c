@@ -32,11 +32,11 @@ static void cuda_run_net_zero(struct backend *b, struct buffer *x, size_t n, siz
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.x = cuda_written(x, n, width);
-    list_add(&c->list, launch_zero, &a, sizeof a);
+    list_add(&c->list, launch_zero, &a, sizeof(a));
 }
 
 static void launch_add(const void *args, cudaStream_t stream)
@@ -54,12 +54,12 @@ static void cuda_run_net_add(struct backend *b, struct buffer *x, const struct b
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.x = cuda_written(x, n, width);
     a.in = cuda_read(y, n, width);
-    list_add(&c->list, launch_add, &a, sizeof a);
+    list_add(&c->list, launch_add, &a, sizeof(a));
 }
 
 static void launch_keep_rows(const void *args, cudaStream_t stream)
@@ -75,14 +75,14 @@ static void cuda_run_net_keep_rows(struct backend *b, const bool *keep, size_t n
     struct cuda *c = to_cuda(b);
     struct net_args a;
 
-    if (n == 0 || width == 0 || !cuda_begin(c, list_bucket(n) * sizeof *keep))
+    if (n == 0 || width == 0 || !cuda_begin(c, list_bucket(n) * sizeof(*keep)))
         return;
-    memset(&a, 0, sizeof a);
-    a.host = list_stage(&c->list, keep, n * sizeof *keep, list_bucket(n) * sizeof *keep, NULL);
+    memset(&a, 0, sizeof(a));
+    a.host = list_stage(&c->list, keep, n * sizeof(*keep), list_bucket(n) * sizeof(*keep), NULL);
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.x = cuda_written(x, n, width);
-    list_add(&c->list, launch_keep_rows, &a, sizeof a);
+    list_add(&c->list, launch_keep_rows, &a, sizeof(a));
 }
 
 static void launch_linear(const void *args, cudaStream_t stream)
@@ -102,7 +102,7 @@ static void cuda_run_net_linear(struct backend *b, const struct buffer *in, cons
     assert(in != out);
     if (n == 0 || n_out == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)n_in;
     a.n_out = (uint32_t)n_out;
@@ -110,7 +110,7 @@ static void cuda_run_net_linear(struct backend *b, const struct buffer *in, cons
     a.w = cuda_read(w, n_out, n_in);
     a.from = cuda_read(bias, 1, n_out);
     a.out = cuda_written(out, n, n_out);
-    list_add(&c->list, launch_linear, &a, sizeof a);
+    list_add(&c->list, launch_linear, &a, sizeof(a));
 }
 
 static void launch_linear_backward(const void *args, cudaStream_t stream)
@@ -131,7 +131,7 @@ static void cuda_run_net_linear_backward(struct backend *b, const struct buffer 
 
     if (n == 0 || n_out == 0 || n_in == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)n_in;
     a.n_out = (uint32_t)n_out;
@@ -141,7 +141,7 @@ static void cuda_run_net_linear_backward(struct backend *b, const struct buffer 
     a.x = din != NULL ? cuda_written(din, n, n_in) : NULL;
     a.out = cuda_written(dw, n_out, n_in);
     a.more = cuda_written(dbias, 1, n_out);
-    list_add(&c->list, launch_linear_backward, &a, sizeof a);
+    list_add(&c->list, launch_linear_backward, &a, sizeof(a));
 }
 
 static void launch_dropout(const void *args, cudaStream_t stream)
@@ -157,16 +157,16 @@ static void cuda_run_net_dropout(struct backend *b, const struct net_draw *draws
     struct cuda *c = to_cuda(b);
     struct net_args a;
 
-    if (n == 0 || width == 0 || !cuda_begin(c, list_bucket(n) * sizeof *draws))
+    if (n == 0 || width == 0 || !cuda_begin(c, list_bucket(n) * sizeof(*draws)))
         return;
-    memset(&a, 0, sizeof a);
-    a.host = list_stage(&c->list, draws, n * sizeof *draws, list_bucket(n) * sizeof *draws, NULL);
+    memset(&a, 0, sizeof(a));
+    a.host = list_stage(&c->list, draws, n * sizeof(*draws), list_bucket(n) * sizeof(*draws), NULL);
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.layer = layer;
     a.number = rate;
     a.x = cuda_written(x, n, width);
-    list_add(&c->list, launch_dropout, &a, sizeof a);
+    list_add(&c->list, launch_dropout, &a, sizeof(a));
 }
 
 static void launch_relu(const void *args, cudaStream_t stream)
@@ -183,11 +183,11 @@ static void cuda_run_net_relu(struct backend *b, struct buffer *x, size_t n, siz
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.x = cuda_written(x, n, width);
-    list_add(&c->list, launch_relu, &a, sizeof a);
+    list_add(&c->list, launch_relu, &a, sizeof(a));
 }
 
 static void launch_relu_backward(const void *args, cudaStream_t stream)
@@ -205,12 +205,12 @@ static void cuda_run_net_relu_backward(struct backend *b, const struct buffer *o
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.in = cuda_read(out, n, width);
     a.x = cuda_written(dx, n, width);
-    list_add(&c->list, launch_relu_backward, &a, sizeof a);
+    list_add(&c->list, launch_relu_backward, &a, sizeof(a));
 }
 
 static void launch_softmax(const void *args, cudaStream_t stream)
@@ -228,13 +228,13 @@ static void softmax_of(struct backend *b, const struct buffer *in, size_t n, siz
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.layer = is_log;
     a.in = cuda_read(in, n, width);
     a.out = cuda_written(out, n, width);
-    list_add(&c->list, launch_softmax, &a, sizeof a);
+    list_add(&c->list, launch_softmax, &a, sizeof(a));
 }
 
 static void cuda_run_net_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
@@ -263,20 +263,20 @@ static void cuda_run_net_log_prob_backward(struct backend *b, const struct buffe
                                            struct buffer *dlogits)
 {
     struct cuda *c = to_cuda(b);
-    size_t cap_bytes = list_bucket(n) * sizeof *weights;
+    size_t cap_bytes = list_bucket(n) * sizeof(*weights);
     struct net_args a;
 
     if (n == 0 || width == 0 || !cuda_begin(c, 2 * cap_bytes))
         return;
-    memset(&a, 0, sizeof a);
-    a.host = list_stage(&c->list, actions, n * sizeof *actions, cap_bytes, NULL);
-    a.weights = list_stage(&c->list, weights, n * sizeof *weights, cap_bytes, NULL);
+    memset(&a, 0, sizeof(a));
+    a.host = list_stage(&c->list, actions, n * sizeof(*actions), cap_bytes, NULL);
+    a.weights = list_stage(&c->list, weights, n * sizeof(*weights), cap_bytes, NULL);
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.number = entropy_weight;
     a.in = cuda_read(logp, n, width);
     a.out = cuda_written(dlogits, n, width);
-    list_add(&c->list, launch_log_prob_backward, &a, sizeof a);
+    list_add(&c->list, launch_log_prob_backward, &a, sizeof(a));
 }
 
 static void launch_lstm(const void *args, cudaStream_t stream)
@@ -295,7 +295,7 @@ static void cuda_run_net_lstm(struct backend *b, struct buffer *gates, const str
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.x = cuda_written(gates, n, 4 * width);
@@ -303,7 +303,7 @@ static void cuda_run_net_lstm(struct backend *b, struct buffer *gates, const str
     a.before = cuda_read(c_in, n, width);
     a.out = cuda_written(c_out, n, width);
     a.more = cuda_written(h_out, n, width);
-    list_add(&c->list, launch_lstm, &a, sizeof a);
+    list_add(&c->list, launch_lstm, &a, sizeof(a));
 }
 
 static void launch_lstm_backward(const void *args, cudaStream_t stream)
@@ -324,7 +324,7 @@ static void cuda_run_net_lstm_backward(struct backend *b, const struct buffer *g
 
     if (n == 0 || width == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.in = cuda_read(gates, n, 4 * width);
@@ -333,7 +333,7 @@ static void cuda_run_net_lstm_backward(struct backend *b, const struct buffer *g
     a.from = cuda_read(dh, n, width);
     a.out = cuda_written(dc, n, width);
     a.more = cuda_written(dgates, n, 4 * width);
-    list_add(&c->list, launch_lstm_backward, &a, sizeof a);
+    list_add(&c->list, launch_lstm_backward, &a, sizeof(a));
 }
 
 /* The rates change with each step, so they are inputs, and the list stays the same. */
@@ -360,16 +360,16 @@ static void cuda_run_net_optim_step(struct backend *b, const struct optim *o, ui
     struct optim_args a;
 
     assert(step > 0 && (o->kind == OPTIM_SGD) == (v == NULL));
-    if (n == 0 || !cuda_begin(c, sizeof rates))
+    if (n == 0 || !cuda_begin(c, sizeof(rates)))
         return;
-    memset(&a, 0, sizeof a);
-    a.rates = list_stage(&c->list, &rates, sizeof rates, sizeof rates, NULL);
+    memset(&a, 0, sizeof(a));
+    a.rates = list_stage(&c->list, &rates, sizeof(rates), sizeof(rates), NULL);
     a.n = n;
     a.g = cuda_read(g, 1, n);
     a.p = cuda_written(p, 1, n);
     a.m = m != NULL ? cuda_written(m, 1, n) : NULL;
     a.v = v != NULL ? cuda_written(v, 1, n) : NULL;
-    list_add(&c->list, launch_optim, &a, sizeof a);
+    list_add(&c->list, launch_optim, &a, sizeof(a));
 }
 
 const struct net_ops cuda_net_ops = {

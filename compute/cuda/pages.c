@@ -91,9 +91,9 @@ enum status cuda_kv_open(struct backend *b, const struct kv_shape *shape, struct
             err, STATUS_UNIMPLEMENTED,
             "the model's heads have %zu dimensions, it must be an even number up to %d",
             shape->head_dim, (int)MAX_HEAD_DIM);
-    kv = try_alloc(1, sizeof *kv);
+    kv = try_alloc(1, sizeof(*kv));
     if (kv == NULL)
-        return error_no_memory(err, sizeof *kv, "keys and values");
+        return error_no_memory(err, sizeof(*kv), "keys and values");
     kv->shape = *shape;
     cuda_kv_lay_out(&kv->view, shape->type, shape->n_layers, shape->n_kv_heads, shape->head_dim);
     rc = open_memory(to_cuda(b), kv, err);
@@ -147,13 +147,13 @@ void cuda_kv_copy_page(struct backend *b, struct kv *kv, int32_t from_page, int3
 
     assert(cuda_is_page(kv, from_page) && cuda_is_page(kv, to_page) && from_page != to_page);
     cuda_settle(c);
-    if (!list_reserve(&c->list, sizeof pair + LIST_ALIGN))
+    if (!list_reserve(&c->list, sizeof(pair) + LIST_ALIGN))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.kv = kv->view;
-    a.pairs = list_stage(&c->list, pair, sizeof pair, sizeof pair, NULL);
+    a.pairs = list_stage(&c->list, pair, sizeof(pair), sizeof(pair), NULL);
     a.n = 1;
-    list_add(&c->list, cuda_pages_launch_copy, &a, sizeof a);
+    list_add(&c->list, cuda_pages_launch_copy, &a, sizeof(a));
     c->n_copies++;
 }
 

@@ -56,12 +56,12 @@ static bool copy_table(struct cuda *c, struct turns *t, const float *host, size_
 /* Makes t the table of rope r, of positions below n. */
 static bool make_table(struct cuda *c, struct turns *t, const struct rope *r, size_t n)
 {
-    size_t size_bytes, scale_bytes = rope_width(r) / 2 * sizeof *r->scale;
+    size_t size_bytes, scale_bytes = rope_width(r) / 2 * sizeof(*r->scale);
     struct error err;
     float *host;
 
     n = n < MIN_POSITIONS ? MIN_POSITIONS : list_bucket(n);
-    size_bytes = n * rope_width(r) * sizeof *host;
+    size_bytes = n * rope_width(r) * sizeof(*host);
     turns_close(c, t);
     host = try_alloc(1, size_bytes);
     t->host_scale = r->scale != NULL ? try_alloc(1, scale_bytes) : NULL;
@@ -107,7 +107,7 @@ struct cuda_turns rope_turns(const struct turns *t)
 {
     struct cuda_turns r;
 
-    memset(&r, 0, sizeof r);
+    memset(&r, 0, sizeof(r));
     r.turns = t->at;
     r.head_dim = (uint32_t)t->rope.head_dim;
     r.n_rotated = (uint32_t)rope_width(&t->rope);
@@ -131,19 +131,19 @@ static void launch_rope(const void *args, cudaStream_t stream)
 
 static void record(struct cuda *c, const struct held_rope *h)
 {
-    size_t cap_bytes = list_bucket(h->n) * sizeof *h->host_positions;
+    size_t cap_bytes = list_bucket(h->n) * sizeof(*h->host_positions);
     struct rope_args a;
 
     if (!list_reserve(&c->list, cap_bytes + 2 * CUDA_COUNT_BYTES))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.rope = rope_turns(h->turns);
     a.tokens.positions =
-        list_stage_kept(&c->list, h->host_positions, h->n * sizeof *h->host_positions, cap_bytes);
+        list_stage_kept(&c->list, h->host_positions, h->n * sizeof(*h->host_positions), cap_bytes);
     a.tokens.n = cuda_count_of(c, h->n);
     a.n_heads = (uint32_t)h->n_heads;
     a.x = h->x;
-    list_add(&c->list, launch_rope, &a, sizeof a);
+    list_add(&c->list, launch_rope, &a, sizeof(a));
 }
 
 void cuda_settle(struct cuda *c)

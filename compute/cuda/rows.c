@@ -28,14 +28,14 @@ void cuda_norm_rows(struct backend *b, const struct input *in, size_t n, size_t 
     assert(in->gain == NULL || (in->gain->gain != NULL && in->gain->matrix.n_cols == width));
     if (n == 0 || !cuda_begin(c, 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.x = cuda_read(in->x, n, width);
     a.gain = in->gain != NULL ? in->gain->gain : NULL;
     a.eps = in->eps;
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.out = cuda_written(out, n, width);
-    list_add(&c->list, launch_row_norm, &a, sizeof a);
+    list_add(&c->list, launch_row_norm, &a, sizeof(a));
 }
 
 struct add_args {
@@ -59,14 +59,14 @@ static void record_add(struct cuda *c, const float *from, bool is_row, float fac
 {
     struct add_args a;
 
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.x = cuda_written(out, n, width);
     a.from = from;
     a.factor = factor;
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.is_row = is_row;
-    list_add(&c->list, launch_add_rows, &a, sizeof a);
+    list_add(&c->list, launch_add_rows, &a, sizeof(a));
 }
 
 void cuda_add_rows(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,
@@ -106,20 +106,20 @@ void cuda_scatter_add(struct backend *b, const struct buffer *in, const uint32_t
                       const float *factors, size_t n, size_t width, struct buffer *out)
 {
     struct cuda *c = to_cuda(b);
-    size_t cap_bytes = list_bucket(n) * sizeof *rows;
+    size_t cap_bytes = list_bucket(n) * sizeof(*rows);
     struct scatter_args a;
 
     if (n == 0 || !cuda_begin(c, 2 * cap_bytes))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     for (size_t i = 0; i < n; i++)
         a.x = cuda_written(out, rows[i] + (size_t)1, width);
     a.from = cuda_read(in, n, width);
-    a.rows = list_stage(&c->list, rows, n * sizeof *rows, cap_bytes, NULL);
-    a.factors = list_stage(&c->list, factors, n * sizeof *factors, cap_bytes, NULL);
+    a.rows = list_stage(&c->list, rows, n * sizeof(*rows), cap_bytes, NULL);
+    a.factors = list_stage(&c->list, factors, n * sizeof(*factors), cap_bytes, NULL);
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
-    list_add(&c->list, launch_scatter, &a, sizeof a);
+    list_add(&c->list, launch_scatter, &a, sizeof(a));
 }
 
 struct scale_args {
@@ -141,20 +141,20 @@ static void launch_scale(const void *args, cudaStream_t stream)
 static void record_scale(struct cuda *c, const float *factors, float factor, float cap, size_t n,
                          size_t width, struct buffer *x)
 {
-    size_t cap_bytes = list_bucket(n) * sizeof *factors;
+    size_t cap_bytes = list_bucket(n) * sizeof(*factors);
     struct scale_args a;
 
     if (n == 0 || !cuda_begin(c, factors != NULL ? cap_bytes : 0))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.x = cuda_written(x, n, width);
     if (factors != NULL)
-        a.factors = list_stage(&c->list, factors, n * sizeof *factors, cap_bytes, NULL);
+        a.factors = list_stage(&c->list, factors, n * sizeof(*factors), cap_bytes, NULL);
     a.factor = factor;
     a.cap = cap;
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
-    list_add(&c->list, launch_scale, &a, sizeof a);
+    list_add(&c->list, launch_scale, &a, sizeof(a));
 }
 
 void cuda_scale_all(struct backend *b, float factor, float cap, size_t n, size_t width,

@@ -45,14 +45,14 @@ static void stage_tokens(struct cuda *c, const struct kv *kv, const struct atten
     uint32_t *positions;
     int32_t *pages;
 
-    memset(p, 0, sizeof *p);
+    memset(p, 0, sizeof(*p));
     p->tokens.positions = list_stage(&c->list, NULL, 0, cap_bytes, &positions_at);
     p->tokens.pages = list_stage(&c->list, NULL, 0, cap_bytes, &pages_at);
     p->tokens.n = cuda_count_of(c, end);
     positions = positions_at;
     pages = pages_at;
-    memset(positions, 0, end * sizeof *positions);
-    memset(pages, 0xff, end * sizeof *pages); /* -1: tokens of no row */
+    memset(positions, 0, end * sizeof(*positions));
+    memset(pages, 0xff, end * sizeof(*pages)); /* -1: tokens of no row */
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
         for (size_t t = 0; t < r->n_tokens; t++) {
             size_t pos = r->pos + t;
@@ -109,7 +109,7 @@ static void launch_rope_store(const void *args, cudaStream_t stream)
 static bool is_of_tokens(const struct held_rope *h, const struct step_plan *p)
 {
     return h->n == p->end &&
-           memcmp(h->host_positions, p->host_positions, p->end * sizeof *p->host_positions) == 0;
+           memcmp(h->host_positions, p->host_positions, p->end * sizeof(*p->host_positions)) == 0;
 }
 
 /* Whether the ropes held back are those of the tokens' queries and keys. */
@@ -139,7 +139,7 @@ void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const st
         if (!cuda_sequence_plan_tokens(c, kv, rows, n_rows)) /* the list may have run */
             return;
     }
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.kv = kv->view;
     a.layer = (uint32_t)layer;
     a.tokens = c->plan.tokens;
@@ -151,7 +151,7 @@ void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const st
         a.q = c->held[0].x;
         c->n_held = 0;
     }
-    list_add(&c->list, fused ? launch_rope_store : launch_store, &a, sizeof a);
+    list_add(&c->list, fused ? launch_rope_store : launch_store, &a, sizeof(a));
 }
 
 /* Attention. */
@@ -234,7 +234,7 @@ void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer,
     assert(n_heads % kv->shape.n_kv_heads == 0 && layer < kv->shape.n_layers);
     if (n_rows == 0 || !cuda_begin(c, 0) || !plan_attention(c, kv, n_heads, rows, n_rows))
         return;
-    memset(&a, 0, sizeof a);
+    memset(&a, 0, sizeof(a));
     a.kv = kv->view;
     a.layer = (uint32_t)layer;
     a.attention = c->plan.attention;
@@ -243,5 +243,5 @@ void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer,
     a.attention.cap = how->cap * SCALAR_LOG2_E;
     a.q = cuda_read(q, c->plan.end, width);
     a.out = cuda_written(out, c->plan.end, width);
-    list_add(&c->list, launch_attend, &a, sizeof a);
+    list_add(&c->list, launch_attend, &a, sizeof(a));
 }

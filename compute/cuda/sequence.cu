@@ -236,7 +236,7 @@ static __global__ void __launch_bounds__(THREADS) kv_copy(struct cuda_kv kv, con
     const uint4 *from = (const uint4 *)(kv.pages + (size_t)pairs[2 * blockIdx.y] * kv.page_bytes);
     uint4 *to = (uint4 *)(kv.pages + (size_t)pairs[2 * blockIdx.y + 1] * kv.page_bytes);
 
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < kv.page_bytes / sizeof *to;
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < kv.page_bytes / sizeof(*to);
          i += (size_t)gridDim.x * THREADS)
         to[i] = from[i];
 }

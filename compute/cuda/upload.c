@@ -27,7 +27,7 @@ void upload_close(struct cuda *c)
             cuda_upload_close_slot(&c->uploads[i]);
         device_leave();
     }
-    memset(c->uploads, 0, sizeof c->uploads);
+    memset(c->uploads, 0, sizeof(c->uploads));
 }
 
 static cudaError_t cuda_upload_open_slot(struct upload_slot *s, size_t cap_bytes)

@@ -10,7 +10,7 @@
 
 enum status gguf_file_read(struct gguf **out, const char *path, struct error *err)
 {
-    struct gguf *g = xalloc(sizeof *g);
+    struct gguf *g = xalloc(sizeof(*g));
     enum status rc;
 
     g->path = xstrdup(path);
@@ -47,7 +47,7 @@ enum status gguf_open(struct gguf **out, const char *path, struct error *err)
 enum status gguf_open_bytes(struct gguf **out, const void *data, size_t size_bytes,
                             const char *name, struct error *err)
 {
-    struct gguf *g = xalloc(sizeof *g);
+    struct gguf *g = xalloc(sizeof(*g));
 
     assert((uintptr_t)data % GGUF_ALIGNMENT_MULTIPLE == 0);
     g->path = xstrdup(name);

@@ -129,7 +129,7 @@ static bool recall(char out[MODEL_HASH_SIZE], const char *entry, const char *key
 {
     char line[LINE_SIZE] = "";
     FILE *in = fopen(entry, "re");
-    size_t n = in != NULL ? fread(line, 1, sizeof line - 1, in) : 0, n_key = strlen(key);
+    size_t n = in != NULL ? fread(line, 1, sizeof(line) - 1, in) : 0, n_key = strlen(key);
 
     if (in != NULL)
         (void)fclose(in);
@@ -148,7 +148,7 @@ static void gguf_hash_remember(const char *entry, const char *key, const char *h
     bool is_written;
     FILE *to;
 
-    (void)snprintf(other, sizeof other, "%s.%jx", entry, (uintmax_t)getpid());
+    (void)snprintf(other, sizeof(other), "%s.%jx", entry, (uintmax_t)getpid());
     to = fopen(other, "we");
     if (to == NULL)
         return;
@@ -185,7 +185,7 @@ static enum status feed_hashes(EVP_MD_CTX *hash, const void *arg, struct error *
         char one[MODEL_HASH_SIZE];
         enum status rc = model_hash_file(one, gguf_fd(g, i), err);
 
-        if (rc == STATUS_OK && EVP_DigestUpdate(hash, one, sizeof one - 1) != 1)
+        if (rc == STATUS_OK && EVP_DigestUpdate(hash, one, sizeof(one) - 1) != 1)
             rc = no_hash(err);
         if (rc != STATUS_OK)
             return rc;

@@ -66,7 +66,7 @@ static enum status find_hf_family(const struct hf_family **out, const json_t *co
 {
     const char *type = hf_json_text(config, "model_type");
 
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
         if (strcmp(families[i].model_type, type) == 0) {
             *out = &families[i];
             return STATUS_OK;
@@ -172,7 +172,7 @@ static enum status copy_numbers(struct hf_keys *keys, const json_t *config, stru
         {"final_logit_softcapping", ".final_logit_softcapping"},
     };
 
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         double value;
         enum status rc = hf_json_f64(config, numbers[i].from, &value, err);
 
@@ -565,7 +565,7 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
         {"vocab_size", ret_vocab, SIZE_MAX_WIDTH},
     };
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         enum status rc =
             read_config_size(sizes[i].out, m->family, config, sizes[i].name, sizes[i].max, err);
 

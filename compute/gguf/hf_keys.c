@@ -79,7 +79,7 @@ void hf_key_f32(struct hf_keys *k, const char *name, double value)
     float f = (float)value;
     uint32_t bits;
 
-    memcpy(&bits, &f, sizeof bits);
+    memcpy(&bits, &f, sizeof(bits));
     hf_put_key(k, name, VALUE_F32);
     hf_put_int(k, bits, 4);
 }
@@ -120,7 +120,7 @@ enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len, struct 
 
     if (k->has_failed)
         return error_no_memory(err, 0, "the model's keys");
-    memcpy(k->bytes.data + 16, &n, sizeof n);
+    memcpy(k->bytes.data + 16, &n, sizeof(n));
     *ret = k->bytes.data;
     *ret_len = k->bytes.len;
     buf_init(&k->bytes, KEYS_MAX_BYTES); /* its memory is the caller's now */

@@ -53,8 +53,8 @@ static const char *const other_models[] = {"vision_tower.", "multi_modal_project
                                            "model.vision_tower.", "model.multi_modal_projector."};
 
 enum {
-    N_LAYER_NAMES = sizeof layer_names / sizeof layer_names[0],
-    N_EXPERT_NAMES = sizeof expert_names / sizeof expert_names[0]
+    N_LAYER_NAMES = sizeof(layer_names) / sizeof(layer_names[0]),
+    N_EXPERT_NAMES = sizeof(expert_names) / sizeof(expert_names[0])
 };
 
 static bool hf_begins_with(const char *text, const char *prefix)
@@ -64,7 +64,7 @@ static bool hf_begins_with(const char *text, const char *prefix)
 
 static const struct hf_name *find_whole(const char *name)
 {
-    for (size_t i = 0; i < sizeof whole_names / sizeof whole_names[0]; i++)
+    for (size_t i = 0; i < sizeof(whole_names) / sizeof(whole_names[0]); i++)
         if (strcmp(whole_names[i].from, name) == 0)
             return &whole_names[i];
     return NULL;
@@ -90,7 +90,7 @@ static const struct hf_name *find_expert(const struct hf_model *m, const char *n
 
     if (number == NULL || m->n_experts == 0)
         return NULL;
-    number += sizeof middle - 1;
+    number += sizeof(middle) - 1;
     end = number + number_take(&expert, number, SIZE_MAX, m->n_experts - 1);
     if (end == number || *end != '.' || end + 1 > name + len)
         return NULL;
@@ -122,9 +122,9 @@ static const char *name_in_layer(const struct hf_model *m, const char *name, uin
     static const char prefix[] = "model.layers.";
     size_t len;
 
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
         return NULL;
-    name += sizeof prefix - 1;
+    name += sizeof(prefix) - 1;
     len = number_take(ret_layer, name, SIZE_MAX, UINT64_MAX);
     return len > 0 && name[len] == '.' && *ret_layer < m->n_layers ? name + len + 1 : NULL;
 }
@@ -179,7 +179,7 @@ static const char *language_name(const struct hf_model *m, const char *name,
 
 static bool is_unused(const struct hf_model *m, const char *name)
 {
-    for (size_t i = 0; m->family->is_nested && i < sizeof other_models / sizeof other_models[0];
+    for (size_t i = 0; m->family->is_nested && i < sizeof(other_models) / sizeof(other_models[0]);
          i++)
         if (hf_begins_with(name, other_models[i]))
             return true;
@@ -200,7 +200,7 @@ enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, con
     if (ret->is_unused)
         return STATUS_OK;
     if (known != NULL) {
-        len = (size_t)snprintf(t->name, sizeof t->name, "%s", known->to);
+        len = (size_t)snprintf(t->name, sizeof(t->name), "%s", known->to);
     } else {
         rest = name_in_layer(m, of_language, &layer);
         known = rest == NULL ? NULL : find_part(m, rest, &end, ret);
@@ -208,7 +208,7 @@ enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, con
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "tensor '%.*s' does not belong to a model of type '%s' in safetensors",
                              SHOWN_MAX, name, m->family->model_type);
-        len = (size_t)snprintf(t->name, sizeof t->name, "blk.%lu.%s%s", layer, known->to, end);
+        len = (size_t)snprintf(t->name, sizeof(t->name), "blk.%lu.%s%s", layer, known->to, end);
     }
     t->name_len = len;
     return set_form(t, m, known->has_pairs && m->family->has_pairs, ret->expert, err);

@@ -171,7 +171,7 @@ static const char *find_split(const struct hf_asked *a)
     if (!a->is_byte_level || a->replaces_spaces || a->adds_space ||
         (a->keeps_matches_alone && a->n_steps != 1))
         return NULL;
-    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
+    for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++)
         if (has_same_steps(&splits[i], a))
             return splits[i].name;
     return NULL;
@@ -187,7 +187,7 @@ static enum status check_bpe(const json_t *model, struct error *err)
             err, STATUS_UNIMPLEMENTED,
             "a model of type '%.*s' is not supported, only BPE is; convert the model to GGUF",
             SPLIT_SHOWN_MAX, type);
-    for (size_t i = 0; i < sizeof affixes / sizeof affixes[0]; i++)
+    for (size_t i = 0; i < sizeof(affixes) / sizeof(affixes[0]); i++)
         if (*hf_json_text(model, affixes[i]) != '\0')
             return error_set(err, STATUS_UNIMPLEMENTED, "its model has a %s; convert it to GGUF",
                              affixes[i]);

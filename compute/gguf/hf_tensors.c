@@ -17,7 +17,7 @@ static enum status read_hf_type(enum dtype *out, const json_t *info, struct erro
     } types[] = {{"F32", DTYPE_F32}, {"F16", DTYPE_F16}, {"BF16", DTYPE_BF16}};
     const char *name = hf_json_text(info, "dtype");
 
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(types[i].name, name) == 0) {
             *out = types[i].type;
             return STATUS_OK;
@@ -109,7 +109,7 @@ static enum status check_hf_places(struct hf_tensors *t, uint64_t data_at, uint6
 {
     uint64_t end = data_at;
 
-    qsort(t->list, t->n, sizeof t->list[0], by_begin);
+    qsort(t->list, t->n, sizeof(t->list[0]), by_begin);
     for (size_t i = 0; i < t->n; i++) {
         if (t->list[i].begin != end)
             return error_set(err, STATUS_DATA_LOSS, "tensor '%.*s' %s", SHOWN_MAX, t->list[i].name,
@@ -157,8 +157,8 @@ enum status hf_tensors_parse(struct hf_tensors *out, const char *header, size_t 
     if (n > GGUF_TENSORS_MAX)
         rc = error_set(err, STATUS_UNIMPLEMENTED, "there are %zu tensors, there can be at most %d",
                        n, GGUF_TENSORS_MAX);
-    else if ((t.list = try_alloc(n + 1, sizeof *t.list)) == NULL)
-        rc = error_no_memory(err, (n + 1) * sizeof *t.list, "its list of tensors");
+    else if ((t.list = try_alloc(n + 1, sizeof(*t.list))) == NULL)
+        rc = error_no_memory(err, (n + 1) * sizeof(*t.list), "its list of tensors");
     else
         rc = read_hf_list(&t, LENGTH_BYTES + header_bytes, file_bytes, err);
     if (rc == STATUS_OK)

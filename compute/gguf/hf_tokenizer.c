@@ -148,9 +148,9 @@ static enum status hf_vocab_open(struct hf_vocab *v, const json_t *tokenizer, st
 
     if (rc != STATUS_OK)
         return rc;
-    v->tokens = try_alloc(v->n, sizeof *v->tokens);
+    v->tokens = try_alloc(v->n, sizeof(*v->tokens));
     if (v->tokens == NULL)
-        return error_no_memory(err, v->n * sizeof *v->tokens, "its tokens");
+        return error_no_memory(err, v->n * sizeof(*v->tokens), "its tokens");
     return put_tokens(v, vocab, added, err);
 }
 

@@ -99,12 +99,12 @@ static bool load_float(enum value_type type, const uint8_t *at, double *out)
         uint32_t bits = gguf_load_u32(at);
         float f;
 
-        memcpy(&f, &bits, sizeof f);
+        memcpy(&f, &bits, sizeof(f));
         *out = (double)f;
     } else if (type == VALUE_F64) {
         uint64_t bits = gguf_load_u64(at);
 
-        memcpy(out, &bits, sizeof *out);
+        memcpy(out, &bits, sizeof(*out));
     }
     return type == VALUE_F32 || type == VALUE_F64;
 }
@@ -198,9 +198,9 @@ enum status gguf_array_text(struct gguf *g, const char *key, size_t i, const cha
     if (k->texts == NULL) {
         const uint8_t *at = k->value;
 
-        k->texts = try_alloc(k->n_items, sizeof *k->texts);
+        k->texts = try_alloc(k->n_items, sizeof(*k->texts));
         if (k->texts == NULL)
-            return error_no_memory(err, k->n_items * sizeof *k->texts, key);
+            return error_no_memory(err, k->n_items * sizeof(*k->texts), key);
         for (size_t n = 0; n < k->n_items; n++) { /* the lengths were checked when it was opened */
             k->texts[n] = at;
             at += 8 + gguf_load_u64(at);

@@ -172,7 +172,7 @@ static inline uint16_t gguf_load_u16(const uint8_t *at)
 {
     uint16_t v;
 
-    memcpy(&v, at, sizeof v);
+    memcpy(&v, at, sizeof(v));
     return le16toh(v);
 }
 
@@ -180,7 +180,7 @@ static inline uint32_t gguf_load_u32(const uint8_t *at)
 {
     uint32_t v;
 
-    memcpy(&v, at, sizeof v);
+    memcpy(&v, at, sizeof(v));
     return le32toh(v);
 }
 
@@ -188,7 +188,7 @@ static inline uint64_t gguf_load_u64(const uint8_t *at)
 {
     uint64_t v;
 
-    memcpy(&v, at, sizeof v);
+    memcpy(&v, at, sizeof(v));
     return le64toh(v);
 }
 

@@ -199,9 +199,9 @@ static enum status gguf_read_keys(struct gguf *g, struct gguf_reader *r, uint64_
         (void)truncated(err, n * KEY_BYTES_MIN, r->g->size_bytes - r->pos);
         return error_prefix(err, "its %" PRIu64 " keys", n);
     }
-    g->keys = try_alloc(n, sizeof *g->keys);
+    g->keys = try_alloc(n, sizeof(*g->keys));
     if (g->keys == NULL)
-        return error_no_memory(err, n * sizeof *g->keys, "its keys");
+        return error_no_memory(err, n * sizeof(*g->keys), "its keys");
     rc = gguf_table_open(&g->key_table, n, err);
     if (rc != STATUS_OK)
         return rc;
@@ -250,7 +250,7 @@ static enum status take_type_of_weights(struct gguf_reader *r, enum dtype *ret, 
     if (rc != STATUS_OK)
         return rc;
     if (dtype_name((enum dtype)type) == NULL) {
-        if (type < sizeof foreign_types / sizeof foreign_types[0])
+        if (type < sizeof(foreign_types) / sizeof(foreign_types[0]))
             foreign = foreign_types[type];
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "is of type %" PRIu32 " (%s), which this program does not read", type,
@@ -345,14 +345,14 @@ static int by_place(const void *a, const void *b)
  * amount of memory once its weights are prepared. */
 static enum status check_overlaps(const struct gguf *g, struct error *err)
 {
-    const struct named_tensor **sorted = try_alloc(g->n_tensors, sizeof *sorted);
+    const struct named_tensor **sorted = try_alloc(g->n_tensors, sizeof(*sorted));
     enum status rc = STATUS_OK;
 
     if (sorted == NULL)
-        return error_no_memory(err, g->n_tensors * sizeof *sorted, "its list of tensors");
+        return error_no_memory(err, g->n_tensors * sizeof(*sorted), "its list of tensors");
     for (size_t i = 0; i < g->n_tensors; i++)
         sorted[i] = &g->tensors[i];
-    qsort(sorted, g->n_tensors, sizeof *sorted, by_place);
+    qsort(sorted, g->n_tensors, sizeof(*sorted), by_place);
     for (size_t i = 1; i < g->n_tensors && rc == STATUS_OK; i++) {
         const struct named_tensor *before = sorted[i - 1];
 

@@ -43,7 +43,7 @@ bool gguf_is_safetensors(const char *path)
     size_t len = strlen(path);
     struct stat st;
 
-    if (len >= sizeof ending && strcmp(path + len - (sizeof ending - 1), ending) == 0)
+    if (len >= sizeof(ending) && strcmp(path + len - (sizeof(ending) - 1), ending) == 0)
         return true;
     if (strcmp(base_name(path), index_name) == 0)
         return true;
@@ -91,7 +91,7 @@ static char *path_in(const struct hf_folder *f, const char *name)
 static enum status take_file(struct hf_folder *f, const char *name, struct gguf **ret,
                              struct error *err)
 {
-    struct gguf *file = xalloc(sizeof *file);
+    struct gguf *file = xalloc(sizeof(*file));
     enum status rc;
 
     file->path = path_in(f, name);
@@ -245,7 +245,7 @@ static enum status open_indexed(struct hf_folder *f, struct error *err)
         enum status rc;
 
         if (name == NULL || strchr(name, '/') != NULL || strlen(name) > NAME_MAX_BYTES ||
-            strlen(name) < sizeof ending)
+            strlen(name) < sizeof(ending))
             return error_set(err, STATUS_DATA_LOSS, "%s: tensor '%.80s' has no file's name",
                              index_name, tensor);
         if (has_file(f, name))
@@ -346,11 +346,11 @@ static enum status add_own(struct hf_folder *f, const char *name, const float *v
                    .n_rows = 1,
                    .n_cols = n,
                    .data = values,
-                   .size_bytes = n * sizeof *values,
+                   .size_bytes = n * sizeof(*values),
                    .file = f->g},
     };
 
-    t.name_len = (size_t)snprintf(t.name, sizeof t.name, "%s", name);
+    t.name_len = (size_t)snprintf(t.name, sizeof(t.name), "%s", name);
     return gguf_tensors_add(f->g, &t, err);
 }
 
@@ -387,9 +387,9 @@ static enum status make_rope(struct hf_folder *f, struct error *err)
 
     if (m->factor == 0 && m->long_divisors == NULL)
         return STATUS_OK;
-    divisors = try_alloc(2 * n, sizeof *divisors);
+    divisors = try_alloc(2 * n, sizeof(*divisors));
     if (divisors == NULL)
-        return error_no_memory(err, 2 * n * sizeof *divisors, "rope");
+        return error_no_memory(err, 2 * n * sizeof(*divisors), "rope");
     f->g->own_weights = divisors;
     if (m->long_divisors == NULL) {
         fill_llama3(divisors, m);
@@ -409,9 +409,9 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     gguf_tensors_clear(g);
-    g->own_parts = try_alloc(f->n_tensors + 1, sizeof *g->own_parts);
+    g->own_parts = try_alloc(f->n_tensors + 1, sizeof(*g->own_parts));
     if (g->own_parts == NULL)
-        return error_no_memory(err, f->n_tensors * sizeof *g->own_parts, "its experts");
+        return error_no_memory(err, f->n_tensors * sizeof(*g->own_parts), "its experts");
     rc = gguf_tensors_reserve(g, f->n_tensors + 2, err);
     for (size_t i = 0; i < f->n_heads && rc == STATUS_OK; i++)
         rc = name_tensors(f, &f->heads[i], g->others[g->n_others - f->n_heads + i], err);
@@ -437,10 +437,10 @@ static void close_folder(struct hf_folder *f)
 
 enum status gguf_open_safetensors(struct gguf **out, const char *path, struct error *err)
 {
-    struct hf_folder *f = xalloc(sizeof *f);
+    struct hf_folder *f = xalloc(sizeof(*f));
     enum status rc;
 
-    f->g = xalloc(sizeof *f->g);
+    f->g = xalloc(sizeof(*f->g));
     f->g->path = xstrdup(path);
     f->g->fd = -1;
     f->g->others = xalloc(FILES_MAX * sizeof(struct gguf *));

@@ -135,7 +135,7 @@ static enum status open_further(struct gguf *g, const struct shard_name *s, unsi
 static enum status join_tensors(struct gguf *g, struct error *err)
 {
     size_t n = g->n_tensors;
-    struct gguf *own = xalloc(sizeof *own); /* g's own, to be joined like the others' */
+    struct gguf *own = xalloc(sizeof(*own)); /* g's own, to be joined like the others' */
     enum status rc;
 
     for (size_t i = 0; i < g->n_others; i++)

@@ -20,9 +20,9 @@ enum status gguf_table_open(struct gguf_table *t, size_t n, struct error *err)
 
     while (n_slots < n * 2)
         n_slots *= 2;
-    t->slots = try_alloc(n_slots, sizeof *t->slots);
+    t->slots = try_alloc(n_slots, sizeof(*t->slots));
     if (t->slots == NULL)
-        return error_no_memory(err, n_slots * sizeof *t->slots, "its table of names");
+        return error_no_memory(err, n_slots * sizeof(*t->slots), "its table of names");
     t->mask = n_slots - 1;
     return STATUS_OK;
 }
@@ -65,9 +65,9 @@ enum status gguf_tensors_reserve(struct gguf *g, size_t n, struct error *err)
     if (n > GGUF_TENSORS_MAX)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "there are %zu tensors, there can be at most %d", n, GGUF_TENSORS_MAX);
-    g->tensors = try_alloc(n, sizeof *g->tensors);
+    g->tensors = try_alloc(n, sizeof(*g->tensors));
     if (g->tensors == NULL)
-        return error_no_memory(err, n * sizeof *g->tensors, "its list of tensors");
+        return error_no_memory(err, n * sizeof(*g->tensors), "its list of tensors");
     return gguf_table_open(&g->tensor_table, n, err);
 }
 

@@ -51,7 +51,7 @@ static enum status copy_vector(const struct tensor *t, float *to, struct error *
 {
     const size_t n_bytes = dtype_row_bytes(t->file_type, t->n_cols);
     void *room = try_alloc(n_bytes, 1);
-    float *values = try_alloc(t->n_cols, sizeof *values);
+    float *values = try_alloc(t->n_cols, sizeof(*values));
     enum status rc;
 
     assert(t->type == DTYPE_F32 && t->n_rows == 1);

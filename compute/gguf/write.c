@@ -59,7 +59,7 @@ static void fail_no_memory(struct gguf_writer *w)
 enum status gguf_writer_open(struct gguf_writer **out, const char *path, struct error *err)
 {
     static atomic_uint number; /* two writers of one path use different names */
-    struct gguf_writer *w = xalloc(sizeof *w);
+    struct gguf_writer *w = xalloc(sizeof(*w));
     size_t room = strlen(path) + 40;
 
     w->path = xstrdup(path);
@@ -166,7 +166,7 @@ void gguf_write_f32(struct gguf_writer *w, const char *key, float value)
 {
     uint32_t bits;
 
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     put_key(w, key, TYPE_F32);
     put_int(w, &w->keys, bits, 4);
 }
@@ -194,7 +194,7 @@ void gguf_write_tensor(struct gguf_writer *w, const char *name, size_t n_rows, s
     }
     if (w->n_tensors == w->cap_ends) {
         size_t cap = w->cap_ends == 0 ? 16 : 2 * w->cap_ends;
-        size_t *more = try_realloc(w->ends, cap, sizeof *more);
+        size_t *more = try_realloc(w->ends, cap, sizeof(*more));
 
         if (more == NULL) {
             fail_no_memory(w);
@@ -267,11 +267,11 @@ void gguf_write_data(struct gguf_writer *w, const float *data, size_t n)
         size_t left;
 
         assert(w->next < w->n_tensors);
-        left = (w->ends[w->next] - w->done_bytes) / sizeof *data;
+        left = (w->ends[w->next] - w->done_bytes) / sizeof(*data);
         if (left > n)
             left = n;
-        write_bytes(w, data, left * sizeof *data);
-        w->done_bytes += left * sizeof *data;
+        write_bytes(w, data, left * sizeof(*data));
+        w->done_bytes += left * sizeof(*data);
         data += left;
         n -= left;
         if (w->done_bytes == w->ends[w->next]) {

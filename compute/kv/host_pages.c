@@ -13,12 +13,12 @@ struct kv_host_pages {
 
 enum status kv_host_pages_open(struct kv_host_pages **out, size_t n_slots, struct error *err)
 {
-    struct kv_host_pages *s = xalloc(sizeof *s);
+    struct kv_host_pages *s = xalloc(sizeof(*s));
 
-    s->links = try_alloc(n_slots, sizeof *s->links);
+    s->links = try_alloc(n_slots, sizeof(*s->links));
     if (s->links == NULL) {
         free(s);
-        return error_no_memory(err, n_slots * sizeof *s->links, "the list of KV slots");
+        return error_no_memory(err, n_slots * sizeof(*s->links), "the list of KV slots");
     }
     s->n = n_slots;
     list_init(&s->empty);

@@ -89,13 +89,13 @@ enum status kv_pages_open(struct kv_pages **out, size_t n_pages, struct error *e
     if (n_pages > INT32_MAX)
         return error_set(err, STATUS_INVALID, "%zu KV pages are too many, there can be at most %d",
                          n_pages, INT32_MAX);
-    p = xalloc(sizeof *p);
+    p = xalloc(sizeof(*p));
     list_init(&p->idle);
-    p->pages = try_alloc(n_pages, sizeof *p->pages);
-    p->blank = try_alloc(n_pages, sizeof *p->blank);
+    p->pages = try_alloc(n_pages, sizeof(*p->pages));
+    p->blank = try_alloc(n_pages, sizeof(*p->blank));
     if (p->pages == NULL || p->blank == NULL) {
         kv_pages_close(p);
-        return error_no_memory(err, n_pages * (sizeof *p->pages + sizeof *p->blank),
+        return error_no_memory(err, n_pages * (sizeof(*p->pages) + sizeof(*p->blank)),
                                "the list of KV pages");
     }
     for (size_t i = 0; i < n_pages; i++) /* low pages are handed out first */
@@ -153,9 +153,9 @@ static enum status kv_pages_grow(struct kv_seq *s, size_t n_pages, struct error 
 
     if (n_pages <= s->cap_pages)
         return STATUS_OK;
-    pages = try_realloc(s->pages, cap, sizeof *pages);
+    pages = try_realloc(s->pages, cap, sizeof(*pages));
     if (pages == NULL)
-        return error_no_memory(err, cap * sizeof *pages, "a page table");
+        return error_no_memory(err, cap * sizeof(*pages), "a page table");
     s->pages = pages;
     s->cap_pages = (uint32_t)cap;
     return STATUS_OK;

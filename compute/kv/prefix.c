@@ -26,22 +26,22 @@ struct prefix_cache {
 enum status prefix_cache_open(struct prefix_cache **out, size_t n_pages, const struct env *env,
                               struct error *err)
 {
-    struct prefix_cache *p = xalloc(sizeof *p);
+    struct prefix_cache *p = xalloc(sizeof(*p));
     size_t n_heads = 1;
 
     while (n_heads < n_pages)
         n_heads *= 2;
     p->mask = n_heads - 1;
-    p->entries = try_alloc(n_pages, sizeof *p->entries);
-    p->heads = try_alloc(n_heads, sizeof *p->heads);
+    p->entries = try_alloc(n_pages, sizeof(*p->entries));
+    p->heads = try_alloc(n_heads, sizeof(*p->heads));
     if (p->entries == NULL || p->heads == NULL) {
         prefix_cache_close(p);
-        return error_no_memory(err, n_pages * sizeof *p->entries + n_heads * sizeof *p->heads,
+        return error_no_memory(err, n_pages * sizeof(*p->entries) + n_heads * sizeof(*p->heads),
                                "the prefix cache");
     }
     for (size_t i = 0; i < n_heads; i++)
         p->heads[i] = -1;
-    env->random(env->self, &p->seed, sizeof p->seed);
+    env->random(env->self, &p->seed, sizeof(p->seed));
     *out = p;
     return STATUS_OK;
 }
@@ -80,7 +80,7 @@ static struct prefix_entry prefix_cache_key_of(const struct prefix_cache *p, int
         key.parent = p->entries[parent].number;
         assert(key.parent != 0);
     }
-    memcpy(key.ids, ids, sizeof key.ids);
+    memcpy(key.ids, ids, sizeof(key.ids));
     return key;
 }
 
@@ -92,7 +92,7 @@ int32_t prefix_cache_find(const struct prefix_cache *p, int32_t parent, uint64_t
     for (int32_t i = *prefix_cache_head_of(p, &key); i >= 0; i = p->entries[i].next) {
         const struct prefix_entry *e = &p->entries[i];
 
-        if (e->parent == key.parent && e->salt == salt && memcmp(e->ids, ids, sizeof e->ids) == 0)
+        if (e->parent == key.parent && e->salt == salt && memcmp(e->ids, ids, sizeof(e->ids)) == 0)
             return i;
     }
     return -1;

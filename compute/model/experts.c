@@ -47,9 +47,9 @@ enum status experts_open_weights(struct transformer *m, struct model_experts *e,
     struct tensor all[3];
     enum status rc = STATUS_OK;
 
-    e->ffns = try_alloc(n, sizeof *e->ffns);
+    e->ffns = try_alloc(n, sizeof(*e->ffns));
     if (e->ffns == NULL)
-        return error_no_memory(err, n * sizeof *e->ffns, "experts");
+        return error_no_memory(err, n * sizeof(*e->ffns), "experts");
     for (size_t i = 0; i < 3 && rc == STATUS_OK; i++)
         rc = transformer_layer_tensor(&all[i], m->file, &m->shape, layer, parts[i], err);
     for (size_t i = 0; i < n && rc == STATUS_OK; i++)
@@ -84,12 +84,12 @@ enum status experts_open_tables(struct transformer *m, struct error *err)
 
     if (s->n_experts == 0)
         return STATUS_OK;
-    t->host_scores = try_alloc(n, s->n_experts * sizeof *t->host_scores);
-    t->chosen = try_alloc(n_chosen, sizeof *t->chosen);
-    t->shares = try_alloc(n_chosen, sizeof *t->shares);
-    t->first = try_alloc(s->n_experts + 1, sizeof *t->first);
-    t->rows = try_alloc(n_chosen, sizeof *t->rows);
-    t->factors = try_alloc(n_chosen, sizeof *t->factors);
+    t->host_scores = try_alloc(n, s->n_experts * sizeof(*t->host_scores));
+    t->chosen = try_alloc(n_chosen, sizeof(*t->chosen));
+    t->shares = try_alloc(n_chosen, sizeof(*t->shares));
+    t->first = try_alloc(s->n_experts + 1, sizeof(*t->first));
+    t->rows = try_alloc(n_chosen, sizeof(*t->rows));
+    t->factors = try_alloc(n_chosen, sizeof(*t->factors));
     if (t->host_scores == NULL || t->chosen == NULL || t->shares == NULL || t->first == NULL ||
         t->rows == NULL || t->factors == NULL || !open_room(m, &t->normed, s->width) ||
         !open_room(m, &t->gathered, s->width) || !open_room(m, &t->output, s->width) ||
@@ -103,7 +103,7 @@ void experts_close_tables(struct transformer *m)
     struct expert_tables *t = &m->experts;
     struct buffer *buffers[] = {t->normed, t->gathered, t->output, t->scores};
 
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         m->backend->type->buffer_close(m->backend, buffers[i]);
     free(t->host_scores);
     free(t->chosen);
@@ -176,7 +176,7 @@ static enum status run_router(struct transformer *m, size_t layer, const struct 
     op->norm(m->backend, in, n, m->shape.width, t->normed);
     op->matmul(m->backend, &normed, n, &scores, 1);
     op->download(m->backend, t->host_scores, t->scores,
-                 n * m->shape.n_experts * sizeof *t->host_scores);
+                 n * m->shape.n_experts * sizeof(*t->host_scores));
     return op->sync(m->backend, err);
 }
 

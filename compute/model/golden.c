@@ -34,16 +34,16 @@ enum status golden_open(struct golden **out, struct backend *b, const struct ggu
                                         .max_logits = STEP_TOKENS,
                                         .n_kv_pages = N_PAGES,
                                         .kv_type = kv_type};
-    struct golden *own = xalloc(sizeof *own);
+    struct golden *own = xalloc(sizeof(*own));
     enum status rc;
 
     if ((rc = transformer_open(&own->model, b, g, &config, err)) != STATUS_OK ||
         (rc = kv_pages_open(&own->pages, N_PAGES, err)) != STATUS_OK)
         goto out;
     own->n_vocab = transformer_shape(own->model)->n_vocab;
-    own->logits = try_alloc(STEP_TOKENS, own->n_vocab * sizeof *own->logits);
+    own->logits = try_alloc(STEP_TOKENS, own->n_vocab * sizeof(*own->logits));
     if (own->logits == NULL) {
-        rc = error_no_memory(err, STEP_TOKENS * own->n_vocab * sizeof *own->logits, "logits");
+        rc = error_no_memory(err, STEP_TOKENS * own->n_vocab * sizeof(*own->logits), "logits");
         goto out;
     }
     *out = own;
@@ -126,9 +126,9 @@ static enum status read_ids(struct golden_ids *out, const struct golden_lines *l
 
     if (n == 0)
         return lines_wrong(l, "a list of token ids is missing", err);
-    ids = try_alloc(n, sizeof *ids);
+    ids = try_alloc(n, sizeof(*ids));
     if (ids == NULL)
-        return error_no_memory(err, n * sizeof *ids, "token ids");
+        return error_no_memory(err, n * sizeof(*ids), "token ids");
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(array, i);
         json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;

@@ -71,7 +71,7 @@ static const struct {
     {"pooling_type", RULE_HARMLESS, 0}, /* of embeddings; the agent reads it */
 };
 
-enum { N_RULES = sizeof rules / sizeof rules[0], SHOWN_MAX = 60 };
+enum { N_RULES = sizeof(rules) / sizeof(rules[0]), SHOWN_MAX = 60 };
 
 static enum rule rule_of(const struct arch *a, size_t i)
 {

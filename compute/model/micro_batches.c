@@ -136,9 +136,9 @@ static enum status micro_batch_open(struct micro_batch *part, struct transformer
     size_t n = m->config.max_tokens; /* at least one a row */
     enum status rc;
 
-    part->rows = try_alloc(n, sizeof *part->rows);
+    part->rows = try_alloc(n, sizeof(*part->rows));
     if (part->rows == NULL)
-        return error_no_memory(err, n * sizeof *part->rows, "the rows of a micro-batch");
+        return error_no_memory(err, n * sizeof(*part->rows), "the rows of a micro-batch");
     rc = backend_open_type(&part->backend, m->backend->type, &one_thread, err);
     return rc == STATUS_OK ? state_open_borrowing(&part->model, m, part->backend, err) : rc;
 }
@@ -151,9 +151,9 @@ enum status micro_batches_open(struct transformer *m, struct error *err)
 
     if (n == 1)
         return STATUS_OK;
-    m->micro_batches = try_alloc(n, sizeof *m->micro_batches);
+    m->micro_batches = try_alloc(n, sizeof(*m->micro_batches));
     if (m->micro_batches == NULL)
-        return error_no_memory(err, n * sizeof *m->micro_batches, "micro-batches");
+        return error_no_memory(err, n * sizeof(*m->micro_batches), "micro-batches");
     for (; rc == STATUS_OK && m->n_micro_batches < n; m->n_micro_batches += rc == STATUS_OK) {
         struct micro_batch *part = &m->micro_batches[m->n_micro_batches];
 

@@ -63,9 +63,9 @@ static enum status prepare_weights(struct transformer *m, struct error *err)
     const struct tensor *t, *embed;
     enum status rc;
 
-    m->layers = try_alloc(s->n_layers, sizeof *m->layers);
+    m->layers = try_alloc(s->n_layers, sizeof(*m->layers));
     if (m->layers == NULL)
-        return error_no_memory(err, s->n_layers * sizeof *m->layers, "layers");
+        return error_no_memory(err, s->n_layers * sizeof(*m->layers), "layers");
     for (size_t layer = 0; layer < s->n_layers; layer++)
         if ((rc = state_open_layer(m, layer, err)) != STATUS_OK)
             return rc;
@@ -149,30 +149,30 @@ enum status state_open_tables(struct transformer *m, struct error *err)
     size_t n_picks = n > n_logits ? n : n_logits;
 
     m->max_picks = n_picks;
-    m->ids = try_alloc(n, sizeof *m->ids);
-    m->positions = try_alloc(n, sizeof *m->positions);
-    m->rows = try_alloc(n, sizeof *m->rows);
-    m->picks = try_alloc(n_picks, sizeof *m->picks);
-    m->pick_positions = try_alloc(n_picks, sizeof *m->pick_positions);
-    m->pick_rows = try_alloc(n_picks, sizeof *m->pick_rows);
-    m->hidden_picks = try_alloc(n, sizeof *m->hidden_picks);
-    m->staged_hidden = try_alloc(n, m->shape.width * sizeof *m->staged_hidden);
-    m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof *m->staged);
-    m->draws = try_alloc(n_logits, sizeof *m->draws);
-    m->drawn = try_alloc(n_logits, sizeof *m->drawn);
-    m->wanted = try_alloc(n_logits, sizeof *m->wanted);
-    m->places = try_alloc(n_logits, sizeof *m->places);
+    m->ids = try_alloc(n, sizeof(*m->ids));
+    m->positions = try_alloc(n, sizeof(*m->positions));
+    m->rows = try_alloc(n, sizeof(*m->rows));
+    m->picks = try_alloc(n_picks, sizeof(*m->picks));
+    m->pick_positions = try_alloc(n_picks, sizeof(*m->pick_positions));
+    m->pick_rows = try_alloc(n_picks, sizeof(*m->pick_rows));
+    m->hidden_picks = try_alloc(n, sizeof(*m->hidden_picks));
+    m->staged_hidden = try_alloc(n, m->shape.width * sizeof(*m->staged_hidden));
+    m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof(*m->staged));
+    m->draws = try_alloc(n_logits, sizeof(*m->draws));
+    m->drawn = try_alloc(n_logits, sizeof(*m->drawn));
+    m->wanted = try_alloc(n_logits, sizeof(*m->wanted));
+    m->places = try_alloc(n_logits, sizeof(*m->places));
     if (m->shape.query_rise > 0.0f) {
-        m->query_factors = try_alloc(n, sizeof *m->query_factors);
-        m->pick_query_factors = try_alloc(n_picks, sizeof *m->pick_query_factors);
+        m->query_factors = try_alloc(n, sizeof(*m->query_factors));
+        m->pick_query_factors = try_alloc(n_picks, sizeof(*m->pick_query_factors));
         if (m->query_factors == NULL || m->pick_query_factors == NULL)
-            return error_no_memory(err, n * sizeof *m->query_factors, "the tables of a step");
+            return error_no_memory(err, n * sizeof(*m->query_factors), "the tables of a step");
     }
     if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
         m->pick_positions == NULL || m->pick_rows == NULL || m->staged == NULL ||
         m->draws == NULL || m->drawn == NULL || m->wanted == NULL || m->places == NULL ||
         m->hidden_picks == NULL || m->staged_hidden == NULL)
-        return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof *m->staged,
+        return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof(*m->staged),
                                "the tables of a step");
     return STATUS_OK;
 }
@@ -228,11 +228,11 @@ static enum status open_borrowed_device(struct transformer *m, struct transforme
 enum status state_open_borrowing(struct transformer **out, struct transformer *of,
                                  struct backend *b, struct error *err)
 {
-    struct transformer *m = try_alloc(1, sizeof *m);
+    struct transformer *m = try_alloc(1, sizeof(*m));
     enum status rc;
 
     if (m == NULL)
-        return error_no_memory(err, sizeof *m, "a micro-batch");
+        return error_no_memory(err, sizeof(*m), "a micro-batch");
     m->backend = b;
     m->file = of->file;
     m->shape = of->shape;
@@ -279,7 +279,7 @@ static void close_buffers(struct transformer *m)
                                  &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden};
 
     experts_close_tables(m);
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
         *buffers[i] = NULL;
     }

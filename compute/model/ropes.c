@@ -146,7 +146,7 @@ static enum status take_divisors(double *scale, size_t n, const struct gguf *g, 
     if (t->type != DTYPE_F32)
         return error_set(err, STATUS_UNIMPLEMENTED, "%s: tensor '%s' is %s, it must be F32",
                          gguf_path(g), t->name, dtype_name(t->type));
-    divisors = try_alloc(n, sizeof *divisors);
+    divisors = try_alloc(n, sizeof(*divisors));
     if (divisors == NULL)
         return error_no_memory(err, t->size_bytes, t->name);
     rc = tensor_read(t, 0, 1, divisors, err);
@@ -193,9 +193,9 @@ enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
     *out = (struct model_ropes){0};
     if (rc != STATUS_OK || s->n_rotated == 0)
         return rc;
-    out->scale = try_alloc(s->n_rotated / 2, sizeof *out->scale);
+    out->scale = try_alloc(s->n_rotated / 2, sizeof(*out->scale));
     if (out->scale == NULL)
-        return error_no_memory(err, s->n_rotated / 2 * sizeof *out->scale, "rope");
+        return error_no_memory(err, s->n_rotated / 2 * sizeof(*out->scale), "rope");
     rc = fill_scale(out->scale, &is_scaled, &k, g, s, context, err);
     if (rc != STATUS_OK)
         return rc;

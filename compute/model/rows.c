@@ -399,7 +399,7 @@ static enum status take_draws(struct transformer *m, const struct transformer_ro
 static const float *put_values(float *to, const float *from, size_t n)
 {
     if (n > 0)
-        memcpy(to, from, n * sizeof *from);
+        memcpy(to, from, n * sizeof(*from));
     return from + n;
 }
 

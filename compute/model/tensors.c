@@ -322,7 +322,7 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
     uint64_t layer;
     size_t len;
 
-    for (size_t i = 0; i < sizeof of_model / sizeof of_model[0]; i++)
+    for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++)
         if (strcmp(name, of_model[i]) == 0)
             return true;
     if (strncmp(name, "blk.", 4) != 0)

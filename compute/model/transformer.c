@@ -68,7 +68,7 @@ enum status transformer_open(struct transformer **out, struct backend *b, const 
     if (rc != STATUS_OK)
         return rc;
     assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);
-    m = xalloc(sizeof *m);
+    m = xalloc(sizeof(*m));
     assert(config->n_kv_host_pages == 0 || transformer_can_offload(b));
     m->backend = b;
     m->file = g;

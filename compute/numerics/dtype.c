@@ -27,7 +27,7 @@ static float bits_to_f32(uint32_t bits)
 {
     float f;
 
-    memcpy(&f, &bits, sizeof f);
+    memcpy(&f, &bits, sizeof(f));
     return f;
 }
 
@@ -35,7 +35,7 @@ static uint32_t f32_to_bits(float f)
 {
     uint32_t bits;
 
-    memcpy(&bits, &f, sizeof bits);
+    memcpy(&bits, &f, sizeof(bits));
     return bits;
 }
 
@@ -374,7 +374,7 @@ static const struct dtype_format *format_of(enum dtype t)
 
 const char *dtype_name(enum dtype t)
 {
-    return (size_t)t < sizeof formats / sizeof formats[0] ? formats[t].name : NULL;
+    return (size_t)t < sizeof(formats) / sizeof(formats[0]) ? formats[t].name : NULL;
 }
 
 size_t dtype_block_values(enum dtype t)

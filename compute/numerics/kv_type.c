@@ -11,7 +11,7 @@ const char *kv_type_name(enum kv_type type)
 
 enum status kv_type_of(enum kv_type *out, const char *name, struct error *err)
 {
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (enum kv_type)i;
             return STATUS_OK;

@@ -34,7 +34,7 @@ static inline struct optim_rates optim_rates_of(const struct optim *o, uint64_t 
 {
     struct optim_rates r;
 
-    memset(&r, 0, sizeof r);
+    memset(&r, 0, sizeof(r));
     r.lr = lr;
     r.weight_decay = o->weight_decay;
     if (o->kind == OPTIM_SGD) {

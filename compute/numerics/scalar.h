@@ -27,7 +27,7 @@ SCALAR_FN uint32_t scalar_bits(float x)
 {
     uint32_t u;
 
-    memcpy(&u, &x, sizeof u);
+    memcpy(&u, &x, sizeof(u));
     return u;
 }
 
@@ -35,7 +35,7 @@ SCALAR_FN float scalar_from_bits(uint32_t u)
 {
     float x;
 
-    memcpy(&x, &u, sizeof x);
+    memcpy(&x, &u, sizeof(x));
     return x;
 }
 
@@ -148,7 +148,7 @@ SCALAR_FN float scalar_sum_lanes(const float lanes[SCALAR_LANES])
     float s[SCALAR_LANES];
     size_t half, i;
 
-    memcpy(s, lanes, sizeof s);
+    memcpy(s, lanes, sizeof(s));
     for (half = SCALAR_LANES / 2; half > 0; half /= 2)
         for (i = 0; i < half; i++)
             s[i] += s[i + half];

@@ -44,10 +44,10 @@ static float *scores_for(struct ref *r, size_t n, size_t head_dim)
     size_t need = n + head_dim;
 
     if (need > r->n_scores) {
-        float *scores = try_realloc(r->scores, need, sizeof *scores);
+        float *scores = try_realloc(r->scores, need, sizeof(*scores));
 
         if (scores == NULL) {
-            (void)error_no_memory(&err, need * sizeof *scores, "attention scores");
+            (void)error_no_memory(&err, need * sizeof(*scores), "attention scores");
             ref_fail(r, &err);
             return NULL;
         }
@@ -91,7 +91,7 @@ static void attend_head(const struct kv *kv, size_t layer, const struct attentio
             ref_dot(q, ref_kv_at(kv, layer, KV_KEYS, pages, p, head, scratch), head_dim) * scale,
             how->cap);
     sum = exponentials(scores + first, n - first);
-    memset(out, 0, head_dim * sizeof *out);
+    memset(out, 0, head_dim * sizeof(*out));
     for (size_t p = first; p < n; p++) {
         const float *v = ref_kv_at(kv, layer, KV_VALUES, pages, p, head, scratch);
 

@@ -42,10 +42,10 @@ enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     if (kv.data == NULL)
         return error_no_memory(err, (shape->n_pages + shape->n_slots) * ref_kv_page_bytes(&kv),
                                "keys and values");
-    own = try_alloc(1, sizeof *own);
+    own = try_alloc(1, sizeof(*own));
     if (own == NULL) {
         free(kv.data);
-        return error_no_memory(err, sizeof *own, "keys and values");
+        return error_no_memory(err, sizeof(*own), "keys and values");
     }
     *own = kv;
     *out = own;
@@ -93,15 +93,15 @@ static void store_head(const struct kv *kv, unsigned char *to, const float *from
 
     switch (kv->shape.type) {
     case KV_F32:
-        memcpy(to, from, n * sizeof *from);
+        memcpy(to, from, n * sizeof(*from));
         break;
     case KV_F16:
         for (size_t i = 0; i < n; i++)
             ((uint16_t *)(void *)to)[i] = f32_to_f16(from[i]);
         break;
     default:
-        scale = kv_q8_round(from, n, (int8_t *)to + sizeof scale);
-        memcpy(to, &scale, sizeof scale);
+        scale = kv_q8_round(from, n, (int8_t *)to + sizeof(scale));
+        memcpy(to, &scale, sizeof(scale));
     }
 }
 
@@ -141,9 +141,9 @@ const float *ref_kv_at(const struct kv *kv, size_t layer, enum kv_part part, con
             scratch[i] = f16_to_f32(((const uint16_t *)(const void *)from)[i]);
         return scratch;
     default:
-        memcpy(&scale, from, sizeof scale);
+        memcpy(&scale, from, sizeof(scale));
         for (size_t i = 0; i < kv->shape.head_dim; i++)
-            scratch[i] = scale * (float)((const int8_t *)from)[sizeof scale + i];
+            scratch[i] = scale * (float)((const int8_t *)from)[sizeof(scale) + i];
         return scratch;
     }
 }

@@ -11,12 +11,12 @@
 enum status ref_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
                             struct error *err)
 {
-    struct weight *w = try_alloc(1, sizeof *w);
+    struct weight *w = try_alloc(1, sizeof(*w));
     void *rows = try_alloc(t->size_bytes, 1);
     enum status rc;
 
     (void)b;
-    rc = w == NULL || rows == NULL ? error_no_memory(err, sizeof *w + t->size_bytes, t->name)
+    rc = w == NULL || rows == NULL ? error_no_memory(err, sizeof(*w) + t->size_bytes, t->name)
                                    : tensor_read(t, 0, t->n_rows, rows, err);
     if (rc != STATUS_OK) {
         free(rows);
@@ -80,9 +80,9 @@ float *ref_scratch_of(struct ref *r, struct ref_scratch *s, size_t n)
 
     if (n <= s->cap)
         return s->at;
-    more = try_realloc(s->at, n, sizeof *more);
+    more = try_realloc(s->at, n, sizeof(*more));
     if (more == NULL) {
-        (void)error_no_memory(&err, (uint64_t)n * sizeof *more, "activations");
+        (void)error_no_memory(&err, (uint64_t)n * sizeof(*more), "activations");
         ref_fail(r, &err);
         return NULL;
     }

@@ -44,7 +44,7 @@ static void ref_keep_rows(struct backend *b, const bool *keep, size_t n, size_t 
     (void)b;
     for (size_t i = 0; i < n; i++)
         if (!keep[i])
-            memset(rows + i * width, 0, width * sizeof *rows);
+            memset(rows + i * width, 0, width * sizeof(*rows));
 }
 
 static float fma_dot(const float *x, const float *y, size_t n)
@@ -106,7 +106,7 @@ static void ref_linear_backward(struct backend *b, const struct buffer *in, cons
     if (din != NULL) {
         float *dx = ref_floats(din, n, n_in);
 
-        memset(dx, 0, n * n_in * sizeof *dx);
+        memset(dx, 0, n * n_in * sizeof(*dx));
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < n_out; j++)
                 for (size_t k = 0; k < n_in; k++)

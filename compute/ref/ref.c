@@ -59,9 +59,9 @@ static struct buffer *ref_buffer_open(struct backend *b, size_t size_bytes)
     struct buffer *m;
 
     (void)b;
-    if (size_bytes > SIZE_MAX - sizeof *m)
+    if (size_bytes > SIZE_MAX - sizeof(*m))
         return NULL;
-    m = try_alloc(1, sizeof *m + size_bytes);
+    m = try_alloc(1, sizeof(*m) + size_bytes);
     if (m != NULL)
         m->size_bytes = size_bytes;
     return m;
@@ -95,7 +95,7 @@ static void ref_gather(struct backend *b, const struct buffer *in, const uint32_
     (void)b;
     for (size_t i = 0; i < n; i++)
         memcpy(to + i * width, ref_const_floats(in, rows[i] + (size_t)1, width) + rows[i] * width,
-               width * sizeof *to);
+               width * sizeof(*to));
 }
 
 const struct backend_type ref_backend = {

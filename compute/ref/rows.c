@@ -10,7 +10,7 @@ void ref_norm(struct backend *b, const struct input *in, size_t n, size_t width,
     float *to = ref_floats(out, n, width);
 
     if (rows != NULL)
-        memmove(to, rows, n * width * sizeof *to);
+        memmove(to, rows, n * width * sizeof(*to));
 }
 
 void ref_add(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,

@@ -84,7 +84,7 @@ static int likelier_first(const void *left, const void *right)
 
 static void ref_choice_sort(struct ref_choice *ch)
 {
-    qsort(ch->c, ch->n_left, sizeof *ch->c, likelier_first);
+    qsort(ch->c, ch->n_left, sizeof(*ch->c), likelier_first);
 }
 
 /* The draw without cuts: the block whose weights pass the target, then the token in it. */

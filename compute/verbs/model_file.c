@@ -17,7 +17,7 @@
 static bool beside_program(char out[PATH_MAX])
 {
     char program[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
     char *slash;
 
     if (len <= 0)

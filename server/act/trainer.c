@@ -453,7 +453,7 @@ enum status trainers_check_save_path(const struct model *m, const char *path, st
     if (m->agent->type->learning == NULL || m->agent->type->learning->save == NULL)
         return error_field(err, "save_path", "is given, and the model cannot be saved");
     if (strncmp(path, m->path, folder) != 0 || strchr(path + folder, '/') != NULL ||
-        len < folder + sizeof ".gguf" || strcmp(path + len - 5, ".gguf") != 0) {
+        len < folder + sizeof(".gguf") || strcmp(path + len - 5, ".gguf") != 0) {
         (void)error_field(err, "save_path",
                           "is '%.80s', it must be a .gguf file beside the model's own, in '%.*s'",
                           path, (int)folder, folder > 0 ? m->path : "./");

@@ -35,13 +35,13 @@ static enum status answer_check_head(struct answer *a, struct error *err)
 
 enum status answer_take(struct answer *a, const char *bytes, size_t n, struct error *err)
 {
-    size_t take = answer_min(n, sizeof a->head - a->n_head);
+    size_t take = answer_min(n, sizeof(a->head) - a->n_head);
 
     memcpy((char *)&a->head + a->n_head, bytes, take);
     a->n_head += take;
     bytes += take;
     n -= take;
-    if (a->n_head < sizeof a->head)
+    if (a->n_head < sizeof(a->head))
         return STATUS_OK;
     if (a->bytes == NULL && answer_check_head(a, err) != STATUS_OK)
         return err->status;

@@ -71,7 +71,7 @@ static int child_spawn(pid_t *ret_pid, const char *program, const char *module, 
 
     if (fault_now())
         return EAGAIN;
-    (void)snprintf(parent, sizeof parent, "%ld", (long)getpid()); /* fits */
+    (void)snprintf(parent, sizeof(parent), "%ld", (long)getpid()); /* fits */
     rc = posix_spawn_file_actions_init(&files);
     if (rc != 0)
         return rc;
@@ -160,7 +160,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
     (void)handle;
     (void)suggested;
-    *buf = uv_buf_init(bytes, sizeof bytes);
+    *buf = uv_buf_init(bytes, sizeof(bytes));
 }
 
 void child_kill(struct child *c, const struct error *why)
@@ -222,7 +222,7 @@ enum status child_give(struct child *c, struct compile_job *job, uint32_t budget
         .memory_mib = memory_mib,
     };
     answer_deinit(&c->answer);
-    bufs[0] = uv_buf_init((char *)&c->request, sizeof c->request);
+    bufs[0] = uv_buf_init((char *)&c->request, sizeof(c->request));
     bufs[1] = uv_buf_init((char *)(uintptr_t)job->text, (unsigned)job->len); /* is not written to */
     rc = c->is_writing || fault_now()
              ? UV_EBUSY
@@ -239,11 +239,11 @@ enum status child_start(struct child **out, uv_loop_t *loop, const char *program
                         const char *module, int vocab_fd, const struct child_events *events,
                         void *owner, struct error *err)
 {
-    struct child *c = try_alloc(1, sizeof *c);
+    struct child *c = try_alloc(1, sizeof(*c));
     int ends[2] = {-1, -1}, code;
 
     if (c == NULL)
-        return error_no_memory(err, sizeof *c, "a process that compiles constraints");
+        return error_no_memory(err, sizeof(*c), "a process that compiles constraints");
     c->events = events;
     c->owner = owner;
     answer_init(&c->answer);

@@ -388,10 +388,10 @@ static void compiler_forget(void *self)
 
 enum status compiler_user_open(struct compiler_user **out, struct compiler *c, struct error *err)
 {
-    struct compiler_user *u = try_alloc(1, sizeof *u);
+    struct compiler_user *u = try_alloc(1, sizeof(*u));
 
     if (u == NULL)
-        return error_no_memory(err, sizeof *u, "a compiler of constraints");
+        return error_no_memory(err, sizeof(*u), "a compiler of constraints");
     u->compiler = c;
     u->agents = (struct agent_compiler){compiler_submit, compiler_cancel, compiler_forget, u};
     *out = u;

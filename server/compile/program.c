@@ -78,7 +78,7 @@ static const struct grammar_module *load_module(const char *path)
         library != NULL ? dlsym(library, "parley_grammar_module") : NULL;
 
     if (module == NULL || strcmp(module->version, PARLEY_VERSION) != 0 ||
-        module->size_bytes != sizeof *module)
+        module->size_bytes != sizeof(*module))
         return NULL;
     return module;
 }
@@ -95,7 +95,7 @@ static void *program_vocab(const struct grammar_module *module)
     struct stat at;
     size_t *lens;
 
-    if (fstat(COMPILE_VOCAB_FD, &at) != 0 || at.st_size < (off_t)sizeof *head)
+    if (fstat(COMPILE_VOCAB_FD, &at) != 0 || at.st_size < (off_t)sizeof(*head))
         return NULL;
     file = mmap(NULL, (size_t)at.st_size, PROT_READ, MAP_PRIVATE, COMPILE_VOCAB_FD, 0);
     if (file == MAP_FAILED)
@@ -104,15 +104,15 @@ static void *program_vocab(const struct grammar_module *module)
     ends = (const int32_t *)(head + 1);
     short_lens = (const uint32_t *)(ends + head->n_ends);
     bytes = (const char *)(short_lens + head->n);
-    texts = calloc(head->n, sizeof *texts);
-    lens = calloc(head->n, sizeof *lens);
+    texts = calloc(head->n, sizeof(*texts));
+    lens = calloc(head->n, sizeof(*lens));
     if (texts != NULL && lens != NULL) {
         for (size_t i = 0; i < head->n; i++) {
             texts[i] = bytes;
             lens[i] = short_lens[i];
             bytes += lens[i];
         }
-        vocab = module->vocab_open(texts, lens, head->n, ends, head->n_ends, why, sizeof why);
+        vocab = module->vocab_open(texts, lens, head->n, ends, head->n_ends, why, sizeof(why));
     }
     free(texts);
     free(lens);
@@ -162,7 +162,7 @@ static bool answer(enum compile_verdict verdict, const char *bytes, size_t n)
 {
     const struct compile_answer_head head = {COMPILE_MAGIC, verdict, (uint32_t)n};
 
-    return program_write(&head, sizeof head) && program_write(bytes, n);
+    return program_write(&head, sizeof(head)) && program_write(bytes, n);
 }
 
 static bool answer_why(enum compile_verdict verdict, const char *why)
@@ -194,10 +194,10 @@ static bool serve_one(const struct grammar_module *module, void *vocab,
         return false;
     limit_work(request->budget_ms);
     compiled = module->compile(vocab, (int)request->form, text, request->n_bytes, &no_memory, why,
-                               sizeof why);
+                               sizeof(why));
     if (compiled == NULL)
         is_well = answer_why(no_memory ? COMPILE_NO_MEMORY : COMPILE_INVALID, why);
-    else if (!module->compiled_save(compiled, put_compiled, &is_answered, why, sizeof why))
+    else if (!module->compiled_save(compiled, put_compiled, &is_answered, why, sizeof(why)))
         is_well = !is_answered && answer_why(COMPILE_INVALID, why);
     limit_work(0);
     if (compiled != NULL)
@@ -224,7 +224,7 @@ int main(int argc, char **argv)
     vocab = module != NULL ? program_vocab(module) : NULL;
     if (vocab == NULL)
         return EXIT_WRONG;
-    while (program_read(&request, sizeof request) && request.magic == COMPILE_MAGIC) {
+    while (program_read(&request, sizeof(request)) && request.magic == COMPILE_MAGIC) {
         char *text = malloc((size_t)request.n_bytes + 1);
         bool is_well = text != NULL && program_read(text, request.n_bytes) &&
                        serve_one(module, vocab, &request, text);

@@ -81,7 +81,7 @@ static void run_chunks(struct run *r, size_t chunk, size_t n_beside, float *out)
 
 static void check_same(const struct run *r, const float *want, const float *got, const char *what)
 {
-    if (memcmp(want, got, r->n * r->n_vocab * sizeof *got) == 0)
+    if (memcmp(want, got, r->n * r->n_vocab * sizeof(*got)) == 0)
         return;
     (void)fprintf(stderr, "other bits: %s\n", what);
     exit(EXIT_FAILURE);
@@ -100,8 +100,8 @@ static void check_fork(struct run *r, const float *want, float *got)
                                   .n_logits = 1,
                                   .logits = got + skip};
 
-    memcpy(got, want, skip * sizeof *got); /* this runs the last token only */
-    memcpy(pages, r->pages[0], sizeof pages);
+    memcpy(got, want, skip * sizeof(*got)); /* this runs the last token only */
+    memcpy(pages, r->pages[0], sizeof(pages));
     pages[last] = PAGES - 1;
     must(transformer_forward(r->model, &row, 1, &copy, 1, &err));
     check_same(r, want, got, "a fork");
@@ -114,8 +114,8 @@ static void check_shared_prefix(struct run *r, const float *want, float *got)
     size_t n_shared = r->n / 2 / KV_PAGE_TOKENS, from = n_shared * KV_PAGE_TOKENS, n;
     int32_t pages[MAX_TOKENS / KV_PAGE_TOKENS];
 
-    memcpy(pages, r->pages[1], sizeof pages);
-    memcpy(pages, r->pages[0], n_shared * sizeof *pages);
+    memcpy(pages, r->pages[1], sizeof(pages));
+    memcpy(pages, r->pages[0], n_shared * sizeof(*pages));
     run_part(r, 0, from, 0, got);
     for (size_t pos = from; pos < r->n; pos += n) {
         struct transformer_row rows[2] = {
@@ -186,13 +186,13 @@ static void run_hidden_part(struct run *r, size_t pos, size_t n, float *logits, 
 static void run_hidden(struct run *r, const float *want_logits, float *got_logits, float *out)
 {
     const size_t width = transformer_shape(r->model)->width;
-    float *again = xalloc(r->n * width * sizeof *again);
+    float *again = xalloc(r->n * width * sizeof(*again));
 
     run_hidden_part(r, 0, r->n, got_logits, out);
     for (size_t pos = 0; pos < r->n; pos += 11)
         run_hidden_part(r, pos, r->n - pos < 11 ? r->n - pos : 11, got_logits, again);
-    if (memcmp(again, out, r->n * width * sizeof *out) != 0 ||
-        memcmp(got_logits, want_logits + r->n_vocab, r->n_vocab * sizeof *got_logits) != 0)
+    if (memcmp(again, out, r->n * width * sizeof(*out)) != 0 ||
+        memcmp(got_logits, want_logits + r->n_vocab, r->n_vocab * sizeof(*got_logits)) != 0)
         must(error_set(&err, STATUS_UNKNOWN, "other bits: hidden states"));
     free(again);
 }
@@ -200,7 +200,7 @@ static void run_hidden(struct run *r, const float *want_logits, float *got_logit
 static size_t read_ids(const char *path, int32_t ids[MAX_TOKENS])
 {
     FILE *in = fopen(path, "re");
-    size_t n = in != NULL ? fread(ids, sizeof *ids, MAX_TOKENS, in) : 0;
+    size_t n = in != NULL ? fread(ids, sizeof(*ids), MAX_TOKENS, in) : 0;
 
     if (n == 0)
         must(error_set(&err, STATUS_NOT_FOUND, "%s: no token ids", path));
@@ -226,18 +226,18 @@ int main(int argc, char **argv)
     r.n = read_ids(argv[4], ids);
     must(gguf_open(&g, argv[1], &err));
     run_open(&r, g, argv[2], type, 1);
-    want = xalloc(r.n * r.n_vocab * sizeof *want);
-    got = xalloc(r.n * r.n_vocab * sizeof *got);
+    want = xalloc(r.n * r.n_vocab * sizeof(*want));
+    got = xalloc(r.n * r.n_vocab * sizeof(*got));
     run_part(&r, 0, r.n, 0, want);
     n_hidden = argc < 8 ? r.n * transformer_shape(r.model)->width : 0;
-    hidden = xalloc((n_hidden + 1) * sizeof *hidden);
+    hidden = xalloc((n_hidden + 1) * sizeof(*hidden));
     if (argc < 8) {
         check_ways(g, argv[2], type, &r, want, got);
         run_hidden(&r, want, got, hidden);
     }
     out = fopen(argv[5], "we");
-    if (out == NULL || fwrite(want, sizeof *want, r.n * r.n_vocab, out) != r.n * r.n_vocab ||
-        fwrite(hidden, sizeof *hidden, n_hidden, out) != n_hidden || fclose(out) != 0)
+    if (out == NULL || fwrite(want, sizeof(*want), r.n * r.n_vocab, out) != r.n * r.n_vocab ||
+        fwrite(hidden, sizeof(*hidden), n_hidden, out) != n_hidden || fclose(out) != 0)
         must(error_set(&err, STATUS_UNKNOWN, "%s: cannot be written", argv[5]));
     run_close(&r);
     gguf_close(g);

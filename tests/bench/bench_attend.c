@@ -43,7 +43,7 @@ struct bench {
 static struct buffer *random_buffer(struct backend *b, size_t n)
 {
     struct buffer *m = b->type->buffer_open(b, n * sizeof(float));
-    float *x = xalloc(n * sizeof *x);
+    float *x = xalloc(n * sizeof(*x));
     uint32_t bits = 1;
 
     for (size_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ static struct buffer *random_buffer(struct backend *b, size_t n)
     }
     if (m == NULL)
         abort();
-    b->type->upload(b, m, x, n * sizeof *x);
+    b->type->upload(b, m, x, n * sizeof(*x));
     free(x);
     return m;
 }
@@ -98,7 +98,7 @@ static double time_decode(struct bench *t, size_t context, size_t n_shared, size
 {
     size_t n_pages = context / KV_PAGE_TOKENS, n_common = n_shared / KV_PAGE_TOKENS;
     struct kv *kv = open_kv(t, n_layers, ROWS * n_pages);
-    int32_t *pages = xalloc(ROWS * n_pages * sizeof *pages);
+    int32_t *pages = xalloc(ROWS * n_pages * sizeof(*pages));
     struct attend_row rows[ROWS], fill;
     double best[LAYERS] = {0}, sum = 0.0;
 
@@ -149,7 +149,7 @@ static void measure(struct bench *t)
         size_t pos, n_tokens;
     } prompts[] = {{0, 512}, {0, 1024}, {0, 64}, {960, 64}, {4092, 4}, {4095, 1}};
 
-    for (size_t i = 0; i < sizeof decodes / sizeof decodes[0]; i++) {
+    for (size_t i = 0; i < sizeof(decodes) / sizeof(decodes[0]); i++) {
         double us = time_decode(t, decodes[i].context, decodes[i].n_shared, decodes[i].n_layers);
         double bytes =
             (double)(decodes[i].context * 2 * KV_HEADS * kv_head_bytes(t->type, HEAD_DIM));
@@ -159,7 +159,7 @@ static void measure(struct bench *t)
                (int)ROWS, decodes[i].context, decodes[i].n_shared, us, bytes / us * 1e-3);
         (void)fflush(stdout);
     }
-    for (size_t i = 0; i < sizeof prompts / sizeof prompts[0]; i++) {
+    for (size_t i = 0; i < sizeof(prompts) / sizeof(prompts[0]); i++) {
         size_t pos = prompts[i].pos, n = prompts[i].n_tokens;
         double ms = time_prompt(t, pos, n);
         double pairs = (double)(n * pos + n * (n + 1) / 2); /* of query and key */

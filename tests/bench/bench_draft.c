@@ -86,7 +86,7 @@ static void converse(struct agent *a, const char *const *texts, size_t n_texts, 
     s.has_seed = true;
     s.seed = 1;
     s.max_tokens = N_REPLY;
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     for (size_t i = 0; i < n; i++) {
         const struct clone_config plain = {0};
         struct clone *c;
@@ -127,7 +127,7 @@ static double compare(struct agent *off, struct agent *on, const char *what,
     for (int round = 0; round < ROUNDS; round++) {
         converse(off, texts, n_texts, n, temperature, &a);
         converse(on, texts, n_texts, n, temperature, &b);
-        if (a.n_tokens != b.n_tokens || memcmp(a.ids, b.ids, sizeof a.ids) != 0) {
+        if (a.n_tokens != b.n_tokens || memcmp(a.ids, b.ids, sizeof(a.ids)) != 0) {
             printf("%s: the replies differ\n", what);
             return 0.0;
         }
@@ -147,8 +147,8 @@ int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : getenv("PARLEY_MODEL");
     size_t n_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
-    const size_t n_copy = sizeof to_copy / sizeof to_copy[0];
-    const size_t n_answer = sizeof to_answer / sizeof to_answer[0];
+    const size_t n_copy = sizeof(to_copy) / sizeof(to_copy[0]);
+    const size_t n_answer = sizeof(to_answer) / sizeof(to_answer[0]);
     struct agent *off, *on;
     double least = 1.0, ratio;
     int code = 0;

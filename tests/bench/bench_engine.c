@@ -129,7 +129,7 @@ static enum status bench_open(struct bench *t, const char *path, const char *bac
         (rc = transformer_open(&t->m, t->timed = timed_open(t->b), t->g, &sizes, err)) != STATUS_OK)
         return rc;
     printf("loaded in %.0f ms\n", (clock_s() - start) * 1e3);
-    t->logits = xalloc(MAX_ROWS * transformer_shape(t->m)->n_vocab * sizeof *t->logits);
+    t->logits = xalloc(MAX_ROWS * transformer_shape(t->m)->n_vocab * sizeof(*t->logits));
     for (size_t i = 0; i < PROMPT; i++)
         t->ids[i] = (int32_t)(i * 7919 % transformer_shape(t->m)->n_vocab);
     for (size_t i = 0; i < MAX_ROWS * PAGES_A_ROW; i++)

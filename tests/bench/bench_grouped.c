@@ -83,7 +83,7 @@ static void asked_open(struct asked *a, const char *path)
                                    .n_dims = 1,
                                    .dims = {N_OBS},
                                    .data = observation,
-                                   .size_bytes = sizeof observation};
+                                   .size_bytes = sizeof(observation)};
     a->turn.seen.tensors = &a->seen;
     a->turn.seen.n_tensors = 1;
     sampling_init(&a->turn.seen.sampling);
@@ -115,7 +115,7 @@ static double least(double a, double b)
 static void bench_pass(const char *folder, size_t n_hidden, size_t n_layers)
 {
     const struct policy_spec s = spec_of(n_hidden, n_layers);
-    struct asked *a = xalloc(POLICIES * sizeof *a);
+    struct asked *a = xalloc(POLICIES * sizeof(*a));
     struct agent_step steps[POLICIES];
     double alone = 1e30, grouped = 1e30;
     char path[64];
@@ -215,7 +215,7 @@ static void served_run(struct served *s, char *const argv[])
     in = fdopen(ends[0], "r");
     CHECK(in != NULL);
     do
-        CHECK(fgets(line, sizeof line, in) != NULL);
+        CHECK(fgets(line, sizeof(line), in) != NULL);
     while (strstr(line, "ready grpc=") == NULL ||
            sscanf(strstr(line, "ready grpc="), "ready grpc=%127s", s->address) != 1);
     /* in stays open: later output of the child must not kill it. */
@@ -238,8 +238,8 @@ static void served_open(struct served *s, const char *parleyd, const char *folde
         char path[64];
 
         write_policy(path, folder, &spec, i);
-        (void)snprintf(s->names[i], sizeof s->names[i], "p%zu", i);
-        (void)snprintf(options[i], sizeof options[i], "%s=%s", s->names[i], path);
+        (void)snprintf(s->names[i], sizeof(s->names[i]), "p%zu", i);
+        (void)snprintf(options[i], sizeof(options[i]), "%s=%s", s->names[i], path);
         argv[n++] = (char *)(uintptr_t) "--model";
         argv[n++] = options[i];
     }
@@ -274,8 +274,8 @@ enum way { BY_STEP, BY_STREAM, TOGETHER };
 static double served_round(struct served *s, enum way way)
 {
     const int64_t shape[] = {N_OBS};
-    const struct parley_tensor seen = {"observation", PARLEY_F32,        shape, 1,
-                                       observation,   sizeof observation};
+    const struct parley_tensor seen = {"observation", PARLEY_F32,         shape, 1,
+                                       observation,   sizeof(observation)};
     double from_s = clock_s();
 
     s->seq++;
@@ -309,7 +309,7 @@ static int by_value(const void *a, const void *b)
 
 static double median(double *x, size_t n)
 {
-    qsort(x, n, sizeof *x, by_value);
+    qsort(x, n, sizeof(*x), by_value);
     return x[n / 2];
 }
 
@@ -319,7 +319,7 @@ static void bench_served(const char *parleyd, const char *folder, size_t n_round
     struct served alike, unlike;
 
     for (size_t k = 0; k < 4; k++)
-        us[k] = xalloc(n_rounds * sizeof *us[k]);
+        us[k] = xalloc(n_rounds * sizeof(*us[k]));
     served_open(&alike, parleyd, folder, true);
     served_open(&unlike, parleyd, folder, false);
     for (size_t i = 0; i < WARM; i++) {
@@ -366,7 +366,7 @@ int main(int argc, char **argv)
     bench_pass(folder, 128, 1);
     bench_served(argv[1], folder, n_rounds);
     for (size_t i = 0; i < POLICIES; i++) {
-        (void)snprintf(path, sizeof path, "%s/%zu.gguf", folder, i);
+        (void)snprintf(path, sizeof(path), "%s/%zu.gguf", folder, i);
         (void)unlink(path);
     }
     return rmdir(folder) == 0 ? 0 : 1;

@@ -17,7 +17,7 @@ enum { MAX_ROWS = 64, ROUNDS = 40 };
 
 static const size_t row_counts[] = {1, 4, 11, 64};
 
-enum { N_COUNTS = sizeof row_counts / sizeof row_counts[0] };
+enum { N_COUNTS = sizeof(row_counts) / sizeof(row_counts[0]) };
 
 struct bench {
     struct backend *backend;
@@ -51,13 +51,13 @@ static void sync_all(struct bench *b)
 /* Fills with numbers other than zero. */
 static void fill(struct bench *b, struct buffer *m, size_t n)
 {
-    float *x = malloc(n * sizeof *x);
+    float *x = malloc(n * sizeof(*x));
 
     if (x == NULL)
         exit(1);
     for (size_t i = 0; i < n; i++)
         x[i] = (float)(i * 2654435761u % 1021) / 51050.0f - 0.01f;
-    b->backend->type->upload(b->backend, m, x, n * sizeof *x);
+    b->backend->type->upload(b->backend, m, x, n * sizeof(*x));
     free(x);
 }
 
@@ -133,13 +133,13 @@ static void show(const char *name, const double best[N_COUNTS])
 static double read_us(size_t n_bytes)
 {
     size_t n = n_bytes / sizeof(uint64_t);
-    uint64_t *x = calloc(n, sizeof *x);
+    uint64_t *x = calloc(n, sizeof(*x));
     double best = 1e30;
     volatile uint64_t sink;
 
     if (x == NULL)
         exit(1);
-    memset(x, 1, n * sizeof *x);
+    memset(x, 1, n * sizeof(*x));
     for (size_t round = 0; round < ROUNDS; round++) {
         double from = now_us(), us;
         uint64_t sum = 0;
@@ -163,10 +163,10 @@ static void bench_spec(const char *name, const struct policy_spec *spec, size_t 
     char line[40];
 
     open_bench(&b, spec, n_threads);
-    (void)snprintf(line, sizeof line, "%s forward", name);
+    (void)snprintf(line, sizeof(line), "%s forward", name);
     measure(&b, forward, repeats, best);
     show(line, best);
-    (void)snprintf(line, sizeof line, "%s backward", name);
+    (void)snprintf(line, sizeof(line), "%s backward", name);
     measure(&b, backward, repeats, best);
     show(line, best);
     close_bench(&b);

@@ -44,11 +44,11 @@ struct pair {
 
 static void put_rows(struct backend *b, struct buffer *to, size_t n)
 {
-    float *x = xalloc(n * sizeof *x);
+    float *x = xalloc(n * sizeof(*x));
 
     for (size_t i = 0; i < n; i++)
         x[i] = (float)(i * 7919 % 1009) / 504.5f - 1.0f;
-    b->type->upload(b, to, x, n * sizeof *x);
+    b->type->upload(b, to, x, n * sizeof(*x));
     free(x);
 }
 
@@ -99,9 +99,9 @@ static enum status measure(struct pair *p, const struct tensor *t, size_t n_thre
             return STATUS_INTERNAL;
         ratios[i] = peers[i] / ours[i];
     }
-    qsort(ours, PAIRS, sizeof *ours, compare);
-    qsort(peers, PAIRS, sizeof *peers, compare);
-    qsort(ratios, PAIRS, sizeof *ratios, compare);
+    qsort(ours, PAIRS, sizeof(*ours), compare);
+    qsort(peers, PAIRS, sizeof(*peers), compare);
+    qsort(ratios, PAIRS, sizeof(*ratios), compare);
     printf("%-24s %-5s %5zu x %-5zu %8zu %8.0f %8.0f %6.2f (%.2f-%.2f)\n", t->name,
            dtype_name(t->type), t->n_rows, t->n_cols, n_threads, operations / ours[PAIRS / 2] / 1e9,
            operations / peers[PAIRS / 2] / 1e9, ratios[PAIRS / 2], ratios[0], ratios[PAIRS - 1]);
@@ -142,7 +142,7 @@ static enum status bench_threads(const struct onednn *onednn, const struct gguf 
     struct backend *b = NULL;
     enum status rc = backend_open(&b, "cpu", &config, err);
 
-    for (size_t i = 0; i < sizeof names / sizeof *names && rc == STATUS_OK; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && rc == STATUS_OK; i++) {
         const struct tensor *t;
 
         rc = gguf_tensor(g, names[i], &t, err);
@@ -164,7 +164,7 @@ static enum status measure_rows(struct pair *p, const struct tensor *t, struct e
         for (size_t i = 0; i < PAIRS; i++)
             if ((s[i] = time_ours(p, n, err)) < 0.0)
                 return STATUS_INTERNAL;
-        qsort(s, PAIRS, sizeof *s, compare);
+        qsort(s, PAIRS, sizeof(*s), compare);
         printf("%-24s %-5s %5zu x %-5zu %5zu %10.1f %9.1f %9.0f\n", t->name, dtype_name(t->type),
                t->n_rows, t->n_cols, n, s[PAIRS / 2] * 1e6,
                (double)t->size_bytes / s[PAIRS / 2] / 1e9, operations / s[PAIRS / 2] / 1e9);
@@ -202,7 +202,7 @@ static enum status bench_backend(const char *name, const struct gguf *g, struct 
     if (rc == STATUS_OK)
         printf("%-24s %-5s %13s %5s %10s %9s %9s\n", name, "", "shape", "rows", "us", "GB/s",
                "GOP/s");
-    for (size_t i = 0; i < sizeof names / sizeof *names && rc == STATUS_OK; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && rc == STATUS_OK; i++) {
         const struct tensor *t;
 
         rc = gguf_tensor(g, names[i], &t, err);

@@ -138,7 +138,7 @@ static char *words(size_t n_words, uint32_t seed)
 
     for (size_t i = 0; i < n_words; i++) {
         seed = seed * 1664525 + 1013904223;
-        at = stpcpy(at, all[(seed >> 16) % (sizeof all / sizeof all[0])]);
+        at = stpcpy(at, all[(seed >> 16) % (sizeof(all) / sizeof(all[0]))]);
     }
     return text;
 }
@@ -215,7 +215,7 @@ static int compare_us(const void *a, const void *b)
 /* The q-th percentile. */
 static double percentile_ms(uint64_t *us, size_t n, size_t q)
 {
-    qsort(us, n, sizeof *us, compare_us);
+    qsort(us, n, sizeof(*us), compare_us);
     return n == 0 ? 0 : (double)us[(n - 1) * q / 100] / 1000;
 }
 

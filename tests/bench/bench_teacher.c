@@ -117,7 +117,7 @@ static struct teacher *opened(const char *path, bool stream, unsigned metrics)
     teacher_config_init(&config);
     config.datatype.stream = stream;
     config.metrics = metrics;
-    (void)snprintf(task, sizeof task, "jsonl:%s", path);
+    (void)snprintf(task, sizeof(task), "jsonl:%s", path);
     if (teacher_open(&t, task, &config, &err) != STATUS_OK)
         fail(&err);
     return t;
@@ -131,9 +131,9 @@ int main(int argc, char **argv)
     struct teacher *t;
     struct run r;
 
-    (void)snprintf(path, sizeof path, "%s/bench-teacher-%d.jsonl", folder, getpid());
-    (void)snprintf(small, sizeof small, "%s.small", path);
-    (void)snprintf(index_path, sizeof index_path, "%s.index", path);
+    (void)snprintf(path, sizeof(path), "%s/bench-teacher-%d.jsonl", folder, getpid());
+    (void)snprintf(small, sizeof(small), "%s.small", path);
+    (void)snprintf(index_path, sizeof(index_path), "%s.index", path);
     n_bytes = write_data(path, n_bytes);
 
     r = (struct run){.wall_s = -seconds(CLOCK_MONOTONIC),

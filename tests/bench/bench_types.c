@@ -42,7 +42,7 @@ static double resident_bytes(void)
 static void subject_open(struct subject *s, struct backend *b, enum dtype type)
 {
     struct tensor t = random_tensor(type, N_ROWS, N_COLS, 1);
-    float *x = xalloc(MANY * N_COLS * sizeof *x);
+    float *x = xalloc(MANY * N_COLS * sizeof(*x));
     double before = resident_bytes();
     struct error err;
 
@@ -54,7 +54,7 @@ static void subject_open(struct subject *s, struct backend *b, enum dtype type)
     s->in = b->type->buffer_open(b, MANY * N_COLS * sizeof(float));
     s->out = b->type->buffer_open(b, MANY * N_ROWS * sizeof(float));
     fill(x, MANY * N_COLS, 2);
-    b->type->upload(b, s->in, x, MANY * N_COLS * sizeof *x);
+    b->type->upload(b, s->in, x, MANY * N_COLS * sizeof(*x));
     free(x);
     free((void *)t.data);
 }
@@ -97,7 +97,7 @@ static void print_ratio(const struct subject *s, const struct subject *reference
         ratios[i] = took / time_product(reference, n);
         best = took < best ? took : best;
     }
-    qsort(ratios, PAIRS, sizeof *ratios, compare);
+    qsort(ratios, PAIRS, sizeof(*ratios), compare);
     printf(" %9.3f %6.2f (%.2f-%.2f)", best * 1e3, ratios[PAIRS / 2], ratios[0], ratios[PAIRS - 1]);
 }
 

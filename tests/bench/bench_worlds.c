@@ -62,7 +62,7 @@ static void write_words(FILE *to, uint32_t example, uint32_t which, size_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         float x = counter_rng_uniform(1, example, i, which);
-        size_t w = (size_t)(x * (float)(sizeof words / sizeof words[0]));
+        size_t w = (size_t)(x * (float)(sizeof(words) / sizeof(words[0])));
 
         (void)fprintf(to, "%s%s", i > 0 ? " " : "", words[w]);
     }
@@ -98,7 +98,7 @@ static struct participant *open_task(const char *path, size_t batch_size)
 
     teacher_config_init(&config);
     config.batch_size = batch_size;
-    (void)snprintf(task, sizeof task, "parlai:%s", path);
+    (void)snprintf(task, sizeof(task), "parlai:%s", path);
     must(teacher_open(&teacher, task, &config, &err));
     return teacher_participant(teacher);
 }
@@ -177,7 +177,7 @@ static void print_rates(const char *path, double peer)
     };
 
     (void)printf("examples a second of processor time\n");
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         double rate = measure(path, rows[i].agent, rows[i].config);
 
         (void)printf("  %-40s %12.0f", rows[i].what, rate);

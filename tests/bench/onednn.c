@@ -63,7 +63,7 @@ static dnnl_status_t open_product(struct onednn_product *p, dnnl_dim_t n, dnnl_d
 
 struct onednn_product *onednn_open(size_t n_threads, size_t n, size_t n_cols, size_t n_rows)
 {
-    struct onednn_product *p = calloc(1, sizeof *p);
+    struct onednn_product *p = calloc(1, sizeof(*p));
 
     omp_set_num_threads((int)n_threads);
     if (p != NULL &&

@@ -99,7 +99,7 @@ static enum part part_of(const char *name)
 static enum status timed_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
                                      struct error *err)
 {
-    struct weight *w = xalloc(sizeof *w);
+    struct weight *w = xalloc(sizeof(*w));
     enum status rc = real_of(b)->type->weight_open(real_of(b), t, &w->real, err);
 
     w->part = part_of(t->name);
@@ -269,7 +269,7 @@ static const struct backend_type timed_backend = {
 
 struct backend *timed_open(struct backend *real)
 {
-    struct timed *t = xalloc(sizeof *t);
+    struct timed *t = xalloc(sizeof(*t));
 
     t->base.type = &timed_backend;
     t->real = real;
@@ -278,12 +278,12 @@ struct backend *timed_open(struct backend *real)
 
 void timed_reset(struct backend *b)
 {
-    memset(to_timed(b)->spent_s, 0, sizeof to_timed(b)->spent_s);
+    memset(to_timed(b)->spent_s, 0, sizeof(to_timed)(b)->spent_s);
 }
 
 void timed_keep(struct backend *b)
 {
-    memcpy(to_timed(b)->kept_s, to_timed(b)->spent_s, sizeof to_timed(b)->kept_s);
+    memcpy(to_timed(b)->kept_s, to_timed(b)->spent_s, sizeof(to_timed)(b)->kept_s);
 }
 
 void timed_print(const struct backend *b, double step_s)

@@ -53,7 +53,7 @@ static inline void must_be_well(void)
 /* A count of n, in a grid for `most`; rig_free((void *)count.n). */
 static inline struct cuda_count count_of(uint32_t n, uint32_t most)
 {
-    return (struct cuda_count){to_device(&n, sizeof n), most};
+    return (struct cuda_count){to_device(&n, sizeof(n)), most};
 }
 
 /* The "generic" set of cpu, or "ref". */
@@ -70,11 +70,11 @@ static inline struct backend *open_backend(const char *name)
 
 static inline struct buffer *host_buffer(struct backend *b, const float *x, size_t n)
 {
-    struct buffer *m = b->type->buffer_open(b, n * sizeof *x);
+    struct buffer *m = b->type->buffer_open(b, n * sizeof(*x));
 
     ck_assert_ptr_nonnull(m);
     if (x != NULL)
-        b->type->upload(b, m, x, n * sizeof *x);
+        b->type->upload(b, m, x, n * sizeof(*x));
     return m;
 }
 
@@ -83,7 +83,7 @@ static inline void host_read(struct backend *b, struct buffer *m, float *x, size
 {
     struct error err;
 
-    b->type->download(b, x, m, n * sizeof *x);
+    b->type->download(b, x, m, n * sizeof(*x));
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
     b->type->buffer_close(b, m);
 }

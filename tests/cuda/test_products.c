@@ -13,10 +13,10 @@ enum { MAX_ROWS = 65, N_COLS = 768, N_OUT = 83 /* no whole panel, tile or block 
 static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
                                    DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
                                    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16};
-enum { N_BLOCK_TYPES = 8, N_TYPES = sizeof types / sizeof types[0] };
+enum { N_BLOCK_TYPES = 8, N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 static const uint32_t row_counts[] = {1, 2, 3, 8, 17, MAX_ROWS};
-enum { N_COUNTS = sizeof row_counts / sizeof row_counts[0] };
+enum { N_COUNTS = sizeof(row_counts) / sizeof(row_counts[0]) };
 
 /* rows of in → out, by a backend */
 static void multiply(struct backend *b, const struct tensor *t, const float *in,
@@ -46,13 +46,13 @@ struct device_acts {
 /* Allocates rows on the device and fills them: normed if there is a gain, in int8 and as floats. */
 static struct device_acts hold_rows(const float *x, const float *gain, size_t n, size_t width)
 {
-    struct device_acts a = {.floats = to_device(x, n * width * sizeof *x)};
+    struct device_acts a = {.floats = to_device(x, n * width * sizeof(*x))};
     struct cuda_count count = {NULL, (uint32_t)n};
 
-    a.gain = gain != NULL ? to_device(gain, width * sizeof *gain) : NULL;
+    a.gain = gain != NULL ? to_device(gain, width * sizeof(*gain)) : NULL;
     if (width % 32 == 0) {
         a.acts.values = rig_alloc(n * width);
-        a.acts.groups = rig_alloc(n * width / 32 * sizeof *a.acts.groups);
+        a.acts.groups = rig_alloc(n * width / 32 * sizeof(*a.acts.groups));
         cuda_norm_quantise(a.floats, a.gain, 1e-5f, count, (uint32_t)width, &a.acts, NULL);
     }
     cuda_norm(a.floats, a.gain, 1e-5f, count, (uint32_t)width, a.floats, NULL);
@@ -88,11 +88,11 @@ static void check_product(enum how how, const struct cuda_matrix *m, const struc
                           uint32_t n, uint32_t most, const float *to_add, const float *want)
 {
     size_t n_values = (size_t)n * m->n_rows;
-    struct cuda_product product = {*m, rig_alloc(n_values * sizeof *want)};
+    struct cuda_product product = {*m, rig_alloc(n_values * sizeof(*want))};
     struct cuda_count count = count_of(n, most);
 
     if (to_add != NULL)
-        device_copy(product.out, to_add, n_values * sizeof *want);
+        device_copy(product.out, to_add, n_values * sizeof(*want));
     launch_products(how, &product, 1, in, count, to_add != NULL);
     assert_same_bits(product.out, want, n_values);
     rig_free(product.out);
@@ -116,7 +116,7 @@ START_TEST(products_have_the_bits_of_the_host)
 
     fill(in, MAX_ROWS * n_cols, 11);
     fill(to_add, MAX_ROWS * N_OUT, 12);
-    memset(in + 3 * n_cols, 0, n_cols * sizeof *in / 2); /* groups of zeros */
+    memset(in + 3 * n_cols, 0, n_cols * sizeof(*in) / 2); /* groups of zeros */
     multiply(b, &t, in, NULL, MAX_ROWS, NULL, put);
     multiply(b, &t, in, NULL, MAX_ROWS, to_add, added);
     backend_close(b);
@@ -155,7 +155,7 @@ START_TEST(a_broken_row_breaks_alone)
     in[2 * N_COLS + 40] = INFINITY;
     in[2 * N_COLS + 700] = -NAN;
     rig_set_orders(1, 0);
-    product = (struct cuda_product){device_matrix(&t, &room), rig_alloc(sizeof want)};
+    product = (struct cuda_product){device_matrix(&t, &room), rig_alloc(sizeof(want))};
     acts = hold_rows(in, NULL, 17, N_COLS);
     for (int how = FEW; how <= MANY; how++) {
         launch_products(how, &product, 1, &acts, (struct cuda_count){NULL, 17}, false);
@@ -215,7 +215,8 @@ START_TEST(norms_have_the_bits_of_the_host)
 {
     static const size_t widths[] = {32, 576, 8224};
     size_t width = widths[_i];
-    float *in = xalloc(3 * width * sizeof *in), want[3 * 16], *gain = xalloc(width * sizeof *gain);
+    float *in = xalloc(3 * width * sizeof(*in)), want[3 * 16],
+          *gain = xalloc(width * sizeof(*gain));
     struct tensor blocks = random_tensor(DTYPE_Q8_0, 16, width, 4);
     struct tensor floats = random_tensor(DTYPE_F32, 16, width, 4);
     struct tensor row = {.name = "gain",
@@ -223,7 +224,7 @@ START_TEST(norms_have_the_bits_of_the_host)
                          .n_rows = 1,
                          .n_cols = width,
                          .data = (void *)gain,
-                         .size_bytes = width * sizeof *gain};
+                         .size_bytes = width * sizeof(*gain)};
     struct backend *b;
     struct cuda_matrix m;
     struct device_acts acts;
@@ -288,7 +289,7 @@ START_TEST(gates_have_the_bits_of_the_host)
                                             rig_alloc(N * HIDDEN * sizeof(float))};
         b->type->weight_close(b, w[i]);
     }
-    device_copy(products[2].out, x, sizeof x);
+    device_copy(products[2].out, x, sizeof(x));
     launch_products(how, products, 2, &acts, n, false);
     let_go(&acts);
     acts = (struct device_acts){
@@ -320,18 +321,18 @@ START_TEST(rows_are_decoded)
     static const int32_t ids[N] = {20, 0, 7, 8};
     size_t width = _i < N_BLOCK_TYPES ? 256 : 75;
     struct tensor t = random_tensor(types[_i], N_ROWS, width, 31);
-    float *want = xalloc(N_ROWS * width * sizeof *want);
-    float *out = rig_alloc(N * width * sizeof *out);
-    uint16_t *halves = rig_alloc(N_ROWS * width * sizeof *halves);
+    float *want = xalloc(N_ROWS * width * sizeof(*want));
+    float *out = rig_alloc(N * width * sizeof(*out));
+    uint16_t *halves = rig_alloc(N_ROWS * width * sizeof(*halves));
     struct cuda_count count = count_of(N - 1, N);
-    int32_t *on_device = to_device(ids, sizeof ids);
+    int32_t *on_device = to_device(ids, sizeof(ids));
     struct cuda_matrix m;
     void *room;
 
     dtype_decode(t.type, t.data, N_ROWS * width, want);
     rig_set_orders(rig_orders(), 4);
     m = device_matrix(&t, &room);
-    device_fill(out, 0, N * width * sizeof *out);
+    device_fill(out, 0, N * width * sizeof(*out));
     cuda_embed(&m, on_device, count, out, NULL);
     cuda_matrix_f16(&m, 0, N_FIRST, halves, NULL);
     cuda_matrix_f16(&m, N_FIRST, N_ROWS - N_FIRST, halves + N_FIRST * width, NULL);
@@ -356,11 +357,11 @@ START_TEST(rows_are_gathered)
 {
     enum { WIDTH = 77, N = 3 };
     static const uint32_t rows[N] = {4, 0, 4};
-    float in[5 * WIDTH], *from, *out = rig_alloc(N * WIDTH * sizeof *out);
-    uint32_t *picks = to_device(rows, sizeof rows);
+    float in[5 * WIDTH], *from, *out = rig_alloc(N * WIDTH * sizeof(*out));
+    uint32_t *picks = to_device(rows, sizeof(rows));
 
     fill(in, 5 * WIDTH, 1);
-    from = to_device(in, sizeof in);
+    from = to_device(in, sizeof(in));
     rig_set_orders(rig_orders(), 4);
     cuda_gather(from, picks, (struct cuda_count){NULL, N}, WIDTH, out, NULL);
     must_be_well();

@@ -48,16 +48,16 @@ static void tensors_init(struct tensors *t, const struct step *s, bool before)
             t->tables[i][p] = (int32_t)(p * s->n_sequences + (i + p) % s->n_sequences);
     }
     t->n_pages = MAX_POSITIONS / KV_PAGE_TOKENS * s->n_sequences;
-    t->positions = xalloc((t->n + 1) * sizeof *t->positions);
-    t->pages = xalloc((t->n + 1) * sizeof *t->pages);
+    t->positions = xalloc((t->n + 1) * sizeof(*t->positions));
+    t->pages = xalloc((t->n + 1) * sizeof(*t->pages));
     for (size_t i = 0; i < s->n_sequences; i++)
         for (size_t j = 0; j < t->rows[i].n_tokens; j++, at++) {
             t->positions[at] = (uint32_t)(t->rows[i].pos + j);
             t->pages[at] = t->tables[i][t->positions[at] / KV_PAGE_TOKENS];
         }
-    t->q = xalloc((t->n + 1) * q_width * sizeof *t->q);
-    t->k = xalloc((t->n + 1) * kv_width * sizeof *t->k);
-    t->v = xalloc((t->n + 1) * kv_width * sizeof *t->v);
+    t->q = xalloc((t->n + 1) * q_width * sizeof(*t->q));
+    t->k = xalloc((t->n + 1) * kv_width * sizeof(*t->k));
+    t->v = xalloc((t->n + 1) * kv_width * sizeof(*t->v));
     fill(t->q, t->n * q_width, before ? 1 : 2);
     fill(t->k, t->n * kv_width, before ? 3 : 4);
     fill(t->v, t->n * kv_width, before ? 5 : 6);
@@ -138,7 +138,7 @@ static void host_step(struct backend *b, const struct step *s, enum kv_type type
 /* [MAX_POSITIONS][n_rotated / 2][2], with ref_rope's angles. */
 static float *device_turns(size_t n_rotated)
 {
-    float *turns = rig_alloc(MAX_POSITIONS * n_rotated * sizeof *turns);
+    float *turns = rig_alloc(MAX_POSITIONS * n_rotated * sizeof(*turns));
 
     for (size_t j = 0; j < n_rotated / 2; j++) {
         double frequency = pow((double)10000.0f, -2.0 * (double)j / (double)n_rotated);
@@ -148,7 +148,7 @@ static float *device_turns(size_t n_rotated)
             turns[p * n_rotated + 2 * j + 1] = (float)sin((double)p * frequency);
         }
     }
-    rig_written(turns, MAX_POSITIONS * n_rotated * sizeof *turns);
+    rig_written(turns, MAX_POSITIONS * n_rotated * sizeof(*turns));
     return turns;
 }
 
@@ -179,9 +179,9 @@ static void device_store(struct device *d, const struct step *s, const struct te
 {
     size_t kv_size = t->n * s->n_kv_heads * s->head_dim * sizeof(float);
     float *k = to_device(t->k, kv_size), *v = to_device(t->v, kv_size);
-    float *dummy = q != NULL ? NULL : to_device(t->q, t->n * s->n_heads * s->head_dim * sizeof *q);
-    uint32_t *positions = to_device(t->positions, t->n * sizeof *positions);
-    int32_t *pages = to_device(t->pages, t->n * sizeof *pages);
+    float *dummy = q != NULL ? NULL : to_device(t->q, t->n * s->n_heads * s->head_dim * sizeof(*q));
+    uint32_t *positions = to_device(t->positions, t->n * sizeof(*positions));
+    int32_t *pages = to_device(t->pages, t->n * sizeof(*pages));
     struct cuda_tokens tokens = {count_of((uint32_t)t->n, (uint32_t)t->n + 3), positions, pages};
 
     if (at_once) {
@@ -213,17 +213,17 @@ static void device_attend(struct device *d, const struct step *s, const struct t
     struct attend_row rows[MAX_SEQUENCES];
     size_t n_rows = rows_of(t, s->n_sequences, rows), n_table = 0, n_counters;
     size_t n_sharing = s->n_heads / s->n_kv_heads;
-    int32_t *tables = rig_alloc(MAX_SEQUENCES * MAX_POSITIONS * sizeof *tables);
+    int32_t *tables = rig_alloc(MAX_SEQUENCES * MAX_POSITIONS * sizeof(*tables));
 
     cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
-    items = rig_alloc(sizes.n_items * sizeof *items);
-    rig_written(items, sizes.n_items * sizeof *items);
+    items = rig_alloc(sizes.n_items * sizeof(*items));
+    rig_written(items, sizes.n_items * sizeof(*items));
     cuda_attend_plan(&again, items, rows, n_rows, n_sharing, enough);
-    ck_assert_mem_eq(&again, &sizes, sizeof sizes);
+    ck_assert_mem_eq(&again, &sizes, sizeof(sizes));
     for (size_t i = 0; i < n_rows; i++) {
         size_t n = (rows[i].pos + rows[i].n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 
-        device_copy(tables + n_table, rows[i].pages, n * sizeof *tables);
+        device_copy(tables + n_table, rows[i].pages, n * sizeof(*tables));
         n_table += n;
     }
     n_counters = sizes.n_counters * s->n_heads;
@@ -231,8 +231,8 @@ static void device_attend(struct device *d, const struct step *s, const struct t
     a.items = items;
     a.tables = tables;
     a.partials = rig_alloc(sizes.n_partials * s->n_heads * (s->head_dim + 2) * sizeof(float));
-    a.counters = rig_alloc(n_counters * sizeof *a.counters);
-    device_fill(a.counters, 0, n_counters * sizeof *a.counters);
+    a.counters = rig_alloc(n_counters * sizeof(*a.counters));
+    device_fill(a.counters, 0, n_counters * sizeof(*a.counters));
     cuda_attend(&d->kv, LAYER, &a, q, out, NULL);
     must_be_well();
     for (size_t i = 0; i < n_counters; i++)
@@ -256,16 +256,16 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
     tensors_init(&past, s, true);
     tensors_init(&now, s, false);
     n_q = now.n * q_width;
-    want_q = xalloc(n_q * sizeof *want_q);
-    want = xalloc(n_q * sizeof *want);
-    near = xalloc(n_q * sizeof *near);
+    want_q = xalloc(n_q * sizeof(*want_q));
+    want = xalloc(n_q * sizeof(*want));
+    near = xalloc(n_q * sizeof(*near));
     host_step(ref, s, type, &past, &now, want_q, near);
     host_step(b, s, type, &past, &now, want_q, want);
     assert_near(want, near, n_q, 5e-4f); /* attention rounds values to 2^-11 */
 
     device_open(&d, s, type, now.n_pages);
-    q = to_device(now.q, n_q * sizeof *q);
-    out = rig_alloc(n_q * sizeof *out);
+    q = to_device(now.q, n_q * sizeof(*q));
+    out = rig_alloc(n_q * sizeof(*out));
     rig_set_orders(1, 0);
     if (past.n > 0)
         device_store(&d, s, &past, NULL, !s->halves);
@@ -273,7 +273,7 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
     device_store(&d, s, &now, q, !s->halves && now.n % 2 == 0);
     assert_same_bits(q, want_q, n_q);
     for (size_t enough = 0; enough < 2; enough++) {
-        device_fill(out, 0x55, n_q * sizeof *out);
+        device_fill(out, 0x55, n_q * sizeof(*out));
         device_attend(&d, s, &now, enough * 1000, q, out);
         assert_same_bits(out, want, n_q);
     }
@@ -353,7 +353,7 @@ START_TEST(attention_has_the_bits_of_the_host)
          .n_rotated = 48,
          .cap = 2.0f},
     };
-    const size_t n_steps = sizeof steps / sizeof steps[0];
+    const size_t n_steps = sizeof(steps) / sizeof(steps[0]);
 
     ck_assert_uint_eq(n_steps, 8);
     check_step(&steps[_i / N_KV_TYPES], kv_types[_i % N_KV_TYPES],
@@ -393,7 +393,7 @@ END_TEST
 START_TEST(pages_are_copied)
 {
     static const int32_t pairs[] = {0, 3, 2, 5};
-    int32_t *on_device = to_device(pairs, sizeof pairs);
+    int32_t *on_device = to_device(pairs, sizeof(pairs));
     struct cuda_kv kv;
     uint8_t *before;
     size_t size;

@@ -114,7 +114,7 @@ static int make(void **out, const struct object *like)
     struct object *o;
 
     if (rc == CUBLAS_SUCCESS) {
-        o = xalloc(sizeof *o);
+        o = xalloc(sizeof(*o));
         *o = *like;
         o->next = objects;
         objects = o;
@@ -204,7 +204,7 @@ EXPORT int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void 
 
     if (attribute != CUBLAS_DESC_TRANSA)
         abort();
-    return set(o, DESC, &o->transposed, from, n_bytes, sizeof o->transposed);
+    return set(o, DESC, &o->transposed, from, n_bytes, sizeof(o->transposed));
 }
 
 EXPORT int cublasLtMatmulDescDestroy(void *desc);
@@ -245,7 +245,7 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute,
 
     if (attribute != CUBLAS_PREF_WORKSPACE)
         abort();
-    return set(o, PREFERENCE, &o->workspace_bytes, from, n_bytes, sizeof o->workspace_bytes);
+    return set(o, PREFERENCE, &o->workspace_bytes, from, n_bytes, sizeof(o->workspace_bytes));
 }
 
 EXPORT int cublasLtMatmulPreferenceDestroy(void *preference);
@@ -321,7 +321,7 @@ static void multiply(const void *arg)
     struct product p;
     uint64_t n_pieces;
 
-    memcpy(&p, arg, sizeof p);
+    memcpy(&p, arg, sizeof(p));
     n_pieces = 1 + p.n_cols % 4;
     for (uint64_t col = 0; col < p.n_cols; col++)
         for (uint64_t row = 0; row < p.n_rows; row++) {
@@ -367,23 +367,23 @@ EXPORT int cublasLtMatmul(void *handle, void *desc, const void *alpha, const voi
 
     if (rc != CUBLAS_SUCCESS)
         return leave(rc);
-    memcpy(&one, alpha, sizeof one);
+    memcpy(&one, alpha, sizeof(one));
     if (!is_held(handle, HANDLE) || !read_shape(&p, desc, a_layout, b_layout, c_layout, d_layout) ||
         one != 1.0f || c != d || algo->data[0] != MAGIC || algo->data[1] != p.n_rows ||
         algo->data[2] != p.n_cols || algo->data[3] != p.n_inner ||
-        !is_placed(calls, a, p.n_inner, p.n_rows, p.a_stride, sizeof *p.a) ||
-        !is_placed(calls, b, p.n_inner, p.n_cols, p.b_stride, sizeof *p.b) ||
-        !is_placed(calls, d, p.n_rows, p.n_cols, p.d_stride, sizeof *p.d) ||
+        !is_placed(calls, a, p.n_inner, p.n_rows, p.a_stride, sizeof(*p.a)) ||
+        !is_placed(calls, b, p.n_inner, p.n_cols, p.b_stride, sizeof(*p.b)) ||
+        !is_placed(calls, d, p.n_rows, p.n_cols, p.d_stride, sizeof(*p.d)) ||
         calls->room(workspace) < workspace_bytes)
         abort();
-    memcpy(&p.beta, beta, sizeof p.beta);
+    memcpy(&p.beta, beta, sizeof(p.beta));
     p.a = a;
     p.b = b;
     p.c = c;
     p.d = d;
     n_matmuls++;
     (void)leave(CUBLAS_SUCCESS);
-    queued = calls->enqueue(stream, multiply, &p, sizeof p, "cublasLtMatmul");
+    queued = calls->enqueue(stream, multiply, &p, sizeof(p), "cublasLtMatmul");
     return queued == cudaSuccess                 ? CUBLAS_SUCCESS
            : queued == cudaErrorMemoryAllocation ? CUBLAS_ALLOC_FAILED
                                                  : CUBLAS_EXECUTION_FAILED;

@@ -103,8 +103,8 @@ static inline T cuda_host_shuffle(int line, uint32_t mask, T value, enum cuda_ho
     unsigned lane = fibres_lane(), first = lane / width * width, i = lane - first;
     uint64_t bits = 0;
 
-    static_assert(sizeof value <= sizeof bits, "shuffles move words");
-    memcpy(&bits, &value, sizeof value);
+    static_assert(sizeof(value) <= sizeof(bits), "shuffles move words");
+    memcpy(&bits, &value, sizeof(value));
     if (from == CUDA_HOST_FROM_INDEX)
         i = by % width;
     else if (from == CUDA_HOST_FROM_BELOW)
@@ -114,7 +114,7 @@ static inline T cuda_host_shuffle(int line, uint32_t mask, T value, enum cuda_ho
     else
         i = (i ^ by) < width ? i ^ by : i;
     bits = fibres_exchange(line, mask, bits, first + i);
-    memcpy(&value, &bits, sizeof value);
+    memcpy(&value, &bits, sizeof(value));
     return value;
 }
 
@@ -124,7 +124,7 @@ static inline T cuda_host_shuffle(int line, uint32_t mask, T value, enum cuda_ho
 
 template <typename T> static CUDA_HOST_ATOMIC T atomicAdd(T *at, std::common_type_t<T> by)
 {
-    fibres_atomic(at, sizeof *at);
+    fibres_atomic(at, sizeof(*at));
 
     T was = *at;
 
@@ -134,7 +134,7 @@ template <typename T> static CUDA_HOST_ATOMIC T atomicAdd(T *at, std::common_typ
 
 template <typename T> static CUDA_HOST_ATOMIC T atomicMax(T *at, std::common_type_t<T> with)
 {
-    fibres_atomic(at, sizeof *at);
+    fibres_atomic(at, sizeof(*at));
 
     T was = *at;
 
@@ -144,7 +144,7 @@ template <typename T> static CUDA_HOST_ATOMIC T atomicMax(T *at, std::common_typ
 
 template <typename T> static CUDA_HOST_ATOMIC T atomicExch(T *at, std::common_type_t<T> with)
 {
-    fibres_atomic(at, sizeof *at);
+    fibres_atomic(at, sizeof(*at));
 
     T was = *at;
 
@@ -156,7 +156,7 @@ template <typename T>
 static CUDA_HOST_ATOMIC T atomicCAS(T *at, std::common_type_t<T> if_it_is,
                                     std::common_type_t<T> with)
 {
-    fibres_atomic(at, sizeof *at);
+    fibres_atomic(at, sizeof(*at));
 
     T was = *at;
 
@@ -194,7 +194,7 @@ static inline float __uint_as_float(uint32_t bits)
 {
     float x;
 
-    memcpy(&x, &bits, sizeof x);
+    memcpy(&x, &bits, sizeof(x));
     return x;
 }
 
@@ -207,7 +207,7 @@ static inline uint32_t __float_as_uint(float x)
 {
     uint32_t bits;
 
-    memcpy(&bits, &x, sizeof bits);
+    memcpy(&bits, &x, sizeof(bits));
     return bits;
 }
 
@@ -289,7 +289,7 @@ template <typename T> static inline void cuda_host_check(const char *name, T arg
     if constexpr (std::is_class<T>::value)
         __builtin_clear_padding(&argument);
     if constexpr (std::is_class<T>::value || std::is_pointer<T>::value)
-        cuda_host_check_pointers(name, &argument, sizeof argument);
+        cuda_host_check_pointers(name, &argument, sizeof(argument));
 #endif
 }
 
@@ -304,7 +304,7 @@ static inline void cuda_host_launch(const char *name, void (*kernel)(P...), dim3
 
     static_assert(std::is_trivially_copyable<decltype(call)>::value, "arguments are plain");
     (cuda_host_check(name, P(arguments)), ...);
-    cuda_host_enqueue(stream, call.run, &call, sizeof call, name);
+    cuda_host_enqueue(stream, call.run, &call, sizeof(call), name);
 }
 
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \

@@ -131,10 +131,10 @@ static void fail(const char *what, int line)
     if (failure[0] != '\0')
         return;
     if (line > 0)
-        (void)snprintf(failure, sizeof failure, "kernel %s, line %d: %s", launched->kernel, line,
+        (void)snprintf(failure, sizeof(failure), "kernel %s, line %d: %s", launched->kernel, line,
                        what);
     else
-        (void)snprintf(failure, sizeof failure, "kernel %s: %s", launched->kernel, what);
+        (void)snprintf(failure, sizeof(failure), "kernel %s: %s", launched->kernel, what);
 }
 
 /* Switching. */
@@ -249,8 +249,8 @@ static void make_fibre(size_t i)
     void **sp = (void **)(void *)(stack_of(i) + STACK_BYTES - 64);
 
     ASAN_UNPOISON_MEMORY_REGION(stack_of(i), STACK_BYTES); /* where a broken block left frames */
-    memcpy(sp, &first, sizeof first);
-    memset(sp - KEPT_WORDS, 0, KEPT_WORDS * sizeof *sp);
+    memcpy(sp, &first, sizeof(first));
+    memset(sp - KEPT_WORDS, 0, KEPT_WORDS * sizeof(*sp));
     f->sp = sp - KEPT_WORDS;
 #if defined(__SANITIZE_THREAD__)
     if (f->tsan == NULL)
@@ -501,7 +501,7 @@ static void check_zones(int line)
                 at = end;
             if (here->shared[at] == ZONE)
                 continue;
-            (void)snprintf(what, sizeof what, "a write outside the shared array '%s'",
+            (void)snprintf(what, sizeof(what), "a write outside the shared array '%s'",
                            here->arrays[i].name);
             fail(what, line);
             return;
@@ -560,7 +560,7 @@ static void tell_stuck(void)
 
     while (waits->state == ENDED)
         waits++;
-    (void)snprintf(what, sizeof what,
+    (void)snprintf(what, sizeof(what),
                    "thread %u waits for threads that do not come (%u of the block's %u are at a "
                    "barrier, %u have ended)",
                    (unsigned)(waits - here->fibres), here->n_at_block, n_threads, here->n_ended);
@@ -606,7 +606,7 @@ static void turn_block(bool one)
 static void run_blocks(void)
 {
     const struct fibres_size grid = launched->grid;
-    unsigned n = grid.x * grid.y * grid.z, *blocks = malloc(n * sizeof *blocks);
+    unsigned n = grid.x * grid.y * grid.z, *blocks = malloc(n * sizeof(*blocks));
     unsigned n_begun = 0, n_busy = 0, most = order == FIBRES_SHUFFLED ? FIBRES_RESIDENT : 1;
 
     assert(blocks != NULL);
@@ -614,7 +614,7 @@ static void run_blocks(void)
     for (unsigned i = 0; i < FIBRES_RESIDENT; i++)
         residents[i].is_busy = false;
     if (fibres_watch != NULL)
-        fibres_watch->launch(n, shared_rooms, sizeof shared_rooms);
+        fibres_watch->launch(n, shared_rooms, sizeof(shared_rooms));
     while ((n_begun < n || n_busy > 0) && failure[0] == '\0') {
         here = &residents[most > 1 ? next_chance() % most : 0];
         if (!here->is_busy && n_begun == n)
@@ -649,7 +649,7 @@ static size_t room_for(size_t size_bytes)
 
 void *fibres_alloc(size_t size_bytes)
 {
-    struct allocation *a = malloc(sizeof *a);
+    struct allocation *a = malloc(sizeof(*a));
     size_t room = room_for(size_bytes);
 
     if (a == NULL || room < size_bytes) {
@@ -753,7 +753,7 @@ static void on_store(int number, siginfo_t *info, void *context)
         (void)signal(SIGSEGV, SIG_DFL);
         return;
     }
-    p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert(p != MAP_FAILED);
     first = (size_t)(at - a->at) / PAGE_BYTES * PAGE_BYTES;
     p->at = a->at + first;
@@ -798,7 +798,7 @@ static void run_in_orders(void)
     (void)sigaction(SIGSEGV, &before, NULL);
     for (; pages != NULL; pages = next) {
         next = pages->next;
-        (void)munmap(pages, sizeof *pages);
+        (void)munmap(pages, sizeof(*pages));
     }
 }
 

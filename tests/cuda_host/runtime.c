@@ -288,7 +288,7 @@ const char *cudaGetErrorString(cudaError_t rc)
 
 static void hold(enum handle_kind kind, void *at, size_t size_bytes)
 {
-    struct handle *h = xalloc(sizeof *h);
+    struct handle *h = xalloc(sizeof(*h));
 
     *h = (struct handle){handles, kind, at, size_bytes};
     handles = h;
@@ -326,7 +326,7 @@ static bool let_go(enum handle_kind kind, const void *at)
 
 static struct item *item_make(enum kind kind, const void *arg, size_t arg_bytes)
 {
-    struct item *i = xalloc(sizeof *i + arg_bytes);
+    struct item *i = xalloc(sizeof(*i) + arg_bytes);
 
     i->kind = kind;
     i->arg_bytes = arg_bytes;
@@ -346,9 +346,9 @@ static void push(struct queue *q, struct item *i)
 static void push_copies(struct queue *to, const struct queue *from)
 {
     for (const struct item *i = from->first; i != NULL; i = i->next) {
-        struct item *copy = xalloc(sizeof *copy + i->arg_bytes);
+        struct item *copy = xalloc(sizeof(*copy) + i->arg_bytes);
 
-        memcpy(copy, i, sizeof *copy + i->arg_bytes);
+        memcpy(copy, i, sizeof(*copy) + i->arg_bytes);
         copy->next = NULL;
         push(to, copy);
     }
@@ -445,11 +445,11 @@ void cuda_host_check_pointers(const char *kernel, const void *argument, size_t s
     for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
         uint64_t word;
 
-        memcpy(&word, (const char *)argument + at, sizeof word);
+        memcpy(&word, (const char *)argument + at, sizeof(word));
         if (is_host_pointer(word)) {
             (void)fprintf(
                 stderr, "cuda_host: %s is given a pointer to the host's memory: word %zu, %#llx\n",
-                kernel, at / sizeof word, (unsigned long long)word);
+                kernel, at / sizeof(word), (unsigned long long)word);
             abort();
         }
     }
@@ -601,7 +601,7 @@ cudaError_t cudaMalloc(void **at, size_t size_bytes)
     if (rc == cudaSuccess && (size_bytes > bytes_in_all || bytes_taken > bytes_in_all - size_bytes))
         rc = cudaErrorMemoryAllocation;
     if (rc == cudaSuccess) {
-        m = xalloc(sizeof *m);
+        m = xalloc(sizeof(*m));
         *m = (struct memory){memories, fibres_alloc(size_bytes), size_bytes};
         if (m->at == NULL) {
             free(m);
@@ -745,7 +745,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 
     (void)flags;
     if (rc == cudaSuccess) {
-        *out = xalloc(sizeof **out);
+        *out = xalloc(sizeof(**out));
         (*out)->calls = &calls;
         hold(STREAM, *out, 0);
     }
@@ -813,7 +813,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 
     (void)flags;
     if (rc == cudaSuccess) {
-        *out = xalloc(sizeof **out);
+        *out = xalloc(sizeof(**out));
         hold(EVENT, *out, 0);
     }
     return leave(rc);
@@ -873,7 +873,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     if (rc == cudaSuccess && (!is_held(STREAM, stream) || stream->capture != NULL))
         rc = break_device(cudaErrorInvalidValue);
     if (rc == cudaSuccess) {
-        stream->capture = xalloc(sizeof *stream->capture);
+        stream->capture = xalloc(sizeof(*stream->capture));
         stream->is_invalid = false;
         n_captures++;
         hold(GRAPH, stream->capture, 0);
@@ -912,7 +912,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     if (rc == cudaSuccess && !is_held(GRAPH, graph))
         rc = break_device(cudaErrorInvalidResourceHandle);
     if (rc == cudaSuccess) {
-        *out = xalloc(sizeof **out);
+        *out = xalloc(sizeof(**out));
         push_copies(&(*out)->queue, &graph->queue);
         hold(EXEC, *out, 0);
     }

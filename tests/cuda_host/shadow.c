@@ -93,7 +93,7 @@ static void arena_open(void)
     if (arena != NULL)
         return;
     arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
-    cells = mmap(NULL, ARENA_BYTES * sizeof *cells, PROT_READ | PROT_WRITE, flags, -1, 0);
+    cells = mmap(NULL, ARENA_BYTES * sizeof(*cells), PROT_READ | PROT_WRITE, flags, -1, 0);
     assert(arena != MAP_FAILED && cells != MAP_FAILED);
 }
 
@@ -125,13 +125,13 @@ static void shadow_free(void *at, size_t size_bytes)
 {
     const size_t room = (size_bytes + PAGE - 1) / PAGE * PAGE;
 
-    (void)madvise(cells_of(at, 1), room * sizeof *cells, MADV_DONTNEED);
+    (void)madvise(cells_of(at, 1), room * sizeof(*cells), MADV_DONTNEED);
     (void)madvise(at, room, MADV_DONTNEED);
 }
 
 static void shadow_fresh(const void *at, size_t size_bytes)
 {
-    memset(cells_of(at, size_bytes), 0, size_bytes * sizeof *cells);
+    memset(cells_of(at, size_bytes), 0, size_bytes * sizeof(*cells));
 }
 
 static void shadow_copied(const void *to, const void *from, size_t size_bytes)
@@ -147,7 +147,7 @@ static void shadow_copied(const void *to, const void *from, size_t size_bytes)
 
 static clock_of clock_new(void)
 {
-    clock_of c = calloc(n_blocks, sizeof *c);
+    clock_of c = calloc(n_blocks, sizeof(*c));
 
     assert(c != NULL);
     return c;
@@ -182,7 +182,7 @@ static void thread_forget(struct watched_thread *t)
 
 static void shadow_launch(uint32_t blocks, const void *at, size_t size_bytes)
 {
-    assert(size_bytes <= sizeof shared_cells / sizeof *shared_cells);
+    assert(size_bytes <= sizeof(shared_cells) / sizeof(*shared_cells));
     arena_open();
     while (targets != NULL) {
         struct target *t = targets;
@@ -252,7 +252,7 @@ static uint32_t stamp_of(struct watched_block *b, unsigned thread)
         return t->stamp;
     if (n_stamps - first_stamp >= cap_stamps) {
         cap_stamps = 2 * cap_stamps + 1024;
-        stamps = realloc(stamps, cap_stamps * sizeof *stamps);
+        stamps = realloc(stamps, cap_stamps * sizeof(*stamps));
         assert(stamps != NULL);
     }
     stamps[n_stamps - first_stamp] =
@@ -296,11 +296,11 @@ static void complain(const char *what, const void *at, size_t size_bytes, uint32
     if (other >= first_stamp && other != 0) {
         const struct stamp *s = &stamps[(other & ~BY_ATOMIC) - first_stamp];
 
-        (void)snprintf(by, sizeof by, ", of thread %u of block %u", s->thread, s->block);
+        (void)snprintf(by, sizeof(by), ", of thread %u of block %u", s->thread, s->block);
     }
     if (dladdr(pc, &image) == 0)
         image.dli_fbase = NULL;
-    (void)snprintf(text, sizeof text, "%s: %zu bytes of %s, by thread %u of block %u%s (at %#zx)",
+    (void)snprintf(text, sizeof(text), "%s: %zu bytes of %s, by thread %u of block %u%s (at %#zx)",
                    what, size_bytes, where, fibres_thread(), residents[fibres_resident()].index, by,
                    (size_t)((const char *)pc - (const char *)image.dli_fbase));
     fibres_fail(text);
@@ -379,7 +379,7 @@ static void shadow_atomic(const void *at, size_t size_bytes, const void *pc)
 
     watch(at, size_bytes, false, true, pc);
     if (target == NULL) {
-        target = calloc(1, sizeof *target);
+        target = calloc(1, sizeof(*target));
         assert(target != NULL);
         target->at = at;
         target->next = targets;

@@ -17,10 +17,10 @@ enum { MAX_ROWS = 65, N_COLS = 512, N_OUT = 150 };
 static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
                                    DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
                                    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16};
-enum { N_TYPES = sizeof types / sizeof types[0] };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 static const size_t row_counts[] = {1, 3, 17, MAX_ROWS};
-enum { N_COUNTS = sizeof row_counts / sizeof row_counts[0] };
+enum { N_COUNTS = sizeof(row_counts) / sizeof(row_counts[0]) };
 
 /* Both operands are rounded to 11 bits, and 512 such products summed: of the largest result. */
 static const float tolerance = 2e-3f;
@@ -125,7 +125,7 @@ START_TEST(products_are_near_the_reference)
                                 .n_rows = 1,
                                 .n_cols = N_COLS,
                                 .data = (void *)gains,
-                                .size_bytes = sizeof gains};
+                                .size_bytes = sizeof(gains)};
     struct backend *ref = open_backend("ref"), *b = open_cuda(true, 1);
 
     ck_assert_msg(strstr(products_of(b), "libcublasLt.so.13 (13.0.2)") != NULL, "%s",
@@ -182,7 +182,7 @@ START_TEST(networks_are_near_the_reference)
 
     fill(in, N * WIDTH, 5);
     fill(to_add, N * WIDTH, 6);
-    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
         struct tensor t[] = {random_tensor(of[i][0], HIDDEN, WIDTH, 1),
                              random_tensor(of[i][1], HIDDEN, WIDTH, 2),
                              random_tensor(of[i][2], WIDTH, HIDDEN, 3)};
@@ -275,7 +275,7 @@ START_TEST(rows_of_a_bucket_share_a_plan)
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK); /* the copy is a list of its own */
     for (size_t n = LEAST; n < LEAST + N_COUNTED; n++) {
         b->type->matmul(b, &(struct input){.x = from}, n, &product, 1);
-        b->type->download(b, got, to, n * N_OUT * sizeof *got);
+        b->type->download(b, got, to, n * N_OUT * sizeof(*got));
         ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
         multiply(ref, &t, in, NULL, n, NULL, want);
         assert_near(got, want, n * N_OUT, tolerance);

@@ -44,7 +44,7 @@ static enum status side_open(struct side *s, const struct tiny_model *file,
                                                           .kv_type = kv_type};
     enum status rc;
 
-    memset(s, 0, sizeof *s);
+    memset(s, 0, sizeof(*s));
     if ((rc = gguf_open_bytes(&s->gguf, file->bytes, file->size_bytes, "tiny", err)) != STATUS_OK ||
         (rc = backend_open_type(&s->backend, type, &config, err)) != STATUS_OK)
         return rc;
@@ -112,7 +112,7 @@ static bool is_held_as_floats(enum dtype type)
                                        DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
     bool is_one = false;
 
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         is_one = is_one || types[i] == type;
     return is_one;
 }
@@ -145,7 +145,7 @@ static void run_mixed(enum dtype type, enum kv_type kv_type)
         size_t n[N_SEQUENCES];
 
         for (size_t i = 0; i < N_SEQUENCES; i++) {
-            n[i] = chunks[(round + 3 * i) % (sizeof chunks / sizeof chunks[0])];
+            n[i] = chunks[(round + 3 * i) % (sizeof(chunks) / sizeof(chunks[0]))];
             n[i] = n[i] < n_tokens - pos[i] ? n[i] : n_tokens - pos[i];
         }
         if (n[0] + n[1] + n[2] == 0)
@@ -160,7 +160,7 @@ static void run_mixed(enum dtype type, enum kv_type kv_type)
             if (is_float)
                 ck_assert_double_le(distance(cuda.logits[i], other.logits[i], TINY_VOCAB), 1e-2);
             else
-                ck_assert_mem_eq(cuda.logits[i], other.logits[i], sizeof cuda.logits[i]);
+                ck_assert_mem_eq(cuda.logits[i], other.logits[i], sizeof(cuda.logits[i]));
         }
     }
     side_close(&cuda);
@@ -176,7 +176,7 @@ START_TEST(mixed_batches_equal_the_cpu)
                                        DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
                                        DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
 
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         run_mixed(types[i], KV_F16);
     run_mixed(DTYPE_Q4_1, KV_F32);
     run_mixed(DTYPE_Q4_1, KV_Q8);
@@ -189,7 +189,7 @@ START_TEST(types_without_kernels_are_decoded)
     static const enum dtype types[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS,
                                        DTYPE_MXFP4};
 
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         run_mixed(types[i], KV_F16);
 }
 END_TEST
@@ -235,7 +235,7 @@ static void run_long(bool has_partials)
             ck_assert_msg(transformer_forward(sides[i]->model, &row, 1, NULL, 0, &err) == STATUS_OK,
                           "%s", err.text);
         }
-        ck_assert_mem_eq(cuda.logits[0], other.logits[0], sizeof cuda.logits[0]);
+        ck_assert_mem_eq(cuda.logits[0], other.logits[0], sizeof(cuda.logits[0]));
     }
     side_close(&cuda);
     side_close(&other);
@@ -276,14 +276,14 @@ START_TEST(steps_become_graphs)
     ck_assert_int_eq(side_open(&s, &file, parley_cuda_module.type, KV_F16, &err), STATUS_OK);
     n_graphs = cuda_host_n_graphs();
     ck_assert_int_eq(step(&s, ids, pos, eight, &err), STATUS_OK);
-    memcpy(first, s.logits[0], sizeof first);
+    memcpy(first, s.logits[0], sizeof(first));
     ck_assert_uint_eq(cuda_host_n_graphs(), n_graphs);
     for (int again = 1; again <= 3; again++) {
-        memset(s.logits, 0, sizeof s.logits);
+        memset(s.logits, 0, sizeof(s.logits));
         ck_assert_int_eq(step(&s, ids, pos, again == 2 ? seven : eight, &err), STATUS_OK);
         ck_assert_uint_eq(cuda_host_n_graphs(), n_graphs + (uint64_t)again);
         if (again != 2)
-            ck_assert_mem_eq(s.logits[0], first, sizeof first);
+            ck_assert_mem_eq(s.logits[0], first, sizeof(first));
     }
     side_close(&s);
     tiny_model_deinit(&file);
@@ -327,15 +327,15 @@ START_TEST(lists_in_flight_have_their_inputs)
     struct error err;
 
     ck_assert_int_eq(backend_open_type(&b, parley_cuda_module.type, &config, &err), STATUS_OK);
-    ck_assert_ptr_nonnull(m = b->type->buffer_open(b, sizeof sent[0]));
+    ck_assert_ptr_nonnull(m = b->type->buffer_open(b, sizeof(sent[0])));
     for (size_t i = 0; i < N_LISTS; i++) {
         for (size_t j = 0; j < N; j++)
             sent[i][j] = (float)(i * N + j + 1);
-        b->type->upload(b, m, sent[i], sizeof sent[i]);
-        b->type->download(b, got[i], m, sizeof got[i]);
+        b->type->upload(b, m, sent[i], sizeof(sent[i]));
+        b->type->download(b, got[i], m, sizeof(got[i]));
     }
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
-    ck_assert_mem_eq(got, sent, sizeof sent);
+    ck_assert_mem_eq(got, sent, sizeof(sent));
     b->type->buffer_close(b, m);
     backend_close(b);
 }

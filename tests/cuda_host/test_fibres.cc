@@ -42,8 +42,8 @@ static __global__ void reversed(const int *in, int *out)
 /* Threads see what others wrote before a barrier, in every order. */
 START_TEST(a_barrier_holds)
 {
-    int *in = static_cast<int *>(device(3 * THREADS * sizeof *in));
-    int *out = static_cast<int *>(device(3 * THREADS * sizeof *out));
+    int *in = static_cast<int *>(device(3 * THREADS * sizeof(*in)));
+    int *out = static_cast<int *>(device(3 * THREADS * sizeof(*out)));
 
     for (int i = 0; i < 3 * THREADS; i++)
         in[i] = i;
@@ -76,7 +76,7 @@ static __global__ void unguarded_warp(int *out)
 /* A missing barrier is detected, between warps and within one. */
 START_TEST(a_missing_barrier_shows)
 {
-    int *out = static_cast<int *>(device(THREADS * sizeof *out));
+    int *out = static_cast<int *>(device(THREADS * sizeof(*out)));
 
     fibres_set_orders(3, 7);
     LAUNCH(unguarded, 1, THREADS, 0, NULL, out);
@@ -125,7 +125,7 @@ static __global__ void takes_much(int *out)
 /* Waits that some threads never reach, and missing memory, are errors with the kernel's name. */
 START_TEST(waits_that_cannot_end_are_told)
 {
-    int *out = static_cast<int *>(device(THREADS * sizeof *out));
+    int *out = static_cast<int *>(device(THREADS * sizeof(*out)));
 
     fibres_set_orders(1, 0);
     LAUNCH(half_waits, 1, THREADS, 0, NULL, 32u);
@@ -162,7 +162,7 @@ static __global__ void warp_words(uint32_t *out)
 
 START_TEST(warps_exchange_words)
 {
-    uint32_t *out = static_cast<uint32_t *>(device(7 * THREADS * sizeof *out)), votes = 0;
+    uint32_t *out = static_cast<uint32_t *>(device(7 * THREADS * sizeof(*out))), votes = 0;
 
     for (unsigned i = 0; i < 32; i += 3)
         votes |= 1u << i;
@@ -203,7 +203,7 @@ static __global__ void products(const int8_t *a, const int8_t *b, int32_t *out)
 START_TEST(fragments_multiply)
 {
     int8_t *a = static_cast<int8_t *>(device(16 * 32)), *b = static_cast<int8_t *>(device(8 * 32));
-    int32_t *out = static_cast<int32_t *>(device(16 * 8 * sizeof *out));
+    int32_t *out = static_cast<int32_t *>(device(16 * 8 * sizeof(*out)));
 
     for (int i = 0; i < 16 * 32; i++)
         a[i] = static_cast<int8_t>(i * 37 % 255 - 127);
@@ -274,11 +274,11 @@ static __global__ void mark_by_first(unsigned *count, int *out)
 /* An order that writes where the first one did not, to another page of the memory, is told. */
 START_TEST(writes_elsewhere_are_told)
 {
-    unsigned *count = static_cast<unsigned *>(fibres_alloc(sizeof *count));
-    int *out = static_cast<int *>(fibres_alloc(32 * PAGE_INTS * sizeof *out));
+    unsigned *count = static_cast<unsigned *>(fibres_alloc(sizeof(*count)));
+    int *out = static_cast<int *>(fibres_alloc(32 * PAGE_INTS * sizeof(*out)));
 
     *count = 0;
-    memset(out, 0, 32 * PAGE_INTS * sizeof *out);
+    memset(out, 0, 32 * PAGE_INTS * sizeof(*out));
     fibres_set_orders(2, 1);
     LAUNCH(mark_by_first, 1, 32, 0, NULL, count, out);
     ck_assert_ptr_nonnull(fibres_error());
@@ -305,7 +305,7 @@ static __global__ void behind(int *out, unsigned at)
 
 static void write_outside(void)
 {
-    int *out = static_cast<int *>(fibres_alloc(4 * sizeof *out));
+    int *out = static_cast<int *>(fibres_alloc(4 * sizeof(*out)));
 
     fibres_set_orders(1, 0);
     LAUNCH(outside, 1, 1, 0, NULL, out, 10u);
@@ -315,7 +315,7 @@ static void write_outside(void)
 
 static void write_behind(unsigned n, unsigned n_orders)
 {
-    int *out = static_cast<int *>(fibres_alloc(n * sizeof *out));
+    int *out = static_cast<int *>(fibres_alloc(n * sizeof(*out)));
 
     fibres_set_orders(n_orders, 0);
     LAUNCH(behind, 1, 1, 0, NULL, out, n);

@@ -80,7 +80,7 @@ static enum status side_open(struct side *s, const struct gguf *g, const struct 
     if (rc == STATUS_OK)
         rc = transformer_open(&s->model, s->backend, g, &transformer_config, err);
     if (rc == STATUS_OK)
-        s->logits = calloc(transformer_shape(s->model)->n_vocab, sizeof *s->logits);
+        s->logits = calloc(transformer_shape(s->model)->n_vocab, sizeof(*s->logits));
     return rc;
 }
 
@@ -134,7 +134,7 @@ static enum status speak(const struct known *known, struct side *cuda, struct si
         if (rc != STATUS_OK)
             return rc;
         id = likeliest(cuda->logits, n_vocab);
-        are_same = memcmp(cuda->logits, cpu->logits, n_vocab * sizeof *cpu->logits) == 0;
+        are_same = memcmp(cuda->logits, cpu->logits, n_vocab * sizeof(*cpu->logits)) == 0;
         printf("%zu tokens in %u launches: %d, %d is known; logits %s\n", end - first,
                (unsigned)(fibres_n_launches() - n_launches), id, known->ids[end],
                are_same ? "as the cpu's" : "DIFFER");

@@ -158,13 +158,13 @@ static void check_same_bits(const struct policy_spec *spec)
     for (int lesson = 0; lesson < N_LESSONS; lesson++) {
         struct learn_report a, b;
 
-        memset(said, 0, sizeof said);
+        memset(said, 0, sizeof(said));
         episode(&cuda, true, said[0]);
         episode(&ref, false, said[1]);
         check_same_answers(said[0], said[1]);
         a = learn(&cuda);
         b = learn(&ref);
-        ck_assert_mem_eq(&a, &b, sizeof a);
+        ck_assert_mem_eq(&a, &b, sizeof(a));
         ck_assert_double_gt(a.gradient_norm, 0.0);
     }
     bytes[0] = saved(&cuda, &n[0]);
@@ -199,7 +199,7 @@ START_TEST(lessons_outlive_the_device)
 {
     static const long n_calls[] = {0, 3, 9, 20};
 
-    for (size_t k = 0; k < sizeof n_calls / sizeof n_calls[0]; k++) {
+    for (size_t k = 0; k < sizeof(n_calls) / sizeof(n_calls[0]); k++) {
         const struct policy_spec *spec = k % 2 == 0 ? &lstm : &mlp;
         struct answer said[2][N_STEPS][N];
         struct side cuda, ref;
@@ -217,7 +217,7 @@ START_TEST(lessons_outlive_the_device)
             cuda_host_fail(-1, cudaSuccess);
             a = learn(&cuda);
             b = learn(&ref);
-            ck_assert_mem_eq(&a, &b, sizeof a);
+            ck_assert_mem_eq(&a, &b, sizeof(a));
         }
         side_close(&cuda);
         side_close(&ref);
@@ -304,7 +304,7 @@ START_TEST(heads_learn_the_same)
 {
     static const enum policy_head heads[] = {POLICY_SOFTMAX, POLICY_GAUSSIAN, POLICY_DUELLING};
 
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
         struct side cuda = {0}, ref = {0};
         struct policy_spec spec = mlp;
         struct agent_config config = {.name = "p", .backend_type = parley_cuda_module.type};
@@ -326,8 +326,8 @@ START_TEST(heads_learn_the_same)
             }
             ck_assert_int_eq(learn_steps(&cuda, spec.head, &a, errors[0]), STATUS_OK);
             ck_assert_int_eq(learn_steps(&ref, spec.head, &b, errors[1]), STATUS_OK);
-            ck_assert_mem_eq(&a, &b, sizeof a);
-            ck_assert_mem_eq(errors[0], errors[1], sizeof errors[0]);
+            ck_assert_mem_eq(&a, &b, sizeof(a));
+            ck_assert_mem_eq(errors[0], errors[1], sizeof(errors[0]));
         }
         bytes[0] = saved(&cuda, &n[0]);
         bytes[1] = saved(&ref, &n[1]);

@@ -10,12 +10,12 @@ enum { THREADS = 64, BLOCKS = 4 };
 /* Device memory of n words, filled with zeros or left as it is. */
 static uint32_t *device(size_t n, bool filled)
 {
-    uint32_t *at = static_cast<uint32_t *>(fibres_alloc(n * sizeof *at));
+    uint32_t *at = static_cast<uint32_t *>(fibres_alloc(n * sizeof(*at)));
 
     ck_assert_ptr_nonnull(at);
     if (filled) {
-        memset(at, 0, n * sizeof *at);
-        fibres_copied(at, NULL, n * sizeof *at);
+        memset(at, 0, n * sizeof(*at));
+        fibres_copied(at, NULL, n * sizeof(*at));
     }
     return at;
 }
@@ -158,7 +158,7 @@ START_TEST(each_access_is_checked)
     fibres_set_orders(1, 0);
     LAUNCH(copies, 1, THREADS, 0, NULL, in, out);
     must_fail("nothing wrote what is read");
-    fibres_copied(in, NULL, THREADS * sizeof *in);
+    fibres_copied(in, NULL, THREADS * sizeof(*in));
     LAUNCH(copies, 1, THREADS, 0, NULL, in, out);
     must_be_well();
     LAUNCH(writes_one, 1, 1, 0, NULL, out);

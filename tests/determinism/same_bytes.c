@@ -118,7 +118,7 @@ static void read_cases(struct suite *s, size_t first, size_t step, size_t n_prom
     char line[32768];
 
     s->lines = json_array();
-    for (size_t i = 0; in != NULL && fgets(line, sizeof line, in) != NULL; i++) {
+    for (size_t i = 0; in != NULL && fgets(line, sizeof(line), in) != NULL; i++) {
         struct prompt *p = &s->prompts[s->n_cases / 2];
         json_t *json = json_loads(line, 0, NULL);
 
@@ -189,7 +189,7 @@ static void record(struct reply_bits *out, int turn, const struct reply *r)
 
         said->id = r->tokens[i].id;
         said->logprob = r->tokens[i].logprob;
-        memcpy(said->top, r->tokens[i].top, sizeof said->top);
+        memcpy(said->top, r->tokens[i].top, sizeof(said->top));
     }
 }
 
@@ -199,7 +199,7 @@ static bool is_same(const struct reply_bits *a, const struct reply_bits *b)
 
     for (int turn = 0; turn < N_TURNS; turn++)
         same = same && a->n[turn] == b->n[turn] &&
-               memcmp(a->said[turn], b->said[turn], a->n[turn] * sizeof a->said[turn][0]) == 0;
+               memcmp(a->said[turn], b->said[turn], a->n[turn] * sizeof(a->said[turn][0])) == 0;
     return same;
 }
 
@@ -346,7 +346,7 @@ static void try_ways(struct suite *s, struct way w, const struct way *ways, size
 
 static const char *const sets[] = {NULL, "avx2", "vnni256", "generic"};
 
-enum { N_SETS = sizeof sets / sizeof sets[0] };
+enum { N_SETS = sizeof(sets) / sizeof(sets[0]) };
 
 static void try_some(struct suite *s)
 {
@@ -358,7 +358,7 @@ static void try_some(struct suite *s)
     static const struct way few[] = {{.n_rows = 4, .chunk = 512, .how = PLAIN}};
 
     try_ways(s, (struct way){.n_threads = 2, .speculate = SPECULATE_ON, .has_cache = true}, many,
-             sizeof many / sizeof many[0]);
+             sizeof(many) / sizeof(many[0]));
     try_ways(s, (struct way){.n_threads = 1, .speculate = SPECULATE_AUTO}, many, 2);
     /* generic, the last, is too slow for the real model here */
     for (size_t i = 1; i < N_SETS - (s->model != NULL); i++)
@@ -376,7 +376,7 @@ static void try_cuda(struct suite *s)
     };
 
     try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_ON, .has_cache = true}, many,
-             sizeof many / sizeof many[0]);
+             sizeof(many) / sizeof(many[0]));
     try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_OFF}, many, 3);
 }
 
@@ -389,7 +389,7 @@ static void try_cuda_orders(struct suite *s)
     static const struct way plain[] = {{.n_rows = 2, .chunk = 64, .how = EVICTED}};
 
     try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_ON, .has_cache = true}, many,
-             sizeof many / sizeof many[0]);
+             sizeof(many) / sizeof(many[0]));
     try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_OFF}, plain, 1);
 }
 

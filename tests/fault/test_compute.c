@@ -60,7 +60,7 @@ static void extend(struct kv_pages *p, struct kv_seq *s, size_t n_more, enum sta
     rc = kv_seq_reserve(p, s, n_more, &copy, &err);
     if (rc != STATUS_OK) {
         kv_pages_usage(p, &is);
-        ck_assert_int_eq(memcmp(&was, &is, sizeof was), 0);
+        ck_assert_int_eq(memcmp(&was, &is, sizeof(was)), 0);
         ck_assert(s->pages == before.pages && s->n_pages == before.n_pages &&
                   s->cap_pages == before.cap_pages && s->n_tokens == before.n_tokens);
         *sum = rc;
@@ -136,7 +136,7 @@ static enum status run_layer(void *arg)
     }
     for (size_t i = 0; i < OUTS; i++)
         bias[i] = (float)i;
-    b->type->upload(b, at[2], bias, sizeof bias);
+    b->type->upload(b, at[2], bias, sizeof(bias));
     b->type->net->zero(b, at[0], ROWS, INS);
     b->type->net->zero(b, at[1], OUTS, INS);
     b->type->net->linear(b, at[0], at[1], at[2], ROWS, INS, OUTS, at[3]);
@@ -146,10 +146,10 @@ static enum status run_layer(void *arg)
         sum = rc;
         b->type->net->linear(b, at[0], at[1], at[2], ROWS, INS, OUTS, at[3]);
     }
-    b->type->download(b, out, at[3], sizeof out);
+    b->type->download(b, out, at[3], sizeof(out));
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
-    ck_assert_mem_eq(out, bias, sizeof bias);
-    ck_assert_mem_eq(out + OUTS, bias, sizeof bias);
+    ck_assert_mem_eq(out, bias, sizeof(bias));
+    ck_assert_mem_eq(out + OUTS, bias, sizeof(bias));
     for (size_t i = 0; i < N; i++)
         b->type->buffer_close(b, at[i]);
     backend_close(b);

@@ -151,7 +151,7 @@ static enum status tell(void *arg)
     for (size_t i = 0; i < 2; i++) {
         if (!are_done[i])
             turn(story->agent, clones[i], second[i], &said[i]);
-        ck_assert_mem_eq(&said[i], &story->known[i], sizeof said[i]);
+        ck_assert_mem_eq(&said[i], &story->known[i], sizeof(said[i]));
         clone_close(clones[i]);
     }
     fault_after = armed;
@@ -235,7 +235,7 @@ START_TEST(a_device_may_stay_away)
     }
     faulty_cannot_open = false;
     turn(a, c, second[0], &said);
-    ck_assert_mem_eq(&said, &known, sizeof said);
+    ck_assert_mem_eq(&said, &known, sizeof(said));
     faulty_status = STATUS_EXHAUSTED;
     clone_close(c);
     clone_close(same);
@@ -318,8 +318,8 @@ START_TEST(pages_come_back_from_slots)
         for (size_t i = 0; i < N_CLONES; i++)
             clone_close(clones[i]);
     }
-    ck_assert_mem_eq(said[1], said[0], sizeof said[0]);
-    ck_assert_mem_eq(said[2], said[0], sizeof said[0]);
+    ck_assert_mem_eq(said[1], said[0], sizeof(said[0]));
+    ck_assert_mem_eq(said[2], said[0], sizeof(said[0]));
     ck_assert_uint_eq(info[0].cache.offloads, 0);
     ck_assert_uint_gt(info[1].cache.offloads, 0);
     ck_assert_uint_gt(info[1].cache.reloads, 0);
@@ -376,8 +376,8 @@ START_TEST(who_draws_does_not_matter)
         }
         agent_unref(a);
     }
-    ck_assert_mem_eq(said[1], said[0], sizeof said[0]);
-    ck_assert_mem_eq(said[2], said[0], sizeof said[0]);
+    ck_assert_mem_eq(said[1], said[0], sizeof(said[0]));
+    ck_assert_mem_eq(said[2], said[0], sizeof(said[0]));
 }
 END_TEST
 

@@ -91,9 +91,9 @@ static enum status open_and_step(void *arg)
         ck_assert_int_eq(step(w, m, logits, &second), STATUS_OK);
     }
     if (!w->has_known)
-        memcpy(w->known, logits, sizeof logits);
+        memcpy(w->known, logits, sizeof(logits));
     w->has_known = true;
-    ck_assert_mem_eq(logits, w->known, sizeof logits);
+    ck_assert_mem_eq(logits, w->known, sizeof(logits));
 out:
     if (rc != STATUS_OK) {
         ck_assert_int_eq(err.status, rc);

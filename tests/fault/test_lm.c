@@ -96,13 +96,13 @@ static enum status converse_once(void *arg)
     for (int turn = 0; turn < 2; turn++) {
         while ((rc = turn_once(k->agent, c, ids, &err)) != STATUS_OK)
             all = rc;
-        ck_assert_mem_eq(ids, k->want[turn], sizeof ids);
+        ck_assert_mem_eq(ids, k->want[turn], sizeof(ids));
     }
     while ((rc = clone_fork(&child, c, 1, &err)) != STATUS_OK)
         all = rc;
     while ((rc = turn_once(k->agent, child, ids, &err)) != STATUS_OK)
         all = rc;
-    ck_assert_mem_eq(ids, k->want[1], sizeof ids);
+    ck_assert_mem_eq(ids, k->want[1], sizeof(ids));
     clone_close(child);
     clone_close(c);
     return all;

@@ -136,7 +136,7 @@ static enum status reply_once(void *arg)
     detokenizer_init(&w, o->v, &s, SIZE_MAX);
     rc = sampler_open(&sampler, &s, o->v, logit_kernels_choose(), 1, context, 100, &arena, &err);
     for (uint32_t i = 0; i < 100 && rc == STATUS_OK; i++) {
-        memset(logits, 0, sizeof logits);
+        memset(logits, 0, sizeof(logits));
         rc = sampler_next(sampler, logits, 64, i, &sampled, &err);
         if (rc == STATUS_OK) {
             sampler_accept(sampler, sampled.id);

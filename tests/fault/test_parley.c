@@ -91,7 +91,7 @@ START_TEST(worlds_survive)
     examples = fake_examples(8, 2);
     tasks[0] = fake_task_open("a", examples, 16);
     tasks[1] = fake_task_open("b", examples, 16);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         ck_assert_int_gt(sweep(world_once, &kinds[i]), 5);
     participant_unref(&tasks[0]->base);
     participant_unref(&tasks[1]->base);

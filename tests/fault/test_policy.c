@@ -33,7 +33,7 @@ static enum status open_once(void *arg)
 
 START_TEST(open_survives)
 {
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
         ck_assert_int_gt(sweep(open_once, (void *)(uintptr_t)&specs[i]), 20);
 }
 END_TEST
@@ -122,7 +122,7 @@ static struct agent *open_good(const struct policy_spec *spec)
 
 START_TEST(learning_survives)
 {
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct agent *a = open_good(&specs[i]);
 
         ck_assert_int_gt(sweep(learn_once, a), 40);
@@ -133,7 +133,7 @@ END_TEST
 
 START_TEST(acting_together_survives)
 {
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct agent *policies[] = {open_good(&specs[i]), open_good(&specs[i])};
 
         ck_assert_int_gt(sweep(act_together, policies), 10);
@@ -260,8 +260,8 @@ static void read_kept(struct agent *a, struct told *t)
     const struct network *net = &container_of(a, struct policy, base)->net;
     size_t n = 3 * net->n_numbers;
 
-    ck_assert(net->n_steps == N_ROUNDS && n < sizeof t->kept / sizeof t->kept[0]);
-    memcpy(t->kept, net->kept, n * sizeof *t->kept);
+    ck_assert(net->n_steps == N_ROUNDS && n < sizeof(t->kept) / sizeof(t->kept[0]));
+    memcpy(t->kept, net->kept, n * sizeof(*t->kept));
 }
 
 /* Makes a policy's file, once: writing one takes as long as a hundred stories. */
@@ -305,7 +305,7 @@ static enum status open_again(void *arg)
 /* A trained policy is opened with Adam's moments. */
 START_TEST(opening_the_learned_survives)
 {
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         char path[] = "/tmp/policy-fault-XXXXXX.gguf";
         long n_fresh;
 
@@ -357,7 +357,7 @@ static enum status tell(void *arg)
     enum status all = STATUS_OK, rc;
 
     fault_after = -1;
-    memset(&told, 0, sizeof told);
+    memset(&told, 0, sizeof(told));
     a = open_faulty(s->path);
     for (size_t i = 0; i < N; i++) {
         ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
@@ -395,13 +395,13 @@ static enum status tell(void *arg)
         agent_unref(a);
         fault_after = left;
     }
-    ck_assert_mem_eq(&told, &s->known, sizeof told);
+    ck_assert_mem_eq(&told, &s->known, sizeof(told));
     return rc;
 }
 
 static void sweep_story(enum status status)
 {
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         char path[] = "/tmp/policy-fault-XXXXXX.gguf";
         struct story s = {.path = path};
 
@@ -451,7 +451,7 @@ START_TEST(a_device_may_stay_away)
     make_file(copy, &specs[1]);
     a = open_faulty(path);
     same = open_faulty(path);
-    memset(answers, 0, sizeof answers);
+    memset(answers, 0, sizeof(answers));
     for (size_t i = 0; i < N; i++) {
         ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
         ck_assert_int_eq(clone_open(&others[i], same, &(struct clone_config){0}, &err), STATUS_OK);
@@ -474,7 +474,7 @@ START_TEST(a_device_may_stay_away)
     ck_assert(policy_same_files(path, copy));
     faulty_cannot_open = false;
     ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_OK);
-    ck_assert_mem_eq(answers[1], answers[0], sizeof answers[0]);
+    ck_assert_mem_eq(answers[1], answers[0], sizeof(answers[0]));
     agent_describe(a, &info);
     ck_assert_uint_eq(info.device_losses, 1);
     faulty_cannot_open = true;

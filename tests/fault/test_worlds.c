@@ -93,7 +93,7 @@ static enum status teach_once(void *arg)
     enum status rc;
 
     configure(&config);
-    (void)snprintf(task, sizeof task, "%s:%s", prefix, path);
+    (void)snprintf(task, sizeof(task), "%s:%s", prefix, path);
     rc = teacher_open(&t, task, &config, &err);
     if (rc != STATUS_OK)
         return rc;
@@ -104,7 +104,7 @@ static enum status teach_once(void *arg)
 
 START_TEST(test_teachers)
 {
-    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         write_source(sources[i][1]);
         ck_assert_int_gt(sweep(teach_once, (void *)(uintptr_t)sources[i][0]), 20);
     }
@@ -122,7 +122,7 @@ static enum status build_once(void *arg)
 
     configure(&config);
     config.batch_sort = false;
-    (void)snprintf(task, sizeof task, "%s:%s", prefix, path);
+    (void)snprintf(task, sizeof(task), "%s:%s", prefix, path);
     (void)unlink(index_path);
     rc = data_ready(&x, data_path, task, &config, &err);
     if (rc == STATUS_OK)
@@ -132,7 +132,7 @@ static enum status build_once(void *arg)
 
 START_TEST(test_data_files)
 {
-    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         write_source(sources[i][1]);
         ck_assert_int_ge(sweep(build_once, (void *)(uintptr_t)sources[i][0]), 9);
     }
@@ -178,10 +178,10 @@ int main(void)
 
     if (mkdtemp(folder) == NULL)
         return EXIT_FAILURE;
-    (void)snprintf(path, sizeof path, "%s/source", folder);
-    (void)snprintf(data_path, sizeof data_path, "%s/data", folder);
-    (void)snprintf(index_path, sizeof index_path, "%s.index", data_path);
-    rc = suite_run("fault/worlds", tests, sizeof tests / sizeof tests[0]);
+    (void)snprintf(path, sizeof(path), "%s/source", folder);
+    (void)snprintf(data_path, sizeof(data_path), "%s/data", folder);
+    (void)snprintf(index_path, sizeof(index_path), "%s.index", data_path);
+    rc = suite_run("fault/worlds", tests, sizeof(tests) / sizeof(tests[0]));
     (void)unlink(path);
     (void)unlink(data_path);
     (void)unlink(index_path);

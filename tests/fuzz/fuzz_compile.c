@@ -38,7 +38,7 @@ static void follow(void *matcher)
         int32_t id = 0;
 
         module->matcher_renew(matcher);
-        assert(module->matcher_forced(matcher, forced, sizeof forced) <= sizeof forced);
+        assert(module->matcher_forced(matcher, forced, sizeof(forced)) <= sizeof(forced));
         if (!module->matcher_mask(matcher, mask))
             return;
         while (id < 257 && (mask[id / 32] >> id % 32 & 1) == 0)
@@ -56,7 +56,7 @@ static void load(const char *bytes, size_t len)
 
     if (module == NULL)
         return;
-    compiled = module->compiled_load(vocab, bytes, len, why, sizeof why);
+    compiled = module->compiled_load(vocab, bytes, len, why, sizeof(why));
     assert(compiled != NULL || why[0] != '\0');
     if (compiled == NULL)
         return;
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     if (answer_take(&a, (const char *)data, cut, &err) == STATUS_OK &&
         answer_take(&a, (const char *)data + cut, size_bytes - cut, &err) == STATUS_OK) {
         if (answer_is_complete(&a)) {
-            assert(size_bytes == sizeof a.head + a.n_bytes);
+            assert(size_bytes == sizeof(a.head) + a.n_bytes);
             if (a.head.verdict == COMPILE_DONE)
                 load(a.bytes, a.n_bytes);
         }

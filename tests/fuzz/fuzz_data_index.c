@@ -30,12 +30,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
                 assert(end <= x.data_bytes);
             }
         }
-        if (size_bytes < sizeof h)
+        if (size_bytes < sizeof(h))
             break;
-        memcpy(&h, bytes, sizeof h);
-        h.entries_crc = crc32c(0, bytes + sizeof h, size_bytes - sizeof h);
+        memcpy(&h, bytes, sizeof(h));
+        h.entries_crc = crc32c(0, bytes + sizeof(h), size_bytes - sizeof(h));
         h.crc = crc32c(0, &h, offsetof(struct index_header, crc));
-        memcpy(bytes, &h, sizeof h);
+        memcpy(bytes, &h, sizeof(h));
     }
     free(bytes);
     return 0;

@@ -26,7 +26,7 @@ static void read_file(const uint8_t *data, size_t size_bytes)
     char path[64];
 
     assert(fd >= 0 && write(fd, data, size_bytes) == (ssize_t)size_bytes);
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if (dictionary_read(&d, path, &err) == STATUS_OK)
         check_words(d);
     else

@@ -24,7 +24,7 @@ static void render(const struct jinja *t)
 
     arena_init(&arena, FUZZ_MAX_BYTES);
     if (jinja_begin(&run, t, &arena, &now, FUZZ_MAX_STEPS, &err) &&
-        jinja_parse_json(&run, variables, sizeof variables - 1, &messages)) {
+        jinja_parse_json(&run, variables, sizeof(variables) - 1, &messages)) {
         jinja_set(&run, "messages", messages);
         jinja_set(&run, "tools", messages);
         jinja_set(&run, "add_generation_prompt", jinja_bool(true));

@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     static const struct thought_format thoughts = {.open = "<think>", .close = "</think>"};
     struct reply_format format = {.thoughts = &thoughts};
-    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof tools - 1}};
+    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof(tools) - 1}};
     const char *text = (const char *)data + 1;
     size_t n_families = 0;
     struct buf whole, cut;

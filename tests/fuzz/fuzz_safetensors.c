@@ -17,7 +17,7 @@ static void read_head(const uint8_t *data, size_t size_bytes)
 
     if (size_bytes < 8)
         return;
-    memcpy(&n, data, sizeof n);
+    memcpy(&n, data, sizeof(n));
     if (n > size_bytes - 8)
         return;
     if (hf_tensors_parse(&t, (const char *)data + 8, n, size_bytes, &err) != STATUS_OK) {

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct seen whole, cut;
     enum status rc = feed(&whole, (const char *)data, size, size + 1);
 
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
         enum status same = feed(&cut, (const char *)data, size, pieces[i]);
 
         assert(same == rc);

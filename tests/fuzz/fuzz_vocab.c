@@ -22,7 +22,7 @@ static const char *const kinds[] = {"gpt-2",   "smollm",      "llama-bpe",     "
 /* A first byte below LATER picks one of N_MODES, SPM the vocabulary of characters, others
  * one of the kinds from N_FIRST on. */
 enum {
-    N_KINDS = sizeof kinds / sizeof kinds[0],
+    N_KINDS = sizeof(kinds) / sizeof(kinds[0]),
     N_FIRST = 4,
     TEMPLATE = N_FIRST,
     WRITER,
@@ -48,7 +48,7 @@ static struct vocab *spm_vocab(void)
 
     if (v == NULL) {
         const struct tiny_spm_config config = {
-            .tokens = spm_tokens, .n_tokens = sizeof spm_tokens / sizeof spm_tokens[0]};
+            .tokens = spm_tokens, .n_tokens = sizeof(spm_tokens) / sizeof(spm_tokens[0])};
         struct tiny_vocab file;
         struct error err;
         enum status rc;
@@ -98,7 +98,7 @@ static struct vocab *vocab_of(size_t kind)
     if (vocabs[kind] == NULL) {
         const struct tiny_vocab_config config = {.pre = kinds[kind],
                                                  .merges = merges,
-                                                 .n_merges = sizeof merges / sizeof merges[0],
+                                                 .n_merges = sizeof(merges) / sizeof(merges[0]),
                                                  .extra_token = "whole"};
         struct tiny_vocab file;
         struct error err;
@@ -128,7 +128,7 @@ static void fuzz_text(const struct vocab *v, const char *text, size_t len)
         size_t n;
         int32_t id;
 
-        memcpy(&id, ids.data + i * sizeof id, sizeof id);
+        memcpy(&id, ids.data + i * sizeof(id), sizeof(id));
         rc = vocab_bytes(v, id, false, &bytes, &n, &err);
         assert(rc == STATUS_OK && n > 0 && n <= len - at);
         assert(memcmp(bytes, text + at, n) == 0);

@@ -37,7 +37,7 @@ static void fuzz_random(void *self, void *out, size_t n_bytes)
 
     memset(out, 0, n_bytes);
     in->n_random++;
-    memcpy(out, &in->n_random, n_bytes < sizeof in->n_random ? n_bytes : sizeof in->n_random);
+    memcpy(out, &in->n_random, n_bytes < sizeof(in->n_random) ? n_bytes : sizeof(in->n_random));
 }
 
 static void fuzz_notify(struct peer *p)

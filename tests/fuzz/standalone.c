@@ -60,7 +60,7 @@ static int replay(const char *path)
         char inner[4096];
 
         if (names[i]->d_name[0] != '.') {
-            (void)snprintf(inner, sizeof inner, "%s/%s", path, names[i]->d_name);
+            (void)snprintf(inner, sizeof(inner), "%s/%s", path, names[i]->d_name);
             rc |= replay(inner);
         }
         free(names[i]);

@@ -31,7 +31,7 @@ static const struct limits all_limits[] = {
 
 static const struct limits *find_limits(const char *backend)
 {
-    for (size_t i = 0; i < sizeof all_limits / sizeof all_limits[0]; i++)
+    for (size_t i = 0; i < sizeof(all_limits) / sizeof(all_limits[0]); i++)
         if (strcmp(all_limits[i].backend, backend) == 0)
             return &all_limits[i];
     return NULL;

@@ -33,8 +33,8 @@ static bool works(void)
     int *at = NULL, n = -1;
 
     if (!is_well(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream") ||
-        !is_well(cudaMalloc(&at, sizeof *at), "take memory") ||
-        !is_well(cudaMemsetAsync(at, 0, sizeof *at, stream), "clear it") ||
+        !is_well(cudaMalloc(&at, sizeof(*at)), "take memory") ||
+        !is_well(cudaMemsetAsync(at, 0, sizeof(*at), stream), "clear it") ||
         !is_well(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a graph"))
         return false;
     count<<<1, N_THREADS, 0, stream>>>(at);
@@ -44,7 +44,7 @@ static bool works(void)
     for (int i = 0; i < N_LAUNCHES; i++)
         if (!is_well(cudaGraphLaunch(exec, stream), "launch it"))
             return false;
-    if (!is_well(cudaMemcpyAsync(&n, at, sizeof n, cudaMemcpyDeviceToHost, stream), "copy") ||
+    if (!is_well(cudaMemcpyAsync(&n, at, sizeof(n), cudaMemcpyDeviceToHost, stream), "copy") ||
         !is_well(cudaStreamSynchronize(stream), "wait"))
         return false;
     printf("  counted %d\n", n);

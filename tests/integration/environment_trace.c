@@ -36,7 +36,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "%s\n", argc != 2 ? "usage: environment_trace NAME" : err.text);
         return 1;
     }
-    while (fgets(line, sizeof line, stdin) != NULL) {
+    while (fgets(line, sizeof(line), stdin) != NULL) {
         struct environment_step out = {0};
         float number = strtof(line, NULL);
 

@@ -59,8 +59,8 @@ static void a_schedule(struct parley_channel *channel)
 
     must(parley_params_create(channel, &config, first, N, &err) == PARLEY_OK, "Create", &err);
     version = pull(channel, "steps", NULL, values);
-    must(memcmp(values, first, sizeof first) == 0, "the first values", &err);
-    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++) {
+    must(memcmp(values, first, sizeof(first)) == 0, "the first values", &err);
+    for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++) {
         const struct parley_gradient gradient = {.params = "steps",
                                                  .client_id = "c",
                                                  .step_id = i + 1,

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         from = fopen(argv[4], "rb");
         if (from == NULL)
             return 1;
-        template[fread(template, 1, sizeof template - 1, from)] = '\0';
+        template[fread(template, 1, sizeof(template) - 1, from)] = '\0';
         (void)fclose(from); /* it was only read */
         config.chat_template = template;
     }

@@ -615,7 +615,7 @@ static void check_end(struct world *w, const struct sim_request *a, const struct
         w->must.n_expired++;
         return;
     case STATUS_INTERNAL:
-        (void)snprintf(text, sizeof text, "row %zu broke", a->id);
+        (void)snprintf(text, sizeof(text), "row %zu broke", a->id);
         MUST(w, a->has_fate && strcmp(err->text, text) == 0, "%zu fails with '%s'", a->id,
              err->text);
         break;
@@ -718,7 +718,7 @@ static void close_all(struct world *w)
 
 static struct sim_request *make_request(struct world *w, size_t flow)
 {
-    struct sim_request *a = xalloc(sizeof *a);
+    struct sim_request *a = xalloc(sizeof(*a));
 
     a->world = w;
     a->id = w->n_ids++;
@@ -848,7 +848,7 @@ static void random_bytes(void *self, void *out, size_t n_bytes)
 {
     uint64_t bits = draw(self);
 
-    memcpy(out, &bits, n_bytes < sizeof bits ? n_bytes : sizeof bits);
+    memcpy(out, &bits, n_bytes < sizeof(bits) ? n_bytes : sizeof(bits));
 }
 
 /* Draws the part of the config that may change while requests wait and run. */
@@ -965,7 +965,7 @@ static void check_stats(struct world *w)
     for (size_t i = 0; i < w->n_live; i++)
         n_running += w->live[i]->in_step ||
                      (w->live[i]->place == RUNNING && !w->is_closing && !w->live[i]->is_cancelled);
-    for (size_t i = 0; i < sizeof s.rows_histogram / sizeof s.rows_histogram[0]; i++)
+    for (size_t i = 0; i < sizeof(s.rows_histogram) / sizeof(s.rows_histogram[0]); i++)
         n_in_histogram += s.rows_histogram[i];
     MUST(w, s.n_running == n_running, "%zu run, not %zu", n_running, s.n_running);
     MUST(w, s.n_waiting + s.n_flow_queued + s.n_running == w->n_live, "%zu are there, not %zu",
@@ -1077,7 +1077,7 @@ static bool next_event(struct world *w)
 {
     uint64_t *const times[] = {&w->arrival_at, &w->cancel_at, &w->change_at,
                                &w->close_at,   &w->tick_at,   &w->step_at};
-    enum { N = sizeof times / sizeof times[0] };
+    enum { N = sizeof(times) / sizeof(times[0]) };
     size_t from = draw(w) % N;
     size_t best = from;
 
@@ -1173,7 +1173,7 @@ int main(int argc, char **argv)
         }
     }
     for (uint64_t seed = first; seed < first + n; seed++) {
-        struct world *w = xalloc(sizeof *w);
+        struct world *w = xalloc(sizeof(*w));
 
         w->seed = w->chance = seed;
         w->has_trace = has_trace;

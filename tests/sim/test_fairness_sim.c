@@ -256,7 +256,7 @@ static int compare_u64(const void *a, const void *b)
 
 static double quantile(uint64_t *values, size_t n, size_t percent)
 {
-    qsort(values, n, sizeof *values, compare_u64);
+    qsort(values, n, sizeof(*values), compare_u64);
     return n == 0 ? 0 : (double)values[n * percent / 100];
 }
 
@@ -287,7 +287,7 @@ struct result {
 /* With the tenants from first to end. */
 static struct result run(const struct load *l, uint64_t seed, size_t first, size_t end)
 {
-    struct world *w = xalloc(sizeof *w);
+    struct world *w = xalloc(sizeof(*w));
     struct result r;
 
     world_init(w, l, seed, first, end);
@@ -363,7 +363,7 @@ int main(void)
     };
     int n_bad = 0;
 
-    for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++) {
+    for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
         const struct load *l = &loads[i];
 
         for (uint64_t seed = 1; seed <= (l->most_p50 > 0 ? 2 : N_SEEDS); seed++) {

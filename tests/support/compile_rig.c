@@ -34,7 +34,7 @@ void compile_rig_open(struct compile_rig *r)
     compiler_init(&r->compiler, &r->loop);
     ck_assert_int_eq(compiler_user_open(&r->user, &r->compiler, &err), STATUS_OK);
     r->real = strdup(getenv("PARLEY_COMPILE"));
-    (void)snprintf(r->script, sizeof r->script, "/tmp/parley-compile.%06d",
+    (void)snprintf(r->script, sizeof(r->script), "/tmp/parley-compile.%06d",
                    (int)getpid() % 1000000);
 }
 
@@ -53,7 +53,7 @@ void compile_rig_close(struct compile_rig *r)
 
 void compile_rig_use(struct compile_rig *r, const char *commands)
 {
-    char made[sizeof r->script];
+    char made[sizeof(r->script)];
     FILE *f;
     int fd;
 
@@ -61,7 +61,7 @@ void compile_rig_use(struct compile_rig *r, const char *commands)
         ck_assert_int_eq(setenv("PARLEY_COMPILE", r->real, 1), 0);
         return;
     }
-    memcpy(made, r->script, sizeof made);
+    memcpy(made, r->script, sizeof(made));
     memcpy(strrchr(made, '.') + 1, "XXXXXX", 6);
     fd = mkstemp(made);
     ck_assert_int_ge(fd, 0);

@@ -170,7 +170,7 @@ static struct text words(struct fake_task *t, const char *what, size_t example, 
 static void make_act(struct fake_task *t, size_t i, struct text id)
 {
     const struct fake_example *e = &t->examples[i];
-    struct text *labels = arena_alloc(&t->arena, 1, sizeof *labels);
+    struct text *labels = arena_alloc(&t->arena, 1, sizeof(*labels));
     bool is_last = i + 1 == t->n_examples || t->examples[i + 1].episode != e->episode;
     struct act *a = &t->acts[i];
     struct error err;
@@ -191,7 +191,7 @@ static void make_act(struct fake_task *t, size_t i, struct text id)
 
 struct fake_task *fake_task_open(const char *id, const struct fake_example *examples, size_t n)
 {
-    struct fake_task *t = xalloc(sizeof *t);
+    struct fake_task *t = xalloc(sizeof(*t));
     size_t len = strlen(id);
 
     participant_init(&t->base, &fake_task_type);
@@ -199,9 +199,9 @@ struct fake_task *fake_task_open(const char *id, const struct fake_example *exam
     t->n_examples = n;
     t->n_episodes = examples[n - 1].episode + 1;
     arena_init(&t->arena, SIZE_MAX);
-    t->first = xalloc((t->n_episodes + 1) * sizeof t->first[0]);
-    t->n_answered = xalloc(n * sizeof t->n_answered[0]);
-    t->acts = arena_alloc(&t->arena, n, sizeof t->acts[0]);
+    t->first = xalloc((t->n_episodes + 1) * sizeof(t->first[0]));
+    t->n_answered = xalloc(n * sizeof(t->n_answered[0]));
+    t->acts = arena_alloc(&t->arena, n, sizeof(t->acts[0]));
     assert(t->acts != NULL);
     for (size_t i = n; i-- > 0;)
         t->first[examples[i].episode] = i;
@@ -215,7 +215,7 @@ struct fake_task *fake_task_open(const char *id, const struct fake_example *exam
 
 struct fake_example *fake_examples(size_t n, size_t turns)
 {
-    struct fake_example *examples = xalloc(n * turns * sizeof examples[0]);
+    struct fake_example *examples = xalloc(n * turns * sizeof(examples[0]));
 
     for (size_t i = 0; i < n * turns; i++)
         examples[i] = (struct fake_example){.episode = i / turns,

@@ -35,7 +35,7 @@ enum status drive_open(struct agent **out, const struct tiny_config *tiny,
     written = write(fd, model.bytes, model.size_bytes);
     assert(written == (ssize_t)model.size_bytes);
     tiny_model_deinit(&model);
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     config->path = path;
     rc = agent_open(out, "lm", config, err);
     config->path = NULL;
@@ -51,10 +51,10 @@ enum status drive_begin_messages(struct drive *d, struct clone *c, const struct 
     *d = (struct drive){.clone = c};
     arena_init(&d->arena, 16 << 20);
     agent_turn_init(&d->turn, &d->arena, 1 << 20);
-    own = arena_alloc(&d->arena, n_messages, sizeof *own);
+    own = arena_alloc(&d->arena, n_messages, sizeof(*own));
     if (own == NULL)
-        return error_no_memory(err, n_messages * sizeof *own, "messages");
-    memcpy(own, messages, n_messages * sizeof *own);
+        return error_no_memory(err, n_messages * sizeof(*own), "messages");
+    memcpy(own, messages, n_messages * sizeof(*own));
     d->turn.seen =
         (struct observation){.messages = own, .n_messages = n_messages, .sampling = *s, .turn = 1};
     return c->agent->type->observe(c, &d->turn, err);

@@ -36,7 +36,7 @@ static inline void fill(float *x, size_t n, uint32_t seed)
 static inline void assert_same_bits(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+        if (memcmp(&a[i], &b[i], sizeof(*a)) != 0)
             ck_abort_msg("value %zu of %zu: %.9g is not %.9g", i, n, (double)a[i], (double)b[i]);
 }
 
@@ -74,18 +74,18 @@ static inline struct tensor random_tensor(enum dtype type, size_t n_rows, size_t
         uint16_t half = f32_to_f16(x), brain;
         uint32_t bits;
 
-        memcpy(&bits, &x, sizeof bits);
+        memcpy(&bits, &x, sizeof(bits));
         brain = (uint16_t)(bits >> 16);
         if (type == DTYPE_F32)
-            memcpy(data + i, &x, sizeof x);
+            memcpy(data + i, &x, sizeof(x));
         else if (type == DTYPE_F16 || type == DTYPE_BF16)
-            memcpy(data + i, type == DTYPE_F16 ? &half : &brain, sizeof half);
+            memcpy(data + i, type == DTYPE_F16 ? &half : &brain, sizeof(half));
         else if (type == DTYPE_MXFP4)
             data[i] = (uint8_t)(112 + data[i] % 8);
         else
             for (size_t j = 0; j < 2; j++) {
                 half = f32_to_f16(next_float() / 64.0f);
-                memcpy(data + i + scale_at[type][j], &half, sizeof half);
+                memcpy(data + i + scale_at[type][j], &half, sizeof(half));
             }
     }
     return (struct tensor){.name = "random",

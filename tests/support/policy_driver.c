@@ -73,9 +73,9 @@ static enum status end(struct step *s, struct clone *c, struct answer *out, stru
         *err = s->turn.row.err;
         return err->status;
     }
-    memcpy(&out->action, reply->tensors[0].data, sizeof out->action);
-    memcpy(&out->logp, reply->tensors[1].data, sizeof out->logp);
-    memcpy(&out->value, reply->tensors[2].data, sizeof out->value);
+    memcpy(&out->action, reply->tensors[0].data, sizeof(out->action));
+    memcpy(&out->logp, reply->tensors[1].data, sizeof(out->logp));
+    memcpy(&out->value, reply->tensors[2].data, sizeof(out->value));
     out->params_version = reply->params_version;
     out->batch_rows = reply->batch_rows;
     type->self_observe(c, &s->turn);
@@ -103,7 +103,7 @@ static void run_step(const struct policy_batch *b, struct row *const *rows)
 
 enum status policy_drive(const struct policy_batch *b, struct answer *answers, struct error *err)
 {
-    struct step *steps = xalloc(b->n * sizeof *steps);
+    struct step *steps = xalloc(b->n * sizeof(*steps));
     struct row *rows[MAX_BATCH];
     size_t n_begun = 0;
     enum status rc = STATUS_OK;
@@ -139,9 +139,9 @@ bool policy_same_files(const char *a, const char *b)
 
         if (in == NULL)
             return false;
-        n[i] = fread(bytes[i], 1, sizeof bytes[i], in);
+        n[i] = fread(bytes[i], 1, sizeof(bytes[i]), in);
         (void)fclose(in); /* only read */
     }
-    return n[0] > 0 && n[0] < sizeof bytes[0] && n[0] == n[1] &&
+    return n[0] > 0 && n[0] < sizeof(bytes[0]) && n[0] == n[1] &&
            memcmp(bytes[0], bytes[1], n[0]) == 0;
 }

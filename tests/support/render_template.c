@@ -23,7 +23,7 @@ static enum status render(const struct jinja *t, const char *json, size_t len, s
         const struct jinja_text *key = all.as.map->pairs[i].key.as.text;
         char name[64] = "";
 
-        memcpy(name, key->data, key->len < sizeof name ? key->len : sizeof name - 1);
+        memcpy(name, key->data, key->len < sizeof(name) ? key->len : sizeof(name) - 1);
         jinja_set(&run, name, all.as.map->pairs[i].value);
     }
     return jinja_render(&run, out);

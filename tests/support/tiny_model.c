@@ -26,7 +26,7 @@ static const struct {
     {"Ġ t", "Ġt"}, {"Ġ a", "Ġa"}, {"i n", "in"},     {"Ġt he", "Ġthe"},
 };
 
-enum { N_MERGES = sizeof merges / sizeof merges[0] };
+enum { N_MERGES = sizeof(merges) / sizeof(merges[0]) };
 _Static_assert(TINY_FIRST_MERGED + N_MERGES == TINY_VOCAB, "the vocabulary's size");
 
 struct bytes {
@@ -57,12 +57,12 @@ static void put(struct bytes *b, const void *from, size_t len)
 
 static void put_u32(struct bytes *b, uint32_t value)
 {
-    put(b, &value, sizeof value);
+    put(b, &value, sizeof(value));
 }
 
 static void put_u64(struct bytes *b, uint64_t value)
 {
-    put(b, &value, sizeof value);
+    put(b, &value, sizeof(value));
 }
 
 static void put_text(struct bytes *b, const char *text)
@@ -103,7 +103,7 @@ static void key_u32(struct file *f, const char *name, uint32_t value)
 static void key_f32(struct file *f, const char *name, float value)
 {
     if (key(f, name, GGUF_F32))
-        put(&f->keys, &value, sizeof value);
+        put(&f->keys, &value, sizeof(value));
 }
 
 static void key_text(struct file *f, const char *name, const char *value)
@@ -206,7 +206,7 @@ static void put_metadata(struct file *f)
     key_f32(f, of_architecture(name, c, "rope.freq_base"), 10000.0f);
     key_f32(f, of_architecture(name, c, "attention.layer_norm_rms_epsilon"), 1e-5f);
     put_vocabulary(f);
-    for (size_t i = 0; i < sizeof c->add_keys / sizeof c->add_keys[0]; i++)
+    for (size_t i = 0; i < sizeof(c->add_keys) / sizeof(c->add_keys[0]); i++)
         if (c->add_keys[i].name != NULL)
             put_key(f, &c->add_keys[i]);
     if (c->set_key != NULL) {
@@ -230,7 +230,7 @@ static void put_f16(unsigned char *to, float value)
 {
     uint16_t half = f32_to_f16(value);
 
-    memcpy(to, &half, sizeof half);
+    memcpy(to, &half, sizeof(half));
 }
 
 /* For each block format: the offsets of its scale and its min (a min at 0 means none), how far its
@@ -261,7 +261,7 @@ static void put_block(struct file *f, const struct block *b, float spread)
     size_t size = dtype_block_bytes(b->type);
     float scale = spread / b->spread * (1.0f + 0.5f * draw(f));
 
-    assert(size <= sizeof block);
+    assert(size <= sizeof(block));
     for (size_t i = 0; i < size; i++)
         block[i] = (unsigned char)((draw(f) + 1.0f) * 128.0f);
     if (b->type == DTYPE_MXFP4)
@@ -278,17 +278,17 @@ static void put_number(struct file *f, enum dtype type, float value)
     uint32_t bits;
     uint16_t half;
 
-    memcpy(&bits, &value, sizeof bits);
+    memcpy(&bits, &value, sizeof(bits));
     half = type == DTYPE_F16 ? f32_to_f16(value) : (uint16_t)(bits >> 16);
     if (type == DTYPE_F32)
-        put(&f->data, &value, sizeof value);
+        put(&f->data, &value, sizeof(value));
     else
-        put(&f->data, &half, sizeof half);
+        put(&f->data, &half, sizeof(half));
 }
 
 static void put_values(struct file *f, enum dtype type, size_t n, float mean, float spread)
 {
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
         if (blocks[i].type == type) {
             for (size_t done = 0; done < n; done += dtype_block_values(type))
                 put_block(f, &blocks[i], spread);
@@ -304,7 +304,7 @@ static void break_first(struct file *f, enum dtype type, size_t at)
 {
     const bool is_wide = type == DTYPE_F32 || type == DTYPE_BF16;
 
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
         if (blocks[i].type == type)
             at += blocks[i].scale_at;
     at += type == DTYPE_F32 ? 2 : 0;
@@ -363,8 +363,8 @@ static void put_layer(struct file *f, int layer)
     };
     char name[64];
 
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        (void)snprintf(name, sizeof name, "blk.%d.%s.weight", layer, parts[i].name);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        (void)snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, parts[i].name);
         if (parts[i].n_rows == 1)
             gain(f, name);
         else

@@ -27,7 +27,7 @@ static inline void tiny_file_open(struct tiny_file *f)
     written = write(f->fd, model.bytes, model.size_bytes);
     assert(written == (ssize_t)model.size_bytes);
     tiny_model_deinit(&model);
-    (void)snprintf(f->path, sizeof f->path, "/proc/self/fd/%d", f->fd);
+    (void)snprintf(f->path, sizeof(f->path), "/proc/self/fd/%d", f->fd);
 }
 
 static inline void tiny_file_close(struct tiny_file *f)

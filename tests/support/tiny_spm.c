@@ -18,7 +18,7 @@ static void make_texts(struct gguf_maker *m, const struct tiny_spm_config *c)
     for (int b = 0; b < 256; b++) {
         char text[16];
 
-        (void)snprintf(text, sizeof text, "<0x%02X>", b);
+        (void)snprintf(text, sizeof(text), "<0x%02X>", b);
         make_text(m, b == 0 && c->first_byte != NULL ? c->first_byte : text);
     }
     for (size_t i = 0; i < c->n_tokens; i++)
@@ -45,7 +45,7 @@ static void make_scores(struct gguf_maker *m, const struct tiny_spm_config *c)
     for (size_t i = 0; i < n; i++) {
         float score = i < TS_TOKEN ? 0 : c->tokens[i - TS_TOKEN].score;
 
-        make_bytes(m, &score, sizeof score);
+        make_bytes(m, &score, sizeof(score));
     }
 }
 
@@ -58,7 +58,7 @@ static void make_merges(struct gguf_maker *m, const struct tiny_spm_config *c)
 
 void tiny_spm_open(struct tiny_vocab *out, const struct tiny_spm_config *c)
 {
-    struct gguf_maker *m = xalloc(sizeof *m);
+    struct gguf_maker *m = xalloc(sizeof(*m));
     struct error err;
 
     make_head(m, 3, 0, 5 + (c->bool_key != NULL) + (c->id_key != NULL) + (c->name != NULL));

@@ -138,7 +138,7 @@ static void make_keys(struct tokens *t)
 
 void tiny_vocab_open(struct tiny_vocab *out, const struct tiny_vocab_config *config)
 {
-    struct gguf_maker *m = xalloc(sizeof *m);
+    struct gguf_maker *m = xalloc(sizeof(*m));
     struct tokens t = {.m = m, .config = config};
     struct error err;
 

@@ -42,7 +42,7 @@ static enum status dictionary_make_room(struct dictionary *d, struct error *err)
 
     if (d->n < d->cap)
         return STATUS_OK;
-    counted = try_realloc(d->counted, cap, sizeof counted[0]);
+    counted = try_realloc(d->counted, cap, sizeof(counted[0]));
     if (counted == NULL)
         return out_of_memory(err);
     d->counted = counted;
@@ -74,7 +74,7 @@ static enum status dictionary_add_count(struct dictionary *d, struct text word, 
 
 static struct dictionary *make_empty(void)
 {
-    struct dictionary *d = xalloc(sizeof *d);
+    struct dictionary *d = xalloc(sizeof(*d));
 
     arena_init(&d->arena, SIZE_MAX);
     return d;
@@ -219,7 +219,7 @@ static int dictionary_compare(const void *a, const void *b)
 /* The most frequent first; the numbers of words follow. */
 static enum status dictionary_sort(struct dictionary *d, struct error *err)
 {
-    qsort(d->counted, d->n, sizeof d->counted[0], dictionary_compare);
+    qsort(d->counted, d->n, sizeof(d->counted[0]), dictionary_compare);
     for (size_t i = 0; i < d->n; i++) {
         struct word_slot *slot;
 
@@ -255,7 +255,7 @@ static bool dictionary_write_all(const struct dictionary *d, FILE *to)
 
 enum status dictionary_write(struct dictionary *d, const char *path, struct error *err)
 {
-    size_t len = strlen(path) + sizeof ".part";
+    size_t len = strlen(path) + sizeof(".part");
     char *part = try_alloc(len, 1);
     FILE *to = NULL;
     bool is_good;

@@ -47,9 +47,9 @@ static enum status ir_baseline_keep(struct simple_clone *c, size_t history_size,
     char *copy;
 
     if (s == NULL) {
-        s = c->context = try_alloc(1, sizeof *s + history_size * sizeof s->texts[0]);
+        s = c->context = try_alloc(1, sizeof(*s) + history_size * sizeof(s->texts[0]));
         if (s == NULL)
-            return error_no_memory(err, sizeof *s, "a history");
+            return error_no_memory(err, sizeof(*s), "a history");
     }
     if (s->is_over)
         ir_baseline_forget(s);
@@ -61,7 +61,7 @@ static enum status ir_baseline_keep(struct simple_clone *c, size_t history_size,
         return error_no_memory(err, text.len, "a history");
     if (s->n == history_size) {
         free(s->texts[0]);
-        memmove(s->texts, s->texts + 1, --s->n * sizeof s->texts[0]);
+        memmove(s->texts, s->texts + 1, --s->n * sizeof(s->texts[0]));
     }
     s->texts[s->n++] = copy;
     return STATUS_OK;
@@ -258,7 +258,7 @@ static enum status rank_all(const struct simple_clone *c, const struct value *ca
         if (rc == STATUS_OK)
             n = rank(ranked, n, next);
     }
-    qsort(ranked, n, sizeof ranked[0], ranked_line_compare);
+    qsort(ranked, n, sizeof(ranked[0]), ranked_line_compare);
     for (size_t i = 0; i < n; i++)
         out[i] = ranked[i].text;
     *ret_n = n;
@@ -281,9 +281,9 @@ static enum status ir_act(struct participant_clone *base, struct act *out, struc
         return err->status;
     if (given == NULL || given->list.n == 0)
         return STATUS_OK; /* nothing to say */
-    best = arena_alloc(out->arena, MOST_RANKED, sizeof *best);
+    best = arena_alloc(out->arena, MOST_RANKED, sizeof(*best));
     if (best == NULL || rank_all(c, given, best, &n) != STATUS_OK)
-        return error_no_memory(err, MOST_RANKED * sizeof *best, "a ranking");
+        return error_no_memory(err, MOST_RANKED * sizeof(*best), "a ranking");
     if (act_set(out, ACT_TEXT_CANDIDATES, value_list(best, n), err) != STATUS_OK)
         return err->status;
     return act_set(out, ACT_TEXT, value_text(best[0]), err);

@@ -50,10 +50,10 @@ void simple_reset(struct participant_clone *base)
 enum status reply_start(struct act *out, const char *id, struct error *err)
 {
     enum { ROOM = 4 };
-    struct field *f = arena_alloc(out->arena, ROOM, sizeof *f);
+    struct field *f = arena_alloc(out->arena, ROOM, sizeof(*f));
 
     if (f == NULL)
-        return error_no_memory(err, ROOM * sizeof *f, "a reply");
+        return error_no_memory(err, ROOM * sizeof(*f), "a reply");
     f[0] = (struct field){act_key_name(ACT_ID), ACT_ID, value_text((struct text){id, strlen(id)})};
     *out = (struct act){
         .fields = f, .n = 1, .cap = ROOM, .present = 1u << ACT_ID, .arena = out->arena};

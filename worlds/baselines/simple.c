@@ -140,10 +140,10 @@ static enum status random_candidate_act(struct participant_clone *base, struct a
 
     if (n == 0)
         return reply_say(out, "RandomCandidateAgent", simple_text_of("I don't know."), err);
-    order = arena_alloc(out->arena, n, sizeof *order);
+    order = arena_alloc(out->arena, n, sizeof(*order));
     if (order == NULL)
-        return error_no_memory(err, n * sizeof *order, "candidates");
-    memcpy(order, given->list.items, n * sizeof *order);
+        return error_no_memory(err, n * sizeof(*order), "candidates");
+    memcpy(order, given->list.items, n * sizeof(*order));
     for (size_t i = n - 1; i > 0; i--) {
         size_t j = (size_t)(simple_draw(c) * (double)(i + 1));
         struct text held = order[i];
@@ -194,7 +194,7 @@ static const struct simple_type *const types[] = {
     &repeat_label_agent,   &repeat_query_agent, &unigram_agent,
 };
 
-enum { N_TYPES = sizeof types / sizeof types[0] };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 void simple_config_init(struct simple_config *c)
 {
@@ -229,7 +229,7 @@ static enum status simple_check(const struct simple_type *type, const char *name
         size_t len = 0;
 
         for (size_t i = 0; i < N_TYPES; i++)
-            len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", i > 0 ? ", " : "",
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
                                     types[i]->base.name);
         return error_set(err, STATUS_NOT_FOUND, "there is no agent '%.40s', it must be one of: %s",
                          name, names);
@@ -253,7 +253,7 @@ enum status simple_open(struct participant **out, const char *name,
 
     if (rc != STATUS_OK)
         return rc;
-    s = xalloc(sizeof *s);
+    s = xalloc(sizeof(*s));
     participant_init(&s->base, &type->base);
     s->config = *config;
     s->cant_answer_message = xstrdup(

@@ -51,12 +51,12 @@ static enum status unigram_prepare(struct simple *s, struct error *err)
 {
     const struct dictionary *d = s->config.dictionary;
     size_t n = s->config.n_words != 0 ? s->config.n_words : DEFAULT_WORDS;
-    struct buf *text = calloc(1, sizeof *text);
+    struct buf *text = calloc(1, sizeof(*text));
     uint64_t before = UINT64_MAX;
     size_t behind = SIZE_MAX;
 
     if (text == NULL)
-        return error_no_memory(err, sizeof *text, "a reply");
+        return error_no_memory(err, sizeof(*text), "a reply");
     buf_init(text, MAX_TEXT_BYTES);
     s->prepared = text;
     s->free_prepared = free_text;

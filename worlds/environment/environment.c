@@ -15,7 +15,7 @@ static const struct environment_type *const types[] = {&cartpole_environment, &p
 
 const struct environment_type *environment_type_at(size_t i)
 {
-    return i < sizeof types / sizeof types[0] ? types[i] : NULL;
+    return i < sizeof(types) / sizeof(types[0]) ? types[i] : NULL;
 }
 
 /* "cartpole" names "CartPole-v1". */

@@ -62,7 +62,7 @@ void act_share(struct act *a, const struct act *from, struct arena *arena)
 void act_padding(struct act *a, struct arena *arena)
 {
     *a = (struct act){.fields = padding_fields,
-                      .n = sizeof padding_fields / sizeof padding_fields[0],
+                      .n = sizeof(padding_fields) / sizeof(padding_fields[0]),
                       .present = 1u << ACT_BATCH_PADDING | 1u << ACT_EPISODE_DONE,
                       .arena = arena};
 }
@@ -109,11 +109,11 @@ static enum status act_make_room(struct act *a, struct error *err)
         return STATUS_OK;
     if (a->arena == NULL)
         return error_set(err, STATUS_EXHAUSTED, "an act without memory of its own");
-    fields = arena_alloc(a->arena, cap, sizeof *fields);
+    fields = arena_alloc(a->arena, cap, sizeof(*fields));
     if (fields == NULL)
-        return error_no_memory(err, cap * sizeof *fields, "an act's fields");
+        return error_no_memory(err, cap * sizeof(*fields), "an act's fields");
     if (a->n > 0)
-        memcpy(fields, a->fields, a->n * sizeof *fields);
+        memcpy(fields, a->fields, a->n * sizeof(*fields));
     a->fields = fields;
     a->cap = cap;
     return STATUS_OK;
@@ -172,7 +172,7 @@ enum status act_remove(struct act *a, const char *name, size_t len, bool *ret_wa
         if (act_make_room(a, err) != STATUS_OK)
             return err->status;
         fields = (struct field *)(uintptr_t)a->fields;
-        memmove(&fields[i], &fields[i + 1], (a->n - i - 1) * sizeof *fields);
+        memmove(&fields[i], &fields[i + 1], (a->n - i - 1) * sizeof(*fields));
         a->n--;
         a->present &= ~(key == ACT_OTHER ? 0 : 1u << key);
     }
@@ -244,7 +244,7 @@ static bool copy_value(struct value *v, struct arena *arena)
     case VALUE_JSON:
         return copy_text(&v->text, arena);
     case VALUE_LIST:
-        texts = arena_alloc(arena, v->list.n + 1, sizeof *texts); /* never zero bytes */
+        texts = arena_alloc(arena, v->list.n + 1, sizeof(*texts)); /* never zero bytes */
         if (texts == NULL)
             return false;
         for (size_t i = 0; i < v->list.n; i++) {
@@ -255,11 +255,11 @@ static bool copy_value(struct value *v, struct arena *arena)
         v->list.items = texts;
         return true;
     case VALUE_IDS:
-        ids = arena_alloc(arena, v->ids.n + 1, sizeof *ids);
+        ids = arena_alloc(arena, v->ids.n + 1, sizeof(*ids));
         if (ids == NULL)
             return false;
         if (v->ids.n > 0)
-            memcpy(ids, v->ids.items, v->ids.n * sizeof *ids);
+            memcpy(ids, v->ids.items, v->ids.n * sizeof(*ids));
         v->ids.items = ids;
         return true;
     case VALUE_NULL:
@@ -277,7 +277,7 @@ enum status act_copy(struct act *a, const struct act *from, struct arena *arena,
     struct act copy = {.n = from->n, .cap = from->n, .present = from->present, .arena = arena};
     struct field *fields;
 
-    fields = arena_alloc(arena, (size_t)from->n + 1, sizeof *fields);
+    fields = arena_alloc(arena, (size_t)from->n + 1, sizeof(*fields));
     for (size_t i = 0; fields != NULL && i < from->n; i++) {
         fields[i] = from->fields[i];
         if (fields[i].key != ACT_OTHER) {
@@ -290,7 +290,7 @@ enum status act_copy(struct act *a, const struct act *from, struct arena *arena,
             fields = NULL;
     }
     if (fields == NULL)
-        return error_no_memory(err, from->n * sizeof *fields, "a copy of an act");
+        return error_no_memory(err, from->n * sizeof(*fields), "a copy of an act");
     copy.fields = fields;
     *a = copy;
     return STATUS_OK;

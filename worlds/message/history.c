@@ -123,9 +123,9 @@ static enum status history_make_room(struct history *h, size_t n_more, struct er
         return STATUS_OK;
     while (cap < h->n + n_more)
         cap = cap == 0 ? 4 : 2 * cap;
-    items = try_realloc(h->items, cap, sizeof *items);
+    items = try_realloc(h->items, cap, sizeof(*items));
     if (items == NULL)
-        return error_no_memory(err, cap * sizeof *items, "a history");
+        return error_no_memory(err, cap * sizeof(*items), "a history");
     h->items = items;
     h->cap = cap;
     return STATUS_OK;
@@ -142,7 +142,7 @@ static void keep_size(struct history *h)
     for (size_t i = 0; i < n_gone; i++)
         free_utterance(&h->items[i]);
     h->n = most;
-    memmove(h->items, h->items + n_gone, most * sizeof *h->items);
+    memmove(h->items, h->items + n_gone, most * sizeof(*h->items));
 }
 
 /* Appends an utterance; the caller then calls keep_size. */
@@ -240,15 +240,15 @@ enum status history_ids(const struct history *h, struct buf *out, struct error *
         return STATUS_OK;
     for (size_t i = 0; rc == STATUS_OK && i < h->n; i++) {
         if (i > 0)
-            rc = history_append(out, h->delimiter, h->n_delimiter * sizeof *h->delimiter, err);
+            rc = history_append(out, h->delimiter, h->n_delimiter * sizeof(*h->delimiter), err);
         if (rc == STATUS_OK)
-            rc = history_append(out, h->items[i].ids, h->items[i].n_ids * sizeof *h->items[i].ids,
+            rc = history_append(out, h->items[i].ids, h->items[i].n_ids * sizeof(*h->items[i].ids),
                                 err);
     }
     if (rc == STATUS_OK && h->passing != NULL)
         rc = c->encode(c->self, h->passing, h->passing_len, out, err);
     if (rc == STATUS_OK && h->config->add_end && c->end >= 0)
-        rc = history_append(out, &c->end, sizeof c->end, err);
+        rc = history_append(out, &c->end, sizeof(c->end), err);
     if (rc == STATUS_OK && h->config->reversed && out->len > start)
         reverse((int32_t *)(void *)(out->data + start), (out->len - start) / sizeof(int32_t));
     return rc;

@@ -131,7 +131,7 @@ static bool ends_plain(const char *at)
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
     uint64_t x, quote, backslash;
 
-    memcpy(&x, at, sizeof x);
+    memcpy(&x, at, sizeof(x));
     quote = x ^ ones * '"';
     backslash = x ^ ones * '\\';
     return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
@@ -193,7 +193,7 @@ static enum status act_reader_number(struct act_reader *r, struct value *out)
             return act_reader_fail(r, "not a number in JSON's notation");
     }
     n = (size_t)(r->at - from);
-    if (n >= sizeof text)
+    if (n >= sizeof(text))
         return act_reader_fail(r, "a number of more than 511 characters");
     memcpy(text, from, n);
     text[n] = '\0';
@@ -351,18 +351,18 @@ static enum status read_list(struct act_reader *r, bool ids, struct value *out, 
 
                 if (v.type != VALUE_INT || v.integer < INT32_MIN || v.integer > INT32_MAX)
                     return STATUS_OK;
-                id = act_reader_gather(r, &g, sizeof *id);
+                id = act_reader_gather(r, &g, sizeof(*id));
                 if (id == NULL)
-                    return error_no_memory(r->err, g.n * sizeof *id, "a JSON value");
+                    return error_no_memory(r->err, g.n * sizeof(*id), "a JSON value");
                 *id = (int32_t)v.integer;
             } else {
                 struct text *item;
 
                 if (v.type != VALUE_TEXT)
                     return STATUS_OK;
-                item = act_reader_gather(r, &g, sizeof *item);
+                item = act_reader_gather(r, &g, sizeof(*item));
                 if (item == NULL)
-                    return error_no_memory(r->err, g.n * sizeof *item, "a JSON value");
+                    return error_no_memory(r->err, g.n * sizeof(*item), "a JSON value");
                 *item = v.text;
             }
             skip_space(r);
@@ -432,11 +432,11 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
     if (r.at != r.end)
         return act_reader_fail(&r, "text after the end of the object");
     if (built.fields == first) {
-        struct field *fields = arena_alloc(arena, built.n, sizeof *fields);
+        struct field *fields = arena_alloc(arena, built.n, sizeof(*fields));
 
         if (fields == NULL)
-            return error_no_memory(r.err, built.n * sizeof *fields, "a JSON value");
-        memcpy(fields, first, built.n * sizeof *fields);
+            return error_no_memory(r.err, built.n * sizeof(*fields), "a JSON value");
+        memcpy(fields, first, built.n * sizeof(*fields));
         built.fields = fields;
         built.cap = built.n;
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char pipe_escape[] = "__PIPE__";
-enum { PIPE_LEN = sizeof pipe_escape - 1 };
+enum { PIPE_LEN = sizeof(pipe_escape) - 1 };
 
 /* --- reading --------------------------------------------------------------------------------- */
 
@@ -53,9 +53,9 @@ static enum status split_bars(struct value *out, const char *text, size_t len, s
 
     for (const char *p = text; (p = memchr(p, '|', len - (size_t)(p - text))) != NULL; p++)
         n++;
-    items = arena_alloc(arena, n, sizeof *items);
+    items = arena_alloc(arena, n, sizeof(*items));
     if (items == NULL)
-        return error_no_memory(err, n * sizeof *items, "a list");
+        return error_no_memory(err, n * sizeof(*items), "a list");
     for (size_t i = 0; i < n; i++) {
         const char *bar = memchr(text, '|', len);
         size_t item = bar == NULL ? len : (size_t)(bar - text);
@@ -115,7 +115,7 @@ static enum status text_line_parse_number(struct value *out, const char *text, s
     }
     while (len > 0 && strchr(" \t\n\r\v\f", text[len - 1]) != NULL && text[len - 1] != '\0')
         len--;
-    for (size_t i = 0; i < len && n < sizeof digits; i++) {
+    for (size_t i = 0; i < len && n < sizeof(digits); i++) {
         bool between = i > 0 && i + 1 < len && text[i - 1] >= '0' && text[i - 1] <= '9' &&
                        text[i + 1] >= '0' && text[i + 1] <= '9';
 
@@ -129,7 +129,7 @@ static enum status text_line_parse_number(struct value *out, const char *text, s
     n_letters = 0;
     for (size_t i = 0; i < n; i++)
         n_letters += strchr("xXpP(_", digits[i]) != NULL || digits[i] == '\0';
-    if (n == 0 || n >= sizeof digits || n_letters > 0)
+    if (n == 0 || n >= sizeof(digits) || n_letters > 0)
         goto bad;
     digits[n] = '\0';
     if (is_integer && n < 19) {
@@ -268,7 +268,7 @@ static enum status text_line_append_value(struct buf *out, const struct value *v
         rc = buf_printf(out, "%lld", (long long)v->integer);
         break;
     case VALUE_REAL:
-        print_real(v->real, number, sizeof number);
+        print_real(v->real, number, sizeof(number));
         rc = buf_append_text(out, number);
         break;
     case VALUE_IDS:
@@ -278,7 +278,7 @@ static enum status text_line_append_value(struct buf *out, const struct value *v
     case VALUE_METRICS:
         break;
     }
-    return rc == STATUS_OK ? rc : error_no_memory(err, sizeof number, "a line");
+    return rc == STATUS_OK ? rc : error_no_memory(err, sizeof(number), "a line");
 }
 
 static enum status append_field(struct buf *out, size_t start, const struct field *f,
@@ -302,7 +302,7 @@ static const enum act_key first_keys[] = {ACT_ID,
 
 static bool is_first_key(enum act_key key)
 {
-    for (size_t i = 0; i < sizeof first_keys / sizeof first_keys[0]; i++)
+    for (size_t i = 0; i < sizeof(first_keys) / sizeof(first_keys[0]); i++)
         if (first_keys[i] == key)
             return true;
     return false;
@@ -313,7 +313,7 @@ enum status text_line_format(const struct act *a, struct buf *out, struct error 
     size_t start = out->len;
     enum status rc = STATUS_OK;
 
-    for (size_t k = 0; k < sizeof first_keys / sizeof first_keys[0] && rc == STATUS_OK; k++) {
+    for (size_t k = 0; k < sizeof(first_keys) / sizeof(first_keys[0]) && rc == STATUS_OK; k++) {
         enum act_key key = first_keys[k];
         const struct value *v = act_get(a, key);
 

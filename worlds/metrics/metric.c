@@ -42,14 +42,14 @@ static enum status merge_parts(struct metric *a, const struct metric *b, struct 
                                struct error *err)
 {
     const struct metric_list *from = b->parts;
-    struct metric_list *merged = arena_alloc(arena, 1, sizeof *merged);
-    struct named_metric *items = arena_alloc(arena, a->parts->n + from->n + 1, sizeof *items);
+    struct metric_list *merged = arena_alloc(arena, 1, sizeof(*merged));
+    struct named_metric *items = arena_alloc(arena, a->parts->n + from->n + 1, sizeof(*items));
     size_t n = a->parts->n;
 
     if (merged == NULL || items == NULL)
-        return error_no_memory(err, sizeof *merged, "a metric");
+        return error_no_memory(err, sizeof(*merged), "a metric");
     if (n > 0)
-        memcpy(items, a->parts->items, n * sizeof *items);
+        memcpy(items, a->parts->items, n * sizeof(*items));
     for (size_t i = 0; i < from->n; i++) {
         size_t k = 0;
 

@@ -99,10 +99,10 @@ enum status metrics_families(unsigned *out, const char *names, struct error *err
     for (const char *at = names;; at++) {
         size_t len = strcspn(at, ","), i = 0;
 
-        while (i < sizeof known / sizeof known[0] &&
+        while (i < sizeof(known) / sizeof(known[0]) &&
                (strlen(known[i].name) != len || memcmp(known[i].name, at, len) != 0))
             i++;
-        if (i == sizeof known / sizeof known[0])
+        if (i == sizeof(known) / sizeof(known[0]))
             return error_set(
                 err, STATUS_INVALID,
                 "metrics '%.*s' must be default, f1, bleu, rouge, distinct, all or none",
@@ -123,7 +123,7 @@ static void shard_clear(struct shard *s)
         free(s->named[i]);
     }
     s->n_named = 0;
-    memset(s->standard, 0, sizeof s->standard);
+    memset(s->standard, 0, sizeof(s->standard));
     for (size_t i = 0; i < N_DISTINCT; i++)
         grams_clear(&s->grams[i]);
 }
@@ -131,11 +131,11 @@ static void shard_clear(struct shard *s)
 enum status metrics_open(struct metrics **out, unsigned families, size_t n_shards,
                          struct error *err)
 {
-    struct metrics *m = try_alloc(1, sizeof *m + n_shards * sizeof m->shards[0]);
+    struct metrics *m = try_alloc(1, sizeof(*m) + n_shards * sizeof(m->shards[0]));
 
     assert(n_shards > 0);
     if (m == NULL)
-        return error_no_memory(err, n_shards * sizeof m->shards[0], "metrics");
+        return error_no_memory(err, n_shards * sizeof(m->shards[0]), "metrics");
     m->families = families;
     m->n_shards = n_shards;
     for (size_t i = 0; i < n_shards; i++)
@@ -234,14 +234,14 @@ static enum status named_meter(struct shard *s, struct text prefix, struct text 
     }
     if (s->n_named == s->cap_named) {
         size_t cap = s->cap_named == 0 ? 8 : 2 * s->cap_named;
-        struct named_meter **named = try_realloc(s->named, cap, sizeof *named);
+        struct named_meter **named = try_realloc(s->named, cap, sizeof(*named));
 
         if (named == NULL)
-            return error_no_memory(err, cap * sizeof *named, "metrics");
+            return error_no_memory(err, cap * sizeof(*named), "metrics");
         s->named = named;
         s->cap_named = cap;
     }
-    added = try_alloc(1, sizeof *added);
+    added = try_alloc(1, sizeof(*added));
     if (added != NULL)
         added->name = try_alloc(len + 1, 1);
     if (added == NULL || added->name == NULL) {
@@ -473,12 +473,12 @@ static enum status report_shard(struct report *out, struct shard *s, struct erro
 
 enum status metrics_report(struct report *out, struct metrics *m, struct error *err)
 {
-    struct shard *whole = try_alloc(1, sizeof *whole);
+    struct shard *whole = try_alloc(1, sizeof(*whole));
     struct report built = {0};
     enum status rc = STATUS_OK;
 
     if (whole == NULL)
-        return error_no_memory(err, sizeof *whole, "a report");
+        return error_no_memory(err, sizeof(*whole), "a report");
     for (size_t i = 0; i < m->n_shards && rc == STATUS_OK; i++) {
         shard_lock(&m->shards[i]);
         rc = merge_shard(whole, &m->shards[i], err);

@@ -44,10 +44,10 @@ static enum status own_parts(struct report *r, struct metric *m, struct error *e
 
     if (m->parts == NULL)
         return STATUS_OK;
-    parts = arena_alloc(&r->memory, 1, sizeof *parts);
-    items = arena_alloc(&r->memory, m->parts->n + 1, sizeof *items);
+    parts = arena_alloc(&r->memory, 1, sizeof(*parts));
+    items = arena_alloc(&r->memory, m->parts->n + 1, sizeof(*items));
     if (parts == NULL || items == NULL)
-        return error_no_memory(err, sizeof *parts, "a report");
+        return error_no_memory(err, sizeof(*parts), "a report");
     for (size_t i = 0; i < m->parts->n; i++) {
         struct text name = m->parts->items[i].name;
 
@@ -77,10 +77,10 @@ enum status report_add(struct report *r, struct text name, const struct metric *
     }
     if (r->list.n == r->cap) {
         size_t cap = r->cap == 0 ? FIRST_METRICS : 2 * r->cap;
-        struct named_metric *items = try_realloc(r->items, cap, sizeof *items);
+        struct named_metric *items = try_realloc(r->items, cap, sizeof(*items));
 
         if (items == NULL)
-            return error_no_memory(err, cap * sizeof *items, "a report");
+            return error_no_memory(err, cap * sizeof(*items), "a report");
         r->list.items = r->items = items;
         r->cap = cap;
     }

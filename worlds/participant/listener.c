@@ -15,7 +15,7 @@ enum status use_reply_parse(enum use_reply *out, const char *name, struct error 
     static const char *const names[] = {
         [USE_REPLY_LABEL] = "label", [USE_REPLY_MODEL] = "model", [USE_REPLY_NONE] = "none"};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(names[i], name) == 0) {
             *out = (enum use_reply)i;
             return STATUS_OK;
@@ -41,13 +41,13 @@ void listener_config_digest(struct dialogue_listener_config *c, uint32_t vocabul
     const struct history_config *h = &c->history;
     const struct text delimiter = h->delimiter.text != NULL ? h->delimiter : (struct text){"\n", 1};
     char text[160];
-    int n = snprintf(text, sizeof text, "%d %d %lld %zu %zu %d%d%d%d%d %d ", h->coder.start,
+    int n = snprintf(text, sizeof(text), "%d %d %lld %zu %zu %d%d%d%d%d %d ", h->coder.start,
                      h->coder.end, h->size > 0 ? (long long)h->size : 0, c->text_truncate,
                      c->label_truncate, h->split_lines, h->person_tokens, h->p1_after_newline,
                      h->reversed, h->add_end, (int)c->use_reply);
     uint32_t how = crc32c(crc32c(0, text, (size_t)n), delimiter.text, delimiter.len);
 
-    (void)snprintf(c->vectors_of, sizeof c->vectors_of, "%08x%08x", vocabulary, how); /* fits */
+    (void)snprintf(c->vectors_of, sizeof(c->vectors_of), "%08x%08x", vocabulary, how); /* fits */
 }
 
 static void listener_forget(struct dialogue_listener *l)
@@ -105,7 +105,7 @@ static enum status keep_ids(struct dialogue_listener *l, const struct buf *ids, 
                             struct error *err)
 {
     size_t n = ids->len / sizeof(int32_t);
-    int32_t *own = arena_alloc(&l->arena, n != 0 ? n : 1, sizeof *own);
+    int32_t *own = arena_alloc(&l->arena, n != 0 ? n : 1, sizeof(*own));
 
     if (own == NULL)
         return error_no_memory(err, ids->len, "an observation");
@@ -188,12 +188,12 @@ static enum status encode_label(const struct dialogue_listener *l, struct buf *o
     const struct coder *c = &l->config->history.coder;
     enum status rc = STATUS_OK;
 
-    if (c->start >= 0 && buf_append(out, &c->start, sizeof c->start) != STATUS_OK)
-        rc = error_no_memory(err, sizeof c->start, "an observation");
+    if (c->start >= 0 && buf_append(out, &c->start, sizeof(c->start)) != STATUS_OK)
+        rc = error_no_memory(err, sizeof(c->start), "an observation");
     if (rc == STATUS_OK)
         rc = c->encode(c->self, l->label.text, l->label.len, out, err);
-    if (rc == STATUS_OK && c->end >= 0 && buf_append(out, &c->end, sizeof c->end) != STATUS_OK)
-        rc = error_no_memory(err, sizeof c->end, "an observation");
+    if (rc == STATUS_OK && c->end >= 0 && buf_append(out, &c->end, sizeof(c->end)) != STATUS_OK)
+        rc = error_no_memory(err, sizeof(c->end), "an observation");
     return rc;
 }
 

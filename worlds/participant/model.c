@@ -99,11 +99,11 @@ static const struct participant_type model_participant;
 enum status model_open(struct participant **out, const struct model_participant_config *config,
                        struct error *err)
 {
-    struct model_participant *m = try_alloc(1, sizeof *m);
+    struct model_participant *m = try_alloc(1, sizeof(*m));
     enum status rc;
 
     if (m == NULL)
-        return error_no_memory(err, sizeof *m, "a model");
+        return error_no_memory(err, sizeof(*m), "a model");
     participant_init(&m->base, &model_participant);
     m->config = *config;
     rc = config->type != NULL ? agent_open_type(&m->agent, config->type, &config->agent, err)
@@ -147,9 +147,9 @@ static enum status clone_init(struct participant_clone *base, const struct parti
 {
     struct model_clone *c = container_of(base, struct model_clone, base);
 
-    c->dialogue = try_alloc(1, sizeof *c->dialogue);
+    c->dialogue = try_alloc(1, sizeof(*c->dialogue));
     if (c->dialogue == NULL)
-        return error_no_memory(err, sizeof *c->dialogue, "a conversation");
+        return error_no_memory(err, sizeof(*c->dialogue), "a conversation");
     c->dialogue->place = place->index;
     listener_init(&c->dialogue->listener, &model_of(base->original)->config.listener);
     arena_init(&c->dialogue->arena, MAX_TURN_BYTES);
@@ -260,12 +260,12 @@ static enum status make_messages(struct model_participant *m, struct dialogue_st
     const struct history *h = &d->listener.history;
     const struct dialogue_listener_config *l = &m->config.listener;
     size_t n_ids, n = 0, first = first_kept(h, l->text_truncate, &n_ids);
-    struct message *messages = arena_alloc(&d->arena, h->n + 1, sizeof *messages);
+    struct message *messages = arena_alloc(&d->arena, h->n + 1, sizeof(*messages));
     struct buf text;
     enum status rc = STATUS_OK;
 
     if (messages == NULL)
-        return error_no_memory(err, (h->n + 1) * sizeof *messages, "a question");
+        return error_no_memory(err, (h->n + 1) * sizeof(*messages), "a question");
     buf_init(&text, SIZE_MAX);
     for (size_t i = first; rc == STATUS_OK && i < h->n; i++) {
         const struct utterance *u = &h->items[i];
@@ -315,11 +315,11 @@ static enum status add_scored(struct model_participant *m, struct dialogue_state
     const struct value *vec = label_vec(observation);
     const struct value *candidates = act_list(observation, ACT_LABEL_CANDIDATES);
     const size_t n_candidates = candidates != NULL ? candidates->list.n : 0;
-    struct scored_continuation *scored = arena_alloc(&d->arena, 1 + n_candidates, sizeof *scored);
+    struct scored_continuation *scored = arena_alloc(&d->arena, 1 + n_candidates, sizeof(*scored));
     size_t n = 0;
 
     if (scored == NULL)
-        return error_no_memory(err, (1 + n_candidates) * sizeof *scored, "a question");
+        return error_no_memory(err, (1 + n_candidates) * sizeof(*scored), "a question");
     if (!m->config.no_score && vec != NULL && vec->type == VALUE_IDS && vec->ids.n > 0) {
         const struct value *is_cut = act_get_named(observation, "label_truncate_rate", 19);
 
@@ -448,11 +448,11 @@ static void count_lengths(struct token_counts *c, const struct act *seen)
 static enum status add_metrics(struct dialogue_state *d, struct act *out, struct error *err)
 {
     const struct reply *r = &d->turn.reply;
-    struct metric_list *list = arena_alloc(&d->arena, 1, sizeof *list);
-    struct token_counts c = {.items = arena_alloc(&d->arena, MAX_METRICS, sizeof *c.items)};
+    struct metric_list *list = arena_alloc(&d->arena, 1, sizeof(*list));
+    struct token_counts c = {.items = arena_alloc(&d->arena, MAX_METRICS, sizeof(*c.items))};
 
     if (list == NULL || c.items == NULL)
-        return error_no_memory(err, MAX_METRICS * sizeof *c.items, "metrics");
+        return error_no_memory(err, MAX_METRICS * sizeof(*c.items), "metrics");
     if (d->n_labels > 0 && r->n_scores > 0) {
         const struct text_score *s = &r->scores[0];
 
@@ -491,15 +491,15 @@ static enum status add_candidates(struct dialogue_state *d, struct act *out, str
 
     if (n == 0)
         return STATUS_OK;
-    ranked = arena_alloc(&d->arena, n, sizeof *ranked);
-    texts = arena_alloc(&d->arena, n, sizeof *texts);
+    ranked = arena_alloc(&d->arena, n, sizeof(*ranked));
+    texts = arena_alloc(&d->arena, n, sizeof(*texts));
     if (ranked == NULL || texts == NULL)
-        return error_no_memory(err, n * (sizeof *ranked + sizeof *texts), "candidates");
+        return error_no_memory(err, n * (sizeof(*ranked) + sizeof(*texts)), "candidates");
     for (size_t i = 0; i < n; i++)
         ranked[i] = (struct ranked_candidate){.text = d->turn.seen.scored[d->n_labels + i].text,
                                               .logprob = r->scores[d->n_labels + i].logprob,
                                               .place = i};
-    qsort(ranked, n, sizeof *ranked, ranked_candidate_compare);
+    qsort(ranked, n, sizeof(*ranked), ranked_candidate_compare);
     for (size_t i = 0; i < n; i++)
         texts[i] = ranked[i].text;
     return act_set(out, ACT_TEXT_CANDIDATES, value_list(texts, n), err);

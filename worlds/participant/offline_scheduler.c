@@ -232,18 +232,18 @@ enum status offline_scheduler_open(struct offline_scheduler **out, struct partic
                                    const struct batcher_config *config, const struct env *env,
                                    struct error *err)
 {
-    struct offline_scheduler *s = try_alloc(1, sizeof *s);
+    struct offline_scheduler *s = try_alloc(1, sizeof(*s));
     const struct batch_agent agent = {
         .cost = offline_scheduler_cost, .order = offline_scheduler_order, .self = s};
     enum status rc = STATUS_OK;
 
     if (s == NULL)
-        return error_no_memory(err, sizeof *s, "a scheduler");
+        return error_no_memory(err, sizeof(*s), "a scheduler");
     s->participant = p;
     s->chance = *env;
-    s->rows = try_alloc(config->max_rows, sizeof s->rows[0]);
+    s->rows = try_alloc(config->max_rows, sizeof(s->rows[0]));
     if (s->rows == NULL)
-        rc = error_no_memory(err, (uint64_t)config->max_rows * sizeof s->rows[0],
+        rc = error_no_memory(err, (uint64_t)config->max_rows * sizeof(s->rows[0]),
                              "the rows of a step");
     if (rc == STATUS_OK)
         rc = offline_batcher_open(&s->asked, config, &agent, &s->chance, err);

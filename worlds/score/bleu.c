@@ -123,7 +123,7 @@ enum status scorer_bleu(struct scorer *s, double out[SCORE_MAX_NGRAM])
 {
     double log_p[SCORE_MAX_NGRAM];
 
-    memset(out, 0, SCORE_MAX_NGRAM * sizeof *out);
+    memset(out, 0, SCORE_MAX_NGRAM * sizeof(*out));
     words_clear(&s->pairs);
     if (ids_copy(&s->reply_grams, &s->reply_ids) != STATUS_OK ||
         ids_copy(&s->label_grams, &s->label_ids) != STATUS_OK)

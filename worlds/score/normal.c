@@ -110,8 +110,8 @@ static enum status normal_writer_reserve(struct buf *out, size_t size_bytes)
 
     if (out->cap > len && out->cap - len > size_bytes)
         return STATUS_OK;
-    for (size_t done = 0; done < size_bytes && rc == STATUS_OK; done += sizeof zeros)
-        rc = buf_append(out, zeros, sizeof zeros);
+    for (size_t done = 0; done < size_bytes && rc == STATUS_OK; done += sizeof(zeros))
+        rc = buf_append(out, zeros, sizeof(zeros));
     out->len = len;
     return rc;
 }

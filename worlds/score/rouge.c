@@ -133,7 +133,7 @@ enum status scorer_rouge(struct scorer *s, double out[SCORE_N_ROUGE])
         s->stemmer = sb_stemmer_new("porter", NULL);
     if (s->stemmer == NULL)
         return STATUS_EXHAUSTED;
-    memset(out, 0, SCORE_N_ROUGE * sizeof *out);
+    memset(out, 0, SCORE_N_ROUGE * sizeof(*out));
     words_clear(&s->words);
     words_clear(&s->pairs);
     s->stems.limit_bytes = SIZE_MAX / 2;

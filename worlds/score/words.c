@@ -12,7 +12,7 @@ enum status ids_push(struct ids *ids, uint32_t id)
 {
     if (ids->n == ids->cap) {
         size_t cap = ids->cap == 0 ? FIRST_IDS : 2 * ids->cap;
-        uint32_t *at = try_realloc(ids->at, cap, sizeof *at);
+        uint32_t *at = try_realloc(ids->at, cap, sizeof(*at));
 
         if (at == NULL)
             return STATUS_EXHAUSTED;
@@ -26,7 +26,7 @@ enum status ids_push(struct ids *ids, uint32_t id)
 enum status ids_zero(struct ids *ids, size_t n)
 {
     if (ids->cap < n) {
-        uint32_t *at = try_realloc(ids->at, n, sizeof *at);
+        uint32_t *at = try_realloc(ids->at, n, sizeof(*at));
 
         if (at == NULL)
             return STATUS_EXHAUSTED;
@@ -34,7 +34,7 @@ enum status ids_zero(struct ids *ids, size_t n)
         ids->cap = n;
     }
     if (n > 0)
-        memset(ids->at, 0, n * sizeof *ids->at);
+        memset(ids->at, 0, n * sizeof(*ids->at));
     ids->n = n;
     return STATUS_OK;
 }
@@ -44,7 +44,7 @@ enum status ids_copy(struct ids *ids, const struct ids *from)
     if (ids_zero(ids, from->n) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (from->n > 0)
-        memcpy(ids->at, from->at, from->n * sizeof *ids->at);
+        memcpy(ids->at, from->at, from->n * sizeof(*ids->at));
     return STATUS_OK;
 }
 
@@ -64,7 +64,7 @@ void words_clear(struct words *w)
 {
     w->n = 0;
     if (++w->epoch == 0) { /* after 2^32 resets an old slot would look like a new one */
-        memset(w->slots, 0, w->n_slots * sizeof *w->slots);
+        memset(w->slots, 0, w->n_slots * sizeof(*w->slots));
         w->epoch = 1;
     }
 }
@@ -102,7 +102,7 @@ static enum status words_grow(struct words *w)
                            .n = w->n,
                            .epoch = w->epoch == 0 ? 1 : w->epoch};
 
-    bigger.slots = try_alloc(bigger.n_slots, sizeof *bigger.slots);
+    bigger.slots = try_alloc(bigger.n_slots, sizeof(*bigger.slots));
     if (bigger.slots == NULL)
         return STATUS_EXHAUSTED;
     for (size_t i = 0; i < w->n_slots; i++) {

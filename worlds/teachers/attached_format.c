@@ -46,11 +46,11 @@ static enum status attached_read(struct source *s, const char *path, struct erro
     if (s->attached == NULL)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "attached:%.60s: this verb cannot use attached teachers", path);
-    if (!name_is_valid(path, len, sizeof name - 1, NAME_MARKS))
+    if (!name_is_valid(path, len, sizeof(name) - 1, NAME_MARKS))
         return error_set(
             err, STATUS_INVALID,
             "attached:%.60s: the name must have 1 to %zu letters, digits, '.', '_' and '-'", path,
-            sizeof name - 1);
+            sizeof(name) - 1);
     memcpy(name, path, len);
     name[len] = '\0';
     rc = s->attached->open(&opened, s->attached->arg, name, folds[s->fold],

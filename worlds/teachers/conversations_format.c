@@ -33,12 +33,12 @@ static enum status conversations_text_of(struct source *s, const json_t *act, st
 static enum status conversations_give_example(struct source *s, const json_t *first,
                                               const json_t *second, bool begins, struct error *err)
 {
-    struct text *label = arena_alloc(s->arena, 1, sizeof *label);
+    struct text *label = arena_alloc(s->arena, 1, sizeof(*label));
     struct text text;
     struct act a;
 
     if (label == NULL)
-        return error_no_memory(err, sizeof *label, "a label");
+        return error_no_memory(err, sizeof(*label), "a label");
     act_init(&a, s->arena);
     if (conversations_text_of(s, first, &text, err) != STATUS_OK ||
         conversations_text_of(s, second, label, err) != STATUS_OK ||

@@ -89,7 +89,7 @@ static uint32_t options_crc(const char *task, const struct teacher_config *confi
 {
     const char *format = task == NULL || is_data(task) ? "" : task;
     char text[160];
-    int n = snprintf(text, sizeof text, "%.*s squash %d labels %d context %lld seed %llu skip %d",
+    int n = snprintf(text, sizeof(text), "%.*s squash %d labels %d context %lld seed %llu skip %d",
                      (int)strcspn(format, ":"), format, config->squash,
                      config->squash && config->include_labels,
                      config->squash ? (long long)config->context_length : 0,

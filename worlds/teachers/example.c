@@ -29,11 +29,11 @@ static enum status example_move_vector(struct act *a, bool is_training, bool is_
 /* Copies exactly the existing fields, so that data take no more memory than needed. */
 static enum status example_fit(struct act *a, struct arena *arena, struct error *err)
 {
-    struct field *fields = arena_alloc(arena, a->n, sizeof *fields);
+    struct field *fields = arena_alloc(arena, a->n, sizeof(*fields));
 
     if (fields == NULL)
-        return error_no_memory(err, a->n * sizeof *fields, "an example");
-    memcpy(fields, a->fields, a->n * sizeof *fields);
+        return error_no_memory(err, a->n * sizeof(*fields), "an example");
+    memcpy(fields, a->fields, a->n * sizeof(*fields));
     *a = (struct act){.fields = fields, .n = a->n, .present = a->present};
     return STATUS_OK;
 }
@@ -52,10 +52,10 @@ enum status example_make(struct example *out, const struct act *turn, struct tex
         e.labels = *labels;
     arena_init(&scratch, SIZE_MAX);
     act_share(&e.act, turn, &scratch);
-    if (turn->n + 3 <= sizeof fields / sizeof fields[0]) { /* the usual case: no heap memory */
-        memcpy(fields, turn->fields, turn->n * sizeof fields[0]);
+    if (turn->n + 3 <= sizeof(fields) / sizeof(fields[0])) { /* the usual case: no heap memory */
+        memcpy(fields, turn->fields, turn->n * sizeof(fields[0]));
         e.act.fields = fields;
-        e.act.cap = sizeof fields / sizeof fields[0];
+        e.act.cap = sizeof(fields) / sizeof(fields[0]);
     }
     rc = act_force(&e.act, ACT_EPISODE_DONE, value_bool(is_last), err);
     if (rc == STATUS_OK)
@@ -129,9 +129,9 @@ enum status squash(struct act *turns, size_t n, const struct teacher_config *con
     int64_t limit = config->context_length;
     struct window w = {.limit = limit < 0 ? SIZE_MAX : limit == 0 ? 1 : (size_t)limit};
 
-    w.items = arena_alloc(arena, 2 * n, sizeof *w.items);
+    w.items = arena_alloc(arena, 2 * n, sizeof(*w.items));
     if (w.items == NULL)
-        return error_no_memory(err, 2 * n * sizeof *w.items, "squashing");
+        return error_no_memory(err, 2 * n * sizeof(*w.items), "squashing");
     for (size_t i = 0; i < n; i++) {
         const struct value *labels = act_list(&turns[i], ACT_LABELS);
         struct text text = {NULL, 0};

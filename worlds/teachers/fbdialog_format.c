@@ -48,9 +48,9 @@ static enum status bars(struct source *s, struct text t, struct value *out, stru
 
     for (size_t i = 0; i < t.len; i++)
         n += t.text[i] == '|';
-    items = arena_alloc(s->arena, n, sizeof *items);
+    items = arena_alloc(s->arena, n, sizeof(*items));
     if (items == NULL)
-        return error_no_memory(err, n * sizeof *items, "a list");
+        return error_no_memory(err, n * sizeof(*items), "a list");
     for (size_t i = 0; i < n; i++) {
         const char *bar = memchr(t.text, '|', t.len);
         size_t len = bar == NULL ? t.len : (size_t)(bar - t.text);
@@ -137,7 +137,7 @@ static enum status fbdialog_read_line(struct source *s, const char *at, size_t l
     if (parts[REWARD].len > 0) {
         char digits[40] = "", *stop = digits;
 
-        if (parts[REWARD].len < sizeof digits) {
+        if (parts[REWARD].len < sizeof(digits)) {
             memcpy(digits, parts[REWARD].text, parts[REWARD].len);
             reward = strtod(digits, &stop);
         }

@@ -21,11 +21,11 @@ enum status index_writer_open(struct index_writer *w, const char *path, struct e
 {
     *w = (struct index_writer){
         .header = {.version = VERSION, .entry_bytes = sizeof(struct data_entry)}};
-    memcpy(w->header.magic, magic, sizeof magic);
+    memcpy(w->header.magic, magic, sizeof(magic));
     w->out = fopen(path, "we");
     if (w->out == NULL)
         return error_set(err, STATUS_DENIED, "%s: %s", path, strerror(errno));
-    if (fwrite(&(struct index_header){0}, sizeof w->header, 1, w->out) != 1)
+    if (fwrite(&(struct index_header){0}, sizeof(w->header), 1, w->out) != 1)
         return write_failed(err);
     return STATUS_OK;
 }
@@ -35,9 +35,9 @@ enum status index_writer_add(struct index_writer *w, const struct data_entry *en
 {
     struct index_header *h = &w->header;
 
-    if (fwrite(entry, sizeof *entry, 1, w->out) != 1)
+    if (fwrite(entry, sizeof(*entry), 1, w->out) != 1)
         return write_failed(err);
-    h->entries_crc = crc32c(h->entries_crc, entry, sizeof *entry);
+    h->entries_crc = crc32c(h->entries_crc, entry, sizeof(*entry));
     h->n_episodes++;
     h->n_examples += entry->n_examples;
     return STATUS_OK;
@@ -48,7 +48,7 @@ enum status index_writer_finish(struct index_writer *w, struct error *err)
     struct index_header *h = &w->header;
 
     h->crc = crc32c(0, h, offsetof(struct index_header, crc));
-    if (fseek(w->out, 0, SEEK_SET) != 0 || fwrite(h, sizeof *h, 1, w->out) != 1 ||
+    if (fseek(w->out, 0, SEEK_SET) != 0 || fwrite(h, sizeof(*h), 1, w->out) != 1 ||
         fflush(w->out) != 0 || fsync(fileno(w->out)) != 0)
         return write_failed(err);
     return STATUS_OK;
@@ -73,20 +73,20 @@ enum status index_check(struct data_index *out, const void *bytes, size_t size_b
     const struct data_entry *entries;
     uint64_t end = 0, n_examples = 0;
 
-    if (size_bytes < sizeof h)
+    if (size_bytes < sizeof(h))
         return bad(err, "too short");
-    memcpy(&h, bytes, sizeof h);
-    if (memcmp(h.magic, magic, sizeof magic) != 0)
+    memcpy(&h, bytes, sizeof(h));
+    if (memcmp(h.magic, magic, sizeof(magic)) != 0)
         return bad(err, "not an index of Parley");
     if (h.crc != crc32c(0, &h, offsetof(struct index_header, crc)))
         return bad(err, "damaged");
-    if (h.version != VERSION || h.entry_bytes != sizeof *entries)
+    if (h.version != VERSION || h.entry_bytes != sizeof(*entries))
         return bad(err, "of another version");
-    if (h.n_episodes != (size_bytes - sizeof h) / sizeof *entries ||
-        (size_bytes - sizeof h) % sizeof *entries != 0)
+    if (h.n_episodes != (size_bytes - sizeof(h)) / sizeof(*entries) ||
+        (size_bytes - sizeof(h)) % sizeof(*entries) != 0)
         return bad(err, "cut");
-    entries = (const struct data_entry *)(const void *)((const char *)bytes + sizeof h);
-    if (h.entries_crc != crc32c(0, entries, size_bytes - sizeof h))
+    entries = (const struct data_entry *)(const void *)((const char *)bytes + sizeof(h));
+    if (h.entries_crc != crc32c(0, entries, size_bytes - sizeof(h)))
         return bad(err, "damaged");
     for (uint64_t i = 0; i < h.n_episodes; i++) {
         if (entries[i].offset < end || entries[i].offset > h.data_bytes ||

@@ -43,14 +43,14 @@ static enum status open_bucket(struct length_cache *c, uint32_t length, size_t a
 {
     if (c->n_buckets == c->cap_buckets) {
         size_t cap = c->cap_buckets == 0 ? 16 : 2 * c->cap_buckets;
-        struct length_bucket *buckets = try_realloc(c->buckets, cap, sizeof *buckets);
+        struct length_bucket *buckets = try_realloc(c->buckets, cap, sizeof(*buckets));
 
         if (buckets == NULL)
-            return error_no_memory(err, cap * sizeof *buckets, "buckets by length");
+            return error_no_memory(err, cap * sizeof(*buckets), "buckets by length");
         c->buckets = buckets;
         c->cap_buckets = cap;
     }
-    memmove(&c->buckets[at + 1], &c->buckets[at], (c->n_buckets - at) * sizeof *c->buckets);
+    memmove(&c->buckets[at + 1], &c->buckets[at], (c->n_buckets - at) * sizeof(*c->buckets));
     c->buckets[at] = (struct length_bucket){.length = length};
     c->n_buckets++;
     return STATUS_OK;
@@ -68,10 +68,10 @@ enum status length_cache_put(struct length_cache *c, uint32_t length, void *item
     }
     if (b->n == b->cap) {
         size_t cap = b->cap == 0 ? 2 * c->batch_size : 2 * b->cap;
-        void **items = try_realloc(b->items, cap, sizeof *items);
+        void **items = try_realloc(b->items, cap, sizeof(*items));
 
         if (items == NULL)
-            return error_no_memory(err, cap * sizeof *items, "a bucket of one length");
+            return error_no_memory(err, cap * sizeof(*items), "a bucket of one length");
         b->items = items;
         b->cap = cap;
     }
@@ -84,8 +84,8 @@ enum status length_cache_put(struct length_cache *c, uint32_t length, void *item
 /* Takes the first n of a bucket. An empty bucket stays: its length will recur. */
 static void take_first(struct length_cache *c, struct length_bucket *b, size_t n, void **out)
 {
-    memcpy(out, b->items, n * sizeof *out);
-    memmove(b->items, b->items + n, (b->n - n) * sizeof *out);
+    memcpy(out, b->items, n * sizeof(*out));
+    memmove(b->items, b->items + n, (b->n - n) * sizeof(*out));
     c->n_full -= b->n >= c->batch_size && b->n - n < c->batch_size;
     c->n -= n;
     b->n -= n;

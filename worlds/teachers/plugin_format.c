@@ -31,10 +31,10 @@ static enum status plugin_text(struct text *out, const char *text, struct arena 
 static enum status plugin_set_list(struct act *a, enum act_key key, const char *const *texts,
                                    size_t n, struct arena *arena, struct error *err)
 {
-    struct text *items = arena_alloc(arena, n, sizeof *items);
+    struct text *items = arena_alloc(arena, n, sizeof(*items));
 
     if (items == NULL)
-        return error_no_memory(err, n * sizeof *items, "a list");
+        return error_no_memory(err, n * sizeof(*items), "a list");
     for (size_t i = 0; i < n; i++) {
         if (texts[i] == NULL)
             return error_set(err, STATUS_INVALID, "text %zu of %s is missing", i,
@@ -78,7 +78,7 @@ static enum status plugin_give_all(struct source *s, const struct parley_teacher
         struct act a;
 
         if (!type->next(teacher, &turn, &why)) {
-            why.text[sizeof why.text - 1] = '\0';
+            why.text[sizeof(why.text) - 1] = '\0';
             return why.text[0] == '\0'
                        ? STATUS_OK
                        : error_set(err, STATUS_INVALID, "turn %zu: %s", n, why.text);
@@ -108,7 +108,7 @@ static enum status plugin_read(struct source *s, const char *path, struct error 
     void *teacher;
     enum status rc;
 
-    if (len >= sizeof file)
+    if (len >= sizeof(file))
         return error_set(err, STATUS_INVALID, "the path of the plug-in is too long");
     memcpy(file, path, len);
     file[len] = '\0';
@@ -121,7 +121,7 @@ static enum status plugin_read(struct source *s, const char *path, struct error 
     }
     teacher = library.teacher->open(folds[s->fold], path[len] == ':' ? path + len + 1 : "", &why);
     if (teacher == NULL) {
-        why.text[sizeof why.text - 1] = '\0';
+        why.text[sizeof(why.text) - 1] = '\0';
         rc = error_set(err, STATUS_PRECONDITION, "plug-in %.120s: %s", file,
                        why.text[0] != '\0' ? why.text : "its teacher cannot be opened");
         goto out;

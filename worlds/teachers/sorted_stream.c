@@ -33,11 +33,11 @@ void kept_free(void *kept)
 
 static enum status sorted_stream_keep(struct kept **out, const struct example *e, struct error *err)
 {
-    struct kept *k = try_alloc(1, sizeof *k);
+    struct kept *k = try_alloc(1, sizeof(*k));
     struct act copy;
 
     if (k == NULL)
-        return error_no_memory(err, sizeof *k, "an example that waits");
+        return error_no_memory(err, sizeof(*k), "an example that waits");
     arena_init(&k->memory, SIZE_MAX);
     if (act_copy(&copy, &e->act, &k->memory, err) != STATUS_OK) {
         kept_free(k);
@@ -71,9 +71,9 @@ enum status sorted_stream_open(struct sorted_stream **out, struct episode_stream
         return error_set(
             err, STATUS_INVALID,
             "a stream can be sorted by length only if each turn is an episode: squash it");
-    s = try_alloc(1, sizeof *s);
+    s = try_alloc(1, sizeof(*s));
     if (s == NULL)
-        return error_no_memory(err, sizeof *s, "sorting a stream");
+        return error_no_memory(err, sizeof(*s), "sorting a stream");
     s->from = from;
     s->n_episodes = episodes_n_episodes(from);
     s->most = two > SORTED_STREAM_MOST ? two : SORTED_STREAM_MOST;

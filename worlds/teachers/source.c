@@ -16,7 +16,7 @@ static const struct data_format *const formats[] = {&parlai_format,   &jsonl_for
 
 const struct data_format *format_named(const char *name, size_t len)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (strlen(formats[i]->name) == len && memcmp(formats[i]->name, name, len) == 0)
             return formats[i];
     return NULL;
@@ -60,10 +60,10 @@ enum status source_give(struct source *s, const struct act *given, bool begins, 
     }
     if (s->n_turns == s->cap_turns) {
         size_t cap = s->cap_turns == 0 ? 16 : 2 * s->cap_turns;
-        struct act *turns = try_realloc(s->turns, cap, sizeof *turns);
+        struct act *turns = try_realloc(s->turns, cap, sizeof(*turns));
 
         if (turns == NULL)
-            return error_no_memory(err, cap * sizeof *turns, "an episode");
+            return error_no_memory(err, cap * sizeof(*turns), "an episode");
         s->turns = turns;
         s->cap_turns = cap;
     }
@@ -82,9 +82,9 @@ static enum status check_list(struct act *a, enum act_key key, struct arena *are
         return STATUS_OK;
     if (v->type != VALUE_TEXT)
         return error_set(err, STATUS_INVALID, "%s is not a list of texts", act_key_name(key).text);
-    item = arena_alloc(arena, 1, sizeof *item);
+    item = arena_alloc(arena, 1, sizeof(*item));
     if (item == NULL)
-        return error_no_memory(err, sizeof *item, "a list");
+        return error_no_memory(err, sizeof(*item), "a list");
     *item = v->text;
     return act_force(a, key, value_list(item, 1), err);
 }
@@ -101,7 +101,7 @@ static enum status check_reward(struct act *a, struct error *err)
 
     if (reward == NULL || reward->type == VALUE_INT || reward->type == VALUE_REAL)
         return STATUS_OK;
-    for (size_t i = 0; reward->type == VALUE_TEXT && i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; reward->type == VALUE_TEXT && i < sizeof(known) / sizeof(known[0]); i++)
         if (strlen(known[i].name) == reward->text.len &&
             memcmp(known[i].name, reward->text.text, reward->text.len) == 0)
             return act_force(a, ACT_REWARD, value_real(known[i].value), err);

@@ -193,8 +193,8 @@ static enum status episode_stream_load(const struct episode_stream *s, struct ep
                            episode_stream_entry_of(s, first)->offset) +
                   episode_stream_entry_of(s, first + n - 1)->size_bytes;
     c->text = try_alloc(n_bytes + 1, 1);
-    c->examples = try_alloc(n_examples, sizeof *c->examples);
-    c->starts = try_alloc(n + 1, sizeof *c->starts);
+    c->examples = try_alloc(n_examples, sizeof(*c->examples));
+    c->starts = try_alloc(n + 1, sizeof(*c->starts));
     if (c->text == NULL || c->examples == NULL || c->starts == NULL)
         return error_no_memory(err, n_bytes, "a chunk of data");
     if (is_run && read_all(s->fd, c->text, n_bytes, episode_stream_entry_of(s, first)->offset,
@@ -227,7 +227,7 @@ static size_t chunk_episodes(const struct episode_stream *s, uint64_t number)
 /* NULL when there is no memory even for its error. */
 static struct episode_chunk *chunk_load(const struct episode_stream *s, uint64_t number)
 {
-    struct episode_chunk *c = try_alloc(1, sizeof *c);
+    struct episode_chunk *c = try_alloc(1, sizeof(*c));
 
     if (c == NULL)
         return NULL;
@@ -312,7 +312,7 @@ enum status episodes_fetch(struct episode_stream *s, uint64_t index, const struc
     count_fetched(s, slot);
     episode_stream_unlock(s);
     if (c == NULL)
-        return error_no_memory(err, sizeof *c, "a chunk of data");
+        return error_no_memory(err, sizeof(*c), "a chunk of data");
     if (c->err.status != STATUS_OK) {
         *err = c->err;
         chunk_unref(c);
@@ -378,9 +378,9 @@ static enum status episode_stream_start(struct episode_stream *s, struct error *
 
     n = n < MAX_LOADERS ? n : MAX_LOADERS;
     s->window = 2 * n + 2;
-    s->slots = try_alloc(s->window, sizeof *s->slots);
+    s->slots = try_alloc(s->window, sizeof(*s->slots));
     if (s->slots == NULL)
-        return error_no_memory(err, s->window * sizeof *s->slots, "a stream");
+        return error_no_memory(err, s->window * sizeof(*s->slots), "a stream");
     clear_slots(s);
     for (; s->n_loaders < n && s->n_episodes > 0; s->n_loaders++) {
         int rc = pthread_create(&s->loaders[s->n_loaders], NULL, loader, s);
@@ -397,12 +397,12 @@ static enum status episode_stream_start(struct episode_stream *s, struct error *
 enum status episodes_open(struct episode_stream **out, const char *task, struct text id,
                           const struct teacher_config *config, bool loops, struct error *err)
 {
-    struct episode_stream *s = try_alloc(1, sizeof *s);
+    struct episode_stream *s = try_alloc(1, sizeof(*s));
     char *path = NULL;
     enum status rc;
 
     if (s == NULL)
-        return error_no_memory(err, sizeof *s, "a stream");
+        return error_no_memory(err, sizeof(*s), "a stream");
     s->config = config;
     s->id = id;
     s->loops = loops;

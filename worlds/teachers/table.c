@@ -17,10 +17,10 @@ static enum status add_start(struct example_table *t, struct error *err)
 {
     if (t->n_episodes + 1 >= t->cap_starts) {
         size_t cap = t->cap_starts == 0 ? 64 : 2 * t->cap_starts;
-        size_t *starts = try_realloc(t->starts, cap, sizeof *starts);
+        size_t *starts = try_realloc(t->starts, cap, sizeof(*starts));
 
         if (starts == NULL)
-            return error_no_memory(err, cap * sizeof *starts, "episodes");
+            return error_no_memory(err, cap * sizeof(*starts), "episodes");
         t->starts = starts;
         t->cap_starts = cap;
         t->starts[0] = 0;
@@ -36,10 +36,10 @@ static enum status add_example(struct example_table *t, const struct filling *f,
         return error_set(err, STATUS_EXHAUSTED, "more than 2^32 examples");
     if (t->n_examples == t->cap_examples) {
         size_t cap = t->cap_examples == 0 ? 64 : 2 * t->cap_examples;
-        struct example *examples = try_realloc(t->examples, cap, sizeof *examples);
+        struct example *examples = try_realloc(t->examples, cap, sizeof(*examples));
 
         if (examples == NULL)
-            return error_no_memory(err, cap * sizeof *examples, "examples");
+            return error_no_memory(err, cap * sizeof(*examples), "examples");
         t->examples = examples;
         t->cap_examples = cap;
     }
@@ -133,21 +133,21 @@ enum status batches_open(struct batches *out, const struct example_table *t, siz
                          uint64_t seed, struct error *err)
 {
     struct batches b = {.batch_size = batch_size, .n_examples = t->n_examples};
-    struct ranked_episode *ranked = try_alloc(t->n_examples + 1, sizeof *ranked);
+    struct ranked_episode *ranked = try_alloc(t->n_examples + 1, sizeof(*ranked));
 
     b.n = (t->n_examples + batch_size - 1) / batch_size;
-    b.examples = try_alloc(t->n_examples + 1, sizeof *b.examples);
-    b.order = try_alloc(b.n + 1, sizeof *b.order);
+    b.examples = try_alloc(t->n_examples + 1, sizeof(*b.examples));
+    b.order = try_alloc(b.n + 1, sizeof(*b.order));
     if (ranked == NULL || b.examples == NULL || b.order == NULL) {
         free(ranked);
         batches_close(&b);
-        return error_no_memory(err, t->n_examples * sizeof *ranked, "sorting by length");
+        return error_no_memory(err, t->n_examples * sizeof(*ranked), "sorting by length");
     }
     for (size_t i = 0; i < t->n_examples; i++)
         ranked[i] =
             (struct ranked_episode){example_length(&t->examples[i]),
                                     counter_rng_uniform(seed, (uint32_t)i, 0, 2), (uint32_t)i};
-    qsort(ranked, t->n_examples, sizeof *ranked, by_length);
+    qsort(ranked, t->n_examples, sizeof(*ranked), by_length);
     for (size_t i = 0; i < t->n_examples; i++)
         b.examples[i] = ranked[i].example;
     free(ranked);

@@ -229,12 +229,12 @@ static void deal_table(struct teacher *t, struct participant_row *rows, size_t n
 
 static void deal_stream(struct teacher *t, struct participant_row *rows, size_t n, bool all_told)
 {
-    struct kept **batch = try_alloc(t->config.batch_size, sizeof *batch);
+    struct kept **batch = try_alloc(t->config.batch_size, sizeof(*batch));
     struct error err;
     size_t n_rows = 0;
 
     if (batch == NULL)
-        (void)error_no_memory(&err, t->config.batch_size * sizeof *batch, "a batch");
+        (void)error_no_memory(&err, t->config.batch_size * sizeof(*batch), "a batch");
     if (batch == NULL ||
         sorted_stream_deal(t->sorted, t->loops && all_told, batch, &n_rows, &err) != STATUS_OK) {
         fail_rows(rows, n, &err);
@@ -448,16 +448,16 @@ static char *id_of(const char *path)
 static void warn(struct teacher *t, const struct text_line_oddities *oddities)
 {
     if (oddities->n_returns > 0)
-        (void)snprintf(t->warning, sizeof t->warning,
+        (void)snprintf(t->warning, sizeof(t->warning),
                        "%zu lines end with CR and LF; the CR stays in the last field, as in "
                        "ParlAI: remove it with sed -i 's/\\r$//' FILE",
                        oddities->n_returns);
     else if (oddities->n_false > 0)
-        (void)snprintf(t->warning, sizeof t->warning,
+        (void)snprintf(t->warning, sizeof(t->warning),
                        "%zu lines have episode_done:False, which ParlAI reads as true",
                        oddities->n_false);
     else if (oddities->n_no_colon > 0)
-        (void)snprintf(t->warning, sizeof t->warning, "%zu fields without a colon were left out",
+        (void)snprintf(t->warning, sizeof(t->warning), "%zu fields without a colon were left out",
                        oddities->n_no_colon);
 }
 
@@ -514,9 +514,9 @@ enum status teacher_open(struct teacher **out, const char *task,
             "there is no task '%.80s', it must be one of: parlai:FILE, jsonl:FILE, fbdialog:FILE, "
             "conversations:FILE, plugin:FILE.so, attached:NAME and data:FILE",
             task);
-    t = try_alloc(1, sizeof *t);
+    t = try_alloc(1, sizeof(*t));
     if (t == NULL)
-        return error_no_memory(err, sizeof *t, "a teacher");
+        return error_no_memory(err, sizeof(*t), "a teacher");
     participant_init(&t->base, &teacher_type);
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail with default attributes */
     t->config = *config;
@@ -599,9 +599,9 @@ enum status tasks_split(struct text **out, size_t *ret_n, const char *tasks, str
 
     for (const char *at = tasks; *at != '\0'; at++)
         n += *at == ',';
-    texts = arena_alloc(arena, n, sizeof *texts);
+    texts = arena_alloc(arena, n, sizeof(*texts));
     if (texts == NULL)
-        return error_no_memory(err, n * sizeof *texts, "tasks");
+        return error_no_memory(err, n * sizeof(*texts), "tasks");
     for (size_t i = 0; i < n; i++) {
         size_t len = strcspn(tasks, ",");
 

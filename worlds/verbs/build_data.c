@@ -79,7 +79,7 @@ enum exit_code build_data_run(const struct verb *verb, int argc, char **argv)
 
     data_options_init(&b.data, "train:stream");
     participant_options_init(&b.agent);
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if (!data_has_task(&b.data))

@@ -195,7 +195,7 @@ enum exit_code convert_run(const struct verb *verb, int argc, char **argv)
     int first;
 
     data_options_init(&c.data, "train:ordered");
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if (!data_has_task(&c.data))
@@ -319,10 +319,10 @@ static void stats_print(const struct data_stats *s)
             {"unique_utterances", json_integer((json_int_t)json_object_size(side->utterances))},
             {"utterances", json_integer((json_int_t)side->n_utterances)}};
 
-        for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
             char name[64];
 
-            (void)snprintf(name, sizeof name, "%s/%s", names[i], rows[k].name);
+            (void)snprintf(name, sizeof(name), "%s/%s", names[i], rows[k].name);
             if (!s->is_json)
                 printf("%-30s %.6g\n", name, json_number_value(rows[k].value));
             (void)json_object_set_new(all, name, rows[k].value);
@@ -346,7 +346,7 @@ enum exit_code data_stats_run(const struct verb *verb, int argc, char **argv)
     int first;
 
     data_options_init(&s.data, "train:ordered");
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if (!data_has_task(&s.data))

@@ -235,7 +235,7 @@ static enum status parse_dynamic(enum dynamic_batching *out, const char *text, s
     static const char *const names[] = {
         [DYNAMIC_NONE] = "none", [DYNAMIC_BATCHSORT] = "batchsort", [DYNAMIC_FULL] = "full"};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(names[i], text) == 0) {
             *out = (enum dynamic_batching)i;
             return STATUS_OK;
@@ -255,9 +255,9 @@ static enum status parse_weights(struct world_config *c, const char *text, struc
     c->stochastic = strcmp(text, "stochastic") == 0;
     if (c->stochastic)
         return STATUS_OK;
-    weights = arena_alloc(arena, MAX_WEIGHTS, sizeof *weights);
+    weights = arena_alloc(arena, MAX_WEIGHTS, sizeof(*weights));
     if (weights == NULL)
-        return error_no_memory(err, MAX_WEIGHTS * sizeof *weights, "weights");
+        return error_no_memory(err, MAX_WEIGHTS * sizeof(*weights), "weights");
     for (const char *at = text; n < MAX_WEIGHTS; at++) {
         const size_t len = number_take_real(&weights[n], at);
 
@@ -281,7 +281,7 @@ static enum status parse_cache(enum length_caching *out, const char *text, struc
     static const char *const names[] = {
         [LENGTH_CACHE_NONE] = "none", [LENGTH_CACHE_POP] = "pop", [LENGTH_CACHE_INDEX] = "index"};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(names[i], text) == 0) {
             *out = (enum length_caching)i;
             return STATUS_OK;
@@ -343,11 +343,11 @@ enum status data_task(const char **out, const struct data_options *o, struct are
                          "--pytorch-teacher-dataset is '%.80s', it must be FILE.so[:ARGUMENT], a "
                          "teacher built with parley_teacher.h: Python classes cannot be loaded",
                          file);
-    task = arena_alloc(arena, 1, sizeof prefix + strlen(file));
+    task = arena_alloc(arena, 1, sizeof(prefix) + strlen(file));
     if (task == NULL)
         return error_no_memory(err, strlen(file), "a task");
-    memcpy(task, prefix, sizeof prefix - 1);
-    memcpy(task + sizeof prefix - 1, file, strlen(file) + 1);
+    memcpy(task, prefix, sizeof(prefix) - 1);
+    memcpy(task + sizeof(prefix) - 1, file, strlen(file) + 1);
     *out = task;
     return STATUS_OK;
 }
@@ -383,9 +383,9 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
         (rc = tasks_split(&tasks, &n, task_list, &w->arena, err)) != STATUS_OK)
         return rc;
     w->tasks = arena_alloc(&w->arena, n, sizeof(struct participant *));
-    w->names = arena_alloc(&w->arena, n, sizeof *w->names);
+    w->names = arena_alloc(&w->arena, n, sizeof(*w->names));
     if (w->tasks == NULL || w->names == NULL)
-        return error_no_memory(err, n * sizeof *w->names, "tasks");
+        return error_no_memory(err, n * sizeof(*w->names), "tasks");
     for (; w->n_tasks < n; w->n_tasks++) {
         struct teacher *t;
         const char *task = arena_strndup(&w->arena, tasks[w->n_tasks].text, tasks[w->n_tasks].len);

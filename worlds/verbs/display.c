@@ -205,7 +205,7 @@ static void display_watch(void *arg, const struct world *w, uint32_t thread)
 {
     struct showing *s = arg;
     size_t n = world_n_rows(w), n_shown = 0;
-    struct shown *rows = xalloc((n + 1) * sizeof *rows);
+    struct shown *rows = xalloc((n + 1) * sizeof(*rows));
 
     (void)thread;
     for (size_t i = 0; i < n; i++) {
@@ -233,7 +233,7 @@ static enum status display(struct data_world *w, struct display *d, struct error
     struct showing s = {.options = d};
     enum status rc;
 
-    w->agent = xalloc(sizeof *w->agent);
+    w->agent = xalloc(sizeof(*w->agent));
     participant_init(w->agent, &silent_agents[d->is_ragged]);
     w->config.agents = &w->agent;
     w->config.n_agents = 1;
@@ -270,7 +270,7 @@ enum exit_code display_run(const struct verb *verb, int argc, char **argv)
 
     data_options_init(&d.data, "train:ordered");
     d.data.n_examples = 10;
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if (!data_has_task(&d.data))

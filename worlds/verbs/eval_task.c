@@ -60,7 +60,7 @@ bool eval_task_is_wanted(int argc, char **argv)
     if (world_file_is_wanted(argc, argv))
         return true;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
             size_t len = strlen(names[k]);
             bool has_value = names[k][len - 1] == '='; /* in the same word */
 
@@ -218,7 +218,7 @@ enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
 
     data_options_init(&e.data, "valid");
     participant_options_init(&e.agent);
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     rc = eval_task_open(&w, &e, &err);

@@ -239,7 +239,7 @@ enum exit_code interactive_run(const struct verb *verb, int argc, char **argv)
 
     data_options_init(&x.data, "valid");
     participant_options_init(&x.agent);
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if (x.agent.agent == NULL && x.agent.model == NULL && x.agent.plugin == NULL && x.world == NULL)

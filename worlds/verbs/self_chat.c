@@ -263,7 +263,7 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
     participant_options_init(&s.agent);
     data_options_init(&s.data, "valid");
     s.agent.temperature = 0.7F;
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if ((s.agent.plugin != NULL) + (s.agent.model != NULL) +

@@ -145,7 +145,7 @@ static enum status train_environment(struct train_run *r, struct train_options *
     };
     enum status rc;
 
-    (void)snprintf(spec.environment, sizeof spec.environment, "%s", environment->name);
+    (void)snprintf(spec.environment, sizeof(spec.environment), "%s", environment->name);
     rc = policy_training_open(&r->training, &config, err);
     if (rc == STATUS_OK)
         rc = train_policy(r, environment->name, err);

@@ -94,7 +94,7 @@ enum exit_code train_task_run(const struct verb *verb, int argc, char **argv)
     if (train_model_is_wanted(argc, argv))
         return train_model_run(verb, argc, argv);
     data_options_init(&t.data, "train:ordered");
-    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
         return code;
     if (t.dict_file == NULL)

@@ -43,14 +43,14 @@ bool world_file_is_wanted(int argc, char **argv)
         const char *value = NULL;
         size_t len;
 
-        if (strncmp(argv[i], option, sizeof option - 1) == 0 && argv[i][sizeof option - 1] == '=')
-            value = argv[i] + sizeof option;
+        if (strncmp(argv[i], option, sizeof(option) - 1) == 0 && argv[i][sizeof(option) - 1] == '=')
+            value = argv[i] + sizeof(option);
         else if (strcmp(argv[i], option) == 0 && i + 1 < argc)
             value = argv[i + 1];
         len = value != NULL ? strlen(value) : 0;
         if (value != NULL &&
-            (strncmp(value, prefix, sizeof prefix - 1) == 0 ||
-             (len >= sizeof suffix && strcmp(value + len - (sizeof suffix - 1), suffix) == 0)))
+            (strncmp(value, prefix, sizeof(prefix) - 1) == 0 ||
+             (len >= sizeof(suffix) && strcmp(value + len - (sizeof(suffix) - 1), suffix) == 0)))
             return true;
     }
     return false;
@@ -202,12 +202,12 @@ enum status world_file_open(struct world_file **out, const char *name,
                             const struct data_options *data, struct error *err)
 {
     static const char prefix[] = "attached:";
-    struct world_file *f = xalloc(sizeof *f);
+    struct world_file *f = xalloc(sizeof(*f));
     json_error_t why;
     enum status rc = STATUS_OK;
 
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0)
-        rc = world_file_fetch(f, name + sizeof prefix - 1, &data->attached, err);
+    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
+        rc = world_file_fetch(f, name + sizeof(prefix) - 1, &data->attached, err);
     else if ((f->json = json_load_file(name, JSON_REJECT_DUPLICATES, &why)) == NULL)
         rc = error_set(err, STATUS_INVALID, "line %d: %.120s", why.line, why.text);
     if (rc == STATUS_OK)

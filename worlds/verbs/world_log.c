@@ -43,7 +43,7 @@ enum status world_log_open(struct world_log **out, const char *path, struct erro
 
     if (file == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
-    log = xalloc(sizeof *log);
+    log = xalloc(sizeof(*log));
     log->path = xstrdup(path);
     log->out = file;
     (void)pthread_mutex_init(&log->lock, NULL);
@@ -57,18 +57,18 @@ static enum status episode_of(struct world_log *log, uint32_t thread, size_t slo
     struct thread_log *t;
 
     if (thread >= log->n_threads) {
-        log->threads = xrealloc(log->threads, (thread + 1) * sizeof *log->threads);
+        log->threads = xrealloc(log->threads, (thread + 1) * sizeof(*log->threads));
         memset(log->threads + log->n_threads, 0,
-               (thread + 1 - log->n_threads) * sizeof *log->threads);
+               (thread + 1 - log->n_threads) * sizeof(*log->threads));
         log->n_threads = thread + 1;
     }
     t = &log->threads[thread];
     if (slot >= t->n) {
         size_t n = 2 * (slot + 1);
-        struct logged_episode *episodes = try_realloc(t->episodes, n, sizeof *episodes);
+        struct logged_episode *episodes = try_realloc(t->episodes, n, sizeof(*episodes));
 
         if (episodes == NULL)
-            return error_no_memory(err, n * sizeof *episodes, "logs");
+            return error_no_memory(err, n * sizeof(*episodes), "logs");
         t->episodes = episodes;
         for (; t->n < n; t->n++)
             buf_init(&t->episodes[t->n].text, MAX_EPISODE_BYTES);

@@ -231,9 +231,9 @@ static enum status batch_world_make(struct batch_world *b, struct error *err)
                        "a task that makes batches must be the only one, but there are %zu tasks",
                        b->base.participants->n_tasks);
     if (rc == STATUS_OK && batch_world_has_scheduler(b)) {
-        b->requests = try_alloc(b->n, sizeof b->requests[0]);
+        b->requests = try_alloc(b->n, sizeof(b->requests[0]));
         if (b->requests == NULL)
-            rc = error_no_memory(err, (uint64_t)b->n * sizeof b->requests[0], "requests");
+            rc = error_no_memory(err, (uint64_t)b->n * sizeof(b->requests[0]), "requests");
     }
     if (rc == STATUS_OK) {
         b->world_slot_size = world_slot_size(b->base.participants);
@@ -250,7 +250,7 @@ static enum status batch_world_make(struct batch_world *b, struct error *err)
 enum status batch_open(struct world **out, struct participants *participants, size_t n,
                        struct error *err)
 {
-    struct batch_world *b = xalloc(sizeof *b);
+    struct batch_world *b = xalloc(sizeof(*b));
     enum status rc;
 
     b->base = (struct world){.type = &batch_world, .participants = participants};

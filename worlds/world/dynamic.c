@@ -299,15 +299,15 @@ static enum status dynamic_make_slots(struct dynamic *d, struct error *err)
 
     d->world_slot_size = world_slot_size(p);
     d->world_slots = try_alloc(d->n, d->world_slot_size);
-    d->slots = try_alloc(d->n, sizeof d->slots[0]);
+    d->slots = try_alloc(d->n, sizeof(d->slots[0]));
     if (d->world_slots == NULL || d->slots == NULL)
-        return error_no_memory(err, (uint64_t)d->n * (d->world_slot_size + sizeof d->slots[0]),
+        return error_no_memory(err, (uint64_t)d->n * (d->world_slot_size + sizeof(d->slots[0])),
                                "clones of a world");
     if (p->watch != NULL) {
-        d->rows = try_alloc(d->n, sizeof d->rows[0]);
-        d->acts = try_alloc(d->n, 2 * sizeof d->acts[0]);
+        d->rows = try_alloc(d->n, sizeof(d->rows[0]));
+        d->acts = try_alloc(d->n, 2 * sizeof(d->acts[0]));
         if (d->rows == NULL || d->acts == NULL)
-            return error_no_memory(err, (uint64_t)d->n * 2 * sizeof d->acts[0], "rows");
+            return error_no_memory(err, (uint64_t)d->n * 2 * sizeof(d->acts[0]), "rows");
     }
     for (; d->n_world_slots < d->n && rc == STATUS_OK; d->n_world_slots++) {
         struct dynamic_slot *slot = &d->slots[d->n_world_slots];
@@ -355,7 +355,7 @@ static enum status dynamic_make(struct dynamic *d, const struct world_config *co
 enum status dynamic_open(struct world **out, struct participants *participants,
                          const struct world_config *config, struct error *err)
 {
-    struct dynamic *d = xalloc(sizeof *d);
+    struct dynamic *d = xalloc(sizeof(*d));
     enum status rc;
 
     d->base = (struct world){.type = &dynamic_world, .participants = participants};

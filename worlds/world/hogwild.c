@@ -233,7 +233,7 @@ static enum status hogwild_start(struct hogwild *h, struct error *err)
 enum status hogwild_open(struct world **out, const struct world_config *config,
                          open_thread_fn open_thread, struct error *err)
 {
-    struct hogwild *h = xalloc(sizeof *h);
+    struct hogwild *h = xalloc(sizeof(*h));
     enum status rc;
 
     h->base.type = &hogwild_world;
@@ -244,9 +244,9 @@ enum status hogwild_open(struct world **out, const struct world_config *config,
     (void)pthread_cond_init(&h->go, NULL);
     (void)pthread_cond_init(&h->rested, NULL);
     h->n = config->n_threads;
-    h->workers = try_alloc(h->n, sizeof h->workers[0]);
+    h->workers = try_alloc(h->n, sizeof(h->workers[0]));
     if (h->workers == NULL) {
-        rc = error_no_memory(err, (uint64_t)h->n * sizeof h->workers[0], "threads");
+        rc = error_no_memory(err, (uint64_t)h->n * sizeof(h->workers[0]), "threads");
         h->n = 0;
     } else {
         rc = hogwild_start(h, err);

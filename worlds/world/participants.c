@@ -52,7 +52,7 @@ static void participants_random_bytes(void *self, void *out, size_t n_bytes)
     uint32_t bits[4];
 
     p->n_drawn++;
-    assert(n_bytes <= sizeof bits);
+    assert(n_bytes <= sizeof(bits));
     philox4x32(counter, key, bits);
     memcpy(out, bits, n_bytes);
 }
@@ -60,9 +60,9 @@ static void participants_random_bytes(void *self, void *out, size_t n_bytes)
 static enum status participants_share(struct participants *p, const struct world_config *config,
                                       struct error *err)
 {
-    p->members = try_alloc(config->n_tasks + config->n_agents, sizeof p->members[0]);
+    p->members = try_alloc(config->n_tasks + config->n_agents, sizeof(p->members[0]));
     if (p->members == NULL)
-        return error_no_memory(err, sizeof p->members[0], "the participants of a world");
+        return error_no_memory(err, sizeof(p->members[0]), "the participants of a world");
     p->n_tasks = config->n_tasks;
     p->n_agents = config->n_agents;
     for (size_t i = 0; i < participants_n_members(p); i++) {
@@ -90,9 +90,9 @@ static enum status participants_weigh_tasks(struct participants *p,
 {
     double sum = 0;
 
-    p->ends = try_alloc(p->n_tasks, sizeof p->ends[0]);
+    p->ends = try_alloc(p->n_tasks, sizeof(p->ends[0]));
     if (p->ends == NULL)
-        return error_no_memory(err, p->n_tasks * sizeof p->ends[0], "the weights of tasks");
+        return error_no_memory(err, p->n_tasks * sizeof(p->ends[0]), "the weights of tasks");
     for (size_t i = 0; i < p->n_tasks; i++) {
         double w = participants_weight_of(p, config, i);
 
@@ -111,9 +111,9 @@ static enum status participants_weigh_tasks(struct participants *p,
 static enum status participants_copy_names(struct participants *p,
                                            const struct world_config *config, struct error *err)
 {
-    p->task_names = try_alloc(p->n_tasks, sizeof p->task_names[0]);
+    p->task_names = try_alloc(p->n_tasks, sizeof(p->task_names[0]));
     if (p->task_names == NULL)
-        return error_no_memory(err, p->n_tasks * sizeof p->task_names[0], "the names of tasks");
+        return error_no_memory(err, p->n_tasks * sizeof(p->task_names[0]), "the names of tasks");
     for (size_t i = 0; i < p->n_tasks; i++) {
         const struct text *name = &config->task_names[i];
 
@@ -128,11 +128,11 @@ static enum status participants_copy_names(struct participants *p,
 enum status participants_open(struct participants **out, const struct world_config *config,
                               uint32_t thread, struct quota *quota, struct error *err)
 {
-    struct participants *p = try_alloc(1, sizeof *p);
+    struct participants *p = try_alloc(1, sizeof(*p));
     enum status rc;
 
     if (p == NULL)
-        return error_no_memory(err, sizeof *p, "a world");
+        return error_no_memory(err, sizeof(*p), "a world");
     p->aggregate_micro = config->aggregate_micro;
     p->seed = config->seed;
     p->text_truncate = config->text_truncate;
@@ -210,12 +210,12 @@ static enum status participants_report_task(struct report *r, struct participant
 
 enum status participants_report(struct report *out, struct participants *p, struct error *err)
 {
-    struct report *parts = try_alloc(p->n_tasks, sizeof parts[0]);
-    const struct report **all = try_alloc(p->n_tasks, sizeof all[0]);
+    struct report *parts = try_alloc(p->n_tasks, sizeof(parts[0]));
+    const struct report **all = try_alloc(p->n_tasks, sizeof(all[0]));
     enum status rc = STATUS_OK;
 
     if (parts == NULL || all == NULL)
-        rc = error_no_memory(err, p->n_tasks * sizeof parts[0], "the reports of tasks");
+        rc = error_no_memory(err, p->n_tasks * sizeof(parts[0]), "the reports of tasks");
     for (size_t i = 0; i < p->n_tasks && rc == STATUS_OK; i++) {
         all[i] = &parts[i];
         rc = participants_report_task(&parts[i], p, i, err);
@@ -299,11 +299,12 @@ enum status participants_open_schedulers(struct offline_scheduler ***out, struct
                                          const struct batcher_config *config, struct error *err)
 {
     struct offline_scheduler **schedulers =
-        try_alloc(participants_n_members(p), sizeof schedulers[0]);
+        try_alloc(participants_n_members(p), sizeof(schedulers[0]));
     enum status rc = STATUS_OK;
 
     if (schedulers == NULL)
-        return error_no_memory(err, participants_n_members(p) * sizeof schedulers[0], "schedulers");
+        return error_no_memory(err, participants_n_members(p) * sizeof(schedulers[0]),
+                               "schedulers");
     for (size_t i = 0; i < participants_n_members(p) && rc == STATUS_OK; i++)
         if (participant_has_batch_act(p->members[i]))
             rc = offline_scheduler_open(&schedulers[i], p->members[i], config, &p->chance, err);

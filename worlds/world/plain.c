@@ -141,7 +141,7 @@ static const struct world_type *plain_type_of(const struct participants *p)
 enum status plain_open(struct world **out, struct participants *participants, struct error *err)
 {
     const struct batcher_config one = {.policy = BATCH_CONTINUOUS, .max_rows = 1, .max_waiting = 1};
-    struct plain *w = xalloc(sizeof *w);
+    struct plain *w = xalloc(sizeof(*w));
     struct world_slot *slot = try_alloc(1, world_slot_size(participants));
     enum status rc = STATUS_OK;
 

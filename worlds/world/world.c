@@ -54,7 +54,7 @@ enum status world_open(struct world **out, const struct world_config *config, st
         return rc;
     if (config->n_threads > 1)
         return hogwild_open(out, config, world_open_thread, err);
-    quota = xalloc(sizeof *quota);
+    quota = xalloc(sizeof(*quota));
     quota_init(quota, config->n_examples);
     rc = world_open_thread(out, config, 0, quota, err);
     if (rc != STATUS_OK)

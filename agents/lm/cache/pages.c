@@ -142,7 +142,7 @@ bool lm_cache_grow_copies(struct lm_cache *cache)
 
     if (cache->n_copies + 2 <= cache->cap_copies)
         return true;
-    copies = try_realloc(cache->copies, cap, sizeof *copies);
+    copies = try_realloc(cache->copies, cap, sizeof(*copies));
     if (copies == NULL)
         return false;
     cache->copies = copies;

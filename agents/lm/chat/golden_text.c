@@ -36,7 +36,7 @@ static bool are_ids(const json_t *array, const struct buf *ids)
     for (size_t i = 0; i < n; i++) {
         int32_t id;
 
-        memcpy(&id, ids->data + i * sizeof id, sizeof id);
+        memcpy(&id, ids->data + i * sizeof(id), sizeof(id));
         if (json_integer_value(json_array_get(array, i)) != id)
             return false;
     }

@@ -72,7 +72,7 @@ static const struct {
     {"phi3", phi3},     {"vicuna", vicuna}, {"zephyr", zephyr},
 };
 
-enum { N_TEMPLATES = sizeof templates / sizeof templates[0], READ_BYTES = 4096 };
+enum { N_TEMPLATES = sizeof(templates) / sizeof(templates[0]), READ_BYTES = 4096 };
 
 const char *named_template_name(size_t i)
 {
@@ -87,7 +87,7 @@ static enum status template_unknown(const char *name, struct error *err)
     for (size_t i = 0; i < N_TEMPLATES; i++) {
         size_t len = strlen(err->text);
 
-        (void)snprintf(err->text + len, sizeof err->text - len, " %s", templates[i].name);
+        (void)snprintf(err->text + len, sizeof(err->text) - len, " %s", templates[i].name);
     }
     return err->status;
 }
@@ -98,7 +98,7 @@ static enum status append_file(struct buf *out, FILE *from, struct error *err)
     char part[READ_BYTES];
     size_t n;
 
-    while ((n = fread(part, 1, sizeof part, from)) > 0) {
+    while ((n = fread(part, 1, sizeof(part), from)) > 0) {
         if (out->len - before + n > NAMED_TEMPLATE_MAX)
             return error_set(err, STATUS_INVALID, "the file has more than %d bytes",
                              NAMED_TEMPLATE_MAX);

@@ -40,11 +40,11 @@ static enum status control_text(const struct vocab *v, int32_t id, struct buf *o
 enum status chat_prompter_open(struct chat_prompter **out, const char *text, size_t len,
                                const struct vocab *v, struct error *err)
 {
-    struct chat_prompter *p = try_alloc(1, sizeof *p);
+    struct chat_prompter *p = try_alloc(1, sizeof(*p));
     enum status rc;
 
     if (p == NULL)
-        return error_no_memory(err, sizeof *p, "a chat template");
+        return error_no_memory(err, sizeof(*p), "a chat template");
     p->vocab = v;
     buf_init(&p->bos, SIZE_MAX);
     buf_init(&p->eos, SIZE_MAX);
@@ -150,7 +150,7 @@ static bool set_more(struct jinja_run *r, const struct chat_input *in)
         struct jinja_value value = all.as.map->pairs[i].value;
         char name[TEMPLATE_VARIABLE_MAX_NAME + 1];
 
-        if (key->len >= sizeof name)
+        if (key->len >= sizeof(name))
             continue; /* no template can have this name */
         memcpy(name, key->data, key->len);
         name[key->len] = '\0';
@@ -238,8 +238,8 @@ static enum status make_spans(const struct jinja_text *t, size_t from, struct bu
         while (at < t->len && is_template(t, at) == span.is_trusted)
             at++;
         span.end = at - from;
-        if (buf_append(out, &span, sizeof span) != STATUS_OK)
-            return error_no_memory(err, sizeof span, "a prompt");
+        if (buf_append(out, &span, sizeof(span)) != STATUS_OK)
+            return error_no_memory(err, sizeof(span), "a prompt");
     }
     return STATUS_OK;
 }
@@ -300,8 +300,8 @@ static enum status encode(const struct chat_prompter *p, struct jinja_text t, co
                       : match_known(p->vocab, &t, known + knows_bos, n_known - knows_bos, &from);
     if (adds_bos && !knows_bos) {
         from = 0;
-        if (buf_append(ids, &bos, sizeof bos) != STATUS_OK)
-            return error_no_memory(err, sizeof bos, "a prompt");
+        if (buf_append(ids, &bos, sizeof(bos)) != STATUS_OK)
+            return error_no_memory(err, sizeof(bos), "a prompt");
     }
     *ret_n_kept += knows_bos;
     return encode_rest(p, &t, from, ids, err);

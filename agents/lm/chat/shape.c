@@ -131,7 +131,7 @@ static bool put_escape(struct layout *l)
 {
     static const char letters[] = "abfnrtv\\'\"", meanings[] = "\a\b\f\n\r\t\v\\'\"";
     const char c = l->text[l->at++];
-    const char *letter = memchr(letters, c, sizeof letters - 1);
+    const char *letter = memchr(letters, c, sizeof(letters) - 1);
     uint32_t number;
 
     if (letter != NULL)

@@ -67,7 +67,7 @@ static enum status system_make(struct lm_system **out, struct lm_systems *system
                            ids.len / sizeof(int32_t), systems->limits->context);
     if (rc != STATUS_OK)
         goto out;
-    s = try_alloc(1, sizeof *s);
+    s = try_alloc(1, sizeof(*s));
     if (s == NULL || (s->text = try_strndup(text, len)) == NULL) {
         free(s);
         rc = error_no_memory(err, len, "the system prompt");

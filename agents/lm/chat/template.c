@@ -199,7 +199,7 @@ static enum status recognise(struct chat_template *t, const char *text, size_t l
     if (canonical.len >= strlen(bos) && memcmp(canonical.data, bos, strlen(bos)) == 0)
         begin = strlen(bos);
     rc = STATUS_UNKNOWN;
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && rc == STATUS_UNKNOWN; i++)
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]) && rc == STATUS_UNKNOWN; i++)
         if (begin == 0 || !shapes[i].has_bos) /* else bos would appear twice */
             rc = try_shape(t, &shapes[i], canonical.data + begin, canonical.len - begin, err);
     t->has_bos = t->has_bos || begin > 0;
@@ -243,9 +243,9 @@ enum status chat_template_open_text(struct chat_template **out, const char *text
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the file has no chat template (tokenizer.chat_template), so its prompt "
                          "format is unknown; recognised: chatml, llama3");
-    t = try_alloc(1, sizeof *t);
+    t = try_alloc(1, sizeof(*t));
     if (t == NULL)
-        return error_no_memory(err, sizeof *t, "a chat template");
+        return error_no_memory(err, sizeof(*t), "a chat template");
     t->vocab = v;
     rc = recognise(t, text, len, err);
     if (rc == STATUS_UNKNOWN)
@@ -338,12 +338,12 @@ static enum status put_control(const struct template_prompt *p, int32_t id)
 
     if (vocab_bytes(p->t->vocab, id, true, &bytes, &len, p->err) != STATUS_OK)
         return p->err->status;
-    if (buf_append(p->ids, &id, sizeof id) == STATUS_OK)
+    if (buf_append(p->ids, &id, sizeof(id)) == STATUS_OK)
         return put_shown(p, bytes, len);
     if (!p->ids->is_full)
-        return error_no_memory(p->err, sizeof id, "a prompt");
+        return error_no_memory(p->err, sizeof(id), "a prompt");
     return error_because(p->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                         "the prompt has more than %zu tokens", p->ids->limit_bytes / sizeof id);
+                         "the prompt has more than %zu tokens", p->ids->limit_bytes / sizeof(id));
 }
 
 /* Text between two control tokens is encoded as one: a word may begin in one part of it and end in

@@ -60,7 +60,7 @@ static bool closing_take_first(struct closing *c, const char *order)
 static bool closing_take_forced(struct closing *c)
 {
     char text[64];
-    size_t len = c->module->matcher_forced(c->engine, text, sizeof text);
+    size_t len = c->module->matcher_forced(c->engine, text, sizeof(text));
 
     return len > 0 && closing_take(c, text, len);
 }

@@ -53,12 +53,12 @@ struct Writer {
     {
         const int32_t value = static_cast<int32_t>(n);
 
-        bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+        bytes.append(reinterpret_cast<const char *>(&value), sizeof(value));
     }
     void ints(const int32_t *all, size_t n)
     {
         number(static_cast<int64_t>(n));
-        bytes.append(reinterpret_cast<const char *>(all), n * sizeof *all);
+        bytes.append(reinterpret_cast<const char *>(all), n * sizeof(*all));
     }
     void ints(const Ints &all)
     {
@@ -121,7 +121,7 @@ void save_mask(Writer *w, const AdaptiveTokenMask &mask)
     w->number(n_bits);
     if (n_bits > 0)
         DynamicBitset(n_bits, words.data()) = mask.accepted_bitset;
-    w->bytes.append(reinterpret_cast<const char *>(words.data()), words.size() * sizeof words[0]);
+    w->bytes.append(reinterpret_cast<const char *>(words.data()), words.size() * sizeof(words[0]));
 }
 
 /* --- reading --- */
@@ -143,7 +143,7 @@ struct Reader {
     {
         int32_t value;
 
-        std::memcpy(&value, take(sizeof value), sizeof value);
+        std::memcpy(&value, take(sizeof(value)), sizeof(value));
         return value;
     }
     /* Of things that take at least so many bytes each. */
@@ -156,10 +156,10 @@ struct Reader {
     }
     Ints ints()
     {
-        Ints all(count(sizeof all[0]));
+        Ints all(count(sizeof(all[0])));
 
         if (!all.empty())
-            std::memcpy(all.data(), take(all.size() * sizeof all[0]), all.size() * sizeof all[0]);
+            std::memcpy(all.data(), take(all.size() * sizeof(all[0])), all.size() * sizeof(all[0]));
         return all;
     }
     /* Ascending, each an index of n. */
@@ -282,8 +282,8 @@ AdaptiveTokenMask load_mask(Reader *r, const xgrammar::TokenizerInfo &vocab)
     if (has_bits) {
         std::vector<uint32_t> words(static_cast<size_t>(DynamicBitset::GetBufferSize(n_bits)));
 
-        std::memcpy(words.data(), r->take(words.size() * sizeof words[0]),
-                    words.size() * sizeof words[0]);
+        std::memcpy(words.data(), r->take(words.size() * sizeof(words[0])),
+                    words.size() * sizeof(words[0]));
         const DynamicBitset outside(n_bits, words.data());
 
         mask.accepted_bitset = outside; /* a copy: moving it would leave the words outside */

@@ -46,7 +46,7 @@ enum status engine_load(const struct grammar_module **out, struct error *err)
                          dlerror());
     module = dlsym(library, "parley_grammar_module");
     if (module == NULL || strcmp(module->version, PARLEY_VERSION) != 0 ||
-        module->size_bytes != sizeof *module) {
+        module->size_bytes != sizeof(*module)) {
         (void)dlclose(library);
         return error_set(
             err, STATUS_UNAVAILABLE,

@@ -23,10 +23,10 @@ enum status grammars_open(struct grammars **out, const struct vocab *v, size_t n
                           const struct agent_background *b, const struct agent_compiler *c,
                           struct error *err)
 {
-    struct grammars *g = try_alloc(1, sizeof *g);
+    struct grammars *g = try_alloc(1, sizeof(*g));
 
     if (g == NULL)
-        return error_no_memory(err, sizeof *g, "grammars");
+        return error_no_memory(err, sizeof(*g), "grammars");
     g->vocab = v;
     g->n_tokens = n_tokens;
     g->background = b;
@@ -107,14 +107,14 @@ static void grammar_ref(struct grammar *g)
 static enum status grammars_open_vocab(struct grammars *g, struct error *err)
 {
     const size_t n = g->n_tokens, n_named = vocab_n_tokens(g->vocab);
-    const char **texts = try_alloc(n, sizeof *texts);
-    size_t *lens = try_alloc(n, sizeof *lens), n_ends;
+    const char **texts = try_alloc(n, sizeof(*texts));
+    size_t *lens = try_alloc(n, sizeof(*lens)), n_ends;
     const int32_t *ends = vocab_stop_tokens(g->vocab, &n_ends);
     char why[160] = "";
     enum status rc = STATUS_OK;
 
     if (texts == NULL || lens == NULL)
-        rc = error_no_memory(err, n * sizeof *texts, "a grammar's vocabulary");
+        rc = error_no_memory(err, n * sizeof(*texts), "a grammar's vocabulary");
     for (size_t i = 0; rc == STATUS_OK && i < n; i++)
         if (i < n_named)
             rc = vocab_bytes(g->vocab, (int32_t)i, false, &texts[i], &lens[i], err);
@@ -123,7 +123,7 @@ static enum status grammars_open_vocab(struct grammars *g, struct error *err)
     if (rc == STATUS_OK && g->compiler != NULL && g->vocab_fd < 0)
         rc = vocab_file_make(&g->vocab_fd, texts, lens, n, ends, n_ends, err);
     if (rc == STATUS_OK) {
-        g->engine_vocab = g->module->vocab_open(texts, lens, n, ends, n_ends, why, sizeof why);
+        g->engine_vocab = g->module->vocab_open(texts, lens, n, ends, n_ends, why, sizeof(why));
         if (g->engine_vocab == NULL)
             rc = error_set(err, STATUS_INTERNAL, "the grammar module's vocabulary: %s", why);
     }
@@ -144,7 +144,7 @@ static void grammar_compile(struct job *job)
     if (owner->engine_vocab == NULL && grammars_open_vocab(owner, &g->err) != STATUS_OK)
         return;
     g->compiled = owner->module->compile(owner->engine_vocab, (int)c->form, c->text, c->len,
-                                         &no_memory, why, sizeof why);
+                                         &no_memory, why, sizeof(why));
     if (g->compiled == NULL)
         (void)error_because(&g->err, STATUS_INVALID, REASON_INVALID_FIELD, "constraint",
                             "the constraint cannot be compiled: %s", why);
@@ -164,7 +164,7 @@ static void grammar_load(struct job *job)
     char why[160] = "";
 
     g->compiled = g->owner->module->compiled_load(g->owner->engine_vocab, g->bytes, g->n_bytes, why,
-                                                  sizeof why);
+                                                  sizeof(why));
     if (g->compiled == NULL)
         (void)error_set(&g->err, STATUS_UNAVAILABLE,
                         "the program that compiles constraints gave a wrong answer: %s", why);
@@ -334,7 +334,7 @@ static struct grammar *grammars_find(const struct grammars *g, const struct cons
 static struct grammar *grammars_add(struct grammars *g, const struct constraint *c,
                                     const struct grammar_waiter *w, uint64_t hash)
 {
-    struct grammar *one = try_alloc(1, sizeof *one + c->len + 1);
+    struct grammar *one = try_alloc(1, sizeof(*one) + c->len + 1);
     char *text;
 
     if (one == NULL)

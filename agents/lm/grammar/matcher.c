@@ -87,11 +87,11 @@ static enum status matcher_encode(const struct matcher *m, const char *text, siz
 
     buf_init(&ids, SIZE_MAX);
     rc = vocab_encode(v, text, len, &ids, err);
-    n = ids.len / sizeof out->ids[0];
+    n = ids.len / sizeof(out->ids[0]);
     out->n = 0;
     out->is_found = false;
     if (rc == STATUS_OK && n > n_free && n - n_free <= MAX_FORCED_BYTES) {
-        memcpy(out->ids, ids.data, (n - n_free) * sizeof out->ids[0]);
+        memcpy(out->ids, ids.data, (n - n_free) * sizeof(out->ids[0]));
         out->is_found = spells(v, out->ids, n - n_free, text, len);
         out->n = out->is_found ? n - n_free : 0;
     }
@@ -118,7 +118,7 @@ static enum status matcher_mismatch(const struct matcher *m, int32_t id, struct 
 static enum status find_forced(struct matcher *m, struct error *err)
 {
     char text[MAX_FORCED_BYTES];
-    size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof text);
+    size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof(text));
 
     m->forced.n = m->at_forced = 0;
     if (matcher_check(m, err) != STATUS_OK)
@@ -133,21 +133,21 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
 {
     const struct grammar_module *module = g->owner->module;
     const size_t n_words = (g->owner->n_tokens + 31) / 32;
-    struct matcher *m = arena_alloc(arena, 1, sizeof *m);
-    uint32_t *mask = arena_alloc(arena, n_words, sizeof *mask);
+    struct matcher *m = arena_alloc(arena, 1, sizeof(*m));
+    uint32_t *mask = arena_alloc(arena, n_words, sizeof(*mask));
     bool is_spent = false;
     enum status rc;
 
     if (m == NULL || mask == NULL) {
         grammar_unref(g);
-        return error_no_memory(err, n_words * sizeof *mask, "a constraint's mask");
+        return error_no_memory(err, n_words * sizeof(*mask), "a constraint's mask");
     }
     *m = (struct matcher){.grammar = g, .mask = mask, .n_words = n_words, .look_at = SIZE_MAX};
     m->engine = module->matcher_open(g->compiled, &is_spent);
     if (is_spent)
         rc = matcher_too_ambiguous(err);
     else if (m->engine == NULL)
-        rc = error_no_memory(err, sizeof *m, "a constraint's state");
+        rc = error_no_memory(err, sizeof(*m), "a constraint's state");
     else
         rc = find_forced(m, err);
     if (rc != STATUS_OK) {
@@ -189,7 +189,7 @@ static enum status matcher_find_plan(const struct matcher *m, struct json_place 
                                      struct closing_plan *out, struct error *err)
 {
     char text[MAX_CLOSING_BYTES];
-    const size_t len = closing_find(matcher_module(m), m->engine, place, text, sizeof text);
+    const size_t len = closing_find(matcher_module(m), m->engine, place, text, sizeof(text));
 
     if (matcher_check(m, err) != STATUS_OK)
         return err->status;
@@ -244,7 +244,7 @@ static void matcher_mask_ends(struct matcher *m)
     size_t n;
     const int32_t *ends = vocab_stop_tokens(m->grammar->owner->vocab, &n);
 
-    memset(m->mask, 0, m->n_words * sizeof *m->mask);
+    memset(m->mask, 0, m->n_words * sizeof(*m->mask));
     for (size_t i = 0; i < n; i++)
         m->mask[ends[i] / 32] |= 1u << ends[i] % 32;
 }
@@ -266,7 +266,7 @@ enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
         return rc;
     forced = matcher_forced(m);
     if (forced >= 0) {
-        memset(m->mask, 0, m->n_words * sizeof *m->mask);
+        memset(m->mask, 0, m->n_words * sizeof(*m->mask));
         m->mask[forced / 32] = 1u << forced % 32;
     } else if (m->is_ending) {
         matcher_mask_ends(m);

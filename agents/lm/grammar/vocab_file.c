@@ -26,7 +26,7 @@ enum status vocab_file_make(int *ret_fd, const char *const *texts, const size_t 
 {
     struct vocab_file_head head = {.n = n, .n_ends = n_ends};
     const int fd = fault_now() ? -1 : memfd_create("parley-vocabulary", MFD_CLOEXEC);
-    size_t size_bytes = sizeof head + n_ends * sizeof *ends + n * sizeof(uint32_t);
+    size_t size_bytes = sizeof(head) + n_ends * sizeof(*ends) + n * sizeof(uint32_t);
     enum status rc = STATUS_OK;
     char *file, *at;
 
@@ -44,12 +44,12 @@ enum status vocab_file_make(int *ret_fd, const char *const *texts, const size_t 
         rc = vocab_file_failed(err);
         goto out;
     }
-    at = vocab_file_fill(file, &head, sizeof head);
-    at = vocab_file_fill(at, ends, n_ends * sizeof *ends);
+    at = vocab_file_fill(file, &head, sizeof(head));
+    at = vocab_file_fill(at, ends, n_ends * sizeof(*ends));
     for (size_t i = 0; i < n; i++) {
         const uint32_t len = (uint32_t)lens[i];
 
-        at = vocab_file_fill(at, &len, sizeof len);
+        at = vocab_file_fill(at, &len, sizeof(len));
     }
     for (size_t i = 0; i < n; i++)
         at = vocab_file_fill(at, texts[i], lens[i]);

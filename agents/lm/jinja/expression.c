@@ -23,10 +23,10 @@ static struct jinja_node *node_of_two(struct jinja_parser *p, enum jinja_node_ki
 static struct jinja_node *node_of_text(struct jinja_parser *p, const char *data, size_t len)
 {
     struct jinja_node *n = jinja_node_new(p, JINJA_N_CONST);
-    struct jinja_text *t = n == NULL ? NULL : arena_alloc(&p->template->arena, 1, sizeof *t);
+    struct jinja_text *t = n == NULL ? NULL : arena_alloc(&p->template->arena, 1, sizeof(*t));
 
     if (t == NULL) {
-        (void)error_no_memory(p->err, sizeof *t, "a chat template");
+        (void)error_no_memory(p->err, sizeof(*t), "a chat template");
         return NULL;
     }
     *t = (struct jinja_text){.data = data, .len = len};
@@ -384,7 +384,7 @@ static struct jinja_node *parse_level(struct jinja_parser *p, size_t level)
 {
     struct jinja_node *n;
 
-    if (level == sizeof levels / sizeof levels[0])
+    if (level == sizeof(levels) / sizeof(levels[0]))
         return parse_unary(p, true);
     n = parse_level(p, level + 1);
     for (size_t i = 0; n != NULL && levels[level][i] != 0;) {
@@ -403,7 +403,7 @@ static int comparison(struct jinja_parser *p)
     static const int ops[] = {
         JINJA_OP('=', '='), JINJA_OP('!', '='), JINJA_OP('<', '='), JINJA_OP('>', '='), '<', '>'};
 
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
         if (jinja_skip_op(p, ops[i]))
             return ops[i];
     if (jinja_skip_name(p, "in"))

@@ -132,7 +132,7 @@ static bool filter_list(struct filter *f)
         return false;
     if (items.as.list->n != 0)
         memcpy(f->out->as.list->items, items.as.list->items,
-               items.as.list->n * sizeof *items.as.list->items);
+               items.as.list->n * sizeof(*items.as.list->items));
     f->out->as.list->n = items.as.list->n;
     return true;
 }
@@ -244,7 +244,7 @@ static bool filter_number(struct filter *f)
     if (is_good) {
         real = jinja_as_real(f->v);
     } else if (f->v.kind == JINJA_TEXT && f->v.as.text->len != 0 &&
-               f->v.as.text->len < sizeof text) {
+               f->v.as.text->len < sizeof(text)) {
         memcpy(text, f->v.as.text->data, f->v.as.text->len);
         real = strtod(text, &end);
         is_good = end != text && *end == '\0';
@@ -346,15 +346,15 @@ static bool sort_pairs(struct jinja_run *r, struct jinja_pair *pairs, struct jin
     }
     while (a < half)
         spare[at++] = pairs[a++];
-    memcpy(pairs, spare, at * sizeof *pairs);
+    memcpy(pairs, spare, at * sizeof(*pairs));
     return true;
 }
 
 static bool sort_list(struct filter *f, const struct jinja_list *l,
                       const struct jinja_value *attribute, bool has_case, bool is_reverse)
 {
-    struct jinja_pair *pairs = jinja_take(f->r, l->n, sizeof *pairs);
-    struct jinja_pair *spare = pairs == NULL ? NULL : jinja_take(f->r, l->n, sizeof *pairs);
+    struct jinja_pair *pairs = jinja_take(f->r, l->n, sizeof(*pairs));
+    struct jinja_pair *spare = pairs == NULL ? NULL : jinja_take(f->r, l->n, sizeof(*pairs));
 
     if (spare == NULL)
         return false;
@@ -496,7 +496,7 @@ static bool filter_select(struct filter *f)
 
     if (is_attribute && f->args->n == 0)
         return jinja_fail(f->r, "%s needs the argument 'attribute'", f->name);
-    if (f->args->n > n_before && !filter_word(f, f->args->values[n_before], test, sizeof test))
+    if (f->args->n > n_before && !filter_word(f, f->args->values[n_before], test, sizeof(test)))
         return false;
     if (!items_of(f, &items) || !jinja_list_new(f->r, 0, f->out))
         return false;
@@ -526,7 +526,7 @@ static bool filter_map(struct filter *f)
 
     if (attribute == NULL && f->args->n == 0)
         return jinja_fail(f->r, "map needs an attribute or a filter");
-    if (attribute == NULL && !filter_word(f, f->args->values[0], name, sizeof name))
+    if (attribute == NULL && !filter_word(f, f->args->values[0], name, sizeof(name)))
         return false;
     if (!items_of(f, &items) || !jinja_list_new(f->r, 0, f->out))
         return false;
@@ -566,7 +566,7 @@ static bool filter_indent(struct filter *f)
     if (width != NULL && width->kind == JINJA_TEXT)
         with = *width->as.text;
     else if (width != NULL && width->kind == JINJA_INT && width->as.number >= 0)
-        with.len = (size_t)width->as.number < sizeof spaces ? (size_t)width->as.number : 64;
+        with.len = (size_t)width->as.number < sizeof(spaces) ? (size_t)width->as.number : 64;
     while (at < text.as.text->len) {
         const char *data = text.as.text->data + at;
         const char *newline = memchr(data, '\n', text.as.text->len - at);
@@ -595,7 +595,7 @@ static bool filter_escape(struct filter *f)
 
     if (!jinja_str(f->r, f->v, &text))
         return false;
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         const struct jinja_text from = {.data = pairs[i][0], .len = strlen(pairs[i][0])};
         const struct jinja_text to = {.data = pairs[i][1], .len = strlen(pairs[i][1])};
 
@@ -665,7 +665,7 @@ bool jinja_filter(struct jinja_run *r, const char *name, struct jinja_value v,
     struct filter f = {r, name, v, args, out};
     bool is_good;
 
-    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+    for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
         if (strcmp(filters[i].name, name) != 0)
             continue;
         if (!jinja_enter(r))

@@ -105,10 +105,10 @@ static bool call_strftime(struct jinja_run *r, struct jinja_args *args, struct j
 
     if (!jinja_text_arg(r, args, 0, "format", &format))
         return false;
-    if (format == NULL || format->len >= sizeof pattern)
+    if (format == NULL || format->len >= sizeof(pattern))
         return jinja_fail(r, "the format of strftime_now is too long");
     memcpy(pattern, format->data, format->len);
-    len = strftime(shown, sizeof shown, pattern, r->now);
+    len = strftime(shown, sizeof(shown), pattern, r->now);
     text = jinja_take(r, len + 1, 1);
     if (text == NULL)
         return false;
@@ -127,7 +127,7 @@ static const struct {
 
 int jinja_function_named(const char *name)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
         if (strcmp(functions[i].name, name) == 0)
             return (int)i;
     return -1;

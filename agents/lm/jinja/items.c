@@ -26,7 +26,7 @@ static bool loop_attribute(struct jinja_run *r, struct jinja_value of, const cha
     };
 
     (void)r;
-    for (size_t at = 0; at < sizeof attributes / sizeof attributes[0]; at++)
+    for (size_t at = 0; at < sizeof(attributes) / sizeof(attributes[0]); at++)
         if (strcmp(attributes[at].name, name) == 0) {
             *out = attributes[at].value;
             return true;
@@ -38,7 +38,7 @@ static bool loop_attribute(struct jinja_run *r, struct jinja_value of, const cha
 static bool method_value(struct jinja_run *r, struct jinja_value self, const char *name,
                          struct jinja_value *out)
 {
-    struct jinja_method *m = jinja_take(r, 1, sizeof *m);
+    struct jinja_method *m = jinja_take(r, 1, sizeof(*m));
 
     if (m == NULL)
         return false;

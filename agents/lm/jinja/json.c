@@ -27,11 +27,11 @@ static bool write_escaped(struct jinja_json_writer *w, uint32_t c)
     char text[16];
 
     if (letter != NULL)
-        (void)snprintf(text, sizeof text, "\\%c", names[letter - letters]);
+        (void)snprintf(text, sizeof(text), "\\%c", names[letter - letters]);
     else if (c < 0x10000)
-        (void)snprintf(text, sizeof text, "\\u%04x", (unsigned)c);
+        (void)snprintf(text, sizeof(text), "\\u%04x", (unsigned)c);
     else
-        (void)snprintf(text, sizeof text, "\\u%04x\\u%04x",
+        (void)snprintf(text, sizeof(text), "\\u%04x\\u%04x",
                        (unsigned)(0xD800 + ((c - 0x10000) >> 10)),
                        (unsigned)(0xDC00 + ((c - 0x10000) & 0x3FF)));
     return write_mark(w, text);
@@ -111,8 +111,8 @@ static bool sorted_map(struct jinja_run *r, const struct jinja_map *m, struct ji
     if (!jinja_charge(r, 64 * m->n) || !jinja_map_new(r, m->n, out))
         return false;
     if (m->n != 0) {
-        memcpy(out->as.map->pairs, m->pairs, m->n * sizeof *m->pairs);
-        qsort(out->as.map->pairs, m->n, sizeof *m->pairs, compare_pairs);
+        memcpy(out->as.map->pairs, m->pairs, m->n * sizeof(*m->pairs));
+        qsort(out->as.map->pairs, m->n, sizeof(*m->pairs), compare_pairs);
     }
     out->as.map->n = m->n;
     return true;
@@ -143,7 +143,7 @@ static bool write_real(struct jinja_json_writer *w, double real)
 {
     char text[40];
 
-    jinja_format_real(real, text, sizeof text);
+    jinja_format_real(real, text, sizeof(text));
     return write_mark(w, strcmp(text, "nan") == 0    ? "NaN"
                          : strcmp(text, "inf") == 0  ? "Infinity"
                          : strcmp(text, "-inf") == 0 ? "-Infinity"
@@ -160,7 +160,7 @@ static bool write_kind(struct jinja_json_writer *w, struct jinja_value v)
     case JINJA_BOOL:
         return write_mark(w, v.as.flag ? "true" : "false");
     case JINJA_INT:
-        (void)snprintf(text, sizeof text, "%lld", (long long)v.as.number);
+        (void)snprintf(text, sizeof(text), "%lld", (long long)v.as.number);
         return write_mark(w, text);
     case JINJA_FLOAT:
         return write_real(w, v.as.real);
@@ -336,7 +336,7 @@ static bool read_number(struct json_reader *j, struct jinja_value *out)
     bool is_real = false;
     char *end;
 
-    while (j->at < j->end && n < sizeof text - 1 && *j->at != '\0' &&
+    while (j->at < j->end && n < sizeof(text) - 1 && *j->at != '\0' &&
            strchr("+-.eE0123456789", *j->at) != NULL) {
         is_real = is_real || strchr(".eE", *j->at) != NULL;
         text[n++] = *j->at++;

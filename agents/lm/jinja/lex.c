@@ -29,14 +29,14 @@ static struct jinja_token *lexer_push(struct jinja_lexer *l, enum jinja_token_ki
 {
     if (l->n == l->cap) {
         const size_t cap = l->cap == 0 ? 256 : 2 * l->cap;
-        struct jinja_token *tokens = arena_alloc(l->arena, cap, sizeof *tokens);
+        struct jinja_token *tokens = arena_alloc(l->arena, cap, sizeof(*tokens));
 
         if (tokens == NULL) {
-            (void)error_no_memory(l->err, cap * sizeof *tokens, "a chat template");
+            (void)error_no_memory(l->err, cap * sizeof(*tokens), "a chat template");
             return NULL;
         }
         if (l->n != 0)
-            memcpy(tokens, l->tokens, l->n * sizeof *tokens);
+            memcpy(tokens, l->tokens, l->n * sizeof(*tokens));
         l->tokens = tokens;
         l->cap = cap;
     }
@@ -155,7 +155,7 @@ static bool lexer_digits(struct jinja_lexer *l, size_t least, size_t most, int b
     size_t n = 0;
     char *end;
 
-    while (n < most && l->at + n < l->len && n < sizeof digits - 1) {
+    while (n < most && l->at + n < l->len && n < sizeof(digits) - 1) {
         digits[n] = l->text[l->at + n];
         n++;
     }
@@ -173,7 +173,7 @@ static bool lex_escape(struct jinja_lexer *l, char *out, size_t *ret_len)
 {
     static const char letters[] = "abfnrtv\\'\"", meanings[] = "\a\b\f\n\r\t\v\\'\"";
     const char c = l->text[l->at++];
-    const char *letter = memchr(letters, c, sizeof letters - 1);
+    const char *letter = memchr(letters, c, sizeof(letters) - 1);
     uint32_t number;
     bool is_good = true;
 
@@ -260,10 +260,10 @@ static bool put_number_token(struct jinja_lexer *l, size_t end, bool is_real)
     if (t == NULL)
         return false;
     for (size_t i = l->at; i < end; i++)
-        if (l->text[i] != '_' && n < sizeof digits - 1)
+        if (l->text[i] != '_' && n < sizeof(digits) - 1)
             digits[n++] = l->text[i];
     digits[n] = '\0';
-    if (n == sizeof digits - 1 || (!is_real && n > 18))
+    if (n == sizeof(digits) - 1 || (!is_real && n > 18))
         return lexer_fail(l, "a number is too long");
     t->number = is_real ? 0 : strtoll(digits, NULL, 10);
     t->real = strtod(digits, NULL);
@@ -320,7 +320,7 @@ static bool lex_operator(struct jinja_lexer *l)
 
     if (t == NULL)
         return false;
-    for (size_t i = 0; i < sizeof doubles / sizeof doubles[0]; i++)
+    for (size_t i = 0; i < sizeof(doubles) / sizeof(doubles[0]); i++)
         if (lexer_is_at(l, l->at, doubles[i])) {
             t->operator= JINJA_OP(doubles[i][0], doubles[i][1]);
             l->at += 2;

@@ -420,7 +420,7 @@ static bool method_format(struct jinja_run *r, struct jinja_value self, const ch
             i += t->data[i] == '{' || t->data[i] == '}';
             continue;
         }
-        while (end < t->len && t->data[end] != '}' && n < sizeof key - 1)
+        while (end < t->len && t->data[end] != '}' && n < sizeof(key) - 1)
             key[n++] = t->data[end++];
         if (n == 0)
             v = jinja_arg(args, n_used++, "");
@@ -528,7 +528,7 @@ static bool method_pop(struct jinja_run *r, struct jinja_value self, const char 
     if (i < 0 || (uint64_t)i >= l->n)
         return jinja_fail(r, "pop needs the index of an existing item");
     *out = l->items[i];
-    memmove(l->items + i, l->items + i + 1, (l->n - (size_t)i - 1) * sizeof *l->items);
+    memmove(l->items + i, l->items + i + 1, (l->n - (size_t)i - 1) * sizeof(*l->items));
     l->n--;
     return jinja_charge(r, 16 * l->n);
 }
@@ -603,7 +603,7 @@ static const struct {
 
 bool jinja_has_method(struct jinja_value self, const char *name)
 {
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         if (methods[i].kind == self.kind && strcmp(methods[i].name, name) == 0)
             return true;
     return false;
@@ -612,7 +612,7 @@ bool jinja_has_method(struct jinja_value self, const char *name)
 bool jinja_call_method(struct jinja_run *r, struct jinja_value self, const char *name,
                        struct jinja_args *args, struct jinja_value *out)
 {
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         if (methods[i].kind == self.kind && strcmp(methods[i].name, name) == 0)
             return methods[i].call(r, self, methods[i].name, args, out);
     return jinja_fail(r, "a %s has no method '%.80s'", jinja_kind_name(self), name);

@@ -280,10 +280,10 @@ static struct jinja_node *parse_print(struct jinja_parser *p)
 static struct jinja_node *parse_data(struct jinja_parser *p)
 {
     struct jinja_node *n = jinja_node_new(p, JINJA_N_DATA);
-    struct jinja_text *t = n == NULL ? NULL : arena_alloc(&p->template->arena, 1, sizeof *t);
+    struct jinja_text *t = n == NULL ? NULL : arena_alloc(&p->template->arena, 1, sizeof(*t));
 
     if (t == NULL) {
-        (void)error_no_memory(p->err, sizeof *t, "a chat template");
+        (void)error_no_memory(p->err, sizeof(*t), "a chat template");
         return NULL;
     }
     *t = (struct jinja_text){.data = p->at->text, .len = p->at->len};
@@ -333,9 +333,9 @@ enum status jinja_open(struct jinja **out, const char *text, size_t len, struct 
     if (len > JINJA_MAX_SOURCE_BYTES)
         return error_set(err, STATUS_INVALID, "the template has %zu bytes, it may have at most %d",
                          len, JINJA_MAX_SOURCE_BYTES);
-    t = try_alloc(1, sizeof *t);
+    t = try_alloc(1, sizeof(*t));
     if (t == NULL)
-        return error_no_memory(err, sizeof *t, "a chat template");
+        return error_no_memory(err, sizeof(*t), "a chat template");
     arena_init(&t->arena, PARSE_MAX_BYTES);
     rc = jinja_lex(&t->arena, text, len, &tokens, err);
     if (rc == STATUS_OK) {

@@ -12,7 +12,7 @@ bool jinja_parse_fail(struct jinja_parser *p, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     (void)error_set(p->err, STATUS_INVALID, "line %u: %s", p->at->line, text);
     return false;
@@ -20,10 +20,10 @@ bool jinja_parse_fail(struct jinja_parser *p, const char *fmt, ...)
 
 struct jinja_node *jinja_node_new(struct jinja_parser *p, enum jinja_node_kind kind)
 {
-    struct jinja_node *n = arena_alloc(&p->template->arena, 1, sizeof *n);
+    struct jinja_node *n = arena_alloc(&p->template->arena, 1, sizeof(*n));
 
     if (n == NULL) {
-        (void)error_no_memory(p->err, sizeof *n, "a chat template");
+        (void)error_no_memory(p->err, sizeof(*n), "a chat template");
         return NULL;
     }
     n->kind = kind;
@@ -42,11 +42,11 @@ uint32_t jinja_name(struct jinja_parser *p, const char *text, size_t len)
     if (t->n_names == t->cap_names) {
         const uint32_t cap = t->cap_names == 0 ? 32 : 2 * t->cap_names;
 
-        names = arena_alloc(&t->arena, cap, sizeof *names);
+        names = arena_alloc(&t->arena, cap, sizeof(*names));
         if (names == NULL)
             return UINT32_MAX;
         if (t->n_names != 0)
-            memcpy(names, t->names, t->n_names * sizeof *names);
+            memcpy(names, t->names, t->n_names * sizeof(*names));
         t->names = names;
         t->cap_names = cap;
     }

@@ -24,7 +24,7 @@ static bool bind_name(struct jinja_run *r, struct jinja_scope *s, uint32_t name,
             b->value = v;
             return true;
         }
-    b = jinja_take(r, 1, sizeof *b);
+    b = jinja_take(r, 1, sizeof(*b));
     if (b == NULL)
         return false;
     *b = (struct jinja_binding){name, v, s->first};
@@ -98,7 +98,7 @@ static enum run_end run_for(struct jinja_run *r, struct jinja_scope *s, const st
                             struct jinja_text_builder *out)
 {
     const uint32_t name = run_name_of(r->template, "loop");
-    struct jinja_loop *loop = jinja_take(r, 1, sizeof *loop);
+    struct jinja_loop *loop = jinja_take(r, 1, sizeof(*loop));
     struct jinja_value items;
 
     if (loop == NULL || !jinja_eval(r, s, n->b, &items) || !jinja_iterate(r, items, &items) ||
@@ -185,7 +185,7 @@ static const struct jinja_scope *kept_scope(struct jinja_run *r, const struct ji
 
     if (s->parent == NULL)
         return s;
-    kept = jinja_take(r, 1, sizeof *kept);
+    kept = jinja_take(r, 1, sizeof(*kept));
     if (kept == NULL)
         return NULL;
     *kept = *s;
@@ -237,7 +237,7 @@ static bool call_macro(struct jinja_run *r, const struct jinja_macro *m,
 static bool macro_value(struct jinja_run *r, const struct jinja_scope *s,
                         const struct jinja_node *n, struct jinja_value *out)
 {
-    struct jinja_macro *m = jinja_take(r, 1, sizeof *m);
+    struct jinja_macro *m = jinja_take(r, 1, sizeof(*m));
 
     if (m == NULL)
         return false;
@@ -346,7 +346,7 @@ bool jinja_begin(struct jinja_run *out, const struct jinja *t, struct arena *are
 {
     *out = (struct jinja_run){
         .arena = arena, .template = t, .now = now, .steps_left = max_steps, .err = err};
-    out->globals = jinja_take(out, t->n_names, sizeof *out->globals);
+    out->globals = jinja_take(out, t->n_names, sizeof(*out->globals));
     if (out->globals == NULL)
         return false;
     for (uint32_t i = 0; i < t->n_names; i++) {

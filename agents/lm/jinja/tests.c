@@ -37,7 +37,7 @@ static bool test_against(struct jinja_run *r, const char *name, struct jinja_val
         return jinja_contains(r, other, v, ret);
     if (strcmp(name, "lessthan") == 0 || strcmp(name, "greaterthan") == 0)
         return test_order(r, name[0] == 'l' ? "lt" : "gt", v, other, ret);
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++)
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
         if (strcmp(orders[i], name) == 0)
             return test_order(r, name, v, other, ret);
     if (strcmp(name, "divisibleby") == 0) {
@@ -92,7 +92,7 @@ static bool is_kind(const char *name, struct jinja_value v, bool *ret)
         {"escaped", false},
     };
 
-    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
         if (strcmp(tests[i].name, name) == 0) {
             *ret = tests[i].is_true;
             return true;

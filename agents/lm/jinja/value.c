@@ -14,7 +14,7 @@ bool jinja_fail(struct jinja_run *r, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     (void)error_set(r->err, STATUS_INVALID, "chat template, line %u: %s", r->line, text);
     return false;
@@ -83,7 +83,7 @@ struct jinja_value jinja_undefined(const char *name)
 bool jinja_string(struct jinja_run *r, const char *data, size_t len, enum jinja_origin origin,
                   struct jinja_value *out)
 {
-    struct jinja_text *t = jinja_take(r, 1, sizeof *t);
+    struct jinja_text *t = jinja_take(r, 1, sizeof(*t));
 
     if (t == NULL)
         return false;
@@ -95,7 +95,7 @@ bool jinja_string(struct jinja_run *r, const char *data, size_t len, enum jinja_
 bool jinja_part(struct jinja_run *r, const struct jinja_text *of, size_t from, size_t to,
                 struct jinja_value *out)
 {
-    struct jinja_text *t = jinja_take(r, 1, sizeof *t);
+    struct jinja_text *t = jinja_take(r, 1, sizeof(*t));
 
     if (t == NULL)
         return false;
@@ -109,12 +109,12 @@ bool jinja_part(struct jinja_run *r, const struct jinja_text *of, size_t from, s
 
 bool jinja_list_new(struct jinja_run *r, size_t cap, struct jinja_value *out)
 {
-    struct jinja_list *l = jinja_take(r, 1, sizeof *l);
+    struct jinja_list *l = jinja_take(r, 1, sizeof(*l));
 
     if (l == NULL)
         return false;
     l->cap = cap;
-    if (cap != 0 && (l->items = jinja_take(r, cap, sizeof *l->items)) == NULL)
+    if (cap != 0 && (l->items = jinja_take(r, cap, sizeof(*l->items))) == NULL)
         return false;
     *out = (struct jinja_value){.kind = JINJA_LIST, .as.list = l};
     return true;
@@ -124,12 +124,12 @@ bool jinja_list_push(struct jinja_run *r, struct jinja_list *l, struct jinja_val
 {
     if (l->n == l->cap) {
         const size_t cap = l->cap == 0 ? 4 : 2 * l->cap;
-        struct jinja_value *items = jinja_take(r, cap, sizeof *items);
+        struct jinja_value *items = jinja_take(r, cap, sizeof(*items));
 
         if (items == NULL)
             return false;
         if (l->n != 0)
-            memcpy(items, l->items, l->n * sizeof *items);
+            memcpy(items, l->items, l->n * sizeof(*items));
         l->items = items;
         l->cap = cap;
     }
@@ -139,12 +139,12 @@ bool jinja_list_push(struct jinja_run *r, struct jinja_list *l, struct jinja_val
 
 bool jinja_map_new(struct jinja_run *r, size_t cap, struct jinja_value *out)
 {
-    struct jinja_map *m = jinja_take(r, 1, sizeof *m);
+    struct jinja_map *m = jinja_take(r, 1, sizeof(*m));
 
     if (m == NULL)
         return false;
     m->cap = cap;
-    if (cap != 0 && (m->pairs = jinja_take(r, cap, sizeof *m->pairs)) == NULL)
+    if (cap != 0 && (m->pairs = jinja_take(r, cap, sizeof(*m->pairs))) == NULL)
         return false;
     *out = (struct jinja_value){.kind = JINJA_MAP, .as.map = m};
     return true;
@@ -154,12 +154,12 @@ static bool jinja_map_push(struct jinja_run *r, struct jinja_map *m, struct jinj
 {
     if (m->n == m->cap) {
         const size_t cap = m->cap == 0 ? 4 : 2 * m->cap;
-        struct jinja_pair *pairs = jinja_take(r, cap, sizeof *pairs);
+        struct jinja_pair *pairs = jinja_take(r, cap, sizeof(*pairs));
 
         if (pairs == NULL)
             return false;
         if (m->n != 0)
-            memcpy(pairs, m->pairs, m->n * sizeof *pairs);
+            memcpy(pairs, m->pairs, m->n * sizeof(*pairs));
         m->pairs = pairs;
         m->cap = cap;
     }
@@ -454,7 +454,7 @@ bool jinja_put_text(struct jinja_run *r, struct jinja_text_builder *b, const str
 
 bool jinja_built(struct jinja_run *r, const struct jinja_text_builder *b, struct jinja_value *out)
 {
-    struct jinja_text *t = jinja_take(r, 1, sizeof *t);
+    struct jinja_text *t = jinja_take(r, 1, sizeof(*t));
 
     if (t == NULL)
         return false;
@@ -475,7 +475,7 @@ void jinja_format_real(double real, char *out, size_t size_bytes)
         return;
     }
     do /* the fewest digits that are read back as the same number */
-        (void)snprintf(digits, sizeof digits, "%.*e", precision, real);
+        (void)snprintf(digits, sizeof(digits), "%.*e", precision, real);
     while (strtod(digits, NULL) != real && ++precision < 17);
     e = strchr(digits, 'e');
     exponent = (int)strtol(e + 1, NULL, 10);
@@ -560,9 +560,9 @@ static bool put_number(struct jinja_run *r, struct jinja_text_builder *b, struct
     char text[40];
 
     if (v.kind == JINJA_INT)
-        (void)snprintf(text, sizeof text, "%lld", (long long)v.as.number);
+        (void)snprintf(text, sizeof(text), "%lld", (long long)v.as.number);
     else
-        jinja_format_real(v.as.real, text, sizeof text);
+        jinja_format_real(v.as.real, text, sizeof(text));
     return jinja_put(r, b, text, strlen(text), JINJA_OF_TEMPLATE);
 }
 

@@ -75,7 +75,7 @@ static const float usual_rates[] = {0.3f, 0.5f, 0.7f};
 
 void draft_acceptance_init(struct draft_acceptance *a)
 {
-    for (size_t i = 0; i < sizeof a->rates / sizeof a->rates[0]; i++)
+    for (size_t i = 0; i < sizeof(a->rates) / sizeof(a->rates[0]); i++)
         a->rates[i] = usual_rates[i];
 }
 

@@ -174,7 +174,7 @@ double logits_log_sum(const struct logit_kernels *p, const float *x, size_t n, f
     for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
         size_t len = block_at(n, i);
 
-        memcpy(e, x + i, len * sizeof *e);
+        memcpy(e, x + i, len * sizeof(*e));
         p->weigh(e, len, top, 1.0f, -1.0f);
         sum += (double)p->sum(e, len);
     }

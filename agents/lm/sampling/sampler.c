@@ -58,9 +58,9 @@ static enum status grow_seen(struct sampler *s, struct error *err)
 
     if (2 * (s->n_seen + 1) <= n_old)
         return STATUS_OK;
-    bigger = arena_alloc(s->arena, n_slots, sizeof *bigger);
+    bigger = arena_alloc(s->arena, n_slots, sizeof(*bigger));
     if (bigger == NULL)
-        return error_no_memory(err, n_slots * sizeof *bigger, "the penalties' counts");
+        return error_no_memory(err, n_slots * sizeof(*bigger), "the penalties' counts");
     s->seen = bigger;
     s->seen_mask = n_slots - 1;
     for (size_t i = 0; i < n_old; i++)
@@ -83,10 +83,10 @@ enum status sampler_open(struct sampler **out, const struct sampling *s, const s
                          const struct logit_kernels *kernels, uint32_t turn, const int32_t *context,
                          size_t n_context, struct arena *arena, struct error *err)
 {
-    struct sampler *sampler = arena_alloc(arena, 1, sizeof *sampler);
+    struct sampler *sampler = arena_alloc(arena, 1, sizeof(*sampler));
 
     if (sampler == NULL)
-        return error_no_memory(err, sizeof *sampler, "a sampler");
+        return error_no_memory(err, sizeof(*sampler), "a sampler");
     sampler->s = s;
     sampler->vocab = v;
     sampler->kernels = kernels;
@@ -231,9 +231,9 @@ static enum status sampler_make_room(struct sampler *s, size_t n, struct error *
         cap *= 2;
     if (s->cap == cap)
         return STATUS_OK;
-    s->candidates = arena_alloc(s->arena, cap, sizeof *s->candidates);
+    s->candidates = arena_alloc(s->arena, cap, sizeof(*s->candidates));
     s->cap = s->candidates == NULL ? 0 : cap;
-    return s->candidates == NULL ? error_no_memory(err, cap * sizeof *s->candidates, "candidates")
+    return s->candidates == NULL ? error_no_memory(err, cap * sizeof(*s->candidates), "candidates")
                                  : STATUS_OK;
 }
 
@@ -252,7 +252,7 @@ static double sampler_weigh(struct sampler *s, float *logits, size_t n, float to
             size_t begin = s->kernels->find_from(block, len, k, bound);
             size_t end = sampler_min_size(len, begin + FEW);
 
-            memset(block + k, 0, (begin - k) * sizeof *block);
+            memset(block + k, 0, (begin - k) * sizeof(*block));
             if (begin < end)
                 s->kernels->weigh(block + begin, end - begin, top, scale, draw_least_weight);
             k = end;
@@ -336,7 +336,7 @@ static size_t keep_top_p(struct candidate *c, size_t n, double enough)
             candidate_sink(c, n_heap, 0, false);
         c[n_heap] = likeliest;
     } while (n_heap > 0 && sum < enough);
-    memmove(c, c + n_heap, (n - n_heap) * sizeof *c);
+    memmove(c, c + n_heap, (n - n_heap) * sizeof(*c));
     return n - n_heap;
 }
 
@@ -398,9 +398,9 @@ static enum status sampler_choose(struct sampler *s, float *logits, size_t n_voc
         const float least = fmaxf(how->min_p, draw_top_p_bound(how->top_p, n_vocab));
 
         if (s->sums == NULL)
-            s->sums = arena_alloc(s->arena, n_vocab / LOGITS_BLOCK + 1, sizeof *s->sums);
+            s->sums = arena_alloc(s->arena, n_vocab / LOGITS_BLOCK + 1, sizeof(*s->sums));
         if (s->sums == NULL)
-            return error_no_memory(err, n_vocab / LOGITS_BLOCK * sizeof *s->sums, "weights");
+            return error_no_memory(err, n_vocab / LOGITS_BLOCK * sizeof(*s->sums), "weights");
         total = sampler_weigh(s, logits, n_vocab, top, scale);
         if (least == 0.0f) {
             *ret_id = sampler_draw_of_all(s, logits, n_vocab, total, chance);
@@ -422,10 +422,10 @@ static enum status take_logprobs(struct sampler *s, struct sampled *out, const f
                                  size_t n, float top, double *ret_log_sum, struct error *err)
 {
     if (s->original == NULL)
-        s->original = arena_alloc(s->arena, n, sizeof *s->original);
+        s->original = arena_alloc(s->arena, n, sizeof(*s->original));
     if (s->original == NULL)
-        return error_no_memory(err, n * sizeof *s->original, "logits");
-    memcpy(s->original, logits, n * sizeof *logits);
+        return error_no_memory(err, n * sizeof(*s->original), "logits");
+    memcpy(s->original, logits, n * sizeof(*logits));
     *ret_log_sum = logits_log_sum(s->kernels, logits, n, top);
     out->n_top =
         (uint32_t)tops_take(s->kernels, logits, n, *ret_log_sum, out->top, s->s->n_logprobs);

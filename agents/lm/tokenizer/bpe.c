@@ -30,9 +30,9 @@ static enum status bpe_make_room(struct bpe_work *w, size_t n, struct error *err
         cap *= 2;
     free(w->ids);
     w->cap = 0;
-    w->ids = try_alloc(cap, sizeof *w->ids);
+    w->ids = try_alloc(cap, sizeof(*w->ids));
     if (w->ids == NULL)
-        return error_no_memory(err, cap * sizeof *w->ids, "a long word");
+        return error_no_memory(err, cap * sizeof(*w->ids), "a long word");
     w->cap = cap;
     return STATUS_OK;
 }

@@ -40,7 +40,7 @@ static bool begins_with_blank(const char *text, size_t len)
     static const char blank[] = "\xE2\x96\x81"; /* U+2581 */
 
     return text[0] == ' ' ||
-           (len >= sizeof blank - 1 && memcmp(text, blank, sizeof blank - 1) == 0);
+           (len >= sizeof(blank) - 1 && memcmp(text, blank, sizeof(blank) - 1) == 0);
 }
 
 /* U+2581 stands for a space in these vocabularies, so it cannot be told from one in text. */

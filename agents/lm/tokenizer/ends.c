@@ -51,7 +51,7 @@ bool ends_is_end_text(const char *text, size_t len)
 {
     if (len == 0 || strchr("<[_", text[0]) == NULL) /* few tokens begin with these characters */
         return false;
-    for (size_t i = 0; i < sizeof end_texts / sizeof end_texts[0]; i++)
+    for (size_t i = 0; i < sizeof(end_texts) / sizeof(end_texts[0]); i++)
         if (strlen(end_texts[i]) == len && memcmp(end_texts[i], text, len) == 0)
             return true;
     return false;
@@ -127,9 +127,9 @@ static enum status ends_list(struct vocab *v, struct error *err)
 
     for (size_t i = 0; i < v->n; i++)
         n += v->is_stop_token[i];
-    v->stop_tokens = try_alloc(n + 1, sizeof *v->stop_tokens);
+    v->stop_tokens = try_alloc(n + 1, sizeof(*v->stop_tokens));
     if (v->stop_tokens == NULL)
-        return error_no_memory(err, (n + 1) * sizeof *v->stop_tokens, "end tokens");
+        return error_no_memory(err, (n + 1) * sizeof(*v->stop_tokens), "end tokens");
     for (size_t i = 0; i < v->n; i++)
         if (v->is_stop_token[i])
             v->stop_tokens[v->n_stop_tokens++] = (int32_t)i;
@@ -138,10 +138,10 @@ static enum status ends_list(struct vocab *v, struct error *err)
 
 enum status ends_read(struct vocab *v, const struct gguf *g, struct error *err)
 {
-    for (size_t i = 0; i < sizeof end_texts / sizeof end_texts[0]; i++)
+    for (size_t i = 0; i < sizeof(end_texts) / sizeof(end_texts[0]); i++)
         ends_set_text(v, end_texts[i], true);
     ends_except(v);
-    for (size_t i = 0; i < sizeof end_keys / sizeof end_keys[0]; i++) {
+    for (size_t i = 0; i < sizeof(end_keys) / sizeof(end_keys[0]); i++) {
         int32_t if_absent = i == 0 && v->kind == VOCAB_SPM ? 2 : -1, id;
 
         if (ends_read_key(v, g, &end_keys[i], if_absent, &id, err) != STATUS_OK)

@@ -71,7 +71,7 @@ static const struct split_family families[] = {
     {{"whole"}, {NULL}, false, false},
 };
 
-enum { N_FAMILIES = sizeof families / sizeof families[0] };
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static bool family_is_named(const struct split_family *f, const char *name, size_t len)
 {

@@ -32,11 +32,11 @@ enum status merges_open(struct merges *out, size_t n_max, struct error *err)
     while (n_slots < 2 * n_max)
         n_slots *= 2;
     m.mask = n_slots - 1;
-    m.slots = try_alloc(n_slots, sizeof *m.slots);
-    m.results = try_alloc(n_max + 1, sizeof *m.results);
+    m.slots = try_alloc(n_slots, sizeof(*m.slots));
+    m.results = try_alloc(n_max + 1, sizeof(*m.results));
     if (m.slots == NULL || m.results == NULL) {
         merges_close(&m);
-        return error_no_memory(err, n_slots * sizeof *m.slots, "merges");
+        return error_no_memory(err, n_slots * sizeof(*m.slots), "merges");
     }
     *out = m;
     return STATUS_OK;
@@ -91,11 +91,11 @@ static enum status merges_make_room(struct merge_work *w, size_t n, struct error
     while (cap < n)
         cap *= 2;
     merge_work_deinit(w);
-    w->symbols = try_alloc(cap, sizeof *w->symbols);
-    w->heap = try_alloc(2 * cap, sizeof *w->heap);
+    w->symbols = try_alloc(cap, sizeof(*w->symbols));
+    w->heap = try_alloc(2 * cap, sizeof(*w->heap));
     if (w->symbols == NULL || w->heap == NULL) {
         merge_work_deinit(w);
-        return error_no_memory(err, cap * (sizeof *w->symbols + 2 * sizeof *w->heap),
+        return error_no_memory(err, cap * (sizeof(*w->symbols) + 2 * sizeof(*w->heap)),
                                "a long word");
     }
     w->cap = cap;

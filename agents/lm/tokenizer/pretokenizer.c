@@ -75,9 +75,9 @@ static enum status refuse_name(const char *name, size_t len, struct error *err)
 
     for (size_t i = 0; family_name(i) != NULL; i++) {
         int n_more =
-            snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", family_name(i));
+            snprintf(known + n, sizeof(known) - n, "%s%s", i == 0 ? "" : ", ", family_name(i));
 
-        assert(n_more > 0 && (size_t)n_more < sizeof known - n);
+        assert(n_more > 0 && (size_t)n_more < sizeof(known) - n);
         n += (size_t)n_more;
     }
     return error_set(err, STATUS_UNIMPLEMENTED, "pre-tokenizer '%.*s' is unknown; known: %s",
@@ -93,9 +93,9 @@ enum status pretokenizer_open(struct pretokenizer **out, const char *name, size_
 
     if (family == NULL)
         return refuse_name(name, name_len, err);
-    p = try_alloc(1, sizeof *p);
+    p = try_alloc(1, sizeof(*p));
     if (p == NULL)
-        return error_no_memory(err, sizeof *p, "a pre-tokenizer");
+        return error_no_memory(err, sizeof(*p), "a pre-tokenizer");
     p->family = family;
     p->match = pcre2_jit_match;
     p->memory = pcre2_general_context_create(take_memory, give_memory, NULL);

@@ -67,13 +67,13 @@ static enum status size_tokens(struct vocab *v, struct gguf *g, bool *ret_has_ty
         n_slots *= 2;
     v->lookup_mask = n_slots - 1;
     v->bytes = try_alloc(total + 1, 1);
-    v->starts = try_alloc(v->n + 1, sizeof *v->starts);
-    v->types = try_alloc(v->n, sizeof *v->types);
-    v->is_stop_token = try_alloc(v->n, sizeof *v->is_stop_token);
-    v->lookup = try_alloc(n_slots, sizeof *v->lookup);
+    v->starts = try_alloc(v->n + 1, sizeof(*v->starts));
+    v->types = try_alloc(v->n, sizeof(*v->types));
+    v->is_stop_token = try_alloc(v->n, sizeof(*v->is_stop_token));
+    v->lookup = try_alloc(n_slots, sizeof(*v->lookup));
     if (v->bytes == NULL || v->starts == NULL || v->types == NULL || v->is_stop_token == NULL ||
         v->lookup == NULL)
-        return error_no_memory(err, total + n_slots * sizeof *v->lookup, tokens_key);
+        return error_no_memory(err, total + n_slots * sizeof(*v->lookup), tokens_key);
     return STATUS_OK;
 }
 
@@ -186,7 +186,7 @@ static uint32_t rank_of_score(float score)
     uint32_t bits;
 
     score += 0.0f; /* -0 equals 0 */
-    memcpy(&bits, &score, sizeof bits);
+    memcpy(&bits, &score, sizeof(bits));
     return bits >> 31 != 0 ? bits : ~(bits | 1u << 31);
 }
 
@@ -199,9 +199,9 @@ static enum status read_scores(struct vocab *v, const struct gguf *g, struct err
     if (n != v->n)
         return error_set(err, STATUS_DATA_LOSS, "%s: %s has %zu entries, %s has %zu", gguf_path(g),
                          tokens_key, v->n, scores_key, n);
-    v->ranks = try_alloc(n, sizeof *v->ranks);
+    v->ranks = try_alloc(n, sizeof(*v->ranks));
     if (v->ranks == NULL)
-        return error_no_memory(err, n * sizeof *v->ranks, scores_key);
+        return error_no_memory(err, n * sizeof(*v->ranks), scores_key);
     for (size_t i = 0; i < n; i++) {
         double score;
 
@@ -293,7 +293,7 @@ static enum status read_model_kind(struct vocab *v, const struct gguf *g, struct
 
     if (gguf_get_text(g, "tokenizer.ggml.model", &text, &len, err) != STATUS_OK)
         return err->status;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strlen(kinds[i].name) == len && memcmp(kinds[i].name, text, len) == 0) {
             v->kind = kinds[i].kind;
             return STATUS_OK;
@@ -381,7 +381,7 @@ static enum status read_prefix(struct vocab *v, const struct gguf *g, struct err
 
 static enum status open_trims(struct vocab *v, struct error *err)
 {
-    v->trims = try_alloc(v->n, sizeof *v->trims);
+    v->trims = try_alloc(v->n, sizeof(*v->trims));
     return v->trims != NULL ? STATUS_OK : error_no_memory(err, v->n, trims_key);
 }
 
@@ -400,7 +400,7 @@ static enum status trims_by_name(struct vocab *v, const struct gguf *g, struct e
 
     if (v->kind != VOCAB_SPM || gguf_get_text(g, "general.name", &name, &len, err) != STATUS_OK)
         return STATUS_OK;
-    for (size_t i = 0; i < len && i < sizeof lower - 1; i++)
+    for (size_t i = 0; i < len && i < sizeof(lower) - 1; i++)
         lower[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a' : name[i]);
     if (strstr(lower, "phi-3") == NULL && strstr(lower, "phi3") == NULL)
         return STATUS_OK;

@@ -30,9 +30,9 @@ enum status specials_open(struct specials *out, const struct vocab *v, bool (*is
 
     for (size_t i = 0; i < v->n; i++)
         n += is_member(v->types[i]);
-    s.ids = try_alloc(n + 1, sizeof *s.ids);
+    s.ids = try_alloc(n + 1, sizeof(*s.ids));
     if (s.ids == NULL)
-        return error_no_memory(err, (n + 1) * sizeof *s.ids, "special tokens");
+        return error_no_memory(err, (n + 1) * sizeof(*s.ids), "special tokens");
     for (size_t i = 0; i < v->n; i++) {
         size_t len;
         const char *bytes = vocab_token_bytes(v, (int32_t)i, &len);
@@ -42,7 +42,7 @@ enum status specials_open(struct specials *out, const struct vocab *v, bool (*is
         s.ids[s.n++] = (int32_t)i;
         s.begins[(unsigned char)bytes[0]] = true;
     }
-    qsort_r(s.ids, s.n, sizeof *s.ids, by_bytes, (void *)v);
+    qsort_r(s.ids, s.n, sizeof(*s.ids), by_bytes, (void *)v);
     *out = s;
     return STATUS_OK;
 }

@@ -55,7 +55,7 @@ bool spelling_decode(const struct spelling *s, const char *text, size_t len, cha
 
 size_t spelling_unescape(const char *text, size_t len, char *out)
 {
-    const size_t escape_len = sizeof escaped_space - 1;
+    const size_t escape_len = sizeof(escaped_space) - 1;
     size_t n = 0;
 
     while (len > 0) {

@@ -42,11 +42,11 @@ static enum status spm_make_room(struct spm_work *w, size_t n, struct error *err
     while (cap < n)
         cap *= 2;
     spm_work_deinit(w);
-    w->symbols = try_alloc(cap, sizeof *w->symbols);
-    w->heap = try_alloc(2 * cap, sizeof *w->heap);
+    w->symbols = try_alloc(cap, sizeof(*w->symbols));
+    w->heap = try_alloc(2 * cap, sizeof(*w->heap));
     if (w->symbols == NULL || w->heap == NULL) {
         spm_work_deinit(w);
-        return error_no_memory(err, cap * (sizeof *w->symbols + 2 * sizeof *w->heap), "a text");
+        return error_no_memory(err, cap * (sizeof(*w->symbols) + 2 * sizeof(*w->heap)), "a text");
     }
     w->cap = cap;
     return STATUS_OK;

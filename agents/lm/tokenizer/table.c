@@ -33,12 +33,12 @@ int32_t vocab_find(const struct vocab *v, const char *bytes, size_t len)
 
 enum status vocab_append_ids(struct buf *out, const int32_t *ids, size_t n, struct error *err)
 {
-    if (buf_append(out, ids, n * sizeof *ids) == STATUS_OK)
+    if (buf_append(out, ids, n * sizeof(*ids)) == STATUS_OK)
         return STATUS_OK;
     if (!out->is_full)
-        return error_no_memory(err, n * sizeof *ids, "tokens");
+        return error_no_memory(err, n * sizeof(*ids), "tokens");
     return error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                         "the text has more than %zu tokens", out->limit_bytes / sizeof *ids);
+                         "the text has more than %zu tokens", out->limit_bytes / sizeof(*ids));
 }
 
 int32_t vocab_find_control(const struct vocab *v, const char *text)

@@ -9,11 +9,11 @@
 
 enum status vocab_open(struct vocab **out, struct gguf *g, struct error *err)
 {
-    struct vocab *v = try_alloc(1, sizeof *v);
+    struct vocab *v = try_alloc(1, sizeof(*v));
     enum status rc;
 
     if (v == NULL)
-        return error_no_memory(err, sizeof *v, "a vocabulary");
+        return error_no_memory(err, sizeof(*v), "a vocabulary");
     rc = vocab_read(v, g, err);
     if (rc != STATUS_OK)
         goto out;

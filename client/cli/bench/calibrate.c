@@ -40,7 +40,7 @@ static void on_end(struct target_session *s, const struct error *err)
 
     b->err = *err;
     /* Fails only if the counter has reached 2^64 - 1. */
-    (void)!write(b->event_fd, &one, sizeof one);
+    (void)!write(b->event_fd, &one, sizeof(one));
 }
 
 static void probe_wait_for_end(struct probe *b)
@@ -52,7 +52,7 @@ static void probe_wait_for_end(struct probe *b)
     for (;;) {
         fds[1].fd = interrupt_fd();
         (void)poll(fds, 2, b->timeout_s > 0 ? PAUSE_MS : -1); /* a signal only makes it shorter */
-        if (read(b->event_fd, &n, sizeof n) == (ssize_t)sizeof n)
+        if (read(b->event_fd, &n, sizeof(n)) == (ssize_t)sizeof(n))
             break;
         if (interrupt_take())
             b->target->type->leave(b->target, b->session);
@@ -115,7 +115,7 @@ static enum status keep_whole(struct probe *b, const char **words, size_t n, siz
     if ((rc = keep_whole(b, words, half, &n_left, err)) != STATUS_OK ||
         (rc = keep_whole(b, words + half, n - half, &n_right, err)) != STATUS_OK)
         return rc;
-    memmove(words + n_left, words + half, n_right * sizeof *words);
+    memmove(words + n_left, words + half, n_right * sizeof(*words));
     *ret_n = n_left + n_right;
     return STATUS_OK;
 }

@@ -208,7 +208,7 @@ static bool read_goal(struct goodput_goal *out, const char *text)
         double *ms;
     } goals[] = {{"ttft:", &out->ttft_ms}, {"tpot:", &out->tpot_ms}, {"e2el:", &out->e2el_ms}};
 
-    for (size_t i = 0; i < sizeof goals / sizeof goals[0]; i++)
+    for (size_t i = 0; i < sizeof(goals) / sizeof(goals[0]); i++)
         if (strncmp(text, goals[i].name, strlen(goals[i].name)) == 0)
             return number_read_real(goals[i].ms, text + strlen(goals[i].name)) && *goals[i].ms > 0;
     return false;
@@ -325,7 +325,7 @@ static enum status read_reply_schema(struct sweep *b, struct error *err)
     if (file == NULL)
         return error_set(err, STATUS_NOT_FOUND, "cannot read %s: %s", b->schema_file,
                          strerror(errno));
-    while (rc == STATUS_OK && (n = fread(part, 1, sizeof part, file)) > 0)
+    while (rc == STATUS_OK && (n = fread(part, 1, sizeof(part), file)) > 0)
         rc = buf_append(&b->schema, part, n);
     if (rc == STATUS_OK && ferror(file) != 0)
         rc = error_set(err, STATUS_UNKNOWN, "cannot read %s: %s", b->schema_file, strerror(errno));
@@ -479,7 +479,7 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
 
     buf_init(&b.schema, MAX_SCHEMA_BYTES);
     /* Before the options are read, which reorders argv. */
-    join_command(command, sizeof command, argc, argv);
+    join_command(command, sizeof(command), argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     b.address = argv[first];

@@ -15,7 +15,7 @@ void due_add(struct due *d, uint64_t at_us, uint32_t id)
 
     if (d->n > d->cap) {
         d->cap = d->cap == 0 ? 64 : 2 * d->cap;
-        d->entries = xrealloc(d->entries, d->cap * sizeof *d->entries);
+        d->entries = xrealloc(d->entries, d->cap * sizeof(*d->entries));
     }
     for (; i > 0 && d->entries[(i - 1) / 2].at_us > at_us; i = (i - 1) / 2)
         d->entries[i] = d->entries[(i - 1) / 2];

@@ -9,7 +9,7 @@
 void figures_init(struct figures *f, size_t n_turns)
 {
     *f = (struct figures){.n_turns = n_turns, .newcomer_ttft_ms = NAN, .server_cpu_s = NAN};
-    f->turn_ttft_us = xalloc(n_turns * sizeof *f->turn_ttft_us);
+    f->turn_ttft_us = xalloc(n_turns * sizeof(*f->turn_ttft_us));
 }
 
 void figures_deinit(struct figures *f)

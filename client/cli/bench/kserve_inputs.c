@@ -18,7 +18,7 @@ static size_t size_of_datatype(const char *datatype)
                  {"FP16", 2},  {"BF16", 2},   {"INT32", 4}, {"UINT32", 4}, {"FP32", 4},
                  {"INT64", 8}, {"UINT64", 8}, {"FP64", 8}};
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         if (strcmp(sizes[i].name, datatype) == 0)
             return sizes[i].size;
     return 0;
@@ -32,9 +32,9 @@ static enum status draw_number(struct buf *out, const char *datatype, size_t siz
     unsigned char small[8] = {u < 0.5F};
 
     if (strcmp(datatype, "FP32") == 0)
-        return buf_append(out, &u, sizeof u);
+        return buf_append(out, &u, sizeof(u));
     if (strcmp(datatype, "FP64") == 0)
-        return buf_append(out, &wide, sizeof wide);
+        return buf_append(out, &wide, sizeof(wide));
     if (strcmp(datatype, "FP16") == 0 || strcmp(datatype, "BF16") == 0)
         small[0] = 0; /* exponent 0: a number with a 1 here is tiny */
     return buf_append(out, small, size);

@@ -27,7 +27,7 @@ static const char *read_length(double *out, const char *text, double least)
 
 static const char *read_named(struct token_lengths *out, const char *text)
 {
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strncmp(text, names[i].prefix, strlen(names[i].prefix)) == 0) {
             const char *at = read_length(&out->a, text + strlen(names[i].prefix), 1);
 

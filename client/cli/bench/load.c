@@ -92,7 +92,7 @@ static void load_wake(struct load *l)
     uint64_t one = 1;
 
     /* Fails only if the counter has reached 2^64 - 1. */
-    (void)!write(l->event_fd, &one, sizeof one);
+    (void)!write(l->event_fd, &one, sizeof(one));
 }
 
 static bool is_time_over(const struct load *l)
@@ -556,8 +556,8 @@ static void wait_event(struct load *l, uint64_t until_us)
     else if (until_us - now_us < wait_us)
         wait_us = until_us - now_us;
     wait = (struct timespec){.tv_nsec = (long)wait_us * 1000};
-    (void)ppoll(fds, 2, &wait, NULL);       /* a signal only makes the round shorter */
-    (void)!read(l->event_fd, &n, sizeof n); /* fails if there is nothing to clear */
+    (void)ppoll(fds, 2, &wait, NULL);        /* a signal only makes the round shorter */
+    (void)!read(l->event_fd, &n, sizeof(n)); /* fails if there is nothing to clear */
     if (interrupt_take()) {
         (void)pthread_mutex_lock(&l->lock);
         (void)error_set(&l->err, STATUS_CANCELLED, "stopped with %" PRIu32 " turn%s in flight",
@@ -612,7 +612,7 @@ static void run_measured(struct load *l)
         if (is_over(l))
             break;
         leave_late(l);
-        load_describe(l, line, sizeof line);
+        load_describe(l, line, sizeof(line));
         (void)pthread_mutex_unlock(&l->lock);
         if (*line != '\0')
             console_progress("%s", line);
@@ -648,8 +648,8 @@ static void slots_init(struct load *l)
     l->n_measured =
         plan->concurrency < plan->n_conversations ? plan->concurrency : plan->n_conversations;
     l->n_slots = l->n_measured + plan->n_background + (plan->newcomer_tokens > 0);
-    l->slots = xalloc(l->n_slots * sizeof *l->slots);
-    l->idle = xalloc(l->n_measured * sizeof *l->idle);
+    l->slots = xalloc(l->n_slots * sizeof(*l->slots));
+    l->idle = xalloc(l->n_measured * sizeof(*l->idle));
     for (uint32_t i = l->n_measured; i-- > 0;)
         l->idle[l->n_idle++] = i;
     for (uint32_t i = 0; i < l->n_slots; i++) {

@@ -310,7 +310,7 @@ static void openai_complain(struct openai *o, long code)
     json_t *answer = json_loadb(o->complaint.data, o->complaint.len, 0, NULL);
     char what[32];
 
-    (void)snprintf(what, sizeof what, "HTTP status %ld", code);
+    (void)snprintf(what, sizeof(what), "HTTP status %ld", code);
     openai_fail(o, openai_status_of(code), what, error_message(answer));
     json_decref(answer);
 }

@@ -26,7 +26,7 @@ static const char *const common[] = {
     "work",  "world", "night",  "hand",  "high",  "light", "food",  "city",
 };
 
-enum { N_COMMON = sizeof common / sizeof common[0] };
+enum { N_COMMON = sizeof(common) / sizeof(common[0]) };
 
 /* The turn number by which a system prompt is drawn; no real turn has it. */
 enum { SYSTEM_TURN = 0 };
@@ -39,11 +39,11 @@ enum { SYSTEM_TURN = 0 };
 void prompts_init(struct prompts *p, uint64_t seed)
 {
     *p = (struct prompts){.seed = seed,
-                          .words = xalloc(sizeof common),
+                          .words = xalloc(sizeof(common)),
                           .n_words = N_COMMON,
                           .n_system = 4,
                           .shared = 1};
-    memcpy(p->words, common, sizeof common);
+    memcpy(p->words, common, sizeof(common));
 }
 
 void prompts_deinit(struct prompts *p)
@@ -56,10 +56,10 @@ void prompts_deinit(struct prompts *p)
 
 static enum status add_line(struct prompts *p, const char *line, size_t len, struct error *err)
 {
-    char **lines = try_realloc(p->lines, p->n_lines + 1, sizeof *lines);
+    char **lines = try_realloc(p->lines, p->n_lines + 1, sizeof(*lines));
 
     if (lines == NULL)
-        return error_no_memory(err, (p->n_lines + 1) * sizeof *lines, "prompts");
+        return error_no_memory(err, (p->n_lines + 1) * sizeof(*lines), "prompts");
     p->lines = lines;
     lines[p->n_lines] = try_strndup(line, len);
     if (lines[p->n_lines] == NULL)
@@ -113,7 +113,7 @@ enum status prompts_join(struct buf *out, const char *const *words, size_t n)
 static enum status prompts_draw(const struct prompts *p, uint32_t c, uint32_t turn, size_t n,
                                 struct buf *out)
 {
-    const char **words = try_alloc(n == 0 ? 1 : n, sizeof *words);
+    const char **words = try_alloc(n == 0 ? 1 : n, sizeof(*words));
     enum status rc;
 
     if (words == NULL)

@@ -181,14 +181,14 @@ static enum status wire_put_real(struct buf *out, int type, const json_t *json, 
 
     if (rc != STATUS_OK)
         return rc;
-    memcpy(&bits, &wide, sizeof bits);
+    memcpy(&bits, &wide, sizeof(bits));
     if (type == PROTO_DOUBLE)
         rc = wire_put_fixed(out, bits, 8);
     else if (isfinite(wide) && fabs(wide) > 3.4028235677973366e38) /* rounds to infinity */
         return error_set(err, STATUS_INVALID, "the number is out of its type's range");
     else {
         narrow = (float)wide;
-        memcpy(&narrow_bits, &narrow, sizeof narrow_bits);
+        memcpy(&narrow_bits, &narrow, sizeof(narrow_bits));
         rc = wire_put_fixed(out, narrow_bits, 4);
     }
     return rc == STATUS_OK ? rc : request_too_large(err);

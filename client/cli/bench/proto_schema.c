@@ -95,7 +95,7 @@ const enum_descriptor *proto_schema_enum(const struct proto_schema *s, const cha
         if (e != NULL)
             return e;
     }
-    if (last != NULL && (size_t)(last - name) < sizeof outer) {
+    if (last != NULL && (size_t)(last - name) < sizeof(outer)) {
         const message_descriptor *m;
 
         memcpy(outer, name, (size_t)(last - name));
@@ -214,8 +214,8 @@ static enum status proto_schema_ask(struct proto_schema *s, struct parley_channe
             GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME;
         request.file_by_filename = (char *)(uintptr_t)file;
     }
-    if (codec_size(&request.base) > sizeof bytes)
-        return error_set(err, STATUS_RANGE, "a name is longer than %zu bytes", sizeof bytes);
+    if (codec_size(&request.base) > sizeof(bytes))
+        return error_set(err, STATUS_RANGE, "a name is longer than %zu bytes", sizeof(bytes));
     (void)codec_encode(&request.base, bytes);
     for (size_t i = 0; i < 2 && why.status == PARLEY_UNIMPLEMENTED; i++)
         (void)parley_server_stream(channel, methods[i], bytes, codec_size(&request.base),

@@ -39,8 +39,8 @@ static void reserve(struct quantiles *h, size_t n_buckets)
     if (n_buckets <= h->n_buckets)
         return;
     n_buckets = (n_buckets + EXACT - 1) / EXACT * EXACT;
-    h->counts = xrealloc(h->counts, n_buckets * sizeof *h->counts);
-    memset(h->counts + h->n_buckets, 0, (n_buckets - h->n_buckets) * sizeof *h->counts);
+    h->counts = xrealloc(h->counts, n_buckets * sizeof(*h->counts));
+    memset(h->counts + h->n_buckets, 0, (n_buckets - h->n_buckets) * sizeof(*h->counts));
     h->n_buckets = n_buckets;
 }
 

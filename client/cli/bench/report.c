@@ -24,19 +24,19 @@ static void set_latency(json_t *into, const char *name, const struct quantiles *
     static const int percents[] = {50, 90, 95, 99};
     char key[32];
 
-    for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
+    for (size_t i = 0; i < sizeof(percents) / sizeof(percents[0]); i++) {
         double ms = quantiles_percentile(h, percents[i]) / 1e3;
 
-        (void)snprintf(key, sizeof key, "%s_p%d", name, percents[i]);
+        (void)snprintf(key, sizeof(key), "%s_p%d", name, percents[i]);
         set_real(into, key, ms);
-        (void)snprintf(key, sizeof key, "p%d_%s", percents[i], name);
+        (void)snprintf(key, sizeof(key), "p%d_%s", percents[i], name);
         set_real(into, key, ms);
     }
-    (void)snprintf(key, sizeof key, "mean_%s", name);
+    (void)snprintf(key, sizeof(key), "mean_%s", name);
     set_real(into, key, quantiles_mean(h) / 1e3);
-    (void)snprintf(key, sizeof key, "median_%s", name);
+    (void)snprintf(key, sizeof(key), "median_%s", name);
     set_real(into, key, quantiles_percentile(h, 50) / 1e3);
-    (void)snprintf(key, sizeof key, "std_%s", name);
+    (void)snprintf(key, sizeof(key), "std_%s", name);
     set_real(into, key, quantiles_deviation(h) / 1e3);
 }
 

@@ -45,7 +45,7 @@ static void write_about(FILE *out, const char *command)
 
     (void)uname(&host); /* cannot fail with a valid pointer */
     if (gmtime_r(&now, &utc) != NULL)
-        (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &utc);
+        (void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M UTC", &utc);
     (void)fprintf(out, "<h1>parley bench</h1>\n<p class=\"about\">%s · %s %s, %ld processors</p>\n",
                   when, host.sysname, host.machine, sysconf(_SC_NPROCESSORS_ONLN));
     (void)fputs("<p class=\"about\"><code>", out);
@@ -165,7 +165,7 @@ static void write_distribution(FILE *out, const struct figures *f)
 /* Throughput over concurrency, of the runs at one address. */
 static void write_over_concurrency(FILE *out, const struct bench_run *runs, size_t n_runs)
 {
-    double *x = xalloc(3 * n_runs * sizeof *x), *rate = x + n_runs, *p99 = rate + n_runs;
+    double *x = xalloc(3 * n_runs * sizeof(*x)), *rate = x + n_runs, *p99 = rate + n_runs;
     const struct plot_series throughput = {"requests/s", rate}, latency = {"TTFT p99", p99};
     struct plot plot = {.title = "Throughput over concurrency",
                         .x_label = "conversations at once",
@@ -221,7 +221,7 @@ enum status bench_runs_html(const struct bench_run *runs, size_t n_runs, const c
         return error_set(err, STATUS_UNKNOWN, "cannot write '%s': %s", path, strerror(errno));
     (void)fputs(head, out);
     write_about(out, command);
-    for (size_t i = 0; i < sizeof page_tables / sizeof page_tables[0]; i++)
+    for (size_t i = 0; i < sizeof(page_tables) / sizeof(page_tables[0]); i++)
         write_table(out, &page_tables[i], runs, n_runs);
     write_over_concurrency(out, runs, n_runs);
     for (size_t i = 0; i < n_runs; i++)

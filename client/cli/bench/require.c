@@ -17,7 +17,7 @@ enum status requirement_parse(struct requirement *out, const char *text, struct 
     *out = (struct requirement){.is_ceiling = text[at] == '<'};
     while (len > 0 && text[len - 1] == ' ')
         len--;
-    if (text[at] == '\0' || len == 0 || len >= sizeof out->name)
+    if (text[at] == '\0' || len == 0 || len >= sizeof(out->name))
         return error_set(err, STATUS_INVALID, "'%s' is not a condition such as 'p99_ttft_ms<200'",
                          whole);
     memcpy(out->name, text, len);

@@ -13,7 +13,7 @@ static bool is_here(const char *host, size_t len)
 {
     static const char *const names[] = {"localhost", "[::1]", "::1"};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strlen(names[i]) == len && strncmp(host, names[i], len) == 0)
             return true;
     return strncmp(host, "127.", 4) == 0;
@@ -37,11 +37,11 @@ double server_cpu_s(int process)
     const char *rest;
     FILE *file;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", process);
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", process);
     file = process == 0 ? NULL : fopen(path, "re");
     if (file == NULL)
         return NAN;
-    if (fgets(line, sizeof line, file) == NULL)
+    if (fgets(line, sizeof(line), file) == NULL)
         line[0] = '\0';
     (void)fclose(file);
     rest = strrchr(line, ')'); /* the name may have any characters, also spaces and ')' */

@@ -26,7 +26,7 @@ static enum status sse_end_line(struct sse *s, sse_event_fn event, void *arg)
 {
     static const char field[] = "data:";
     const char *line = s->line.len == 0 ? "" : s->line.data;
-    size_t at = sizeof field - 1, len = s->line.len;
+    size_t at = sizeof(field) - 1, len = s->line.len;
     enum status rc = STATUS_OK;
 
     if (len == 0) {

@@ -250,7 +250,7 @@ static enum status run_windows(struct sweep *b, struct bench_server *s,
     do { /* there is at least one repetition */
         if (n == STABLE_WINDOWS) {
             figures_deinit(&last[0]);
-            memmove(last, last + 1, (STABLE_WINDOWS - 1) * sizeof last[0]);
+            memmove(last, last + 1, (STABLE_WINDOWS - 1) * sizeof(last[0]));
             n--;
         }
         rc = run_window(b, s, level, &last[n++], err);
@@ -335,13 +335,13 @@ static json_t *ratio_json(double ratio)
 /* The ratio of both servers in each round of a level, which the last runs are. */
 static void compare(const struct sweep *b, const struct load_plan *level)
 {
-    double *ratios = xalloc(b->n_rounds * sizeof *ratios), median, least, most;
+    double *ratios = xalloc(b->n_rounds * sizeof(*ratios)), median, least, most;
     const struct bench_run *runs = b->runs + b->n_runs - 2 * (size_t)b->n_rounds;
     const size_t n = b->n_rounds;
 
     for (size_t i = 0; i < n; i++)
         ratios[i] = throughput(&runs[2 * i].figures) / throughput(&runs[2 * i + 1].figures);
-    qsort(ratios, n, sizeof *ratios, ascending_ratio);
+    qsort(ratios, n, sizeof(*ratios), ascending_ratio);
     median = (ratios[(n - 1) / 2] + ratios[n / 2]) / 2;
     least = ratios[0];
     most = ratios[n - 1];
@@ -465,7 +465,7 @@ enum exit_code sweep_run(struct sweep *b, const char *command)
 
     if (b->knee_bound != NULL)
         max_runs = SWEEP_MAX_STEPS;
-    b->runs = xalloc(max_runs * sizeof *b->runs);
+    b->runs = xalloc(max_runs * sizeof(*b->runs));
     if (!server_open(&servers[0], b, b->address))
         goto free_runs;
     if (b->against == NULL || server_open(&servers[1], b, b->against)) {

@@ -10,7 +10,7 @@ const struct target_type *target_type_of(const char *address, const char **ret_r
                                                       &openai_tls_target, &kserve_target,
                                                       &act_target,        &grpc_target};
 
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         size_t len = strlen(types[i]->scheme);
 
         if (strncmp(address, types[i]->scheme, len) == 0 && address[len] != '\0') {

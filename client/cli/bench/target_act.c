@@ -80,7 +80,7 @@ static enum status act_send(struct target *base, struct target_session *session,
     /* The callback waits for the lock, so it finds the call stored here. */
     (void)pthread_mutex_lock(&t->lock);
     if (s->target == NULL)
-        (void)snprintf(s->env_id, sizeof s->env_id, "bench-%016" PRIx64 "-%" PRIu32, t->run,
+        (void)snprintf(s->env_id, sizeof(s->env_id), "bench-%016" PRIx64 "-%" PRIu32, t->run,
                        ++t->n_sessions);
     s->target = t;
     s->run_id += session->turn == 1;
@@ -89,7 +89,7 @@ static enum status act_send(struct target *base, struct target_session *session,
     s->call = parley_step_start(t->channel, &step, on_acted, s);
     is_sent = s->call != NULL;
     (void)pthread_mutex_unlock(&t->lock);
-    return is_sent ? STATUS_OK : error_no_memory(err, sizeof step, "a step");
+    return is_sent ? STATUS_OK : error_no_memory(err, sizeof(step), "a step");
 }
 
 static void act_leave(struct target *base, struct target_session *session)
@@ -124,9 +124,9 @@ static enum status take_observation(struct act_target *t, struct error *err)
         bool has_batch = in->n_dims > 1;
         size_t k = 0;
 
-        while (k < sizeof types / sizeof types[0] && strcmp(types[k].datatype, in->datatype) != 0)
+        while (k < sizeof(types) / sizeof(types[0]) && strcmp(types[k].datatype, in->datatype) != 0)
             k++;
-        if (k == sizeof types / sizeof types[0])
+        if (k == sizeof(types) / sizeof(types[0]))
             return error_set(err, STATUS_PRECONDITION,
                              "its input '%s' is of type %s, so it is not a policy", in->name,
                              in->datatype);
@@ -161,7 +161,7 @@ static struct target *act_target_open(const char *address, const struct target_c
         return NULL;
     }
     where.server = address;
-    t = xalloc(sizeof *t);
+    t = xalloc(sizeof(*t));
     t->base.type = &act_target;
     t->model = config->model;
     t->channel = connection_open(&where);

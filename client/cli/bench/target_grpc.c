@@ -187,7 +187,7 @@ static struct target *grpc_target_open(const char *address, const struct target_
         console_error("grpc:// needs a method: grpc://HOST:PORT/pkg.Service/Method");
         return NULL;
     }
-    t = xalloc(sizeof *t);
+    t = xalloc(sizeof(*t));
     t->base.type = &grpc_target;
     t->address = xstrdup(address);
     t->address[path - address] = '\0';

@@ -55,7 +55,7 @@ static enum status put_texts(struct buf *out, const char *text, size_t n)
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
-        rc = buf_append(out, head, sizeof head);
+        rc = buf_append(out, head, sizeof(head));
         if (rc == STATUS_OK)
             rc = buf_append(out, text, len);
     }
@@ -194,7 +194,7 @@ static struct target *kserve_target_open(const char *address, const struct targe
     }
     where.server = address;
     where.may_lack_health = true;
-    t = xalloc(sizeof *t);
+    t = xalloc(sizeof(*t));
     t->base.type = &kserve_target;
     t->model = config->model;
     t->channel = connection_open(&where);

@@ -307,7 +307,7 @@ static bool find_server(struct openai_target *t, const char *server)
     const char *name;
 
     buf_init(&answer, MAX_ANSWER_BYTES);
-    (void)snprintf(url, sizeof url, "%s/v1/models", server); /* fits: its length was checked */
+    (void)snprintf(url, sizeof(url), "%s/v1/models", server); /* fits: its length was checked */
     while (!(is_there = ask_models(t, url, &answer)) && env_now_us(&env_real) < end_us &&
            interrupt_sleep(PAUSE_MS))
         console_progress("waiting for the server at %s …", server);
@@ -317,7 +317,7 @@ static bool find_server(struct openai_target *t, const char *server)
     list = json_loadb(answer.data, answer.len, 0, NULL);
     name =
         json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
-    (void)snprintf(t->model, sizeof t->model, "%s", name == NULL ? "" : name);
+    (void)snprintf(t->model, sizeof(t->model), "%s", name == NULL ? "" : name);
     json_decref(list);
     buf_deinit(&answer);
     return is_there;
@@ -334,7 +334,7 @@ static bool make_headers(struct openai_target *t)
     t->headers = curl_slist_append(NULL, "Content-Type: application/json");
     t->headers = curl_slist_append(t->headers, "Expect:"); /* no round trip before a long prompt */
     if (key != NULL) {
-        size = strlen(key) + sizeof "Authorization: Bearer ";
+        size = strlen(key) + sizeof("Authorization: Bearer ");
         line = xalloc(size);
         (void)snprintf(line, size, "Authorization: Bearer %s", key);
         t->headers = curl_slist_append(t->headers, line);
@@ -347,10 +347,10 @@ static bool make_headers(struct openai_target *t)
 /* Starts the thread. */
 static bool start(struct openai_target *t, const char *server)
 {
-    (void)snprintf(t->url, sizeof t->url, "%s/v1/%s", server,
+    (void)snprintf(t->url, sizeof(t->url), "%s/v1/%s", server,
                    openai_path(openai_api_of(&t->config)));
     if (t->config.model != NULL)
-        (void)snprintf(t->model, sizeof t->model, "%s", t->config.model);
+        (void)snprintf(t->model, sizeof(t->model), "%s", t->config.model);
     t->multi = curl_multi_init();
     list_init(&t->wanted);
     list_init(&t->live);
@@ -369,18 +369,18 @@ static struct target *openai_target_new(const struct target_type *type, const ch
     size_t len = strcspn(address, "/");
     struct openai_target *t;
 
-    if (len == 0 || len >= sizeof server - sizeof "https://" ||
+    if (len == 0 || len >= sizeof(server) - sizeof("https://") ||
         (strcmp(address + len, "") != 0 && strcmp(address + len, "/") != 0 &&
          strcmp(address + len, "/v1") != 0)) {
         console_error("'%s%s' is not %sHOST:PORT", type->scheme, address, type->scheme);
         return NULL;
     }
-    (void)snprintf(server, sizeof server, "%s%.*s", type->scheme, (int)len, address);
+    (void)snprintf(server, sizeof(server), "%s%.*s", type->scheme, (int)len, address);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         console_error("libcurl cannot be initialised");
         return NULL;
     }
-    t = xalloc(sizeof *t);
+    t = xalloc(sizeof(*t));
     t->base.type = type;
     t->config = *config;
     if (make_headers(t) && find_server(t, server) && start(t, server))

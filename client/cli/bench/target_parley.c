@@ -65,7 +65,7 @@ static struct target *parley_target_open(const char *address, const struct targe
     channel = connection_open(&where);
     if (channel == NULL)
         return NULL;
-    t = xalloc(sizeof *t);
+    t = xalloc(sizeof(*t));
     t->base.type = &parley_target;
     t->channel = channel;
     t->model = config->model;
@@ -150,10 +150,10 @@ static void parley_leave(struct target *base, struct target_session *s)
 {
     struct parley_target *t = parley_target_of(base);
     struct parley_session *p = parley_session_of(s);
-    char conversation[sizeof p->conversation];
+    char conversation[sizeof(p->conversation)];
 
     (void)pthread_mutex_lock(&t->lock);
-    memcpy(conversation, p->conversation, sizeof conversation);
+    memcpy(conversation, p->conversation, sizeof(conversation));
     p->conversation[0] = '\0';
     p->is_left = true;
     if (p->call != NULL)
@@ -264,7 +264,7 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
             parley_call_cancel(p->call);
         (void)pthread_mutex_unlock(&p->target->lock);
     }
-    return is_started ? STATUS_OK : error_no_memory(err, sizeof turn, "a turn");
+    return is_started ? STATUS_OK : error_no_memory(err, sizeof(turn), "a turn");
 }
 
 /* The turn goes on in this conversation, new at the server; the one before, if any, is closed.
@@ -272,21 +272,21 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
 static void parley_session_enter(struct parley_session *p, const char *made,
                                  const struct parley_error *why)
 {
-    char before[sizeof p->conversation], now[sizeof p->conversation] = "";
+    char before[sizeof(p->conversation)], now[sizeof(p->conversation)] = "";
     struct error err = {0};
     bool is_left;
 
     if (why->status != PARLEY_OK)
         (void)error_set(&err, (enum status)why->status, "%s", why->text);
-    else if (made == NULL || strlen(made) >= sizeof now)
+    else if (made == NULL || strlen(made) >= sizeof(now))
         (void)error_set(&err, STATUS_INTERNAL, "the server's answer is not a conversation");
     else
         memcpy(now, made, strlen(made));
     (void)pthread_mutex_lock(&p->target->lock);
     is_left = p->is_left;
-    memcpy(before, p->conversation, sizeof before);
+    memcpy(before, p->conversation, sizeof(before));
     if (!is_left && err.status == STATUS_OK)
-        memcpy(p->conversation, now, sizeof now);
+        memcpy(p->conversation, now, sizeof(now));
     (void)pthread_mutex_unlock(&p->target->lock);
     if (is_left && err.status == STATUS_OK) {
         parley_target_close_conversation(p->target, now);

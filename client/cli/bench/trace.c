@@ -26,7 +26,7 @@ static struct trace_turn *trace_add_turn(struct trace_item *item, const char *te
 {
     struct trace_turn *turn;
 
-    item->turns = xrealloc(item->turns, (item->n_turns + 1) * sizeof *item->turns);
+    item->turns = xrealloc(item->turns, (item->n_turns + 1) * sizeof(*item->turns));
     turn = &item->turns[item->n_turns++];
     *turn = (struct trace_turn){.text = text == NULL ? NULL : xstrdup(text)};
     return turn;
@@ -87,7 +87,7 @@ static const char *take_time(struct trace *t, double *first_ms, const json_t *li
         return NULL;
     if (!json_is_number(value))
         return "has a timestamp that is not a number";
-    t->at_s = xrealloc(t->at_s, t->n * sizeof *t->at_s);
+    t->at_s = xrealloc(t->at_s, t->n * sizeof(*t->at_s));
     t->at_s[i] = (ms - *first_ms) / 1e3;
     return i > 0 && t->at_s[i] < t->at_s[i - 1] ? "is earlier than the one before it" : NULL;
 }
@@ -96,7 +96,7 @@ static const char *trace_take(struct trace *t, double *first_ms, const json_t *i
 {
     const char *wrong;
 
-    t->items = xrealloc(t->items, (t->n + 1) * sizeof *t->items);
+    t->items = xrealloc(t->items, (t->n + 1) * sizeof(*t->items));
     t->items[t->n] = (struct trace_item){0};
     wrong = take_item(&t->items[t->n++], item);
     if (wrong == NULL)

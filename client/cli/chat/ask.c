@@ -125,7 +125,7 @@ static bool read_text(struct buf *text)
     char bytes[16384];
     size_t n;
 
-    while ((n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
+    while ((n = fread(bytes, 1, sizeof(bytes), stdin)) > 0)
         if (buf_append(text, bytes, n) != STATUS_OK) {
             console_error("the text on stdin is longer than 64 MiB");
             return false;

@@ -50,7 +50,7 @@ static void show_figures(const struct cli_turn *x)
     else if (strcmp(how, "cancelled") == 0)
         how = "stopped";
     if (*how != '\0')
-        (void)snprintf(tail, sizeof tail, " · %s", how);
+        (void)snprintf(tail, sizeof(tail), " · %s", how);
     if (rate > 0.0)
         console_quiet("%.2f s to the first token · %.1f tokens/s · %u tokens%s",
                       (double)x->first_us / 1e6, rate, x->usage.completion_tokens, tail);

@@ -18,8 +18,8 @@ bool chat_begin(struct chat *c)
         return false;
     }
     chat_leave(c);
-    memcpy(c->conversation, opened.conversation, sizeof c->conversation);
-    memcpy(c->model, opened.model, sizeof c->model);
+    memcpy(c->conversation, opened.conversation, sizeof(c->conversation));
+    memcpy(c->model, opened.model, sizeof(c->model));
     c->n_turns = 0;
     c->is_mine = true;
     return true;
@@ -51,8 +51,8 @@ bool chat_resume(struct chat *c)
         (void)connection_complain(&err);
         return false;
     }
-    (void)snprintf(c->conversation, sizeof c->conversation, "%s", found->conversation);
-    (void)snprintf(c->model, sizeof c->model, "%s", found->model);
+    (void)snprintf(c->conversation, sizeof(c->conversation), "%s", found->conversation);
+    (void)snprintf(c->model, sizeof(c->model), "%s", found->model);
     c->n_turns = found->turns;
     parley__v1__conversation__free_unpacked(found, NULL);
     return true;

@@ -60,7 +60,7 @@ static enum chat_next command_fork(struct chat *c, const char *args)
     answer = (Parley__V1__ConversationsForkResponse *)message;
     console_line("forked after turn %u; you are now in %s, and %s is unchanged", answer->turns,
                  answer->conversation, c->conversation);
-    if (strlen(answer->conversation) < sizeof c->conversation)
+    if (strlen(answer->conversation) < sizeof(c->conversation))
         memcpy(c->conversation, answer->conversation, strlen(answer->conversation) + 1);
     c->n_turns = answer->turns;
     c->is_mine = true;
@@ -156,7 +156,7 @@ static const struct command commands[] = {
     {"quit", "", "leave; Ctrl-D does, too", command_quit, false},
 };
 
-enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static enum chat_next command_help(struct chat *c, const char *args)
 {

@@ -266,7 +266,7 @@ static const struct action actions[] = {
 
 static const struct action *find_action(const char *name)
 {
-    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++)
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
         if (strcmp(actions[i].name, name) == 0)
             return &actions[i];
     return NULL;

@@ -96,7 +96,7 @@ enum exit_code export_all(struct parley_channel *channel, const char *model)
             return connection_complain(&err);
         page = (const Parley__V1__ConversationsListResponse *)answer;
         goes_on = export_page(channel, page, &code);
-        (void)snprintf(token, sizeof token, "%s", page->next_page_token);
+        (void)snprintf(token, sizeof(token), "%s", page->next_page_token);
         protobuf_c_message_free_unpacked(answer, NULL);
     } while (goes_on && *token != '\0');
     return code;
@@ -204,7 +204,7 @@ static json_t *import_open_request(const json_t *line, const char *was)
     static const char *const kept[] = {"model", "system", "sampling", "limits", "metadata"};
     json_t *request = json_object();
 
-    for (size_t k = 0; k < sizeof kept / sizeof kept[0]; k++)
+    for (size_t k = 0; k < sizeof(kept) / sizeof(kept[0]); k++)
         if (json_object_get(line, kept[k]) != NULL)
             (void)json_object_set(request, kept[k], json_object_get(line, kept[k]));
     /* A server's own ttl stays with that server. */
@@ -270,7 +270,7 @@ static json_t *import_finish_reason(const json_t *word)
 
     if (!json_is_string(word))
         return json_deep_copy(word);
-    for (const char *c = json_string_value(word); *c != '\0' && at + 1 < sizeof name; c++)
+    for (const char *c = json_string_value(word); *c != '\0' && at + 1 < sizeof(name); c++)
         name[at++] = (char)toupper((unsigned char)*c);
     name[at] = '\0';
     return json_string(name);
@@ -283,7 +283,7 @@ static bool import_is_same(const Parley__V1__TranscriptTurn *turn, const json_t 
     json_t *there = message_json(&turn->base);
     bool is_same = true;
 
-    for (size_t k = 0; k < sizeof said / sizeof said[0]; k++) {
+    for (size_t k = 0; k < sizeof(said) / sizeof(said[0]); k++) {
         const json_t *a = json_object_get(there, said[k]), *b = json_object_get(line, said[k]);
 
         is_same = is_same && (a == b || json_equal(a, b));

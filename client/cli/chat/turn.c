@@ -34,7 +34,7 @@ static void cli_turn_wake(const struct cli_turn *x)
     uint64_t one = 1;
 
     /* Fails only if the counter has reached 2^64 - 1. */
-    (void)!write(x->event_fd, &one, sizeof one);
+    (void)!write(x->event_fd, &one, sizeof(one));
 }
 
 static void on_progress(void *arg, uint32_t done, uint32_t total)
@@ -84,7 +84,7 @@ static void on_done(void *arg, const struct parley_done *done)
     struct cli_turn *x = arg;
 
     pthread_mutex_lock(&x->lock);
-    (void)snprintf(x->finish_reason, sizeof x->finish_reason, "%s", done->finish_reason);
+    (void)snprintf(x->finish_reason, sizeof(x->finish_reason), "%s", done->finish_reason);
     x->usage = done->usage;
     x->timings = done->timings;
     x->turn_done = done->turn;
@@ -180,8 +180,8 @@ static void attempt(struct cli_turn *x)
                                 {.fd = interrupt_fd(), .events = POLLIN}};
         uint64_t n;
 
-        (void)poll(fds, 2, -1);                 /* a signal only ends the wait early */
-        (void)!read(x->event_fd, &n, sizeof n); /* fails when there is nothing to clear */
+        (void)poll(fds, 2, -1);                  /* a signal only ends the wait early */
+        (void)!read(x->event_fd, &n, sizeof(n)); /* fails when there is nothing to clear */
         ended = has_ended(x);
         show_news(x, &fresh);
         if (interrupt_take()) {
@@ -233,7 +233,7 @@ enum parley_status cli_turn_run(struct cli_turn *x)
     x->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (x->event_fd < 0) {
         x->err.status = PARLEY_RESOURCE_EXHAUSTED;
-        (void)snprintf(x->err.text, sizeof x->err.text, "no file descriptor is left: %s",
+        (void)snprintf(x->err.text, sizeof(x->err.text), "no file descriptor is left: %s",
                        strerror(errno));
         return x->err.status;
     }

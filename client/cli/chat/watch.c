@@ -23,7 +23,7 @@ static void print_event(const Parley__V1__ConversationEvent *event)
     if (is_snapshot) /* people want to see changes; 'conversations list' shows the present state */
         return;
     if (localtime_r(&seconds, &local) != NULL)
-        (void)strftime(when, sizeof when, "%H:%M:%S ", &local); /* 0: when stays empty */
+        (void)strftime(when, sizeof(when), "%H:%M:%S ", &local); /* 0: when stays empty */
     (void)enum_word(kind, &parley__v1__conversation_event_kind__descriptor, (int)event->kind);
     if (event->lost > 0)
         printf("%s%s %" PRIu32 " events\n", when, kind, event->lost);
@@ -37,7 +37,7 @@ static enum parley_status watch_fail(struct parley_error *err, enum parley_statu
                                      const char *text)
 {
     *err = (struct parley_error){.status = status};
-    (void)snprintf(err->text, sizeof err->text, "%s", text);
+    (void)snprintf(err->text, sizeof(err->text), "%s", text);
     return status;
 }
 

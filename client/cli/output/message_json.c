@@ -108,7 +108,7 @@ static json_t *map_json(const ProtobufCMessage *const *entries, size_t n)
         char number[16];
 
         if (fields[0].type == PROTOBUF_C_TYPE_INT32)
-            (void)snprintf(number, sizeof number, "%d", *(const int32_t *)at); /* it fits */
+            (void)snprintf(number, sizeof(number), "%d", *(const int32_t *)at); /* it fits */
         (void)json_object_set_new(
             object, fields[0].type == PROTOBUF_C_TYPE_INT32 ? number : *(const char *const *)at,
             value_json(&fields[1], bytes + fields[1].offset));

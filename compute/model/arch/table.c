@@ -78,8 +78,8 @@ static const struct {
 };
 
 enum {
-    N_ARCHS = sizeof archs / sizeof archs[0],
-    N_REFUSED = sizeof refused / sizeof refused[0],
+    N_ARCHS = sizeof(archs) / sizeof(archs[0]),
+    N_REFUSED = sizeof(refused) / sizeof(refused[0]),
     SHOWN_MAX = 40,
     LIST_MAX = 256,
 };
@@ -101,9 +101,9 @@ static enum status arch_refuse(const struct gguf *g, const char *text, size_t le
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "%s: the architecture '%.*s' is not supported: %s", gguf_path(g),
                              shown, text, refused[i].why);
-    for (size_t i = 0; i < N_ARCHS && at < sizeof list; i++)
-        at +=
-            (size_t)snprintf(list + at, sizeof list - at, "%s%s", i > 0 ? ", " : "", archs[i].name);
+    for (size_t i = 0; i < N_ARCHS && at < sizeof(list); i++)
+        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i > 0 ? ", " : "",
+                               archs[i].name);
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "%s: the architecture '%.*s' is not supported; supported are %s", gguf_path(g),
                      shown, text, list);

@@ -132,10 +132,10 @@ static enum status check_crowd(struct selftest *s, struct crowd *c, struct error
                    {8, "logits in batches of 8"},
                    {32, "logits in batches of 32"},
                    {64, "logits in a batch of 64"}};
-    const size_t n_bytes = N_SEQUENCES * c->n_vocab * sizeof *c->known;
+    const size_t n_bytes = N_SEQUENCES * c->n_vocab * sizeof(*c->known);
     enum status rc = run_batches(c, 1, c->known, err);
 
-    for (size_t i = 0; rc == STATUS_OK && i < sizeof batches / sizeof batches[0]; i++) {
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof(batches) / sizeof(batches[0]); i++) {
         rc = run_batches(c, batches[i].n, c->have, err);
         if (rc == STATUS_OK)
             selftest_verdict(s, "invariance", batches[i].what, "model",
@@ -154,16 +154,16 @@ enum status selftest_invariance(struct selftest *s, struct backend *b, const str
                                               .max_logits = N_SEQUENCES,
                                               .n_kv_pages = N_SEQUENCES * PAGES,
                                               .kv_type = KV_F16};
-    struct crowd *c = xalloc(sizeof *c);
+    struct crowd *c = xalloc(sizeof(*c));
     enum status rc = transformer_open(&c->model, b, model, &config, err);
 
     if (rc != STATUS_OK)
         goto out;
     c->n_vocab = transformer_shape(c->model)->n_vocab;
-    c->known = try_alloc(N_SEQUENCES, c->n_vocab * sizeof *c->known);
-    c->have = try_alloc(N_SEQUENCES, c->n_vocab * sizeof *c->have);
+    c->known = try_alloc(N_SEQUENCES, c->n_vocab * sizeof(*c->known));
+    c->have = try_alloc(N_SEQUENCES, c->n_vocab * sizeof(*c->have));
     if (c->known == NULL || c->have == NULL) {
-        rc = error_no_memory(err, N_SEQUENCES * c->n_vocab * sizeof *c->known, "logits");
+        rc = error_no_memory(err, N_SEQUENCES * c->n_vocab * sizeof(*c->known), "logits");
         goto out;
     }
     crowd_draw(c, s->seed);

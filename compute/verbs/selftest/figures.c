@@ -57,15 +57,15 @@ static enum status race_open(struct race *r, const struct selftest *s, struct ba
     if (rc != STATUS_OK)
         return rc;
     r->n_vocab = transformer_shape(r->model)->n_vocab;
-    r->pages = try_alloc(n_rows * n_pages, sizeof *r->pages);
-    r->rows = try_alloc(n_rows, sizeof *r->rows);
-    r->copies = try_alloc(n_rows * n_pages, sizeof *r->copies);
-    r->draws = try_alloc(n_rows, sizeof *r->draws);
-    r->drawn = try_alloc(n_rows, sizeof *r->drawn);
-    r->logits = try_alloc(n_rows, r->n_vocab * sizeof *r->logits);
+    r->pages = try_alloc(n_rows * n_pages, sizeof(*r->pages));
+    r->rows = try_alloc(n_rows, sizeof(*r->rows));
+    r->copies = try_alloc(n_rows * n_pages, sizeof(*r->copies));
+    r->draws = try_alloc(n_rows, sizeof(*r->draws));
+    r->drawn = try_alloc(n_rows, sizeof(*r->drawn));
+    r->logits = try_alloc(n_rows, r->n_vocab * sizeof(*r->logits));
     if (r->pages == NULL || r->rows == NULL || r->copies == NULL || r->draws == NULL ||
         r->drawn == NULL || r->logits == NULL)
-        rc = error_no_memory(err, n_rows * r->n_vocab * sizeof *r->logits, "logits");
+        rc = error_no_memory(err, n_rows * r->n_vocab * sizeof(*r->logits), "logits");
     for (size_t i = 0; rc == STATUS_OK && i < n_rows * n_pages; i++)
         r->pages[i] = (int32_t)i;
     for (size_t i = 0; i < PROMPT; i++)
@@ -256,7 +256,7 @@ static enum status race_replies(struct race *r, double copy_bytes_s, struct erro
                                page_bytes * (double)r->context / KV_PAGE_TOKENS;
     enum status rc = STATUS_OK;
 
-    for (size_t i = 0; rc == STATUS_OK && i < sizeof batches / sizeof batches[0]; i++) {
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof(batches) / sizeof(batches[0]); i++) {
         double seconds;
 
         if (batches[i] > r->n_rows) {

@@ -154,13 +154,13 @@ static enum status draw_on(struct backend *b, uint64_t seed, float *scratch, str
 enum status selftest_networks(struct selftest *s, struct backend *ref, struct backend *b,
                               struct error *err)
 {
-    float *known = xalloc(BUFFERS * MOST * sizeof *known);
-    float *have = xalloc(BUFFERS * MOST * sizeof *have);
+    float *known = xalloc(BUFFERS * MOST * sizeof(*known));
+    float *have = xalloc(BUFFERS * MOST * sizeof(*have));
     struct drawn tokens[2][3];
     enum status rc = STATUS_OK;
 
-    for (size_t i = 0; rc == STATUS_OK && b->type->net != NULL && i < sizeof nets / sizeof nets[0];
-         i++) {
+    for (size_t i = 0;
+         rc == STATUS_OK && b->type->net != NULL && i < sizeof(nets) / sizeof(nets[0]); i++) {
         if ((rc = run_on(ref, s->seed, nets[i].run, known, err)) == STATUS_OK &&
             (rc = run_on(b, s->seed, nets[i].run, have, err)) == STATUS_OK)
             selftest_operator(s, nets[i].name, "", most_apart(known, have, BUFFERS * MOST), 0.0);

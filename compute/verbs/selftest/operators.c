@@ -61,7 +61,7 @@ static void set_f16(uint8_t *at, float value)
 {
     uint16_t half = f32_to_f16(value);
 
-    memcpy(at, &half, sizeof half);
+    memcpy(at, &half, sizeof(half));
 }
 
 /* Random bytes are a valid block except for its scales, which could be huge: sets those. */
@@ -73,7 +73,7 @@ static void tame_block(struct operators *s, enum dtype type, uint8_t *block)
     case DTYPE_F32: {
         float value = operators_draw(s);
 
-        memcpy(block, &value, sizeof value);
+        memcpy(block, &value, sizeof(value));
         break;
     }
     case DTYPE_F16:
@@ -168,7 +168,7 @@ static enum status add_buffer(struct test_memory *m, const struct operators *s, 
 static enum status test_memory_fetch(struct test_memory *m, const struct trial *t,
                                      const struct buffer *from, float *result, struct error *err)
 {
-    m->b->type->download(m->b, result, from, t->n_values * sizeof *result);
+    m->b->type->download(m->b, result, from, t->n_values * sizeof(*result));
     return m->b->type->sync(m->b, err);
 }
 
@@ -417,7 +417,7 @@ static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE
                                    DTYPE_Q4_K, DTYPE_Q5_K,   DTYPE_Q6_K,   DTYPE_Q2_K,
                                    DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
 
-enum { N_TYPES = sizeof types / sizeof types[0] };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 static enum status compare_all(struct operators *s, struct error *err)
 {
@@ -442,14 +442,14 @@ static enum status compare_all(struct operators *s, struct error *err)
             rc = operators_compare(s, &embed, dtype_name(types[i]), err);
     }
     draw_weight(s, DTYPE_F32);
-    for (size_t i = 0; rc == STATUS_OK && i < sizeof trials / sizeof trials[0]; i++)
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof(trials) / sizeof(trials[0]); i++)
         rc = operators_compare(s, &trials[i], "", err);
     return rc;
 }
 
 static void draw_inputs(struct operators *s)
 {
-    s->inputs = xalloc(2 * MAX_VALUES * sizeof *s->inputs);
+    s->inputs = xalloc(2 * MAX_VALUES * sizeof(*s->inputs));
     s->weight = xalloc(N_COLS * N_COLS * sizeof(float)); /* of the widest type and the most rows */
     for (size_t i = 0; i < 2; i++)
         s->results[i] = xalloc(MAX_VALUES * sizeof(float));
@@ -530,7 +530,7 @@ static enum status check_rows(struct operators *s, enum dtype type, struct error
 
         op->matmul(m.b, &in, N_TOKENS, &product, 1);
         rc = test_memory_fetch(&m, &all, m.buffers[1], s->results[0], err);
-        for (size_t i = 0; rc == STATUS_OK && i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t i = 0; rc == STATUS_OK && i < sizeof(rows) / sizeof(rows[0]); i++) {
             op->upload(m.b, m.buffers[0], s->inputs + rows[i] * N_COLS, N_COLS * sizeof(float));
             op->matmul(m.b, &in, 1, &product, 1);
             rc = test_memory_fetch(&m, &one, m.buffers[1], s->results[1], err);

@@ -18,7 +18,7 @@ static inline size_t golden_lines(const char *file, const char *kind,
     size_t cap = 0, n = 0;
     FILE *in;
 
-    (void)snprintf(path, sizeof path, "%s/%s", GOLDEN_DIR, file);
+    (void)snprintf(path, sizeof(path), "%s/%s", GOLDEN_DIR, file);
     in = fopen(path, "re");
     ck_assert_msg(in != NULL, "%s", path);
     while (getline(&text, &cap, in) > 0) {

@@ -134,7 +134,7 @@ static struct fake_example *examples_of(const char *task, size_t *n)
         if (strcmp(text_of(data[d], "task"), task) != 0)
             continue;
         *n = json_array_size(all);
-        examples = xalloc(*n * sizeof examples[0]);
+        examples = xalloc(*n * sizeof(examples[0]));
         json_array_foreach(all, i, row) examples[i] = (struct fake_example){
             .episode = (size_t)json_integer_value(json_array_get(row, 0)),
             .turn = (size_t)json_integer_value(json_array_get(row, 1)),
@@ -192,7 +192,7 @@ static void check_batches(const json_t *line, const struct run *r)
 static struct run *run_line(const json_t *line, struct fake_example **examples)
 {
     json_t *tasks = json_object_get(line, "task");
-    struct run *r = xalloc(sizeof *r);
+    struct run *r = xalloc(sizeof(*r));
     struct participant *members[MAX_TASKS], *agent = &r->agent.base;
     struct text names[MAX_TASKS];
     struct world_config config = {.task_names = names,
@@ -268,7 +268,7 @@ static void check_run(const json_t *line)
 
 static void keep_data(const json_t *line)
 {
-    ck_assert_uint_lt(n_data, sizeof data / sizeof data[0]);
+    ck_assert_uint_lt(n_data, sizeof(data) / sizeof(data[0]));
     data[n_data++] = json_incref((json_t *)(uintptr_t)line);
 }
 

@@ -22,10 +22,10 @@ static void open_words(void)
     char path[1024], line[256];
     FILE *in;
 
-    (void)snprintf(path, sizeof path, "%s/dialogues.dict", GOLDEN_DIR);
+    (void)snprintf(path, sizeof(path), "%s/dialogues.dict", GOLDEN_DIR);
     in = fopen(path, "re");
     ck_assert_ptr_nonnull(in);
-    while (fgets(line, sizeof line, in) != NULL) {
+    while (fgets(line, sizeof(line), in) != NULL) {
         *strchr(line, '\t') = '\0';
         words.words[words.n++] = xstrdup(strcmp(line, "\\n") == 0 ? "\n" : line);
     }
@@ -59,7 +59,7 @@ static enum status encode(const void *self, const char *text, size_t len, struct
         for (size_t k = 0; k < w->n; k++)
             if (strlen(w->words[k]) == n && memcmp(w->words[k], text + i, n) == 0)
                 id = (int32_t)k;
-        ck_assert_int_eq(buf_append(ids, &id, sizeof id), STATUS_OK);
+        ck_assert_int_eq(buf_append(ids, &id, sizeof(id)), STATUS_OK);
     }
     return STATUS_OK;
 }
@@ -157,7 +157,7 @@ static void check_observation(const struct act *got, const json_t *want)
         check_ids(act_get(got, ACT_EVAL_LABELS_VEC), json_object_get(want, "eval_labels_vec"));
     }
     check_ids(act_get(got, ACT_TEXT_VEC), json_object_get(want, "text_vec"));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         const json_t *x = json_object_get(want, numbers[i]);
         bool is_choice = i >= 3 && labels != NULL && labels->list.n > 1;
 
@@ -242,7 +242,7 @@ static enum status answer(struct run *r, const struct act *reply)
 /* A reset, one observation, and its answer. */
 static void respond(struct run *r, const json_t *text)
 {
-    struct act *heard = arena_alloc(&r->arena, 1, sizeof *heard), reply;
+    struct act *heard = arena_alloc(&r->arena, 1, sizeof(*heard)), reply;
     const struct act *seen;
     struct error err;
 
@@ -260,7 +260,7 @@ static enum status take_step(struct run *r, const json_t *what, const json_t *re
 {
     const char *verb = json_string_value(json_array_get(what, 0));
     const json_t *arg = json_array_get(what, 1);
-    struct act *act = arena_alloc(&r->arena, 1, sizeof *act);
+    struct act *act = arena_alloc(&r->arena, 1, sizeof(*act));
     const struct act *seen;
     struct error err;
     enum status rc = STATUS_OK;

@@ -23,8 +23,8 @@ static bool make_folder(void)
 {
     if (mkdtemp(folder) == NULL)
         return false;
-    (void)snprintf(data_file, sizeof data_file, "%s/data", folder);
-    (void)snprintf(data_index, sizeof data_index, "%s.index", data_file);
+    (void)snprintf(data_file, sizeof(data_file), "%s/data", folder);
+    (void)snprintf(data_index, sizeof(data_index), "%s.index", data_file);
     return true;
 }
 
@@ -215,8 +215,8 @@ static void check_input(const json_t *line)
     const char *name = json_string_value(json_object_get(line, "name"));
     FILE *out;
 
-    (void)snprintf(path, sizeof path, "%s/task.txt", folder);
-    (void)snprintf(task, sizeof task, "parlai:%s", path);
+    (void)snprintf(path, sizeof(path), "%s/task.txt", folder);
+    (void)snprintf(task, sizeof(task), "parlai:%s", path);
     out = fopen(path, "we");
     ck_assert_ptr_nonnull(out);
     (void)fwrite(json_string_value(text), 1, json_string_length(text), out);
@@ -261,7 +261,7 @@ int main(void)
 
     if (!make_folder())
         return EXIT_FAILURE;
-    rc = suite_run("golden/parlai/teacher", tests, sizeof tests / sizeof tests[0]);
+    rc = suite_run("golden/parlai/teacher", tests, sizeof(tests) / sizeof(tests[0]));
     remove_folder();
     return rc;
 }

@@ -437,7 +437,7 @@ START_TEST(test_bad_dictionaries)
 
     ck_assert_int_ge(fd, 0);
     (void)close(fd);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         FILE *to = fopen(path, "we");
 
         ck_assert_ptr_nonnull(to);

@@ -314,7 +314,7 @@ START_TEST(test_turn)
     struct arena arena;
 
     arena_init(&arena, 1000);
-    memset(&turn, 0xff, sizeof turn);
+    memset(&turn, 0xff, sizeof(turn));
     agent_turn_init(&turn, &arena, 4);
     ck_assert_ptr_eq(agent_turn_of(&turn.row), &turn);
     ck_assert_ptr_eq(turn.arena, &arena);

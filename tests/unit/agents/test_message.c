@@ -17,7 +17,7 @@ START_TEST(test_roles)
         ck_assert_int_eq(role_parse(&r, role_name(roles[i]), &err), STATUS_OK);
         ck_assert_int_eq(r, roles[i]);
     }
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         ck_assert_int_eq(role_parse(&r, wrong[i], &err), STATUS_INVALID);
         ck_assert_int_eq(r, ROLE_TOOL);
         ck_assert_str_eq(err.field, "role");

@@ -584,7 +584,7 @@ START_TEST(test_order)
     static const agent_turn_ended_fn wrong_ends[] = {keep_twice, keep_and_drop, do_neither};
 
     setup();
-    for (size_t i = 0; i < sizeof wrong_ends / sizeof wrong_ends[0]; i++) {
+    for (size_t i = 0; i < sizeof(wrong_ends) / sizeof(wrong_ends[0]); i++) {
         wrong_end = wrong_ends[i];
         ck_assert(suite_aborts(end_wrong));
     }

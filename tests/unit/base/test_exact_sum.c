@@ -75,8 +75,8 @@ START_TEST(test_any_order)
     for (size_t i = 0; i < PARTS; i++)
         exact_sum_merge(&merged, &parts[i]);
     split = exact_sum_read(&merged);
-    ck_assert_mem_eq(&forward, &backward, sizeof forward);
-    ck_assert_mem_eq(&forward, &split, sizeof forward);
+    ck_assert_mem_eq(&forward, &backward, sizeof(forward));
+    ck_assert_mem_eq(&forward, &split, sizeof(forward));
 }
 END_TEST
 

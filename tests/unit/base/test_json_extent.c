@@ -24,7 +24,7 @@ START_TEST(counts)
         {"[1,1,1,1,1,1,1]", 7, 1},
     };
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         const size_t len = strlen(known[i].text);
         struct json_extent limit = {known[i].n_numbers, known[i].n_others};
 

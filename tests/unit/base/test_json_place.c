@@ -9,7 +9,7 @@ START_TEST(ends)
     static const char *const values[] = {"{}", "[[],{}]", "{\"a\":\"}\"}", "[\"\\\"]\",1]",
                                          "[\"\\\\\"]"};
 
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         struct json_place p = {0};
         const char *at = values[i];
 

@@ -30,7 +30,7 @@ START_TEST(others_are_not)
                                         "a@b", "\xe9",     "\xc3\xa9", "a\n"};
 
     for (int i = 0; i < 2; i++) {
-        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+        for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++)
             ck_assert_msg(!is_name(texts[k], 7, NAME_MARKS), "'%s'", texts[k]);
         (void)setlocale(LC_ALL, ""); /* where there is none, the first one stays */
     }

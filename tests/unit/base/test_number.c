@@ -45,7 +45,7 @@ START_TEST(other_texts_are_refused)
     static const char *const texts[] = {"", "-1", "+1", " 1", "1 ", "0x1", "1.0", "1e3", "x"};
     uint64_t n = 7;
 
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         ck_assert_msg(!number_read(&n, texts[i], UINT64_MAX), "'%s'", texts[i]);
     ck_assert_uint_eq(n, 7);
 }
@@ -57,7 +57,7 @@ START_TEST(reals_are_finite)
     static const char *const texts[] = {"", "x", "inf", "-inf", "nan", "1e999"};
     double x = 7;
 
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         ck_assert_msg(!number_read_real(&x, texts[i]), "'%s'", texts[i]);
         ck_assert_uint_eq(number_take_real(&x, texts[i]), 0);
     }

@@ -35,7 +35,7 @@ START_TEST(other_names_are_not)
     };
     struct shard_name s = {7, 7, 7};
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         ck_assert(!shard_name_parse(&s, names[i], ".gguf"));
         ck_assert(s.prefix_len == 7 && s.number == 7 && s.n == 7);
     }

@@ -67,7 +67,7 @@ static void task_done(struct job *job)
 
 static struct task *make_task(struct bench *b, int number)
 {
-    struct task *t = xalloc(sizeof *t);
+    struct task *t = xalloc(sizeof(*t));
 
     *t = (struct task){.job = {.run = run_task, .done = task_done}, .bench = b, .number = number};
     return t;

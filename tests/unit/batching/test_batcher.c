@@ -870,7 +870,7 @@ START_TEST(test_configure_refuses)
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(batcher_configure(f.b, &bad[i], &err), STATUS_INVALID);
         ck_assert_str_eq(err.field, fields[i]);
     }
@@ -1043,7 +1043,7 @@ START_TEST(test_histogram)
 
     fake_init(&f, BATCH_CONTINUOUS, 32, 0);
     fake_open(&f);
-    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         for (size_t i = 0; i < sizes[s]; i++) {
             fake_request_init(&a[i], &f, 2, 1);
             fake_submit_ok(&a[i]);
@@ -1073,7 +1073,7 @@ START_TEST(test_many_wait)
 {
     enum { N = 1 << 16 };
     struct fake f;
-    struct fake_request *a = xalloc(N * sizeof *a);
+    struct fake_request *a = xalloc(N * sizeof(*a));
     struct batcher_stats stats;
     struct fake_request blocker;
 
@@ -1125,7 +1125,7 @@ START_TEST(test_config)
                                          "max_delay_us", "ageing_us",   "min_rows"};
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(batcher_open(&f.b, &bad[i], &f.agent, &f.compute, &f.timer, &f.env, &err),
                          STATUS_INVALID);
         ck_assert_str_eq(err.field, fields[i]);

@@ -62,7 +62,7 @@ START_TEST(test_full_by_sum)
     ck_assert_uint_eq(run_table(&config, lengths, n), 2);
     ck_assert_uint_eq(n[0], 4);
     ck_assert_uint_eq(n[1], 8);
-    ck_assert_mem_eq(lengths, must, sizeof must);
+    ck_assert_mem_eq(lengths, must, sizeof(must));
     ck_assert_uint_eq(padded(lengths, n, 2), 248); /* if it were padded */
 }
 END_TEST
@@ -82,7 +82,7 @@ START_TEST(test_full_by_rectangle)
     ck_assert_uint_eq(n[0], 2);
     ck_assert_uint_eq(n[1], 6);
     ck_assert_uint_eq(n[2], 4);
-    ck_assert_mem_eq(lengths, must, sizeof must);
+    ck_assert_mem_eq(lengths, must, sizeof(must));
     ck_assert_uint_eq(padded(lengths, n, 3), 178);
 }
 END_TEST
@@ -136,7 +136,7 @@ static uint64_t chance;
 static void same_chance(void *self, void *out, size_t n_bytes)
 {
     (void)self;
-    ck_assert_uint_eq(n_bytes, sizeof chance);
+    ck_assert_uint_eq(n_bytes, sizeof(chance));
     memcpy(out, &chance, n_bytes);
 }
 

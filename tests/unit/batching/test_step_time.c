@@ -265,13 +265,13 @@ START_TEST(a_short_newcomer_leaps)
     ask_prompts(&f, eight, 8, 64, 2000);
     for (int i = 0; i < 20; i++)
         (void)run_step(&f);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         uint64_t most_us = 0;
         size_t n = 0;
 
         for (int k = 0; k < all[i].n_before; k++)
             (void)run_step(&f);
-        memset(&newcomer, 0, sizeof newcomer);
+        memset(&newcomer, 0, sizeof(newcomer));
         ask_prompts(&f, &newcomer, 1, all[i].cost, 1);
         (void)run_step(&f); /* a step is already running */
         while (newcomer.n_settled == 0) {

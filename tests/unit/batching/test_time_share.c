@@ -99,7 +99,7 @@ START_TEST(beside_one_row)
         size_t most;
     } each[] = {{1, 2}, {4, 4}};
 
-    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
         struct heavy_rows seen;
 
         begin(each[i].weight, 1000);

@@ -558,7 +558,7 @@ static enum parley_status count_message(void *arg, const void *data, size_t len,
     ck_assert_uint_gt(len, 0);
     if (++c->n != c->fails_at)
         return PARLEY_OK;
-    (void)snprintf(err->text, sizeof err->text, "message %u is one too many", c->n);
+    (void)snprintf(err->text, sizeof(err->text), "message %u is one too many", c->n);
     return PARLEY_CANCELLED;
 }
 
@@ -613,7 +613,7 @@ static void on_unwaited(void *arg, void *data, size_t len, const struct parley_e
     u->has_data = data != NULL;
     u->len = len;
     if (data != NULL)
-        memcpy(u->data, data, len < sizeof u->data ? len : sizeof u->data);
+        memcpy(u->data, data, len < sizeof(u->data) ? len : sizeof(u->data));
     free(data);
     if (u->turn != NULL)
         parley_call_unref(start(u->channel, "after", 0, u->turn));

@@ -171,7 +171,7 @@ static enum status write_policy(struct cartpole_bench *c, struct error *err)
     policy_spec_cartpole(&spec);
     spec.n_hidden = c->options.deep > 0 ? c->options.deep : c->options.hidden;
     spec.n_layers = c->options.deep > 0 ? 2 : 1;
-    (void)snprintf(c->policy, sizeof c->policy, "/tmp/parley-cartpole-XXXXXX.gguf");
+    (void)snprintf(c->policy, sizeof(c->policy), "/tmp/parley-cartpole-XXXXXX.gguf");
     fd = mkstemps(c->policy, (int)strlen(".gguf"));
     if (fd < 0)
         return error_set(err, STATUS_UNKNOWN, "cannot make a file in /tmp");
@@ -233,7 +233,7 @@ static double median(const struct cartpole_bench *c, const struct bench_row *row
 
     for (size_t i = 0; i < n; i++)
         values[i] = of(&row->runs[i]);
-    qsort(values, n, sizeof values[0], by_size);
+    qsort(values, n, sizeof(values[0]), by_size);
     return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
@@ -290,7 +290,7 @@ static const struct bench_figure {
     {"mean_batch", "BATCH", of_batch, 2},     {"cpu_s_agent", "AGENT CPU s", of_agent, 2},
     {"cpu_s_observers", NULL, of_workers, 2}, {"running_reward", "REWARD", of_reward, 1},
 };
-enum { N_FIGURES = sizeof figures / sizeof figures[0] };
+enum { N_FIGURES = sizeof(figures) / sizeof(figures[0]) };
 
 static const struct bench_row *cartpole_bench_row_of(const struct cartpole_bench *c, size_t world,
                                                      size_t mode, size_t rpc)
@@ -394,7 +394,7 @@ static enum status cartpole_bench_draw(const struct cartpole_bench *c, struct er
             x[w] = (double)c->worlds[w] - 1;
             y[s][w] = median(c, cartpole_bench_row_of(c, c->worlds[w], mode, rpc), of_wall);
         }
-        (void)snprintf(names[s], sizeof names[s], "%s, %s", mode_names[mode], rpc_names[rpc]);
+        (void)snprintf(names[s], sizeof(names[s]), "%s, %s", mode_names[mode], rpc_names[rpc]);
         series[s] = (struct plot_series){.name = names[s], .y = y[s]};
     }
     return plot_write(&plot, c->options.plot, err);
@@ -404,7 +404,7 @@ static enum status cartpole_bench_draw(const struct cartpole_bench *c, struct er
 
 static void make_rows(struct cartpole_bench *c)
 {
-    c->rows = xalloc(c->n_worlds * c->n_modes * c->n_rpcs * sizeof *c->rows);
+    c->rows = xalloc(c->n_worlds * c->n_modes * c->n_rpcs * sizeof(*c->rows));
     for (size_t w = 0; w < c->n_worlds; w++)
         for (size_t m = 0; m < c->n_modes; m++)
             for (size_t r = 0; r < c->n_rpcs; r++)

@@ -156,7 +156,7 @@ static void environment_worker_fail(struct environment_worker *w, enum parley_st
 {
     struct parley_error err = {.status = status};
 
-    (void)snprintf(err.text, sizeof err.text, "%s", text);
+    (void)snprintf(err.text, sizeof(err.text), "%s", text);
     environment_worker_finish(w, &err);
 }
 
@@ -267,7 +267,7 @@ static int64_t action_of(const struct parley_action *action)
             t->size_bytes == sizeof(int64_t)) {
             int64_t n;
 
-            memcpy(&n, t->data, sizeof n);
+            memcpy(&n, t->data, sizeof(n));
             return n;
         }
     }
@@ -279,7 +279,7 @@ static void environment_worker_move(struct environment_worker *w, size_t action)
     struct environment_step step;
 
     environment_step(w->environment, action, &step);
-    memcpy(w->observation, step.observation, sizeof w->observation);
+    memcpy(w->observation, step.observation, sizeof(w->observation));
     w->rewards[w->n_steps] = step.reward;
     w->ends[w->n_steps] = w->environment->is_over;
     w->reward = step.reward;
@@ -341,8 +341,8 @@ void environment_worker_play(struct environment_worker *w, const struct parley_r
         return;
     }
     if (episode->n_steps > w->cap_steps) {
-        w->rewards = xrealloc(w->rewards, episode->n_steps * sizeof *w->rewards);
-        w->ends = xrealloc(w->ends, episode->n_steps * sizeof *w->ends);
+        w->rewards = xrealloc(w->rewards, episode->n_steps * sizeof(*w->rewards));
+        w->ends = xrealloc(w->ends, episode->n_steps * sizeof(*w->ends));
         w->cap_steps = episode->n_steps;
     }
     if (w->seq == 0 || w->seed != episode->seed) {

@@ -148,7 +148,7 @@ static enum exit_code observe_environments(struct parley_channel *channel,
     struct error err;
     bool is_asked;
 
-    if (getrandom(&config.run_id, sizeof config.run_id, 0) != sizeof config.run_id) {
+    if (getrandom(&config.run_id, sizeof(config.run_id), 0) != sizeof(config.run_id)) {
         console_error("the kernel returned no random number");
         return EXIT_FAILED;
     }
@@ -215,7 +215,7 @@ enum exit_code observe_run(const struct verb *verb, int argc, char **argv)
     if (strcmp(options.rpc, "stream") != 0 && strcmp(options.rpc, "unary") != 0)
         return options_misuse(verb, "--rpc is '%s', it must be unary or stream", options.rpc);
     if (options.env_id == NULL) {
-        (void)snprintf(name, sizeof name, "observer-%ld", (long)getpid());
+        (void)snprintf(name, sizeof(name), "observer-%ld", (long)getpid());
         options.env_id = name;
     }
     observe_use_batch_scheduling();

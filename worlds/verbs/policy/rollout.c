@@ -43,8 +43,8 @@ static enum status start_server(struct training_run *r, struct error *err)
     char model[PROGRAM_PATH_MAX];
     const char *flags[] = {"--model", model, "--log-level", "error"};
 
-    (void)snprintf(model, sizeof model, "%s=%s", model_name, r->config->policy);
-    return served_start(&r->served, flags, sizeof flags / sizeof flags[0], err);
+    (void)snprintf(model, sizeof(model), "%s=%s", model_name, r->config->policy);
+    return served_start(&r->served, flags, sizeof(flags) / sizeof(flags[0]), err);
 }
 
 static enum status start_worker(struct training_run *r, size_t i, struct error *err)
@@ -70,8 +70,8 @@ static enum status start_worker(struct training_run *r, size_t i, struct error *
     };
     enum status rc = program_path(self, NULL, err);
 
-    (void)snprintf(name, sizeof name, "observer-%zu", i);
-    (void)snprintf(stride, sizeof stride, "%d", r->config->has_own_seeds ? SEED_STRIDE : 0);
+    (void)snprintf(name, sizeof(name), "observer-%zu", i);
+    (void)snprintf(stride, sizeof(stride), "%d", r->config->has_own_seeds ? SEED_STRIDE : 0);
     if (rc == STATUS_OK)
         rc = subprocess_start(&r->workers[i], argv, SUBPROCESS_READS_STDOUT, err);
     return rc;
@@ -125,10 +125,10 @@ static enum status rollout_train(struct training_run *r, struct error *err)
 static enum status read_figures(struct training_run *r, struct subprocess *worker,
                                 struct error *err)
 {
-    char line[sizeof worker->line];
+    char line[sizeof(worker->line)];
     json_t *figures, *buckets, *pair;
     size_t i;
-    enum status rc = subprocess_line(worker, line, sizeof line, WORKER_TIMEOUT_MS, err);
+    enum status rc = subprocess_line(worker, line, sizeof(line), WORKER_TIMEOUT_MS, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -181,7 +181,7 @@ enum status rollout_run(struct rollout *out, const struct rollout_config *config
     if (n == 0 || n > ROLLOUT_MAX_WORKERS)
         return error_set(err, STATUS_INVALID, "%zu observers cannot be run, it must be 1 to %d", n,
                          ROLLOUT_MAX_WORKERS);
-    r.workers = xalloc(n * sizeof *r.workers);
+    r.workers = xalloc(n * sizeof(*r.workers));
     rc = start_server(&r, err);
     while (rc == STATUS_OK && r.n_started < n) {
         rc = start_worker(&r, r.n_started, err);

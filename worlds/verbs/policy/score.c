@@ -119,7 +119,7 @@ static enum status open_slots(struct scoring *s, struct parley_channel *channel,
     uint64_t run_id;
     enum status rc = STATUS_OK;
 
-    if (getrandom(&run_id, sizeof run_id, 0) != sizeof run_id)
+    if (getrandom(&run_id, sizeof(run_id), 0) != sizeof(run_id))
         return error_set(err, STATUS_UNAVAILABLE, "the kernel returned no random number");
     for (size_t i = 0; i < s->n_slots && rc == STATUS_OK; i++) {
         struct evaluator_slot *slot = &s->slots[i];
@@ -133,7 +133,7 @@ static enum status open_slots(struct scoring *s, struct parley_channel *channel,
         };
 
         slot->scoring = s;
-        (void)snprintf(slot->env_id, sizeof slot->env_id, "eval-%llx-%zu",
+        (void)snprintf(slot->env_id, sizeof(slot->env_id), "eval-%llx-%zu",
                        (unsigned long long)run_id, i);
         rc = environment_worker_open(&slot->worker, channel, &config, err);
     }
@@ -180,8 +180,8 @@ static enum exit_code score_policy(const struct score_options *o,
         return EXIT_FAILED;
     (void)pthread_mutex_init(&s.lock, NULL);
     (void)pthread_cond_init(&s.is_over_now, NULL);
-    s.slots = xalloc(s.n_slots * sizeof *s.slots);
-    s.rewards = xalloc(o->n_episodes * sizeof *s.rewards);
+    s.slots = xalloc(s.n_slots * sizeof(*s.slots));
+    s.rewards = xalloc(o->n_episodes * sizeof(*s.rewards));
     if (open_slots(&s, channel, &err) == STATUS_OK)
         play_all(&s);
     else

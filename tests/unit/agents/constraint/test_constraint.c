@@ -90,7 +90,7 @@ START_TEST(test_schema)
                      STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "line 1"));
     ck_assert_int_eq(
-        constraint_of_schema_text(&c, text, sizeof text - 1, false, &left_out, &arena, &err),
+        constraint_of_schema_text(&c, text, sizeof(text) - 1, false, &left_out, &arena, &err),
         STATUS_OK);
     ck_assert_str_eq(left_out, "# not");
     arena_deinit(&arena);

@@ -14,8 +14,8 @@ static enum status guard(const char *schema, bool strict, struct error *err)
     enum status rc;
 
     ck_assert_msg(read != NULL, "%s", schema);
-    buf_init(&out, sizeof rewritten - 1);
-    buf_init(&left_out, sizeof names - 1);
+    buf_init(&out, sizeof(rewritten) - 1);
+    buf_init(&left_out, sizeof(names) - 1);
     rc = guard_schema(&out, read, strict, &left_out, err);
     memcpy(rewritten, out.len > 0 ? out.data : "", out.len + 1);
     memcpy(names, left_out.len > 0 ? left_out.data : "", left_out.len + 1);
@@ -86,7 +86,7 @@ START_TEST(test_rewrites)
          "\"b\\\\\\\\\",\"a\\\\n\\\\\\\"\"],\"type\":\"object\",\"additionalProperties\":false}"},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct error err;
         json_t *want, *have;
 
@@ -126,7 +126,7 @@ START_TEST(test_unenforced)
         {"{\"$ref\":\"#/$defs/a\",\"maximum\":1,\"$defs\":{\"a\":{\"enum\":[1]}}}", "# maximum"},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *keyword = strchr(rows[i].says, ' ') + 1;
         struct error err;
 
@@ -161,7 +161,7 @@ START_TEST(test_wrong)
         "{\"type\":\"object\",\"required\":[\"a\"],\"additionalProperties\":false}",
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct error err;
 
         ck_assert_msg(guard(rows[i], false, &err) == STATUS_INVALID, "%s: %s", rows[i], rewritten);

@@ -39,7 +39,7 @@ START_TEST(test_rewrites)
         {"^[^b-\\uFFFF]$", "[\\u0020-\\u0021\\u0023-\\u005B\\u005D-\\u0061\\u{10000}-\\u{10FFFF}]"},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct error err;
         char out[4096];
 
@@ -59,7 +59,7 @@ START_TEST(test_refusals)
         "a{1001}", "(a{40}){40}", "[b-a]", "\\",     "\\uD800", "[\\b]x\\c",
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct error err;
         char out[4096];
 

@@ -262,7 +262,7 @@ START_TEST(test_batch)
                           : i % 3 == 1 ? s[i].constraint
                                        : constraint_of(endless_schema);
     }
-    for (size_t g = 0; g < sizeof grants / sizeof grants[0]; g++) {
+    for (size_t g = 0; g < sizeof(grants) / sizeof(grants[0]); g++) {
         struct drive d[ROWS], single, *all[ROWS];
         struct clone *clones[ROWS], *c;
 
@@ -319,7 +319,7 @@ static const struct constraint *numbered(int i)
     struct error err;
     char text[32];
 
-    (void)snprintf(text, sizeof text, "a{%d}", i + 1);
+    (void)snprintf(text, sizeof(text), "a{%d}", i + 1);
     ck_assert_int_eq(constraint_of_regex(&c, text, strlen(text), &arena, &err), STATUS_OK);
     return c;
 }
@@ -346,7 +346,7 @@ START_TEST(test_background)
     const struct constraint *wrong;
     struct error err;
 
-    memset(waiters, 0, sizeof waiters);
+    memset(waiters, 0, sizeof(waiters));
     for (int i = 0; i <= GRAMMARS_MAX_COMPILING; i++)
         waiters[i].ready = take_grammar;
     for (int i = 0; i < 2; i++) {
@@ -431,8 +431,8 @@ static void answer_compile(const struct grammars *all, const char *what)
         ck_assert_int_eq(buf_append_text(&b, what), STATUS_OK);
     } else {
         compiled = all->module->compile(all->engine_vocab, job->form, job->text, job->len,
-                                        &no_memory, why, sizeof why);
-        ck_assert(all->module->compiled_save(compiled, keep_bytes, &b, why, sizeof why));
+                                        &no_memory, why, sizeof(why));
+        ck_assert(all->module->compiled_save(compiled, keep_bytes, &b, why, sizeof(why)));
         all->module->compiled_close(compiled);
     }
     job->done(job, b.data, b.len, &well); /* it takes the bytes */
@@ -549,7 +549,7 @@ START_TEST(test_half)
     struct grammar *g;
     struct error err;
 
-    memset(waiters, 0, sizeof waiters);
+    memset(waiters, 0, sizeof(waiters));
     tenant_init(&tenants[0], 1);
     tenant_init(&tenants[1], 1);
     for (int i = 0; i < GRAMMARS_MAX_COMPILING; i++) {

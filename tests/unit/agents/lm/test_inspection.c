@@ -18,7 +18,7 @@ static void inspect(struct lm_inspection *x, const struct tiny_config *config)
     struct error err;
     int fd;
 
-    (void)snprintf(path, sizeof path, "/tmp/parley-test-inspection-XXXXXX");
+    (void)snprintf(path, sizeof(path), "/tmp/parley-test-inspection-XXXXXX");
     fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
     tiny_model_init(&model, config);

@@ -78,13 +78,13 @@ START_TEST(chunks_do_not_matter)
     static const size_t grants[] = {256, 64, 16, 5, 1};
     int32_t want[3][N], got[3][N];
 
-    for (size_t i = 0; i < sizeof grants / sizeof grants[0]; i++) {
+    for (size_t i = 0; i < sizeof(grants) / sizeof(grants[0]); i++) {
         struct agent *a = open_on("ref", 64);
         struct clone *c = open_clone(a, NULL);
 
         converse(a, c, grants[i], i == 0 ? want : got);
         if (i != 0)
-            ck_assert_mem_eq(got, want, sizeof want);
+            ck_assert_mem_eq(got, want, sizeof(want));
         clone_close(c);
         agent_unref(a);
     }
@@ -105,7 +105,7 @@ START_TEST(company_does_not_matter)
         struct drive *only = &alone[i];
         struct clone *c = open_clone(a, i % 3 == 0 ? "be brief" : NULL);
 
-        (void)snprintf(texts[i], sizeof texts[i], "hello number %d%.*s", i, i, "aaaaaaaaaaaaaaaa");
+        (void)snprintf(texts[i], sizeof(texts[i]), "hello number %d%.*s", i, i, "aaaaaaaaaaaaaaaa");
         ck_assert_int_eq(drive_begin(&alone[i], c, texts[i], &s, &err), STATUS_OK);
         drive_run(a, &only, 1, 256);
     }
@@ -128,7 +128,7 @@ START_TEST(company_does_not_matter)
             ck_assert_int_eq(x->tokens[t].id, y->tokens[t].id);
             ck_assert_mem_eq(&x->tokens[t].logprob, &y->tokens[t].logprob, sizeof(float));
             ck_assert_uint_eq(x->tokens[t].n_top, 3);
-            ck_assert_mem_eq(x->tokens[t].top, y->tokens[t].top, 3 * sizeof *x->tokens[t].top);
+            ck_assert_mem_eq(x->tokens[t].top, y->tokens[t].top, 3 * sizeof(*x->tokens[t].top));
         }
         drive_end(&alone[i], true);
         drive_end(&together[i], true);
@@ -163,8 +163,8 @@ START_TEST(fork_shares_all_pages)
     (void)drive_turn(a, twin, "and the hello", &s, 256, twin_says, N);
     (void)drive_turn(a, child, "and the hello", &s, 256, child_says, N);
     (void)drive_turn(a, c, "and the hello", &s, 256, parent_says, N);
-    ck_assert_mem_eq(child_says, twin_says, sizeof twin_says);
-    ck_assert_mem_eq(parent_says, twin_says, sizeof twin_says);
+    ck_assert_mem_eq(child_says, twin_says, sizeof(twin_says));
+    ck_assert_mem_eq(parent_says, twin_says, sizeof(twin_says));
 
     clone_close(c);
     clone_close(child);
@@ -193,7 +193,7 @@ START_TEST(fork_while_the_parent_speaks)
     (void)drive_turn(a, child, "and the hello", &s, 256, child_says, N);
     drive_end(&d, true);
     (void)drive_turn(a, twin, "and the hello", &s, 256, twin_says, N);
-    ck_assert_mem_eq(child_says, twin_says, sizeof twin_says);
+    ck_assert_mem_eq(child_says, twin_says, sizeof(twin_says));
     clone_close(c);
     clone_close(child);
     clone_close(twin);
@@ -218,11 +218,11 @@ START_TEST(rewind_save_restore_reset)
     (void)drive_turn(a, c, "one more", &s, 256, want, N);
     ck_assert_int_eq(c->agent->type->rewind(c, 3, &err), STATUS_OK);
     (void)drive_turn(a, c, "one more", &s, 256, got, N);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
 
     ck_assert_int_eq(other->agent->type->restore(other, saved.data, saved.len, &err), STATUS_OK);
     (void)drive_turn(a, other, "one more", &s, 256, got, N);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     for (size_t cut = 0; cut < saved.len; cut += 13)
         ck_assert_int_eq(other->agent->type->restore(other, saved.data, cut, &err),
                          STATUS_DATA_LOSS);
@@ -233,10 +233,10 @@ START_TEST(rewind_save_restore_reset)
     ck_assert_int_eq(c->agent->type->rewind(c, 9, &err), STATUS_RANGE);
     ck_assert_int_eq(c->agent->type->rewind(c, 0, &err), STATUS_OK);
     converse(a, c, 256, again);
-    ck_assert_mem_eq(again, past, sizeof past);
+    ck_assert_mem_eq(again, past, sizeof(past));
     c->agent->type->reset(c);
     converse(a, c, 256, again);
-    ck_assert_mem_eq(again, past, sizeof past);
+    ck_assert_mem_eq(again, past, sizeof(past));
 
     buf_deinit(&saved);
     clone_close(c);
@@ -265,7 +265,7 @@ START_TEST(drop_leaves_the_clone_as_it_was)
         drive_end(&d, false);
     }
     converse(a, c, 256, got);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     clone_close(c);
     agent_unref(a);
 }
@@ -289,14 +289,14 @@ START_TEST(eviction_changes_no_reply)
             c[i] = open_clone(a, NULL);
         for (int turn = 0; turn < 2; turn++)
             for (int i = 0; i < 4; i++) {
-                (void)snprintf(text, sizeof text, "%d %0100d hello", i, turn);
+                (void)snprintf(text, sizeof(text), "%d %0100d hello", i, turn);
                 (void)drive_turn(a, c[i], text, &s, 256, round == 0 ? want[i][turn] : got[i][turn],
                                  N);
             }
         for (int i = 0; i < 4; i++)
             clone_close(c[i]);
     }
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     agent_describe(tight, &info);
     ck_assert_uint_gt(info.cache.evictions, 0);
     ck_assert_uint_gt(info.cache.recomputes, 0);
@@ -329,7 +329,7 @@ START_TEST(those_who_wait_give_way)
             int32_t ids[N];
 
             c[i] = open_clone(a, NULL);
-            (void)snprintf(text, sizeof text, "%d %0100d hello", i, i);
+            (void)snprintf(text, sizeof(text), "%d %0100d hello", i, i);
             ck_assert_uint_eq(drive_turn(a, c[i], text, &s, 256, ids, N), N);
         }
         n_pages = ROOMY - n_free(a) + 1; /* then no conversation has room for its next turn */
@@ -530,7 +530,7 @@ START_TEST(a_beginning_is_computed_once)
     ck_assert_uint_le(info.cache.hit_tokens, info.cache.lookup_tokens);
     second->agent->type->reset(second);
     (void)drive_turn(a, second, passage, &s, 256, got, N);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     clone_close(second);
 
     ck_assert_int_eq(clone_open(&stranger, a, &tenant, &err), STATUS_OK);
@@ -615,7 +615,7 @@ START_TEST(cached_pages_give_way_before_conversations)
     (void)drive_turn(a, kept, "keep the hello", &s, 256, ids, N);
     for (int i = 0; i < 12; i++) { /* about nine pages each, one after the other */
         c = open_clone(a, NULL);
-        (void)snprintf(text, sizeof text, "%d %080d", i, i);
+        (void)snprintf(text, sizeof(text), "%d %080d", i, i);
         (void)drive_turn(a, c, text, &s, 256, again, N);
         clone_close(c);
     }
@@ -643,7 +643,7 @@ START_TEST(sixteen_forks_of_a_long_conversation)
     struct error err;
     int32_t ids[N];
 
-    memset(text, 'x', sizeof text - 1);
+    memset(text, 'x', sizeof(text) - 1);
     (void)drive_turn(a, c, text, &s, 256, ids, N);
     clone_describe(c, &info);
     n_one = before - n_free(a);
@@ -689,12 +689,12 @@ START_TEST(prompt_beyond_the_context)
     struct error err;
     size_t n_generated = 0;
 
-    memset(text, 'x', sizeof text - 1);
+    memset(text, 'x', sizeof(text) - 1);
     ck_assert_int_eq(drive_begin(&d, c, text, &s, &err), STATUS_RANGE);
     ck_assert_ptr_nonnull(strstr(err.text, "the context holds only 2048"));
     ck_assert_int_eq(sscanf(err.text, "the prompt has %zu tokens", &n_generated), 1);
     ck_assert_uint_gt(n_generated,
-                      sizeof text - 1); /* one token per byte, and those of the template */
+                      sizeof(text) - 1); /* one token per byte, and those of the template */
     drive_end(&d, false);
     s.temperature = -1;
     ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_INVALID);
@@ -715,7 +715,7 @@ START_TEST(full_context_ends_the_reply)
     struct drive d, *only = &d;
     struct error err;
 
-    memset(text, 'x', sizeof text - 1);
+    memset(text, 'x', sizeof(text) - 1);
     s.max_tokens = 0;
     ck_assert_int_eq(drive_begin(&d, c, text, &s, &err), STATUS_OK);
     drive_run(a, &only, 1, 256);

@@ -83,7 +83,7 @@ struct results {
 
 static void keep(struct results *out, const struct reply *r)
 {
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     out->n_embedding = r->n_embedding;
     ck_assert_uint_le(r->n_embedding, TINY_WIDTH);
     if (r->n_embedding > 0)
@@ -99,7 +99,7 @@ static void keep(struct results *out, const struct reply *r)
         out->prompt[i].n_top = t->n_top;
         ck_assert_uint_le(t->n_top, N_TOPS);
         if (t->n_top > 0)
-            memcpy(out->tops[i], t->top, t->n_top * sizeof *t->top);
+            memcpy(out->tops[i], t->top, t->n_top * sizeof(*t->top));
     }
     for (size_t i = 0; i < r->n_tokens; i++)
         out->said[out->n_said++] = r->tokens[i].id;
@@ -144,13 +144,13 @@ START_TEST(chunks_do_not_matter)
         const struct observation seen = of_kind(ids, 100, kind);
         bool is_first = true;
 
-        for (size_t k = 0; k < sizeof logits / sizeof logits[0]; k++) {
+        for (size_t k = 0; k < sizeof(logits) / sizeof(logits[0]); k++) {
             struct agent *a = open_agent("cpu", 1 + k % 2, logits[k]);
 
-            for (size_t i = 0; i < sizeof grants / sizeof grants[0]; i++) {
+            for (size_t i = 0; i < sizeof(grants) / sizeof(grants[0]); i++) {
                 run(is_first ? &want : &got, a, &seen, grants[i]);
                 if (!is_first)
-                    ck_assert_mem_eq(&got, &want, sizeof want);
+                    ck_assert_mem_eq(&got, &want, sizeof(want));
                 is_first = false;
             }
             agent_unref(a);
@@ -189,7 +189,7 @@ START_TEST(company_does_not_matter)
     drive_run(a, all, N, 9);
     for (int i = 0; i < N; i++) {
         keep(&got, &drives[i].turn.reply);
-        ck_assert_mem_eq(&got, &want[i % 5], sizeof got);
+        ck_assert_mem_eq(&got, &want[i % 5], sizeof(got));
         end(&drives[i]);
     }
     agent_unref(a);
@@ -214,7 +214,7 @@ START_TEST(preemption_changes_no_result)
             if (i == 2 || i == 13)
                 a->type->release(a, &d.turn.row);
         keep(&got, &d.turn.reply);
-        ck_assert_mem_eq(&got, &want, sizeof want);
+        ck_assert_mem_eq(&got, &want, sizeof(want));
         end(&d);
     }
     agent_unref(a);
@@ -370,7 +370,7 @@ START_TEST(endings_share_their_document)
         begin(&d, a, &seen);
         drive_run(a, &only, 1, 256);
         keep(&got, &d.turn.reply);
-        ck_assert_mem_eq(&got, &want, sizeof want);
+        ck_assert_mem_eq(&got, &want, sizeof(want));
         if (i > 0 && i < N - 1)
             ck_assert_uint_eq(d.turn.reply.n_cached,
                               (N_DOCUMENT / KV_PAGE_TOKENS - 1) * KV_PAGE_TOKENS);

@@ -18,7 +18,7 @@ static const struct scored_continuation texts[N_TEXTS] = {
     TEXT("hello, the hell"), TEXT("a"), TEXT("the the the"), TEXT("no, in hello world")};
 
 static const struct message asked = {
-    .role = ROLE_USER, .text = "what is in the hello?", .len = sizeof "what is in the hello?" - 1};
+    .role = ROLE_USER, .text = "what is in the hello?", .len = sizeof("what is in the hello?") - 1};
 
 static struct agent *open_agent(const char *backend, size_t kv_pages, size_t max_logits)
 {
@@ -72,7 +72,7 @@ struct scores {
 
 static void keep(struct scores *out, const struct reply *r)
 {
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     ck_assert_uint_eq(r->n_scores, N_TEXTS);
     for (size_t i = 0; i < N_TEXTS; i++) {
         const struct text_score *s = &r->scores[i];
@@ -115,13 +115,13 @@ START_TEST(chunks_do_not_matter)
     struct scores want, got;
     bool is_first = true;
 
-    for (size_t k = 0; k < sizeof logits / sizeof logits[0]; k++) {
+    for (size_t k = 0; k < sizeof(logits) / sizeof(logits[0]); k++) {
         struct agent *a = open_agent("cpu", 64, logits[k]);
 
-        for (size_t i = 0; i < sizeof grants / sizeof grants[0]; i++) {
+        for (size_t i = 0; i < sizeof(grants) / sizeof(grants[0]); i++) {
             score(is_first ? &want : &got, a, &seen, grants[i]);
             if (!is_first)
-                ck_assert_mem_eq(&got, &want, sizeof want);
+                ck_assert_mem_eq(&got, &want, sizeof(want));
             is_first = false;
         }
         agent_unref(a);
@@ -161,7 +161,7 @@ START_TEST(company_does_not_matter)
 
         if (i % 3 != 0) {
             keep(&got, &drives[i].turn.reply);
-            ck_assert_mem_eq(&got, &want, sizeof want);
+            ck_assert_mem_eq(&got, &want, sizeof(want));
         }
         drive_end(&drives[i], false);
         clone_close(c);
@@ -174,7 +174,7 @@ END_TEST
 START_TEST(a_score_is_what_saying_it_gives)
 {
     static const char *const parts[] = {"he", "a", " the", "b", " the", "hello"};
-    enum { N_PARTS = sizeof parts / sizeof parts[0] };
+    enum { N_PARTS = sizeof(parts) / sizeof(parts[0]) };
     struct agent *a = open_agent("ref", 64, 0);
     struct message said[N_PARTS];
     struct observation seen = wanted(said, 2);
@@ -205,8 +205,8 @@ START_TEST(a_score_is_what_saying_it_gives)
         buf_init(&ids, 1 << 10);
         ck_assert_int_eq(a->type->text->tokenize(a, parts[i], strlen(parts[i]), false, &ids, &err),
                          STATUS_OK);
-        ck_assert_uint_eq(ids.len, sizeof bias.id);
-        memcpy(&bias.id, ids.data, sizeof bias.id);
+        ck_assert_uint_eq(ids.len, sizeof(bias.id));
+        memcpy(&bias.id, ids.data, sizeof(bias.id));
         buf_deinit(&ids);
         sampling_init(&one.sampling);
         one.sampling.temperature = 0;
@@ -302,13 +302,13 @@ START_TEST(the_reply_is_as_ever)
                 (with == 0 ? want : got)[turn][i] = d.turn.reply.tokens[i].id;
             if (with == 1 && turn == 0) {
                 keep(&before, &d.turn.reply);
-                ck_assert_mem_eq(&before, &alone, sizeof alone);
+                ck_assert_mem_eq(&before, &alone, sizeof(alone));
             }
             drive_end(&d, true);
         }
         clone_close(c);
     }
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     agent_unref(a);
 }
 END_TEST
@@ -334,7 +334,7 @@ START_TEST(preemption_changes_no_score)
             if (i == 17 || i == 50)
                 a->type->release(a, &d.turn.row);
         keep(&got, &d.turn.reply);
-        ck_assert_mem_eq(&got, &want, sizeof want);
+        ck_assert_mem_eq(&got, &want, sizeof(want));
         drive_end(&d, false);
         clone_close(c);
         agent_unref(a);
@@ -364,11 +364,11 @@ START_TEST(what_cannot_be_scored_is_refused)
     text.text = (struct text){"\xff", 1};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_INVALID);
     drive_end(&d, false);
-    memset(longest, 'z', sizeof longest);
+    memset(longest, 'z', sizeof(longest));
     text.text = (struct text){longest, TINY_CONTEXT};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_RANGE);
     drive_end(&d, false);
-    text.text = (struct text){longest, sizeof longest};
+    text.text = (struct text){longest, sizeof(longest)};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_RANGE);
     drive_end(&d, false);
     text.ids = &none;

@@ -46,11 +46,11 @@ static void check_same(const struct drive *x, const struct drive *y)
         const struct reply_token *s = &a->tokens[i], *t = &b->tokens[i];
 
         ck_assert_int_eq(s->id, t->id);
-        ck_assert_mem_eq(&s->logprob, &t->logprob, sizeof s->logprob);
+        ck_assert_mem_eq(&s->logprob, &t->logprob, sizeof(s->logprob));
         ck_assert_uint_eq(s->text_end, t->text_end);
         ck_assert_uint_eq(s->n_top, t->n_top);
         if (s->n_top > 0)
-            ck_assert_mem_eq(s->top, t->top, s->n_top * sizeof *s->top);
+            ck_assert_mem_eq(s->top, t->top, s->n_top * sizeof(*s->top));
     }
 }
 
@@ -205,7 +205,7 @@ START_TEST(draft_tokens_where_room_ends)
     struct agent *on = open_with(SPECULATE_ON, TINY_CONTEXT / KV_PAGE_TOKENS, 64);
     struct sampling s = plain();
 
-    memset(text, 'x', sizeof text - 1);
+    memset(text, 'x', sizeof(text) - 1);
     s.max_tokens = 0;
     for (int i = 0; i < 2; i++) {
         struct clone *c[2] = {open_clone(off), open_clone(on)};
@@ -289,7 +289,7 @@ START_TEST(draft_tokens_among_many)
     char text[40];
 
     for (size_t i = 0; i < N; i++) {
-        (void)snprintf(text, sizeof text, "%.*s the hello", (int)i, "aaaaaaaaaaaaaaaaaaaaaaaa");
+        (void)snprintf(text, sizeof(text), "%.*s the hello", (int)i, "aaaaaaaaaaaaaaaaaaaaaaaa");
         all[i] = &drives[i];
         s.temperature = i % 2 == 0 ? 0.0f : 0.5f;
         ck_assert_int_eq(drive_begin(all[i], open_clone(on), text, &s, &err), STATUS_OK);
@@ -299,7 +299,7 @@ START_TEST(draft_tokens_among_many)
     for (size_t i = 0; i < N; i++) {
         struct clone *c = open_clone(off);
 
-        (void)snprintf(text, sizeof text, "%.*s the hello", (int)i, "aaaaaaaaaaaaaaaaaaaaaaaa");
+        (void)snprintf(text, sizeof(text), "%.*s the hello", (int)i, "aaaaaaaaaaaaaaaaaaaaaaaa");
         s.temperature = i % 2 == 0 ? 0.0f : 0.5f;
         ck_assert_int_eq(drive_begin(&alone, c, text, &s, &err), STATUS_OK);
         drive_run(off, &only, 1, 256);
@@ -329,7 +329,7 @@ START_TEST(draft_tokens_leave_nothing_behind)
     (void)drive_turn(off, twin, "the hello", &s, 256, past, 60);
     (void)drive_turn(off, twin, "and a hello", &s, 256, want, 60);
     (void)drive_turn(a, c, "the hello", &s, 256, got, 60);
-    ck_assert_mem_eq(got, past, sizeof past);
+    ck_assert_mem_eq(got, past, sizeof(past));
     ck_assert_int_eq(drive_begin(&d, c, "never mind", &s, &err), STATUS_OK);
     for (size_t i = 0; i < 6; i++) {
         const struct lm_clone *lc = container_of(c, struct lm_clone, base);
@@ -344,9 +344,9 @@ START_TEST(draft_tokens_leave_nothing_behind)
     (void)drive_step(a, &only, 1, 256);
     drive_end(&d, false);
     (void)drive_turn(a, child, "and a hello", &s, 256, got, 60);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     (void)drive_turn(a, c, "and a hello", &s, 3, got, 60);
-    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got, want, sizeof(want));
     clone_close(child);
     clone_close(c);
     clone_close(twin);

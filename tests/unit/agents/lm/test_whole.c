@@ -90,7 +90,7 @@ START_TEST(same_as_in_parts)
         ck_assert_uint_eq(x->n_turns, y->n_turns);
         ck_assert_uint_le(y->n_ids, x->n_ids);
         ck_assert_uint_gt(y->n_ids, x->n_ids - 4);
-        ck_assert_mem_eq(x->ids, y->ids, y->n_ids * sizeof *y->ids);
+        ck_assert_mem_eq(x->ids, y->ids, y->n_ids * sizeof(*y->ids));
     }
     clone_close(c);
     clone_close(d);
@@ -132,21 +132,21 @@ START_TEST(changed_history_is_computed_again)
 
     say(a, c, "hello");
     n_before = lm_of_clone(c)->n_ids;
-    before = malloc(n_before * sizeof *before);
+    before = malloc(n_before * sizeof(*before));
     ck_assert_ptr_nonnull(before);
-    memcpy(before, lm_of_clone(c)->ids, n_before * sizeof *before);
+    memcpy(before, lm_of_clone(c)->ids, n_before * sizeof(*before));
     ck_assert_int_eq(drive_begin(&d, c, "again", &s, &err), STATUS_OK);
     ck_assert_uint_lt(lm_of_clone(c)->n_ids, n_before);
     drive_end(&d, false);
     ck_assert_uint_eq(lm_of_clone(c)->n_ids, n_before);
-    ck_assert_mem_eq(lm_of_clone(c)->ids, before, n_before * sizeof *before);
+    ck_assert_mem_eq(lm_of_clone(c)->ids, before, n_before * sizeof(*before));
     ck_assert_uint_eq(drive_turn(a, c, "again", &s, SIZE_MAX, first, N), N);
     ck_assert_int_eq(clone_fork(&fork, c, 1, &err), STATUS_OK);
     ck_assert_uint_eq(drive_turn(a, fork, "again", &s, SIZE_MAX, second, N), N);
-    ck_assert_mem_eq(first, second, sizeof first);
+    ck_assert_mem_eq(first, second, sizeof(first));
     ck_assert_int_eq(lm_clone_rewind(c, 1, &err), STATUS_OK);
     ck_assert_uint_eq(drive_turn(a, c, "again", &s, SIZE_MAX, second, N), N);
-    ck_assert_mem_eq(first, second, sizeof first);
+    ck_assert_mem_eq(first, second, sizeof(first));
     free(before);
     clone_close(fork);
     clone_close(c);
@@ -170,7 +170,7 @@ START_TEST(messages_are_saved)
     ck_assert_int_eq(lm_clone_restore(d, saved.data, saved.len, &err), STATUS_OK);
     ck_assert_uint_eq(drive_turn(a, c, "again", &s, SIZE_MAX, first, N), N);
     ck_assert_uint_eq(drive_turn(a, d, "again", &s, SIZE_MAX, second, N), N);
-    ck_assert_mem_eq(first, second, sizeof first);
+    ck_assert_mem_eq(first, second, sizeof(first));
     buf_deinit(&saved);
     clone_close(c);
     clone_close(d);

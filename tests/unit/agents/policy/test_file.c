@@ -43,7 +43,7 @@ static void check_spread(const struct gguf *g, const char *name, size_t n_rows, 
 
     ck_assert_int_eq(gguf_tensor(g, name, &t, &err), STATUS_OK);
     ck_assert(t->n_rows == n_rows && t->n_cols == n_cols && t->type == DTYPE_F32);
-    ck_assert_uint_le(n, sizeof x / sizeof x[0]);
+    ck_assert_uint_le(n, sizeof(x) / sizeof(x[0]));
     ck_assert_int_eq(tensor_read(t, 0, n_rows, x, &err), STATUS_OK);
     for (size_t i = 0; i < n; i++) {
         sum += (double)x[i];
@@ -75,9 +75,9 @@ START_TEST(fresh_parameters)
         ck_assert_int_eq(tensor_read(t, 0, 128, round == 0 ? first : again, &err), STATUS_OK);
         gguf_close(g);
         if (round == 1)
-            ck_assert_mem_eq(first, again, sizeof first);
+            ck_assert_mem_eq(first, again, sizeof(first));
     }
-    ck_assert_int_ne(memcmp(first, again, sizeof first), 0);
+    ck_assert_int_ne(memcmp(first, again, sizeof(first)), 0);
     spec.kind = POLICY_LSTM;
     spec.dropout = 0.0f;
     spec.has_value = true;
@@ -111,7 +111,7 @@ START_TEST(specs_have_bounds)
         {4, 2, 8, 1, 0.5f, POLICY_LSTM, "dropout"},
     };
 
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         const struct policy_spec spec = {.kind = bad[i].kind,
                                          .n_observations = bad[i].n_observations,
                                          .n_actions = bad[i].n_actions,
@@ -170,7 +170,7 @@ static void write_damaged(const struct damage *d)
                    {"hidden.0.bias.v", 1, 3, true},
                    {"actions.weight.v", 2, 3, true},
                    {"actions.bias.v", 1, 2, true}};
-    const size_t n_tensors = sizeof tensors / sizeof tensors[0];
+    const size_t n_tensors = sizeof(tensors) / sizeof(tensors[0]);
     const float numbers[6] = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f};
     struct gguf_writer *w;
 
@@ -259,7 +259,7 @@ START_TEST(damaged_files_are_refused)
     if (open_file(&a) != STATUS_OK)
         ck_abort_msg("%s", err.text);
     agent_unref(a);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         enum status rc;
 
         a = NULL;

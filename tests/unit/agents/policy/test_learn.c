@@ -91,8 +91,8 @@ static void all_steps(struct class *c, bool is_batched)
 static void gather_class(struct class *c, struct agent *agent, size_t n, size_t n_steps)
 {
     *c = (struct class){.agent = agent, .n = n, .n_steps = n_steps};
-    c->actions = calloc(n * n_steps, sizeof *c->actions);
-    c->returns = calloc(n * n_steps, sizeof *c->returns);
+    c->actions = calloc(n * n_steps, sizeof(*c->actions));
+    c->returns = calloc(n * n_steps, sizeof(*c->returns));
     agent->type->learning->train(agent, true);
     for (size_t i = 0; i < n; i++) {
         ck_assert_int_eq(clone_open(&c->clones[i], agent, &(struct clone_config){0}, &err),
@@ -158,7 +158,7 @@ static double loss_now(struct class *c, const struct learn_config *config)
 
 static void read_buffer(struct policy *p, const struct buffer *m, float *out, size_t n)
 {
-    p->backend->type->download(p->backend, out, m, n * sizeof *out);
+    p->backend->type->download(p->backend, out, m, n * sizeof(*out));
     ck_assert_int_eq(p->backend->type->sync(p->backend, &err), STATUS_OK);
 }
 
@@ -250,11 +250,11 @@ static void check_gradient(const struct policy_spec *spec, const struct learn_co
         for (size_t k = 0; k < 2; k++) {
             *x = k == 0 ? was + little : was - little;
             at[k] = (double)*x;
-            p->backend->type->upload(p->backend, param->value, values, n_values * sizeof *values);
+            p->backend->type->upload(p->backend, param->value, values, n_values * sizeof(*values));
             loss[k] = loss_beyond(&c, config, less);
         }
         *x = was;
-        p->backend->type->upload(p->backend, param->value, values, n_values * sizeof *values);
+        p->backend->type->upload(p->backend, param->value, values, n_values * sizeof(*values));
         ck_assert_double_eq_tol((double)gradient[i], (loss[0] - loss[1]) / (at[0] - at[1]),
                                 1e-3 * largest);
     }
@@ -332,9 +332,9 @@ static void check_together(enum policy_kind kind)
     n = gradients(policy_in(&all), want, MAX_PARAMS);
     for (size_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)want[i]));
-    for (size_t k = 0; k < sizeof max_rows / sizeof max_rows[0]; k++) {
+    for (size_t k = 0; k < sizeof(max_rows) / sizeof(max_rows[0]); k++) {
         open_class(&apart, &spec, 7, 9, false, max_rows[k]);
-        ck_assert_mem_eq(all.actions, apart.actions, 7 * 9 * sizeof *all.actions);
+        ck_assert_mem_eq(all.actions, apart.actions, 7 * 9 * sizeof(*all.actions));
         (void)loss_now(&apart, &config);
         ck_assert_uint_eq(gradients(policy_in(&apart), got, MAX_PARAMS), n);
         for (size_t i = 0; i < n; i++)
@@ -464,7 +464,7 @@ START_TEST(what_is_learned_is_saved)
 
         read_buffer(p, a->value, was, n);
         read_buffer(q, b->value, is, n);
-        ck_assert_mem_eq(was, is, n * sizeof *was);
+        ck_assert_mem_eq(was, is, n * sizeof(*was));
     }
     agent_unref(loaded);
     ck_assert_int_eq(remove(path), 0);
@@ -646,7 +646,7 @@ static double practise(const struct policy_spec *spec, uint32_t n_steps, size_t 
                                  .n_observations = N_OBS,
                                  .seed = 17};
 
-        returns = calloc(MAX_CLONES * n_steps, sizeof *returns);
+        returns = calloc(MAX_CLONES * n_steps, sizeof(*returns));
         for (uint32_t i = 0; i < MAX_CLONES; i++)
             is_up[i] = some(i, round, 5) > 0.0f;
         for (uint32_t t = 0; t < n_steps; t++) {

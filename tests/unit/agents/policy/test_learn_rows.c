@@ -131,7 +131,7 @@ struct lesson_data {
 
 static void draw_data(struct lesson_data *d)
 {
-    memset(d, 0, sizeof *d);
+    memset(d, 0, sizeof(*d));
     for (uint32_t i = 0; i < N + N_TRAJECTORIES; i++)
         for (uint32_t k = 0; k < N_OBS; k++) {
             d->observations[i][k] = any(i, 10 + k);
@@ -184,7 +184,7 @@ static double learn_data(struct policy *p, struct lesson_data *d, const struct l
 
 static void copy_buffer(struct policy *p, const struct buffer *from, float *out, size_t n)
 {
-    p->backend->type->download(p->backend, out, from, n * sizeof *out);
+    p->backend->type->download(p->backend, out, from, n * sizeof(*out));
     ck_assert_int_eq(p->backend->type->sync(p->backend, &err), STATUS_OK);
 }
 
@@ -212,7 +212,7 @@ static void check_layer(struct policy *p, struct lesson_data *d, const char *lay
         if (strncmp(name, layer, strlen(layer)) != 0)
             continue;
         ck_assert_uint_le(n, MOST);
-        memset(less, 0, sizeof less);
+        memset(less, 0, sizeof(less));
         if (base != NULL) {
             (void)learn_data(p, d, base);
             copy_buffer(p, param->gradient, less, n);
@@ -226,11 +226,11 @@ static void check_layer(struct policy *p, struct lesson_data *d, const char *lay
 
             for (int side = 0; side < 2; side++) {
                 values[k] = side == 0 ? was + little : was - little;
-                p->backend->type->upload(p->backend, param->value, values, n * sizeof *values);
+                p->backend->type->upload(p->backend, param->value, values, n * sizeof(*values));
                 loss[side] = loss_above(p, d, config, base);
             }
             values[k] = was;
-            p->backend->type->upload(p->backend, param->value, values, n * sizeof *values);
+            p->backend->type->upload(p->backend, param->value, values, n * sizeof(*values));
             ck_assert_double_eq_tol((double)gradient[k] - (double)less[k],
                                     (loss[0] - loss[1]) / (2 * (double)little), 1e-3);
         }
@@ -323,7 +323,7 @@ START_TEST(lessons_in_any_passes)
     struct lesson_data d;
 
     draw_data(&d);
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
         for (size_t k = 0; k < 4; k++) {
             struct policy *p = open_policy(heads[i], k < 2 ? "ref" : "cpu", k % 2 == 0 ? 0 : 1);
 
@@ -331,7 +331,7 @@ START_TEST(lessons_in_any_passes)
                 (void)learn_data(p, &d, &config);
             copy_buffer(p, p->net.layers[1].weight.value, k == 0 ? want : got, 7 * 7);
             if (k > 0)
-                ck_assert_mem_eq(want, got, 7 * 7 * sizeof *want);
+                ck_assert_mem_eq(want, got, 7 * 7 * sizeof(*want));
             agent_unref(&p->base);
         }
 }
@@ -365,7 +365,7 @@ static void head_step(struct policy *p, size_t first, size_t n, float epsilon,
     float observations[N_ROWS][N_OBS];
     struct row *rows[N_ROWS];
 
-    memset(answers, 0, n * sizeof *answers);
+    memset(answers, 0, n * sizeof(*answers));
     for (size_t i = 0; i < n; i++) {
         for (uint32_t k = 0; k < N_OBS; k++)
             observations[i][k] = any((uint32_t)(first + i), 40 + k);
@@ -377,7 +377,7 @@ static void head_step(struct policy *p, size_t first, size_t n, float epsilon,
                                        .n_dims = 1,
                                        .dims = {N_OBS},
                                        .data = observations[i],
-                                       .size_bytes = sizeof observations[i]};
+                                       .size_bytes = sizeof(observations[i])};
         turns[i].seen.tensors = &seen[i];
         turns[i].seen.n_tensors = 1;
         turns[i].seen.row_key = (uint32_t)(first + i);
@@ -415,13 +415,13 @@ START_TEST(heads_act_the_same_alone)
             head_step(p, 0, N_ROWS, 0, all);
             for (size_t row = 0; row < N_ROWS; row++) {
                 head_step(p, row, 1, 0, &one);
-                ck_assert_mem_eq(&one, &all[row], sizeof one);
-                n_moved += memcmp(&all[row], &all[0], sizeof one) != 0;
+                ck_assert_mem_eq(&one, &all[row], sizeof(one));
+                n_moved += memcmp(&all[row], &all[0], sizeof(one)) != 0;
             }
             ck_assert_uint_gt(n_moved, N_ROWS / 2);
             if (b > 0)
-                ck_assert_mem_eq(before, all, sizeof all);
-            memcpy(before, all, sizeof all);
+                ck_assert_mem_eq(before, all, sizeof(all));
+            memcpy(before, all, sizeof(all));
             agent_unref(&p->base);
         }
 }
@@ -507,7 +507,7 @@ START_TEST(wrong_steps_are_refused)
                      STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "gamma is 1.5"));
     f.gamma = 0;
-    memset(d.resets, 1, sizeof d.resets);
+    memset(d.resets, 1, sizeof(d.resets));
     ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err),
                      STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "nothing to learn from"));

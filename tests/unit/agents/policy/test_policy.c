@@ -80,8 +80,8 @@ static struct policy_batch batch_of(struct clone **clones, size_t n)
 
 static bool same_answer(const struct answer *a, const struct answer *b)
 {
-    return a->action == b->action && memcmp(&a->logp, &b->logp, sizeof a->logp) == 0 &&
-           memcmp(&a->value, &b->value, sizeof a->value) == 0;
+    return a->action == b->action && memcmp(&a->logp, &b->logp, sizeof(a->logp)) == 0 &&
+           memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
 }
 
 /* Its info; a file of this architecture is opened by this kind. */
@@ -310,7 +310,7 @@ START_TEST(other_shapes_are_not_grouped)
     other[1].has_value = true;
     other[2].dropout = 0.25f;
     other[3].n_layers++;
-    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
         b = open_spec(&other[i], "cpu");
         ck_assert(!a->type->groups_with(a, b));
         agent_unref(b);
@@ -367,7 +367,7 @@ START_TEST(arrival_does_not_matter)
     drive(&b, straight);
     for (uint32_t i = 0; i < N; i++) {
         keys[i] = i * 7 % N;
-        memcpy(moved[i], observations[keys[i]], sizeof moved[i]);
+        memcpy(moved[i], observations[keys[i]], sizeof(moved[i]));
     }
     b = batch_of(shuffled, N);
     b.observations = moved[0];

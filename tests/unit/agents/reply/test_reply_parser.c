@@ -179,10 +179,10 @@ static const struct written written[] = {
 
 START_TEST(test_families)
 {
-    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+    for (size_t i = 0; i < sizeof(written) / sizeof(*written); i++) {
         const struct reply_format format = {.calls = family(written[i].family)};
         const struct reply_parser_config config = {.format = &format,
-                                                   .tools = {tools, sizeof tools - 1}};
+                                                   .tools = {tools, sizeof(tools) - 1}};
 
         check_parts(&config, written[i].text, written[i].expected);
     }
@@ -200,7 +200,7 @@ START_TEST(test_no_tools)
     parse(&out, &config, text, 3);
     ck_assert_str_eq(out.data + 3, text);
     buf_deinit(&out);
-    config = (struct reply_parser_config){.tools = {tools, sizeof tools - 1}};
+    config = (struct reply_parser_config){.tools = {tools, sizeof(tools) - 1}};
     parse(&out, &config, text, 3);
     ck_assert_str_eq(out.data + 3, text);
     buf_deinit(&out);
@@ -212,7 +212,7 @@ START_TEST(test_forced)
 {
     const struct reply_format format = {.calls = family("mistral")};
     struct reply_parser_config config = {
-        .format = &format, .tools = {tools, sizeof tools - 1}, .is_forced = true};
+        .format = &format, .tools = {tools, sizeof(tools) - 1}, .is_forced = true};
     static const char two[] =
         "{\"name\": \"weather\", \"arguments\": " ARGS "}\n{\"name\": \"now\", \"arguments\": {}}";
 
@@ -226,10 +226,10 @@ END_TEST
 START_TEST(test_thoughts)
 {
     struct reply_format format;
-    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof tools - 1}};
+    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof(tools) - 1}};
     static const char template[] = "{{ tools }}<tool_call> ... </think>";
 
-    reply_format_find(&format, template, sizeof template - 1, true);
+    reply_format_find(&format, template, sizeof(template) - 1, true);
     ck_assert_str_eq(format.calls->family, "hermes");
     check_parts(&config, "<think>\nHm, <b>.\n</think>\n\nYes.", "|R:Hm, <b>.|T:Yes.");
     check_parts(&config,
@@ -251,9 +251,9 @@ START_TEST(test_channels)
 {
     static const char template[] = "<|channel|>analysis <|channel|>commentary functions.";
     struct reply_format format;
-    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof tools - 1}};
+    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof(tools) - 1}};
 
-    reply_format_find(&format, template, sizeof template - 1, true);
+    reply_format_find(&format, template, sizeof(template) - 1, true);
     ck_assert_str_eq(format.calls->family, "harmony");
     check_parts(&config,
                 "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
@@ -271,7 +271,7 @@ START_TEST(test_bounds)
 {
     const struct reply_format format = {.calls = family("hermes")};
     const struct reply_parser_config config = {.format = &format,
-                                               .tools = {tools, sizeof tools - 1}};
+                                               .tools = {tools, sizeof(tools) - 1}};
     struct buf text, out;
 
     buf_init(&text, 1 << 20);
@@ -308,5 +308,5 @@ int main(void)
     const TTest *const tests[] = {test_families, test_no_tools, test_forced, test_thoughts,
                                   test_channels, test_bounds,   test_marks};
 
-    return suite_run("reply_parser", tests, sizeof tests / sizeof *tests);
+    return suite_run("reply_parser", tests, sizeof(tests) / sizeof(*tests));
 }

@@ -171,7 +171,7 @@ START_TEST(wrong_ones_are_named)
         {"try --width inf", "--width must be a number"},
     };
 
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         char *line = strdup(lines[i][0]);
 
         ck_assert_int_eq(parse(line), OPTIONS_WRONG);
@@ -187,14 +187,14 @@ START_TEST(texts_are_bounded)
     char line[OPTION_TEXTS_MAX * 10 + 20] = "try";
 
     for (int i = 0; i < OPTION_TEXTS_MAX; i++)
-        strncat(line, " --stop=x", sizeof line - strlen(line) - 1);
+        strncat(line, " --stop=x", sizeof(line) - strlen(line) - 1);
     {
         char *enough = strdup(line);
 
         ck_assert_int_eq(parse(enough), OPTIONS_RUN);
         free(enough);
     }
-    strncat(line, " --stop=x", sizeof line - strlen(line) - 1);
+    strncat(line, " --stop=x", sizeof(line) - strlen(line) - 1);
     ck_assert_int_eq(parse(line), OPTIONS_WRONG);
     ck_assert_ptr_nonnull(strstr(err.text, "16 times"));
 }

@@ -88,7 +88,7 @@ static void await_prompt(int master)
     ssize_t n;
 
     do
-        n = read(master, shown, sizeof shown - 1);
+        n = read(master, shown, sizeof(shown) - 1);
     while (n > 0 && memchr(shown, '>', (size_t)n) == NULL);
 }
 

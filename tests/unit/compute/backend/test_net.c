@@ -43,14 +43,14 @@ struct array {
 
 static void send(struct array *a)
 {
-    a->b->type->upload(a->b, a->at, a->x, a->n * sizeof *a->x);
+    a->b->type->upload(a->b, a->at, a->x, a->n * sizeof(*a->x));
 }
 
 static void receive(struct array *a)
 {
     struct error err;
 
-    a->b->type->download(a->b, a->x, a->at, a->n * sizeof *a->x);
+    a->b->type->download(a->b, a->x, a->at, a->n * sizeof(*a->x));
     ck_assert_int_eq(a->b->type->sync(a->b, &err), STATUS_OK);
 }
 
@@ -290,12 +290,12 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
                       n * n_in,  n_out * n_in, n_out,        n * 4 * n_out, n * 4 * n_out,
                       n * n_out, n * n_out,    n * n_out,    n * n_out,     n * 4 * n_out,
                       n * n_out, n * n_out,    n_out * n_in, n_out * n_in};
-    enum { ALL = sizeof sizes / sizeof sizes[0] };
+    enum { ALL = sizeof(sizes) / sizeof(sizes[0]) };
     struct array a[ALL];
-    struct net_draw *draws = calloc(n, sizeof *draws);
-    bool *keep = calloc(n, sizeof *keep);
-    int32_t *actions = calloc(n, sizeof *actions);
-    float *weights = calloc(n, sizeof *weights);
+    struct net_draw *draws = calloc(n, sizeof(*draws));
+    bool *keep = calloc(n, sizeof(*keep));
+    int32_t *actions = calloc(n, sizeof(*actions));
+    float *weights = calloc(n, sizeof(*weights));
     size_t len = 0;
 
     state = 77;
@@ -326,7 +326,7 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
     net->optim_step(b, &plain, 2, 0.01f, n * n_out, a[4].at, a[11].at, NULL, NULL);
     for (size_t i = 0; i < ALL; i++) {
         receive(&a[i]);
-        memcpy(out + len, a[i].x, a[i].n * sizeof *out);
+        memcpy(out + len, a[i].x, a[i].n * sizeof(*out));
         len += a[i].n;
     }
     array_free(a, ALL);
@@ -350,7 +350,7 @@ static void compare_all(struct backend *b, const char *name, size_t s, const flo
 {
     ck_assert_uint_eq(run_all(b, shapes[s][0], shapes[s][1], shapes[s][2], got), n);
     for (size_t k = 0; k < n; k++)
-        if (memcmp(&want[k], &got[k], sizeof *got) != 0)
+        if (memcmp(&want[k], &got[k], sizeof(*got)) != 0)
             ck_abort_msg("%s, shape %zu, number %zu of %zu: %.9g, not %.9g", name, s, k, n,
                          (double)got[k], (double)want[k]);
 }
@@ -377,13 +377,13 @@ START_TEST(rows_are_added_in_their_places)
         struct array x = array_of(b, N_X * EACH), y = array_of(b, N_Y * EACH);
         float want[N_X * EACH];
 
-        memcpy(want, x.x, sizeof want);
+        memcpy(want, x.x, sizeof(want));
         for (size_t i = 0; i < N_Y; i++)
             for (size_t c = 0; c < EACH; c++)
                 want[rows[i] * EACH + c] += y.x[i * EACH + c];
         b->type->net->add_at(b, x.at, N_X, rows, y.at, N_Y, EACH);
         receive(&x);
-        ck_assert_mem_eq(x.x, want, sizeof want);
+        ck_assert_mem_eq(x.x, want, sizeof(want));
         array_free(&x, 1);
         array_free(&y, 1);
         backend_close(b);
@@ -396,15 +396,15 @@ START_TEST(sets_have_the_bits_of_ref)
 {
     static const char *const sets[] = {"generic", "avx2", "vnni256", "avx512"};
     enum { ROOM = 1 << 19 };
-    float *want = malloc(ROOM * sizeof *want), *got = malloc(ROOM * sizeof *got);
+    float *want = malloc(ROOM * sizeof(*want)), *got = malloc(ROOM * sizeof(*got));
     struct backend *ref = open_named("ref", "", 1), *device = open_device();
 
-    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         const size_t *shape = shapes[s];
         size_t n = run_all(ref, shape[0], shape[1], shape[2], want);
 
         ck_assert_uint_le(n, ROOM);
-        for (size_t i = 0; i < 2 * sizeof sets / sizeof sets[0]; i++) {
+        for (size_t i = 0; i < 2 * sizeof(sets) / sizeof(sets[0]); i++) {
             struct backend *b = open_named("cpu", sets[i / 2], 1 + i % 2 * 2);
 
             if (b == NULL)
@@ -498,7 +498,7 @@ static void run_groups(struct backend *const *backends, size_t n_in, size_t n_ou
             memcpy(result.x + i * n_out, done.x, n_out * sizeof(float));
             array_free((struct array[]){one, done}, 2);
         }
-    memcpy(out, result.x, GROUP_ROWS * n_out * sizeof *out);
+    memcpy(out, result.x, GROUP_ROWS * n_out * sizeof(*out));
     array_free(w, GROUPS);
     array_free(bias, GROUPS);
     array_free((struct array[]){in, result}, 2);
@@ -515,13 +515,13 @@ START_TEST(groups_have_the_bits_of_their_rows)
 
     for (size_t g = 0; g < GROUPS; g++)
         ref[g] = open_named("ref", "", 1);
-    for (size_t i = 0; i < 2 * sizeof sets / sizeof sets[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof(sets) / sizeof(sets[0]); i++) {
         for (size_t g = 0; g < GROUPS; g++)
             b[g] = open_named(i < 2 ? "ref" : "cpu", sets[i / 2], 1 + i % 2 * 2);
-        for (size_t s = 0; b[0] != NULL && s < sizeof layers / sizeof layers[0]; s++) {
+        for (size_t s = 0; b[0] != NULL && s < sizeof(layers) / sizeof(layers[0]); s++) {
             run_groups(ref, layers[s][0], layers[s][1], false, want);
             run_groups(b, layers[s][0], layers[s][1], true, got);
-            ck_assert_mem_eq(got, want, GROUP_ROWS * layers[s][1] * sizeof *got);
+            ck_assert_mem_eq(got, want, GROUP_ROWS * layers[s][1] * sizeof(*got));
         }
         for (size_t g = 0; g < GROUPS; g++)
             backend_close(b[g]);

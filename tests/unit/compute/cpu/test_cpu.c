@@ -26,10 +26,10 @@ static const enum dtype block_types[] = {
 static const enum dtype float_types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
 enum {
-    N_SETS = sizeof sets / sizeof sets[0],
-    N_COUNTS = sizeof row_counts / sizeof row_counts[0],
-    N_BLOCK_TYPES = sizeof block_types / sizeof block_types[0],
-    N_FLOAT_TYPES = sizeof float_types / sizeof float_types[0],
+    N_SETS = sizeof(sets) / sizeof(sets[0]),
+    N_COUNTS = sizeof(row_counts) / sizeof(row_counts[0]),
+    N_BLOCK_TYPES = sizeof(block_types) / sizeof(block_types[0]),
+    N_FLOAT_TYPES = sizeof(float_types) / sizeof(float_types[0]),
 };
 
 /* NULL when this machine does not have the set. */
@@ -70,14 +70,14 @@ static struct buffer *buffer_of(struct backend *b, const float *x, size_t n)
 
     ck_assert_ptr_nonnull(m);
     if (x != NULL)
-        b->type->upload(b, m, x, n * sizeof *x);
+        b->type->upload(b, m, x, n * sizeof(*x));
     return m;
 }
 
 /* Reads the buffer and closes it. */
 static void read_buffer(struct backend *b, struct buffer *m, float *x, size_t n)
 {
-    b->type->download(b, x, m, n * sizeof *x);
+    b->type->download(b, x, m, n * sizeof(*x));
     must_sync(b);
     b->type->buffer_close(b, m);
 }
@@ -147,9 +147,9 @@ static float exact_output(const struct tensor *t, size_t output, const float *in
         for (size_t i = 0; i < 32; i++)
             amax = fmaxf(amax, fabsf(in[i]));
         scale = amax / 127.0f;
-        memcpy(&bits, &scale, sizeof bits);
+        memcpy(&bits, &scale, sizeof(bits));
         bits = (bits + 255) / 256 * 256;
-        memcpy(&scale, &bits, sizeof bits);
+        memcpy(&scale, &bits, sizeof(bits));
         for (size_t i = 0; i < 32; i++) {
             a[i] = amax == 0.0f ? 0 : (int)rintf(in[i] * (1.0f / scale));
             sums[i / 16] += a[i];
@@ -180,7 +180,7 @@ START_TEST(quantised_products_are_exact)
     struct backend *ref = open_ref();
 
     fill(in, MAX_ROWS * N_COLS, 11);
-    memset(in + 3 * N_COLS, 0, N_COLS * sizeof *in / 2); /* groups of zeros */
+    memset(in + 3 * N_COLS, 0, N_COLS * sizeof(*in) / 2); /* groups of zeros */
     for (size_t i = 0; i < MAX_ROWS; i++)
         for (size_t j = 0; j < N_OUT; j++)
             want[i * N_OUT + j] = exact_output(&t, j, in + i * N_COLS);
@@ -254,18 +254,18 @@ START_TEST(a_changed_input_is_read_again)
     struct buffer *from = buffer_of(b, NULL, N_COLS), *to = buffer_of(b, NULL, N_OUT);
 
     fill(in, N_COLS, 21);
-    b->type->upload(b, from, in, sizeof in);
+    b->type->upload(b, from, in, sizeof(in));
     product_of(b, w4, from, 1, to);
     product_of(b, w8, from, 1, to);
-    b->type->download(b, got, to, sizeof got);
+    b->type->download(b, got, to, sizeof(got));
     for (size_t i = 0; i < N_OUT; i++)
         ck_assert(got[i] == exact_output(&q8, i, in));
     product_of(b, w8, from, 1, to);
-    b->type->download(b, again, to, sizeof again);
+    b->type->download(b, again, to, sizeof(again));
     assert_same_bits(again, got, N_OUT);
     for (size_t i = 0; i < N_COLS; i++)
         in[i] += in[i];
-    b->type->upload(b, from, in, sizeof in);
+    b->type->upload(b, from, in, sizeof(in));
     product_of(b, w8, from, 1, to);
     read_buffer(b, to, got, N_OUT);
     for (size_t i = 0; i < N_OUT; i++)
@@ -319,7 +319,7 @@ static void run_rows(struct backend *b, size_t n, size_t width, const struct rop
     struct buffer *x = buffer_of(b, NULL, n * width), *y = buffer_of(b, NULL, n * width);
     const struct input normed = {x, gain, 1e-5f}, plain = {.x = y};
     struct product to_y, to_x;
-    size_t size_bytes = n * width * sizeof *out;
+    size_t size_bytes = n * width * sizeof(*out);
     uint32_t positions[MAX_ROWS], rows[MAX_ROWS];
     int32_t tokens[MAX_ROWS];
 
@@ -397,7 +397,7 @@ static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] 
     float in[MAX_ROWS * WIDTH], factors[MAX_ROWS];
     uint32_t positions[MAX_ROWS];
     struct buffer *x, *y;
-    size_t size_bytes = n * WIDTH * sizeof *out, step = n * WIDTH;
+    size_t size_bytes = n * WIDTH * sizeof(*out), step = n * WIDTH;
 
     fill(in, step, 43);
     for (size_t i = 0; i < n; i++) {
@@ -420,7 +420,7 @@ static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] 
     b->type->download(b, out + 5 * step, y, size_bytes);
     b->type->scale_rows(b, factors, n, WIDTH, y);
     b->type->download(b, out + 6 * step, y, size_bytes);
-    b->type->scatter_add(b, x, places, factors, sizeof places / sizeof places[0], WIDTH, y);
+    b->type->scatter_add(b, x, places, factors, sizeof(places) / sizeof(places[0]), WIDTH, y);
     b->type->download(b, out + 7 * step, y, size_bytes);
     must_sync(b);
     b->type->buffer_close(b, x);
@@ -469,7 +469,7 @@ static void ffn_by_parts(struct backend *b, struct weight *const w[3], size_t n,
     struct buffer *x = buffer_of(b, in, n * N_COLS), *y = buffer_of(b, NULL, n * HIDDEN), *z;
 
     product_of(b, w[0], x, n, y);
-    b->type->download(b, gate, y, n * HIDDEN * sizeof *gate);
+    b->type->download(b, gate, y, n * HIDDEN * sizeof(*gate));
     product_of(b, w[1], x, n, y);
     read_buffer(b, y, up, n * HIDDEN);
     for (size_t i = 0; i < n * HIDDEN; i++)
@@ -554,12 +554,12 @@ START_TEST(products_together_are_products_alone)
             products[j] = (struct product){w[j], buffer_of(b, NULL, N * HEIGHT)};
             if (i == 0) {
                 b->type->matmul(b, &input, N, &products[j], 1);
-                b->type->download(b, alone[j], products[j].out, sizeof alone[j]);
+                b->type->download(b, alone[j], products[j].out, sizeof(alone[j]));
             }
         }
         b->type->matmul(b, &input, N, products, N_BLOCK_TYPES);
         for (size_t j = 0; j < N_BLOCK_TYPES; j++) {
-            b->type->download(b, got, products[j].out, sizeof got);
+            b->type->download(b, got, products[j].out, sizeof(got));
             assert_same_bits(got, alone[j], N * HEIGHT);
             b->type->matmul_add(b, &input, N, &products[j]);
             read_buffer(b, products[j].out, got, N * HEIGHT);
@@ -588,7 +588,7 @@ static const struct shape shapes[] = {
     {40, 2, 24, KV_F32}, {5, 1, 80, KV_F16}, {6, 2, 24, KV_Q8},
 };
 
-enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 
 /* Runs two sequences of N_POSITIONS and of half as many, chunk tokens of each at a time, both in
  * one call or the second only when the first is done; outputs by sequence and position. */
@@ -616,7 +616,7 @@ static void run_attention(struct backend *b, const struct shape *shape, size_t c
         fill(k[i], N_POSITIONS * kv_width, 51 + (uint32_t)i);
         fill(v[i], N_POSITIONS * kv_width, 61 + (uint32_t)i);
     }
-    for (size_t j = 0; j < sizeof tables[0] / sizeof tables[0][0]; j++) {
+    for (size_t j = 0; j < sizeof(tables[0]) / sizeof(tables[0][0]); j++) {
         tables[0][j] = (int32_t)(j * 7 % 31);
         tables[1][j] = 63 - (int32_t)j;
     }
@@ -672,7 +672,7 @@ START_TEST(attention_agrees)
     size_t n = 2 * N_POSITIONS * shape->n_heads * shape->head_dim;
     struct backend *b = open_ref();
 
-    memset(attended, 0, sizeof attended);
+    memset(attended, 0, sizeof(attended));
     run_attention(b, shape, N_POSITIONS, true, attended[0]);
     backend_close(b);
     b = open_set("generic", 1);
@@ -704,9 +704,9 @@ START_TEST(attention_forgets_chunks_and_batches)
     ck_assert_int_eq(backend_open(&one, "cpu", &config, &err), STATUS_OK);
     config.n_threads = 2;
     ck_assert_int_eq(backend_open(&two, "cpu", &config, &err), STATUS_OK);
-    memset(attended, 0, sizeof attended);
+    memset(attended, 0, sizeof(attended));
     run_attention(one, shape, N_POSITIONS, true, attended[0]);
-    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++)
+    for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++)
         for (size_t j = 0; j < 2; j++) {
             run_attention(i % 2 == 0 ? one : two, shape, chunks[i], j == 0, attended[1]);
             assert_same_bits(attended[1], attended[0], n);
@@ -721,7 +721,7 @@ END_TEST
 static const size_t contexts[] = {1, 15, 16, 17, 64, 65, 255, 256, 257, 258, 300, 1000};
 
 enum {
-    N_CONTEXTS = sizeof contexts / sizeof contexts[0],
+    N_CONTEXTS = sizeof(contexts) / sizeof(contexts[0]),
     SHARED = 240,
     LONGEST = 1000,
     TABLE = LONGEST / KV_PAGE_TOKENS + 1,
@@ -755,15 +755,15 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
         rows[i] = (struct attend_row){i * 3, n_tokens, n - n_tokens, tables[i]};
         fill(x, n * kv_width, 81 + (uint32_t)i);
         fill(x, (n < SHARED ? n : SHARED) * kv_width, 80);
-        b->type->upload(b, m, x, n * kv_width * sizeof *x);
+        b->type->upload(b, m, x, n * kv_width * sizeof(*x));
         b->type->kv_store(b, kv, 0, m, m, &store, 1);
         must_sync(b);
     }
     fill(x, N_CONTEXTS * 3 * width, 79);
     q = buffer_of(b, x, N_CONTEXTS * 3 * width);
     outs = buffer_of(b, NULL, N_CONTEXTS * 3 * width);
-    memset(x, 0, N_CONTEXTS * 3 * width * sizeof *x);
-    b->type->upload(b, outs, x, N_CONTEXTS * 3 * width * sizeof *x);
+    memset(x, 0, N_CONTEXTS * 3 * width * sizeof(*x));
+    b->type->upload(b, outs, x, N_CONTEXTS * 3 * width * sizeof(*x));
     for (size_t i = 0; falling && i < N_CONTEXTS / 2; i++) {
         struct attend_row row = rows[i];
 
@@ -861,9 +861,9 @@ START_TEST(attention_is_cut_by_positions)
     static const size_t lengths[] = {1, 2, 7, 64, 364};
     static const size_t threads[] = {2, 3, 5, 16};
 
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
         attend_end(1, lengths[i], attended[0]);
-        for (size_t j = 0; j < sizeof threads / sizeof threads[0]; j++) {
+        for (size_t j = 0; j < sizeof(threads) / sizeof(threads[0]); j++) {
             attend_end(threads[j], lengths[i], attended[1]);
             assert_same_bits(attended[1], attended[0], lengths[i] * 9 * 64);
         }
@@ -946,18 +946,18 @@ START_TEST(attention_forgets_who_stood_between)
         fill(x, N * DIM, 101 + (uint32_t)i);
         for (size_t j = 0; j < N * DIM; j++)
             x[j] *= i == 1 ? 50.0f : 1.0f;
-        b->type->upload(b, m, x, sizeof x);
+        b->type->upload(b, m, x, sizeof(x));
         b->type->kv_store(b, kv, 0, m, m, &all, 1);
     }
     fill(x, ALL * WIDTH, 104);
     q = buffer_of(b, x, ALL * WIDTH);
     out = buffer_of(b, NULL, ALL * WIDTH);
     b->type->attend(b, kv, 0, &(struct attention){.n_heads = HEADS}, q, rows, 3, out);
-    b->type->download(b, together, out, sizeof together);
+    b->type->download(b, together, out, sizeof(together));
     must_sync(b);
     for (size_t i = 0; i < 3; i++)
         b->type->attend(b, kv, 0, &(struct attention){.n_heads = HEADS}, q, &rows[i], 1, out);
-    b->type->download(b, alone, out, sizeof alone);
+    b->type->download(b, alone, out, sizeof(alone));
     must_sync(b);
     assert_same_bits(together, alone, ALL * WIDTH);
     b->type->kv_close(b, kv);
@@ -983,7 +983,7 @@ static void attend_last(struct backend *b, enum kv_type type, size_t n, const fl
     struct kv *kv = NULL;
     struct error err;
 
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         table[i] = (int32_t)i;
     ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
     b->type->kv_store(b, kv, 0, ks, vs, &all, 1);
@@ -1091,11 +1091,11 @@ START_TEST(attention_forgets_what_a_page_held)
         ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
         b->type->kv_store(b, kv, 0, m, m, &few, 1);
         b->type->attend(b, kv, 0, &(struct attention){.n_heads = 1}, m, &few, 1, out);
-        b->type->download(b, clean, out, sizeof clean);
+        b->type->download(b, clean, out, sizeof(clean));
         b->type->kv_store(b, kv, 0, broken, broken, &full, 1);
         b->type->kv_store(b, kv, 0, m, m, &few, 1);
         b->type->attend(b, kv, 0, &(struct attention){.n_heads = 1}, m, &few, 1, out);
-        b->type->download(b, got, out, sizeof got);
+        b->type->download(b, got, out, sizeof(got));
         must_sync(b);
         assert_same_bits(got, clean, 3 * ODD_DIM);
         b->type->kv_close(b, kv);
@@ -1127,14 +1127,14 @@ START_TEST(a_page_is_copied_in_all_layers)
         b->type->kv_store(b, kv, layer, m, m, &row, 1);
         for (size_t i = 0; i < 32; i++)
             scaled[i] = x[i] * (float)(2 << layer);
-        b->type->upload(b, m, scaled, sizeof scaled);
+        b->type->upload(b, m, scaled, sizeof(scaled));
     }
     b->type->kv_copy(b, kv, 1, 3);
     for (size_t layer = 0; layer < 3; layer++)
         for (size_t i = 0; i < 2; i++) {
             row.pages = &pages[i];
             b->type->attend(b, kv, layer, &(struct attention){.n_heads = 2}, m, &row, 1, out);
-            b->type->download(b, got[layer][i], out, sizeof got[0][0]);
+            b->type->download(b, got[layer][i], out, sizeof(got[0][0]));
         }
     for (size_t layer = 0; layer < 3; layer++) {
         assert_same_bits(got[layer][1], got[layer][0], 32);
@@ -1178,12 +1178,12 @@ START_TEST(memory_of_pages_is_taken_ahead)
     ck_assert(!b->type->kv_prepare(b, kv, false));
     b->type->kv_store(b, kv, 0, m, m, &row, 1);
     b->type->attend(b, kv, 0, &(struct attention){.n_heads = 4}, m, &row, 1, out);
-    b->type->download(b, before, out, sizeof before);
+    b->type->download(b, before, out, sizeof(before));
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
     ck_assert_uint_eq(n_prepared(b, kv, true),
                       3); /* 12 MiB and more are below the highest written page */
     b->type->attend(b, kv, 0, &(struct attention){.n_heads = 4}, m, &row, 1, out);
-    b->type->download(b, after, out, sizeof after);
+    b->type->download(b, after, out, sizeof(after));
     assert_same_bits(after, before, 256);
     b->type->kv_close(b, kv);
 
@@ -1329,7 +1329,7 @@ int main(void)
     tcase_add_loop_test(tests, row_operators_have_the_bits_of_ref, 0, 2);
     tcase_add_test(tests, operators_of_some_architectures_have_the_bits_of_ref);
     tcase_add_loop_test(tests, a_gated_network_is_its_parts, 0,
-                        sizeof ffn_types / sizeof ffn_types[0]);
+                        sizeof(ffn_types) / sizeof(ffn_types[0]));
     tcase_add_test(tests, products_together_are_products_alone);
     tcase_add_loop_test(tests, attention_agrees, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);

@@ -30,14 +30,14 @@ struct gguf_maker {
 
 static inline void make_bytes(struct gguf_maker *m, const void *bytes, size_t len)
 {
-    assert(len <= sizeof m->bytes - m->len);
+    assert(len <= sizeof(m->bytes) - m->len);
     memcpy(m->bytes + m->len, bytes, len);
     m->len += len;
 }
 
 static inline void make_zeros(struct gguf_maker *m, size_t len)
 {
-    assert(len <= sizeof m->bytes - m->len);
+    assert(len <= sizeof(m->bytes) - m->len);
     memset(m->bytes + m->len, 0, len);
     m->len += len;
 }

@@ -51,7 +51,7 @@ START_TEST(scalars_are_read)
 
     make_good(&maker);
     g = open_made();
-    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+    for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
         ck_assert_int_eq(gguf_get_u64(g, integers[i].key, &u, &err), STATUS_OK);
         ck_assert_uint_eq(u, integers[i].want);
     }
@@ -435,17 +435,17 @@ START_TEST(alignment_is_the_files)
     static const uint32_t good[] = {8, 16, 64, 4096};
     static const uint32_t bad[] = {0, 1, 4, 12, 24, 33, UINT32_MAX};
 
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct gguf *g;
         float first;
 
         make_aligned(GGUF_U32, good[i], 4, good[i]);
         g = open_made();
-        memcpy(&first, gguf_tensor_at(g, 0)->data, sizeof first);
+        memcpy(&first, gguf_tensor_at(g, 0)->data, sizeof(first));
         ck_assert(first == 7.0F);
         gguf_close(g);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         make_aligned(GGUF_U32, bad[i], 4, 32);
         expect_refused(STATUS_DATA_LOSS,
                        "key 'general.alignment' is not a power of two of at least 8");
@@ -467,15 +467,15 @@ START_TEST(names_are_found_among_many)
 
     make_head(&maker, 3, 0, N);
     for (uint64_t i = 0; i < N; i++) {
-        (void)snprintf(name, sizeof name, "key.%u", (unsigned)i);
+        (void)snprintf(name, sizeof(name), "key.%u", (unsigned)i);
         make_key_int(&maker, name, GGUF_U16, i, 2);
     }
     g = open_made();
     for (uint64_t i = 0; i < N; i++) {
-        (void)snprintf(name, sizeof name, "key.%u", (unsigned)i);
+        (void)snprintf(name, sizeof(name), "key.%u", (unsigned)i);
         ck_assert_int_eq(gguf_get_u64(g, name, &v, &err), STATUS_OK);
         ck_assert_uint_eq(v, i);
-        (void)snprintf(name, sizeof name, "kez.%u", (unsigned)i);
+        (void)snprintf(name, sizeof(name), "kez.%u", (unsigned)i);
         ck_assert_int_eq(gguf_get_u64(g, name, &v, &err), STATUS_NOT_FOUND);
     }
     gguf_close(g);
@@ -549,7 +549,7 @@ START_TEST(files_change_while_open)
     write_made(path);
     make_old(path);
     ck_assert_int_eq(gguf_open(&g, path, &err), STATUS_OK);
-    (void)snprintf(linked, sizeof linked, "%s.linked", path);
+    (void)snprintf(linked, sizeof(linked), "%s.linked", path);
     ck_assert_int_eq(link(path, linked), 0);
     write_made(newer);
     ck_assert_int_eq(rename(newer, path), 0);
@@ -601,8 +601,8 @@ START_TEST(bad_files_are_refused)
     ck_assert_int_eq(gguf_open(&g, path, &err), STATUS_DATA_LOSS);
     ck_assert_ptr_nonnull(strstr(err.text, "so 1 are missing"));
     ck_assert_int_eq(unlink(path), 0);
-    memset(long_path, '/', sizeof long_path);
-    memcpy(long_path + sizeof long_path - 12, "models/none", 12);
+    memset(long_path, '/', sizeof(long_path));
+    memcpy(long_path + sizeof(long_path) - 12, "models/none", 12);
     ck_assert_int_eq(gguf_open(&g, long_path, &err), STATUS_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(err.text, "/models/none: No such file"));
     ck_assert_ptr_null(g);

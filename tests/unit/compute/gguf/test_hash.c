@@ -17,7 +17,7 @@ static int open_young(const char *root, const char *text)
     char path[512];
     int fd;
 
-    (void)snprintf(path, sizeof path, "%s/model", root);
+    (void)snprintf(path, sizeof(path), "%s/model", root);
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(unlink(path), 0);
@@ -111,8 +111,8 @@ START_TEST(a_hash_is_remembered)
     ck_assert_int_eq(model_hash(known, fd, &err), STATUS_OK);
     ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
     ck_assert_str_eq(hash, known);
-    ck_assert(entry_of(path, sizeof path, root));
-    read_entry(path, text, sizeof text);
+    ck_assert(entry_of(path, sizeof(path), root));
+    read_entry(path, text, sizeof(text));
     n_text = strlen(text);
 
     memcpy(changed, text, n_text + 1); /* the last digit differs */
@@ -132,11 +132,11 @@ START_TEST(a_hash_is_remembered)
         write_entry(path, changed);
         ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
         ck_assert_str_eq(hash, known);
-        read_entry(path, changed, sizeof changed);
+        read_entry(path, changed, sizeof(changed));
         ck_assert_str_eq(changed, text);
     }
     ck_assert_int_eq(unlink(path), 0);
-    (void)snprintf(path, sizeof path, "%s/parley", root);
+    (void)snprintf(path, sizeof(path), "%s/parley", root);
     ck_assert_int_eq(rmdir(path), 0);
     ck_assert_int_eq(rmdir(root), 0);
     ck_assert_int_eq(close(fd), 0);
@@ -162,7 +162,7 @@ START_TEST(a_hash_need_not_be_remembered)
     fd = open_young(root, "abc");
     ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
     ck_assert_str_eq(hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    ck_assert(!entry_of(path, sizeof path, root));
+    ck_assert(!entry_of(path, sizeof(path), root));
     ck_assert_int_eq(close(fd), 0);
     ck_assert_int_eq(rmdir(root), 0);
 }

@@ -67,7 +67,7 @@ START_TEST(broken_heads_are_refused)
          "4 bytes behind its last tensor"},
     };
 
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
         struct hf_tensors t = {.n = 7};
         enum status rc = parse(&t, heads[i].header, heads[i].n_data);
 

@@ -79,10 +79,10 @@ static void save_model(void)
 
 static void setup(void)
 {
-    (void)snprintf(folder, sizeof folder, "/tmp/parley-test-split-XXXXXX");
+    (void)snprintf(folder, sizeof(folder), "/tmp/parley-test-split-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     for (int i = 0; i < N_FILES; i++)
-        (void)snprintf(paths[i], sizeof paths[i], "%s/m-0000%d-of-0000%d.gguf", folder, i + 1,
+        (void)snprintf(paths[i], sizeof(paths[i]), "%s/m-0000%d-of-0000%d.gguf", folder, i + 1,
                        N_FILES);
     save_model();
 }
@@ -185,7 +185,7 @@ START_TEST(wrong_splits_are_refused)
     save_file(0, &(struct said){0, 1000, 3}, "c");
     expect_refused(paths[0], STATUS_UNIMPLEMENTED, "a model of 1000 files");
     save_model();
-    (void)snprintf(other, sizeof other, "%s/m.gguf", folder);
+    (void)snprintf(other, sizeof(other), "%s/m.gguf", folder);
     ck_assert_int_eq(rename(paths[0], other), 0);
     expect_refused(other, STATUS_DATA_LOSS, "must be called NAME-00001-of-00003.gguf");
     ck_assert_int_eq(unlink(other), 0);

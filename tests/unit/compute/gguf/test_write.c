@@ -17,10 +17,10 @@ static const char *path_of(const char *name)
     static char path[128];
 
     if (folder[0] == '\0') {
-        (void)snprintf(folder, sizeof folder, "/tmp/gguf-write-XXXXXX");
+        (void)snprintf(folder, sizeof(folder), "/tmp/gguf-write-XXXXXX");
         ck_assert_ptr_nonnull(mkdtemp(folder));
     }
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
     return path;
 }
 
@@ -94,7 +94,7 @@ START_TEST(reads_back)
     ck_assert_int_eq(gguf_tensor(g, "vector", &t, &err), STATUS_OK);
     ck_assert(t->n_rows == 1 && t->n_cols == 1 && t->type == DTYPE_F32);
     ck_assert_int_eq(tensor_read(t, 0, 1, is, &err), STATUS_OK);
-    ck_assert_mem_eq(is, numbers, sizeof numbers[0]);
+    ck_assert_mem_eq(is, numbers, sizeof(numbers[0]));
     ck_assert_int_eq(gguf_tensor(g, "matrix", &t, &err), STATUS_OK);
     ck_assert(t->n_rows == 2 && t->n_cols == 3 && t->size_bytes == 6 * sizeof(float));
     ck_assert_int_eq(tensor_read(t, 0, 2, is, &err), STATUS_OK);

@@ -51,7 +51,7 @@ START_TEST(pages_come_as_needed)
     struct kv_pages *p = open_pages(4);
     struct kv_seq s = {0};
 
-    ck_assert_uint_eq(sizeof s, 24);
+    ck_assert_uint_eq(sizeof(s), 24);
     (void)extend(p, &s, 0);
     ck_assert_uint_eq(s.n_pages, 0);
     (void)extend(p, &s, 1);
@@ -204,7 +204,7 @@ START_TEST(cached_pages_are_handed_out_last)
     kv_pages_on_forget(p, note_page, &forgotten);
     (void)extend(p, &a, 32);
     (void)extend(p, &b, 20);
-    memcpy(a_pages, a.pages, sizeof a_pages);
+    memcpy(a_pages, a.pages, sizeof(a_pages));
     b_page = b.pages[0];
     kv_page_cache(p, a_pages[0]);
     kv_page_cache(p, a_pages[1]);
@@ -330,7 +330,7 @@ static void model_extend(struct model *m, size_t i)
         kv_seq_reserve(m->pages, s, n_more, &copy, &err) != STATUS_OK)
         return;
     if (copy.from >= 0) {
-        memcpy(m->held[copy.to], m->held[copy.from], sizeof m->held[0]);
+        memcpy(m->held[copy.to], m->held[copy.from], sizeof(m->held[0]));
         m->n_copies++;
     }
     for (size_t n = 0; n < n_more; n++) {
@@ -360,7 +360,7 @@ static void model_cache(struct model *m, const struct kv_seq *s)
         if (m->is_kept[page])
             continue;
         kv_page_cache(m->pages, page);
-        memcpy(m->kept[page], m->held[page], sizeof m->kept[page]);
+        memcpy(m->kept[page], m->held[page], sizeof(m->kept[page]));
         m->is_kept[page] = true;
     }
 }
@@ -379,7 +379,7 @@ static void model_adopt(struct model *m, size_t i)
     } else {
         ck_assert_int_eq(kv_seq_adopt(m->pages, s, (int32_t)page, &err), STATUS_OK);
     }
-    memcpy(&m->want[i][at], m->kept[page], sizeof m->kept[page]);
+    memcpy(&m->want[i][at], m->kept[page], sizeof(m->kept[page]));
     m->n_adopted++;
 }
 
@@ -401,7 +401,7 @@ static void model_step(struct model *m)
             break;
         kv_seq_free(m->pages, &m->seqs[i]);
         share(m->pages, &m->seqs[i], &m->seqs[from], n);
-        memcpy(m->want[i], m->want[from], n * sizeof m->want[0][0]);
+        memcpy(m->want[i], m->want[from], n * sizeof(m->want[0][0]));
         break;
     case 3:
         model_cache(m, &m->seqs[i]);
@@ -439,7 +439,7 @@ static void model_check(const struct model *m)
         n_shared += n_holders[n] > 1;
         n_kept += m->is_kept[n];
         if (m->is_kept[n])
-            ck_assert_mem_eq(m->held[n], m->kept[n], sizeof m->kept[n]);
+            ck_assert_mem_eq(m->held[n], m->kept[n], sizeof(m->kept[n]));
     }
     kv_pages_usage(m->pages, &u);
     if (u.n_free != N_PAGES - n_used || u.n_shared != n_shared || u.n_copies != m->n_copies ||

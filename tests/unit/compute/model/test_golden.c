@@ -201,7 +201,7 @@ static const struct {
 /* The error for a wrong line names the file and the line's number. */
 START_TEST(wrong_lines_are_refused)
 {
-    for (size_t i = 0; i < sizeof wrong_replies / sizeof wrong_replies[0]; i++) {
+    for (size_t i = 0; i < sizeof(wrong_replies) / sizeof(wrong_replies[0]); i++) {
         struct golden_greedy is;
         struct error err = {0};
         struct rig r;
@@ -231,7 +231,7 @@ START_TEST(wrong_passages_are_refused)
     struct error err = {0};
     struct rig r;
 
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         rig_open(&r);
         (void)fputs(lines[i], r.out);
         rig_written(&r);

@@ -139,7 +139,7 @@ START_TEST(weights_are_shared)
                          STATUS_OK);
         ck_assert_uint_eq(transformer_weight_bytes(other.model), transformer_weight_bytes(r.model));
         run_prompt(&other, ids, other_pages, PROMPT, is);
-        ck_assert_mem_eq(is, known, sizeof is);
+        ck_assert_mem_eq(is, known, sizeof(is));
         transformer_close(other.model);
         backend_close(other.backend);
     }
@@ -331,7 +331,7 @@ START_TEST(harmless_keys_change_nothing)
     for (size_t i = 0; i < N_OF(harmless); i++) {
         rig_open(&r, &harmless[i]);
         run_prompt(&r, ids, some_pages, PROMPT, is);
-        ck_assert_mem_eq(is, known, sizeof is);
+        ck_assert_mem_eq(is, known, sizeof(is));
         rig_close(&r);
     }
 }
@@ -371,7 +371,7 @@ START_TEST(broken_weights_are_refused)
             struct error err = {0};
             char words[96];
 
-            (void)snprintf(words, sizeof words, "tiny: tensor '%s' has the value ",
+            (void)snprintf(words, sizeof(words), "tiny: tensor '%s' has the value ",
                            broken[i].tensor);
             tiny_model_init(&r.file, &config);
             ck_assert_int_eq(
@@ -431,7 +431,7 @@ START_TEST(files_may_change_under_a_model)
             STATUS_OK);
         write_file(path, &other);
         run_prompt(&r, ids, some_pages, PROMPT, is);
-        ck_assert_mem_eq(is, known, sizeof is);
+        ck_assert_mem_eq(is, known, sizeof(is));
 
         shared = r;
         ck_assert_int_eq(gguf_open(&shared.gguf, path, &err), STATUS_OK);
@@ -447,7 +447,7 @@ START_TEST(files_may_change_under_a_model)
         ck_assert_ptr_nonnull(strstr(err.text, "has changed since it was opened"));
         ck_assert_int_eq(truncate(path, 16), 0);
         run_prompt(&r, ids, some_pages, PROMPT, is);
-        ck_assert_mem_eq(is, known, sizeof is);
+        ck_assert_mem_eq(is, known, sizeof(is));
 
         ck_assert_int_eq(transformer_open(&shared.model, r.backend, shared.gguf, &config, &err),
                          STATUS_UNAVAILABLE);
@@ -491,7 +491,7 @@ START_TEST(chunks_do_not_matter)
     run_prompt(&r, ids, some_pages, PROMPT, known);
     for (size_t i = 0; i < N_OF(chunks); i++) {
         run_prompt(&r, ids, other_pages, chunks[i], is);
-        ck_assert_mem_eq(is, known, sizeof known);
+        ck_assert_mem_eq(is, known, sizeof(known));
     }
     rig_close(&r);
 }
@@ -521,15 +521,15 @@ START_TEST(neighbours_do_not_matter)
     run_prompt(&r, other_ids, other_pages, PROMPT, two_known);
     run_prompt(&r, ids, some_pages, PROMPT, known);
     forward(&r, rows, N_OF(rows));
-    ck_assert_mem_eq(one, known + (23 - 3) * TINY_VOCAB, sizeof one);
-    ck_assert_mem_eq(two, two_known + (PROMPT - 1) * TINY_VOCAB, sizeof two);
+    ck_assert_mem_eq(one, known + (23 - 3) * TINY_VOCAB, sizeof(one));
+    ck_assert_mem_eq(two, two_known + (PROMPT - 1) * TINY_VOCAB, sizeof(two));
 
     /* the same, into one piece of memory */
     rows[0].logits = is;
     rows[2].logits = is + 3 * TINY_VOCAB;
     forward(&r, rows, N_OF(rows));
-    ck_assert_mem_eq(is, one, sizeof one);
-    ck_assert_mem_eq(is + 3 * TINY_VOCAB, two, sizeof two);
+    ck_assert_mem_eq(is, one, sizeof(one));
+    ck_assert_mem_eq(is + 3 * TINY_VOCAB, two, sizeof(two));
     rig_close(&r);
 }
 END_TEST
@@ -557,7 +557,7 @@ START_TEST(copies_come_first)
                                    .n_logits = 1,
                                    .logits = branch};
     ck_assert_int_eq(transformer_forward(r.model, &row, 1, &copy, 1, &err), STATUS_OK);
-    ck_assert_mem_eq(branch, known + 12 * TINY_VOCAB, sizeof branch);
+    ck_assert_mem_eq(branch, known + 12 * TINY_VOCAB, sizeof(branch));
     rig_close(&r);
 }
 END_TEST
@@ -639,20 +639,20 @@ START_TEST(micro_batches_do_not_matter)
     forward(&r, before, 2);
     for (size_t i = 0; i < MICRO_BATCH_ROWS; i++) {
         forward(&r, &rows[i], 1);
-        memcpy(alone[i], rows[i].logits, sizeof alone[i]);
-        memset(rows[i].logits, 0, sizeof alone[i]);
+        memcpy(alone[i], rows[i].logits, sizeof(alone[i]));
+        memset(rows[i].logits, 0, sizeof(alone[i]));
     }
     ck_assert_uint_eq(n_shared, 0);
     forward(&r, rows, MICRO_BATCH_ROWS);
     ck_assert_uint_eq(n_shared, 1);
     for (size_t i = 0; i < MICRO_BATCH_ROWS; i++)
-        ck_assert_mem_eq(rows[i].logits, alone[i], sizeof alone[i]);
+        ck_assert_mem_eq(rows[i].logits, alone[i], sizeof(alone[i]));
     /* rows that cannot be halved are computed together */
     rows[0].n_tokens = 32;
     rows[0].pages = (const int32_t[]){2, 3};
     forward(&r, rows, MICRO_BATCH_ROWS);
     ck_assert_uint_eq(n_shared, 1);
-    ck_assert_mem_eq(rows[1].logits, alone[1], sizeof alone[1]);
+    ck_assert_mem_eq(rows[1].logits, alone[1], sizeof(alone[1]));
     rig_close(&r);
 }
 END_TEST
@@ -706,7 +706,7 @@ START_TEST(optional_tensors_are_used)
         ck_assert_double_gt(distance(is, known, N_OF(is)), 1e-3);
         /* position 0 is not rotated, whatever the frequencies */
         if (configs[i].has_rope_freqs)
-            ck_assert_mem_eq(is, known, TINY_VOCAB * sizeof *is);
+            ck_assert_mem_eq(is, known, TINY_VOCAB * sizeof(*is));
         rig_close(&r);
     }
 }

@@ -37,20 +37,20 @@ static void rig_open(struct rig *r, size_t n)
 {
     struct error err;
 
-    memset(r, 0, sizeof *r);
+    memset(r, 0, sizeof(*r));
     ck_assert_int_eq(backend_open(&r->ref, "ref", &(struct backend_config){0}, &err), STATUS_OK);
     r->n = n;
     r->known_logits = r->ref->type->buffer_open(r->ref, ROWS * n * sizeof(float));
     r->host = malloc(ROWS * n * sizeof(float));
     r->logits = rig_alloc(ROWS * n * sizeof(float));
-    r->ends = rig_alloc(sizeof ends);
-    r->draws = rig_alloc(ROWS * sizeof *r->draws);
-    r->drawn = rig_alloc(ROWS * sizeof *r->drawn);
-    r->count = rig_alloc(sizeof *r->count);
+    r->ends = rig_alloc(sizeof(ends));
+    r->draws = rig_alloc(ROWS * sizeof(*r->draws));
+    r->drawn = rig_alloc(ROWS * sizeof(*r->drawn));
+    r->count = rig_alloc(sizeof(*r->count));
     ck_assert(r->known_logits != NULL && r->host != NULL && r->logits != NULL && r->ends != NULL &&
               r->draws != NULL && r->drawn != NULL && r->count != NULL);
-    memcpy(r->ends, ends, sizeof ends);
-    rig_written(r->ends, sizeof ends);
+    memcpy(r->ends, ends, sizeof(ends));
+    rig_written(r->ends, sizeof(ends));
 }
 
 static void rig_close(struct rig *r)
@@ -90,11 +90,11 @@ static size_t compare(struct rig *r, const struct draw *draws, size_t n)
     r->ref->type->sample(r->ref, r->known_logits, r->n, &list, known);
     ck_assert_int_eq(r->ref->type->sync(r->ref, &err), STATUS_OK);
     memcpy(r->logits, r->host, ROWS * r->n * sizeof(float));
-    memcpy(r->draws, draws, n * sizeof *draws);
+    memcpy(r->draws, draws, n * sizeof(*draws));
     *r->count = (uint32_t)n;
     rig_written(r->logits, ROWS * r->n * sizeof(float));
-    rig_written(r->draws, n * sizeof *draws);
-    rig_written(r->count, sizeof *r->count);
+    rig_written(r->draws, n * sizeof(*draws));
+    rig_written(r->count, sizeof(*r->count));
     cuda_draw(r->logits, (uint32_t)r->n, r->draws, count, r->ends, ENDS, r->drawn, NULL);
     error = rig_error();
     ck_assert_msg(error == NULL, "%s", error);
@@ -141,7 +141,7 @@ START_TEST(draws_are_refs)
     const unsigned orders = text != NULL ? (unsigned)strtoul(text, NULL, 10) : 4;
 
     state = 3;
-    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+    for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
         struct rig r;
 
         rig_open(&r, sizes[k]);
@@ -176,7 +176,7 @@ START_TEST(usual_draws_are_the_devices)
 
     state = 9;
     rig_open(&r, MOST_VOCAB);
-    for (size_t k = 0; k < sizeof usual / sizeof usual[0]; k++) {
+    for (size_t k = 0; k < sizeof(usual) / sizeof(usual[0]); k++) {
         struct draw draws[2] = {usual[k], usual[k]};
 
         fill(&r, 8.0f);

@@ -16,13 +16,13 @@ struct vector {
 
 #include "tests/unit/compute/numerics/dtype_vectors.inc"
 
-enum { N_VECTORS = sizeof vectors / sizeof vectors[0] };
+enum { N_VECTORS = sizeof(vectors) / sizeof(vectors[0]) };
 
 static uint32_t bits(float f)
 {
     uint32_t u;
 
-    memcpy(&u, &f, sizeof u);
+    memcpy(&u, &f, sizeof(u));
     return u;
 }
 
@@ -30,7 +30,7 @@ static float from_bits(uint32_t u)
 {
     float f;
 
-    memcpy(&f, &u, sizeof f);
+    memcpy(&f, &u, sizeof(f));
     return f;
 }
 
@@ -44,7 +44,7 @@ START_TEST(blocks_decode)
         ck_assert_uint_eq(dtype_row_bytes(want->type, want->n), want->size_bytes);
         for (size_t shift = 0; shift < 2; shift++) {
             uint8_t *in = malloc(want->size_bytes + shift);
-            float *out = calloc(want->n, sizeof *out);
+            float *out = calloc(want->n, sizeof(*out));
 
             memcpy(in + shift, want->in, want->size_bytes);
             dtype_decode(want->type, in + shift, want->n, out);
@@ -90,7 +90,7 @@ START_TEST(formats_are_ggufs)
         {DTYPE_Q3_K, "Q3_K", 256, 110},     {DTYPE_IQ4_NL, "IQ4_NL", 32, 18},
         {DTYPE_IQ4_XS, "IQ4_XS", 256, 136}, {DTYPE_MXFP4, "MXFP4", 32, 17},
     };
-    enum { N = sizeof formats / sizeof formats[0] };
+    enum { N = sizeof(formats) / sizeof(formats[0]) };
     size_t n_named = 0;
 
     for (size_t i = 0; i < N; i++) {
@@ -174,7 +174,7 @@ START_TEST(finite_is_what_decodes_so)
             continue;
         n = dtype_block_values((enum dtype)type);
         size = dtype_block_bytes((enum dtype)type);
-        ck_assert(n <= DTYPE_BLOCK_VALUES_MAX && size <= sizeof block);
+        ck_assert(n <= DTYPE_BLOCK_VALUES_MAX && size <= sizeof(block));
         for (size_t b = 0; b < n_blocks; b++) {
             bool is_finite = true;
 

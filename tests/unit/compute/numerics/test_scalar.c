@@ -24,7 +24,7 @@ START_TEST(exp2_below_is_near)
 {
     static const float scales[] = {1.0f, 0.18033688f, 11.5f};
 
-    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
+    for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++)
         for (float y = -125.0f; y <= 0.0f; y += 1e-3f) {
             float x = y / scales[i];
             double known = exp2((double)x * (double)scales[i]);
@@ -62,7 +62,7 @@ START_TEST(exp_has_known_bits)
         {-20.5f, 0x30abd1d8}, {87.3f, 0x7e76d06e}, {-86.9f, 0x00c60f89},
     };
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         ck_assert_uint_eq(scalar_bits(scalar_exp(known[i].x)), known[i].bits);
 }
 END_TEST

@@ -97,7 +97,7 @@ START_TEST(embed_takes_rows)
 
     b->type->embed(b, w, ids, 3, out);
     read_back(b, out, is, 6);
-    ck_assert_mem_eq(is, known, sizeof known);
+    ck_assert_mem_eq(is, known, sizeof(known));
     b->type->buffer_close(b, out);
     b->type->weight_close(b, w);
     backend_close(b);
@@ -117,7 +117,7 @@ START_TEST(matmul_multiplies_rows)
 
     multiply(b, w, x, 2, y);
     read_back(b, y, is, 4);
-    ck_assert_mem_eq(is, known, sizeof known);
+    ck_assert_mem_eq(is, known, sizeof(known));
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, y);
     b->type->weight_close(b, w);
@@ -138,14 +138,14 @@ START_TEST(matmul_does_not_depend_on_n)
     fill(weight, ROWS * COLS, 1);
     w = weight_of(b, weight, DTYPE_F32, ROWS, COLS);
     fill(in, N * COLS, 2);
-    b->type->upload(b, x, in, sizeof in);
+    b->type->upload(b, x, in, sizeof(in));
     multiply(b, w, x, N, y);
     read_back(b, y, all, N * ROWS);
     for (size_t i = 0; i < N; i++) {
-        b->type->upload(b, x, in + i * COLS, COLS * sizeof *in);
+        b->type->upload(b, x, in + i * COLS, COLS * sizeof(*in));
         multiply(b, w, x, 1, y);
         read_back(b, y, one, ROWS);
-        ck_assert_mem_eq(one, all + i * ROWS, sizeof one);
+        ck_assert_mem_eq(one, all + i * ROWS, sizeof(one));
     }
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, y);
@@ -164,7 +164,7 @@ START_TEST(matmul_decodes_blocks)
     struct weight *quantised, *plain;
     struct buffer *x, *y;
 
-    for (size_t i = 0; i < sizeof blocks; i++)
+    for (size_t i = 0; i < sizeof(blocks); i++)
         blocks[i] = (unsigned char)(i * 37 + 11);
     for (size_t i = 0; i < ROWS * 2; i++)
         memcpy(blocks + i * 20, (uint16_t[]){0x2e66, 0xb800}, 4); /* about 0.1 and -0.5 */
@@ -178,7 +178,7 @@ START_TEST(matmul_decodes_blocks)
     read_back(b, y, is, N * ROWS);
     multiply(b, plain, x, N, y);
     read_back(b, y, known, N * ROWS);
-    ck_assert_mem_eq(is, known, sizeof known);
+    ck_assert_mem_eq(is, known, sizeof(known));
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, y);
     b->type->weight_close(b, quantised);
@@ -266,7 +266,7 @@ START_TEST(rope_turns_neighbours)
     float known[16] = {cosf(3.0f),  sinf(3.0f), cosf(0.3f),  sinf(0.3f),
                        -sinf(3.0f), cosf(3.0f), -sinf(0.3f), cosf(0.3f)};
 
-    memcpy(known + 8, in + 8, 8 * sizeof *in);
+    memcpy(known + 8, in + 8, 8 * sizeof(*in));
     b->type->rope(b, &rope, positions, 2, x);
     read_back(b, x, is, 16);
     assert_near(is, known, 16, 1e-6);
@@ -276,7 +276,7 @@ START_TEST(rope_turns_neighbours)
     known[3] = sinf(0.15f);
     known[6] = -sinf(0.15f);
     known[7] = cosf(0.15f);
-    b->type->upload(b, x, in, sizeof in);
+    b->type->upload(b, x, in, sizeof(in));
     b->type->rope(b, &rope, positions, 2, x);
     read_back(b, x, is, 16);
     assert_near(is, known, 16, 1e-6);
@@ -296,7 +296,7 @@ START_TEST(gather_takes_rows)
 
     b->type->gather(b, x, rows, 3, 2, out);
     read_back(b, out, is, 6);
-    ck_assert_mem_eq(is, picked, sizeof picked);
+    ck_assert_mem_eq(is, picked, sizeof(picked));
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, out);
     backend_close(b);
@@ -361,9 +361,9 @@ static void attend_in_chunks(struct backend *b, struct kv *kv, const int32_t *pa
         struct attend_row row = {.pos = pos, .pages = pages};
 
         n = row.n_tokens = TOKENS - pos < chunk ? TOKENS - pos : chunk;
-        b->type->upload(b, bq, q + pos * Q_WIDTH, n * Q_WIDTH * sizeof *q);
-        b->type->upload(b, bk, k + pos * KV_WIDTH, n * KV_WIDTH * sizeof *k);
-        b->type->upload(b, bv, v + pos * KV_WIDTH, n * KV_WIDTH * sizeof *v);
+        b->type->upload(b, bq, q + pos * Q_WIDTH, n * Q_WIDTH * sizeof(*q));
+        b->type->upload(b, bk, k + pos * KV_WIDTH, n * KV_WIDTH * sizeof(*k));
+        b->type->upload(b, bv, v + pos * KV_WIDTH, n * KV_WIDTH * sizeof(*v));
         b->type->kv_store(b, kv, 1, bk, bv, &row, 1);
         b->type->attend(b, kv, 1, &(struct attention){.n_heads = HEADS}, bq, &row, 1, bo);
         read_back(b, bo, out + pos * Q_WIDTH, n * Q_WIDTH);
@@ -403,7 +403,7 @@ START_TEST(attend_does_not_depend_on_chunks_or_pages)
         attend_in_chunks(b, kv, in_order, TOKENS, known);
         for (size_t i = 0; i < N_OF(chunks); i++) {
             attend_in_chunks(b, kv, scrambled, chunks[i], is);
-            ck_assert_mem_eq(is, known, sizeof known);
+            ck_assert_mem_eq(is, known, sizeof(known));
         }
         b->type->kv_close(b, kv);
     }
@@ -426,7 +426,7 @@ START_TEST(narrow_pages_are_near)
 
         attend_in_chunks(b, narrow, in_order, TOKENS, is);
         assert_near(is, known, N_OF(is), tolerances[i]);
-        ck_assert_mem_ne(is, known, sizeof known);
+        ck_assert_mem_ne(is, known, sizeof(known));
         b->type->kv_close(b, narrow);
     }
     b->type->kv_close(b, f32);
@@ -479,10 +479,10 @@ START_TEST(attend_keeps_rows_apart)
     b->type->attend(b, kv, 2, &(struct attention){.n_heads = HEADS}, bq, rows, 2, out);
     read_back(b, out, together, N_OF(together));
     rows[1].first = 0;
-    b->type->upload(b, bq, q + FIRST * Q_WIDTH, (TOKENS - FIRST) * Q_WIDTH * sizeof *q);
+    b->type->upload(b, bq, q + FIRST * Q_WIDTH, (TOKENS - FIRST) * Q_WIDTH * sizeof(*q));
     b->type->attend(b, kv, 2, &(struct attention){.n_heads = HEADS}, bq, rows + 1, 1, out);
     read_back(b, out, alone, (TOKENS - FIRST) * Q_WIDTH);
-    ck_assert_mem_eq(alone, together + FIRST * Q_WIDTH, (TOKENS - FIRST) * Q_WIDTH * sizeof *q);
+    ck_assert_mem_eq(alone, together + FIRST * Q_WIDTH, (TOKENS - FIRST) * Q_WIDTH * sizeof(*q));
     b->type->kv_close(b, kv);
     b->type->buffer_close(b, bq);
     b->type->buffer_close(b, bk);
@@ -514,7 +514,7 @@ START_TEST(kv_copy_copies_all_layers)
     for (size_t layer = 0; layer < LAYERS; layer++)
         b->type->kv_store(b, kv, layer, bother, bother, &row, 1);
     for (size_t h = 0; h < HEADS; h++) /* one position: its value is the answer */
-        memcpy(known + h * HEAD_DIM, k + h / 2 * HEAD_DIM, HEAD_DIM * sizeof *k);
+        memcpy(known + h * HEAD_DIM, k + h / 2 * HEAD_DIM, HEAD_DIM * sizeof(*k));
     row.pages = copied;
     for (size_t layer = 0; layer < LAYERS; layer++) {
         b->type->attend(b, kv, layer, &(struct attention){.n_heads = HEADS}, bq, &row, 1, out);

@@ -10,18 +10,18 @@ static const struct compile_answer_head head_of_three = {COMPILE_MAGIC, COMPILE_
 /* An answer is the same however its bytes are cut, and is complete with the last one. */
 START_TEST(test_cuts)
 {
-    char bytes[sizeof head_of_three + 3];
+    char bytes[sizeof(head_of_three) + 3];
 
-    memcpy(bytes, &head_of_three, sizeof head_of_three);
-    memcpy(bytes + sizeof head_of_three, "abc", 3);
-    for (size_t cut = 0; cut <= sizeof bytes; cut++) {
+    memcpy(bytes, &head_of_three, sizeof(head_of_three));
+    memcpy(bytes + sizeof(head_of_three), "abc", 3);
+    for (size_t cut = 0; cut <= sizeof(bytes); cut++) {
         struct answer a;
         struct error err;
 
         answer_init(&a);
         ck_assert_int_eq(answer_take(&a, bytes, cut, &err), STATUS_OK);
-        ck_assert(answer_is_complete(&a) == (cut == sizeof bytes));
-        ck_assert_int_eq(answer_take(&a, bytes + cut, sizeof bytes - cut, &err), STATUS_OK);
+        ck_assert(answer_is_complete(&a) == (cut == sizeof(bytes)));
+        ck_assert_int_eq(answer_take(&a, bytes + cut, sizeof(bytes) - cut, &err), STATUS_OK);
         ck_assert(answer_is_complete(&a));
         ck_assert_str_eq(a.bytes, "abc");
         ck_assert_int_eq(answer_take(&a, "d", 1, &err), STATUS_DATA_LOSS);
@@ -39,7 +39,7 @@ START_TEST(test_empty)
 
     answer_init(&a);
     ck_assert(!answer_is_complete(&a));
-    ck_assert_int_eq(answer_take(&a, (const char *)&head, sizeof head, &err), STATUS_OK);
+    ck_assert_int_eq(answer_take(&a, (const char *)&head, sizeof(head), &err), STATUS_OK);
     ck_assert(answer_is_complete(&a));
     ck_assert_str_eq(a.bytes, "");
     answer_deinit(&a);
@@ -57,12 +57,12 @@ START_TEST(test_wrong)
         {COMPILE_MAGIC, COMPILE_DONE, UINT32_MAX},
     };
 
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
         struct answer a;
         struct error err;
 
         answer_init(&a);
-        ck_assert_int_eq(answer_take(&a, (const char *)&heads[i], sizeof heads[i], &err),
+        ck_assert_int_eq(answer_take(&a, (const char *)&heads[i], sizeof(heads[i]), &err),
                          STATUS_DATA_LOSS);
         ck_assert(!answer_is_complete(&a));
         answer_deinit(&a);

@@ -88,7 +88,7 @@ START_TEST(test_deaths)
     };
 
     compile_rig_open(&rig);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct rig_job j, next;
 
         compile_rig_use(&rig, rows[i].commands);
@@ -131,7 +131,7 @@ START_TEST(test_missing)
     static const char *const programs[] = {"/nowhere/parley-compile", "/dev/null", ""};
 
     compile_rig_open(&rig);
-    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
         struct rig_job j;
 
         ck_assert_int_eq(setenv("PARLEY_COMPILE", programs[i], 1), 0);
@@ -304,5 +304,5 @@ int main(void)
         printf("the program parley-compile is not built\n");
         return 77;
     }
-    return suite_run("compiler", tests, sizeof tests / sizeof tests[0]);
+    return suite_run("compiler", tests, sizeof(tests) / sizeof(tests[0]));
 }

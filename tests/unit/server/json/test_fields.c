@@ -12,9 +12,9 @@ static char *make_enum(const char *value, size_t n, size_t *ret_len)
 {
     static const char head[] = "{\"enum\":[";
     const size_t len = strlen(value);
-    char *body = xalloc(sizeof head + n * (len + 1) + 2), *at = body + sizeof head - 1;
+    char *body = xalloc(sizeof(head) + n * (len + 1) + 2), *at = body + sizeof(head) - 1;
 
-    memcpy(body, head, sizeof head);
+    memcpy(body, head, sizeof(head));
     for (size_t i = 0; i < n; i++) {
         memcpy(at, value, len);
         at += len;

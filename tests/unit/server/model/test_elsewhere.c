@@ -48,7 +48,7 @@ static void setup(void)
                                         .options = {.backend = ""},
                                         .env = &env_real};
 
-    memset(&s, 0, sizeof s);
+    memset(&s, 0, sizeof(s));
     ck_assert_int_eq(uv_loop_init(&s.loop), 0);
     fake_remote_open(&s.remote, &s.loop);
     ck_assert_int_eq(model_start(&s.model, &s.loop, &config, on_loaded, NULL, &s.err), STATUS_OK);

@@ -11,7 +11,7 @@ START_TEST(test_opens_by_name)
     struct environment *e = NULL;
     struct error err;
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         ck_assert_int_eq(environment_open(&e, names[i], &err), STATUS_OK);
         ck_assert_str_eq(e->type->name, "CartPole-v1");
         environment_close(e);
@@ -32,8 +32,8 @@ START_TEST(test_resets_by_seed)
     environment_reset(e, 543, 0, first);
     environment_reset(e, 543, 1, other);
     environment_reset(e, 543, 0, again);
-    ck_assert_mem_eq(first, again, sizeof first);
-    ck_assert(memcmp(first, other, sizeof first) != 0);
+    ck_assert_mem_eq(first, again, sizeof(first));
+    ck_assert(memcmp(first, other, sizeof(first)) != 0);
     for (size_t i = 0; i < 4; i++)
         ck_assert(first[i] >= -0.05F && first[i] < 0.05F);
     environment_close(e);

@@ -80,7 +80,7 @@ static void fill(struct book *b, const struct model_participant_config *model,
     struct world *w;
     struct error err;
 
-    memset(b, 0, sizeof *b);
+    memset(b, 0, sizeof(*b));
     b->task = task;
     b->has_metrics = config.dynamic == DYNAMIC_NONE;
     for (size_t i = 0; i < N; i++)
@@ -139,7 +139,7 @@ START_TEST(worlds_do_not_matter)
         model.is_plain = form == 1;
         fill(&want, &model, kinds[0]);
         ck_assert_uint_gt(want.answers[0].len, 20);
-        for (size_t i = 1; i < sizeof kinds / sizeof kinds[0]; i++) {
+        for (size_t i = 1; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
             model.agent.options.kv_bytes = i == 2 ? 2 << 20 : 4 << 20;
             fill(&got, &model, kinds[i]);
             ck_assert(is_same(&got, &want));
@@ -243,7 +243,7 @@ START_TEST(batches_follow_the_rule)
 
     for (size_t i = 0; i < N_TABLE; i++)
         rows[i] = (struct fake_example){.episode = i, .text_words = table[i], .label_words = 1};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fake_task *task = fake_task_open("t", rows, N_TABLE);
         struct participant *tasks[] = {&task->base}, *agent;
         struct model_participant_config model = tiny_participant(&file);
@@ -411,7 +411,7 @@ int main(void)
     int code;
 
     set_up();
-    code = suite_run("worlds_model", tests, sizeof tests / sizeof tests[0]);
+    code = suite_run("worlds_model", tests, sizeof(tests) / sizeof(tests[0]));
     tear_down();
     return code;
 }

@@ -24,7 +24,7 @@ static inline const char *rig_path(const char *name)
     static size_t next;
     char *path = paths[next++ % 8];
 
-    (void)snprintf(path, sizeof paths[0], "%s/%s", rig_folder, name);
+    (void)snprintf(path, sizeof(paths[0]), "%s/%s", rig_folder, name);
     return path;
 }
 
@@ -51,7 +51,7 @@ static inline int rig_run(const char *name, const TTest *const *tests, size_t n,
     if (mkdtemp(rig_folder) == NULL)
         return EXIT_FAILURE;
     rc = run(name, tests, n);
-    (void)snprintf(command, sizeof command, "rm -r %s", rig_folder);
+    (void)snprintf(command, sizeof(command), "rm -r %s", rig_folder);
     if (system(command) != 0)
         rc = EXIT_FAILURE;
     return rc;
@@ -63,7 +63,7 @@ static inline enum status rig_open(struct teacher **out, const char *prefix, con
 {
     char task[200];
 
-    (void)snprintf(task, sizeof task, "%s:%s", prefix, rig_path(name));
+    (void)snprintf(task, sizeof(task), "%s:%s", prefix, rig_path(name));
     return teacher_open(out, task, config, &rig_err);
 }
 

@@ -20,7 +20,7 @@ static enum status fake_open(void **out, void *arg, const char *name, const char
 
     if (strcmp(name, "shut") == 0)
         return error_set(err, STATUS_UNAVAILABLE, "it is shut");
-    (void)snprintf(f->opened, sizeof f->opened, "%s %s '%s'", name, fold, argument);
+    (void)snprintf(f->opened, sizeof(f->opened), "%s %s '%s'", name, fold, argument);
     f->n_open++;
     *out = f;
     return STATUS_OK;
@@ -32,7 +32,7 @@ static enum status fake_next(void *opened, uint64_t n_episodes, bool is_between,
     struct fake_data *f = opened;
     size_t len = strlen(f->asked);
 
-    (void)snprintf(f->asked + len, sizeof f->asked - len, "%d%s ", (int)n_episodes,
+    (void)snprintf(f->asked + len, sizeof(f->asked) - len, "%d%s ", (int)n_episodes,
                    is_between ? "" : "+");
     if (*f->chunks != NULL && strcmp(*f->chunks, "!") == 0)
         return error_set(err, STATUS_UNAVAILABLE, "it is gone");
@@ -103,7 +103,7 @@ START_TEST(test_wrong)
     struct fake_data f;
     struct error err = {0};
 
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         f = (struct fake_data){.chunks = faults[i].chunks};
         ck_assert_int_ne(open_attached(&t, faults[i].task, &f, false, &err), STATUS_OK);
         ck_assert_msg(strstr(err.text, faults[i].why) != NULL, "'%s' has no '%s'", err.text,

@@ -15,11 +15,11 @@ static void set_up(const char *prefix, const char *name, const char *text)
     teacher_config_init(&config);
     config.datatype.stream = true;
     rig_write(name, text);
-    (void)snprintf(task, sizeof task, "%s:%s", prefix, rig_path(name));
-    (void)snprintf(data, sizeof data, "%s.stream", rig_path(name));
+    (void)snprintf(task, sizeof(task), "%s:%s", prefix, rig_path(name));
+    (void)snprintf(data, sizeof(data), "%s.stream", rig_path(name));
     if (strcmp(prefix, "parlai") != 0)
-        (void)snprintf(data, sizeof data, "%s", rig_path(name));
-    (void)snprintf(index_file, sizeof index_file, "%s.index", data);
+        (void)snprintf(data, sizeof(data), "%s", rig_path(name));
+    (void)snprintf(index_file, sizeof(index_file), "%s.index", data);
     (void)unlink(index_file);
 }
 
@@ -66,7 +66,7 @@ static void check_texts(const char *expected)
     rig_clone_init(&clone, t, 0);
     while (!done) {
         done = rig_act(&clone);
-        (void)snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s|", rig_text(&clone),
+        (void)snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s|", rig_text(&clone),
                        act_is(&clone.said, ACT_EPISODE_DONE) ? "." : "");
     }
     ck_assert_str_eq(all, expected);
@@ -106,7 +106,7 @@ START_TEST(test_damaged_index)
 
     set_up("parlai", "damaged", source);
     check_texts("a b|c.|d e f.|");
-    n = read_bytes(index_file, bytes, sizeof bytes);
+    n = read_bytes(index_file, bytes, sizeof(bytes));
     for (size_t i = 0; i < n; i++) {
         bytes[i] = (char)~bytes[i];
         write_bytes(index_file, bytes, n);
@@ -172,7 +172,7 @@ START_TEST(test_changed_data)
 
     set_up("parlai", "changed", source);
     check_texts("a b|c.|d e f.|");
-    n = read_bytes(data, bytes, sizeof bytes);
+    n = read_bytes(data, bytes, sizeof(bytes));
     bytes[10] = 'X';
     write_bytes(data, bytes, n);
     ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_OK);
@@ -222,10 +222,10 @@ END_TEST
 START_TEST(test_leftovers)
 {
     set_up("fbdialog", "left", "1 a\tx\n2 left over\n1 b\ty\n");
-    (void)snprintf(data, sizeof data, "%s.stream", rig_path("left"));
-    (void)snprintf(index_file, sizeof index_file, "%s.index", data);
+    (void)snprintf(data, sizeof(data), "%s.stream", rig_path("left"));
+    (void)snprintf(index_file, sizeof(index_file), "%s.index", data);
     check_texts("a|left over.|b.|");
-    (void)snprintf(task, sizeof task, "data:%s", data);
+    (void)snprintf(task, sizeof(task), "data:%s", data);
     check_texts("a|left over.|b.|");
     ck_assert_int_eq(unlink(index_file), 0);
     check_texts("a|left over.|b.|");
@@ -246,7 +246,7 @@ static enum status counter_observe(struct participant_clone *base, const struct 
     struct counter *c = (struct counter *)base;
 
     ck_assert_uint_lt(act->n, 8);
-    memcpy(c->fields, act->fields, act->n * sizeof c->fields[0]);
+    memcpy(c->fields, act->fields, act->n * sizeof(c->fields[0]));
     c->seen = (struct act){.fields = c->fields, .n = act->n, .cap = 8, .present = act->present};
     c->ids[0] = (int32_t)act_text(act).len;
     *ret_observation = &c->seen;
@@ -297,7 +297,7 @@ START_TEST(test_preprocess)
            "text:d e f\tlabels:3\tepisode_done:True\n");
     ck_assert_msg(data_build(task, data, &config, &model, &rig_err) == STATUS_OK, "%s",
                   rig_err.text);
-    (void)snprintf(task, sizeof task, "data:%s", data);
+    (void)snprintf(task, sizeof(task), "data:%s", data);
     ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_OK);
     rig_clone_init(&clone, t, 0);
     for (size_t i = 0; i < 3; i++) {
@@ -306,7 +306,7 @@ START_TEST(test_preprocess)
         (void)rig_act(&clone);
         vector = act_get(&clone.said, ACT_TEXT_VEC);
         ck_assert(vector != NULL && vector->type == VALUE_IDS && vector->ids.n == 2);
-        ck_assert_mem_eq(vector->ids.items, expected[i], sizeof expected[i]);
+        ck_assert_mem_eq(vector->ids.items, expected[i], sizeof(expected[i]));
         ck_assert_ptr_nonnull(act_labels(&clone.said));
         of = act_get_named(&clone.said, "vectors_of", 10);
         ck_assert(of != NULL && of->type == VALUE_TEXT);
@@ -324,5 +324,5 @@ int main(void)
                                   test_in_place,  test_changed_data,  test_bad_source,
                                   test_leftovers, test_preprocess};
 
-    return rig_run("worlds/teachers/data_file", tests, sizeof tests / sizeof tests[0], suite_run);
+    return rig_run("worlds/teachers/data_file", tests, sizeof(tests) / sizeof(tests[0]), suite_run);
 }

@@ -17,7 +17,7 @@ static enum status open_task(struct teacher **out, const char *path, const char 
 
     teacher_config_init(&config);
     config.skip_bad = skips;
-    (void)snprintf(task, sizeof task, "plugin:%s%s%s", path, argument[0] == '\0' ? "" : ":",
+    (void)snprintf(task, sizeof(task), "plugin:%s%s%s", path, argument[0] == '\0' ? "" : ":",
                    argument);
     return teacher_open(out, task, &config, err);
 }

@@ -150,13 +150,13 @@ START_TEST(test_bad_lines)
     static const char *const prefixes[] = {"parlai", "jsonl", "fbdialog", "conversations"};
     char text[400];
 
-    for (size_t i = 0; i < sizeof bads / sizeof bads[0]; i++) {
+    for (size_t i = 0; i < sizeof(bads) / sizeof(bads[0]); i++) {
         struct teacher *t;
         size_t k = 0;
 
         while (strcmp(prefixes[k], bads[i].prefix) != 0)
             k++;
-        (void)snprintf(text, sizeof text, "%s%s\n%s", good[k], bads[i].text, good[k]);
+        (void)snprintf(text, sizeof(text), "%s%s\n%s", good[k], bads[i].text, good[k]);
         rig_write("bad", text);
         set_datatype("valid");
         ck_assert_int_eq(rig_open(&t, bads[i].prefix, "bad", &config), STATUS_INVALID);
@@ -394,7 +394,7 @@ struct tally {
 static void *see_all(void *arg)
 {
     struct tally *tally = arg;
-    struct rig_clone *clones = calloc(tally->n_clones, sizeof *clones);
+    struct rig_clone *clones = calloc(tally->n_clones, sizeof(*clones));
     size_t n_done = 0;
 
     ck_assert_ptr_nonnull(clones);
@@ -428,7 +428,7 @@ static void *see_all(void *arg)
 static void check_once(const char *datatype, const char *name, size_t n_examples, size_t n_clones,
                        size_t n_threads)
 {
-    atomic_uint *seen = calloc(n_examples, sizeof *seen);
+    atomic_uint *seen = calloc(n_examples, sizeof(*seen));
     struct tally tallies[8];
     pthread_t threads[8];
     struct teacher *t;
@@ -520,7 +520,7 @@ START_TEST(test_training_goes_on)
             ck_assert(!rig_act(&clone));
             if (again)
                 ck_assert_str_eq(rig_text(&clone), first[i]);
-            (void)snprintf(first[i], sizeof first[i], "%s", rig_text(&clone));
+            (void)snprintf(first[i], sizeof(first[i]), "%s", rig_text(&clone));
             n_repeated += i > 0 && strcmp(first[i], first[i - 1]) == 0;
         }
         rig_clone_deinit(&clone);
@@ -661,7 +661,7 @@ START_TEST(test_batch_sort)
         for (size_t i = 0; i < ROWS; i++)
             ck_assert(p->type->epoch_done(clones[i].c));
     }
-    ck_assert(memcmp(order[0], order[1], n_batches * sizeof order[0][0]) != 0);
+    ck_assert(memcmp(order[0], order[1], n_batches * sizeof(order[0][0])) != 0);
     for (size_t i = 0; i < ROWS; i++)
         rig_clone_deinit(&clones[i]);
     rig_close(t);
@@ -727,7 +727,7 @@ START_TEST(test_length_cache)
     for (size_t k = 0; k < 2; k++)
         for (size_t d = 0; d < 2; d++)
             for (size_t n_threads = 1; n_threads <= 4; n_threads += 3) {
-                atomic_uint *seen = calloc(N, sizeof *seen);
+                atomic_uint *seen = calloc(N, sizeof(*seen));
                 size_t n_epochs = d == 0 && n_threads == 1 ? 2 : 1;
                 atomic_size_t n_wide = 0;
                 struct dealing dealing;
@@ -811,5 +811,5 @@ int main(void)
         test_length_cache,
     };
 
-    return rig_run("worlds/teachers/teacher", tests, sizeof tests / sizeof tests[0], suite_run);
+    return rig_run("worlds/teachers/teacher", tests, sizeof(tests) / sizeof(tests[0]), suite_run);
 }

@@ -102,7 +102,7 @@ static void check(const char *name, size_t n, const struct teacher_config *teach
     char path[128], source[160];
 
     path_of(path, name);
-    (void)snprintf(source, sizeof source, "parlai:%s", path);
+    (void)snprintf(source, sizeof(source), "parlai:%s", path);
     ck_assert_msg(teacher_open(&teacher, source, teacher_config, &err) == STATUS_OK, "%s",
                   err.text);
     task = teacher_participant(teacher);
@@ -128,9 +128,9 @@ static void check(const char *name, size_t n, const struct teacher_config *teach
 static void check_grid(const char *name, size_t n, size_t turns)
 {
     write_data(name, n, turns);
-    for (size_t d = 0; d < sizeof datatypes / sizeof datatypes[0]; d++)
-        for (size_t b = 0; b < sizeof batch_sizes / sizeof batch_sizes[0]; b++)
-            for (size_t t = 0; t < sizeof thread_counts / sizeof thread_counts[0]; t++)
+    for (size_t d = 0; d < sizeof(datatypes) / sizeof(datatypes[0]); d++)
+        for (size_t b = 0; b < sizeof(batch_sizes) / sizeof(batch_sizes[0]); b++)
+            for (size_t t = 0; t < sizeof(thread_counts) / sizeof(thread_counts[0]); t++)
                 for (size_t full = 0; full < (b < 2 ? 1 : 2); full++) {
                     struct teacher_config teacher;
                     const struct world_config world = {.batch_size = batch_sizes[b],
@@ -139,7 +139,7 @@ static void check_grid(const char *name, size_t n, size_t turns)
                                                        .dynamic =
                                                            full ? DYNAMIC_FULL : DYNAMIC_NONE};
 
-                    (void)snprintf(what, sizeof what, "%s, batch %zu, threads %zu, full %zu",
+                    (void)snprintf(what, sizeof(what), "%s, batch %zu, threads %zu, full %zu",
                                    datatypes[d], batch_sizes[b], thread_counts[t], full);
                     teacher_config_init(&teacher);
                     teacher.batch_size = batch_sizes[b];
@@ -152,7 +152,7 @@ static void check_grid(const char *name, size_t n, size_t turns)
 
 static void open_folder(void)
 {
-    (void)snprintf(folder, sizeof folder, "/tmp/parley-once-XXXXXX");
+    (void)snprintf(folder, sizeof(folder), "/tmp/parley-once-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
 }
 
@@ -163,7 +163,7 @@ static void close_folder(void)
         "several.txt", "several.txt.stream", "several.txt.stream.index"};
     char path[128];
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         path_of(path, names[i]);
         (void)unlink(path);
     }
@@ -218,8 +218,8 @@ START_TEST(test_batch_sort)
 {
     open_folder();
     write_data("several.txt", 1500 / SCALE, 5);
-    for (size_t b = 1; b < sizeof batch_sizes / sizeof batch_sizes[0]; b++)
-        for (size_t t = 0; t < sizeof thread_counts / sizeof thread_counts[0]; t++) {
+    for (size_t b = 1; b < sizeof(batch_sizes) / sizeof(batch_sizes[0]); b++)
+        for (size_t t = 0; t < sizeof(thread_counts) / sizeof(thread_counts[0]); t++) {
             struct teacher_config teacher;
             const struct world_config world = {.batch_size = batch_sizes[b],
                                                .n_threads = thread_counts[t]};

@@ -40,7 +40,7 @@ struct run {
 
 static void run_open(struct run *r, struct fake_task *a, struct fake_task *b, const char *agent)
 {
-    memset(r->names, 0, sizeof r->names);
+    memset(r->names, 0, sizeof(r->names));
     r->names[0] = (struct text){"a", 1};
     r->names[1] = (struct text){"b", 1};
     r->tasks[0] = &a->base;

@@ -36,7 +36,7 @@ static void write_down(const struct participant *p, const char *what)
         container_of((struct participant *)(uintptr_t)p, struct recorder, base);
     size_t len = strlen(calls);
 
-    (void)snprintf(calls + len, sizeof calls - len, "%c.%s ", r->name, what);
+    (void)snprintf(calls + len, sizeof(calls) - len, "%c.%s ", r->name, what);
 }
 
 static bool breaks(const struct participant_clone *c)

@@ -95,7 +95,7 @@ START_TEST(names_render)
 
     while (named_template_name(n) != NULL)
         n++;
-    ck_assert_uint_eq(n, sizeof all / sizeof all[0]);
+    ck_assert_uint_eq(n, sizeof(all) / sizeof(all[0]));
     for (size_t i = 0; i < n; i++) {
         ck_assert_str_eq(named_template_name(i), all[i].name);
         check_render(all[i].name, "[" TALK "]", all[i].talk);

@@ -167,7 +167,7 @@ static void check_prompt(const struct opened *o, const char *expected)
 
     ck_assert_str_eq(o->text.data, expected);
     buf_init(&said, SIZE_MAX);
-    for (size_t i = 0; i < o->ids.len / sizeof *id; i++) {
+    for (size_t i = 0; i < o->ids.len / sizeof(*id); i++) {
         const char *bytes;
         size_t len;
 
@@ -183,7 +183,7 @@ static size_t count_id(const struct opened *o, int32_t id)
     const int32_t *ids = (const int32_t *)(const void *)o->ids.data;
     size_t n = 0;
 
-    for (size_t i = 0; i < o->ids.len / sizeof id; i++)
+    for (size_t i = 0; i < o->ids.len / sizeof(id); i++)
         n += ids[i] == id;
     return n;
 }
@@ -224,7 +224,7 @@ START_TEST(known_templates)
          LLAMA_DATES "Be<|eot_id|>" LLAMA_HI},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct opened o = open_good(all[i].template);
 
         ck_assert_str_eq(chat_template_name(o.t), all[i].name);
@@ -279,7 +279,7 @@ START_TEST(escapes_are_pythons)
         {CHATML_SAYING("\\\u00e9"), NULL},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const struct tiny_vocab_config config = {.chat_template = all[i].template};
         struct opened o;
         enum status rc;
@@ -333,7 +333,7 @@ START_TEST(plus_keeps_white_space)
          false},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const struct tiny_vocab_config config = {.chat_template = all[i].template};
         struct opened o;
 
@@ -366,7 +366,7 @@ START_TEST(parts_make_the_whole)
         buf_clear(&o.text);
         say(&o, ROLE_USER, "a");
         start_reply(&o);
-        ck_assert_int_eq(buf_append(&o.ids, reply, n * sizeof *reply), STATUS_OK);
+        ck_assert_int_eq(buf_append(&o.ids, reply, n * sizeof(*reply)), STATUS_OK);
         ck_assert_int_eq(buf_append_text(&o.text, n == 1 ? "b" : "b<|im_end|>"), STATUS_OK);
         ck_assert_int_eq(chat_template_reply_end(o.t, reply[n - 1], &o.ids, &o.text, &err),
                          STATUS_OK);
@@ -483,7 +483,7 @@ START_TEST(unknown_templates_are_refused)
         "{% endif %}",
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const struct tiny_vocab_config config = {.chat_template = all[i]};
         struct opened o;
 

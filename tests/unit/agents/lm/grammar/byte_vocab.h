@@ -24,7 +24,7 @@ static inline void *byte_vocab_open(const struct grammar_module *module)
     }
     texts[end] = "";
     lens[end] = 0;
-    vocab = module->vocab_open(texts, lens, N_BYTES + 1, &end, 1, why, sizeof why);
+    vocab = module->vocab_open(texts, lens, N_BYTES + 1, &end, 1, why, sizeof(why));
     if (vocab == NULL) {
         fprintf(stderr, "no vocabulary: %s\n", why);
         abort();

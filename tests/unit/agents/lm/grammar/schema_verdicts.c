@@ -40,7 +40,7 @@ static void judge(const json_t *line)
                                   &left_out, &arena, &err) != STATUS_OK) {
         printf("refused %s\n", err.text);
     } else if ((compiled = module->compile(vocab, c->form, c->text, c->len, &no_memory, why,
-                                           sizeof why)) == NULL) {
+                                           sizeof(why))) == NULL) {
         printf("refused by the engine: %s\n", why);
     } else {
         for (size_t i = 0; i < json_array_size(texts); i++)

@@ -32,7 +32,7 @@ static void close_text(const char *schema, const char *so_far, char *out, size_t
     ck_assert_msg(constraint_of_schema_text(&c, schema, strlen(schema), true, &left_out, &arena,
                                             &err) == STATUS_OK,
                   "%s: %s", schema, err.text);
-    compiled = module->compile(vocab, c->form, c->text, c->len, &no_memory, why, sizeof why);
+    compiled = module->compile(vocab, c->form, c->text, c->len, &no_memory, why, sizeof(why));
     ck_assert_msg(compiled != NULL, "%s: %s", schema, why);
     engine = module->matcher_open(compiled, &is_spent);
     for (const char *at = so_far; *at != '\0'; at++) {
@@ -98,8 +98,8 @@ START_TEST(test_closings)
     };
     char out[256];
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        close_text(rows[i].schema, rows[i].so_far, out, sizeof out);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        close_text(rows[i].schema, rows[i].so_far, out, sizeof(out));
         ck_assert_msg(strcmp(out, "none") != 0, "none: %s: %s", rows[i].schema, rows[i].so_far);
         if (rows[i].closing != NULL)
             ck_assert_str_eq(out, rows[i].closing);
@@ -114,7 +114,7 @@ START_TEST(test_none)
 
     close_text("{\"type\":\"object\"}", "{\"a\": [1, {\"b", out, 5);
     ck_assert_str_eq(out, "none");
-    close_text("{\"type\":\"string\",\"pattern\":\"^[ab]{150}$\"}", "\"a", out, sizeof out);
+    close_text("{\"type\":\"string\",\"pattern\":\"^[ab]{150}$\"}", "\"a", out, sizeof(out));
     ck_assert_str_eq(out, "none");
 }
 END_TEST

@@ -29,7 +29,7 @@ static void *compiled_of(int form, const char *text, char *why, size_t why_bytes
 static void *compiled_well(int form, const char *text)
 {
     char why[160] = "";
-    void *compiled = compiled_of(form, text, why, sizeof why);
+    void *compiled = compiled_of(form, text, why, sizeof(why));
 
     ck_assert_msg(compiled != NULL, "%s: %s", text, why);
     return compiled;
@@ -45,7 +45,7 @@ static char *repeated(const char *head, const char *fmt, int n, const char *tail
     for (int i = 0; i < n; i++) {
         char line[200];
 
-        (void)snprintf(line, sizeof line, fmt, i, i + 1, i + 1); /* may take fewer */
+        (void)snprintf(line, sizeof(line), fmt, i, i + 1, i + 1); /* may take fewer */
         ck_assert_int_eq(buf_append_text(&b, line), STATUS_OK);
     }
     ck_assert_int_eq(buf_append_text(&b, tail), STATUS_OK);
@@ -88,8 +88,8 @@ START_TEST(test_finite)
     };
     char why[160] = "";
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        void *compiled = compiled_of(rows[i].form, rows[i].text, why, sizeof why);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        void *compiled = compiled_of(rows[i].form, rows[i].text, why, sizeof(why));
 
         ck_assert_msg((compiled != NULL) == (rows[i].why[0] == '\0'), "%s: %s", rows[i].text, why);
         ck_assert_msg(compiled != NULL || strstr(why, rows[i].why) != NULL, "%s: %s", rows[i].text,
@@ -97,9 +97,9 @@ START_TEST(test_finite)
         if (compiled != NULL)
             module->compiled_close(compiled);
     }
-    ck_assert_ptr_null(compiled_of(CONSTRAINT_EBNF, doubled[0], why, sizeof why));
+    ck_assert_ptr_null(compiled_of(CONSTRAINT_EBNF, doubled[0], why, sizeof(why)));
     ck_assert_str_eq(why, "its shortest reply has 1073741824 bytes, it may have at most 1048576");
-    ck_assert_ptr_null(compiled_of(CONSTRAINT_EBNF, doubled[1], why, sizeof why));
+    ck_assert_ptr_null(compiled_of(CONSTRAINT_EBNF, doubled[1], why, sizeof(why)));
     ck_assert_msg(strstr(why, "more than 10^19 bytes") != NULL, "%s", why);
     free(doubled[0]);
     free(doubled[1]);
@@ -119,8 +119,8 @@ START_TEST(test_pieces)
     ck_assert_ptr_nonnull(matcher);
     do {
         module->matcher_renew(matcher);
-        len = module->matcher_forced(matcher, piece, sizeof piece);
-        ck_assert(len == sizeof piece || n + len == N);
+        len = module->matcher_forced(matcher, piece, sizeof(piece));
+        ck_assert(len == sizeof(piece) || n + len == N);
         ck_assert(len == 0 || module->matcher_accept_text(matcher, piece, len));
         n += len;
     } while (len > 0);
@@ -151,7 +151,7 @@ START_TEST(test_ambiguous)
     ck_assert(!module->matcher_mask(matcher, mask));
     ck_assert(!module->matcher_accept(matcher, 'a'));
     ck_assert(!module->matcher_may_end(matcher));
-    ck_assert_uint_eq(module->matcher_forced(matcher, (char *)mask, sizeof mask), 0);
+    ck_assert_uint_eq(module->matcher_forced(matcher, (char *)mask, sizeof(mask)), 0);
     module->matcher_take_back(matcher, 1);
     module->matcher_close(matcher);
     module->compiled_close(compiled);
@@ -170,7 +170,7 @@ static void save(const void *compiled, struct buf *out)
     char why[160] = "";
 
     buf_init(out, SIZE_MAX);
-    ck_assert_msg(module->compiled_save(compiled, put, out, why, sizeof why), "%s", why);
+    ck_assert_msg(module->compiled_save(compiled, put, out, why, sizeof(why)), "%s", why);
 }
 
 /* One of the tokens that may come, by chance; -1: none. */
@@ -203,13 +203,13 @@ static void check_same(void *a, void *b, unsigned seed)
 
         for (int i = 0; i < 2; i++) {
             module->matcher_renew(matchers[i]);
-            memset(forced[i], 0, sizeof forced[i]);
-            (void)module->matcher_forced(matchers[i], forced[i], sizeof forced[i]);
+            memset(forced[i], 0, sizeof(forced[i]));
+            (void)module->matcher_forced(matchers[i], forced[i], sizeof(forced[i]));
             may[i] = module->matcher_mask(matchers[i], masks[i]);
         }
         ck_assert(may[0] == may[1]);
-        ck_assert(memcmp(forced[0], forced[1], sizeof forced[0]) == 0);
-        ck_assert(!may[0] || memcmp(masks[0], masks[1], sizeof masks[0]) == 0);
+        ck_assert(memcmp(forced[0], forced[1], sizeof(forced[0])) == 0);
+        ck_assert(!may[0] || memcmp(masks[0], masks[1], sizeof(masks[0])) == 0);
         id = may[0] ? any_of(masks[0], &seed) : -1;
         if (id < 0)
             break;
@@ -231,7 +231,7 @@ static void follow(void *compiled, unsigned seed)
 
     for (int n = 0; matcher != NULL && id >= 0 && n < 100; n++) {
         module->matcher_renew(matcher);
-        (void)module->matcher_forced(matcher, forced, sizeof forced);
+        (void)module->matcher_forced(matcher, forced, sizeof(forced));
         id = module->matcher_mask(matcher, mask) ? any_of(mask, &seed) : -1;
         if (id >= 0 && !module->matcher_accept(matcher, id))
             id = -1; /* the mask was wrong */
@@ -262,12 +262,12 @@ START_TEST(test_bytes)
     };
     char why[160] = "";
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         void *compiled = compiled_well(rows[i].form, rows[i].text), *loaded;
         struct buf b;
 
         save(compiled, &b);
-        loaded = module->compiled_load(vocab, b.data, b.len, why, sizeof why);
+        loaded = module->compiled_load(vocab, b.data, b.len, why, sizeof(why));
         ck_assert_msg(loaded != NULL, "%s: %s", rows[i].text, why);
         for (unsigned seed = 1; seed < 20; seed++)
             check_same(compiled, loaded, seed);
@@ -291,13 +291,13 @@ START_TEST(test_wrong_bytes)
 
     save(compiled, &b);
     for (size_t len = 0; len < b.len; len += 3)
-        ck_assert_ptr_null(module->compiled_load(vocab, b.data, len, why, sizeof why));
+        ck_assert_ptr_null(module->compiled_load(vocab, b.data, len, why, sizeof(why)));
     for (size_t i = 0; i < b.len; i += i < 512 ? 1 : 5)
         for (int bit = 0; bit < 8; bit += 7) {
             void *loaded;
 
             b.data[i] = (char)(b.data[i] ^ 1 << bit);
-            loaded = module->compiled_load(vocab, b.data, b.len, why, sizeof why);
+            loaded = module->compiled_load(vocab, b.data, b.len, why, sizeof(why));
             if (loaded != NULL) {
                 n_loaded++;
                 follow(loaded, (unsigned)i);
@@ -329,7 +329,7 @@ int main(void)
         return EXIT_FAILURE;
     }
     vocab = byte_vocab_open(module);
-    failed = suite_run("module", tests, sizeof tests / sizeof tests[0]);
+    failed = suite_run("module", tests, sizeof(tests) / sizeof(tests[0]));
     module->vocab_close(vocab);
     return failed;
 }

@@ -26,7 +26,7 @@ static enum status render(const char *text, struct jinja_text *out)
         return rc;
     arena_init(&arena, TEST_MAX_BYTES);
     ck_assert(jinja_begin(&run, t, &arena, &now, TEST_MAX_STEPS, &err));
-    ck_assert(jinja_parse_json(&run, messages, sizeof messages - 1, &v));
+    ck_assert(jinja_parse_json(&run, messages, sizeof(messages) - 1, &v));
     jinja_set(&run, "messages", v);
     rc = jinja_render(&run, out);
     jinja_close(t);
@@ -83,12 +83,12 @@ START_TEST(origin_of_text_is_kept)
         "{{ [messages[0].content.strip()] | string }}",
     };
 
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         char text[256];
         struct jinja_text out;
         const char *at;
 
-        (void)snprintf(text, sizeof text, "<|end|>%s<|end|>", ways[i]);
+        (void)snprintf(text, sizeof(text), "<|end|>%s<|end|>", ways[i]);
         ck_assert_msg(render(text, &out) == STATUS_OK, "%s", err.text);
         at = memmem(out.data + 1, out.len - 1, "<|end|>", 7);
         ck_assert_ptr_nonnull(at);

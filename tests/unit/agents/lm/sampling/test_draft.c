@@ -41,9 +41,9 @@ START_TEST(finds_the_longest_then_the_latest)
 
         for (uint32_t i = 0; i < n; i++)
             ids[i] = (int32_t)(counter_rng_uniform(3, round, i, 0) * kinds);
-        memcpy(want, ids, n * sizeof *ids);
+        memcpy(want, ids, n * sizeof(*ids));
         got = draft_propose(ids, n, DRAFT_MAX, &match);
-        ck_assert_mem_eq(ids, want, n * sizeof *ids);
+        ck_assert_mem_eq(ids, want, n * sizeof(*ids));
         if (got == 0) {
             ck_assert(n <= DRAFT_MATCH_MIN || slow_find(ids, n, &slow) == 0);
             continue;
@@ -57,7 +57,7 @@ START_TEST(finds_the_longest_then_the_latest)
             for (size_t i = 0; i < got; i++)
                 want[n + i] = want[from + i];
         }
-        ck_assert_mem_eq(ids + n, want + n, got * sizeof *ids);
+        ck_assert_mem_eq(ids + n, want + n, got * sizeof(*ids));
     }
     ck_assert_uint_gt(n_found, 100);
 }
@@ -72,7 +72,7 @@ START_TEST(goes_on_with_a_period)
 
     ck_assert_uint_eq(draft_propose(ids, 8, 6, &match), 6);
     ck_assert_uint_eq(match, 3);
-    ck_assert_mem_eq(ids + 8, on, sizeof on);
+    ck_assert_mem_eq(ids + 8, on, sizeof(on));
     ck_assert_uint_eq(draft_propose(ids, 8, 0, &match), 0);
 }
 END_TEST
@@ -170,7 +170,7 @@ START_TEST(rates_by_length)
     for (int i = 0; i < 100; i++)
         draft_acceptance_learn(&o, DRAFT_MATCH_MIN, 0);
     ck_assert(o.rates[0] < 0.01f);
-    ck_assert_mem_eq(o.rates + 1, before.rates + 1, (MATCHES - 1) * sizeof o.rates[0]);
+    ck_assert_mem_eq(o.rates + 1, before.rates + 1, (MATCHES - 1) * sizeof(o.rates[0]));
     for (int i = 0; i < 100; i++)
         draft_acceptance_learn(&o, DRAFT_MATCH_MIN, 1);
     ck_assert(o.rates[0] > 0.99f && o.rates[0] <= 1.0f);

@@ -26,7 +26,7 @@ START_TEST(highest_is_the_highest)
     float x[N];
 
     for (size_t set = 0; (p = logit_kernels_at(set)) != NULL; set++)
-        for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++)
+        for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
             for (size_t at = 0; at < lengths[k]; at += 1 + at / 3) {
                 fill(x, lengths[k], (uint32_t)at);
                 x[lengths[k] - 1 - at] = -INFINITY;
@@ -46,7 +46,7 @@ START_TEST(all_must_be_finite)
     float x[N];
 
     for (size_t set = 0; (p = logit_kernels_at(set)) != NULL; set++)
-        for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+        for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
             fill(x, lengths[k], 5);
             ck_assert(p->are_finite(x, lengths[k]));
             for (size_t at = 0; at < lengths[k]; at++) {
@@ -89,17 +89,17 @@ START_TEST(bits_are_the_same_in_every_set)
     float x[N], got[N];
 
     for (size_t set = 0; (p = logit_kernels_at(set)) != NULL; set++)
-        for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+        for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
             float lanes[SCALAR_LANES] = {0}, sum;
 
             fill(x, lengths[k], (uint32_t)k);
             x[0] = -INFINITY;
-            memcpy(got, x, sizeof got);
+            memcpy(got, x, sizeof(got));
             p->weigh(got, lengths[k], 130.0f, 1.25f, 1e-13f);
             for (size_t i = 0; i < lengths[k]; i++) {
                 float e = scalar_exp((x[i] - 130.0f) * 1.25f), want = e > 1e-13f ? e : 0.0f;
 
-                ck_assert_mem_eq(&got[i], &want, sizeof want);
+                ck_assert_mem_eq(&got[i], &want, sizeof(want));
                 lanes[i % SCALAR_LANES] += want;
             }
             sum = p->sum(got, lengths[k]);

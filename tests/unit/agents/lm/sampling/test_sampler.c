@@ -64,11 +64,11 @@ static void fill(float *logits, size_t n, uint32_t seed)
 
 static struct sampled next(struct sampling_run *r, const float *logits, size_t n, uint32_t position)
 {
-    float *own = malloc(n * sizeof *own);
+    float *own = malloc(n * sizeof(*own));
     struct sampled out;
 
     ck_assert_ptr_nonnull(own);
-    memcpy(own, logits, n * sizeof *own);
+    memcpy(own, logits, n * sizeof(*own));
     ck_assert_msg(sampler_next(r->sampler, own, n, position, &out, &err) == STATUS_OK, "%s",
                   err.text);
     free(own);
@@ -124,7 +124,7 @@ static size_t cut_plainly(const struct sampling *s, const float *logits, size_t 
     for (size_t i = 0; i < n; i++)
         out[i] =
             (struct likely){(int32_t)i, exp(((double)logits[i] - top) / (double)s->temperature)};
-    qsort(out, n, sizeof *out, likelier_first);
+    qsort(out, n, sizeof(*out), likelier_first);
     for (size_t i = 0; i < n_top; i++)
         sum += out[i].p;
     while (n_left < n_top && (n_left == 0 || held < (double)s->top_p * sum * (1 - 1e-9)))
@@ -143,8 +143,8 @@ static size_t cut_plainly(const struct sampling *s, const float *logits, size_t 
 static void check_draws(struct sampling_run *r, const float *logits, size_t n)
 {
     enum { DRAWS = 4000 };
-    struct likely *all = malloc(n * sizeof *all);
-    unsigned *counts = calloc(n, sizeof *counts);
+    struct likely *all = malloc(n * sizeof(*all));
+    unsigned *counts = calloc(n, sizeof(*counts));
     size_t n_left, n_drawn = 0;
 
     ck_assert(all != NULL && counts != NULL);
@@ -196,7 +196,7 @@ START_TEST(draws_follow_the_distribution)
     float logits[N];
 
     open_run(&r);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         fill(logits, N, (uint32_t)i + 1);
         for (size_t k = 0; k < N; k++) /* no equals: their order is not tested here */
             logits[k] += (float)k * 1e-4f;
@@ -215,7 +215,7 @@ END_TEST
 START_TEST(large_vocabularies_are_cut)
 {
     enum { LARGE = 49152 };
-    float *logits = malloc(LARGE * sizeof *logits);
+    float *logits = malloc(LARGE * sizeof(*logits));
     struct sampling_run r;
 
     ck_assert_ptr_nonnull(logits);
@@ -338,7 +338,7 @@ END_TEST
 START_TEST(many_tokens_are_remembered)
 {
     enum { LARGE = 5000 };
-    float *logits = malloc(LARGE * sizeof *logits);
+    float *logits = malloc(LARGE * sizeof(*logits));
     struct sampling_run r;
 
     ck_assert_ptr_nonnull(logits);
@@ -518,13 +518,13 @@ static struct drawn draw_on(struct backend *b, const struct draw_list *list, con
                             size_t n)
 {
     const uint32_t row = list->draws[0].row;
-    struct buffer *x = b->type->buffer_open(b, (row + 1) * n * sizeof *logits);
-    float *rows = calloc((row + 1) * n, sizeof *rows);
+    struct buffer *x = b->type->buffer_open(b, (row + 1) * n * sizeof(*logits));
+    float *rows = calloc((row + 1) * n, sizeof(*rows));
     struct drawn out = {.id = -2};
 
     ck_assert(x != NULL && rows != NULL);
-    memcpy(rows + row * n, logits, n * sizeof *logits);
-    b->type->upload(b, x, rows, (row + 1) * n * sizeof *rows);
+    memcpy(rows + row * n, logits, n * sizeof(*logits));
+    b->type->upload(b, x, rows, (row + 1) * n * sizeof(*rows));
     b->type->sample(b, x, n, list, &out);
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
     b->type->buffer_close(b, x);
@@ -577,7 +577,7 @@ START_TEST(devices_draw_alike)
         drawn = draw_on(b, &list, logits, n);
         ck_assert_int_eq(drawn.id, known.id);
         have = sampler_drawn(r.sampler, &drawn);
-        ck_assert_mem_eq(&have.logprob, &known.logprob, sizeof have.logprob);
+        ck_assert_mem_eq(&have.logprob, &known.logprob, sizeof(have.logprob));
     }
     backend_close(b);
     close_run(&r);

@@ -40,7 +40,7 @@ struct writing {
 
 static void begin(struct writing *x, size_t n_stops, const char *const *stops)
 {
-    memset(x, 0, sizeof *x);
+    memset(x, 0, sizeof(*x));
     sampling_init(&x->s);
     for (size_t i = 0; i < n_stops; i++)
         x->stops[i] = (struct text){stops[i], strlen(stops[i])};

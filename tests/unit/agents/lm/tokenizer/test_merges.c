@@ -34,7 +34,7 @@ static size_t merge_plainly(const struct rule *rules, size_t n_rules, int32_t *i
         if (best == n_rules)
             return n;
         ids[at] = rules[best].result;
-        memmove(&ids[at + 1], &ids[at + 2], (n - at - 2) * sizeof *ids);
+        memmove(&ids[at + 1], &ids[at + 2], (n - at - 2) * sizeof(*ids));
         n--;
     }
 }
@@ -79,7 +79,8 @@ START_TEST(merging_is_what_it_is_plainly)
                     (int32_t)(next_random(&state) % 4) - (next_random(&state) % 50 == 0);
             ck_assert_int_eq(merges_apply(&m, &work, ids, n, &n_left, &err), STATUS_OK);
             n = merge_plainly(rules, n_rules, plain, n);
-            ck_assert_msg(n_left == n && memcmp(ids, plain, n * sizeof *ids) == 0, "seed %u", seed);
+            ck_assert_msg(n_left == n && memcmp(ids, plain, n * sizeof(*ids)) == 0, "seed %u",
+                          seed);
         }
         merges_close(&m);
     }
@@ -111,7 +112,7 @@ START_TEST(long_runs_are_quick)
 {
     enum { N = 1 << 20 };
     const struct rule rules[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}};
-    int32_t *ids = calloc(N + 3, sizeof *ids);
+    int32_t *ids = calloc(N + 3, sizeof(*ids));
     struct merge_work work = {0};
     struct merges m;
     size_t n;

@@ -80,7 +80,7 @@ START_TEST(families_cut_as_they_do)
         {"deepseek-coder", "f (x)", "f| (|x|)"},
     };
 
-    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+    for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++) {
         const struct split *s = &splits[i];
         struct pretokenizer *p = open_kind(s->kind);
         struct buf out;
@@ -118,12 +118,12 @@ START_TEST(long_runs_are_cut)
     char *text = malloc(N + 8);
 
     ck_assert_ptr_nonnull(text);
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct pretokenizer *p = open_kind(kinds[k]);
 
-        for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+        for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
             size_t unit_len = strlen(units[u]), len = N / unit_len * unit_len;
-            const char *end = ends[u % (sizeof ends / sizeof ends[0])];
+            const char *end = ends[u % (sizeof(ends) / sizeof(ends[0]))];
             struct counter c = {0};
 
             for (size_t i = 0; i < len; i += unit_len)

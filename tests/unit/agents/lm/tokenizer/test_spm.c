@@ -48,7 +48,7 @@ enum {
     AAAA,
     SPACES
 };
-enum { N_TOKENS = sizeof tokens / sizeof tokens[0] };
+enum { N_TOKENS = sizeof(tokens) / sizeof(tokens[0]) };
 
 static struct error err;
 static struct tiny_vocab file;
@@ -82,8 +82,8 @@ static void check_spans(const struct vocab *v, const char *text, size_t trusted,
     buf_init(&out, SIZE_MAX);
     ck_assert_int_eq(vocab_encode_spans(v, text, strlen(text), spans, 2, at_start, &out, &err),
                      STATUS_OK);
-    ck_assert_msg(out.len == n * sizeof *ids && (n == 0 || memcmp(out.data, ids, out.len) == 0),
-                  "'%s' has %zu tokens, the first %d", text, out.len / sizeof *ids,
+    ck_assert_msg(out.len == n * sizeof(*ids) && (n == 0 || memcmp(out.data, ids, out.len) == 0),
+                  "'%s' has %zu tokens, the first %d", text, out.len / sizeof(*ids),
                   out.len == 0 ? -1 : *(const int32_t *)(const void *)out.data);
     buf_deinit(&out);
 }
@@ -206,7 +206,7 @@ START_TEST(long_texts_are_quick)
 
     ck_assert_ptr_nonnull(text);
     buf_init(&ids, SIZE_MAX);
-    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+    for (size_t u = 0; u < sizeof(units) / sizeof(units[0]); u++) {
         size_t unit_len = strlen(units[u]), len = N / unit_len * unit_len;
 
         for (size_t i = 0; i < len; i += unit_len)
@@ -289,7 +289,7 @@ uint8_t *u8_normalize(uninorm_t form, const uint8_t *s, size_t n, uint8_t *to, s
     uint8_t *(*found)(uninorm_t, const uint8_t *, size_t, uint8_t *, size_t *);
     void *symbol = dlsym(RTLD_NEXT, "u8_normalize");
 
-    memcpy(&found, &symbol, sizeof found);
+    memcpy(&found, &symbol, sizeof(found));
     return composing_fails ? NULL : found(form, s, n, to, ret_n);
 }
 
@@ -391,7 +391,7 @@ START_TEST(bad_vocabularies_are_refused)
         {{.first_byte = "<0x000>"}, STATUS_DATA_LOSS, "entry 3, '<0x000>', is not a byte"},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct vocab *v = NULL;
 
         tiny_spm_open(&file, &all[i].config);

@@ -48,8 +48,8 @@ static void check_ids(const struct vocab *v, const char *text, const int32_t *id
         n++;
     buf_init(&out, SIZE_MAX);
     ck_assert_msg(vocab_encode(v, text, strlen(text), &out, &err) == STATUS_OK, "%s", err.text);
-    ck_assert_msg(out.len == n * sizeof *ids && (n == 0 || memcmp(out.data, ids, out.len) == 0),
-                  "'%s' has %zu tokens", text, out.len / sizeof *ids);
+    ck_assert_msg(out.len == n * sizeof(*ids) && (n == 0 || memcmp(out.data, ids, out.len) == 0),
+                  "'%s' has %zu tokens", text, out.len / sizeof(*ids));
     buf_deinit(&out);
 }
 
@@ -83,7 +83,7 @@ END_TEST
 /* Every Unicode character is encoded and decoded byte for byte, under every family. */
 START_TEST(texts_come_back)
 {
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct opened o = open_good((struct tiny_vocab_config){.pre = kinds[k]});
         struct buf text, ids, back;
 
@@ -150,8 +150,8 @@ static void check_trusted(const struct vocab *v, const char *text, size_t from, 
 
     buf_init(&out, SIZE_MAX);
     ck_assert_int_eq(vocab_encode_spans(v, text, len, spans, 3, true, &out, &err), STATUS_OK);
-    ck_assert_msg(out.len == n * sizeof *ids && memcmp(out.data, ids, out.len) == 0,
-                  "'%s' [%zu, %zu) has %zu tokens", text, from, end, out.len / sizeof *ids);
+    ck_assert_msg(out.len == n * sizeof(*ids) && memcmp(out.data, ids, out.len) == 0,
+                  "'%s' [%zu, %zu) has %zu tokens", text, from, end, out.len / sizeof(*ids));
     buf_deinit(&out);
 }
 
@@ -262,7 +262,7 @@ START_TEST(failures_leave_the_ids)
 
     buf_init(&ids, 5 * sizeof(int32_t));
     ck_assert_int_eq(vocab_encode(o.v, "he", 2, &ids, &err), STATUS_OK);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         ck_assert_int_eq(vocab_encode(o.v, wrong[i], strlen(wrong[i]), &ids, &err), STATUS_INVALID);
         ck_assert_uint_eq(ids.len, sizeof(int32_t));
     }
@@ -284,7 +284,7 @@ START_TEST(long_words_are_quick)
 
     ck_assert_ptr_nonnull(text);
     memset(text, 'a', N);
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct opened o = open_good((struct tiny_vocab_config){.pre = kinds[k]});
         struct buf ids;
 
@@ -312,7 +312,7 @@ START_TEST(special_ids)
     ck_assert(vocab_adds_bos(o.v));
     ends = vocab_stop_tokens(o.v, &n);
     ck_assert_uint_eq(n, 3);
-    ck_assert_mem_eq(ends, all_ends, sizeof all_ends);
+    ck_assert_mem_eq(ends, all_ends, sizeof(all_ends));
     ck_assert(vocab_is_stop_token(o.v, TV_EOT));
     ck_assert(!vocab_is_stop_token(o.v, TV_IM_START));
     ck_assert(!vocab_is_stop_token(o.v, -1));
@@ -389,7 +389,7 @@ START_TEST(bad_vocabularies_are_refused)
          "bos_token_id is 272, but the vocabulary has only 272 tokens"},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct tiny_vocab_config config = all[i].config;
         struct tiny_vocab file;
         struct vocab *v = NULL;

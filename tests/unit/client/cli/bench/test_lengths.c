@@ -21,7 +21,7 @@ START_TEST(distributions)
         {"exponential:50", 50.0, 50.0},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         double sum = 0, squares = 0, mean;
         struct token_lengths l;
         struct error err;
@@ -51,7 +51,7 @@ START_TEST(mistakes)
     struct token_lengths l;
     struct error err;
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         ck_assert_msg(lengths_parse(&l, cases[i], &err) == STATUS_INVALID, "%s", cases[i]);
 }
 END_TEST

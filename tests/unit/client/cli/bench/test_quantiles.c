@@ -40,7 +40,7 @@ enum { N = 20000 };
 START_TEST(error_bound)
 {
     struct quantiles whole = {0}, parts[2] = {{0}};
-    uint64_t *values = calloc(N, sizeof *values);
+    uint64_t *values = calloc(N, sizeof(*values));
 
     ck_assert_ptr_nonnull(values);
     for (uint32_t i = 0; i < N; i++) {
@@ -49,7 +49,7 @@ START_TEST(error_bound)
         quantiles_add(&parts[i % 2], values[i]);
     }
     quantiles_merge(&parts[0], &parts[1]);
-    qsort(values, N, sizeof *values, by_value);
+    qsort(values, N, sizeof(*values), by_value);
     for (double percent = 0; percent <= 100; percent += 0.1) {
         double rank = percent / 100 * (N - 1), is = quantiles_percentile(&whole, percent);
         double low = (double)values[(size_t)rank], high = (double)values[(size_t)ceil(rank)];

@@ -26,7 +26,7 @@ START_TEST(bounds)
     for (int i = 0; i < 3; i++)
         quantiles_add(&f.ttft_us, 1000);
     f.n_completed = 3;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         ck_assert_int_eq(requirement_parse(&r, cases[i].text, &err), STATUS_OK);
         ck_assert_msg(requirement_holds(&r, &f, &is) == cases[i].holds, "%s", cases[i].text);
     }
@@ -48,7 +48,7 @@ START_TEST(mistakes)
                  {"often_ttft_ms<5", "'often_ttft_ms'"}};
     struct requirement r;
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct error err;
 
         ck_assert_int_eq(requirement_parse(&r, cases[i].text, &err), STATUS_INVALID);

@@ -49,7 +49,7 @@ START_TEST(events_of_a_stream)
         {"", ""},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         for (size_t n = 1; n < 20; n++)
             ck_assert_str_eq(events(cases[i].stream, n), cases[i].events);
 }

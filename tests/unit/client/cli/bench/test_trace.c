@@ -92,7 +92,7 @@ START_TEST(mistakes)
         {"[]\n", "has no conversations"},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct trace t;
         struct error err;
 

@@ -90,7 +90,7 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
                                       const struct parley_turn *turn,
                                       const struct parley_turn_events *events)
 {
-    struct parley_call *call = calloc(1, sizeof *call);
+    struct parley_call *call = calloc(1, sizeof(*call));
 
     (void)channel;
     ck_assert_uint_lt(fake.n_attempts, MAX_ATTEMPTS);
@@ -171,7 +171,7 @@ static bool wants_more, presses_ctrl_c;
 static bool show(void *arg, const char *text, size_t len)
 {
     (void)arg;
-    ck_assert_uint_lt(strlen(shown) + len, sizeof shown);
+    ck_assert_uint_lt(strlen(shown) + len, sizeof(shown));
     strncat(shown, text, len);
     if (presses_ctrl_c) {
         presses_ctrl_c = false;
