@@ -19,7 +19,6 @@ static struct echo_clone *echo_of(struct clone *c)
 
 static void echo_info(const struct agent *a, struct agent_info *out)
 {
-    (void)a;
     out->is_light = true;
 }
 
@@ -102,7 +101,6 @@ static enum status echo_observe(struct clone *c, struct agent_turn *turn, struct
 
 static void echo_self_observe(struct clone *c, struct agent_turn *turn)
 {
-    (void)turn;
     echo_of(c)->n_turns++;
 }
 
@@ -115,7 +113,6 @@ static void echo_act(struct agent *a, struct row *row)
     size_t len = said->len;
     enum finish finish = FINISH_STOP;
 
-    (void)a;
     if (max != 0) {
         size_t end, ignored;
 

@@ -65,7 +65,6 @@ static void on_more(struct batch_request *request, void *arg)
 {
     struct agent_turn *t = arg;
 
-    (void)request;
     t->terms.more(t);
 }
 
@@ -73,7 +72,6 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
 {
     struct agent_turn *t = arg;
 
-    (void)f;
     agents_turn_move(t, AGENT_TURN_ENDED);
     t->n_steps += t->request.n_steps;
     if (t->first_step_us == 0)

@@ -12,7 +12,6 @@ enum { REST_BYTES = 512 };
 
 static uint64_t env_real_now_us(void *self)
 {
-    (void)self;
     return clock_ns() / 1000;
 }
 
@@ -43,7 +42,6 @@ static void take_random(void *self, void *out, size_t n_bytes)
     static _Thread_local unsigned char rest[REST_BYTES];
     static _Thread_local size_t n_left;
 
-    (void)self;
     if (n_bytes > sizeof(rest)) {
         ask_kernel(out, n_bytes);
         return;

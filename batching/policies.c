@@ -66,7 +66,6 @@ static size_t window_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 
 static size_t continuous_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
-    (void)ret_wake_us; /* no request is held back */
     return policies_min_size(v->n_queued, n_free(v));
 }
 
@@ -87,8 +86,6 @@ static size_t adaptive_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 
 static size_t hold_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
-    (void)v;
-    (void)ret_wake_us; /* the change of policy wakes the batcher */
     return 0;
 }
 

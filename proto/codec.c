@@ -190,8 +190,6 @@ static void *codec_take(void *self, size_t size_bytes)
 /* Does nothing: the arena is freed as a whole. */
 static void codec_keep(void *self, void *piece)
 {
-    (void)self;
-    (void)piece;
 }
 
 enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,

@@ -74,7 +74,6 @@ static enum status check_models(const struct config *config, struct error *err)
 /* The loop never runs while the socket listens. */
 static void accept_none(void *arg, int fd)
 {
-    (void)arg;
     (void)close(fd);
 }
 
@@ -176,7 +175,6 @@ enum status check_open_files(struct error *err)
 
 static enum status check_descriptors(const struct config *config, struct error *err)
 {
-    (void)config;
     return check_open_files(err);
 }
 

@@ -170,7 +170,6 @@ static void daemon_drain(struct daemon *d)
 
 static void on_hangup(uv_signal_t *handle, int number)
 {
-    (void)number;
     log_info("signal", "name=SIGHUP");
     daemon_reload(handle->data);
 }

@@ -59,7 +59,6 @@ static void apply_http(void *self, const struct config *to)
 
 static void apply_log(void *self, const struct config *to)
 {
-    (void)self;
     log_set_level(to->log_level);
 }
 
@@ -67,7 +66,6 @@ static enum status check_keys(void *self, const struct config *to, struct error 
 {
     struct daemon *d = self;
 
-    (void)to;
     return d->access == NULL ? STATUS_OK : access_prepare(d->access, err);
 }
 
@@ -76,7 +74,6 @@ static void apply_keys(void *self, const struct config *to)
 {
     struct daemon *d = self;
 
-    (void)to;
     if (d->access == NULL)
         return;
     access_commit(d->access);
@@ -111,7 +108,6 @@ static enum status check_tls(void *self, const struct config *to, struct error *
 {
     struct daemon *d = self;
 
-    (void)to;
     return d->ports.tls == NULL ? STATUS_OK : tls_prepare(d->ports.tls, err);
 }
 
@@ -119,7 +115,6 @@ static void apply_tls(void *self, const struct config *to)
 {
     struct daemon *d = self;
 
-    (void)to;
     if (d->ports.tls != NULL)
         tls_commit(d->ports.tls);
 }

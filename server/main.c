@@ -31,8 +31,6 @@ static void on_alarm(int number, siginfo_t *info, void *context)
     static const char before[] = "parleyd: ";
     static const char forced[] = "parleyd: ended at once, before all had stopped\n";
 
-    (void)number;
-    (void)context;
     if (failure.status == STATUS_OK) {
         if (info->si_code == SI_TIMER)
             (void)!write(STDERR_FILENO, forced, sizeof(forced) - 1);

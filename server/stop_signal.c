@@ -58,7 +58,6 @@ static void on_stop_signal(int number)
 
 static void on_told(uv_async_t *async)
 {
-    (void)async;
     stop_signal.told(stop_signal.arg, atomic_load(&stop_signal.number),
                      atomic_load(&stop_signal.n));
 }

@@ -474,6 +474,5 @@ void lm_unprepare(struct clone *base, struct agent_turn *turn)
 {
     struct lm_turn *t = turn->row.turn;
 
-    (void)base;
     grammars_forget(&t->waiter);
 }

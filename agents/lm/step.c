@@ -37,7 +37,6 @@ size_t lm_cost(const struct agent *a, const struct row *row)
 {
     const struct lm_turn *t = row->turn;
 
-    (void)a;
     return t->n_ids - lm_step_clone_of(row)->pages.kv.n_tokens;
 }
 

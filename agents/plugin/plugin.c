@@ -512,7 +512,6 @@ static enum status plugin_trace(const struct clone *c, const struct agent_turn *
     struct parley_agent_sink sink = {out};
     struct parley_agent_error why = {0};
 
-    (void)turn;
     if (p->type->save == NULL || p->type->save(p->self, own->row.state->data, &sink, &why))
         return STATUS_OK;
     return plugin_fail(p, err, why.status, STATUS_INTERNAL, why.text);
@@ -526,7 +525,6 @@ static enum status plugin_recall(struct clone *c, struct agent_turn *turn, const
     struct parley_agent_error why = {0};
     void *data;
 
-    (void)turn;
     if (p->type->restore == NULL)
         return error_set(err, STATUS_DATA_LOSS, "%s cannot restore a state", c->agent->name);
     data = p->type->restore(p->self, trace, size_bytes, &why);
@@ -541,7 +539,6 @@ static void plugin_self_observe(struct clone *c, struct agent_turn *turn)
 {
     struct plugin_clone *own = plugin_clone_of(c);
 
-    (void)turn;
     plugin_states_push(own, own->row.state);
     own->n_turns++;
     plugin_turn_over(own);
@@ -551,7 +548,6 @@ static void plugin_drop(struct clone *c, struct agent_turn *turn)
 {
     struct plugin_clone *own = plugin_clone_of(c);
 
-    (void)turn;
     plugin_state_unref(plugin_of(c->agent), own->row.state);
     plugin_turn_over(own);
 }
@@ -563,7 +559,6 @@ static struct parley_agent_row *plugin_row_of(const struct row *row)
 
 static size_t plugin_cost(const struct agent *a, const struct row *row)
 {
-    (void)a;
     return plugin_row_of(row)->cost;
 }
 
@@ -618,7 +613,6 @@ static void plugin_stepped(struct agent *a, struct row *row)
     struct parley_agent_row *own = plugin_row_of(row);
     struct reply *reply = &own->turn->reply;
 
-    (void)a;
     if (row->outcome != ROW_FAILED && own->said.len > 0 &&
         buf_append(&reply->text, own->said.data, own->said.len) != STATUS_OK) {
         (void)error_no_memory(&row->err, own->said.len,

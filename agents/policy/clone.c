@@ -23,7 +23,6 @@ enum status policy_clone_open(struct clone *base, const struct clone_config *con
     struct policy_clone *c = policy_clone_of(base);
     size_t size = state_bytes(c);
 
-    (void)config; /* a policy has no options of a clone */
     if (size == 0)
         return STATUS_OK;
     c->state = try_alloc(1, size);

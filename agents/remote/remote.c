@@ -22,7 +22,6 @@ static enum status remote_agent_open(struct agent *a, const struct agent_config 
 {
     struct remote_agent *r = remote_of(a);
 
-    (void)err;
     r->peers = config->spec;
     r->version[0] = '1';
     list_init(&r->workers);
@@ -49,7 +48,6 @@ static void remote_agent_info(const struct agent *a, struct agent_info *out)
 
 static void remote_agent_batching(const struct agent *a, struct batcher_config *out)
 {
-    (void)a;
     *out = (struct batcher_config){
         .policy = BATCH_CONTINUOUS,
         .max_rows = REMOTE_MAX_ROWS,
@@ -290,7 +288,6 @@ static enum status remote_trace(const struct clone *c, const struct agent_turn *
 {
     const struct buf *reply = &row_of(turn)->said->reply;
 
-    (void)c;
     if (reply->len == 0 || buf_append(out, reply->data, reply->len) == STATUS_OK)
         return STATUS_OK;
     return error_no_memory(err, reply->len, "a turn's trace");
@@ -299,7 +296,6 @@ static enum status remote_trace(const struct clone *c, const struct agent_turn *
 static enum status remote_recall(struct clone *c, struct agent_turn *turn, const void *trace,
                                  size_t size_bytes, struct error *err)
 {
-    (void)c;
     if (buf_append(&row_of(turn)->said->reply, trace, size_bytes) == STATUS_OK)
         return STATUS_OK;
     return error_no_memory(err, size_bytes, "a reply");
@@ -340,7 +336,6 @@ static void remote_step_begin(struct agent *a, struct batch_step *step)
 
 static void remote_step_interrupt(struct agent *a, struct batch_step *step)
 {
-    (void)step;
     remote_agent_end_step(remote_of(a), true);
 }
 

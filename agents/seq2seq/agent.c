@@ -224,7 +224,6 @@ static enum status seq2seq_trace(const struct clone *base, const struct agent_tu
     const struct seq2seq_turn *t = turn->row.turn;
     const size_t before = out->len;
 
-    (void)base;
     if (!t->has_said ||
         (buf_append(out, "r", 1) == STATUS_OK &&
          (t->n_said == 0 || buf_append(out, t->said, t->n_said * sizeof(t->said[0])) == STATUS_OK)))

@@ -217,7 +217,6 @@ static enum status starspace_trace(const struct clone *base, const struct agent_
 {
     const struct starspace_turn *t = turn->row.turn;
 
-    (void)base;
     if (t->has_chosen && buf_append(out, &t->chosen, sizeof(t->chosen)) != STATUS_OK)
         return error_no_memory(err, sizeof(t->chosen), "a turn's trace");
     return STATUS_OK;

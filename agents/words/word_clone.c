@@ -14,8 +14,6 @@ const struct word_clone *const_word_clone_of(const struct clone *c)
 
 enum status word_clone_open(struct clone *c, const struct clone_config *config, struct error *err)
 {
-    (void)config; /* the system prompt does not affect the reply */
-    (void)err;
     word_history_init(&word_clone_of(c)->past);
     return STATUS_OK;
 }

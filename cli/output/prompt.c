@@ -68,14 +68,12 @@ static void prompt_wake(void)
 
 static void on_resize(int number)
 {
-    (void)number;
     was_resized = true;
     prompt_wake();
 }
 
 static void on_continue(int number)
 {
-    (void)number;
     was_continued = true;
     prompt_wake();
 }
@@ -218,7 +216,6 @@ static unsigned char on_paste(EditLine *editor, wint_t key)
     struct line_prompt *p = line_prompt_of(editor);
     wchar_t *text;
 
-    (void)key;
     if (!read_paste(p, editor))
         return CC_EOF;
     if (p->is_too_long)
@@ -230,7 +227,6 @@ static unsigned char on_paste(EditLine *editor, wint_t key)
 
 static unsigned char on_new_line(EditLine *editor, wint_t key)
 {
-    (void)key;
     return el_insertstr(editor, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 

@@ -27,7 +27,6 @@ static enum status take_opened(struct parley_future *f, const ProtobufCMessage *
         (const Parley__V1__ConversationsOpenResponse *)response;
     struct parley_opened *out = &f->result.opened;
 
-    (void)err;
     request_copy(out->conversation, sizeof(out->conversation), from->conversation);
     request_copy(out->model, sizeof(out->model), from->model);
     request_copy(out->version, sizeof(out->version), from->version);
@@ -85,7 +84,6 @@ static enum status take_fork(struct parley_future *f, const ProtobufCMessage *re
 {
     struct parley_opened *out = &f->result.opened;
 
-    (void)err;
     request_copy(out->conversation, sizeof(out->conversation),
                  ((const Parley__V1__ConversationsForkResponse *)response)->conversation);
     return STATUS_OK;
@@ -124,7 +122,6 @@ enum parley_status parley_fork(struct parley_channel *channel, const char *conve
 static enum status take_rewound(struct parley_future *f, const ProtobufCMessage *response,
                                 struct error *err)
 {
-    (void)err;
     f->result.turns = ((const Parley__V1__ConversationsRewindResponse *)response)->turns;
     return STATUS_OK;
 }
@@ -164,7 +161,6 @@ enum parley_status parley_rewind(struct parley_channel *channel, const char *con
 static enum status take_cancelled(struct parley_future *f, const ProtobufCMessage *response,
                                   struct error *err)
 {
-    (void)err;
     f->result.turns = ((const Parley__V1__ConversationsCancelResponse *)response)->cancelled;
     return STATUS_OK;
 }

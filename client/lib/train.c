@@ -5,10 +5,6 @@
 /* The response only repeats the request. */
 static enum status ignore_response(void *arg, const void *data, size_t len, struct error *err)
 {
-    (void)arg;
-    (void)data;
-    (void)len;
-    (void)err;
     return STATUS_OK;
 }
 

@@ -35,7 +35,6 @@ static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
     bool is_huge = size_bytes >= CPU_HUGE_BYTES;
     struct buffer *m;
 
-    (void)b;
     if (size_bytes > SIZE_MAX / 2)
         return NULL;
     m = try_alloc(1, sizeof(*m) + (is_huge ? CPU_HUGE_BYTES : LINE_BYTES) + size_bytes);
@@ -54,7 +53,6 @@ static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
 
 static void cpu_buffer_close(struct backend *b, struct buffer *m)
 {
-    (void)b;
     free(m);
 }
 
@@ -62,7 +60,6 @@ static struct buffer *cpu_buffer_over(struct backend *b, void *host, size_t size
 {
     struct buffer *m = try_alloc(1, sizeof(*m));
 
-    (void)b;
     if (m != NULL)
         *m = (struct buffer){size_bytes, host};
     return m;
@@ -70,7 +67,6 @@ static struct buffer *cpu_buffer_over(struct backend *b, void *host, size_t size
 
 static void cpu_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
 {
-    (void)b;
     assert(size_bytes <= to->size_bytes);
     memcpy(to->data, from, size_bytes);
 }
@@ -108,7 +104,6 @@ static void cpu_gather(struct backend *b, const struct buffer *in, const uint32_
 {
     float *to = cpu_written(out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         memcpy(to + i * width, cpu_read(in, rows[i] + (size_t)1, width) + rows[i] * width,
                width * sizeof(*to));

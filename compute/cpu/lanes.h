@@ -479,7 +479,6 @@ static inline void v16_abreast(struct v16 a[ABREAST])
 #elif defined(__AVX2__)
     __asm__("" : "+x"(a[0].x), "+x"(a[0].y), "+x"(a[1].x), "+x"(a[1].y));
 #else
-    (void)a;
 #endif
 }
 

@@ -67,8 +67,6 @@ bool cpu_populate(void *at, size_t size_bytes)
 #if defined(MADV_POPULATE_WRITE)
     return !fault_now() && madvise(at, size_bytes, MADV_POPULATE_WRITE) == 0; /* Linux 5.14 */
 #else
-    (void)at;
-    (void)size_bytes;
     return false;
 #endif
 }

@@ -24,7 +24,6 @@ static size_t cpu_net_grain_of(size_t piece, size_t each)
 
 static void cpu_net_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
 {
-    (void)b;
     memset(cpu_written(x, n, width), 0, n * width * sizeof(float));
 }
 
@@ -34,7 +33,6 @@ static void cpu_net_add_at(struct backend *b, struct buffer *x, size_t n_x, cons
     float *to = cpu_written(x, n_x, width);
     const float *from = cpu_read(y, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++) {
         float *row = to + rows[i] * width;
 
@@ -48,7 +46,6 @@ static void cpu_net_keep_rows(struct backend *b, const bool *keep, size_t n, siz
 {
     float *rows = cpu_written(x, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         if (!keep[i])
             memset(rows + i * width, 0, width * sizeof(*rows));

@@ -40,7 +40,6 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     struct kv *kv;
     size_t all_bytes;
 
-    (void)b;
     if (shape->head_dim > MAX_HEAD_DIM)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the model's heads have %zu dimensions, this backend computes at most %d",
@@ -71,7 +70,6 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
 
 void cpu_kv_close(struct backend *b, struct kv *kv)
 {
-    (void)b;
     if (kv != NULL)
         cpu_unmap(kv->view.base, kv->shape.n_pages * kv->view.page_bytes);
     free(kv);
@@ -88,7 +86,6 @@ bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy)
     size_t goal = all_bytes - used_bytes < ahead ? all_bytes : used_bytes + ahead;
     size_t piece;
 
-    (void)b;
     if (kv->prepared_bytes < used_bytes) /* pages that were written are mapped */
         kv->prepared_bytes = used_bytes / CPU_HUGE_BYTES * CPU_HUGE_BYTES;
     if (kv->prepared_bytes >= goal)
@@ -112,7 +109,6 @@ void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to
 {
     size_t size = kv->view.page_bytes;
 
-    (void)b;
     assert(is_page(kv, from_page) && is_page(kv, to_page) && from_page != to_page);
     memcpy(kv->view.base + (size_t)to_page * size, kv->view.base + (size_t)from_page * size, size);
 }

@@ -23,7 +23,6 @@ void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions
     size_t width = r->n_heads * r->head_dim;
     float *rows = n > 0 ? ref_floats(x, n, width) : NULL;
 
-    (void)b;
     for (size_t j = 0; n > 0 && j < rope_width(r) / 2; j++) {
         double frequency = rope_frequency(r, j), amplitude = rope_amplitude(r);
 

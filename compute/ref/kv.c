@@ -37,7 +37,6 @@ enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     struct kv kv = {.shape = *shape, .head_bytes = kv_head_bytes(shape->type, shape->head_dim)};
     struct kv *own;
 
-    (void)b;
     kv.data = try_alloc(shape->n_pages + shape->n_slots, ref_kv_page_bytes(&kv));
     if (kv.data == NULL)
         return error_no_memory(err, (shape->n_pages + shape->n_slots) * ref_kv_page_bytes(&kv),
@@ -54,7 +53,6 @@ enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct 
 
 void ref_kv_close(struct backend *b, struct kv *kv)
 {
-    (void)b;
     if (kv != NULL)
         free(kv->data);
     free(kv);
@@ -62,7 +60,6 @@ void ref_kv_close(struct backend *b, struct kv *kv)
 
 void ref_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page)
 {
-    (void)b;
     assert(from_page != to_page);
     memcpy(part_of(kv, to_page, 0, KV_KEYS), part_of(kv, from_page, 0, KV_KEYS),
            ref_kv_page_bytes(kv));
@@ -76,13 +73,11 @@ static unsigned char *ref_kv_slot_of(const struct kv *kv, int32_t slot)
 
 void ref_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
 {
-    (void)b;
     memcpy(ref_kv_slot_of(kv, slot), part_of(kv, page, 0, KV_KEYS), ref_kv_page_bytes(kv));
 }
 
 void ref_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
 {
-    (void)b;
     memcpy(part_of(kv, page, 0, KV_KEYS), ref_kv_slot_of(kv, slot), ref_kv_page_bytes(kv));
 }
 
@@ -117,7 +112,6 @@ static void ref_kv_store_values(const struct kv *kv, size_t layer, enum kv_part 
 void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows)
 {
-    (void)b;
     for (size_t i = 0; i < n_rows; i++) {
         size_t width = kv->shape.n_kv_heads * kv->shape.head_dim;
         size_t end = rows[i].first + rows[i].n_tokens, skip = rows[i].first * width;

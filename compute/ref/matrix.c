@@ -15,7 +15,6 @@ enum status ref_weight_open(struct backend *b, const struct tensor *t, struct we
     void *rows = try_alloc(t->size_bytes, 1);
     enum status rc;
 
-    (void)b;
     rc = w == NULL || rows == NULL ? error_no_memory(err, sizeof(*w) + t->size_bytes, t->name)
                                    : tensor_read(t, 0, t->n_rows, rows, err);
     if (rc != STATUS_OK) {
@@ -31,7 +30,6 @@ enum status ref_weight_open(struct backend *b, const struct tensor *t, struct we
 
 void ref_weight_close(struct backend *b, struct weight *w)
 {
-    (void)b;
     if (w == NULL)
         return;
     free(w->rows);
@@ -66,7 +64,6 @@ void ref_embed(struct backend *b, const struct weight *table, const int32_t *ids
     size_t width = table->tensor.n_cols;
     float *to = ref_floats(out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++) {
         assert(ids[i] >= 0);
         ref_decode_row(table, (size_t)ids[i], to + i * width);

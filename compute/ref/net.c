@@ -9,7 +9,6 @@
 
 static void ref_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
 {
-    (void)b;
     memset(ref_floats(x, n, width), 0, n * width * sizeof(float));
 }
 
@@ -19,7 +18,6 @@ static void ref_net_add(struct backend *b, struct buffer *x, const struct buffer
     float *to = ref_floats(x, n, width);
     const float *from = ref_const_floats(y, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n * width; i++)
         to[i] += from[i];
 }
@@ -30,7 +28,6 @@ static void ref_add_at(struct backend *b, struct buffer *x, size_t n_x, const ui
     float *to = ref_floats(x, n_x, width);
     const float *from = ref_const_floats(y, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < width; k++)
             to[rows[i] * width + k] += from[i * width + k];
@@ -41,7 +38,6 @@ static void ref_keep_rows(struct backend *b, const bool *keep, size_t n, size_t 
 {
     float *rows = ref_floats(x, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         if (!keep[i])
             memset(rows + i * width, 0, width * sizeof(*rows));
@@ -64,7 +60,6 @@ static void ref_linear(struct backend *b, const struct buffer *in, const struct 
     const float *start = ref_const_floats(bias, 1, n_out);
     float *y = ref_floats(out, n, n_out);
 
-    (void)b;
     assert(in != out);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n_out; j++)
@@ -77,7 +72,6 @@ static void ref_linear_grouped(struct backend *b, const struct buffer *in,
 {
     size_t n = 0, i = 0;
 
-    (void)b;
     assert(in != out);
     for (size_t g = 0; g < n_groups; g++) {
         const float *rows = ref_const_floats(groups[g].w, n_out, n_in);
@@ -102,7 +96,6 @@ static void ref_linear_backward(struct backend *b, const struct buffer *in, cons
     const float *dy = ref_const_floats(dout, n, n_out);
     float *drows = ref_floats(dw, n_out, n_in), *dstart = ref_floats(dbias, 1, n_out);
 
-    (void)b;
     if (din != NULL) {
         float *dx = ref_floats(din, n, n_in);
 
@@ -126,7 +119,6 @@ static void ref_dropout(struct backend *b, const struct net_draw *draws, uint32_
 {
     float *rows = ref_floats(x, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         net_row_dropout(&draws[i], layer, rate, width, rows + i * width);
 }
@@ -135,7 +127,6 @@ static void ref_relu(struct backend *b, struct buffer *x, size_t n, size_t width
 {
     float *y = ref_floats(x, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n * width; i++)
         y[i] = 0.0f > y[i] ? 0.0f : y[i]; /* a NaN is not hidden */
 }
@@ -146,7 +137,6 @@ static void ref_relu_backward(struct backend *b, const struct buffer *out, size_
     const float *y = ref_const_floats(out, n, width);
     float *d = ref_floats(dx, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n * width; i++)
         d[i] = y[i] > 0.0f ? d[i] : 0.0f;
 }
@@ -157,7 +147,6 @@ static void ref_softmax(struct backend *b, const struct buffer *in, size_t n, si
     const float *x = ref_const_floats(in, n, width);
     float *y = ref_floats(out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         net_row_softmax(x + i * width, width, y + i * width);
 }
@@ -168,7 +157,6 @@ static void ref_log_softmax(struct backend *b, const struct buffer *in, size_t n
     const float *x = ref_const_floats(in, n, width);
     float *y = ref_floats(out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         net_row_log_softmax(x + i * width, width, y + i * width);
 }
@@ -181,7 +169,6 @@ static void ref_log_prob_backward(struct backend *b, const struct buffer *logp,
     const float *l = ref_const_floats(logp, n, width);
     float *d = ref_floats(dlogits, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         net_row_log_prob_backward(l + i * width, actions[i], weights[i], entropy_weight, width,
                                   d + i * width);
@@ -196,7 +183,6 @@ static void ref_lstm(struct backend *b, struct buffer *gates, const struct buffe
     const float *c = ref_const_floats(c_in, n, width);
     float *to_c = ref_floats(c_out, n, width), *to_h = ref_floats(h_out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         net_row_lstm(g + i * 4 * width, from + i * 4 * width, c + i * width, width,
                      to_c + i * width, to_h + i * width);
@@ -212,7 +198,6 @@ static void ref_lstm_backward(struct backend *b, const struct buffer *gates,
     const float *after = ref_const_floats(c_out, n, width), *d = ref_const_floats(dh, n, width);
     float *to_c = ref_floats(dc, n, width), *to_g = ref_floats(dgates, n, 4 * width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         net_row_lstm_backward(g + i * 4 * width, before + i * width, after + i * width,
                               d + i * width, width, to_c + i * width, to_g + i * 4 * width);
@@ -222,7 +207,6 @@ static void ref_optim_step(struct backend *b, const struct optim *o, uint64_t st
                            size_t n, const struct buffer *g, struct buffer *p, struct buffer *m,
                            struct buffer *v)
 {
-    (void)b;
     optim_ref_step(o, step, lr, ref_floats(p, 1, n), ref_const_floats(g, 1, n),
                    m != NULL ? ref_floats(m, 1, n) : NULL, v != NULL ? ref_floats(v, 1, n) : NULL,
                    n);

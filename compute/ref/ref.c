@@ -58,7 +58,6 @@ static struct buffer *ref_buffer_open(struct backend *b, size_t size_bytes)
 {
     struct buffer *m;
 
-    (void)b;
     if (size_bytes > SIZE_MAX - sizeof(*m))
         return NULL;
     m = try_alloc(1, sizeof(*m) + size_bytes);
@@ -69,20 +68,17 @@ static struct buffer *ref_buffer_open(struct backend *b, size_t size_bytes)
 
 static void ref_buffer_close(struct backend *b, struct buffer *m)
 {
-    (void)b;
     free(m);
 }
 
 static void ref_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
 {
-    (void)b;
     assert(size_bytes <= to->size_bytes);
     memcpy(to->data, from, size_bytes);
 }
 
 static void ref_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes)
 {
-    (void)b;
     assert(size_bytes <= from->size_bytes);
     memcpy(to, from->data, size_bytes);
 }
@@ -92,7 +88,6 @@ static void ref_gather(struct backend *b, const struct buffer *in, const uint32_
 {
     float *to = ref_floats(out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++)
         memcpy(to + i * width, ref_const_floats(in, rows[i] + (size_t)1, width) + rows[i] * width,
                width * sizeof(*to));

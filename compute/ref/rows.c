@@ -19,7 +19,6 @@ void ref_add(struct backend *b, const struct buffer *in, float factor, size_t n,
     const float *from = ref_const_floats(in, n, width);
     float *to = ref_floats(out, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n * width; i++)
         to[i] += factor * from[i];
 }
@@ -41,7 +40,6 @@ void ref_scale(struct backend *b, float factor, float cap, size_t n, size_t widt
 {
     float *to = ref_floats(x, n, width), inverse = cap > 0.0f ? 1.0f / cap : 0.0f;
 
-    (void)b;
     for (size_t i = 0; i < n * width; i++)
         to[i] = scalar_scaled(to[i], factor, cap, inverse);
 }
@@ -51,7 +49,6 @@ void ref_scatter_add(struct backend *b, const struct buffer *in, const uint32_t 
 {
     const float *from = ref_const_floats(in, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n; i++) {
         float *to = ref_floats(out, rows[i] + (size_t)1, width) + rows[i] * width;
 
@@ -65,7 +62,6 @@ void ref_scale_rows(struct backend *b, const float *factors, size_t n, size_t wi
 {
     float *to = ref_floats(x, n, width);
 
-    (void)b;
     for (size_t i = 0; i < n * width; i++)
         to[i] *= factors[i / width];
 }

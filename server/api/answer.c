@@ -39,15 +39,12 @@ static void on_answer_kept(void *arg, const struct error *err)
 
 static void kept_answer_ignore(struct exchange *x, void *state)
 {
-    (void)x;
-    (void)state;
 }
 
 static void kept_answer_close(struct exchange *x, void *state)
 {
     struct kept_answer *a = state;
 
-    (void)x;
     journal_leave(&a->wait);
 }
 

@@ -138,7 +138,6 @@ static void embedding_answer_close(struct exchange *x, void *state)
 {
     struct embedding_answer *a = state;
 
-    (void)x;
     embeddings_close(a->embeddings);
     a->embeddings = NULL;
 }

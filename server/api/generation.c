@@ -53,7 +53,6 @@ static void on_close(struct exchange *x, void *state)
 {
     struct generation *g = state;
 
-    (void)x;
     if (g->renderer->close != NULL)
         g->renderer->close(g);
     for (size_t i = 0; i < g->n_choices; i++)
@@ -477,7 +476,6 @@ static enum status generation_make(struct generation **out, struct exchange *x,
 
 static void generation_cut(struct exchange *x, void *state, const struct error *err)
 {
-    (void)x;
     generation_fail(state, err);
 }
 

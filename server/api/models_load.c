@@ -25,8 +25,6 @@ static void models_load_on_close(struct call *call, void *state, enum status why
 {
     struct models_load_wait *x = state;
 
-    (void)call;
-    (void)why;
     models_leave(&x->wait);
 }
 

@@ -117,7 +117,6 @@ static bool want_key(struct resolution *r, struct error *err)
 {
     struct exchange *x = r->exchange;
 
-    (void)err;
     return exchange_key(x) != NULL &&
            keyed_lookup_begin(&r->wait.key, exchange_server(x)->keyed, exchange_principal(x)->id,
                               exchange_key(x), on_key_looked_up);
@@ -163,21 +162,18 @@ static bool resolution_lacks_conversation(const struct resolution *r)
 
 static bool want_name(struct resolution *r, struct error *err)
 {
-    (void)err;
     return resolution_lacks_conversation(r) &&
            resolution_look_up(r, JOURNAL_BY_NAME, exchange_conversation(r->exchange));
 }
 
 static bool want_id(struct resolution *r, struct error *err)
 {
-    (void)err;
     return resolution_lacks_conversation(r) &&
            resolution_look_up(r, JOURNAL_BY_ID, exchange_conversation(r->exchange));
 }
 
 static bool want_recall(struct resolution *r, struct error *err)
 {
-    (void)err;
     return resolution_look_up(r, JOURNAL_BY_ID, r->id);
 }
 
@@ -204,15 +200,12 @@ static const struct resolution_step {
 
 static void on_ready_to_write(struct exchange *x, void *state)
 {
-    (void)x;
-    (void)state;
 }
 
 static void on_exchange_closed(struct exchange *x, void *state)
 {
     struct resolution *r = state;
 
-    (void)x;
     steps[r->state].leave(r);
 }
 

@@ -111,8 +111,6 @@ static void health_watch_on_close(struct call *call, void *state, enum status wh
 {
     struct health_watcher *w = state;
 
-    (void)call;
-    (void)why;
     list_remove(&w->link);
     free(w);
 }

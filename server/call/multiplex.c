@@ -49,7 +49,6 @@ static void on_drain(struct call *call, void *state)
 {
     struct multiplex *m = state;
 
-    (void)call;
     m->is_draining = true;
     multiplex_advance(m);
 }
@@ -75,7 +74,6 @@ static void on_message(struct call *call, void *state, const ProtobufCMessage *m
     struct multiplex_item *item;
     struct error err;
 
-    (void)call;
     m->has_read = false;
     if (message == NULL) {
         m->is_half_closed = true;
@@ -102,7 +100,6 @@ static void on_write_ready(struct call *call, void *state)
     struct multiplex *m = state;
     struct link *first;
 
-    (void)call;
     while (!m->is_finished && (first = list_first(&m->ready)) != NULL) {
         struct multiplex_item *item = container_of(first, struct multiplex_item, in_ready);
         enum multiplex_written written = m->type->write(item);
@@ -122,7 +119,6 @@ static void on_close(struct call *call, void *state, enum status why)
     struct multiplex *m = state;
     struct link *first;
 
-    (void)call;
     m->is_finished = true;
     while ((first = list_first(&m->items)) != NULL)
         end_item(container_of(first, struct multiplex_item, link), why);

@@ -157,7 +157,6 @@ static enum multiplex_written write_answer(struct multiplex_item *base)
 
 static void reflection_end(struct multiplex_item *base, enum status why)
 {
-    (void)why;
     arena_deinit(&container_of(base, struct asked, base)->arena);
 }
 

@@ -19,7 +19,6 @@ void subscription_drain(struct call *call, void *state)
 {
     struct error err;
 
-    (void)call;
     (void)error_draining(&err);
     subscription_end(state, &err);
 }

@@ -158,8 +158,6 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     static char bytes[1 << 16]; /* of one read, which is handled before the next; the loop's */
 
-    (void)handle;
-    (void)suggested;
     *buf = uv_buf_init(bytes, sizeof(bytes));
 }
 
@@ -203,7 +201,6 @@ static void on_written(uv_write_t *write, int status)
 {
     struct child *c = write->data;
 
-    (void)status; /* of a child that has ended, which the read tells */
     c->is_writing = false;
 }
 

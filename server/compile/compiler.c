@@ -447,7 +447,6 @@ static void on_signal(uv_signal_t *handle, int number)
     struct compiler *c = handle->data;
     struct child *next;
 
-    (void)number;
     for (struct child *at = compiler_next_child(c, NULL); at != NULL; at = next) {
         next = compiler_next_child(c, at); /* closing frees none before the loop's next turn */
         child_reap(at);

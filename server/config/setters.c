@@ -258,8 +258,6 @@ enum status set_backup(struct config *c, const char *value, struct error *err)
 
 enum status set_check_data(struct config *c, const char *value, struct error *err)
 {
-    (void)value;
-    (void)err;
     c->check_data = true;
     return STATUS_OK;
 }
@@ -381,32 +379,24 @@ enum status set_file_path(struct config *c, const char *value, struct error *err
 
 enum status set_check(struct config *c, const char *value, struct error *err)
 {
-    (void)value;
-    (void)err;
     c->check = true;
     return STATUS_OK;
 }
 
 enum status set_version(struct config *c, const char *value, struct error *err)
 {
-    (void)value;
-    (void)err;
     c->version = true;
     return STATUS_OK;
 }
 
 enum status set_help(struct config *c, const char *value, struct error *err)
 {
-    (void)value;
-    (void)err;
     c->help = true;
     return STATUS_OK;
 }
 
 enum status set_print_config(struct config *c, const char *value, struct error *err)
 {
-    (void)value;
-    (void)err;
     c->print_config = true;
     return STATUS_OK;
 }

@@ -27,7 +27,6 @@ static void set_default(size_t *value, size_t otherwise)
 
 static bool has_model(const struct model_user *u, const struct model *m)
 {
-    (void)u;
     return m->n_conversations > 0;
 }
 

@@ -49,7 +49,6 @@ static void on_retention_closed(void *arg, const struct error *err)
     struct closing_one *one = arg;
     struct retention *r = one->retention;
 
-    (void)err; /* if it is still there, the next pass finds it */
     list_remove(&one->link);
     free(one);
     if (--r->n_closing == 0 && r->is_waiting) {

@@ -25,13 +25,11 @@ struct gunzip {
 
 static void *zlib_take(void *arg, unsigned n, unsigned size)
 {
-    (void)arg;
     return try_alloc(n, size);
 }
 
 static void zlib_free(void *arg, void *at)
 {
-    (void)arg;
     free(at);
 }
 

@@ -70,7 +70,6 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
 {
     struct connection *c = wsi == NULL ? NULL : lws_get_opaque_user_data(wsi);
 
-    (void)user;
     switch (reason) {
     case LWS_CALLBACK_RAW_ADOPT:
         return adopted(lws_context_user(lws_get_context(wsi)), wsi);
@@ -119,7 +118,6 @@ static void on_check(uv_check_t *check)
 
 static void on_idle(uv_idle_t *idle)
 {
-    (void)idle; /* its existence is enough */
 }
 
 static void stay_awake(struct http_front *f)

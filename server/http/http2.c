@@ -120,9 +120,6 @@ static ssize_t on_pull(nghttp2_session *session, int32_t id, uint8_t *to, size_t
     struct http2_stream *s = source->ptr;
     const size_t n = room < s->out.len ? room : s->out.len;
 
-    (void)session;
-    (void)id;
-    (void)arg;
     if (n > 0)
         memcpy(to, s->out.data, n);
     buf_consume(&s->out, n);
@@ -304,8 +301,6 @@ static int on_field(nghttp2_session *session, const nghttp2_frame *frame, const 
 {
     struct http2_stream *s = stream_of_field(session, frame);
 
-    (void)flags;
-    (void)arg;
     if (s != NULL) /* what it refuses is answered once all headers have come */
         (void)stream_take_field(s, name, name_len, (const char *)value, value_len);
     return 0;
@@ -318,12 +313,6 @@ static int on_invalid_field(nghttp2_session *session, const nghttp2_frame *frame
 {
     struct http2_stream *s = stream_of_field(session, frame);
 
-    (void)name;
-    (void)name_len;
-    (void)value;
-    (void)value_len;
-    (void)flags;
-    (void)arg;
     if (s != NULL) {
         (void)error_set(&s->exchange->err, STATUS_INVALID,
                         "the request is malformed: a header's name or value has a byte that none "
@@ -373,8 +362,6 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 {
     struct http2_stream *s = nghttp2_session_get_stream_user_data(session, id);
 
-    (void)flags;
-    (void)arg;
     /* False: it is refused, and what comes further is discarded. */
     if (stream_is_reading(s) && exchange_expect(s->exchange, len))
         (void)exchange_more(s->exchange, (const char *)data, len);
@@ -385,8 +372,6 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t why, v
 {
     struct http2_stream *s = nghttp2_session_get_stream_user_data(session, id);
 
-    (void)why;
-    (void)arg;
     if (s != NULL)
         stream_free(s);
     return 0;
@@ -395,7 +380,6 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t why, v
 /* Once the answer is out, a request that is still being sent is in vain. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
-    (void)arg;
     if (frame->hd.type == NGHTTP2_DATA && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0 &&
         nghttp2_session_get_stream_remote_close(session, frame->hd.stream_id) == 0)
         return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,

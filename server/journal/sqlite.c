@@ -181,8 +181,6 @@ static int on_sqlite_log(void *arg, sqlite3 *db, const char *name, int n_pages)
 {
     struct sqlite_store *s = arg;
 
-    (void)db;
-    (void)name;
     s->n_log = n_pages;
     return SQLITE_OK;
 }

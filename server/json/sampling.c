@@ -31,7 +31,6 @@ static enum status json_take_stops(struct sampling *s, const struct known *k, co
     size_t n = json_is_array(value) ? json_array_size(value) : 1;
     struct text *stops;
 
-    (void)k;
     if (n > SAMPLING_MAX_STOPS)
         return error_field(err, "stop", "has %zu texts, at most %d are allowed", n,
                            SAMPLING_MAX_STOPS);
@@ -52,7 +51,6 @@ static enum status json_take_float(struct sampling *s, const struct known *k, co
 {
     float number = (float)json_number_value(value);
 
-    (void)arena;
     if (!json_is_number(value))
         return error_field(err, k->name, "must be a number");
     memcpy((char *)s + k->offset, &number, sizeof(number));
@@ -66,7 +64,6 @@ static enum status json_take_u32(struct sampling *s, const struct known *k, cons
     json_int_t n = json_integer_value(value);
     uint32_t number;
 
-    (void)arena;
     if (is_top_k && n == -1)
         n = 0; /* elsewhere -1 means all */
     if (!json_is_integer(value) || n < 0 || n > UINT32_MAX)
@@ -83,7 +80,6 @@ static enum status json_take_u64(struct sampling *s, const struct known *k, cons
 {
     uint64_t number = (uint64_t)json_integer_value(value);
 
-    (void)arena;
     if (!json_is_integer(value))
         return error_field(err, k->name, "must be a whole number");
     memcpy((char *)s + k->offset, &number, sizeof(number));
@@ -95,7 +91,6 @@ static enum status json_take_bool(struct sampling *s, const struct known *k, con
 {
     bool is_set = json_is_true(value);
 
-    (void)arena;
     if (!json_is_boolean(value))
         return error_field(err, k->name, "must be true or false");
     memcpy((char *)s + k->offset, &is_set, sizeof(is_set));

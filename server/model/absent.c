@@ -14,7 +14,6 @@
 /* Of the vocabulary nothing is known: the model refuses what it lacks once it is back. */
 static void absent_info(const struct agent *a, struct agent_info *out)
 {
-    (void)a;
     out->version[0] = '\0';
     out->text.n_vocab = INT32_MAX;
 }
@@ -22,59 +21,38 @@ static void absent_info(const struct agent *a, struct agent_info *out)
 static enum status absent_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
                                struct error *err)
 {
-    (void)c;
-    (void)parent;
-    (void)at_turn;
-    (void)err;
     return STATUS_OK;
 }
 
 static enum status absent_rewind(struct clone *c, uint32_t at_turn, struct error *err)
 {
-    (void)c;
-    (void)at_turn;
-    (void)err;
     return STATUS_OK;
 }
 
 static enum status absent_observe(struct clone *c, struct agent_turn *turn, struct error *err)
 {
-    (void)err;
     turn->row.clone = c;
     return STATUS_OK;
 }
 
 static void absent_self_observe(struct clone *c, struct agent_turn *turn)
 {
-    (void)c;
-    (void)turn;
 }
 
 static enum status absent_trace(const struct clone *c, const struct agent_turn *turn,
                                 struct buf *out, struct error *err)
 {
-    (void)c;
-    (void)turn;
-    (void)out;
-    (void)err;
     return STATUS_OK;
 }
 
 static enum status absent_recall(struct clone *c, struct agent_turn *turn, const void *trace,
                                  size_t size_bytes, struct error *err)
 {
-    (void)c;
-    (void)turn;
-    (void)trace;
-    (void)size_bytes;
-    (void)err;
     return STATUS_OK;
 }
 
 static void absent_act(struct agent *a, struct row *row)
 {
-    (void)a;
-    (void)row;
     assert(false); /* no turn is asked of a model that is not served */
 }
 

@@ -263,8 +263,6 @@ static void on_alarm(uv_poll_t *poll, int status, int events)
     struct model *m = poll->data;
     uint64_t n_expired;
 
-    (void)status;
-    (void)events;
     if (read(m->alarm_fd, &n_expired, sizeof(n_expired)) != (ssize_t)sizeof(n_expired))
         return; /* re-armed since */
     m->alarm_us = 0;

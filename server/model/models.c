@@ -534,8 +534,6 @@ enum status models_want(struct models *r, const char *name, struct models_wait *
 
 static void on_own_wait(struct models_wait *w, const struct error *err)
 {
-    (void)w;
-    (void)err; /* logged, and the entry's why */
 }
 
 void models_request(struct models *r, const char *name)

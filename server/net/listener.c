@@ -182,8 +182,6 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 {
     int listening;
 
-    (void)status; /* accept reports the error */
-    (void)events;
     if (uv_fileno((const uv_handle_t *)poll, &listening) == 0 &&
         !listener_accept(poll->data, listening, ACCEPTS_AT_ONCE))
         pause_all(poll->data);

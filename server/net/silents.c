@@ -103,8 +103,6 @@ static void silent_look(struct silent *one)
 
 static void on_first(uv_poll_t *poll, int status, int events)
 {
-    (void)status; /* the look reports the error */
-    (void)events;
     silent_look(poll->data);
 }
 

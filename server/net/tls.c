@@ -75,7 +75,6 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *ret_len,
     const unsigned char *ours = (const unsigned char *)c->port->protocols;
     unsigned char *chosen;
 
-    (void)arg;
     if (SSL_select_next_proto(&chosen, ret_len, ours, (unsigned)strlen(c->port->protocols), in,
                               in_len) != OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
@@ -317,8 +316,6 @@ static void tls_pump(struct tls_connection *c)
 
 static void on_net(uv_poll_t *poll, int status, int events)
 {
-    (void)status; /* the calls report the error */
-    (void)events;
     tls_pump(poll->data);
 }
 

@@ -197,7 +197,6 @@ static enum status take_client_ca(struct tls_files *f, SSL_CTX *context, BIO *in
     enum status rc;
     bool is_taken;
 
-    (void)f;
     for (size_t n = 0;; n++) {
         rc = tls_next_certificate(&certificate, in, path, n, err);
         if (rc != STATUS_OK || certificate == NULL)
@@ -218,10 +217,6 @@ static enum status take_client_ca(struct tls_files *f, SSL_CTX *context, BIO *in
 /* Asks nobody: OpenSSL's own would wait at the terminal. */
 static int no_passphrase(char *out, int size, int is_write, void *arg)
 {
-    (void)out;
-    (void)size;
-    (void)is_write;
-    (void)arg;
     return -1;
 }
 

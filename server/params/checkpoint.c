@@ -283,7 +283,6 @@ static enum status set_kept_make(struct keeper *kp, struct kept_thing **out,
     struct params_spec spec;
     struct params_set *set;
 
-    (void)name; /* config has it */
     if (checkpoint_body_read(&read, body, err) != STATUS_OK ||
         s->read_config(&spec, &sharing, read.config, read.config_size, body->arena, err) !=
             STATUS_OK ||
@@ -358,7 +357,6 @@ static enum status set_kept_made(struct kept_thing *k, struct error *err)
     struct params_set *set = kept_set(k);
     float *values = set->restored->values;
 
-    (void)err;
     set->restored->values = NULL; /* given away */
     params_fill(set, values, on_restored_made, set);
     return STATUS_OK;

@@ -51,7 +51,6 @@ static void conversations_part_keep(void *self, struct part_host *host, struct a
         .self = host,
     };
 
-    (void)alarm;
     (void)snprintf(binding, sizeof(binding), "engine=%d backend=%.8s kv=%d", AGENT_ENGINE_REVISION,
                    options->backend == NULL ? "cpu" : options->backend,
                    (int)options->kv_type); /* it fits */
@@ -95,7 +94,6 @@ const struct part conversations_part = {
 
 static void names_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
-    (void)alarm;
     conversation_names_init(self, host->server->conversations, host->env);
 }
 
@@ -145,7 +143,6 @@ static void retention_part_configure(void *self, const struct config *to)
 
 static void retention_part_keep(void *self, struct part_host *host, struct alarm *alarm)
 {
-    (void)alarm;
     retention_part_configure(self, host->config);
 }
 

@@ -8,7 +8,6 @@ static void rollouts_part_init(void *self, struct part_host *host, struct alarm 
 {
     struct rollouts *all = self;
 
-    (void)alarm;
     rollouts_init(all);
     all->on_idle = host->go_on;
     all->idle_arg = host;

@@ -20,7 +20,6 @@ enum { MODEL_KV_SHARE = 8 /* of --memory, for the pages of one model */, LOADING
 
 static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
 {
-    (void)arg;
     conversations_clone_event(c, what == CLONE_EVICTED ? WATCH_EVICTED : WATCH_RECOMPUTED, reason);
 }
 
@@ -107,7 +106,6 @@ static void models_part_init(void *self, struct part_host *host, struct alarm *a
         .arg = host,
     };
 
-    (void)alarm;
     if (config.memory_bytes != 0 && config.model.options.kv_bytes == 0)
         config.model.options.kv_bytes = config.memory_bytes / MODEL_KV_SHARE;
     models_init(self, &config);

@@ -11,7 +11,6 @@ static void params_part_init(void *self, struct part_host *host, struct alarm *a
 {
     struct params_sets *all = self;
 
-    (void)alarm;
     params_sets_init(all, host->loop, host->env, part_bytes(host->config->params_bytes, 2));
     all->quota_of = part_quota;
     all->quota_arg = host;

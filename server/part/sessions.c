@@ -87,7 +87,6 @@ static void trainers_part_init(void *self, struct part_host *host, struct alarm 
 {
     struct trainers *all = self;
 
-    (void)alarm;
     trainers_init(all, host->server->sessions, host->loop);
     all->on_idle = host->go_on;
     all->idle_arg = host;

@@ -23,7 +23,6 @@ void part_start_keeper(struct keeper *keeper, struct part_host *host, struct ala
 
 static void stores_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
-    (void)alarm; /* it is the keeper's */
     stores_init(self, host->env, part_bytes(host->config->store_bytes, 4));
 }
 

@@ -20,7 +20,6 @@ static void table_kept_name(const struct kept_thing *k, const char **ret_princip
 
 static enum status table_kept_begin(struct kept_thing *k, struct error *err)
 {
-    (void)err;
     table_walk_begin(kept_table(k));
     return STATUS_OK;
 }

@@ -199,7 +199,6 @@ static void op_back(struct link *link, void *arg)
 
 static void on_idle(uv_idle_t *idle)
 {
-    (void)idle; /* only keeps the loop from sleeping */
 }
 
 static void on_prepare(uv_prepare_t *prepare)

@@ -404,7 +404,6 @@ void work_worker_return(struct work_worker *w, struct work_task *t)
 {
     struct work_function *f = t->state == WORK_TASK_DONE ? NULL : t->share->function;
 
-    (void)w; /* it has t */
     work_task_requeue(t);
     if (f != NULL)
         work_function_assign(f);

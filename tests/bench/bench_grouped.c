@@ -183,7 +183,6 @@ static void on_action(void *arg, uint64_t tag, const struct parley_action *actio
 {
     struct served *s = arg;
 
-    (void)tag;
     if (err->status != PARLEY_OK)
         (void)fprintf(stderr, "%s\n", err->text);
     CHECK(err->status == PARLEY_OK);
@@ -194,7 +193,6 @@ static void on_end(void *arg, const struct parley_error *err)
 {
     struct served *s = arg;
 
-    (void)err;
     served_tell(s, 0);
 }
 

@@ -43,14 +43,12 @@ static uint64_t cpu_us(void *self)
 {
     struct timespec t;
 
-    (void)self;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
 static void no_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     memset(out, 0, n_bytes);
 }
 
@@ -59,13 +57,11 @@ static struct bench bench;
 
 static void begin_step(void *self, struct batch_step *step)
 {
-    (void)self;
     bench.step = step;
 }
 
 static void arm(void *self, uint64_t at_us)
 {
-    (void)self;
     bench.is_due = at_us != 0;
 }
 
@@ -114,7 +110,6 @@ static void note_tokens(struct talk *t)
 
 static void on_more(struct batch_request *ask, void *arg)
 {
-    (void)ask;
     note_tokens(arg);
 }
 
@@ -122,7 +117,6 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
 {
     struct talk *t = arg;
 
-    (void)f;
     if (err->status != STATUS_OK && err->status != STATUS_CANCELLED)
         fail(err->text);
     note_tokens(t);
@@ -201,7 +195,6 @@ static bool all_first(void *arg)
 
 static bool never(void *arg)
 {
-    (void)arg;
     return false;
 }
 
@@ -221,13 +214,11 @@ static double percentile_ms(uint64_t *us, size_t n, size_t q)
 
 static void closed(void *arg)
 {
-    (void)arg;
     bench.is_closed = true;
 }
 
 static bool is_closed(void *arg)
 {
-    (void)arg;
     return bench.is_closed;
 }
 

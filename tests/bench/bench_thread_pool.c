@@ -28,7 +28,6 @@ static void do_items(void *arg, size_t begin, size_t end)
 {
     volatile float x = 1;
 
-    (void)arg;
     for (size_t i = begin; i < end; i++)
         for (int k = 0; k < ITEM_LOOPS; k++)
             x = x * 0.999F + 0.001F;

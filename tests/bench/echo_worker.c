@@ -13,34 +13,23 @@ static char no_state;
 
 static void *on_open(void *arg, const struct parley_worker_open *what)
 {
-    (void)arg;
-    (void)what;
     return &no_state;
 }
 
 static bool on_replay(void *arg, void *clone, uint32_t turn, const struct parley_message *messages,
                       size_t n_messages, const char *reply)
 {
-    (void)arg;
-    (void)clone;
-    (void)turn;
-    (void)messages;
-    (void)n_messages;
-    (void)reply;
     return true;
 }
 
 static void on_close(void *arg, void *clone)
 {
-    (void)arg;
-    (void)clone;
 }
 
 static void on_step(void *arg, struct parley_call *worker, const struct parley_worker_step *step)
 {
     struct parley_row_answer answers[MAX_ROWS] = {0};
 
-    (void)arg;
     for (size_t i = 0; i < step->n_rows; i++) {
         const struct parley_worker_row *row = &step->rows[i];
 

@@ -35,7 +35,6 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
 
 static void on_signal(int number)
 {
-    (void)number;
     is_over = 1;
 }
 

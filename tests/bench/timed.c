@@ -235,7 +235,6 @@ static void timed_gather(struct backend *b, const struct buffer *in, const uint3
 
 static void timed_close(struct backend *b)
 {
-    (void)b;
 }
 
 static const struct backend_type timed_backend = {

@@ -508,7 +508,6 @@ static void check_zones(int line)
         }
     }
 #else
-    (void)line;
 #endif
 }
 

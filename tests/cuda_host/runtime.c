@@ -461,7 +461,6 @@ int cuda_host_enqueue(struct CUstream_st *stream, void (*run)(const void *arg), 
     cudaError_t rc = begin();
     struct item *i;
 
-    (void)kernel;
     if (rc == cudaSuccess && !is_held(STREAM, stream))
         rc = break_device(cudaErrorInvalidResourceHandle);
     if (rc == cudaSuccess) {
@@ -498,7 +497,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 {
     cudaError_t rc = begin();
 
-    (void)device;
     if (rc == cudaSuccess)
         *value = attribute == cudaDevAttrMultiProcessorCount      ? 4
                  : attribute == cudaDevAttrComputeCapabilityMajor ? capability / 10
@@ -635,7 +633,6 @@ cudaError_t cudaHostAlloc(void **at, size_t size_bytes, unsigned flags)
 {
     cudaError_t rc = begin();
 
-    (void)flags;
     if (rc == cudaSuccess) {
         *at = xalloc(size_bytes);
         hold(PINNED, *at, size_bytes);
@@ -660,7 +657,6 @@ cudaError_t cudaHostRegister(void *at, size_t size_bytes, unsigned flags)
 {
     cudaError_t rc = begin();
 
-    (void)flags;
     if (rc == cudaSuccess)
         hold(REGISTERED, at, size_bytes);
     return leave(rc);
@@ -743,7 +739,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     cudaError_t rc = begin();
 
-    (void)flags;
     if (rc == cudaSuccess) {
         *out = xalloc(sizeof(**out));
         (*out)->calls = &calls;
@@ -795,7 +790,6 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     cudaError_t rc = begin();
     struct item *i;
 
-    (void)flags;
     if (rc == cudaSuccess)
         rc = check_both(event, stream);
     if (rc != cudaSuccess || event->recorded == 0)
@@ -811,7 +805,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
     cudaError_t rc = begin();
 
-    (void)flags;
     if (rc == cudaSuccess) {
         *out = xalloc(sizeof(**out));
         hold(EVENT, *out, 0);
@@ -869,7 +862,6 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 {
     cudaError_t rc = begin();
 
-    (void)mode;
     if (rc == cudaSuccess && (!is_held(STREAM, stream) || stream->capture != NULL))
         rc = break_device(cudaErrorInvalidValue);
     if (rc == cudaSuccess) {
@@ -908,7 +900,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 {
     cudaError_t rc = begin();
 
-    (void)flags;
     if (rc == cudaSuccess && !is_held(GRAPH, graph))
         rc = break_device(cudaErrorInvalidResourceHandle);
     if (rc == cudaSuccess) {

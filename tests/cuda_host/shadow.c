@@ -468,7 +468,6 @@ void __tsan_write_range(const void *at, size_t size_bytes)
 
 void __tsan_func_entry(const void *pc)
 {
-    (void)pc;
 }
 
 void __tsan_func_exit(void)
@@ -481,6 +480,5 @@ void __tsan_init(void)
 
 void __ubsan_handle_type_mismatch_v1(const void *data, uintptr_t at)
 {
-    (void)data;
     complain("a misaligned access", (const void *)at, 0, 0, __builtin_return_address(0));
 }

@@ -39,7 +39,6 @@ static enum status converse(void *arg)
     enum status rc = fake_actor_open(&f, &config, &err);
     char name[] = "a";
 
-    (void)arg;
     if (rc != STATUS_OK)
         return rc;
     for (uint64_t i = 1; i <= 3; i++)
@@ -69,13 +68,10 @@ static unsigned n_ended;
 
 static void tell(struct act_training_run *t, const struct training_event *event)
 {
-    (void)t;
-    (void)event;
 }
 
 static void ended(struct act_training_run *t, const struct error *err)
 {
-    (void)t;
     ck_assert_int_eq(err->status, STATUS_CANCELLED);
     n_ended++;
 }
@@ -134,7 +130,6 @@ static void tell_and_cancel(struct act_training_run *t, const struct training_ev
 
 static void no_notify(struct env_worker *o)
 {
-    (void)o;
 }
 
 /* Without memory for an event the training run is cancelled, also after an episode that no worker

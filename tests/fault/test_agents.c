@@ -5,20 +5,15 @@
 
 static uint64_t no_time(void *self)
 {
-    (void)self;
     return 1;
 }
 
 static void no_arm(void *self, uint64_t at_us)
 {
-    (void)self;
-    (void)at_us;
 }
 
 static void no_step(void *self, struct batch_step *step)
 {
-    (void)self;
-    (void)step;
 }
 
 static void on_closed(void *arg)
@@ -58,7 +53,6 @@ static enum status agent_once(void *arg)
     struct error err;
     enum status rc;
 
-    (void)arg;
     rc = agent_open(&a, "echo", &config, &err);
     ck_assert((rc == STATUS_OK) == (a != NULL));
     agent_unref(a);

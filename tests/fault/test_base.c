@@ -14,7 +14,6 @@ static enum status copy_and_grow(void *arg)
     enum status rc = STATUS_EXHAUSTED;
     char *text, *more;
 
-    (void)arg;
     text = try_strndup("text", 4);
     if (text == NULL)
         return STATUS_EXHAUSTED;
@@ -44,7 +43,6 @@ static enum status fill_arena(void *arg)
     struct arena a;
     enum status rc = STATUS_OK;
 
-    (void)arg;
     arena_init(&a, SIZE_MAX);
     for (size_t i = 0; i < N; i++) {
         size_t size = sizes[i % 5];
@@ -103,7 +101,6 @@ static enum status fill_buf(void *arg)
     char want[8000] = "";
     struct buf b;
 
-    (void)arg;
     buf_init(&b, 10000);
     for (int i = 0; i < 20; i++) {
         char number[128];
@@ -130,7 +127,6 @@ static enum status json_from_empty(void *arg)
     struct buf b;
     enum status rc;
 
-    (void)arg;
     memset(text, '\x02', sizeof(text));
     buf_init(&b, 10000);
     w = json_writer_begin(&b);

@@ -16,7 +16,6 @@ static enum status compile_twice(void *arg)
     struct rig_job first, second;
     enum status rc;
 
-    (void)arg;
     fault_after = -1;
     compile_rig_open(&rig);
     fault_after = after;

@@ -20,7 +20,6 @@ static enum status read_all(void *arg)
     size_t len = 0;
     enum status rc = gguf_open_bytes(&g, maker.bytes, maker.len, "made", &err);
 
-    (void)arg;
     if (rc != STATUS_OK) {
         ck_assert_ptr_null(g);
         ck_assert_ptr_nonnull(strstr(err.text, "made: out of memory ("));
@@ -78,7 +77,6 @@ static enum status fork_and_grow(void *arg)
     enum status rc = kv_pages_open(&p, 100, &err);
     enum status sum = STATUS_OK;
 
-    (void)arg;
     if (rc != STATUS_OK) {
         ck_assert_ptr_null(p);
         return rc;
@@ -121,7 +119,6 @@ static enum status run_layer(void *arg)
     float out[ROWS * OUTS], bias[OUTS];
     enum status rc = backend_open(&b, "cpu", &config, &err), sum = rc;
 
-    (void)arg;
     if (rc != STATUS_OK) {
         ck_assert_ptr_null(b);
         return rc;

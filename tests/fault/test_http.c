@@ -58,19 +58,16 @@ bool socket_write(struct lws *to, char *data, size_t len)
 
 bool socket_is_choked(const struct lws *to)
 {
-    (void)to;
     return false;
 }
 
 bool socket_has_unread(const struct lws *to)
 {
-    (void)to;
     return false;
 }
 
 void socket_shut(struct lws *to)
 {
-    (void)to;
 }
 
 void socket_close(struct lws *to)
@@ -81,8 +78,6 @@ void socket_close(struct lws *to)
 
 void socket_pause(struct lws *to, bool on)
 {
-    (void)to;
-    (void)on;
 }
 
 /* --- a daemon with one model --- */
@@ -91,7 +86,6 @@ static struct alarm never; /* rings */
 
 static void awake(struct http_front *front)
 {
-    (void)front; /* it is served after every step anyway */
 }
 
 static void init_keyed(void)
@@ -302,7 +296,6 @@ static enum status ask_frames(void *arg)
     size_t len = HTTP2_PREFACE_BYTES, at = 0;
     bool is_whole;
 
-    (void)arg;
     ck_assert_ptr_nonnull(socket);
     len += put_frame(sent + len, 4, 0, 0, NULL, 0);
     len += put_frame(sent + len, 1, 4, 1, head, sizeof(head) - 1);

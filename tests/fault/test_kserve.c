@@ -30,7 +30,6 @@ static enum status read_once(void *arg)
     struct error err = {0};
     enum status rc;
 
-    (void)arg;
     for (size_t i = 0; i < 2; i++) {
         inference__model_infer_request__infer_input_tensor__init(&inputs[i]);
         inference__infer_tensor_contents__init(&contents[i]);
@@ -71,12 +70,10 @@ END_TEST
 
 static void notify(void *arg)
 {
-    (void)arg;
 }
 
 static void begin(struct sequence_slot *item)
 {
-    (void)item;
 }
 
 /* Opens a sequence, runs a turn in it, and closes it. */

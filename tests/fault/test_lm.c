@@ -28,7 +28,6 @@ static enum status open_once(void *arg)
     struct error err;
     enum status rc = open_tiny(&a, &err);
 
-    (void)arg;
     if (rc == STATUS_OK)
         agent_unref(a);
     return rc;

@@ -14,7 +14,6 @@ static enum status train(void *arg)
     struct params_rig r;
     struct params_set *set;
 
-    (void)arg;
     rig_open(&r, 1000);
     set = rig_make(&r, spec);
     if (set == NULL)

@@ -16,9 +16,6 @@ static struct fake_task *tasks[2];
 
 static void watch(void *arg, const struct world *w, uint32_t thread)
 {
-    (void)arg;
-    (void)w;
-    (void)thread;
 }
 
 static enum status agent_once(struct participant **out, const char *name, struct dictionary **d,

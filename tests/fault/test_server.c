@@ -145,7 +145,6 @@ static enum status converse(void *arg)
     struct conversation *c, *f;
     struct fake_server s;
 
-    (void)arg;
     has_failed = false;
     fault_after = -1;
     fake_server_open(&s, "fake", 0, NULL);
@@ -182,7 +181,6 @@ static enum status fill(void *arg)
     struct open_request r = {.system = ""};
     struct error err;
 
-    (void)arg;
     has_failed = false;
     fault_after = -1;
     fake_server_open(&s, "fake", 0, NULL);

@@ -9,19 +9,15 @@
 
 static void on_order(struct peer *p)
 {
-    (void)p;
 }
 
 static void on_ended(struct peer *p, const struct error *err)
 {
-    (void)p;
-    (void)err;
     ck_abort_msg("the worker is at no fault");
 }
 
 static void on_ready(struct work_wait *wait)
 {
-    (void)wait;
 }
 
 /* A fault hits once: the second attempt is told apart from the first by nothing. */
@@ -95,7 +91,6 @@ static enum status compute_all(void *arg)
     struct work_wait wait;
     struct error err;
 
-    (void)arg;
     work_init(&work, &config);
     work_wait_init(&wait, on_ready);
     attach(&first, &work, "first");

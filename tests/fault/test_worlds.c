@@ -148,7 +148,6 @@ static enum status aggregate_once(void *arg)
     struct error err;
     enum status rc = STATUS_OK;
 
-    (void)arg;
     for (size_t i = 0; i < 2 && rc == STATUS_OK; i++) {
         rc = report_add(&reports[i], (struct text){"exs", 3}, &sum, &err);
         if (rc == STATUS_OK)

@@ -33,19 +33,16 @@ bool socket_write(struct lws *s, char *data, size_t len)
 
 bool socket_is_choked(const struct lws *s)
 {
-    (void)s;
     return false;
 }
 
 bool socket_has_unread(const struct lws *s)
 {
-    (void)s;
     return false;
 }
 
 void socket_shut(struct lws *s)
 {
-    (void)s;
 }
 
 void socket_close(struct lws *s)
@@ -56,13 +53,10 @@ void socket_close(struct lws *s)
 
 void socket_pause(struct lws *s, bool on)
 {
-    (void)s;
-    (void)on;
 }
 
 void metrics_render(struct server *server, struct buf *out)
 {
-    (void)server;
     (void)!buf_append_text(out, "# none\n"); /* a page may be empty */
 }
 
@@ -70,7 +64,6 @@ void metrics_render(struct server *server, struct buf *out)
 
 static void nothing(struct http_front *f)
 {
-    (void)f; /* served after every piece */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

@@ -42,7 +42,6 @@ static void fuzz_random(void *self, void *out, size_t n_bytes)
 
 static void fuzz_notify(struct peer *p)
 {
-    (void)p;
 }
 
 static void fuzz_ended(struct peer *p, const struct error *err)
@@ -53,7 +52,6 @@ static void fuzz_ended(struct peer *p, const struct error *err)
 
 static void fuzz_ready(struct work_wait *wait)
 {
-    (void)wait;
 }
 
 /* What is refused is refused with a sentence. */

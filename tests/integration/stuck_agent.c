@@ -15,53 +15,36 @@ static atomic_uint n_rounds;
 
 static void *stuck_open(const struct parley_agent_host *host, struct parley_agent_error *err)
 {
-    (void)host;
-    (void)err;
     return &n_rounds;
 }
 
 static void stuck_close(void *agent)
 {
-    (void)agent;
 }
 
 static void *stuck_create(void *agent, const char *system, size_t system_len,
                           struct parley_agent_error *err)
 {
-    (void)system;
-    (void)system_len;
-    (void)err;
     return agent;
 }
 
 static void *stuck_fork(void *agent, const void *clone, struct parley_agent_error *err)
 {
-    (void)clone;
-    (void)err;
     return agent;
 }
 
 static void stuck_free(void *agent, void *clone)
 {
-    (void)agent;
-    (void)clone;
 }
 
 static bool stuck_observe(void *agent, void *clone, const struct parley_agent_row *row,
                           struct parley_agent_error *err)
 {
-    (void)agent;
-    (void)clone;
-    (void)row;
-    (void)err;
     return true;
 }
 
 static void stuck_batch_act(void *agent, struct parley_agent_row *const *rows, size_t n)
 {
-    (void)agent;
-    (void)rows;
-    (void)n;
     for (;;)
         atomic_fetch_add(&n_rounds, 1);
 }

@@ -19,8 +19,6 @@ static uint64_t disk_chance(uint64_t z)
 
 static enum status disk_open(struct journal_store **out, const char *dir, struct error *err)
 {
-    (void)dir;
-    (void)err;
     fake_disk.base.type = &fake_disk_type;
     *out = &fake_disk.base;
     return STATUS_OK;
@@ -95,7 +93,6 @@ static enum status disk_commit(struct journal_store *s, const struct journal_rec
     bool fails = may_fail && chance < 4;
     bool is_unknown = may_fail && chance >= 4 && chance < 8;
 
-    (void)s;
     for (size_t i = 0; i < n && !fails; i++) {
         fake_disk.is_twice = fake_disk.is_twice || is_taken(records[i]);
         disk_add(records[i]);
@@ -177,8 +174,6 @@ static enum status disk_read(struct journal_store *s, const struct journal_query
 {
     const struct disk_record *open = disk_find(q->id, false);
 
-    (void)s;
-    (void)max_bytes;
     assert(q->by == JOURNAL_BY_ID);
     if (open == NULL)
         return STATUS_OK;

@@ -189,7 +189,6 @@ static size_t cost(void *self, const struct row *row)
 {
     const struct sim_request *a = sim_request_of(row);
 
-    (void)self;
     return a->prompt + a->produced - a->computed;
 }
 

@@ -81,7 +81,6 @@ static size_t cost(void *self, const struct row *row)
 {
     const struct client *c = client_of(row);
 
-    (void)self;
     return c->prompt + c->produced - c->computed;
 }
 
@@ -140,7 +139,6 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
     struct client *c = arg;
     struct world *w = c->world;
 
-    (void)f;
     if (err->status != STATUS_OK && err->status != STATUS_UNAVAILABLE)
         abort();
     if (c->tenant != 0 && w->n_runs < MAX_TIMES && c->submitted_us >= settled_us)

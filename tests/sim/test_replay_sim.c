@@ -87,7 +87,6 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
 {
     struct sim_record *record;
 
-    (void)j;
     if (s.has_faults && pick(20) == 0)
         return error_set(err, STATUS_UNAVAILABLE, "the journal is behind");
     record = xalloc(sizeof(*record));
@@ -102,7 +101,6 @@ void journal_read(struct journal *j, struct journal_wait *w, const struct journa
 {
     struct sim_record *record = xalloc(sizeof(*record));
 
-    (void)j;
     *record = (struct sim_record){.query = *q, .read_done = done, .wait = w, .arg = arg};
     w->item = (struct journal_item *)(void *)record;
     list_push(&s.queue, &record->link);
@@ -314,7 +312,6 @@ static void on_waited(struct future *f, const struct error *why, void *arg)
 {
     struct sim_waiter *w = arg;
 
-    (void)f;
     MUST(w->waits); /* ends once */
     w->waits = false;
     if (why->status == STATUS_OK) {
@@ -371,7 +368,6 @@ static void check_waits(void)
 
 static void on_checkpoint(struct kept_wait *w, const struct error *err)
 {
-    (void)w;
     MUST(s.waits_for_checkpoint);
     s.waits_for_checkpoint = false;
     if (err->status != STATUS_OK)
@@ -402,13 +398,11 @@ static void tick(void)
 
 static const struct principal *find_owner(void *self, const char *name)
 {
-    (void)self;
     return strcmp(name, sim_owner.name) == 0 ? &sim_owner : NULL;
 }
 
 static void on_idle(void *self)
 {
-    (void)self;
     s.is_idle = true;
 }
 

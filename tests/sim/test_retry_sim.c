@@ -74,8 +74,6 @@ static void arm(void *self, uint64_t at_us)
 
 static size_t cost(void *self, const struct row *row)
 {
-    (void)self;
-    (void)row;
     return 1;
 }
 
@@ -96,7 +94,6 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
 {
     struct client *c = arg;
 
-    (void)f;
     if (err->status != STATUS_OK)
         abort();
     c->world->n_done++;

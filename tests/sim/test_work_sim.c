@@ -63,7 +63,6 @@ static struct sim_task *task_of(uint64_t id)
 
 static void on_notify(struct peer *p)
 {
-    (void)p; /* orders are taken now and then */
 }
 
 /* Its oldest task has begun, and is lost with it; where nobody tells that, others are, too. */
@@ -224,7 +223,6 @@ static void worker_act(struct sim_worker *f)
 
 static void on_ready(struct work_wait *wait)
 {
-    (void)wait; /* results are taken now and then */
 }
 
 static void client_submit(struct sim_client *c, uint32_t principal)

@@ -27,15 +27,11 @@ static struct actor_clone *actor_of(struct clone *c)
 
 static enum status actor_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
-    (void)a;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void actor_close(struct agent *a)
 {
-    (void)a;
 }
 
 static void actor_info(const struct agent *a, struct agent_info *out)
@@ -52,7 +48,6 @@ static void actor_info(const struct agent *a, struct agent_info *out)
 
 static void actor_batching(const struct agent *a, struct batcher_config *out)
 {
-    (void)a;
     *out = (struct batcher_config){
         .policy = BATCH_CONTINUOUS, .max_rows = ACTOR_MAX_ROWS, .max_waiting = 8};
 }
@@ -60,15 +55,11 @@ static void actor_batching(const struct agent *a, struct batcher_config *out)
 static enum status actor_clone_open(struct clone *c, const struct clone_config *config,
                                     struct error *err)
 {
-    (void)c;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void actor_clone_close(struct clone *c)
 {
-    (void)c;
 }
 
 static void actor_reset(struct clone *c)
@@ -99,20 +90,16 @@ static enum status actor_observe(struct clone *c, struct agent_turn *turn, struc
 
 static void actor_self_observe(struct clone *c, struct agent_turn *turn)
 {
-    (void)turn;
     actor_of(c)->n_steps++;
     actor_of(c)->n_recorded++;
 }
 
 static void actor_drop(struct clone *c, struct agent_turn *turn)
 {
-    (void)c;
-    (void)turn;
 }
 
 static void actor_batch_act(struct agent *a, struct row *const *rows, size_t n)
 {
-    (void)a;
     for (size_t i = 0; i < n; i++) {
         struct agent_turn *turn = agent_turn_of(rows[i]);
         const float *seen = turn->seen.tensors[0].data;
@@ -135,21 +122,16 @@ static void actor_stepped(struct agent *a, struct row *row)
     struct agent_turn *turn = agent_turn_of(row);
     const struct actor_turn *t = row->turn;
 
-    (void)a;
     turn->reply.tensors = &t->out;
     turn->reply.n_tensors = 1;
 }
 
 static void actor_train(struct agent *a, bool on)
 {
-    (void)a;
-    (void)on;
 }
 
 static enum status actor_record(struct clone *c, size_t max_steps, struct error *err)
 {
-    (void)max_steps;
-    (void)err;
     actor_of(c)->n_recorded = 0;
     return STATUS_OK;
 }
@@ -159,12 +141,6 @@ static enum status actor_learn(struct agent *a, struct clone *const *clones, siz
                                const struct learn_config *config, struct learn_report *out,
                                struct error *err)
 {
-    (void)a;
-    (void)clones;
-    (void)returns;
-    (void)n_steps;
-    (void)config;
-    (void)err;
     *out = (struct learn_report){.params_version = n};
     return STATUS_OK;
 }
@@ -204,7 +180,6 @@ static uint64_t now_us(void *self)
 
 static void no_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     memset(out, 0, n_bytes);
 }
 

@@ -17,7 +17,6 @@ static struct fake_remote *fake_of(struct agent *a)
 static enum status remote_open(struct agent *a, const struct agent_config *config,
                                struct error *err)
 {
-    (void)err;
     container_of(a, struct remote, base)->fake = (struct fake_remote *)config->spec;
     return STATUS_OK;
 }
@@ -35,35 +34,27 @@ static void remote_info(const struct agent *a, struct agent_info *out)
 
 static void remote_batching(const struct agent *a, struct batcher_config *out)
 {
-    (void)a;
     *out = (struct batcher_config){.policy = BATCH_CONTINUOUS, .max_rows = 4, .max_waiting = 8};
 }
 
 static enum status remote_clone_open(struct clone *c, const struct clone_config *config,
                                      struct error *err)
 {
-    (void)c;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void remote_clone_close(struct clone *c)
 {
-    (void)c;
 }
 
 static enum status remote_observe(struct clone *c, struct agent_turn *t, struct error *err)
 {
-    (void)err;
     t->row.clone = c;
     return STATUS_OK;
 }
 
 static void remote_end(struct clone *c, struct agent_turn *t)
 {
-    (void)c;
-    (void)t;
 }
 
 static void compute(struct row *row)
@@ -130,7 +121,6 @@ static void remote_step_abort(struct agent *a, struct batch_step *step)
 
 static void remote_stepped(struct agent *a, struct row *row)
 {
-    (void)a;
     agent_turn_of(row)->reply.n_prefilled++;
 }
 

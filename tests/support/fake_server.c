@@ -33,15 +33,11 @@ static const struct fake_clone *fake_of(const struct clone *c)
 
 static enum status fake_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
-    (void)a;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void fake_close(struct agent *a)
 {
-    (void)a;
 }
 
 static void fake_info(const struct agent *a, struct agent_info *out)
@@ -58,7 +54,6 @@ static void fake_info(const struct agent *a, struct agent_info *out)
 
 static void fake_batching(const struct agent *a, struct batcher_config *out)
 {
-    (void)a;
     *out = (struct batcher_config){
         .policy = BATCH_CONTINUOUS, .max_rows = 4, .max_waiting = 64, .max_cost = 64};
 }
@@ -66,8 +61,6 @@ static void fake_batching(const struct agent *a, struct batcher_config *out)
 static enum status fake_clone_open(struct clone *c, const struct clone_config *config,
                                    struct error *err)
 {
-    (void)c;
-    (void)err;
     (void)snprintf(last_system, sizeof(last_system), "%s",
                    config->system == NULL ? "" : config->system);
     return STATUS_OK;
@@ -75,7 +68,6 @@ static enum status fake_clone_open(struct clone *c, const struct clone_config *c
 
 static void fake_clone_close(struct clone *c)
 {
-    (void)c;
 }
 
 static void fake_clone_info(const struct clone *c, struct clone_info *out)
@@ -86,7 +78,6 @@ static void fake_clone_info(const struct clone *c, struct clone_info *out)
 static enum status fake_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
                              struct error *err)
 {
-    (void)err;
     assert(at_turn <= fake_of(parent)->n_turns);
     ((struct fake_clone *)container_of(c, struct fake_clone, base))->n_turns = at_turn;
     return STATUS_OK;
@@ -94,7 +85,6 @@ static enum status fake_fork(struct clone *c, const struct clone *parent, uint32
 
 static enum status fake_rewind(struct clone *c, uint32_t at_turn, struct error *err)
 {
-    (void)err;
     container_of(c, struct fake_clone, base)->n_turns = at_turn;
     return STATUS_OK;
 }
@@ -128,7 +118,6 @@ static enum status fake_reserve(struct agent *a, struct row *row, struct error *
     struct fake_turn *f = row->turn;
     size_t n_more = f->n_steps + 1 - f->n_pages;
 
-    (void)a;
     if (n_more > n_pages_max - n_pages_held)
         return error_set(err, STATUS_EXHAUSTED, "no page is left");
     f->n_pages += n_more;
@@ -140,7 +129,6 @@ static void fake_release(struct agent *a, struct row *row)
 {
     struct fake_turn *f = row->turn;
 
-    (void)a;
     n_pages_held -= f->n_pages;
     f->n_pages = 0;
 }
@@ -185,7 +173,6 @@ static void fake_act(struct agent *a, struct row *row)
     struct fake_turn *f = row->turn;
     uint32_t max = turn->seen.sampling.max_tokens;
 
-    (void)a;
     row->outcome = ROW_MORE;
     if (++f->n_steps == f->n_fail) {
         (void)error_set(&row->err, STATUS_INTERNAL, "failed, as ordered");

@@ -66,8 +66,6 @@ static void reset(struct participant_clone *base)
 static enum status clone_init(struct participant_clone *c, const struct participant_slot *place,
                               struct error *err)
 {
-    (void)place;
-    (void)err;
     atomic_fetch_add(&task_of(c->original)->n_open, 1);
     reset(c);
     return STATUS_OK;
@@ -83,7 +81,6 @@ static enum status act(struct participant_clone *base, struct act *out, struct e
     struct fake_clone *c = clone_of(base);
     struct fake_task *t = task_of(base->original);
 
-    (void)err;
     if (c->at == c->end) {
         size_t episode = atomic_fetch_add(&t->next, 1);
 
@@ -117,7 +114,6 @@ static enum status observe(struct participant_clone *base, const struct act *rep
     struct fake_clone *c = clone_of(base);
     struct fake_task *t = task_of(base->original);
 
-    (void)err;
     *ret_observation = reply;
     if (c->due == t->n_examples)
         return STATUS_OK;

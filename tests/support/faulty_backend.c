@@ -258,7 +258,6 @@ static void faulty_sample(struct backend *b, const struct buffer *logits, size_t
 /* Enough for any test's model. */
 static size_t faulty_memory_free(struct backend *b)
 {
-    (void)b;
     return 64 << 20;
 }
 

@@ -23,7 +23,6 @@ static const struct access_sharing rig_sharing = {0};
 
 static inline void rig_on_idle(void *arg)
 {
-    (void)arg; /* the test runs the loop until it is idle */
 }
 
 static inline void rig_open(struct params_rig *r, size_t max_bytes)

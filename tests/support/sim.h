@@ -39,13 +39,11 @@ static inline unsigned pick(unsigned n)
 
 static inline uint64_t sim_now(void *self)
 {
-    (void)self;
     return sim.now_us;
 }
 
 static inline void sim_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     for (size_t i = 0; i < n_bytes; i++)
         ((unsigned char *)out)[i] = (unsigned char)pick(256);
 }

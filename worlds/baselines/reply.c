@@ -25,7 +25,6 @@ void simple_close(struct participant *p)
 enum status simple_clone_init(struct participant_clone *base, const struct participant_slot *place,
                               struct error *err)
 {
-    (void)err;
     simple_clone_of(base)->place = *place;
     return STATUS_OK;
 }
@@ -33,7 +32,6 @@ enum status simple_clone_init(struct participant_clone *base, const struct parti
 enum status simple_observe(struct participant_clone *c, const struct act *act,
                            const struct act **ret_observation, struct error *err)
 {
-    (void)err;
     simple_clone_of(c)->heard = act;
     *ret_observation = act;
     return STATUS_OK;

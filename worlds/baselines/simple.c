@@ -111,7 +111,6 @@ static enum status repeat_query_act(struct participant_clone *c, struct act *out
 
 static void repeat_query_batch_act(struct participant *p, struct participant_row *rows, size_t n)
 {
-    (void)p;
     for (size_t i = 0; i < n; i++)
         rows[i].failed = repeat_query(rows[i].observation, rows[i].out, &rows[i].err) != STATUS_OK;
 }

@@ -114,7 +114,6 @@ static enum status seq2seq_participant_clone_init(struct participant_clone *c,
 {
     struct dialogue_listener *l = try_alloc(1, sizeof(*l));
 
-    (void)place;
     if (l == NULL)
         return error_no_memory(err, sizeof(*l), "a conversation");
     listener_init(l, &seq2seq_participant_of(c->original)->config.listener);
@@ -346,7 +345,6 @@ static void seq2seq_participant_lengths(const struct participant_clone *c,
     const struct value *text = act_get(observation, ACT_TEXT_VEC),
                        *label = seq2seq_label(observation);
 
-    (void)c;
     out->text = text != NULL && text->type == VALUE_IDS ? (uint32_t)text->ids.n : 0;
     out->label = label != NULL ? (uint32_t)label->ids.n : 0;
 }

@@ -151,7 +151,6 @@ static enum status starspace_participant_clone_init(struct participant_clone *c,
 {
     struct starspace_dialogue *d = try_alloc(1, sizeof(*d));
 
-    (void)place;
     if (d == NULL)
         return error_no_memory(err, sizeof(*d), "a conversation");
     listener_init(&d->listener, &starspace_participant_of(c->original)->config.listener);
@@ -347,7 +346,6 @@ static enum status starspace_participant_act(struct participant_clone *c, struct
 static void starspace_participant_batch_act(struct participant *p, struct participant_row *rows,
                                             size_t n)
 {
-    (void)p;
     for (size_t i = 0; i < n; i++)
         rows[i].failed =
             starspace_participant_answer(rows[i].clone, rows[i].out, &rows[i].err) != STATUS_OK;

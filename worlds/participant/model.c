@@ -536,7 +536,6 @@ static void lengths(const struct participant_clone *c, const struct act *observa
     const struct value *text = act_get(observation, ACT_TEXT_VEC);
     const struct value *label = label_vec(observation);
 
-    (void)c;
     out->text = text != NULL && text->type == VALUE_IDS ? (uint32_t)text->ids.n : 0;
     out->label = label != NULL && label->type == VALUE_IDS ? (uint32_t)label->ids.n : 0;
 }

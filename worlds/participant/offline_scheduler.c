@@ -56,8 +56,6 @@ static void offline_batcher_begin_step(void *self, struct batch_step *step)
 
 static void offline_batcher_arm(void *self, uint64_t at_us)
 {
-    (void)self; /* without a step, offline_batcher_begun ticks */
-    (void)at_us;
 }
 
 static enum status offline_batcher_open(struct offline_batcher *b,
@@ -114,7 +112,6 @@ static size_t offline_scheduler_cost(void *self, const struct row *row)
     const struct offline_request *r = offline_request_of(row);
     size_t sum = (size_t)r->lengths.text + r->lengths.label;
 
-    (void)self;
     return sum > 0 ? sum : 1;
 }
 
@@ -127,7 +124,6 @@ static uint64_t offline_scheduler_order(void *self, const struct row *row)
     uint64_t text = r->lengths.text < most ? r->lengths.text : most;
     uint64_t label = r->lengths.label < most ? r->lengths.label : most;
 
-    (void)self;
     return text << 44 | label << 24 | (r->slot & 0xffffff);
 }
 
@@ -281,7 +277,6 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
 {
     struct offline_request *r = arg;
 
-    (void)f;
     r->is_asked = false;
     r->scheduler->n_asked--;
     r->scheduler->n_settled++;

@@ -176,7 +176,6 @@ static struct parley_future *attached_row_open(struct attached_row *r,
 {
     const struct parley_open what = {.model = a->config.name, .system = a->config.system};
 
-    (void)r;
     return parley_conversation_open_start(a->channel, &what);
 }
 
@@ -195,7 +194,6 @@ static struct parley_future *attached_row_ask(struct attached_row *r,
 static enum status attached_row_take_opened(struct attached_row *r,
                                             const struct parley_result *result, struct error *err)
 {
-    (void)err;
     memcpy(r->talk->conversation, result->opened.conversation, sizeof(r->talk->conversation));
     return STATUS_OK;
 }

@@ -31,7 +31,6 @@ static void walk_watch(void *arg, const struct world *w, uint32_t thread)
 {
     struct walk *walk = arg;
 
-    (void)thread;
     for (size_t i = 0; i < world_n_rows(w) && walk->err.status == STATUS_OK; i++) {
         struct world_row row;
 

@@ -36,13 +36,11 @@ static const struct option_row display_rows[] = {
 /* An agent that observes, and answers with an empty act. */
 static enum status silent_act(struct participant_clone *c, struct act *out, struct error *err)
 {
-    (void)c;
     return act_set(out, ACT_EPISODE_DONE, value_bool(false), err);
 }
 
 static void silent_batch_act(struct participant *p, struct participant_row *rows, size_t n)
 {
-    (void)p;
     for (size_t i = 0; i < n; i++)
         rows[i].failed = silent_act(rows[i].clone, rows[i].out, &rows[i].err) != STATUS_OK;
 }
@@ -207,7 +205,6 @@ static void display_watch(void *arg, const struct world *w, uint32_t thread)
     size_t n = world_n_rows(w), n_shown = 0;
     struct shown *rows = xalloc((n + 1) * sizeof(*rows));
 
-    (void)thread;
     for (size_t i = 0; i < n; i++) {
         struct world_row row;
         const struct act *a;

@@ -80,7 +80,6 @@ static enum status human_act(struct participant_clone *c, struct act *out, struc
 
 static void human_close(struct participant *p)
 {
-    (void)p; /* the verb's own memory */
 }
 
 static const struct participant_type human_type = {

@@ -117,7 +117,6 @@ enum status policy_training_next(struct policy_training *t, struct parley_train 
 {
     struct error why;
 
-    (void)err; /* nothing here ends the training */
     if (t->n_episodes > 0 && !t->is_saved && policy_training_save(t, &why) != STATUS_OK)
         console_error("cannot write a checkpoint: %s", why.text);
     t->is_saved = true;

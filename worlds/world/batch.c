@@ -170,7 +170,6 @@ static void batch_reset(struct world *w)
 
 static bool batch_episode_done(const struct world *w)
 {
-    (void)w; /* rows have episodes, the batch has none */
     return false;
 }
 

@@ -206,7 +206,6 @@ static void dynamic_reset(struct world *w)
 
 static bool dynamic_episode_done(const struct world *w)
 {
-    (void)w; /* slots have episodes, the batch has none */
     return false;
 }
 

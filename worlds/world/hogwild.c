@@ -169,7 +169,6 @@ static void hogwild_reset(struct world *w)
 
 static bool hogwild_episode_done(const struct world *w)
 {
-    (void)w; /* rows have episodes */
     return false;
 }
 
@@ -185,7 +184,6 @@ static bool hogwild_epoch_done(const struct world *w)
 
 static size_t hogwild_n_rows(const struct world *w)
 {
-    (void)w; /* its threads' worlds have the rows */
     return 0;
 }
 

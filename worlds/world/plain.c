@@ -102,7 +102,6 @@ static size_t plain_n_rows(const struct world *w)
 
 static void plain_row(const struct world *w, size_t i, struct world_row *out)
 {
-    (void)i; /* 0 */
     world_slot_row(plain_of(w)->slot, out);
 }
 

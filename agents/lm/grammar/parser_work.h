@@ -13,7 +13,6 @@ namespace xgrammar
 {
 namespace parser_work
 {
-
 constexpr std::size_t max_forced_bytes = 256; /* of a forced text that is looked for at once */
 
 constexpr std::size_t state_cost = 16; /* of a new state, beside a look at one that is there */

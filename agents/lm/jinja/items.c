@@ -25,7 +25,6 @@ static bool loop_attribute(struct jinja_run *r, struct jinja_value of, const cha
         {"nextitem", i + 1 == n ? jinja_undefined("nextitem") : l->items->items[i + 1]},
     };
 
-    (void)r;
     for (size_t at = 0; at < sizeof(attributes) / sizeof(attributes[0]); at++)
         if (strcmp(attributes[at].name, name) == 0) {
             *out = attributes[at].value;

@@ -227,8 +227,6 @@ static bool method_splitlines(struct jinja_run *r, struct jinja_value self, cons
     const struct jinja_text *t = self.as.text;
     size_t at = 0;
 
-    (void)name;
-    (void)args;
     if (!jinja_list_new(r, 0, out))
         return false;
     for (size_t i = 0; i < t->len; i++) {
@@ -303,7 +301,6 @@ static bool method_replace(struct jinja_run *r, struct jinja_value self, const c
     const struct jinja_value *most = jinja_arg(args, 2, "count");
     const struct jinja_text *from, *to;
 
-    (void)name;
     if (!jinja_text_arg(r, args, 0, "old", &from) || !jinja_text_arg(r, args, 1, "new", &to))
         return false;
     if (from == NULL || to == NULL)
@@ -315,7 +312,6 @@ static bool method_replace(struct jinja_run *r, struct jinja_value self, const c
 static bool method_case(struct jinja_run *r, struct jinja_value self, const char *name,
                         struct jinja_args *args, struct jinja_value *out)
 {
-    (void)args;
     return jinja_recase(r, self.as.text,
                         name[0] == 'l'   ? JINJA_LOWER
                         : name[0] == 'u' ? JINJA_UPPER
@@ -329,7 +325,6 @@ static bool method_join(struct jinja_run *r, struct jinja_value self, const char
 {
     struct jinja_value items;
 
-    (void)name;
     if (args->n != 1)
         return jinja_fail(r, "join takes a list");
     return jinja_iterate(r, args->values[0], &items) && jinja_join(r, items, self.as.text, out);
@@ -375,7 +370,6 @@ static bool method_is(struct jinja_run *r, struct jinja_value self, const char *
     const struct jinja_text *t = self.as.text;
     bool is_true = t->len != 0, is_cased = false;
 
-    (void)args;
     for (size_t at = 0, n; at < t->len; at += n) {
         uint32_t c;
 
@@ -407,7 +401,6 @@ static bool method_format(struct jinja_run *r, struct jinja_value self, const ch
     struct jinja_text_builder b = {0};
     size_t n_used = 0;
 
-    (void)name;
     for (size_t i = 0; i < t->len; i++) {
         const struct jinja_value *v;
         char key[40] = "";
@@ -442,7 +435,6 @@ static bool method_items(struct jinja_run *r, struct jinja_value self, const cha
 {
     const struct jinja_map *m = self.as.map;
 
-    (void)args;
     if (!jinja_charge(r, 64 * m->n) || !jinja_list_new(r, m->n, out))
         return false;
     for (size_t i = 0; i < m->n; i++) {
@@ -467,7 +459,6 @@ static bool method_get(struct jinja_run *r, struct jinja_value self, const char 
     struct jinja_value *found;
     const struct jinja_value *other = jinja_arg(args, 1, "default");
 
-    (void)name;
     if (args->n == 0)
         return jinja_fail(r, "get takes a key");
     if (!jinja_map_get(r, self.as.map, args->values[0], &found))
@@ -479,7 +470,6 @@ static bool method_get(struct jinja_run *r, struct jinja_value self, const char 
 static bool method_update(struct jinja_run *r, struct jinja_value self, const char *name,
                           struct jinja_args *args, struct jinja_value *out)
 {
-    (void)name;
     *out = jinja_none();
     if (args->n > 0 && args->values[0].kind != JINJA_MAP)
         return jinja_fail(r, "update takes a mapping");
@@ -493,7 +483,6 @@ static bool method_update(struct jinja_run *r, struct jinja_value self, const ch
 static bool method_append(struct jinja_run *r, struct jinja_value self, const char *name,
                           struct jinja_args *args, struct jinja_value *out)
 {
-    (void)name;
     *out = jinja_none();
     if (args->n != 1)
         return jinja_fail(r, "append takes a value");
@@ -505,7 +494,6 @@ static bool method_extend(struct jinja_run *r, struct jinja_value self, const ch
 {
     struct jinja_value items;
 
-    (void)name;
     *out = jinja_none();
     if (args->n != 1)
         return jinja_fail(r, "extend takes a list");
@@ -523,7 +511,6 @@ static bool method_pop(struct jinja_run *r, struct jinja_value self, const char 
     struct jinja_list *l = self.as.list;
     int64_t i = args->n > 0 && args->values[0].kind == JINJA_INT ? args->values[0].as.number : -1;
 
-    (void)name;
     i = i < 0 ? i + (int64_t)l->n : i;
     if (i < 0 || (uint64_t)i >= l->n)
         return jinja_fail(r, "pop needs the index of an existing item");

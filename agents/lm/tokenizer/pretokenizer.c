@@ -34,13 +34,11 @@ struct char_run {
 
 static void *take_memory(size_t size_bytes, void *arg)
 {
-    (void)arg;
     return try_alloc(1, size_bytes);
 }
 
 static void give_memory(void *memory, void *arg)
 {
-    (void)arg;
     free(memory);
 }
 

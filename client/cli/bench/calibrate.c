@@ -28,9 +28,6 @@ struct probe {
 
 static void on_chunk(struct target_session *s, bool is_first, uint64_t gap_us)
 {
-    (void)s; /* a probe is not timed */
-    (void)is_first;
-    (void)gap_us;
 }
 
 static void on_end(struct target_session *s, const struct error *err)

@@ -166,7 +166,6 @@ static enum parley_status take_answer(void *arg, const void *data, size_t len,
     struct arena arena;
     enum status rc;
 
-    (void)ignored; /* q->err has the error */
     arena_init(&arena, PROTO_SCHEMA_MAX_BYTES);
     rc = codec_decode(&m, &grpc__reflection__v1__server_reflection_response__descriptor, data, len,
                       CODEC_ANY_FIELDS, &arena, &q->err);

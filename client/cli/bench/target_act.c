@@ -105,7 +105,6 @@ static void act_leave(struct target *base, struct target_session *session)
 
 static void act_session_deinit(struct target_session *s)
 {
-    (void)s; /* the session owns nothing */
 }
 
 /* --- the policy --- */

@@ -50,7 +50,6 @@ static void on_answered(void *arg, void *data, size_t len, const struct parley_e
     struct grpc_session *s = arg;
     struct error err = {0};
 
-    (void)len;
     free(data);
     (void)pthread_mutex_lock(&s->target->lock);
     parley_call_unref(s->call);
@@ -93,7 +92,6 @@ static void grpc_leave(struct target *base, struct target_session *session)
 
 static void grpc_session_deinit(struct target_session *s)
 {
-    (void)s; /* the session owns nothing */
 }
 
 /* --- the method and its request --- */

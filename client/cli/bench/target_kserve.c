@@ -113,7 +113,6 @@ static void on_inferred(void *arg, void *data, size_t len, const struct parley_e
     struct kserve_session *s = arg;
     struct error err = {0};
 
-    (void)len;
     free(data);
     (void)pthread_mutex_lock(&s->target->lock);
     if (s->call != NULL)
@@ -167,7 +166,6 @@ static void kserve_leave(struct target *base, struct target_session *session)
 
 static void kserve_session_deinit(struct target_session *s)
 {
-    (void)s; /* the session owns nothing */
 }
 
 /* --- the server --- */

@@ -120,7 +120,6 @@ static void on_closed(void *arg, void *data, size_t len, const struct parley_err
 {
     struct parley_target *t = arg;
 
-    (void)len;
     free(data);
     /* A conversation that could not be closed expires later. But Close is also what ends a turn on
      * the Chat stream: if the server does not answer it, the stream is cancelled. */
@@ -170,10 +169,6 @@ static void on_piece(void *arg, const char *text, size_t len, const struct parle
 {
     struct parley_session *p = arg;
 
-    (void)text;
-    (void)len;
-    (void)tokens;
-    (void)n_tokens;
     session_chunk(&p->base);
 }
 
@@ -213,8 +208,6 @@ static void on_end(void *arg, const struct parley_error *how)
 
 static void on_chat_over(void *arg, const struct parley_error *err)
 {
-    (void)arg;
-    (void)err; /* the error of each turn was reported already */
 }
 
 /* False: no memory is left. */
@@ -355,7 +348,6 @@ static enum status parley_send(struct target *base, struct target_session *s, st
 
 static void parley_session_deinit(struct target_session *s)
 {
-    (void)s; /* the session owns nothing */
 }
 
 const struct target_type parley_target = {

@@ -38,7 +38,6 @@ static const struct option_row ask_rows[] = {
 
 static bool ask_show_event(void *arg, const char *text, size_t len)
 {
-    (void)arg;
     return out_foreign(text, len) && out_flush();
 }
 

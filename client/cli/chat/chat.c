@@ -28,14 +28,12 @@ static const struct option_row chat_rows[] = {
 
 static bool chat_show(void *arg, const char *text, size_t len)
 {
-    (void)arg;
     console_clear();
     return out_foreign(text, len) && out_flush();
 }
 
 static void show_progress(void *arg, uint32_t done, uint32_t total)
 {
-    (void)arg;
     console_progress("reading the prompt: %u of %u tokens", done, total);
 }
 

@@ -138,8 +138,6 @@ static enum chat_next command_system(struct chat *c, const char *args)
 
 static enum chat_next command_quit(struct chat *c, const char *args)
 {
-    (void)c;
-    (void)args;
     return CHAT_QUITS;
 }
 
@@ -160,8 +158,6 @@ enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 static enum chat_next command_help(struct chat *c, const char *args)
 {
-    (void)c;
-    (void)args;
     for (size_t i = 0; i < N_COMMANDS; i++) {
         const struct command *command = &commands[i];
 

@@ -98,8 +98,6 @@ static enum exit_code conversations_list(struct conversation_list *c, int n_args
     uint32_t n_listed = 0, n = 0, total = 0;
     enum parley_status rc;
 
-    (void)n_args;
-    (void)args;
     table_init(&t, header);
     do {
         uint32_t left = c->limit == 0 ? PAGE : c->limit - n_listed;
@@ -142,7 +140,6 @@ static enum exit_code conversations_show(struct conversation_list *c, int n_args
     Parley__V1__Conversation *found;
     struct parley_error err;
 
-    (void)n_args;
     if (transcript_get(&found, c->channel, args[0], true, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json) {
@@ -161,7 +158,6 @@ static enum exit_code conversations_fork(struct conversation_list *c, int n_args
     ProtobufCMessage *answer;
     struct parley_error err;
 
-    (void)n_args;
     request.conversation = args[0];
     if (c->at_turn != PARLEY_ALL_TURNS) {
         request.at_case = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN;
@@ -197,7 +193,6 @@ static enum exit_code conversations_rewind(struct conversation_list *c, int n_ar
     uint64_t to_turn;
     uint32_t turns;
 
-    (void)n_args;
     if (!number_read(&to_turn, args[1], UINT32_MAX))
         return options_misuse(
             c->verb, "rewind needs the number of the last turn to keep, '%s' is not one", args[1]);
@@ -247,8 +242,6 @@ static enum exit_code conversations_export(struct conversation_list *c, int n_ar
 
 static enum exit_code conversations_import(struct conversation_list *c, int n_args, char **args)
 {
-    (void)n_args;
-    (void)args;
     return import_run(c->channel);
 }
 

@@ -90,7 +90,6 @@ typedef bool (*write_fn)(FILE *out, uint32_t turn, const char *role, const char 
 
 static bool transcript_write_text(FILE *out, uint32_t turn, const char *role, const char *text)
 {
-    (void)turn;
     return fprintf(out, "%s: %s\n\n", role, text) >= 0;
 }
 

@@ -49,7 +49,6 @@ static void unary_on_close(struct call *call, void *state, enum status why)
 {
     struct unary *u = state;
 
-    (void)call;
     inference_end(&u->in, why);
 }
 

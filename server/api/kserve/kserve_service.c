@@ -41,10 +41,6 @@ static enum status find_ready(struct model **out, struct server *server, const c
 static enum status server_live(struct call *call, const Inference__ServerLiveRequest *request,
                                Inference__ServerLiveResponse *response, struct error *err)
 {
-
-    (void)call;
-    (void)request;
-    (void)err;
     response->live = 1;
     return STATUS_OK;
 }
@@ -54,8 +50,6 @@ static enum status server_ready(struct call *call, const Inference__ServerReadyR
 {
     struct server *server = call_server(call);
 
-    (void)request;
-    (void)err;
     response->ready = server->state == SERVER_SERVING;
     return STATUS_OK;
 }
@@ -69,9 +63,6 @@ static enum status server_metadata(struct call *call,
         "statistics", "model_configuration", "parameters",       "binary_tensor_data",
     };
 
-    (void)call;
-    (void)request;
-    (void)err;
     response->name = (char *)"parleyd";
     response->version = (char *)PARLEY_VERSION;
     response->extensions = (char **)extensions;
@@ -358,8 +349,6 @@ static enum status model_statistics(struct call *call, const Inference__ModelSta
 static enum status trace_setting(struct call *call, const Inference__TraceSettingRequest *r,
                                  Inference__TraceSettingResponse *response, struct error *err)
 {
-    (void)call;
-    (void)response;
     if (r->n_settings > 0)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "tracing is not served: there are no settings to change");
@@ -369,8 +358,6 @@ static enum status trace_setting(struct call *call, const Inference__TraceSettin
 static enum status log_settings(struct call *call, const Inference__LogSettingsRequest *r,
                                 Inference__LogSettingsResponse *response, struct error *err)
 {
-    (void)call;
-    (void)response;
     if (r->n_settings > 0)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the log is set up when the daemon starts, by --log-level");

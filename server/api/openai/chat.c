@@ -90,7 +90,6 @@ static enum status chat_passed(struct generation *g, struct choice *c,
     struct reply_part first;
     enum status rc = generation_parse_passed(c, part->piece.len, err);
 
-    (void)g;
     c->has_begun = c->was_finished || (part->piece.has_logprobs && part->piece.n_tokens > 0) ||
                    (c->parser == NULL ? part->piece.len > 0
                                       : rc == STATUS_OK && reply_parser_next(c->parser, &first));

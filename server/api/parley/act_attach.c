@@ -77,7 +77,6 @@ static enum status take_result(struct attach_stream *s, const ProtobufCMessage *
     struct attach *a = attach_of(s);
     struct episode_result result;
 
-    (void)arena;
     if (request->what_case != PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_RESULT)
         return error_field(err, "result", "is missing, an offer is sent only once");
     result = (struct episode_result){

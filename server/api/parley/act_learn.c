@@ -237,8 +237,6 @@ static void on_learn_close(struct call *call, void *state, enum status why)
 {
     struct learn_call *c = state;
 
-    (void)call;
-    (void)why;
     c->call = NULL;
     if (c->is_over)
         learn_call_free(c);

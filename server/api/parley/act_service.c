@@ -151,8 +151,6 @@ static void step_on_close(struct call *call, void *state, enum status why)
 {
     struct step_call *s = state;
 
-    (void)call;
-    (void)why; /* a step whose deadline passed also leaves its batch by itself */
     step_wait_leave(&s->wait);
     free(s);
 }
@@ -253,7 +251,6 @@ static void act_service_stream_end(struct multiplex_item *base, enum status why)
 {
     struct step_item *item = act_service_stream_item_of(base);
 
-    (void)why;
     step_wait_leave(&item->wait);
     step_reply_unref(item->reply);
 }

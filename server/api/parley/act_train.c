@@ -100,8 +100,6 @@ static void act_train_on_close(struct call *call, void *state, enum status why)
 {
     struct train *t = state;
 
-    (void)call;
-    (void)why;
     t->call = NULL;
     if (t->has_ended)
         free_train(t);
@@ -113,7 +111,6 @@ static void act_train_drain(struct call *call, void *state)
 {
     struct train *t = state;
 
-    (void)call;
     if (t->err.status == STATUS_OK)
         (void)error_draining(&t->err);
     training_run_cancel(&t->run);

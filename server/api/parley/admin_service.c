@@ -26,7 +26,6 @@ static enum status admin_service_status(struct call *call,
     struct server *server = call_server(call);
     size_t rss_bytes;
 
-    (void)request;
     if (uv_resident_set_memory(&rss_bytes) == 0)
         response->rss_bytes = rss_bytes;
     response->version = (char *)PARLEY_VERSION;

@@ -48,7 +48,6 @@ static void ask_on_close(struct call *call, void *state, enum status why)
 {
     struct ask_call *a = state;
 
-    (void)call;
     reader_close(&a->reader, why);
 }
 

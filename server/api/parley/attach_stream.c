@@ -42,7 +42,6 @@ static void on_attach_stream_write_ready(struct call *call, void *state)
 {
     struct attach_stream *s = state;
 
-    (void)call;
     if (s->is_finished || !s->is_accepted)
         return;
     if (s->is_accepted_due) {
@@ -57,7 +56,6 @@ static void on_attach_stream_drain(struct call *call, void *state)
 {
     struct error err;
 
-    (void)call;
     (void)error_draining(&err);
     attach_stream_finish(state, &err);
 }
@@ -66,8 +64,6 @@ static void on_attach_stream_close(struct call *call, void *state, enum status w
 {
     struct attach_stream *s = state;
 
-    (void)call;
-    (void)why;
     s->is_finished = true;
     s->kind->release(s);
     free(s);

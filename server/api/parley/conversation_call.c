@@ -29,8 +29,6 @@ static void want_on_close(struct call *call, void *state, enum status why)
 {
     struct conversation_want *w = state;
 
-    (void)call;
-    (void)why;
     lookup_leave(&w->lookup);
 }
 
@@ -93,8 +91,6 @@ static void reply_on_close(struct call *call, void *state, enum status why)
 {
     struct conversation_reply *r = state;
 
-    (void)call;
-    (void)why;
     journal_leave(&r->wait);
 }
 

@@ -275,8 +275,6 @@ static void list_on_close(struct call *call, void *state, enum status why)
 {
     struct stored_list *l = state;
 
-    (void)call;
-    (void)why;
     journal_leave(&l->wait);
 }
 

@@ -139,7 +139,6 @@ static enum status close_conversation(struct call *call,
     struct conversation *c;
     enum status rc = conversations_service_find(&c, call, request->conversation, err);
 
-    (void)response;
     if (rc != STATUS_OK)
         return rc;
     log_debug("closed", "conversation=%s turns=%u", request->conversation, c->host.n_turns);

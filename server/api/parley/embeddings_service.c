@@ -88,8 +88,6 @@ static void embed_on_close(struct call *call, void *state, enum status why)
 {
     struct embed_call *e = state;
 
-    (void)call;
-    (void)why;
     embeddings_close(e->embeddings);
     e->embeddings = NULL;
 }

@@ -84,8 +84,6 @@ static void on_rollout_close(struct call *call, void *state, enum status why)
 {
     struct rollout_call *c = state;
 
-    (void)call;
-    (void)why;
     c->call = NULL;
     if (c->rollout.done == NULL)
         free(c);

@@ -51,7 +51,6 @@ static enum status env_close(struct call *call, const Parley__V1__EnvCloseReques
 {
     struct vector *v;
 
-    (void)response;
     if (env_find(&v, call, m->handle, err) != STATUS_OK)
         return err->status;
     vectors_close(v);
@@ -159,8 +158,6 @@ static void on_env_close(struct call *call, void *state, enum status why)
 {
     struct env_call *e = state;
 
-    (void)call;
-    (void)why;
     vector_request_leave(&e->request);
 }
 

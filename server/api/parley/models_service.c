@@ -8,8 +8,6 @@
 static enum status list_models(struct call *call, const Parley__V1__ModelsListRequest *request,
                                Parley__V1__ModelsListResponse *response, struct error *err)
 {
-
-    (void)request;
     return wire_models(&response->models, &response->n_models, call_server(call)->models,
                        call_arena(call), err);
 }
@@ -50,10 +48,6 @@ static enum status load_model(struct call *call, const Parley__V1__ModelsLoadReq
 static enum status unload_model(struct call *call, const Parley__V1__ModelsUnloadRequest *request,
                                 Parley__V1__ModelsUnloadResponse *response, struct error *err)
 {
-    (void)call;
-    (void)request;
-    (void)response;
-    (void)err;
     return STATUS_OK;
 }
 

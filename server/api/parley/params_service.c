@@ -107,7 +107,6 @@ static void create_bytes(struct call *call, void *state, struct call_bytes *byte
 {
     struct creation *c = state;
 
-    (void)call;
     upload_stream_bytes(&c->upload_stream, bytes);
 }
 
@@ -116,8 +115,6 @@ static void create_on_close(struct call *call, void *state, enum status why)
     struct creation *c = state;
     struct error err;
 
-    (void)call;
-    (void)why;
     upload_stream_close(&c->upload_stream);
     params_unsubscribe(&c->subscriber);
     if (c->set != NULL && !c->is_made) {
@@ -158,8 +155,6 @@ static void pull_write_ready(struct call *call, void *state)
 
 static void pull_on_close(struct call *call, void *state, enum status why)
 {
-    (void)call;
-    (void)why;
     download_drop(state);
 }
 
@@ -236,8 +231,6 @@ static void params_service_watch_on_close(struct call *call, void *state, enum s
 {
     struct params_watch *w = state;
 
-    (void)call;
-    (void)why;
     params_unsubscribe(&w->subscriber);
     free(w);
 }
@@ -299,7 +292,6 @@ static enum status list_params(struct call *call, const Parley__V1__ParamsListRe
     const struct principal *who = call_principal(call);
     const struct list *all = &call_server(call)->params->names.all;
 
-    (void)request;
     if (parts == NULL)
         return error_no_memory(err, sizeof(*parts), "a list of parameters");
     for (struct link *l = list_first(all); l != NULL; l = list_next(all, l)) {
@@ -324,7 +316,6 @@ static enum status delete_params(struct call *call, const Parley__V1__ParamsDele
     const char *name = request->name;
     struct params_set *set;
 
-    (void)response;
     if (params_find(&set, server->params, call_principal(call), ACCESS_OWN, name, err) != STATUS_OK)
         return err->status;
     if (params_unkeep(set, err) != STATUS_OK)

@@ -222,7 +222,6 @@ static void update_bytes(struct call *call, void *state, struct call_bytes *byte
 {
     struct update *u = state;
 
-    (void)call;
     upload_stream_bytes(&u->upload_stream, bytes);
 }
 
@@ -243,8 +242,6 @@ static void update_on_close(struct call *call, void *state, enum status why)
 {
     struct update *u = state;
 
-    (void)call;
-    (void)why;
     upload_stream_close(&u->upload_stream);
     update_leave(u);
     download_drop(&u->download);
@@ -256,7 +253,6 @@ static void update_drain(struct call *call, void *state)
 {
     struct update *u = state;
 
-    (void)call;
     u->is_draining = true;
     if (u->upload_stream.upload == NULL && u->download.snapshot == NULL)
         fail_stopping(&u->upload_stream);
@@ -357,7 +353,6 @@ static void push_bytes(struct call *call, void *state, struct call_bytes *bytes)
 {
     struct push *p = state;
 
-    (void)call;
     upload_stream_bytes(&p->upload_stream, bytes);
 }
 
@@ -365,8 +360,6 @@ static void push_on_close(struct call *call, void *state, enum status why)
 {
     struct push *p = state;
 
-    (void)call;
-    (void)why;
     upload_stream_close(&p->upload_stream);
     params_unsubscribe(&p->subscriber);
     free(p);

@@ -104,7 +104,6 @@ static void join_write_ready(struct call *call, void *state)
     struct registry_call *c = state;
     struct error err;
 
-    (void)call;
     if (c->member.is_expired) {
         (void)error_set(&err, STATUS_DEADLINE, "the lease was not renewed for %" PRIu32 " ms",
                         c->member.lease_ms);
@@ -119,7 +118,6 @@ static void registry_watch_write_ready(struct call *call, void *state)
 {
     struct registry_call *c = state;
 
-    (void)call;
     registry_write_next(c, &c->listener);
 }
 
@@ -137,8 +135,6 @@ static void registry_on_close(struct call *call, void *state, enum status why)
 {
     struct registry_call *c = state;
 
-    (void)call;
-    (void)why;
     if (c->member.group != NULL)
         group_member_end(&c->member, true);
     group_unlisten(&c->listener);
@@ -197,7 +193,6 @@ static enum status registry_leave(struct call *call, const Parley__V1__RegistryL
     struct group_member *member;
     enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)response;
     if (rc == STATUS_OK) {
         struct call *join = container_of(member, struct registry_call, member)->base.call;
 
@@ -213,7 +208,6 @@ static enum status registry_renew(struct call *call, const Parley__V1__RegistryR
     struct group_member *member;
     enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)response;
     if (rc == STATUS_OK)
         group_member_renew(member);
     return rc;
@@ -226,7 +220,6 @@ static enum status registry_put(struct call *call, const Parley__V1__RegistryPut
     enum group_entry_kind kind = GROUP_VALUE;
     enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)response;
     if (rc == STATUS_OK)
         rc = entry_kind_from_wire(&kind, m->kind, err);
     if (rc == STATUS_OK)
@@ -241,7 +234,6 @@ static enum status registry_delete(struct call *call, const Parley__V1__Registry
     enum group_entry_kind kind = GROUP_VALUE;
     enum status rc = registry_member(&member, call, m->lease, err);
 
-    (void)response;
     if (rc == STATUS_OK)
         rc = entry_kind_from_wire(&kind, m->kind, err);
     if (rc == STATUS_OK)
@@ -321,7 +313,6 @@ static void barrier_then(struct future *f, const struct error *err, void *arg)
     struct barrier_call *b = arg;
     Parley__V1__RegistryBarrierResponse response = PARLEY__V1__REGISTRY_BARRIER_RESPONSE__INIT;
 
-    (void)f;
     if (b->base.is_over)
         return;
     b->base.is_over = true;
@@ -333,8 +324,6 @@ static void barrier_on_close(struct call *call, void *state, enum status why)
 {
     struct barrier_call *b = state;
 
-    (void)call;
-    (void)why;
     group_wait_cancel(&b->wait);
     free(b);
 }

@@ -268,7 +268,6 @@ static void on_replay_insert_allowed(struct future *f, const struct error *err, 
 {
     struct replay_insert *p = arg;
 
-    (void)f;
     if (p->is_over)
         return;
     if (err->status == STATUS_OK)
@@ -332,7 +331,6 @@ static void replay_insert_drain(struct call *call, void *state)
 {
     struct error err;
 
-    (void)call;
     (void)error_draining(&err);
     replay_insert_fail(state, &err);
 }
@@ -341,8 +339,6 @@ static void replay_insert_on_close(struct call *call, void *state, enum status w
 {
     struct replay_insert *p = state;
 
-    (void)call;
-    (void)why;
     p->is_over = true;
     table_leave(&p->wait);
     table_stop_using(&p->user);

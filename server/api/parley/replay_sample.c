@@ -95,7 +95,6 @@ static void on_replay_sample_allowed(struct future *f, const struct error *err, 
 {
     struct replay_sample *s = arg;
 
-    (void)f;
     if (s->is_over)
         return;
     if (err->status == STATUS_OK)
@@ -130,7 +129,6 @@ static void replay_sample_drain(struct call *call, void *state)
 {
     struct error err;
 
-    (void)call;
     (void)error_draining(&err);
     replay_sample_fail(state, &err);
 }
@@ -139,8 +137,6 @@ static void replay_sample_on_close(struct call *call, void *state, enum status w
 {
     struct replay_sample *s = state;
 
-    (void)call;
-    (void)why;
     s->is_over = true;
     table_leave(&s->wait);
     table_stop_using(&s->user);

@@ -71,7 +71,6 @@ static enum status replay_list(struct call *call,
     char(*names)[SHARED_NAME_PATH_SIZE] = arena_alloc(arena, n + 1, sizeof(names[0]));
     enum status rc = replays_ready(server->replays, err);
 
-    (void)request;
     if (rc == STATUS_OK && (infos == NULL || list == NULL || names == NULL))
         rc = error_no_memory(err, n * sizeof(infos[0]), "a list of tables");
     for (struct link *l = list_first(&all->all); l != NULL && rc == STATUS_OK;
@@ -118,7 +117,6 @@ static enum status replay_delete(struct call *call,
     const char *name = request->table;
     struct table *t;
 
-    (void)response;
     if (replays_find(&t, server->replays, call_principal(call), ACCESS_OWN, name, err) != STATUS_OK)
         return err->status;
     if (replays_forget(server->replays, t, err) != STATUS_OK)
@@ -151,8 +149,6 @@ static void replay_checkpoint_on_close(struct call *call, void *state, enum stat
 {
     struct replay_checkpoint *c = state;
 
-    (void)call;
-    (void)why;
     kept_leave(&c->wait);
     free(c);
 }

@@ -59,8 +59,6 @@ static void store_pull_on_close(struct call *call, void *state, enum status why)
 {
     struct store_pull *p = state;
 
-    (void)call;
-    (void)why;
     store_value_unref(p->value);
 }
 
@@ -139,8 +137,6 @@ static void store_watch_on_close(struct call *call, void *state, enum status why
 {
     struct store_watch *w = state;
 
-    (void)call;
-    (void)why;
     store_key_unsubscribe(&w->subscriber);
     free(w);
 }

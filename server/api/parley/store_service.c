@@ -143,7 +143,6 @@ static void store_push_message(struct call *call, void *state, const ProtobufCMe
     struct store_push *p = state;
     struct error err;
 
-    (void)arena;
     if (p->is_over)
         return;
     if (store_push_take(p, (const Parley__V1__StorePushRequest *)message, &err) != STATUS_OK)
@@ -158,8 +157,6 @@ static void store_push_on_close(struct call *call, void *state, enum status why)
 {
     struct store_push *p = state;
 
-    (void)call;
-    (void)why;
     store_value_unref(p->value);
     free(p);
 }
@@ -194,7 +191,6 @@ static enum status store_configure(struct call *call, const Parley__V1__StoreCon
     enum status rc;
     size_t n_before = server->stores->keys.by_name.n;
 
-    (void)response;
     wire_sharing(&sharing, m->access);
     rc = stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, m->key, err);
     if (rc == STATUS_NOT_FOUND)
@@ -242,7 +238,6 @@ static enum status store_list(struct call *call, const Parley__V1__StoreListRequ
     Parley__V1__StoreKeyInfo **keys = arena_alloc(arena, n + 1, sizeof(keys[0]));
     enum status rc = stores_ready(s, err);
 
-    (void)request;
     if (rc == STATUS_OK && (infos == NULL || keys == NULL))
         rc = error_no_memory(err, n * sizeof(infos[0]), "a list of keys");
     for (struct link *l = list_first(&s->keys.all); l != NULL && rc == STATUS_OK;
@@ -268,7 +263,6 @@ static enum status store_delete(struct call *call, const Parley__V1__StoreDelete
     const char *name = request->key;
     struct store_key *k;
 
-    (void)response;
     if (stores_find(&k, server->stores, call_principal(call), ACCESS_OWN, name, err) != STATUS_OK)
         return err->status;
     if (store_key_forget(k, err) != STATUS_OK)

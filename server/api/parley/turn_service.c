@@ -82,7 +82,6 @@ static void turn_on_close(struct call *call, void *state, enum status why)
 {
     struct turn_call *t = state;
 
-    (void)call;
     turn_parts_close(&t->parts);
     reader_close(&t->reader, why);
 }

@@ -135,8 +135,6 @@ static void watch_service_on_close(struct call *call, void *state, enum status w
 {
     struct watch_call *w = state;
 
-    (void)call;
-    (void)why;
     watcher_close(&w->watcher);
     free(w);
 }
@@ -145,7 +143,6 @@ static void watch_service_drain(struct call *call, void *state)
 {
     struct error err;
 
-    (void)state;
     (void)error_draining(&err);
     call_finish(call, &err);
 }

@@ -160,7 +160,6 @@ static enum status work_attach_take(struct attach_stream *s, const ProtobufCMess
     struct work_attach_call *a = work_attach_of(s);
     struct work_task *t;
 
-    (void)arena;
     if (m->offer != NULL)
         return error_field(err, "offer", "comes once");
     peer_heard(&a->worker.peer);

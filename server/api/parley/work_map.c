@@ -91,7 +91,6 @@ static void on_work_map_message(struct call *call, void *state, const ProtobufCM
     struct error err;
     enum status rc;
 
-    (void)arena;
     if (m->is_finished)
         return;
     m->is_read = false;
@@ -126,7 +125,6 @@ static void on_work_map_write_ready(struct call *call, void *state)
     struct work_map_call *m = state;
     const struct work_results *r = &m->results;
 
-    (void)call;
     if (m->is_finished)
         return;
     if (work_results_write(&m->results, m->call, WORK_WIRE_MAX_TASKS))
@@ -150,8 +148,6 @@ static void on_work_map_close(struct call *call, void *state, enum status why)
 {
     struct work_map_call *m = state;
 
-    (void)call;
-    (void)why;
     m->is_finished = true;
     work_wait_close(&m->results.wait, true);
     work_submission_close(&m->in);

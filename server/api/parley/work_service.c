@@ -28,7 +28,6 @@ static enum status on_work_submitted(struct work_submission_stream *in, struct w
 {
     struct work_submit_call *s = container_of(in, struct work_submit_call, in);
 
-    (void)tag;
     if (s->n == WORK_MAX_SUBMITTED)
         return error_field(err, "tasks", "has more than %d, the rest belongs to another call",
                            WORK_MAX_SUBMITTED);
@@ -71,7 +70,6 @@ static void on_work_submit_message(struct call *call, void *state, const Protobu
     struct error err;
     enum status rc;
 
-    (void)arena;
     if (s->is_finished)
         return;
     if (message != NULL) {
@@ -98,7 +96,6 @@ static void on_work_submit_close(struct call *call, void *state, enum status why
 {
     struct work_submit_call *s = state;
 
-    (void)call;
     if (why != STATUS_OK)
         work_submit_undo(s);
     work_submission_close(&s->in);
@@ -178,8 +175,6 @@ static void on_work_wait_close(struct call *call, void *state, enum status why)
 {
     struct work_wait_call *w = state;
 
-    (void)call;
-    (void)why;
     w->is_finished = true;
     work_wait_close(&w->results.wait, false);
     free(w);
@@ -234,7 +229,6 @@ static enum status work_cancel_start(struct call *call, const Parley__V1__WorkCa
     struct server *server = call_server(call);
     struct work_task *t;
 
-    (void)response;
     for (size_t i = 0; i < m->n_tasks; i++) /* one that is not there is forgotten already */
         if (work_find(&t, server->work, call_principal(call)->id, m->tasks[i], err) == STATUS_OK)
             work_cancel(t);
@@ -254,7 +248,6 @@ static enum status work_report_start(struct call *call, const Parley__V1__WorkRe
                                        .begun = m->begun,
                                        .n_begun = m->n_begun};
 
-    (void)response;
     return work_report(server->work, &report, err);
 }
 

@@ -53,7 +53,6 @@ static void measured_lengths(const struct participant_clone *c, const struct act
 
 static void measured_batch_act(struct participant *p, struct participant_row *rows, size_t n)
 {
-    (void)p;
     for (size_t i = 0; i < n; i++)
         rows[i].failed =
             act_set(rows[i].out, ACT_EPISODE_DONE, value_bool(false), &rows[i].err) != STATUS_OK;
@@ -79,7 +78,6 @@ static void watch(void *arg, const struct world *w, uint32_t thread)
     struct run *r = arg;
     size_t longest_text = 0, longest_label = 0;
 
-    (void)thread;
     ck_assert_uint_lt(r->n_parleys, MAX_PARLEYS);
     r->n_rows[r->n_parleys] = world_n_rows(w);
     for (size_t i = 0; i < world_n_rows(w); i++) {
@@ -150,7 +148,6 @@ static uint64_t stub_bits;
 
 static void stub_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     memcpy(out, &stub_bits, n_bytes);
 }
 

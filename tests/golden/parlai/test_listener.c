@@ -46,7 +46,6 @@ static enum status encode(const void *self, const char *text, size_t len, struct
 {
     const struct words *w = self;
 
-    (void)err;
     for (size_t i = 0, n; i < len; i += n) {
         int32_t id = UNKNOWN;
 

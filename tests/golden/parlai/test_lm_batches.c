@@ -30,7 +30,6 @@ static void take_batch(void *arg, const struct world *w, uint32_t thread)
 {
     struct batches *b = arg;
 
-    (void)thread;
     if (world_n_rows(w) == 0)
         return;
     ck_assert_uint_lt(b->n, MAX_BATCHES);

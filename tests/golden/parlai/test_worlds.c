@@ -168,7 +168,6 @@ static void watch(void *arg, const struct world *w, uint32_t thread)
     const json_t *parley = json_array_get(json_object_get(r->line, "parleys"), r->n_parleys);
     size_t at = 0;
 
-    (void)thread;
     ck_assert_msg(parley != NULL, "%zu parleys of %s %s", r->n_parleys,
                   json_string_value(json_object_get(r->line, "agent")),
                   json_string_value(json_object_get(r->line, "datatype")));

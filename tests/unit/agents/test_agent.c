@@ -25,7 +25,6 @@ static enum status probe_open(struct agent *a, const struct agent_config *config
 {
     struct probe *p = container_of(a, struct probe, base);
 
-    (void)config;
     ck_assert_int_eq(p->opened, 0);
     p->opened = 1;
     if (seen.open_fails)
@@ -42,8 +41,6 @@ static void probe_close(struct agent *a)
 static enum status probe_clone_open(struct clone *c, const struct clone_config *config,
                                     struct error *err)
 {
-    (void)c;
-    (void)config;
     if (seen.clone_fails)
         return error_set(err, STATUS_EXHAUSTED, "full");
     return STATUS_OK;
@@ -51,7 +48,6 @@ static enum status probe_clone_open(struct clone *c, const struct clone_config *
 
 static void probe_clone_close(struct clone *c)
 {
-    (void)c;
     seen.n_clones_closed++;
 }
 
@@ -60,7 +56,6 @@ static enum status probe_fork(struct clone *c, const struct clone *parent, uint3
 {
     struct probe_clone *p = container_of(c, struct probe_clone, base);
 
-    (void)parent;
     if (seen.clone_fails)
         return error_set(err, STATUS_EXHAUSTED, "full");
     p->is_fork = true;
@@ -70,42 +65,33 @@ static enum status probe_fork(struct clone *c, const struct clone *parent, uint3
 
 static size_t probe_cost(const struct agent *a, const struct row *row)
 {
-    (void)a;
     return row->n_scheduled + 7;
 }
 
 static size_t probe_min_chunk(const struct agent *a, const struct row *row)
 {
-    (void)a;
-    (void)row;
     return 3;
 }
 
 static enum status probe_reserve(struct agent *a, struct row *row, struct error *err)
 {
-    (void)a;
-    (void)row;
     seen.n_reserved++;
     return error_set(err, STATUS_EXHAUSTED, "no pages");
 }
 
 static void probe_release(struct agent *a, struct row *row)
 {
-    (void)a;
-    (void)row;
     seen.n_released++;
 }
 
 static void probe_act(struct agent *a, struct row *row)
 {
-    (void)a;
     seen.n_act++;
     row->outcome = ROW_DONE;
 }
 
 static void probe_batch_act(struct agent *a, struct row *const *rows, size_t n)
 {
-    (void)a;
     seen.n_batch_act++;
     seen.last_n = n;
     for (size_t i = 0; i < n; i++)
@@ -114,8 +100,6 @@ static void probe_batch_act(struct agent *a, struct row *const *rows, size_t n)
 
 static void probe_stepped(struct agent *a, struct row *row)
 {
-    (void)a;
-    (void)row;
     seen.n_stepped++;
 }
 

@@ -70,7 +70,6 @@ static enum status read_once(void *arg)
     struct arena arena;
     enum status rc;
 
-    (void)arg;
     arena_init(&arena, EXTRAS_MAX_BYTES);
     rc = there_and_back(&all[1], &arena, &x);
     arena_deinit(&arena);

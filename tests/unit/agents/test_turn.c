@@ -36,29 +36,21 @@ static struct worker_clone *clone_of(struct clone *c)
 
 static enum status kind_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
-    (void)a;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void kind_close(struct agent *a)
 {
-    (void)a;
 }
 
 static enum status kind_clone_open(struct clone *c, const struct clone_config *config,
                                    struct error *err)
 {
-    (void)c;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void kind_clone_close(struct clone *c)
 {
-    (void)c;
 }
 
 static enum status kind_observe(struct clone *c, struct agent_turn *t, struct error *err)
@@ -74,7 +66,6 @@ static enum status kind_reserve(struct agent *a, struct row *row, struct error *
 {
     struct asked *asked = asked_of(agent_turn_of(row));
 
-    (void)a;
     if (pages_left == 0)
         return error_set(err, STATUS_EXHAUSTED, "no page is left");
     pages_left--;
@@ -86,7 +77,6 @@ static void kind_release(struct agent *a, struct row *row)
 {
     struct asked *asked = asked_of(agent_turn_of(row));
 
-    (void)a;
     pages_left += asked->n_pages;
     asked->n_pages = 0;
 }
@@ -107,7 +97,6 @@ static void kind_act(struct agent *a, struct row *row)
 {
     struct asked *asked = asked_of(agent_turn_of(row));
 
-    (void)a;
     row->outcome = ++asked->n_done == asked->n_steps ? ROW_DONE : ROW_MORE;
 }
 
@@ -115,16 +104,12 @@ static unsigned n_unprepared;
 
 static enum status kind_prepare(struct clone *c, struct agent_turn *t, struct error *err)
 {
-    (void)c;
-    (void)err;
     t->is_preparing = true;
     return STATUS_OK;
 }
 
 static void kind_unprepare(struct clone *c, struct agent_turn *t)
 {
-    (void)c;
-    (void)t;
     n_unprepared++;
 }
 
@@ -165,20 +150,16 @@ static struct rig {
 
 static uint64_t clock_now(void *self)
 {
-    (void)self;
     return now_us;
 }
 
 static void begin_step(void *self, struct batch_step *step)
 {
-    (void)self;
     rig.step = step;
 }
 
 static void arm(void *self, uint64_t at_us)
 {
-    (void)self;
-    (void)at_us;
 }
 
 static void setup(void)
@@ -207,7 +188,6 @@ static void setup(void)
 
 static void on_closed(void *arg)
 {
-    (void)arg;
     rig.is_closed = true;
 }
 
@@ -475,21 +455,18 @@ END_TEST
 
 static void keep_twice(struct agent_turn *t, const struct error *err)
 {
-    (void)err;
     agent_turn_keep(t);
     agent_turn_keep(t);
 }
 
 static void keep_and_drop(struct agent_turn *t, const struct error *err)
 {
-    (void)err;
     agent_turn_keep(t);
     agent_turn_drop(t);
 }
 
 static void do_neither(struct agent_turn *t, const struct error *err)
 {
-    (void)err;
     agent_turn_deinit(t);
 }
 

@@ -47,9 +47,6 @@ END_TEST
 
 static void on_nothing(struct future *f, const struct error *err, void *arg)
 {
-    (void)f;
-    (void)err;
-    (void)arg;
 }
 
 /* A future may be used again after future_init. */

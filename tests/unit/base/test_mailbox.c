@@ -238,7 +238,6 @@ static struct box foreign;
 
 static void *open_foreign(void *arg)
 {
-    (void)arg;
     box_open(&foreign);
     return NULL;
 }

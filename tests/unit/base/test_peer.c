@@ -20,13 +20,11 @@ static struct error why; /* with which the peer was ended last */
 
 static uint64_t fake_now(void *self)
 {
-    (void)self;
     return now_us;
 }
 
 static void real_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     env_real.random(env_real.self, out, n_bytes);
 }
 
@@ -52,7 +50,6 @@ struct use {
 
 static void on_notify(struct peer *p)
 {
-    (void)p;
 }
 
 static const struct use *use;
@@ -601,7 +598,6 @@ static void on_pair_ended(struct peer *p, const struct error *err)
 
 static void say_silent(const struct peer *p, struct error *err)
 {
-    (void)p;
     (void)error_set(err, STATUS_DEADLINE, "it is silent");
 }
 

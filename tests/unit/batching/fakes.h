@@ -56,7 +56,6 @@ static uint64_t fake_now(void *self)
 /* All bits 0: the smallest possible draw. */
 static void fake_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     memset(out, 0, n_bytes);
 }
 
@@ -81,7 +80,6 @@ static struct fake_request *fake_request_of(const struct row *row)
 
 static size_t fake_cost(void *self, const struct row *row)
 {
-    (void)self;
     return fake_request_of(row)->cost;
 }
 
@@ -89,7 +87,6 @@ static size_t fake_min_chunk(void *self, const struct row *row)
 {
     const struct fake_request *a = fake_request_of(row);
 
-    (void)self;
     return a->least == 0 ? a->cost : a->least;
 }
 
@@ -138,7 +135,6 @@ static void fake_act(struct fake *f, struct row *const *rows, size_t n)
 
 static void fake_stepped(void *self, struct row *row)
 {
-    (void)self;
     fake_request_of(row)->n_stepped++;
 }
 
@@ -186,7 +182,6 @@ static void fake_settled(struct future *future, const struct error *err, void *a
 
 static inline void fake_more(struct batch_request *request, void *arg)
 {
-    (void)request;
     ((struct fake_request *)arg)->n_more++;
 }
 

@@ -923,7 +923,6 @@ static struct fake_request *next_of;
 
 static void submit_next(struct fake_request *a)
 {
-    (void)a;
     fake_submit_ok(next_of);
 }
 
@@ -1011,9 +1010,6 @@ END_TEST
 /* If an agent does not set a row's outcome, that row fails with a message. */
 static void forgets(struct fake *f, struct row *const *rows, size_t n)
 {
-    (void)f;
-    (void)rows;
-    (void)n;
 }
 
 START_TEST(test_no_outcome_is_a_failure)

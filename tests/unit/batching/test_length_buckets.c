@@ -135,7 +135,6 @@ static uint64_t chance;
 
 static void same_chance(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     ck_assert_uint_eq(n_bytes, sizeof(chance));
     memcpy(out, &chance, n_bytes);
 }

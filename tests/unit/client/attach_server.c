@@ -117,7 +117,6 @@ static void attach_message(struct call *call, void *state, const ProtobufCMessag
     struct server *s = state;
     char line[100];
 
-    (void)arena;
     if (m == NULL) {
         call_finish(call, NULL);
         return;
@@ -153,9 +152,6 @@ static void attach_write_ready(struct call *call, void *state)
 
 static void attach_close(struct call *call, void *state, enum status why)
 {
-    (void)call;
-    (void)state;
-    (void)why;
 }
 
 static void fake_attach(struct call *call)

@@ -54,8 +54,6 @@ static void stream_message(struct call *call, void *state, const ProtobufCMessag
     Parley__V1__ActStepResponse response;
     char text[] = "seq is wrong", field[] = "seq", reason[] = "SEQ_GAP";
 
-    (void)state;
-    (void)arena;
     if (m == NULL) {
         call_finish(call, NULL);
         return;
@@ -73,15 +71,11 @@ static void stream_message(struct call *call, void *state, const ProtobufCMessag
 
 static void stream_room(struct call *call, void *state)
 {
-    (void)state;
     call_read(call); /* the next, once the answer is out */
 }
 
 static void gone(struct call *call, void *state, enum status why)
 {
-    (void)call;
-    (void)state;
-    (void)why;
 }
 
 static void fake_stream(struct call *call)
@@ -103,7 +97,6 @@ static void attach_message(struct call *call, void *state, const ProtobufCMessag
     const Parley__V1__ActEpisodeResult *r;
     struct server *server = state;
 
-    (void)arena;
     if (m == NULL) {
         call_finish(call, NULL);
     } else if (request->what_case == PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_OFFER) {

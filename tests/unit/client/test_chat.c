@@ -47,7 +47,6 @@ static void chat_message(struct call *call, void *state, const ProtobufCMessage 
     struct server *server = state;
     const char *text;
 
-    (void)arena;
     server->is_told = true;
     if (m == NULL) {
         call_finish(call, NULL);
@@ -96,9 +95,6 @@ static void chat_room(struct call *call, void *state)
 
 static void chat_gone(struct call *call, void *state, enum status why)
 {
-    (void)call;
-    (void)state;
-    (void)why;
 }
 
 static void fake_chat(struct call *call)
@@ -139,8 +135,6 @@ static void on_piece(void *arg, const char *text, size_t len, const struct parle
 {
     struct heard *h = arg;
 
-    (void)tokens;
-    (void)n_tokens;
     (void)snprintf(h->text, sizeof(h->text), "%.*s", (int)len, text);
 }
 

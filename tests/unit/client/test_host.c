@@ -84,7 +84,6 @@ static void on_step(void *arg, struct parley_call *host, const struct parley_hos
 
 static void on_end(void *arg, const struct parley_error *err)
 {
-    (void)err;
     ((struct diary *)arg)->n_ends++;
 }
 

@@ -53,8 +53,6 @@ static void fake_gone(struct call *call, void *state, enum status why)
 {
     struct server *server = state;
 
-    (void)call;
-    (void)why;
     uv_sem_post(&server->is_gone);
 }
 
@@ -832,7 +830,6 @@ END_TEST
 
 static void set_serving(struct rig *r, void *arg)
 {
-    (void)r;
     health_set(&world.health, "", *(enum health_status *)arg);
 }
 
@@ -1138,8 +1135,6 @@ END_TEST
 
 static void free_nothing(void *arg, const struct parley_result *result)
 {
-    (void)arg;
-    (void)result;
 }
 
 /* Nor does a future crash or hang without memory. */

@@ -84,7 +84,6 @@ static bool on_rewind(void *arg, void *clone, uint32_t to_turn)
 
 static void *on_save(void *arg, void *clone, size_t *ret_len)
 {
-    (void)arg;
     *ret_len = strlen(clone);
     return xstrdup(clone);
 }

@@ -34,7 +34,6 @@ static void fill(uint8_t data[N_DATA])
 
 static void count(void *arg, const void *data, size_t size_bytes)
 {
-    (void)data;
     *(size_t *)arg += size_bytes;
 }
 

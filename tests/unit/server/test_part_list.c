@@ -38,7 +38,6 @@ static void note_init(void *self, struct part_host *given, struct alarm *alarm)
 
 static void note_tick(void *self)
 {
-    (void)self;
     n_rung++;
 }
 

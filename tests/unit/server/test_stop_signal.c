@@ -18,7 +18,6 @@ static int number_told;
 
 static void told(void *arg, int number, unsigned n)
 {
-    (void)arg;
     number_told = number;
     n_told = n;
 }

@@ -168,7 +168,6 @@ static void on_action(void *arg, const struct parley_action *action,
 static void on_stream_action(void *arg, uint64_t tag, const struct parley_action *action,
                              const struct parley_error *err)
 {
-    (void)tag; /* one step is in flight at a time */
     on_action(arg, action, err);
 }
 

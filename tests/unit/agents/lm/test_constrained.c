@@ -297,8 +297,6 @@ static size_t n_waiting;
 
 static enum status take_job(void *self, struct job *job, struct error *err)
 {
-    (void)self;
-    (void)err;
     ck_assert_uint_lt(n_waiting, 32);
     waiting[n_waiting++] = job;
     return STATUS_OK;
@@ -329,7 +327,6 @@ static struct error given_err;
 
 static void take_grammar(struct grammar_waiter *w, struct grammar *g, const struct error *err)
 {
-    (void)w;
     given = g;
     given_err = *err;
 }
@@ -385,7 +382,6 @@ static enum status submit_status;
 
 static enum status take_compile(void *self, struct compile_job *job, struct error *err)
 {
-    (void)self;
     if (submit_status != STATUS_OK)
         return error_set(err, submit_status, "not now");
     ck_assert_uint_lt(n_compiling, 8);
@@ -396,7 +392,6 @@ static enum status take_compile(void *self, struct compile_job *job, struct erro
 
 static void cancel_compile(void *self, struct compile_job *job)
 {
-    (void)self;
     ck_assert_uint_eq(n_compiling, 1);
     ck_assert_ptr_eq(compiling[0], job);
     n_compiling = 0;
@@ -405,7 +400,6 @@ static void cancel_compile(void *self, struct compile_job *job)
 
 static void forget_vocab(void *self)
 {
-    (void)self;
     n_forgotten++;
 }
 

@@ -424,8 +424,6 @@ static void hear(void *arg, struct clone *c, enum clone_event what, const char *
 {
     struct heard *h = arg;
 
-    (void)c;
-    (void)reason;
     *(what == CLONE_EVICTED ? &h->n_evicted : &h->n_recomputed) += 1;
 }
 

@@ -234,7 +234,6 @@ END_TEST
 
 static uint64_t standing_still(void *self)
 {
-    (void)self;
     return 1;
 }
 

@@ -37,20 +37,17 @@ static void *faulty_open(const struct parley_agent_host *host, struct parley_age
     memcpy(err->text, "there is no coffee", sizeof("there is no coffee"));
     return NULL;
 #else
-    (void)err;
     return &parleyd;
 #endif
 }
 
 static void faulty_close(void *agent)
 {
-    (void)agent;
 }
 
 static void *faulty_create(void *agent, const char *system, size_t system_len,
                            struct parley_agent_error *err)
 {
-    (void)agent;
     if (system_len == 6 && memcmp(system, "refuse", 6) == 0) {
         err->status = 8;
         memcpy(err->text, "no more", sizeof("no more"));
@@ -74,7 +71,6 @@ static void *faulty_fork(void *agent, const void *clone, struct parley_agent_err
 
 static void faulty_free(void *agent, void *clone)
 {
-    (void)agent;
     free(clone);
 }
 
@@ -83,9 +79,6 @@ static bool faulty_observe(void *agent, void *clone, const struct parley_agent_r
 {
     struct parley_agent_message m;
 
-    (void)agent;
-    (void)clone;
-    (void)err; /* it gives no reason */
     return parleyd->message(row, 0, &m) && strcmp(m.text, "refuse") != 0;
 }
 
@@ -148,7 +141,6 @@ static void act(struct parley_agent_row *row, int *n_steps, const char *told)
 
 static void faulty_batch_act(void *agent, struct parley_agent_row *const *rows, size_t n)
 {
-    (void)agent;
     n_rows = n;
     for (size_t i = 0; i < n; i++) {
         struct parley_agent_message m;
@@ -161,8 +153,6 @@ static void faulty_batch_act(void *agent, struct parley_agent_row *const *rows, 
 static bool faulty_save(void *agent, const void *clone, struct parley_agent_sink *sink,
                         struct parley_agent_error *err)
 {
-    (void)agent;
-    (void)err;
     return parleyd->write(sink, clone, sizeof(int));
 }
 

@@ -580,7 +580,6 @@ static void counted_download(struct backend *b, void *to, const struct buffer *f
 
 static size_t some_memory(struct backend *b)
 {
-    (void)b;
     return 1 << 20;
 }
 

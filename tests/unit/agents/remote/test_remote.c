@@ -90,7 +90,6 @@ static void memory_fails_soon(void)
 
 static uint64_t fake_now(void *self)
 {
-    (void)self;
     return s.now_us;
 }
 
@@ -291,7 +290,6 @@ static void worker_answer(struct fake_worker *w)
 
 static void on_notify(struct peer *p)
 {
-    (void)p;
 }
 
 static void worker_go(struct fake_worker *w)

@@ -232,7 +232,6 @@ static enum status live(void *arg)
     struct seq2seq_row rows[N_ROWS];
     enum status rc;
 
-    (void)arg;
     rows_init(rows);
     rc = make_one(&s, "cpu", 4);
     if (rc == STATUS_OK)
@@ -461,7 +460,6 @@ static enum status serve(void *arg)
     struct agent *a = NULL;
     enum status rc = open_agent(&a);
 
-    (void)arg;
     for (size_t i = 0; i < 2 && rc == STATUS_OK; i++)
         rc = clone_open(&clones[i], a, &(struct clone_config){0}, &err);
     if (rc == STATUS_OK)

@@ -366,7 +366,6 @@ static enum status live(void *arg)
     struct agent *a = NULL;
     enum status rc = make_space(&s);
 
-    (void)arg;
     if (rc == STATUS_OK)
         rc = starspace_learner_open(&l, s, &config, &err);
     for (size_t i = 0; i < 6 && rc == STATUS_OK; i++)

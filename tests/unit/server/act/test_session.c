@@ -386,7 +386,6 @@ static unsigned n_lost;
 static void on_lost(struct session_lease *h)
 {
     n_lost++;
-    (void)h;
 }
 
 /* A leased session does not expire, takes no step while frozen, and exists until it is released. */

@@ -41,7 +41,6 @@ static void memory_write(struct call *base, const ProtobufCMessage *message, boo
 {
     uint8_t *bytes = xalloc(codec_size(message) + 1);
 
-    (void)more;
     ck_assert_ptr_eq(message->descriptor, base->method->response);
     memory_keep(memory_of(base), bytes, codec_encode(message, bytes));
     memory_of(base)->is_notified = true;
@@ -54,7 +53,6 @@ static void memory_write_pieces(struct call *base, const struct call_piece *piec
     uint8_t *bytes = NULL;
     size_t size = 0;
 
-    (void)more;
     for (size_t i = 0; i < n_pieces; i++) {
         bytes = xrealloc(bytes, size + pieces[i].size_bytes + 1);
         memcpy(bytes + size, pieces[i].data, pieces[i].size_bytes);

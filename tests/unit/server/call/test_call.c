@@ -52,8 +52,6 @@ static void count_write(struct call *c, void *state)
 
 static void count_close(struct call *c, void *state, enum status why)
 {
-    (void)c;
-    (void)state;
     closed_why = why;
 }
 
@@ -76,7 +74,6 @@ static void gather_message(struct call *c, void *state, const ProtobufCMessage *
     unsigned *n = state;
     char text[2] = {0};
 
-    (void)arena;
     if (message != NULL) {
         ++*n;
         call_read_behind(c);
@@ -107,7 +104,6 @@ static void echo_begin(struct multiplex_item *base, const ProtobufCMessage *m, s
 {
     struct echo *e = container_of(base, struct echo, base);
 
-    (void)arena;
     (void)snprintf(e->text, sizeof(e->text), "%s", ((const Parley__V1__Message *)m)->text);
     multiplex_notify(base);
 }
@@ -123,8 +119,6 @@ static enum multiplex_written echo_write(struct multiplex_item *base)
 
 static void echo_end(struct multiplex_item *base, enum status why)
 {
-    (void)base;
-    (void)why;
 }
 
 static void talk(struct call *c)

@@ -23,13 +23,11 @@ static void set(struct rig *r, void *arg)
 {
     const struct change *c = arg;
 
-    (void)r;
     health_set(&world.health, c->service, c->status);
 }
 
 static void set_all(struct rig *r, void *arg)
 {
-    (void)r;
     health_set_all(&world.health, *(enum health_status *)arg);
 }
 

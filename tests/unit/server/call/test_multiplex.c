@@ -25,7 +25,6 @@ static void kept_begin(struct multiplex_item *base, const ProtobufCMessage *m, s
     struct kept_item *item = container_of(base, struct kept_item, base);
     struct multiplex_item *found = multiplex_find(base, tag);
 
-    (void)arena;
     if (strncmp(text, "keep ", 5) == 0 && found == NULL) {
         (void)snprintf(item->text, sizeof(item->text), "%llu", (unsigned long long)tag);
         multiplex_tag(base, tag);
@@ -51,8 +50,6 @@ static enum multiplex_written kept_write(struct multiplex_item *base)
 
 static void kept_end(struct multiplex_item *base, enum status why)
 {
-    (void)base;
-    (void)why;
     n_ended++;
 }
 

@@ -30,8 +30,6 @@ static void numbers_write_ready(struct call *call, void *state)
 
 static void numbers_on_close(struct call *call, void *state, enum status why)
 {
-    (void)call;
-    (void)why;
     watched = NULL;
     free(state);
 }
@@ -83,7 +81,6 @@ static void ends_with(grpc_status_code status, const char *words)
 
 static void tell(struct rig *r, void *arg)
 {
-    (void)r;
     watched->number = *(const unsigned *)arg;
     call_notify(watched->base.call);
 }
@@ -93,7 +90,6 @@ static void end_twice(struct rig *r, void *arg)
 {
     struct error gone, again;
 
-    (void)arg;
     (void)error_set(&gone, STATUS_NOT_FOUND, "it is gone");
     (void)error_set(&again, STATUS_ABORTED, "it has gone before");
     subscription_end(&watched->base, &gone);
@@ -106,7 +102,6 @@ static void drain_twice(struct rig *r, void *arg)
 {
     struct error gone;
 
-    (void)arg;
     port_drain(r->port);
     (void)error_set(&gone, STATUS_NOT_FOUND, "it is gone");
     subscription_end(&watched->base, &gone);

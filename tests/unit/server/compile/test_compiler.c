@@ -165,7 +165,6 @@ static void on_limited_gone(struct child *c)
 
 static void on_limited_closed(struct child *c)
 {
-    (void)c;
     is_child_over = true;
 }
 

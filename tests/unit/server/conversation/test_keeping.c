@@ -23,15 +23,12 @@ static bool is_stopped;
 
 static enum status noted_open(struct journal_store **out, const char *dir, struct error *err)
 {
-    (void)dir;
-    (void)err;
     *out = &store.base;
     return STATUS_OK;
 }
 
 static void noted_close(struct journal_store *base)
 {
-    (void)base;
 }
 
 static enum status noted_commit(struct journal_store *base,
@@ -40,7 +37,6 @@ static enum status noted_commit(struct journal_store *base,
 {
     static const char letters[] = "?OUAFBWRC"; /* by enum journal_kind */
 
-    (void)base;
     if (store.fails)
         return error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL, "it fails");
     for (size_t i = 0; i < n; i++) {
@@ -55,13 +51,11 @@ static const struct journal_store_type noted_type = {
 
 static void on_stopped(void *arg)
 {
-    (void)arg;
     is_stopped = true;
 }
 
 static void on_settled(void *arg, const struct error *err)
 {
-    (void)err;
     *(bool *)arg = true;
 }
 
@@ -288,7 +282,6 @@ END_TEST
 
 static void on_nothing(void *arg)
 {
-    (void)arg;
 }
 
 /* One that was idle for long leaves memory, untold and still open; not while it has a turn, and not

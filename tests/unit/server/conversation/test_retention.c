@@ -72,7 +72,6 @@ static void settle(void)
 
 static void on_stopped(void *arg)
 {
-    (void)arg;
     is_stopped = true;
 }
 

@@ -10,7 +10,6 @@ static struct conversation *c[5];
 
 static void on_notify(void *arg)
 {
-    (void)arg;
 }
 
 /* Five conversations: c[0] is the oldest. */

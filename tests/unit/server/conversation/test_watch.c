@@ -9,7 +9,6 @@ static size_t n_notified;
 
 static void on_notify(void *arg)
 {
-    (void)arg;
     n_notified++;
 }
 

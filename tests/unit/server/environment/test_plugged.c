@@ -18,13 +18,11 @@ static uint64_t n_drawn;
 
 static uint64_t plugged_now(void *self)
 {
-    (void)self;
     return 1000;
 }
 
 static void plugged_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     memset(out, 0, n_bytes);
     n_drawn++;
     memcpy(out, &n_drawn, n_bytes < sizeof(n_drawn) ? n_bytes : sizeof(n_drawn));

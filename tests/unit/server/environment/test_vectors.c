@@ -62,7 +62,6 @@ static struct {
 
 static void on_notify(struct peer *p)
 {
-    (void)p; /* orders are taken now and then */
 }
 
 static void on_ended(struct peer *p, const struct error *err)

@@ -30,7 +30,6 @@ bool socket_write(struct lws *to, char *data, size_t len)
 
 bool socket_is_choked(const struct lws *to)
 {
-    (void)to;
     return false;
 }
 
@@ -41,7 +40,6 @@ bool socket_has_unread(const struct lws *to)
 
 void socket_shut(struct lws *to)
 {
-    (void)to;
 }
 
 void socket_close(struct lws *to)
@@ -52,8 +50,6 @@ void socket_close(struct lws *to)
 
 void socket_pause(struct lws *to, bool on)
 {
-    (void)to;
-    (void)on;
 }
 
 /* --- two APIs: one formats its errors as words, the other as numbers --- */
@@ -65,7 +61,6 @@ static enum status append_words(struct buf *out, int http_status, const struct e
 
 static enum status append_number(struct buf *out, int http_status, const struct error *err)
 {
-    (void)err;
     return buf_printf(out, "number %d", http_status);
 }
 
@@ -83,14 +78,12 @@ static void serve_failure(struct exchange *x)
 /* A long-lived stream. */
 static void linger_write_ready(struct exchange *x, void *state)
 {
-    (void)state;
     if (!exchange_is_streaming(x))
         (void)!buf_append_text(exchange_stream(x), "data: on\n\n");
 }
 
 static void linger_drain(struct exchange *x, void *state)
 {
-    (void)state;
     (void)!buf_append_text(exchange_stream(x), "data: drained\n\n");
     exchange_end(x);
     exchange_notify(x);
@@ -100,8 +93,6 @@ static unsigned n_gone;
 
 static void linger_on_close(struct exchange *x, void *state)
 {
-    (void)x;
-    (void)state;
     n_gone++;
 }
 
@@ -125,7 +116,6 @@ static void serve_held(struct exchange *x)
 
 static void linger_cut(struct exchange *x, void *state, const struct error *err)
 {
-    (void)state;
     (void)!buf_printf(exchange_stream(x), "data: %s\n\n", err->text);
     exchange_end(x);
 }
@@ -142,8 +132,6 @@ static void serve_speaking(struct exchange *x)
 
 static void answer_nothing(struct exchange *x, void *state)
 {
-    (void)x;
-    (void)state;
 }
 
 /* Waits for something else. */
@@ -190,7 +178,6 @@ static const struct route_table *const tables[] = {&word_table, &number_table};
 
 static void awake(struct http_front *front)
 {
-    (void)front; /* it is served after every step anyway */
 }
 
 static void serve_all(void)

@@ -35,13 +35,11 @@ bool socket_write(struct lws *to, char *data, size_t len)
 
 bool socket_is_choked(const struct lws *to)
 {
-    (void)to;
     return false;
 }
 
 bool socket_has_unread(const struct lws *to)
 {
-    (void)to;
     return false;
 }
 
@@ -58,8 +56,6 @@ void socket_close(struct lws *to)
 
 void socket_pause(struct lws *to, bool on)
 {
-    (void)to;
-    (void)on;
 }
 
 /* --- routes that say what they were asked --- */
@@ -100,7 +96,6 @@ static const struct route_table *const tables[] = {&table};
 
 static void awake(struct http_front *front)
 {
-    (void)front; /* it is served after every step anyway */
 }
 
 static void open_front(void)

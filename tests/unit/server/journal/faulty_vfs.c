@@ -310,7 +310,6 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f, int flag
     struct shim_file *s = (struct shim_file *)f;
     int rc;
 
-    (void)v;
     f->pMethods = NULL;
     if (is_gone || fails(false))
         return SQLITE_CANTOPEN;
@@ -325,7 +324,6 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f, int flag
 /* The disk has no more of it: its directory is taken as synchronised. */
 static int shim_delete(sqlite3_vfs *v, const char *name, int sync_dir)
 {
-    (void)v;
     if (power_goes())
         return SQLITE_IOERR_DELETE;
     for (size_t i = 0; i < n_disk; i++)

@@ -21,7 +21,6 @@ static struct fake_store fake;
 
 static enum status fake_open(struct journal_store **out, const char *dir, struct error *err)
 {
-    (void)err;
     ck_assert_str_eq(dir, "/nowhere");
     *out = &fake.base;
     return STATUS_OK;
@@ -36,7 +35,6 @@ static void fake_close(struct journal_store *s)
 static enum status fake_commit(struct journal_store *s, const struct journal_record *const *records,
                                size_t n, struct error *err)
 {
-    (void)s;
     fake.n_commits++;
     fake.n_reads_before = fake.n_reads;
     fake.n_most = n > fake.n_most ? n : fake.n_most;
@@ -54,8 +52,6 @@ static enum status fake_read(struct journal_store *s, const struct journal_query
 {
     struct journal_event *e;
 
-    (void)s;
-    (void)max_bytes;
     ck_assert_str_eq(q->principal, "anna");
     if (fake.n_reads++ == 0 && fake.begun != NULL) {
         uv_sem_post(fake.begun);
@@ -81,7 +77,6 @@ static int n_ok, n_failed, n_found;
 
 static void on_stopped(void *arg)
 {
-    (void)arg;
     is_stopped = true;
 }
 

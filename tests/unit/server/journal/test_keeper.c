@@ -32,7 +32,6 @@ static struct {
 enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
                            void *arg, struct error *err)
 {
-    (void)j;
     ck_assert(fake.done == NULL);
     memcpy(fake.id, r->conversation, sizeof(fake.id));
     fake.kind = r->kind;
@@ -50,16 +49,12 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
 void journal_read(struct journal *j, struct journal_wait *w, const struct journal_query *q,
                   journal_found_fn done, void *arg)
 {
-    (void)j;
-    (void)w;
-    (void)q;
     fake.read_done = done;
     fake.read_arg = arg;
 }
 
 void journal_leave(struct journal_wait *w)
 {
-    (void)w;
 }
 
 /* What was appended is durable, or has failed. */
@@ -91,13 +86,11 @@ static size_t n_made;
 
 static uint64_t fake_now(void *self)
 {
-    (void)self;
     return now_us;
 }
 
 static void fake_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     memset(out, ++n_drawn, n_bytes);
 }
 
@@ -111,14 +104,12 @@ static struct thing *thing_of(const struct kept_thing *k)
 static void thing_name(const struct kept_thing *k, const char **ret_principal,
                        const char **ret_name)
 {
-    (void)k;
     *ret_principal = "ann";
     *ret_name = "thing";
 }
 
 static enum status thing_begin(struct kept_thing *k, struct error *err)
 {
-    (void)err;
     thing_of(k)->at = 0;
     thing_of(k)->is_writing = true;
     thing_of(k)->begun_us = now_us;
@@ -127,7 +118,6 @@ static enum status thing_begin(struct kept_thing *k, struct error *err)
 
 static void thing_part(struct kept_thing *k, struct body_writer *w, size_t about_bytes)
 {
-    (void)about_bytes;
     w->has_failed = thing_of(k)->lacks_memory;
     if (!w->has_failed && thing_of(k)->at < thing_of(k)->n_parts)
         body_put_u32(w, thing_of(k)->at++);
@@ -135,8 +125,6 @@ static void thing_part(struct kept_thing *k, struct body_writer *w, size_t about
 
 static void thing_body(struct kept_thing *k, struct body_writer *w)
 {
-    (void)k;
-    (void)w;
 }
 
 static void thing_ended(struct kept_thing *k)
@@ -151,9 +139,6 @@ static enum status thing_make(struct keeper *kp, struct kept_thing **out,
 {
     struct thing *t;
 
-    (void)kp;
-    (void)owner;
-    (void)name;
     if (body_take_u32(body) != 0)
         return error_set(err, STATUS_DATA_LOSS, "it cannot be made");
     t = xalloc(sizeof(*t));
@@ -164,7 +149,6 @@ static enum status thing_make(struct keeper *kp, struct kept_thing **out,
 
 static enum status thing_made(struct kept_thing *k, struct error *err)
 {
-    (void)err;
     free(thing_of(k));
     n_made++;
     return STATUS_OK;
@@ -203,13 +187,11 @@ static const void *slow_bytes(struct kept_thing *k, size_t *ret_len)
 
 static uint32_t slow_n_parts(const struct kept_thing *k)
 {
-    (void)k;
     return 1;
 }
 
 static enum status slow_take(struct kept_thing *k, struct body_reader *part, struct error *err)
 {
-    (void)k;
     return part->end - part->at == 3 && memcmp(part->at, "abc", 3) == 0
                ? STATUS_OK
                : error_set(err, STATUS_DATA_LOSS, "the part is another");
@@ -217,7 +199,6 @@ static enum status slow_take(struct kept_thing *k, struct body_reader *part, str
 
 static enum status slow_made_later(struct kept_thing *k, struct error *err)
 {
-    (void)err;
     slow_made = thing_of(k);
     n_slow_made++;
     return STATUS_OK;
@@ -257,8 +238,6 @@ static const struct principal *find_owner(void *self, const char *name)
 {
     static const char owner;
 
-    (void)self;
-    (void)name;
     return (const struct principal *)(const void *)&owner;
 }
 
@@ -518,7 +497,6 @@ static enum status told; /* of the last wait that is over */
 
 static void on_told(struct kept_wait *w, const struct error *err)
 {
-    (void)w;
     told = err->status;
 }
 

@@ -412,15 +412,12 @@ static long n_steps;
 
 static int on_step(void *arg)
 {
-    (void)arg;
     n_steps++;
     return 0;
 }
 
 static int watch(sqlite3 *db, char **ret_why, const struct sqlite3_api_routines *routines)
 {
-    (void)ret_why;
-    (void)routines;
     watched = db;
     return SQLITE_OK;
 }

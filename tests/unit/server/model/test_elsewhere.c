@@ -29,14 +29,12 @@ static struct {
 
 static void on_loaded(struct model *m, void *arg)
 {
-    (void)arg;
     ck_assert_int_eq(m->state, MODEL_READY);
     s.is_loaded = true;
 }
 
 static void on_stopped(void *arg)
 {
-    (void)arg;
     s.is_stopped = true;
 }
 

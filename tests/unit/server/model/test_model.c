@@ -14,7 +14,6 @@ static size_t n_loaded, n_stopped;
 
 static void on_stopped(void *arg)
 {
-    (void)arg;
     n_stopped++;
 }
 
@@ -54,7 +53,6 @@ static void stop(struct model *m)
 
 static void on_settled(struct future *f, const struct error *err, void *arg)
 {
-    (void)f;
     ck_assert_int_eq(err->status, STATUS_OK);
     *(bool *)arg = true;
 }
@@ -136,15 +134,11 @@ static void note(struct ran *r)
 
 static enum status spy_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
-    (void)a;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void spy_close(struct agent *a)
 {
-    (void)a;
 }
 
 static void spy_info(const struct agent *a, struct agent_info *out)
@@ -154,27 +148,21 @@ static void spy_info(const struct agent *a, struct agent_info *out)
 
 static void spy_batching(const struct agent *a, struct batcher_config *out)
 {
-    (void)a;
     *out = (struct batcher_config){.policy = BATCH_CONTINUOUS, .max_rows = 8, .max_waiting = 8};
 }
 
 static enum status spy_clone_open(struct clone *c, const struct clone_config *config,
                                   struct error *err)
 {
-    (void)c;
-    (void)config;
-    (void)err;
     return STATUS_OK;
 }
 
 static void spy_clone_close(struct clone *c)
 {
-    (void)c;
 }
 
 static void spy_act(struct agent *a, struct row *row)
 {
-    (void)a;
     note(row->turn);
     row->outcome = ROW_DONE;
 }

@@ -17,7 +17,6 @@ static char said[400]; /* the callbacks of users and waiters, in order */
 
 static uint64_t get_now(void *self)
 {
-    (void)self;
     return now_us;
 }
 
@@ -37,13 +36,11 @@ static void expect_said(const char *text)
 
 static enum status check_serving(void *arg, struct error *err)
 {
-    (void)arg;
     return is_serving ? STATUS_OK : error_set(err, STATUS_UNAVAILABLE, "the server is loading");
 }
 
 static void on_change(void *arg, struct model *m)
 {
-    (void)arg;
     note(model_state_name(m->state), m->name);
 }
 
@@ -62,7 +59,6 @@ struct user {
 
 static bool is_busy(const struct model_user *u, const struct model *m)
 {
-    (void)m;
     return container_of(u, const struct user, base)->is_busy;
 }
 
@@ -75,13 +71,11 @@ static enum status refuse(const struct model_user *u, const struct model *m, str
 
 static void retire(struct model_user *u, struct model *m)
 {
-    (void)m;
     note("retired by", container_of(u, struct user, base)->name);
 }
 
 static void close_all(struct model_user *u, struct model *m)
 {
-    (void)m;
     note("closed by", container_of(u, struct user, base)->name);
 }
 

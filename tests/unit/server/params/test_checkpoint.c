@@ -46,9 +46,6 @@ static enum status fake_commit(struct journal_store *s, const struct journal_rec
 static enum status fake_read(struct journal_store *s, const struct journal_query *q,
                              size_t max_bytes, struct journal_found *out, struct error *err)
 {
-    (void)max_bytes;
-    (void)out; /* it has no checkpoint */
-    (void)err;
     ck_assert_ptr_eq(s, &fake.base);
     ck_assert_int_eq(q->by, JOURNAL_CHECKPOINTS);
     return STATUS_OK;
@@ -62,8 +59,6 @@ static const struct journal_store_type fake_type = {.name = "fake",
 
 static enum status fake_open(struct journal_store **out, const char *dir, struct error *err)
 {
-    (void)dir;
-    (void)err;
     fake.base.type = &fake_type;
     *out = &fake.base;
     return STATUS_OK;
@@ -88,7 +83,6 @@ static void begin(struct params_rig *r)
 
 static void on_journal_stopped(void *arg)
 {
-    (void)arg;
 }
 
 static void end(struct params_rig *r)

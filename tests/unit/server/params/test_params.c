@@ -60,7 +60,6 @@ END_TEST
 /* A waiter that leaves withdraws its update from the round; a closing set notifies its waiters. */
 static void note_closing(struct params_subscriber *subscriber, const struct error *why)
 {
-    (void)subscriber;
     ck_assert_int_eq(why->status, STATUS_NOT_FOUND);
 }
 

@@ -18,7 +18,6 @@ static uint64_t random_state;
 
 static void draw(void *self, void *out, size_t len)
 {
-    (void)self;
     for (size_t i = 0; i < len; i++) {
         random_state = random_state * 6364136223846793005U + 1442695040888963407U;
         ((unsigned char *)out)[i] = (unsigned char)(random_state >> 56);
@@ -38,7 +37,6 @@ static struct alarm due = {.tick = groups_tick, .owner = &all};
 
 static uint64_t now(void *self)
 {
-    (void)self;
     return now_us;
 }
 
@@ -46,7 +44,6 @@ static const struct env env = {.now_us = now, .random = draw};
 
 static void on_notify(struct group_listener *l)
 {
-    (void)l;
 }
 
 static void begin(uint64_t seed)
@@ -153,7 +150,6 @@ static enum status outcome[3];
 
 static void arrived(struct future *f, const struct error *e, void *arg)
 {
-    (void)f;
     ck_assert_int_eq(*(enum status *)arg, STATUS_UNKNOWN);
     *(enum status *)arg = e->status;
     err = *e;
@@ -379,7 +375,6 @@ static void simulated_arrived(struct future *f, const struct error *e, void *arg
 {
     struct simulated *s = arg;
 
-    (void)f;
     ck_assert(s->is_waiting);
     s->is_waiting = false;
     if (e->status == STATUS_OK)

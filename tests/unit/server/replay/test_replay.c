@@ -493,13 +493,11 @@ static struct {
 
 static uint64_t fake_now(void *self)
 {
-    (void)self;
     return s.now_us;
 }
 
 static void fake_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     for (size_t i = 0; i < n_bytes; i++)
         ((unsigned char *)out)[i] = (unsigned char)pick(256);
 }
@@ -527,7 +525,6 @@ static void on_waited(struct future *f, const struct error *why, void *arg)
 {
     struct waiter *w = arg;
 
-    (void)f;
     ck_assert(w->waits);
     w->waits = false;
     if (why->status == STATUS_OK) {

@@ -77,14 +77,12 @@ static void on_stopped(void *arg)
 
 static void stop(struct rig *r, void *arg)
 {
-    (void)arg;
     if (r->port != NULL)
         port_stop(r->port, on_stopped, r);
 }
 
 static void close_mailbox(struct rig *r, void *arg)
 {
-    (void)arg;
     mailbox_close(&r->mailbox, NULL);
 }
 

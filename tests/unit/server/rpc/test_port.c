@@ -104,7 +104,6 @@ static void linger_drain(struct call *call, void *state)
 {
     struct error err;
 
-    (void)state;
     (void)error_set(&err, STATUS_UNAVAILABLE, "drained");
     call_finish(call, &err);
 }
@@ -411,7 +410,6 @@ static void close_all(struct dial *d)
 
 static void get_why(struct rig *r, void *arg)
 {
-    (void)r;
     *(enum status *)arg = world.why;
 }
 
@@ -561,7 +559,6 @@ END_TEST
 
 static void get_write_ready(struct rig *r, void *arg)
 {
-    (void)r;
     *(size_t *)arg = world.n_write_ready;
 }
 
@@ -960,15 +957,12 @@ static void answer(struct rig *r, void *arg)
 {
     message reply;
 
-    (void)r;
-    (void)arg;
     say(&reply, (char[]){"at last"});
     call_reply(world.call, &reply.base);
 }
 
 static void drain(struct rig *r, void *arg)
 {
-    (void)arg;
     port_drain(r->port);
 }
 
@@ -1039,7 +1033,6 @@ static void expect_draining(const struct dialled *ended)
 
 static void end_all(struct rig *r, void *arg)
 {
-    (void)arg;
     port_end(r->port);
 }
 

@@ -16,13 +16,11 @@ static unsigned n_ended;
 
 static uint64_t fake_now(void *self)
 {
-    (void)self;
     return now_us;
 }
 
 static void real_random(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
     env_real.random(env_real.self, out, n_bytes);
 }
 
@@ -30,18 +28,15 @@ static const struct env env = {.now_us = fake_now, .random = real_random};
 
 static unsigned weight(void *self, uint32_t principal)
 {
-    (void)self;
     return principal == 2 ? 3 : 1;
 }
 
 static void on_notify(struct peer *p)
 {
-    (void)p;
 }
 
 static void on_ended(struct peer *p, const struct error *err)
 {
-    (void)err;
     work_worker_close(container_of(p, struct work_worker, peer));
     n_ended++;
 }

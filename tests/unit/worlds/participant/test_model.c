@@ -51,7 +51,6 @@ static void write_down(void *arg, const struct world *w, uint32_t thread)
 {
     struct book *b = arg;
 
-    (void)thread;
     for (size_t i = 0; i < world_n_rows(w); i++) {
         struct world_row row;
         struct text text;
@@ -178,7 +177,6 @@ static void write_batch(void *arg, const struct world *w, uint32_t thread)
 {
     struct batches *b = arg;
 
-    (void)thread;
     b->n_rows[b->n] = world_n_rows(w);
     for (size_t i = 0; i < world_n_rows(w); i++) {
         struct world_row row;

@@ -37,7 +37,6 @@ static __attribute__((unused)) bool faulty_next(void *teacher, struct parley_tea
 {
     static const char *const labels[] = {"yes", NULL};
 
-    (void)teacher;
     if (++faulty.n_turns == 4)
         return false;
     *out = (struct parley_teacher_turn){
@@ -61,7 +60,6 @@ static __attribute__((unused)) bool faulty_next(void *teacher, struct parley_tea
 
 static void faulty_close(void *teacher)
 {
-    (void)teacher;
 }
 
 const struct parley_teacher parley_teacher = {

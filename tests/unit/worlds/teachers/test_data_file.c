@@ -256,21 +256,17 @@ static enum status counter_observe(struct participant_clone *base, const struct 
 static enum status counter_self_observe(struct participant_clone *base, const struct act *reply,
                                         struct error *err)
 {
-    (void)err;
     ((struct counter *)base)->ids[1] = (int32_t)act_text(reply).len;
     return STATUS_OK;
 }
 
 static enum status counter_act(struct participant_clone *base, struct act *out, struct error *err)
 {
-    (void)base;
-    (void)out;
     return error_set(err, STATUS_UNIMPLEMENTED, "it only listens");
 }
 
 static const char *counter_vectors_of(const struct participant *p)
 {
-    (void)p;
     return "0123456789abcdef";
 }
 

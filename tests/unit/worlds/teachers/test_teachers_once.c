@@ -59,8 +59,6 @@ static atomic_uint n_said[MAX_EXAMPLES];
 
 static void watch(void *arg, const struct world *w, uint32_t thread)
 {
-    (void)arg;
-    (void)thread;
     for (size_t i = 0; i < world_n_rows(w); i++) {
         struct world_row row;
         size_t example;

@@ -48,7 +48,6 @@ static bool breaks(const struct participant_clone *c)
 static enum status rec_init(struct participant_clone *c, const struct participant_slot *place,
                             struct error *e)
 {
-    (void)e;
     container_of(c, struct recorder_clone, base)->index = place->index;
     n_inits++;
     return STATUS_OK;
@@ -56,14 +55,12 @@ static enum status rec_init(struct participant_clone *c, const struct participan
 
 static void rec_deinit(struct participant_clone *c)
 {
-    (void)c;
     n_deinits++;
 }
 
 static enum status rec_observe(struct participant_clone *c, const struct act *act,
                                const struct act **ret_observation, struct error *e)
 {
-    (void)e;
     write_down(c->original, "observe");
     *ret_observation = act;
     return STATUS_OK;
@@ -94,7 +91,6 @@ static void rec_batch_act(struct participant *p, struct participant_row *rows, s
 static enum status rec_self_observe(struct participant_clone *c, const struct act *reply,
                                     struct error *e)
 {
-    (void)e;
     ck_assert_uint_eq(act_text(reply).len, 2);
     write_down(c->original, "self_observe");
     return STATUS_OK;
@@ -419,7 +415,6 @@ static void see(void *arg, const struct world *w, uint32_t thread)
 {
     struct seen *s = arg;
 
-    (void)thread;
     s->n_parleys++;
     for (size_t i = 0; i < world_n_rows(w); i++) {
         struct world_row row;
@@ -527,7 +522,6 @@ END_TEST
 static void ragged_lengths(const struct participant_clone *c, const struct act *seen,
                            struct lengths *out)
 {
-    (void)c;
     out->text = (uint32_t)act_text(seen).len;
     out->label = 0;
 }

@@ -103,7 +103,6 @@ static enum status count(void *arg, const char *piece, size_t len)
 {
     struct counter *c = arg;
 
-    (void)piece;
     c->n_bytes += len;
     return ++c->n_pieces == c->stop_at ? STATUS_ABORTED : STATUS_OK;
 }
