@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "server/params/bounds.h"
+
 enum { CHECKPOINT_MAX_MOMENTS = 2 };
 
 enum status checkpoint_body_write(struct buf *out, const struct checkpoint_body *b,

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/checksum.h"
 #include "server/journal/body_bytes.h"
-#include "server/params/params.h"
+#include "server/params/counters.h"
 
 /* What is remembered of a contributor, so that none of its steps counts twice. */
 struct checkpoint_client {

@@ -10,13 +10,8 @@
 #include "server/access/shared_names.h"
 #include "server/journal/keeper.h"
 #include "server/model/model.h"
-
-enum {
-    PARAMS_MAX_SETS = 64,
-    PARAMS_MAX_CONTRIBUTORS = 4096, /* remembered; beyond that, the least recently seen one without
-                                       a waiting update is evicted */
-    PARAMS_MAX_CLIENT = 128,        /* bytes of a client's id */
-};
+#include "server/params/bounds.h"
+#include "server/params/counters.h"
 
 struct access_quota;
 struct checkpoint;
@@ -48,10 +43,6 @@ enum params_state {
     PARAMS_KEEPING, /* has them, and they are being written to the journal */
     PARAMS_SERVING,
     PARAMS_CLOSING,
-};
-
-struct params_counters {
-    uint64_t rounds, partial, aborted, duplicates, dropped;
 };
 
 struct params_set {
