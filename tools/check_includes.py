@@ -4,7 +4,7 @@
 usage: check_includes.py [--root DIR] [--cycles | --figures]
 
 Without an option it prints each violation as FILE:LINE: WHY. --cycles prints the files that include each
-other in a circle; a source and the header of its name are one unit. Both exit 1 if there is any.
+other in a circle, permitted or not; a source and the header of its name are one unit. Both exit 1 if there is any.
 --figures prints for each folder its files, its includes of other folders, and the cycles it takes part in; then the
 totals, where a cycle through several folders counts once.
 """
@@ -54,9 +54,9 @@ class Row:
 
 class Rules:
     def __init__(self, path):
-        self.everywhere, self.names, self.generated, self.rows, self.insides, self.private, self.calls, self.exceptions = [], {}, {}, [], [], [], [], {}
+        self.everywhere, self.names, self.generated, self.rows, self.insides, self.private, self.calls, self.circles, self.exceptions = [], {}, {}, [], [], [], [], {}, {}
         readers = {"everywhere": self.read_everywhere, "names": self.read_name, "generated": self.read_generated, "folders": self.read_row,
-                   "insides": self.read_inside, "private": self.read_private, "calls": self.read_calls, "exceptions": self.read_exception}
+                   "insides": self.read_inside, "private": self.read_private, "calls": self.read_calls, "circles": self.read_circle, "exceptions": self.read_exception}
         read = None
         with open(path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
@@ -101,6 +101,12 @@ class Rules:
     def read_calls(self, line):
         calls, _, folders = line.partition("|")
         self.calls.append((re.compile(rf"(?<!\w)({'|'.join(calls.split())})\s*\("), folders.split()))
+
+    def read_circle(self, line):
+        units, why = line.split("|")
+        if not why.strip():
+            raise Bad("a circle needs its reason")
+        self.circles[tuple(sorted(units.split()))] = False  # not met yet
 
     def read_exception(self, line):
         by, header = line.split("->")
@@ -177,9 +183,24 @@ def violations(tree, rules):
             if not any(covers(folder, path) for folder in allowed):
                 for found in calls.finditer(source.code):
                     yield path, source.code.count("\n", 0, found.start()) + 1, f"{found[1]}() is banned here"
+    yield from circle_violations(tree, rules)
     for (by, header), is_met in rules.exceptions.items():
         if not is_met:
             yield RULES, 1, f"the exception {by} -> {header} is not needed any more: take it out"
+
+
+def circle_violations(tree, rules):
+    """The circles that the rules do not list with just these members, and the listed ones that are none any more."""
+    for way, members in cycles_of(graph_of(tree)):
+        if tuple(members) in rules.circles:
+            rules.circles[tuple(members)] = True
+            continue
+        path, line = next((path, line) for path, source in tree.sources.items() if SOURCE.sub("", path) == way[0]
+                          for line, name, _ in source.includes if name in tree.sources and SOURCE.sub("", name) == way[1])
+        yield path, line, f"these files include each other in a circle, {' '.join(members)}: {' -> '.join(way)}"
+    for members, is_met in rules.circles.items():
+        if not is_met:
+            yield RULES, 1, f"the circle {' '.join(members)} is none any more: take it out"
 
 
 def refusal(tree, rules, row, path, name, has_quotes):

@@ -38,6 +38,7 @@ parts.h *_parts.h
 [calls]
 sprintf atoi
 exit printf | server/main.c tests
+[circles]
 [exceptions]
 """
 
@@ -69,7 +70,7 @@ CLEAN = {
 
 # What is written to which file of the clean tree, and the complaint about it.
 VIOLATIONS = [
-    ("another folder", "base/buf.h", '\n#include "compute/kv/pages.h"\n', 'base/buf.h:2: base may not include "compute/kv/pages.h"'),
+    ("another folder", "base/buf.h", '\n#include "compute/cuda/launch.cuh"\n', 'base/buf.h:2: base may not include "compute/cuda/launch.cuh"'),
     ("the longest name decides", "compute/kv/pages.c", '#include "compute/cuda/launch.cuh"\n', 'compute/kv/pages.c:1: compute/kv may not include "compute/cuda/launch.cuh"'),
     ("one API, another", "server/api/kserve/service.c", '#include "server/api/openai/chat.h"\n', 'service.c:1: server/api/kserve may not include "server/api/openai/chat.h"'),
     ("what is made of a .proto", "compute/gguf/read.c", '#include "v1/turn.pb-c.h"\n', 'read.c:1: compute may not include "v1/turn.pb-c.h"'),
@@ -88,9 +89,9 @@ VIOLATIONS = [
     ("a .cu", "compute/cuda/rows.cu", '#include "server/api/request.h"\n', 'rows.cu:1: compute/cuda may not include "server/api/request.h"'),
     ("a .cuh", "compute/cuda/launch.cuh", '#include "server/api/request.h"\n', 'launch.cuh:1: compute/cuda may not include "server/api/request.h"'),
     ("a .cc", "compute/cuda/module.cc", '#include "server/api/request.h"\n', 'module.cc:1: compute/cuda may not include "server/api/request.h"'),
-    ("blanks", "base/buf.h", '  #\tinclude"compute/kv/pages.h"\n', 'base/buf.h:1: base may not include "compute/kv/pages.h"'),
-    ("comments between", "base/buf.h", '/* a\n*/ # /**/ include /* */ "compute/kv/pages.h"\n', 'base/buf.h:2: base may not include "compute/kv/pages.h"'),
-    ("a continued line", "base/buf.h", '#include \\\n"compute/kv/pages.h"\n', 'base/buf.h:1: base may not include "compute/kv/pages.h"'),
+    ("blanks", "base/buf.h", '  #\tinclude"compute/cuda/launch.cuh"\n', 'base/buf.h:1: base may not include "compute/cuda/launch.cuh"'),
+    ("comments between", "base/buf.h", '/* a\n*/ # /**/ include /* */ "compute/cuda/launch.cuh"\n', 'base/buf.h:2: base may not include "compute/cuda/launch.cuh"'),
+    ("a continued line", "base/buf.h", '#include \\\n"compute/cuda/launch.cuh"\n', 'base/buf.h:1: base may not include "compute/cuda/launch.cuh"'),
     ("include_next", "base/buf.h", "#include_next <grpc/grpc.h>\n", "base/buf.h:1: base may not include <grpc/grpc.h>"),
     ("an include by macro", "base/buf.h", "#include HEADER\n", "base/buf.h:1: an include names its header itself"),
     ("an inside", "server/turn.c", '#include "agents/lm/lm.h"\n', 'server/turn.c:1: server may not include "agents/lm/lm.h", which is inside agents/lm/'),
@@ -106,6 +107,9 @@ VIOLATIONS = [
     ("a call after a string", "base/buf.c", 'char c = \'"\'; int f(void) { g("//", exit(1)); }\n', "base/buf.c:1: exit() is banned here"),
     ("an exception without need", "tools/includes.txt", RULES + "base/buf.h -> server/api/request.h\n", "the exception base/buf.h -> server/api/request.h is not needed any more"),
     ("a rule that cannot be read", "tools/includes.txt", RULES + "frob\n", "cannot be parsed"),
+    ("a circle", "compute/gguf/parts.h", '\n#include "compute/gguf/read.h"\n', "read.c:1: these files include each other in a circle, compute/gguf/parts compute/gguf/read: "),
+    ("a circle without need", "tools/includes.txt", RULES.replace("[exceptions]", "compute/gguf/parts compute/gguf/read | x\n[exceptions]"), "the circle compute/gguf/parts compute/gguf/read is none any more"),
+    ("a circle without a reason", "tools/includes.txt", RULES.replace("[exceptions]", "compute/gguf/parts compute/gguf/read |\n[exceptions]"), "cannot be parsed (a circle needs its reason)"),
     ("a folder twice", "tools/includes.txt", RULES.replace("[insides]", "base: compute |\n[insides]"), "the folder base has a second row"),
 ]
 
@@ -136,11 +140,20 @@ def accepts_a_clean_tree(checker):
 
 
 def an_exception_lets_one_include_through(checker):
-    files = {**CLEAN, "base/buf.h": '#include "compute/kv/pages.h"\n', "tools/includes.txt": RULES + "base/buf.h -> compute/kv/pages.h\n"}
+    files = {**CLEAN, "base/buf.h": '#include "compute/cuda/launch.cuh"\n', "tools/includes.txt": RULES + "base/buf.h -> compute/cuda/launch.cuh\n"}
     assert run(checker, files) == (0, "", "")
-    files["base/list.h"] = '#include "compute/kv/pages.h"\n'
+    files["base/list.h"] = '#include "compute/cuda/launch.cuh"\n'
     code, _, said = run(checker, files)
-    assert code == 1 and said == 'base/list.h:1: base may not include "compute/kv/pages.h"\n', said
+    assert code == 1 and said == 'base/list.h:1: base may not include "compute/cuda/launch.cuh"\n', said
+
+
+def a_listed_circle_lets_just_its_members_through(checker):
+    listed = RULES.replace("[exceptions]", "compute/gguf/read compute/gguf/parts | the inside of read.h\n[exceptions]")
+    files = {**CLEAN, "compute/gguf/parts.h": '#include "compute/gguf/read.h"\n', "tools/includes.txt": listed}
+    assert run(checker, files) == (0, "", "")
+    files |= {"compute/gguf/third.h": '#include "compute/gguf/read.h"\n', "compute/gguf/parts.h": '#include "compute/gguf/third.h"\n'}
+    code, _, said = run(checker, files)
+    assert code == 1 and "in a circle, compute/gguf/parts compute/gguf/read compute/gguf/third: " in said and "is none any more" in said, said
 
 
 def names_cycles(checker):
@@ -194,6 +207,7 @@ def main():
         accepts_a_clean_tree(checker)
         refuses_each_violation(checker)
         an_exception_lets_one_include_through(checker)
+        a_listed_circle_lets_just_its_members_through(checker)
         names_cycles(checker)
 
 
