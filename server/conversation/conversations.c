@@ -7,7 +7,6 @@
 #include "base/alarm.h"
 #include "base/alloc.h"
 #include "server/conversation/keeping.h"
-#include "server/conversation/snapshot.h"
 #include "server/model/model.h"
 
 /* Timers are set no farther ahead. */
@@ -401,7 +400,7 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
 
 static void conversations_remove(struct conversations *all, struct conversation *c)
 {
-    snapshot_skip(all, c);
+    watch_ring_skip(&all->watch, &c->of_owner, list_next(&c->owner->newest_first, &c->of_owner));
     hash_remove(&all->by_id, &c->by_id);
     opened_requests_forget(&all->opened, c->opened);
     c->opened = NULL;

@@ -33,16 +33,3 @@ const struct conversation *snapshot_next(struct watcher *w)
     w->at = link_behind(w, c);
     return c;
 }
-
-void snapshot_skip(const struct conversations *all, const struct conversation *c)
-{
-    struct link *at;
-
-    for (at = list_first(&all->watch.watchers); at != NULL;
-         at = list_next(&all->watch.watchers, at)) {
-        struct watcher *w = container_of(at, struct watcher, link);
-
-        if (w->at == &c->of_owner)
-            w->at = link_behind(w, c);
-    }
-}

@@ -14,7 +14,4 @@ void snapshot_begin(const struct conversations *all, struct watcher *w);
  * the watcher's place. */
 const struct conversation *snapshot_next(struct watcher *w);
 
-/* c is about to be removed: no snapshot goes on with it. */
-void snapshot_skip(const struct conversations *all, const struct conversation *c);
-
 #endif

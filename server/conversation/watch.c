@@ -35,6 +35,17 @@ void watch_ring_put(struct watch_ring *ring, const struct watch_event *event)
     }
 }
 
+void watch_ring_skip(const struct watch_ring *ring, const struct link *at, struct link *behind)
+{
+    for (struct link *l = list_first(&ring->watchers); l != NULL;
+         l = list_next(&ring->watchers, l)) {
+        struct watcher *w = container_of(l, struct watcher, link);
+
+        if (w->at == at)
+            w->at = w->is_one ? NULL : behind;
+    }
+}
+
 /* --- resume tokens --- */
 
 void watch_token_format(char out[WATCH_TOKEN_CHARS], const struct watch_ring *ring,

@@ -48,6 +48,9 @@ struct watch_ring {
 void watch_ring_init(struct watch_ring *ring, uint64_t life);
 void watch_ring_deinit(struct watch_ring *ring); /* no watcher is left */
 void watch_ring_put(struct watch_ring *ring, const struct watch_event *event);
+/* The conversation of the link `at` is about to be removed: a snapshot that would go on with it
+ * goes on with behind, the one after it (NULL: none), or is complete where it is of one alone. */
+void watch_ring_skip(const struct watch_ring *ring, const struct link *at, struct link *behind);
 
 /* A place in what a watcher is told: a snapshot of all conversations, newest first, and the events
  * since it began. */
