@@ -3,12 +3,15 @@
 #include <string.h>
 
 #include "agents/agent.h"
+#include "agents/kinds_list.h"
 #include "compute/gguf/gguf.h"
 
-extern const struct agent_type echo_agent, lm_agent, policy_agent, seq2seq_agent, starspace_agent;
+#define DECLARE(kind) extern const struct agent_type kind##_agent;
+#define ROW(kind) &kind##_agent,
 
-static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy_agent,
-                                                 &seq2seq_agent, &starspace_agent};
+KINDS(DECLARE)
+
+static const struct agent_type *const types[] = {KINDS(ROW)};
 
 const struct agent_type *agent_type_at(size_t i)
 {
