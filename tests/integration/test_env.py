@@ -244,7 +244,8 @@ def test_c_hosts(parleyd):
                     again = [int(s) for s in random.integers(0, 1 << 62, len(over))]
                     assert ours.reset(over, again) == theirs.reset(over, again)
             assert n_ends == 6
-            os.kill(one.pid, signal.SIGSTOP)  # it reads no more: the steps are on their way
+            os.kill(one.pid, signal.SIGSTOP)
+            os.waitpid(one.pid, os.WUNTRACED)  # it reads no more: the steps are on their way
             pending = theirs.begin([1] * 6)
             one.kill()
             one.wait()
