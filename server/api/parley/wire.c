@@ -259,23 +259,6 @@ static char *wire_text(const char *text, size_t len, struct arena *arena)
     return wire_copy(text, len, arena);
 }
 
-char *wire_copy(const char *text, size_t len, struct arena *arena)
-{
-    size_t n = 0;
-    char *copy;
-
-    if (len == 0)
-        return (char *)"";
-    copy = arena_alloc(arena, len + 1, 1);
-    if (copy == NULL)
-        return NULL;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] != '\0')
-            copy[n++] = text[i];
-    }
-    return copy;
-}
-
 static enum status fill_logprob(Parley__V1__TokenLogprob **out, const struct piece_token *token,
                                 struct arena *arena)
 {
