@@ -1,4 +1,4 @@
-/* An alarm: the one next time at which its owner is to look at what is due. The owner sets the
+/* An alarm is the next time at which its owner has something to do. The owner sets the
  * time; a clock calls alarm_ring once that time has come: the server's loop
  * (server/loop_alarm.h), or a test that turns its own clock. An alarm belongs to one thread. */
 #ifndef BASE_ALARM_H
@@ -10,7 +10,7 @@
 struct alarm {
     /* Tells the clock that at_us has changed. NULL: the clock looks at at_us itself. */
     void (*arm)(struct alarm *a);
-    void (*tick)(void *owner); /* looks at what is due, and sets the next time */
+    void (*tick)(void *owner); /* does what the time has come for, and sets the next time */
     void *owner;
     uint64_t at_us; /* of the owner's env; 0: the alarm does not ring */
 };

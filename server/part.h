@@ -51,7 +51,7 @@ struct part {
     void (*keep)(void *self, struct part_host *host, struct alarm *alarm);
     /* Takes the limits that a reload may change. They hold for what begins from now on. */
     void (*configure)(void *self, const struct config *to);
-    /* Does what is due, and sets the alarm for what is due next. */
+    /* Does all whose time has come, and sets the alarm for the earliest of the rest. */
     void (*tick)(void *self);
     /* Takes nothing new from now on; what is in flight goes on. drain may be called twice, and is
      * called before end. */

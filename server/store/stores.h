@@ -75,7 +75,7 @@ struct store_settings {
 void stores_init(struct stores *s, const struct env *env, size_t max_bytes);
 /* Deletes all keys. No call may hold a value or subscribe. */
 void stores_deinit(void *stores);
-/* Writes what is due of the keys that are kept. */
+/* Writes the kept keys whose time to be written has come. */
 void stores_tick(void *stores);
 
 /* UNAVAILABLE while the stored keys are being read; so do stores_find and stores_get. */

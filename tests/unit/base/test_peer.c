@@ -402,7 +402,7 @@ static void each_use(void (*test)(struct peer *p))
     }
 }
 
-/* The time passes; what is due then is done. */
+/* The time passes, and the alarm rings if its time has come. */
 static void pass(uint64_t us)
 {
     now_us += us;
