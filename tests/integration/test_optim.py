@@ -3,12 +3,14 @@
 
 usage: test_optim.py PARLEYD                            (run by the interpreter that has grpcio and numpy; see venv.sh)
        test_optim.py train ADDRESS SHARD N_SHARDS KIND  (one of the processes)"""
+import hashlib
 import os
 import subprocess
 import sys
 import threading
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 import children
 from children import Daemon, until
@@ -16,7 +18,9 @@ from children import Daemon, until
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 import parley.optim  # noqa: E402
-from parley.crc32c import crc32c  # noqa: E402
+from parley import transfer  # noqa: E402
+from parley.v1 import params_pb2  # noqa: E402
+from parley.crc32c import crc32c, crc32c_by_numpy  # noqa: E402
 
 N_INPUTS, N_HIDDEN, N_SAMPLES, ROUNDS = 7, 33, 48, 25
 KINDS = {"sgd": {"lr": 0.1, "momentum": 0.9}, "adam": {"lr": 0.01}}
@@ -145,8 +149,9 @@ def test_a_trainer_alone(parleyd):
 
 
 def test_checksums(_):
-    """CRC-32C by lanes is what it is byte by byte, of any length."""
-    assert crc32c(b"123456789") == 0xE3069283 and crc32c(b"") == 0
+    """CRC-32C by lanes and by the processor's instruction is what it is byte by byte, of any length."""
+    assert parley.crc32c.instruction.implementation == "c", "google-crc32c is there, with its C extension"
+    assert crc32c(b"123456789") == crc32c_by_numpy(b"123456789") == 0xE3069283 and crc32c(b"") == crc32c_by_numpy(b"") == 0
     draw = np.random.default_rng(1)
     for n in (1, 255, 256, 257, 511, 512, 769, 4096, 100_001):
         data = draw.integers(0, 256, n, np.uint8).tobytes()
@@ -155,14 +160,53 @@ def test_checksums(_):
             crc ^= byte
             for _ in range(8):
                 crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-        assert crc32c(data) == crc ^ 0xFFFFFFFF, n
+        assert crc32c(data) == crc32c(memoryview(data)) == crc32c_by_numpy(data) == crc ^ 0xFFFFFFFF, n
+
+
+def refused(call):
+    try:
+        call()
+    except parley.Error as e:
+        assert e.code == "DATA_LOSS" and e.reason == "CHECKSUM_DIFFERS", e
+        return
+    raise AssertionError("it was taken")
+
+
+def test_frames(_):
+    """The messages that are written and read by hand are those of the generated classes, and what is damaged is refused."""
+    for n in (1, 31, 32, 33, 1 << 18, (1 << 18) + 1, 700_000):
+        values = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+        frames = list(transfer.frames_of(values))
+        messages = [params_pb2.ParamsUpload.FromString(frame) for frame in frames]
+        assert [m.SerializeToString() for m in messages[1:]] == frames[1:], "the first has an offset of 0, which they leave out"
+        assert b"".join(m.chunk.data for m in messages) == values.tobytes() and len(messages) == -(-4 * n // transfer.CHUNK_BYTES) + 1
+        assert messages[-1].sha256 == hashlib.sha256(values.tobytes()).digest()
+        version = params_pb2.ParamsDownload(version=params_pb2.ParamsVersion(version=7, size_bytes=4 * n)).SerializeToString()
+        for sent in (frames, [m.SerializeToString() for m in messages]):
+            found, got = transfer.download(map(transfer.parse, [version, *sent]))
+            assert found.version == 7 and got.tobytes() == values.tobytes()
+        bad = bytearray(frames[0])
+        bad[-9] ^= 1  # of the data
+        for sent in ([bytes(bad)], frames[1:], [version], [*frames[:-1], frames[0]]):
+            refused(lambda sent=sent: transfer.download(map(transfer.parse, [version, *sent])))
+        refused(lambda: transfer.download(map(transfer.parse, frames)))
+    chunk = params_pb2.ParamsChunk(data=b"1234", crc32c=9)
+    turned = chunk.SerializeToString()[6:] + chunk.SerializeToString()[:6]  # other fields first
+    assert transfer.parse(b"\x12" + bytes([len(turned)]) + turned) == transfer.Chunk(0, memoryview(b"1234"), 9)
+    frame = frames[0]
+    for cut in range(1, 40):
+        try:
+            transfer.parse(frame[:cut])
+            raise AssertionError(f"{cut} bytes of it were taken")
+        except DecodeError:
+            pass
 
 
 def main():
     if sys.argv[1] == "train":
         train(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
         return
-    for test in (test_checksums, test_a_trainer_alone, test_three_processes_are_one):
+    for test in (test_checksums, test_frames, test_a_trainer_alone, test_three_processes_are_one):
         print(test.__name__, flush=True)
         test(sys.argv[1])
 

@@ -10,7 +10,6 @@ each round of gradients.
 Parameters are torch tensors or numpy arrays; the gradients of numpy arrays are passed to step()."""
 from __future__ import annotations
 
-import hashlib
 import queue
 import time
 import uuid
@@ -19,17 +18,13 @@ from typing import Any
 
 import grpc
 import numpy as np
-import numpy.typing as npt
 
 from parley import wire
 from parley.client import Server, connect
-from parley.crc32c import crc32c
+from parley.transfer import Floats, download, frames_of, parse, pull, serialise
 from parley.v1 import params_pb2 as pb
 from parley.v1 import tensor_pb2
 from parley.wire import Error, Patience
-
-CHUNK_BYTES = 1 << 20
-Floats = npt.NDArray[np.float32]
 
 
 def is_torch(parameter: Any) -> bool:
@@ -41,32 +36,6 @@ def numbers_of(value: Any) -> Floats:
     if not isinstance(value, np.ndarray):
         value = value.detach().cpu().numpy()
     return np.ascontiguousarray(value, dtype="<f4").reshape(-1)
-
-
-def chunks_of(message: type[Any], values: Floats) -> Iterator[Any]:
-    """Yields the values in chunks, then their hash, each as a message of the given type."""
-    data, sha256 = values.data.cast("B"), hashlib.sha256()
-    for at in range(0, len(data), CHUNK_BYTES):
-        part = bytes(data[at:at + CHUNK_BYTES])
-        sha256.update(part)
-        yield message(chunk=pb.ParamsChunk(offset=at, data=part, crc32c=crc32c(part)))
-    yield message(sha256=sha256.digest())
-
-
-def download(stream: Iterator[pb.ParamsDownload]) -> tuple[pb.ParamsVersion, Floats]:
-    """Receives a version and its values; the values are empty if the daemon sent none."""
-    version = next(stream).version
-    data, at, sha256 = bytearray(version.size_bytes), 0, hashlib.sha256()
-    while at < len(data):
-        chunk = next(stream).chunk
-        if chunk.offset != at or not chunk.data or chunk.crc32c != crc32c(chunk.data) or at + len(chunk.data) > len(data):
-            raise Error("DATA_LOSS", f"the chunk of parameters at byte {at} arrived damaged: pull again", "CHECKSUM_DIFFERS")
-        data[at:at + len(chunk.data)] = chunk.data
-        sha256.update(chunk.data)
-        at += len(chunk.data)
-    if data and next(stream).sha256 != sha256.digest():
-        raise Error("DATA_LOSS", "the parameters arrived damaged: pull again", "CHECKSUM_DIFFERS")
-    return version, np.frombuffer(data, "<f4")
 
 
 class RemoteOptimizer:
@@ -84,7 +53,7 @@ class RemoteOptimizer:
                 raise TypeError(f"a parameter has the dtype {p.dtype}: parameters must be floating-point arrays")
         self._link = (connect(server) if isinstance(server, str) else server).links[0]
         self.name, self.client, self.version, self.steps = name, client or uuid.uuid4().hex, 0, 0
-        self._requests: queue.SimpleQueue[pb.ParamsUpload | None] | None = None
+        self._requests: queue.SimpleQueue[pb.ParamsUpload | bytes | None] | None = None
         self._stream: Any = None
         own = {f.name for f in pb.ParamsOptimiser.DESCRIPTOR.fields}
         optimiser = pb.ParamsOptimiser(kind=f"PARAMS_OPTIMISER_KIND_{kind.upper()}", learning_rate=lr,
@@ -95,12 +64,11 @@ class RemoteOptimizer:
         self.pull()
 
     def _create(self, config: pb.ParamsConfig) -> None:
-        create = self._link.channel.stream_unary("/parley.v1.Params/Create", pb.ParamsCreateRequest.SerializeToString,
-                                                 pb.ParamsCreateResponse.FromString)
+        create = self._link.channel.stream_unary("/parley.v1.Params/Create", serialise, pb.ParamsCreateResponse.FromString)
 
-        def messages() -> Iterator[pb.ParamsCreateRequest]:
+        def messages() -> Iterator[pb.ParamsCreateRequest | bytes]:
             yield pb.ParamsCreateRequest(config=config)
-            yield from chunks_of(pb.ParamsCreateRequest, self._values())
+            yield from frames_of(self._values())
 
         patience = Patience(self._link.patience)
         while True:
@@ -138,7 +106,7 @@ class RemoteOptimizer:
         patience = Patience(self._link.patience)
         while True:
             try:
-                self._take(*download(self._link.stream("Params/Pull", pb.ParamsPullRequest(name=self.name), pb.ParamsDownload)))
+                self._take(*download(pull(self._link, self.name)))
                 return self.version
             except grpc.RpcError as e:
                 error = wire.error_of(e)
@@ -162,10 +130,10 @@ class RemoteOptimizer:
             parts.append(np.zeros(int(np.prod(p.shape)), "<f4") if g is None else numbers_of(g))
         return np.concatenate(parts)
 
-    def _upload(self, gradient: Floats) -> Iterator[pb.ParamsUpload]:
+    def _upload(self, gradient: Floats) -> Iterator[pb.ParamsUpload | bytes]:
         yield pb.ParamsUpload(header=pb.ParamsUploadHeader(name=self.name, client_id=self.client, step_id=self.steps,
                                                            base_version=self.version))
-        yield from chunks_of(pb.ParamsUpload, gradient)
+        yield from frames_of(gradient)
 
     def step(self, gradients: Sequence[Any] | None = None) -> int:
         """Sends the gradient, waits until its round is complete, loads the new parameters and returns their version. gradients: one for
@@ -178,8 +146,7 @@ class RemoteOptimizer:
             try:
                 if self._stream is None:
                     self._requests = queue.SimpleQueue()
-                    call = self._link.channel.stream_stream("/parley.v1.Params/UpdateAndFetch", pb.ParamsUpload.SerializeToString,
-                                                            pb.ParamsDownload.FromString)
+                    call = self._link.channel.stream_stream("/parley.v1.Params/UpdateAndFetch", serialise, parse)
                     self._stream = call(iter(self._requests.get, None), metadata=self._link.metadata)
                 assert self._requests is not None
                 for message in self._upload(gradient):
@@ -200,7 +167,7 @@ class RemoteOptimizer:
         sent again."""
         gradient = self._gradient(gradients)
         self.steps += 1
-        call = self._link.channel.stream_unary("/parley.v1.Params/Push", pb.ParamsUpload.SerializeToString, pb.ParamsPushResponse.FromString)
+        call = self._link.channel.stream_unary("/parley.v1.Params/Push", serialise, pb.ParamsPushResponse.FromString)
         try:
             return int(call(self._upload(gradient), metadata=self._link.metadata).version)
         except grpc.RpcError as e:
