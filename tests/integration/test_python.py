@@ -152,7 +152,7 @@ def test_asyncio():
     @parley.agent("letters")
     class Letters:
         def observe(self, messages):
-            self.text = messages[0].text
+            self.text = "".join(m.text for m in messages)
 
         async def act(self):
             for letter in self.text:
@@ -177,6 +177,17 @@ def test_asyncio():
             assert [p async for p in chat.turn("xyz")] == ["x", "y", "z"]
             assert (await (await server.conversation(chat.id)).resume(parley.Cursor(2, 1, 0)).reply()).text == "xyz"
             assert (await chat.get()).turns == 1
+            # A task is cancelled at each of its waits: the next question gets its own answer.
+            for waits in range(12):
+                for ask in (lambda: chat.ask("lost"), lambda: chat.turn("lost").reply(), lambda: chat.observe("lost")):
+                    task = asyncio.create_task(ask())
+                    for _ in range(waits):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+                    word = f"w{waits}"
+                    assert (await chat.ask(word)).text in (word, "lost" + word), "what was observed comes with it"
+                    assert (await chat.get()).turns == chat.turns
             await chat.close()
             try:
                 await chat.ask("more")

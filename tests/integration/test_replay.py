@@ -9,6 +9,7 @@ import sys
 import threading
 
 import grpc
+import ml_dtypes  # of tritonclient
 import numpy as np
 
 import children
@@ -70,7 +71,9 @@ def test_priorities(server):
     for wrong in (np.nan, np.inf, -np.inf):
         refused(lambda: replay.update_priorities(batch, np.full(1000, wrong)), "INVALID_ARGUMENT", "priorities")
     refused(lambda: replay.update_priorities(batch, [1]), "INVALID_ARGUMENT", "priorities")
-    refused(lambda: replay.insert_all(steps(0, 2), [1, np.nan]), "INVALID_ARGUMENT", "items.priority")
+    refused(lambda: replay.insert_all(steps(0, 2), [1, np.nan]), "INVALID_ARGUMENT", "priorities")
+    refused(lambda: replay.insert_all(steps(0, 2), [1]), "INVALID_ARGUMENT", "priorities")
+    refused(lambda: replay.insert(steps(0, 1) | {"x": 1, "y": np.zeros((2, 3))}, priority=np.inf), "INVALID_ARGUMENT", "priorities")
     assert len(replay) == 4 and (replay.sample(100)["x"] == 2).all(), "what is refused changes nothing"
     replay.clear()
     replay.insert_all(steps(0, 4), [0, 0, 0, 1])
@@ -165,8 +168,9 @@ def test_refusals(server):
     replay = parley.Replay(server, "strict", COLUMNS)
     replay.insert_all(steps(0, 3))
     flat = {"x": np.arange(2), "y": np.zeros((2, 6))}
-    assert refused(lambda: replay.insert_all(flat), "INVALID_ARGUMENT", "chunks.columns") == "y is f32[2,6], it must be f32[2,2,3]"
-    refused(lambda: replay.insert_all({"x": np.arange(2), "y": np.zeros((1, 2, 3))}), "INVALID_ARGUMENT", "chunks.columns")
+    assert refused(lambda: replay.insert_all(flat), "INVALID_ARGUMENT", "y") == "y has steps of the shape (6,), but the column has (2, 3)"
+    refused(lambda: replay.insert_all({"x": np.arange(2), "y": np.zeros((1, 2, 3))}), "INVALID_ARGUMENT", "y")
+    refused(lambda: replay.insert_all({"x": np.arange(2)}), "INVALID_ARGUMENT", "steps")
     refused(lambda: replay.sample(0), "INVALID_ARGUMENT", "batch_size")
     refused(lambda: replay.sample(1 << 20), "INVALID_ARGUMENT", "batch_size")
 
@@ -215,6 +219,47 @@ def test_refusals(server):
     assert len(big) > 0 and big.info().held_bytes <= 20_000
 
 
+def test_types(server):
+    """Nothing is converted without a word: a value comes back as it was, rounded to a shorter float at most, or is refused by its
+    column's name before anything is sent."""
+    kinds = ["f4", "f8", "i4", "i8", "u1", "?"]
+    replay = parley.Replay(server, "types", {kind: (kind, ()) for kind in kinds}, sampler="lifo")
+    plain = {"f4": 0.5, "f8": 0.5, "i4": -1, "i8": -1, "u1": 1, "?": True}
+    values = {
+        "of floats": [0.25, np.float16(0.25), np.float32(-0.0), np.nan, np.inf, ml_dtypes.bfloat16(0.25)],
+        "not float32's": [1e300, np.float64(-1e39)],
+        "small": [0, 255, np.uint8(7), np.int64(0)],
+        "of 32 bits": [256, -1, 2**31 - 1, -2**31],
+        "of 64 bits": [2**31, 2**40, -2**63, 2**63 - 1],
+        "too large": [2**63, -2**63 - 1, np.uint64(2**64 - 1), 2**70],
+        "of bools": [True, np.bool_(False)],
+        "no numbers": ["1", None, 1j, np.datetime64("2026-01-01"), [1], object(), np.ma.masked_array([1])[0:1]],
+    }
+    taken = {"f4": ["of floats", "small", "of bools"], "f8": ["of floats", "not float32's", "small", "of 32 bits", "of bools"],
+             "i4": ["small", "of 32 bits", "of bools"], "i8": ["small", "of 32 bits", "of 64 bits", "of bools"], "u1": ["small", "of bools"],
+             "?": ["of bools"]}
+    exact = {"f4": {-1, 256, 2**31, 2**40, -2**31, -2**63, 2**63}, "f8": {2**31, 2**40, -2**63, 2**63}}  # powers of two
+    for kind in kinds:
+        for which, some in values.items():
+            for value in some:
+                given = plain | {kind: value}
+                if which in taken[kind] or isinstance(value, int) and value in exact.get(kind, ()):
+                    key = replay.insert(given)
+                    batch = replay.sample(1)
+                    got = batch[kind][0]
+                    assert batch.keys[0] == key and (got == value or got != got and value != value), (kind, value, got)
+                else:
+                    n = len(replay)
+                    refused(lambda: replay.insert(given), "INVALID_ARGUMENT", kind)
+                    assert len(replay) == n
+    image = parley.Replay(server, "image", {"image": ("u1", (2, 2))})
+    assert "float32" in refused(lambda: image.insert({"image": np.full((2, 2), 0.5, np.float32)}), "INVALID_ARGUMENT", "image")
+    for kind in ("f2", ml_dtypes.bfloat16, "c8", "U3", "no type"):
+        refused(lambda: parley.Replay(server, "half", {"h": (kind, ())}), "INVALID_ARGUMENT", "columns['h']")
+    for seconds in (-1, 1e9, float("nan")):
+        refused(lambda: image.sample(1, timeout=seconds), "INVALID_ARGUMENT", "timeout")
+
+
 def test_deleting(server, address):
     """A table's end ends its calls, and nobody else's."""
     replay = parley.Replay(server, "short", COLUMNS, min_size=5)
@@ -257,7 +302,7 @@ def test_stopping(parleyd):
 
 def main():
     with Daemon(sys.argv[1], "--replay-bytes", "8G") as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
-        for test in (test_samples, test_priorities, test_runs, test_refusals):
+        for test in (test_samples, test_priorities, test_runs, test_types, test_refusals):
             print(test.__name__, flush=True)
             test(server)
         for test in (test_waiting, test_deleting):

@@ -103,10 +103,11 @@ class Server:
 class Turn:
     """Like parley.Turn: `async for piece in chat.turn(…)`."""
 
-    def __init__(self, chat: Conversation, progress: TurnProgress) -> None:
-        self._chat, self._progress = chat, progress
+    def __init__(self, chat: Conversation, progress: TurnProgress, is_new: bool = False) -> None:
+        self._chat, self._progress, self._is_new = chat, progress, is_new
         self._patience = Patience(chat._link.patience)
         self._call: Any = None
+        self._is_begun = False
 
     @property
     def number(self) -> int:
@@ -122,7 +123,13 @@ class Turn:
     async def __anext__(self) -> Piece:
         while self._progress.done is None:
             try:
+                if self._is_new:
+                    await self._chat._next(self._progress.request)
+                    self._progress.generation = self._chat.generation
+                    self._progress.asked.CopyFrom(self._progress.request)
+                    self._is_new = False
                 if self._call is None:
+                    self._chat._doubt, self._is_begun = self._progress.asked, True
                     self._call = self._chat._link.stream("Conversations/Turn", self._progress.next_request(), pb.TurnEvent)
                 while (event := await self._call.read()) is not grpc.aio.EOF:
                     piece = self._progress.take(event)
@@ -130,7 +137,12 @@ class Turn:
                         return piece
                 if self._progress.done is None:
                     raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
-            except (Error, grpc.RpcError) as e:
+            except BaseException as e:
+                if not isinstance(e, (Error, grpc.RpcError)):  # what had arrived may be lost: go on behind the last piece, on another call
+                    if self._call is not None:
+                        self._call.cancel()
+                    self._call = None
+                    raise
                 self._call = None
                 await asyncio.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
         self._chat._ended(self._progress)
@@ -142,7 +154,7 @@ class Turn:
         return self._progress.reply()
 
     async def close(self) -> None:
-        if self._call is not None and self._progress.done is None:
+        if self._is_begun and self._progress.done is None:
             request = pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number)
             await self._chat._link.call("Conversations/Cancel", request, pb.ConversationsCancelResponse)
             await self.reply()
@@ -159,27 +171,53 @@ class Conversation:
 
     def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
         self._link, self.id, self.turns, self.generation = link, id, turns, generation
+        self._doubt: pb.TurnRequest | None = None  # as in parley.Conversation
 
     def _ended(self, progress: TurnProgress) -> None:
         self.turns, self.generation = progress.request.turn, progress.generation
+        self._doubt = None
+
+    async def _next(self, request: pb.TurnRequest) -> None:
+        """Gives the request its turn, which comes after another one in doubt."""
+        if self._doubt is not None and self._doubt != request:
+            await self._settle()
+            request.turn = self.turns + 1
+
+    async def _settle(self) -> None:
+        doubt = self._doubt
+        if doubt is None:
+            return
+        if doubt.turn:
+            try:
+                cancel = pb.ConversationsCancelRequest(conversation=self.id, turn=doubt.turn)
+                await self._link.call("Conversations/Cancel", cancel, pb.ConversationsCancelResponse)
+                await self.resume(Cursor(self.generation, doubt.turn, 0)).reply()
+            except Error as e:
+                if e.code != "OUT_OF_RANGE":  # a turn that has never begun
+                    raise
+        state = await self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id, without_transcript=True), pb.Conversation)
+        self.turns, self.generation, self._doubt = state.turns, state.generation, None
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
-        return Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline), self.generation))
+        return Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline), self.generation), True)
 
     async def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:
         request = wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline)
+        await self._next(request)
+        self._doubt = request
         reply = await self._link.call("Conversations/Ask", request, pb.TurnReply)
-        self.turns, self.generation = reply.turn, reply.generation
+        self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
         return Reply(reply.message.text, wire.finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens,
                      reply.usage.completion_tokens)
 
     async def observe(self, said: Said) -> None:
-        await Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation)).reply()
+        await Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation), True).reply()
 
     def resume(self, cursor: Cursor) -> Turn:
         return Turn(self, TurnProgress(pb.TurnRequest(conversation=self.id, turn=cursor.turn), cursor.generation, cursor))
 
     async def fork(self, at_turn: int | None = None) -> Conversation:
+        await self._settle()
         request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
         if at_turn is not None:
             request.at_turn = at_turn
@@ -187,9 +225,11 @@ class Conversation:
         return Conversation(self._link, answer.conversation, answer.turns)
 
     async def rewind(self, to_turn: int) -> None:
+        await self._settle()
+        self._doubt = pb.TurnRequest()
         request = pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn)
         answer = await self._link.call("Conversations/Rewind", request, pb.ConversationsRewindResponse)
-        self.turns, self.generation = answer.turns, answer.generation
+        self.turns, self.generation, self._doubt = answer.turns, answer.generation, None
 
     async def get(self) -> pb.Conversation:
         return await self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
@@ -226,12 +266,17 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
         while True:
             worker, call, tasks = agents.worker_of(agent, name), method(metadata=link.metadata), set[asyncio.Task[None]]()
             newest: asyncio.Task[None] | None = None
+            writing = asyncio.Lock()  # gRPC refuses a write during another one
+
+            async def write(said: Any, writing: asyncio.Lock = writing, call: Any = call) -> None:
+                async with writing:
+                    await call.write(said)
 
             async def answer(order: agents_pb2.AgentsAttachResponse, before: asyncio.Task[None] | None) -> None:
                 said = await worker.take_at_once(order)
                 if before is not None:
                     await asyncio.wait([before])
-                await call.write(said)
+                await write(said)
 
             try:
                 await call.write(worker.offer())
@@ -246,7 +291,7 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                         continue
                     state = worker.take(order)
                     if state is not None:
-                        await call.write(state)
+                        await write(state)
                 raise Error("UNAVAILABLE", "the daemon ended the stream")
             except (grpc.RpcError, Error) as e:
                 error = e if isinstance(e, Error) else wire.error_of(e)

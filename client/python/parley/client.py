@@ -1,66 +1,19 @@
 """The blocking client."""
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from time import sleep
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
 from parley import wire
+from parley.channel import Link as Link
 from parley.v1 import conversations_pb2 as pb
 from parley.v1 import sampling_pb2
 from parley.wire import Cursor, Error, Patience, Piece, Reply, Said, TurnProgress
-
-T = TypeVar("T")
-
-
-class Link:
-    """A channel to one daemon."""
-
-    def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
-        self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
-        credentials, options = wire.channel_arguments(address, tls)
-        self.channel = (grpc.insecure_channel(address, options) if credentials is None
-                        else grpc.secure_channel(address, credentials, options))
-        self._is_reached = False
-
-    def reach(self) -> None:
-        """Waits until the channel is connected for the first time. Use it before a call that is not safe to repeat: such a call would
-        fail if connecting took long."""
-        if self._is_reached:
-            return
-        ready = grpc.channel_ready_future(self.channel)
-        try:
-            ready.result(timeout=self.patience)
-        except grpc.FutureTimeoutError:
-            ready.cancel()
-            raise Error("UNAVAILABLE", f"no connection to {self.address} within {self.patience:g} s: check the address and that the daemon runs") from None
-        self._is_reached = True
-
-    def once(self, method: str, request: Any, response: type[T]) -> T:
-        """Makes a unary call, once; method is "Service/Name"."""
-        call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
-        try:
-            answer: T = call(request, metadata=self.metadata)
-            return answer
-        except grpc.RpcError as e:
-            raise wire.error_of(e) from None
-
-    def call(self, method: str, request: Any, response: type[T]) -> T:
-        """Like once, but repeats the call while its failure may be temporary. Use it only for calls that are safe to repeat."""
-        patience = Patience(self.patience)
-        while True:
-            try:
-                return self.once(method, request, response)
-            except Error as e:
-                time.sleep(patience.wait_after(e))
-
-    def stream(self, method: str, request: Any, response: type[T]) -> Any:
-        call = self.channel.unary_stream(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
-        return call(request, metadata=self.metadata)
 
 
 class Server:
@@ -89,7 +42,7 @@ class Server:
                     error = e
                     if e.code not in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
                         raise
-            time.sleep(patience.wait_after(error))
+            sleep(patience.wait_after(error))
 
     def conversation(self, id: str) -> Conversation:
         """Continues an existing conversation, whoever opened it."""
@@ -122,6 +75,7 @@ class Turn:
         self._chat, self._progress = chat, progress
         self._patience = Patience(chat._link.patience)
         self._call: Any = None
+        self._is_begun = False
 
     @property
     def number(self) -> int:
@@ -139,6 +93,7 @@ class Turn:
         while self._progress.done is None:
             try:
                 if self._call is None:
+                    self._chat._doubt, self._is_begun = self._progress.asked, True
                     self._call = self._chat._link.stream("Conversations/Turn", self._progress.next_request(), pb.TurnEvent)
                 for event in self._call:
                     piece = self._progress.take(event)
@@ -148,7 +103,12 @@ class Turn:
                     raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
             except (Error, grpc.RpcError) as e:
                 self._call = None
-                time.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
+                sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
+            except BaseException:  # what had arrived may be lost: go on behind the last piece, on another call
+                if self._call is not None:
+                    self._call.cancel()
+                self._call = None
+                raise
         self._chat._ended(self._progress)
         raise StopIteration
 
@@ -160,7 +120,7 @@ class Turn:
 
     def close(self) -> None:
         """Cancels the turn if it is not complete."""
-        if self._call is not None and self._progress.done is None:
+        if self._is_begun and self._progress.done is None:
             self._chat._link.call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number),
                                   pb.ConversationsCancelResponse)
             self.reply()
@@ -178,25 +138,54 @@ class Conversation:
 
     def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
         self._link, self.id, self.turns, self.generation = link, id, turns, generation
+        # A request that the daemon may have carried out, although no answer to it has been read to its end.
+        self._doubt: pb.TurnRequest | None = None
 
     def _ended(self, progress: TurnProgress) -> None:
         self.turns, self.generation = progress.request.turn, progress.generation
+        self._doubt = None
+
+    def _next(self, said: Said, sampling: Mapping[str, Any], observe_only: bool = False, deadline: float = 0) -> pb.TurnRequest:
+        """Returns the request of the next turn. The same request again, after one in doubt, joins its turn. Another one first cancels the
+        turn in doubt, and comes after it."""
+        request = wire.turn_request(self.id, self.turns + 1, said, sampling, observe_only, deadline)
+        if self._doubt is not None and self._doubt != request:
+            self._settle()
+            request.turn = self.turns + 1
+        return request
+
+    def _settle(self) -> None:
+        """Ends what is in doubt and asks the daemon how many turns there are."""
+        doubt = self._doubt
+        if doubt is None:
+            return
+        if doubt.turn:
+            try:
+                self._link.call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self.id, turn=doubt.turn),
+                                pb.ConversationsCancelResponse)
+                self.resume(Cursor(self.generation, doubt.turn, 0)).reply()
+            except Error as e:
+                if e.code != "OUT_OF_RANGE":  # a turn that has never begun
+                    raise
+        state = self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id, without_transcript=True), pb.Conversation)
+        self.turns, self.generation, self._doubt = state.turns, state.generation, None
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
         """Sends a text, or messages ({"role": …, "text": …}), and returns the reply in pieces."""
-        return Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline), self.generation))
+        return Turn(self, TurnProgress(self._next(said, sampling, deadline=deadline), self.generation))
 
     def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:
         """Like turn, but returns the whole reply at once."""
-        request = wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline)
+        request = self._next(said, sampling, deadline=deadline)
+        self._doubt = request
         reply = self._link.call("Conversations/Ask", request, pb.TurnReply)
-        self.turns, self.generation = reply.turn, reply.generation
+        self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
         return Reply(reply.message.text, wire.finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens,
                      reply.usage.completion_tokens)
 
     def observe(self, said: Said) -> None:
         """Sends a text or messages without asking for a reply; the next turn sees them."""
-        Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation)).reply()
+        Turn(self, TurnProgress(self._next(said, {}, observe_only=True), self.generation)).reply()
 
     def resume(self, cursor: Cursor) -> Turn:
         """Resumes an interrupted reply after the piece that has this cursor."""
@@ -204,6 +193,7 @@ class Conversation:
 
     def fork(self, at_turn: int | None = None) -> Conversation:
         """Opens a new conversation that starts with the turns of this one, or with its first `at_turn` turns."""
+        self._settle()
         request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
         if at_turn is not None:
             request.at_turn = at_turn
@@ -212,9 +202,11 @@ class Conversation:
 
     def rewind(self, to_turn: int) -> None:
         """Removes the turns after to_turn."""
+        self._settle()
+        self._doubt = pb.TurnRequest()
         answer = self._link.call("Conversations/Rewind", pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn),
                                  pb.ConversationsRewindResponse)
-        self.turns, self.generation = answer.turns, answer.generation
+        self.turns, self.generation, self._doubt = answer.turns, answer.generation, None
 
     def get(self) -> pb.Conversation:
         """Returns the conversation's state at the daemon, with its first turns."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import queue
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,18 +20,21 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from parley import wire
+from parley import exact, wire
+from parley.channel import Dialogue, Link
 from parley.client import Server, connect
 from parley.store import link_of
 from parley.v1 import principal_pb2, tensor_pb2
 from parley.v1 import replay_pb2 as pb
-from parley.wire import Error, Patience
+from parley.wire import Error, Invalid
 
-TYPES = {tensor_pb2.DTYPE_F32: np.dtype("<f4"), tensor_pb2.DTYPE_F64: np.dtype("<f8"), tensor_pb2.DTYPE_I32: np.dtype("<i4"),
+TYPES: dict[int, np.dtype[Any]] = {
+    tensor_pb2.DTYPE_F32: np.dtype("<f4"), tensor_pb2.DTYPE_F64: np.dtype("<f8"), tensor_pb2.DTYPE_I32: np.dtype("<i4"),
          tensor_pb2.DTYPE_I64: np.dtype("<i8"), tensor_pb2.DTYPE_U8: np.dtype("u1"), tensor_pb2.DTYPE_BOOL: np.dtype("?")}
-CODES = {dtype: code for code, dtype in TYPES.items()}
+CODES: dict[Any, Any] = {dtype: code for code, dtype in TYPES.items()}
 MAX_MESSAGE_STEPS = 1024
 MAX_MESSAGE_BYTES = 2 << 20
+MAX_MS = 0xffffffff
 WRITER_ITEMS = 16  # items in one message
 
 Array = npt.NDArray[Any]
@@ -64,11 +65,12 @@ class Batch:
     def weights(self, beta: float) -> npt.NDArray[np.float64]:
         """Returns the importance weights: (table_items * probability)^-beta, divided by the largest of the batch."""
         w: npt.NDArray[np.float64] = (self.table_items * self.probabilities)**-beta
-        return w / w.max()
+        return np.asarray(w / w.max())
 
 
 def array_of(tensor: tensor_pb2.Tensor) -> Array:
-    return np.frombuffer(tensor.data, TYPES[tensor.dtype]).reshape(tuple(tensor.shape))
+    found: Array = np.frombuffer(tensor.data, TYPES[tensor.dtype]).reshape(tuple(tensor.shape))
+    return found
 
 
 def batch_of(m: pb.ReplayBatch) -> Batch:
@@ -79,6 +81,61 @@ def batch_of(m: pb.ReplayBatch) -> Batch:
         data = {name: a if n == 1 else a.reshape((len(steps), n) + a.shape[1:]) for name, a in data.items()}
     return Batch(data, steps, np.array(m.keys, np.uint64), np.array(m.probabilities), np.array(m.priorities),
                  np.array(m.times_sampled, np.uint32), m.epoch, m.table_items)
+
+
+def milliseconds(seconds: float) -> int:
+    if not 0 <= seconds <= MAX_MS / 1000:
+        raise Invalid("timeout", f"is {seconds} s, it must be from 0 to {MAX_MS // 1000}")
+    return max(round(1000 * seconds), int(seconds > 0))  # 0 is none, which a short time must not become
+
+
+def spec_of(name: str, dtype: Any, shape: Any) -> tensor_pb2.TensorSpec:
+    try:
+        code = CODES[np.dtype(dtype).newbyteorder("<")]
+    except (KeyError, TypeError):
+        known = ", ".join(str(t) for t in CODES)
+        raise Invalid(f"columns['{name}']", f"has the type {dtype}, a table's columns have one of {known}") from None
+    return tensor_pb2.TensorSpec(name=name, dtype=code, shape=shape)
+
+
+class Inserts:
+    """A stream of inserts into one table. Chunks are numbered within the stream."""
+
+    def __init__(self, link: Link, table: str) -> None:
+        self._dialogue: Dialogue[pb.ReplayInsertRequest, pb.ReplayInsertResponse] = Dialogue(link, "Replay/Insert", pb.ReplayInsertRequest.SerializeToString, pb.ReplayInsertResponse.FromString)
+        self._table = table
+        self.next_chunk = 0  # the number of the next chunk
+        self.whole, self.close = self._dialogue.whole, self._dialogue.close
+
+    @property
+    def is_open(self) -> bool:
+        return self._dialogue.is_open
+
+    def open(self) -> None:
+        """Opens the stream unless it is open. Needs whole(), as all that follows."""
+        if not self._dialogue.is_open:
+            self.next_chunk = 0
+            self._dialogue.put(pb.ReplayInsertRequest(table=self._table))
+            self.receive(1)
+
+    def chunk(self, steps: Mapping[str, Array]) -> pb.ReplayChunk:
+        chunk = pb.ReplayChunk(id=self.next_chunk)
+        self.next_chunk += 1
+        for name, a in steps.items():
+            chunk.columns.add(name=name, dtype=CODES[a.dtype], shape=a.shape, data=a.tobytes())
+        return chunk
+
+    def send(self, m: pb.ReplayInsertRequest) -> None:
+        self._dialogue.put(m)
+
+    def receive(self, n_messages: int) -> list[int]:
+        """Waits for the answers to the last n_messages messages, which are all unanswered ones, and returns the keys of their items."""
+        keys: list[int] = []
+        while n_messages > 0:
+            answer = self._dialogue.take()
+            keys += answer.keys
+            n_messages -= answer.messages
+        return keys
 
 
 class Replay:
@@ -93,12 +150,9 @@ class Replay:
                  max_diff: float = 0.0, seed: int = 0, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> None:
         self.table = table
         self._link = link_of(connect(server) if isinstance(server, str) else server, table)
-        self._requests: queue.SimpleQueue[pb.ReplayInsertRequest | None] | None = None
-        self._stream: Any = None
-        self._next_chunk = 0
+        self._inserts = Inserts(self._link, table)
         if columns is not None:
-            specs = [tensor_pb2.TensorSpec(name=name, dtype=CODES[np.dtype(dtype).newbyteorder("<")], shape=shape)
-                     for name, (dtype, shape) in columns.items()]
+            specs = [spec_of(name, dtype, shape) for name, (dtype, shape) in columns.items()]
             self._create(pb.ReplayConfig(
                 table=table, columns=specs, max_items=max_items, max_bytes=max_bytes, sampler=f"REPLAY_SELECTOR_{sampler.upper()}",
                 remover=f"REPLAY_SELECTOR_{remover.upper()}", alpha=alpha, epsilon=epsilon, max_times_sampled=max_times_sampled,
@@ -126,50 +180,25 @@ class Replay:
 
     # Inserting.
 
-    def _open(self) -> None:
-        requests: queue.SimpleQueue[pb.ReplayInsertRequest | None] = queue.SimpleQueue()
-        call = self._link.channel.stream_stream("/parley.v1.Replay/Insert", pb.ReplayInsertRequest.SerializeToString,
-                                                pb.ReplayInsertResponse.FromString)
-        self._requests, self._next_chunk = requests, 0
-        self._stream = call(iter(requests.get, None), metadata=self._link.metadata)
-        self._send(pb.ReplayInsertRequest(table=self.table))
-        self._receive(1)
-
-    def _send(self, m: pb.ReplayInsertRequest) -> None:
-        assert self._requests is not None
-        self._requests.put(m)
-
-    def _receive(self, n_messages: int) -> list[int]:
-        """Waits for the answers to the last n_messages messages, which are all unanswered ones, and returns the keys of their items."""
-        keys: list[int] = []
-        try:
-            while n_messages > 0:
-                answer = next(self._stream)
-                keys += answer.keys
-                n_messages -= answer.messages
-            return keys
-        except StopIteration:
-            self.close()
-            raise Error("UNAVAILABLE", "the daemon ended the stream of inserts") from None
-        except grpc.RpcError as e:
-            self.close()
-            raise wire.error_of(e) from None
-
-    def _chunk(self, steps: Steps) -> pb.ReplayChunk:
-        """Converts the steps, [n, …] for each column, to the columns' types; the daemon checks their shapes."""
+    def _exact(self, steps: Steps, is_one: bool = False) -> dict[str, Array]:
+        """Returns the steps, [n, …] for each column, in the columns' types; is_one: a single step. Refuses, by the column's name, another
+        type, a value outside of the type's range, another shape, and columns of different lengths."""
         if steps.keys() != self._columns.keys():
-            raise ValueError(f"the step has the columns {sorted(steps)}, but the table has the columns {sorted(self._columns)}")
-        chunk = pb.ReplayChunk(id=self._next_chunk)
-        self._next_chunk += 1
-        for name, (dtype, _) in self._columns.items():
-            a = np.asarray(steps[name], dtype)
-            chunk.columns.add(name=name, dtype=CODES[dtype], shape=a.shape, data=a.tobytes())
-        return chunk
+            raise Invalid("steps", f"has the columns {sorted(steps)}, but the table has the columns {sorted(self._columns)}")
+        found, n = dict[str, Array](), -1
+        for name, (dtype, shape) in self._columns.items():
+            a = exact.exact(name, steps[name], dtype)
+            a = a[None] if is_one else a
+            if a.ndim == 0 or a.shape[1:] != shape:
+                raise Invalid(name, f"has steps of the shape {a.shape[1:]}, but the column has {shape}" if a.ndim else "is one number, it must have a row for each step")
+            if n not in (-1, len(a)):
+                raise Invalid(name, f"has {len(a)} steps, but the columns before it have {n}")
+            found[name], n = a, len(a)
+        return found
 
     def insert(self, step: Steps, priority: float | None = None, timeout: float = 0) -> int:
         """Inserts an item that has one step and returns the item's key."""
-        return self.insert_all({name: np.asarray(value)[None] for name, value in step.items()}, None if priority is None else [priority],
-                               timeout)[0]
+        return self._insert_all(self._exact(step, True), None if priority is None else [priority], timeout)[0]
 
     def _at_once(self) -> int:
         """Returns how many steps fit in one message."""
@@ -178,62 +207,63 @@ class Replay:
     def insert_all(self, steps: Steps, priorities: Sequence[float] | None = None, timeout: float = 0) -> list[int]:
         """Inserts each step of [n, …] as an item of its own and returns the items' keys. timeout: how many seconds the limiter may delay
         the inserts (0: no limit)."""
-        n = len(next(iter(steps.values())))
-        at_once = self._at_once()
+        return self._insert_all(self._exact(steps), priorities, timeout)
+
+    def _insert_all(self, steps: dict[str, Array], priorities: Any, timeout: float) -> list[int]:
+        n, at_once, timeout_ms = len(next(iter(steps.values()))), self._at_once(), milliseconds(timeout)
+        weights = None if priorities is None else exact.finite("priorities", priorities, n).tolist()
         parts = range(0, n, at_once)
-        for at in parts:
-            if self._stream is None:
-                self._open()
-            m = pb.ReplayInsertRequest(chunks=[self._chunk({k: v[at:at + at_once] for k, v in steps.items()})], timeout_ms=round(1000 * timeout))
-            for i in range(min(at_once, n - at)):
-                item = m.items.add(slices=[pb.ReplaySlice(chunk=m.chunks[0].id, first=i, steps=1)])
-                if priorities is not None:
-                    item.priority, item.has_priority = float(priorities[at + i]), True
-            self._send(m)
-        return self._receive(len(parts))
+        with self._inserts.whole():
+            self._inserts.open()
+            for at in parts:
+                m = pb.ReplayInsertRequest(chunks=[self._inserts.chunk({k: v[at:at + at_once] for k, v in steps.items()})], timeout_ms=timeout_ms)
+                for i in range(min(at_once, n - at)):
+                    item = m.items.add(slices=[pb.ReplaySlice(chunk=m.chunks[0].id, first=i, steps=1)])
+                    if weights is not None:
+                        item.priority, item.has_priority = weights[at + i], True
+                self._inserts.send(m)
+            return self._inserts.receive(len(parts))
 
     def insert_run(self, steps: Steps, priority: float | None = None, timeout: float = 0) -> int:
         """Inserts all steps of [n, …] as one item and returns the item's key."""
-        if self._stream is None:
-            self._open()
-        n = len(next(iter(steps.values())))
+        exactly, timeout_ms, at_once, ids = self._exact(steps), milliseconds(timeout), self._at_once(), list[int]()
+        n = len(next(iter(exactly.values())))
         if n == 0:
-            raise ValueError("steps is empty: a run needs at least one step")
-        at_once = self._at_once()
-        ids = []
-        for at in range(0, n, at_once):
-            chunk = self._chunk({k: v[at:at + at_once] for k, v in steps.items()})
-            ids.append(chunk.id)
-            m = pb.ReplayInsertRequest(chunks=[chunk], timeout_ms=round(1000 * timeout))
-            if at + at_once < n:
-                m.keep_chunks = len(ids)
-            else:
-                m.items.add(slices=[pb.ReplaySlice(chunk=id) for id in ids], priority=priority or 0.0, has_priority=priority is not None)
-            self._send(m)
-        return self._receive(len(ids))[0]
+            raise Invalid("steps", "is empty: a run needs at least one step")
+        weight = 0.0 if priority is None else float(exact.finite("priority", [priority], 1)[0])
+        with self._inserts.whole():
+            self._inserts.open()
+            for at in range(0, n, at_once):
+                chunk = self._inserts.chunk({k: v[at:at + at_once] for k, v in exactly.items()})
+                ids.append(chunk.id)
+                m = pb.ReplayInsertRequest(chunks=[chunk], timeout_ms=timeout_ms)
+                if at + at_once < n:
+                    m.keep_chunks = len(ids)
+                else:
+                    m.items.add(slices=[pb.ReplaySlice(chunk=id) for id in ids], priority=weight, has_priority=priority is not None)
+                self._inserts.send(m)
+            return self._inserts.receive(len(ids))[0]
 
     @contextlib.contextmanager
     def writer(self, max_steps: int, timeout: float = 0) -> Iterator[Writer]:
         """Opens a Writer, to which steps are appended and which makes items from the last steps, at most max_steps an item."""
         w = Writer(self, max_steps, timeout)
-        yield w
-        w.flush()
+        try:
+            yield w
+            w.flush()
+        finally:
+            w.close()
 
     # Sampling.
 
     def sample(self, n: int, timeout: float = 0) -> Batch:
         """Samples n items as soon as the limiter allows it. timeout: how many seconds to wait for that (0: no limit)."""
-        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, batches=1, timeout_ms=round(1000 * timeout))
-        patience = Patience(self._link.patience)
-        while True:
-            try:
-                return batch_of(next(self._link.stream("Replay/Sample", request, pb.ReplayBatch)))
-            except grpc.RpcError as e:
-                time.sleep(patience.wait_after(wire.error_of(e)))
+        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, batches=1, timeout_ms=milliseconds(timeout))
+        return self._link.retried(lambda: self._link.read("Replay/Sample", request, pb.ReplayBatch.FromString, lambda stream: batch_of(next(stream))))
 
     def batches(self, n: int, timeout: float = 0) -> Iterator[Batch]:
         """Yields one batch after the other. The daemon sends the next batches in advance."""
-        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, timeout_ms=round(1000 * timeout))
+        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, timeout_ms=milliseconds(timeout))
         stream = self._link.stream("Replay/Sample", request, pb.ReplayBatch)
         try:
             for m in stream:
@@ -246,7 +276,7 @@ class Replay:
     def update_priorities(self, batch: Batch, priorities: Any) -> int:
         """Sets the priorities of a batch's items and returns how many of these items are still in the table."""
         request = pb.ReplayUpdatePrioritiesRequest(table=self.table, epoch=batch.epoch, keys=batch.keys.tolist(),
-                                                   priorities=np.asarray(priorities, np.float64).reshape(-1).tolist())
+                                                   priorities=exact.finite("priorities", priorities, len(batch)).tolist())
         return int(self._link.call("Replay/UpdatePriorities", request, pb.ReplayUpdatePrioritiesResponse).applied)
 
     def clear(self) -> None:
@@ -262,65 +292,86 @@ class Replay:
 
     def close(self) -> None:
         """Ends the stream of inserts; the next insert opens a new one."""
-        if self._stream is not None:
-            assert self._requests is not None
-            self._requests.put(None)
-            self._stream.cancel()
-            self._stream = self._requests = None
+        self._inserts.close()
 
 
 class Writer:
-    """Makes overlapping items: each step is sent once, and items refer to it. Several items are sent in one message."""
+    """Makes overlapping items: each step is sent once, and items refer to it. Several items are sent in one message. It has a stream of
+    its own. If sending fails or is interrupted, the steps and items that were not flushed are dropped, and the next step begins anew."""
 
     def __init__(self, replay: Replay, max_steps: int, timeout: float) -> None:
-        self.replay, self.max_steps, self.timeout = replay, max_steps, timeout
-        self._steps: list[Steps] = []  # the steps of the chunk that was not sent yet
+        if max_steps < 1:
+            raise Invalid("max_steps", f"is {max_steps}, it must be at least 1")
+        self.replay, self.max_steps, self._timeout_ms = replay, max_steps, milliseconds(timeout)
+        self._inserts = Inserts(replay._link, replay.table)
+        self.keys: list[int] = []  # the keys of all items
+        self._drop()
+        with self._whole():
+            self._inserts.open()
+
+    def _drop(self) -> None:
+        self._inserts.close()
+        self._inserts.next_chunk = 0
+        self._steps: list[Mapping[str, Array]] = []  # the steps of the chunk that was not sent yet
         self._items: list[pb.ReplayItem] = []  # the items that were not sent yet
         self._sent: list[tuple[int, int]] = []  # ids and numbers of steps of the sent chunks that items may still refer to
         self._waiting = 0  # the number of unanswered messages
-        self.keys: list[int] = []  # the keys of all items
-        replay.close()
-        replay._open()
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._drop()
+            raise
 
     def append(self, step: Steps) -> None:
-        self._steps.append(step)
+        self._steps.append(self.replay._exact(step, True))
         if len(self._steps) >= self.replay._at_once():
             self._send()
 
     def item(self, n_steps: int, priority: float | None = None) -> None:
         """Makes an item from the last n_steps steps; the item is in the table when flush returns."""
-        chunks = [*self._sent, (self.replay._next_chunk, len(self._steps))]
+        weight = 0.0 if priority is None else float(exact.finite("priority", [priority], 1)[0])
+        chunks = [*self._sent, (self._inserts.next_chunk, len(self._steps))]
         known = sum(n for _, n in chunks)
         if not 1 <= n_steps <= min(self.max_steps, known):
-            raise ValueError(f"n_steps is {n_steps}, it must be at least 1, at most max_steps ({self.max_steps}) and at most the number of kept steps ({known})")
+            raise Invalid("n_steps", f"is {n_steps}, it must be at least 1, at most max_steps ({self.max_steps}) and at most the number of kept steps ({known})")
         slices: list[pb.ReplaySlice] = []
         left = n_steps
         for chunk_id, n in reversed(chunks):
             if left > 0 and n > 0:
                 slices.insert(0, pb.ReplaySlice(chunk=chunk_id, first=max(0, n - left), steps=min(n, left)))
                 left -= min(n, left)
-        self._items.append(pb.ReplayItem(slices=slices, priority=priority or 0.0, has_priority=priority is not None))
+        self._items.append(pb.ReplayItem(slices=slices, priority=weight, has_priority=priority is not None))
         if len(self._items) >= WRITER_ITEMS:
             self._send()
 
     def _send(self) -> None:
-        m = pb.ReplayInsertRequest(items=self._items, timeout_ms=round(1000 * self.timeout))
-        if self._steps:
-            chunk = self.replay._chunk({name: np.stack([np.asarray(s[name]) for s in self._steps]) for name in self._steps[0]})
-            m.chunks.append(chunk)
-            self._sent.append((chunk.id, len(self._steps)))
-        self._steps, self._items = [], []
-        while len(self._sent) > 1 and sum(n for _, n in self._sent[1:]) >= self.max_steps:
-            self._sent.pop(0)
-        m.keep_chunks = len(self._sent)
-        self.replay._send(m)
-        self._waiting += 1
+        with self._whole():
+            self._inserts.open()
+            m = pb.ReplayInsertRequest(items=self._items, timeout_ms=self._timeout_ms)
+            if self._steps:
+                chunk = self._inserts.chunk({name: np.concatenate([s[name] for s in self._steps]) for name in self._steps[0]})
+                m.chunks.append(chunk)
+                self._sent.append((chunk.id, len(self._steps)))
+            self._steps, self._items = [], []
+            while len(self._sent) > 1 and sum(n for _, n in self._sent[1:]) >= self.max_steps:
+                self._sent.pop(0)
+            m.keep_chunks = len(self._sent)
+            self._inserts.send(m)
+            self._waiting += 1
 
     def flush(self) -> list[int]:
         """Waits until all items are in the table and returns the keys of the items since the last flush."""
         if self._items:
             self._send()
-        fresh = self.replay._receive(self._waiting)
-        self._waiting = 0
-        self.keys += fresh
+        with self._whole():
+            fresh = self._inserts.receive(self._waiting)
+            self._waiting = 0
+            self.keys += fresh
         return fresh
+
+    def close(self) -> None:
+        """Ends the writer's stream. Items that were not flushed may be missing in the table."""
+        self._drop()

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import io
 import json
-import time
+import math
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -26,11 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from parley import wire
-from parley.client import Link, Server, connect
+from parley.channel import Link
+from parley.client import Server, connect
 from parley.crc32c import crc32c
 from parley.v1 import principal_pb2
 from parley.v1 import store_pb2 as pb
-from parley.wire import Error, Patience
+from parley.wire import Error, Invalid
 
 PART_BYTES = 1 << 20
 BYTES, JSON, ARRAY, ARRAYS = "application/octet-stream", "application/json", "application/x-npy", "application/x-npz"
@@ -42,29 +43,50 @@ def link_of(server: Server, name: str) -> Link:
 
 
 def encode(value: Any) -> tuple[str, bytes]:
-    """Returns the value's content type and its bytes."""
+    """Returns the value's content type and its bytes. Refuses what a pull would return as something else, by its place in the value."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return BYTES, bytes(value)
     out = io.BytesIO()
     if isinstance(value, np.ndarray):
-        _save(out, value)
+        _save(out, "value", value)
         return ARRAY, out.getvalue()
     if isinstance(value, Mapping) and value and all(isinstance(v, np.ndarray) for v in value.values()):
         with zipfile.ZipFile(out, "w") as archive:  # numpy.savez's, whose arguments take some names
             for name, array in value.items():
                 if not isinstance(name, str):
-                    raise TypeError(f"the name of an array is {name!r}, it is to be a text")
+                    raise Invalid("value", f"has an array with the name {name!r}, names must be texts")
                 with archive.open(name + ".npy", "w", force_zip64=True) as f:
-                    _save(f, array)
+                    _save(f, name, array)
         return ARRAYS, out.getvalue()
-    return JSON, json.dumps(value).encode()
+    _check_json("value", value)
+    return JSON, json.dumps(value, allow_nan=False).encode()
 
 
-def _save(out: Any, array: npt.NDArray[Any]) -> None:
+def _save(out: Any, name: str, array: npt.NDArray[Any]) -> None:
     file: Any = np.lib.format
-    if file.descr_to_dtype(file.dtype_to_descr(array.dtype)) != array.dtype:
-        raise TypeError(f"numpy's files cannot store the type {array.dtype}: a pull would return another type")
+    if array.dtype.hasobject or file.descr_to_dtype(file.dtype_to_descr(array.dtype)) != array.dtype:
+        raise Invalid(name, f"has the type {array.dtype}, which numpy's files do not have: a pull would return another type")
+    if type(array) not in (np.ndarray, np.memmap):
+        raise Invalid(name, f"is a {type(array).__name__}, a pull would return a plain array: pass numpy.asarray(…) of what it is to be")
     np.save(out, array, allow_pickle=False)
+
+
+def _check_json(place: str, value: Any) -> None:
+    """Refuses what JSON would change: tuples, keys that are no texts, NaN and infinities, other types."""
+    if type(value) is dict:
+        for key, v in value.items():
+            if type(key) is not str:
+                raise Invalid(place, f"has the key {key!r}, JSON has only texts as keys")
+            _check_json(f"{place}[{key!r}]", v)
+    elif type(value) is list:
+        for i, v in enumerate(value):
+            _check_json(f"{place}[{i}]", v)
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise Invalid(place, f"is {value}, which JSON does not have: pass a numpy array")
+    elif value is not None and type(value) not in (str, int, bool):
+        raise Invalid(place, f"is a {type(value).__name__}: a value is bytes, an array of numpy, a dict of such arrays, or of JSON's "
+                             "types (dict, list, str, int, float, bool, None)")
 
 
 def decode(content_type: str, data: bytes) -> Any:
@@ -116,11 +138,7 @@ class OrderedStore:
             for at in range(0, len(data), PART_BYTES):
                 yield pb.StorePushRequest(data=data[at:at + PART_BYTES])
 
-        call = link.channel.stream_unary("/parley.v1.Store/Push", pb.StorePushRequest.SerializeToString, pb.StorePushResponse.FromString)
-        try:
-            return bool(call(messages(), metadata=link.metadata).accepted)
-        except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+        return bool(link.upload("Store/Push", messages(), pb.StorePushRequest.SerializeToString, pb.StorePushResponse).accepted)
 
     def pull(self, key: str, version: int | None = None) -> tuple[Any, int] | None:
         """Returns the value of a version and the version's number; None if the version does not exist. version: None for the newest."""
@@ -136,17 +154,14 @@ class OrderedStore:
         link = self._link(key)
         request = pb.StorePullRequest(key=key, version=version or 0, has_version=version is not None, if_newer_than=if_newer_than or 0,
                                       has_if_newer_than=if_newer_than is not None)
-        patience = Patience(link.patience)
-        while True:
-            try:
-                stream = link.stream("Store/Pull", request, pb.StorePullResponse)
-                header = next(stream).header
-                data = b"".join(part.data for part in stream)
-                if len(data) != header.size_bytes or data and crc32c(data) != header.crc32c:
-                    raise Error("DATA_LOSS", f"the value of '{key}' arrived damaged: pull it again", "CHECKSUM_DIFFERS")
-                return header, data
-            except grpc.RpcError as e:
-                time.sleep(patience.wait_after(wire.error_of(e)))
+        def take(stream: Iterator[pb.StorePullResponse]) -> tuple[pb.StorePullHeader, bytes]:
+            header = next(stream).header
+            data = b"".join(part.data for part in stream)
+            if len(data) != header.size_bytes or data and crc32c(data) != header.crc32c:
+                raise Error("DATA_LOSS", f"the value of '{key}' arrived damaged: pull it again", "CHECKSUM_DIFFERS")
+            return header, data
+
+        return link.retried(lambda: link.read("Store/Pull", request, pb.StorePullResponse.FromString, take))
 
     def watch(self, key: str) -> Iterator[int]:
         """Yields the number of the newest version, then the number of each new version."""
@@ -168,29 +183,43 @@ class OrderedStore:
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def arrays_of(model: Any) -> Arrays:
-    """Returns the state of a torch module as arrays; a dict of arrays is returned unchanged."""
-    if isinstance(model, Mapping):
-        return {name: np.asarray(value) for name, value in model.items()}
-    return {name: value.detach().cpu().numpy() for name, value in model.state_dict().items()}
+def arrays_of(model: Any) -> dict[str, npt.NDArray[Any]]:
+    """Returns the state of a torch module, or of a dict, as arrays. Refuses, by name, what the store cannot hold."""
+    found = dict[str, npt.NDArray[Any]]()
+    for name, value in (model if isinstance(model, Mapping) else model.state_dict()).items():
+        if not isinstance(value, np.ndarray):
+            try:
+                value = value.detach().cpu().numpy()
+            except (AttributeError, TypeError, RuntimeError):
+                raise Invalid(str(name), f"is a {getattr(value, 'dtype', type(value).__name__)}, which numpy does not have: convert it before, as with "
+                                         "module.float()") from None
+        found[name] = value
+    return found
 
 
-def load_arrays(model: Any, arrays: Arrays) -> None:
+def load_arrays(model: Any, arrays: Arrays, loaded: Callable[[], None] = lambda: None) -> None:
+    """Loads all arrays and calls `loaded`, or refuses by name and does neither."""
     own = model if isinstance(model, Mapping) else model.state_dict()
     if own.keys() != arrays.keys():
         raise ValueError(f"the pulled model has other parameters than this one: it has {sorted(arrays)}, this one has {sorted(own)}")
     for name, value in arrays.items():
         if tuple(own[name].shape) != value.shape:
-            raise ValueError(f"the parameter '{name}' of the pulled model has the shape {value.shape}, in this model it has the shape {tuple(own[name].shape)}")
-    if isinstance(model, Mapping):
-        for name, value in arrays.items():
-            model[name][...] = value
-        return
-    import torch
+            raise Invalid(name, f"has the shape {value.shape} in the pulled model, in this model it has the shape {tuple(own[name].shape)}")
+        if str(own[name].dtype).removeprefix("torch.") != str(value.dtype):
+            raise Invalid(name, f"has the type {value.dtype} in the pulled model, in this model it has {own[name].dtype}")
 
-    with torch.no_grad():
+    def load() -> None:
         for name, value in arrays.items():
-            own[name].copy_(torch.from_numpy(np.array(value)))
+            if isinstance(own[name], np.ndarray):
+                own[name][...] = value
+            else:
+                import torch
+
+                with torch.no_grad():
+                    own[name].copy_(torch.from_numpy(np.array(value)))
+        loaded()
+
+    wire.wholly(load)
 
 
 class PushPullModel:
@@ -214,6 +243,5 @@ class PushPullModel:
         """Loads the newest version into the model if it differs from `version`. Returns False if no model was pushed yet."""
         header, data = self.store.pull_bytes(self.key, if_newer_than=self.version)
         if header.found and not header.not_modified:
-            load_arrays(model, decode(header.content_type, data))
-            self.version = header.version
+            load_arrays(model, decode(header.content_type, data), lambda: setattr(self, "version", header.version))
         return bool(header.found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -29,6 +29,17 @@ class Error(Exception):
 
     def __reduce__(self) -> Any:
         return Error, (self.code, self.message, self.reason, self.field, self.retry_after)
+
+
+class Invalid(Error, ValueError):
+    """An argument was refused before anything was sent; `field` is its name."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__("INVALID_ARGUMENT", f"{field} {problem}", "", field)
+        self.problem = problem
+
+    def __reduce__(self) -> Any:
+        return Invalid, (self.field, self.problem)
 
 
 def error_of(failure: Any) -> Error:
@@ -67,6 +78,18 @@ def addresses_of(addresses: str | Sequence[str]) -> list[str]:
     if not found or not all(found):
         raise ValueError(f"addresses is {addresses!r}, it must have at least one address and no empty one")
     return found
+
+
+def wholly(write: Callable[[], None]) -> None:
+    """Calls a function that may be called again from its beginning. If it is interrupted, as by Ctrl-C, it is done again before the
+    interruption goes on, so that what it writes is never half of one state and half of another."""
+    try:
+        write()
+    except Exception:
+        raise
+    except BaseException:
+        write()
+        raise
 
 
 class Patience:
@@ -143,6 +166,8 @@ class TurnProgress:
 
     def __init__(self, request: conversations_pb2.TurnRequest, generation: int, after: Cursor | None = None) -> None:
         self.request, self.generation, self.after = request, generation, after
+        self.asked = conversations_pb2.TurnRequest()  # the first attempt's request
+        self.asked.CopyFrom(request)
         self.pieces: list[str] = []
         self.behind = ""  # the text received after the place `after`
         self.repeated = 0  # how many characters of `behind` this attempt has repeated

@@ -1,0 +1,166 @@
+"""The channel layer: all calls of the blocking client to one daemon, their retries, and streams of questions and answers.
+
+Whatever ends a call early (an error, Ctrl-C, a time-out) leaves the caller's objects whole: an answer that is not read to its end is
+never taken for the answer to a later question. This module does not need numpy."""
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from time import sleep
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from parley import wire
+from parley.wire import Error, Patience
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Link:
+    """A channel to one daemon."""
+
+    def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
+        self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
+        credentials, options = wire.channel_arguments(address, tls)
+        self.channel = (grpc.insecure_channel(address, options) if credentials is None
+                        else grpc.secure_channel(address, credentials, options))
+        self._is_reached = False
+
+    def reach(self) -> None:
+        """Waits until the channel is connected for the first time. Use it before a call that is not safe to repeat: such a call would
+        fail if connecting took long."""
+        if self._is_reached:
+            return
+        ready = grpc.channel_ready_future(self.channel)
+        try:
+            ready.result(timeout=self.patience)
+        except grpc.FutureTimeoutError:
+            raise Error("UNAVAILABLE", f"no connection to {self.address} within {self.patience:g} s: check the address and that the daemon runs") from None
+        finally:
+            ready.cancel()
+        self._is_reached = True
+
+    def once(self, method: str, request: Any, response: type[T]) -> T:
+        """Makes a unary call, once; method is "Service/Name"."""
+        call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        try:
+            answer: T = call(request, metadata=self.metadata)
+            return answer
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    def retried(self, attempt: Callable[[], T]) -> T:
+        """Returns what attempt returns, and makes it again while its failure may be temporary. Use it only for what is safe to repeat."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                return attempt()
+            except grpc.RpcError as e:
+                error = wire.error_of(e)
+            except Error as e:
+                error = e
+            sleep(patience.wait_after(error))
+
+    def call(self, method: str, request: Any, response: type[T]) -> T:
+        """Like once, but repeats the call while its failure may be temporary. Use it only for calls that are safe to repeat."""
+        return self.retried(lambda: self.once(method, request, response))
+
+    def stream(self, method: str, request: Any, response: type[T]) -> Any:
+        call = self.channel.unary_stream(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        return call(request, metadata=self.metadata)
+
+    def read(self, method: str, request: Any, parse: Callable[[bytes], A], take: Callable[[Iterator[A]], T]) -> T:
+        """Makes a call that is answered by a stream, once, and returns what take makes of the answers. The call does not outlive this."""
+        stream = self.channel.unary_stream(f"/parley.v1.{method}", type(request).SerializeToString, parse)(request, metadata=self.metadata)
+        try:
+            return take(stream)
+        except StopIteration:
+            raise Error("UNAVAILABLE", f"the daemon ended the answer to {method} before it was complete") from None
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+        finally:
+            stream.cancel()
+
+    def upload(self, method: str, messages: Iterable[Q], serialise: Callable[[Q], bytes], response: type[T]) -> T:
+        """Makes a call that sends a stream, once, and returns its answer. The call does not outlive this."""
+        call = self.channel.stream_unary(f"/parley.v1.{method}", serialise, response.FromString)  # type: ignore[attr-defined]
+        future = call.future(iter(messages), metadata=self.metadata)
+        try:
+            answer: T = future.result()
+            return answer
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+        finally:
+            future.cancel()
+
+
+class Dialogue(Generic[Q, A]):
+    """A stream on which questions are asked one after the other. It is opened by the first question. Only one thread at a time may use
+    it, but any thread may close it."""
+
+    def __init__(self, link: Link, method: str, serialise: Callable[[Q], bytes], parse: Callable[[bytes], A]) -> None:
+        self._link, self._method, self._serialise, self._parse = link, method, serialise, parse
+        self._outgoing: SimpleQueue[Q | None] | None = None
+        self._call: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._call is not None
+
+    def put(self, question: Q) -> None:
+        """Sends one message of a question. Does not wait."""
+        if self._call is None:
+            method = self._link.channel.stream_stream(f"/parley.v1.{self._method}", self._serialise, self._parse)
+            outgoing: SimpleQueue[Q | None] = SimpleQueue()
+            self._outgoing = outgoing
+            self._call = method(iter(outgoing.get, None), metadata=self._link.metadata)
+        assert self._outgoing is not None
+        self._outgoing.put(question)
+
+    def take(self) -> A:
+        """Waits for the next message of the answer."""
+        try:
+            answer: A = next(self._call)
+            return answer
+        except StopIteration:
+            raise Error("UNAVAILABLE", f"the daemon ended the stream of {self._method}") from None
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    @contextlib.contextmanager
+    def whole(self, timeout: float = 0, late: Callable[[], Error] | None = None) -> Iterator[None]:
+        """Around a question and its whole answer: if anything is raised before the end, the stream ends, and the next question opens a
+        new one. timeout: seconds (0: none) after which the stream ends and `late` is raised."""
+        timer: threading.Timer | None = None
+        is_late = threading.Event()
+        if timeout > 0:
+            def end() -> None:
+                is_late.set()
+                self.close()
+
+            timer = threading.Timer(timeout, end)
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        except BaseException as e:
+            self.close()
+            if is_late.is_set() and isinstance(e, Error) and late is not None:
+                raise late() from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def close(self) -> None:
+        """Ends the stream; the next question opens a new one."""
+        call, outgoing, self._call, self._outgoing = self._call, self._outgoing, None, None
+        if call is not None:
+            call.cancel()
+        if outgoing is not None:
+            outgoing.put(None)

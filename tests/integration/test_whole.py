@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""The Python package under Ctrl-C: a table of methods, each interrupted at every place where it sends, receives or waits, before and
+after it does. Whatever the place, the object's next call gets the answer to its own question, and nothing is half written.
+
+usage: test_whole.py PARLEYD      (run by the interpreter that has grpcio; see venv.sh)"""
+import os
+import sys
+import threading
+
+import numpy as np
+
+import children
+from children import Daemon, until
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+import parley.channel  # noqa: E402
+import parley.client  # noqa: E402
+from parley.v1 import models_pb2  # noqa: E402
+
+
+class Points:
+    """The places that a method passes. At number `at` Ctrl-C happens, once."""
+
+    def __init__(self):
+        self.n, self.at = 0, None
+
+    def cross(self):
+        if self.at is None or threading.current_thread() is not threading.main_thread():
+            return
+        self.n += 1
+        if self.n == self.at:
+            raise KeyboardInterrupt
+
+    def around(self, does, *args, **more):
+        self.cross()
+        did = does(*args, **more)
+        self.cross()
+        return did
+
+
+POINTS = Points()
+
+
+class Call:
+    """A call of grpc whose answers are places."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return POINTS.around(next, self.call)
+
+    def result(self, **more):
+        return POINTS.around(self.call.result, **more)
+
+    def cancel(self):
+        return self.call.cancel()
+
+
+class Method:
+    def __init__(self, method, is_unary):
+        self.method, self.is_unary = method, is_unary
+
+    def __call__(self, *args, **more):
+        did = POINTS.around(self.method, *args, **more)
+        return did if self.is_unary else Call(did)
+
+    def future(self, *args, **more):
+        return Call(POINTS.around(self.method.future, *args, **more))
+
+
+class Channel:
+    def __init__(self, channel):
+        self.channel = channel
+
+    def __getattr__(self, name):
+        made = getattr(self.channel, name)
+        if name not in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
+            return made
+        return lambda *args: Method(made(*args), name == "unary_unary")
+
+
+class Queue(parley.channel.SimpleQueue):
+    def put(self, what):
+        POINTS.around(super().put, what)
+
+
+def sleep(seconds):
+    POINTS.around(threading.Event().wait, seconds)
+
+
+@parley.agent("speller", deterministic=True)
+class Speller:
+    """Says what it is told, a word in a piece."""
+
+    def __init__(self, system=""):
+        self.words = []
+
+    def observe(self, messages):
+        self.words = messages[-1].text.split()  # what was observed before comes with it
+
+    def act(self):
+        for word in self.words:
+            yield word + " "
+
+
+NUMBERS = iter(range(1, 1 << 30))  # no two questions are alike
+
+
+# --- Replay ---
+
+COLUMNS = {"x": ("i8", ()), "bulk": ("u1", (300_000,))}  # six steps a message
+
+
+def rows(n):
+    return {"x": np.array([next(NUMBERS) for _ in range(n)]), "bulk": np.zeros((n, 300_000), np.uint8)}
+
+
+def row(x):
+    return {"x": x, "bulk": np.zeros(300_000, np.uint8)}
+
+
+def table(server):
+    return parley.Replay(server, f"t{next(NUMBERS)}", COLUMNS, sampler="lifo", max_bytes=64 << 20)
+
+
+def filled(server):
+    replay = table(server)
+    replay.insert_all(rows(3))
+    return replay
+
+
+def check_table(replay, _):
+    """The keys are those of the items."""
+    x = next(NUMBERS)
+    key = replay.insert(row(x))
+    batch = replay.sample(1)
+    assert batch["x"].tolist() == [x] and batch.keys.tolist() == [key]
+    some = rows(8)
+    keys = replay.insert_all(some)
+    batch = replay.sample(8)
+    assert dict(zip(batch.keys.tolist(), batch["x"].tolist())) == dict(zip(keys, some["x"].tolist()))
+    assert replay.update_priorities(batch, np.ones(8)) == 8
+    replay.delete()
+
+
+def writer(server):
+    w = parley.replay.Writer(table(server), 8, 0)
+    for _ in range(3):
+        w.append(row(next(NUMBERS)))
+    return w
+
+
+def write(w):
+    for _ in range(10):
+        w.append(row(next(NUMBERS)))
+        w.item(2)
+    w.flush()
+
+
+def check_writer(w, _):
+    x = [next(NUMBERS) for _ in range(9)]
+    before = len(w.keys)
+    for i in x:
+        w.append(row(i))
+    w.item(3)
+    w.item(1)
+    assert len(w.flush()) == 2 and len(w.keys) == before + 2, "of its own items"
+    batch = w.replay.sample(2)
+    got = sorted((batch.data["x"][s:s + n].tolist() for s, n in zip(np.cumsum(batch.steps) - batch.steps, batch.steps.tolist())), key=len)
+    assert got == [x[-1:], x[-3:]], got
+    w.close()
+    w.replay.delete()
+
+
+def read_batches(replay):
+    for batch, _ in zip(replay.batches(2), range(3)):
+        assert len(batch) == 2
+
+
+# --- Store ---
+
+class Pushed:
+    def __init__(self, server):
+        self.store, self.key = parley.OrderedStore(server), f"k{next(NUMBERS)}"
+        self.store.push(self.key, {"first": self.key}, 1)
+
+
+def check_store(p, _):
+    newest = p.store.versions(p.key)[0]
+    value = {"mine": next(NUMBERS)}
+    assert p.store.push(p.key, value, newest + 1, newest) and p.store.pull(p.key) == (value, newest + 1)
+
+
+class Weights(dict):
+    """A model, each of whose arrays is a place."""
+
+    def __getitem__(self, name):
+        return POINTS.around(super().__getitem__, name)
+
+
+class Model:
+    """Two copies of a model, one of which is behind."""
+
+    def __init__(self, server):
+        key = f"m{next(NUMBERS)}"
+        self.ahead, self.behind = parley.PushPullModel(server, key), parley.PushPullModel(server, key)
+        self.weights = Weights(a=np.full(3, 1.0), b=np.full((2, 2), 1.0))
+        self.ahead.push({"a": np.full(3, 2.0), "b": np.full((2, 2), 2.0)})
+
+
+def check_model(m, _):
+    values = {float(x) for a in m.weights.values() for x in a.flat}
+    assert len(values) == 1 and (m.behind.version > 0) == (values == {2.0}), "half of one version and half of another"
+    assert m.behind.pull(m.weights) and (m.weights["a"] == 2).all() and (m.weights["b"] == 2).all()
+    m.weights["a"][:] = m.weights["b"][:] = 5
+    assert m.behind.push(m.weights) and m.ahead.pull(m.weights)
+
+
+# --- conversations ---
+
+def chat(server):
+    c = server.open("speller")
+    c.ask("begin")
+    return c
+
+
+def check_chat(c, _):
+    """A question gets its own answer; what happened before is a turn of its own, or did not happen."""
+    for ask in (lambda word: c.ask(word).text, lambda word: "".join(c.turn(word))):
+        word = f"w{next(NUMBERS)}"
+        said = ask(word)
+        assert said == word + " ", (said, word)
+    other = c.fork()
+    assert other.ask("forked").text == "forked " and other.turns == c.turns + 1
+    c.rewind(1)
+    assert c.turns == 1 and c.ask("again").text == "again "
+    assert c.get().turns == c.turns == 2
+    other.close()
+    c.close()
+
+
+# What is interrupted: how its object is made, the call, and what must hold after it.
+TABLE = {
+    "Replay.insert": (table, lambda r: r.insert(row(next(NUMBERS))), check_table),
+    "Replay.insert_all": (table, lambda r: r.insert_all(rows(13), np.ones(13)), check_table),
+    "Replay.insert_run": (table, lambda r: r.insert_run(rows(13)), check_table),
+    "Replay.sample": (filled, lambda r: r.sample(2), check_table),
+    "Replay.batches": (filled, read_batches, check_table),
+    "Replay.update_priorities": (filled, lambda r: r.update_priorities(r.sample(2), [1, 2]), check_table),
+    "Replay.clear": (filled, lambda r: r.clear(), check_table),
+    "Writer": (writer, write, check_writer),
+    "OrderedStore.push": (Pushed, lambda p: p.store.push(p.key, {"second": 2}, 2, 1), check_store),
+    "OrderedStore.pull": (Pushed, lambda p: p.store.pull(p.key), check_store),
+    "PushPullModel.pull": (Model, lambda m: m.behind.pull(m.weights), check_model),
+    "Conversation.ask": (chat, lambda c: c.ask("one two three"), check_chat),
+    "Conversation.turn": (chat, lambda c: list(c.turn("one two three")), check_chat),
+    "Conversation.observe": (chat, lambda c: c.observe("one two three"), check_chat),
+    "Conversation.fork": (chat, lambda c: c.fork(), check_chat),
+    "Conversation.rewind": (chat, lambda c: c.rewind(1), check_chat),
+}
+
+
+def sweep(server, name):
+    make, act, check = TABLE[name]
+    at = 1
+    while True:
+        one = make(server)
+        POINTS.n, POINTS.at = 0, at
+        try:
+            act(one)
+        except KeyboardInterrupt:
+            pass
+        n, POINTS.at = POINTS.n, None
+        check(one, at)
+        if n < at:
+            assert at > 2, "it has places"
+            return at - 1
+        at += children.STRIDE
+
+
+def main():
+    parley.channel.SimpleQueue = Queue
+    parley.channel.sleep = parley.client.sleep = sleep
+    with Daemon(sys.argv[1], "--replay-bytes", "2G") as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        threading.Thread(target=parley.serve, args=(Speller, daemon.address), daemon=True).start()
+        until("the agent is attached", lambda: "speller" in {m.name for m in server.links[0].call(
+            "Models/List", models_pb2.ModelsListRequest(), models_pb2.ModelsListResponse).models})
+        for link in server.links:
+            link.channel = Channel(link.channel)
+        for name in TABLE:
+            print(f"{name}: {sweep(server, name)} places", flush=True)
+
+
+main()
