@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "agents/constraint/gbnf.h"
 #include "agents/constraint/guard.h"
 #include "agents/constraint/pattern.h"
 #include "base/buf.h"
@@ -122,57 +123,24 @@ enum status constraint_of_regex(const struct constraint **out, const char *text,
     return constraint_keep(out, CONSTRAINT_REGEX, text, len, arena, err);
 }
 
-/* Where a literal, a class or a comment that begins at text ends. */
-static const char *grammar_skip(const char *text, const char *end)
-{
-    const char close = *text == '[' ? ']' : *text == '#' ? '\n' : '"';
-
-    for (text++; text < end && *text != close; text++)
-        if (*text == '\\' && close != '\n')
-            text++;
-    return text < end ? text + 1 : end;
-}
-
-/* Refuses what the engine reads otherwise than GBNF means: a class of any character, and an
- * alternative that is empty, which must be written as a pair of quotes. */
-static enum status grammar_check(const char *text, size_t len, struct error *err)
-{
-    const char *const end = text + len, *at = text;
-    bool is_open = false; /* an alternative has begun and is still empty */
-
-    while (at < end) {
-        if (*at == '"' || *at == '[' || *at == '#') {
-            is_open = is_open && *at == '#';
-            at = grammar_skip(at, end);
-            continue;
-        }
-        if (*at == '.')
-            return constraint_wrong(err, "the grammar has '.', write a character class instead");
-        if (is_open && (*at == '|' || *at == ')'))
-            return constraint_wrong(err,
-                                    "the grammar has an empty alternative, write \"\" instead");
-        if (*at == '=' || *at == '|' || *at == '(')
-            is_open = true;
-        else if (*at != ' ' && *at != '\t' && *at != '\n' && *at != '\r')
-            is_open = false;
-        at++;
-    }
-    return is_open
-               ? constraint_wrong(err, "the grammar has an empty alternative, write \"\" instead")
-               : STATUS_OK;
-}
-
 enum status constraint_of_grammar(const struct constraint **out, const char *text, size_t len,
                                   struct arena *arena, struct error *err)
 {
-    if (constraint_check_text(text, len, err) != STATUS_OK ||
-        grammar_check(text, len, err) != STATUS_OK)
+    struct buf read;
+    enum status rc;
+
+    if (constraint_check_text(text, len, err) != STATUS_OK)
         return err->status;
-    if (pattern_check_bounds(text, len, err) != STATUS_OK) {
+    buf_init(&read, CONSTRAINT_MAX_GRAMMAR_BYTES);
+    rc = gbnf_read(&read, text, len, err);
+    if (rc == STATUS_OK && pattern_check_bounds(read.data, read.len, err) != STATUS_OK) {
         (void)error_prefix(err, "the grammar");
-        return err->status = STATUS_INVALID;
+        rc = err->status = STATUS_INVALID;
     }
-    return constraint_keep(out, CONSTRAINT_EBNF, text, len, arena, err);
+    if (rc == STATUS_OK)
+        rc = constraint_keep(out, CONSTRAINT_EBNF, read.data, read.len, arena, err);
+    buf_deinit(&read);
+    return rc;
 }
 
 /* A literal of the engine's grammar: all but letters and digits by their codes. */

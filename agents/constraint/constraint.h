@@ -10,6 +10,7 @@
 
 enum {
     CONSTRAINT_MAX_BYTES = 128 << 10,       /* of a regular expression, a grammar, all choices */
+    CONSTRAINT_MAX_GRAMMAR_BYTES = 1 << 20, /* of a grammar as the engine reads it */
     CONSTRAINT_MAX_SCHEMA_BYTES = 1 << 20,  /* of a schema before it is read */
     CONSTRAINT_MAX_SCHEMA_VALUES = 1 << 16, /* in it; and as many names, lists and objects */
     CONSTRAINT_MAX_CHOICES = 1024,
@@ -29,7 +30,7 @@ enum status constraint_of_object(const struct constraint **out, struct arena *ar
                                  struct error *err) MUST_CHECK;
 enum status constraint_of_regex(const struct constraint **out, const char *text, size_t len,
                                 struct arena *arena, struct error *err) MUST_CHECK;
-/* GBNF, as llama.cpp's grammars are written, with the rule root. */
+/* GBNF, as llama-server reads it, with the rule root. */
 enum status constraint_of_grammar(const struct constraint **out, const char *text, size_t len,
                                   struct arena *arena, struct error *err) MUST_CHECK;
 /* One of these texts [n]. */

@@ -135,14 +135,14 @@ static enum status reader_format(struct constraint_reader *r, const char *name,
 enum spelling { SPELLS_SCHEMA, SPELLS_REGEX, SPELLS_CHOICE, SPELLS_GRAMMAR, SPELLS_OBJECT };
 
 struct spelled {
-    const char *name;
+    const char *name, *path; /* in its holder, and in the body */
     enum spelling as;
 };
 
+/* An empty string is given: it is an error. */
 static bool is_given_value(const json_t *value)
 {
     return value != NULL && !json_is_null(value) && !json_is_false(value) &&
-           !(json_is_string(value) && json_string_length(value) == 0) &&
            !(json_is_array(value) && json_array_size(value) == 0);
 }
 
@@ -151,17 +151,17 @@ static enum status reader_member(struct constraint_reader *r, const struct spell
 {
     switch (s->as) {
     case SPELLS_SCHEMA:
-        return reader_schema(r, s->name, value, false, err);
+        return reader_schema(r, s->path, value, false, err);
     case SPELLS_REGEX:
-        return reader_text(r, s->name, value, true, err);
+        return reader_text(r, s->path, value, true, err);
     case SPELLS_CHOICE:
-        return reader_choice(r, s->name, value, err);
+        return reader_choice(r, s->path, value, err);
     case SPELLS_GRAMMAR:
-        return reader_text(r, s->name, value, false, err);
+        return reader_text(r, s->path, value, false, err);
     case SPELLS_OBJECT:
         break;
     }
-    return reader_object(r, s->name, err);
+    return reader_object(r, s->path, err);
 }
 
 static enum status reader_members(struct constraint_reader *r, const json_t *holder,
@@ -182,13 +182,19 @@ enum status request_constraint(struct request *out, const json_t *body, const js
                                const char *format_name, struct arena *arena, struct error *err)
 {
     static const struct spelled in_body[] = {
-        {"grammar", SPELLS_GRAMMAR},        {"guided_choice", SPELLS_CHOICE},
-        {"guided_grammar", SPELLS_GRAMMAR}, {"guided_json", SPELLS_SCHEMA},
-        {"guided_regex", SPELLS_REGEX},     {"json_schema", SPELLS_SCHEMA},
+        {"grammar", "grammar", SPELLS_GRAMMAR},
+        {"guided_choice", "guided_choice", SPELLS_CHOICE},
+        {"guided_grammar", "guided_grammar", SPELLS_GRAMMAR},
+        {"guided_json", "guided_json", SPELLS_SCHEMA},
+        {"guided_regex", "guided_regex", SPELLS_REGEX},
+        {"json_schema", "json_schema", SPELLS_SCHEMA},
     };
     static const struct spelled in_outputs[] = {
-        {"choice", SPELLS_CHOICE},      {"grammar", SPELLS_GRAMMAR}, {"json", SPELLS_SCHEMA},
-        {"json_object", SPELLS_OBJECT}, {"regex", SPELLS_REGEX},
+        {"choice", "structured_outputs.choice", SPELLS_CHOICE},
+        {"grammar", "structured_outputs.grammar", SPELLS_GRAMMAR},
+        {"json", "structured_outputs.json", SPELLS_SCHEMA},
+        {"json_object", "structured_outputs.json_object", SPELLS_OBJECT},
+        {"regex", "structured_outputs.regex", SPELLS_REGEX},
     };
     struct constraint_reader r = {.left_out = "", .arena = arena};
     const json_t *outputs = NULL;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agents/constraint/form.h"
+#include "agents/constraint/constraint.h"
 #include "agents/lm/grammar/engine.h"
 #include "base/buf.h"
 #include "tests/unit/agents/lm/grammar/byte_vocab.h"
@@ -155,6 +155,87 @@ START_TEST(test_ambiguous)
     module->matcher_take_back(matcher, 1);
     module->matcher_close(matcher);
     module->compiled_close(compiled);
+}
+END_TEST
+
+/* Whether the grammar, in GBNF, has the text as one of its own. */
+static bool has_text(const struct constraint *grammar, const char *text)
+{
+    void *compiled = compiled_well(grammar->form, grammar->text);
+    bool is_spent, has;
+    void *matcher = module->matcher_open(compiled, &is_spent);
+
+    ck_assert_ptr_nonnull(matcher);
+    has = true;
+    for (; has && *text != '\0'; text++) {
+        module->matcher_renew(matcher);
+        has = module->matcher_accept(matcher, (unsigned char)*text);
+    }
+    has = has && module->matcher_may_end(matcher);
+    module->matcher_close(matcher);
+    module->compiled_close(compiled);
+    return has;
+}
+
+static const char json_gbnf[] =
+    "root   ::= object\n"
+    "value  ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\n\n"
+    "object ::=\n"
+    "  \"{\" ws (\n"
+    "            string \":\" ws value\n"
+    "    (\",\" ws string \":\" ws value)*\n"
+    "  )? \"}\" ws\n\n"
+    "array  ::=\n"
+    "  \"[\" ws (\n"
+    "            value\n"
+    "    (\",\" ws value)*\n"
+    "  )? \"]\" ws\n\n"
+    "string ::=\n"
+    "  \"\\\"\" (\n"
+    "    [^\"\\\\\\x7F\\x00-\\x1F] |\n"
+    "    \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}) # escapes\n"
+    "  )* \"\\\"\" ws\n\n"
+    "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] "
+    "[1-9]{0,15})? ws\n\n"
+    "# Optional space: by convention, applied in this grammar after literal chars when allowed\n"
+    "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n";
+
+/* A grammar in GBNF has the texts that llama-server would admit, and no others: llama.cpp's own
+ * json.gbnf, and each element whose form or meaning is not the engine's. */
+START_TEST(test_gbnf)
+{
+    static const struct {
+        const char *grammar;
+        const char *has[4], *lacks[4];
+    } rows[] = {
+        {json_gbnf,
+         {"{}", "{\"a\": [1, -2.5e-3, \"\\u00e9 \xc3\xa9\"],\n\t\"b\":{ }}\n", "{\"\": null }"},
+         {"[]", "{\"a\": 1,}", "{\"a\": \"\x01\"}", "{\"a\": \"\x7f\"}"}},
+        {"root ::= | \"a\" | ", {"", "a"}, {"b", "aa"}},
+        {"root ::= .", {"a", "\n", "\xf0\x9f\x98\x80", "\xef\xbf\xbd"}, {"", "ab", "\xed\xa0\x80"}},
+        {"root ::= \"a\"{,3} \"b\"{2} \"c\"{1,}", {"bbc", "aaabbccc"}, {"aaaabbc", "abc", "abb"}},
+        {"root ::= (true | 1-x)+ [^a-c\\x00-\\u00ff]\ntrue ::= \"\\x41\\u00e9\\t\"\n1-x ::= \"#\" "
+         "# |",
+         {"#\xf0\x9f\x98\x80", "A\xc3\xa9\t#\xe2\x82\xac"},
+         {"#a", "\xe2\x82\xac", "#\xc3\xa9"}},
+        {"root ::= \"a\"\n  \"b\" |\n\n  Token\nToken ::= \"<think>\"", {"ab", "<think>"}, {"a"}},
+    };
+    struct arena arena;
+
+    arena_init(&arena, 1 << 20);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct constraint *c;
+        struct error err;
+
+        ck_assert_msg(constraint_of_grammar(&c, rows[i].grammar, strlen(rows[i].grammar), &arena,
+                                            &err) == STATUS_OK,
+                      "%s", err.text);
+        for (size_t k = 0; k < 4 && rows[i].has[k] != NULL; k++)
+            ck_assert_msg(has_text(c, rows[i].has[k]), "%s\n%s", c->text, rows[i].has[k]);
+        for (size_t k = 0; k < 4 && rows[i].lacks[k] != NULL; k++)
+            ck_assert_msg(!has_text(c, rows[i].lacks[k]), "%s\n%s", c->text, rows[i].lacks[k]);
+    }
+    arena_deinit(&arena);
 }
 END_TEST
 
@@ -314,8 +395,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_finite, test_pieces, test_ambiguous, test_bytes,
-                                  test_wrong_bytes};
+    const TTest *const tests[] = {test_finite, test_pieces, test_ambiguous,
+                                  test_gbnf,   test_bytes,  test_wrong_bytes};
     const char *path = getenv("PARLEY_GRAMMAR_MODULE");
     struct error err;
     int failed;
