@@ -8,41 +8,7 @@
 #include "base/alloc.h"
 #include "base/reason.h"
 
-static const struct limit_kind {
-    const char *noun;
-    const char *option; /* NULL: built in */
-    const char *field;  /* of the request, that is at fault; NULL: none */
-} kinds[] = {
-    [LIMIT_CALLS] = {"gRPC calls in flight", NULL, NULL},
-    [LIMIT_QUEUE] = {"waiting requests of a model", "--max-queue", NULL},
-    [LIMIT_COMPILING] = {"constraints that are compiled", NULL, NULL},
-    [LIMIT_CONSTRAINT_BYTES] = {"bytes of constraints of running replies", NULL, NULL},
-    [LIMIT_CONVERSATIONS] = {"open conversations", "--max-conversations", NULL},
-    [LIMIT_NAMES] = {"names of conversations", NULL, NULL},
-    [LIMIT_RESPONSES] = {"stored responses", NULL, NULL},
-    [LIMIT_KEYED_REPLIES] = {"replies under an Idempotency-Key", NULL, "Idempotency-Key"},
-    [LIMIT_KEYED_BYTES] = {"bytes of replies under an Idempotency-Key", NULL, "Idempotency-Key"},
-    [LIMIT_SESSIONS] = {"sessions of Act", "--max-sessions", NULL},
-    [LIMIT_SEQUENCES] = {"sequences of KServe", NULL, NULL},
-    [LIMIT_VECTORS] = {"vectors of environments", NULL, NULL},
-    [LIMIT_ENVIRONMENTS] = {"environments", NULL, "count"},
-    [LIMIT_GROUPS] = {"groups of Registry", NULL, "group"},
-    [LIMIT_GROUP_BYTES] = {"bytes of values in groups of Registry", NULL, "value"},
-    [LIMIT_STORE_KEYS] = {"keys of Store", NULL, "key"},
-    [LIMIT_STORE_BYTES] = {"bytes of values in Store", "--store-bytes", "size_bytes"},
-    [LIMIT_REPLAY_TABLES] = {"tables of Replay", NULL, "table"},
-    [LIMIT_REPLAY_BYTES] = {"bytes of tables of Replay", "--replay-bytes", "max_bytes"},
-    [LIMIT_PARAMS_SETS] = {"parameter sets", NULL, NULL},
-    [LIMIT_PARAMS_BYTES] = {"bytes of parameter sets", "--params-bytes", NULL},
-    [LIMIT_WORK_TASKS] = {"tasks of Work", NULL, NULL},
-    [LIMIT_WORK_BYTES] = {"bytes of payloads and results of Work", "--work-bytes", "payload"},
-    [LIMIT_WORK_WORKERS] = {"workers of Work", NULL, NULL},
-    [LIMIT_WORK_FUNCTIONS] = {"functions of Work", NULL, "offer.functions"},
-    [LIMIT_ATTACHED_WORKERS] = {"attached workers", NULL, NULL},
-};
-_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == N_SHARED_LIMITS, "each limit has a row");
-
-void shared_limit_init(struct shared_limit *l, enum shared_limit_kind kind, uint64_t max)
+void shared_limit_init(struct shared_limit *l, const struct limit_kind *kind, uint64_t max)
 {
     *l = (struct shared_limit){.kind = kind, .max = max};
 }
@@ -52,16 +18,6 @@ void shared_limit_deinit(struct shared_limit *l)
     free(l->by_principal);
     l->by_principal = NULL;
     l->n_principals = 0;
-}
-
-const char *shared_limit_noun(enum shared_limit_kind kind)
-{
-    return kinds[kind].noun;
-}
-
-const char *shared_limit_option(enum shared_limit_kind kind)
-{
-    return kinds[kind].option;
 }
 
 uint64_t shared_limit_part(const struct shared_limit *l, uint32_t principal)
@@ -96,21 +52,21 @@ uint64_t shared_limit_room(const struct shared_limit *l, uint32_t principal)
 
 static const char *limit_option(const struct shared_limit *l)
 {
-    return kinds[l->kind].option != NULL ? kinds[l->kind].option : "built in";
+    return l->kind->option != NULL ? l->kind->option : "built in";
 }
 
 static enum status shared_limit_refuse(const struct shared_limit *l, uint64_t n, struct error *err)
 {
-    return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, kinds[l->kind].field,
+    return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, l->kind->field,
                          "the limit of %" PRIu64 " %s (%s) is reached: there are %" PRIu64
                          ", %" PRIu64 " more are asked for",
-                         l->max, kinds[l->kind].noun, limit_option(l), l->held, n);
+                         l->max, l->kind->noun, limit_option(l), l->held, n);
 }
 
 enum status shared_limit_check(const struct shared_limit *l, uint32_t principal, uint64_t n,
                                struct error *err)
 {
-    const struct limit_kind *kind = &kinds[l->kind];
+    const struct limit_kind *kind = l->kind;
     const uint64_t held = shared_limit_held_by(l, principal);
 
     if (n <= shared_limit_room(l, principal))

@@ -12,52 +12,26 @@
 
 #include "base/status.h"
 
-/* Each has a row in shared_limit.c, and one in docs/operations.md. */
-enum shared_limit_kind {
-    LIMIT_CALLS,
-    LIMIT_QUEUE, /* these three are counted elsewhere, by the batcher's tenants */
-    LIMIT_COMPILING,
-    LIMIT_CONSTRAINT_BYTES,
-    LIMIT_CONVERSATIONS,
-    LIMIT_NAMES,
-    LIMIT_RESPONSES,
-    LIMIT_KEYED_REPLIES,
-    LIMIT_KEYED_BYTES,
-    LIMIT_SESSIONS,
-    LIMIT_SEQUENCES,
-    LIMIT_VECTORS,
-    LIMIT_ENVIRONMENTS,
-    LIMIT_GROUPS,
-    LIMIT_GROUP_BYTES,
-    LIMIT_STORE_KEYS,
-    LIMIT_STORE_BYTES,
-    LIMIT_REPLAY_TABLES,
-    LIMIT_REPLAY_BYTES,
-    LIMIT_PARAMS_SETS,
-    LIMIT_PARAMS_BYTES,
-    LIMIT_WORK_TASKS,
-    LIMIT_WORK_BYTES,
-    LIMIT_WORK_WORKERS,
-    LIMIT_WORK_FUNCTIONS,
-    LIMIT_ATTACHED_WORKERS,
-    N_SHARED_LIMITS
+/* What a limit bounds, in the words of its refusals. The owner of a limit has one constant of this
+ * type, named kind_of_..., and docs/operations.md has a row for each: tools/check_limits.py
+ * compares them. */
+struct limit_kind {
+    const char *noun;   /* of what is counted, in the plural: "sessions of Act" */
+    const char *option; /* that sets the limit; NULL: the limit is built in */
+    const char *field;  /* of a refused request, that is at fault; NULL: none */
 };
 
 /* Zeroed but for kind and max, nothing is held. max may change at any time. */
 struct shared_limit {
-    enum shared_limit_kind kind;
-    uint64_t max;           /* of all together */
-    uint64_t held;          /* by all */
-    uint64_t *by_principal; /* [n_principals], owned: what each holds */
+    const struct limit_kind *kind; /* borrowed for ever: a constant */
+    uint64_t max;                  /* of all together */
+    uint64_t held;                 /* by all */
+    uint64_t *by_principal;        /* [n_principals], owned: what each holds */
     size_t n_principals;
 };
 
-void shared_limit_init(struct shared_limit *l, enum shared_limit_kind kind, uint64_t max);
+void shared_limit_init(struct shared_limit *l, const struct limit_kind *kind, uint64_t max);
 void shared_limit_deinit(struct shared_limit *l);
-
-/* "sessions of Act"; and the option that sets the limit, NULL for one that is built in. */
-const char *shared_limit_noun(enum shared_limit_kind kind);
-const char *shared_limit_option(enum shared_limit_kind kind);
 
 /* The most that the principal may hold: max without keys, else half of it, and at least 1. */
 uint64_t shared_limit_part(const struct shared_limit *l, uint32_t principal);

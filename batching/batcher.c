@@ -21,6 +21,8 @@
 #include "batching/step.h"
 #include "batching/yield.h"
 
+static const struct limit_kind kind_of_queue = {"waiting requests of a model", "--max-queue", NULL};
+
 /* Delays and ageing are at most a day, so that sums of times cannot wrap. */
 static const uint64_t longest_us = UINT64_C(86400) * 1000 * 1000;
 static const uint64_t default_ageing_us = 100 * 1000;
@@ -188,8 +190,7 @@ static enum status batcher_check_half(const struct batcher *b, const struct batc
         return error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
                              "the principal's half of the limit of %zu %s (%s) is reached: it has "
                              "%zu: try again later",
-                             max, shared_limit_noun(LIMIT_QUEUE), shared_limit_option(LIMIT_QUEUE),
-                             n);
+                             max, kind_of_queue.noun, kind_of_queue.option, n);
     if (max_cost != 0 && t->waiting_cost != 0 &&
         (t->waiting_cost >= max_cost || request->cost > max_cost - t->waiting_cost))
         return error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,

@@ -9,6 +9,9 @@
 #include "base/alloc.h"
 #include "base/shared_limit.h"
 
+static const struct limit_kind kind_of_params_bytes = {"bytes of parameter sets", "--params-bytes",
+                                                       NULL};
+
 /* The size of a huge page: fewer page faults and table walks. */
 #define HUGE_BYTES ((uintptr_t)2 << 20)
 
@@ -35,8 +38,8 @@ static enum status params_budget_take_own(struct params_budget *b, size_t size_b
 {
     const char *part = b->all == NULL ? "" : "the principal's half of ";
     const size_t limit = b->all == NULL ? b->max_bytes : b->all->max_bytes;
-    const char *noun = shared_limit_noun(LIMIT_PARAMS_BYTES);
-    const char *option = shared_limit_option(LIMIT_PARAMS_BYTES);
+    const char *noun = kind_of_params_bytes.noun;
+    const char *option = kind_of_params_bytes.option;
     size_t held = atomic_load_explicit(&b->held_bytes, memory_order_relaxed);
 
     if (size_bytes > b->max_bytes) /* waiting cannot help */

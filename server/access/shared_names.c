@@ -8,7 +8,7 @@
 
 enum { SHARING_MAX_BYTES = 64 << 10 };
 
-void shared_names_init(struct shared_names *all, const char *noun, enum shared_limit_kind limit,
+void shared_names_init(struct shared_names *all, const char *noun, const struct limit_kind *limit,
                        size_t max, const struct env *env)
 {
     *all = (struct shared_names){.noun = noun};

@@ -39,7 +39,7 @@ struct shared_name {
     char text[SHARED_NAME_MAX_BYTES + 1];
 };
 
-void shared_names_init(struct shared_names *all, const char *noun, enum shared_limit_kind limit,
+void shared_names_init(struct shared_names *all, const char *noun, const struct limit_kind *limit,
                        size_t max, const struct env *env);
 void shared_names_deinit(struct shared_names *all); /* all were removed */
 

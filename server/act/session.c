@@ -17,6 +17,8 @@
 #include "server/access/quota.h"
 #include "server/model/model.h"
 
+static const struct limit_kind kind_of_sessions = {"sessions of Act", "--max-sessions", NULL};
+
 struct session {
     struct hash_node by_env; /* not for ended sessions */
     struct link idle;        /* of sessions->idle; not while leased or in a step */
@@ -59,7 +61,7 @@ void sessions_configure(struct sessions *all, size_t max_sessions)
 void sessions_init(struct sessions *all, const struct sessions_config *config)
 {
     *all = (struct sessions){.config = *config, .user.close = session_close_of_model};
-    shared_limit_init(&all->limit, LIMIT_SESSIONS, 0);
+    shared_limit_init(&all->limit, &kind_of_sessions, 0);
     sessions_configure(all, config->max_sessions);
     if (all->config.ttl_ms == 0)
         all->config.ttl_ms = (uint64_t)10 * 60 * 1000;

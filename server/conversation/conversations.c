@@ -9,6 +9,9 @@
 #include "server/conversation/keeping.h"
 #include "server/model/model.h"
 
+static const struct limit_kind kind_of_conversations = {"open conversations", "--max-conversations",
+                                                        NULL};
+
 /* Timers are set no farther ahead. */
 #define LOOK_AGAIN_US ((uint64_t)10 * 365 * 24 * 60 * 60 * 1000 * 1000)
 
@@ -712,7 +715,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
                  .is_busy = has_model,
                  .close = conversations_close_of_model},
     };
-    shared_limit_init(&all->limit, LIMIT_CONVERSATIONS, 0);
+    shared_limit_init(&all->limit, &kind_of_conversations, 0);
     conversations_configure(all, c->max_conversations, c->ttl_ms, c->linger_us);
     set_default(&c->max_queued_turns, 16);
     set_default(&c->max_turns, 1000000);

@@ -19,6 +19,11 @@
 #include "server/conversation/keeping.h"
 #include "server/model/model.h"
 
+static const struct limit_kind kind_of_keyed_replies = {"replies under an Idempotency-Key", NULL,
+                                                        "Idempotency-Key"};
+static const struct limit_kind kind_of_keyed_bytes = {"bytes of replies under an Idempotency-Key",
+                                                      NULL, "Idempotency-Key"};
+
 #define KEYED_MAX_BYTES ((size_t)1 << 30)
 #define KEYED_TTL_US ((uint64_t)24 * 60 * 60 * 1000 * 1000)
 
@@ -618,8 +623,8 @@ void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_conf
     k->config.max_replies = or_default(config->max_replies, KEYED_MAX_REPLIES);
     k->config.max_bytes = or_default(config->max_bytes, KEYED_MAX_BYTES);
     k->config.ttl_us = config->ttl_us == 0 ? KEYED_TTL_US : config->ttl_us;
-    shared_limit_init(&k->limit, LIMIT_KEYED_REPLIES, k->config.max_replies);
-    shared_limit_init(&k->bytes, LIMIT_KEYED_BYTES, k->config.max_bytes);
+    shared_limit_init(&k->limit, &kind_of_keyed_replies, k->config.max_replies);
+    shared_limit_init(&k->bytes, &kind_of_keyed_bytes, k->config.max_bytes);
     hash_init(&k->by_key, config->env);
     list_init(&k->attended);
     list_init(&k->lingering);

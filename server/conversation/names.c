@@ -5,6 +5,9 @@
 
 #include "base/alloc.h"
 
+static const struct limit_kind kind_of_names = {"names of conversations", NULL, NULL};
+static const struct limit_kind kind_of_responses = {"stored responses", NULL, NULL};
+
 struct conversation_name {
     struct hash_node by_name;
     struct link link, of_owner;
@@ -27,8 +30,8 @@ void conversation_names_init(struct conversation_names *m, struct conversations 
     hash_init(&m->by_name, env);
     list_init(&m->oldest_first);
     list_init(&m->kept);
-    shared_limit_init(&m->names_limit, LIMIT_NAMES, CONVERSATION_NAMES_MAX);
-    shared_limit_init(&m->kept_limit, LIMIT_RESPONSES, CONVERSATION_NAMES_MAX_KEPT);
+    shared_limit_init(&m->names_limit, &kind_of_names, CONVERSATION_NAMES_MAX);
+    shared_limit_init(&m->kept_limit, &kind_of_responses, CONVERSATION_NAMES_MAX_KEPT);
 }
 
 static struct conversation_name *names_find(const struct conversation_names *m, uint64_t hash,

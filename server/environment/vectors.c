@@ -20,6 +20,9 @@
 #include "server/environment/orders.h"
 #include "server/environment/plugged.h"
 
+static const struct limit_kind kind_of_vectors = {"vectors of environments", NULL, NULL};
+static const struct limit_kind kind_of_environments = {"environments", NULL, "count"};
+
 static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
                                              .reason = REASON_OUT_OF_MEMORY,
                                              .text = "out of memory for an environment's error"};
@@ -27,8 +30,8 @@ static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
 void vectors_init(struct vectors *all, const struct vectors_config *config)
 {
     *all = (struct vectors){.config = *config};
-    shared_limit_init(&all->limit, LIMIT_VECTORS, VECTORS_MAX);
-    shared_limit_init(&all->instances, LIMIT_ENVIRONMENTS, VECTORS_MAX_INSTANCES);
+    shared_limit_init(&all->limit, &kind_of_vectors, VECTORS_MAX);
+    shared_limit_init(&all->instances, &kind_of_environments, VECTORS_MAX_INSTANCES);
     hash_init(&all->by_id, NULL); /* handles are random */
     list_init(&all->idle);
     all->hosts = (struct peers){.env = config->env,

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "server/model/model.h"
 
+static const struct limit_kind kind_of_attached_workers = {"attached workers", NULL, NULL};
+
 static const struct attached_worker *attached_worker_of(const struct peer *p)
 {
     return container_of(p, const struct attached_worker, remote.peer);
@@ -59,7 +61,7 @@ void attached_init(struct attached *a, const struct attached_config *config)
                   .say_silent = attached_say_silent},
     };
     peers_init(&a->peers);
-    shared_limit_init(&a->limit, LIMIT_ATTACHED_WORKERS, ATTACHED_MAX_WORKERS);
+    shared_limit_init(&a->limit, &kind_of_attached_workers, ATTACHED_MAX_WORKERS);
 }
 
 void attached_deinit(void *attached)

@@ -17,6 +17,8 @@
 #include "server/access/quota.h"
 #include "server/params/checkpoint.h"
 
+static const struct limit_kind kind_of_params_sets = {"parameter sets", NULL, NULL};
+
 /* Bound of a set's description. */
 #define SPEC_MAX_BYTES ((size_t)64 << 20)
 
@@ -41,7 +43,7 @@ void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *
     *s = (struct params_sets){.loop = loop, .env = env};
     list_init(&s->shares);
     params_budget_init(&s->budget, max_bytes, NULL);
-    shared_names_init(&s->names, "name", LIMIT_PARAMS_SETS, PARAMS_MAX_SETS, env);
+    shared_names_init(&s->names, "name", &kind_of_params_sets, PARAMS_MAX_SETS, env);
     keeper_init(&s->keeper, &params_keeper, s, env);
 }
 

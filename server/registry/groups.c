@@ -13,6 +13,10 @@
 #include "base/env.h"
 #include "server/telemetry/metric.h"
 
+static const struct limit_kind kind_of_groups = {"groups of Registry", NULL, "group"};
+static const struct limit_kind kind_of_group_bytes = {"bytes of values in groups of Registry", NULL,
+                                                      "value"};
+
 struct group_barrier {
     struct link link;
     struct list waits; /* of struct group_wait */
@@ -25,8 +29,8 @@ struct group_barrier {
 void groups_init(struct groups *g, const struct env *env, struct alarm *alarm)
 {
     *g = (struct groups){.env = env, .alarm = alarm};
-    shared_limit_init(&g->limit, LIMIT_GROUPS, GROUPS_MAX);
-    shared_limit_init(&g->value_bytes, LIMIT_GROUP_BYTES, GROUP_MAX_BYTES);
+    shared_limit_init(&g->limit, &kind_of_groups, GROUPS_MAX);
+    shared_limit_init(&g->value_bytes, &kind_of_group_bytes, GROUP_MAX_BYTES);
     list_init(&g->leased);
     hash_init(&g->by_name, env);
     hash_init(&g->by_lease, NULL); /* leases are random */

@@ -6,6 +6,10 @@
 #include "base/env.h"
 #include "server/access/access.h"
 
+static const struct limit_kind kind_of_replay_tables = {"tables of Replay", NULL, "table"};
+static const struct limit_kind kind_of_replay_bytes = {"bytes of tables of Replay",
+                                                       "--replay-bytes", "max_bytes"};
+
 static uint64_t replays_draw(const struct replays *r)
 {
     uint64_t drawn = 0;
@@ -18,8 +22,8 @@ static uint64_t replays_draw(const struct replays *r)
 void replays_init(struct replays *r, const struct replays_config *config)
 {
     *r = (struct replays){.config = *config};
-    shared_names_init(&r->tables, "table", LIMIT_REPLAY_TABLES, REPLAY_MAX_TABLES, config->env);
-    shared_limit_init(&r->bytes, LIMIT_REPLAY_BYTES, config->max_bytes);
+    shared_names_init(&r->tables, "table", &kind_of_replay_tables, REPLAY_MAX_TABLES, config->env);
+    shared_limit_init(&r->bytes, &kind_of_replay_bytes, config->max_bytes);
     keeper_init(&r->keeper, &replays_keeper, r, config->env);
 }
 

@@ -35,6 +35,8 @@
 #include "server/rpc/call_parts.h"
 #include "server/rpc/connections.h"
 
+static const struct limit_kind kind_of_calls = {"gRPC calls in flight", NULL, NULL};
+
 enum port_stage {
     PORT_SERVING,
     PORT_ANSWERING, /* waits until its calls have their status */
@@ -303,7 +305,7 @@ static struct port *port_make(const struct port_config *config)
     p->queue.max_message_bytes =
         config->max_message_bytes == 0 ? MESSAGE_MAX_BYTES : config->max_message_bytes;
     p->queue.max_calls = config->max_calls == 0 ? CALLS_MAX : config->max_calls;
-    shared_limit_init(&p->queue.calls, LIMIT_CALLS, p->queue.max_calls);
+    shared_limit_init(&p->queue.calls, &kind_of_calls, p->queue.max_calls);
     p->shutdown.kind = OP_SHUTDOWN;
     p->listeners = xalloc(config->n_listen * sizeof(*p->listeners));
     for (size_t i = 0; i < config->n_services; i++)

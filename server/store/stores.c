@@ -11,11 +11,15 @@
 #include "base/alloc.h"
 #include "server/access/access.h"
 
+static const struct limit_kind kind_of_store_bytes = {"bytes of values in Store", "--store-bytes",
+                                                      "size_bytes"};
+static const struct limit_kind kind_of_store_keys = {"keys of Store", NULL, "key"};
+
 void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
 {
     *s = (struct stores){0};
-    shared_limit_init(&s->bytes, LIMIT_STORE_BYTES, max_bytes);
-    shared_names_init(&s->keys, "key", LIMIT_STORE_KEYS, STORE_MAX_KEYS, env);
+    shared_limit_init(&s->bytes, &kind_of_store_bytes, max_bytes);
+    shared_names_init(&s->keys, "key", &kind_of_store_keys, STORE_MAX_KEYS, env);
     keeper_init(&s->keeper, &stores_keeper, s, env);
 }
 

@@ -13,6 +13,13 @@
 #include "server/telemetry/metric.h"
 #include "server/work/parts.h"
 
+static const struct limit_kind kind_of_work_workers = {"workers of Work", NULL, NULL};
+static const struct limit_kind kind_of_work_functions = {"functions of Work", NULL,
+                                                         "offer.functions"};
+static const struct limit_kind kind_of_work_tasks = {"tasks of Work", NULL, NULL};
+static const struct limit_kind kind_of_work_bytes = {"bytes of payloads and results of Work",
+                                                     "--work-bytes", "payload"};
+
 enum { WORK_RETRY_MS = 500, WORK_TURN = 1 << 20, WORK_TICK_US = 20000 };
 
 static const struct work_failure work_no_memory = {
@@ -28,10 +35,10 @@ static const struct work_failure work_no_memory = {
 void work_init(struct work_table *w, const struct work_config *config)
 {
     *w = (struct work_table){.config = *config};
-    shared_limit_init(&w->workers_limit, LIMIT_WORK_WORKERS, WORK_MAX_WORKERS);
-    shared_limit_init(&w->functions_limit, LIMIT_WORK_FUNCTIONS, WORK_MAX_FUNCTIONS);
-    shared_limit_init(&w->tasks_limit, LIMIT_WORK_TASKS, WORK_MAX_TASKS);
-    shared_limit_init(&w->bytes_limit, LIMIT_WORK_BYTES, config->max_bytes);
+    shared_limit_init(&w->workers_limit, &kind_of_work_workers, WORK_MAX_WORKERS);
+    shared_limit_init(&w->functions_limit, &kind_of_work_functions, WORK_MAX_FUNCTIONS);
+    shared_limit_init(&w->tasks_limit, &kind_of_work_tasks, WORK_MAX_TASKS);
+    shared_limit_init(&w->bytes_limit, &kind_of_work_bytes, config->max_bytes);
     hash_init(&w->functions, config->env);
     hash_init(&w->tasks, NULL); /* ids are random */
     hash_init(&w->requests, config->env);

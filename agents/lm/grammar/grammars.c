@@ -17,6 +17,10 @@
 #include "base/env.h"
 #include "base/shared_limit.h"
 
+static const struct limit_kind kind_of_constraint_bytes = {
+    "bytes of constraints of running replies", NULL, NULL};
+static const struct limit_kind kind_of_compiling = {"constraints that are compiled", NULL, NULL};
+
 enum { RETRY_MS = 1000 };
 
 enum status grammars_open(struct grammars **out, const struct vocab *v, size_t n_tokens,
@@ -201,7 +205,7 @@ static enum status grammar_check_room(struct grammar *g, struct error *err)
         err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
         "%sthe limit of %d %s (built in) is reached",
         owner->n_bytes + g->n_bytes <= GRAMMARS_MAX_BYTES ? "the principal's half of " : "",
-        GRAMMARS_MAX_BYTES, shared_limit_noun(LIMIT_CONSTRAINT_BYTES));
+        GRAMMARS_MAX_BYTES, kind_of_constraint_bytes.noun);
     err->retry_after_ms = RETRY_MS;
     return STATUS_EXHAUSTED;
 }
@@ -378,11 +382,11 @@ static enum status grammars_check_compiling(const struct grammars *g, const stru
     if (g->n_compiling >= GRAMMARS_MAX_COMPILING)
         (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
                             "the limit of %d %s (built in) is reached", GRAMMARS_MAX_COMPILING,
-                            shared_limit_noun(LIMIT_COMPILING));
+                            kind_of_compiling.noun);
     else if (tenant != NULL && grammars_compiling_of(g, tenant) >= GRAMMARS_MAX_COMPILING / 2)
         (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
                             "the principal's half of the limit of %d %s (built in) is reached",
-                            GRAMMARS_MAX_COMPILING, shared_limit_noun(LIMIT_COMPILING));
+                            GRAMMARS_MAX_COMPILING, kind_of_compiling.noun);
     else
         return STATUS_OK;
     err->retry_after_ms = RETRY_MS;

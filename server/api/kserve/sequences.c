@@ -15,6 +15,8 @@
 #include "base/alloc.h"
 #include "server/model/model.h"
 
+static const struct limit_kind kind_of_sequences = {"sequences of KServe", NULL, NULL};
+
 enum { RETRY_MS = 100, ENV_ID_SIZE = 40 };
 
 struct sequence {
@@ -47,7 +49,7 @@ void sequences_init(struct sequences *all, const struct sequences_config *config
         all->config.max_queued = 64;
     if (config->idle_ms == 0)
         all->config.idle_ms = 60000;
-    shared_limit_init(&all->limit, LIMIT_SEQUENCES, all->config.max_sequences);
+    shared_limit_init(&all->limit, &kind_of_sequences, all->config.max_sequences);
     hash_init(&all->by_key, config->env);
     list_init(&all->idle);
     list_init(&all->retired);

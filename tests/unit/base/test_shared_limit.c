@@ -6,6 +6,13 @@
 #include "base/reason.h"
 #include "tests/unit/base/suite.h"
 
+static const struct limit_kind sessions = {"sessions of Act", "--max-sessions", NULL};
+static const struct limit_kind replay_bytes = {"bytes of tables of Replay", "--replay-bytes",
+                                               "max_bytes"};
+static const struct limit_kind store_bytes = {"bytes of values in Store", "--store-bytes",
+                                              "size_bytes"};
+static const struct limit_kind conversations = {"open conversations", "--max-conversations", NULL};
+
 enum { ALICE = 1, BOB = 2, CAROL = 70 };
 
 /* Without keys the one principal may have all, and is told when there is no more. */
@@ -14,7 +21,7 @@ START_TEST(whole_without_keys)
     struct shared_limit l;
     struct error err;
 
-    shared_limit_init(&l, LIMIT_SESSIONS, 10);
+    shared_limit_init(&l, &sessions, 10);
     ck_assert_uint_eq(shared_limit_part(&l, 0), 10);
     ck_assert_int_eq(shared_limit_take(&l, 0, 10, &err), STATUS_OK);
     ck_assert_uint_eq(shared_limit_room(&l, 0), 0);
@@ -35,7 +42,7 @@ START_TEST(half_with_keys)
     struct shared_limit l;
     struct error err;
 
-    shared_limit_init(&l, LIMIT_REPLAY_BYTES, 11);
+    shared_limit_init(&l, &replay_bytes, 11);
     ck_assert_int_eq(shared_limit_take(&l, ALICE, 6, &err), STATUS_EXHAUSTED);
     ck_assert_int_eq(shared_limit_take(&l, ALICE, 5, &err), STATUS_OK);
     ck_assert_uint_eq(shared_limit_room(&l, ALICE), 0);
@@ -65,7 +72,7 @@ START_TEST(what_is_held_stays)
     struct shared_limit l;
     struct error err;
 
-    shared_limit_init(&l, LIMIT_STORE_BYTES, 10);
+    shared_limit_init(&l, &store_bytes, 10);
     shared_limit_hold(&l, ALICE, 12);
     ck_assert_uint_eq(shared_limit_room(&l, ALICE), 0);
     ck_assert_uint_eq(shared_limit_room(&l, BOB), 0);
@@ -84,16 +91,16 @@ START_TEST(extremes)
     struct shared_limit l;
     struct error err;
 
-    shared_limit_init(&l, LIMIT_CONVERSATIONS, 1);
+    shared_limit_init(&l, &conversations, 1);
     ck_assert_int_eq(shared_limit_take(&l, ALICE, 1, &err), STATUS_OK);
     ck_assert_int_eq(shared_limit_take(&l, BOB, 1, &err), STATUS_EXHAUSTED);
     shared_limit_deinit(&l);
-    shared_limit_init(&l, LIMIT_STORE_BYTES, UINT64_MAX);
+    shared_limit_init(&l, &store_bytes, UINT64_MAX);
     ck_assert_int_eq(shared_limit_take(&l, ALICE, UINT64_MAX / 2, &err), STATUS_OK);
     ck_assert_int_eq(shared_limit_take(&l, ALICE, UINT64_MAX, &err), STATUS_EXHAUSTED);
     ck_assert_int_eq(shared_limit_take(&l, BOB, UINT64_MAX / 2, &err), STATUS_OK);
     shared_limit_deinit(&l);
-    shared_limit_init(&l, LIMIT_STORE_BYTES, 0);
+    shared_limit_init(&l, &store_bytes, 0);
     ck_assert_int_eq(shared_limit_take(&l, 0, 1, &err), STATUS_EXHAUSTED);
     shared_limit_deinit(&l);
 }
