@@ -114,6 +114,10 @@ def wrong(parley):
     refused(parley, "input", "the context holds only 2048", list(range(3, 203)) * 11)
     refused(parley, "input", "not a number", [1.5])
     refused(parley, "encoding_format", "float or base64", "a", encoding_format="int8")
+    for name, says, value in [("normalize", "must be true", False), ("truncate_prompt_tokens", "read whole", 8), ("input_type", "prefix", "query"),
+                              ("add_special_tokens", "must be true", False), ("dimensions", "a whole number", "8")]:
+        refused(parley, name, says, "a", extra_body={name: value})
+    assert embed(parley, "a", extra_body={"normalize": True, "truncate_prompt_tokens": None, "input_type": ""}).data  # they change nothing
     refused(parley, "model", "does not compute embeddings", "a", model="echo")
     assert values(parley, list(range(3, 203)) * 10 + list(range(3, 51))).shape == (1, 256)  # the whole context
     assert len(embed(parley, ["a"] * 100).data) == 100  # more than are in flight at once

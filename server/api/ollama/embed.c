@@ -7,6 +7,7 @@
 #include "server/api/routes.h"
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
+#include "server/json/field_table.h"
 #include "server/json/fields.h"
 #include "server/model/model.h"
 #include "server/server.h"
@@ -15,6 +16,21 @@ struct ollama_embedding {
     const char *model; /* as the request names it */
     uint64_t started_us;
 };
+
+struct ollama_embed_body {
+    const char *model;
+    uint32_t dimensions;
+};
+
+#define TO(member) offsetof(struct ollama_embed_body, member)
+
+/* The texts have a reader of their own. keep_alive, options and truncate change no vector: a text
+ * that is too long is refused. */
+static const struct field_row body_rows[] = {
+    {"dimensions", FIELD_WHOLE, .to = TO(dimensions), .least = 0, .most = UINT32_MAX},
+    {"model", FIELD_TEXT, .to = TO(model)},
+};
+static const struct field_table of_body = FIELD_TABLE(body_rows);
 
 static uint64_t ollama_embed_now_us(const struct exchange *x)
 {
@@ -52,27 +68,25 @@ static enum status ollama_embed_start(struct exchange *x, const json_t *body, bo
     struct ollama_embedding *e = arena_alloc(arena, 1, sizeof(*e));
     struct embeddings_request r = {.keeps_length = is_old};
     struct embedding_input *inputs;
-    const char *model = "";
-    int64_t dimensions = 0;
+    struct ollama_embed_body given = {.model = ""};
 
     if (e == NULL)
         return error_no_memory(err, sizeof(*e), "a request");
     if (is_old && json_is_array(field(body, "prompt")))
         return error_field(err, "prompt", "must be a text: /api/embed takes lists");
-    if (field_text(&model, body, "model", err) != STATUS_OK ||
-        field_whole(&dimensions, NULL, body, "dimensions", 0, UINT32_MAX, err) != STATUS_OK ||
+    if (field_table_read(&of_body, &given, body, err) != STATUS_OK ||
         embedding_request_inputs(&inputs, &r.n_inputs, body, is_old ? "prompt" : "input", arena,
                                  err) != STATUS_OK ||
-        resolution_find_model(&r.model, x, model, err) != STATUS_OK)
+        resolution_find_model(&r.model, x, given.model, err) != STATUS_OK)
         return err->status;
-    if (model[0] == '\0')
-        model = r.model->name;
-    *e = (struct ollama_embedding){.model = arena_strndup(arena, model, strlen(model)),
+    if (given.model[0] == '\0')
+        given.model = r.model->name;
+    *e = (struct ollama_embedding){.model = arena_strndup(arena, given.model, strlen(given.model)),
                                    .started_us = ollama_embed_now_us(x)};
     if (e->model == NULL)
-        return error_no_memory(err, strlen(model), "a request");
+        return error_no_memory(err, strlen(given.model), "a request");
     r.inputs = inputs;
-    r.dimensions = (size_t)dimensions;
+    r.dimensions = given.dimensions;
     return embedding_answer_start(x, &r, is_old ? ollama_embed_write_one : ollama_embed_write,
                                   false, e, err);
 }

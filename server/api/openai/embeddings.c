@@ -8,23 +8,39 @@
 #include "server/api/routes.h"
 #include "server/conversation/embeddings.h"
 #include "server/http/exchange.h"
-#include "server/json/fields.h"
+#include "server/json/field_table.h"
 #include "server/model/model.h"
 #include "server/server.h"
 
 enum { EMBEDDINGS_BODY_MAX_BYTES = 64 << 20 };
 
-static enum status take_format(bool *ret_is_base64, const json_t *body, struct error *err)
-{
-    const char *format = "float";
+struct embeddings_body {
+    const char *model, *format;
+    uint32_t dimensions;
+};
 
-    if (field_text(&format, body, "encoding_format", err) != STATUS_OK)
-        return err->status;
-    *ret_is_base64 = strcmp(format, "base64") == 0;
-    if (!*ret_is_base64 && strcmp(format, "float") != 0)
-        return error_field(err, "encoding_format", "is '%.40s', it must be float or base64",
-                           format);
-    return STATUS_OK;
+#define TO(member) offsetof(struct embeddings_body, member)
+
+/* input has a reader of its own. */
+/* clang-format off */
+static const struct field_row body_rows[] = {
+    {"add_special_tokens", FIELD_ANY, .refused = "must be true: send token ids to have none", .is_off = field_is_true},
+    {"dimensions", FIELD_WHOLE, .to = TO(dimensions), .least = 1, .most = UINT32_MAX},
+    {"encoding_format", FIELD_TEXT, .to = TO(format)},
+    {"input_type", FIELD_ANY, .refused = "is not supported: put the model's prefix into the text", .is_off = field_is_empty},
+    {"messages", FIELD_ANY, .refused = "is not supported: send input", .is_off = field_is_empty},
+    {"model", FIELD_TEXT, .to = TO(model)},
+    {"normalize", FIELD_ANY, .refused = "must be true: vectors have length 1", .is_off = field_is_true},
+    {"truncate_prompt_tokens", FIELD_ANY, .refused = "is not supported: a text is read whole", .is_off = field_is_empty},
+};
+/* clang-format on */
+static const struct field_table of_body = FIELD_TABLE(body_rows);
+
+static enum status embeddings_check_format(const char *format, struct error *err)
+{
+    if (strcmp(format, "base64") == 0 || strcmp(format, "float") == 0)
+        return STATUS_OK;
+    return error_field(err, "encoding_format", "is '%.40s', it must be float or base64", format);
 }
 
 static void embeddings_write(const struct embedding_answer *a, struct json_writer *w)
@@ -57,20 +73,18 @@ static enum status embeddings_begin_request(struct exchange *x, const json_t *bo
 {
     struct embeddings_request r = {0};
     struct embedding_input *inputs;
-    const char *model = "";
-    bool is_base64 = false;
-    int64_t dimensions = 0;
+    struct embeddings_body given = {.model = "", .format = "float"};
 
-    if (field_text(&model, body, "model", err) != STATUS_OK ||
-        take_format(&is_base64, body, err) != STATUS_OK ||
-        field_whole(&dimensions, NULL, body, "dimensions", 1, UINT32_MAX, err) != STATUS_OK ||
+    if (field_table_read(&of_body, &given, body, err) != STATUS_OK ||
+        embeddings_check_format(given.format, err) != STATUS_OK ||
         embedding_request_inputs(&inputs, &r.n_inputs, body, "input", exchange_arena(x), err) !=
             STATUS_OK ||
-        resolution_find_model(&r.model, x, model, err) != STATUS_OK)
+        resolution_find_model(&r.model, x, given.model, err) != STATUS_OK)
         return err->status;
     r.inputs = inputs;
-    r.dimensions = (size_t)dimensions;
-    return embedding_answer_start(x, &r, embeddings_write, is_base64, NULL, err);
+    r.dimensions = given.dimensions;
+    return embedding_answer_start(x, &r, embeddings_write, strcmp(given.format, "base64") == 0,
+                                  NULL, err);
 }
 
 static void embeddings_serve(struct exchange *x)

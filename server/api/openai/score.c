@@ -9,7 +9,7 @@
 #include "server/api/routes.h"
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
-#include "server/json/fields.h"
+#include "server/json/field_table.h"
 #include "server/model/model.h"
 #include "server/server.h"
 
@@ -19,6 +19,19 @@ enum { SCORE_MAX_TEXTS = EMBEDDINGS_MAX_INPUTS / 2 };
 struct score_request {
     size_t n_first, n_second;
 };
+
+/* clang-format off */
+/* text_1 and text_2 have a reader of their own. */
+static const struct field_row body_rows[] = {
+    {"activation", FIELD_ANY, .refused = "must be true: a score is a cosine", .is_off = field_is_true},
+    {"data_1", FIELD_ANY, .refused = "is not supported: send text_1", .is_off = field_is_empty},
+    {"data_2", FIELD_ANY, .refused = "is not supported: send text_2", .is_off = field_is_empty},
+    {"model", FIELD_TEXT, .to = 0},
+    {"truncate_prompt_tokens", FIELD_ANY, .refused = "is not supported: a text is read whole", .is_off = field_is_empty},
+    {"use_activation", FIELD_ANY, .refused = "must be true: a score is a cosine", .is_off = field_is_true},
+};
+/* clang-format on */
+static const struct field_table of_body = FIELD_TABLE(body_rows);
 
 /* Of vectors of length 1. */
 static double score_of(const struct embeddings *e, size_t first, size_t second)
@@ -78,7 +91,7 @@ static enum status score_begin(struct exchange *x, const json_t *body, struct er
 
     if (s == NULL)
         return error_no_memory(err, sizeof(*s), "a request");
-    if (field_text(&model, body, "model", err) != STATUS_OK ||
+    if (field_table_read(&of_body, &model, body, err) != STATUS_OK ||
         score_take_texts(&first, &s->n_first, body, "text_1", arena, err) != STATUS_OK ||
         score_take_texts(&second, &s->n_second, body, "text_2", arena, err) != STATUS_OK ||
         resolution_find_model(&r.model, x, model, err) != STATUS_OK)
