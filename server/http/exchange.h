@@ -1,7 +1,8 @@
-/* One request and its answer. It lives from the end of the request's head until the kernel has the
- * answer or the peer has hung up. A route serves it once the body is complete. The answer is one
- * reply, or a stream of events that are pulled: when the connection is write-ready, the handler
- * appends the next ones. Loop. */
+/* An exchange is one request and its answer. It lives from the end of the request's head until the
+ * kernel has the answer or the peer has hung up. A route serves the exchange once the body is
+ * complete. The answer is one reply or a stream of events. Events are pulled: whenever the
+ * connection is write-ready, the handler appends the next events. All functions are called on the
+ * loop. */
 #ifndef SERVER_HTTP_EXCHANGE_H
 #define SERVER_HTTP_EXCHANGE_H
 
@@ -16,29 +17,33 @@ struct principal;
 struct server;
 
 struct exchange_handler {
-    /* The connection is write-ready: reply, or append events and notify again if there are more. */
+    /* Called when the connection is write-ready. The handler replies, or appends events and calls
+     * exchange_notify again if there are more. */
     void (*on_write_ready)(struct exchange *x, void *state);
-    /* The server drains: a long-lived answer ends as soon as it can. Called at most once; if the
-     * server drains already, after the route has been served. May be NULL. */
+    /* Called at most once, when the server drains: a long-lived answer ends as soon as it can. If
+     * the server drains already, the call comes after the route has been served. May be NULL. */
     void (*drain)(struct exchange *x, void *state);
-    /* The server ends: the answer ends with err, which a stream says in its API's way; on_close
-     * follows. NULL: exchange_fail does, and a stream breaks off. */
+    /* Called when the server ends: the answer ends with err, which a stream says in its API's form.
+     * on_close follows. NULL: exchange_fail is called instead, and a stream breaks off. */
     void (*cut)(struct exchange *x, void *state, const struct error *err);
-    /* The exchange is over, for whatever reason; state is not used afterwards. */
+    /* Called when the exchange is over, for whatever reason. state is not used afterwards. */
     void (*on_close)(struct exchange *x, void *state);
 };
 
-/* Sets the handler: notifications now call on_write_ready. At most once. */
+/* Sets the handler, whose on_write_ready notifications call from now on. At most one call. */
 void exchange_set_handler(struct exchange *x, const struct exchange_handler *handler, void *state);
 
-/* As before exchange_set_handler: another one may be set, for a request that waited for something
- * before it began. on_close of the first is not called. */
+/* Undoes exchange_set_handler, so that another handler may be set. This serves a request that
+ * waited for something before it began. on_close of the dropped handler is not called. */
 void exchange_drop_handler(struct exchange *x);
 
-/* on_write_ready will be called, not inside this call. From anywhere on the loop. */
+/* Has on_write_ready called later, not inside this call. May be called from anywhere on the loop.
+ */
 void exchange_notify(struct exchange *x);
 
-/* The whole answer. type may be NULL without a body. */
+/* Gives the whole answer. type is the Content-Type, and may be NULL without a body. exchange_fail
+ * answers with err in the form of the route's API, with the HTTP status of err's status;
+ * exchange_fail_as takes another HTTP status. */
 void exchange_reply(struct exchange *x, int http_status, const char *type, const char *body,
                     size_t len);
 void exchange_fail(struct exchange *x, const struct error *err);
@@ -47,34 +52,35 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
 enum status exchange_append_error(const struct exchange *x, struct buf *out,
                                   const struct error *err) MUST_CHECK;
 
-/* The stream's Content-Type, where it is not server-sent events; static. Before it begins. */
+/* Sets the Content-Type of a stream that is no stream of server-sent events, before the stream
+ * begins. type is static. */
 void exchange_set_stream_type(struct exchange *x, const char *type);
-/* Begins a stream of server-sent events. What on_write_ready appends to the buffer is sent when it
- * returns, until exchange_end. */
+/* Begins a stream of server-sent events, which exchange_end ends. What on_write_ready appends to
+ * the returned buffer is sent when on_write_ready returns. */
 struct buf *exchange_stream(struct exchange *x);
 void exchange_end(struct exchange *x);
 bool exchange_is_streaming(const struct exchange *x);
 
-/* Whose request it is; valid as long as the daemon. */
+/* Returns the principal whose request it is, valid as long as the daemon. */
 const struct principal *exchange_principal(const struct exchange *x);
 struct server *exchange_server(const struct exchange *x);
-struct arena *exchange_arena(struct exchange *x); /* as long as the exchange */
+struct arena *exchange_arena(struct exchange *x); /* lives as long as the exchange */
 const char *exchange_path(const struct exchange *x);
 const char *exchange_method(const struct exchange *x); /* "GET" */
-/* The parameter's first value in the query, decoded, in the arena; *out is NULL where there is
- * none. */
+/* Finds the first value of the query's parameter. *out is the decoded value, in the arena; NULL if
+ * the query has no such parameter. */
 enum status exchange_query(const char **out, struct exchange *x, const char *name,
                            struct error *err) MUST_CHECK;
-/* Value of X-Conversation-Id; "" where there is none. */
+/* Returns the value of X-Conversation-Id; "" if the request has none. */
 const char *exchange_conversation(const struct exchange *x);
-/* Sent as X-Conversation-Id with the answer; id lives as long as the exchange. */
+/* Sends id as X-Conversation-Id with the answer. id lives as long as the exchange. */
 void exchange_set_conversation(struct exchange *x, const char *id);
-/* Sent as X-Parley-Unenforced with the answer; printable ASCII that lives as long as the exchange.
- */
+/* Sends keywords as X-Parley-Unenforced with the answer. keywords is printable ASCII, and lives as
+ * long as the exchange. */
 void exchange_set_unenforced(struct exchange *x, const char *keywords);
-/* Value of Idempotency-Key, at most 256 bytes of it; NULL where there is none. */
+/* Returns the first 256 bytes of the value of Idempotency-Key; NULL if the request has none. */
 const char *exchange_key(const struct exchange *x);
-/* Value of Last-Event-ID, [*ret_len]; NULL where there is none. */
+/* Returns the value of Last-Event-ID, [*ret_len]; NULL if the request has none. */
 const char *exchange_last_event(const struct exchange *x, size_t *ret_len);
 const char *exchange_body(const struct exchange *x, size_t *ret_len);
 
