@@ -43,6 +43,22 @@ struct block_form {
     enum code_kind codes;
 };
 
+/* The form of each block format, in one list: X(type, the form's fields). */
+#define BLOCK_FORMS(X)                                                         \
+    X(Q4_0, .bias = 8, .bits = 4)                                              \
+    X(Q4_1, .bits = 4, .has_min = true)                                        \
+    X(Q5_0, .bias = 16, .bits = 5)                                             \
+    X(Q5_1, .bits = 5, .has_min = true)                                        \
+    X(Q8_0, .bias = 128, .bits = 8)                                            \
+    X(Q4_K, .bits = 4, .has_min = true, .scale = SCALE_STEPS)                  \
+    X(Q5_K, .bits = 5, .has_min = true, .scale = SCALE_STEPS)                  \
+    X(Q6_K, .bias = 32, .bits = 6, .halves = true, .scale = SCALE_STEPS)       \
+    X(Q2_K, .bits = 2, .halves = true, .has_min = true, .scale = SCALE_STEPS)  \
+    X(Q3_K, .bias = 4, .bits = 3, .halves = true, .scale = SCALE_STEPS)        \
+    X(IQ4_NL, .bias = 128, .bits = 4, .codes = CODE_IQ4)                       \
+    X(IQ4_XS, .bias = 128, .bits = 4, .scale = SCALE_STEPS, .codes = CODE_IQ4) \
+    X(MXFP4, .bias = 12, .bits = 4, .scale = SCALE_POWER, .codes = CODE_E2M1)
+
 enum {
     SUPER_GROUPS = DTYPE_BLOCK_VALUES_MAX / GROUP_VALUES
 }; /* that share the f16 of their steps */
@@ -52,8 +68,5 @@ bool block_form_of(struct block_form *out, enum dtype t);
 
 /* The number that a code stands for. */
 int block_value(const struct block_form *form, int code);
-
-/* Group g of a row that begins at `row`. */
-void block_group_read(struct block_group *out, enum dtype t, const void *row, size_t g);
 
 #endif

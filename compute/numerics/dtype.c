@@ -327,9 +327,8 @@ static void decode_mxfp4(const uint8_t *in, float *out)
     }
 }
 
-/* The offset and number of a block's floats: a scale, a min after it, or the one number of the
- * block. Each is finite unless all bits of its exponent, which the mask has, are set; for an f32
- * the upper half decides. */
+/* The offset and number of a block's floats: a scale, and a min after it. Each is finite unless all
+ * bits of its exponent, which the mask has, are set. */
 struct floats {
     size_t at, n;
     uint16_t mask;
@@ -344,12 +343,12 @@ struct dtype_format {
     const char *name;
     size_t n_values, size_bytes; /* of a block */
     void (*decode)(const uint8_t *in, float *out);
-    struct floats floats; /* n 0: decoded numbers decide */
+    struct floats floats; /* of block types but MXFP4 */
 };
 
 static const struct dtype_format formats[] = {
-    [DTYPE_F32] = {"F32", 1, 4, decode_f32, {2, 1, 0x7f80}},
-    [DTYPE_F16] = {"F16", 1, 2, decode_f16, F16_AT(0, 1)},
+    [DTYPE_F32] = {"F32", 1, 4, decode_f32, {0, 0, 0}},
+    [DTYPE_F16] = {"F16", 1, 2, decode_f16, {0, 0, 0}},
     [DTYPE_Q4_0] = {"Q4_0", SMALL_VALUES, 18, decode_q4_0, F16_AT(0, 1)},
     [DTYPE_Q4_1] = {"Q4_1", SMALL_VALUES, 20, decode_q4_1, F16_AT(0, 2)},
     [DTYPE_Q5_0] = {"Q5_0", SMALL_VALUES, 22, decode_q5_0, F16_AT(0, 1)},
@@ -363,7 +362,7 @@ static const struct dtype_format formats[] = {
     [DTYPE_IQ4_NL] = {"IQ4_NL", SMALL_VALUES, 18, decode_iq4_nl, F16_AT(0, 1)},
     [DTYPE_IQ4_XS] = {"IQ4_XS", SUPER_VALUES, 136, decode_iq4_xs, F16_AT(0, 1)},
     [DTYPE_MXFP4] = {"MXFP4", SMALL_VALUES, 17, decode_mxfp4, {0, 0, 0}},
-    [DTYPE_BF16] = {"BF16", 1, 2, decode_bf16, {0, 1, 0x7f80}},
+    [DTYPE_BF16] = {"BF16", 1, 2, decode_bf16, {0, 0, 0}},
 };
 
 static const struct dtype_format *format_of(enum dtype t)
@@ -405,14 +404,36 @@ void dtype_decode(enum dtype t, const void *in, size_t n, float *out)
         f->decode(from, out + i);
 }
 
-static bool decodes_to_finite(const struct dtype_format *f, const uint8_t *in, size_t n)
+/* Whether n numbers of two bytes are finite; mask: the bits of their exponents. */
+static bool shorts_are_finite(const uint8_t *in, size_t n, uint16_t mask)
 {
-    float out[DTYPE_BLOCK_VALUES_MAX];
+    uint16_t is_broken = 0; /* as wide as the numbers, so that compilers take many at a time */
+
+    for (size_t i = 0; i < n; i++)
+        is_broken |= (load_u16(in + i * sizeof(mask)) & mask) == mask;
+    return is_broken == 0;
+}
+
+static bool f32_are_finite(const uint8_t *in, size_t n)
+{
+    uint32_t is_broken = 0;
+
+    for (size_t i = 0; i < n; i++)
+        is_broken |= (load_u32(in + i * sizeof(is_broken)) & 0x7f800000) == 0x7f800000;
+    return is_broken == 0;
+}
+
+/* The greatest number is 12 * 2^(exponent - 128): decoded only where that may be infinite. */
+static bool mxfp4_are_finite(const uint8_t *in, size_t n)
+{
+    float out[SMALL_VALUES];
     bool is_broken = false;
 
-    for (size_t i = 0; i < n; i += f->n_values, in += f->size_bytes) {
-        f->decode(in, out);
-        for (size_t k = 0; k < f->n_values; k++)
+    for (size_t i = 0; i < n; i += SMALL_VALUES, in += formats[DTYPE_MXFP4].size_bytes) {
+        if (in[0] <= 252)
+            continue;
+        decode_mxfp4(in, out);
+        for (size_t k = 0; k < SMALL_VALUES; k++)
             is_broken |= (f32_to_bits(out[k]) & 0x7f800000) == 0x7f800000;
     }
     return !is_broken;
@@ -426,8 +447,12 @@ bool dtype_is_finite(enum dtype t, const void *in, size_t n)
     bool is_broken = false;
 
     assert(n % f->n_values == 0);
-    if (floats.n == 0)
-        return decodes_to_finite(f, in, n);
+    if (t == DTYPE_F32)
+        return f32_are_finite(in, n);
+    if (t == DTYPE_F16 || t == DTYPE_BF16)
+        return shorts_are_finite(in, n, t == DTYPE_F16 ? 0x7c00 : 0x7f80);
+    if (t == DTYPE_MXFP4)
+        return mxfp4_are_finite(in, n);
     for (size_t i = 0; i < n; i += f->n_values, from += f->size_bytes)
         for (size_t k = 0; k < floats.n; k++)
             is_broken |= (load_u16(from + 2 * k) & floats.mask) == floats.mask;

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "compute/backend/backend.h"
 #include "compute/backends.h"
-#include "compute/cpu/blocks.h"
+#include "compute/cpu/block_read.h"
 #include "compute/cpu/panels.h"
 #include "compute/numerics/scalar.h"
 #include "tests/support/numbers.h"
@@ -132,6 +132,7 @@ static void scales_of(const struct block_form *form, const struct block_group *w
 static float exact_output(const struct tensor *t, size_t output, const float *in)
 {
     const uint8_t *row = (const uint8_t *)t->data + output * dtype_row_bytes(t->type, t->n_cols);
+    const size_t block_groups = dtype_block_values(t->type) / GROUP_VALUES;
     struct block_form form;
     float y = 0.0f;
 
@@ -142,7 +143,8 @@ static float exact_output(const struct tensor *t, size_t output, const float *in
         uint32_t bits;
         int a[32], dots[2] = {0}, sums[2] = {0};
 
-        block_group_read(&w, t->type, row, g);
+        block_group_read(&w, t->type, row + g / block_groups * dtype_block_bytes(t->type),
+                         g % block_groups);
         scales_of(&form, &w, scales, mins);
         for (size_t i = 0; i < 32; i++)
             amax = fmaxf(amax, fabsf(in[i]));
