@@ -302,13 +302,13 @@ static enum status open_template(struct lm *m, const struct agent_config *config
 }
 
 /* The file's hash; with a named template the hash of both, for prompts are others then. */
-static enum status read_version(struct lm *m, struct error *err)
+static enum status read_version(struct lm *m, struct model_hasher *hasher, struct error *err)
 {
     static const char digits[] = "0123456789abcdef";
     uint8_t hash[SHA256_BYTES];
     struct sha256 *s;
 
-    if (model_hash_gguf(m->version, m->gguf, err) != STATUS_OK)
+    if (model_hasher_take(hasher, m->version, err) != STATUS_OK)
         return err->status;
     if (m->named_template.len == 0)
         return STATUS_OK;
@@ -397,6 +397,7 @@ static void lm_close(struct agent *a)
 static enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
     struct lm *m = container_of(a, struct lm, base);
+    struct model_hasher *hasher = NULL;
     enum status rc;
 
     lm_cache_init(&m->cache, on_cache_event, m);
@@ -415,6 +416,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
 
     rc = gguf_open(&m->gguf, config->path, err);
     if (rc == STATUS_OK)
+        hasher = model_hasher_open(m->gguf);
+    if (rc == STATUS_OK)
         rc = vocab_open(&m->vocab, m->gguf, err);
     if (rc == STATUS_OK)
         rc = open_template(m, config, err);
@@ -432,7 +435,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK)
-        rc = read_version(m, err);
+        rc = read_version(m, hasher, err);
     if (rc == STATUS_OK)
         rc = gguf_check_unchanged(m->gguf, err);
     if (rc == STATUS_OK && m->default_system->n_ids > m->limits.context)
@@ -448,6 +451,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     }
     if (rc == STATUS_OK)
         lm_read_statistics(m);
+    model_hasher_close(hasher);
     return rc; /* agent_open calls lm_close on failure */
 }
 

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <openssl/evp.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,17 @@ enum {
     KEY_SIZE = 160,
     LINE_SIZE = KEY_SIZE + MODEL_HASH_SIZE + 1,
     PATH_SIZE = 4096,
-    READ_BYTES = 1 << 20,
+    READ_BYTES = 256 << 10, /* stays in the L2 cache until it is hashed */
+};
+
+struct model_hasher {
+    const struct gguf *g;
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool is_stopping;
+    enum status rc;
+    struct error err;
+    char hash[MODEL_HASH_SIZE];
 };
 
 static enum status no_hash(struct error *err)
@@ -30,12 +42,21 @@ static enum status no_hash(struct error *err)
     return error_set(err, STATUS_INTERNAL, "libcrypto cannot compute a sha256");
 }
 
-static enum status update(EVP_MD_CTX *hash, int fd, uint8_t *room, struct error *err)
+/* A file that is hashed. */
+struct hashed_file {
+    int fd;
+    const atomic_bool *is_stopping; /* or NULL */
+};
+
+static enum status update(EVP_MD_CTX *hash, const struct hashed_file *f, uint8_t *room,
+                          struct error *err)
 {
     ssize_t n;
 
-    for (off_t at = 0; (n = pread(fd, room, READ_BYTES, at)) != 0;)
-        if (n > 0 && EVP_DigestUpdate(hash, room, (size_t)n) == 1)
+    for (off_t at = 0; (n = pread(f->fd, room, READ_BYTES, at)) != 0;)
+        if (f->is_stopping != NULL && atomic_load_explicit(f->is_stopping, memory_order_relaxed))
+            return error_set(err, STATUS_CANCELLED, "the model is not loaded any more");
+        else if (n > 0 && EVP_DigestUpdate(hash, room, (size_t)n) == 1)
             at += n;
         else if (n > 0)
             return no_hash(err);
@@ -77,20 +98,19 @@ static enum status hash_all(char out[MODEL_HASH_SIZE], hash_feed_fn feed, const 
 
 static enum status feed_file(EVP_MD_CTX *hash, const void *arg, struct error *err)
 {
-    const int *fd = arg;
     uint8_t *room = try_alloc(READ_BYTES, 1);
     enum status rc;
 
     if (room == NULL)
         return error_no_memory(err, READ_BYTES, "a sha256");
-    rc = update(hash, *fd, room, err);
+    rc = update(hash, arg, room, err);
     free(room);
     return rc;
 }
 
 enum status model_hash(char out[MODEL_HASH_SIZE], int fd, struct error *err)
 {
-    return hash_all(out, feed_file, &fd, err);
+    return hash_all(out, feed_file, &(struct hashed_file){.fd = fd}, err);
 }
 
 /* Makes the key that tells one state of a file from another. */
@@ -158,8 +178,10 @@ static void gguf_hash_remember(const char *entry, const char *key, const char *h
         (void)unlink(other);
 }
 
-enum status model_hash_file(char out[MODEL_HASH_SIZE], int fd, struct error *err)
+enum status model_hash_file(char out[MODEL_HASH_SIZE], int fd, const atomic_bool *is_stopping,
+                            struct error *err)
 {
+    const struct hashed_file f = {fd, is_stopping};
     char key[KEY_SIZE], entry[PATH_SIZE];
     struct stat st;
     bool may_keep = fstat(fd, &st) == 0 && time(NULL) - st.st_ctim.tv_sec >= SETTLED_S &&
@@ -167,23 +189,28 @@ enum status model_hash_file(char out[MODEL_HASH_SIZE], int fd, struct error *err
     enum status rc;
 
     if (!may_keep)
-        return model_hash(out, fd, err);
+        return hash_all(out, feed_file, &f, err);
     gguf_hash_key_of(key, &st);
     if (recall(out, entry, key))
         return STATUS_OK;
-    rc = model_hash(out, fd, err);
+    rc = hash_all(out, feed_file, &f, err);
     if (rc == STATUS_OK)
         gguf_hash_remember(entry, key, out);
     return rc;
 }
 
+struct hashed_model {
+    const struct gguf *g;
+    const atomic_bool *is_stopping; /* or NULL */
+};
+
 static enum status feed_hashes(EVP_MD_CTX *hash, const void *arg, struct error *err)
 {
-    const struct gguf *g = arg;
+    const struct hashed_model *m = arg;
 
-    for (size_t i = 0; i < gguf_n_files(g); i++) {
+    for (size_t i = 0; i < gguf_n_files(m->g); i++) {
         char one[MODEL_HASH_SIZE];
-        enum status rc = model_hash_file(one, gguf_fd(g, i), err);
+        enum status rc = model_hash_file(one, gguf_fd(m->g, i), m->is_stopping, err);
 
         if (rc == STATUS_OK && EVP_DigestUpdate(hash, one, sizeof(one) - 1) != 1)
             rc = no_hash(err);
@@ -193,9 +220,61 @@ static enum status feed_hashes(EVP_MD_CTX *hash, const void *arg, struct error *
     return STATUS_OK;
 }
 
+static enum status hash_model(char out[MODEL_HASH_SIZE], const struct hashed_model *m,
+                              struct error *err)
+{
+    if (gguf_n_files(m->g) == 1)
+        return model_hash_file(out, gguf_fd(m->g, 0), m->is_stopping, err);
+    return hash_all(out, feed_hashes, m, err);
+}
+
 enum status model_hash_gguf(char out[MODEL_HASH_SIZE], const struct gguf *g, struct error *err)
 {
-    if (gguf_n_files(g) == 1)
-        return model_hash_file(out, gguf_fd(g, 0), err);
-    return hash_all(out, feed_hashes, g, err);
+    return hash_model(out, &(struct hashed_model){.g = g}, err);
+}
+
+static void *hasher_work(void *arg)
+{
+    struct model_hasher *h = arg;
+
+    (void)pthread_setname_np(pthread_self(), "parley-hasher"); /* for ps and top */
+    h->rc = hash_model(h->hash, &(struct hashed_model){h->g, &h->is_stopping}, &h->err);
+    return NULL;
+}
+
+struct model_hasher *model_hasher_open(const struct gguf *g)
+{
+    struct model_hasher *h = xalloc(sizeof(*h));
+
+    h->g = g;
+    h->has_thread = !fault_now() && pthread_create(&h->thread, NULL, hasher_work, h) == 0;
+    return h;
+}
+
+static void hasher_join(struct model_hasher *h)
+{
+    if (h->has_thread)
+        (void)pthread_join(h->thread, NULL); /* cannot fail for a thread that was started */
+    h->has_thread = false;
+}
+
+enum status model_hasher_take(struct model_hasher *h, char out[MODEL_HASH_SIZE], struct error *err)
+{
+    if (!h->has_thread)
+        return model_hash_gguf(out, h->g, err);
+    hasher_join(h);
+    if (h->rc == STATUS_OK)
+        memcpy(out, h->hash, MODEL_HASH_SIZE);
+    else
+        *err = h->err;
+    return h->rc;
+}
+
+void model_hasher_close(struct model_hasher *h)
+{
+    if (h == NULL)
+        return;
+    atomic_store(&h->is_stopping, true);
+    hasher_join(h);
+    free(h);
 }

@@ -109,7 +109,7 @@ START_TEST(a_hash_is_remembered)
     ck_assert_ptr_nonnull(mkdtemp(root));
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", root, 1), 0);
     ck_assert_int_eq(model_hash(known, fd, &err), STATUS_OK);
-    ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_file(hash, fd, NULL, &err), STATUS_OK);
     ck_assert_str_eq(hash, known);
     ck_assert(entry_of(path, sizeof(path), root));
     read_entry(path, text, sizeof(text));
@@ -118,7 +118,7 @@ START_TEST(a_hash_is_remembered)
     memcpy(changed, text, n_text + 1); /* the last digit differs */
     changed[n_text - 2] = text[n_text - 2] == '0' ? '1' : '0';
     write_entry(path, changed);
-    ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_file(hash, fd, NULL, &err), STATUS_OK);
     ck_assert_mem_eq(hash, changed + n_text - MODEL_HASH_SIZE, MODEL_HASH_SIZE - 1);
 
     for (size_t i = 0; i < 3; i++) { /* another state; cut; no digits */
@@ -130,7 +130,7 @@ START_TEST(a_hash_is_remembered)
         else
             changed[n_text - 9] = 'x';
         write_entry(path, changed);
-        ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
+        ck_assert_int_eq(model_hash_file(hash, fd, NULL, &err), STATUS_OK);
         ck_assert_str_eq(hash, known);
         read_entry(path, changed, sizeof(changed));
         ck_assert_str_eq(changed, text);
@@ -146,6 +146,7 @@ END_TEST
 /* Where the cache cannot be written, and for a file that has just changed, the hash is computed. */
 START_TEST(a_hash_need_not_be_remembered)
 {
+    const atomic_bool is_stopping = true;
     char root[] = "/tmp/parley-hash-XXXXXX", path[512];
     char known[MODEL_HASH_SIZE], hash[MODEL_HASH_SIZE];
     struct error err;
@@ -153,14 +154,15 @@ START_TEST(a_hash_need_not_be_remembered)
 
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", "/proc/no/such/folder", 1), 0);
     ck_assert_int_eq(model_hash(known, fd, &err), STATUS_OK);
-    ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_file(hash, fd, NULL, &err), STATUS_OK);
     ck_assert_str_eq(hash, known);
     ck_assert_int_eq(close(fd), 0);
 
     ck_assert_ptr_nonnull(mkdtemp(root));
     ck_assert_int_eq(setenv("XDG_CACHE_HOME", root, 1), 0);
     fd = open_young(root, "abc");
-    ck_assert_int_eq(model_hash_file(hash, fd, &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_file(hash, fd, &is_stopping, &err), STATUS_CANCELLED);
+    ck_assert_int_eq(model_hash_file(hash, fd, NULL, &err), STATUS_OK);
     ck_assert_str_eq(hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     ck_assert(!entry_of(path, sizeof(path), root));
     ck_assert_int_eq(close(fd), 0);

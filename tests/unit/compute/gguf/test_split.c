@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "compute/gguf/gguf.h"
 #include "compute/gguf/hash.h"
 #include "tests/unit/base/suite.h"
@@ -216,5 +217,33 @@ START_TEST(changes_of_any_file_are_noticed)
 }
 END_TEST
 
+/* A hasher's hash is model_hash_gguf's, with a thread or without; it may be closed before it was
+ * taken. */
+START_TEST(a_hasher_hashes_beside_its_caller)
+{
+    char want[MODEL_HASH_SIZE];
+    struct gguf *g;
+
+    setup();
+    ck_assert_int_eq(gguf_open(&g, paths[0], &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_gguf(want, g, &err), STATUS_OK);
+    for (int has_thread = 0; has_thread < 2; has_thread++) {
+        char got[MODEL_HASH_SIZE] = "";
+        struct model_hasher *h;
+
+        fault_after = has_thread ? -1 : 0;
+        h = model_hasher_open(g);
+        fault_after = -1;
+        ck_assert_int_eq(model_hasher_take(h, got, &err), STATUS_OK);
+        ck_assert_str_eq(got, want);
+        model_hasher_close(h);
+    }
+    model_hasher_close(model_hasher_open(g));
+    model_hasher_close(NULL);
+    gguf_close(g);
+    teardown();
+}
+END_TEST
+
 SUITE_MAIN("compute/split", files_read_as_one, missing_files_are_named, wrong_splits_are_refused,
-           changes_of_any_file_are_noticed)
+           changes_of_any_file_are_noticed, a_hasher_hashes_beside_its_caller)
