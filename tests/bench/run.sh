@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|gym|work]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|gym|work]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf products --backend NAME
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf load SHAPE TYPE      see shapes.py
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf starspace --parlai [SEEDS]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N] | history --mutations [NAME…]
@@ -17,6 +18,12 @@ shift 2
 by_python() {
     "$here/../integration/venv.sh"
     PARLEY_STUBS=$PWD/build/venv/stubs PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/$1" "$build" "$model" "${@:2}"
+}
+
+# shaped SHAPE TYPE: the path of a file of random weights
+shaped() {
+    "$here/../integration/venv.sh"
+    PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/shapes.py" "$model" "$1" "$2"
 }
 
 case ${1-} in
@@ -45,6 +52,12 @@ products)
         exec "$build/tests/bench/bench_products" "${@:2}" "$model"
     fi
     ;;
+load)
+    if [ $# -eq 3 ]; then
+        file=$(shaped "$2" "$3")
+        exec "$build/tests/bench/bench_load" "$file"
+    fi
+    ;;
 leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
@@ -58,6 +71,11 @@ for what; do
     engine) "$build/tests/bench/bench_engine" "$model" ;;
     products) "$build/tests/bench/bench_products" "$model" "$("$here/onednn.sh")" ;;
     types) "$build/tests/bench/bench_types" cpu 1 ;;
+    load)
+        "$build/tests/bench/bench_load" "$model"
+        file=$(shaped 1B Q4_K_M)
+        "$build/tests/bench/bench_load" "$file"
+        ;;
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
@@ -117,6 +135,6 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
     esac
 done
