@@ -11,18 +11,18 @@
 
 enum { ANSWER_MAX_BYTES = 128 << 20 };
 
-static enum status embedding_take_ids(struct embedding_input *out, const json_t *list,
+static enum status embedding_take_ids(struct prompt_input *out, const json_t *list,
                                       const char *name, struct arena *arena, struct error *err)
 {
     int32_t *ids;
 
     if (field_token_ids(&ids, list, name, "text, or token ids", arena, err) != STATUS_OK)
         return err->status;
-    *out = (struct embedding_input){.ids = ids, .n_ids = json_array_size(list)};
+    *out = (struct prompt_input){.ids = ids, .n_ids = json_array_size(list)};
     return STATUS_OK;
 }
 
-static enum status embedding_take_input(struct embedding_input *out, const json_t *value,
+static enum status embedding_take_input(struct prompt_input *out, const json_t *value,
                                         const char *name, struct arena *arena, struct error *err)
 {
     size_t n = json_is_array(value) ? json_array_size(value) : json_string_length(value);
@@ -38,18 +38,17 @@ static enum status embedding_take_input(struct embedding_input *out, const json_
     if (text == NULL)
         return error_no_memory(err, n + 1, "a text");
     memcpy(text, json_string_value(value), n + 1);
-    *out = (struct embedding_input){.text = text, .len = n};
+    *out = (struct prompt_input){.text = text, .len = n};
     return STATUS_OK;
 }
 
-enum status embedding_request_inputs(struct embedding_input **out, size_t *ret_n,
-                                     const json_t *body, const char *name, struct arena *arena,
-                                     struct error *err)
+enum status embedding_request_inputs(struct prompt_input **out, size_t *ret_n, const json_t *body,
+                                     const char *name, struct arena *arena, struct error *err)
 {
     const json_t *value = field(body, name);
     bool is_one = !json_is_array(value) || json_is_integer(json_array_get(value, 0));
     size_t n = is_one ? 1 : json_array_size(value);
-    struct embedding_input *inputs;
+    struct prompt_input *inputs;
 
     if (value == NULL)
         return error_field(err, name, "is missing");

@@ -15,8 +15,8 @@ struct exchange;
 /* A string, a list of strings, token ids, or a list of lists of ids, copied to arena.
  * STATUS_INVALID naming the field where it is missing, where one is empty, and where there are too
  * many. */
-enum status embedding_request_inputs(struct embedding_input **out, size_t *ret_n,
-                                     const json_t *body, const char *name, struct arena *arena,
+enum status embedding_request_inputs(struct prompt_input **out, size_t *ret_n, const json_t *body,
+                                     const char *name, struct arena *arena,
                                      struct error *err) MUST_CHECK;
 
 struct embedding_answer {

@@ -827,10 +827,10 @@ void generation_write_failure(struct generation *g, const struct error *err, str
     json_write_around(w, "\n\ndata: [DONE]\n\n");
 }
 
-/* JSON has no infinity: -9999 stands for an impossible token. */
+/* JSON has no infinity: -9999 stands for an impossible token. Nine digits give back every f32. */
 void generation_write_logprob(struct json_writer *w, const char *name, float logprob)
 {
-    json_write_real(w, name, isfinite(logprob) ? (double)logprob : -9999.0, 6);
+    json_write_real(w, name, isfinite(logprob) ? (double)logprob : -9999.0, 9);
 }
 
 /* Begins {"token": "…", "logprob": …, "bytes": […]}; the caller ends the object. */

@@ -1,5 +1,4 @@
-/* Embeddings of the inputs of one request: each input is a turn without a reply, in the same
- * steps as all other turns, and several are in flight at once. For any API: the owner
+/* Embeddings of the inputs of one request, a prompt batch (prompt_batch.h). For any API: the owner
  * is notified, and calls embeddings_advance until all is done. Loop. */
 #ifndef SERVER_CONVERSATION_EMBEDDINGS_H
 #define SERVER_CONVERSATION_EMBEDDINGS_H
@@ -10,6 +9,7 @@
 
 #include "agents/turn.h"
 #include "base/status.h"
+#include "server/conversation/prompt_batch.h"
 
 struct conversations;
 struct embeddings;
@@ -17,23 +17,15 @@ struct model;
 
 enum { EMBEDDINGS_MAX_INPUTS = 2048 };
 
-/* A text, or token ids; not empty. */
-struct embedding_input {
-    const char *text; /* [len] NULL: ids */
-    size_t len;
-    const int32_t *ids; /* [n_ids] */
-    size_t n_ids;
-};
-
 struct embeddings_request {
     uint32_t principal;
-    struct model *model;                  /* loaded; held until embeddings_close */
-    const struct embedding_input *inputs; /* [n_inputs] borrowed until embeddings_close */
-    size_t n_inputs;                      /* 1 … EMBEDDINGS_MAX_INPUTS */
-    enum pooling pooling;                 /* POOLING_NONE: the model's own */
-    size_t dimensions;                    /* the first so many values; 0: all */
-    bool keeps_length;                    /* not scaled to length 1 */
-    uint64_t deadline_us;                 /* 0: none */
+    struct model *model;               /* loaded; held until embeddings_close */
+    const struct prompt_input *inputs; /* [n_inputs] borrowed until embeddings_close */
+    size_t n_inputs;                   /* 1 … EMBEDDINGS_MAX_INPUTS */
+    enum pooling pooling;              /* POOLING_NONE: the model's own */
+    size_t dimensions;                 /* the first so many values; 0: all */
+    bool keeps_length;                 /* not scaled to length 1 */
+    uint64_t deadline_us;              /* 0: none */
 };
 
 /* Begins. notify: embeddings_advance may have something to do; it is called inside other functions

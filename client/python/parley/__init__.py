@@ -7,6 +7,7 @@
 - `parley.aio` is the same client for asyncio.
 - `parley.agent`, `parley.teacher`, `parley.world` and `parley.environment` define your own agents, data sets, worlds of participants
   and environments; `parley.serve` connects them to a daemon.
+- `parley.language` has replies with log-probabilities, several replies to one prompt, and the log-probabilities of given tokens.
 - `parley.optim` trains shared parameters. `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models.
 - `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
 - `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon.

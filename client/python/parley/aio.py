@@ -207,8 +207,7 @@ class Conversation:
         self._doubt = request
         reply = await self._link.call("Conversations/Ask", request, pb.TurnReply)
         self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
-        return Reply(reply.message.text, wire.finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens,
-                     reply.usage.completion_tokens)
+        return wire.reply_of(reply)
 
     async def observe(self, said: Said) -> None:
         await Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation), True).reply()

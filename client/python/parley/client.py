@@ -171,7 +171,7 @@ class Conversation:
         self.turns, self.generation, self._doubt = state.turns, state.generation, None
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
-        """Sends a text, or messages ({"role": …, "text": …}), and returns the reply in pieces."""
+        """Sends a text, or messages ({"role": …, "text": …}), and returns the reply in pieces. logprobs=n: see Reply."""
         return Turn(self, TurnProgress(self._next(said, sampling, deadline=deadline), self.generation))
 
     def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:
@@ -180,8 +180,7 @@ class Conversation:
         self._doubt = request
         reply = self._link.call("Conversations/Ask", request, pb.TurnReply)
         self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
-        return Reply(reply.message.text, wire.finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens,
-                     reply.usage.completion_tokens)
+        return wire.reply_of(reply)
 
     def observe(self, said: Said) -> None:
         """Sends a text or messages without asking for a reply; the next turn sees them."""

@@ -124,17 +124,23 @@ class Piece(str):
 
     cursor: Cursor | None
     token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]  # as in Reply
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """A whole reply."""
+    """A whole reply. `token_ids` are its tokens, if the agent generates tokens. With `logprobs=n` in the call, `logprobs` has the natural
+    log-probability of each token and `top_logprobs` the n likeliest tokens at its place, each as (id, log-probability). They are the
+    model's own, at temperature 1 and before penalties, biases and cuts, whatever the reply's temperature was."""
 
     text: str
     finish_reason: str
     turn: int
     prompt_tokens: int
     completion_tokens: int
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -142,6 +148,15 @@ class Reply:
 
 def finish_word(value: int) -> str:
     return content_pb2.FinishReason.Name(value).removeprefix("FINISH_REASON_").lower()
+
+
+def tops_of(logprobs: Iterable[content_pb2.TokenLogprob]) -> tuple[tuple[tuple[int, float], ...], ...]:
+    return tuple(tuple((t.id, t.logprob) for t in token.top) for token in logprobs)
+
+
+def reply_of(reply: conversations_pb2.TurnReply) -> Reply:
+    return Reply(reply.message.text, finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens, reply.usage.completion_tokens,
+                 tuple(reply.token_ids), tuple(token.logprob for token in reply.logprobs), tops_of(reply.logprobs))
 
 
 Said = str | Iterable[Mapping[str, Any]]
@@ -155,8 +170,10 @@ def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[s
         request.text = said
     else:
         request.messages.extend(content_pb2.Message(**message) for message in said)
-    if sampling:
-        request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
+    options = dict(sampling)
+    request.want_logprobs = options.pop("logprobs", 0)
+    if options:
+        request.sampling.CopyFrom(sampling_pb2.Sampling(**options))
     return request
 
 
@@ -169,6 +186,8 @@ class TurnProgress:
         self.asked = conversations_pb2.TurnRequest()  # the first attempt's request
         self.asked.CopyFrom(request)
         self.pieces: list[str] = []
+        self.token_ids: list[int] = []
+        self.logprobs: list[content_pb2.TokenLogprob] = []
         self.behind = ""  # the text received after the place `after`
         self.repeated = 0  # how many characters of `behind` this attempt has repeated
         self.done: conversations_pb2.TurnDone | None = None
@@ -198,6 +217,9 @@ class TurnProgress:
         elif what == "piece":
             piece = Piece(self.fresh(event.piece.text))
             piece.cursor, piece.token_ids = None, tuple(event.piece.token_ids)
+            piece.logprobs = tuple(token.logprob for token in event.piece.logprobs)
+            self.token_ids += event.piece.token_ids
+            self.logprobs += event.piece.logprobs
             if piece.token_ids:
                 piece.cursor = self.after = Cursor(self.generation, self.request.turn, event.piece.next_index)
                 self.behind, self.repeated = "", 0
@@ -213,4 +235,5 @@ class TurnProgress:
         if self.done is None:
             raise RuntimeError("the turn has not ended yet")
         return Reply("".join(self.pieces), finish_word(self.done.finish_reason), self.request.turn,
-                     self.done.usage.prompt_tokens, self.done.usage.completion_tokens)
+                     self.done.usage.prompt_tokens, self.done.usage.completion_tokens, tuple(self.token_ids),
+                     tuple(token.logprob for token in self.logprobs), tops_of(self.logprobs))

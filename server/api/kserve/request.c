@@ -165,7 +165,7 @@ static enum status take_rows(struct kserve_request *out, const request *r, size_
     const input *in = r->inputs[i];
     const size_t n = (size_t)in->shape[0]; /* it was checked */
     struct text *texts = arena_alloc(arena, n, sizeof(*texts));
-    struct embedding_input *rows = arena_alloc(arena, n, sizeof(*rows));
+    struct prompt_input *rows = arena_alloc(arena, n, sizeof(*rows));
 
     if (texts == NULL || rows == NULL)
         return error_no_memory(err, n * sizeof(*rows), "texts");
@@ -174,7 +174,7 @@ static enum status take_rows(struct kserve_request *out, const request *r, size_
     for (size_t k = 0; k < n; k++) {
         if (texts[k].len == 0)
             return error_field(err, in->name, "has an empty text");
-        rows[k] = (struct embedding_input){.text = texts[k].text, .len = texts[k].len};
+        rows[k] = (struct prompt_input){.text = texts[k].text, .len = texts[k].len};
     }
     out->texts = rows;
     out->n_texts = n;

@@ -16,7 +16,7 @@ struct kserve_request {
     struct text text;
     bool wants_stream;
     /* Of embeddings. */
-    const struct embedding_input *texts; /* [n_texts] */
+    const struct prompt_input *texts; /* [n_texts] */
     size_t n_texts;
     size_t dimensions;                          /* 0: all */
     const struct sampling_overrides *overrides; /* NULL: nothing given */

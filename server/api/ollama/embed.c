@@ -67,7 +67,7 @@ static enum status ollama_embed_start(struct exchange *x, const json_t *body, bo
     struct arena *arena = exchange_arena(x);
     struct ollama_embedding *e = arena_alloc(arena, 1, sizeof(*e));
     struct embeddings_request r = {.keeps_length = is_old};
-    struct embedding_input *inputs;
+    struct prompt_input *inputs;
     struct ollama_embed_body given = {.model = ""};
 
     if (e == NULL)

@@ -72,7 +72,7 @@ static enum status embeddings_begin_request(struct exchange *x, const json_t *bo
                                             struct error *err)
 {
     struct embeddings_request r = {0};
-    struct embedding_input *inputs;
+    struct prompt_input *inputs;
     struct embeddings_body given = {.model = "", .format = "float"};
 
     if (field_table_read(&of_body, &given, body, err) != STATUS_OK ||

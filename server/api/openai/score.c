@@ -70,7 +70,7 @@ static void score_write(const struct embedding_answer *a, struct json_writer *w)
     json_end_object(w);
 }
 
-static enum status score_take_texts(struct embedding_input **out, size_t *ret_n, const json_t *body,
+static enum status score_take_texts(struct prompt_input **out, size_t *ret_n, const json_t *body,
                                     const char *name, struct arena *arena, struct error *err)
 {
     if (embedding_request_inputs(out, ret_n, body, name, arena, err) != STATUS_OK)
@@ -85,7 +85,7 @@ static enum status score_begin(struct exchange *x, const json_t *body, struct er
 {
     struct arena *arena = exchange_arena(x);
     struct score_request *s = arena_alloc(arena, 1, sizeof(*s));
-    struct embedding_input *first, *second, *all;
+    struct prompt_input *first, *second, *all;
     struct embeddings_request r = {0};
     const char *model = "";
 

@@ -92,10 +92,10 @@ static void embed_on_close(struct call *call, void *state, enum status why)
     e->embeddings = NULL;
 }
 
-static enum status embed_take_input(struct embedding_input *out,
+static enum status embed_take_input(struct prompt_input *out,
                                     const Parley__V1__EmbeddingInput *from, struct error *err)
 {
-    *out = (struct embedding_input){0};
+    *out = (struct prompt_input){0};
     if (from->input_case == PARLEY__V1__EMBEDDING_INPUT__INPUT_TEXT && from->text[0] != '\0') {
         out->text = from->text;
         out->len = strlen(from->text);
@@ -113,7 +113,7 @@ static enum status embed_take_inputs(struct embeddings_request *out,
                                      const Parley__V1__EmbeddingsEmbedRequest *from,
                                      struct arena *arena, struct error *err)
 {
-    struct embedding_input *inputs;
+    struct prompt_input *inputs;
 
     if (from->n_inputs == 0)
         return error_field(err, "inputs", "is empty");

@@ -82,8 +82,8 @@ static enum status check_observed(const Parley__V1__TurnRequest *from, struct er
     return error_field(err, field, "cannot be combined with observe_only: there is no reply");
 }
 
-static enum status take_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
-                                 struct arena *arena, struct error *err)
+enum status wire_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
+                          struct arena *arena, struct error *err)
 {
     struct message *messages;
     size_t n = from->text[0] != '\0' ? 1 : from->n_messages;
@@ -154,7 +154,7 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
     if (rc == STATUS_OK)
         rc = wire_resume(&r, from->resume_from, err);
     if (rc == STATUS_OK)
-        rc = take_messages(&r, from, arena, err);
+        rc = wire_messages(&r, from, arena, err);
     if (rc == STATUS_OK)
         rc = wire_sampling(&r.overrides, from->sampling, arena, err);
     if (rc == STATUS_OK && from->constraint != NULL)

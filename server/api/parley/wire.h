@@ -25,6 +25,10 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
                       const struct reply_format *format, struct arena *arena,
                       struct error *err) MUST_CHECK;
 
+/* The text or the messages of a turn alone. */
+enum status wire_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
+                          struct arena *arena, struct error *err) MUST_CHECK;
+
 /* A turn as a transcript tells it. */
 enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__TranscriptTurn *from,
                                struct arena *arena, struct error *err) MUST_CHECK;

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""The classes of the Python package for what the daemon can do: language models in a training, the examples of the docstrings.
+
+usage: test_classes.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio; see venv.sh)"""
+import contextlib
+import doctest
+import importlib
+import json
+import os
+import sys
+import tempfile
+import urllib.request
+
+import numpy as np
+
+import children
+from children import Daemon
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+from parley import language  # noqa: E402
+from parley.v1 import scores_pb2  # noqa: E402
+
+PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
+WITH_EXAMPLES = ["language"]  # modules whose docstrings have examples
+
+
+@contextlib.contextmanager
+def serving(*options):
+    """A daemon with a small language model as `smollm2`, whose replies are of no sense."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tiny.gguf")
+        children.run([WRITE_TINY_MODEL, path], check=True)
+        with Daemon(PARLEYD, "--model", f"smollm2={path}", *options) as daemon, parley.connect(daemon.address) as server:
+            yield daemon, server
+
+
+def refused(call, code, words):
+    try:
+        call()
+    except parley.Error as e:
+        assert e.code == code and words in e.message, (e.code, e.message)
+        return
+    raise AssertionError(f"it was not refused: {words}")
+
+
+def test_sampling_is_scoring():
+    """Each token of replies at several temperatures has, scored behind its prompt, the log-probability it was drawn with, to the bit."""
+    with serving() as (_, server):
+        equal = n_tokens = 0
+        for i in range(13):
+            prompt = [{"role": "user", "text": f"question {i}, " * (i + 1)}]
+            group = language.samples(server, prompt, 8, model="smollm2", system="Be brief." if i % 2 else "", max_tokens=12, ignore_eos=True,
+                                     temperature=[1, 0.7, 2][i % 3], top_k=[0, 20][i % 2], repetition_penalty=[1, 1.2][i % 2])
+            assert len({reply.token_ids for reply in group}) > 1
+            own = language.score(server, [prompt], model="smollm2", system="Be brief." if i % 2 else "")[0].token_ids
+            assert {reply.prompt_tokens for reply in group} == {len(own)}
+            scored = language.score(server, [own + reply.token_ids for reply in group], model="smollm2")
+            for reply, score in zip(group, scored):
+                assert score.token_ids == own + reply.token_ids and score.logprobs[0] == score.ranks[0] == 0
+                equal += sum(a == b for a, b in zip(reply.logprobs, score.logprobs[len(own):], strict=True))
+                n_tokens += len(reply.token_ids)
+        assert equal == n_tokens == 1248, (equal, n_tokens)
+
+
+def test_scores():
+    """Texts, ids and chats; the likeliest tokens and ranks; the same numbers over HTTP; what is refused."""
+    with serving("--http", "127.0.0.1:0") as (daemon, server):
+        raw, = language.score(server, ["hello world"], raw=True, top=3)
+        ids, = language.score(server, [raw.token_ids], top=3)
+        chat, again = language.score(server, ["hello world", [{"role": "user", "text": "hello world"}]])
+        assert raw == ids and chat == again and len(chat.token_ids) > len(raw.token_ids) > 3
+        for logprob, rank, top in zip(raw.logprobs[1:], raw.ranks[1:], raw.top_logprobs[1:]):
+            assert len(top) == 3 and logprob <= top[0][1] and (rank == 1) == (logprob == top[0][1])
+        assert raw.total() == sum(raw.logprobs) and raw.total(len(raw.token_ids)) == 0
+        body = json.dumps({"prompt": list(raw.token_ids), "max_tokens": 1, "prompt_logprobs": 3, "temperature": 0}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"http://{daemon.http}/v1/completions", body)) as f:
+            said = json.load(f)["choices"][0]["prompt_logprobs"]
+        over_http = [token[str(i)]["logprob"] for i, token in zip(raw.token_ids[1:], said[1:])]
+        assert [np.float32(x) for x in over_http] == [np.float32(x) for x in raw.logprobs[1:]], "nine digits are all of a float's"
+        with server.open("smollm2", max_tokens=4, ignore_eos=True) as chat:
+            whole = chat.ask("hello", logprobs=2, temperature=0)
+            chat.rewind(0)
+            turn = chat.turn("hello", logprobs=2, temperature=0)
+            pieces = list(turn)
+            assert turn.reply().token_ids == whole.token_ids and turn.reply().logprobs == whole.logprobs
+            assert sum((p.logprobs for p in pieces), ()) == whole.logprobs and turn.reply().top_logprobs == whole.top_logprobs
+            assert all(top[0][1] == logprob for top, logprob in zip(whole.top_logprobs, whole.logprobs)) and len(whole.logprobs) == 4
+            chat.rewind(0)
+            assert chat.ask("hello").logprobs == ()
+        for inputs, more, code, words in [
+                ([], {}, "INVALID_ARGUMENT", "inputs is empty"), ([[]], {}, "INVALID_ARGUMENT", "empty"), ([""], {"raw": True}, "INVALID_ARGUMENT", "empty"),
+                ([[1 << 30]], {}, "INVALID_ARGUMENT", "1073741824 is not a token id"), (["x"], {"top": 21}, "INVALID_ARGUMENT", "top is 21"),
+                ([[1], [-1]], {}, "INVALID_ARGUMENT", "input 1: -1 is not"), 
+                ([[{"role": "usr", "text": "x"}]], {}, "INVALID_ARGUMENT", "messages[0].role is 'usr'"), (["x"], {"model": "echo"}, "UNIMPLEMENTED", "cannot return log-probabilities"),
+                (["a b " * 5000], {}, "OUT_OF_RANGE", "context"), ([[1]] * 2049, {}, "INVALID_ARGUMENT", "2049 entries")]:
+            try:
+                language.score(server, inputs, **more)
+                raise AssertionError(f"it was taken: {words}")
+            except parley.Error as e:
+                assert e.code == code and words in str(e), (words, e)
+        refused(lambda: server.links[0].once("Scores/Score", scores_pb2.ScoresScoreRequest(inputs=[scores_pb2.ScoreInput(
+            chat=scores_pb2.ScoreChat())]), scores_pb2.ScoresScoreResponse), "INVALID_ARGUMENT", "a chat without messages")
+        many = language.score(server, [[5, 6, 7, i] for i in range(200)])  # more than are in flight at once
+        assert [s.token_ids[3] for s in many] == list(range(200)) and len({s.logprobs[1:3] for s in many}) == 1
+        call = server.links[0].channel.unary_unary("/parley.v1.Scores/Score").future(
+            scores_pb2.ScoresScoreRequest(inputs=[scores_pb2.ScoreInput(tokens={"ids": [5] * 1500})] * 64).SerializeToString())
+        call.cancel()
+        assert language.score(server, [[5, 6, 7]])[0].logprobs[1:] == many[0].logprobs[1:3], "after one who went away"
+
+
+def test_samples():
+    """Forks of a conversation, which stays as it is; seeds; nothing is left open, even after a failure."""
+    with serving() as (_, server):
+        def n_open():
+            from parley.v1 import conversations_pb2 as pb
+            return server.links[0].call("Conversations/List", pb.ConversationsListRequest(), pb.ConversationsListResponse).total
+
+        with server.open("smollm2", max_tokens=6, ignore_eos=True) as chat:
+            chat.ask("hello", temperature=0)
+            group = language.samples(chat, "go on", 5, seed=7, temperature=1)
+            assert [r.turn for r in group] == [2] * 5 and chat.turns == 1 and n_open() == 1
+            assert language.samples(chat, "go on", 3, seed=9, temperature=1) == group[2:]
+            refused(lambda: language.samples(chat, "go on", 3, temperature=-1), "INVALID_ARGUMENT", "temperature")
+            with parley.connect(server.links[0].address, patience=0) as hasty:
+                refused(lambda: language.samples(hasty, "go on", 3, model="nobody"), "NOT_FOUND", "nobody")
+                refused(lambda: language.score(hasty, ["x"], model="nobody"), "NOT_FOUND", "nobody")
+            assert n_open() == 1
+            forks = language.fork(chat, 2, at_turn=0)
+            assert [f.turns for f in forks] == [0, 0] and n_open() == 3
+            language.close(forks)
+        assert n_open() == 0
+
+
+def test_examples():
+    """What the docstrings show."""
+    with serving() as (daemon, _):
+        n = 0
+        for name in WITH_EXAMPLES:
+            module = importlib.import_module(f"parley.{name}")
+            for example in doctest.DocTestFinder(exclude_empty=True).find(module, f"parley.{name}", extraglobs={"ADDRESS": daemon.address, "parley": parley}):
+                if example.examples:
+                    print(f"  {example.name}", flush=True)
+                    failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example)
+                    assert failed == 0, example.name
+                    n += tried
+        assert n >= 2
+
+
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_examples]
+
+
+def main():
+    wanted = sys.argv[3:]
+    for test in TESTS:
+        if not wanted or test.__name__ in wanted:
+            print(test.__name__, flush=True)
+            test()
+
+
+main()
