@@ -8,11 +8,9 @@
  *
  * Without MODEL: PARLEY_MODEL. SEQUENCES: only steps of so many sequences, for a profile or for two
  * builds in turns; 0 is the prompt. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -20,6 +18,7 @@
 #include "compute/backends.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/transformer.h"
+#include "tests/bench/roof.h"
 #include "tests/bench/timed.h"
 
 enum {
@@ -31,78 +30,7 @@ enum {
     RUNS = 7,
     PAGES_A_ROW = (CONTEXT + STEPS) / KV_PAGE_TOKENS + 1,
     PROMPT_PAGES = PROMPT / KV_PAGE_TOKENS,
-    MAX_READERS = 64,
 };
-
-/* The rate of reading memory and nothing else: whole cache lines, prefetched, from large pages, as
- * the engine keeps its weights. */
-typedef uint64_t line __attribute__((vector_size(64)));
-
-enum { READS = 100, LINES_AT_ONCE = 8, LINES_AHEAD = 64, HUGE_PAGE_BYTES = 2 << 20 };
-
-struct reader {
-    pthread_t thread;
-    pthread_barrier_t *together;
-    const line *from;
-    size_t n;
-    double best_s; /* of the first reader: all begin and end together */
-    line sum;      /* so that the compiler cannot omit the reads */
-};
-
-static void *read_all(void *arg)
-{
-    struct reader *r = arg;
-    line sums[LINES_AT_ONCE] = {{0}};
-
-    r->best_s = 1e9;
-    for (size_t run = 0; run < READS; run++) {
-        double start, took;
-
-        (void)pthread_barrier_wait(r->together);
-        start = clock_s();
-        for (size_t i = 0; i + LINES_AT_ONCE <= r->n; i += LINES_AT_ONCE)
-            for (size_t j = 0; j < LINES_AT_ONCE; j++) {
-                __builtin_prefetch(r->from + i + j + LINES_AHEAD);
-                sums[j] ^= r->from[i + j];
-            }
-        (void)pthread_barrier_wait(r->together);
-        took = clock_s() - start;
-        r->best_s = took < r->best_s ? took : r->best_s;
-    }
-    for (size_t j = 0; j < LINES_AT_ONCE; j++)
-        r->sum ^= sums[j];
-    return NULL;
-}
-
-/* Bytes a second that n_threads read together from size_bytes of memory; 0 without that much
- * memory. */
-static double read_rate(size_t size_bytes, size_t n_threads)
-{
-    size_t n_lines = size_bytes / sizeof(line) / n_threads;
-    line *memory = aligned_alloc(HUGE_PAGE_BYTES, (size_bytes + HUGE_PAGE_BYTES - 1) /
-                                                      HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
-    struct reader readers[MAX_READERS] = {0};
-    pthread_barrier_t together;
-
-    if (memory == NULL)
-        return 0.0;
-    (void)madvise(memory, size_bytes, MADV_HUGEPAGE); /* a hint */
-    memset(memory, 1, size_bytes);
-    if (pthread_barrier_init(&together, NULL, (unsigned)n_threads) != 0)
-        abort();
-    for (size_t i = 0; i < n_threads; i++) {
-        readers[i] =
-            (struct reader){.together = &together, .from = memory + i * n_lines, .n = n_lines};
-        if (i > 0 && pthread_create(&readers[i].thread, NULL, read_all, &readers[i]) != 0)
-            abort();
-    }
-    (void)read_all(&readers[0]);
-    for (size_t i = 1; i < n_threads; i++)
-        (void)pthread_join(readers[i].thread, NULL);
-    (void)pthread_barrier_destroy(&together);
-    free(memory);
-    return (double)(n_lines * n_threads * sizeof(line)) / readers[0].best_s;
-}
 
 struct bench {
     struct gguf *g;
@@ -221,7 +149,7 @@ enum { ALL = -1 };
 static enum status measure(struct bench *t, size_t n_threads, long only, struct error *err)
 {
     size_t weights = transformer_weight_bytes(t->m);
-    double roof = only == ALL ? read_rate(weights, n_threads) : 0.0, one = 0.0, s = 0.0;
+    double roof = only == ALL ? roof_read_rate(weights, n_threads) : 0.0, one = 0.0, s = 0.0;
     enum status rc = STATUS_OK;
 
     if (only == ALL)
@@ -258,7 +186,7 @@ int main(int argc, char **argv)
     struct error err;
     enum status rc;
 
-    if (path == NULL || n_threads == 0 || n_threads > MAX_READERS) {
+    if (path == NULL || n_threads == 0 || n_threads > ROOF_MAX_THREADS) {
         (void)fprintf(stderr, "usage: bench_engine MODEL.gguf [BACKEND [THREADS]]\n");
         return 2;
     }

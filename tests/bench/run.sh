@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|gym|work]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|gym|work]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
@@ -70,7 +70,11 @@ for what; do
     teacher) "$build/tests/bench/bench_teacher" ;;
     engine) "$build/tests/bench/bench_engine" "$model" ;;
     products) "$build/tests/bench/bench_products" "$model" "$("$here/onednn.sh")" ;;
-    types) "$build/tests/bench/bench_types" cpu 1 ;;
+    types)
+        for set in avx512 vnni256 avx2; do
+            PARLEY_CPU=$set "$build/tests/bench/bench_types" 1 || true # says which sets the processor lacks
+        done
+        ;;
     load)
         "$build/tests/bench/bench_load" "$model"
         file=$(shaped 1B Q4_K_M)
@@ -135,6 +139,6 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
     esac
 done
