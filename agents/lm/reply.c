@@ -195,10 +195,13 @@ enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn, struc
 {
     const struct lm *m = container_of(c->base.agent, const struct lm, base);
     const struct tool_use *use = &turn->seen.tool_use;
+    const struct constraint *constraint = turn->seen.sampling.constraint;
     const struct reply_parser_config config = {.format = &m->format,
                                                .tools = use->tools,
                                                .is_forced = use->is_forced,
                                                .is_single = use->is_single,
+                                               .is_json = constraint != NULL &&
+                                                          constraint->form == CONSTRAINT_SCHEMA,
                                                .thinking = turn->seen.variables.thinking};
     struct whole_reply reply = {0};
     struct buf bytes, more;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/reply/json_scan.h"
 #include "base/name.h"
 
 enum { CALL_MAX_GAP = 128 }; /* bytes between a name and the mark before its arguments */
@@ -92,11 +93,16 @@ static enum call_read end_object(const struct call_text *c, const char *value, s
         return CALL_IS_NONE;
     if (value == NULL)
         return put_arguments(arguments, "{}", 2, ret_is_short) ? CALL_IS_WHOLE : CALL_UNDECIDED;
-    if (value[0] == '{')
+    if (value[0] == '{') {
+        if (!json_scan_is_object(value, len))
+            return CALL_IS_NONE;
         return put_arguments(arguments, value, len, ret_is_short) ? CALL_IS_WHOLE : CALL_UNDECIDED;
+    }
     text = json_loadb(value, len, JSON_DECODE_ANY, NULL);
-    is_good = json_is_string(text) && put_arguments(arguments, json_string_value(text),
-                                                    json_string_length(text), ret_is_short);
+    is_good =
+        json_is_string(text) &&
+        json_scan_is_object(json_string_value(text), json_string_length(text)) &&
+        put_arguments(arguments, json_string_value(text), json_string_length(text), ret_is_short);
     json_decref(text);
     return is_good ? CALL_IS_WHOLE : CALL_IS_NONE;
 }

@@ -2,140 +2,168 @@
 
 #include <string.h>
 
-/* The first whose probes are all in the template counts. */
-static const struct call_format families[] = {
-    {.family = "harmony", /* gpt-oss */
-     .probes = {"<|channel|>", "functions."},
-     .shape = CALL_NAMED,
-     .open = "<|channel|>commentary to=",
-     .close = "",
-     .before = "",
-     .prefix = "functions.",
-     .arguments = "<|message|>",
-     .after = "<|call|>"},
-    {.family = "kimi",
-     .probes = {"<|tool_call_argument_begin|>", ""},
-     .shape = CALL_NAMED,
-     .open = "<|tool_calls_section_begin|>",
-     .close = "<|tool_calls_section_end|>",
-     .before = "<|tool_call_begin|>",
-     .prefix = "functions.",
-     .arguments = "<|tool_call_argument_begin|>",
-     .after = "<|tool_call_end|>"},
-    {.family = "deepseek-r1",
-     .probes = {"<｜tool▁calls▁begin｜>", "```json"},
-     .shape = CALL_NAMED,
-     .open = "<｜tool▁calls▁begin｜>",
-     .close = "<｜tool▁calls▁end｜>",
-     .before = "<｜tool▁call▁begin｜>",
-     .prefix = "function<｜tool▁sep｜>",
-     .arguments = "```json",
-     .after = "```<｜tool▁call▁end｜>"},
-    {.family = "deepseek-v3",
-     .probes = {"<｜tool▁calls▁begin｜>", ""},
-     .shape = CALL_NAMED,
-     .open = "<｜tool▁calls▁begin｜>",
-     .close = "<｜tool▁calls▁end｜>",
-     .before = "<｜tool▁call▁begin｜>",
-     .prefix = "",
-     .arguments = "<｜tool▁sep｜>",
-     .after = "<｜tool▁call▁end｜>"},
-    {.family = "mistral-named", /* Small 3.2, Devstral, Ministral 3 */
-     .probes = {"[TOOL_CALLS]", "[ARGS]"},
-     .shape = CALL_NAMED,
-     .open = "[TOOL_CALLS]",
-     .close = "",
-     .before = "",
-     .prefix = "",
-     .arguments = "[ARGS]",
-     .after = ""},
-    {.family = "mistral", /* Nemo, Small 24.09 */
-     .probes = {"[TOOL_CALLS]", ""},
-     .shape = CALL_LIST,
-     .open = "[TOOL_CALLS]",
-     .close = "",
-     .before = "",
-     .prefix = "",
-     .arguments = "arguments",
-     .after = ""},
-    {.family = "qwen3-coder", /* and Qwen 3.5 */
-     .probes = {"<function=", "<parameter="},
-     .shape = CALL_PARAMETERS,
-     .open = "<tool_call>",
-     .close = "</tool_call>",
-     .before = "",
-     .prefix = "",
-     .arguments = "",
-     .after = ""},
-    {.family = "glm",
-     .probes = {"<arg_key>", "<arg_value>"},
-     .shape = CALL_PAIRS,
-     .open = "<tool_call>",
-     .close = "</tool_call>",
-     .before = "",
-     .prefix = "",
-     .arguments = "",
-     .after = ""},
-    {.family = "hermes", /* Qwen 2.5 and 3, Granite 4, SmolLM3, many fine-tunes */
-     .probes = {"<tool_call>", ""},
-     .shape = CALL_OBJECT,
-     .open = "<tool_call>",
-     .close = "</tool_call>",
-     .before = "",
-     .prefix = "",
-     .arguments = "arguments",
-     .after = ""},
-    {.family = "phi4-mini",
-     .probes = {"<|tool_call|>", "<|/tool_call|>"},
-     .shape = CALL_LIST,
-     .open = "<|tool_call|>",
-     .close = "<|/tool_call|>",
-     .before = "",
-     .prefix = "",
-     .arguments = "arguments",
-     .after = ""},
-    {.family = "granite3",
-     .probes = {"<|tool_call|>", ""},
-     .shape = CALL_LIST,
-     .open = "<|tool_call|>",
-     .close = "",
-     .before = "",
-     .prefix = "",
-     .arguments = "arguments",
-     .after = ""},
-    {.family = "llama3",
-     .probes = {"<|start_header_id|>", "\"parameters\""},
-     .shape = CALL_OBJECT,
-     .open = "<|python_tag|>",
-     .close = "",
-     .before = "",
-     .prefix = "",
-     .arguments = "parameters",
-     .after = "",
-     .may_be_bare = true},
+#define REASONS_IN_TAGS                                                                    \
+    {                                                                                      \
+        .probe = "</think>", .open = "<think>", .close = "</think>", .begin = "<think>\n", \
+        .cut = "\n</think>\n\n", .after = "\n\n", .alone = ""                              \
+    }
+#define REASONS_IN_BRACKETS                                                              \
+    {                                                                                    \
+        .probe = "[/THINK]", .open = "[THINK]", .close = "[/THINK]", .begin = "[THINK]", \
+        .cut = "[/THINK]", .after = "", .alone = ""                                      \
+    }
+#define REASONS_IN_CHANNEL                                                                \
+    {                                                                                     \
+        .probe = "<|channel>thought", .open = "<|channel>thought", .close = "<channel|>", \
+        .begin = "<|channel>thought\n", .cut = "\n<channel|>", .after = "", .alone = ""   \
+    }
+
+/* Calls of a template that has no form of its own. */
+#define BARE_CALLS                                                                             \
+    {                                                                                          \
+        .family = "json", .probes = {"", ""}, .shape = CALL_OBJECT, .open = "", .close = "",   \
+        .before = "", .prefix = "", .arguments = "arguments", .after = "", .may_be_bare = true \
+    }
+
+/* The first whose probes are all in the template counts. Its models reason as its row says, if the
+ * template has that probe, too; else as the first row says whose probe it has. The rows without a
+ * form of calls are for templates of none of the families before. */
+static const struct reply_family families[] = {
+    {.calls = {.family = "harmony", /* gpt-oss */
+               .probes = {"<|channel|>", "functions."},
+               .shape = CALL_NAMED,
+               .open = "<|channel|>commentary to=",
+               .close = "",
+               .before = "",
+               .prefix = "functions.",
+               .arguments = "<|message|>",
+               .after = "<|call|>"},
+     .thoughts = {.probe = "<|channel|>analysis",
+                  .open = "<|channel|>analysis<|message|>",
+                  .close = "<|end|>",
+                  .between = {"<|start|>assistant", "<|channel|>final<|message|>"},
+                  .is_anywhere = true,
+                  .begin = "<|channel|>analysis<|message|>",
+                  .cut = "<|end|><|start|>assistant<|channel|>final<|message|>",
+                  .after = "<|start|>assistant<|channel|>final<|message|>",
+                  .alone = "<|channel|>final<|message|>"}},
+    {.calls = {.family = "kimi",
+               .probes = {"<|tool_call_argument_begin|>", ""},
+               .shape = CALL_NAMED,
+               .open = "<|tool_calls_section_begin|>",
+               .close = "<|tool_calls_section_end|>",
+               .before = "<|tool_call_begin|>",
+               .prefix = "functions.",
+               .arguments = "<|tool_call_argument_begin|>",
+               .after = "<|tool_call_end|>"},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "deepseek-r1",
+               .probes = {"<｜tool▁calls▁begin｜>", "```json"},
+               .shape = CALL_NAMED,
+               .open = "<｜tool▁calls▁begin｜>",
+               .close = "<｜tool▁calls▁end｜>",
+               .before = "<｜tool▁call▁begin｜>",
+               .prefix = "function<｜tool▁sep｜>",
+               .arguments = "```json",
+               .after = "```<｜tool▁call▁end｜>"},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "deepseek-v3",
+               .probes = {"<｜tool▁calls▁begin｜>", ""},
+               .shape = CALL_NAMED,
+               .open = "<｜tool▁calls▁begin｜>",
+               .close = "<｜tool▁calls▁end｜>",
+               .before = "<｜tool▁call▁begin｜>",
+               .prefix = "",
+               .arguments = "<｜tool▁sep｜>",
+               .after = "<｜tool▁call▁end｜>"},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "mistral-named", /* Small 3.2, Devstral, Ministral 3 */
+               .probes = {"[TOOL_CALLS]", "[ARGS]"},
+               .shape = CALL_NAMED,
+               .open = "[TOOL_CALLS]",
+               .close = "",
+               .before = "",
+               .prefix = "",
+               .arguments = "[ARGS]",
+               .after = ""},
+     .thoughts = REASONS_IN_BRACKETS},
+    {.calls = {.family = "mistral", /* Nemo, Small 24.09 */
+               .probes = {"[TOOL_CALLS]", ""},
+               .shape = CALL_LIST,
+               .open = "[TOOL_CALLS]",
+               .close = "",
+               .before = "",
+               .prefix = "",
+               .arguments = "arguments",
+               .after = ""},
+     .thoughts = REASONS_IN_BRACKETS},
+    {.calls = {.family = "qwen3-coder", /* and Qwen 3.5 */
+               .probes = {"<function=", "<parameter="},
+               .shape = CALL_PARAMETERS,
+               .open = "<tool_call>",
+               .close = "</tool_call>",
+               .before = "",
+               .prefix = "",
+               .arguments = "",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "glm",
+               .probes = {"<arg_key>", "<arg_value>"},
+               .shape = CALL_PAIRS,
+               .open = "<tool_call>",
+               .close = "</tool_call>",
+               .before = "",
+               .prefix = "",
+               .arguments = "",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "hermes", /* Qwen 2.5 and 3, Granite 4, SmolLM3, many fine-tunes */
+               .probes = {"<tool_call>", ""},
+               .shape = CALL_OBJECT,
+               .open = "<tool_call>",
+               .close = "</tool_call>",
+               .before = "",
+               .prefix = "",
+               .arguments = "arguments",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "phi4-mini",
+               .probes = {"<|tool_call|>", "<|/tool_call|>"},
+               .shape = CALL_LIST,
+               .open = "<|tool_call|>",
+               .close = "<|/tool_call|>",
+               .before = "",
+               .prefix = "",
+               .arguments = "arguments",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "granite3",
+               .probes = {"<|tool_call|>", ""},
+               .shape = CALL_LIST,
+               .open = "<|tool_call|>",
+               .close = "",
+               .before = "",
+               .prefix = "",
+               .arguments = "arguments",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "llama3",
+               .probes = {"<|start_header_id|>", "\"parameters\""},
+               .shape = CALL_OBJECT,
+               .open = "<|python_tag|>",
+               .close = "",
+               .before = "",
+               .prefix = "",
+               .arguments = "parameters",
+               .after = "",
+               .may_be_bare = true},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = BARE_CALLS, .thoughts = REASONS_IN_BRACKETS},
+    {.calls = BARE_CALLS, .thoughts = REASONS_IN_CHANNEL},
+    {.calls = BARE_CALLS, .thoughts = REASONS_IN_TAGS},
 };
 
-/* A template that has no form of its own. */
-static const struct call_format bare = {.family = "json",
-                                        .probes = {"", ""},
-                                        .shape = CALL_OBJECT,
-                                        .open = "",
-                                        .close = "",
-                                        .before = "",
-                                        .prefix = "",
-                                        .arguments = "arguments",
-                                        .after = "",
-                                        .may_be_bare = true};
-
-static const struct thought_format thoughts[] = {
-    {.open = "<|channel|>analysis<|message|>",
-     .close = "<|end|>",
-     .probe = "<|channel|>analysis",
-     .between = {"<|start|>assistant", "<|channel|>final<|message|>"}},
-    {.open = "[THINK]", .close = "[/THINK]", .probe = "[/THINK]"},
-    {.open = "<|channel>thought", .close = "<channel|>", .probe = "<|channel>thought"},
-    {.open = "<think>", .close = "</think>", .probe = "</think>"},
-};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static bool template_has(const char *text, size_t len, const char *what)
 {
@@ -144,17 +172,20 @@ static bool template_has(const char *text, size_t len, const char *what)
 
 void reply_format_find(struct reply_format *out, const char *text, size_t len, bool takes_tools)
 {
-    *out = (struct reply_format){.calls = &bare, .takes_tools = takes_tools};
-    if (text == NULL)
-        return;
-    for (size_t i = 0;
-         takes_tools && out->calls == &bare && i < sizeof(families) / sizeof(*families); i++)
-        if (template_has(text, len, families[i].probes[0]) &&
-            template_has(text, len, families[i].probes[1]))
-            out->calls = &families[i];
-    for (size_t i = 0; out->thoughts == NULL && i < sizeof(thoughts) / sizeof(*thoughts); i++)
-        if (template_has(text, len, thoughts[i].probe))
-            out->thoughts = &thoughts[i];
+    const struct reply_family *family = &families[N_FAMILIES - 1];
+
+    for (size_t i = 0; text != NULL && takes_tools && i < N_FAMILIES; i++) {
+        family = &families[i];
+        if (template_has(text, len, family->calls.probes[0]) &&
+            template_has(text, len, family->calls.probes[1]))
+            break;
+    }
+    *out = (struct reply_format){.calls = &family->calls, .takes_tools = takes_tools};
+    if (text != NULL && template_has(text, len, family->thoughts.probe))
+        out->thoughts = &family->thoughts;
+    for (size_t i = 0; text != NULL && out->thoughts == NULL && i < N_FAMILIES; i++)
+        if (template_has(text, len, families[i].thoughts.probe))
+            out->thoughts = &families[i].thoughts;
 }
 
 size_t reply_format_marks(const struct reply_format *f, bool of_calls, const char *out[])
@@ -182,5 +213,5 @@ size_t reply_format_marks(const struct reply_format *f, bool of_calls, const cha
 
 const struct call_format *call_format_at(size_t i)
 {
-    return i < sizeof(families) / sizeof(*families) ? &families[i] : NULL;
+    return i < N_FAMILIES && families[i].calls.open[0] != '\0' ? &families[i].calls : NULL;
 }

@@ -1,5 +1,5 @@
-/* How families of models write calls of tools and thoughts into a reply: one row of a table each,
- * found by what their chat templates say. */
+/* How families of models write calls of tools and reasoning ("thoughts") into a reply: one row of a
+ * table each, found by what their chat templates say. A further family is a further row. */
 #ifndef AGENTS_REPLY_REPLY_FORMAT_H
 #define AGENTS_REPLY_REPLY_FORMAT_H
 
@@ -28,10 +28,24 @@ struct call_format {
     bool may_be_bare;      /* the whole reply may be a call, without open */
 };
 
+/* How a model reasons: open, the reasoning, close, and then its answer. */
 struct thought_format {
     const char *open, *close;
     const char *probe;      /* a text that its templates have */
     const char *between[2]; /* texts around its messages, which are no part of any; may be NULL */
+    bool is_anywhere; /* open and between count anywhere; else open counts before all other text,
+                         and anywhere else it is text */
+    /* What is written where a constraint binds the answer, or may be written. */
+    const char *begin; /* the open, and what follows it */
+    const char *cut;   /* ends reasoning that has no more room: has the close */
+    const char *after; /* between the model's own close and the answer */
+    const char *alone; /* before an answer without reasoning */
+};
+
+/* A family of models. */
+struct reply_family {
+    struct call_format calls;
+    struct thought_format thoughts; /* of those of its models that reason; open NULL: none does */
 };
 
 /* A model's own. */
@@ -51,7 +65,7 @@ void reply_format_find(struct reply_format *out, const char *text, size_t len, b
  * REPLY_FORMAT_MAX_MARKS; returns how many. */
 size_t reply_format_marks(const struct reply_format *f, bool of_calls, const char *out[]);
 
-/* The i-th family; NULL after the last. */
+/* The calls of the i-th family; NULL after the last that has a form of its own. */
 const struct call_format *call_format_at(size_t i);
 
 #endif

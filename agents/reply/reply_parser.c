@@ -6,14 +6,16 @@
 #include <string.h>
 
 #include "agents/reply/call_text.h"
+#include "agents/reply/json_scan.h"
 #include "base/alloc.h"
 
 enum parser_state {
     PARSE_TEXT,      /* searches for a mark */
     PARSE_THOUGHT,   /* searches for the end of the thought */
     PARSE_CALL,      /* after the opening mark: reads a call up to its arguments */
-    PARSE_ARGUMENTS, /* hands out arguments as they come */
-    PARSE_REST,      /* the rest of the object around the arguments, and the closing mark */
+    PARSE_ARGUMENTS, /* follows the arguments to their end, and hands them out */
+    PARSE_OBJECT,    /* the rest of the object around the arguments */
+    PARSE_REST,      /* the closing mark, or the next call */
     PARSE_NOTHING,   /* only one call was requested, and it is complete */
 };
 
@@ -34,19 +36,24 @@ struct reply_parser {
     const struct call_format *calls; /* NULL: does not search for calls */
     const struct thought_format *thoughts;
     json_t *tools;
-    bool may_be_bare, is_single;
+    bool may_be_bare, is_single, streams;
     enum parser_state state;
     struct buf held, out, parts; /* parts: struct parsed */
     struct buf thought_ranges;   /* struct reply_range */
     size_t n_added;              /* bytes of the reply so far, of which held are the last */
     size_t n_read,
         read_to;     /* the number of parts that were read, and the end of the last one in out */
-    size_t mark_len; /* PARSE_CALL: of the opening mark at the front of held */
-    struct json_place place;
+    size_t mark_len; /* PARSE_CALL: of the opening mark, and white space, at the front of held */
+    /* PARSE_ARGUMENTS: the name, where the arguments begin, and how far they have been followed,
+     * all in held. PARSE_OBJECT: scanned alone. */
+    size_t name_at, name_len, arguments_at, scanned;
+    struct json_scan scan;
     uint32_t n_calls;
     bool has_text;    /* so a call without a mark cannot begin any more */
     bool skips_space; /* at the front of held */
-    bool is_in_object, is_over, is_bare;
+    bool may_reopen;  /* the prompt has opened the thought, and the model may do so again */
+    bool is_in_call, is_over, is_bare;
+    char before;   /* the last character of text that was given; 0: none */
     bool is_short; /* out of memory */
 };
 
@@ -103,6 +110,8 @@ static void parser_give(struct reply_parser *p, enum reply_part_kind kind, size_
         p->has_text = !call_text_is_space(p->held.data[i]);
     if (kind == REPLY_THOUGHT)
         parser_note_thought(p, len);
+    if (kind == REPLY_TEXT && len > 0)
+        p->before = p->held.data[len - 1];
     parser_put(p, kind, p->held.data, len);
     buf_consume(&p->held, len);
 }
@@ -131,6 +140,11 @@ bool reply_parser_next(struct reply_parser *p, struct reply_part *out)
 uint32_t reply_parser_n_calls(const struct reply_parser *p)
 {
     return p->n_calls;
+}
+
+bool reply_parser_is_in_call(const struct reply_parser *p)
+{
+    return p->is_in_call;
 }
 
 /* --- marks --- */
@@ -184,16 +198,31 @@ struct found_mark {
     size_t n_open; /* how many last bytes may be the beginning of a mark */
 };
 
+/* A mark that is quoted is spoken of. */
+static bool parser_is_quoted(const struct reply_parser *p, size_t at)
+{
+    const char before = at == 0 ? p->before : p->held.data[at - 1];
+
+    return before == '`' || before == '"' || before == '\'';
+}
+
 static void look_for(const struct reply_parser *p, struct found_mark *f, const char *mark,
                      enum parser_state next)
 {
-    const char *found = memmem(p->held.data, p->held.len, mark, strlen(mark));
-    const size_t at = found == NULL ? SIZE_MAX : (size_t)(found - p->held.data);
-    const size_t n_open = parser_beginning(p, mark);
+    const size_t n = strlen(mark), n_open = parser_beginning(p, mark);
+    size_t at = 0;
 
     f->n_open = n_open > f->n_open ? n_open : f->n_open;
-    if (at < f->at)
-        *f = (struct found_mark){at, strlen(mark), next, f->n_open};
+    for (const char *found; at < f->at; at++) {
+        found = memmem(p->held.data + at, p->held.len - at, mark, n);
+        if (found == NULL)
+            return;
+        at = (size_t)(found - p->held.data);
+        if (at < f->at && (p->state == PARSE_THOUGHT || !parser_is_quoted(p, at))) {
+            *f = (struct found_mark){at, n, next, f->n_open};
+            return;
+        }
+    }
 }
 
 static struct found_mark parser_look(const struct reply_parser *p)
@@ -202,7 +231,7 @@ static struct found_mark parser_look(const struct reply_parser *p)
 
     if (p->calls != NULL && p->calls->open[0] != '\0')
         look_for(p, &f, p->calls->open, PARSE_CALL);
-    if (p->thoughts != NULL) {
+    if (p->thoughts != NULL && p->thoughts->is_anywhere) {
         look_for(p, &f, p->thoughts->open, PARSE_THOUGHT);
         for (size_t i = 0; i < 2 && p->thoughts->between[i] != NULL; i++)
             look_for(p, &f, p->thoughts->between[i], PARSE_TEXT);
@@ -210,16 +239,17 @@ static struct found_mark parser_look(const struct reply_parser *p)
     return f;
 }
 
+/* The white space before a mark is no text, unless the mark turns out to be text, too. */
 static bool parser_at_mark(struct reply_parser *p, const struct found_mark *f)
 {
     const size_t n_text = without_space(p, f->at);
 
     parser_give(p, REPLY_TEXT, n_text);
-    buf_consume(&p->held, f->at - n_text);
+    p->before = '\0';
     p->state = f->next;
-    p->mark_len = f->len;
+    p->mark_len = f->at - n_text + f->len;
     if (f->next != PARSE_CALL) {
-        buf_consume(&p->held, f->len);
+        buf_consume(&p->held, p->mark_len);
         p->skips_space = true;
     }
     return true;
@@ -231,20 +261,44 @@ static bool parser_may_begin_bare(const struct reply_parser *p)
     return p->may_be_bare && !p->has_text && p->held.len > 0 && p->held.data[0] == '{';
 }
 
+/* At the reply's beginning, behind n bytes of white space: whether a thought begins there.
+ * *ret_is_open: more text may make it so. */
+static bool parser_at_thought(struct reply_parser *p, size_t n, bool *ret_is_open)
+{
+    const char *open = p->thoughts == NULL || p->thoughts->is_anywhere ? "" : p->thoughts->open;
+    const size_t len = strlen(open), left = p->held.len - n, most = len < left ? len : left;
+
+    if (len == 0 || p->has_text || p->n_calls > 0 || most == 0 ||
+        memcmp(p->held.data + n, open, most) != 0)
+        return false;
+    *ret_is_open = most < len && !p->is_over;
+    return most == len;
+}
+
 static bool parser_text(struct reply_parser *p)
 {
+    bool is_open = false;
     struct found_mark f;
     size_t n;
 
-    if (p->skips_space || (p->may_be_bare && !p->has_text && !p->is_over)) {
-        n = parser_space(p);
-        if (n == p->held.len && !p->skips_space)
-            return false;
-        if (p->skips_space || p->held.data[n] == '{')
-            buf_consume(&p->held, n);
+    if (p->skips_space) {
+        buf_consume(&p->held, parser_space(p));
         if (p->held.len == 0)
             return false;
         p->skips_space = false;
+    }
+    n = parser_space(p);
+    if (parser_at_thought(p, n, &is_open)) {
+        f = (struct found_mark){n, strlen(p->thoughts->open), PARSE_THOUGHT, 0};
+        return parser_at_mark(p, &f);
+    }
+    if (is_open)
+        return false;
+    if (p->may_be_bare && !p->has_text && !p->is_over) {
+        if (n == p->held.len)
+            return false;
+        if (p->held.data[n] == '{')
+            buf_consume(&p->held, n);
     }
     if (parser_may_begin_bare(p)) {
         p->is_bare = true;
@@ -262,15 +316,37 @@ static bool parser_text(struct reply_parser *p)
     return false;
 }
 
+/* True where the model opens the thought that the prompt has opened: its open is no part of it. */
+static bool parser_reopens(struct reply_parser *p, bool *ret_is_open)
+{
+    const char *open = p->thoughts->open;
+    const size_t len = strlen(open), most = len < p->held.len ? len : p->held.len;
+
+    if (!p->may_reopen || memcmp(p->held.data, open, most) != 0) {
+        p->may_reopen = false;
+        return false;
+    }
+    *ret_is_open = most < len && !p->is_over;
+    p->may_reopen = *ret_is_open;
+    return most == len;
+}
+
 static bool parser_thought(struct reply_parser *p)
 {
     struct found_mark f = {.at = SIZE_MAX};
     size_t n = p->skips_space ? parser_space(p) : 0;
+    bool is_open = false;
 
     buf_consume(&p->held, n);
-    p->skips_space = p->skips_space && p->held.len == 0;
     if (p->held.len == 0)
         return false;
+    if (parser_reopens(p, &is_open)) {
+        buf_consume(&p->held, strlen(p->thoughts->open));
+        return true;
+    }
+    if (is_open)
+        return false;
+    p->skips_space = false;
     look_for(p, &f, p->thoughts->close, PARSE_TEXT);
     if (f.at == SIZE_MAX) {
         n = p->is_over ? p->held.len : p->held.len - f.n_open;
@@ -317,14 +393,18 @@ static bool parser_read_call(struct reply_parser *p)
     if (len > 0)
         rc = call_text_read(&c, format, p->held.data + p->mark_len, len < most ? len : most,
                             p->tools, &arguments, &p->is_short);
-    if (rc == CALL_BEGINS || rc == CALL_IS_WHOLE) {
+    if (rc == CALL_BEGINS) {
+        p->name_at = (size_t)(c.name - p->held.data);
+        p->name_len = c.name_len;
+        p->arguments_at = p->scanned = p->mark_len + c.end;
+        p->scan = (struct json_scan){0};
+        p->state = PARSE_ARGUMENTS;
+    } else if (rc == CALL_IS_WHOLE) {
         p->n_calls++;
         parser_put(p, REPLY_CALL, c.name, c.name_len);
         parser_put(p, REPLY_ARGUMENTS, arguments.data, arguments.len);
         buf_consume(&p->held, p->mark_len + c.end);
-        p->place = (struct json_place){0};
-        p->is_in_object = false;
-        p->state = rc == CALL_BEGINS ? PARSE_ARGUMENTS : PARSE_REST;
+        p->state = PARSE_REST;
     }
     buf_deinit(&arguments);
     if (rc == CALL_UNDECIDED && len < most && !p->is_over)
@@ -332,31 +412,64 @@ static bool parser_read_call(struct reply_parser *p)
     return rc == CALL_BEGINS || rc == CALL_IS_WHOLE || parser_give_up_call(p);
 }
 
-/* How many bytes of held belong to the value at p->place; *ret_ends: its last byte is there. */
-static size_t parser_value(struct reply_parser *p, bool *ret_ends)
+/* Follows the value from p->scanned on. */
+static enum json_scanned parser_scan(struct reply_parser *p)
 {
-    *ret_ends = false;
-    for (size_t i = 0; i < p->held.len; i++)
-        if (json_place_add(&p->place, p->held.data[i])) {
-            *ret_ends = true;
-            return i + 1;
-        }
-    return p->held.len;
+    enum json_scanned is = JSON_SCAN_MORE;
+
+    while (is == JSON_SCAN_MORE && p->scanned < p->held.len)
+        is = json_scan_add(&p->scan, p->held.data[p->scanned++]);
+    return is;
 }
 
+/* Gives the call's name. */
+static void parser_begin_call(struct reply_parser *p)
+{
+    p->n_calls++;
+    parser_put(p, REPLY_CALL, p->held.data + p->name_at, p->name_len);
+    buf_consume(&p->held, p->arguments_at);
+    p->scanned -= p->arguments_at;
+    p->is_in_call = true;
+}
+
+/* Held back until they are a whole object, or given as they come. What is none is text. */
 static bool parser_arguments(struct reply_parser *p)
 {
+    const enum json_scanned is = parser_scan(p);
     const enum call_shape shape = parser_format(p)->shape;
-    bool ends;
-    const size_t n = parser_value(p, &ends);
 
-    parser_give(p, REPLY_ARGUMENTS, n);
-    if (ends) {
-        p->is_in_object = shape == CALL_OBJECT || shape == CALL_LIST;
-        p->place = (struct json_place){.depth = 1};
-        p->state = PARSE_REST;
-    }
-    return ends;
+    if (!p->is_in_call && (is == JSON_SCAN_WRONG || (is == JSON_SCAN_MORE && p->is_over)))
+        return parser_give_up_call(p);
+    if (is == JSON_SCAN_MORE && !p->streams)
+        return false;
+    if (!p->is_in_call)
+        parser_begin_call(p);
+    if (is == JSON_SCAN_WRONG)
+        p->scanned =
+            p->held.len; /* the constraint allows none, and the reply is in a call for ever */
+    parser_give(p, REPLY_ARGUMENTS, p->scanned);
+    p->scanned = 0;
+    if (is != JSON_SCAN_WHOLE)
+        return false;
+    p->is_in_call = false;
+    json_scan_in_object(&p->scan);
+    p->state = shape == CALL_OBJECT || shape == CALL_LIST ? PARSE_OBJECT : PARSE_REST;
+    return true;
+}
+
+/* Further members are no part of any text. Models leave the last brace out, too: then the object
+ * ends where it is no JSON any more. */
+static bool parser_object(struct reply_parser *p)
+{
+    const enum json_scanned is = parser_scan(p);
+
+    if (is == JSON_SCAN_WHOLE || (is == JSON_SCAN_MORE && p->is_over))
+        buf_consume(&p->held, p->scanned);
+    else if (is == JSON_SCAN_MORE)
+        return false;
+    p->scanned = 0;
+    p->state = PARSE_REST;
+    return true;
 }
 
 /* After a call: whether another one begins at the front of held. */
@@ -365,11 +478,8 @@ static bool parser_at_next(struct reply_parser *p, bool *ret_is_open)
     const struct call_format *f = parser_format(p);
 
     if (p->is_bare || f->shape == CALL_LIST) {
-        if (p->held.data[0] == ',' || (p->is_bare && p->held.data[0] == ';')) {
-            buf_consume(&p->held, 1);
-            return true;
-        }
-        return p->is_bare && p->held.data[0] == '{';
+        p->mark_len = p->held.data[0] == ',' || (p->is_bare && p->held.data[0] == ';');
+        return p->mark_len > 0 || (p->is_bare && p->held.data[0] == '{');
     }
     return f->shape == CALL_NAMED && parser_begins_with(p, f->before, ret_is_open);
 }
@@ -377,13 +487,8 @@ static bool parser_at_next(struct reply_parser *p, bool *ret_is_open)
 static bool parser_rest(struct reply_parser *p)
 {
     const struct call_format *f = parser_format(p);
-    bool ends, is_open = false;
+    bool is_open = false;
 
-    if (p->is_in_object) {
-        buf_consume(&p->held, parser_value(p, &ends));
-        p->is_in_object = !ends;
-        return ends;
-    }
     if (p->is_single) {
         p->state = PARSE_NOTHING;
         return true;
@@ -399,8 +504,8 @@ static bool parser_rest(struct reply_parser *p)
         buf_consume(&p->held, 1);
         return true;
     }
+    p->mark_len = 0;
     if (parser_at_next(p, &is_open)) {
-        p->mark_len = 0;
         p->state = PARSE_CALL;
         return true;
     }
@@ -430,6 +535,9 @@ static enum status parser_run(struct reply_parser *p, struct error *err)
             break;
         case PARSE_ARGUMENTS:
             goes_on = parser_arguments(p);
+            break;
+        case PARSE_OBJECT:
+            goes_on = parser_object(p);
             break;
         case PARSE_REST:
             goes_on = parser_rest(p);
@@ -488,7 +596,7 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
     buf_init(&p->out, MAX_PARSED_BYTES);
     buf_init(&p->parts, MAX_PARSED_BYTES);
     buf_init(&p->thought_ranges, MAX_PARSED_BYTES);
-    if (p->format != NULL && config->tools.len > 0) {
+    if (p->format != NULL && config->tools.len > 0 && !config->is_json) {
         p->tools = json_loadb(config->tools.text, config->tools.len, 0, NULL);
         if (p->tools == NULL) {
             reply_parser_close(p);
@@ -497,12 +605,13 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
         p->calls = p->format->calls;
         p->may_be_bare = config->is_forced || p->calls->may_be_bare;
         p->is_single = config->is_single;
+        p->streams = config->is_forced && config->streams_calls;
     }
     if (p->format != NULL && !config->keeps_thoughts)
         p->thoughts = p->format->thoughts;
     if (p->thoughts != NULL && p->format->begins_in_thought[config->thinking]) {
         p->state = PARSE_THOUGHT;
-        p->skips_space = true;
+        p->skips_space = p->may_reopen = true;
     }
     *out = p;
     return STATUS_OK;

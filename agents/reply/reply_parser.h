@@ -1,6 +1,8 @@
-/* Divides the text of a reply, as it comes, into text, thoughts and calls of tools. What is held
- * back is only what may begin a call or a thought; what does not become one is text. The parts do
- * not depend on how the text was cut. One thread at a time. */
+/* Divides the text of a reply, as it comes, into text, thoughts and calls of tools. A call is one
+ * of the request's tools with arguments that are a whole JSON object; anything else is text, and so
+ * are delimiters where the family's format does not allow them. What may become a call or a thought
+ * is held back until that is known. The parts do not depend on how the text was cut. One thread at
+ * a time. */
 #ifndef AGENTS_REPLY_REPLY_PARSER_H
 #define AGENTS_REPLY_REPLY_PARSER_H
 
@@ -33,9 +35,12 @@ struct reply_part {
 
 struct reply_parser_config {
     const struct reply_format *format; /* borrowed; NULL: all is text */
-    struct text tools;      /* an array in OpenAI's form; len 0: no calls are looked for */
-    bool is_forced;         /* the reply is a call, perhaps without its family's marks */
-    bool is_single;         /* calls after the first are left out */
+    struct text tools;  /* an array in OpenAI's form; len 0: no calls are looked for */
+    bool is_forced;     /* the reply is a call, perhaps without its family's marks */
+    bool is_json;       /* behind its thoughts the reply is JSON by a constraint: has no calls */
+    bool streams_calls; /* a forced call's arguments are given as they come: only the reply's end
+                           can cut them, see reply_parser_is_in_call */
+    bool is_single;     /* calls after the first are left out */
     enum thinking thinking; /* what its prompt asked for */
     bool keeps_thoughts;    /* as text, with their marks */
 };
@@ -56,6 +61,8 @@ bool reply_parser_next(struct reply_parser *p, struct reply_part *out);
 /* The same, and the part comes again. */
 bool reply_parser_peek(const struct reply_parser *p, struct reply_part *out);
 uint32_t reply_parser_n_calls(const struct reply_parser *p);
+/* A call's beginning has been given, and its end has not come. */
+bool reply_parser_is_in_call(const struct reply_parser *p);
 
 /* Bytes of the reply, [from, to). */
 struct reply_range {

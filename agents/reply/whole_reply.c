@@ -45,6 +45,7 @@ static enum status whole_reply_take_all(struct whole_reply *r, struct reply_pars
 enum status whole_reply_read(struct whole_reply *out, const struct reply_parser_config *config,
                              const char *text, size_t len, struct error *err)
 {
+    struct reply_parser_config whole = *config;
     struct whole_reply r = {0};
     struct reply_parser *p = NULL;
     enum status rc;
@@ -54,7 +55,8 @@ enum status whole_reply_read(struct whole_reply *out, const struct reply_parser_
     buf_init(&r.calls, SIZE_MAX);
     buf_init(&r.bounds, SIZE_MAX);
     *out = r;
-    rc = reply_parser_open(&p, config, err);
+    whole.streams_calls = false;
+    rc = reply_parser_open(&p, &whole, err);
     if (rc == STATUS_OK)
         rc = reply_parser_add(p, text, len, err);
     if (rc == STATUS_OK && whole_reply_take_all(&r, p) != STATUS_OK)

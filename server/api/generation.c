@@ -123,7 +123,12 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         generation_fail(g, event->err);
         return;
     }
-    if (g->request->stream && write_event(g, c, event) != STATUS_OK) {
+    if (!g->request->stream)
+        return;
+    if (event->kind == EVENT_DONE && c->parser != NULL && reply_parser_is_in_call(c->parser)) {
+        (void)tools_cut_call(&err, c->finish);
+        generation_fail(g, &err);
+    } else if (write_event(g, c, event) != STATUS_OK) {
         (void)error_no_memory(&err, 0, "a piece of the reply");
         generation_fail(g, &err);
     }
@@ -638,6 +643,7 @@ static bool choice_divides(const struct choice *c, struct reply_parser_config *o
     const bool divides = tools_divide(out, asked, g->model->info.text.reply_format);
 
     out->keeps_thoughts = g->request->keeps_thoughts;
+    out->streams_calls = !g->renderer->has_whole_calls;
     return divides && g->renderer->has_parts;
 }
 

@@ -44,6 +44,7 @@ struct response_renderer {
     const char *stream_type; /* NULL: server-sent events */
     bool is_by_token;        /* a piece has one token */
     bool has_parts;          /* it renders thoughts and calls of tools, not only text */
+    bool has_whole_calls;    /* a call comes at once, not in pieces */
     /* The stream begins; may be NULL. */
     void (*begin)(struct generation *g, struct json_writer *w);
     /* The stream goes on behind this part of c's reply: its tokens from the first on, the length of

@@ -330,6 +330,7 @@ static bool is_reply_of(const struct message *m, const struct completed_turn *r,
                                                .tools = use->tools,
                                                .is_forced = use->is_forced,
                                                .is_single = use->is_single,
+                                               .is_json = tools_is_json(r->request),
                                                .thinking = r->request->variables.thinking};
     struct message said = {.role = ROLE_ASSISTANT};
     struct whole_reply reply = {0};

@@ -19,18 +19,19 @@ enum status tools_check_name(const char *name, const char *field, struct error *
     return STATUS_OK;
 }
 
+/* JSON has line breaks only between its parts, and an answer may be a line. */
 void tools_write_arguments(struct json_writer *w, const char *name, struct text arguments)
 {
-    bool was_short = false;
-    json_t *value = fields_load(arguments.text, arguments.len, NULL, &was_short);
+    struct buf line;
 
-    if (was_short)
-        json_writer_fail(w, STATUS_EXHAUSTED);
-    else if (json_is_object(value))
-        json_write_json(w, name, arguments.text, arguments.len);
-    else
-        json_write_json(w, name, "{}", 2);
-    json_decref(value);
+    buf_init(&line, SIZE_MAX);
+    json_writer_fail(w, buf_append(&line, arguments.text, arguments.len));
+    for (size_t i = 0; i < line.len; i++)
+        if (line.data[i] == '\n' || line.data[i] == '\r')
+            line.data[i] = ' ';
+    if (w->rc == STATUS_OK)
+        json_write_json(w, name, line.data, line.len);
+    buf_deinit(&line);
 }
 
 static bool has_one_of(const json_t *schema, const char *const *names, size_t n)
@@ -277,6 +278,15 @@ enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_
     return rc;
 }
 
+bool tools_is_json(const struct stored_request *asked)
+{
+    const struct sampling_overrides *o = asked->overrides;
+    const struct constraint *c =
+        o == NULL || (o->given & SAMPLING_CONSTRAINT) == 0 ? NULL : o->values.constraint;
+
+    return c != NULL && c->form == CONSTRAINT_SCHEMA;
+}
+
 bool tools_divide(struct reply_parser_config *out, const struct stored_request *asked,
                   const struct reply_format *format)
 {
@@ -288,7 +298,16 @@ bool tools_divide(struct reply_parser_config *out, const struct stored_request *
     out->is_forced = asked->tool_use.is_forced;
     out->is_single = asked->tool_use.is_single;
     out->thinking = asked->variables.thinking;
+    out->is_json = tools_is_json(asked);
     return format != NULL && (out->tools.len > 0 || format->thoughts != NULL);
+}
+
+enum status tools_cut_call(struct error *err, enum finish finish)
+{
+    return error_set(err, STATUS_RANGE,
+                     "the reply ended (%s) inside a call, which is none so: allow more tokens, or "
+                     "no stop texts that the arguments may have",
+                     finish_name(finish));
 }
 
 /* A token that only ends a thought's mark, or is the white space around one, is not of it. */

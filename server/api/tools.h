@@ -64,13 +64,16 @@ enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_
  */
 bool tools_divide(struct reply_parser_config *out, const struct stored_request *asked,
                   const struct reply_format *format);
+/* Whether a reply to it is JSON as a whole, but for its thoughts. */
+bool tools_is_json(const struct stored_request *asked);
+/* What a stream says whose reply has ended inside a call, which it has begun. */
+enum status tools_cut_call(struct error *err, enum finish finish);
 
 /* How many tokens of the reply have text of a thought. format: the model's, NULL: none. 0 also
  * without memory. */
 uint32_t tools_thought_tokens(const struct completed_turn *t, const struct reply_format *format);
 
-/* Writes a call's arguments as an object, as APIs have them that spell them so: as the model wrote
- * them, {} where they are none, because the reply was cut. */
+/* Writes a call's arguments, which are an object, as the model wrote them, in one line. */
 void tools_write_arguments(struct json_writer *w, const char *name, struct text arguments);
 
 /* What is offered to a reply of a model with this format (NULL: one without language), and in

@@ -1,9 +1,11 @@
 /* Any bytes as a reply, in each family's format: the first byte says which and how it is cut. The
- * parts are the same however it is cut, and without tools and thoughts they are the reply. */
+ * parts are the same however it is cut, the arguments of each call are a JSON object, and without
+ * tools and thoughts the parts are the reply. */
 #include <assert.h>
 #include <string.h>
 
-#include "agents/reply/reply_parser.h"
+#include "agents/reply/json_scan.h"
+#include "agents/reply/whole_reply.h"
 #include "base/buf.h"
 #include "tests/fuzz/target.h"
 
@@ -43,6 +45,21 @@ static void parse(struct buf *out, const struct reply_parser_config *config, con
     reply_parser_close(p);
 }
 
+static void check_calls(const struct reply_parser_config *config, const char *text, size_t len)
+{
+    struct whole_reply reply;
+    struct error err;
+
+    assert(whole_reply_read(&reply, config, text, len, &err) == STATUS_OK);
+    for (uint32_t i = 0; i < reply.n_calls; i++) {
+        struct tool_call call;
+
+        whole_reply_call(&reply, i, &call);
+        assert(json_scan_is_object(call.arguments.text, call.arguments.len));
+    }
+    whole_reply_deinit(&reply);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     static const struct thought_format thoughts = {.open = "<think>", .close = "</think>"};
@@ -65,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
            (whole.len == 0 || memcmp(whole.data, cut.data, whole.len) == 0));
     buf_deinit(&whole);
     buf_deinit(&cut);
+    check_calls(&config, text, size_bytes - 1);
     config = (struct reply_parser_config){.format = &format, .keeps_thoughts = true};
     parse(&whole, &config, text, size_bytes - 1, 3);
     assert(whole.len >= size_bytes - 1 &&

@@ -194,6 +194,13 @@ REPLIES = [  # content, thoughts, calls, finish
     ('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>',
      ('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>', "", [], "stop")),
     ("a <tool_call", ("a <tool_call", "", [], "stop")),
+    # Delimiters where the format does not allow them, and calls that are none.
+    ("Put `<tool_call>{\"name\": \"now\"}</tool_call>` or <tool_call> x.",
+     ("Put `<tool_call>{\"name\": \"now\"}</tool_call>` or <tool_call> x.", "", [], "stop")),
+    ("It's A<think>no</think>B.", ("It's A<think>no</think>B.", "", [], "stop")),
+    (CALL[:60], (CALL[:60], "", [], "stop")),
+    (CALL.replace('"Köln"', "'Köln'"), (CALL.replace('"Köln"', "'Köln'"), "", [], "stop")),
+    (CALL.replace("}}", "}") + " So.", (" So."[1:], "", [("weather", '{"city": "Köln", "days": 1}')], "tool_calls")),
 ]
 
 
@@ -220,6 +227,135 @@ def free(parley):
         assert create(model=model, messages=ASK, tools=TOOLS, max_tokens=8, **more).choices[0].message.tool_calls is None
     one = create(model="hermes", messages=ASK, tools=TOOLS, parallel_tool_calls=False, extra_body=says(REPLIES[2][0]))
     assert [c.function.name for c in one.choices[0].message.tool_calls] == ["weather"]
+
+
+def told_by_all(parley, text="", messages=ASK, **more):
+    """What a model that says the text says in each API, whole and streamed: text, calls, finish. more: chat completions' fields. None: an error."""
+    tools = [{"name": t["function"]["name"], "input_schema": t["function"].get("parameters", {"type": "object", "properties": {}})} for t in TOOLS]
+    limit, stop, forced_ = more.get("max_tokens", 200), more.get("stop"), more.get("tool_choice") == "required"
+    spelled = {"response_format": more["response_format"]} if "response_format" in more else says(text) if text else {}
+    base = {"model": "hermes", "temperature": 0, **spelled}
+    told = {}
+
+    def events(path, body):
+        request = urllib.request.Request(f"http://{parley.http}{path}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            lines = [line.removeprefix("data: ") for line in answer.read().decode().splitlines() if line.startswith(("data: {", "{"))]
+        return [json.loads(line) for line in lines]
+
+    def both(name, path, body, whole, streamed):
+        told[name] = whole(posted(parley, path, **body, stream=False))
+        told[f"{name} streamed"] = streamed(events(path, {**body, "stream": True}))
+
+    def of_chat(answer):
+        message = answer["choices"][0]["message"]
+        return message["content"] or "", [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls", [])], \
+            answer["choices"][0]["finish_reason"]
+
+    def of_chunks(chunks):
+        if "error" in chunks[-1]:
+            return None
+        deltas, calls = [c["choices"][0]["delta"] for c in chunks], {}
+        for part in (part for d in deltas for part in d.get("tool_calls", [])):
+            call = calls.setdefault(part["index"], ["", ""])
+            call[0] += part["function"].get("name", "")
+            call[1] += part["function"].get("arguments", "")
+        return "".join(d.get("content") or "" for d in deltas), [(n, json.loads(a)) for n, a in calls.values()], chunks[-1]["choices"][0]["finish_reason"]
+
+    both("chat", "/v1/chat/completions", {**base, "messages": messages, "tools": TOOLS, "max_tokens": limit, **({"stop": stop} if stop else {}),
+                                          **({"tool_choice": "required"} if forced_ else {})}, of_chat, of_chunks)
+
+    def of_message(answer):
+        blocks = answer["content"]
+        calls = [(b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"]
+        return "".join(b["text"] for b in blocks if b["type"] == "text"), calls, \
+            {"end_turn": "stop", "stop_sequence": "tool_calls" if calls else "stop", "max_tokens": "length", "tool_use": "tool_calls"}[answer["stop_reason"]]
+
+    def of_events(all_):
+        if all_[-1]["type"] == "error":
+            return None
+        content_ = [{**e["content_block"], "partial": ""} for e in all_ if e["type"] == "content_block_start"]
+        for e in (e for e in all_ if e["type"] == "content_block_delta"):
+            content_[e["index"]]["text" if "text" in e["delta"] else "partial"] += e["delta"].get("text", e["delta"].get("partial_json", ""))
+        for b in content_:
+            if b["type"] == "tool_use":
+                b["input"] = json.loads(b["partial"])
+        return of_message({"content": content_, "stop_reason": next(e for e in all_ if e["type"] == "message_delta")["delta"]["stop_reason"]})
+
+    spelled = {"output_config": {"format": {"type": "json_schema", "schema": more["response_format"]["json_schema"]["schema"]}}} \
+        if "response_format" in more else spelled
+    both("messages", "/v1/messages", {**base, **spelled, "messages": messages, "tools": tools, "max_tokens": limit, **({"stop_sequences": stop} if stop else {}),
+                                      **({"tool_choice": {"type": "any"}} if forced_ else {})}, of_message, of_events)
+
+    def of_line(answer):
+        message = answer["message"]
+        calls = [(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+        return message["content"], calls, "tool_calls" if calls and answer["done_reason"] == "stop" else answer["done_reason"]
+
+    def of_lines(lines):
+        return of_line({"message": {"content": "".join(line["message"]["content"] for line in lines),
+                                    "tool_calls": [c for line in lines for c in line["message"].get("tool_calls", [])]}, "done_reason": lines[-1]["done_reason"]})
+
+    spelled = {"format": more["response_format"]["json_schema"]["schema"]} if "response_format" in more else spelled
+    both("ollama", "/api/chat", {**{k: v for k, v in base.items() if k != "response_format"}, **spelled, "messages": messages, "tools": TOOLS,
+                                 "options": {"num_predict": limit, **({"stop": stop} if stop else {})},
+                                 **({"tool_choice": "required"} if forced_ else {})}, of_line, of_lines)
+    if not stop:  # Responses has none
+        def of_response(answer):
+            output = answer["output"]
+            calls = [(o["name"], json.loads(o["arguments"])) for o in output if o["type"] == "function_call"]
+            return "".join(c["text"] for o in output if o["type"] == "message" for c in o["content"]), calls, \
+                "length" if answer["status"] == "incomplete" else "tool_calls" if calls else "stop"
+
+        spelled = {"text": {"format": {"type": "json_schema", "name": "a", "schema": more["response_format"]["json_schema"]["schema"], "strict": True}}} \
+            if "response_format" in more else spelled
+        both("responses", "/v1/responses", {**{k: v for k, v in base.items() if k != "response_format"}, **spelled, "input": messages, "tools": FLAT,
+                                            "max_output_tokens": limit, "store": False, **({"tool_choice": "required"} if forced_ else {})},
+             of_response, lambda all_: None if all_[-1]["type"] == "error" else of_response(all_[-1]["response"]))
+    wire = dict(text=messages[-1]["content"], tools=wire_tools(), sampling=harness.sampling.Sampling(
+        max_tokens=limit, temperature=0, **({"stop": stop} if stop else {})))
+    if forced_:
+        wire["tool_choice"] = content.ToolChoice(mode=content.ToolChoice.MODE_REQUIRED)
+    elif "response_format" in more:
+        wire["constraint"] = content.Constraint(json_schema=json.dumps(more["response_format"]["json_schema"]["schema"]))
+    else:
+        wire["constraint"] = says_on_wire(text)
+    asked = parley.conversations.Ask(pb.TurnRequest(conversation=parley.open("hermes"), **wire))
+    told["grpc"] = asked.message.text, [(c.name, json.loads(c.arguments)) for c in asked.message.tool_calls], harness.word(asked, "finish_reason")
+    try:
+        (text_, _, calls, finish), _ = in_parts(list(parley.conversations.Turn(pb.TurnRequest(conversation=parley.open("hermes"), **wire))))
+        told["grpc streamed"] = text_, [(c[1], json.loads(c[2])) for c in calls], finish
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.OUT_OF_RANGE and "inside a call" in error.details(), error
+        told["grpc streamed"] = None
+    return told
+
+
+def whole_or_text(parley):
+    """In every API, whole and streamed: a call that a stop text or a limit has cut is text, JSON that a schema asked for is text whatever it says,
+    and a call in several lines is a call."""
+    arguments = {"city": "Köln", "days": 1}
+    for text, more, expected in (
+            (CALL, {}, ("", [("weather", arguments)], "tool_calls")),
+            ("So:\n" + CALL.replace(", ", ",\n  "), {}, ("So:", [("weather", arguments)], "tool_calls")),
+            (CALL, {"stop": ["ln"]}, (CALL[:CALL.index("ln")], [], "stop")),
+            (CALL, {"stop": ["arguments"]}, (CALL[:CALL.index("arguments")], [], "stop")),
+            (CALL, {"stop": ["</tool_call>"]}, ("", [("weather", arguments)], "tool_calls"))):
+        told = told_by_all(parley, text, **more)
+        assert len(told) == (8 if "stop" in more else 10) and all(t == expected for t in told.values()), (text, more, told)
+    for limit in range(3, 40, 6):
+        told = told_by_all(parley, "So: " + CALL, max_tokens=limit)
+        assert all(t == told["chat"] for t in told.values()), (limit, told)
+        assert told["chat"][1] in ([], [("weather", arguments)]) and (told["chat"][1] or ("So: " + CALL).startswith(told["chat"][0])), (limit, told)
+    says_all = '<think>a</think> <tool_call>\n{"name": "now", "arguments": {}}\n</tool_call> `'
+    one = {"type": "object", "properties": {"name": {"const": "now"}, "arguments": {"const": says_all}}, "required": ["name", "arguments"]}
+    told = told_by_all(parley, response_format={"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": one}})
+    for text, calls, finish in told.values():
+        assert json.loads(text) == {"name": "now", "arguments": says_all} and calls == [] and finish == "stop", told
+    # A forced call that has no room is text where it comes whole; a stream that has begun it ends with an error.
+    told = told_by_all(parley, tool_choice="required", max_tokens=14)
+    assert all(t is None or (t[1] == [] and t[2] == "length" and t[0] != "") for t in told.values()), told
+    assert all(told[name] is not None for name in told if "streamed" not in name or "ollama" in name), told
 
 
 def strict(parley):
@@ -608,7 +744,7 @@ def thought_tokens(parley):
     """usage counts the tokens that have text of thoughts, the same whole, streamed, stored and over gRPC; a reply without thoughts has none."""
     client = client_of(parley)
     for model, text, thoughts in (("hermes", "<think>\nFirst this, then that.\n</think>\n\nIt rains.", "First this, then that."),
-                                  ("hermes", "<think>\nOne.\n</think>\nA<think>Two.</think>B", "One.|Two."), ("hermes", "It rains.", ""),
+                                  ("hermes", "<think>\nOne.\n</think>\nA<think>Two.</think>B", "One."), ("hermes", "It rains.", ""),
                                   ("switch", "Hm, so it is.\n</think>\n\nYes.", "Hm, so it is."), ("switch", "Never done", "Never done"), ("tiny", "It rains.", "")):
         asked = dict(model=model, messages=ASK, extra_body=says(text))
         whole = client.chat.completions.create(logprobs=True, **asked)
@@ -778,7 +914,7 @@ def main():
             children.run([write_tiny_model, model, "8192", "1", template], check=True)
             flags += ["--model", f"{name}={model}"]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, whole_or_text, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

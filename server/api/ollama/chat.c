@@ -310,6 +310,7 @@ static enum status ollama_start(struct exchange *x, struct ollama_request *r, bo
         .object = "ollama",
         .stream_type = "application/x-ndjson",
         .has_parts = true,
+        .has_whole_calls = true,
         .piece = ollama_piece,
         .finish = ollama_finish,
         .failed = ollama_failed,

@@ -44,6 +44,7 @@ static enum status parts_begin(struct turn_parts *p, const struct turn_reader *r
     p->seed = asked->tool_use.seed;
     if (!parts_divide(p, asked, &config))
         return STATUS_OK;
+    config.streams_calls = true;
     rc = reply_parser_open(&p->parser, &config, &p->err);
     if (rc == STATUS_OK && r->text_at > len)
         rc = reply_parser_add(p->parser, text, r->text_at - len, &p->err);
@@ -62,6 +63,8 @@ static enum status parts_take(struct turn_parts *p, const struct turn_reader *r,
         return rc;
     if (event->kind == EVENT_PIECE)
         return reply_parser_add(p->parser, event->piece.text, event->piece.len, &p->err);
+    if (reply_parser_is_in_call(p->parser))
+        return tools_cut_call(&p->err, event->finish);
     rc = reply_parser_end(p->parser, &p->err);
     if (rc == STATUS_OK && reply_parser_peek(p->parser, &part)) {
         p->end = *event;

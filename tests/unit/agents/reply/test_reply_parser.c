@@ -1,6 +1,7 @@
 #include "agents/reply/reply_parser.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -124,8 +125,64 @@ static const struct written written[] = {
      "|T:<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>"},
     {"hermes", "<tool_call>no</tool_call>", "|T:<tool_call>no</tool_call>"},
     {"hermes", "<tool_call>{\"name\": \"weath", "|T:<tool_call>{\"name\": \"weath"},
-    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"B",
-     "|C:weather|A:{\"city\": \"B"},
+    /* Cut, by a limit or a stop text: text. */
+    {"hermes", "Ok. <tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"B",
+     "|T:Ok. <tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"B"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": {"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": ",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": "},
+    {"hermes",
+     "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": "
+     "\"weather\", "
+     "\"arguments\": {\"city\"",
+     "|C:now|A:{}|T:<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\""},
+    {"mistral-named",
+     "[TOOL_CALLS]weather[ARGS]{\"city\": ", "|T:[TOOL_CALLS]weather[ARGS]{\"city\": "},
+    {"llama3", "{\"name\": \"weather\", \"parameters\": {\"city\": \"",
+     "|T:{\"name\": \"weather\", \"parameters\": {\"city\": \""},
+    /* No JSON: text. */
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {city: \"B\"}}</tool_call>",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": {city: \"B\"}}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": 'B'}}</tool_call> x",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": 'B'}}</tool_call> x"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 01, }}</tool_call>",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 01, }}</tool_call>"},
+    {"hermes", "<tool_call>{\"arguments\": {\"a\": tru}, \"name\": \"weather\"}</tool_call>",
+     "|T:<tool_call>{\"arguments\": {\"a\": tru}, \"name\": \"weather\"}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": \"{oh}\"}</tool_call>",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": \"{oh}\"}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": [1]}</tool_call>",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": [1]}</tool_call>"},
+    /* What is whole is a call, whatever is missing or follows. */
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": " ARGS "\n</tool_call>\nSo.",
+     CALLED "|T:So."},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": " ARGS, CALLED},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": " ARGS ", \"id\": \"7\"} So.",
+     CALLED "|T:So."},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": " ARGS ", and so on.",
+     CALLED "|T:, and so on."},
+    {"hermes",
+     "<tool_call>{\"name\": \"weather\", \"arguments\": {\n \"days\":\t[-1.5e+3, null]\n}}",
+     "|C:weather|A:{\n \"days\":\t[-1.5e+3, null]\n}"},
+    /* Spoken of: text. */
+    {"hermes", "Write <tool_call> and </tool_call> around it.",
+     "|T:Write <tool_call> and </tool_call> around it."},
+    {"hermes", "Say `<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>`, please.",
+     "|T:Say `<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>`, please."},
+    {"hermes",
+     "\"<tool_call>{\"name\": \"now\"}</tool_call>\" or <tool_call>{\"name\": \"now\"}</tool_call>",
+     "|T:\"<tool_call>{\"name\": \"now\"}</tool_call>\" or|C:now|A:{}"},
+    {"hermes", "<tool_call><tool_call>{\"name\": \"now\"}</tool_call>",
+     "|T:<tool_call>|C:now|A:{}"},
+    {"hermes",
+     "<tool_call>{\"name\": \"weather\", \"arguments\": {<tool_call>{\"name\": "
+     "\"now\"}</tool_call>",
+     "|T:<tool_call>{\"name\": \"weather\", \"arguments\": {|C:now|A:{}"},
+    {"hermes",
+     "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"<tool_call>\"}}</tool_call>",
+     "|C:weather|A:{\"city\": \"<tool_call>\"}"},
+    {"mistral", "[TOOL_CALLS] [{\"name\": \"now\", \"arguments\": {}}, no]", "|C:now|A:{}|T:, no]"},
     {"hermes", "{\"name\": \"now\", \"arguments\": {}}",
      "|T:{\"name\": \"now\", \"arguments\": {}}"},
     {"llama3", " {\"name\": \"weather\", \"parameters\": " ARGS "}", CALLED},
@@ -237,12 +294,83 @@ START_TEST(test_thoughts)
                 "</tool_call>",
                 "|C:now|A:{}");
     check_parts(&config, "<think>Hm </thin", "|R:Hm </thin");
+    check_parts(&config, " \n<think>Hm</think><think>, hm</think>Yes.", "|R:Hm, hm|T:Yes.");
+    /* Anywhere else the delimiters are text. */
+    check_parts(&config, "A <think>b</think> c", "|T:A <think>b</think> c");
+    check_parts(&config, "<think>Hm</think>A<think>b</think></think>",
+                "|R:Hm|T:A<think>b</think></think>");
+    check_parts(&config, "<thin <think>a</think>", "|T:<thin <think>a</think>");
+    check_parts(&config, "</think>a", "|T:</think>a");
+    check_parts(&config, "`<think>`", "|T:`<think>`");
+    check_parts(&config, "<think>`</think>` a", "|R:`|T:` a");
+    check_parts(&config, "<tool_call>{\"name\": \"now\"}</tool_call><think>a</think>",
+                "|C:now|A:{}|T:<think>a</think>");
+    check_parts(&config, "<think><tool_call>{\"name\": \"now\"}</tool_call></think>Yes.",
+                "|R:<tool_call>{\"name\": \"now\"}</tool_call>|T:Yes.");
     config.keeps_thoughts = true;
     check_parts(&config, "<think>\nHm\n</think>\n\nYes.", "|T:<think>\nHm\n</think>\n\nYes.");
     config.keeps_thoughts = false;
     format.begins_in_thought[THINKING_DEFAULT] = true;
     check_parts(&config, "Hm\n</think>\n\nYes.", "|R:Hm|T:Yes.");
     check_parts(&config, "Hm", "|R:Hm");
+    check_parts(&config, "<think>\nHm</think><think> a", "|R:Hma");
+    check_parts(&config, " <thi", "|R:<thi");
+    check_parts(&config, "</think>{\"a\": 1}", "|T:{\"a\": 1}");
+}
+END_TEST
+
+/* Behind its thoughts a reply that is JSON by a constraint comes back whole. */
+START_TEST(test_json)
+{
+    static const char text[] =
+        "{\"a\": \"<think>b</think> <tool_call>{\\\"name\\\"\", \"name\": \"now\", "
+        "\"parameters\": {}}";
+    static const char *const templates[] = {"<tool_call></think>",
+                                            "<|start_header_id|>\"parameters\"</think>",
+                                            "<|channel|>analysis functions."};
+
+    for (size_t i = 0; i < sizeof(templates) / sizeof(templates[0]); i++) {
+        struct reply_format format;
+        struct reply_parser_config config = {
+            .format = &format, .tools = {tools, sizeof(tools) - 1}, .is_json = true};
+        char all[512], expected[512];
+
+        reply_format_find(&format, templates[i], strlen(templates[i]), true);
+        (void)snprintf(expected, sizeof(expected), "|T:%s", text);
+        check_parts(&config, text, expected);
+        (void)snprintf(all, sizeof(all), "%sHm.%s%s", format.thoughts->begin, format.thoughts->cut,
+                       text);
+        (void)snprintf(expected, sizeof(expected), "|R:Hm.|T:%s", text);
+        check_parts(&config, all, expected);
+    }
+}
+END_TEST
+
+/* Arguments of a forced call may come before the call is whole; whether it has become one is known.
+ */
+START_TEST(test_streamed)
+{
+    static const char call[] = "{\"name\": \"weather\", \"arguments\": " ARGS;
+    const struct reply_format format = {.calls = family("hermes")};
+    const struct reply_parser_config config = {.format = &format,
+                                               .tools = {tools, sizeof(tools) - 1},
+                                               .is_forced = true,
+                                               .streams_calls = true};
+
+    check_parts(&config, call, CALLED);
+    for (size_t n = 1; n < sizeof(call); n++) {
+        struct reply_parser *p;
+        struct reply_part part;
+        size_t n_parts = 0;
+
+        ck_assert_int_eq(reply_parser_open(&p, &config, &err), STATUS_OK);
+        ck_assert_int_eq(reply_parser_add(p, call, n, &err), STATUS_OK);
+        while (reply_parser_next(p, &part))
+            n_parts += part.kind == REPLY_CALL || part.kind == REPLY_ARGUMENTS;
+        ck_assert(n_parts == 0 || n_parts == 2);
+        ck_assert(reply_parser_is_in_call(p) == (n_parts == 2 && n < sizeof(call) - 1));
+        reply_parser_close(p);
+    }
 }
 END_TEST
 
@@ -305,7 +433,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_families, test_no_tools, test_forced, test_thoughts,
+    const TTest *const tests[] = {test_families, test_no_tools, test_forced,
+                                  test_thoughts, test_json,     test_streamed,
                                   test_channels, test_bounds,   test_marks};
 
     return suite_run("reply_parser", tests, sizeof(tests) / sizeof(*tests));
