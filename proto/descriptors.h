@@ -3,7 +3,6 @@
 #ifndef PROTO_DESCRIPTORS_H
 #define PROTO_DESCRIPTORS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +17,18 @@ struct descriptor_file {
 extern const struct descriptor_file descriptor_files[]; /* [descriptor_n_files] */
 extern const size_t descriptor_n_files;
 
-/* A name that a file defines: a service, a method, a message, a field, an enum, a value of one. */
+enum descriptor_kind {
+    DESCRIPTOR_NAME, /* a service, a field, an enum, a value of one, another method */
+    DESCRIPTOR_MESSAGE,
+    DESCRIPTOR_MAP_ENTRY, /* the message of a map's entries */
+    DESCRIPTOR_READER,    /* a method without side effects: its idempotency_level says so */
+};
+
+/* A name that a file defines. */
 struct descriptor_symbol {
     const char *name; /* "parley.v1.Act.Step" */
     uint16_t file;
-    bool is_message;
+    enum descriptor_kind kind;
 };
 
 extern const struct descriptor_symbol descriptor_symbols[]; /* [descriptor_n_symbols] by name */

@@ -47,17 +47,22 @@ def join(scope, name):
     return f"{scope}.{name}" if scope else name
 
 
+def has_option(thing, options, option):
+    """Whether the option, a number, is 1 among the thing's."""
+    return any(1 in all_of(one, option) for one in all_of(thing, options))
+
+
 def enum_symbols(scope, enum):
-    yield join(scope, text_of(enum, 1)), False
+    yield join(scope, text_of(enum, 1)), "NAME"
     for value in all_of(enum, 2):  # values stand beside their enum
-        yield join(scope, text_of(value, 1)), False
+        yield join(scope, text_of(value, 1)), "NAME"
 
 
 def message_symbols(scope, message):
     name = join(scope, text_of(message, 1))
-    yield name, True
+    yield name, "MAP_ENTRY" if has_option(message, 7, 7) else "MESSAGE"
     for field in all_of(message, 2) + all_of(message, 8):
-        yield join(name, text_of(field, 1)), False
+        yield join(name, text_of(field, 1)), "NAME"
     for nested in all_of(message, 3):
         yield from message_symbols(name, nested)
     for enum in all_of(message, 4):
@@ -75,9 +80,9 @@ def symbols(file):
     for enum in all_of(file, 5):
         yield from enum_symbols(scope, enum)
     for name, service in services(file):
-        yield name, False
-        for method in all_of(service, 2):
-            yield join(name, text_of(method, 1)), False
+        yield name, "NAME"
+        for method in all_of(service, 2):  # idempotency_level: NO_SIDE_EFFECTS
+            yield join(name, text_of(method, 1)), "READER" if has_option(method, 4, 34) else "NAME"
 
 
 def closure(name, imports):
@@ -106,8 +111,8 @@ def main():
     for i, name in enumerate(names):
         out.append(f'    {{"{name}", bytes_{i}, sizeof(bytes_{i}), imports_{i}, {len(closure(name, imports))}}},')
     out += ["};", f"const size_t descriptor_n_files = {len(files)};", "const struct descriptor_symbol descriptor_symbols[] = {"]
-    rows = sorted((symbol, i, is_message) for i, file in enumerate(files) for symbol, is_message in symbols(file))
-    out += [f'    {{"{symbol}", {i}, {"true" if is_message else "false"}}},' for symbol, i, is_message in rows]
+    rows = sorted((symbol, i, kind) for i, file in enumerate(files) for symbol, kind in symbols(file))
+    out += [f'    {{"{symbol}", {i}, DESCRIPTOR_{kind}}},' for symbol, i, kind in rows]
     out += ["};", f"const size_t descriptor_n_symbols = {len(rows)};", "const char *const descriptor_services[] = {"]
     listed = sorted(name for file in files for name, _ in services(file))
     out += [f'    "{name}",' for name in listed]

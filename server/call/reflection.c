@@ -84,7 +84,8 @@ static void say_extensions(struct answer_parts *a, const char *type)
 {
     const struct descriptor_symbol *symbol = descriptor_find_symbol(type);
 
-    if (symbol == NULL || !symbol->is_message) {
+    if (symbol == NULL ||
+        (symbol->kind != DESCRIPTOR_MESSAGE && symbol->kind != DESCRIPTOR_MAP_ENTRY)) {
         say_error(a, STATUS_NOT_FOUND, "message", type);
         return;
     }

@@ -52,10 +52,16 @@ START_TEST(test_names)
     const struct descriptor_symbol *s = descriptor_find_symbol("inference.ModelConfig");
 
     ck_assert_ptr_nonnull(s);
-    ck_assert(s->is_message);
+    ck_assert_int_eq(s->kind, DESCRIPTOR_MESSAGE);
     ck_assert_str_eq(descriptor_files[s->file].name, "inference/model_config.proto");
     ck_assert(descriptor_find_symbol("inference.ModelConfig.max_batch_size") != NULL);
     ck_assert(descriptor_find_symbol("inference.TYPE_FP32") != NULL);
+    ck_assert_int_eq(descriptor_find_symbol("inference.ModelConfig.ParametersEntry")->kind,
+                     DESCRIPTOR_MAP_ENTRY);
+    ck_assert_int_eq(descriptor_find_symbol("parley.v1.Conversations.List")->kind,
+                     DESCRIPTOR_READER);
+    ck_assert_int_eq(descriptor_find_symbol("parley.v1.Conversations.Close")->kind,
+                     DESCRIPTOR_NAME);
     ck_assert_ptr_null(descriptor_find_symbol("inference"));
     ck_assert_ptr_null(descriptor_find_symbol(""));
     ck_assert_ptr_null(descriptor_find_symbol("inference.ModelConfi"));
