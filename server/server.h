@@ -27,7 +27,8 @@
     PART(work, work_table)               /* tasks, and the workers that compute them */ \
     PART(groups, groups)                 /* of processes */ \
     PART(stores, stores)                 /* versioned values */ \
-    PART(replays, replays)               /* tables of items to learn from */
+    PART(replays, replays)               /* tables of items to learn from */ \
+    PART(connected, connect_calls)       /* calls by Connect with a deadline */
 /* clang-format on */
 
 #define SERVER_PART_TYPE(name, type) struct type;
@@ -54,7 +55,7 @@ struct server {
     const struct loop_watch *watch;                        /* NULL: none, in tests */
     uint64_t n_reloads_done, n_reloads_failed;             /* of the configuration */
     uint64_t n_connections_refused, n_connections_dropped; /* for the limit of open files; silent */
-    struct call_stats calls;                               /* of gRPC */
+    struct call_stats calls;                               /* of gRPC and Connect */
 };
 
 /* "loading", "serving", "draining". */

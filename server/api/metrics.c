@@ -24,7 +24,8 @@
 static void write_calls(const struct server *server, struct buf *out)
 {
     static const struct metric_row rows[] = {
-        METRIC("gauge", "parley_calls", "gRPC calls in flight.", server, calls.n_calls),
+        METRIC("gauge", "parley_calls", "Calls of gRPC and Connect in flight.", server,
+               calls.n_calls),
         METRIC("counter", "parley_connections_refused_total",
                "Connections that were closed at once: too many for the limit of open files, or of "
                "one address.",
@@ -32,10 +33,11 @@ static void write_calls(const struct server *server, struct buf *out)
         METRIC("counter", "parley_connections_silent_total",
                "Connections that were closed because their peer said nothing.", server,
                n_connections_dropped),
-        METRIC("counter", "parley_calls_total", "gRPC calls, the refused ones too.", server,
-               calls.n_started),
+        METRIC("counter", "parley_calls_total", "Calls of gRPC and Connect, the refused ones too.",
+               server, calls.n_started),
         METRIC("counter", "parley_calls_failed_total",
-               "gRPC calls that ended with an error or were left.", server, calls.n_failed),
+               "Calls of gRPC and Connect that ended with an error or were left.", server,
+               calls.n_failed),
     };
     const struct call_stats *calls = &server->calls;
 

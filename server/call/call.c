@@ -5,6 +5,12 @@
 #include "base/alloc.h"
 #include "server/call/transport.h"
 
+void call_bytes_free(struct call_bytes *bytes)
+{
+    if (bytes != NULL)
+        bytes->release(bytes);
+}
+
 const void *call_request(const struct call *call)
 {
     return call->request;

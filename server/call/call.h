@@ -22,6 +22,7 @@ struct server;
 struct call_bytes {
     const struct iovec *pieces; /* [n_pieces] */
     size_t n_pieces, size_bytes;
+    void (*release)(struct call_bytes *bytes); /* of the transport that made it */
 };
 
 void call_bytes_free(struct call_bytes *bytes); /* NULL is fine */

@@ -7,17 +7,6 @@
 #include "google/rpc/status.pb-c.h"
 #include "proto/codec.h"
 
-enum { MAX_DETAILS = 3 };
-
-/* Details are kept as bytes in Any: here they are, one behind the other. */
-struct packed_details {
-    uint8_t bytes[ERROR_DETAILS_MAX_BYTES];
-    size_t used;
-    Google__Protobuf__Any any[MAX_DETAILS];
-    Google__Protobuf__Any *list[MAX_DETAILS];
-    size_t n;
-};
-
 void error_details_fill(Parley__V1__ErrorDetail *out, const struct error *err)
 {
     parley__v1__error_detail__init(out);
@@ -30,24 +19,18 @@ void error_details_fill(Parley__V1__ErrorDetail *out, const struct error *err)
     out->reason = (char *)error_reason(err);
 }
 
-/* One that does not fit is left out. */
-static void packed_details_add(struct packed_details *p, const char *type_url,
-                               const ProtobufCMessage *detail)
+static void error_details_add(struct error_details *d, const ProtobufCMessage *detail)
 {
-    size_t size = codec_size(detail);
-    Google__Protobuf__Any *any = &p->any[p->n];
+    const size_t size = codec_size(detail);
+    uint8_t *at = d->bytes + d->used;
 
-    if (size > sizeof(p->bytes) - p->used)
+    if (size > sizeof(d->bytes) - d->used)
         return;
-    google__protobuf__any__init(any);
-    any->type_url = (char *)type_url;
-    any->value.data = p->bytes + p->used;
-    any->value.len = codec_encode(detail, any->value.data);
-    p->used += size;
-    p->list[p->n++] = any;
+    d->used += codec_encode(detail, at);
+    d->list[d->n++] = (struct error_detail){detail->descriptor, at, size};
 }
 
-static void add_info(struct packed_details *p, const struct error *err)
+static void add_info(struct error_details *d, const struct error *err)
 {
     Google__Rpc__ErrorInfo info = GOOGLE__RPC__ERROR_INFO__INIT;
     Google__Rpc__ErrorInfo__MetadataEntry versions[2], *list[] = {&versions[0], &versions[1]};
@@ -65,10 +48,10 @@ static void add_info(struct packed_details *p, const struct error *err)
     info.domain = (char *)ERROR_DETAILS_DOMAIN;
     info.metadata = list;
     info.n_metadata = err->have_version == 0 && err->want_version == 0 ? 0 : 2;
-    packed_details_add(p, "type.googleapis.com/google.rpc.ErrorInfo", &info.base);
+    error_details_add(d, &info.base);
 }
 
-static void add_field(struct packed_details *p, const struct error *err)
+static void add_field(struct error_details *d, const struct error *err)
 {
     Google__Rpc__BadRequest__FieldViolation violation =
         GOOGLE__RPC__BAD_REQUEST__FIELD_VIOLATION__INIT;
@@ -79,10 +62,10 @@ static void add_field(struct packed_details *p, const struct error *err)
     violation.description = (char *)err->text;
     bad.field_violations = list;
     bad.n_field_violations = 1;
-    packed_details_add(p, "type.googleapis.com/google.rpc.BadRequest", &bad.base);
+    error_details_add(d, &bad.base);
 }
 
-static void add_retry(struct packed_details *p, uint32_t retry_ms)
+static void add_retry(struct error_details *d, uint32_t retry_ms)
 {
     Google__Protobuf__Duration delay = GOOGLE__PROTOBUF__DURATION__INIT;
     Google__Rpc__RetryInfo retry = GOOGLE__RPC__RETRY_INFO__INIT;
@@ -90,23 +73,39 @@ static void add_retry(struct packed_details *p, uint32_t retry_ms)
     delay.seconds = retry_ms / 1000;
     delay.nanos = (int32_t)(retry_ms % 1000) * 1000000;
     retry.retry_delay = &delay;
-    packed_details_add(p, "type.googleapis.com/google.rpc.RetryInfo", &retry.base);
+    error_details_add(d, &retry.base);
+}
+
+void error_details_pack(struct error_details *out, const struct error *err)
+{
+    out->n = out->used = 0;
+    add_info(out, err);
+    if (err->field[0] != '\0')
+        add_field(out, err);
+    if (error_retry_ms(err) > 0)
+        add_retry(out, error_retry_ms(err));
 }
 
 size_t error_details_encode(uint8_t out[ERROR_DETAILS_MAX_BYTES], const struct error *err)
 {
     Google__Rpc__Status status = GOOGLE__RPC__STATUS__INIT;
-    struct packed_details p = {.used = 0};
+    Google__Protobuf__Any any[ERROR_DETAILS_MAX], *list[ERROR_DETAILS_MAX];
+    char urls[ERROR_DETAILS_MAX][64];
+    struct error_details d;
 
-    add_info(&p, err);
-    if (err->field[0] != '\0')
-        add_field(&p, err);
-    if (error_retry_ms(err) > 0)
-        add_retry(&p, error_retry_ms(err));
+    error_details_pack(&d, err);
+    for (size_t i = 0; i < d.n; i++) {
+        (void)snprintf(urls[i], sizeof(urls[i]), "type.googleapis.com/%s", d.list[i].type->name);
+        google__protobuf__any__init(&any[i]);
+        any[i].type_url = urls[i];
+        any[i].value = (ProtobufCBinaryData){d.list[i].size_bytes, (uint8_t *)d.list[i].data};
+        list[i] = &any[i];
+    }
     status.code = (int32_t)err->status;
     status.message = (char *)err->text;
-    status.details = p.list;
-    status.n_details = p.n;
-    return codec_size(&status.base) <= ERROR_DETAILS_MAX_BYTES ? codec_encode(&status.base, out)
-                                                               : 0;
+    status.details = list;
+    status.n_details = d.n;
+    if (codec_size(&status.base) > ERROR_DETAILS_MAX_BYTES)
+        return 0;
+    return codec_encode(&status.base, out);
 }

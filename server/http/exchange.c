@@ -72,6 +72,17 @@ static void wait_for_more(struct exchange *x)
     x->sink->set_timeout(x->sink, x->front->config.timeout_ms);
 }
 
+static const struct http_api *api_of(const struct exchange *x)
+{
+    return x->route != NULL ? x->route->api : x->front->config.routes.api;
+}
+
+/* HTTP's status of a failure, as the API has it. */
+static int exchange_status_of(const struct exchange *x, enum status status)
+{
+    return api_of(x)->status_of != NULL ? api_of(x)->status_of(status) : http_status_of(status);
+}
+
 /* --- the head --- */
 
 static void exchange_refuse(struct exchange *x, int http_status)
@@ -160,7 +171,7 @@ static const struct route *find_path(struct exchange *x)
     while (kept > 1 && x->path[kept - 1] == '/')
         kept--;
     x->path[kept] = '\0';
-    found = route_find(routes, exchange_levels(x), x->path);
+    found = route_find(&x->made, routes, exchange_levels(x), x->path);
     if (found == NULL && kept < len) /* named whole in the error */
         x->path[kept] = '/';
     return found != NULL && has_fitting_slashes(x, found) ? found : NULL;
@@ -211,7 +222,7 @@ static void exchange_check_key(struct exchange *x)
     if (is_preflight(x))
         level = ACCESS_OPEN; /* browsers send no key with a preflight */
     if (access_admit(&x->access, x->front->config.access, level, &proof, &x->err) != STATUS_OK)
-        exchange_refuse(x, http_status_of(x->err.status));
+        exchange_refuse(x, exchange_status_of(x, x->err.status));
     buf_deinit(&x->authorization);
     buf_deinit(&x->api_key);
 }
@@ -239,10 +250,10 @@ static void check_coding(struct exchange *x)
         if (strcasecmp(x->coding, ours[i]) != 0)
             continue;
         if (gunzip_open(&x->gunzip, &x->err) != STATUS_OK)
-            exchange_refuse(x, http_status_of(x->err.status));
+            exchange_refuse(x, exchange_status_of(x, x->err.status));
         return;
     }
-    (void)error_set(&x->err, STATUS_INVALID,
+    (void)error_set(&x->err, STATUS_UNIMPLEMENTED,
                     "a body of Content-Encoding '%s' is not read: gzip, deflate and identity are",
                     x->coding);
     exchange_refuse(x, 415);
@@ -395,11 +406,6 @@ static void exchange_cut(struct exchange *x)
     buf_deinit(&x->out);
 }
 
-static const struct http_api *api_of(const struct exchange *x)
-{
-    return x->route != NULL ? x->route->api : x->front->config.routes.api;
-}
-
 static enum status append_head(struct exchange *x, int http_status, const char *type,
                                const char *more, size_t len)
 {
@@ -506,7 +512,7 @@ static void reply_preflight(struct exchange *x)
 enum status exchange_append_error(const struct exchange *x, struct buf *out,
                                   const struct error *err)
 {
-    return api_of(x)->append_error(out, http_status_of(err->status), err);
+    return api_of(x)->append_error(out, exchange_status_of(x, err->status), err);
 }
 
 void exchange_fail_as(struct exchange *x, int http_status, const struct error *err)
@@ -534,7 +540,7 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
 
 void exchange_fail(struct exchange *x, const struct error *err)
 {
-    exchange_fail_as(x, http_status_of(err->status), err);
+    exchange_fail_as(x, exchange_status_of(x, err->status), err);
 }
 
 struct buf *exchange_stream(struct exchange *x)
@@ -738,11 +744,11 @@ void exchange_end_with(struct exchange *x, const struct error *err)
     if (x->state == EXCHANGE_READING) {
         x->err = *err;
         x->must_close = x->is_unread = true;
-        exchange_refuse(x, http_status_of(err->status));
+        exchange_refuse(x, exchange_status_of(x, err->status));
         due(x);
     } else if (x->state == EXCHANGE_DUE && x->refused_as == 0) {
         x->err = *err;
-        exchange_refuse(x, http_status_of(err->status));
+        exchange_refuse(x, exchange_status_of(x, err->status));
     } else if (x->state == EXCHANGE_ANSWERING && !x->is_ended) {
         exchange_fail_now(x, err);
     }
@@ -797,14 +803,24 @@ enum status exchange_query(const char **out, struct exchange *x, const char *nam
     if (value == NULL)
         return error_no_memory(err, len + 1, "a query");
     for (size_t i = 0; i < len; i++) {
-        int byte = head_decode(at + i, len - i);
+        int byte = at[i] == '+' ? ' ' : head_decode(at + i, len - i); /* as of forms */
 
         value[n++] = byte < 0 ? at[i] : (char)byte;
-        i += byte < 0 ? 0 : 2;
+        i += byte < 0 || at[i] == '+' ? 0 : 2;
     }
     value[n] = '\0';
     *out = value;
     return STATUS_OK;
+}
+
+const char *exchange_header(const struct exchange *x, enum kept_header which)
+{
+    return x->kept[which];
+}
+
+size_t exchange_max_body_bytes(const struct exchange *x)
+{
+    return x->front->config.max_body_bytes;
 }
 
 const char *exchange_conversation(const struct exchange *x)

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/status.h"
+#include "server/http/kept_header.h"
 
 struct exchange;
 struct principal;
@@ -61,6 +62,9 @@ struct buf *exchange_stream(struct exchange *x);
 void exchange_end(struct exchange *x);
 bool exchange_is_streaming(const struct exchange *x);
 
+/* Returns the value of a header, valid as long as the exchange; NULL if the request has none. */
+const char *exchange_header(const struct exchange *x, enum kept_header which);
+
 /* Returns the principal whose request it is, valid as long as the daemon. */
 const struct principal *exchange_principal(const struct exchange *x);
 struct server *exchange_server(const struct exchange *x);
@@ -83,5 +87,7 @@ const char *exchange_key(const struct exchange *x);
 /* Returns the value of Last-Event-ID, [*ret_len]; NULL if the request has none. */
 const char *exchange_last_event(const struct exchange *x, size_t *ret_len);
 const char *exchange_body(const struct exchange *x, size_t *ret_len);
+/* Returns how many bytes a body may have. */
+size_t exchange_max_body_bytes(const struct exchange *x);
 
 #endif

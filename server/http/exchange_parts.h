@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/status.h"
 #include "server/http/front.h"
+#include "server/http/kept_header.h"
 #include "server/http/request_id.h"
 #include "server/http/route.h"
 
@@ -62,11 +63,14 @@ enum header {
     HEADER_AUTHORIZATION,
     HEADER_API_KEY,
     HEADER_REQUEST_ID,
-    HEADER_CODING,   /* Content-Encoding */
-    HEADER_ACCEPTS,  /* Accept-Encoding */
-    HEADER_TYPE,     /* Content-Type */
-    HEADER_LENGTH,   /* Content-Length */
-    HEADER_TRANSFER, /* Transfer-Encoding */
+    HEADER_CODING,         /* Content-Encoding */
+    HEADER_ACCEPTS,        /* Accept-Encoding */
+    HEADER_TYPE,           /* Content-Type */
+    HEADER_TIMEOUT,        /* Connect-Timeout-Ms */
+    HEADER_PROTOCOL,       /* Connect-Protocol-Version */
+    HEADER_MESSAGE_CODING, /* Connect-Content-Encoding */
+    HEADER_LENGTH,         /* Content-Length */
+    HEADER_TRANSFER,       /* Transfer-Encoding */
     HEADER_CONNECTION,
 };
 
@@ -77,6 +81,7 @@ struct exchange {
     struct exchange_sink *sink;
     enum exchange_state state;
     const struct route *route;
+    struct route made; /* what route points to, where no table has it */
     bool is_notified, is_http_1_0, must_close, is_streaming, is_ended, is_cut;
     bool is_unread; /* the body or a part of it was not read */
     bool wants_continue;
@@ -113,6 +118,7 @@ struct exchange {
     char key[KEY_MAX_BYTES + 2]; /* Idempotency-Key; one that is too long is cut a byte later */
     size_t key_len;
     struct buf last_event;             /* Last-Event-ID */
+    const char *kept[N_KEPT_HEADERS];  /* in the arena; NULL: has not come */
     struct buf authorization, api_key; /* while the head is read, and where keys are configured */
     const struct access_key *access; /* NULL until the head is read, and while it is not admitted */
     uint32_t seen;                   /* headers that have come: bits 1 << enum header */

@@ -237,6 +237,9 @@ static const struct header_rule {
     {NAMED("X-Conversation-Id"), HEADER_CONVERSATION, ONCE},
     {NAMED("Idempotency-Key"), HEADER_KEY, ONCE},
     {NAMED("Last-Event-ID"), HEADER_LAST_EVENT, ONCE},
+    {NAMED("Connect-Timeout-Ms"), HEADER_TIMEOUT, ONCE},
+    {NAMED("Connect-Protocol-Version"), HEADER_PROTOCOL, ONCE},
+    {NAMED("Connect-Content-Encoding"), HEADER_MESSAGE_CODING, ONCE},
     {NAMED("Expect"), HEADER_EXPECT, LISTED},
     {NAMED("Origin"), HEADER_ORIGIN, ONCE},
     {NAMED("Access-Control-Request-Headers"), HEADER_ASKED, LISTED},
@@ -384,9 +387,26 @@ static void head_asked(struct exchange *x, const char *at, size_t len)
         (void)!buf_append(&x->asked, at, len);
 }
 
+static bool head_keep(struct exchange *x, enum kept_header which, const char *at, size_t len)
+{
+    x->kept[which] = arena_strndup(&x->arena, at, len);
+    if (x->kept[which] != NULL)
+        return true;
+    (void)error_no_memory(&x->err, len, "a header");
+    return head_refuse(x, http_status_of(x->err.status));
+}
+
 static bool head_take(struct exchange *x, enum header header, const char *at, size_t len)
 {
     switch (header) {
+    case HEADER_TYPE:
+        return head_keep(x, KEPT_CONTENT_TYPE, at, len);
+    case HEADER_TIMEOUT:
+        return head_keep(x, KEPT_TIMEOUT_MS, at, len);
+    case HEADER_PROTOCOL:
+        return head_keep(x, KEPT_PROTOCOL, at, len);
+    case HEADER_MESSAGE_CODING:
+        return head_keep(x, KEPT_MESSAGE_CODING, at, len);
     case HEADER_HOST:
         return head_host(x, at, len);
     case HEADER_LENGTH:
@@ -427,8 +447,6 @@ static bool head_take(struct exchange *x, enum header header, const char *at, si
         break;
     case HEADER_ACCEPTS:
         head_append_list(x->accepts, sizeof(x->accepts), &x->accepts_len, at, len);
-        break;
-    case HEADER_TYPE:
         break;
     }
     return true;

@@ -16,13 +16,16 @@ static bool is_match(const struct route *r, const char *path)
                         : strcmp(path, r->path) == 0;
 }
 
-const struct route *route_find(const struct routes *all, unsigned levels, const char *path)
+const struct route *route_find(struct route *made, const struct routes *all, unsigned levels,
+                               const char *path)
 {
     for (size_t i = 0; i < all->n_tables; i++)
         for (size_t k = 0; k < all->tables[i]->n; k++)
             if (is_among(&all->tables[i]->rows[k], levels) &&
                 is_match(&all->tables[i]->rows[k], path))
                 return &all->tables[i]->rows[k];
+    if (all->make != NULL && all->make(made, path) && is_among(made, levels))
+        return made;
     return NULL;
 }
 
@@ -50,6 +53,8 @@ const char *route_methods(const struct route *r)
         return "POST";
     case METHOD_DELETE:
         return "DELETE";
+    case METHOD_GET | METHOD_HEAD | METHOD_POST:
+        return "GET, HEAD, POST";
     case METHOD_GET | METHOD_HEAD | METHOD_DELETE:
         return "GET, HEAD, DELETE";
     case METHOD_GET | METHOD_HEAD | METHOD_POST | METHOD_DELETE:

@@ -17,6 +17,7 @@ struct http_api {
     /* Appends the body, without a line end. */
     enum status (*append_error)(struct buf *out, int http_status, const struct error *err);
     const char *id_header; /* has the request's id, beside X-Request-Id; NULL: none */
+    int (*status_of)(enum status status); /* HTTP's status of a failure; NULL: http_status_of */
 };
 
 enum method {
@@ -50,17 +51,21 @@ struct routes {
     const struct route_table *const *tables; /* [n_tables] */
     size_t n_tables;
     const struct http_api *api; /* of requests without a route */
+    /* Makes the route of a path that no table has; static parts. False: there is none. NULL: of no
+     * path. */
+    bool (*make)(struct route *out, const char *path);
 };
 
 /* levels: which routes there are, bits 1 << of enum access_level. */
 enum {
-    ROUTES_ALL = 1 << ACCESS_KEY | 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN,
-    ROUTES_PUBLIC = 1 << ACCESS_KEY | 1 << ACCESS_OPEN,
+    ROUTES_ALL = 1 << ACCESS_KEY | 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN | 1 << ACCESS_ATTACH,
+    ROUTES_PUBLIC = 1 << ACCESS_KEY | 1 << ACCESS_OPEN | 1 << ACCESS_ATTACH,
     ROUTES_ADMIN = 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN
 };
 
-/* NULL: there is none. */
-const struct route *route_find(const struct routes *all, unsigned levels, const char *path);
+/* NULL: there is none. It may be *made, which is the caller's. */
+const struct route *route_find(struct route *made, const struct routes *all, unsigned levels,
+                               const char *path);
 /* "/a, /b": for the error of an unknown path. Truncated to size. */
 void route_list(char *out, size_t size, const struct routes *all, unsigned levels);
 /* "GET, HEAD" */

@@ -30,13 +30,14 @@ void fields_init(void)
     json_set_alloc_funcs(fields_take, free);
 }
 
-json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short)
+static json_t *fields_load_as(const char *text, size_t len, size_t flags, json_error_t *why,
+                              bool *ret_was_short)
 {
     json_t *value;
 
     was_short = false;
     is_reading = true;
-    value = json_loadb(text, len, 0, why);
+    value = json_loadb(text, len, flags, why);
     is_reading = false;
     *ret_was_short = was_short;
     if (!was_short)
@@ -45,7 +46,13 @@ json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_w
     return NULL;
 }
 
-enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
+json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short)
+{
+    return fields_load_as(text, len, 0, why, ret_was_short);
+}
+
+static enum status fields_parse_as(json_t **out, const char *body, size_t len, size_t flags,
+                                   struct error *err)
 {
     static const struct json_extent limit = {FIELDS_MAX_NUMBERS, FIELDS_MAX_OTHERS};
     json_error_t why;
@@ -56,7 +63,7 @@ enum status fields_parse(json_t **out, const char *body, size_t len, struct erro
         return error_set(err, STATUS_INVALID,
                          "the body has too many values: at most %d numbers and %d others are taken",
                          FIELDS_MAX_NUMBERS, FIELDS_MAX_OTHERS);
-    value = fields_load(body, len, &why, &is_short);
+    value = fields_load_as(body, len, flags, &why, &is_short);
     if (is_short)
         return error_no_memory(err, len, "a body");
     if (value == NULL)
@@ -68,6 +75,16 @@ enum status fields_parse(json_t **out, const char *body, size_t len, struct erro
     }
     *out = value;
     return STATUS_OK;
+}
+
+enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
+{
+    return fields_parse_as(out, body, len, 0, err);
+}
+
+enum status fields_parse_strict(json_t **out, const char *body, size_t len, struct error *err)
+{
+    return fields_parse_as(out, body, len, JSON_REJECT_DUPLICATES, err);
 }
 
 static const char *fields_kind_of(const json_t *value)

@@ -24,6 +24,10 @@ json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_w
  * not. */
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err) MUST_CHECK;
 
+/* The same of a body in which no name may be given twice. */
+enum status fields_parse_strict(json_t **out, const char *body, size_t len,
+                                struct error *err) MUST_CHECK;
+
 /* NULL: absent or null. */
 const json_t *field(const json_t *object, const char *name);
 

@@ -14,6 +14,14 @@ struct received {
     struct iovec pieces[];
 };
 
+static void received_release(struct call_bytes *bytes)
+{
+    struct received *r = container_of(bytes, struct received, bytes);
+
+    grpc_byte_buffer_destroy(r->message);
+    free(r);
+}
+
 struct call_bytes *call_bytes_make(grpc_byte_buffer *message)
 {
     const grpc_slice_buffer *slices = &message->data.raw.slice_buffer;
@@ -24,19 +32,9 @@ struct call_bytes *call_bytes_make(grpc_byte_buffer *message)
     for (size_t i = 0; i < slices->count; i++)
         r->pieces[i] = (struct iovec){GRPC_SLICE_START_PTR(slices->slices[i]),
                                       GRPC_SLICE_LENGTH(slices->slices[i])};
-    r->bytes = (struct call_bytes){r->pieces, slices->count, slices->length};
+    r->bytes = (struct call_bytes){r->pieces, slices->count, slices->length, received_release};
     r->message = message;
     return &r->bytes;
-}
-
-void call_bytes_free(struct call_bytes *bytes)
-{
-    struct received *r = container_of(bytes, struct received, bytes);
-
-    if (bytes == NULL)
-        return;
-    grpc_byte_buffer_destroy(r->message);
-    free(r);
 }
 
 grpc_byte_buffer *call_pieces_join(const struct call_piece *pieces, size_t n_pieces)
