@@ -133,6 +133,23 @@ quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_
 
 #else
 
+/* Compilers add up in another order, and then keep all of a group's products in memory. */
+static inline __m256i keep_order(__m256i sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
+/* The codes of quad i less their bias, which is 128. */
+static inline __attribute__((always_inline)) __m256i load_signed(const uint8_t *codes,
+                                                                 struct block_form form, size_t i)
+{
+    if (form.codes == CODE_LINEAR)
+        return _mm256_xor_si256(load_codes(codes, form, i), _mm256_set1_epi8((char)-128));
+    form.bias = 0;
+    return load_codes(codes, form, i);
+}
+
 /* Codes of all eight bits: pairs of products of u8 and s8 could overflow 16 bits; those of |code|
  * and the activation with the code's sign cannot. */
 static inline __attribute__((always_inline)) void dots_signed(__m256i *dot, struct block_form form,
@@ -140,19 +157,18 @@ static inline __attribute__((always_inline)) void dots_signed(__m256i *dot, stru
                                                               const struct act_record *act,
                                                               size_t n)
 {
-    const __m256i ones = _mm256_set1_epi16(1), sign = _mm256_set1_epi8((char)-128);
+    const __m256i ones = _mm256_set1_epi16(1);
 
     for (size_t r = 0; r < n; r++)
         dot[r] = _mm256_set1_epi32(ACT_START);
     for (size_t i = 0; i < QUADS; i++) {
-        __m256i w = _mm256_xor_si256(load_codes(codes, form, i), sign);
-        __m256i magnitude = _mm256_abs_epi8(w);
+        __m256i w = load_signed(codes, form, i), magnitude = _mm256_abs_epi8(w);
 
         for (size_t r = 0; r < n; r++) {
             __m256i a = _mm256_sign_epi8(broadcast(act[r].value + 4 * i), w);
             __m256i pairs = _mm256_maddubs_epi16(magnitude, a);
 
-            dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs, ones));
+            dot[r] = keep_order(_mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs, ones)));
         }
     }
 }
@@ -183,8 +199,8 @@ quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_
         for (size_t j = i + 1; j < i + run; j++) {
             w = load_codes(codes, form, j);
             for (size_t r = 0; r < n; r++)
-                pairs[r] = _mm256_add_epi16(
-                    pairs[r], _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * j)));
+                pairs[r] = keep_order(_mm256_add_epi16(
+                    pairs[r], _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * j))));
         }
         for (size_t r = 0; r < n; r++)
             dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs[r], ones));
