@@ -1,5 +1,5 @@
-/* A completed turn: its request and its reply. Completed turns never change; they form a chain from
- * the newest back, which forks share. */
+/* A completed turn has a request and its reply, and never changes. The completed turns of a
+ * conversation form a chain from the newest back. Forks share the chain up to the fork. */
 #ifndef SERVER_CONVERSATION_COMPLETED_TURN_H
 #define SERVER_CONVERSATION_COMPLETED_TURN_H
 
@@ -7,60 +7,61 @@
 #include "agents/turn.h"
 #include "server/conversation/sampling.h"
 
-/* Results of the prompt that a turn asks for; the members are as in struct observation. */
+/* Which results of the prompt a turn asks for. The members are as in struct observation. */
 struct prompt_wants {
     enum pooling pooling;
     bool logprobs;
     uint32_t n_tops;
-    bool no_reply;   /* nothing else is wanted: no turn may follow */
-    bool is_counted; /* a quota has its request already, of which this is a further part */
+    bool no_reply;   /* the turn asks for these results alone, and no turn may follow */
+    bool is_counted; /* the turn is a further part of a request that a quota has counted */
 };
 
 /* A copy of a turn's request, in one block with its texts. Two requests with equal copies are the
  * same request. */
 struct stored_request {
-    struct sampling_overrides *overrides; /* NULL: nothing given */
-    uint32_t n_logprobs;                  /* 0: none requested */
+    struct sampling_overrides *overrides; /* NULL: the request gives none */
+    uint32_t n_logprobs;                  /* 0: the request asks for no log-probabilities */
     struct prompt_wants wants;
-    bool is_plain;            /* no chat: as observation's */
-    bool is_observed;         /* no reply is asked for */
-    bool is_detached;         /* it goes on without readers, to its own end */
+    bool is_plain;            /* the request is no chat: see struct observation */
+    bool is_observed;         /* the request asks for no reply */
+    bool is_detached;         /* the turn goes on to its end without readers */
     const int32_t *plain_ids; /* [n_plain_ids] */
     size_t n_plain_ids;
     struct tool_use tool_use;
     struct template_variables variables;
     uint32_t n_messages;
-    size_t size_bytes;         /* of all of it */
+    size_t size_bytes;         /* the size of the block */
     struct message messages[]; /* [n_messages] */
 };
 
-/* By which a kept turn is found again, as a part of a keyed reply. */
+/* The key by which a kept turn is found again, as a part of a keyed reply. */
 struct turn_key {
     const char *text; /* NUL-ended */
     uint32_t part;
-    const void *body; /* [size_bytes] of struct body_key */
+    const void *body; /* [size_bytes] a struct body_key, as bytes */
     size_t size_bytes;
-    uint64_t until_unix_ms; /* nobody has the key then; 0: as long as the conversation is */
+    uint64_t until_unix_ms; /* when the key is over; 0: when the conversation is closed */
 };
 
 struct turn_request {
-    uint32_t number;                /* 0: the next */
+    uint32_t number;                /* 0: the conversation's next number */
     const struct message *messages; /* [n_messages] */
     size_t n_messages;
-    bool is_plain; /* raw prompt: the texts, or the ids, are continued without a chat template */
-    const int32_t *plain_ids; /* [n_plain_ids]; a raw prompt in place of messages */
+    bool is_plain; /* a raw prompt: the reply continues the texts or ids without a chat template */
+    const int32_t *plain_ids; /* [n_plain_ids] a raw prompt in place of messages */
     size_t n_plain_ids;
     const struct sampling_overrides *overrides; /* may be NULL */
-    struct tool_use tool_use;                   /* its seed is drawn with the turn, where 0 */
+    struct tool_use tool_use;                   /* a seed of 0 is drawn with the turn */
     struct template_variables variables;
     uint32_t n_logprobs;
     struct prompt_wants wants;
-    bool is_detached;           /* it goes on without readers, to its own end */
+    bool is_detached;           /* the turn goes on to its end without readers */
     bool is_observed;           /* no reply: the messages wait for the next turn that acts */
-    const struct turn_key *key; /* NULL: none */
-    uint64_t deadline_us;       /* 0: none */
-    bool is_reply_deadline;     /* it ends the reply, as done; else the reader, as a failure */
-    /* Reads an existing turn, from behind this place on; messages may be missing. */
+    const struct turn_key *key; /* NULL: the turn has no key */
+    uint64_t deadline_us;       /* 0: the turn has no deadline */
+    bool is_reply_deadline;     /* the deadline completes the reply; else the reader fails */
+    /* With is_wanted, the request reads an existing turn from behind this place on. Then messages
+     * may be missing. */
     struct turn_resume {
         bool is_wanted;
         uint32_t generation;
@@ -78,9 +79,9 @@ struct usage {
 };
 
 struct timings {
-    uint64_t queue_us;   /* accepted until the first step */
-    uint64_t prefill_us; /* first step until the first token, or the end where there are none */
-    uint64_t decode_us;  /* first token until the last */
+    uint64_t queue_us;   /* from the acceptance to the first step */
+    uint64_t prefill_us; /* from the first step to the first token, or to the end without tokens */
+    uint64_t decode_us;  /* from the first token to the last */
     uint64_t total_us;
     uint32_t n_steps;
 };
@@ -88,15 +89,16 @@ struct timings {
 /* A token of a reply, without its log-probability. */
 struct said_token {
     int32_t id;
-    uint32_t text_end; /* length of the reply's text including this token's */
+    uint32_t text_end; /* the length of the reply's text with the text of this token */
 };
 
 struct said_logprob {
     float logprob;
-    uint32_t tops_end; /* end of its alternatives in tops; they begin at the previous one's end */
+    uint32_t tops_end; /* where the token's alternatives end in tops; they begin where the
+                          alternatives of the token before end */
 };
 
-/* Of a turn's prompt, in one block. */
+/* The results of a turn's prompt, in one block. */
 struct prompt_results {
     float *embedding; /* [n_embedding], not normalised */
     size_t n_embedding;
@@ -107,7 +109,7 @@ struct prompt_results {
 struct completed_turn {
     size_t n_refs;
     struct completed_turn *before; /* the turn before, shared */
-    struct completed_turn *skip;   /* one further back, see completed_turn_find; borrowed */
+    struct completed_turn *skip;   /* a turn further back, for completed_turn_find; borrowed */
     uint32_t number;
     enum finish finish;
     struct usage usage;
@@ -117,15 +119,15 @@ struct completed_turn {
     size_t len;
     struct said_token *tokens; /* [n_tokens] */
     size_t n_tokens;
-    struct said_logprob *logprobs; /* [n_tokens], NULL unless requested */
+    struct said_logprob *logprobs; /* [n_tokens]; NULL: the request asks for none */
     struct top_logprob *tops;
-    struct prompt_results *results; /* NULL unless requested */
-    size_t total_bytes;             /* of this turn and all before it */
-    uint32_t n_acted;               /* of this turn and all before it, those with a reply */
-    uint32_t n_waiting;             /* messages of the turns without one behind the last of those */
+    struct prompt_results *results; /* NULL: the request asks for none */
+    size_t total_bytes;             /* the size of this turn and all turns before it */
+    uint32_t n_acted;               /* how many turns up to this one have a reply */
+    uint32_t n_waiting;             /* messages of the turns behind the last turn with a reply */
 };
 
-/* Copies the reply; takes before and request on success only. */
+/* Makes a completed turn with a copy of the reply. On success the turn owns before and request. */
 enum status completed_turn_open(struct completed_turn **out, struct completed_turn *before,
                                 struct stored_request *request, const struct reply *reply,
                                 struct error *err) MUST_CHECK;
@@ -133,7 +135,8 @@ struct completed_turn *completed_turn_ref(struct completed_turn *r);
 /* r may be NULL. */
 void completed_turn_unref(struct completed_turn *r);
 
-/* The turn of this number, NULL if the chain does not reach it, in O(log n). newest may be NULL. */
+/* Returns the turn of this number, in O(log n) steps; NULL if the chain has no such turn. newest
+ * may be NULL. */
 struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32_t number);
 
 #endif

@@ -1,7 +1,8 @@
-/* Deletes old conversations from the journal. Passes over all stored conversations close those
- * beyond the limits of age and size, and those whose client asked for a time to live and which have
- * left memory. No clock makes them old: time counts while the process runs. What a pass has deleted
- * is logged. Loop. */
+/* Retention deletes old conversations from the journal. A pass looks at all stored conversations.
+ * It closes the conversations beyond the limits of age and size. It also closes conversations whose
+ * client asked for a time to live and that have left memory. A clock that jumps makes nothing old,
+ * since time counts only while the process runs. A log line says what a pass has deleted. All
+ * functions are called on the loop. */
 #ifndef SERVER_CONVERSATION_RETENTION_H
 #define SERVER_CONVERSATION_RETENTION_H
 
@@ -12,8 +13,9 @@
 struct alarm;
 
 struct retention_config {
-    uint64_t age_ms;     /* a conversation that had no turn for so long is deleted; 0: no bound */
-    uint64_t bytes;      /* the idlest are deleted while the journal takes more; 0: no bound */
+    uint64_t age_ms;     /* a conversation without a turn for so long is deleted; 0: no bound */
+    uint64_t bytes;      /* while the journal takes more, the conversations that are idle longest
+                            are deleted; 0: no bound */
     struct alarm *alarm; /* rings retention_tick */
 };
 
@@ -25,18 +27,20 @@ struct retention {
     struct conversations *all;
     struct retention_config config;
     struct journal_wait wait;
-    uint64_t place;              /* of the pass */
-    bool is_passing, is_waiting; /* for what is being closed */
-    bool is_collecting;          /* the ages, before the pass looks */
+    uint64_t place;     /* how far the pass has come */
+    bool is_passing;    /* a pass is under way */
+    bool is_waiting;    /* the pass waits until closings are durable */
+    bool is_collecting; /* the pass collects ages before it looks at conversations */
     struct ages ages;
-    uint64_t newest_ms; /* of earlier processes' records */
-    uint64_t old_seq;   /* of earlier processes' records those up to here are too old */
-    size_t n_deleted[N_RETENTION_WHYS]; /* by the pass */
-    size_t n_closing;                   /* of what is not durable yet */
+    uint64_t newest_ms; /* the time of the newest record of earlier processes */
+    uint64_t old_seq;   /* records of earlier processes up to this seq are too old */
+    size_t n_deleted[N_RETENTION_WHYS]; /* how many conversations the pass has deleted */
+    size_t n_closing;                   /* how many closings are not durable yet */
     struct idle_one {
         struct conversation_id id;
         uint64_t last_seq;
-    } idlest[RETENTION_IDLEST]; /* [n_idlest] that the pass has seen, the idlest first */
+    } idlest[RETENTION_IDLEST]; /* [n_idlest] conversations that the pass has seen, those that are
+                                   idle longest first */
     size_t n_idlest, next_idlest;
 };
 
