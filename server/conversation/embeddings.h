@@ -23,28 +23,28 @@ struct embeddings_request {
     const struct prompt_input *inputs; /* [n_inputs] borrowed until embeddings_close */
     size_t n_inputs;                   /* 1 … EMBEDDINGS_MAX_INPUTS */
     enum pooling pooling;              /* POOLING_NONE: the model's own */
-    size_t dimensions;                 /* the first so many values; 0: all */
-    bool keeps_length;                 /* not scaled to length 1 */
-    uint64_t deadline_us;              /* 0: none */
+    size_t dimensions;                 /* how many values are kept; 0: all */
+    bool keeps_length;                 /* the vectors are not scaled to length 1 */
+    uint64_t deadline_us;              /* 0: the request has no deadline */
 };
 
-/* Begins. notify: embeddings_advance may have something to do; it is called inside other functions
- * of the domain, so it only notes the fact. On failure nothing has begun; an input that is at fault
- * is named by its number, from 0. */
+/* Begins. notify is called when embeddings_advance may have something to do; since the call comes
+ * inside other functions of the domain, notify only notes the fact. On failure nothing has begun.
+ * The error names an input that is at fault by its number, from 0. */
 enum status embeddings_open(struct embeddings **out, struct conversations *all,
                             const struct embeddings_request *r, void (*notify)(void *arg),
                             void *arg, struct error *err) MUST_CHECK;
-/* Ends what is in flight as cancelled; NULL is fine. */
+/* Ends inputs in flight as cancelled, and frees e. NULL is fine. */
 void embeddings_close(struct embeddings *e);
 
-/* Takes what is done, and begins further inputs. After a failure only embeddings_close may follow.
- */
+/* Takes the inputs that are done, and begins further inputs. After a failure only embeddings_close
+ * may follow. */
 enum status embeddings_advance(struct embeddings *e, bool *ret_is_done,
                                struct error *err) MUST_CHECK;
 
-/* Once all is done: the values of the i-th input, [embeddings_width], followed by those of the
- * next; tokens of all inputs, and
- * those of them that were found in the cache. */
+/* Once everything is done: embeddings_values returns the values of the i-th input,
+ * [embeddings_width], in front of the values of the next input. embeddings_n_tokens returns how
+ * many tokens all inputs have, and embeddings_n_cached how many of these the cache had. */
 const float *embeddings_values(const struct embeddings *e, size_t i);
 size_t embeddings_width(const struct embeddings *e);
 uint64_t embeddings_n_tokens(const struct embeddings *e);

@@ -1,5 +1,5 @@
-/* Has a keyed reply in memory before it is looked for there: what the journal has of it, with its
- * conversations. Loop. */
+/* A keyed lookup reads a keyed reply and its conversations from the journal into memory, before the
+ * reply is looked for there. All functions are called on the loop. */
 #ifndef SERVER_CONVERSATION_KEYED_LOOKUP_H
 #define SERVER_CONVERSATION_KEYED_LOOKUP_H
 
@@ -8,26 +8,27 @@
 
 struct keyed_lookup;
 
-/* err OK: what there is, is in memory until the call returns, which may be nothing. */
+/* Called when the lookup has ended. With OK, everything that the journal has of the reply is in
+ * memory until the call returns; that may be nothing. */
 typedef void (*keyed_lookup_done_fn)(struct keyed_lookup *l, const struct error *err);
 
-/* A member of its owner's struct. */
+/* A lookup is a member of its owner's struct. */
 struct keyed_lookup {
     struct journal_wait wait;
-    struct lookup lookup; /* of the conversation of the part at */
+    struct lookup lookup; /* the lookup of the conversation of part at */
     struct keyed_replies *all;
     uint32_t principal;
     const char *key;
     struct list parts; /* of struct journal_event */
-    struct link *at;   /* NULL: all are there */
+    struct link *at;   /* the part that is looked up; NULL: all parts are in memory */
     keyed_lookup_done_fn done;
 };
 
-/* Borrows key until the end. False: nothing is to be waited for. True: done is called later, unless
- * keyed_lookup_leave is. */
+/* Begins a lookup, which borrows key until its end. Returns false if there is nothing to wait for,
+ * and true if done is called later, unless keyed_lookup_leave comes before. */
 bool keyed_lookup_begin(struct keyed_lookup *l, struct keyed_replies *all, uint32_t principal,
                         const char *key, keyed_lookup_done_fn done);
-/* Nothing is to be called. */
+/* Ends the lookup: done is not called. */
 void keyed_lookup_leave(struct keyed_lookup *l);
 
 #endif

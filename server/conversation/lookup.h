@@ -1,5 +1,6 @@
-/* Has a conversation in memory before it is looked for there: reads it from the journal if it may
- * be in that alone. Loop. */
+/* A lookup reads a conversation from the journal into memory, if only the journal may have the
+ * conversation, before the conversation is looked for in memory. All functions are called on the
+ * loop. */
 #ifndef SERVER_CONVERSATION_LOOKUP_H
 #define SERVER_CONVERSATION_LOOKUP_H
 
@@ -8,24 +9,25 @@
 
 struct lookup;
 
-/* err OK: what there is, is in memory, which may be nothing. */
+/* Called when the lookup has ended. With OK, the conversation is in memory if it exists. */
 typedef void (*lookup_done_fn)(struct lookup *l, const struct error *err);
 
-/* A member of its owner's struct. */
+/* A lookup is a member of its owner's struct. */
 struct lookup {
     struct journal_wait wait;
     struct conversations *all;
     uint32_t principal;
     lookup_done_fn done;
-    bool is_found; /* at done: the journal has it, and it is in memory, with this id */
+    bool is_found; /* when done is called: the journal has the conversation, with this id */
     struct conversation_id id;
 };
 
-/* By its id, by the request that opened it, or by its name. False: nothing is to be waited for.
- * True: done is called later, unless lookup_leave is. */
+/* Begins a lookup by the conversation's id, by the id of the request that opened it, or by its
+ * name. Returns false if there is nothing to wait for, and true if done is called later, unless
+ * lookup_leave comes before. */
 bool lookup_begin(struct lookup *l, struct conversations *all, enum journal_by by,
                   uint32_t principal, const char *text, lookup_done_fn done);
-/* Nothing is to be called; fine when it does not wait. */
+/* Ends the lookup: done is not called. Does nothing if l does not wait. */
 void lookup_leave(struct lookup *l);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sampling parameters of which only some are given: a conversation's override the model's
- * defaults, a turn's override the conversation's. */
+/* Sampling parameters of which only some are given. The parameters of a conversation override the
+ * model's defaults, and the parameters of a turn override those of the conversation. */
 #ifndef SERVER_CONVERSATION_SAMPLING_H
 #define SERVER_CONVERSATION_SAMPLING_H
 
@@ -17,26 +17,26 @@ enum sampling_field {
 };
 
 struct sampling_overrides {
-    uint32_t given;         /* of enum sampling_field */
-    struct sampling values; /* of those only */
+    uint32_t given;         /* bits of enum sampling_field */
+    struct sampling values; /* the values of the given parameters; the others are not read */
 };
 
-/* One block with its stops, biases and constraint, freed by free(). *out is NULL where nothing is
- * given. from may be NULL. */
+/* Copies overrides into one block with their stops, biases and constraint. free() frees the block.
+ * *out is NULL if no parameter is given. from may be NULL. */
 enum status sampling_overrides_copy(struct sampling_overrides **out,
                                     const struct sampling_overrides *from,
                                     struct error *err) MUST_CHECK;
 
-/* Sorts biases by id, so that equal maps become equal requests. STATUS_INVALID names a token that
- * stands there twice. */
+/* Sorts biases by id, so that equal maps become equal requests. INVALID names a token that has two
+ * biases. */
 enum status logit_biases_sort(struct logit_bias *biases, size_t n, struct error *err) MUST_CHECK;
 
-/* Either may be NULL: nothing given. */
+/* Compares two sets of overrides. NULL stands for overrides without parameters. */
 bool sampling_overrides_is_equal(const struct sampling_overrides *a,
                                  const struct sampling_overrides *b);
 
-/* Applies overrides (may be NULL) to s, which borrows their stops, biases and constraint from then
- * on. */
+/* Applies overrides to s. From then on s borrows their stops, biases and constraint. overrides may
+ * be NULL. */
 void sampling_overrides_apply(const struct sampling_overrides *overrides, struct sampling *s);
 
 #endif

@@ -15,19 +15,20 @@ struct server;
 struct tls;
 
 struct http_config {
-    const char *listen; /* HOST:PORT or [IPV6]:PORT; port 0 picks one. NULL: none */
-    /* Where routes of administration are served, and then not at listen; likewise. */
+    const char *listen; /* HOST:PORT or [IPV6]:PORT; port 0 picks a free port. NULL: none */
+    /* The address of administration, in the same form. Routes of administration are served here,
+     * and then not at listen. */
     const char *admin;
     size_t max_body_bytes;
     struct routes routes;
     uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
-    struct origin_rules origins; /* is_loopback is set from the socket */
-    struct peer_addresses *peer_addresses; /* likewise */
-    uint64_t *n_refused, *n_dropped; /* as of listeners and silents; kept. NULL: not counted */
-    struct tls *tls;                 /* borrowed until http_stop; NULL: none */
-    const struct access *access;     /* who may ask; kept. NULL: everybody */
-    struct server *server;           /* passed to routes, never dereferenced */
-    const struct env *env;           /* kept */
+    struct origin_rules origins; /* the port sets is_loopback from its socket */
+    struct peer_addresses *peer_addresses; /* connections by address; borrowed until http_free */
+    uint64_t *n_refused, *n_dropped;       /* see net/listeners.h, net/silents.h; NULL: no count */
+    struct tls *tls;                       /* borrowed until http_stop; NULL: no TLS */
+    const struct access *access;           /* who may send requests; NULL: everybody */
+    struct server *server;                 /* passed to routes, never dereferenced */
+    const struct env *env;
 };
 
 #endif

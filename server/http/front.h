@@ -1,5 +1,5 @@
-/* The HTTP port's connections and their requests, above the sockets: bytes from a socket enter
- * here, answers leave by socket.h. Loop. */
+/* The HTTP port's connections and their requests, above the sockets. Bytes of a socket come in by
+ * connection_read, and answers leave by socket.h. All functions are called on the loop. */
 #ifndef SERVER_HTTP_FRONT_H
 #define SERVER_HTTP_FRONT_H
 
@@ -14,10 +14,11 @@ struct http_front {
     struct list connections, exchanges, notified;
     struct list http2_due; /* connections of HTTP/2 that have something to send */
     size_t n_connections;
-    size_t n_answering;     /* complete requests without an answer */
-    bool is_admin_loopback; /* the address of administration */
+    size_t n_answering;     /* how many complete requests have no answer yet */
+    bool is_admin_loopback; /* the address of administration is a loopback address */
     bool is_serving, is_draining, is_stopping;
-    /* An exchange was notified: call front_serve before the loop sleeps, but not inside. */
+    /* Called when an exchange was notified. front_serve must be called before the loop sleeps, but
+     * not inside this call. */
     void (*stay_awake)(struct http_front *f);
 };
 
@@ -27,11 +28,11 @@ uint64_t front_now_ms(const struct http_front *f);
 void front_deinit(struct http_front *f);
 /* Serves the exchanges that were notified before this call. */
 void front_serve(struct http_front *f);
-/* Answers in flight continue; long-lived ones are notified. Connections that wait for a request, of
- * which no byte is there, are closed. */
+/* Begins to drain: answers in flight continue, and the handlers of long-lived answers are told.
+ * Connections that wait for the first byte of a request are closed. */
 void front_drain(struct http_front *f);
-/* Ends what is being answered or read with an error, as UNAVAILABLE, and closes what is idle. True:
- * all connections are closed; else it is called again, for what came meanwhile. */
+/* Ends requests that are being answered or read with UNAVAILABLE, and closes idle connections.
+ * Returns whether all connections are closed. If not, the caller calls front_end again. */
 bool front_end(struct http_front *f);
 /* Closes the connections whose answer is in flight to a revoked key. */
 void front_check_keys(struct http_front *f);
@@ -42,17 +43,19 @@ void front_abandon(struct http_front *f);
 void front_sweep(struct http_front *f);
 /* Closes connections that wait for a request. */
 void front_close_idle(struct http_front *f);
-/* Closes the oldest of those, of the address of administration or of the other. */
+/* Closes the oldest connection that waits for a request, at the address of administration or at the
+ * other address. */
 void front_spare(struct http_front *f, bool is_admin);
 
-/* A new socket. NULL: no memory, close it. */
+/* Makes the connection of a new socket. NULL if memory is short; then the caller closes the socket.
+ */
 struct connection *connection_open(struct http_front *f, struct lws *wsi);
-/* It came to the address of administration. */
+/* Says that the connection came to the address of administration. */
 void connection_set_admin(struct connection *c);
-/* The socket is closed. */
+/* Says that the socket is closed. Frees the connection. */
 void connection_close(struct connection *c);
 void connection_read(struct connection *c, const char *data, size_t len);
-/* The pending bytes are sent, after socket_is_choked. */
+/* Says that the pending bytes were sent, after socket_is_choked was true. */
 void connection_write_ready(struct connection *c);
 
 #endif

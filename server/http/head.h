@@ -1,6 +1,7 @@
-/* The head of a request while it is read, for all versions of HTTP: which headers are read, which
- * of them may come again, and what is no request by RFC 9110. A proxy in front may have read what
- * is malformed otherwise than we would, so it is refused and its connection is not used again. */
+/* The head of a request while the head is read, for all versions of HTTP: which headers are read,
+ * which headers may come twice, and what RFC 9110 does not allow. A proxy in front may read a
+ * malformed head differently. So a malformed head is refused, and its connection is not used again.
+ */
 #ifndef SERVER_HTTP_HEAD_H
 #define SERVER_HTTP_HEAD_H
 
@@ -9,27 +10,27 @@
 
 struct exchange;
 
-/* False, from all of these: the request is refused, with its error and status set; the rest of its
- * head is not read. */
+/* Each of these functions takes a part of the head. It returns false if the request is refused:
+ * then the request's error and status are set, and the rest of the head is not read. */
 bool head_method(struct exchange *x, const char *at, size_t len);
-/* The target's path and query, or "*". */
+/* Takes the target's path and query, or "*". */
 bool head_path(struct exchange *x, const char *at, size_t len);
-/* HOST[:PORT] of the target, before its headers. */
+/* Takes HOST[:PORT] of the target, which comes before the headers. */
 bool head_authority(struct exchange *x, const char *at, size_t len);
-/* A whole line, without blanks around its value; name is a token. */
+/* Takes a header whose name is a token and whose value has no blanks at its ends. */
 bool head_field(struct exchange *x, const char *name, size_t name_len, const char *value,
                 size_t len);
-/* All headers have come. */
+/* Says that all headers have come. */
 bool head_end(struct exchange *x);
 
-/* Refuses the request, whose err is set, also behind its head. Returns false. */
+/* Refuses the request, whose err is set. May come after the head, too. Returns false. */
 bool head_refuse(struct exchange *x, int http_status);
 
-/* -1: not a digit. */
+/* Returns the value of a hexadecimal digit; -1 if c is none. */
 int head_hex_value(char c);
-/* The byte of %XX, which [len] begins with; -1: it does not. */
+/* Returns the byte of the %XX at the beginning of [len]; -1 if there is no %XX. */
 int head_decode(const char *at, size_t len);
-/* Whether it is a method's or a header's name. */
+/* Returns whether [len] may be the name of a method or of a header. */
 bool head_is_token(const char *at, size_t len);
 
 #endif

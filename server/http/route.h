@@ -1,5 +1,5 @@
-/* Routes: which handler answers a path. An API provides its routes and its error format; http/
- * knows no API. */
+/* A route says which handler answers a path. An API provides its routes and its error format. This
+ * folder knows no API. */
 #ifndef SERVER_HTTP_ROUTE_H
 #define SERVER_HTTP_ROUTE_H
 
@@ -13,11 +13,11 @@ struct exchange;
 
 /* What all routes of an API share. */
 struct http_api {
-    const char *error_type; /* of an error's body: "application/json" */
-    /* Appends the body, without a line end. */
+    const char *error_type; /* the Content-Type of an error's body: "application/json" */
+    /* Appends an error's body, without a line end. */
     enum status (*append_error)(struct buf *out, int http_status, const struct error *err);
-    const char *id_header; /* has the request's id, beside X-Request-Id; NULL: none */
-    int (*status_of)(enum status status); /* HTTP's status of a failure; NULL: http_status_of */
+    const char *id_header; /* a header for the request's id beside X-Request-Id; NULL: none */
+    int (*status_of)(enum status status); /* gives a failure's HTTP status; NULL: http_status_of */
 };
 
 enum method {
@@ -31,12 +31,12 @@ enum method {
 
 struct route {
     const char *path;
-    bool is_prefix;   /* a non-empty argument follows */
-    unsigned methods; /* of enum method */
-    bool always;      /* served also while the daemon loads or drains */
+    bool is_prefix;   /* a non-empty argument follows path */
+    unsigned methods; /* bits of enum method */
+    bool always;      /* the route is served also while the daemon loads or drains */
     void (*serve)(struct exchange *x);
     const struct http_api *api;
-    enum access_level access; /* of the caller; zero: a key, where keys are configured */
+    enum access_level access; /* what the caller needs; zero: a key, if keys are configured */
     bool has_slashes;         /* the argument is a name that may have encoded slashes (%2F) */
 };
 
@@ -46,29 +46,30 @@ struct route_table {
     size_t n;
 };
 
-/* All that a port serves: the caller's, kept. */
+/* All routes of a port. The caller keeps them as long as the port. */
 struct routes {
     const struct route_table *const *tables; /* [n_tables] */
     size_t n_tables;
-    const struct http_api *api; /* of requests without a route */
-    /* Makes the route of a path that no table has; static parts. False: there is none. NULL: of no
-     * path. */
+    const struct http_api *api; /* the API whose errors requests without a route get */
+    /* Makes the route of a path that no table has; its members are static. Returns false if the
+     * path has no route. NULL: no other path has a route. */
     bool (*make)(struct route *out, const char *path);
 };
 
-/* levels: which routes there are, bits 1 << of enum access_level. */
+/* Sets of routes by the access that they need, as bits 1 << enum access_level. */
 enum {
     ROUTES_ALL = 1 << ACCESS_KEY | 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN | 1 << ACCESS_ATTACH,
     ROUTES_PUBLIC = 1 << ACCESS_KEY | 1 << ACCESS_OPEN | 1 << ACCESS_ATTACH,
     ROUTES_ADMIN = 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN
 };
 
-/* NULL: there is none. It may be *made, which is the caller's. */
+/* Returns the route of a path among the routes of these levels; NULL: there is none. The route may
+ * be *made, which is the caller's. */
 const struct route *route_find(struct route *made, const struct routes *all, unsigned levels,
                                const char *path);
-/* "/a, /b": for the error of an unknown path. Truncated to size. */
+/* Writes "/a, /b", cut to size, for the error about an unknown path. */
 void route_list(char *out, size_t size, const struct routes *all, unsigned levels);
-/* "GET, HEAD" */
+/* Returns the route's methods as "GET, HEAD". */
 const char *route_methods(const struct route *r);
 
 #endif
