@@ -36,6 +36,7 @@
 enum {
     ERROR_MAX_BYTES = 4096,
     ROUTES_LIST_BYTES = 512,
+    FILE_HEADERS_BYTES = 1024,
     PATH_LOGGED_BYTES = 272,
     LINGER_MS = 2000,
     /* A body below this rate is too slow: each such number of bytes allows a second more. */
@@ -443,7 +444,7 @@ static enum status append_head(struct exchange *x, int http_status, const char *
                                     ", " RATE_LIMITS_EXPOSED "\r\n",
                                     x->origin) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    if (len != SIZE_MAX && http_status != 204 &&
+    if (len != SIZE_MAX && http_status != 204 && http_status != 304 &&
         buf_printf(out, "Content-Length: %zu\r\n", len) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (len == SIZE_MAX &&
@@ -492,6 +493,48 @@ void exchange_reply(struct exchange *x, int http_status, const char *type, const
                     size_t len)
 {
     reply(x, http_status, type, "", body, len);
+}
+
+/* Appends the file as it was before it was compressed, for who takes it only so. */
+static enum status exchange_unpack(struct buf *out, const struct exchange_file *file)
+{
+    struct gunzip *z = NULL;
+    struct error err;
+    enum status rc = gunzip_open(&z, &err);
+
+    if (rc == STATUS_OK)
+        rc = gunzip_more(z, out, (const char *)file->gzip, file->gzip_bytes, &err);
+    gunzip_close(z);
+    return rc;
+}
+
+/* A list of tags names this one, weak or not; * names all. */
+static bool exchange_knows(const struct exchange *x, const char *tag)
+{
+    return strcmp(x->known, "*") == 0 || strstr(x->known, tag) != NULL;
+}
+
+void exchange_reply_file(struct exchange *x, const struct exchange_file *file, const char *more)
+{
+    const bool is_packed = gzip_is_accepted(x->accepts);
+    char all[FILE_HEADERS_BYTES];
+    struct buf plain;
+
+    /* Weak: the tag is of the content, however it is coded. */
+    (void)snprintf(all, sizeof(all),
+                   "ETag: W/%s\r\nCache-Control: no-cache\r\nVary: Accept, Accept-Encoding\r\n"
+                   "X-Content-Type-Options: nosniff\r\n%s%s",
+                   file->tag, is_packed ? "Content-Encoding: gzip\r\n" : "", more);
+    buf_init(&plain, file->bytes);
+    if (exchange_knows(x, file->tag))
+        reply_plain(x, 304, NULL, all, "", 0);
+    else if (is_packed)
+        reply_plain(x, 200, file->type, all, (const char *)file->gzip, file->gzip_bytes);
+    else if (exchange_unpack(&plain, file) == STATUS_OK)
+        reply_plain(x, 200, file->type, all, plain.data, plain.len);
+    else
+        exchange_cut(x);
+    buf_deinit(&plain);
 }
 
 /* Answers a browser's preflight request; the browser caches the answer for a while. */
@@ -769,6 +812,16 @@ struct server *exchange_server(const struct exchange *x)
 struct arena *exchange_arena(struct exchange *x)
 {
     return &x->arena;
+}
+
+bool exchange_is_admin(const struct exchange *x)
+{
+    return x->sink->is_admin;
+}
+
+bool exchange_wants_html(const struct exchange *x)
+{
+    return x->wants_html;
 }
 
 const char *exchange_path(const struct exchange *x)

@@ -42,6 +42,17 @@ void exchange_drop_handler(struct exchange *x);
  */
 void exchange_notify(struct exchange *x);
 
+/* A file that the program brings: static, compressed when it was built. */
+struct exchange_file {
+    const char *type;
+    const char *tag;           /* of its content, quoted: the ETag */
+    const unsigned char *gzip; /* [gzip_bytes] */
+    size_t gzip_bytes, bytes;  /* compressed, and not */
+};
+/* Answers with the file, or with 304 where the client has it. more: further headers, each with its
+ * line end. */
+void exchange_reply_file(struct exchange *x, const struct exchange_file *file, const char *more);
+
 /* Gives the whole answer. type is the Content-Type, and may be NULL without a body. exchange_fail
  * answers with err in the form of the route's API, with the HTTP status of err's status;
  * exchange_fail_as takes another HTTP status. */
@@ -69,6 +80,10 @@ const char *exchange_header(const struct exchange *x, enum kept_header which);
 const struct principal *exchange_principal(const struct exchange *x);
 struct server *exchange_server(const struct exchange *x);
 struct arena *exchange_arena(struct exchange *x); /* lives as long as the exchange */
+/* Whether the request came to the address of administration, where there is one of its own. */
+bool exchange_is_admin(const struct exchange *x);
+/* Whether the client is one that shows pages: its Accept names text/html. */
+bool exchange_wants_html(const struct exchange *x);
 const char *exchange_path(const struct exchange *x);
 const char *exchange_method(const struct exchange *x); /* "GET" */
 /* Finds the first value of the query's parameter. *out is the decoded value, in the arena; NULL if

@@ -20,7 +20,7 @@ struct exchange_handler;
 enum { PROOF_MAX_BYTES = 512 }; /* of Authorization and of X-Api-Key */
 enum { TARGET_MAX_BYTES = 8000, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
-enum { CODING_MAX_BYTES = 15, ACCEPTS_MAX_BYTES = 255 };
+enum { CODING_MAX_BYTES = 15, ACCEPTS_MAX_BYTES = 255, KNOWN_MAX_BYTES = 255 };
 enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
 
 /* Where an exchange's answer goes: the part of its connection that it needs. */
@@ -65,6 +65,8 @@ enum header {
     HEADER_REQUEST_ID,
     HEADER_CODING,         /* Content-Encoding */
     HEADER_ACCEPTS,        /* Accept-Encoding */
+    HEADER_WANTED,         /* Accept */
+    HEADER_KNOWN,          /* If-None-Match */
     HEADER_TYPE,           /* Content-Type */
     HEADER_TIMEOUT,        /* Connect-Timeout-Ms */
     HEADER_PROTOCOL,       /* Connect-Protocol-Version */
@@ -113,6 +115,9 @@ struct exchange {
     struct request_id request_id;
     char coding[CODING_MAX_BYTES + 2], accepts[ACCEPTS_MAX_BYTES + 1];
     size_t coding_len, accepts_len;
+    bool wants_html;                 /* Accept names text/html */
+    char known[KNOWN_MAX_BYTES + 1]; /* If-None-Match */
+    size_t known_len;
     struct gunzip *gunzip; /* reads the body; NULL: it is plain */
     bool has_key, has_last_event;
     char key[KEY_MAX_BYTES + 2]; /* Idempotency-Key; one that is too long is cut a byte later */

@@ -232,6 +232,8 @@ static const struct header_rule {
     {NAMED("Content-Type"), HEADER_TYPE, ONCE},
     {NAMED("Content-Encoding"), HEADER_CODING, LISTED},
     {NAMED("Accept-Encoding"), HEADER_ACCEPTS, LISTED},
+    {NAMED("Accept"), HEADER_WANTED, LISTED},
+    {NAMED("If-None-Match"), HEADER_KNOWN, LISTED},
     {NAMED("Authorization"), HEADER_AUTHORIZATION, ONCE},
     {NAMED("X-Api-Key"), HEADER_API_KEY, ONCE},
     {NAMED("X-Conversation-Id"), HEADER_CONVERSATION, ONCE},
@@ -396,6 +398,22 @@ static bool head_keep(struct exchange *x, enum kept_header which, const char *at
     return head_refuse(x, http_status_of(x->err.status));
 }
 
+/* Whether a list of media types names text/html itself: a * stands for any, which programs send. */
+static bool head_has_html(const char *at, size_t len)
+{
+    static const char html[] = "text/html";
+
+    for (size_t i = 0; i + sizeof(html) - 1 <= len; i++) {
+        const size_t end = i + sizeof(html) - 1;
+
+        if (strncasecmp(at + i, html, sizeof(html) - 1) == 0 &&
+            (i == 0 || at[i - 1] == ',' || at[i - 1] == ' ') &&
+            (end == len || strchr(",; \t", at[end]) != NULL))
+            return true;
+    }
+    return false;
+}
+
 static bool head_take(struct exchange *x, enum header header, const char *at, size_t len)
 {
     switch (header) {
@@ -447,6 +465,12 @@ static bool head_take(struct exchange *x, enum header header, const char *at, si
         break;
     case HEADER_ACCEPTS:
         head_append_list(x->accepts, sizeof(x->accepts), &x->accepts_len, at, len);
+        break;
+    case HEADER_WANTED:
+        x->wants_html = x->wants_html || head_has_html(at, len);
+        break;
+    case HEADER_KNOWN:
+        head_append_list(x->known, sizeof(x->known), &x->known_len, at, len);
         break;
     }
     return true;

@@ -46,6 +46,7 @@ const char *http_reason(int http_status)
     } reasons[] = {
         {200, "OK"},
         {204, "No Content"},
+        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
