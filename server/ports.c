@@ -115,6 +115,7 @@ static enum status ports_open_http(struct ports *p, struct access *access, struc
 
     if (config.listen == NULL && config.admin == NULL)
         return STATUS_OK;
+    server->has_page = !c->no_page;
     rc = http_start(&p->http, p->host->loop, &config, &why);
     if (rc != STATUS_OK && config.listen != NULL && !c->is_http_given) {
         /* The address is the default, not configured: its failure is no error. */
@@ -157,6 +158,19 @@ const char *ports_address(const struct ports *p)
     return port_address(p->grpc[PORTS_GRPC].port, 0);
 }
 
+/* Appends the address that a browser opens: a wildcard address is one of this machine's. */
+static enum status append_page_address(struct buf *line, const struct ports *p)
+{
+    static const char *const wildcards[] = {"0.0.0.0:", "[::]:"};
+    const char *address = http_address(p->http), *scheme = p->tls == NULL ? "http" : "https";
+
+    for (size_t i = 0; i < sizeof(wildcards) / sizeof(wildcards[0]); i++)
+        if (strncmp(address, wildcards[i], strlen(wildcards[i])) == 0)
+            return buf_printf(line, " page=%s://localhost:%s/", scheme,
+                              address + strlen(wildcards[i]));
+    return buf_printf(line, " page=%s://%s/", scheme, address);
+}
+
 void ports_say_ready(const struct ports *p)
 {
     const struct server *server = p->host->server;
@@ -170,6 +184,8 @@ void ports_say_ready(const struct ports *p)
         rc = buf_printf(&line, " grpc_admin=%s", port_address(admin, 0));
     if (rc == STATUS_OK && p->http != NULL && http_address(p->http) != NULL)
         rc = buf_printf(&line, " http=%s", http_address(p->http));
+    if (rc == STATUS_OK && p->http != NULL && http_address(p->http) != NULL && server->has_page)
+        rc = append_page_address(&line, p);
     if (rc == STATUS_OK && p->http != NULL && http_admin_address(p->http) != NULL)
         rc = buf_printf(&line, " http_admin=%s", http_admin_address(p->http));
     for (size_t i = 0; i < server->models->n_loaded && rc == STATUS_OK; i++)

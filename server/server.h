@@ -3,6 +3,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "server/call/call_stats.h"
@@ -49,6 +50,7 @@ struct server {
     enum server_state state;
     const struct env *env;
     uint64_t start_us;
+    bool has_page;               /* browsers get the page at / */
     const struct access *access; /* NULL: everybody may call */
 #define SERVER_PART_MEMBER(name, type) struct type *name;
     SERVER_PARTS(SERVER_PART_MEMBER)

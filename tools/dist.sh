@@ -60,6 +60,9 @@ cp client/lib/parley.h agents/plugin/parley_{agent,environment,teacher}.h "$root
 cp -r proto/parley proto/grpc proto/inference "$root/proto/"
 cp -r share/grafana "$root/share/"
 cp -r README.md CHANGES.md LICENSE docs "$root/"
+for package in libjs-marked libjs-katex; do # in the page that parleyd serves
+    cp "/usr/share/doc/$package/copyright" "$root/LICENSE.${package#libjs-}"
+done
 
 rm -f "$out/$name".tar.gz "$out/$name"-cublas.tar.gz.*
 if [ -n "$cublas" ]; then

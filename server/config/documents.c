@@ -104,7 +104,7 @@ void document_help(FILE *out)
         "are also environment variables (PARLEY_KV_BYTES; list entries are separated by commas).\n"
         "An option overrides the variable, the variable the file, and the file the default.\n"
         "When parleyd is ready, it prints one line on stderr: ready grpc=HOST:PORT http=HOST:PORT\n"
-        "models=NAME,... in=MS\n"
+        "page=http://HOST:PORT/ models=NAME,... in=MS\n"
         "SIGTERM lets turns in flight finish; a second SIGTERM stops at once.\n"
         "Exit status: 0 stopped as requested, 1 failed, 2 wrong usage or configuration.\n",
         out);

@@ -220,14 +220,25 @@ enum status set_kv(struct config *c, const char *value, struct error *err)
     return kv_type_of(&c->options.kv_type, value, err);
 }
 
-enum status set_prefix_cache(struct config *c, const char *value, struct error *err)
+/* A switch that is on unless it is turned off; *off is written on success. */
+static enum status read_off(bool *off, const char *value, struct error *err)
 {
     bool is_wanted = true;
     enum status rc = config_switch(&is_wanted, value, err);
 
     if (rc == STATUS_OK)
-        c->options.no_prefix_cache = !is_wanted;
+        *off = !is_wanted;
     return rc;
+}
+
+enum status set_page(struct config *c, const char *value, struct error *err)
+{
+    return read_off(&c->no_page, value, err);
+}
+
+enum status set_prefix_cache(struct config *c, const char *value, struct error *err)
+{
+    return read_off(&c->options.no_prefix_cache, value, err);
 }
 
 enum status set_speculate(struct config *c, const char *value, struct error *err)

@@ -36,6 +36,7 @@ enum status set_backend(struct config *c, const char *value, struct error *err) 
 enum status set_fast_math(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_kv_host_bytes(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_kv(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_page(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_prefix_cache(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_chat_template(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_pooling(struct config *c, const char *value, struct error *err) MUST_CHECK;

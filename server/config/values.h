@@ -42,6 +42,7 @@ struct config {
     const char *http;         /* in argv or the file; NULL: no HTTP */
     bool is_http_given;       /* else a failure to bind the default address is no error */
     const char *http_admin;   /* likewise; NULL: --http serves it */
+    bool no_page;             /* http serves no page */
     uint64_t http_timeout_ms;
     uint64_t connection_idle_ms, connection_age_ms; /* of gRPC; 0: no bound */
     const char *http_origins[CONFIG_MAX_ORIGINS];   /* [n_http_origins], in argv or the file */

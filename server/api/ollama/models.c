@@ -224,18 +224,9 @@ static void ollama_version_serve(struct exchange *x)
     exchange_reply(x, 200, "application/json", version, sizeof(version) - 1);
 }
 
-static void ollama_root_serve(struct exchange *x)
-{
-    static const char text[] = "Ollama is running";
-
-    exchange_reply(x, 200, "text/plain; charset=utf-8", text, sizeof(text) - 1);
-}
-
 enum { LOOKS = METHOD_GET | METHOD_HEAD };
 
 static const struct route rows[] = {
-    {"/", .methods = LOOKS, .always = true, .serve = ollama_root_serve, .api = &ollama_api,
-     .access = ACCESS_OPEN},
     {"/api/version", .methods = LOOKS, .always = true, .serve = ollama_version_serve,
      .api = &ollama_api},
     {"/api/tags", .methods = LOOKS, .serve = ollama_tags_serve, .api = &ollama_api},

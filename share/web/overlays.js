@@ -1,0 +1,113 @@
+// What lies above the page: short notices, menus, questions.
+import { el, icon, svg } from './dom.js';
+
+const NOTICE_MS = 4500;
+
+/** @param {string} [className] */
+export function logo(className = 'logo') {
+  return svg('svg', { class: className, viewBox: '0 0 32 32', 'aria-hidden': 'true' },
+    svg('rect', { width: 32, height: 32, rx: 8, fill: '#0f766e' }),
+    svg('path', { d: 'M11 6v20M11 13c9 0 10-2 10-7', fill: 'none', stroke: '#fff', 'stroke-width': 3, 'stroke-linecap': 'round' }));
+}
+
+/** @param {string} text */
+export function notify(text) {
+  const toast = el('div', { class: 'toast', text });
+  document.getElementById('toasts').append(toast);
+  setTimeout(() => toast.remove(), NOTICE_MS);
+}
+
+/** @param {any} error */
+export function complain(error) {
+  notify(error.message ?? String(error));
+}
+
+/** @param {string} text @param {string} said */
+export async function copyText(text, said = 'Copied') {
+  try {
+    await navigator.clipboard.writeText(text);
+    notify(said);
+  } catch {
+    notify('The browser does not allow this page to copy.');
+  }
+}
+
+/** @typedef {{label: string, icon?: any, sub?: string, act: () => any, checked?: boolean, dot?: string, danger?: boolean}|null} MenuItem */
+
+/** Opens a menu at a button. @param {HTMLElement} anchor @param {MenuItem[]} items null: a line between */
+export function openMenu(anchor, items) {
+  const menu = el('div', { class: 'menu', popover: 'auto', role: 'menu' }, ...items.map((item) => item === null
+    ? el('hr', { role: 'separator' })
+    : el('button', {
+      type: 'button', role: item.checked === undefined ? 'menuitem' : 'menuitemradio', class: item.danger && 'danger', tabindex: '-1',
+      'aria-checked': item.checked === undefined ? null : String(item.checked),
+      on: { click: () => { menu.hidePopover(); item.act(); } },
+    }, item.icon && icon(item.icon), item.dot && el('span', { class: `dot ${item.dot}` }),
+    el('span', {}, item.label, item.sub && el('span', { class: 'sub', text: item.sub })))));
+  const entries = [...menu.querySelectorAll('[role^="menuitem"]')];
+  menu.addEventListener('keydown', (event) => {
+    const at = entries.indexOf(document.activeElement);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
+    if (event.key === 'Tab') menu.hidePopover();
+    if (to === undefined) return;
+    event.preventDefault();
+    entries[(to + entries.length) % entries.length].focus();
+  });
+  menu.addEventListener('toggle', (event) => {
+    if (event.newState !== 'closed') return;
+    anchor.setAttribute('aria-expanded', 'false');
+    if (menu.contains(document.activeElement) || document.activeElement === document.body) anchor.focus();
+    menu.remove();
+  });
+  document.body.append(menu);
+  menu.showPopover();
+  const box = anchor.getBoundingClientRect();
+  const below = box.bottom + 6 + menu.offsetHeight < innerHeight;
+  menu.style.top = `${Math.max(8, below ? box.bottom + 6 : box.top - 6 - menu.offsetHeight)}px`;
+  menu.style.left = `${Math.max(8, Math.min(box.left, innerWidth - menu.offsetWidth - 8))}px`;
+  anchor.setAttribute('aria-expanded', 'true');
+  (entries.find((entry) => entry.getAttribute('aria-checked') === 'true') ?? entries[0])?.focus();
+}
+
+/**
+ * A dialog that goes when it is closed.
+ * @param {string} label @param {string} className @param {...Node} children
+ * @returns {HTMLDialogElement}
+ */
+export function openDialog(label, className, ...children) {
+  const dialog = el('dialog', { class: `dialog ${className}`, 'aria-label': label }, ...children);
+  dialog.addEventListener('close', () => dialog.remove());
+  dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/**
+ * Asks for a decision. @param {{title: string, text: string, yes: string, danger?: boolean}} question @returns {Promise<boolean>}
+ */
+export function confirmed({ title, text, yes, danger }) {
+  return new Promise((resolve) => {
+    const form = el('form', { method: 'dialog' }, el('h2', { text: title }), el('p', { class: 'muted', text }),
+      el('div', { class: 'dialog-end' },
+        el('button', { class: 'button', value: 'no', text: 'Keep' }),
+        el('button', { class: `button ${danger ? 'danger' : 'primary'}`, value: 'yes', text: yes, autofocus: true })));
+    const dialog = openDialog(title, 'narrow', form);
+    dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes'));
+  });
+}
+
+/** Asks for a line of text; null: none was given. @param {{title: string, label: string, value: string}} question @returns {Promise<string|null>} */
+export function asked({ title, label, value }) {
+  return new Promise((resolve) => {
+    const input = el('input', { id: 'asked', value, maxlength: '200', autofocus: true });
+    const form = el('form', { method: 'dialog' }, el('h2', { text: title }),
+      el('div', { class: 'field' }, el('label', { for: 'asked', text: label }), input),
+      el('div', { class: 'dialog-end' },
+        el('button', { class: 'button', type: 'button', text: 'Cancel', on: { click: () => dialog.close() } }),
+        el('button', { class: 'button primary', value: 'yes', text: 'Save' })));
+    const dialog = openDialog(title, 'narrow', form);
+    input.select();
+    dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes' ? input.value.trim() : null));
+  });
+}
