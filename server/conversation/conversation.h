@@ -1,4 +1,5 @@
-/* The operations on one conversation: open, fork, rewind, turn. Loop. */
+/* The operations on one conversation: open, fork, update, rewind, turn. All functions are called on
+ * the loop. */
 #ifndef SERVER_CONVERSATION_CONVERSATION_H
 #define SERVER_CONVERSATION_CONVERSATION_H
 
@@ -7,7 +8,7 @@
 struct turn_reader;
 
 struct open_request {
-    uint32_t principal; /* whose it will be */
+    uint32_t principal; /* the owner of the new conversation */
     const char *system;
     size_t system_len;
     const struct sampling_overrides *overrides; /* may be NULL */
@@ -19,28 +20,29 @@ struct open_request {
 
 enum { SYSTEM_MAX_BYTES = 1 << 20 };
 
-/* STATUS_UNAVAILABLE while the model loads or the server drains, EXHAUSTED when there are too many,
- * INVALID naming the field. */
+/* Opens a conversation. UNAVAILABLE while the model loads or the server drains; EXHAUSTED if there
+ * are too many conversations; INVALID names the field that is at fault. */
 enum status conversation_open(struct conversation **out, struct conversations *all,
                               struct model *model, const struct open_request *r,
                               struct error *err) MUST_CHECK;
 
-/* Shares the past of c up to at_turn, without copying; 0: only its beginning. */
+/* Makes a conversation that shares the past of c up to at_turn, without copying. at_turn 0: the
+ * fork has only the beginning of c. */
 enum status conversation_fork(struct conversation **out, struct conversation *c, uint32_t at_turn,
                               const struct pair *metadata, size_t n_metadata,
                               struct error *err) MUST_CHECK;
 
-/* What changes; the rest stays. */
+/* What an update changes. The rest stays. */
 struct update_request {
     bool has_overrides, has_ttl, has_metadata;
-    const struct sampling_overrides *overrides; /* in place of all; NULL: none */
-    uint64_t ttl_ms;                            /* 0: the server's */
-    const struct pair *metadata;                /* [n_metadata]; in place of all */
+    const struct sampling_overrides *overrides; /* replace all overrides; NULL: there are none */
+    uint64_t ttl_ms;                            /* 0: the server's idle time */
+    const struct pair *metadata;                /* [n_metadata] replace all metadata */
     size_t n_metadata;
 };
 
-/* For turns that are accepted from now on; forks keep what they have. Refused as by
- * conversation_open, and then nothing has changed. */
+/* Changes c for turns that are accepted from now on. Forks keep what they have. The refusals are
+ * those of conversation_open, and then nothing has changed. */
 enum status conversation_update(struct conversation *c, const struct update_request *r,
                                 struct error *err) MUST_CHECK;
 
@@ -48,37 +50,42 @@ enum status conversation_update(struct conversation *c, const struct update_requ
 enum status conversation_rewind(struct conversation *c, uint32_t to_turn,
                                 struct error *err) MUST_CHECK;
 
-/* The same for a client that may repeat it: if the conversation's generation is this one; then it
- * rises even where no turn is dropped. PRECONDITION naming the field otherwise, unless this was the
- * last rewind and no turn came after it: then it is done. 0: any. */
+/* Rewinds for a client that may repeat the request, if the conversation has this generation. The
+ * generation then rises even if no turn is dropped. With another generation: OK if this very rewind
+ * was the last one and no turn came after it, else PRECONDITION, naming the field. generation 0
+ * stands for any generation. */
 enum status conversation_rewind_from(struct conversation *c, uint32_t generation, uint32_t to_turn,
                                      struct error *err) MUST_CHECK;
 
-/* Ends the turn of this number and those behind it as cancelled; one that is complete is left.
- * *ret_n: how many ended. STATUS_RANGE naming the field where there is no such turn yet. 0: all. */
+/* Ends the turn of this number and the turns behind it as cancelled. Complete turns stay. *ret_n is
+ * how many turns ended. The number 0 stands for all turns. RANGE, naming the field, if there is no
+ * such turn yet. */
 enum status conversation_cancel_from(struct conversation *c, uint32_t number, size_t *ret_n,
                                      struct error *err) MUST_CHECK;
 
-/* Queues a turn, which runs when those before it are done. r is copied. reader, the caller's, reads
- * the turn from its start until reader_close. A refusal starts nothing: STATUS_EXISTS (the number
- * was given with another request), PRECONDITION (a gap, naming the number expected), EXHAUSTED
- * (queue), PRECONDITION or RANGE (limits of the conversation), or the error of the agent or the
- * batcher. */
+/* Queues a turn, which runs when the turns before it are done. r is copied. reader, which lies in
+ * the caller's memory, reads the turn from its start until reader_close. A refusal starts nothing:
+ * EXISTS if the number was given with another request; PRECONDITION, naming the expected number, if
+ * a number is left out; EXHAUSTED if the queue is full; PRECONDITION or RANGE beyond the limits of
+ * the conversation; or the error of the agent or the batcher. */
 enum status conversation_turn(struct conversation *c, const struct turn_request *r,
                               struct turn_reader *reader, struct error *err) MUST_CHECK;
 
-/* The turn that an earlier process had accepted and not ended runs again, detached. Nothing where
- * there is none; a refusal as by conversation_turn. */
+/* Runs, detached, the turn that an earlier process had accepted and not ended. Does nothing if
+ * there is no such turn. The refusals are those of conversation_turn. */
 enum status conversation_run_unended(struct conversation *c, struct error *err) MUST_CHECK;
 
-/* For import.c: whether one more turn may come, of a request that is correct. */
+/* Checks whether one more turn of n_bytes may come, and whether its request is correct. For
+ * import.c.
+ */
 enum status conversation_check_room(const struct conversation *c, const struct turn_request *r,
                                     size_t n_bytes, struct error *err) MUST_CHECK;
 
-/* Whether its model takes turns: UNAVAILABLE, with a hint where it may be ready later; NOT_FOUND
- * where it is not served at all. Both say what to do. */
+/* Checks whether the conversation's model takes turns. UNAVAILABLE, with a hint, if the model may
+ * be ready later; NOT_FOUND if the model is not served at all. Both errors say what to do. */
 enum status conversation_check_model(const struct conversation *c, struct error *err) MUST_CHECK;
 
-uint64_t conversation_idle_us(const struct conversation *c); /* 0 while it is busy */
+/* Returns for how long c has been idle; 0 while c is busy. */
+uint64_t conversation_idle_us(const struct conversation *c);
 
 #endif

@@ -1,5 +1,6 @@
-/* All conversations of a daemon: found by id, listed newest first, closed after too long an idle
- * time. Knows nothing of gRPC. Loop. */
+/* All conversations of a daemon. A conversation is found by its id, listed newest first, and closed
+ * when it has been idle for too long. This module knows nothing of gRPC. All functions are called
+ * on the loop. */
 #ifndef SERVER_CONVERSATION_CONVERSATIONS_H
 #define SERVER_CONVERSATION_CONVERSATIONS_H
 
@@ -23,74 +24,81 @@ struct model;
 struct access_quota;
 struct models;
 
-/* What conversations are kept by: see keeping.h. */
+/* How conversations are kept: see keeping.h. */
 struct keeping_config {
-    struct journal *journal; /* NULL: none is kept */
-    struct models *models;   /* to find the model of one that is read again */
-    const char *binding;     /* what computes, beside the model; stays */
-    bool is_inexact;         /* it does not compute the same again */
-    const char *(*principal_name)(void *self, uint32_t principal); /* NULL: "" */
+    struct journal *journal; /* NULL: no conversation is kept */
+    struct models *models;   /* where the model of a conversation from the journal is found */
+    const char *binding;     /* the daemon's arithmetic, see keeping_binding; borrowed for ever */
+    bool is_inexact;         /* the arithmetic does not compute the same bits again */
+    /* Returns a principal's name. NULL: every name is "". */
+    const char *(*principal_name)(void *self, uint32_t principal);
     void *self;
 };
 
-/* A turn that an earlier process had accepted and not ended. It is run again when a turn is next
- * asked for. */
+/* A turn that an earlier process had accepted and not ended. The turn runs again when a client next
+ * asks for a turn of the conversation. */
 struct unended_turn {
-    struct stored_request *request;      /* NULL: there is none */
-    struct sampling_overrides *resolved; /* all of its sampling parameters */
-    bool is_changed;                     /* it would not be computed as it was */
+    struct stored_request *request;      /* NULL: there is no such turn */
+    struct sampling_overrides *resolved; /* all sampling parameters of the turn */
+    bool is_changed;                     /* the bits would now be others than before */
 };
 
-/* The open conversations of a principal; made with its first one, and kept. */
+/* The open conversations of a principal. An owner is made with the principal's first conversation,
+ * and stays until the end. */
 struct conversation_owner {
     struct hash_node by_principal;
     uint32_t principal;
     size_t n;
     struct list newest_first;
-    struct list unkept;         /* those of them that are in memory alone, newest first */
-    struct access_quota *quota; /* NULL: none */
+    struct list unkept;         /* the conversations that only memory has, newest first */
+    struct access_quota *quota; /* NULL: the principal has no quota */
 };
 
-/* One clone of an agent, its completed turns, and its queued ones. Turns run one after the other;
- * at most one is in flight. */
+/* A conversation has a clone of an agent, its completed turns, and a queue of turns. Turns run one
+ * after the other; at most one is in flight. conversations_add gives a new conversation its id and
+ * puts it into the tables. If the conversation is kept, its records are in the journal, and it may
+ * leave memory and come back by conversations_add_again. A closed conversation leaves the tables at
+ * once, and is freed when its last turn has ended. */
 struct conversation {
-    struct turn_host host; /* what its turns need and change */
+    struct turn_host host; /* the part that the conversation's turns need and change */
     struct conversation_id id;
     struct hash_node by_id;
-    struct link link;     /* in newest_first of all */
-    struct link of_owner; /* in newest_first of its owner */
-    struct link unkept;   /* in its owner's unkept, on unless it is kept */
+    struct link link;     /* in newest_first of all conversations */
+    struct link of_owner; /* in newest_first of the owner */
+    struct link unkept;   /* in the owner's unkept, unless the conversation is kept */
     struct conversation_owner *owner;
-    uint32_t principal;         /* its owner; calls of other principals do not find it */
-    struct expiry_entry expiry; /* its time is at or before the conversation's expiry */
+    uint32_t principal;         /* the owner; calls of other principals do not find it */
+    struct expiry_entry expiry; /* when the expiry is looked at, at the latest when it is due */
     struct conversations *all;
-    struct metadata *metadata;     /* NULL: none */
-    struct opened_request *opened; /* that opened it; NULL: one without an id */
+    struct metadata *metadata;     /* NULL: the conversation has none */
+    struct opened_request *opened; /* the request that opened it; NULL: a request without an id */
     uint64_t serial;               /* grows with the order of opening */
     uint64_t opened_unix_ms;
-    uint64_t registered_us; /* when it came into memory */
+    uint64_t registered_us; /* when the conversation came into memory */
     struct unended_turn unended;
-    uint32_t rewound_to; /* the last rewind's turn */
+    uint32_t rewound_to; /* the turn to which the last rewind went */
     struct conversation_id parent;
     bool has_parent;
-    bool is_inexact; /* a part of its past was computed by something else than computes now */
-    bool is_closed;  /* not found by id any more; freed with its last turn */
+    bool is_inexact; /* another arithmetic or model has computed a part of the past */
+    bool is_closed;  /* the conversation is not found by id any more */
 };
 
-/* Zero takes the default. */
+/* A member that is zero stands for the default that its comment names. */
 struct conversations_config {
     size_t max_conversations;    /* 1,000,000 */
-    size_t max_queued_turns;     /* of a conversation, behind the one in flight; 16 */
+    size_t max_queued_turns;     /* of a conversation, behind the turn in flight; 16 */
     size_t max_turns;            /* of a conversation; 1,000,000 */
     size_t max_transcript_bytes; /* of a conversation; 64 MiB */
     size_t max_reply_bytes;      /* 4 MiB */
     size_t max_arena_bytes;      /* what an agent may take for one turn; 64 MiB */
-    uint64_t ttl_ms;             /* of those that ask for none and are in memory alone; a day */
-    /* How long a turn that can be asked for again goes on without a reader; 0: not at all. */
+    uint64_t ttl_ms; /* idle time of conversations that only memory has, unless the client asks for
+                        another; a day */
+    /* How long a turn that can be asked for again goes on without a reader; 0: no time. */
     uint64_t linger_us;
-    uint64_t unload_us; /* idle for so long, one that is kept leaves memory; 0: never */
+    uint64_t unload_us; /* a kept conversation leaves memory after this idle time; 0: never */
     uint64_t unix_ms;   /* the wall clock at conversations_init */
-    /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
+    /* Returns the quota of a principal, valid as long as the conversations; NULL: the principal has
+     * none. quota_of may be NULL. */
     struct access_quota *(*quota_of)(void *arg, uint32_t principal);
     void *quota_arg;
     const struct env *env;
@@ -105,123 +113,132 @@ struct conversations {
     struct opened_requests opened;
     size_t n;
     struct shared_limit limit;
-    size_t n_peak;    /* the most since memory was last trimmed */
-    uint64_t trim_us; /* when to trim memory; 0: no need */
+    size_t n_peak;    /* the most conversations since memory was last trimmed */
+    uint64_t trim_us; /* when memory is trimmed next; 0: there is no need */
     struct list newest_first;
     struct expiry expiry;
     struct watch_ring watch;
     uint64_t start_us;
-    uint64_t n_opened;     /* since the start: numbers them */
-    uint64_t n_turns;      /* completed since the start */
-    size_t n_live;         /* turns in flight or queued */
-    size_t n_closing;      /* closed ones whose last turn is still in a step */
-    struct list lingering; /* turns, the one that ends first at the front */
+    uint64_t n_opened;     /* how many were opened since the start; gives the serials */
+    uint64_t n_turns;      /* how many turns were completed since the start */
+    size_t n_live;         /* how many turns are in flight or queued */
+    size_t n_closing;      /* closed conversations whose last turn is still in a step */
+    struct list lingering; /* turns without readers; the turn that ends first comes first */
     bool is_draining;
-    void (*on_idle)(void *arg); /* no turn is in flight or queued; may be NULL */
+    void (*on_idle)(void *arg); /* called when no turn is in flight or queued; may be NULL */
     void *idle_arg;
     struct model_user user;
-    struct absent_models absent; /* of kept ones whose models are not served */
+    struct absent_models absent; /* models of kept conversations that are not served */
     struct keeping_config keeping;
-    struct list closing; /* in the journal, by a pass: see retention.h */
-    uint64_t stored_ms;  /* of the newest record of earlier processes; 0: not known yet */
-    size_t n_expired;    /* kept ones, closed by their own ttl since the last pass */
+    struct list closing; /* what a pass closes in the journal: see retention.h */
+    uint64_t stored_ms;  /* the time of the newest record of earlier processes; 0: unknown yet */
+    size_t n_expired; /* kept conversations whose own idle time closed them since the last pass */
 };
 
 void conversations_init(struct conversations *all, const struct conversations_config *config);
-/* For conversations opened and turns left from now on. Zero takes the default, but for linger_us.
- */
+/* Changes limits for conversations that are opened, and turns whose last reader leaves, from now
+ * on. Zero stands for the default, except in linger_us. */
 void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
                              uint64_t linger_us);
-/* All conversations must be closed; all may be zeroed memory. */
+/* Frees what the conversations share. Every conversation must be closed. conversations may be
+ * zeroed memory. */
 void conversations_deinit(void *conversations);
 
-/* STATUS_NOT_FOUND unless it is the id of an open conversation of the principal. */
+/* Finds the principal's open conversation with this id. NOT_FOUND if there is none. */
 enum status conversations_find(struct conversation **out, const struct conversations *all,
                                uint32_t principal, const char *id, struct error *err) MUST_CHECK;
-/* NULL: the principal has no such open conversation. */
+/* Returns the principal's open conversation with this id; NULL: there is none. */
 struct conversation *conversations_get_of(const struct conversations *all, uint32_t principal,
                                           const struct conversation_id *id);
-/* Whoever's it is: for ids that no caller gave. */
+/* Returns the open conversation with this id, whoever owns it. For ids that no caller gave. */
 struct conversation *conversations_get(const struct conversations *all,
                                        const struct conversation_id *id);
 
-/* Closes the expired conversations, has those leave memory that may, and ends the turns that have
- * lingered long enough. A second after most were closed, also returns their memory to the system.
- */
+/* Closes expired conversations, takes idle kept conversations out of memory, and ends turns that
+ * have lingered long enough. A second after most conversations were closed, also returns their
+ * memory to the system. */
 void conversations_tick(void *conversations);
 
-/* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end, or are left to the
+/* Makes every later open or turn fail with UNAVAILABLE. Turns that linger end, or are left to the
  * next process. */
 void conversations_drain(void *conversations);
-/* Cancels every turn, or leaves it to the next process; on_idle is called once they have all ended.
- */
+/* Cancels every turn, or leaves the turn to the next process. on_idle is called once all turns have
+ * ended. */
 void conversations_cancel_all(void *conversations);
-/* Closes all conversations of a model (NULL: of any); those that are kept only leave memory. One
- * whose turn is still in a step is freed when the step is done. reason is static. */
+/* Closes all conversations of a model; NULL stands for all models. Kept conversations only leave
+ * memory. A conversation whose turn is still in a step is freed when the step is done. reason is
+ * static. */
 void conversations_close_all(struct conversations *all, const struct model *model,
                              const char *reason);
 
-/* The idle time after which c is closed; 0: none, since it is kept, and its client asked for none.
- */
+/* Returns the idle time after which c is closed; 0: never, since c is kept and its client asked for
+ * no idle time. */
 uint64_t conversation_ttl_ms(const struct conversation *c);
-/* That time is another one. */
+/* Says that this idle time has changed. */
 void conversations_expiry_changed(struct conversation *c);
 
+/* Returns the wall clock: the time at conversations_init and the time since then. */
 uint64_t conversations_unix_ms(const struct conversations *all);
-/* The time by which stored keys are over: that of the newest record of earlier processes, and what
- * this one has run since. A clock that is ahead does not count. 0: it is not known yet. */
+/* Returns the time by which stored keys are over: the time of the newest record of earlier
+ * processes and the time that this process has run. So a clock that is ahead ends no key. 0: the
+ * time is not known yet. */
 uint64_t conversations_stored_ms(const struct conversations *all);
 
 void conversation_id_format(const struct conversation_id *id, char out[CONVERSATION_ID_CHARS]);
-/* False if text is not an id: 32 lower-case hex digits. */
+/* Reads an id. Returns false unless text is 32 lower-case hexadecimal digits. */
 bool conversation_id_parse(struct conversation_id *out, const char *text);
 
-/* Iterates newest first: conversations_newest is the first, conversations_older the one after c;
- * NULL at the end. */
+/* Iterate over all conversations, newest first. conversations_older returns the conversation after
+ * c; NULL at the end. */
 struct conversation *conversations_newest(const struct conversations *all);
 struct conversation *conversations_older(const struct conversations *all,
                                          const struct conversation *c);
 
-/* The same for a principal's. */
+/* Iterate in the same way over the conversations of a principal. */
 struct conversation *conversations_newest_of(const struct conversations *all, uint32_t principal);
 struct conversation *conversations_older_of(const struct conversation *c);
-/* The same for those that are in memory alone; its steps do not depend on how many are kept. */
+/* Iterate in the same way over the principal's conversations that only memory has. The time does
+ * not depend on how many others are kept. */
 struct conversation *conversations_newest_unkept(const struct conversations *all,
                                                  uint32_t principal);
 struct conversation *conversations_older_unkept(const struct conversation *c);
-/* c is kept from now on. */
+/* Says that c is kept from now on. */
 void conversation_is_kept(struct conversation *c);
-/* How many the principal has, of the model only unless that is NULL. */
+/* Returns how many conversations the principal has of this model; model NULL stands for all models.
+ */
 size_t conversations_count_of(const struct conversations *all, uint32_t principal,
                               const struct model *model);
 
-/* Notifies watchers of what the agent did to a clone. reason is static. */
+/* Tells watchers what the agent did to a clone. reason is static. */
 void conversations_clone_event(const struct clone *clone, enum watch_what what, const char *reason);
 
-/* Ends the turn in flight and those behind it as cancelled; returns how many there were. */
+/* Ends the turn in flight and the turns behind it as cancelled. Returns how many turns that were.
+ */
 size_t conversation_cancel(struct conversation *c);
 
-/* Cancels its turns and removes it; it is freed when its last turn has ended. reason is static. */
+/* Closes c: its turns are cancelled, and it is freed when its last turn has ended. reason is
+ * static.
+ */
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason);
 
-/* Its turns fail, and it leaves memory without being closed: the journal has what is true of it. */
+/* Takes c out of memory without closing it. Its turns fail. What the journal has of c holds. */
 void conversation_unload(struct conversation *c);
-/* It leaves memory without being closed, and its turns are cancelled. reason is static. */
+/* Takes c out of memory without closing it. Its turns are cancelled. reason is static. */
 void conversation_put_away(struct conversation *c, const char *reason);
-/* As conversation_unload, because the server stops: what was accepted is computed again by the next
- * process. False, and nothing is done, where that could not be. */
+/* Takes c out of memory because the server stops: the next process computes the accepted turn
+ * again. Returns false, and does nothing, if the next process could not do so. */
 bool conversation_suspend(struct conversation *c);
-/* As conversation_unload, of one that has no turn any more and may be closed already. */
+/* Takes c, which has no turn any more and may be closed already, out of memory. */
 void conversation_lose(struct conversation *c);
 
-/* Gives a conversation with options and a model its clone. */
+/* Gives c, which has options and a model, its clone. */
 enum status conversation_open_clone(struct conversation *c, struct error *err) MUST_CHECK;
 
-/* Registers a conversation that had been open before, with its id, idle for so long. */
+/* Registers a conversation that was open before, with its id. It has been idle for idle_ms. */
 enum status conversations_add_again(struct conversations *all, struct conversation *c,
                                     uint64_t idle_ms, struct error *err) MUST_CHECK;
-/* Registers a new conversation of the model and notifies watchers. Draws the id. On success c
- * belongs to the registry. */
+/* Registers a new conversation, draws its id, and tells watchers. On success the registry owns c.
+ */
 enum status conversations_add(struct conversations *all, struct conversation *c,
                               enum watch_what what, struct error *err) MUST_CHECK;
 /* Frees a conversation that was never added. */

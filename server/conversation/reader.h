@@ -1,6 +1,7 @@
-/* A reader is a cursor over the reply of a turn: over the part so far while the turn runs, over the
- * completed turn afterwards. Readers are notified when there is more, and pull it when they can
- * write; nothing is buffered for a reader. Loop. */
+/* A reader is a cursor over the reply of a turn. While the turn runs the reader reads the part of
+ * the reply that is there, and afterwards the completed turn. A reader is notified when there is
+ * more, and its owner pulls events when it can write; nothing is buffered for a reader. All
+ * functions are called on the loop. */
 #ifndef SERVER_CONVERSATION_READER_H
 #define SERVER_CONVERSATION_READER_H
 
@@ -47,30 +48,32 @@ enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err
 /* The index of the cursor behind what was read; after a failed reader_seek, of the end so far. */
 uint64_t reader_index(const struct turn_reader *r);
 
-/* notify: something new can be read; called inside other calls of the domain, so it only notes the
- * fact. */
+/* Makes a reader. notify is called when something new can be read. Since the call comes inside
+ * other functions of the domain, notify only notes the fact. */
 void reader_init(struct turn_reader *r, void (*notify)(void *arg), void *arg);
 
-/* False: nothing now; notify will be called. */
+/* Takes the next event. Returns false if there is none now; then notify will be called. */
 bool reader_next(struct turn_reader *r, struct turn_event *out);
-/* True if reader_next has something. */
+/* Returns whether reader_next would return an event. */
 bool reader_has_more(const struct turn_reader *r);
-/* A token of the piece that the last reader_next returned. */
+/* Reads a token of the piece that the last reader_next returned. */
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
                   struct piece_token *out);
 
-/* The prompt's tokens with their log-probabilities, [*ret_n], once they are known; else NULL. Valid
- * until control returns to the loop. */
+/* Returns the prompt's tokens with their log-probabilities, [*ret_n]; NULL until they are known.
+ * Valid until control returns to the loop. */
 const struct prompt_token *reader_prompt(const struct turn_reader *r, size_t *ret_n);
 
-/* Why the turn failed, once it has ended; NULL if it is done. */
+/* Returns why the turn, which has ended, failed; NULL if it did not fail. */
 const struct error *reader_failure(const struct turn_reader *r);
 
-/* Ends the turn as cancelled, for all its readers, who get its end. Nothing where it has ended. */
+/* Ends the turn as cancelled. All readers of the turn get this end. Does nothing if the turn has
+ * ended. */
 void reader_cancel(struct turn_reader *r);
 
-/* Stops reading. A running turn without readers ends, as deadline if why is STATUS_DEADLINE, else
- * as cancelled; one that can be asked for again lingers first, see turn_config. */
+/* Stops reading. A running turn without readers ends: with FINISH_DEADLINE if why is
+ * STATUS_DEADLINE, else as cancelled. A turn that can be asked for again lingers first, see struct
+ * turn_config. */
 void reader_close(struct turn_reader *r, enum status why);
 
 #endif
