@@ -253,6 +253,8 @@ struct round {
     struct snapshot *snapshot;
     struct params_group *groups; /* [n_rows] */
     float **gradients;           /* the gradients of all groups, one after the other */
+    struct params_range *skips;  /* [n_skips] of the tensors that no gradient has */
+    size_t n_skips;
 };
 
 static void round_free(struct round *r)
@@ -260,6 +262,54 @@ static void round_free(struct round *r)
     snapshot_unref(r->snapshot);
     free(r->groups);
     free(r->gradients);
+    free(r->skips);
+}
+
+static bool round_skips(const struct params *p, size_t n_rows, size_t tensor)
+{
+    for (size_t i = 0; i < n_rows; i++)
+        for (size_t k = 0; k < p->order[i]->n_gradients; k++) {
+            const struct params_gradient *g = p->order[i]->gradients[k];
+
+            if (g->skips == NULL || !g->skips[tensor])
+                return false;
+        }
+    return true;
+}
+
+/* Finds the tensors that none of the round's gradients has. */
+static enum status round_find_skips(struct round *r, const struct params *p, size_t n_rows,
+                                    struct error *err)
+{
+    size_t at = 0;
+
+    if (p->order[0]->gradients[0]->skips == NULL)
+        return STATUS_OK;
+    r->skips = try_alloc(p->spec->n_tensors, sizeof(r->skips[0]));
+    if (r->skips == NULL)
+        return error_no_memory(err, p->spec->n_tensors * sizeof(r->skips[0]), "a round");
+    for (size_t t = 0; t < p->spec->n_tensors; t++) {
+        size_t n = p->spec->tensors[t].size_bytes / sizeof(float);
+
+        if (round_skips(p, n_rows, t))
+            r->skips[r->n_skips++] = (struct params_range){at, at + n};
+        at += n;
+    }
+    return STATUS_OK;
+}
+
+/* The learning rate of a round: its first gradient's that asks for one, else the spec's. */
+static float round_rate(const struct params *p, size_t n_rows, uint64_t round)
+{
+    struct schedule schedule = p->spec->schedule;
+
+    for (size_t i = 0; i < n_rows; i++)
+        for (size_t k = 0; k < p->order[i]->n_gradients; k++)
+            if (p->order[i]->gradients[k]->has_rate) {
+                schedule.rate = p->order[i]->gradients[k]->rate;
+                return schedule_rate(&schedule, round);
+            }
+    return schedule_rate(&schedule, round);
 }
 
 static enum status round_prepare(struct round *out, const struct params *p, size_t n_rows,
@@ -277,6 +327,9 @@ static enum status round_prepare(struct round *out, const struct params *p, size
         rc = error_no_memory(err, n * sizeof(r.gradients[0]), "a round");
         goto out;
     }
+    rc = round_find_skips(&r, p, n_rows, err);
+    if (rc != STATUS_OK)
+        goto out;
     for (size_t i = 0; i < n_rows; i++) {
         const struct params_turn *t = p->order[i];
 
@@ -322,8 +375,10 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
         .values = p->current->values,
         .m = p->m,
         .v = p->v,
+        .skips = r.skips,
+        .n_skips = r.n_skips,
     };
-    pass.rate = schedule_rate(&p->spec->schedule, pass.round);
+    pass.rate = round_rate(p, n, pass.round);
     first = p->order[0]->gradients[0];
     r.snapshot->version = pass.round;
     r.snapshot->values = first->values;

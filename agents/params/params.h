@@ -37,6 +37,9 @@ struct params_gradient {
     uint64_t step_id, base_version; /* number of the client's step; the version that the gradient
                                        is for */
     float *values; /* [spec->n], a block of params_open.memory; a round may take it and set NULL */
+    bool *skips;   /* [spec->n_tensors] the tensors that have no gradient; NULL: all have one */
+    bool has_rate; /* it asks for a learning rate, from which the schedule goes on */
+    double rate;   /* 0 or more, at most FLT_MAX */
 };
 
 /* A row: its turn and its gradients. The caller zeroes it before it fills in gradients. */

@@ -52,18 +52,52 @@ static void reduce(float *out, const struct params_pass *pass, size_t at, size_t
         divide(out, pass->n_groups, n);
 }
 
-void params_pass_run(const struct params_pass *pass, struct snapshot *out, struct sha256 *sha)
+static void pass_step(const struct params_pass *pass, struct snapshot *out, size_t at, size_t n)
 {
     float gradient[BLOCK];
+
+    reduce(gradient, pass, at, n);
+    memcpy(out->values + at, pass->values + at, n * sizeof(float));
+    pass->step(pass->optim, pass->round, pass->rate, out->values + at, gradient,
+               pass->m == NULL ? NULL : pass->m + at, pass->v == NULL ? NULL : pass->v + at, n);
+}
+
+/* The end of the run of numbers at `at` that are all skipped or all stepped, at most `end`.
+ * *skip is the first range that does not end before `at`. */
+static size_t pass_run_end(const struct params_pass *pass, size_t *skip, size_t at, size_t end,
+                           bool *ret_is_skipped)
+{
+    const struct params_range *r;
+    size_t border;
+
+    while (*skip < pass->n_skips && pass->skips[*skip].end <= at)
+        ++*skip;
+    *ret_is_skipped = false;
+    if (*skip == pass->n_skips)
+        return end;
+    r = &pass->skips[*skip];
+    *ret_is_skipped = r->first <= at;
+    border = *ret_is_skipped ? r->end : r->first;
+    return border < end ? border : end;
+}
+
+void params_pass_run(const struct params_pass *pass, struct snapshot *out, struct sha256 *sha)
+{
+    size_t skip = 0;
 
     assert(pass->n_groups > 0);
     for (size_t at = 0; at < out->n; at += BLOCK) {
         size_t n = out->n - at < BLOCK ? out->n - at : BLOCK;
 
-        reduce(gradient, pass, at, n);
-        memcpy(out->values + at, pass->values + at, n * sizeof(float));
-        pass->step(pass->optim, pass->round, pass->rate, out->values + at, gradient,
-                   pass->m == NULL ? NULL : pass->m + at, pass->v == NULL ? NULL : pass->v + at, n);
+        for (size_t i = at, next; i < at + n; i = next) {
+            bool is_skipped;
+
+            next = pass_run_end(pass, &skip, i, at + n, &is_skipped);
+            if (is_skipped)
+                memcpy(out->values + i, pass->values + i, (next - i) * sizeof(float));
+            else
+                pass_step(pass, out, i, next - i);
+        }
         snapshot_add_checksum(out, sha, at * sizeof(float), n * sizeof(float));
     }
     sha256_take(sha, out->sha256);

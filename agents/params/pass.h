@@ -11,6 +11,11 @@
 #include "agents/params/snapshot.h"
 #include "compute/numerics/optim.h"
 
+/* Numbers [first] to [end - 1]. */
+struct params_range {
+    size_t first, end;
+};
+
 /* Gradients that count as one: they are reduced to one gradient first. */
 struct params_group {
     float *const *gradients; /* [n_gradients][n] */
@@ -27,6 +32,8 @@ struct params_pass {
     size_t n_groups;
     const float *values; /* [n] the parameters before the step */
     float *m, *v;        /* [n] the optimiser's moments, updated; NULL: it does not have them */
+    const struct params_range *skips; /* [n_skips] in order: left as they are, with their moments */
+    size_t n_skips;
 };
 
 /* Runs the pass: writes out->values (which may be one of the gradients) and out's checksums. sha is

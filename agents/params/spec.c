@@ -20,12 +20,19 @@ static enum status check_rate(const char *field, float value, double below, stru
     return error_field(err, field, "is %g, it must be 0 or more", (double)value);
 }
 
+static enum status spec_check_part(const char *field, float value, struct error *err)
+{
+    if (isfinite(value) && value >= 0.0f && value <= 1.0f)
+        return STATUS_OK;
+    return error_field(err, field, "is %g, it must be from 0 to 1", (double)value);
+}
+
 static enum status check_optim(const struct optim *o, struct error *err)
 {
     enum status rc = check_rate("optimiser.weight_decay", o->weight_decay, HUGE_VAL, err);
 
     if (rc == STATUS_OK)
-        rc = check_rate("optimiser.momentum", o->momentum, HUGE_VAL, err);
+        rc = spec_check_part("optimiser.momentum", o->momentum, err);
     if (rc == STATUS_OK)
         rc = check_rate("optimiser.beta1", o->beta1, 1.0, err);
     if (rc == STATUS_OK)
@@ -36,9 +43,9 @@ static enum status check_optim(const struct optim *o, struct error *err)
         return rc;
     if (o->kind != OPTIM_SGD && o->epsilon == 0.0f) /* a gradient of 0 would give 0 / 0 */
         return error_field(err, "optimiser.epsilon", "is 0 in f32, it must be above 0");
-    if (!isfinite(o->dampening) || o->dampening < 0.0f || o->dampening > 1.0f)
-        return error_field(err, "optimiser.dampening", "is %g, it must be from 0 to 1",
-                           (double)o->dampening);
+    rc = spec_check_part("optimiser.dampening", o->dampening, err);
+    if (rc != STATUS_OK)
+        return rc;
     if (o->kind == OPTIM_SGD && o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
         return error_field(err, "optimiser.nesterov",
                            "is true, so momentum must be above 0 and dampening 0");

@@ -56,8 +56,8 @@ enum status learn_check_config(const struct policy *p, const struct learn_config
                    {"entropy_weight", c->entropy_weight},
                    {"max_gradient_norm", c->max_gradient_norm}};
 
-    if (!isfinite(c->learning_rate) || c->learning_rate <= 0.0f)
-        return error_field(err, "learning_rate", "is %g, it must be above 0",
+    if (!isfinite(c->learning_rate) || c->learning_rate < 0.0f)
+        return error_field(err, "learning_rate", "is %g, it must be 0 or above",
                            (double)c->learning_rate);
     for (size_t i = 0; i < 3; i++)
         if (!isfinite(numbers[i].value) || numbers[i].value < 0.0f)

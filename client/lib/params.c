@@ -377,9 +377,18 @@ static void fill_optimiser(Parley__V1__ParamsOptimiser *out, const struct parley
     out->dampening = c->dampening;
     out->nesterov = c->nesterov;
     out->weight_decay = c->weight_decay;
-    out->beta1 = c->beta1;
-    out->beta2 = c->beta2;
-    out->epsilon = c->epsilon;
+    if (c->beta1 != 0) {
+        out->beta1_given_case = PARLEY__V1__PARAMS_OPTIMISER__BETA1_GIVEN_BETA1;
+        out->beta1 = c->beta1;
+    }
+    if (c->beta2 != 0) {
+        out->beta2_given_case = PARLEY__V1__PARAMS_OPTIMISER__BETA2_GIVEN_BETA2;
+        out->beta2 = c->beta2;
+    }
+    if (c->epsilon != 0) {
+        out->epsilon_given_case = PARLEY__V1__PARAMS_OPTIMISER__EPSILON_GIVEN_EPSILON;
+        out->epsilon = c->epsilon;
+    }
 }
 
 static void fill_schedule(Parley__V1__ParamsSchedule *out, const struct parley_params_config *c)

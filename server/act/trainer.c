@@ -476,11 +476,10 @@ static enum status trainer_check_config(const struct act_training_run *t, struct
     if (c->n_steps == 0 || c->n_steps > EPISODE_MAX_STEPS)
         return error_field(err, "n_steps", "is %u, it must be 1 to %d", c->n_steps,
                            EPISODE_MAX_STEPS);
-    if (!(c->gamma > 0 && c->gamma <= 1))
-        return error_field(err, "gamma", "is %g, it must be above 0 and at most 1",
-                           (double)c->gamma);
-    if (!(c->learn.learning_rate > 0 && c->learn.learning_rate < INFINITY))
-        return error_field(err, "learning_rate", "is %g, it must be above 0",
+    if (!(c->gamma >= 0 && c->gamma <= 1))
+        return error_field(err, "gamma", "is %g, it must be from 0 to 1", (double)c->gamma);
+    if (!(c->learn.learning_rate >= 0 && c->learn.learning_rate < INFINITY))
+        return error_field(err, "learning_rate", "is %g, it must be 0 or above",
                            (double)c->learn.learning_rate);
     if (c->learn.value_weight != 0 && !t->model->info.acting.has_value)
         return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "value_weight",

@@ -57,6 +57,8 @@ struct params_set {
     struct model *model;
     struct list contributors; /* most recently seen first */
     size_t n_contributors;
+    uint64_t
+        attempt; /* at a round: raised when one is done, and when all its updates have failed */
     struct list subscribers;
     struct list updates; /* unsettled, in order of arrival */
     struct list queue;   /* pushed gradients outside an update */
@@ -164,14 +166,20 @@ enum status params_look_up(enum params_step *out, uint64_t *ret_version, struct 
                            const char *client, uint64_t step_id, uint64_t base_version,
                            struct error *err) MUST_CHECK;
 
-/* A gradient for a round; takes values. EXHAUSTED: values stay the caller's. */
+/* A gradient for a round; takes values. It skips no tensor and asks for no rate: a caller that
+ * wants this sets skips, which is then freed with it, or rate. EXHAUSTED: values stay the caller's.
+ */
 enum status gradient_make(struct params_gradient **out, const char *client, uint64_t step_id,
                           uint64_t base_version, float *values, struct error *err) MUST_CHECK;
 
-/* Submits the gradient as an update; takes it in any case. On success w is notified once, not
- * inside. */
+/* Submits the gradient as an update, which waits at most timeout_ms for its round (0: as long as it
+ * takes; then DEADLINE, or ABORTED by the quorum, with the names of those who are missing); takes
+ * it in any case. On success w is notified once, not inside. */
 enum status params_submit(struct params_set *set, struct params_gradient *gradient,
-                          struct update_waiter *w, struct error *err) MUST_CHECK;
+                          uint64_t timeout_ms, struct update_waiter *w,
+                          struct error *err) MUST_CHECK;
+/* The last step of a client that counted; 0: none is known. */
+uint64_t params_last_step(struct params_set *set, const char *client);
 /* Another waiter for a step that JOINS. */
 void params_join(struct params_set *set, const char *client, uint64_t step_id,
                  struct update_waiter *w);

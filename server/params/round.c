@@ -4,6 +4,7 @@
  * released. Requests of one clone run one after the other, so a client is in a round once; an
  * update of pushed gradients has its own clone, since a push does not wait. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 struct contributor {
     struct link link;
     struct params_client *client;
+    uint64_t attempt; /* the last attempt at a round that it sent a gradient for, counted from 1 */
 };
 
 struct round_update {
@@ -52,7 +54,8 @@ enum status gradient_make(struct params_gradient **out, const char *client, uint
     if (p == NULL)
         return error_no_memory(err, sizeof(*p) + len + 1, "a gradient");
     memcpy(p->client, client, len);
-    p->gradient = (struct params_gradient){p->client, step_id, base_version, values};
+    p->gradient = (struct params_gradient){
+        .client = p->client, .step_id = step_id, .base_version = base_version, .values = values};
     *out = &p->gradient;
     return STATUS_OK;
 }
@@ -60,6 +63,7 @@ enum status gradient_make(struct params_gradient **out, const char *client, uint
 static void gradient_free(struct params_set *set, struct params_gradient *g)
 {
     params_memory_give(set->memory, g->values);
+    free(g->skips);
     free(pushed_of(g));
 }
 
@@ -214,10 +218,69 @@ static void round_update_count_end(struct round_update *c, enum status status)
     if (status != STATUS_OK || c->turn.counted_in == set->told_version)
         return;
     set->told_version = c->turn.counted_in;
+    set->attempt++;
     set->counters.rounds++;
     set->counters.partial += c->turn.n_rows < set->spec.round_size;
     notify_subscribers(set);
     checkpoint_after_round(set);
+}
+
+/* --- who is missing --- */
+
+enum { MISSING_TEXT_SIZE = 160 };
+
+/* The clients that have sent gradients before, and none for this attempt. */
+static void params_missing(char out[MISSING_TEXT_SIZE], const struct params_set *set)
+{
+    size_t at = 0, n_named = 0, n_more = 0;
+
+    out[0] = '\0';
+    for (struct link *l = list_first(&set->contributors); l != NULL;
+         l = list_next(&set->contributors, l)) {
+        const struct contributor *t = container_of(l, struct contributor, link);
+
+        if (t->attempt == set->attempt + 1)
+            continue;
+        if (at > MISSING_TEXT_SIZE / 2) {
+            n_more++;
+            continue;
+        }
+        at += (size_t)snprintf(out + at, MISSING_TEXT_SIZE - at, "%s'%.40s'",
+                               n_named++ == 0 ? "" : ", ", t->client->id);
+    }
+    if (n_named == 0)
+        (void)snprintf(out, MISSING_TEXT_SIZE, "clients that have sent no gradient yet");
+    else if (n_more > 0)
+        (void)snprintf(out + at, MISSING_TEXT_SIZE - at, " and %zu more", n_more);
+}
+
+/* The client's gradient of this attempt counts no more. */
+static void params_withdraw(struct params_set *set, const struct params_client *client)
+{
+    for (struct link *l = list_first(&set->contributors); l != NULL;
+         l = list_next(&set->contributors, l)) {
+        struct contributor *t = container_of(l, struct contributor, link);
+
+        if (t->client == client)
+            t->attempt = 0;
+    }
+}
+
+/* Completes the error of an update whose round did not come about. */
+static void round_update_explain(const struct round_update *c, struct error *err)
+{
+    const bool is_late = err->status == STATUS_DEADLINE;
+    char missing[MISSING_TEXT_SIZE];
+
+    if (c->is_pushed || c->is_dropped || (!is_late && err->status != STATUS_ABORTED))
+        return;
+    params_missing(missing, c->set);
+    (void)error_because(err, err->status, err->reason, NULL,
+                        "the round of '%.64s' is not complete after %s: missing are %s",
+                        c->set->spec.name, is_late ? "the gradient's timeout" : "its timeout",
+                        missing);
+    if (is_late)
+        params_withdraw(c->set, c->client);
 }
 
 static void on_ended(struct agent_turn *turn, const struct error *err)
@@ -233,7 +296,10 @@ static void on_ended(struct agent_turn *turn, const struct error *err)
     else
         agent_turn_drop(turn);
     list_remove(&c->link);
+    round_update_explain(c, &end.err);
     round_update_count_end(c, err->status);
+    if (err->status == STATUS_ABORTED && list_is_empty(&set->updates))
+        set->attempt++;
     while ((l = list_pop(&c->waiters)) != NULL) {
         struct update_waiter *w = container_of(l, struct update_waiter, link);
 
@@ -243,9 +309,12 @@ static void on_ended(struct agent_turn *turn, const struct error *err)
 }
 
 /* Requests c's part in a round; frees c on failure. */
-static enum status round_update_ask(struct round_update *c, struct error *err)
+static enum status round_update_ask(struct round_update *c, uint64_t timeout_ms, struct error *err)
 {
-    const struct agent_turn_terms terms = {.ended = on_ended};
+    const struct agent_turn_terms terms = {
+        .ended = on_ended,
+        .deadline_us = timeout_ms > 0 ? env_now_us(c->set->sets->env) + timeout_ms * 1000 : 0,
+    };
     struct agent_turn *turn = &c->turn.base;
     enum status rc = agent_turn_observe(turn, &c->client->base, err);
 
@@ -294,7 +363,7 @@ enum status params_look_up(enum params_step *out, uint64_t *ret_version, struct 
 }
 
 enum status params_submit(struct params_set *set, struct params_gradient *gradient,
-                          struct update_waiter *w, struct error *err)
+                          uint64_t timeout_ms, struct update_waiter *w, struct error *err)
 {
     struct round_update *c = NULL;
     struct contributor *t;
@@ -310,8 +379,16 @@ enum status params_submit(struct params_set *set, struct params_gradient *gradie
         return rc;
     }
     c->client = t->client;
+    t->attempt = set->attempt + 1;
     list_push(&c->waiters, &w->link);
-    return round_update_ask(c, err);
+    return round_update_ask(c, timeout_ms, err);
+}
+
+uint64_t params_last_step(struct params_set *set, const char *client)
+{
+    const struct contributor *t = params_find_contributor(set, client);
+
+    return t != NULL && t->client->has_step ? t->client->last_step : 0;
 }
 
 void params_join(struct params_set *set, const char *client, uint64_t step_id,
@@ -339,8 +416,10 @@ void params_leave(struct params_set *set, struct update_waiter *w)
     for (struct link *l = list_first(&set->updates); l != NULL; l = list_next(&set->updates, l)) {
         struct round_update *c = round_update_of(l);
 
-        if (!c->is_pushed && !c->is_dropped && list_is_empty(&c->waiters))
+        if (!c->is_pushed && !c->is_dropped && list_is_empty(&c->waiters)) {
+            params_withdraw(set, c->client);
             round_update_drop(c);
+        }
     }
 }
 
@@ -409,7 +488,7 @@ static bool round_gather(struct params_set *set)
     c->is_pushed = true;
     if (params_client_open(&c->client, set->model->agent, gradients[0]->client, &err) != STATUS_OK)
         round_update_free(c);
-    else if (round_update_ask(c, &err) == STATUS_OK)
+    else if (round_update_ask(c, 0, &err) == STATUS_OK)
         return true;
     set->counters.dropped += n; /* their call is over: only the counter shows it */
     log_warn("pushed", "params=%s dropped=%zu why=%s", set->spec.name, n, err.text);
@@ -427,6 +506,7 @@ void params_push(struct params_set *set, struct params_gradient *gradient)
         t->client->has_step = true;
         t->client->last_step = gradient->step_id;
         t->client->last_version = params_current(set->model->agent)->version;
+        t->attempt = set->attempt + 1;
     }
     list_push(&set->queue, &pushed_of(gradient)->link);
     set->n_queued++;

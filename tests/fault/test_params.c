@@ -4,7 +4,7 @@
 #include "tests/support/params_rig.h"
 #include "tests/unit/base/suite.h"
 
-/* Makes a set, contributes twice, pushes once. */
+/* Makes a set, contributes twice, pushes once, and contributes without a gradient. */
 static enum status train(void *arg)
 {
     const struct params_spec spec = {
@@ -27,6 +27,26 @@ static enum status train(void *arg)
             rc = r.err.status;
         else
             params_push(set, g); /* no result, refused or not */
+    }
+    if (rc == STATUS_OK) {
+        g = rig_gradient(&r, set, "c", 1, 1.0f);
+        rc = g == NULL ? r.err.status : STATUS_OK;
+    }
+    if (rc == STATUS_OK) {
+        const float before = params_current(set->model->agent)->values[0];
+
+        g->skips = xalloc(sizeof(g->skips[0]));
+        g->skips[0] = true;
+        r.waiter = (struct update_waiter){.settled = rig_settled};
+        r.is_told = false;
+        rc = params_submit(set, g, 0, &r.waiter, &r.err);
+        if (rc == STATUS_OK) {
+            rig_until_told(&r);
+            rc = r.end.err.status;
+        }
+        if (rc == STATUS_OK &&
+            r.end.counted_in == 3) /* the pushed one was refused, or comes later */
+            ck_assert(params_current(set->model->agent)->values[0] == before);
     }
     rig_close(&r);
     return rc;

@@ -168,6 +168,14 @@ def test_refused(folder):
         assert environments.rollout("still", 5, reset=True).first_params_version == start
         saved = os.path.join(folder, "saved.gguf")
         assert learn(server, "still", steps, save_path=saved).params_version == start + 1 and os.path.getsize(saved) > 0
+        # An explicit zero is a zero, and not the default: a rate of 0 moves nothing, so that losses can be compared.
+        def loss(**more):
+            return learn(server, "still", steps, learning_rate=0, **more).loss
+
+        plain = loss()
+        for name, default in (("gamma", 1), ("lambda_", 1), ("rho_max", 1), ("c_max", 1), ("value_weight", 0.5)):
+            assert loss(**{name: default}) == plain, name
+            assert loss(**{name: 0}) != plain, name
 
 
 def test_priorities(folder):

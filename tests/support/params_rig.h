@@ -122,7 +122,7 @@ static inline enum status rig_contribute(struct params_rig *r, struct params_set
     struct params_gradient *g = rig_gradient(r, set, client, step, value);
 
     r->waiter = (struct update_waiter){.settled = rig_settled};
-    if (g == NULL || params_submit(set, g, &r->waiter, &r->err) != STATUS_OK)
+    if (g == NULL || params_submit(set, g, 0, &r->waiter, &r->err) != STATUS_OK)
         return r->err.status;
     rig_until_told(r);
     r->err = r->end.err;

@@ -71,9 +71,10 @@ static enum status lesson_shape(const Parley__V1__Tensor *m, const char *field, 
     return STATUS_OK;
 }
 
-static float lesson_or(float given, float otherwise)
+/* is_given: the case of the field's oneof, 0 if it is not set. */
+static float lesson_or(int is_given, float given, float otherwise)
 {
-    return given != 0 ? given : otherwise;
+    return is_given != 0 ? given : otherwise;
 }
 
 static enum status take_trajectories(struct learn_call *c, const Parley__V1__ActTrajectories *m,
@@ -120,13 +121,14 @@ static enum status take_trajectories(struct learn_call *c, const Parley__V1__Act
         .rewards = rewards,
         .terminated = terminated,
         .resets = resets,
-        .gamma = lesson_or(m->gamma, 1),
-        .lambda = lesson_or(m->lambda, 1),
-        .rho_max = lesson_or(m->rho_max, 1),
-        .c_max = lesson_or(m->c_max, 1),
+        .gamma = lesson_or((int)m->gamma_given_case, m->gamma, 1),
+        .lambda = lesson_or((int)m->lambda_given_case, m->lambda, 1),
+        .rho_max = lesson_or((int)m->rho_max_given_case, m->rho_max, 1),
+        .c_max = lesson_or((int)m->c_max_given_case, m->c_max, 1),
         .clip = m->clip,
     };
-    c->lesson.config.value_weight = lesson_or(m->value_weight, value_weight_default);
+    c->lesson.config.value_weight =
+        lesson_or((int)m->value_weight_given_case, m->value_weight, value_weight_default);
     c->lesson.config.entropy_weight = m->entropy_weight;
     c->lesson.config.normalise = m->normalise != 0;
     return STATUS_OK;
@@ -180,7 +182,8 @@ static enum status take_lesson(struct learn_call *c, const Parley__V1__ActLearnR
     arena_init(&c->lesson.arena, LESSON_MAX_BYTES);
     if (model_check_ready(c->lesson.model, err) != STATUS_OK)
         return err->status;
-    c->lesson.config.learning_rate = lesson_or(m->learning_rate, lesson_rate_default);
+    c->lesson.config.learning_rate =
+        lesson_or((int)m->learning_rate_given_case, m->learning_rate, lesson_rate_default);
     c->lesson.config.max_gradient_norm = m->max_gradient_norm;
     c->lesson.save_path = arena_strndup(&c->lesson.arena, m->save_path, strlen(m->save_path));
     if (c->lesson.save_path == NULL)

@@ -122,11 +122,12 @@ static void take_request(struct training_config *out, const Parley__V1__ActTrain
         .n_workers = r->observers,
         .n_episodes = r->episodes,
         .n_steps = r->n_steps != 0 ? r->n_steps : STEPS_DEFAULT,
-        .gamma = r->gamma != 0 ? r->gamma : 1,
+        .gamma = r->gamma_given_case != 0 ? r->gamma : 1,
         .seed = r->seed,
         .learn = {.loss = r->loss == PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL ? LEARN_TUTORIAL
                                                                              : LEARN_FIXED,
-                  .learning_rate = r->learning_rate != 0 ? r->learning_rate : learning_rate_default,
+                  .learning_rate =
+                      r->learning_rate_given_case != 0 ? r->learning_rate : learning_rate_default,
                   .normalise = r->normalise != 0,
                   .value_weight = r->value_weight,
                   .entropy_weight = r->entropy_weight},

@@ -6,7 +6,10 @@
 void download_begin(struct params_download *d, struct snapshot *s, bool has_values,
                     uint64_t wait_us, uint64_t counted_in)
 {
-    *d = (struct params_download){snapshot_ref(s), 0, has_values, wait_us, counted_in};
+    *d = (struct params_download){.snapshot = snapshot_ref(s),
+                                  .has_values = has_values,
+                                  .wait_us = wait_us,
+                                  .counted_in = counted_in};
 }
 
 void download_drop(struct params_download *d)
@@ -27,6 +30,7 @@ static void write_version(const struct params_download *d, struct call *call)
     version.round_wait_us = d->wait_us;
     version.size_bytes = d->has_values ? s->size_bytes : 0;
     version.counted_in = d->counted_in;
+    version.last_step = d->last_step;
     message.what_case = PARLEY__V1__PARAMS_DOWNLOAD__WHAT_VERSION;
     message.version = &version;
     call_write(call, &message.base, false);

@@ -11,6 +11,7 @@ struct params_download {
     size_t at;                 /* 0: the version; 1 … n_chunks; then the hash */
     bool has_values;
     uint64_t wait_us, counted_in;
+    uint64_t last_step; /* download_begin sets 0 */
 };
 
 /* Holds s until the last message is written, or download_drop. */

@@ -178,9 +178,15 @@ static void start_pull(struct call *call, const Parley__V1__ParamsPullRequest *r
         call_finish(call, &err);
         return;
     }
+    if (params_wire_match(set, request->specs, request->n_specs, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
     s = params_current(set->model->agent);
     download_begin(download, s, !request->has_if_newer_than || s->version > request->if_newer_than,
                    0, 0);
+    if (request->client_id[0] != '\0')
+        download->last_step = params_last_step(set, request->client_id);
     call_set_handler(call, &handler, download);
     call_notify(call);
 }

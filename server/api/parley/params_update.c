@@ -2,13 +2,16 @@
  * round, download; then the stream's next update may begin. The header's step is looked up twice:
  * at once, so that a known step needs no memory, and again after the upload, since the set may have
  * changed. A call that closes leaves its round; a failure ends its own call only. */
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/list.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
+#include "server/api/parley/params_wire.h"
 #include "server/model/model.h"
 #include "server/params/params.h"
 #include "server/server.h"
@@ -20,7 +23,17 @@ struct header {
     uint64_t step_id, base_version;
     Parley__V1__ParamsWant want;
     enum params_step step; /* as of the header's arrival */
+    uint32_t timeout_ms;
+    bool *skips; /* as a gradient's; owned until take_gradient */
+    bool has_rate;
+    double rate;
 };
+
+static void header_free(struct header *h)
+{
+    free(h->skips);
+    *h = (struct header){0};
+}
 
 static enum status look_up(struct header *h, enum params_step *out, uint64_t *ret_version,
                            struct error *err)
@@ -28,14 +41,43 @@ static enum status look_up(struct header *h, enum params_step *out, uint64_t *re
     return params_look_up(out, ret_version, h->set, h->client, h->step_id, h->base_version, err);
 }
 
+static enum status update_read_rate(struct header *out, const Parley__V1__ParamsUploadHeader *from,
+                                    struct error *err)
+{
+    out->has_rate = from->learning_rate_given_case != 0;
+    out->rate = from->learning_rate;
+    if (out->has_rate && !(out->rate >= 0 && out->rate <= (double)FLT_MAX))
+        return error_field(err, "learning_rate", "is %g, it must be 0 or more, and finite in f32",
+                           out->rate);
+    return STATUS_OK;
+}
+
+static enum status update_read_skips(struct header *out, const Parley__V1__ParamsUploadHeader *from,
+                                     struct error *err)
+{
+    const struct params_spec *spec = &out->set->spec;
+
+    if (from->n_skipped == 0)
+        return STATUS_OK;
+    out->skips = try_alloc(spec->n_tensors, sizeof(out->skips[0]));
+    if (out->skips == NULL)
+        return error_no_memory(err, spec->n_tensors, "the tensors without a gradient");
+    for (size_t i = 0; i < from->n_skipped; i++) {
+        if (from->skipped[i] >= spec->n_tensors)
+            return error_field(err, "skipped", "has %u, but '%.64s' has the tensors 0 to %zu",
+                               from->skipped[i], spec->name, spec->n_tensors - 1);
+        out->skips[from->skipped[i]] = true;
+    }
+    return STATUS_OK;
+}
+
+/* Fills a zeroed header, which the caller frees, also after a failure. */
 static enum status read_header(struct header *out, const ProtobufCMessage *message,
                                const struct call *call, struct error *err)
 {
     const Parley__V1__ParamsUploadHeader *from =
         ((const Parley__V1__ParamsUpload *)message)->header;
     size_t len = strlen(from->client_id);
-    const struct tensor_view *tensors;
-    struct arena arena;
     uint64_t version;
     enum status rc;
 
@@ -48,19 +90,18 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
                      from->name, err);
     if (rc != STATUS_OK)
         return rc;
-    arena_init(&arena, (size_t)64 << 20);
-    if (from->n_specs > 0) {
-        rc = params_wire_tensors(&tensors, from->specs, from->n_specs, &arena, err);
-        if (rc == STATUS_OK)
-            rc = params_spec_match(&out->set->spec, tensors, from->n_specs, err);
-    }
-    arena_deinit(&arena);
+    rc = params_wire_match(out->set, from->specs, from->n_specs, err);
+    if (rc == STATUS_OK)
+        rc = update_read_rate(out, from, err);
+    if (rc == STATUS_OK)
+        rc = update_read_skips(out, from, err);
     if (rc != STATUS_OK)
         return rc;
     memcpy(out->client, from->client_id, len + 1);
     out->step_id = from->step_id;
     out->base_version = from->base_version;
     out->want = from->want;
+    out->timeout_ms = from->timeout_ms;
     rc = look_up(out, &out->step, &version, err);
     if (rc == STATUS_OK && out->step == PARAMS_STEP_NEW)
         rc = params_count_request(call_server(call)->params, call_principal(call), err);
@@ -80,9 +121,9 @@ static void begin_upload(struct upload_stream *in, const struct header *h)
     upload_stream_begin(in, &config);
 }
 
-/* Makes the gradient of the received block, which it takes. */
+/* Makes the gradient of the received block, which it takes, with the header's skips. */
 static enum status take_gradient(struct params_gradient **out, struct upload_stream *in,
-                                 const struct header *h, struct error *err)
+                                 struct header *h, struct error *err)
 {
     float *values;
     enum status rc;
@@ -93,9 +134,15 @@ static enum status take_gradient(struct params_gradient **out, struct upload_str
                              (unsigned long long)h->step_id);
     values = upload_take(in->upload);
     rc = gradient_make(out, h->client, h->step_id, h->base_version, values, err);
-    if (rc != STATUS_OK)
+    if (rc != STATUS_OK) {
         params_memory_give(h->set->memory, values);
-    return rc;
+        return rc;
+    }
+    (*out)->skips = h->skips;
+    h->skips = NULL;
+    (*out)->has_rate = h->has_rate;
+    (*out)->rate = h->rate;
+    return STATUS_OK;
 }
 
 /* --- UpdateAndFetch --- */
@@ -145,11 +192,11 @@ static void update_closing(struct params_subscriber *subscriber, const struct er
 
 static void update_leave(struct update *u)
 {
-    if (u->header.set == NULL)
-        return;
-    params_leave(u->header.set, &u->waiter);
-    params_unsubscribe(&u->subscriber);
-    u->header.set = NULL;
+    if (u->header.set != NULL) {
+        params_leave(u->header.set, &u->waiter);
+        params_unsubscribe(&u->subscriber);
+    }
+    header_free(&u->header);
 }
 
 static void fail_stopping(struct upload_stream *in)
@@ -171,7 +218,7 @@ static void update_header(struct upload_stream *in, const ProtobufCMessage *mess
         return;
     }
     if (read_header(&u->header, message, u->call, &err) != STATUS_OK) {
-        u->header.set = NULL;
+        header_free(&u->header);
         upload_stream_fail(in, &err);
         return;
     }
@@ -192,7 +239,7 @@ static void update_complete(struct upload_stream *in)
     if (rc == STATUS_OK && step == PARAMS_STEP_NEW) {
         rc = take_gradient(&gradient, in, &u->header, &err);
         if (rc == STATUS_OK)
-            rc = params_submit(set, gradient, &u->waiter, &err);
+            rc = params_submit(set, gradient, u->header.timeout_ms, &u->waiter, &err);
     } else if (rc == STATUS_OK) {
         set->counters.duplicates++;
         if (step == PARAMS_STEP_JOINS)
@@ -303,7 +350,7 @@ static void push_header(struct upload_stream *in, const ProtobufCMessage *messag
     struct error err;
 
     if (read_header(&p->header, message, in->call, &err) != STATUS_OK) {
-        p->header.set = NULL;
+        header_free(&p->header);
         upload_stream_fail(in, &err);
         return;
     }
@@ -362,6 +409,7 @@ static void push_on_close(struct call *call, void *state, enum status why)
 
     upload_stream_close(&p->upload_stream);
     params_unsubscribe(&p->subscriber);
+    header_free(&p->header);
     free(p);
 }
 

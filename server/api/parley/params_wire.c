@@ -10,6 +10,8 @@
 
 #include "proto/codec.h"
 
+#define MATCH_MAX_BYTES ((size_t)64 << 20)
+
 /* --- messages --- */
 
 static enum status params_wire_decode(const ProtobufCMessage **out, const struct call_bytes *bytes,
@@ -114,9 +116,37 @@ enum status params_wire_tensors(const struct tensor_view **out,
     return STATUS_OK;
 }
 
-static float or_else(double value, float otherwise)
+enum status params_wire_match(const struct params_set *set, Parley__V1__TensorSpec *const *specs,
+                              size_t n, struct error *err)
 {
-    return value == 0.0 ? otherwise : (float)value;
+    const struct params_spec *spec = &set->spec;
+    const struct tensor_view *tensors;
+    struct tensor_view *named;
+    struct arena arena;
+    enum status rc;
+
+    if (n == 0)
+        return STATUS_OK;
+    arena_init(&arena, MATCH_MAX_BYTES);
+    rc = params_wire_tensors(&tensors, specs, n, &arena, err);
+    named = rc == STATUS_OK ? arena_alloc(&arena, n, sizeof(*named)) : NULL;
+    if (rc == STATUS_OK && named == NULL)
+        rc = error_no_memory(err, n * sizeof(*named), "the specs of tensors");
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        named[i] = tensors[i];
+        if (named[i].name[0] == '\0' && i < spec->n_tensors)
+            named[i].name = spec->tensors[i].name;
+    }
+    if (rc == STATUS_OK)
+        rc = params_spec_match(spec, named, n, err);
+    arena_deinit(&arena);
+    return rc;
+}
+
+/* is_given: the case of the field's oneof, 0 if it is not set. */
+static float or_else(int is_given, double value, float otherwise)
+{
+    return is_given != 0 ? (float)value : otherwise;
 }
 
 static enum status take_optimiser(struct optim *out, const Parley__V1__ParamsOptimiser *from,
@@ -138,9 +168,9 @@ static enum status take_optimiser(struct optim *out, const Parley__V1__ParamsOpt
         .dampening = (float)from->dampening,
         .nesterov = from->nesterov,
         .weight_decay = (float)from->weight_decay,
-        .beta1 = or_else(from->beta1, 0.9f),
-        .beta2 = or_else(from->beta2, 0.999f),
-        .epsilon = or_else(from->epsilon, 1e-8f),
+        .beta1 = or_else((int)from->beta1_given_case, from->beta1, 0.9f),
+        .beta2 = or_else((int)from->beta2_given_case, from->beta2, 0.999f),
+        .epsilon = or_else((int)from->epsilon_given_case, from->epsilon, 1e-8f),
     };
     return STATUS_OK;
 }

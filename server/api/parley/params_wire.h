@@ -34,6 +34,10 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
 /* What params_describe keeps of a set. */
 enum status params_wire_describe(struct params_set *set, const Parley__V1__ParamsConfig *from,
                                  struct error *err) MUST_CHECK;
+/* The caller's tensors are the set's; one without a name is called as the set's. n 0: not compared.
+ */
+enum status params_wire_match(const struct params_set *set, Parley__V1__TensorSpec *const *specs,
+                              size_t n, struct error *err) MUST_CHECK;
 enum status params_wire_tensors(const struct tensor_view **out,
                                 Parley__V1__TensorSpec *const *specs, size_t n, struct arena *arena,
                                 struct error *err) MUST_CHECK;

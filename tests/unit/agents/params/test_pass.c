@@ -161,6 +161,56 @@ START_TEST(test_in_place)
 }
 END_TEST
 
+/* Skipped ranges, inside blocks and over their borders, keep their bits and their moments; all
+ * other numbers have the bits of a pass without skips. */
+START_TEST(test_skips)
+{
+    const struct optim o = {.kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    const struct params_range skips[] = {
+        {0, 1}, {100, 4096}, {4096, 4097}, {8000, 30001}, {N - 2, N}};
+    struct params_group group;
+    struct params_pass pass = {.optim = &o,
+                               .step = optim_ref_step,
+                               .round = 1,
+                               .rate = 0.1f,
+                               .groups = &group,
+                               .n_groups = 1};
+    float *whole, *m, *v;
+    struct bench b;
+
+    bench_open(&b);
+    group = (struct params_group){&b.gradients[0], 1};
+    pass.values = b.values;
+    pass.m = b.m;
+    pass.v = b.v;
+    params_pass_run(&pass, b.out, b.sha);
+    whole = xalloc(N * sizeof(float));
+    memcpy(whole, b.out->values, N * sizeof(float));
+    m = b.m;
+    v = b.v;
+    b.m = pass.m = xalloc(N * sizeof(float));
+    b.v = pass.v = xalloc(N * sizeof(float));
+    pass.skips = skips;
+    pass.n_skips = sizeof(skips) / sizeof(skips[0]);
+    memset(b.out->crcs, 0, b.out->n_chunks * sizeof(b.out->crcs[0]));
+    params_pass_run(&pass, b.out, b.sha);
+    for (size_t i = 0, s = 0; i < N; i++) {
+        bool is_skipped;
+
+        while (s < pass.n_skips && skips[s].end <= i)
+            s++;
+        is_skipped = s < pass.n_skips && skips[s].first <= i;
+        ck_assert(b.out->values[i] == (is_skipped ? b.values[i] : whole[i]));
+        ck_assert(b.m[i] == (is_skipped ? 0.0f : m[i]) && b.v[i] == (is_skipped ? 0.0f : v[i]));
+    }
+    check_sums(&b);
+    free(whole);
+    free(m);
+    free(v);
+    bench_close(&b);
+}
+END_TEST
+
 /* Three steps of each optimiser match its formula in double within f32 precision. */
 static void check_optim(const struct optim *o)
 {
@@ -243,4 +293,4 @@ START_TEST(test_optimisers)
 }
 END_TEST
 
-SUITE_MAIN("agents/params/pass", test_sum, test_mean, test_in_place, test_optimisers)
+SUITE_MAIN("agents/params/pass", test_sum, test_mean, test_in_place, test_skips, test_optimisers)

@@ -413,7 +413,7 @@ START_TEST(refusals_change_nothing)
     c.returns[7] = 1.5f + some(1, 2, 77);
     c.returns[8] = 1.5f + some(1, 3, 77);
     config = plain;
-    config.learning_rate = 0.0f;
+    config.learning_rate = -1.0f;
     ck_assert_int_eq(
         type->learning->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
         STATUS_INVALID);

@@ -76,14 +76,14 @@ START_TEST(test_leave)
     set = rig_make(&r, spec);
     ck_assert_ptr_nonnull(set);
     r.waiter = (struct update_waiter){.settled = rig_settled};
-    ck_assert_int_eq(params_submit(set, rig_gradient(&r, set, "a", 1, 1.0f), &r.waiter, &r.err),
+    ck_assert_int_eq(params_submit(set, rig_gradient(&r, set, "a", 1, 1.0f), 0, &r.waiter, &r.err),
                      STATUS_OK);
     ck_assert_uint_eq(params_n_waiting(set), 1);
     params_leave(set, &r.waiter);
     while (params_n_waiting(set) > 0)
         (void)uv_run(&r.loop, UV_RUN_NOWAIT);
     ck_assert(!r.is_told);
-    ck_assert_int_eq(params_submit(set, rig_gradient(&r, set, "a", 1, 1.0f), &r.waiter, &r.err),
+    ck_assert_int_eq(params_submit(set, rig_gradient(&r, set, "a", 1, 1.0f), 0, &r.waiter, &r.err),
                      STATUS_OK);
     params_subscribe(set, &subscriber);
     (void)error_set(&why, STATUS_NOT_FOUND, "deleted");
