@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import ml_dtypes  # of tritonclient
 import numpy as np
 from google.protobuf.message import DecodeError
 
@@ -148,6 +149,139 @@ def test_a_trainer_alone(parleyd):
             assert e.code == "INVALID_ARGUMENT", e
 
 
+def declined(call, field, words="", code="INVALID_ARGUMENT"):
+    try:
+        call()
+    except parley.Error as e:
+        assert (e.code, e.field) == (code, field) and words in e.message, (e.code, e.field, e.message)
+        return e
+    raise AssertionError(f"{field} was taken")
+
+
+def test_refusals(parleyd):
+    """What makes no sense is refused by its name, and nothing is made or sent."""
+    with Daemon(parleyd) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        def make(parameters=None, name="none", **more):
+            return parley.optim.RemoteOptimizer([np.zeros(2)] if parameters is None else parameters, server, name, **more)
+
+        for field, more in [("momentum", {"momentum": 5}), ("momentum", {"momentum": -0.1}), ("momentum", {"kind": "adam", "momentum": 0.9}),
+                            ("lr", {"lr": -1}), ("lr", {"lr": float("nan")}), ("kind", {"kind": "adamax"}), ("betas[1]", {"kind": "adam", "betas": (0.9, 2)}),
+                            ("betas", {"kind": "adam", "betas": 0.9}), ("reduce", {"reduce": "max"}), ("round_size", {"round_size": 0}),
+                            ("learning_rate", {"learning_rate": 1}), ("rounds", {"rounds": 1}), ("round_timeout", {"round_size": 2, "round_timeout": -1}),
+                            ("parameters", {"parameters": []}), ("parameters[1]", {"parameters": [np.zeros(1), np.zeros(1, int)]}),
+                            ("parameters[0]", {"parameters": [np.float64(1)]}), ("w", {"parameters": [("w", np.zeros(1, complex))]})]:
+            declined(lambda: make(**more), field)
+        frozen, twice = np.zeros(2), np.zeros(2)
+        frozen.flags.writeable = False
+        declined(lambda: make([frozen]), "parameters[0]")
+        declined(lambda: make([twice, twice]), "parameters[1]", "twice")
+        declined(lambda: make([np.full(2, 1e300)]), "parameters[0]", "1e+300")
+        assert not server.links[0].call("Params/List", params_pb2.ParamsListRequest(), params_pb2.ParamsListResponse).params
+        optimiser = make([np.zeros((2, 3)), np.zeros(4)], "shapes", kind="adam")
+        good = [np.ones((2, 3)), np.ones(4)]
+        for field, gradients in [("the gradient of parameters[0]", [np.ones((3, 2)), np.ones(4)]), ("gradients", good[:1]), ("gradients", None),
+                                 ("the gradient of parameters[1]", [good[0], np.full(4, 1e300)]), ("the gradient of parameters[1]", [good[0], ["a"] * 4])]:
+            declined(lambda: optimiser.step(gradients), field)
+        for name, value in [("betas", (0.5, 0.5)), ("eps", 1), ("weight_decay", 0.1)]:
+            optimiser.param_groups[0][name], before = value, optimiser.param_groups[0][name]
+            declined(lambda: optimiser.step(good), f"param_groups[0]['{name}']")
+            optimiser.param_groups[0][name] = before
+        declined(lambda: optimiser.add_param_group({"params": [np.zeros(1)]}), "param_group")
+        declined(lambda: optimiser.step(good, timeout=-1), "timeout")
+        assert optimiser.steps == 0 and optimiser.step(good) == 1, "nothing was counted"
+        for other in ([np.zeros((3, 2)), np.zeros(4)], [np.zeros((2, 3))], [np.zeros(6), np.zeros(4)]):
+            declined(lambda: make(other, "shapes"), "0" if len(other) == 2 else "specs")
+        for field, more in [("skipped", {"skipped": [2]}), ("learning_rate", {"learning_rate": -1}), ("learning_rate", {"learning_rate": 1e300})]:
+            header = params_pb2.ParamsUploadHeader(name="shapes", client_id="c", step_id=1, **more)
+            declined(lambda: server.links[0].upload("Params/Push", [params_pb2.ParamsUpload(header=header)], transfer.serialise,
+                                                   params_pb2.ParamsPushResponse), field)
+
+
+def test_missing(parleyd):
+    """A round that does not come about says who is missing: to a step with a timeout, and by its own timeout to all."""
+    with Daemon(parleyd) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        def trainers(name, **more):
+            made = [parley.optim.RemoteOptimizer([np.zeros(1)], server, name, round_size=3, lr=1, client=c, **more) for c in ("ann", "bob", "cid")]
+            made[0].push([np.ones(1)])
+            made[1].push([np.ones(1)])
+            assert made[2].step([np.ones(1)]) == 1
+            return made
+
+        ann, bob, cid = trainers("patient")
+        assert "sent no gradient yet" in declined(lambda: parley.optim.RemoteOptimizer([np.zeros(1)], server, "new", round_size=2).step(
+            [np.ones(1)], timeout=0.01), "", code="DEADLINE_EXCEEDED").message
+        ann.push([np.ones(1)])
+        e = declined(lambda: cid.step([np.ones(1)], timeout=0.01), "", code="DEADLINE_EXCEEDED")
+        assert "'bob'" in e.message and "'ann'" not in e.message and "'cid'" not in e.message, e.message
+        bob.push([np.ones(1)])
+        assert cid.step([np.ones(1)]) == 2, "what was late does not count"
+        assert cid.parameters[0][0] == -2
+        ann, bob, cid = trainers("short", round_timeout=3)
+        said = []
+        waits = [threading.Thread(target=lambda t=t: said.append(declined(lambda: t.step([np.ones(1)]), "", code="ABORTED").message)) for t in (ann, cid)]
+        for w in waits:
+            w.start()
+        for w in waits:
+            w.join()
+        assert all("missing are 'bob'" in s for s in said) and len(said) == 2, said
+        # one that is started again under its name goes on
+        again = parley.optim.RemoteOptimizer([np.zeros(1)], server, "short", client="cid")
+        assert (again.version, again.steps) == (1, 1)
+        ann.push([np.ones(1)])
+        bob.push([np.ones(1)])
+        assert again.step([np.ones(1)]) == 2
+
+
+def test_steps(parleyd):
+    """None leaves a tensor and its moment as they are, if all of a round have none for it; zeros are zeros; the rate may change."""
+    with Daemon(parleyd) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        def make(parameters, name, **more):
+            return parley.optim.RemoteOptimizer(parameters, server, name, **more)
+
+        draw = np.random.default_rng(1)
+        sizes = [3, 5000, 1, 4096, 9000]  # across the borders of the daemon's blocks
+        mine = [draw.standard_normal(n).astype(np.float32) for n in sizes]
+        alone, moments = [p.copy() for p in mine], [np.zeros(n, np.float32) for n in sizes]
+        optimiser = make(mine, "skips", lr=0.5, momentum=0.5, weight_decay=0.25)
+        for step, missing in enumerate([(), (1, 3), (0, 1, 2, 3, 4), (0, 4), ()]):
+            gradients = [None if i in missing else draw.standard_normal(n).astype(np.float32) for i, n in enumerate(sizes)]
+            if step == 3:
+                gradients[2] = np.zeros(1, np.float32)  # which is not None
+            before = [p.copy() for p in mine]
+            assert optimiser.step(gradients) == step + 1
+            for p, m, g in zip(alone, moments, gradients):
+                if g is not None:
+                    m[:] = np.float32(0.5) * m + (g + np.float32(0.25) * p)
+                    p -= np.float32(0.5) * m
+            assert all(np.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(mine, alone)), step
+            assert all(np.array_equal(mine[i], before[i]) == (i in missing) for i in range(5)), step
+        pair = [make([np.zeros(1), np.zeros(1)], "pair", round_size=2, lr=1) for _ in range(2)]
+        pair[0].push([np.ones(1), None])
+        pair[1].step([np.ones(1), np.ones(1)])
+        assert [float(p[0]) for p in pair[1].parameters] == [-1, -0.5], "where one has a gradient, another's None is zeros"
+        total = [make([np.zeros(1)], "total", round_size=2, lr=1, reduce="sum") for _ in range(2)]
+        total[0].push([np.ones(1)])
+        total[1].step([np.ones(1)])
+        assert total[1].parameters[0][0] == -2
+        rated = make([np.zeros(1)], "rated", lr=1)
+        for rate, value in [(1, -1), (0.25, -1.25), (0, -1.25), (1, -2.25)]:
+            rated.param_groups[0]["lr"] = rate
+            rated.step([np.ones(1)])
+            assert rated.parameters[0][0] == value, rate
+        saved = rated.state_dict()
+        assert saved["remote"] == {"client": rated.client, "steps": 4, "version": 4}
+        rated.param_groups[0]["lr"] = 7
+        rated.load_state_dict(saved)
+        assert rated.param_groups[0]["lr"] == 1 and rated.steps == 4
+        signs = make([np.zeros(2)], "signs", kind="adam", lr=1, betas=(0, 0), eps=1e-30)
+        signs.step([np.array([5, -3])])
+        signs.step([np.array([-1e-3, -7])])
+        assert signs.parameters[0].tolist() == [0, 2], "without moments, Adam goes by the signs"
+        half = make([np.zeros(2, np.float16), np.zeros(2, ml_dtypes.bfloat16)], "half", lr=0.5)
+        half.step([np.ones(2, np.float16), np.ones(2, ml_dtypes.bfloat16)])
+        assert [p.astype(float).tolist() for p in half.parameters] == [[-0.5, -0.5]] * 2
+
+
 def test_checksums(_):
     """CRC-32C by lanes and by the processor's instruction is what it is byte by byte, of any length."""
     assert parley.crc32c.instruction.implementation == "c", "google-crc32c is there, with its C extension"
@@ -206,7 +340,7 @@ def main():
     if sys.argv[1] == "train":
         train(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
         return
-    for test in (test_checksums, test_frames, test_a_trainer_alone, test_three_processes_are_one):
+    for test in (test_checksums, test_frames, test_refusals, test_missing, test_steps, test_a_trainer_alone, test_three_processes_are_one):
         print(test.__name__, flush=True)
         test(sys.argv[1])
 

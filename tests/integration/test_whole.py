@@ -16,7 +16,8 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 import parley.channel  # noqa: E402
 import parley.client  # noqa: E402
-from parley.v1 import models_pb2  # noqa: E402
+import parley.optim  # noqa: E402
+from parley.v1 import models_pb2, params_pb2  # noqa: E402
 
 
 class Points:
@@ -244,6 +245,45 @@ def check_chat(c, _):
     c.close()
 
 
+# --- shared parameters ---
+
+class Parameter(np.ndarray):
+    """A parameter, whose loading is a place."""
+
+    def __setitem__(self, where, values):
+        POINTS.around(super().__setitem__, where, values)
+
+
+def trainer(server):
+    t = parley.optim.RemoteOptimizer([np.zeros(3).view(Parameter), np.zeros((2, 2)).view(Parameter)], server, f"p{next(NUMBERS)}", lr=1)
+    other = parley.optim.RemoteOptimizer([np.zeros(3), np.zeros((2, 2))], server, t.name)
+    other.step(gradient(1))  # there is something to pull
+    other.close()
+    return t
+
+
+def gradient(value):
+    return [np.full(3, value), np.full((2, 2), value)]
+
+
+def settled(t):
+    """Whether nothing of the set is under way."""
+    info = next(p for p in t._link.call("Params/List", params_pb2.ParamsListRequest(), params_pb2.ParamsListResponse).params if p.name == t.name)
+    return info.waiting == info.depth == 0
+
+
+def check_trainer(t, _):
+    values = {float(x) for p in t.parameters for x in p.flat}
+    assert len(values) == 1, "half of one version and half of another"
+    assert values == {-t.version}, "the version is not that of the values"
+    until("its push has counted, or never will", lambda: settled(t))
+    version = t.pull()
+    before = float(t.parameters[0][0])
+    assert t.step(gradient(100)) == version + 1, "an answer to an earlier gradient"
+    assert {float(x) for p in t.parameters for x in p.flat} == {before - 100}
+    t.close()
+
+
 # What is interrupted: how its object is made, the call, and what must hold after it.
 TABLE = {
     "Replay.insert": (table, lambda r: r.insert(row(next(NUMBERS))), check_table),
@@ -262,6 +302,9 @@ TABLE = {
     "Conversation.observe": (chat, lambda c: c.observe("one two three"), check_chat),
     "Conversation.fork": (chat, lambda c: c.fork(), check_chat),
     "Conversation.rewind": (chat, lambda c: c.rewind(1), check_chat),
+    "RemoteOptimizer.step": (trainer, lambda t: t.step(gradient(1)), check_trainer),
+    "RemoteOptimizer.push": (trainer, lambda t: t.push(gradient(1)), check_trainer),
+    "RemoteOptimizer.pull": (trainer, lambda t: t.pull(), check_trainer),
 }
 
 

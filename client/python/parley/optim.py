@@ -7,176 +7,353 @@ each round of gradients.
         loss(model(x), y).backward()
         optimizer.step()  # all trainers have the same parameters now
 
-Parameters are torch tensors or numpy arrays; the gradients of numpy arrays are passed to step()."""
+Parameters are torch tensors or numpy arrays; the gradients of numpy arrays are passed to step(). The daemon computes in float32."""
 from __future__ import annotations
 
-import queue
-import time
+import collections
+import functools
+import math
+import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import grpc
 import numpy as np
 
-from parley import wire
+from parley import exact, wire
+from parley.channel import Dialogue
 from parley.client import Server, connect
-from parley.transfer import Floats, download, frames_of, parse, pull, serialise
+from parley.transfer import Floats, download, frames_of, parse, serialise
 from parley.v1 import params_pb2 as pb
 from parley.v1 import tensor_pb2
-from parley.wire import Error, Patience
+from parley.wire import Error, Invalid
+
+# The options of each kind: the name here and in torch, its default, and the range of its values.
+DECAY: dict[str, tuple[Any, float, float]] = {"weight_decay": (0.0, 0, math.inf)}
+KINDS: dict[str, dict[str, tuple[Any, float, float]]] = {
+    "sgd": DECAY | {"momentum": (0.0, 0, 1), "dampening": (0.0, 0, 1), "nesterov": (False, 0, 1)},
+    "adam": DECAY | {"betas": ((0.9, 0.999), 0, 1), "eps": (1e-8, 0, math.inf)},
+    "adamw": DECAY | {"betas": ((0.9, 0.999), 0, 1), "eps": (1e-8, 0, math.inf)},
+}
+SETTINGS = {f.name for f in pb.ParamsConfig.DESCRIPTOR.fields} - {"name", "specs", "optimiser", "round_size", "dedupe"}
+GRACE_S = 5.0  # how long after its timeout a step waits for the daemon's answer
 
 
 def is_torch(parameter: Any) -> bool:
     return not isinstance(parameter, np.ndarray)
 
 
-def numbers_of(value: Any) -> Floats:
-    """Returns the numbers of a tensor or an array as a flat array."""
-    if not isinstance(value, np.ndarray):
-        value = value.detach().cpu().numpy()
-    return np.ascontiguousarray(value, dtype="<f4").reshape(-1)
+@functools.cache
+def of_torch(kind: Any) -> Any:
+    """Returns the class as one of torch's optimisers, which torch's schedulers ask for."""
+    import torch
+
+    return kind if issubclass(kind, torch.optim.Optimizer) else type(kind.__name__, (kind, torch.optim.Optimizer), {"__module__": kind.__module__})
+
+
+def checked(name: str, value: Any, least: float, most: float) -> float:
+    if isinstance(value, (str, bytes)) or not least <= float(value) <= most or not math.isfinite(float(value)):
+        raise Invalid(name, f"is {value!r}, it must be from {least:g} to {most:g}" if math.isfinite(most) else f"is {value!r}, it must be {least:g} or more")
+    return float(value)
+
+
+def options_of(kind: str, lr: Any, more: dict[str, Any]) -> dict[str, Any]:
+    """Takes the optimiser's options from `more` and returns them all, with torch's names."""
+    if kind not in KINDS:
+        raise Invalid("kind", f"is {kind!r}, it must be one of {', '.join(KINDS)}")
+    if "beta1" in more or "beta2" in more:  # the wire's names
+        first, second = KINDS["adam"]["betas"][0]
+        more["betas"] = more.pop("beta1", first), more.pop("beta2", second)
+    if "epsilon" in more:
+        more["eps"] = more.pop("epsilon")
+    found: dict[str, Any] = {"lr": checked("lr", lr, 0, math.inf)}
+    for name, (otherwise, least, most) in KINDS[kind].items():
+        value = more.pop(name, otherwise)
+        if isinstance(otherwise, tuple):
+            if not isinstance(value, Sequence) or len(value) != len(otherwise):
+                raise Invalid(name, f"is {value!r}, it must have {len(otherwise)} numbers")
+            found[name] = tuple(checked(f"{name}[{i}]", v, least, most) for i, v in enumerate(value))
+        else:
+            found[name] = type(otherwise)(checked(name, value, least, most))
+    for name in more.keys() - SETTINGS:
+        known = sorted({*KINDS[kind], *SETTINGS})
+        raise Invalid(name, f"is not an option of the kind '{kind}'; there are {', '.join(known)}")
+    return found
+
+
+def groups_of(parameters: Iterable[Any]) -> list[dict[str, Any]]:
+    """Returns torch's param_groups: of parameters, of pairs of a name and a parameter, or of groups of either."""
+    given = list(parameters)
+    if not given:
+        raise Invalid("parameters", "is empty: pass at least one parameter")
+    groups = [dict(g) for g in given] if isinstance(given[0], Mapping) else [{"params": given}]
+    for group in groups:
+        params = group["params"]
+        group["params"] = list(params) if isinstance(params, Iterable) and not hasattr(params, "shape") else [params]
+    return groups
 
 
 class RemoteOptimizer:
     """An optimiser of shared parameters. The first trainer creates the parameters with its own values; the other trainers load these
-    values. kind: "sgd", "adam" or "adamw". more: fields of ParamsOptimiser (momentum, weight_decay, beta1 …) and of ParamsConfig
-    (reduce, schedule, quorum, max_staleness …). The first trainer's options count; those of the others are ignored."""
+    values. kind: "sgd", "adam" or "adamw". round_timeout: how many seconds after its first gradient a round fails, naming the trainers
+    that are missing (0: never). client: this trainer's name; one that is started again under its name goes on. more: torch's options of
+    the kind (momentum, weight_decay, betas …), reduce ("mean" or "sum"), and other fields of ParamsConfig (schedule, quorum,
+    max_staleness …). The first trainer's options count; those of the others are checked and otherwise ignored.
+
+    With parameters of torch it is a torch.optim.Optimizer: closures, param_groups, state_dict and torch's schedulers work. All groups have
+    one learning rate, the only option that may change later. Parameters that do not require a gradient are not changed. A parameter whose
+    gradient is None counts as zeros, and is left as it is, with its moments, if no trainer of the round has a gradient for it. Adam's bias
+    correction counts the rounds."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        kind: Any = cls
+        return object.__new__(of_torch(kind) if "torch" in sys.modules else kind)
 
     def __init__(self, parameters: Iterable[Any], server: Server | str, name: str, *, round_size: int = 1, kind: str = "sgd",
-                 lr: float = 0.01, client: str = "", **more: Any) -> None:
-        self.parameters: list[Any] = list(parameters)
-        if not self.parameters:
-            raise ValueError("parameters is empty: pass at least one parameter")
-        for p in self.parameters:
-            if not is_torch(p) and p.dtype.kind != "f":
-                raise TypeError(f"a parameter has the dtype {p.dtype}: parameters must be floating-point arrays")
+                 lr: float = 0.01, client: str = "", round_timeout: float = 300, **more: Any) -> None:
+        groups = groups_of(parameters)
+        options = options_of(kind, lr, more)
+        self.names, self.parameters = list[str](), list[Any]()
+        for group in groups:
+            for i, p in enumerate(group["params"]):
+                named = isinstance(p, tuple)
+                self.names.append(p[0] if named else f"parameters[{len(self.parameters)}]")
+                self.parameters.append(p[1] if named else p)
+                group["params"][i] = self.parameters[-1]
+        self._check_parameters()
+        if not 1 <= round_size <= 0xffffffff:
+            raise Invalid("round_size", f"is {round_size}, it must be at least 1")
+        if isinstance(more.get("reduce"), str):
+            word = more["reduce"].removeprefix("PARAMS_REDUCE_").upper()
+            if word not in ("MEAN", "SUM"):
+                raise Invalid("reduce", f"is {more['reduce']!r}, it must be 'mean' or 'sum'")
+            more["reduce"] = f"PARAMS_REDUCE_{word}"
+        if round_timeout and round_size > 1 and "quorum" not in more:
+            more["quorum"] = pb.ParamsQuorum(timeout_ms=wire.milliseconds(round_timeout, "round_timeout"), on_miss="PARAMS_ON_MISS_ABORT")
         self._link = (connect(server) if isinstance(server, str) else server).links[0]
         self.name, self.client, self.version, self.steps = name, client or uuid.uuid4().hex, 0, 0
-        self._requests: queue.SimpleQueue[pb.ParamsUpload | bytes | None] | None = None
-        self._stream: Any = None
-        own = {f.name for f in pb.ParamsOptimiser.DESCRIPTOR.fields}
-        optimiser = pb.ParamsOptimiser(kind=f"PARAMS_OPTIMISER_KIND_{kind.upper()}", learning_rate=lr,
-                                       **{k: v for k, v in more.items() if k in own})
-        specs = [tensor_pb2.TensorSpec(name=str(i), dtype=tensor_pb2.DTYPE_F32, shape=list(p.shape)) for i, p in enumerate(self.parameters)]
-        self._create(pb.ParamsConfig(name=name, specs=specs, optimiser=optimiser, round_size=round_size, dedupe=True,
-                                     **{k: v for k, v in more.items() if k not in own}))
+        self._updates: Dialogue[pb.ParamsUpload | bytes, Any] = Dialogue(self._link, "Params/UpdateAndFetch", serialise, parse)
+        self._is_made = False
+        if all(map(is_torch, self.parameters)):
+            import torch
+
+            torch.optim.Optimizer.__init__(self, groups, options)
+        else:
+            self.defaults, self.state = options, collections.defaultdict[Any, Any](dict)
+            self.param_groups: list[dict[str, Any]] = [{**options, **g} for g in groups]
+        self._options = dict(options)
+        self._rate()
+        self._is_made = True
+        self._create(pb.ParamsConfig(name=name, specs=self._specs(True), optimiser=self._optimiser(kind), round_size=round_size, dedupe=True, **more))
         self.pull()
 
-    def _create(self, config: pb.ParamsConfig) -> None:
-        create = self._link.channel.stream_unary("/parley.v1.Params/Create", serialise, pb.ParamsCreateResponse.FromString)
+    def _check_parameters(self) -> None:
+        seen = set[int]()
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if is_torch(p) and not hasattr(p, "detach"):
+                raise Invalid(name, f"is a {type(p).__name__}, it must be a tensor of torch or an array of numpy")
+            is_float = p.dtype.is_floating_point if is_torch(p) else p.dtype.kind == "f" or p.dtype.name == "bfloat16"
+            if not is_float:
+                raise Invalid(name, f"has the type {p.dtype}, it must be one of floating-point numbers")
+            if not is_torch(p) and not p.flags.writeable:
+                raise Invalid(name, "cannot be written to")
+            if id(p) in seen:
+                raise Invalid(name, "is there twice")
+            seen.add(id(p))
 
+    def _specs(self, has_names: bool = False) -> list[tensor_pb2.TensorSpec]:
+        return [tensor_pb2.TensorSpec(name=str(i) if has_names else "", dtype=tensor_pb2.DTYPE_F32, shape=list(p.shape))
+                for i, p in enumerate(self.parameters)]
+
+    def _optimiser(self, kind: str) -> pb.ParamsOptimiser:
+        o = self._options
+        made = pb.ParamsOptimiser(kind=f"PARAMS_OPTIMISER_KIND_{kind.upper()}", learning_rate=o["lr"], weight_decay=o["weight_decay"])
+        if kind == "sgd":
+            made.momentum, made.dampening, made.nesterov = o["momentum"], o["dampening"], o["nesterov"]
+        else:
+            (made.beta1, made.beta2), made.epsilon = o["betas"], o["eps"]
+        return made
+
+    def _create(self, config: pb.ParamsConfig) -> None:
         def messages() -> Iterator[pb.ParamsCreateRequest | bytes]:
             yield pb.ParamsCreateRequest(config=config)
-            yield from frames_of(self._values())
+            yield from frames_of(values)
 
-        patience = Patience(self._link.patience)
-        while True:
-            try:
-                create(messages(), metadata=self._link.metadata)
-                return
-            except grpc.RpcError as e:
-                error = wire.error_of(e)
-            if error.reason == "PARAMS_EXIST":
-                return
-            time.sleep(patience.wait_after(error))
+        values = self._numbers(self.names, self.parameters)
+        try:
+            self._link.retried(lambda: self._link.upload("Params/Create", messages(), serialise, pb.ParamsCreateResponse))
+        except Error as e:
+            if e.reason != "PARAMS_EXIST":
+                raise
 
-    def _values(self) -> Floats:
-        return np.concatenate([numbers_of(p) for p in self.parameters])
+    @staticmethod
+    def _numbers(names: Iterable[str], arrays: Iterable[Any]) -> Floats:
+        found: Floats = np.concatenate([exact.exact(name, a, np.dtype("<f4")).reshape(-1) for name, a in zip(names, arrays, strict=True)])
+        return np.ascontiguousarray(found)
 
     def _take(self, version: pb.ParamsVersion, values: Floats) -> None:
-        self.version = version.version
-        if version.size_bytes == 0:
-            return
-        at = 0
-        for p in self.parameters:
-            n = int(np.prod(p.shape))
-            part = values[at:at + n].reshape(tuple(p.shape))
-            if is_torch(p):
-                import torch
+        """Loads a version, wholly. Parameters that do not require a gradient are left as they are."""
+        sizes = [math.prod(p.shape) for p in self.parameters]
+        if version.size_bytes and len(values) != sum(sizes):
+            raise Invalid("parameters", f"have {sum(sizes)} numbers, but '{self.name}' has {len(values)}")
 
-                with torch.no_grad():
-                    p.copy_(torch.from_numpy(part))
-            else:
-                p[...] = part
-            at += n
+        def write() -> None:
+            at = 0
+            for p, n in zip(self.parameters, sizes, strict=True):
+                part = values[at:at + n].reshape(tuple(p.shape)) if version.size_bytes else None
+                at += n
+                if part is None:
+                    continue
+                if not is_torch(p):
+                    p[...] = part
+                elif p.requires_grad:
+                    import torch
+
+                    with torch.no_grad():
+                        p.copy_(torch.from_numpy(part))
+            self.version = version.version
+
+        wire.wholly(write)
 
     def pull(self) -> int:
-        """Loads the newest parameters and returns their version."""
-        patience = Patience(self._link.patience)
-        while True:
+        """Loads the newest parameters and returns their version. Refuses a set whose tensors have other shapes."""
+        def attempt() -> tuple[pb.ParamsVersion, Floats]:
             try:
-                self._take(*download(pull(self._link, self.name)))
-                return self.version
-            except grpc.RpcError as e:
-                error = wire.error_of(e)
-            if error.reason == "PARAMS_NOT_READY":  # the first trainer is still uploading its values
-                error.code = "UNAVAILABLE"
-            time.sleep(patience.wait_after(error))
+                return self._link.read("Params/Pull", request, parse, download)
+            except Error as e:
+                if e.reason == "PARAMS_NOT_READY":  # the first trainer is still uploading its values
+                    e.code = "UNAVAILABLE"
+                raise
 
-    def zero_grad(self) -> None:
+        request = pb.ParamsPullRequest(name=self.name, specs=self._specs(), client_id=self.client)
+        version, values = self._link.retried(attempt)
+        self._take(version, values)
+        self.steps = max(self.steps, version.last_step)
+        return self.version
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
         for p in self.parameters:
-            if is_torch(p):
-                p.grad = None
+            if is_torch(p) and p.grad is not None:
+                if set_to_none:
+                    p.grad = None
+                else:
+                    p.grad.detach_().zero_()
 
-    def _gradient(self, gradients: Sequence[Any] | None) -> Floats:
-        given = [p.grad for p in self.parameters] if gradients is None else list(gradients)
+    def _rate(self) -> float | None:
+        """Returns the learning rate if it was changed. Refuses other changes of the groups."""
+        rates = set[float]()
+        for i, group in enumerate(self.param_groups):
+            for name, value in self._options.items():
+                given = group.get(name, value)
+                if name == "lr":
+                    rates.add(checked(f"param_groups[{i}]['lr']", given, 0, math.inf))
+                elif (tuple(given) if isinstance(value, tuple) else given) != value:
+                    raise Invalid(f"param_groups[{i}]['{name}']", f"is {given!r}, but the set has {value!r}: only lr may change")
+        if len(rates) > 1:
+            raise Invalid("param_groups", f"has the learning rates {sorted(rates)}, a set of parameters has one for all groups")
+        rate = rates.pop()
+        return None if rate == self._options["lr"] else rate
+
+    def _gradient(self, gradients: Sequence[Any] | None) -> tuple[Floats, list[int]]:
+        """Returns the gradients as one array, and the places of those that are not there."""
+        given = [p.grad if is_torch(p) else None for p in self.parameters] if gradients is None else list(gradients)
+        if gradients is None and not any(map(is_torch, self.parameters)):
+            raise Invalid("gradients", "is missing: arrays of numpy have no gradients of their own")
         if len(given) != len(self.parameters):
-            raise ValueError(f"{len(given)} gradients for {len(self.parameters)} parameters: pass one gradient for each parameter")
-        parts = []
-        for p, g in zip(self.parameters, given):
-            if g is not None and tuple(g.shape) != tuple(p.shape):
-                raise ValueError(f"a gradient has the shape {tuple(g.shape)}, but its parameter has the shape {tuple(p.shape)}")
-            parts.append(np.zeros(int(np.prod(p.shape)), "<f4") if g is None else numbers_of(g))
-        return np.concatenate(parts)
+            raise Invalid("gradients", f"has {len(given)} gradients for {len(self.parameters)} parameters: pass one gradient, or None, for each")
+        parts, skipped = [], []
+        for i, (name, p, g) in enumerate(zip(self.names, self.parameters, given, strict=True)):
+            field = f"the gradient of {name}"
+            if g is None or is_torch(p) and not p.requires_grad:
+                skipped.append(i)
+                g = np.zeros(tuple(p.shape), "<f4")
+            if tuple(np.shape(g)) != tuple(p.shape):
+                raise Invalid(field, f"has the shape {tuple(np.shape(g))}, but its parameter has the shape {tuple(p.shape)}")
+            if getattr(g, "is_sparse", False):
+                raise Invalid(field, "is sparse, it must be dense")
+            parts.append((field, g))
+        return self._numbers([field for field, _ in parts], [g for _, g in parts]), skipped
 
-    def _upload(self, gradient: Floats) -> Iterator[pb.ParamsUpload | bytes]:
-        yield pb.ParamsUpload(header=pb.ParamsUploadHeader(name=self.name, client_id=self.client, step_id=self.steps,
-                                                           base_version=self.version))
+    def _upload(self, gradient: Floats, header: pb.ParamsUploadHeader) -> Iterator[pb.ParamsUpload | bytes]:
+        yield pb.ParamsUpload(header=header)
         yield from frames_of(gradient)
 
-    def step(self, gradients: Sequence[Any] | None = None) -> int:
-        """Sends the gradient, waits until its round is complete, loads the new parameters and returns their version. gradients: one for
-        each parameter; None: the gradients that torch has computed. After a broken connection the gradient is sent again; the daemon
-        counts it once."""
-        gradient = self._gradient(gradients)
+    def _next(self, gradients: Sequence[Any] | None, timeout: float) -> tuple[Floats, pb.ParamsUploadHeader]:
+        """Begins a step: returns its gradient and its header. Refuses before anything has changed."""
+        (gradient, skipped), rate, timeout_ms = self._gradient(gradients), self._rate(), wire.milliseconds(timeout)
         self.steps += 1
-        patience = Patience(self._link.patience)
-        while True:
+        header = pb.ParamsUploadHeader(name=self.name, client_id=self.client, step_id=self.steps, base_version=self.version, timeout_ms=timeout_ms,
+                                       specs=self._specs(), skipped=skipped)
+        if rate is not None:
+            header.learning_rate = rate
+        return gradient, header
+
+    def step(self, gradients: Sequence[Any] | Callable[[], Any] | None = None, closure: Callable[[], Any] | None = None, *,
+             timeout: float = 0) -> Any:
+        """Sends the gradient, waits until its round is complete, loads the new parameters and returns their version. gradients: one for
+        each parameter; None: the gradients that torch has computed. closure (also in the place of gradients): computes the gradients
+        before; its loss is returned in place of the version. timeout: how many seconds to wait for the round (0: as long as the round
+        takes); the gradient then counts no more. After a broken connection the gradient is sent again; the daemon counts it once."""
+        if callable(gradients):
+            gradients, closure = None, gradients
+        loss: Any = None
+        if closure is not None:
+            import torch
+
+            with torch.enable_grad():
+                loss = closure()
+        gradient, header = self._next(gradients, timeout)
+
+        def late() -> Error:
+            return Error("DEADLINE_EXCEEDED", f"the daemon at {self._link.address} did not answer within {timeout + GRACE_S:g} s")
+
+        def attempt() -> tuple[pb.ParamsVersion, Floats]:
             try:
-                if self._stream is None:
-                    self._requests = queue.SimpleQueue()
-                    call = self._link.channel.stream_stream("/parley.v1.Params/UpdateAndFetch", serialise, parse)
-                    self._stream = call(iter(self._requests.get, None), metadata=self._link.metadata)
-                assert self._requests is not None
-                for message in self._upload(gradient):
-                    self._requests.put(message)
-                self._take(*download(self._stream))
-                return self.version
-            except grpc.RpcError as e:
-                error = wire.error_of(e)
-            except StopIteration:
-                error = Error("UNAVAILABLE", "the daemon ended the stream of gradients")
-            self.close()
-            if error.reason == "ROUND_GIVEN_UP":
-                error.code = "UNAVAILABLE"
-            time.sleep(patience.wait_after(error))
+                with self._updates.whole(timeout + GRACE_S if timeout > 0 else 0, late):
+                    for message in self._upload(gradient, header):
+                        self._updates.put(message)
+                    return download(iter(self._updates.take, None))
+            except Error as e:
+                if e.reason == "ROUND_GIVEN_UP":
+                    e.code = "UNAVAILABLE"
+                raise
+
+        self._take(*self._link.retried(attempt))
+        return self.version if closure is None else loss
 
     def push(self, gradients: Sequence[Any] | None = None) -> int:
         """Sends the gradient without waiting for its round and returns the newest version. A gradient that is lost on the way is not
         sent again."""
-        gradient = self._gradient(gradients)
-        self.steps += 1
-        call = self._link.channel.stream_unary("/parley.v1.Params/Push", serialise, pb.ParamsPushResponse.FromString)
-        try:
-            return int(call(self._upload(gradient), metadata=self._link.metadata).version)
-        except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+        messages = self._upload(*self._next(gradients, 0))
+        return int(self._link.upload("Params/Push", messages, serialise, pb.ParamsPushResponse).version)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if self._is_made:
+            raise Invalid("param_group", "cannot be added: the tensors of a set are fixed when it is created")
+        import torch
+
+        torch.optim.Optimizer.add_param_group(self, param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the groups and this trainer's place; the moments are in the daemon (parameter sets are kept with --data)."""
+        at, groups = 0, []
+        for group in self.param_groups:
+            n = len(group["params"])
+            groups.append({**group, "params": list(range(at, at + n))})
+            at += n
+        return {"state": {}, "param_groups": groups, "remote": {"client": self.client, "steps": self.steps, "version": self.version}}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        groups = state_dict["param_groups"]
+        have = [len(g["params"]) for g in self.param_groups]
+        if [len(g["params"]) for g in groups] != have:
+            raise Invalid("state_dict", f"has groups of {[len(g['params']) for g in groups]} parameters, this optimiser has groups of {have}")
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            group.update({k: v for k, v in saved.items() if k != "params"})
+        remote = state_dict.get("remote", {})
+        if remote.get("client") == self.client:
+            self.steps = max(self.steps, remote["steps"])
 
     def close(self) -> None:
         """Ends the stream; the next step opens a new one."""
-        if self._stream is not None:
-            assert self._requests is not None
-            self._requests.put(None)
-            self._stream.cancel()
-            self._stream = self._requests = None
+        self._updates.close()

@@ -34,7 +34,6 @@ TYPES: dict[int, np.dtype[Any]] = {
 CODES: dict[Any, Any] = {dtype: code for code, dtype in TYPES.items()}
 MAX_MESSAGE_STEPS = 1024
 MAX_MESSAGE_BYTES = 2 << 20
-MAX_MS = 0xffffffff
 WRITER_ITEMS = 16  # items in one message
 
 Array = npt.NDArray[Any]
@@ -81,12 +80,6 @@ def batch_of(m: pb.ReplayBatch) -> Batch:
         data = {name: a if n == 1 else a.reshape((len(steps), n) + a.shape[1:]) for name, a in data.items()}
     return Batch(data, steps, np.array(m.keys, np.uint64), np.array(m.probabilities), np.array(m.priorities),
                  np.array(m.times_sampled, np.uint32), m.epoch, m.table_items)
-
-
-def milliseconds(seconds: float) -> int:
-    if not 0 <= seconds <= MAX_MS / 1000:
-        raise Invalid("timeout", f"is {seconds} s, it must be from 0 to {MAX_MS // 1000}")
-    return max(round(1000 * seconds), int(seconds > 0))  # 0 is none, which a short time must not become
 
 
 def spec_of(name: str, dtype: Any, shape: Any) -> tensor_pb2.TensorSpec:
@@ -210,7 +203,7 @@ class Replay:
         return self._insert_all(self._exact(steps), priorities, timeout)
 
     def _insert_all(self, steps: dict[str, Array], priorities: Any, timeout: float) -> list[int]:
-        n, at_once, timeout_ms = len(next(iter(steps.values()))), self._at_once(), milliseconds(timeout)
+        n, at_once, timeout_ms = len(next(iter(steps.values()))), self._at_once(), wire.milliseconds(timeout)
         weights = None if priorities is None else exact.finite("priorities", priorities, n).tolist()
         parts = range(0, n, at_once)
         with self._inserts.whole():
@@ -226,7 +219,7 @@ class Replay:
 
     def insert_run(self, steps: Steps, priority: float | None = None, timeout: float = 0) -> int:
         """Inserts all steps of [n, …] as one item and returns the item's key."""
-        exactly, timeout_ms, at_once, ids = self._exact(steps), milliseconds(timeout), self._at_once(), list[int]()
+        exactly, timeout_ms, at_once, ids = self._exact(steps), wire.milliseconds(timeout), self._at_once(), list[int]()
         n = len(next(iter(exactly.values())))
         if n == 0:
             raise Invalid("steps", "is empty: a run needs at least one step")
@@ -258,12 +251,12 @@ class Replay:
 
     def sample(self, n: int, timeout: float = 0) -> Batch:
         """Samples n items as soon as the limiter allows it. timeout: how many seconds to wait for that (0: no limit)."""
-        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, batches=1, timeout_ms=milliseconds(timeout))
+        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, batches=1, timeout_ms=wire.milliseconds(timeout))
         return self._link.retried(lambda: self._link.read("Replay/Sample", request, pb.ReplayBatch.FromString, lambda stream: batch_of(next(stream))))
 
     def batches(self, n: int, timeout: float = 0) -> Iterator[Batch]:
         """Yields one batch after the other. The daemon sends the next batches in advance."""
-        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, timeout_ms=milliseconds(timeout))
+        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, timeout_ms=wire.milliseconds(timeout))
         stream = self._link.stream("Replay/Sample", request, pb.ReplayBatch)
         try:
             for m in stream:
@@ -302,7 +295,7 @@ class Writer:
     def __init__(self, replay: Replay, max_steps: int, timeout: float) -> None:
         if max_steps < 1:
             raise Invalid("max_steps", f"is {max_steps}, it must be at least 1")
-        self.replay, self.max_steps, self._timeout_ms = replay, max_steps, milliseconds(timeout)
+        self.replay, self.max_steps, self._timeout_ms = replay, max_steps, wire.milliseconds(timeout)
         self._inserts = Inserts(replay._link, replay.table)
         self.keys: list[int] = []  # the keys of all items
         self._drop()

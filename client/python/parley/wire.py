@@ -80,6 +80,16 @@ def addresses_of(addresses: str | Sequence[str]) -> list[str]:
     return found
 
 
+MAX_MS = 0xffffffff
+
+
+def milliseconds(seconds: float, what: str = "timeout") -> int:
+    """As the wire has them: 0 is none, which a short time must not become."""
+    if not 0 <= seconds <= MAX_MS // 1000:
+        raise Invalid(what, f"is {seconds} s, it must be from 0 to {MAX_MS // 1000}")
+    return max(round(1000 * seconds), int(seconds > 0))
+
+
 def wholly(write: Callable[[], None]) -> None:
     """Calls a function that may be called again from its beginning. If it is interrupted, as by Ctrl-C, it is done again before the
     interruption goes on, so that what it writes is never half of one state and half of another."""

@@ -15,16 +15,9 @@ from parley.client import Link
 from parley.parallel.worker import FIRST_BYTES, PART_BYTES, SIGNATURE_BYTES, Parts, encode, rest_decoder, rests
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
+from parley.wire import milliseconds as milliseconds
 
 MESSAGE_TASKS, MESSAGE_BYTES = 256, 1 << 20
-MAX_MS = 0xffffffff
-
-
-def milliseconds(seconds: float, what: str = "timeout") -> int:
-    """As the wire has them: 0 is none, which a short time must not become."""
-    if not 0 <= seconds <= MAX_MS // 1000:
-        raise ValueError(f"{what} is {seconds} s, it must be from 0 to {MAX_MS // 1000}")
-    return max(round(1000 * seconds), int(seconds > 0))
 
 
 class RemoteError(Exception):
