@@ -659,6 +659,10 @@ def test_names(address):
         assert "has a member 'a'" in str(raised(parley.Error, World, "a", address=address, secret=SECRET))
         assert "'@0' is held by the member 'a'" in str(raised(parley.Error, World, "b", 0, address=address, secret=SECRET))
         assert "group has 206 bytes" in str(raised(parley.Error, world.create_rpc_group, "g" * 200, ["a"]))
+        said = str(raised(parley.Error, World, "b", 1, 3, address=address, secret=SECRET, world="alone", timeout=0.1))
+        assert "1 of 3 processes have come, 'b'; missing are the ranks 0, 2" in said, said
+        assert "1 of 2 processes have come, 'b'" in str(raised(parley.Error, World, "b", world_size=2, address=address, secret=SECRET, timeout=0.1,
+                                                               world="alone"))
         assert "not in Group" in str(raised(RuntimeError, world.create_rpc_group, "g", ["b"]))
         assert "twice" in str(raised(ValueError, world.create_rpc_group, "g", ["a", "a"]))
         with world.create_rpc_group("g", ["a"]) as group:

@@ -139,6 +139,7 @@ class Group:
         self.group_name, self.group_members = name, list(members)
         self._me, self._link, self._seconds, self._master = world.name, world._link, world.rpc_timeout, world._master
         self._world: World | None = world
+        self._patience = world.timeout
         self._values, self._services = dict[str, Any](), dict[str, Callable[..., Any]]()
         self._kept = dict[bytes, tuple[str, Any]]()  # by the reference's id, which its holder chose
         # Calls under way whose values are to be kept: by task the reference's id; and the tasks whose reference is gone already.
@@ -167,7 +168,8 @@ class Group:
             if self._membership.error is not None:
                 raise self._membership.error
             if not all_there:
-                raise Error("DEADLINE_EXCEEDED", f"'{self._missing(self._membership.said)[0]}' did not join the group '{name}' within {timeout:g} s")
+                missing = ", ".join(f"'{m}'" for m in self._missing(self._membership.said))
+                raise Error("DEADLINE_EXCEEDED", f"{missing} did not join the group '{name}' within {timeout:g} s")
         except BaseException:
             self._membership.drop()
             if self._road is not None:
@@ -507,7 +509,9 @@ class Group:
     # --- barriers and collectives ---
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Waits until all members have called barrier. Raises MemberLost if a member is gone or is lost while the others wait."""
+        """Waits until all members have called barrier. Raises MemberLost if a member is gone or is lost while the others wait. timeout:
+        seconds (0: no limit; None: the world's)."""
+        timeout = (self._patience if timeout is None else timeout) or None
         end = None if timeout is None else time.monotonic() + timeout
         with self._one:
             view = self._view()
@@ -648,7 +652,8 @@ RpcGroup = Group
 
 class World:
     """The processes of a program. name: this process's name. rank: this process's rank. world_size: how many processes to wait for.
-    rpc_timeout: seconds for a call. rpc_threads: how many calls a group runs concurrently in this process. secret: a secret that these
+    rpc_timeout: seconds for a call. timeout: how many seconds at most to wait for the other processes here, in create_rpc_group and at a
+    barrier (0: no limit); torch's groups have the same default. rpc_threads: how many calls a group runs concurrently in this process. secret: a secret that these
     processes share and other clients of the daemon do not know; by default the key. world: the world's name, if a daemon has several
     worlds. lease: seconds, at least 0.1; the other processes see this one as lost when it has not run for that long, because it is
     stopped or something holds its interpreter lock. lease=0: this process is lost when its connection ends, which for a stopped process
@@ -656,7 +661,7 @@ class World:
 
     def __init__(self, name: str, rank: int = -1, world_size: int | None = None, rpc_timeout: float = 60, rpc_threads: int = 8, *,
                  address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None, secret: str | bytes | None = None,
-                 world: str = "world", lease: float = 30) -> None:
+                 world: str = "world", lease: float = 30, timeout: float = 1800) -> None:
         global _world
         secret = secret or key
         if not secret:
@@ -664,6 +669,8 @@ class World:
         self.name, self.rank, self.world_size, self.world = name, rank, world_size, world
         self.rpc_timeout, self.rpc_threads, self.lease, self.groups = rpc_timeout, rpc_threads, lease, dict[str, Group]()
         milliseconds(rpc_timeout, "rpc_timeout")
+        milliseconds(timeout, "timeout")
+        self.timeout = timeout
         self._master = hashlib.blake2b(secret.encode() if isinstance(secret, str) else secret, digest_size=32, person=b"parley world").digest()
         self._link = Link(address, key, tls, 30)
         self._n_collective = dict[tuple[int, ...], int]()
@@ -673,9 +680,11 @@ class World:
             if rank >= 0:
                 self._membership.put(VALUE, f"@{rank}", name.encode())
             with self._membership.changed:
-                self._membership.changed.wait_for(self._is_whole)
+                is_whole = self._membership.changed.wait_for(self._is_whole, timeout or None)
                 if self._membership.error is not None:
                     raise self._membership.error
+                if not is_whole:
+                    raise self._incomplete()
                 self._membership.is_begun = True
                 self._ranks = {int(key[1:]): said.decode() for key, (_, said) in self._membership.said.items()}
         except BaseException:
@@ -687,20 +696,28 @@ class World:
         m = self._membership
         return m.error is not None or len(m.came) >= (self.world_size or 1) and (self.rank < 0 or len(m.said) >= (self.world_size or 1))
 
+    def _incomplete(self) -> Error:
+        m = self._membership
+        missing = "" if self.rank < 0 else "; missing are the ranks " + ", ".join(str(r) for r in range(self.world_size or 1) if f"@{r}" not in m.said)
+        came = ", ".join(f"'{name}'" for name in sorted(m.came))
+        return Error("DEADLINE_EXCEEDED", f"the world '{self.world}' is not complete after {self.timeout:g} s: {len(m.came)} of {self.world_size or 1} "
+                     f"processes have come, {came}{missing}")
+
     def get_members(self) -> list[str]:
         """Returns the names of all processes that are in the world now."""
         with self._membership.changed:
             return sorted(self._membership.members)
 
     def create_rpc_group(self, group_name: str, members: Sequence[str], timeout: float | None = None) -> Group:
-        """Creates a group and returns when all its members have called this."""
+        """Creates a group and returns when all its members have called this. timeout: seconds (0: no limit; None: the world's)."""
         if self.name not in members:
             raise RuntimeError(f"Creator Process [{self.name}] not in Group [{group_name}]")
         if len(set(members)) != len(members):
             raise ValueError(f"members of the group '{group_name}' has a name twice, each name must be there only once")
         if group_name in self.groups:
             raise RuntimeError(f"Group {group_name} already exists!")
-        group = self.groups[group_name] = Group(self, group_name, members, timeout)
+        seconds = self.timeout if timeout is None else timeout
+        group = self.groups[group_name] = Group(self, group_name, members, seconds or None)
         return group
 
     def create_collective_group(self, ranks: Sequence[int]) -> Group:
