@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "server/model/attached.h"
 #include "server/model/model.h"
 
 enum { TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000 };
@@ -129,6 +130,7 @@ enum status act_configure(struct act_modes *all, struct model *m, const struct a
                           struct error *err)
 {
     bool is_lockstep = config->mode == ACT_LOCKSTEP;
+    bool is_by_workers = m->agent != NULL && m->agent->type->elsewhere != NULL;
     struct act_rows *rows, *before;
     struct batcher_config batching;
     uint32_t n = is_lockstep ? config->n : 0;
@@ -136,13 +138,9 @@ enum status act_configure(struct act_modes *all, struct model *m, const struct a
 
     if (rc != STATUS_OK)
         return rc;
-    if (m->agent->type->elsewhere != NULL)
-        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                             "model '%s' is computed by workers: its steps are gathered as their "
-                             "rows and slots say",
-                             m->name);
     batching = m->batching;
-    rc = policy_of_mode(&batching, config, m->batching.max_rows, err);
+    if (!is_by_workers || config->mode != ACT_AUTO) /* AUTO: as the workers' rows and slots say */
+        rc = policy_of_mode(&batching, config, m->batching.max_rows, err);
     if (rc != STATUS_OK)
         return rc;
     rows = try_alloc(1, sizeof(*rows) + n * sizeof(rows->at_row[0]));
@@ -152,6 +150,10 @@ enum status act_configure(struct act_modes *all, struct model *m, const struct a
     if (rc != STATUS_OK) {
         free(rows);
         return rc;
+    }
+    if (is_by_workers) {
+        m->is_gathered = config->mode != ACT_AUTO;
+        attached_follow_workers(m);
     }
     rows->model = m;
     rows->batching = batching;

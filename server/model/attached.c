@@ -103,12 +103,13 @@ enum status attached_open(struct attached_worker *w, struct attached *a, struct 
     return STATUS_OK;
 }
 
-/* Lets the batcher have as many rows in flight as the workers take. */
-static void model_follow_workers(struct model *m)
+void attached_follow_workers(struct model *m)
 {
     struct batcher_config config = m->batching;
     struct error err;
 
+    if (m->is_gathered)
+        return;
     config.max_rows = remote_agent_capacity(m->agent);
     if (config.max_rows > 0 && m->state == MODEL_READY &&
         batcher_configure(m->batcher, &config, &err) != STATUS_OK)
@@ -141,7 +142,7 @@ static enum status attached_worker_join(struct attached_worker *w, struct error 
         return rc;
     w->model = m;
     agent_describe(m->agent, &m->info);
-    model_follow_workers(m);
+    attached_follow_workers(m);
     model_set_vacant(a, m, false);
     log_info("attached", "model=%s version=%s workers=%zu", m->name, m->info.version,
              remote_agent_n_workers(m->agent));
@@ -198,5 +199,5 @@ void attached_close(struct attached_worker *w)
     log_info("detached", "model=%s workers=%zu", w->model->name,
              remote_agent_n_workers(w->model->agent));
     model_set_vacant(a, w->model, remote_agent_n_workers(w->model->agent) == 0);
-    model_follow_workers(w->model);
+    attached_follow_workers(w->model);
 }

@@ -66,4 +66,8 @@ enum status attached_offer(struct attached_worker *w, const char *name,
 /* Detaches a worker. Does nothing if the worker is not attached. */
 void attached_close(struct attached_worker *w);
 
+/* Lets the model's batcher have as many rows in flight as its workers take, unless Act.Configure
+ * says otherwise (is_gathered). */
+void attached_follow_workers(struct model *m);
+
 #endif

@@ -86,6 +86,8 @@ struct model {
     bool is_in_agent;        /* inside a function of such an agent */
     uv_idle_t ended;         /* active: the step ended there, and done is to be called */
     bool is_vacant;          /* nobody computes for it: an attached agent without a worker */
+    bool is_gathered;        /* an attached policy's steps are as Act.Configure says, not as its
+                                workers' rows and slots do */
     uint64_t step_us;        /* when the step began */
     enum status load_status; /* the compute thread's until the load is back, as agent and err */
     model_fn loaded;

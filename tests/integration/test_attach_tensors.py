@@ -108,11 +108,6 @@ def test_choices(parleyd):
             raise AssertionError("it took messages")
         except grpc.RpcError as e:
             assert "takes observations" in e.details(), e
-        try:
-            act_pb2_grpc.ActStub(client.channel).Configure(act.ActConfigureRequest(model="largest", mode=act.ACT_MODE_LOCKSTEP, n=2))
-            raise AssertionError("it was configured")
-        except grpc.RpcError as e:
-            assert e.code() == grpc.StatusCode.FAILED_PRECONDITION and "rows and slots" in e.details(), e
         policy.end()
 
 
@@ -138,6 +133,40 @@ def test_numbers(parleyd):
             tensor_in = triton.InferInput("observation", [2], "FP32")
             tensor_in.set_data_from_numpy(np.array([1, 3], np.float32))
             assert kserve.infer("halve", [tensor_in]).as_numpy("action").tolist() == [0.5, 1.5]
+        policy.end()
+
+
+def test_modes(parleyd):
+    """Lock-step: a step has exactly n rows, by row; a worker that comes or goes does not change that; AUTO ends it."""
+    with harness.Parleyd(parleyd) as client:
+        stub, keys = act_pb2_grpc.ActStub(client.channel), []
+
+        def largest_of(row):
+            keys.append(row.row_key)
+            return largest(row)
+
+        offered = {"observations": 3, "actions": 3, "has_logp": True, "has_value": True}
+        policy = Policy(client, "largest", largest_of, **offered)
+        stub.Configure(act.ActConfigureRequest(model="largest", mode=act.ACT_MODE_LOCKSTEP, n=3))
+        for seq in range(1, 6):
+            first = [step(client, "largest", [1, 5, 2], seq=seq, env=f"e{i}", row=i) for i in (2, 0)]
+            if seq == 3:
+                other = Policy(client, "largest", largest_of, **offered)
+                other.end()
+                until("it is gone", other.call.done)
+            assert not any(s.done() for s in first) and len(policy.steps) == seq - 1, "they wait for the third"
+            last = step(client, "largest", [7, 5, 2], seq=seq, env="e1", row=1)
+            assert [values(s.result().output)["action"] for s in [*first, last]] == [1, 1, 0] and sorted(keys) == [0, 1, 2]
+            keys.clear()
+        assert policy.steps == [3] * 5, policy.steps
+        stub.Configure(act.ActConfigureRequest(model="largest", mode=act.ACT_MODE_LOCKSTEP, n=2, timeout_ms=50))
+        e = step(client, "largest", [1, 5, 2], seq=6, env="e0", row=0).exception()
+        assert e.code() == grpc.StatusCode.ABORTED, e
+        stub.Configure(act.ActConfigureRequest(model="largest", mode=act.ACT_MODE_DYNAMIC, min=2, delay_us=60_000_000))
+        both = [step(client, "largest", [1, 5, 2], env=f"d{i}") for i in range(2)]
+        assert [values(s.result().output)["action"] for s in both] == [1, 1] and policy.steps[-1] == 2
+        stub.Configure(act.ActConfigureRequest(model="largest", mode=act.ACT_MODE_AUTO))
+        assert values(step(client, "largest", [1, 5, 2], env="alone").result().output)["action"] == 1
         policy.end()
 
 
@@ -204,7 +233,7 @@ def test_hostile(parleyd):
 
 def main():
     parleyd, wanted = sys.argv[1], sys.argv[2:]
-    for test in (test_choices, test_numbers, test_lost, test_hostile):
+    for test in (test_choices, test_numbers, test_modes, test_lost, test_hostile):
         if not wanted or test.__name__ in wanted:
             print(test.__name__, flush=True)
             test(parleyd)

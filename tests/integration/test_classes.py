@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The classes of the Python package for what the daemon can do: language models in a training, the examples of the docstrings.
+"""The classes of the Python package for what the daemon can do: language models in a training, policies of one's own, the examples of
+the docstrings.
 
 usage: test_classes.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio; see venv.sh)"""
 import contextlib
@@ -9,8 +10,10 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import urllib.request
 
+import gguf
 import numpy as np
 
 import children
@@ -18,11 +21,11 @@ from children import Daemon
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
-from parley import language  # noqa: E402
+from parley import language, policies  # noqa: E402
 from parley.v1 import scores_pb2  # noqa: E402
 
 PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
-WITH_EXAMPLES = ["language"]  # modules whose docstrings have examples
+WITH_EXAMPLES = ["language", "policies", "act"]  # modules whose docstrings have examples
 
 
 @contextlib.contextmanager
@@ -132,9 +135,149 @@ def test_samples():
         assert n_open() == 0
 
 
+def network(path):
+    """What a policy's file computes, as a function of numpy arrays."""
+    weights = {t.name: t.data.astype(np.float64) for t in gguf.GGUFReader(path).tensors}
+
+    def forward(seen):
+        hidden = seen.reshape(len(seen), -1).astype(np.float64)
+        for i in range(2):
+            hidden = np.maximum(hidden @ weights[f"hidden.{i}.weight"].T + weights[f"hidden.{i}.bias"], 0)
+        return [hidden @ weights[f"{name}.weight"].reshape(-1, hidden.shape[1]).T + weights[f"{name}.bias"] for name in ("actions", "value")]
+
+    return forward
+
+
+def serve(policy, address):
+    threading.Thread(target=parley.serve, args=(policy, address), daemon=True).start()
+
+
+def test_policies():
+    """A policy in numpy does what the daemon's own does with the same weights; lock-step; new versions; modules that fail."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        files = {head: os.path.join(folder, f"{head}.gguf") for head in ("softmax", "gaussian")}
+        for head, path in files.items():
+            policies.create(path, 4, 2, head=head, seed=3)
+        daemon, server = stack.enter_context(serving(*(f"--model={head}={path}" for head, path in files.items())))
+        for head, path in files.items():
+            kind = {"actions": 2} if head == "softmax" else {"action_numbers": 2}
+            mine = parley.Policy(f"my-{head}", network(path), observations=(2, 2), head=head, value=True, **kind)
+            serve(mine, daemon.address)
+            own, other = parley.Act(server, head, 5, run=100), parley.Act(server, f"my-{head}", 5, run=100)
+            other.wait()
+            draw = np.random.default_rng(1)
+            chosen = []
+            for step in range(40):
+                seen, gained, ended = draw.standard_normal((5, 4)), draw.standard_normal(5), draw.random(5) < 0.1
+                a, b = own.act(seen, gained, ended), other.act(seen, gained, ended)
+                assert a.keys() == b.keys() == {"action", "logp", "value"} and a["action"].dtype == b["action"].dtype
+                for name in a:
+                    assert np.allclose(a[name], b[name], atol=1e-5), (head, step, name, a, b)
+                chosen.append(b["action"])
+            assert len(np.unique(np.stack(chosen))) >= 2 and (other.params_versions == 0).all()
+        act = other
+        act.configure("lockstep", n=5)
+        mine.update(params_version=7)
+        act.act(seen)
+        assert (act.params_versions == 7).all() and (act.batch_sizes == 5).all(), act.batch_sizes
+        act.configure("auto")
+        mine.update(lambda seen: (np.full((len(seen), 4), np.nan), np.zeros(len(seen))))
+        refused(lambda: act.act(seen), "INTERNAL", "not finite")
+        mine.update(lambda seen: seen[:1])
+        refused(lambda: act.act(seen), "INTERNAL", "ValueError")
+        mine.update(network(files["gaussian"]))
+        assert np.isfinite(act.act(seen)["value"]).all() and (act.params_versions == 10).all(), "the worker has outlived them"
+        for greedy, actions in [("greedy", [1, 0, 1]), ("action", [1, 0, 1])]:
+            table = np.array([[0.0, 1], [2, 1], [3, 4]])
+            chooses = parley.Policy(greedy, (lambda seen: seen @ np.eye(2)) if greedy == "greedy" else lambda seen: np.argmax(seen, 1), observations=2,
+                                    actions=2, head=greedy)
+            serve(chooses, daemon.address)
+            with parley.Act(server, greedy, 3) as some:
+                some.wait()
+                assert (out := some.act(table))["action"].tolist() == actions and out.keys() == {"action"}
+        for bad, words in [({"head": "x", "actions": 2}, "head is 'x'"), ({}, "exactly one"), ({"actions": 2, "action_numbers": 1}, "exactly one"),
+                           ({"head": "gaussian", "actions": 2}, "needs action_numbers")]:
+            try:
+                parley.Policy("bad", lambda seen: seen, observations=2, **bad)
+                raise AssertionError("it was made")
+            except ValueError as e:
+                assert words in str(e), e
+
+
+def test_acting():
+    """A step that is interrupted counts once; sessions that fail are named; what is no observation is refused before it is sent."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        pole = os.path.join(folder, "pole.gguf")
+        policies.create(pole, 4, 2)
+        daemon, server = stack.enter_context(serving("--model", f"pole={pole}"))
+        whole, cut = (parley.Act(server, "pole", 3, run=5) for _ in range(2))
+        for step in range(12):
+            seen = np.full((3, 4), step / 7)
+            expected = whole.act(seen)
+            if step % 3 == 1:  # interrupted before, between and behind the answers
+                ask = cut._ask
+
+                def interrupted(requests, n_read=step // 3 % 3):
+                    cut._ask = ask
+                    cut._stream = stopping(cut._stream, n_read) if cut._stream else stopping(None, 0)
+                    return ask(requests)
+
+                cut._ask = interrupted
+                try:
+                    cut.act(seen)
+                    raise AssertionError("it was not interrupted")
+                except KeyboardInterrupt:
+                    pass
+                assert cut._stream is None and cut._doubtful
+                cut._ask(cut._doubtful)
+                continue
+            got = cut.act(seen)
+            assert all((got[name] == expected[name]).all() for name in got), step
+        whole.reset(run=5)
+        assert (whole.act(np.zeros((3, 4)))["action"] == parley.Act(server, "pole", 3, run=5).act(np.zeros((3, 4)))["action"]).all()
+        refused(lambda: whole.act(np.full((3, 4), np.nan)), "INVALID_ARGUMENT", "holds nan")
+        assert whole.act(np.zeros((3, 4))).keys() == {"action", "logp", "value"}, "no session has moved"
+        for seen, more, words in [(np.zeros((2, 4)), {}, "the first dimension must be 3"), (np.full((3, 4), 1e300), {}, "1e+300"),
+                                  ([["a"] * 4] * 3, {}, "observations"), (np.zeros((3, 4)), {"rewards": [1, 2]}, "reshape"),
+                                  (np.zeros((3, 4)), {"done": [0.5] * 3}, "done")]:
+            try:
+                whole.act(seen, **more)
+                raise AssertionError(f"it was taken: {words}")
+            except (ValueError, parley.Error) as e:
+                assert words in str(e), (words, e)
+        for bad in ({"mode": "x"}, {"mode": "lockstep", "n": 0}):
+            try:
+                whole.configure(**bad)
+                raise AssertionError("it was configured")
+            except (ValueError, parley.Error):
+                pass
+        with parley.connect(daemon.address, patience=0.1) as hasty:
+            refused(lambda: parley.Act(hasty, "nobody").wait(), "NOT_FOUND", "nobody")
+
+
+class stopping:
+    """A stream that is interrupted behind so many answers."""
+
+    def __init__(self, stream, n):
+        self.stream, self.left = stream, n
+
+    def __next__(self):
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return next(self.stream)
+
+    def cancel(self):
+        if self.stream is not None:
+            self.stream.cancel()
+
+
 def test_examples():
     """What the docstrings show."""
-    with serving() as (daemon, _):
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        pole = os.path.join(folder, "pole.gguf")
+        policies.create(pole, 4, 2)
+        daemon, _ = stack.enter_context(serving("--model", f"pole={pole}"))
         n = 0
         for name in WITH_EXAMPLES:
             module = importlib.import_module(f"parley.{name}")
@@ -147,7 +290,7 @@ def test_examples():
         assert n >= 2
 
 
-TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_examples]
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_acting, test_examples]
 
 
 def main():

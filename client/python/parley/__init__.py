@@ -10,8 +10,10 @@
 - `parley.language` has replies with log-probabilities, several replies to one prompt, and the log-probabilities of given tokens.
 - `parley.optim` trains shared parameters. `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models.
 - `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
+- `parley.Policy` serves a policy that a torch module or a function of numpy arrays computes; `parley.Act` asks any policy for actions.
 - `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon.
 - `parley.parallel` has pools of processes, and groups whose members call each other's functions."""
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from parley import aio
@@ -23,21 +25,21 @@ from parley.wire import Cursor, Error, Piece, Reply
 from parley.worlds import world
 
 if TYPE_CHECKING:
+    from parley.act import Act
+    from parley.policies import Policy
     from parley.replay import Replay
     from parley.store import OrderedStore, PushPullModel
 
-__all__ = ["Conversation", "Cursor", "Error", "OrderedStore", "Piece", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
+__all__ = ["Act", "Conversation", "Cursor", "Error", "OrderedStore", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
            "aio", "connect", "environment", "serve", "teacher", "world"]
+
+
+LAZY = {"Act": "act", "OrderedStore": "store", "Policy": "policies", "PushPullModel": "store", "Replay": "replay"}  # and their modules
 
 
 def __getattr__(name: str) -> Any:
     """Imports the classes that need numpy on first use, so that `import parley` works without numpy."""
-    if name in ("OrderedStore", "PushPullModel"):
-        from parley import store
-
-        return getattr(store, name)
-    if name == "Replay":
-        from parley.replay import Replay
-
-        return Replay
+    module = LAZY.get(name)
+    if module is not None:
+        return getattr(importlib.import_module(f"parley.{module}"), name)
     raise AttributeError(f"module 'parley' has no attribute '{name}'")

@@ -220,7 +220,10 @@ class Worker:
         return pb.AgentsAttachRequest(result=pb.AgentStepResult(step=order.step.step, rows=results))
 
 
-def worker_of(what: Any, name: str) -> Worker | Host:
+def worker_of(what: Any, name: str) -> Any:
+    """Returns what carries out the daemon's orders: it has offer, take and take_at_once."""
+    if hasattr(what, "__parley_worker__"):  # a parley.Policy
+        return what.__parley_worker__(name)
     return Host(what, name) if is_environment(what) else Worker(what, name)
 
 

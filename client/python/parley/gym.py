@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import queue
-import secrets
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,14 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from parley import wire
-from parley.client import Link, Server, connect
+from parley.act import Act, link_of
+from parley.channel import Link
+from parley.client import Server
 from parley.v1 import act_pb2 as pb
-from parley.v1 import tensor_pb2
-from parley.wire import Error
 
 Array = npt.NDArray[Any]
-DTYPES = {tensor_pb2.DTYPE_F32: "<f4", tensor_pb2.DTYPE_F64: "<f8", tensor_pb2.DTYPE_I32: "<i4", tensor_pb2.DTYPE_I64: "<i8",
-          tensor_pb2.DTYPE_U8: "u1", tensor_pb2.DTYPE_BOOL: "?"}
 
 
 def policy_shape(envs: Any) -> tuple[int, int]:
@@ -50,51 +47,20 @@ def make(env: Any, n: int) -> Any:
     return env
 
 
-class Actor:
-    """A policy's sessions for the environments of a vector, all on one stream. Session i has the key (env_ids[i], run + i)."""
+class Actor(Act):
+    """A policy's sessions for the environments of a vector. Session i has the key (env_ids[i], run + i)."""
 
     def __init__(self, envs: Any, link: Link, model: str, run: int | None = None) -> None:
-        self.envs, self.link, self.model = envs, link, model
+        super().__init__(link, model, envs.num_envs, run)
+        self.envs = envs
         self.n_inputs, self.n_actions = policy_shape(envs)
-        self.run = secrets.randbits(48) if run is None else run
-        name = secrets.token_hex(8)  # so that no other actor has the same sessions
-        self.env_ids = [f"{name}-{i}" for i in range(envs.num_envs)]
-        self.rows = list(range(envs.num_envs))  # the rows of a lock-step batch
-        self.seq = 0
-        self._requests: queue.SimpleQueue[pb.ActStepRequest | None] = queue.SimpleQueue()
-        call = link.channel.stream_stream("/parley.v1.Act/Stream", pb.ActStepRequest.SerializeToString, pb.ActStepResponse.FromString)
-        self._stream = call(iter(self._requests.get, None), metadata=link.metadata)
 
-    def act(self, observations: Array, rewards: Array, done: Array) -> dict[str, Array]:
-        """Returns the policy's outputs for one observation of each environment, [n_envs, …] each; "action" and "logp" are among them."""
-        self.seq += 1
-        flat = np.ascontiguousarray(observations, dtype="<f4").reshape(len(self.env_ids), self.n_inputs)
-        for i, env_id in enumerate(self.env_ids):
-            tensor = tensor_pb2.Tensor(name="observation", dtype=tensor_pb2.DTYPE_F32, shape=[self.n_inputs], data=flat[i].tobytes())
-            self._requests.put(pb.ActStepRequest(model=self.model, env_id=env_id, run_id=self.run + i, seq=self.seq, observation=[tensor],
-                                                 reward=float(rewards[i]), done=bool(done[i]), tag=i, row=self.rows[i]))
-        outputs: list[dict[str, Array]] = [{} for _ in self.env_ids]
-        for _ in self.env_ids:
-            try:
-                response = next(self._stream)
-            except StopIteration:
-                raise Error("UNAVAILABLE", "the daemon ended the stream of actions") from None
-            except grpc.RpcError as e:
-                raise wire.error_of(e) from None
-            if response.HasField("error"):
-                detail = response.error
-                code = next(c.name for c in grpc.StatusCode if c.value[0] == detail.code)
-                raise Error(code, detail.message, detail.reason, detail.field, detail.retry_after_ms / 1000)
-            outputs[response.tag] = {t.name: np.frombuffer(t.data, DTYPES[t.dtype]).reshape(tuple(t.shape)) for t in response.output}
-        found = {name: np.stack([o[name] for o in outputs]) for name in outputs[0]}
-        found["action"] = found["action"].reshape(len(outputs)).astype(np.int64)
+    def act(self, observations: Any, rewards: Any = None, done: Any = None) -> dict[str, Array]:
+        found = super().act(observations, rewards, done)
+        found["action"] = found["action"].reshape(self.n).astype(np.int64)
         if found["action"].max() >= self.n_actions:
             raise ValueError(f"the policy chose action {found['action'].max()}, but the environment has only {self.n_actions} actions")
         return found
-
-    def close(self) -> None:
-        self._requests.put(None)
-        self._stream.cancel()
 
 
 @dataclasses.dataclass
@@ -133,10 +99,6 @@ def run_steps(envs: Any, actor: Actor, n_steps: int, seed: int | None) -> Rollou
         outputs.append(out)
     return Rollout(np.stack([k[0] for k in kept]), np.stack([o["action"] for o in outputs]), np.stack([k[1] for k in kept]),
                    np.stack([k[2] for k in kept]), {name: np.stack([o[name] for o in outputs]) for name in outputs[0]}, actor.run)
-
-
-def link_of(server: Server | str) -> Link:
-    return (connect(server) if isinstance(server, str) else server).links[0]
 
 
 def rollout(env: Any, server: Server | str, model: str = "", *, n: int = 8, n_steps: int = 500, seed: int | None = None,
