@@ -3,8 +3,10 @@
  * the environment's index as its row, so that batching does not change what is drawn; when the last
  * turn has ended, one request steps all environments, and the next step begins.
  *
- * The first failure of a turn or an environment is the rollout's. The rollout then ends as soon as
- * no turn is under way; a request to the environments is left. The vector is looked up by its
+ * An environment whose worker is lost costs its row the steps until another worker has it; only if
+ * all are lost at once, the rollout fails. Any other failure of a turn or an environment is the
+ * rollout's. The rollout then ends as soon as no turn is under way; a request to the environments
+ * is left. The vector is looked up by its
  * handle in each step, since it may be closed meanwhile. */
 #include "server/rollout/rollout.h"
 
@@ -125,14 +127,49 @@ void rollout_cancel(struct vector_rollout *r)
 
 static void rollout_begin_step(struct vector_rollout *r);
 
-static const struct error *rollout_failure(const struct vector_request *q, size_t *ret_row)
+static size_t rollout_index(const struct vector_request *q, size_t row)
 {
-    for (size_t row = 0; row < q->n; row++)
-        if (q->failed[row] != NULL) {
-            *ret_row = q->indices != NULL ? q->indices[row] : row;
-            return q->failed[row];
-        }
+    return q->indices != NULL ? q->indices[row] : row;
+}
+
+/* The failure of the answer that ends the rollout, or NULL. */
+static const struct error *rollout_failure(const struct vector_rollout *r, size_t *ret_row)
+{
+    const struct vector_request *q = &r->request;
+
+    for (size_t row = 0; row < q->n; row++) {
+        const struct error *e = q->failed[row];
+
+        if (e == NULL || (e->reason == REASON_WORKER_LOST && q->n_failed < r->n))
+            continue;
+        *ret_row = rollout_index(q, row);
+        return e;
+    }
     return NULL;
+}
+
+/* The environments whose workers were lost are reset in the next step; their step was none. */
+static enum status rollout_note_lost(struct vector_rollout *r, struct error *err)
+{
+    const struct vector_request *q = &r->request;
+
+    for (size_t row = 0; q->n_failed > 0 && row < q->n; row++) {
+        size_t i = rollout_index(q, row);
+        struct error *kept;
+
+        if (q->failed[row] == NULL)
+            continue;
+        r->rows[i].is_over = true;
+        r->rows[i].is_first = false;
+        if (r->lost[i] != NULL)
+            continue;
+        kept = arena_alloc(&r->arena, 1, sizeof(*kept));
+        if (kept == NULL)
+            return error_no_memory(err, sizeof(*kept), "the failures of environments");
+        *kept = *q->failed[row];
+        r->lost[i] = kept;
+    }
+    return STATUS_OK;
 }
 
 static void rollout_keep_step(struct vector_rollout *r)
@@ -146,7 +183,7 @@ static void rollout_keep_step(struct vector_rollout *r)
         r->reward[at] = q->reward[i];
         r->terminated[at] = q->terminated[i];
         r->truncated[at] = q->truncated[i];
-        r->reset[at] = r->rows[i].is_over;
+        r->reset[at] = r->rows[i].is_over || q->failed[i] != NULL;
         r->rows[i].is_first = r->rows[i].is_over;
         r->rows[i].is_over = q->terminated[i] || q->truncated[i];
     }
@@ -169,7 +206,7 @@ static void rollout_take_answer(struct vector_rollout *r)
     struct error err;
     const struct vector *v = rollout_vector(r, &err);
     size_t row = 0;
-    const struct error *failure = rollout_failure(&r->request, &row);
+    const struct error *failure = rollout_failure(r, &row);
 
     if (v == NULL) {
         rollout_fail(r, &err);
@@ -183,6 +220,10 @@ static void rollout_take_answer(struct vector_rollout *r)
     }
     if (!r->request.is_reset)
         rollout_keep_step(r);
+    if (rollout_note_lost(r, &err) != STATUS_OK) {
+        rollout_fail(r, &err);
+        return;
+    }
     rollout_keep_seen(r, v);
     if (r->t == r->config.n_steps)
         rollout_finish(r);
@@ -419,10 +460,12 @@ static enum status rollout_lay_out(struct vector_rollout *r, struct error *err)
     struct arena *a = &r->arena;
 
     /* a row's alignment and the arena's own need a little more */
-    arena_init(a, 2 * (size_t)ROLLOUT_MAX_BYTES + n * (sizeof(r->rows[0]) + 64) + SMALL_BYTES);
+    arena_init(a, 2 * (size_t)ROLLOUT_MAX_BYTES +
+                      n * (sizeof(r->rows[0]) + sizeof(struct error) + 128) + SMALL_BYTES);
     arena_init(&r->step_arena, 2 * (size_t)ROLLOUT_MAX_BYTES);
     r->rows = arena_alloc(a, n, sizeof(r->rows[0]));
     r->indices = arena_alloc(a, n, sizeof(r->indices[0]));
+    r->lost = arena_alloc(a, n, sizeof(r->lost[0]));
     r->step_choices = arena_alloc(a, n, sizeof(r->step_choices[0]));
     r->step_numbers = arena_alloc(a, n * n_numbers + 1, sizeof(r->step_numbers[0]));
     r->observation = arena_alloc(a, n_all + n, width * sizeof(r->observation[0]));
@@ -434,7 +477,7 @@ static enum status rollout_lay_out(struct vector_rollout *r, struct error *err)
     r->terminated = arena_alloc(a, n_all, sizeof(r->terminated[0]));
     r->truncated = arena_alloc(a, n_all, sizeof(r->truncated[0]));
     r->reset = arena_alloc(a, n_all, sizeof(r->reset[0]));
-    if (r->rows != NULL && r->indices != NULL && r->step_choices != NULL &&
+    if (r->rows != NULL && r->indices != NULL && r->lost != NULL && r->step_choices != NULL &&
         r->step_numbers != NULL && r->observation != NULL && r->choices != NULL &&
         r->numbers != NULL && r->logp != NULL && r->value != NULL && r->reward != NULL &&
         r->terminated != NULL && r->truncated != NULL && r->reset != NULL)

@@ -69,6 +69,9 @@ struct vector_rollout {
     bool *truncated;                      /* [n][n_steps] */
     bool *reset;                          /* [n][n_steps] whether the step was a reset */
     uint64_t first_version, last_version; /* of the parameters that acted */
+    /* [n] the first loss of an environment's worker, or NULL. The steps until the environment has
+     * another worker are resets. */
+    const struct error **lost;
     /* Called once, after all else; then r is the caller's again. After a failure the environments
      * stay as they are then. */
     void (*done)(struct vector_rollout *r, const struct error *err);

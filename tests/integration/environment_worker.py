@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A worker for test_env.py and for `./run bench env`: hosts environments of gymnasium, as many as it is given.
 
-usage: environment_worker.py ADDRESS NAME GYMNASIUM_ID [kill]     kill: it ends itself by SIGKILL in the first step that has an action 1
+usage: environment_worker.py ADDRESS NAME GYMNASIUM_ID [kill [STEPS]]
+kill: it ends itself by SIGKILL in the first step that has an action 1, after so many such steps
 It prints "accepted" once it is attached."""
 import os
 import queue
@@ -18,6 +19,7 @@ from parley.v1 import agents_pb2 as agents, agents_pb2_grpc, tensor_pb2  # noqa:
 F32, BOOL, I64 = tensor_pb2.DTYPE_F32, tensor_pb2.DTYPE_BOOL, tensor_pb2.DTYPE_I64
 address, name, kind = sys.argv[1:4]
 is_mortal = "kill" in sys.argv[4:]
+lives = int(sys.argv[5]) if len(sys.argv) > 5 else 0
 envs, out = {}, queue.SimpleQueue()
 space = gymnasium.make(kind)
 width = space.observation_space.shape[0]
@@ -40,10 +42,13 @@ def reset(order):
 
 
 def step(order):
+    global lives
     n = len(order.environment)
     actions = np.frombuffer(order.action.data, np.int64 if is_choice else np.float32).reshape(tuple(order.action.shape))
     if is_mortal and 1 in actions:
-        os.kill(os.getpid(), signal.SIGKILL)
+        lives -= 1
+        if lives < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
     seen, reward = np.zeros((n, width), np.float32), np.zeros(n, np.float32)
     terminated, truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     failures = []

@@ -17,7 +17,7 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 import parley.policies  # noqa: E402
 from parley.rollouts import Environments, Returns, Rollout, Transition, join, learn, learn_q, transitions  # noqa: E402
-from parley.v1 import act_pb2, tensor_pb2  # noqa: E402
+from parley.v1 import act_pb2, env_pb2, tensor_pb2  # noqa: E402
 
 PARLEYD, TRAIN, PARLEY = sys.argv[1:4]
 TYPES = {tensor_pb2.DTYPE_F32: np.float32, tensor_pb2.DTYPE_BOOL: np.bool_, tensor_pb2.DTYPE_I64: np.int64}
@@ -135,6 +135,20 @@ def test_they_improve(folder):
         assert better(first, last), (work.__name__, first, last)
         assert repeated and losses[:len(repeated)] == repeated and done[:len(again)] == again, f"{work.__name__} is not the same again"
         assert all(np.isfinite(losses))
+
+
+def test_lost_rows(_):
+    """Of rollouts with environments whose workers were lost: joined, they keep their places; an episode that was lost has no return."""
+    def bools(*rows):
+        return tensor(rows, np.bool_)
+
+    one = Rollout(reward=tensor([[1, 1, 0, 0, 1], [1, 1, 1, 1, 1]]), terminated=bools([0, 0, 0, 0, 1], [0, 0, 0, 0, 1]), truncated=bools([0] * 5, [0] * 5),
+                  reset=bools([0, 0, 1, 1, 0], [0] * 5), failures=[env_pb2.EnvFailure(index=1)])
+    both = join([one, one])
+    assert [f.index for f in both.failures] == [1, 3] and list(both.reward.shape) == [4, 5]
+    returns = Returns(4)
+    returns.add(both)
+    assert returns.done == [1, 5, 1, 5] and returns.steps == 20
 
 
 def test_refused(folder):
@@ -285,7 +299,7 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_files, test_transitions, test_they_improve, test_refused, test_priorities, test_example, test_lost_device):
+    for test in (test_files, test_transitions, test_they_improve, test_lost_rows, test_refused, test_priorities, test_example, test_lost_device):
         if not sys.argv[4:] or test.__name__ in sys.argv[4:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:

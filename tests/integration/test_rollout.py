@@ -164,7 +164,8 @@ def code_of(call):
 
 
 def test_workers(client):
-    """In environments of workers, too; one whose worker is killed fails the rollout by name, and the next one has it back."""
+    """In environments of workers, too; a worker that is killed costs its environments' rows the steps until another one has them, and
+    fails the rollout by name if it had all of them; then the next rollout has them back."""
     def worker(*more):
         process = children.start([sys.executable, os.path.join(HERE, "environment_worker.py"), client.address, "theirs", "CartPole-v1", *more],
                                  stdout=subprocess.PIPE, text=True)
@@ -182,6 +183,24 @@ def test_workers(client):
     refused(lambda: w.rollout(n_steps=30), "UNAVAILABLE", "environment ", "lost with its worker")
     assert two.wait() == -9
     assert w.rollout(n_steps=30)["reward"].any()
+    three = worker("kill", "5")
+    x = Vector(client, "theirs", 12)
+    answer = x.begin(n_steps=60, seed=3).result()
+    got = {name: array(getattr(answer, name)) for name in FIELDS}
+    assert three.wait() == -9
+    dead = [f.index for f in answer.failures]
+    assert 0 < len(dead) < 12 and dead == sorted(set(dead)) and all("lost with its worker" in f.error.message for f in answer.failures), answer.failures
+    whole = Vector(client, "theirs", 12).rollout(n_steps=60, seed=3)
+    alive = [i for i in range(12) if i not in dead]
+    assert all(np.array_equal(got[name][alive], whole[name][alive]) for name in FIELDS), "the others have the bits of a rollout without a loss"
+    resets, ends = got["reset"], got["terminated"] | got["truncated"]
+    for i in dead:
+        lost = [t for t in range(1, 60) if resets[i, t] and not ends[i, t - 1] and not resets[i, t - 1]]
+        assert len(lost) == 1 and resets[i, lost[0] + 1], "a step that is none, then the reset at another worker"
+        t = lost[0]
+        assert all(np.array_equal(got[name][i, :t], whole[name][i, :t]) for name in FIELDS), "before its loss, too"
+        assert (got["observation"][i, t + 1] == got["observation"][i, t]).all() and np.abs(got["observation"][i, t + 2]).max() <= 0.05
+    assert (got["reward"] == ~resets).all()
     one.kill()
     one.wait()
 

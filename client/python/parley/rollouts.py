@@ -33,7 +33,8 @@ class Environments:
 
     def rollout(self, model: str, n_steps: int, *, seed: int = 0, **more: Any) -> Rollout:
         """Lets the policy act for n_steps in each environment. The environments continue where the previous rollout ended. more: reset,
-        greedy, epsilon."""
+        greedy, epsilon. An environment whose worker was lost is in `failures`; its steps are resets, from which nothing is learned,
+        until another worker has it."""
         request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, **more)
         return self.link.once("Env/Rollout", request, Rollout)
 
@@ -51,6 +52,11 @@ def join(rollouts: Sequence[Rollout]) -> Rollout:
     """Concatenates rollouts that have the same number of steps into one."""
     joined = Rollout()
     joined.CopyFrom(rollouts[0])
+    first = rollouts[0].reward.shape[0]
+    for r in rollouts[1:]:
+        for failure in r.failures:
+            joined.failures.add(index=first + failure.index, error=failure.error)
+        first += r.reward.shape[0]
     for field, tensor in joined.ListFields():
         if isinstance(tensor, tensor_pb2.Tensor):
             parts = [getattr(r, field.name) for r in rollouts]
@@ -150,6 +156,8 @@ class Returns:
         ends = bytes(a | b for a, b in zip(steps.terminated.data, steps.truncated.data))
         for i in range(n):
             for at in range(i * n_steps, (i + 1) * n_steps):
+                if steps.reset.data[at]:
+                    self.running[i] = 0.0  # also of an episode whose worker was lost, which has no return
                 self.running[i] += reward[at]
                 if ends[at]:
                     self.done.append(self.running[i])

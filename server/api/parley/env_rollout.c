@@ -7,6 +7,7 @@
 #include "server/act/session.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire_tensor.h"
+#include "server/call/error_details.h"
 #include "server/model/models.h"
 #include "server/rollout/rollout.h"
 #include "server/server.h"
@@ -29,6 +30,39 @@ static struct tensor_view rollout_view(const char *name, enum tensor_type type, 
 
     t.size_bytes = n * n_steps * (n_each > 0 ? n_each : 1) * tensor_type_size(type);
     return t;
+}
+
+/* The losses of environments; NULL: no memory. */
+static Parley__V1__EnvFailure **rollout_failures(const struct vector_rollout *r, size_t *ret_n,
+                                                 struct arena *arena)
+{
+    struct lost_environment {
+        Parley__V1__EnvFailure failure;
+        Parley__V1__ErrorDetail detail;
+    };
+    Parley__V1__EnvFailure **list;
+    struct lost_environment *parts;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        n += r->lost[i] != NULL;
+    list = arena_alloc(arena, n + 1, sizeof(list[0]));
+    parts = arena_alloc(arena, n + 1, sizeof(parts[0]));
+    if (list == NULL || parts == NULL)
+        return NULL;
+    *ret_n = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        struct lost_environment *p = &parts[*ret_n];
+
+        if (r->lost[i] == NULL)
+            continue;
+        parley__v1__env_failure__init(&p->failure);
+        error_details_fill(&p->detail, r->lost[i]);
+        p->failure.index = (uint32_t)i;
+        p->failure.error = &p->detail;
+        list[(*ret_n)++] = &p->failure;
+    }
+    return list;
 }
 
 static void rollout_reply(struct call *call, const struct vector_rollout *r)
@@ -59,6 +93,14 @@ static void rollout_reply(struct call *call, const struct vector_rollout *r)
     }
     response.first_params_version = r->first_version;
     response.last_params_version = r->last_version;
+    response.failures = rollout_failures(r, &response.n_failures, call_arena(call));
+    if (response.failures == NULL) {
+        struct error err;
+
+        (void)error_no_memory(&err, r->n * sizeof(void *), "failures");
+        call_finish(call, &err);
+        return;
+    }
     call_reply(call, &response.base);
 }
 
