@@ -14,7 +14,7 @@
 #include "server/conversation/keeping.h"
 #include "server/conversation/keyed_lookup.h"
 #include "server/conversation/keyed_replies.h"
-#include "server/conversation/lookup.h"
+#include "server/conversation/named_lookup.h"
 #include "server/conversation/names.h"
 #include "server/http/exchange.h"
 #include "server/json/fields.h"
@@ -25,11 +25,10 @@
 /* What a request waits for before it is answered, in this order; resolution_recall waits for
  * RESOLUTION_RECALL alone. */
 enum resolution_state {
-    RESOLUTION_MODEL,  /* under --memory, the model that the body names is being loaded */
-    RESOLUTION_KEY,    /* the reply of the request's key is being read from the journal */
-    RESOLUTION_NAME,   /* the conversation of the header is being read, by its name */
-    RESOLUTION_ID,     /* the same, by its id: the header may have either */
-    RESOLUTION_RECALL, /* the conversation that the caller names is being read, by its id */
+    RESOLUTION_MODEL,        /* under --memory, the model that the body names is being loaded */
+    RESOLUTION_KEY,          /* the reply of the request's key is being read from the journal */
+    RESOLUTION_CONVERSATION, /* the conversation of the header is being read */
+    RESOLUTION_RECALL,       /* the conversation that the caller names is being read */
     RESOLUTION_DONE,
 };
 
@@ -43,7 +42,7 @@ struct resolution {
     union {
         struct models_wait model;
         struct keyed_lookup key;
-        struct lookup conversation;
+        struct named_lookup conversation;
     } wait;
 };
 
@@ -129,57 +128,32 @@ static void leave_key(struct resolution *r)
 
 /* --- the conversation --- */
 
-static void on_conversation(struct lookup *l, const struct error *err)
+static void on_conversation(struct named_lookup *l, const struct error *err)
 {
-    struct resolution *r = container_of(l, struct resolution, wait.conversation);
-    struct exchange *x = r->exchange;
-    struct error why = *err;
-
-    if (why.status == STATUS_OK && l->is_found && r->state == RESOLUTION_NAME)
-        (void)!conversation_names_bind(exchange_server(x)->names, l->principal,
-                                       exchange_conversation(x), &l->id, &why); /* it is in why */
-    resolution_resume(r, &why);
+    resolution_resume(container_of(l, struct resolution, wait.conversation), err);
 }
 
-static bool resolution_look_up(struct resolution *r, enum journal_by by, const char *text)
+static bool resolution_look_up(struct resolution *r, const char *text)
 {
     struct exchange *x = r->exchange;
 
-    return lookup_begin(&r->wait.conversation, exchange_server(x)->conversations, by,
-                        exchange_principal(x)->id, text, on_conversation);
+    return named_lookup_begin(&r->wait.conversation, exchange_server(x)->names,
+                              exchange_principal(x)->id, text, on_conversation);
 }
 
-/* Whether the header names a conversation that is not in memory. */
-static bool resolution_lacks_conversation(const struct resolution *r)
+static bool want_conversation(struct resolution *r, struct error *err)
 {
-    const struct server *server = exchange_server(r->exchange);
-    const char *name = exchange_conversation(r->exchange);
-
-    return server->conversations->keeping.journal != NULL && name[0] != '\0' &&
-           conversation_names_find(server->names, exchange_principal(r->exchange)->id, name) ==
-               NULL;
-}
-
-static bool want_name(struct resolution *r, struct error *err)
-{
-    return resolution_lacks_conversation(r) &&
-           resolution_look_up(r, JOURNAL_BY_NAME, exchange_conversation(r->exchange));
-}
-
-static bool want_id(struct resolution *r, struct error *err)
-{
-    return resolution_lacks_conversation(r) &&
-           resolution_look_up(r, JOURNAL_BY_ID, exchange_conversation(r->exchange));
+    return resolution_look_up(r, exchange_conversation(r->exchange));
 }
 
 static bool want_recall(struct resolution *r, struct error *err)
 {
-    return resolution_look_up(r, JOURNAL_BY_ID, r->id);
+    return resolution_look_up(r, r->id);
 }
 
 static void leave_conversation(struct resolution *r)
 {
-    lookup_leave(&r->wait.conversation);
+    named_lookup_leave(&r->wait.conversation);
 }
 
 /* --- the states --- */
@@ -192,9 +166,8 @@ static const struct resolution_step {
     enum resolution_state next;
 } steps[] = {
     [RESOLUTION_MODEL] = {want_model, leave_model, RESOLUTION_KEY},
-    [RESOLUTION_KEY] = {want_key, leave_key, RESOLUTION_NAME},
-    [RESOLUTION_NAME] = {want_name, leave_conversation, RESOLUTION_ID},
-    [RESOLUTION_ID] = {want_id, leave_conversation, RESOLUTION_DONE},
+    [RESOLUTION_KEY] = {want_key, leave_key, RESOLUTION_CONVERSATION},
+    [RESOLUTION_CONVERSATION] = {want_conversation, leave_conversation, RESOLUTION_DONE},
     [RESOLUTION_RECALL] = {want_recall, leave_conversation, RESOLUTION_DONE},
 };
 

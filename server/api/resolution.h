@@ -20,8 +20,8 @@ typedef enum status (*resolution_begin_fn)(struct exchange *x, const json_t *bod
  * first waits for the model to be loaded. */
 void resolution_serve(struct exchange *x, resolution_begin_fn begin);
 
-/* Calls serve once the conversation with this id is in memory, if the principal has it and it may
- * be in the journal alone; id: 32 hex digits, anything else is none. A failure is the answer. */
+/* Calls serve once the conversation of this id or name is in memory, if the principal has it and it
+ * may be in the journal alone; "": there is none. id lives until then. A failure is the answer. */
 void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct exchange *x));
 
 /* "" is the default, NAME:latest is NAME. STATUS_NOT_FOUND names the served models; field "model".

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/name.h"
 
 static const struct limit_kind kind_of_names = {"names of conversations", NULL, NULL};
 static const struct limit_kind kind_of_responses = {"stored responses", NULL, NULL};
@@ -22,6 +23,11 @@ struct conversation_kept {
     struct conversation_id id;
     uint32_t principal;
 };
+
+bool conversation_name_is_valid(const char *text)
+{
+    return name_is_valid(text, strlen(text), CONVERSATION_NAME_MAX_BYTES, NAME_MARKS);
+}
 
 void conversation_names_init(struct conversation_names *m, struct conversations *all,
                              const struct env *env)
@@ -112,6 +118,28 @@ struct conversation *conversation_names_find(struct conversation_names *m, uint3
         return conversations_get(m->all, &n->id);
     }
     return conversation_id_parse(&id, name) ? conversations_get_of(m->all, principal, &id) : NULL;
+}
+
+enum status conversation_names_get(struct conversation **out, struct conversation_names *m,
+                                   uint32_t principal, const char *name, struct error *err)
+{
+    struct conversation *c = conversation_names_find(m, principal, name);
+
+    if (c == NULL)
+        return conversations_find(out, m->all, principal, name, err); /* says so */
+    *out = c;
+    return STATUS_OK;
+}
+
+bool conversation_names_resolve(struct conversation_id *out, const struct conversation_names *m,
+                                uint32_t principal, const char *name)
+{
+    const struct conversation_name *n =
+        names_find(m, hash_text(&m->by_name, principal, name), principal, name);
+
+    if (n != NULL)
+        *out = n->id;
+    return n != NULL || conversation_id_parse(out, name);
 }
 
 enum status conversation_names_bind(struct conversation_names *m, uint32_t principal,

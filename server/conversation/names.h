@@ -12,6 +12,10 @@
 #include "server/conversation/conversation.h"
 
 enum { CONVERSATION_NAMES_MAX = 16384, CONVERSATION_NAMES_MAX_KEPT = 4096 };
+enum { CONVERSATION_NAME_MAX_BYTES = 64 };
+
+/* Whether text may be a name: letters, digits, '.', '_' and '-'. */
+bool conversation_name_is_valid(const char *text);
 
 struct conversation_names {
     struct conversations *all;
@@ -30,6 +34,14 @@ void conversation_names_deinit(void *names);
  * conversation's own id also names it, to its principal. */
 struct conversation *conversation_names_find(struct conversation_names *m, uint32_t principal,
                                              const char *name);
+/* The same for a caller that must have one: NOT_FOUND, naming the field "conversation". */
+enum status conversation_names_get(struct conversation **out, struct conversation_names *m,
+                                   uint32_t principal, const char *name,
+                                   struct error *err) MUST_CHECK;
+/* The id of the conversation that name means, which may be closed; false: it is no name of the
+ * principal, and no id. */
+bool conversation_names_resolve(struct conversation_id *out, const struct conversation_names *m,
+                                uint32_t principal, const char *name);
 enum status conversation_names_bind(struct conversation_names *m, uint32_t principal,
                                     const char *name, const struct conversation_id *id,
                                     struct error *err) MUST_CHECK;

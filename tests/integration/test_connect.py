@@ -2,7 +2,7 @@
 """The Connect protocol: the rules that its conformance suite tests, as a table of requests and what comes back; the same messages as gRPC's,
 by protobuf's own JSON; streams, deadlines, clients that vanish, keys, pages, a drain.
 
-usage: test_connect.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+usage: test_connect.py PARLEYD WRITE_TINY_MODEL PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import base64
 import gzip
@@ -334,8 +334,43 @@ def drained(parleyd):
     print("a drain")
 
 
+def named(parleyd, parley, folder):
+    """A name that HTTP gave is an id everywhere, also once a restart has left the conversation to the journal; nothing else is."""
+    flags = "--http", "127.0.0.1:0", "--data", os.path.join(folder, "data")
+    with harness.Parleyd(parleyd, *flags) as client:
+        status, said, _ = ask(client, "POST", "/v1/chat/completions", json.dumps({"messages": [{"role": "user", "content": "one"}]}), X_Conversation_Id="tour")
+        first = said["x-conversation-id"]
+        assert status == 200 and client.get("tour").conversation == first == client.get(first).conversation
+        fork = client.fork("tour", request_id="r")
+    with harness.Parleyd(parleyd, *flags) as client:
+        assert client.fork("tour", request_id="r") == client.fork(first, request_id="r") == fork  # a retry, whichever it names
+    with harness.Parleyd(parleyd, *flags) as client:
+        assert unary(client, "Get", {"conversation": "tour"})[1]["conversation"] == first
+        assert unary(client, "Ask", {"conversation": "tour", "text": "two"})[1]["message"]["text"] == "two"
+        assert [e["done"]["turn"] for e in stream(client, "Turn", {"conversation": "tour", "text": "three"})[0] if "done" in e] == [3]
+        chat = [conversations.ChatRequest(tag=1, turn={"conversation": "tour", "text": "four"})]
+        assert [e.piece.text for e in client.conversations.Chat(iter(chat)) if e.HasField("piece")] == ["four"]
+        watched = stream(client, "Watch", {"conversation": "tour"}, Connect_Timeout_Ms="100")[0]
+        assert watched[0]["conversation"] == first and watched[0]["state"]["turns"] == 4
+        assert unary(client, "Update", {"conversation": "tour", "metadata": {"entries": {"a": "b"}}})[1]["metadata"] == {"a": "b"}
+        assert unary(client, "Import", {"conversation": "tour", "turns": [{"messages": [{"role": "user", "text": "x"}], "reply": "five"}]})[0] == 200
+        assert unary(client, "Cancel", {"conversation": "tour"})[0] == 200
+    with harness.Parleyd(parleyd, *flags) as client:
+        def verb(*words):
+            return children.run([parley, "conversations", *words, "--server", client.address], check=True, capture_output=True, text=True).stdout
+        assert first in verb("show", "tour")
+        assert len(verb("fork", "tour").strip()) == 32
+        verb("rewind", "tour", "1")
+        assert client.get("tour").turns == 1
+        for wrong in "", "nobody", "a/b", "é", "..", "x" * 65, "x" * 65536, "tour ", "TOUR", "0" * 32:
+            assert unary(client, "Get", {"conversation": wrong})[0] in (400, 404), wrong[:20]
+        verb("close", "tour")
+        assert unary(client, "Get", {"conversation": "tour"})[0] == 404 and unary(client, "Get", {"conversation": fork})[0] == 200
+    print("names")
+
+
 def main():
-    parleyd, write_tiny_model = sys.argv[1:3]
+    parleyd, write_tiny_model, parley = sys.argv[1:4]
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, model], check=True)
@@ -350,6 +385,7 @@ def main():
             pages(client)
         keys(parleyd, folder)
         drained(parleyd)
+        named(parleyd, parley, folder)
 
 
 if __name__ == "__main__":

@@ -3,21 +3,20 @@
 #include <string.h>
 
 #include "base/list.h"
-#include "server/conversation/lookup.h"
+#include "server/conversation/named_lookup.h"
 #include "server/server.h"
 
 /* --- wanting a conversation --- */
 
 struct conversation_want {
-    struct lookup lookup;
+    struct named_lookup named;
+    struct lookup opened;
     struct call *call;
     void (*then)(struct call *call);
 };
 
-static void on_want(struct lookup *l, const struct error *err)
+static void want_is_over(struct conversation_want *w, const struct error *err)
 {
-    struct conversation_want *w = container_of(l, struct conversation_want, lookup);
-
     call_clear_handler(w->call);
     if (err->status == STATUS_OK)
         w->then(w->call);
@@ -25,36 +24,92 @@ static void on_want(struct lookup *l, const struct error *err)
         call_finish(w->call, err);
 }
 
+static void on_want(struct named_lookup *l, const struct error *err)
+{
+    want_is_over(container_of(l, struct conversation_want, named), err);
+}
+
+static void on_want_opened(struct lookup *l, const struct error *err)
+{
+    want_is_over(container_of(l, struct conversation_want, opened), err);
+}
+
 static void want_on_close(struct call *call, void *state, enum status why)
 {
     struct conversation_want *w = state;
 
-    lookup_leave(&w->lookup);
+    named_lookup_leave(&w->named);
+    lookup_leave(&w->opened);
 }
 
-void conversation_call_want(struct call *call, enum journal_by by, const char *text,
-                            void (*then)(struct call *call))
+/* NULL: the call has ended, without memory. */
+static struct conversation_want *want_begin(struct call *call, void (*then)(struct call *call))
 {
-    static const struct call_handler handler = {.on_close = want_on_close};
-    struct conversations *all = call_server(call)->conversations;
-    struct conversation_want *w;
+    struct conversation_want *w = arena_alloc(call_arena(call), 1, sizeof(*w));
     struct error err;
 
-    if (all->keeping.journal == NULL || text[0] == '\0') {
-        then(call);
-        return;
-    }
-    w = arena_alloc(call_arena(call), 1, sizeof(*w));
     if (w == NULL) {
         (void)error_no_memory(&err, sizeof(*w), "a call");
         call_finish(call, &err);
+        return NULL;
+    }
+    w->call = call;
+    w->then = then;
+    return w;
+}
+
+static void want_go_on(struct conversation_want *w, bool is_waiting)
+{
+    static const struct call_handler handler = {.on_close = want_on_close};
+
+    if (is_waiting)
+        call_set_handler(w->call, &handler, w);
+    else
+        w->then(w->call);
+}
+
+/* Whether the journal may have what text stands for. */
+static bool may_be_stored(const struct call *call, const char *text)
+{
+    return call_server(call)->conversations->keeping.journal != NULL && text[0] != '\0';
+}
+
+void conversation_call_want(struct call *call, const char *text, void (*then)(struct call *call))
+{
+    struct conversation_want *w;
+
+    if (!may_be_stored(call, text)) {
+        then(call);
         return;
     }
-    *w = (struct conversation_want){.call = call, .then = then};
-    if (lookup_begin(&w->lookup, all, by, call_principal(call)->id, text, on_want))
-        call_set_handler(call, &handler, w);
-    else
+    w = want_begin(call, then);
+    if (w != NULL)
+        want_go_on(w, named_lookup_begin(&w->named, call_server(call)->names,
+                                         call_principal(call)->id, text, on_want));
+}
+
+void conversation_call_want_opened(struct call *call, const char *request_id,
+                                   void (*then)(struct call *call))
+{
+    struct conversation_want *w;
+
+    if (!may_be_stored(call, request_id)) {
         then(call);
+        return;
+    }
+    w = want_begin(call, then);
+    if (w != NULL)
+        want_go_on(w, lookup_begin(&w->opened, call_server(call)->conversations, JOURNAL_BY_REQUEST,
+                                   call_principal(call)->id, request_id, on_want_opened));
+}
+
+enum status conversation_call_find(struct conversation **out, const struct call *call,
+                                   const char *text, struct error *err)
+{
+    if (text[0] == '\0')
+        return error_field(err, "conversation", "is empty");
+    return conversation_names_get(out, call_server(call)->names, call_principal(call)->id, text,
+                                  err);
 }
 
 /* --- replying --- */

@@ -27,10 +27,8 @@ static enum status import_conversation(struct call *call,
                                        Parley__V1__ConversationsImportResponse *response,
                                        struct error *err)
 {
-    struct server *server = call_server(call);
     struct conversation *c;
-    enum status rc = conversations_find(&c, server->conversations, call_principal(call)->id,
-                                        request->conversation, err);
+    enum status rc = conversation_call_find(&c, call, request->conversation, err);
 
     if (rc == STATUS_OK)
         rc = import_turns(c, request, call_arena(call), err);

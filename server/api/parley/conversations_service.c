@@ -7,6 +7,7 @@
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
+#include "server/conversation/names.h"
 #include "server/conversation/opening.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
@@ -15,19 +16,24 @@
 /* Bound of one answer's memory. */
 #define ANSWER_MAX_BYTES ((size_t)256 << 20)
 
-static enum status conversations_service_check(const char *id, struct error *err)
+/* The id of the parent that the request names: a retry is then the same, whichever it names. */
+static enum status take_parent(const char **out, struct call *call, const char *text,
+                               struct error *err)
 {
-    return id[0] == '\0' ? error_field(err, "conversation", "is empty") : STATUS_OK;
-}
+    struct conversation_id id;
+    char *hex;
 
-static enum status conversations_service_find(struct conversation **out, const struct call *call,
-                                              const char *id, struct error *err)
-{
-    enum status rc = conversations_service_check(id, err);
-
-    return rc == STATUS_OK ? conversations_find(out, call_server(call)->conversations,
-                                                call_principal(call)->id, id, err)
-                           : rc;
+    *out = text;
+    if (text[0] == '\0')
+        return error_field(err, "conversation", "is empty");
+    if (!conversation_names_resolve(&id, call_server(call)->names, call_principal(call)->id, text))
+        return STATUS_OK; /* it will not be found */
+    hex = arena_alloc(call_arena(call), CONVERSATION_ID_CHARS, 1);
+    if (hex == NULL)
+        return error_no_memory(err, CONVERSATION_ID_CHARS, "a request");
+    conversation_id_format(&id, hex);
+    *out = hex;
+    return STATUS_OK;
 }
 
 static enum status open_conversation(struct call *call,
@@ -68,7 +74,6 @@ static enum status fork_conversation(struct call *call,
     char *id = arena_alloc(call_arena(call), CONVERSATION_ID_CHARS, 1);
     struct fork_request r = {
         .principal = call_principal(call)->id,
-        .parent = request->conversation,
         .has_at_turn = request->at_case == PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN,
         .at_turn = request->at_turn,
         .n_metadata = request->n_metadata,
@@ -78,7 +83,7 @@ static enum status fork_conversation(struct call *call,
 
     if (id == NULL)
         return error_no_memory(err, CONVERSATION_ID_CHARS, "a response");
-    rc = conversations_service_check(request->conversation, err);
+    rc = take_parent(&r.parent, call, request->conversation, err);
     if (rc == STATUS_OK)
         rc = wire_fork_metadata(&r.metadata, request, call_arena(call), err);
     if (rc == STATUS_OK)
@@ -101,7 +106,7 @@ static enum status rewind_conversation(struct call *call,
     struct conversation *c;
     enum status rc;
 
-    rc = conversations_service_find(&c, call, request->conversation, err);
+    rc = conversation_call_find(&c, call, request->conversation, err);
     if (rc == STATUS_OK)
         rc = request->to_case == PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN
                  ? conversation_rewind_from(c, request->generation, request->to_turn, err)
@@ -122,7 +127,7 @@ static enum status cancel_turns(struct call *call,
     size_t n_cancelled = 0;
     enum status rc;
 
-    rc = conversations_service_find(&c, call, request->conversation, err);
+    rc = conversation_call_find(&c, call, request->conversation, err);
     if (rc == STATUS_OK)
         rc = conversation_cancel_from(c, request->turn, &n_cancelled, err);
     if (rc != STATUS_OK)
@@ -137,7 +142,7 @@ static enum status close_conversation(struct call *call,
                                       struct error *err)
 {
     struct conversation *c;
-    enum status rc = conversations_service_find(&c, call, request->conversation, err);
+    enum status rc = conversation_call_find(&c, call, request->conversation, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -155,7 +160,7 @@ static void get_conversation(struct call *call, const Parley__V1__ConversationsG
     enum status rc;
 
     arena_init(&arena, ANSWER_MAX_BYTES);
-    rc = conversations_service_find(&c, call, request->conversation, &err);
+    rc = conversation_call_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = wire_conversation(&response, c, call_principal(call), &arena, &err);
     if (rc == STATUS_OK && !request->without_transcript)
@@ -170,17 +175,17 @@ static void get_conversation(struct call *call, const Parley__V1__ConversationsG
 /* Open first waits for its model, then for what a retry of it has opened; Fork for the same, then
  * for the parent. */
 #define CALL_KIND_OPEN CALL_UNARY
-#define CALL_START_OPEN(start, request, response, f)                            \
-    CALL_START_KEPT(f##_found, request, response, f)                            \
-    PARLEY_FIND(f##_loaded, request, JOURNAL_BY_REQUEST, request_id, f##_found) \
-    static void start(struct call *call)                                        \
-    {                                                                           \
-        models_call_want(call, CALL_REQUEST(call, request)->model, f##_loaded); \
+#define CALL_START_OPEN(start, request, response, f)                                       \
+    CALL_START_KEPT(f##_found, request, response, f)                                       \
+    PARLEY_FIND(f##_loaded, request, conversation_call_want_opened, request_id, f##_found) \
+    static void start(struct call *call)                                                   \
+    {                                                                                      \
+        models_call_want(call, CALL_REQUEST(call, request)->model, f##_loaded);            \
     }
 #define CALL_KIND_FORK CALL_UNARY
 #define CALL_START_FORK(start, request, response, f)     \
     CALL_START_FOUND_KEPT(f##_new, request, response, f) \
-    PARLEY_FIND(start, request, JOURNAL_BY_REQUEST, request_id, f##_new)
+    PARLEY_FIND(start, request, conversation_call_want_opened, request_id, f##_new)
 
 #define CONVERSATIONS_SERVICE_METHODS(METHOD)                                              \
     METHOD(OPEN, KEY, "Conversations/Open", conversations_open_request,                    \

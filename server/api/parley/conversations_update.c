@@ -9,16 +9,12 @@ static enum status update_conversation(struct call *call,
                                        const Parley__V1__ConversationsUpdateRequest *request,
                                        Parley__V1__Conversation *response, struct error *err)
 {
-    struct server *server = call_server(call);
     Parley__V1__Conversation *filled;
     struct update_request r;
     struct conversation *c;
     enum status rc;
 
-    rc = request->conversation[0] == '\0'
-             ? error_field(err, "conversation", "is empty")
-             : conversations_find(&c, server->conversations, call_principal(call)->id,
-                                  request->conversation, err);
+    rc = conversation_call_find(&c, call, request->conversation, err);
     if (rc == STATUS_OK)
         rc = wire_update(&r, request, call_arena(call), err);
     if (rc == STATUS_OK)

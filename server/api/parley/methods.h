@@ -26,17 +26,17 @@
     CALL_START_BY(start, request, response, f, conversation_call_answer)
 #define CALL_START_FOUND_KEPT(start, request, response, f) \
     CALL_START_KEPT(f##_found, request, response, f)       \
-    PARLEY_FIND(start, request, JOURNAL_BY_ID, conversation, f##_found)
+    PARLEY_FIND(start, request, conversation_call_want, conversation, f##_found)
 #define CALL_START_FOUND_UNARY(start, request, response, f) \
     CALL_START_UNARY(f##_found, request, response, f)       \
-    PARLEY_FIND(start, request, JOURNAL_BY_ID, conversation, f##_found)
+    PARLEY_FIND(start, request, conversation_call_want, conversation, f##_found)
 #define CALL_START_FOUND_SERVER_STREAM CALL_START_FOUND_UNARY
-/* Defines start, which calls then once the conversation that the request's member names was looked
- * for. */
-#define PARLEY_FIND(start, request, by, member, then)                                \
-    static void start(struct call *call)                                             \
-    {                                                                                \
-        conversation_call_want(call, by, CALL_REQUEST(call, request)->member, then); \
+/* Defines start, which calls then once want (of conversation_call.h) has looked for the
+ * conversation that the request's member names. */
+#define PARLEY_FIND(start, request, want, member, then)        \
+    static void start(struct call *call)                       \
+    {                                                          \
+        want(call, CALL_REQUEST(call, request)->member, then); \
     }
 
 #endif

@@ -1,6 +1,7 @@
 #include "server/api/parley/turn_begin.h"
 
 #include "base/env.h"
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/wire.h"
 #include "server/call/call.h"
 #include "server/server.h"
@@ -36,10 +37,7 @@ enum status turn_begin(struct conversation **out, struct call *call,
     struct conversation *c;
     enum status rc;
 
-    if (request->conversation[0] == '\0')
-        return error_field(err, "conversation", "is empty");
-    rc = conversations_find(&c, server->conversations, call_principal(call)->id,
-                            request->conversation, err);
+    rc = conversation_call_find(&c, call, request->conversation, err);
     if (rc == STATUS_OK && model_is_absent(c->host.model) && !asks_again(c, request))
         rc = conversation_check_model(c, err); /* the request cannot be read without it */
     if (rc == STATUS_OK)

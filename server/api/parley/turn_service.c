@@ -11,7 +11,7 @@
 #include "server/api/parley/wire.h"
 #include "server/call/error_details.h"
 #include "server/call/multiplex.h"
-#include "server/conversation/lookup.h"
+#include "server/conversation/named_lookup.h"
 #include "server/conversation/reader.h"
 #include "server/server.h"
 
@@ -120,7 +120,7 @@ struct chat_item {
     struct turn_reader reader;
     struct turn_parts parts;
     /* While the conversation is read from the journal. */
-    struct lookup lookup;
+    struct named_lookup lookup;
     struct arena arena; /* of request, once it is taken */
     const Parley__V1__ChatRequest *request;
     bool is_wanted, is_cancelled;
@@ -168,7 +168,7 @@ static enum status chat_begin_turn(struct chat_item *item, const Parley__V1__Cha
     return rc;
 }
 
-static void on_chat_lookup(struct lookup *l, const struct error *err)
+static void on_chat_lookup(struct named_lookup *l, const struct error *err)
 {
     struct chat_item *item = container_of(l, struct chat_item, lookup);
 
@@ -186,8 +186,8 @@ static bool chat_want(struct chat_item *item, const Parley__V1__ChatRequest *req
 {
     struct call *call = multiplex_call(&item->base);
 
-    if (!lookup_begin(&item->lookup, call_server(call)->conversations, JOURNAL_BY_ID,
-                      call_principal(call)->id, request->turn->conversation, on_chat_lookup))
+    if (!named_lookup_begin(&item->lookup, call_server(call)->names, call_principal(call)->id,
+                            request->turn->conversation, on_chat_lookup))
         return false;
     item->is_wanted = true;
     item->request = request;
@@ -288,7 +288,7 @@ static void turn_service_chat_end(struct multiplex_item *base, enum status why)
 {
     struct chat_item *item = chat_item_of(base);
 
-    lookup_leave(&item->lookup);
+    named_lookup_leave(&item->lookup);
     turn_parts_close(&item->parts);
     if (item->has_begun)
         reader_close(&item->reader, why == STATUS_OK ? STATUS_CANCELLED : why);

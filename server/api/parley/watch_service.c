@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/names.h"
 #include "server/conversation/snapshot.h"
 #include "server/conversation/watch.h"
 #include "server/server.h"
@@ -158,7 +160,7 @@ static enum status check_one(const struct watch_call *w, const char *id, struct 
 
     if (!w->watcher.is_one || watcher_next(&ahead, &event, &lost))
         return STATUS_OK;
-    return conversations_find(&c, w->all, w->watcher.principal, id, err);
+    return conversation_call_find(&c, w->call, id, err);
 }
 
 static enum status open_watch(struct watch_call *w,
@@ -173,7 +175,9 @@ static enum status open_watch(struct watch_call *w,
     enum status rc;
 
     rc = watch_token_parse(&place, &w->all->watch, request->resume_token, err);
-    if (rc == STATUS_OK && is_one && !conversation_id_parse(&id, request->conversation))
+    if (rc == STATUS_OK && is_one &&
+        !conversation_names_resolve(&id, call_server(w->call)->names, principal,
+                                    request->conversation))
         rc = conversations_find(&c, w->all, principal, request->conversation,
                                 err); /* for its words */
     if (rc != STATUS_OK)

@@ -32,7 +32,9 @@ static void bind_name(const char *name, const struct conversation *c)
 START_TEST(binds)
 {
     char id[CONVERSATION_ID_CHARS];
-    struct conversation *one, *two;
+    struct conversation *one, *two, *found;
+    struct conversation_id what;
+    struct error err;
 
     open_all();
     one = fake_conversation(&s);
@@ -46,8 +48,17 @@ START_TEST(binds)
     ck_assert_ptr_eq(conversation_names_find(&m, 0, "tour"), two);
     conversation_id_format(&one->id, id);
     ck_assert_ptr_eq(conversation_names_find(&m, 0, id), one);
+    ck_assert_int_eq(conversation_names_get(&found, &m, 0, "tour", &err), STATUS_OK);
+    ck_assert_ptr_eq(found, two);
     conversation_close(two, WATCH_CLOSED, "the test wants it");
     ck_assert_ptr_null(conversation_names_find(&m, 0, "tour"));
+    ck_assert_int_eq(conversation_names_get(&found, &m, 0, "tour", &err), STATUS_NOT_FOUND);
+    ck_assert_str_eq(err.text, "there is no conversation 'tour'");
+    ck_assert(conversation_names_resolve(&what, &m, 0, "tour")); /* a closed one, too */
+    ck_assert(conversation_names_resolve(&what, &m, 0, id));
+    ck_assert_int_eq(memcmp(&what, &one->id, sizeof(what)), 0);
+    ck_assert(!conversation_names_resolve(&what, &m, 1, "tour"));
+    ck_assert(conversation_name_is_valid("a.B_9-") && !conversation_name_is_valid("a/b"));
     close_all();
 }
 END_TEST
