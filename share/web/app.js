@@ -72,6 +72,7 @@ export class App {
     this.library.complete().catch(complain);
     this.library.poll(() => this.#setReachable(false), () => this.#setReachable(true));
     if (!NARROW.matches) this.composer.focus();
+    this.root.removeAttribute('aria-busy');
   }
 
   // --- drawing ---

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""The page in Debian's Chromium: by the keyboard alone, narrow and wide, light and dark; a reply is stopped, branched, reloaded, followed
+in a second tab and past a kill; a hostile reply does nothing; a key is asked for once.
+
+usage: test_page.py PARLEYD WRITE_TINY_MODEL [NAME…]      (any python3; no packages; skipped without Chromium)"""
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import children  # noqa: E402
+from calls import ANSWERING, IDLE, READY, SHOWN, call, conversation, ids, overflow, transcript, write  # noqa: E402
+from chromium import Chromium  # noqa: E402
+
+SKIPPED = 77
+N = 2000  # tokens of a reply in whose midst something happens
+HOSTILE = "\n\n".join([
+    "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'><svg onload='window.harmed = 1'></svg>",
+    "[link](javascript:window.harmed=1) [data](data:text/html,<script>1</script>) [j2](JaVa\tScRiPt:alert(1)) ![image](http://127.0.0.1:1/seen.png)",
+    "<javascript:alert(1)> <a href='javascript:window.harmed=1'>a</a> https://example.org/ok",
+    "\u202e\u2066 evil \u202d\u200f bidi \ufffd \x01\x7f " + "\U000e0001",
+    "```html\n<script>window.harmed = 1</script>\n```", "$\\href{javascript:window.harmed=1}{x}$ $$\\htmlData{a=b}{x}$$ \\(\\def\\x{\\x\\x}\\x\\)",
+    "> " * 400 + "deep", "| a | b |\n|---|---|\n| <script>1</script> | [x](javascript:1) |", "[unclosed](", "```unclosed\n" + "*" * 3000,
+])
+
+
+class Ready:
+    """A daemon and a browser that all tests use."""
+
+    def __init__(self, daemon, browser, flags, parleyd):
+        self.daemon, self.browser, self.flags, self.parleyd = daemon, browser, flags, parleyd
+        self.http = daemon.http
+
+    def page(self, where="", **more):
+        page = self.browser.open(f"http://{self.http}/{where}", **more)
+        page.until(READY)
+        return page
+
+    def slow(self, title):
+        """The address of a conversation whose replies take a while."""
+        return "#/c/" + conversation(self.http, "long", title, temperature=1, seed="7", ignoreEos=True, maxTokens=N)
+
+
+def check_looks(ready):
+    """At four widths and in both themes: six requests at most, no fault, nothing wider than the window."""
+    for width, dark in ((360, False), (400, True), (1400, False), (2000, True)):
+        page = ready.page(width=width, dark=dark)
+        page.until("document.querySelector('.welcome')")
+        assert len([url for url in page.requests if not url.startswith("data:")]) <= 6, page.requests
+        assert not page.errors and not overflow(page), (width, page.errors, overflow(page))
+        ground = page.js("getComputedStyle(document.body).backgroundColor")
+        assert (int(ground[4:].split(",")[0]) < 128) == dark, ground
+        page.shot(f"build/browser/empty-{width}-{'dark' if dark else 'light'}.png")
+
+
+def check_keyboard(ready):
+    """Ask, ask again, change, compare, find and delete, without a mouse."""
+    for width, dark in ((1400, False), (400, True)):
+        before = set(ids(ready.http))
+        page = ready.page(width=width, dark=dark)
+        write(page, "Name a river.")
+        page.until("document.querySelector('.turn .stats span')")
+        write(page, "And another one.")
+        page.until(f"document.querySelectorAll('.turn .stats').length === 2 && {IDLE}")
+        mine = page.js("location.hash.slice(4)")
+        assert [turn["messages"][0]["text"] for turn in transcript(ready.http, mine)] == ["Name a river.", "And another one."]
+
+        # another reply: a fork after the first turn
+        page.js("[...document.querySelectorAll('[aria-label=\"Another reply\"]')].at(-1).focus()")
+        page.press("Enter")
+        page.until(f"location.hash.slice(4) !== '{mine}' && document.querySelectorAll('.turn .stats').length === 2 && {IDLE}")
+        page.until("document.querySelector('.siblings')?.innerText.includes('2 / 2')")
+        other = page.js("location.hash.slice(4)")
+        assert call(ready.http, "Conversations/Get", {"conversation": other})["parent"] == mine
+        page.js("document.activeElement.blur()")
+        page.press("[")
+        page.until(f"location.hash.slice(4) === '{mine}'")
+
+        # the first message, changed
+        page.until("document.querySelectorAll('.turn').length === 2")
+        page.js("document.querySelector('[aria-label=\"Edit and send again\"]').focus()")
+        page.press("Enter")
+        page.until("document.activeElement.matches('.user textarea')")
+        page.js("document.activeElement.select()")
+        page.type("Name a mountain.")
+        page.press("Enter")
+        page.until(f"document.querySelectorAll('.turn').length === 1 && document.querySelector('.turn .stats span') && {IDLE}")
+        page.until("document.querySelector('.user-text').innerText === 'Name a mountain.'")
+
+        # the tree: four turns below the start, walked to another one, compared
+        page.press("Control+.")
+        page.until("document.querySelectorAll('.tree .node').length === 4")
+        page.js("document.querySelector('.tree [tabindex=\"0\"]').focus()")
+        page.press("Home")
+        page.until("document.activeElement.getAttribute('aria-label')?.includes('Name a river.')")
+        page.press("ArrowRight")
+        page.until("document.activeElement.getAttribute('aria-level') === '2'")
+        page.shot(f"build/browser/tree-{width}.png")
+        page.js("[...document.querySelectorAll('.tree-foot button')].at(-1).focus()")
+        page.press("Enter")
+        page.until("document.querySelectorAll('dialog .side mark').length === 2")
+        assert page.js("[...document.querySelectorAll('dialog mark')].map((m) => m.innerText)") == ["mountain.", "river."]
+        page.shot(f"build/browser/compare-{width}.png")
+        page.press("Escape")
+        page.until("document.querySelector('dialog') === null")
+        page.js("document.querySelector('.tree [tabindex=\"0\"]').focus()")
+        page.press("Enter")
+        page.until(f"['{mine}', '{other}'].includes(location.hash.slice(4))")
+
+        # found by its name, deleted with its branches
+        page.press("Control+K")
+        page.until("document.activeElement.matches('.searchbox input')")
+        page.type("river name")
+        page.until("document.querySelectorAll('.list .row').length >= 1")
+        page.press("ArrowDown")
+        page.press("Tab")
+        page.press("Enter")
+        page.until("document.activeElement.matches('[role=menuitem]')")
+        page.press("End")
+        page.press("Enter")
+        page.until("document.querySelector('dialog[open]')")
+        page.js("document.querySelector('dialog [value=yes]').focus()")
+        page.press("Enter")
+        children.until("the branches are deleted", lambda: set(ids(ready.http)) <= before)
+        assert not page.errors, page.errors
+
+
+def check_stop(ready):
+    """Escape ends a reply; what there is of it stays."""
+    page = ready.page(ready.slow("stop"))
+    write(page, "Tell me a long story.")
+    page.until(f"{ANSWERING} && document.querySelector('.markdown')?.textContent.length > 20")
+    page.press("Escape")
+    page.until(f"{IDLE} && document.querySelector('.ended')")
+    assert "Stopped" in page.js("document.querySelector('.ended').innerText")
+    turn = transcript(ready.http, page.js("location.hash.slice(4)"))[0]
+    assert turn["finishReason"] == "FINISH_REASON_CANCELLED" and turn["reply"]
+
+
+def same(ready, pages, of):
+    """Waits until all show the whole reply, which is the server's."""
+    children.until("the turn is complete", lambda: len(transcript(ready.http, of)) == 1)
+    reply = transcript(ready.http, of)[0]["reply"]
+    texts = []
+    for page in pages:
+        page.until(IDLE)
+        page.until("document.querySelector('.turn .stats span')")
+        texts.append(page.js(SHOWN))
+    fresh = pages[0].browser.open(pages[0].js("location.href"))
+    fresh.until("document.querySelector('.turn .stats span')")
+    assert len(reply) > 100 and all(text == fresh.js(SHOWN) for text in texts), texts
+    return reply
+
+
+def check_reload(ready):
+    """A reload and a second tab in the middle of a reply: all end with the same text, and it was computed once."""
+    page = ready.page(ready.slow("reload"))
+    of = page.js("location.hash.slice(4)")
+    write(page, "Tell me a long story.")
+    page.until("document.querySelector('.markdown')?.textContent.length > 20")
+    second = ready.browser.open(page.js("location.href"))
+    beside = ready.browser.beside(page, page.js("location.href"))
+    page.reload()
+    page.until("document.querySelector('.user-text')?.innerText === 'Tell me a long story.'")
+    same(ready, [page, second, beside], of)
+
+
+def check_kill(ready, folder):
+    """kill -9 in mid-sentence: the page says that it waits, and the reply goes on to the bytes of one that nothing disturbed."""
+    flags = [*ready.flags, "--data", os.path.join(folder, "data"), "--http"]
+    asked = {"temperature": 1, "seed": "11", "ignoreEos": True, "maxTokens": N}
+    with children.Daemon(ready.parleyd, *flags, "127.0.0.1:0") as daemon:
+        calm = conversation(daemon.http, "long", "calm", **asked)
+        whole = call(daemon.http, "Conversations/Ask", {"conversation": calm, "turn": 1, "text": "Tell me a long story."})["message"]["text"]
+        of = conversation(daemon.http, "long", "killed", **asked)
+    with children.Daemon(ready.parleyd, *flags, daemon.http) as first:
+        page = ready.browser.open(f"http://{first.http}/#/c/{of}")
+        page.until(READY)
+        write(page, "Tell me a long story.")
+        page.until("document.querySelector('.markdown')?.textContent.length > 20")
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+        page.until("document.querySelector('.lost')")
+        page.shot("build/browser/lost.png")
+        first.process.returncode = 0  # as it was to be
+    with children.Daemon(ready.parleyd, *flags, daemon.http) as second:
+        page.until("document.querySelector('.lost') === null")
+        page.until(f"{IDLE} && document.querySelector('.turn .stats span')")
+        assert transcript(second.http, of)[0]["reply"] == whole
+        shown = page.js(SHOWN)
+        fresh = ready.browser.open(f"http://{second.http}/#/c/{calm}")
+        fresh.until("document.querySelector('.turn .stats span')")
+        assert shown == fresh.js(SHOWN)
+
+
+def check_hostile(ready):
+    """Nothing in a reply, a message or a name becomes markup, code, a request or a link to code."""
+    title = "<img src=x onerror=window.harmed=1>\u202e"
+    of = conversation(ready.http, "long", title)
+    call(ready.http, "Conversations/Import", {"conversation": of, "turns": [
+        {"messages": [{"role": "user", "text": HOSTILE}], "reply": HOSTILE, "finishReason": "FINISH_REASON_STOP"}]})
+    page = ready.page(f"#/c/{of}")
+    page.until("document.querySelectorAll('.markdown > *').length > 5")
+    page.until("document.querySelector('math')")
+    assert page.js("window.harmed") is None
+    assert page.js("document.querySelectorAll('.thread script, .thread img, .thread iframe, .thread [onerror], .thread [onload]').length") == 0
+    links = page.js("[...document.querySelectorAll('.thread a')].map((a) => a.href + ' ' + a.rel)")
+    assert links and all(link.startswith(("http:", "https:", "mailto:")) and "noopener" in link for link in links), links
+    assert not [url for url in page.requests if not url.startswith((f"http://{ready.http}/", "data:"))], page.requests
+    assert "<script>window.harmed = 1</script>" in page.js("document.querySelector('.markdown').textContent")
+    assert not page.errors and not overflow(page), (page.errors, overflow(page))
+
+
+def check_key(parleyd, browser, folder):
+    """A key is asked for once a tab; a wrong one is asked for again; only administrators see the server at work."""
+    keys = os.path.join(folder, "keys")
+    with open(keys, "w") as out:
+        for name, key, role in (("anna", "chat-key-123456", ""), ("root", "admin-key-123456", "admin")):
+            print(name, hashlib.sha256(key.encode()).hexdigest(), role, file=out)
+    os.chmod(keys, 0o600)
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--keys", keys) as daemon:
+        page = browser.open(f"http://{daemon.http}/")
+        for key in ("wrong-key-0", "chat-key-123456"):
+            page.until("document.activeElement?.id === 'key'")
+            page.type(key)
+            page.press("Enter")
+            if key.startswith("wrong"):
+                page.until("document.querySelector('dialog .field-error').innerText.includes('does not know')")
+        page.until("document.querySelector('dialog') === null && " + READY)
+        page.reload()
+        page.until(READY)
+        assert page.js("document.querySelector('dialog')") is None
+        page.press("Control+.")
+        page.js("document.querySelector('#tab-batch').click()")
+        page.until("document.querySelector('.panel-empty')?.innerText.includes('administrators')")
+        page.js("sessionStorage.setItem('parley.key', 'admin-key-123456')")
+        page.reload()
+        page.until("document.querySelector('.figures')")
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    wanted = sys.argv[3:]
+    if shutil.which("chromium") is None:
+        print("Chromium is missing: ./run setup browser installs it")
+        sys.exit(SKIPPED)
+    with tempfile.TemporaryDirectory() as folder, Chromium() as browser:
+        long = os.path.join(folder, "long.gguf")
+        children.run([write_tiny_model, long, "65536"], check=True)
+        flags = ["--model", f"long={long}"]
+        with children.Daemon(parleyd, *flags, "--http", "127.0.0.1:0") as daemon:
+            ready = Ready(daemon, browser, flags, parleyd)
+            for name, check in {"looks": lambda: check_looks(ready), "keyboard": lambda: check_keyboard(ready), "stop": lambda: check_stop(ready),
+                                "reload": lambda: check_reload(ready), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
+                                "key": lambda: check_key(parleyd, browser, folder)}.items():
+                if not wanted or name in wanted:
+                    check()
+                    print(f"{name}: good", flush=True)
+
+
+if __name__ == "__main__":
+    main()
