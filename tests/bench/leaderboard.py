@@ -3,17 +3,20 @@
 none stands still, so that what else the machine does meets all. One table in Markdown and one in HTML, with the machine, the versions
 and the commands.
 
-usage: leaderboard.py BUILD_DIR MODEL.gguf PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
-       a PEER: llama-server[=FILE.gguf]   openvino[=FILE.gguf]   vllm[=FOLDER]
+usage: leaderboard.py BUILD_DIR MODEL.gguf PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
+       a PEER: llama-server[:SLOTS][=FILE.gguf]   openvino[=FILE.gguf]   vllm[=FOLDER]   parley:undrafted
+               SLOTS: a number (64), `own` (what it chooses itself), `each` (as many as the row has conversations)
+       a FILE: MODEL (as it is), a type (MODEL, requantised by llama.cpp: Q4_0), SHAPE:TYPE (random weights, by shapes.py: 1B:Q4_K_M), or a path
 
-Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh). It loads MODEL, unless a file is named:
-llama-server as it is; OpenVINO made Q8_0 by llama.cpp, since its import of Q4_1 loses SmolLM2; vLLM in bf16, as a folder that
-transformers writes. Each has its prefix cache. The words of a load are new to it, but for the row `shared`, where 64 prompts begin with
-the same 512 tokens.
+Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh). For each of the files there is a table, and
+all servers load that file, unless one is named with the peer: llama-server and Parley as it is; OpenVINO made Q8_0 by llama.cpp, since
+its import of Q4_1 loses SmolLM2; vLLM in bf16, as a folder that transformers writes. Each has its prefix cache. The words of a load are
+new to it, but for the row `shared`, where 64 prompts begin with the same 512 tokens. parley:undrafted is Parley without guesses at next
+tokens. Servers that do not fit into memory together are started for each load.
 
 Equal quality is shown, not assumed: KL is the mean divergence of each server's next token from that of the reference, MODEL in plain C
 (--backend ref) unless --reference names a file of it in F16 or F32, over its twenty likeliest tokens and the rest, behind the beginnings
-of a text. OpenVINO, in process, says no probabilities: its cell is empty.
+of a text. OpenVINO, in process, says no probabilities: its cell is empty. Random weights have no row of it.
 """
 import argparse
 import html
@@ -96,25 +99,42 @@ def divergence(of, reference):
 
 
 class Competitor:
-    """One that is loaded: its name, version and command, and a process that stands still between loads."""
+    """One that is loaded: its name, version and command, and a process that stands still between loads, or is started for each."""
 
     http = None  # where its OpenAI API is
+    model_name = "model"
     version = command = ""
     process = None
+    stays = True  # between loads
 
-    def stop(self):
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGSTOP)
+    def start(self, n):
+        """Starts it, for n conversations at once, and returns when it is ready."""
+        raise NotImplementedError
 
-    def go_on(self):
-        if self.process is not None:
+    def fits(self, n):
+        """Whether the running one is meant for loads of n."""
+        return True
+
+    def begin(self, n):
+        if self.process is not None and not self.fits(n):
+            self.close()
+        if self.process is None:
+            self.start(n)
+            self.load(0, 1, 64, 8)  # each has been asked once before
+        else:
             os.killpg(self.process.pid, signal.SIGCONT)
+
+    def end(self):
+        if self.stays:
+            os.killpg(self.process.pid, signal.SIGSTOP)
+        else:
+            self.close()
 
     def load(self, seed, n, n_in, n_out, n_shared=0):
         options = ["--concurrency", n, "--requests", n, "--input-tokens", n_in, "--output-tokens", n_out, "--seed", seed]
         options += ["--shared-prefix", n_shared] if n_shared else []
         figures = loads.bench(self.build, self.url, *options)
-        if self.name == "Parley" and figures["cached_tokens"] and not n_shared:
+        if isinstance(self, Parley) and figures["cached_tokens"] and not n_shared:
             raise SystemExit(f"{figures['cached_tokens']} tokens were cached: a peer that caches none would look slower than it is")
         if figures["failed"]:
             print(f"{self.name}: {figures['failed']} of {n} failed: {figures.get('first_error')}", file=sys.stderr)
@@ -140,21 +160,30 @@ class Competitor:
 
     def close(self):
         if self.process is not None:
-            self.go_on()
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            self.process = None
 
 
 class Parley(Competitor):
-    name, model_name = "Parley", "model"
+    name = "Parley"
 
     def __init__(self, build, model, *flags):
-        self.build = build
+        self.build, self.model, self.flags = build, model, flags
         self.version = said_by(f"{build}/parleyd", "--version")
+
+    def start(self, n):
         grpc, http = free_port(), free_port()
         self.url, self.http = f"parley://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}"
-        self.start_server([f"{build}/parleyd", "--listen", f"127.0.0.1:{grpc}", "--http", f"127.0.0.1:{http}", "--model", f"model={model}", "--log-level", "error", *flags])
+        self.start_server([f"{self.build}/parleyd", "--listen", f"127.0.0.1:{grpc}", "--http", f"127.0.0.1:{http}", "--model", f"model={self.model}", "--log-level", "error", *self.flags])
         self.wait_until_ready("/health")
+
+
+class Undrafted(Parley):
+    name = "Parley, no drafts"
+
+    def __init__(self, build, model, slots, most):
+        super().__init__(build, model, "--speculate", "off")
 
 
 def llama_cpp():
@@ -163,43 +192,62 @@ def llama_cpp():
     return folder, os.environ | {"LD_LIBRARY_PATH": folder}
 
 
-def in_q8_0(model):
-    """A file of the model at Q8_0, made once."""
+def requantised(model, kind):
+    """A file of the model in another type, made once."""
     home = os.path.join(os.environ.get("PEERS_HOME", os.path.expanduser("~/.cache/peers")), "models")
-    path = os.path.join(home, f"{os.path.basename(model).removesuffix('.gguf')}.Q8_0.gguf")
+    path = os.path.join(home, f"{os.path.basename(model).removesuffix('.gguf')}.{kind}.gguf")
     if not os.path.exists(path):
         os.makedirs(home, exist_ok=True)
         folder, environment = llama_cpp()
-        subprocess.run([f"{folder}/llama-quantize", "--allow-requantize", model, f"{path}.part", "Q8_0"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        subprocess.run([f"{folder}/llama-quantize", "--allow-requantize", model, f"{path}.part", kind], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
         os.rename(f"{path}.part", path)
     return path
 
 
-class LlamaServer(Competitor):
-    name, model_name = "llama-server", "model"
+def file_of(model, name):
+    """The path of what --files names, and whether its weights are random."""
+    if name == "MODEL" or os.path.exists(name):
+        return model if name == "MODEL" else name, False
+    if ":" not in name:
+        return requantised(model, name), False
+    return subprocess.run([sys.executable, f"{HERE}/shapes.py", model, *name.split(":", 1)], check=True, stdout=subprocess.PIPE, text=True).stdout.strip(), True
 
-    def __init__(self, build, model):
-        folder, environment = llama_cpp()
-        done = subprocess.run([f"{folder}/llama-server", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+class LlamaServer(Competitor):
+    def __init__(self, build, model, slots, most):
+        self.build, self.model, self.slots, self.most = build, model, slots or "64", most
+        self.name = f"llama-server, {self.slots} slots"
+        self.folder, self.environment = llama_cpp()
+        done = subprocess.run([f"{self.folder}/llama-server", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment)
         self.version = next(line for line in done.stdout.splitlines() if "version" in line).strip()
-        self.build, port = build, free_port()
+
+    def fits(self, n):
+        return self.slots != "each" or n == self.n_slots
+
+    def start(self, n):
+        port = free_port()
         self.url = self.http = f"http://127.0.0.1:{port}"
-        # Its context is shared out among its slots: 2,048 tokens each.
-        self.start_server([f"{folder}/llama-server", "-m", model, "--host", "127.0.0.1", "--port", port, "-t", N_THREADS, "-np", 64, "-c", 131072], environment)
+        self.n_slots = {"each": n, "own": 4}.get(self.slots) or int(self.slots)
+        slots = [] if self.slots == "own" else ["-np", self.n_slots]
+        # Its context is shared out among its slots: each has room for the longest conversation of the rows.
+        command = [f"{self.folder}/llama-server", "-m", self.model, "--host", "127.0.0.1", "--port", port, "-t", N_THREADS, *slots, "-c", self.n_slots * self.most]
+        self.start_server(command, self.environment)
         self.wait_until_ready("/health")
 
 
 class Vllm(Competitor):
-    name, model_name = "vLLM, CPU", "model"
+    name = "vLLM, CPU"
 
-    def __init__(self, build, model):
+    def __init__(self, build, model, slots, most):
         is_folder = os.path.isdir(model)
         said = subprocess.run([f"{HERE}/vllm.sh", *([] if is_folder else [model])], check=True, stdout=subprocess.PIPE, text=True).stdout.split("\n")
-        python, model = said[0], model if is_folder else said[1]
-        self.version = said_by(python, "-c", "import vllm; print(vllm.__version__)")
-        self.build, port = build, free_port()
+        self.build, self.python, self.model = build, said[0], model if is_folder else said[1]
+        self.version = said_by(self.python, "-c", "import vllm; print(vllm.__version__)")
+
+    def start(self, n):
+        port = free_port()
         self.url = self.http = f"http://127.0.0.1:{port}"
-        serve = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", "model", "--host", "127.0.0.1", "--port", port]
+        serve = [self.python, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model, "--served-model-name", "model", "--host", "127.0.0.1", "--port", port]
         self.start_server([*serve, "--max-model-len", 2048, "--max-num-seqs", 64, "--gpu-memory-utilization", 0.5], os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "4"})
         self.wait_until_ready("/health")
 
@@ -207,20 +255,31 @@ class Vllm(Competitor):
 class OpenVino(Competitor):
     name = "OpenVINO GenAI"
 
-    def __init__(self, build, model):
+    def __init__(self, build, model, slots, most):
         os.environ["OPENVINO_PYTHON"] = python = subprocess.run([f"{HERE}/openvino.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         self.version = said_by(python, "-c", "import openvino_genai; print(openvino_genai.__version__)")
         self.command = f"openvino_peer.py {model} --prefix-cache"
-        self.peer = compare.OpenVino(model, "--prefix-cache")
+        self.model, self.peer = model, None
+
+    def begin(self, n):
+        if self.peer is None:
+            self.peer = compare.OpenVino(self.model, "--prefix-cache")
+            self.load(0, 1, 64, 8)
 
     def load(self, *load):  # which stops itself
         return self.peer.load(*load)
 
+    def end(self):
+        if not self.stays:
+            self.close()
+
     def close(self):
-        self.peer.close()
+        if self.peer is not None:
+            self.peer.close()
+            self.peer = None
 
 
-PEERS = {"llama-server": LlamaServer, "openvino": OpenVino, "vllm": Vllm}
+PEERS = {"llama-server": LlamaServer, "openvino": OpenVino, "vllm": Vllm, "parley": Undrafted}
 
 
 def measure(competitors, rows, n_rounds):
@@ -233,9 +292,9 @@ def measure(competitors, rows, n_rounds):
             turn = i % len(competitors)
             for one in competitors[turn:] + competitors[:turn]:
                 loads.progress(f"row {row}, round {i + 1} of {n_rounds}: {one.name}")
-                one.go_on()
+                one.begin(load[0])
                 figure = read(one.load(seed, *load))
-                one.stop()
+                one.end()
                 if figure:
                     found[row, one].append(figure)
     loads.progress("")
@@ -246,11 +305,12 @@ def qualities(build, competitors, reference):
     """The mean divergence of each, None of one that does not say."""
     said = {}
     for one in competitors:
-        one.go_on()
+        one.begin(1)
         said[one] = one.quality()
-        one.stop()
+        one.end()
     definition = Parley(build, reference, "--backend", "ref")
     try:
+        definition.start(1)
         wanted = definition.quality()
     finally:
         definition.close()
@@ -275,35 +335,79 @@ def table_of(competitors, rows, found, kl):
         title, _, _, more = ROWS[row]
         ours = found[row, competitors[0]]
         lines.append([title, *(cell(found[row, one], ours, more, i == 0) for i, one in enumerate(competitors))])
-    lines.append(["KL from the reference, nats", *("–" if kl[one] is None else f"{kl[one]:.4f}" for one in competitors)])
+    if kl is not None:
+        lines.append(["KL from the reference, nats", *("–" if kl[one] is None else f"{kl[one]:.4f}" for one in competitors)])
     return lines
 
 
-def about(competitors, model, reference, n_rounds):
+def about_machine(model, reference, n_rounds):
     with open("/proc/cpuinfo") as file:
         names = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
     yield f"{names[0] if names else platform.processor()}, {N_THREADS} processors, {platform.system()} {platform.release()}, {time.strftime('%Y-%m-%d', time.gmtime())}."
-    yield f"{os.path.basename(model)}; the reference is {os.path.basename(reference)} by --backend ref. Medians of {n_rounds} interleaved rounds (least–most); × is Parley's figure over this one, above 1 where Parley is the better."
+    yield f"Medians of {n_rounds} interleaved rounds (least–most); × is Parley's figure over this one, above 1 where Parley is the better."
     yield "The words of each prompt are new to every cache, except for tokens that a row calls shared: 64 prompts begin with them. All servers keep prefix caches."
+    yield f"KL: of {os.path.basename(model)} the reference is {os.path.basename(reference)} by --backend ref, of other files these themselves."
+
+
+def about(competitors):
     for one in competitors:
         yield f"{one.name}: {one.version}; {one.command}"
 
 
-def write(folder, lines, notes):
+def write(folder, tables, notes):
+    """tables: (the file's name, lines of cells, notes on them)."""
     os.makedirs(folder, exist_ok=True)
-    text = ["# Leaderboard", "", "| " + " | ".join(lines[0]) + " |", "|" + "---|" * len(lines[0])]
-    text += ["| " + " | ".join(line) + " |" for line in lines[1:]] + [""] + [f"- {note}" for note in notes]
+    text, sections = ["# Leaderboard", ""], []
+    for title, lines, own_notes in tables:
+        text += [f"## {title}", "", "| " + " | ".join(lines[0]) + " |", "|" + "---|" * len(lines[0])]
+        text += ["| " + " | ".join(line) + " |" for line in lines[1:]] + [""] + [f"- {note}" for note in own_notes] + [""]
+        rows = "".join(f"<tr>{''.join(f'<{tag}>{html.escape(c)}</{tag}>' for c in line)}</tr>\n" for line, tag in zip(lines, ["th"] + ["td"] * len(lines)))
+        sections.append(f"<h2>{html.escape(title)}</h2>\n<table>\n{rows}</table>\n<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in own_notes)}</ul>\n")
+    text += [f"- {note}" for note in notes]
     with open(os.path.join(folder, "leaderboard.md"), "w") as file:
         file.write("\n".join(text) + "\n")
-    rows = "".join(f"<tr>{''.join(f'<{tag}>{html.escape(c)}</{tag}>' for c in line)}</tr>\n" for line, tag in zip(lines, ["th"] + ["td"] * len(lines)))
     with open(os.path.join(folder, "leaderboard.html"), "w") as file:
         file.write(
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Leaderboard</title>\n'
             "<style>:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;"
             "font-variant-numeric:tabular-nums}th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid #8884}th:first-child,td:first-child,li{text-align:left}"
-            f"li{{overflow-wrap:anywhere}}</style></head><body>\n<h1>Leaderboard</h1>\n<table>\n{rows}</table>\n<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in notes)}</ul>\n</body></html>\n"
+            f"li{{overflow-wrap:anywhere}}</style></head><body>\n<h1>Leaderboard</h1>\n{''.join(sections)}<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in notes)}</ul>\n</body></html>\n"
         )
     print("\n".join(text))
+
+
+def fit_together(competitors, file):
+    """Whether the memory that is free holds all of them, each with the file's weights and as much again for what it computes with."""
+    with open("/proc/meminfo") as lines:
+        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    return 2 * len(competitors) * os.path.getsize(file) < 1024 * free
+
+
+def is_variant(kind, name):
+    if kind == "llama-server":
+        return name in ("", "own", "each") or name.isdigit() and int(name) > 0
+    return name == ("undrafted" if kind == "parley" else "")
+
+
+def measure_file(args, rows, name):
+    """The table of one file: its name, lines, notes."""
+    file, is_random = file_of(args.model, name)
+    most = max(sum(ROWS[row][1][1:3]) for row in rows) + 128  # tokens of a conversation; a template's are among them
+    competitors = [Parley(args.build, file)]
+    try:
+        for peer in args.peers:
+            spec, _, own = peer.partition("=")
+            kind, _, slots = spec.partition(":")
+            competitors.append(PEERS[kind](args.build, own or (requantised(file, "Q8_0") if kind == "openvino" else file), slots, most))
+        stays = fit_together(competitors, file)
+        for one in competitors:
+            one.stays = stays
+        found = measure(competitors, rows, args.rounds)
+        kl = None if is_random else qualities(args.build, competitors, args.reference if name == "MODEL" and args.reference else file)
+        return os.path.basename(file), table_of(competitors, rows, found, kl), list(about(competitors))
+    finally:
+        for one in competitors:
+            one.close()
 
 
 def main():
@@ -313,31 +417,19 @@ def main():
     parser.add_argument("peers", nargs="+")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", default="MODEL")
     parser.add_argument("--reference")
     parser.add_argument("--out", default="build/leaderboard")
     args = parser.parse_args()
-    rows, reference = args.rows.split(","), args.reference or args.model
+    rows = args.rows.split(",")
     if unknown := [row for row in rows if row not in ROWS]:
         parser.error(f"there is no row '{unknown[0]}'; there are {','.join(ROWS)}")
-    if unknown := [peer for peer in args.peers if peer.split("=")[0] not in PEERS]:
-        parser.error(f"there is no peer '{unknown[0]}'; there are {', '.join(PEERS)}")
-    competitors = []
-    try:
-        competitors.append(Parley(args.build, args.model))
-        for peer in args.peers:
-            competitors[-1].stop()
-            name, _, file = peer.partition("=")
-            competitors.append(PEERS[name](args.build, file or (in_q8_0(args.model) if name == "openvino" else args.model)))
-        for one in competitors:  # each has been asked once before
-            one.go_on()
-            one.load(0, 1, 64, 8)
-            one.stop()
-        found = measure(competitors, rows, args.rounds)
-        kl = qualities(args.build, competitors, reference)
-        write(args.out, table_of(competitors, rows, found, kl), list(about(competitors, args.model, reference, args.rounds)))
-    finally:
-        for one in competitors:
-            one.close()
+    for peer in args.peers:
+        kind, _, slots = peer.partition("=")[0].partition(":")
+        if kind not in PEERS or not is_variant(kind, slots):
+            parser.error(f"there is no peer '{peer}'; there are llama-server[:SLOTS], openvino, vllm, parley:undrafted")
+    tables = [measure_file(args, rows, name) for name in args.files.split(",")]
+    write(args.out, tables, list(about_machine(args.model, args.reference or args.model, args.rounds)))
 
 
 main()

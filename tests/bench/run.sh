@@ -3,7 +3,7 @@
 # usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|gym|work]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
-#        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf products --backend NAME
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf load SHAPE TYPE      see shapes.py
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf starspace --parlai [SEEDS]
