@@ -1,12 +1,8 @@
 #include "server/part_list.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/address.h"
 #include "base/alloc.h"
-#include "server/access/access.h"
-#include "server/config/config.h"
 
 #define SERVER_PART_DECLARE(name, type) extern const struct part name##_part;
 SERVER_PARTS(SERVER_PART_DECLARE)
@@ -107,50 +103,4 @@ void part_list_deinit(struct part_list *list)
             tables[i]->deinit(list->rows[i].self);
     for (size_t i = 0; i < N_PARTS; i++)
         free(list->rows[i].self);
-}
-
-/* --- what the host knows --- */
-
-static const struct access *host_access(const void *host)
-{
-    return ((const struct part_host *)host)->server->access;
-}
-
-unsigned part_weight(void *host, uint32_t principal)
-{
-    return host_access(host) == NULL ? 1 : access_weight(host_access(host), principal);
-}
-
-struct access_quota *part_quota(void *host, uint32_t principal)
-{
-    return access_quota_of(host_access(host), principal);
-}
-
-const char *part_principal_name(void *host, uint32_t principal)
-{
-    return host_access(host) == NULL ? "" : access_name(host_access(host), principal);
-}
-
-const struct principal *part_find_principal(void *host, const char *name)
-{
-    return access_principal(host_access(host), name);
-}
-
-bool part_may_attach(const struct part_host *host)
-{
-    const struct config *c = host->config;
-
-    if (c->attach != ATTACH_AUTO || c->keys != NULL)
-        return c->attach != ATTACH_OFF;
-    for (size_t i = 0; i < c->n_listen; i++)
-        if (!address_is_local(c->listen[i]))
-            return false;
-    return true;
-}
-
-size_t part_bytes(size_t said_bytes, size_t n)
-{
-    if (said_bytes != 0)
-        return said_bytes;
-    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / n;
 }

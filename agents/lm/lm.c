@@ -122,21 +122,6 @@ static void on_cache_event(void *arg, struct lm_clone_pages *p, enum lm_cache_ev
                          what == LM_CACHE_EVICTED ? CLONE_EVICTED : CLONE_RECOMPUTED, reason);
 }
 
-void lm_read_statistics(struct lm *m)
-{
-    if (m->backend->type->statistics != NULL)
-        m->backend->type->statistics(m->backend, &m->figures);
-}
-
-void lm_notice_losses(struct lm *m)
-{
-    lm_read_statistics(m);
-    if (m->n_losses_seen == m->n_losses)
-        return;
-    m->n_losses_seen = m->n_losses;
-    lm_cache_invalidate(&m->cache);
-}
-
 /* By default only devices have host pages: they have less memory than the host. */
 static size_t host_pages_for(const struct lm *m, const struct agent_config *config,
                              size_t page_bytes)

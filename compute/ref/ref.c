@@ -8,24 +8,6 @@
 #include "compute/backend/net.h"
 #include "compute/ref/parts.h"
 
-float *ref_floats(struct buffer *m, size_t n, size_t width)
-{
-    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    return m->data;
-}
-
-const float *ref_const_floats(const struct buffer *m, size_t n, size_t width)
-{
-    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    return m->data;
-}
-
-void ref_fail(struct ref *r, const struct error *err)
-{
-    if (r->failed.status == STATUS_OK)
-        r->failed = *err;
-}
-
 static enum status ref_open(struct backend *b, const struct backend_config *config,
                             struct error *err)
 {

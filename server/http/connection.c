@@ -29,11 +29,6 @@ struct connection {
     struct http2 *http2; /* NULL: HTTP/1 */
 };
 
-uint64_t front_now_ms(const struct http_front *f)
-{
-    return env_now_us(f->config.env) / 1000;
-}
-
 static void connection_set_timeout(struct connection *c, uint64_t timeout_ms)
 {
     c->until_ms = timeout_ms == 0 ? 0 : front_now_ms(c->front) + timeout_ms;

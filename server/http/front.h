@@ -22,9 +22,13 @@ struct http_front {
     void (*stay_awake)(struct http_front *f);
 };
 
+static inline uint64_t front_now_ms(const struct http_front *f)
+{
+    return env_now_us(f->config.env) / 1000;
+}
+
 void front_init(struct http_front *f, const struct http_config *config,
                 void (*stay_awake)(struct http_front *f));
-uint64_t front_now_ms(const struct http_front *f);
 void front_deinit(struct http_front *f);
 /* Serves the exchanges that were notified before this call. */
 void front_serve(struct http_front *f);

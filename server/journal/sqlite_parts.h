@@ -7,6 +7,8 @@
 #include "server/journal/chain.h"
 #include "server/journal/store.h"
 
+enum { SQLITE_RETRY_MS = 1000 }; /* when a client may come again after a failure */
+
 enum statement {
     ST_BEGIN,
     ST_COMMIT,

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "base/env.h"
-
 const struct target_type *target_type_of(const char *address, const char **ret_rest)
 {
     static const struct target_type *const types[] = {&parley_target,     &openai_target,
@@ -19,23 +17,4 @@ const struct target_type *target_type_of(const char *address, const char **ret_r
         }
     }
     return NULL;
-}
-
-void session_begin(struct target_session *s)
-{
-    s->begun_us = s->sent_us = env_now_us(&env_real);
-    s->first_us = s->last_us = 0;
-    s->prompt_tokens = s->cached_tokens = s->completion_tokens = 0;
-}
-
-void session_chunk(struct target_session *s)
-{
-    uint64_t now_us = env_now_us(&env_real);
-    bool is_first = s->first_us == 0;
-    uint64_t gap_us = is_first ? 0 : now_us - s->last_us;
-
-    if (is_first)
-        s->first_us = now_us;
-    s->last_us = now_us;
-    s->events->chunk(s, is_first, gap_us);
 }
