@@ -240,22 +240,6 @@ static enum status tags_put_call(struct tags_writer *t, const struct call_constr
     return rc == STATUS_OK ? rc : error_prefix(err, "the arguments of '%.64s'", call->name);
 }
 
-/* Begins a sequence of any text up to the form's first text, and of what comes next. */
-static void tags_begin_sequence(struct json_writer *w, const char *first)
-{
-    json_begin_object(w, "format");
-    json_write_text(w, "type", "sequence");
-    json_begin_array(w, "elements");
-    json_begin_object(w, NULL);
-    json_write_text(w, "type", "tag");
-    json_write_text(w, "begin", "");
-    json_begin_object(w, "content");
-    json_write_text(w, "type", "any_text");
-    json_end_object(w);
-    json_write_text(w, "end", first);
-    json_end_object(w);
-}
-
 static enum status tags_put_calls(struct tags_writer *t, const struct call_constraint *calls,
                                   size_t n, const struct calls_form *form, struct buf *left_out,
                                   struct error *err)
@@ -265,9 +249,7 @@ static enum status tags_put_calls(struct tags_writer *t, const struct call_const
 
     json_begin_object(w, NULL);
     json_write_text(w, "type", "structural_tag");
-    if (form->first != NULL)
-        tags_begin_sequence(w, form->first);
-    json_begin_object(w, form->first != NULL ? NULL : "format");
+    json_begin_object(w, "format");
     if (form->trigger != NULL) {
         json_write_text(w, "type", "triggered_tags");
         json_begin_array(w, "triggers");
@@ -284,10 +266,6 @@ static enum status tags_put_calls(struct tags_writer *t, const struct call_const
     json_write_bool(w, "at_least_one", form->trigger == NULL);
     json_write_bool(w, "stop_after_first", form->is_single);
     json_end_object(w);
-    if (form->first != NULL) {
-        json_end_array(w);
-        json_end_object(w);
-    }
     json_end_object(w);
     return rc;
 }

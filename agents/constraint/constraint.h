@@ -47,7 +47,6 @@ struct call_constraint {
 /* How calls are written: before, the name, between, the arguments, after. */
 struct calls_form {
     const char *before, *between, *after;
-    const char *first; /* a call follows this, which follows any text; NULL: calls begin at once */
     const char *trigger; /* with which before begins, and free text has calls behind it; NULL: the
                             text is calls alone, at least one */
     bool is_single;      /* at most one */

@@ -372,6 +372,7 @@ static void lm_close(struct agent *a)
     backend_close(m->backend);
     chat_template_close(m->template);
     buf_deinit(&m->named_template);
+    lm_reasoning_close(m);
     grammars_close(m->grammars);
     known_logprobs_close(m->known);
     chat_prompter_close(m->prompter);

@@ -28,7 +28,16 @@
 
 extern const struct agent_type lm_agent;
 
-enum { LM_MAX_MARKS = 32 };
+enum { LM_MAX_MARKS = 32, REASONING_MAX_CLOSE = 64 };
+
+/* What is written where a constraint binds the answer: the columns of struct thought_format. */
+enum lm_reasoning_text {
+    REASONING_BEGIN,
+    REASONING_CUT,
+    REASONING_AFTER,
+    REASONING_ALONE,
+    N_REASONING_TEXTS
+};
 
 struct lm {
     struct agent base;
@@ -44,6 +53,8 @@ struct lm {
     /* NULL: the template is rendered in parts always; else with tools whole. */
     struct chat_prompter *prompter;
     struct reply_format format;
+    /* The texts around reasoning, as ids (reasoning.c); empty: nothing is written. */
+    struct buf reasoning_ids[N_REASONING_TEXTS];
     /* Control tokens that are part of a reply's text: the first n_thought_marks always, the others
      * in a turn with tools. */
     int32_t marks[LM_MAX_MARKS]; /* [n_marks] */
@@ -138,6 +149,25 @@ struct lm_results {
     struct digest page; /* the name of the last of them */
 };
 
+/* Where a constrained reply stands before the text that its constraint binds. */
+struct lm_reasoning {
+    enum lm_reasoning_phase {
+        REASONING_IS_OVER,   /* the constraint binds from here on; also where there is none */
+        REASONING_MAY_BEGIN, /* at the reply's beginning: it begins, or does not */
+        REASONING_IS_OFF,    /* there: it does not */
+        REASONING_WRITES,    /* ids are written, and then comes next */
+        REASONING_IS_ON,     /* the model reasons */
+    } phase,
+        next;
+    const int32_t *ids; /* [n_ids] the model's, of which at are written */
+    size_t n_ids, at;
+    bool is_wanted;                 /* the request asks for it */
+    bool has_limit;                 /* n_most is known */
+    size_t n_most;                  /* of the reply's tokens, after which it is ended */
+    char tail[REASONING_MAX_CLOSE]; /* [n_tail] its last bytes */
+    size_t n_tail;
+};
+
 /* A turn's private state, in the turn's arena. */
 struct lm_turn {
     /* Ids of the clone that this turn's prompt replaced, behind those that it kept: drop puts them
@@ -152,6 +182,7 @@ struct lm_turn {
     bool has_begun; /* it has had a place in a step */
     struct sampler *sampler;
     struct matcher *matcher;       /* NULL: the reply is free */
+    struct lm_reasoning reasoning; /* before matcher binds */
     struct grammar_waiter waiter;  /* while its constraint is being compiled */
     struct agent_turn *agent_turn; /* whose it is */
     struct detokenizer detokenizer;
@@ -201,6 +232,30 @@ static inline size_t lm_n_marks(const struct lm *m, const struct observation *se
 {
     return seen->tool_use.tools.len > 0 ? m->n_marks : m->n_thought_marks;
 }
+
+/* A control token that is part of this turn's reply. */
+static inline bool lm_is_mark(const struct lm *m, const struct observation *seen, int32_t id)
+{
+    for (size_t i = 0; i < lm_n_marks(m, seen); i++)
+        if (m->marks[i] == id)
+            return true;
+    return false;
+}
+
+/* reasoning.c */
+/* Of a model whose format is known. lm_reasoning_close is fine also without. */
+enum status lm_reasoning_open(struct lm *m, struct error *err) MUST_CHECK;
+void lm_reasoning_close(struct lm *m);
+/* Of a turn with a constraint, before its first step. */
+void lm_reasoning_begin(const struct lm *m, struct agent_turn *turn);
+/* The id that must come next, -1 if there is none. */
+int32_t lm_reasoning_written(const struct lm_reasoning *r);
+/* The next token, where the constraint does not bind yet; where it binds now after all, the phase
+ * is REASONING_IS_OVER and out is as before. n_left: as for matcher_mask. */
+enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, uint32_t position,
+                                size_t n_left, struct sampled *out) MUST_CHECK;
+/* The token was chosen, and the phase is not REASONING_IS_OVER. */
+void lm_reasoning_accept(const struct lm *m, struct lm_reasoning *r, int32_t id);
 
 /* lm.c. Call both between two steps. */
 void lm_read_statistics(struct lm *m);

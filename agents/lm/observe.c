@@ -460,6 +460,7 @@ enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error
     struct lm_turn *t = turn->row.turn;
     struct grammar *g;
 
+    lm_reasoning_begin(m, turn);
     t->agent_turn = turn;
     t->waiter.ready = on_grammar;
     t->waiter.tenant = base->flow.tenant;

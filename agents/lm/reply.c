@@ -70,11 +70,12 @@ static enum status find_begin(struct lm *m, enum thinking thinking, struct error
     size_t n_kept;
     enum status rc;
 
-    if (m->format.thoughts == NULL || m->prompter == NULL)
+    if (m->format.thoughts == NULL || (m->prompter == NULL && m->template == NULL))
         return STATUS_OK;
     buf_init(&ids, SIZE_MAX);
     buf_init(&text, SIZE_MAX);
-    rc = chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
+    rc = m->prompter == NULL ? chat_template_reply_start(m->template, &ids, NULL, err)
+                             : chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
     if (rc == STATUS_OK)
         rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
                           ids.len / sizeof(int32_t), &text, err);
@@ -99,7 +100,7 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len, struct er
                             m->format.calls->close[0] != '\0' && m->n_marks == m->n_thought_marks;
     for (int i = 0; rc == STATUS_OK && i < N_THINKING; i++)
         rc = find_begin(m, (enum thinking)i, err);
-    return rc;
+    return rc == STATUS_OK ? lm_reasoning_open(m, err) : rc;
 }
 
 /* --- messages --- */
@@ -163,14 +164,6 @@ bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n
 
 /* --- what is remembered --- */
 
-static bool is_shown(const struct lm *m, const struct observation *seen, int32_t id)
-{
-    for (size_t i = 0; i < lm_n_marks(m, seen); i++)
-        if (m->marks[i] == id)
-            return true;
-    return false;
-}
-
 /* The reply as text; its bytes may be no UTF-8. */
 static enum status reply_bytes(const struct lm_clone *c, const struct agent_turn *turn,
                                struct buf *out, struct error *err)
@@ -182,7 +175,9 @@ static enum status reply_bytes(const struct lm_clone *c, const struct agent_turn
     size_t len;
 
     for (uint32_t i = t->n_prompt; i < t->n_ids && rc == STATUS_OK; i++) {
-        rc = vocab_bytes(m->vocab, c->ids[i], is_shown(m, &turn->seen, c->ids[i]), &bytes, &len,
+        if (i + 1 == t->n_ids && vocab_is_stop_token(m->vocab, c->ids[i]))
+            break;
+        rc = vocab_bytes(m->vocab, c->ids[i], lm_is_mark(m, &turn->seen, c->ids[i]), &bytes, &len,
                          err);
         if (rc == STATUS_OK && buf_append(out, bytes, len) != STATUS_OK)
             rc = error_no_memory(err, len, "a reply");

@@ -135,14 +135,15 @@ void lm_release(struct agent *a, struct row *row)
     lm_cache_evict(&m->cache, &lm_step_clone_of(row)->pages, "preempted: out of KV pages");
 }
 
+/* is_bound: the token may end the reply, since no reasoning has to end before. */
 static enum finish after_token(const struct lm *m, const struct agent_turn *turn,
-                               const struct lm_turn *t, bool is_stopped)
+                               const struct lm_turn *t, bool is_bound, bool is_stopped)
 {
     const struct sampling *s = &turn->seen.sampling;
     size_t n_reply = turn->reply.n_tokens + t->n_generated;
 
     /* Under a constraint an end token comes only where nothing else, or the end, may follow. */
-    if (is_stopped || ((!s->ignore_eos || t->matcher != NULL) &&
+    if (is_stopped || (is_bound && (!s->ignore_eos || t->matcher != NULL) &&
                        vocab_is_stop_token(m->vocab, t->generated[t->n_generated - 1].token.id)))
         return FINISH_STOP;
     if ((s->max_tokens != 0 && n_reply >= s->max_tokens) || t->n_ids >= m->limits.context)
@@ -169,9 +170,15 @@ static enum status lm_step_sample_constrained(struct lm *m, struct row *row, flo
     struct lm_turn *t = row->turn;
     const size_t n_left = lm_step_left(m, agent_turn_of(row), t);
     const uint32_t *mask = NULL;
-    enum status rc = matcher_mask(t->matcher, n_left, &mask, &row->err);
+    enum status rc = STATUS_OK;
     int32_t id;
 
+    if (t->reasoning.phase != REASONING_IS_OVER) {
+        rc = lm_reasoning_sample(m, row, logits, position, n_left, out);
+        if (rc != STATUS_OK || t->reasoning.phase != REASONING_IS_OVER)
+            return rc;
+    }
+    rc = matcher_mask(t->matcher, n_left, &mask, &row->err);
     sampler_allow(t->sampler, mask);
     if (rc == STATUS_OK)
         rc = sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
@@ -208,22 +215,27 @@ static enum status lm_step_add_token(struct lm *m, struct row *row, const struct
     struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     struct lm_generated *generated = &t->generated[t->n_generated];
+    const bool is_bound = t->reasoning.phase == REASONING_IS_OVER;
     bool is_stopped = false;
     enum status rc = STATUS_OK;
 
     generated->token = *token;
     sampler_accept(t->sampler, generated->token.id);
-    if (t->matcher != NULL)
+    if (!is_bound)
+        lm_reasoning_accept(m, &t->reasoning, generated->token.id);
+    else if (t->matcher != NULL)
         rc = matcher_accept(t->matcher, generated->token.id, &row->err);
     if (rc != STATUS_OK)
         return rc;
     t->n_generated++;
     c->ids[t->n_ids++] = generated->token.id;
-    if (!vocab_is_control(m->vocab, generated->token.id))
+    if (!vocab_is_control(m->vocab, token->id) ||
+        (lm_is_mark(m, &turn->seen, token->id) &&
+         !(is_bound && vocab_is_stop_token(m->vocab, token->id))))
         rc = detokenizer_add(&t->detokenizer, generated->token.id, &t->piece, &is_stopped,
                              &row->err);
     if (rc == STATUS_OK)
-        t->finish = after_token(m, turn, t, is_stopped);
+        t->finish = after_token(m, turn, t, is_bound, is_stopped);
     if (rc == STATUS_OK && t->finish != FINISH_NONE && !is_stopped)
         rc = detokenizer_end(&t->detokenizer, &t->piece, &row->err);
     generated->piece_end = (uint32_t)t->piece.len;
@@ -260,6 +272,13 @@ static enum status add_tokens(struct lm *m, struct row *row, const struct transf
     return rc;
 }
 
+/* The token that must come next, -1 if there is a choice. */
+static int32_t lm_step_forced(const struct lm_turn *t)
+{
+    return t->reasoning.phase == REASONING_IS_OVER ? matcher_forced(t->matcher)
+                                                   : lm_reasoning_written(&t->reasoning);
+}
+
 /* Appends tokens that the constraint forces: they need no logits, and the next step computes them
  * together. Where log-probabilities are wanted each has a step, and the ids are the same. */
 static enum status add_forced(struct lm *m, struct row *row)
@@ -271,8 +290,8 @@ static enum status add_forced(struct lm *m, struct row *row)
     if (t->matcher == NULL || t->n_generated == 0 || s->want_logprobs || s->n_logprobs > 0)
         return STATUS_OK;
     while (rc == STATUS_OK && t->finish == FINISH_NONE && t->n_generated < 1 + DRAFT_MAX &&
-           matcher_forced(t->matcher) >= 0) {
-        const struct sampled token = {.id = matcher_forced(t->matcher)};
+           lm_step_forced(t) >= 0) {
+        const struct sampled token = {.id = lm_step_forced(t)};
 
         rc = lm_step_add_token(m, row, &token);
     }

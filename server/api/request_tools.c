@@ -273,7 +273,6 @@ enum status request_fit_model(struct request *r, const struct reply_format *form
     if (r->tools == NULL)
         return STATUS_OK;
     tools = *r->tools;
-    tools.thinking = r->variables.thinking;
     /* A format is one of the text, and a reply that must call has none. */
     if (r->tools->choice == TOOLS_REQUIRED)
         r->overrides.given &= ~(unsigned)SAMPLING_CONSTRAINT;

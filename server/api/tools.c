@@ -126,8 +126,6 @@ static struct calls_form calls_form_of(const struct offered_tools *tools,
         form.before = "<tool_call>\n{\"name\": \"";
         form.after = "}\n</tool_call>";
     }
-    if (f->begins_in_thought[tools->thinking])
-        form.first = f->thoughts->close;
     return form;
 }
 
@@ -141,10 +139,8 @@ static enum status constrain(const struct constraint **out, const char **ret_lef
     size_t n;
     enum status rc;
 
-    if (tools->choice != TOOLS_REQUIRED) {
+    if (tools->choice != TOOLS_REQUIRED)
         form.trigger = format->calls->open;
-        form.first = NULL;
-    }
     calls = constrained_tools(tools, kept, &n, arena);
     rc = calls == NULL ? error_no_memory(err, tools->n * sizeof(calls[0]), "the tools")
                        : constraint_of_calls(out, calls, n, &form, ret_left_out, arena, err);
@@ -261,7 +257,7 @@ enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_
                             const struct reply_format *format, struct arena *arena,
                             struct error *err)
 {
-    struct offered_tools tools = {.thinking = texts->thinking};
+    struct offered_tools tools = {0};
     json_t *all;
     enum status rc;
 

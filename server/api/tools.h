@@ -31,7 +31,6 @@ struct offered_tools {
     enum tools_choice choice;
     const char *named; /* TOOLS_REQUIRED: the one that must be called; NULL: any */
     bool is_single;
-    enum thinking thinking; /* what the prompt asks for */
 };
 
 /* INVALID if it is no name of a tool: letters, digits, _, - and dots, at most TOOLS_MAX_NAME. */
@@ -51,7 +50,6 @@ struct tool_texts {
     const char *named; /* NULL: any */
     bool is_single;
     bool has_strict; /* one of them is */
-    enum thinking thinking;
 };
 
 /* As tools_use, which is called. */

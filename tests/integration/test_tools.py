@@ -229,12 +229,12 @@ def free(parley):
     assert [c.function.name for c in one.choices[0].message.tool_calls] == ["weather"]
 
 
-def told_by_all(parley, text="", messages=ASK, **more):
+def told_by_all(parley, text="", messages=ASK, model="hermes", **more):
     """What a model that says the text says in each API, whole and streamed: text, calls, finish. more: chat completions' fields. None: an error."""
     tools = [{"name": t["function"]["name"], "input_schema": t["function"].get("parameters", {"type": "object", "properties": {}})} for t in TOOLS]
     limit, stop, forced_ = more.get("max_tokens", 200), more.get("stop"), more.get("tool_choice") == "required"
     spelled = {"response_format": more["response_format"]} if "response_format" in more else says(text) if text else {}
-    base = {"model": "hermes", "temperature": 0, **spelled}
+    base = {"model": model, "temperature": 0, **spelled}
     told = {}
 
     def events(path, body):
@@ -320,10 +320,10 @@ def told_by_all(parley, text="", messages=ASK, **more):
         wire["constraint"] = content.Constraint(json_schema=json.dumps(more["response_format"]["json_schema"]["schema"]))
     else:
         wire["constraint"] = says_on_wire(text)
-    asked = parley.conversations.Ask(pb.TurnRequest(conversation=parley.open("hermes"), **wire))
+    asked = parley.conversations.Ask(pb.TurnRequest(conversation=parley.open(model), **wire))
     told["grpc"] = asked.message.text, [(c.name, json.loads(c.arguments)) for c in asked.message.tool_calls], harness.word(asked, "finish_reason")
     try:
-        (text_, _, calls, finish), _ = in_parts(list(parley.conversations.Turn(pb.TurnRequest(conversation=parley.open("hermes"), **wire))))
+        (text_, _, calls, finish), _ = in_parts(list(parley.conversations.Turn(pb.TurnRequest(conversation=parley.open(model), **wire))))
         told["grpc streamed"] = text_, [(c[1], json.loads(c[2])) for c in calls], finish
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.OUT_OF_RANGE and "inside a call" in error.details(), error
@@ -356,6 +356,44 @@ def whole_or_text(parley):
     told = told_by_all(parley, tool_choice="required", max_tokens=14)
     assert all(t is None or (t[1] == [] and t[2] == "length" and t[0] != "") for t in told.values()), told
     assert all(told[name] is not None for name in told if "streamed" not in name or "ollama" in name), told
+
+
+def reasons_first(parley):
+    """Under a schema, or made to call, a model reasons first where its template opens the reasoning or the request asks for it: then comes JSON, in
+    every API."""
+    one = {"type": "object", "properties": {"city": {"enum": ["Bonn", "<think>Rome</think>"]}, "is": {"type": "boolean"}}, "required": ["city", "is"]}
+    asked = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": one}}}
+
+    def check(text):
+        said = json.loads(text)
+        assert set(said) == {"city", "is"} and said["city"] in one["properties"]["city"]["enum"], text
+
+    for model in ("switch", "hermes"):
+        told = told_by_all(parley, model=model, max_tokens=160, **asked)
+        for name, (text, calls, finish) in told.items():
+            if not (name.startswith("grpc") and model == "switch"):
+                check(text)
+            assert calls == [] and finish == "stop", (model, name, text)
+        for n, (more, reasons) in enumerate((({}, model == "switch"), ({"enable_thinking": True}, True), ({"enable_thinking": False}, False))):
+            said = posted(parley, "/v1/chat/completions", model=model, messages=ASK, max_tokens=120, seed=n, temperature=1.2, **asked, **more)
+            message, used = said["choices"][0]["message"], said["usage"]
+            check(message["content"])
+            assert bool(message.get("reasoning_content")) == reasons and said["choices"][0]["finish_reason"] == "stop", (model, more, said)
+            assert (used["completion_tokens_details"]["reasoning_tokens"] > 0) == reasons and used["completion_tokens"] <= 120, used
+            said = posted(parley, "/v1/chat/completions", model=model, messages=ASK, max_tokens=200, seed=n, temperature=1.2, tools=TOOLS, tool_choice=NAMED, **more)
+            message = said["choices"][0]["message"]
+            assert "tool_calls" in message, (model, more, said)
+            check_arguments(message["tool_calls"][0]["function"]["arguments"])
+            assert bool(message.get("reasoning_content")) == reasons and message["content"] is None, (model, more, said)
+    effort = content.Reasoning(effort=content.Reasoning.EFFORT_HIGH)
+    wire = dict(text="Bonn?", constraint=content.Constraint(json_schema=json.dumps(one)), sampling=harness.sampling.Sampling(max_tokens=160))
+    for model in ("switch", "hermes"):
+        said = parley.conversations.Ask(pb.TurnRequest(conversation=parley.open(model), reasoning=effort, **wire))
+        check(said.message.text)
+        assert said.message.reasoning and said.usage.reasoning_tokens > 0, said
+        told = in_parts(list(parley.conversations.Turn(pb.TurnRequest(conversation=parley.open(model), reasoning=effort, **wire))))[0]
+        check(told[0])
+        assert told[1], told
 
 
 def strict(parley):
@@ -745,7 +783,7 @@ def thought_tokens(parley):
     client = client_of(parley)
     for model, text, thoughts in (("hermes", "<think>\nFirst this, then that.\n</think>\n\nIt rains.", "First this, then that."),
                                   ("hermes", "<think>\nOne.\n</think>\nA<think>Two.</think>B", "One."), ("hermes", "It rains.", ""),
-                                  ("switch", "Hm, so it is.\n</think>\n\nYes.", "Hm, so it is."), ("switch", "Never done", "Never done"), ("tiny", "It rains.", "")):
+                                  ("switch", "Hm, so it is.\n</think>\n\nYes.", "Hm, so it is."), ("switch", "Never more\n</think>", "Never more"), ("tiny", "It rains.", "")):
         asked = dict(model=model, messages=ASK, extra_body=says(text))
         whole = client.chat.completions.create(logprobs=True, **asked)
         tokens = [bytes(t.bytes) for t in whole.choices[0].logprobs.content]
@@ -914,7 +952,7 @@ def main():
             children.run([write_tiny_model, model, "8192", "1", template], check=True)
             flags += ["--model", f"{name}={model}"]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, whole_or_text, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, whole_or_text, reasons_first, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 
 enum { GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_BOOL = 7, GGUF_TEXT = 8, GGUF_ARRAY = 9 };
-enum { ALIGNMENT = 32, TOKEN_NORMAL = 1, TOKEN_CONTROL = 3 };
+enum { ALIGNMENT = 32, TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4 };
 
 const char tiny_chat_template[] =
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
@@ -138,13 +138,19 @@ static void put_byte_token(struct bytes *b, unsigned byte, uint32_t *next_other)
     put_text(b, text);
 }
 
+static size_t file_n_vocab(const struct file *f)
+{
+    return TINY_VOCAB + f->config->n_more_tokens;
+}
+
 static void put_vocabulary(struct file *f)
 {
+    const struct tiny_token *more = f->config->more_tokens;
     uint32_t next_other = 0x100;
 
     key_text(f, "tokenizer.ggml.model", "gpt2");
     key_text(f, "tokenizer.ggml.pre", "smollm");
-    if (key_array(f, "tokenizer.ggml.tokens", GGUF_TEXT, TINY_VOCAB)) {
+    if (key_array(f, "tokenizer.ggml.tokens", GGUF_TEXT, file_n_vocab(f))) {
         put_text(&f->keys, "<|endoftext|>");
         put_text(&f->keys, "<|im_start|>");
         put_text(&f->keys, "<|im_end|>");
@@ -152,10 +158,15 @@ static void put_vocabulary(struct file *f)
             put_byte_token(&f->keys, byte, &next_other);
         for (size_t i = 0; i < N_MERGES; i++)
             put_text(&f->keys, merges[i].token);
+        for (size_t i = 0; i < f->config->n_more_tokens; i++)
+            put_text(&f->keys, more[i].text);
     }
-    if (key_array(f, "tokenizer.ggml.token_type", GGUF_I32, TINY_VOCAB))
-        for (size_t i = 0; i < TINY_VOCAB; i++)
-            put_u32(&f->keys, i < TINY_FIRST_BYTE ? TOKEN_CONTROL : TOKEN_NORMAL);
+    if (key_array(f, "tokenizer.ggml.token_type", GGUF_I32, file_n_vocab(f)))
+        for (size_t i = 0; i < file_n_vocab(f); i++)
+            put_u32(&f->keys, i < TINY_FIRST_BYTE               ? TOKEN_CONTROL
+                              : i < TINY_VOCAB                  ? TOKEN_NORMAL
+                              : more[i - TINY_VOCAB].is_control ? TOKEN_CONTROL
+                                                                : TOKEN_USER);
     if (key_array(f, "tokenizer.ggml.merges", GGUF_TEXT, N_MERGES))
         for (size_t i = 0; i < N_MERGES; i++)
             put_text(&f->keys, merges[i].merge);
@@ -202,7 +213,7 @@ static void put_metadata(struct file *f)
     key_u32(f, of_architecture(name, c, "attention.head_count"), TINY_HEADS);
     key_u32(f, of_architecture(name, c, "attention.head_count_kv"), TINY_KV_HEADS);
     key_u32(f, of_architecture(name, c, "rope.dimension_count"), TINY_HEAD_DIM);
-    key_u32(f, of_architecture(name, c, "vocab_size"), TINY_VOCAB);
+    key_u32(f, of_architecture(name, c, "vocab_size"), (uint32_t)file_n_vocab(f));
     key_f32(f, of_architecture(name, c, "rope.freq_base"), 10000.0f);
     key_f32(f, of_architecture(name, c, "attention.layer_norm_rms_epsilon"), 1e-5f);
     put_vocabulary(f);
@@ -374,12 +385,12 @@ static void put_layer(struct file *f, int layer)
 
 static void put_tensors(struct file *f)
 {
-    matrix(f, "token_embd.weight", TINY_VOCAB);
+    matrix(f, "token_embd.weight", file_n_vocab(f));
     for (int layer = 0; layer < TINY_LAYERS; layer++)
         put_layer(f, layer);
     gain(f, "output_norm.weight");
     if (f->config->has_own_head)
-        matrix(f, "output.weight", TINY_VOCAB);
+        matrix(f, "output.weight", file_n_vocab(f));
     if (f->config->has_rope_freqs)
         tensor(f, "rope_freqs.weight", DTYPE_F32, 1, TINY_HEAD_DIM / 2, 4.0f, 1.0f);
     if (f->config->add_tensor != NULL)

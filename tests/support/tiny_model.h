@@ -35,13 +35,21 @@ struct tiny_key {
     bool is_bool; /* number is 0 or 1 */
 };
 
+/* A token with an id of its own, which text is not merged to. */
+struct tiny_token {
+    const char *text;
+    bool is_control; /* else user-defined */
+};
+
 /* Zeroed, it is a sound f32 model with a tied head. */
 struct tiny_config {
     enum dtype type; /* of the matrices */
     uint32_t seed;
-    bool has_own_head;         /* output.weight */
-    bool has_rope_freqs;       /* rope_freqs.weight */
-    const char *chat_template; /* NULL: SmolLM's */
+    bool has_own_head;                    /* output.weight */
+    bool has_rope_freqs;                  /* rope_freqs.weight */
+    const char *chat_template;            /* NULL: SmolLM's */
+    const struct tiny_token *more_tokens; /* [n_more_tokens] their ids are from TINY_VOCAB on */
+    size_t n_more_tokens;
 
     /* Defects; NULL: none. */
     const char *architecture; /* instead of llama */

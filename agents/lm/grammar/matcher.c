@@ -201,6 +201,18 @@ static enum status matcher_find_plan(const struct matcher *m, struct json_place 
                : matcher_encode(m, text, len, 0, out, err);
 }
 
+enum status matcher_least(struct matcher *m, size_t *out, struct error *err)
+{
+    struct closing_plan plan = {.is_found = false};
+    enum status rc = STATUS_OK;
+
+    matcher_module(m)->matcher_renew(m->engine);
+    if (m->grammar->constraint.form == CONSTRAINT_SCHEMA)
+        rc = matcher_find_plan(m, m->place, &plan, err);
+    *out = plan.is_found ? plan.n + 1 : 0;
+    return rc;
+}
+
 /* The plan's tokens are forced, and then the end. */
 static void matcher_follow(struct matcher *m)
 {

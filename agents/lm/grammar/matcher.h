@@ -27,6 +27,11 @@ void matcher_close(struct matcher *m); /* NULL is fine */
 enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
                          struct error *err) MUST_CHECK;
 
+/* At the reply's beginning: how few tokens it can have, the end token too; 0 where that is not
+ * known.
+ */
+enum status matcher_least(struct matcher *m, size_t *out, struct error *err) MUST_CHECK;
+
 /* Of the token *id that was chosen by that mask, with the same n_left: where no room would be left
  * for the reply's end behind it, *id becomes the first token of the shortest way there. */
 enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id,

@@ -112,7 +112,6 @@ enum status wire_tools(struct turn_request *out, const Parley__V1__TurnRequest *
     if (from->reasoning != NULL &&
         wire_reasoning(&out->variables, from->reasoning, format, arena, err) != STATUS_OK)
         return err->status;
-    texts.thinking = out->variables.thinking;
     if (wire_list(&texts, from, arena, err) != STATUS_OK ||
         tools_use_texts(&out->tool_use, &constraint, &left_out, &texts, format, arena, err) !=
             STATUS_OK)
