@@ -30,7 +30,24 @@ static struct host_order *host_order_of(struct peer_order *o)
 static bool spaces_are_equal(const struct environment_spaces *a, const struct environment_spaces *b)
 {
     return a->n_observation == b->n_observation && a->n_actions == b->n_actions &&
-           a->n_action_numbers == b->n_action_numbers;
+           a->n_action_numbers == b->n_action_numbers &&
+           strcmp(a->described != NULL ? a->described : "",
+                  b->described != NULL ? b->described : "") == 0;
+}
+
+enum status environment_spaces_copy(struct environment_spaces *out,
+                                    const struct environment_spaces *from, struct error *err)
+{
+    size_t size_bytes = from->described != NULL ? strlen(from->described) + 1 : 0;
+    char *described = size_bytes > 0 ? try_alloc(size_bytes, 1) : NULL;
+
+    if (size_bytes > 0 && described == NULL)
+        return error_no_memory(err, size_bytes, "a description of spaces");
+    if (size_bytes > 0)
+        memcpy(described, from->described, size_bytes);
+    *out = *from;
+    out->described = described;
+    return STATUS_OK;
 }
 
 static enum status hosts_gone(const char *name, struct error *err)
@@ -361,6 +378,20 @@ static enum status answer_check_failures(const struct host_answer *a, const stru
     return STATUS_OK;
 }
 
+static enum status answer_check_infos(const struct host_answer *a, const struct host_order *o,
+                                      struct error *err)
+{
+    for (size_t i = 0; i < a->n_infos; i++) {
+        if (a->infos[i].place >= o->n)
+            return error_field(err, "env_result.infos", "has place %u, order %" PRIu64 " has %zu",
+                               a->infos[i].place, o->id, o->n);
+        if (i > 0 && a->infos[i].place <= a->infos[i - 1].place)
+            return error_field(err, "env_result.infos", "has place %u twice or out of order",
+                               a->infos[i].place);
+    }
+    return STATUS_OK;
+}
+
 static enum status answer_check_tensor(const struct host_answer *a, const struct tensor_view *t,
                                        enum tensor_type type, const int64_t *shape, size_t n_dims,
                                        const char *field, struct error *err)
@@ -377,6 +408,7 @@ static enum status host_check_answer(const struct environment_host *h, const str
     const int64_t shape[2] = {(int64_t)o->n, (int64_t)h->spaces.n_observation};
 
     if (answer_check_failures(a, o, err) != STATUS_OK ||
+        answer_check_infos(a, o, err) != STATUS_OK ||
         answer_check_tensor(a, &a->observation, TENSOR_F32, shape, 2, "env_result.observation",
                             err) != STATUS_OK)
         return err->status;
@@ -420,12 +452,17 @@ static void host_take(struct environment_host *h, const struct host_order *o,
 {
     struct vector *v = o->vector;
     struct error err;
-    size_t failure = 0;
+    size_t failure = 0, info = 0;
 
     for (size_t at = 0; at < o->n; at++) {
         struct vector_instance *i = &v->instances[o->indices[at]];
 
         i->is_busy = false;
+        if (info < a->n_infos && a->infos[info].place == at) {
+            if (o->request != NULL)
+                vector_request_note(o->request, o->rows[at], a->infos[info].json);
+            info++;
+        }
         if (failure == a->n_failures || a->failures[failure].place != at) {
             host_take_row(h, o, a, at);
             continue;
@@ -470,6 +507,9 @@ static enum status host_check_spaces(const struct environment_spaces *s, struct 
         return error_field(err, "offer.environment.actions",
                            "is %zu and action_numbers %zu: set exactly one of them", s->n_actions,
                            s->n_action_numbers);
+    if (s->described != NULL && strlen(s->described) > HOST_MAX_SPACES_BYTES)
+        return error_field(err, "offer.environment.spaces", "has %zu bytes, at most %d are taken",
+                           strlen(s->described), HOST_MAX_SPACES_BYTES);
     if (s->n_action_numbers > VECTOR_MAX_NUMBERS)
         return error_field(err, "offer.environment.action_numbers", "is %zu, at most %d are taken",
                            s->n_action_numbers, VECTOR_MAX_NUMBERS);
@@ -508,8 +548,9 @@ enum status environment_host_open(struct environment_host *h, struct vectors *al
     if (max_instances > HOST_MAX_INSTANCES)
         return error_field(err, "offer.environment.max_instances", "is %zu, at most %d are used",
                            max_instances, HOST_MAX_INSTANCES);
+    if (environment_spaces_copy(&h->spaces, spaces, err) != STATUS_OK)
+        return err->status;
     memcpy(h->name, name, strlen(name) + 1);
-    h->spaces = *spaces;
     h->max_instances = max_instances != 0 ? max_instances : HOST_MAX_INSTANCES;
     list_init(&h->instances);
     peer_open(&h->peer, &all->hosts, false);
@@ -553,6 +594,8 @@ void environment_host_close(struct environment_host *h)
         peer_drop(p, o);
         free(host_order_of(o));
     }
+    free((char *)h->spaces.described);
+    h->spaces.described = NULL;
 }
 
 void host_say_silent(const struct peer *p, struct error *err)

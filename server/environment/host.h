@@ -17,15 +17,17 @@ struct vector_request;
 struct vectors;
 
 enum {
-    HOST_MAX_INSTANCES = 4096, /* instances of one host */
-    HOST_MAX_ORDERS = 65536,   /* for max_orders of the peers that are hosts */
-    HOST_NAME_SIZE = 64,       /* bytes of an environment's name, with the NUL */
+    HOST_MAX_INSTANCES = 4096,       /* instances of one host */
+    HOST_MAX_ORDERS = 65536,         /* for max_orders of the peers that are hosts */
+    HOST_NAME_SIZE = 64,             /* bytes of an environment's name, with the NUL */
+    HOST_MAX_SPACES_BYTES = 1 << 18, /* of the description of an environment's spaces */
 };
 
 /* The shapes of an environment's observations and actions. An observation is n_observation numbers.
  * An action is one of n_actions choices, or n_action_numbers numbers; the other of the two is 0. */
 struct environment_spaces {
     size_t n_observation, n_actions, n_action_numbers;
+    const char *described; /* what they mean, as EnvOpenResponse.spaces; NULL: it is not known */
 };
 
 enum host_order_kind { HOST_RESET, HOST_STEP, HOST_CLOSE };
@@ -51,7 +53,7 @@ struct host_order {
 struct environment_host {
     struct peer peer; /* its orders are of struct host_order */
     char name[HOST_NAME_SIZE];
-    struct environment_spaces spaces;
+    struct environment_spaces spaces; /* described is the host's */
     size_t max_instances;
     struct list instances; /* of struct vector_instance */
     size_t n_instances;
@@ -73,6 +75,12 @@ struct host_answer {
         const char *text;
     } * failures;
     size_t n_failures;
+    /* [n_infos] what instances say beside their observations, in the order of their places. */
+    const struct host_info {
+        uint32_t place;
+        const char *json;
+    } * infos;
+    size_t n_infos;
 };
 
 /* Attaches a host, which is zeroed but for what the stream has set of its peer. INVALID names the

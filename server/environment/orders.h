@@ -25,5 +25,12 @@ uint32_t vector_request_index(const struct vector_request *r, size_t row);
 bool vector_request_resets(const struct vector_request *r, const struct vector_instance *i);
 /* Makes a row of a request fail; why is copied. */
 void vector_request_fail(struct vector_request *r, size_t row, const struct error *why);
+/* Keeps what the row's environment says; a row for which there is no memory fails. */
+void vector_request_note(struct vector_request *r, size_t row, const char *info);
+
+/* Copies spaces with their description, which is then to be freed. */
+enum status environment_spaces_copy(struct environment_spaces *out,
+                                    const struct environment_spaces *from,
+                                    struct error *err) MUST_CHECK;
 
 #endif

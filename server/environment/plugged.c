@@ -12,7 +12,7 @@
 struct environment_spaces plugged_spaces(const struct plugin_environment *kind)
 {
     return (struct environment_spaces){kind->type->n_observations, kind->type->n_actions,
-                                       kind->type->n_action_numbers};
+                                       kind->type->n_action_numbers, NULL};
 }
 
 const struct plugin_environment *vectors_find_plugged(const struct vectors *all, const char *name)

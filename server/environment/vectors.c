@@ -49,6 +49,7 @@ static void vector_free(struct vector *v)
         environment_close(v->instances[i].built_in);
     vector_unmake_plugged(v);
     free(v->seen);
+    free((char *)v->spaces.described);
     free(v);
 }
 
@@ -134,7 +135,7 @@ static enum status vectors_find_kind(struct vector_kind *out, struct environment
     *out = (struct vector_kind){type, plugged};
     if (type != NULL)
         *ret_spaces = (struct environment_spaces){type->n_observation, type->n_actions,
-                                                  type->n_action_numbers};
+                                                  type->n_action_numbers, type->spaces};
     else if (plugged != NULL)
         *ret_spaces = plugged_spaces(plugged);
     else
@@ -184,11 +185,14 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
         free(v);
         return error_no_memory(err, n * sizeof(v->instances[0]), "environments");
     }
+    if (environment_spaces_copy(&v->spaces, &spaces, err) != STATUS_OK) {
+        vector_free(v);
+        return err->status;
+    }
     v->all = all;
     v->principal = principal;
     v->type = kind.type;
     v->plugged = kind.plugged;
-    v->spaces = spaces;
     v->n = n;
     name = kind.type != NULL ? kind.type->name : name;
     memcpy(v->name, name, strlen(name) + 1);
@@ -307,8 +311,9 @@ static enum status request_lay_out(struct vector_request *r, const struct vector
     r->terminated = arena_alloc(arena, r->n, sizeof(r->terminated[0]));
     r->truncated = arena_alloc(arena, r->n, sizeof(r->truncated[0]));
     r->failed = arena_alloc(arena, r->n, sizeof(r->failed[0]));
+    r->infos = arena_alloc(arena, r->n, sizeof(r->infos[0]));
     if (r->observation != NULL && r->reward != NULL && r->terminated != NULL &&
-        r->truncated != NULL && r->failed != NULL)
+        r->truncated != NULL && r->failed != NULL && r->infos != NULL)
         return STATUS_OK;
     return error_no_memory(err, n_numbers * sizeof(r->observation[0]), "environments' steps");
 }
@@ -319,8 +324,22 @@ void vector_request_fail(struct vector_request *r, size_t row, const struct erro
 
     if (kept != NULL)
         *kept = *why;
+    r->n_failed += r->failed[row] == NULL;
     r->failed[row] = kept != NULL ? kept : &no_memory_error;
-    r->n_failed++;
+}
+
+void vector_request_note(struct vector_request *r, size_t row, const char *info)
+{
+    size_t size_bytes = strlen(info) + 1;
+    char *kept = arena_alloc(r->arena, size_bytes, 1);
+
+    if (kept == NULL) {
+        vector_request_fail(r, row, &no_memory_error);
+        return;
+    }
+    memcpy(kept, info, size_bytes);
+    r->infos[row] = kept;
+    r->n_infos++;
 }
 
 void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation)

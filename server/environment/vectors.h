@@ -77,8 +77,8 @@ struct vector {
     const struct environment_type *type;      /* the kind, if it is built in */
     const struct plugin_environment *plugged; /* the kind, if it is plugged in; both NULL: hosts */
     char name[HOST_NAME_SIZE];
-    struct environment_spaces spaces;
-    size_t n_orders; /* orders under way */
+    struct environment_spaces spaces; /* described is the vector's */
+    size_t n_orders;                  /* orders under way */
     uint64_t idle_since_us;
     bool has_ended;      /* closed, but an order is still under way: the last order frees it */
     bool is_in_rollout;  /* only the requests of the rollout are taken */
@@ -105,6 +105,8 @@ struct vector_request {
     float *reward;      /* [n] */
     bool *terminated, *truncated;
     const struct error **failed; /* [n] why the row failed; NULL: it has not */
+    const char **infos;          /* [n] what its environment says, JSON; NULL: nothing */
+    size_t n_infos;
     size_t n_failed;
     /* Called once, later, unless vectors_ask has set is_done. */
     void (*done)(struct vector_request *r);

@@ -14,18 +14,21 @@ import threading
 import urllib.request
 
 import gguf
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 import children
-from children import Daemon
+from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
-from parley import language, policies  # noqa: E402
+from parley import language, policies, vector  # noqa: E402
+from parley import spaces as parley_spaces  # noqa: E402
 from parley.v1 import scores_pb2  # noqa: E402
 
 PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
-WITH_EXAMPLES = ["language", "policies", "act"]  # modules whose docstrings have examples
+WITH_EXAMPLES = ["language", "policies", "act", "vector"]  # modules whose docstrings have examples
 
 
 @contextlib.contextmanager
@@ -272,6 +275,144 @@ class stopping:
             self.stream.cancel()
 
 
+class Medley(gymnasium.Env):
+    """Observations and actions of every kind of space; all of it follows from the seed and the actions."""
+
+    def __init__(self):
+        self.observation_space = spaces.Dict({
+            "image": spaces.Box(0, 255, (2, 3, 3), np.uint8), "pair": spaces.Tuple([spaces.Discrete(5, start=-2), spaces.MultiDiscrete([3, 4])]),
+            "bits": spaces.MultiBinary(3), "wide": spaces.Box(-1, 1, (2,), np.float64), "whole": spaces.Box(-(1 << 24), 1 << 24, (), np.int64)})
+        self.action_space = spaces.Dict({"m": spaces.MultiDiscrete([3, 4]), "i": spaces.Box(-3, 9, (2,), np.int16), "b": spaces.MultiBinary(2),
+                                         "t": spaces.Tuple([spaces.Box(-2, 2, (1,), np.float32), spaces.Discrete(3, start=1)])})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.t = 0
+        return self.observation_space.sample(), {"seed": seed, "list": np.arange(3), "text": "x", "what": object()}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.t += 1
+        if self.t == 3 and action["b"].sum() == 2 and action["m"][0] == 2:
+            raise RuntimeError("two bits")
+        reward = float(action["i"].sum() + action["m"].sum() + action["t"][1] + action["t"][0][0])
+        return self.observation_space.sample(), reward, self.t == 5, False, {"t": self.t} if self.t % 2 else {}
+
+
+def alike(a, b):
+    """Whether two values of spaces are the same, by type; floats are rounded to float32."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a)
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    a, b = np.asarray(a), np.asarray(b)
+    return a.dtype == b.dtype and a.shape == b.shape and (a.astype(np.float32) == b.astype(np.float32)).all()
+
+
+def sound(env):
+    """gymnasium's own rules of a vector environment's spaces and values."""
+    assert gymnasium.vector.utils.batch_space(env.single_observation_space, env.num_envs) == env.observation_space
+    assert gymnasium.vector.utils.batch_space(env.single_action_space, env.num_envs) == env.action_space
+    observation, infos = env.reset()
+    assert env.observation_space.contains(observation) and isinstance(infos, dict)
+    observation, reward, terminated, truncated, infos = env.step(env.action_space.sample())
+    assert env.observation_space.contains(observation) and isinstance(infos, dict)
+    assert reward.dtype == np.float64 and terminated.dtype == truncated.dtype == bool
+    assert reward.shape == terminated.shape == truncated.shape == (env.num_envs,)
+
+
+def test_vector():
+    """A daemon's environments are a vector environment of gymnasium: what the same class does there, it does here."""
+    parley.environment("Medley-v0")(Medley)
+    mode = gymnasium.vector.AutoresetMode.NEXT_STEP
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        serve(Medley, daemon.address)
+        until("it is offered", lambda: opens(server, "Medley-v0"))
+        theirs = gymnasium.vector.SyncVectorEnv([Medley] * 3, autoreset_mode=mode)
+        with vector.VectorEnv(server, "Medley-v0", 3) as mine:
+            assert mine.single_observation_space == theirs.single_observation_space and mine.action_space == theirs.action_space
+            sound(mine)
+            mine.action_space.seed(2)
+            (a, infos), (b, expected) = mine.reset(seed=5), theirs.reset(seed=5)
+            assert alike(a, b) and mine.observation_space.contains(a)
+            for key in ("seed", "list", "text", "_seed"):
+                assert (infos[key] == expected[key]).all(), key
+            assert infos["_not_sent"][0] == ["what"], "an object is not sent, and that is said"
+            n_resets = 0
+            for step in range(20):
+                action = mine.action_space.sample()
+                action["b"][:, 0] = 0
+                got, want = mine.step(action), theirs.step(action)
+                assert all((x == y.astype(np.float32)).all() for x, y in zip(got[1:4], want[1:4], strict=True)), step
+                assert mine.observation_space.contains(got[0]) and (n_resets or alike(got[0], want[0])), step
+                assert ("t" in got[4]) == ("t" in want[4]) and all((got[4][k] == want[4][k]).all() for k in want[4] if k in ("t", "_t")), step
+                n_resets += got[2].any()
+            assert n_resets >= 3
+            mine.reset(seed=[7, 8, 9])
+            action = {"m": np.array([[2, 0]] * 3), "i": np.zeros((3, 2), np.int16), "b": np.array([[0, 0], [1, 1], [0, 0]], np.int8),
+                      "t": (np.zeros((3, 1), np.float32), np.ones(3, np.int64))}
+            ends = [mine.step(action) for _ in range(4)]
+            assert ends[2][3].tolist() == [False, True, False] and "two bits" in ends[2][4]["failure"][1] and not ends[2][4]["_failure"][0]
+            assert ends[3][1][1] == 0 and not ends[3][3].any(), "the one that failed was reset, the others went on"
+            mine.reset(options={"reset_mask": np.array([True, False, False])})
+            for bad, words in [({**action, "b": np.zeros((3, 3), np.int8)}, "['b'] has the shape"), ({**action, "m": np.full((3, 2), 0.5)}, "float64")]:
+                try:
+                    mine.step(bad)
+                    raise AssertionError("it was taken")
+                except ValueError as e:
+                    assert words in str(e), e
+            for bad in ({"options": {"x": 1}}, {"seed": [1]}, {"options": {"reset_mask": np.zeros(3, bool)}}):
+                try:
+                    mine.reset(**bad)
+                    raise AssertionError("it was taken")
+                except ValueError:
+                    pass
+            once, mine.environments.link.once = mine.environments.link.once, interrupt
+            try:
+                mine.step(action)
+                raise AssertionError("it was not interrupted")
+            except KeyboardInterrupt:
+                mine.environments.link.once = once
+            refused(lambda: mine.step(action), "FAILED_PRECONDITION", "call reset")
+            mine.reset()
+            mine.step(action)
+        for name in ("CartPole-v1", "Pendulum-v1"):
+            with vector.VectorEnv(server, name, 2, seed=3) as mine:
+                theirs = gymnasium.make_vec(name, num_envs=2, vectorization_mode="sync")
+                assert mine.single_observation_space == theirs.single_observation_space and mine.single_action_space == theirs.single_action_space
+                sound(mine)
+                counted = gymnasium.wrappers.vector.RecordEpisodeStatistics(gymnasium.wrappers.vector.NormalizeObservation(mine))
+                counted.reset(seed=1)
+                lengths = []
+                for _ in range(210):
+                    *_, infos = counted.step(counted.action_space.sample())
+                    lengths += infos["episode"]["l"][infos["_episode"]].tolist() if "episode" in infos else []
+                assert len(lengths) >= 2 and (name != "Pendulum-v1" or set(lengths) == {200}), lengths
+        with vector.VectorEnv(server, "GridWorld-v0", 2, seed=1) as mine:
+            sound(mine)
+        for space, words in [(spaces.Box(-(1 << 40), 1 << 40, (1,), np.int64), "the observation space['x'] is"), (spaces.Text(3), "Text"),
+                             (spaces.Box(np.iinfo(np.int32).min, 5, (), np.int32), "beyond"), (spaces.Discrete(1 << 30), "beyond")]:
+            try:
+                parley_spaces.dump(spaces.Dict({"x": space}), spaces.Discrete(2))
+                raise AssertionError("it was taken")
+            except TypeError as e:
+                assert words in str(e), e
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def opens(server, name):
+    try:
+        vector.VectorEnv(server, name, 1).close()
+        return True
+    except parley.Error as e:
+        assert e.code == "NOT_FOUND", e
+        return False
+
+
 def test_examples():
     """What the docstrings show."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -290,7 +431,7 @@ def test_examples():
         assert n >= 2
 
 
-TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_acting, test_examples]
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_acting, test_vector, test_examples]
 
 
 def main():

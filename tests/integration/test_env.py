@@ -324,7 +324,8 @@ def test_hostile_workers(parleyd):
                                    ("bad", {"observations": 1 << 30, "actions": 2}, "observations is 1073741824"),
                                    ("bad", {"observations": 1}, "set exactly one of them"),
                                    ("bad", {"observations": 1, "action_numbers": 1 << 31}, "action_numbers"),
-                                   ("bad", {"observations": 1, "actions": 1, "max_instances": 4097}, "max_instances")]:
+                                   ("bad", {"observations": 1, "actions": 1, "max_instances": 4097}, "max_instances"),
+                                   ("bad", {"observations": 1, "actions": 1, "spaces": "x" * ((1 << 18) + 1)}, "spaces has 262145 bytes")]:
             assert why in Host(client, name=name, **offered).error.details(), (name, offered)
         for answer, why in [
                 (lambda o: [result(o.order)], "env_result.observation"), (lambda o: [result(o.order + 1, **good(o))], "env_result.order is"),
@@ -337,6 +338,8 @@ def test_hostile_workers(parleyd):
                 (lambda o: [result(o.order, **good(o, failures=failures(2)))], "has place 2"),
                 (lambda o: [result(o.order, **good(o, failures=failures(1, 1)))], "twice or out of order"),
                 (lambda o: [result(o.order, **good(o, failures=failures(*range(1000))))], "env_result.failures"),
+                (lambda o: [result(o.order, **good(o, infos=[agents.AgentEnvInfo(place=2)]))], "env_result.infos has place 2"),
+                (lambda o: [result(o.order, **good(o, infos=[agents.AgentEnvInfo(place=p) for p in (1, 0)]))], "infos has place 0 twice or out"),
                 (lambda o: [agents.AgentsAttachRequest()], "env_result is missing"),
                 (lambda o: [agents.AgentsAttachRequest(result=agents.AgentStepResult(step=1))], "env_result is missing"),
                 (lambda o: [result(o.order, **good(o))] * 1000, "env_result.order is"), (lambda o: [], "was not answered within 500 ms")]:

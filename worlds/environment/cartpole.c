@@ -64,6 +64,9 @@ const struct environment_type cartpole_environment = {
     .size = sizeof(struct cartpole),
     .n_observation = 4,
     .n_actions = 2,
+    .spaces = "{\"observation\": {\"type\": \"box\", \"dtype\": \"float32\", \"shape\": [4], "
+              "\"low\": [-4.8, null, -0.41887903, null], \"high\": [4.8, null, 0.41887903, null]}, "
+              "\"action\": {\"type\": \"discrete\", \"n\": 2, \"start\": 0}}",
     .max_steps = 500,
     .solved = 475,
     .reset = cartpole_reset,

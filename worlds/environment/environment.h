@@ -27,6 +27,7 @@ struct environment_type {
     size_t n_observation;    /* numbers of an observation */
     size_t n_actions;        /* an action is one of so many choices; 0: it is numbers */
     size_t n_action_numbers; /* an action is so many numbers; 0: it is a choice */
+    const char *spaces;      /* what the numbers mean, as parley.v1's EnvOpenResponse.spaces */
     size_t max_steps;        /* an episode is cut after so many steps, at least 1 */
     double solved;           /* mean reward from which on it counts as solved; 0: not known */
     /* Starts episode number `episode` of the series that follows from seed, and writes the first

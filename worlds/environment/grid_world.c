@@ -52,6 +52,11 @@ const struct environment_type grid_world_environment = {
     .size = sizeof(struct grid_world),
     .n_observation = 4,
     .n_actions = 4,
+    .spaces = "{\"observation\": {\"type\": \"dict\", \"spaces\": {"
+              "\"agent\": {\"type\": \"box\", \"dtype\": \"int64\", \"shape\": [2], \"low\": 0, "
+              "\"high\": 4}, "
+              "\"target\": {\"type\": \"box\", \"dtype\": \"int64\", \"shape\": [2], \"low\": 0, "
+              "\"high\": 4}}}, \"action\": {\"type\": \"discrete\", \"n\": 4, \"start\": 0}}",
     .max_steps = 300,
     .reset = grid_world_reset,
     .step = grid_world_step,

@@ -55,6 +55,9 @@ const struct environment_type pendulum_environment = {
     .size = sizeof(struct pendulum),
     .n_observation = 3,
     .n_action_numbers = 1,
+    .spaces = "{\"observation\": {\"type\": \"box\", \"dtype\": \"float32\", \"shape\": [3], "
+              "\"low\": [-1, -1, -8], \"high\": [1, 1, 8]}, \"action\": {\"type\": \"box\", "
+              "\"dtype\": \"float32\", \"shape\": [1], \"low\": -2, \"high\": 2}}",
     .max_steps = 200,
     .reset = pendulum_reset,
     .step_numbers = pendulum_step,

@@ -11,7 +11,8 @@
 - `parley.optim` trains shared parameters. `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models.
 - `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
 - `parley.Policy` serves a policy that a torch module or a function of numpy arrays computes; `parley.Act` asks any policy for actions.
-- `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon.
+- `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon,
+  which `parley.vector` has as a vector environment of gymnasium.
 - `parley.parallel` has pools of processes, and groups whose members call each other's functions."""
 import importlib
 from typing import TYPE_CHECKING, Any

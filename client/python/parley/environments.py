@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,6 +33,40 @@ def environment(name: str, *, max_instances: int = 0) -> Callable[[M], M]:
     return mark
 
 
+def is_of_gymnasium(space: Any) -> bool:
+    gymnasium = sys.modules.get("gymnasium")  # whose spaces are imported by whoever has one
+    return gymnasium is not None and isinstance(space, gymnasium.spaces.Space)
+
+
+INFO_BYTES = 1 << 16
+
+
+def info_json(info: Any) -> str:
+    """Returns an info as JSON, "" for none. What JSON does not have is left out, and its keys are listed as "_not_sent"."""
+    if not isinstance(info, dict) or not info:
+        return ""
+    sent: dict[str, str] = {}
+    left_out = []
+    for key, value in info.items():
+        try:
+            sent[str(key)] = json.dumps(value, default=plain, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            left_out.append(str(key))
+    for key in sorted(sent, key=lambda key: -len(sent[key])):  # the largest first
+        if sum(map(len, sent.values())) > INFO_BYTES:
+            left_out.append(key)
+            del sent[key]
+    if left_out:
+        sent["_not_sent"] = json.dumps(sorted(left_out)[:100])
+    return "{" + ",".join(f"{json.dumps(key)}:{value}" for key, value in sent.items()) + "}"
+
+
+def plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy's
+        return value.tolist()
+    raise TypeError(f"the info holds a {type(value).__name__}")
+
+
 def is_environment(what: Any) -> bool:
     return hasattr(what, "__parley_environment__")
 
@@ -43,10 +79,20 @@ class Host:
         self.make, self.name = make, name or given
         self.instances: dict[int, Any] = {}
         one = make()
+        self.observation_space, self.action_space = one.observation_space, one.action_space
+        self.described = ""
+        self.by_type = is_of_gymnasium(one.observation_space) and is_of_gymnasium(one.action_space)
+        if self.by_type:
+            from parley import spaces
+
+            self.described = spaces.dump(one.observation_space, one.action_space)
+            self.width, size = spaces.size_of(one.observation_space), spaces.size_of(one.action_space)
+            self.n_actions = int(one.action_space.n) if spaces.is_choice(one.action_space) else 0
+            self.n_numbers = 0 if self.n_actions else size
+            return
         if getattr(one.observation_space, "shape", None) is None:
             raise TypeError(f"the observation space is {one.observation_space}, it must have a shape, as a Box has")
         self.width = math.prod(one.observation_space.shape)
-        self.action_space = one.action_space
         self.n_actions = int(getattr(one.action_space, "n", 0))
         if self.n_actions == 0 and getattr(one.action_space, "shape", None) is None:
             raise TypeError(f"the action space is {one.action_space}, it must be a Discrete or a Box")
@@ -54,7 +100,7 @@ class Host:
 
     def offer(self) -> pb.AgentsAttachRequest:
         spaces = pb.AgentEnvironment(observations=self.width, actions=self.n_actions, action_numbers=self.n_numbers,
-                                     max_instances=self.max_instances)
+                                     max_instances=self.max_instances, spaces=self.described)
         return pb.AgentsAttachRequest(offer=pb.AgentOffer(name=self.name, environment=spaces))
 
     def take(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
@@ -110,9 +156,23 @@ class Host:
             return reset
         if self.n_actions:
             actions = np.frombuffer(order.action.data, "<i8") + int(getattr(self.action_space, "start", 0))
+        elif self.by_type:
+            from parley import spaces
+
+            numbers = np.frombuffer(order.action.data, "<f4").reshape((-1, self.n_numbers))
+            return lambda i: self.instances[order.environment[i]].step(spaces.unflatten(self.action_space, numbers[i]))
         else:
             actions = np.frombuffer(order.action.data, "<f4").reshape((-1, *self.action_space.shape))
         return lambda i: self.instances[order.environment[i]].step(actions[i])
+
+    def numbers_of(self, observation: Any) -> Any:
+        import numpy as np
+
+        if self.by_type:
+            from parley import spaces
+
+            return spaces.flatten(self.observation_space, observation, "the observation")
+        return np.asarray(observation, "<f4").reshape(self.width)
 
     def answer(self, order: pb.AgentEnvReset | pb.AgentEnvStep, did: Sequence[Any]) -> pb.AgentsAttachRequest:
         """did: what each reset or step returned or raised."""
@@ -128,13 +188,16 @@ class Host:
                     raise said
                 if isinstance(order, pb.AgentEnvStep):
                     _, reward[i], terminated[i], truncated[i], *_ = said
-                seen[i] = np.asarray(said[0], "<f4").reshape(self.width)
+                seen[i] = self.numbers_of(said[0])
                 if not (np.isfinite(seen[i]).all() and np.isfinite(reward[i])):
                     raise ValueError("the environment returned a number that is not finite")
+                info = info_json(said[-1])
+                if info:
+                    result.infos.add(place=i, json=info)
             except Exception as e:
                 seen[i], reward[i] = 0, 0
                 result.failures.add(place=i, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
-        parts = [(result.observation, seen, tensor_pb2.DTYPE_F32)]
+        parts: list[tuple[tensor_pb2.Tensor, Any, Any]] = [(result.observation, seen, tensor_pb2.DTYPE_F32)]
         if isinstance(order, pb.AgentEnvStep):
             parts += [(result.reward, reward, tensor_pb2.DTYPE_F32), (result.terminated, terminated, tensor_pb2.DTYPE_BOOL),
                       (result.truncated, truncated, tensor_pb2.DTYPE_BOOL)]

@@ -40,6 +40,7 @@ static enum status agents_take_environment(struct agents_call *a, const Parley__
         .n_observation = e->observations,
         .n_actions = e->actions,
         .n_action_numbers = e->action_numbers,
+        .described = e->spaces[0] != '\0' ? e->spaces : NULL,
     };
 
     if (environment_host_open(&a->host, call_server(a->stream.call)->vectors, m->name, &spaces,

@@ -43,6 +43,8 @@ static enum status env_open(struct call *call, const Parley__V1__EnvOpenRequest 
     response->observations = (uint32_t)v->spaces.n_observation;
     response->actions = (uint32_t)v->spaces.n_actions;
     response->action_numbers = (uint32_t)v->spaces.n_action_numbers;
+    if (v->spaces.described != NULL)
+        response->spaces = (char *)v->spaces.described; /* only read */
     return STATUS_OK;
 }
 
@@ -96,7 +98,29 @@ static struct tensor_view env_view(const char *name, enum tensor_type type, size
     return t;
 }
 
-static void env_reply_reset(struct env_call *e, Parley__V1__EnvFailure **failures)
+/* What the environments of a request say, in the order of its rows; NULL: no memory. */
+static Parley__V1__EnvInfo **env_infos(const struct vector_request *r, struct arena *arena)
+{
+    Parley__V1__EnvInfo **list = arena_alloc(arena, r->n_infos + 1, sizeof(list[0]));
+    Parley__V1__EnvInfo *infos = arena_alloc(arena, r->n_infos + 1, sizeof(infos[0]));
+    size_t n = 0;
+
+    if (list == NULL || infos == NULL)
+        return NULL;
+    for (size_t row = 0; r->n_infos > 0 && row < r->n; row++) {
+        if (r->infos[row] == NULL)
+            continue;
+        parley__v1__env_info__init(&infos[n]);
+        infos[n].index = r->indices != NULL ? r->indices[row] : (uint32_t)row;
+        infos[n].json = (char *)r->infos[row]; /* only read */
+        list[n] = &infos[n];
+        n++;
+    }
+    return list;
+}
+
+static void env_reply_reset(struct env_call *e, Parley__V1__EnvFailure **failures,
+                            Parley__V1__EnvInfo **infos)
 {
     Parley__V1__EnvResetResponse response = PARLEY__V1__ENV_RESET_RESPONSE__INIT;
     const struct vector_request *r = &e->request;
@@ -108,10 +132,13 @@ static void env_reply_reset(struct env_call *e, Parley__V1__EnvFailure **failure
     response.observation = &observation;
     response.failures = failures;
     response.n_failures = r->n_failed;
+    response.infos = infos;
+    response.n_infos = r->n_infos;
     call_reply(e->call, &response.base);
 }
 
-static void env_reply_step(struct env_call *e, Parley__V1__EnvFailure **failures)
+static void env_reply_step(struct env_call *e, Parley__V1__EnvFailure **failures,
+                           Parley__V1__EnvInfo **infos)
 {
     Parley__V1__EnvStepResponse response = PARLEY__V1__ENV_STEP_RESPONSE__INIT;
     const struct vector_request *r = &e->request;
@@ -131,21 +158,24 @@ static void env_reply_step(struct env_call *e, Parley__V1__EnvFailure **failures
     response.truncated = &tensors[3];
     response.failures = failures;
     response.n_failures = r->n_failed;
+    response.infos = infos;
+    response.n_infos = r->n_infos;
     call_reply(e->call, &response.base);
 }
 
 static void env_reply(struct env_call *e)
 {
     Parley__V1__EnvFailure **failures = env_failures(&e->request, call_arena(e->call));
+    Parley__V1__EnvInfo **infos = env_infos(&e->request, call_arena(e->call));
     struct error err;
 
-    if (failures == NULL) {
+    if (failures == NULL || infos == NULL) {
         (void)error_no_memory(&err, e->request.n_failed * sizeof(failures[0]), "failures");
         call_finish(e->call, &err);
     } else if (e->request.is_reset) {
-        env_reply_reset(e, failures);
+        env_reply_reset(e, failures, infos);
     } else {
-        env_reply_step(e, failures);
+        env_reply_step(e, failures, infos);
     }
 }
 

@@ -102,11 +102,19 @@ enum status environment_wire_answer(struct host_answer *out, const Parley__V1__A
     Parley__V1__Tensor *const tensors[] = {m->observation, m->reward, m->terminated, m->truncated};
     struct tensor_view *const views[] = {&out->observation, &out->reward, &out->terminated,
                                          &out->truncated};
+    struct host_info *infos;
     struct host_failure *failures = arena_alloc(arena, m->n_failures + 1, sizeof(failures[0]));
 
     *out = (struct host_answer){.order = m->order, .failures = failures};
     if (failures == NULL)
         return error_no_memory(err, m->n_failures * sizeof(failures[0]), "failures");
+    infos = arena_alloc(arena, m->n_infos + 1, sizeof(infos[0]));
+    if (infos == NULL)
+        return error_no_memory(err, m->n_infos * sizeof(infos[0]), "infos");
+    out->infos = infos;
+    for (; out->n_infos < m->n_infos; out->n_infos++)
+        infos[out->n_infos] =
+            (struct host_info){m->infos[out->n_infos]->place, m->infos[out->n_infos]->json};
     for (; out->n_failures < m->n_failures; out->n_failures++)
         failures[out->n_failures] = (struct host_failure){m->failures[out->n_failures]->place,
                                                           m->failures[out->n_failures]->message};
