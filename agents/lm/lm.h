@@ -14,6 +14,7 @@
 #include "agents/lm/chat/system.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/grammar/matcher.h"
+#include "agents/lm/grammar/repetition.h"
 #include "agents/lm/history.h"
 #include "agents/lm/known_logprobs.h"
 #include "agents/lm/sampling/draft.h"
@@ -166,6 +167,8 @@ struct lm_reasoning {
     size_t n_most;                  /* of the reply's tokens, after which it is ended */
     char tail[REASONING_MAX_CLOSE]; /* [n_tail] its last bytes */
     size_t n_tail;
+    struct repetition repetition;
+    bool is_repeating; /* it is ended, too */
 };
 
 /* A turn's private state, in the turn's arena. */
@@ -230,6 +233,8 @@ enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn,
 /* How many of m's marks are part of this turn's reply. */
 static inline size_t lm_n_marks(const struct lm *m, const struct observation *seen)
 {
+    if (seen->is_raw_prompt)
+        return 0;
     return seen->tool_use.tools.len > 0 ? m->n_marks : m->n_thought_marks;
 }
 

@@ -250,7 +250,7 @@ enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, ui
         rc = reasoning_decide(m, row, logits, n_left);
     if (rc != STATUS_OK || r->phase == REASONING_IS_OVER)
         return rc;
-    if (r->phase == REASONING_IS_ON && position >= r->n_most)
+    if (r->phase == REASONING_IS_ON && (position >= r->n_most || r->is_repeating))
         reasoning_write(m, r, REASONING_CUT, REASONING_IS_OVER);
     sampler_allow(t->sampler, NULL);
     rc = sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
@@ -285,6 +285,7 @@ void lm_reasoning_accept(const struct lm *m, struct lm_reasoning *r, int32_t id)
             r->phase = r->next;
         return;
     }
+    r->is_repeating = repetition_add(&r->repetition, id);
     reasoning_bytes(m, id, &bytes, &len);
     n = reasoning_closes(m, r, bytes, len);
     if (n == len && n > 0) {

@@ -12,7 +12,7 @@
 int main(int argc, char **argv)
 {
     struct tiny_config config = {.type = DTYPE_F32, .seed = 1};
-    struct tiny_token tokens[16];
+    struct tiny_token tokens[64];
     struct tiny_model model;
     char template[1 << 16], *value;
     FILE *out, *from;

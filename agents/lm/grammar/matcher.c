@@ -5,6 +5,7 @@
 
 #include "agents/lm/grammar/closing.h"
 #include "agents/lm/grammar/grammars_parts.h"
+#include "agents/lm/grammar/repetition.h"
 #include "base/buf.h"
 #include "base/utf8.h"
 
@@ -12,11 +13,9 @@ enum {
     MAX_FORCED_BYTES = 256, /* of a forced text that are handled at once; the rest follows */
     MAX_CLOSING_BYTES = 1024,
     MIN_FORCED_BYTES = 2,
-    MAX_PERIOD = 64,    /* the most tokens of a phrase whose repetition is detected */
-    MIN_REPEATED = 128, /* after so many tokens of repetition the reply is ended */
-    LOOK_SHARE = 8,     /* the next check is due after 1 / LOOK_SHARE of the spare tokens */
-    TIGHT = 64,         /* with fewer spare tokens, each token is checked */
-    MIN_SPARE = 5,      /* for the rest of a character and for a longer ending after it */
+    LOOK_SHARE = 8, /* the next check is due after 1 / LOOK_SHARE of the spare tokens */
+    TIGHT = 64,     /* with fewer spare tokens, each token is checked */
+    MIN_SPARE = 5,  /* for the rest of a character and for a longer ending after it */
 };
 
 /* The canonical tokens of a text. */
@@ -38,10 +37,7 @@ struct matcher {
     size_t look_at; /* when so many tokens are left, it computes the text that ends the reply */
     bool is_tight;  /* just enough tokens are left for plan: no token may make the plan longer */
     bool is_ending; /* the forced text ends the reply */
-    int32_t last[MAX_PERIOD]; /* the last tokens, in turn */
-    uint32_t
-        n_repeats[MAX_PERIOD]; /* how many tokens in a row were equal to the token 1 + i before */
-    size_t n_accepted;
+    struct repetition repetition;
     bool is_repeating; /* the reply repeats itself and is ended as soon as possible */
 };
 
@@ -167,21 +163,13 @@ void matcher_close(struct matcher *m)
     grammar_unref(m->grammar);
 }
 
-/* A small model that may write a string, a number or a list of any length often writes the same
- * for ever. What is valid and long repeats itself seldom as long as this. */
 static void matcher_watch(struct matcher *m, int32_t id)
 {
     if (m->grammar->constraint.form != CONSTRAINT_SCHEMA || m->is_repeating)
         return;
-    for (size_t i = 0; i < MAX_PERIOD && i < m->n_accepted; i++) {
-        bool repeats = m->last[(m->n_accepted - 1 - i) % MAX_PERIOD] == id;
-
-        m->n_repeats[i] = repeats ? m->n_repeats[i] + 1 : 0;
-        m->is_repeating = m->is_repeating || m->n_repeats[i] >= MIN_REPEATED;
-    }
+    m->is_repeating = repetition_add(&m->repetition, id);
     if (m->is_repeating)
         m->look_at = SIZE_MAX;
-    m->last[m->n_accepted++ % MAX_PERIOD] = id;
 }
 
 /* The tokens of the text that ends the reply soonest. There are none inside a character. */

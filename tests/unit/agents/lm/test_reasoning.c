@@ -213,6 +213,24 @@ START_TEST(test_limits)
 }
 END_TEST
 
+/* Reasoning that repeats itself is ended, whatever room is left. */
+START_TEST(test_repetition)
+{
+    const struct logit_bias bias = {TINY_FIRST_BYTE + 'x', 100};
+    struct agent *a = reasoning_agent(opens, false, SPECULATE_OFF);
+    struct sampling s = reasoning_sampling(1, 1800);
+    enum finish finish;
+    struct told told;
+
+    s.biases = &bias;
+    s.n_biases = 1;
+    told = reasoning_reply(a, &s, THINKING_DEFAULT, &finish);
+    ck_assert(told.n_thought == REPETITION_TOKENS + 1 && told.is_instance);
+    ck_assert_int_eq(finish, FINISH_STOP);
+    agent_unref(a);
+}
+END_TEST
+
 static struct told biased_reply(struct agent *a, int32_t id, enum thinking thinking,
                                 enum finish *ret_finish)
 {
@@ -355,6 +373,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, test_template_opens, 0, 2);
     tcase_add_test(t, test_limits);
+    tcase_add_test(t, test_repetition);
     tcase_add_test(t, test_model_opens);
     tcase_add_test(t, test_model_closes);
     tcase_add_test(t, test_channels);
