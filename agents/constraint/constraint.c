@@ -107,8 +107,9 @@ enum status constraint_of_object(const struct constraint **out, struct arena *ar
                                  struct error *err)
 {
     static const char schema[] = "{\"type\":\"object\"}";
+    const char *left_out;
 
-    return constraint_keep(out, CONSTRAINT_SCHEMA, schema, sizeof(schema) - 1, arena, err);
+    return constraint_of_schema_text(out, schema, sizeof(schema) - 1, true, &left_out, arena, err);
 }
 
 enum status constraint_of_regex(const struct constraint **out, const char *text, size_t len,
@@ -183,22 +184,12 @@ enum status constraint_of_choices(const struct constraint **out, const struct te
 
 /* --- calls --- */
 
-/* Pieces of JSON, each with its length before it. */
 struct tags_writer {
-    struct buf json; /* the piece being written */
-    struct buf pieces;
-    struct json_writer w; /* of json; its failure is that of all */
+    struct buf json;
+    struct json_writer w;
 };
 
-static void tags_piece(struct tags_writer *t, char kind, const struct buf *text)
-{
-    if (t->w.rc == STATUS_OK)
-        t->w.rc = buf_printf(&t->pieces, "%c%zu:", kind, text->len);
-    if (t->w.rc == STATUS_OK && text->len > 0)
-        t->w.rc = buf_append(&t->pieces, text->data, text->len);
-}
-
-/* The schema takes the place of a value in the JSON. */
+/* The schema's grammar. */
 static enum status tags_put_schema(struct tags_writer *t, const json_t *schema, bool strict,
                                    struct buf *left_out, struct error *err)
 {
@@ -208,10 +199,10 @@ static enum status tags_put_schema(struct tags_writer *t, const json_t *schema, 
     buf_init(&text, GUARD_MAX_BYTES + 1);
     rc = guard_schema(&text, schema, strict, left_out, err);
     if (rc == STATUS_OK) {
-        json_write_json(&t->w, "content", "", 0);
-        tags_piece(t, 'J', &t->json);
-        buf_clear(&t->json);
-        tags_piece(t, 'S', &text);
+        json_begin_object(&t->w, "content");
+        json_write_text(&t->w, "type", "grammar");
+        json_write_text(&t->w, "grammar", text.data);
+        json_end_object(&t->w);
     }
     buf_deinit(&text);
     return rc;
@@ -278,25 +269,21 @@ enum status constraint_of_calls(const struct constraint **out, const struct call
     struct buf left_out;
     enum status rc;
 
-    buf_init(&t.json, CONSTRAINT_MAX_BYTES);
-    buf_init(&t.pieces, CONSTRAINT_MAX_BYTES);
+    buf_init(&t.json, CONSTRAINT_MAX_TAGS_BYTES);
     buf_init(&left_out, CONSTRAINT_MAX_LEFT_OUT);
     t.w = json_writer_begin(&t.json);
     rc = tags_put_calls(&t, calls, n, form, &left_out, err);
-    tags_piece(&t, 'J', &t.json);
     if (rc == STATUS_OK && json_writer_end(&t.w) != STATUS_OK)
-        rc = t.json.is_full || t.pieces.is_full
-                 ? constraint_wrong(err, "the tools are too long together")
-                 : error_no_memory(err, t.pieces.len, "a constraint");
+        rc = t.json.is_full ? constraint_wrong(err, "the tools are too long together")
+                            : error_no_memory(err, t.json.len, "a constraint");
     if (rc == STATUS_OK)
-        rc = constraint_keep(out, CONSTRAINT_TAGS, t.pieces.data, t.pieces.len, arena, err);
+        rc = constraint_keep(out, CONSTRAINT_TAGS, t.json.data, t.json.len, arena, err);
     if (rc == STATUS_OK) {
         *ret_left_out = keep_list(&left_out, arena);
         if (*ret_left_out == NULL)
             rc = error_no_memory(err, left_out.len, "a constraint");
     }
     buf_deinit(&t.json);
-    buf_deinit(&t.pieces);
     buf_deinit(&left_out);
     return rc;
 }

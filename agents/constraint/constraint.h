@@ -11,6 +11,7 @@
 enum {
     CONSTRAINT_MAX_BYTES = 128 << 10,       /* of a regular expression, a grammar, all choices */
     CONSTRAINT_MAX_GRAMMAR_BYTES = 1 << 20, /* of a grammar as the engine reads it */
+    CONSTRAINT_MAX_TAGS_BYTES = 4 << 20,    /* of all tools' calls in the engine's form */
     CONSTRAINT_MAX_SCHEMA_BYTES = 1 << 20,  /* of a schema before it is read */
     CONSTRAINT_MAX_SCHEMA_VALUES = 1 << 16, /* in it; and as many names, lists and objects */
     CONSTRAINT_MAX_CHOICES = 1024,

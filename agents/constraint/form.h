@@ -3,12 +3,10 @@
 #define AGENTS_CONSTRAINT_FORM_H
 
 enum constraint_form {
-    CONSTRAINT_SCHEMA, /* JSON schema; members in declared order, spaces in one way */
+    CONSTRAINT_SCHEMA, /* the grammar of a JSON schema: guard.h */
     CONSTRAINT_REGEX,  /* matches the whole text */
     CONSTRAINT_EBNF,   /* the rule root */
-    /* XGrammar's structural tags, in pieces: "J<bytes>:" and JSON, or "S<bytes>:" and a schema, for
-     * whose grammar the piece stands. */
-    CONSTRAINT_TAGS,
+    CONSTRAINT_TAGS,   /* XGrammar's structural tags, with such grammars in them */
 };
 
 #endif

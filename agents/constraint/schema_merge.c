@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum {
-    MAX_NAMES = 128 /* the required names of both schemas together; they are compared one by one */
+    MAX_COMPARED = 1 << 16, /* pairs of values */
+    MAX_NAMES = 128,        /* the required names of both schemas; they are compared one by one */
 };
 
 /* Compares nothing that is large. */
@@ -40,12 +41,14 @@ static bool may_merge(const json_t *a, const json_t *b)
 {
     static const char *const places[] = {"items", "prefixItems", "additionalItems"};
     static const char *const lists[] = {"prefixItems", "additionalItems"};
+    static const char *const names[] = {"additionalProperties", "patternProperties"};
     const bool has_places = has_any(a, places, 3) && has_any(b, places, 3);
 
     if (json_object_get(b, "unevaluatedProperties") != NULL ||
-        json_object_get(b, "unevaluatedItems") != NULL ||
-        json_object_get(a, "patternProperties") != NULL ||
-        json_object_get(b, "patternProperties") != NULL)
+        json_object_get(b, "unevaluatedItems") != NULL)
+        return false;
+    if ((has_any(a, names, 2) && json_object_get(b, "patternProperties") != NULL) ||
+        (has_any(b, names, 2) && json_object_get(a, "patternProperties") != NULL))
         return false;
     if (json_object_get(a, "unevaluatedProperties") != NULL &&
         json_object_get(b, "additionalProperties") != NULL)
@@ -164,6 +167,56 @@ static json_t *tighter(json_t *a, json_t *b, bool is_upper)
     return json_incref((json_number_value(a) < json_number_value(b)) == is_upper ? a : b);
 }
 
+/* The values that both lists have. */
+static json_t *both_enums(const json_t *a, const json_t *b)
+{
+    json_t *both = json_array();
+
+    if (json_array_size(a) * json_array_size(b) > MAX_COMPARED)
+        goto fail;
+    for (size_t i = 0; both != NULL && i < json_array_size(a); i++)
+        for (size_t k = 0; k < json_array_size(b); k++)
+            if (json_equal(json_array_get(a, i), json_array_get(b, k))) {
+                if (json_array_append(both, json_array_get(a, i)) != 0)
+                    goto fail;
+                break;
+            }
+    return both;
+fail:
+    json_decref(both);
+    return NULL;
+}
+
+static json_t *both_lists(json_t *a, json_t *b)
+{
+    json_t *both = json_copy(a);
+
+    if (both != NULL && json_array_extend(both, b) == 0)
+        return both;
+    json_decref(both);
+    return NULL;
+}
+
+/* Of two objects of schemas: a name that both have gets both. */
+static json_t *both_maps(json_t *a, json_t *b)
+{
+    json_t *both = json_copy(a);
+    bool is_set = both != NULL;
+
+    for (void *at = json_object_iter(b); is_set && at != NULL; at = json_object_iter_next(b, at)) {
+        const char *name = json_object_iter_key(at);
+        json_t *mine = json_object_get(a, name), *theirs = json_object_iter_value(at);
+
+        is_set =
+            json_object_set_new(
+                both, name, mine == NULL ? json_incref(theirs) : both_schemas(mine, theirs)) == 0;
+    }
+    if (is_set)
+        return both;
+    json_decref(both);
+    return NULL;
+}
+
 /* NULL: they cannot be one. */
 static json_t *both_values(const char *name, json_t *a, json_t *b)
 {
@@ -171,7 +224,12 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
                                         "minProperties"};
     static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
                                        "maxProperties"};
+    static const char *const lists[] = {"anyOf", "format",        "multipleOf",
+                                        "not",   "propertyNames", "pattern"};
 
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (strcmp(name, lists[i]) == 0)
+            return both_lists(a, b);
     if (are_same(a, b))
         return json_incref(a);
     for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++) {
@@ -182,6 +240,10 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
     }
     if (strcmp(name, "type") == 0)
         return both_types(a, b);
+    if (strcmp(name, "enum") == 0)
+        return both_enums(a, b);
+    if (strcmp(name, "patternProperties") == 0 && json_is_object(a) && json_is_object(b))
+        return both_maps(a, b);
     if (strcmp(name, "items") == 0 || strcmp(name, "additionalProperties") == 0)
         return both_schemas(a, b);
     if (strcmp(name, "required") == 0 && json_is_array(a) && json_is_array(b))
@@ -189,6 +251,16 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
     if (strcmp(name, "uniqueItems") == 0 && json_is_boolean(a) && json_is_boolean(b))
         return json_true();
     return NULL;
+}
+
+static bool may_be_type(const json_t *type)
+{
+    return json_is_string(type) || json_is_array(type);
+}
+
+static bool types_are_known(const json_t *a, const json_t *b)
+{
+    return may_be_type(a) && may_be_type(b);
 }
 
 bool schema_merge(json_t *schema, const json_t *part)
@@ -209,6 +281,10 @@ bool schema_merge(json_t *schema, const json_t *part)
         if (strcmp(name, "properties") == 0)
             continue;
         both = mine == NULL ? json_incref(theirs) : both_values(name, mine, theirs);
+        if (both == NULL && strcmp(name, "type") == 0 && types_are_known(mine, theirs)) {
+            name = "enum"; /* of no type */
+            both = json_array();
+        }
         if (both == NULL || json_object_set_new(schema, name, both) != 0) {
             json_decref(members);
             return false;

@@ -1,4 +1,4 @@
-/* Any bytes as a schema: what is taken is a JSON object for the engine. */
+/* Any bytes as a schema: what is taken is a grammar for the engine. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     for (int strict = 0; strict < 2; strict++)
         if (constraint_of_schema_text(&c, (const char *)data, size_bytes, strict != 0, &left_out,
                                       &arena, &err) == STATUS_OK) {
-            json_t *read = json_loads(c->text, 0, NULL);
-
-            assert(json_is_object(read) && (strict == 0 || left_out[0] == '\0'));
-            json_decref(read);
+            assert(strncmp(c->text, "root ::= r0\n", 12) == 0 && c->len == strlen(c->text));
+            assert(strict == 0 || left_out[0] == '\0');
         } else {
             assert(err.status == STATUS_INVALID || err.status == STATUS_EXHAUSTED);
         }

@@ -75,68 +75,13 @@ void vocab_close(void *vocab)
     delete static_cast<xgrammar::TokenizerInfo *>(vocab);
 }
 
-/* A format of structural tags: a grammar as text. The engine prints a character as \xHH and reads
- * all hexadecimal digits behind \x: here it gets \u00HH. */
-std::string grammar_format(const std::string &schema)
-{
-    static const char digits[] = "0123456789abcdef";
-    std::string text = xgrammar::Grammar::FromJSONSchema(schema, /*any_whitespace=*/false,
-                                                         std::nullopt, std::nullopt,
-                                                         /*strict_mode=*/false)
-                           .ToString();
-    std::string out = "{\"type\":\"grammar\",\"grammar\":\"";
-
-    for (size_t i = 0; i < text.size(); i++) {
-        unsigned char c = static_cast<unsigned char>(text[i]);
-
-        if (c == '\\' && i + 1 < text.size()) {
-            c = static_cast<unsigned char>(text[++i]);
-            out += "\\\\";
-            if (c == 'x') {
-                out += "u00";
-                continue;
-            }
-        }
-        if (c == '"' || c == '\\')
-            out += '\\';
-        if (c >= ' ')
-            out += static_cast<char>(c);
-        else
-            out += std::string("\\u00") + digits[c >> 4] + digits[c & 15];
-    }
-    return out + "\"}";
-}
-
-/* Puts the grammars of schemas where their pieces stand. */
-std::string join_tags(const std::string &pieces)
-{
-    std::string out;
-    size_t at = 0;
-
-    while (at < pieces.size()) {
-        size_t n = 0, colon = pieces.find(':', at);
-
-        for (size_t i = at + 1; i < colon && i < pieces.size(); i++)
-            n = n * 10 + static_cast<size_t>(pieces[i] - '0');
-        if (colon == std::string::npos || n > pieces.size() - colon - 1)
-            throw Failure("the tags have no pieces");
-        out += pieces[at] == 'S' ? grammar_format(pieces.substr(colon + 1, n))
-                                 : pieces.substr(colon + 1, n);
-        at = colon + 1 + n;
-    }
-    return out;
-}
-
 xgrammar::CompiledGrammar compile_form(xgrammar::GrammarCompiler *compiler, int form,
                                        const std::string &text)
 {
-    if (form == CONSTRAINT_SCHEMA)
-        return compiler->CompileJSONSchema(text, /*any_whitespace=*/false, std::nullopt,
-                                           std::nullopt, /*strict_mode=*/false);
     if (form == CONSTRAINT_REGEX)
         return compiler->CompileRegex(text);
     if (form == CONSTRAINT_TAGS)
-        return compiler->CompileStructuralTag(join_tags(text));
+        return compiler->CompileStructuralTag(text);
     return compiler->CompileGrammar(text);
 }
 

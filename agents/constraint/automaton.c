@@ -1,0 +1,407 @@
+/* Explores a machine's states, breadth first, each found again by its bytes in a hash table. Then
+ * drops those that reach no end, and merges those that go on alike: classes of states are split by
+ * where their edges lead until none is split any more (Moore), or no
+ * more time is due to it. */
+#include "agents/constraint/automaton.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+enum { MAX_SPLITS = 1 << 19 }; /* looks at a state, to merge those of one automaton */
+
+struct explorer {
+    const struct machine *m;
+    struct automaton a;
+    char *keys;      /* [max_states][key_bytes] */
+    uint32_t *table; /* [table_size]: a state + 1, by the hash of its key */
+    size_t table_size, max_states;
+    struct arena *arena;
+    struct error *err;
+};
+
+static enum status automaton_no_memory(struct error *err)
+{
+    return error_no_memory(err, 0, "an automaton");
+}
+
+static uint64_t hash_of_key(const char *key, size_t len)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)key[i]) * 0x100000001B3u;
+    return h ^ h >> 29;
+}
+
+/* The state of this key, which is new if it was not there. False: there are too many. */
+static bool explorer_find(struct explorer *x, const char *key, uint32_t *out)
+{
+    const size_t size = x->m->key_bytes;
+    size_t at = hash_of_key(key, size) % x->table_size;
+
+    for (; x->table[at] != 0; at = (at + 1) % x->table_size)
+        if (memcmp(x->keys + (x->table[at] - 1) * size, key, size) == 0) {
+            *out = x->table[at] - 1;
+            return true;
+        }
+    if (x->a.n_states == x->max_states)
+        return false;
+    *out = (uint32_t)x->a.n_states++;
+    memcpy(x->keys + *out * size, key, size);
+    x->table[at] = *out + 1;
+    return true;
+}
+
+static enum status explorer_too_large(struct explorer *x)
+{
+    return error_set(x->err, STATUS_UNIMPLEMENTED,
+                     "needs an automaton of more than %zu states or too much work", x->max_states);
+}
+
+/* Appends to edges [*n], where one that goes on with the last is a part of it. */
+static void edges_add(struct automaton_edge *edges, uint32_t *n, struct automaton_edge e)
+{
+    if (*n > 0 && edges[*n - 1].target == e.target && edges[*n - 1].last + 1 == e.first)
+        edges[*n - 1].last = e.last;
+    else
+        edges[(*n)++] = e;
+}
+
+static enum status explorer_follow(struct explorer *x, uint32_t state, struct automaton_edge *edges)
+{
+    const struct machine *m = x->m;
+    struct automaton_state *s;
+    char key[AUTOMATON_MAX_KEY];
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < m->n_symbols; i++) {
+        const uint32_t first = m->symbols[i],
+                       last = i + 1 < m->n_symbols ? m->symbols[i + 1] - 1 : m->last;
+        uint32_t target;
+
+        if (*m->work < m->step_work)
+            return explorer_too_large(x);
+        *m->work -= m->step_work;
+        memset(key, 0, m->key_bytes);
+        if (!m->step(m->self, x->keys + state * m->key_bytes, first, key))
+            continue;
+        if (!explorer_find(x, key, &target))
+            return explorer_too_large(x);
+        edges_add(edges, &n, (struct automaton_edge){first, last, target});
+    }
+    s = &x->a.states[state];
+    s->is_end = m->is_end(m->self, x->keys + state * m->key_bytes);
+    s->n_edges = n;
+    s->edges = arena_alloc(x->arena, n + 1, sizeof(*edges));
+    if (s->edges == NULL)
+        return automaton_no_memory(x->err);
+    memcpy(s->edges, edges, n * sizeof(*edges));
+    return STATUS_OK;
+}
+
+enum status automaton_of_machine(struct automaton *out, const struct machine *m, size_t max_states,
+                                 struct arena *arena, struct error *err)
+{
+    struct explorer x = {.m = m,
+                         .max_states = max_states,
+                         .table_size = 2 * max_states + 1,
+                         .arena = arena,
+                         .err = err};
+    struct automaton_edge *edges = arena_alloc(arena, m->n_symbols + 1, sizeof(*edges));
+    char key[AUTOMATON_MAX_KEY] = {0};
+    enum status rc = STATUS_OK;
+    uint32_t first;
+
+    if (m->key_bytes > sizeof(key))
+        return explorer_too_large(&x);
+    x.a.states = arena_alloc(arena, max_states, sizeof(*x.a.states));
+    x.keys = malloc(max_states * m->key_bytes + 1);
+    x.table = calloc(x.table_size, sizeof(*x.table));
+    if (edges == NULL || x.a.states == NULL || x.keys == NULL || x.table == NULL)
+        rc = automaton_no_memory(err);
+    if (rc == STATUS_OK) {
+        m->start(m->self, key);
+        (void)explorer_find(&x, key, &first); /* there is room for one */
+    }
+    for (uint32_t i = 0; rc == STATUS_OK && i < x.a.n_states; i++)
+        rc = explorer_follow(&x, i, edges);
+    free(x.keys);
+    free(x.table);
+    if (rc == STATUS_OK)
+        rc = automaton_minimize(&x.a, arena, err);
+    if (rc == STATUS_OK)
+        *out = x.a;
+    return rc;
+}
+
+/* --- as few states as possible --- */
+
+/* Marks what reaches an end: looks at all states until nothing changes, backwards since most edges
+ * lead to later states. */
+static void mark_alive(const struct automaton *a, bool *is_alive)
+{
+    bool has_changed = true;
+
+    while (has_changed) {
+        has_changed = false;
+        for (size_t i = a->n_states; i-- > 0;) {
+            bool is = a->states[i].is_end;
+
+            for (uint32_t k = 0; !is && k < a->states[i].n_edges; k++)
+                is = is_alive[a->states[i].edges[k].target];
+            has_changed = has_changed || is != is_alive[i];
+            is_alive[i] = is;
+        }
+    }
+}
+
+/* Edges to states that reach no end go. */
+static void drop_dead(struct automaton *a, const bool *is_alive)
+{
+    for (size_t i = 0; i < a->n_states; i++) {
+        struct automaton_state *s = &a->states[i];
+        uint32_t n = 0;
+
+        for (uint32_t k = 0; k < s->n_edges; k++)
+            if (is_alive[s->edges[k].target])
+                s->edges[n++] = s->edges[k];
+        s->n_edges = n;
+    }
+    if (a->n_states > 0 && !is_alive[0])
+        a->n_states = 0;
+}
+
+static uint64_t hash_add(uint64_t h, uint64_t value)
+{
+    h = (h + value + 1) * 0x9E3779B97F4A7C15u; /* splitmix64's rounds */
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBu;
+    return h ^ h >> 31;
+}
+
+/* Of where the state leads, by classes: equal for states that are alike so far. */
+static uint64_t signature_of(const struct automaton_state *s, const uint32_t *classes, uint32_t own)
+{
+    uint64_t h = hash_add(hash_add(0, own), s->is_end);
+    uint32_t k = 0;
+
+    while (k < s->n_edges) {
+        const uint32_t first = s->edges[k].first, to = classes[s->edges[k].target];
+        uint32_t last = s->edges[k].last;
+
+        while (++k < s->n_edges && s->edges[k].first == last + 1 &&
+               classes[s->edges[k].target] == to)
+            last = s->edges[k].last;
+        h = hash_add(hash_add(hash_add(h, first), last), to);
+    }
+    return h;
+}
+
+struct signed_state {
+    uint64_t signature;
+    uint32_t state;
+};
+
+static int signed_state_compare(const void *a, const void *b)
+{
+    const struct signed_state *x = a, *y = b;
+
+    if (x->signature != y->signature)
+        return x->signature < y->signature ? -1 : 1;
+    return x->state < y->state ? -1 : x->state > y->state;
+}
+
+/* Splits the classes once; returns how many there are. Signatures are of 64 bits, and of a bounded
+ * number of states of one schema: equal ones are taken for equal states. */
+static size_t split_classes(const struct automaton *a, uint32_t *classes, struct signed_state *all)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < a->n_states; i++)
+        all[i] = (struct signed_state){signature_of(&a->states[i], classes, classes[i]), i};
+    qsort(all, a->n_states, sizeof(*all), signed_state_compare);
+    for (size_t i = 0; i < a->n_states; i++) {
+        if (i > 0 && all[i].signature != all[i - 1].signature)
+            n++;
+        classes[all[i].state] = (uint32_t)n;
+    }
+    return n + 1;
+}
+
+/* Numbers the classes in the order in which they are reached, and makes a state of each. */
+static void merge_classes(struct automaton *a, const uint32_t *classes, uint32_t *numbers,
+                          uint32_t *members, struct automaton_state *states)
+{
+    size_t n = 1;
+
+    memset(numbers, 0xFF, a->n_states * sizeof(*numbers));
+    numbers[classes[0]] = 0;
+    members[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct automaton_state *s = &a->states[members[i]];
+        uint32_t n_edges = 0;
+
+        for (uint32_t k = 0; k < s->n_edges; k++) {
+            const uint32_t target = s->edges[k].target, class = classes[target];
+
+            if (numbers[class] == UINT32_MAX) {
+                members[n] = target;
+                numbers[class] = (uint32_t)n++;
+            }
+            edges_add(s->edges, &n_edges,
+                      (struct automaton_edge){s->edges[k].first, s->edges[k].last, numbers[class]});
+        }
+        states[i] = (struct automaton_state){s->edges, n_edges, s->is_end};
+    }
+    a->states = states;
+    a->n_states = n;
+}
+
+enum status automaton_minimize(struct automaton *a, struct arena *arena, struct error *err)
+{
+    const size_t n = a->n_states;
+    uint32_t *classes = calloc(3 * n + 1, sizeof(*classes));
+    struct signed_state *all = calloc(n + 1, sizeof(*all));
+    bool *is_alive = calloc(n + 1, sizeof(*is_alive));
+    struct automaton_state *states = arena_alloc(arena, n + 1, sizeof(*states));
+    enum status rc = STATUS_OK;
+    size_t n_classes = 1, n_before = 0, n_rounds = 0;
+
+    if (classes == NULL || all == NULL || is_alive == NULL || states == NULL) {
+        rc = automaton_no_memory(err);
+    } else {
+        mark_alive(a, is_alive);
+        drop_dead(a, is_alive);
+        if (a->n_states > 0) {
+            for (; n_classes > n_before && n_rounds * n < MAX_SPLITS; n_rounds++) {
+                n_before = n_classes;
+                n_classes = split_classes(a, classes, all);
+            }
+            for (uint32_t i = 0; n_classes > n_before && i < n; i++)
+                classes[i] = i; /* it would take too long: nothing is merged */
+            merge_classes(a, classes, classes + n, classes + 2 * n, states);
+        }
+    }
+    free(classes);
+    free(all);
+    free(is_alive);
+    return rc;
+}
+
+/* --- use --- */
+
+uint32_t automaton_step(const struct automaton *a, uint32_t state, uint32_t code)
+{
+    const struct automaton_state *s = &a->states[state];
+    uint32_t low = 0, high = s->n_edges;
+
+    while (low < high) {
+        const uint32_t mid = low + (high - low) / 2;
+
+        if (s->edges[mid].last < code)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n_edges && s->edges[low].first <= code ? s->edges[low].target : AUTOMATON_DEAD;
+}
+
+bool automaton_matches(const struct automaton *a, const char *text, size_t len)
+{
+    uint32_t state = a->n_states > 0 ? 0 : AUTOMATON_DEAD, code;
+
+    while (state != AUTOMATON_DEAD && len > 0) {
+        size_t n = utf8_decode(text, len, &code);
+
+        if (n == 0)
+            return false;
+        state = automaton_step(a, state, code);
+        text += n;
+        len -= n;
+    }
+    return state != AUTOMATON_DEAD && a->states[state].is_end;
+}
+
+/* The longest text by the states in topological order: where a circle is left over, texts have any
+ * length, since an end is reached from each state. */
+static size_t longest_of(const struct automaton *a, uint32_t *n_before, uint32_t *order,
+                         size_t *longest)
+{
+    size_t n = 0, most = 0;
+
+    for (size_t i = 0; i < a->n_states; i++)
+        for (uint32_t k = 0; k < a->states[i].n_edges; k++)
+            n_before[a->states[i].edges[k].target]++;
+    if (n_before[0] == 0)
+        order[n++] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct automaton_state *s = &a->states[order[i]];
+
+        most = longest[order[i]] > most ? longest[order[i]] : most;
+        for (uint32_t k = 0; k < s->n_edges; k++) {
+            const uint32_t target = s->edges[k].target;
+
+            if (longest[target] < longest[order[i]] + 1)
+                longest[target] = longest[order[i]] + 1;
+            if (--n_before[target] == 0)
+                order[n++] = target;
+        }
+    }
+    return n == a->n_states ? most : SIZE_MAX;
+}
+
+/* The states are in the order of a search breadth first. */
+static size_t shortest_of(const struct automaton *a, size_t *depth)
+{
+    size_t least = SIZE_MAX;
+
+    memset(depth, 0xFF, a->n_states * sizeof(*depth));
+    depth[0] = 0;
+    for (size_t i = 0; i < a->n_states; i++) {
+        const struct automaton_state *s = &a->states[i];
+
+        least = s->is_end && depth[i] < least ? depth[i] : least;
+        for (uint32_t k = 0; k < s->n_edges; k++)
+            if (depth[s->edges[k].target] == SIZE_MAX)
+                depth[s->edges[k].target] = depth[i] + 1;
+    }
+    return least;
+}
+
+enum status automaton_lengths(const struct automaton *a, size_t *ret_least, size_t *ret_most,
+                              struct error *err)
+{
+    size_t *sizes = calloc(a->n_states + 1, sizeof(*sizes));
+    uint32_t *counts = calloc(2 * a->n_states + 1, sizeof(*counts));
+    enum status rc = STATUS_OK;
+
+    if (sizes == NULL || counts == NULL) {
+        rc = automaton_no_memory(err);
+    } else {
+        *ret_most = longest_of(a, counts, counts + a->n_states, sizes);
+        *ret_least = shortest_of(a, sizes);
+    }
+    free(sizes);
+    free(counts);
+    return rc;
+}
+
+enum status automaton_put(struct buf *b, const struct automaton *a)
+{
+    enum status rc = buf_append_text(b, "*@");
+
+    for (size_t i = 0; rc == STATUS_OK && i < a->n_states; i++) {
+        const struct automaton_state *s = &a->states[i];
+
+        if (i > 0)
+            rc = buf_append_text(b, ";");
+        if (rc == STATUS_OK && s->is_end)
+            rc = buf_append_text(b, "!");
+        for (uint32_t k = 0; rc == STATUS_OK && k < s->n_edges; k++)
+            rc = buf_printf(b, "%02x%02x%u,", s->edges[k].first, s->edges[k].last,
+                            s->edges[k].target);
+    }
+    return rc;
+}

@@ -1,0 +1,193 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agents/constraint/guard.h"
+#include "agents/constraint/guard_parts.h"
+
+enum { MAX_UNIQUE = 64 };
+
+bool guard_size(struct guard *g, json_t *out, const json_t *s, const char *name, json_int_t most)
+{
+    const json_t *value = json_object_get(s, name);
+    const bool is_least = name[1] == 'i', is_items = strstr(name, "Items") != NULL;
+    const char *as = is_items ? (is_least ? "min_items" : "max_items")
+                              : (is_least ? "min_members" : "max_members");
+    double number = json_number_value(value);
+
+    if (value == NULL)
+        return true;
+    if (!json_is_number(value) || number < 0 || floor(number) != number)
+        return guard_fail(g, name, "must be a whole number of at least 0") != NULL;
+    if (number == 0 && is_least)
+        return true;
+    if (number > (double)most) {
+        if (!is_least && number > 1e6) /* beyond what any reply holds */
+            return true;
+        return guard_leave_out(g, name, "is larger than the compiler's limit");
+    }
+    return json_object_set_new(out, as, json_integer((json_int_t)number)) == 0 ||
+           guard_no_memory(g) != NULL;
+}
+
+static json_int_t size_in(const json_t *out, const char *name, json_int_t otherwise)
+{
+    const json_t *value = json_object_get(out, name);
+
+    return value != NULL ? json_integer_value(value) : otherwise;
+}
+
+/* Appends the schemas of the list until one that nothing matches: then *ret_is_closed. */
+static bool walk_prefix(struct guard *g, json_t *walked, const json_t *list, const char *keyword,
+                        bool *ret_is_closed)
+{
+    if (!json_is_array(list))
+        return guard_fail(g, keyword, "must be a list of schemas") != NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        char number[24];
+        json_t *one;
+
+        (void)snprintf(number, sizeof(number), "%zu", i);
+        one = guard_walk_at(g, json_array_get(list, i), keyword, number);
+        if (one == NULL)
+            return false;
+        if (json_is_false(one)) {
+            json_decref(one);
+            *ret_is_closed = true;
+            return true;
+        }
+        if (json_array_append_new(walked, one) != 0)
+            return guard_no_memory(g) != NULL;
+    }
+    return true;
+}
+
+/* Adds a value if it is not there. */
+static bool add_value(json_t *values, json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(values); i++)
+        if (json_equal(json_array_get(values, i), value))
+            return true;
+    return json_array_append(values, value) == 0;
+}
+
+/* The schema's enum or const, through one reference. */
+static json_t *values_of_items(struct guard *g, const json_t *items)
+{
+    const char *pointer = json_string_value(json_object_get(items, "$ref"));
+    json_t *one, *values, *out;
+
+    if (pointer != NULL)
+        items = guard_resolve_chain(g, pointer);
+    one = json_object_get(items, "const");
+    values = json_object_get(items, "enum");
+    if (one != NULL)
+        return json_pack("[O]", one);
+    if (!json_is_array(values) || json_array_size(values) > MAX_UNIQUE)
+        return NULL;
+    for (void *at = json_object_iter((json_t *)items); at != NULL;
+         at = json_object_iter_next((json_t *)items, at)) {
+        const char *name = json_object_iter_key(at);
+
+        if (name[0] == 'p' || name[0] == 'm') /* pattern, minimum: they could exclude some */
+            return NULL;
+    }
+    out = json_array();
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const unsigned types = guard_types(json_object_get(items, "type"));
+
+        if ((guard_type_of_value(json_array_get(values, i)) & types) != 0 &&
+            !add_value(out, json_array_get(values, i))) {
+            json_decref(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
+/* No item twice: enforced where all are of a few values, or there is only one. */
+static bool walk_unique(struct guard *g, json_t *out, const json_t *items)
+{
+    json_t *values;
+
+    if (size_in(out, "max_items", 2) <= 1)
+        return true;
+    values = json_object_get(out, "prefix") == NULL ? values_of_items(g, items) : NULL;
+    if (values == NULL)
+        return guard_leave_out(g, "uniqueItems",
+                               "can be enforced only where items are enumerated values");
+    if (json_object_set_new(out, "values", values) != 0)
+        return guard_no_memory(g) != NULL;
+    if (size_in(out, "max_items", MAX_UNIQUE) > (json_int_t)json_array_size(values))
+        (void)json_object_del(out, "max_items"); /* it may be missing */
+    return true;
+}
+
+/* Bounds that its items cannot have, and the items beyond. */
+static bool close_array(struct guard *g, json_t *out, json_t *prefix, bool is_closed,
+                        bool *ret_is_never)
+{
+    const json_int_t least = size_in(out, "min_items", 0);
+    json_int_t most = size_in(out, "max_items", -1);
+    size_t n = json_array_size(json_object_get(out, "values"));
+
+    if (is_closed && (most < 0 || most > (json_int_t)json_array_size(prefix))) {
+        most = (json_int_t)json_array_size(prefix);
+        if (json_object_set_new(out, "items", json_false()) != 0)
+            return guard_no_memory(g) != NULL;
+    }
+    while (most >= 0 && (json_int_t)json_array_size(prefix) > most)
+        (void)json_array_remove(prefix, json_array_size(prefix) - 1);
+    if (most >= 0 && (json_int_t)json_array_size(prefix) == most &&
+        json_object_set_new(out, "items", json_false()) != 0)
+        return guard_no_memory(g) != NULL;
+    if ((most >= 0 && least > most) || (n > 0 && least > (json_int_t)n)) {
+        json_decref(guard_never(g, "minItems", "asks for more items than there may be"));
+        *ret_is_never = true;
+    }
+    if (most >= 0 && json_object_set_new(out, "max_items", json_integer(most)) != 0)
+        return guard_no_memory(g) != NULL;
+    return true;
+}
+
+bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+{
+    const json_t *items = json_object_get(s, "items"), *list = json_object_get(s, "prefixItems");
+    const char *rest_name = "items", *list_name = "prefixItems";
+    json_t *prefix, *rest;
+    bool is_closed = false, is_walked;
+
+    if (json_is_array(items) && list == NULL) { /* the meaning in drafts before 2020 */
+        list = items;
+        list_name = "items";
+        rest_name = "additionalItems";
+        items = json_object_get(s, rest_name);
+    }
+    if (items == NULL) {
+        rest_name = "unevaluatedItems";
+        items = json_object_get(s, rest_name);
+        if (!guard_check_unevaluated(g, s, rest_name))
+            return false;
+    }
+    prefix = json_array();
+    is_walked = prefix != NULL || guard_no_memory(g) != NULL;
+    if (is_walked && json_object_set_new(out, "prefix", prefix) != 0)
+        return guard_no_memory(g) != NULL;
+    if (is_walked && list != NULL)
+        is_walked = walk_prefix(g, prefix, list, list_name, &is_closed);
+    is_walked = is_walked && guard_size(g, out, s, "minItems", GUARD_MAX_ITEMS) &&
+                guard_size(g, out, s, "maxItems", GUARD_MAX_ITEMS);
+    if (is_walked && items != NULL && !is_closed) {
+        rest = guard_walk_at(g, items, rest_name, NULL);
+        is_closed = json_is_false(rest);
+        is_walked = rest != NULL &&
+                    (json_object_set_new(out, "items", rest) == 0 || guard_no_memory(g) != NULL);
+    }
+    if (is_walked && json_array_size(prefix) == 0)
+        (void)json_object_del(out, "prefix");
+    if (is_walked && json_is_true(json_object_get(s, "uniqueItems")) &&
+        (!is_closed || json_array_size(prefix) > 1))
+        is_walked = walk_unique(g, out, items);
+    return is_walked &&
+           close_array(g, out, json_object_get(out, "prefix"), is_closed, ret_is_never);
+}

@@ -1,0 +1,464 @@
+/* Objects: members by their names, and the rest of them by automata of their names. An object with
+ * named members gets no others, unless the schema says what they are like: small models would write
+ * many. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/constraint/guard.h"
+#include "agents/constraint/guard_parts.h"
+#include "agents/constraint/string_automaton.h"
+
+enum {
+    SCRATCH_BYTES = 48 << 20,
+    MAX_PATTERNS = 4,   /* of names: each set of them has an automaton */
+    MAX_COUNTED = 8192, /* members times counts */
+    MAX_LEAST = 16,
+};
+
+struct pattern {
+    const char *text;
+    json_t *schema;
+    struct regex regex;
+};
+
+struct object_walk {
+    struct guard *g;
+    const json_t *s;
+    struct arena arena;
+    struct pattern patterns[MAX_PATTERNS]; /* [n_patterns] */
+    size_t n_patterns;
+    struct string_rules names; /* what propertyNames asks for */
+    struct automaton all_names;
+    bool has_names;
+    const json_t *rest; /* the schema of members without a name or a pattern; NULL: any */
+    const char *rest_name;
+    json_t *members;    /* as schema_grammar.h has them */
+    json_t *required;   /* a member for each of the names */
+    const char **known; /* [n_known]: names that were looked at */
+    size_t n_known;
+};
+
+static bool is_trivial(const json_t *schema)
+{
+    return json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0);
+}
+
+static bool because(struct guard *g, const char *keyword, const struct error *why)
+{
+    char message[ERROR_TEXT_MAX];
+
+    if (why->status != STATUS_UNIMPLEMENTED) {
+        *g->err = *why;
+        return false;
+    }
+    (void)snprintf(message, sizeof(message), "cannot be enforced: it %.150s", why->text);
+    return guard_leave_out(g, keyword, message);
+}
+
+static bool regex_finds(const struct regex *r, const char *text)
+{
+    for (size_t i = 0; i < r->n_parts; i++)
+        if (automaton_matches(&r->parts[i].automaton, text, strlen(text)) ==
+            r->parts[i].is_excluded)
+            return false;
+    return true;
+}
+
+/* --- what is asked of names --- */
+
+static bool open_patterns(struct object_walk *o)
+{
+    json_t *patterns = json_object_get(o->s, "patternProperties");
+
+    if (patterns != NULL && !json_is_object(patterns))
+        return guard_fail(o->g, "patternProperties", "must be an object") != NULL;
+    for (void *at = json_object_iter(patterns); at != NULL;
+         at = json_object_iter_next(patterns, at)) {
+        struct pattern *p = &o->patterns[o->n_patterns];
+        struct error why = {0};
+
+        if (o->n_patterns == MAX_PATTERNS)
+            return guard_leave_out(o->g, "patternProperties", "has too many patterns");
+        p->text = json_object_iter_key(at);
+        p->schema = json_object_iter_value(at);
+        if (regex_compile(&p->regex, p->text, strlen(p->text), &o->g->work, &o->arena, &why) ==
+            STATUS_OK)
+            o->n_patterns++;
+        else if (!because(o->g, "patternProperties", &why))
+            return false;
+    }
+    return true;
+}
+
+/* propertyNames: a pattern, lengths, an enumeration. */
+static bool add_names(struct object_walk *o, const json_t *schema)
+{
+    static const char *const known[] = {"$comment",  "const",   "description", "enum", "maxLength",
+                                        "minLength", "pattern", "title",       "type"};
+    const json_t *pattern = json_object_get(schema, "pattern"), *one, *list;
+    const char *reference = json_string_value(json_object_get(schema, "$ref"));
+    const double least = json_number_value(json_object_get(schema, "minLength"));
+    json_t *from;
+    struct error why = {0};
+    enum status rc = STATUS_OK;
+
+    if (reference != NULL && json_object_size(schema) == 1)
+        schema = guard_resolve_chain(o->g, reference);
+    pattern = json_object_get(schema, "pattern");
+    one = json_object_get(schema, "const");
+    list = json_object_get(schema, "enum");
+    from = (json_t *)schema; /* jansson's iterators do not change it */
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        size_t i = 0;
+
+        while (i < 9 && strcmp(known[i], json_object_iter_key(at)) != 0)
+            i++;
+        if (i == 9)
+            return guard_leave_out(o->g, "propertyNames",
+                                   "has a schema of more than a pattern, lengths and values");
+    }
+    if (!json_is_object(schema) ||
+        (guard_types(json_object_get(schema, "type")) & TYPE_STRING) == 0)
+        return guard_leave_out(o->g, "propertyNames", "is not a schema of strings");
+    if (json_is_string(pattern))
+        rc = string_rules_add_pattern(&o->names, json_string_value(pattern),
+                                      json_string_length(pattern), &why);
+    if (rc == STATUS_OK && (one != NULL || json_is_array(list))) {
+        const size_t n = one != NULL ? 1 : json_array_size(list);
+        const char **texts = arena_alloc(&o->arena, n + 1, sizeof(*texts));
+        size_t *lens = arena_alloc(&o->arena, n + 1, sizeof(*lens)), n_texts = 0;
+
+        if (texts == NULL || lens == NULL)
+            return guard_no_memory(o->g) != NULL;
+        for (size_t i = 0; i < n; i++) {
+            const json_t *value = one != NULL ? one : json_array_get(list, i);
+
+            if (json_is_string(value)) {
+                texts[n_texts] = json_string_value(value);
+                lens[n_texts++] = json_string_length(value);
+            }
+        }
+        rc = string_rules_add_texts(&o->names, texts, lens, n_texts, false, &why);
+    }
+    if (rc != STATUS_OK)
+        return because(o->g, "propertyNames", &why);
+    if (least > 0 && (size_t)least > o->names.least)
+        o->names.least = least > 1e6 ? 1000000 : (size_t)least;
+    if (json_is_number(json_object_get(schema, "maxLength"))) {
+        const double most = json_number_value(json_object_get(schema, "maxLength"));
+
+        if (most >= 0 && (o->names.most == SIZE_MAX || most < (double)o->names.most))
+            o->names.most = (size_t)most;
+    }
+    return true;
+}
+
+static bool open_names(struct object_walk *o)
+{
+    const json_t *list = json_object_get(o->s, "propertyNames");
+    struct error why = {0};
+
+    string_rules_init(&o->names, &o->g->work, &o->arena);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+
+        if (json_is_false(one)) {
+            if (string_rules_add_texts(&o->names, NULL, NULL, 0, false, &why) != STATUS_OK)
+                return because(o->g, "propertyNames", &why);
+        } else if (!json_is_true(one) && !add_names(o, one)) {
+            return false;
+        }
+    }
+    o->has_names = o->names.n_parts > 0 || o->names.least > 0 || o->names.most < SIZE_MAX;
+    if (o->has_names && string_rules_join(&o->names, &o->all_names, &why) != STATUS_OK) {
+        o->has_names = false;
+        return because(o->g, "propertyNames", &why);
+    }
+    return true;
+}
+
+/* --- members with names --- */
+
+/* The schema of a member that has this name: the given one with those of the patterns that are
+ * found in the name; a new reference. */
+static json_t *schema_of(struct object_walk *o, const char *name, const json_t *given)
+{
+    json_t *all = json_array(), *out;
+    bool is_made = all != NULL;
+
+    for (size_t i = 0; is_made && i < o->n_patterns; i++)
+        if (regex_finds(&o->patterns[i].regex, name))
+            is_made = json_array_append(all, o->patterns[i].schema) == 0;
+    if (is_made && given == NULL && json_array_size(all) == 0 && o->rest != NULL)
+        given = o->rest;
+    if (is_made && given != NULL)
+        is_made = json_array_insert(all, 0, (json_t *)given) == 0;
+    if (!is_made) {
+        json_decref(all);
+        return guard_no_memory(o->g);
+    }
+    if (json_array_size(all) == 0)
+        out = json_true();
+    else if (json_array_size(all) == 1)
+        out = json_incref(json_array_get(all, 0));
+    else
+        out = json_pack("{s:O}", "allOf", all);
+    json_decref(all);
+    return out != NULL ? out : guard_no_memory(o->g);
+}
+
+static bool object_requires(const struct object_walk *o, const char *name)
+{
+    return json_object_get(o->required, name) != NULL;
+}
+
+/* given: NULL where only required names the member. */
+static bool add_member(struct object_walk *o, const char *name, const json_t *given,
+                       bool is_member_required, bool *ret_is_never)
+{
+    json_t *schema = schema_of(o, name, given), *walked;
+
+    if (schema == NULL)
+        return false;
+    o->known[o->n_known++] = name;
+    if (o->has_names && !automaton_matches(&o->all_names, name, strlen(name)))
+        walked = guard_never(o->g, "propertyNames", "does not allow a name that is required");
+    else if (given == NULL && json_is_false(schema))
+        walked = guard_never(o->g, "required", "names a property that the schema does not allow");
+    else
+        walked = guard_walk_at(o->g, schema, "properties", name);
+    json_decref(schema);
+    if (walked == NULL)
+        return false;
+    if (json_is_false(walked)) {
+        json_decref(walked);
+        *ret_is_never = *ret_is_never || is_member_required;
+        return true;
+    }
+    return json_array_append_new(o->members,
+                                 json_pack("[s,o,b]", name, walked, is_member_required)) == 0 ||
+           guard_no_memory(o->g) != NULL;
+}
+
+static bool check_required(struct guard *g, const json_t *required)
+{
+    if (required != NULL && !json_is_array(required))
+        return guard_fail(g, "required", "must be a list") != NULL;
+    if (!guard_count(g, "required", json_array_size(required)))
+        return false;
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+
+        if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name))
+            return guard_fail(g, "required", "must be a list of names") != NULL;
+    }
+    return true;
+}
+
+static bool walk_members(struct object_walk *o, bool *ret_is_never)
+{
+    json_t *from = json_object_get(o->s, "properties");
+    const json_t *required = json_object_get(o->s, "required");
+
+    if (from != NULL && !json_is_object(from))
+        return guard_fail(o->g, "properties", "must be an object") != NULL;
+    if (!check_required(o->g, required))
+        return false;
+    for (size_t i = 0; i < json_array_size(required); i++)
+        if (json_object_set_new(o->required, json_string_value(json_array_get(required, i)),
+                                json_true()) != 0)
+            return guard_no_memory(o->g) != NULL;
+    o->known = arena_alloc(&o->arena, json_object_size(from) + json_array_size(required) + 1,
+                           sizeof(*o->known));
+    if (o->known == NULL)
+        return guard_no_memory(o->g) != NULL;
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at))
+        if (!add_member(o, json_object_iter_key(at), json_object_iter_value(at),
+                        object_requires(o, json_object_iter_key(at)), ret_is_never))
+            return false;
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+
+        /* once, where it is not among the properties */
+        if (json_object_get(from, name) == NULL &&
+            json_is_true(json_object_get(o->required, name)) &&
+            (!add_member(o, name, NULL, true, ret_is_never) ||
+             json_object_set_new(o->required, name, json_null()) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* --- the rest --- */
+
+/* The names that are found in the patterns of the set and in no others, and are not known. */
+static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json_t *given)
+{
+    struct string_rules r;
+    struct automaton names, text;
+    struct error why = {0};
+    size_t *lens = arena_alloc(&o->arena, o->n_known + 1, sizeof(*lens));
+    enum status rc = STATUS_OK;
+    json_t *all = json_array(), *value, *one;
+    struct buf key;
+    bool is_added = false;
+
+    string_rules_init(&r, &o->g->work, &o->arena);
+    buf_init(&key, GUARD_MAX_BYTES);
+    if (lens == NULL || all == NULL) {
+        json_decref(all);
+        return guard_no_memory(o->g) != NULL;
+    }
+    for (size_t i = 0; i < o->n_known; i++)
+        lens[i] = strlen(o->known[i]);
+    if (o->n_known > 0)
+        rc = string_rules_add_texts(&r, o->known, lens, o->n_known, true, &why);
+    if (rc == STATUS_OK && o->has_names)
+        rc = string_rules_add(&r, &o->all_names, false, &why);
+    for (size_t i = 0; rc == STATUS_OK && i < o->n_patterns; i++) {
+        const struct regex *regex = &o->patterns[i].regex;
+        const bool is_in = (set >> i & 1) != 0;
+
+        if (!is_in && regex->n_parts > 1)
+            rc = error_set(&why, STATUS_UNIMPLEMENTED, "has look-ahead beside other patterns");
+        for (size_t k = 0; rc == STATUS_OK && k < regex->n_parts; k++)
+            rc = string_rules_add(&r, &regex->parts[k].automaton,
+                                  is_in ? regex->parts[k].is_excluded : true, &why);
+        if (is_in && rc == STATUS_OK && json_array_append(all, o->patterns[i].schema) != 0)
+            rc = error_no_memory(&why, 0, "a schema");
+    }
+    if (rc == STATUS_OK && given != NULL && json_array_append(all, (json_t *)given) != 0)
+        rc = error_no_memory(&why, 0, "a schema");
+    if (rc == STATUS_OK && r.n_parts > 0)
+        rc = string_rules_join(&r, &names, &why);
+    if (rc == STATUS_OK && r.n_parts > 0 && names.n_states > 0)
+        rc = string_to_json(&text, &names, &o->arena, &why);
+    if (rc == STATUS_OK && r.n_parts > 0 && names.n_states > 0)
+        rc = automaton_put(&key, &text);
+    if (rc != STATUS_OK) {
+        is_added =
+            because(o->g, o->n_patterns > 0 ? "patternProperties" : "additionalProperties", &why);
+    } else if (r.n_parts > 0 && names.n_states == 0) {
+        is_added = true; /* there are no such names */
+    } else {
+        one = json_array_size(all) == 0   ? json_true()
+              : json_array_size(all) == 1 ? json_incref(json_array_get(all, 0))
+                                          : json_pack("{s:O}", "allOf", all);
+        value = guard_walk_at(o->g, one, set != 0 ? "patternProperties" : o->rest_name, NULL);
+        json_decref(one);
+        is_added = value != NULL;
+        if (json_is_false(value))
+            json_decref(value);
+        else if (value != NULL)
+            is_added =
+                json_array_append_new(
+                    rest, json_pack("[o,o]", key.len > 0 ? json_string(key.data) : json_null(),
+                                    value)) == 0 ||
+                guard_no_memory(o->g) != NULL;
+    }
+    buf_deinit(&key);
+    json_decref(all);
+    return is_added;
+}
+
+/* Are members allowed that have no name here, and no pattern? */
+static bool is_open(const struct object_walk *o)
+{
+    const double least = json_number_value(json_object_get(o->s, "minProperties"));
+
+    if (json_is_false(o->rest))
+        return false;
+    if (o->rest != NULL && !is_trivial(o->rest))
+        return true;
+    return (o->n_known == 0 && o->n_patterns == 0) ||
+           (o->n_patterns == 0 && least > (double)json_array_size(o->members));
+}
+
+static bool walk_rest(struct object_walk *o, json_t *rest)
+{
+    for (size_t set = 1; set < (size_t)1 << o->n_patterns; set++)
+        if (!add_rest(o, rest, set, NULL))
+            return false;
+    return !is_open(o) || add_rest(o, rest, 0, o->rest);
+}
+
+/* --- how many --- */
+
+static bool walk_counts(struct object_walk *o, json_t *out, const json_t *rest, bool *ret_is_never)
+{
+    const size_t n = json_array_size(o->members);
+    const bool is_rest = json_array_size(rest) > 0;
+    size_t n_required = 0, least, most;
+
+    if (!guard_size(o->g, out, o->s, "minProperties", GUARD_MAX_ITEMS) ||
+        !guard_size(o->g, out, o->s, "maxProperties", GUARD_MAX_ITEMS))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        n_required += json_is_true(json_array_get(json_array_get(o->members, i), 2));
+    least = (size_t)json_integer_value(json_object_get(out, "min_members"));
+    most = json_object_get(out, "max_members") != NULL
+               ? (size_t)json_integer_value(json_object_get(out, "max_members"))
+               : SIZE_MAX;
+    if (least <= n_required) {
+        (void)json_object_del(out, "min_members"); /* it may be missing */
+        least = 0;
+    }
+    if (!is_rest && most >= n) {
+        (void)json_object_del(out, "max_members");
+        most = SIZE_MAX;
+    }
+    if (n_required > most || (!is_rest && least > n) || least > most) {
+        json_decref(guard_never(o->g, least > most || least > n ? "minProperties" : "maxProperties",
+                                "cannot be satisfied by the properties that there may be"));
+        *ret_is_never = true;
+        return true;
+    }
+    /* a name that is not one of ours could come twice */
+    if (least > 1 && is_rest) {
+        (void)json_object_del(out, "min_members");
+        return guard_leave_out(o->g, "minProperties",
+                               "is enforced only up to 1 where names are not listed");
+    }
+    if (least > MAX_LEAST || (most != SIZE_MAX && (n + 1) * (most + 1) > MAX_COUNTED)) {
+        const bool is_least = least > MAX_LEAST;
+
+        (void)json_object_del(out, is_least ? "min_members" : "max_members");
+        return guard_leave_out(o->g, is_least ? "minProperties" : "maxProperties",
+                               "is too large to be counted");
+    }
+    return true;
+}
+
+bool guard_object(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+{
+    struct object_walk *o = calloc(1, sizeof(*o));
+    json_t *rest = json_array();
+    bool is_walked;
+
+    if (o == NULL || rest == NULL) {
+        free(o);
+        json_decref(rest);
+        return guard_no_memory(g) != NULL;
+    }
+    *o = (struct object_walk){.g = g, .s = s, .members = json_array(), .required = json_object()};
+    arena_init(&o->arena, SCRATCH_BYTES);
+    o->rest_name = "additionalProperties";
+    o->rest = json_object_get(s, o->rest_name);
+    if (o->rest == NULL) {
+        o->rest_name = "unevaluatedProperties";
+        o->rest = json_object_get(s, o->rest_name);
+    }
+    is_walked = (o->members != NULL && o->required != NULL) || guard_no_memory(g) != NULL;
+    is_walked = is_walked && guard_check_unevaluated(g, s, o->rest_name) && open_patterns(o) &&
+                open_names(o) && walk_members(o, ret_is_never) &&
+                (*ret_is_never || (walk_rest(o, rest) && walk_counts(o, out, rest, ret_is_never)));
+    if (is_walked && (json_object_set(out, "members", o->members) != 0 ||
+                      json_object_set(out, "rest", rest) != 0))
+        is_walked = guard_no_memory(g) != NULL;
+    json_decref(o->members);
+    json_decref(o->required);
+    json_decref(rest);
+    arena_deinit(&o->arena);
+    free(o);
+    return is_walked;
+}

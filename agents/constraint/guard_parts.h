@@ -1,0 +1,91 @@
+/* The inside of the guard. Schemas are taken in two forms: as they were given; and normal ones,
+ * which have only keywords that assert, each in one form, so that two can be joined:
+ *   enum            the values (const too)
+ *   pattern, format, multipleOf, propertyNames    lists of what was given
+ *   not             values that it is not
+ *   anyOf           a list of lists of schemas as given: one of each holds (oneOf, if,
+ *                   dependentRequired too)
+ *   exclusiveMinimum and -Maximum    numbers
+ *   -opposite       true where anyOf has the opposite of a schema
+ * What a walk returns is a schema of the third form, which schema_grammar.h describes; json_false()
+ * where no value matches; NULL with an error in g. */
+#ifndef AGENTS_CONSTRAINT_GUARD_PARTS_H
+#define AGENTS_CONSTRAINT_GUARD_PARTS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "agents/constraint/schema_grammar.h"
+#include "base/buf.h"
+#include "base/status.h"
+
+struct guard {
+    const json_t *root;
+    json_t *refs;  /* pointer: the name of its definition */
+    json_t *defs;  /* the definitions, as they are walked */
+    json_t *names; /* $id, $anchor: the schema */
+    struct buf path, *left_out;
+    bool strict;
+    unsigned depth;
+    size_t n_nodes, n_merged;
+    size_t work;     /* what may still be done for automata */
+    char never[200]; /* why the last schema that no value matches is one */
+    struct error *err;
+};
+
+/* --- guard.c --- */
+
+void *guard_fail(struct guard *g, const char *keyword, const char *why); /* NULL */
+void *guard_no_memory(struct guard *g);                                  /* NULL */
+/* A keyword that cannot be enforced. True where it may be left out. */
+bool guard_leave_out(struct guard *g, const char *keyword, const char *why);
+/* No value matches, and why. */
+json_t *guard_never(struct guard *g, const char *keyword, const char *why);
+size_t guard_path_push(struct guard *g, const char *name);
+void guard_path_pop(struct guard *g, size_t len);
+/* Counts schemas and values. False with an error where they are too many. */
+bool guard_count(struct guard *g, const char *keyword, size_t n);
+json_t *guard_walk(struct guard *g, const json_t *schema);
+/* Under a keyword, and perhaps a name in it, that the path names. */
+json_t *guard_walk_at(struct guard *g, const json_t *schema, const char *keyword, const char *name);
+
+/* --- guard_normal.c --- */
+
+json_t *guard_normal(struct guard *g, const json_t *schema);
+/* All that stands together in s, a normal schema, as one without $ref and allOf; NULL: there is no
+ * such schema, or with an error in g it may not be. */
+json_t *guard_fold(struct guard *g, const json_t *s, unsigned hops);
+/* Joins to the normal schema s what the schema asks for. False as above. */
+bool guard_join(struct guard *g, json_t *s, const json_t *schema, unsigned hops);
+/* What a schema's opposite names is not evaluated by it. False: an error. */
+bool guard_check_unevaluated(struct guard *g, const json_t *s, const char *keyword);
+unsigned guard_types(const json_t *type); /* that "type" names, all without it; 0: it is wrong */
+unsigned guard_type_of_value(const json_t *value);
+
+/* --- guard_refs.c --- */
+
+/* The schema that a reference means; NULL: it is not in this document. */
+const json_t *guard_resolve(struct guard *g, const char *reference);
+/* The end of a chain of references; NULL if it has none. */
+const json_t *guard_resolve_chain(struct guard *g, const char *reference);
+bool guard_find_names(struct guard *g); /* false: no memory, or there are too many */
+
+/* --- guard_values.c --- */
+
+/* What s, a normal schema, asks of strings and numbers: written to out. False: an error; or no
+ * string, no number satisfies it: then *ret_is_never. */
+bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);
+bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
+                  bool *ret_is_never);
+bool guard_any_number(struct guard *g); /* puts its automaton into the definitions, "-number" */
+/* The values of s's enum that it allows, of the types: a schema, never, or NULL with an error. */
+json_t *guard_enum(struct guard *g, const json_t *s, unsigned types);
+
+/* --- guard_object.c, guard_array.c --- */
+
+bool guard_object(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);
+bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);
+/* A size, written to out. Zero as the least is nothing; so is no bound. */
+bool guard_size(struct guard *g, json_t *out, const json_t *s, const char *name, json_int_t most);
+
+#endif

@@ -1,0 +1,151 @@
+#include <string.h>
+
+#include "agents/constraint/guard_parts.h"
+#include "base/number.h"
+
+enum { MAX_PART = 160, MAX_REF_HOPS = 16, MAX_NAMES = 4096, MAX_NAME_DEPTH = 64 };
+
+static int hex_of(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* Writes the next part of a pointer, without its escapes, to part [MAX_PART]; NULL if it is wrong
+ * or too long, else what is behind it. */
+static const char *take_part(const char *at, char *part)
+{
+    size_t len = 0;
+
+    while (*at != '\0' && *at != '/') {
+        char c = *at++;
+
+        if (c == '%') {
+            int high = hex_of(at[0]), low = high < 0 ? -1 : hex_of(at[1]);
+
+            if (low < 0)
+                return NULL;
+            c = (char)(high << 4 | low);
+            at += 2;
+        }
+        if (c == '~') {
+            if (*at != '0' && *at != '1')
+                return NULL;
+            c = *at++ == '0' ? '~' : '/';
+        }
+        if (len + 1 == MAX_PART || c == '\0')
+            return NULL;
+        part[len++] = c;
+    }
+    part[len] = '\0';
+    return at;
+}
+
+static const json_t *member_of(const json_t *holder, const char *part)
+{
+    uint64_t i;
+
+    if (json_is_object(holder))
+        return json_object_get(holder, part);
+    return number_read(&i, part, SIZE_MAX) ? json_array_get(holder, i) : NULL;
+}
+
+static const json_t *follow_pointer(const json_t *at, const char *pointer)
+{
+    char part[MAX_PART];
+
+    while (at != NULL && *pointer != '\0') {
+        if (*pointer != '/')
+            return NULL;
+        pointer = take_part(pointer + 1, part);
+        if (pointer == NULL)
+            return NULL;
+        at = member_of(at, part);
+    }
+    return at;
+}
+
+const json_t *guard_resolve(struct guard *g, const char *reference)
+{
+    const char *fragment = strchr(reference, '#');
+    const json_t *named = json_object_get(g->names, reference), *base;
+    char uri[MAX_PART];
+    size_t len;
+
+    if (named != NULL)
+        return named;
+    if (reference[0] == '#')
+        return reference[1] == '\0' || reference[1] == '/' ? follow_pointer(g->root, reference + 1)
+                                                           : NULL;
+    if (fragment == NULL || (len = (size_t)(fragment - reference)) >= sizeof(uri))
+        return NULL;
+    memcpy(uri, reference, len);
+    uri[len] = '\0';
+    base = json_object_get(g->names, uri);
+    return base != NULL ? follow_pointer(base, fragment + 1) : NULL;
+}
+
+const json_t *guard_resolve_chain(struct guard *g, const char *reference)
+{
+    const json_t *target = NULL;
+
+    for (size_t i = 0; reference != NULL; i++) {
+        if (i == MAX_REF_HOPS)
+            return NULL;
+        target = guard_resolve(g, reference);
+        reference = json_string_value(json_object_get(target, "$ref"));
+    }
+    return target;
+}
+
+static bool names_add(struct guard *g, const char *name, const json_t *schema)
+{
+    if (json_object_size(g->names) >= MAX_NAMES)
+        return guard_fail(g, "$id", "stands in too many schemas") != NULL;
+    return json_object_set(g->names, name, (json_t *)schema) == 0 || guard_no_memory(g) != NULL;
+}
+
+static bool keyword_is_data(const char *keyword)
+{
+    static const char *const names[] = {"const", "default", "enum", "example", "examples"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(keyword, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Only names as they are written are found: no reference is resolved against another. */
+static bool find_names_in(struct guard *g, const json_t *at, unsigned depth)
+{
+    json_t *from = (json_t *)at; /* jansson's iterators do not change it */
+    const char *id = json_string_value(json_object_get(at, "$id")),
+               *anchor = json_string_value(json_object_get(at, "$anchor"));
+    char name[MAX_PART];
+
+    if (depth == MAX_NAME_DEPTH)
+        return true;                 /* the walk refuses it */
+    if (id != NULL && at != g->root) /* what is named inside has another base */
+        return strlen(id) >= sizeof(name) || names_add(g, id, at);
+    if (id != NULL && strlen(id) < sizeof(name) && !names_add(g, id, at))
+        return false;
+    if (anchor != NULL && strlen(anchor) + 1 < sizeof(name)) {
+        (void)snprintf(name, sizeof(name), "#%s", anchor);
+        if (!names_add(g, name, at))
+            return false;
+    }
+    for (size_t i = 0; i < json_array_size(at); i++)
+        if (!find_names_in(g, json_array_get(at, i), depth + 1))
+            return false;
+    for (void *it = json_object_iter(from); it != NULL; it = json_object_iter_next(from, it))
+        if (!keyword_is_data(json_object_iter_key(it)) &&
+            !find_names_in(g, json_object_iter_value(it), depth + 1))
+            return false;
+    return true;
+}
+
+bool guard_find_names(struct guard *g)
+{
+    return find_names_in(g, g->root, 0);
+}

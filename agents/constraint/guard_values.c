@@ -1,0 +1,523 @@
+/* Strings and numbers: all that is asked of them becomes one automaton, as text. */
+#include "agents/constraint/guard.h"
+#include "agents/constraint/guard_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/constraint/number_automaton.h"
+#include "agents/constraint/string_automaton.h"
+
+enum {
+    SCRATCH_BYTES = 48 << 20, /* for the automata of one string or number */
+    MAX_LEAST = 32,           /* characters that are counted by an automaton */
+    MIN_COUNTED = 24,         /* more are counted by the engine, if all are of one set */
+    MAX_NOT = 256,
+};
+
+/* --- strings --- */
+
+static bool put_automaton(struct guard *g, json_t *out, const char *name, const struct automaton *a)
+{
+    struct buf text;
+    bool is_put;
+
+    buf_init(&text, GUARD_MAX_BYTES);
+    is_put =
+        automaton_put(&text, a) == STATUS_OK || guard_fail(g, "schema", "is too large") != NULL;
+    if (is_put)
+        is_put = json_object_set_new(out, name, json_stringn(text.data, text.len)) == 0 ||
+                 guard_no_memory(g) != NULL;
+    buf_deinit(&text);
+    return is_put;
+}
+
+/* A failure of an automaton, as one of the keyword. True: it may be left out. */
+static bool leave_out_because(struct guard *g, const char *keyword, const struct error *why)
+{
+    char message[ERROR_TEXT_MAX];
+
+    if (why->status != STATUS_UNIMPLEMENTED) {
+        *g->err = *why;
+        return false;
+    }
+    (void)snprintf(message, sizeof(message), "cannot be enforced: it %.150s", why->text);
+    return guard_leave_out(g, keyword, message);
+}
+
+static bool add_pattern(struct guard *g, struct string_rules *r, const json_t *pattern,
+                        const char *keyword)
+{
+    struct error why = {0};
+
+    if (!json_is_string(pattern))
+        return guard_fail(g, keyword, "must be a string") != NULL;
+    return string_rules_add_pattern(r, json_string_value(pattern), json_string_length(pattern),
+                                    &why) == STATUS_OK ||
+           leave_out_because(g, keyword, &why);
+}
+
+static bool add_format(struct guard *g, struct string_rules *r, const json_t *format)
+{
+    const char *name = json_string_value(format);
+    struct error why = {0};
+    bool is_known = false;
+    const char *const *regexes = name != NULL ? format_regexes(name, &is_known) : NULL;
+
+    if (is_known && regexes == NULL)
+        return guard_leave_out(g, "format", "has a value that cannot be enforced");
+    for (; regexes != NULL && *regexes != NULL; regexes++)
+        if (string_rules_add_format(r, *regexes, &why) != STATUS_OK)
+            return leave_out_because(g, "format", &why);
+    return true;
+}
+
+/* Strings that it must not be. */
+static bool add_not(struct guard *g, struct string_rules *r, const json_t *values)
+{
+    const char *texts[MAX_NOT];
+    size_t lens[MAX_NOT], n = 0;
+    struct error why = {0};
+
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const json_t *value = json_array_get(values, i);
+
+        if (!json_is_string(value))
+            continue;
+        if (n == MAX_NOT)
+            return guard_leave_out(g, "not", "has too many values");
+        texts[n] = json_string_value(value);
+        lens[n++] = json_string_length(value);
+    }
+    return string_rules_add_texts(r, texts, lens, n, true, &why) == STATUS_OK ||
+           leave_out_because(g, "not", &why);
+}
+
+static bool read_size(struct guard *g, const json_t *s, const char *name, size_t *out)
+{
+    const json_t *value = json_object_get(s, name);
+    const double number = json_number_value(value);
+
+    if (value == NULL)
+        return true;
+    if (!json_is_number(value) || number < 0 || floor(number) != number)
+        return guard_fail(g, name, "must be a whole number of at least 0") != NULL;
+    *out = number > 1e9 ? 1000000000 : (size_t)number;
+    return true;
+}
+
+/* All rules of s for strings. */
+static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
+{
+    const json_t *patterns = json_object_get(s, "pattern"), *formats = json_object_get(s, "format");
+
+    for (size_t i = 0; i < json_array_size(patterns); i++)
+        if (!add_pattern(g, r, json_array_get(patterns, i), "pattern"))
+            return false;
+    for (size_t i = 0; i < json_array_size(formats); i++)
+        if (!add_format(g, r, json_array_get(formats, i)))
+            return false;
+    return add_not(g, r, json_object_get(s, "not")) && read_size(g, s, "minLength", &r->least) &&
+           read_size(g, s, "maxLength", &r->most);
+}
+
+/* Strings of one set of characters that all stand raw, of bounded length: the engine counts them.
+ * Any character, where set is NULL. */
+static bool put_counted(struct guard *g, json_t *out, const struct char_set *set, size_t least,
+                        size_t most)
+{
+    struct buf text;
+    enum status rc;
+
+    buf_init(&text, 4096);
+    rc = buf_append_text(&text, set == NULL ? "[^\"\\\\\\x00-\\x1f]" : "[");
+    for (size_t i = 0; set != NULL && rc == STATUS_OK && i < set->n; i++)
+        rc = buf_printf(&text, set->ranges[i].last > 0xFFFF ? "\\U%08x-\\U%08x" : "\\u%04x-\\u%04x",
+                        set->ranges[i].first, set->ranges[i].last);
+    if (set != NULL && rc == STATUS_OK)
+        rc = buf_append_text(&text, "]");
+    if (rc == STATUS_OK)
+        rc = most == SIZE_MAX ? buf_printf(&text, "{%zu,}", least)
+                              : buf_printf(&text, "{%zu,%zu}", least, most);
+    if (rc != STATUS_OK || json_object_set_new(out, "counted", json_string(text.data)) != 0)
+        (void)guard_no_memory(g);
+    buf_deinit(&text);
+    return g->err->status == STATUS_OK;
+}
+
+static bool stands_raw(const struct char_set *set)
+{
+    for (uint32_t code = 0; code < ' '; code++)
+        if (char_set_has(set, code))
+            return false;
+    return set->n > 0 && set->n < 16 && !char_set_has(set, '"') && !char_set_has(set, '\\');
+}
+
+/* True: it is put, as counted characters. */
+static bool try_counted(struct guard *g, json_t *out, const json_t *s, const struct string_rules *r)
+{
+    const json_t *patterns = json_object_get(s, "pattern"), *pattern = json_array_get(patterns, 0);
+    struct char_set set;
+    size_t least = 0, most = SIZE_MAX;
+
+    if (r->n_parts > json_array_size(patterns) || json_array_size(patterns) > 1)
+        return false;
+    if (pattern != NULL &&
+        (!regex_is_repeated_set(json_string_value(pattern), json_string_length(pattern), &set,
+                                &least, &most) ||
+         !stands_raw(&set)))
+        return false;
+    least = r->least > least ? r->least : least;
+    most = r->most < most ? r->most : most;
+    if (least > most || (most < MIN_COUNTED && pattern != NULL) ||
+        (most == SIZE_MAX && least <= MAX_LEAST))
+        return false;
+    return most <= GUARD_MAX_LENGTH || most == SIZE_MAX
+               ? least <= GUARD_MAX_LENGTH &&
+                     put_counted(g, out, pattern != NULL ? &set : NULL, least, most)
+               : false;
+}
+
+/* The automaton of the rules; where it is too large, that of fewer of them. *ret_is_left: no rule
+ * is left. */
+static bool join_rules(struct guard *g, struct string_rules *r, struct automaton *out,
+                       bool *ret_is_left)
+{
+    struct error why = {0};
+    const bool has_size = r->least > 0 || r->most < SIZE_MAX;
+    enum status rc = string_rules_join(r, out, &why);
+
+    if (rc == STATUS_OK)
+        return true;
+    if (!leave_out_because(g,
+                           r->most < SIZE_MAX ? "maxLength"
+                           : has_size         ? "minLength"
+                                              : "pattern",
+                           &why))
+        return false;
+    r->least = 0;
+    r->most = SIZE_MAX;
+    if (has_size && r->n_parts > 0)
+        return join_rules(g, r, out, ret_is_left);
+    *ret_is_left = true;
+    return true;
+}
+
+static bool values_put_string(struct guard *g, json_t *out, const struct automaton *a,
+                              struct arena *arena)
+{
+    struct error why = {0};
+    struct automaton text;
+
+    if (string_to_json(&text, a, arena, &why) != STATUS_OK)
+        return leave_out_because(g, "pattern", &why);
+    return put_automaton(g, out, "string", &text);
+}
+
+bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+{
+    struct string_rules r;
+    struct automaton a;
+    struct arena arena;
+    bool is_walked, is_left = false;
+
+    arena_init(&arena, SCRATCH_BYTES);
+    string_rules_init(&r, &g->work, &arena);
+    is_walked = add_rules(g, &r, s);
+    if (is_walked && r.least > r.most) {
+        json_decref(guard_never(g, "minLength", "is larger than maxLength"));
+        *ret_is_never = true;
+    } else if (is_walked && (r.n_parts > 0 || r.least > 0 || r.most < SIZE_MAX) &&
+               !try_counted(g, out, s, &r)) {
+        is_walked = g->err->status == STATUS_OK && join_rules(g, &r, &a, &is_left);
+        if (is_walked && !is_left && a.n_states == 0) {
+            json_decref(
+                guard_never(g, "pattern", "and what stands beside it are satisfied by no string"));
+            *ret_is_never = true;
+        } else if (is_walked && !is_left) {
+            is_walked = values_put_string(g, out, &a, &arena);
+        }
+    }
+    arena_deinit(&arena);
+    return is_walked;
+}
+
+/* --- numbers --- */
+
+static bool read_bound(struct guard *g, struct number_rules *r, struct number_bound *b,
+                       const json_t *s, const char *name)
+{
+    const json_t *value = json_object_get(s, name);
+    const bool is_exclusive = name[0] == 'e', is_upper = strstr(name, "aximum") != NULL;
+    struct decimal d;
+    double size;
+
+    if (value == NULL)
+        return true;
+    if (!json_is_number(value))
+        return guard_fail(g, name, "must be a number") != NULL;
+    size = json_number_value(value);
+    r->is_plain = true;
+    if (fabs(size) > 1e19) /* beyond all numbers that are written */
+        return (size > 0) == is_upper || guard_leave_out(g, name, "is too large to be enforced");
+    if (!decimal_of_number(&d, value))
+        return guard_leave_out(g, name, "has too many digits to be enforced");
+    number_bound_tighten(b, &d, is_exclusive, is_upper);
+    return true;
+}
+
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        const uint32_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* A multiple of this, too. */
+static bool add_multiple(struct guard *g, struct number_rules *r, const json_t *value)
+{
+    struct decimal d;
+    uint64_t divisor = 0;
+    const double number = json_number_value(value);
+
+    if (!json_is_number(value) || number <= 0)
+        return guard_fail(g, "multipleOf", "must be a number above 0") != NULL;
+    if (r->is_integer && number <= 1 && fmod(1, number) == 0)
+        return true;
+    if (!decimal_of_number(&d, value) || d.n_digits > 12)
+        return guard_leave_out(g, "multipleOf", "has too many digits to be enforced");
+    for (size_t i = 0; i < d.n_digits; i++)
+        divisor = divisor * 10 + (uint64_t)(d.digits[i] - '0');
+    if (r->is_integer) /* of which integer it is a multiple */
+        for (size_t i = 0; i < d.n_places; i++)
+            divisor /= divisor % 10 == 0 ? 10 : divisor % 5 == 0 ? 5 : divisor % 2 == 0 ? 2 : 1;
+    else if (r->divisor != 0 && (d.n_places > 0 || r->divisor_places > 0))
+        return guard_leave_out(g, "multipleOf", "cannot be enforced beside another fraction");
+    if (r->divisor != 0)
+        divisor = r->divisor / gcd(r->divisor, (uint32_t)(divisor % r->divisor)) * divisor;
+    if (divisor > NUMBER_MAX_DIVISOR)
+        return guard_leave_out(g, "multipleOf", "is too large to be enforced");
+    r->divisor = (uint32_t)divisor;
+    r->divisor_places = r->is_integer ? 0 : d.n_places;
+    return true;
+}
+
+static bool read_number_rules(struct guard *g, struct number_rules *r, const json_t *s)
+{
+    const json_t *multiples = json_object_get(s, "multipleOf");
+
+    for (size_t i = 0; i < json_array_size(multiples); i++)
+        if (!add_multiple(g, r, json_array_get(multiples, i)))
+            return false;
+    return read_bound(g, r, &r->least, s, "minimum") &&
+           read_bound(g, r, &r->least, s, "exclusiveMinimum") &&
+           read_bound(g, r, &r->most, s, "maximum") &&
+           read_bound(g, r, &r->most, s, "exclusiveMaximum");
+}
+
+static bool make_number(struct guard *g, struct automaton *out, const json_t *s, bool is_integer,
+                        struct arena *arena)
+{
+    struct number_rules r = {.is_integer = is_integer};
+    struct error why = {0};
+
+    if (!read_number_rules(g, &r, s))
+        return false;
+    if (number_to_json(out, &r, &g->work, arena, &why) == STATUS_OK)
+        return true;
+    if (!leave_out_because(g, r.divisor != 0 ? "multipleOf" : "minimum", &why))
+        return false;
+    r = (struct number_rules){.is_integer = is_integer};
+    return number_to_json(out, &r, &g->work, arena, g->err) == STATUS_OK;
+}
+
+bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
+                  bool *ret_is_never)
+{
+    struct automaton a;
+    struct arena arena;
+    bool is_walked;
+
+    arena_init(&arena, SCRATCH_BYTES);
+    is_walked = make_number(g, &a, s, is_integer, &arena);
+    if (is_walked && a.n_states == 0) {
+        json_decref(
+            guard_never(g, "minimum", "and what stands beside it are satisfied by no number"));
+        *ret_is_never = true;
+    } else if (is_walked) {
+        is_walked = put_automaton(g, out, "number", &a);
+    }
+    arena_deinit(&arena);
+    return is_walked;
+}
+
+bool guard_any_number(struct guard *g)
+{
+    json_t *none = json_object();
+    bool is_never, is_made = none != NULL && guard_number(g, none, none, false, &is_never);
+
+    is_made = is_made && json_object_set(g->defs, "-number", json_object_get(none, "number")) == 0;
+    json_decref(none);
+    return is_made || guard_no_memory(g) != NULL;
+}
+
+/* --- enumerated values --- */
+
+struct values {
+    struct guard *g;
+    const json_t *s;
+    struct arena arena;
+    struct automaton strings, numbers;
+    bool has_strings, has_numbers; /* rules for them */
+};
+
+static bool has_one(const json_t *s, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (json_object_get(s, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+static bool values_open(struct values *v)
+{
+    static const char *const of_strings[] = {"pattern", "format", "minLength", "maxLength"};
+    static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
+                                             "exclusiveMaximum", "multipleOf"};
+    static const char *const of_others[] = {
+        "additionalItems",  "additionalProperties",  "items",
+        "maxItems",         "maxProperties",         "minItems",
+        "minProperties",    "patternProperties",     "prefixItems",
+        "properties",       "propertyNames",         "required",
+        "unevaluatedItems", "unevaluatedProperties", "uniqueItems"};
+    const json_t *values = json_object_get(v->s, "enum");
+    struct string_rules r;
+    unsigned types = 0;
+
+    for (size_t i = 0; i < json_array_size(values); i++)
+        types |= guard_type_of_value(json_array_get(values, i));
+    string_rules_init(&r, &v->g->work, &v->arena);
+    v->has_strings = (types & TYPE_STRING) != 0 && has_one(v->s, of_strings, 4);
+    v->has_numbers = (types & TYPE_NUMBER) != 0 && has_one(v->s, of_numbers, 5);
+    for (size_t i = 0; (types & (TYPE_OBJECT | TYPE_ARRAY)) != 0 && i < 15; i++)
+        if (json_object_get(v->s, of_others[i]) != NULL &&
+            !guard_leave_out(v->g, of_others[i], "cannot be enforced together with enum or const"))
+            return false;
+    if (v->has_strings) {
+        bool is_left = false;
+
+        if (!add_rules(v->g, &r, v->s) || !join_rules(v->g, &r, &v->strings, &is_left))
+            return false;
+        v->has_strings = !is_left;
+    }
+    return !v->has_numbers || make_number(v->g, &v->numbers, v->s, false, &v->arena);
+}
+
+static bool is_same_value(const json_t *a, const json_t *b)
+{
+    return json_equal(a, b) ||
+           (json_is_number(a) && json_is_number(b) && json_number_value(a) == json_number_value(b));
+}
+
+static bool values_allow(const struct values *v, const json_t *value, unsigned types)
+{
+    const json_t *not = json_object_get(v->s, "not");
+
+    if ((guard_type_of_value(value) & types) == 0)
+        return false;
+    for (size_t i = 0; i < json_array_size(not ); i++)
+        if (is_same_value(json_array_get(not, i), value))
+            return false;
+    if (json_is_string(value) && v->has_strings)
+        return automaton_matches(&v->strings, json_string_value(value), json_string_length(value));
+    if (json_is_number(value) && v->has_numbers) {
+        char *text = json_dumps(value, JSON_ENCODE_ANY);
+        bool is_allowed = text != NULL && automaton_matches(&v->numbers, text, strlen(text));
+
+        free(text);
+        return is_allowed;
+    }
+    return true;
+}
+
+/* The strings as one automaton, if it is not too large. */
+static bool values_put_strings(struct values *v, json_t *out, json_t *strings)
+{
+    const size_t n = json_array_size(strings);
+    const char **texts = arena_alloc(&v->arena, n + 1, sizeof(*texts));
+    size_t *lens = arena_alloc(&v->arena, n + 1, sizeof(*lens));
+    struct error why = {0};
+    struct string_rules r;
+    struct automaton text;
+    json_t *one;
+
+    if (texts == NULL || lens == NULL)
+        return guard_no_memory(v->g) != NULL;
+    for (size_t i = 0; i < n; i++) {
+        texts[i] = json_string_value(json_array_get(strings, i));
+        lens[i] = json_string_length(json_array_get(strings, i));
+    }
+    string_rules_init(&r, &v->g->work, &v->arena);
+    if (n == 0)
+        return true;
+    if (string_rules_add_texts(&r, texts, lens, n, false, &why) != STATUS_OK ||
+        string_to_json(&text, &r.parts[0].automaton, &v->arena, &why) != STATUS_OK) {
+        if (why.status != STATUS_UNIMPLEMENTED) {
+            *v->g->err = why;
+            return false;
+        }
+        return json_array_append_new(out, json_pack("{s:O}", "enum", strings)) == 0 ||
+               guard_no_memory(v->g) != NULL;
+    }
+    one = json_pack("{s:i}", "types", TYPE_STRING);
+    if (one == NULL || json_array_append_new(out, one) != 0)
+        return guard_no_memory(v->g) != NULL;
+    return put_automaton(v->g, one, "string", &text);
+}
+
+static bool values_put(struct values *v, json_t *out, unsigned types)
+{
+    const json_t *values = json_object_get(v->s, "enum");
+    json_t *strings = json_array(), *others = json_array();
+    bool is_put = strings != NULL && others != NULL;
+
+    for (size_t i = 0; is_put && i < json_array_size(values); i++) {
+        json_t *value = json_array_get(values, i);
+
+        if (values_allow(v, value, types))
+            is_put = json_array_append(json_is_string(value) ? strings : others, value) == 0;
+    }
+    if (is_put && json_array_size(others) > 0)
+        is_put = json_array_append_new(out, json_pack("{s:O}", "enum", others)) == 0;
+    if (!is_put)
+        (void)guard_no_memory(v->g);
+    is_put = is_put && values_put_strings(v, out, strings);
+    json_decref(strings);
+    json_decref(others);
+    return is_put;
+}
+
+json_t *guard_enum(struct guard *g, const json_t *s, unsigned types)
+{
+    struct values v = {.g = g, .s = s};
+    json_t *list = json_array(), *out = NULL;
+
+    arena_init(&v.arena, SCRATCH_BYTES);
+    if (list == NULL)
+        (void)guard_no_memory(g);
+    else if (values_open(&v) && values_put(&v, list, types))
+        out = json_array_size(list) == 0
+                  ? guard_never(g, "enum", "has no value that the other keywords allow")
+              : json_array_size(list) == 1 ? json_incref(json_array_get(list, 0))
+                                           : json_pack("{s:O}", "anyOf", list);
+    if (out == NULL && g->err->status == STATUS_OK)
+        (void)guard_no_memory(g);
+    json_decref(list);
+    arena_deinit(&v.arena);
+    return out;
+}

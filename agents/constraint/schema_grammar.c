@@ -1,0 +1,692 @@
+/* Each schema becomes a rule. Members are a chain: from each place in their order a rule goes on
+ * with one of the next. So the grammar is as long as the schema, times the number of members that
+ * have to be counted. */
+#include "agents/constraint/schema_grammar.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/constraint/automaton.h"
+#include "agents/constraint/string_automaton.h"
+
+struct schema_grammar {
+    struct buf *out; /* all rules */
+    const json_t *defs;
+    json_t *def_rules; /* a definition's name: its rule */
+    json_t *texts;     /* an automaton: its rule */
+    json_t *waiting;   /* definitions whose rules are not written yet */
+    size_t n_rules;
+    int any, any_string; /* the rules; -1: not written yet */
+    bool is_failed;
+    struct error *err;
+};
+
+static void grammar_fail(struct schema_grammar *s)
+{
+    if (!s->is_failed)
+        (void)(s->out->is_full ? error_because(s->err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
+                                               "the schema at #: 'schema' is too large: its "
+                                               "grammar would have more than %zu bytes",
+                                               s->out->limit_bytes)
+                               : error_no_memory(s->err, 0, "a grammar"));
+    s->is_failed = true;
+}
+
+static void rule_put(struct schema_grammar *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void rule_put(struct schema_grammar *s, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    if (!s->is_failed && buf_vprintf(s->out, fmt, args) != STATUS_OK)
+        grammar_fail(s);
+    va_end(args);
+}
+
+static int new_rule(struct schema_grammar *s)
+{
+    return (int)s->n_rules++;
+}
+
+/* A text inside the quotes of the grammar's literal. */
+static void put_literal(struct schema_grammar *s, const char *text, size_t len)
+{
+    size_t n_plain = 0;
+
+    for (size_t i = 0; i <= len; i++) {
+        const unsigned char c = i < len ? (unsigned char)text[i] : 0;
+
+        if (i < len && c >= ' ' && c != '"' && c != '\\' && c != 0x7F) {
+            n_plain++;
+            continue;
+        }
+        rule_put(s, "%.*s", (int)n_plain, text + i - n_plain);
+        n_plain = 0;
+        if (i < len)
+            rule_put(s, "\\u%04x", c);
+    }
+}
+
+/* A value as JSON, malloc'd. A whole number has no fraction. */
+static char *dump(struct schema_grammar *s, const json_t *value)
+{
+    const double number = json_real_value(value); /* 0 for all but reals */
+    json_t *whole = number != 0 && fabs(number) < 1e15 && floor(number) == number
+                        ? json_integer((json_int_t)number)
+                        : NULL;
+    char *text = json_dumps(whole != NULL ? whole : value, JSON_ENCODE_ANY);
+
+    json_decref(whole);
+    if (text == NULL)
+        grammar_fail(s);
+    return text;
+}
+
+static int write_schema(struct schema_grammar *s, const json_t *schema);
+static int write_any(struct schema_grammar *s);
+
+/* The rule of an automaton, which is written once. */
+static int write_automaton(struct schema_grammar *s, const char *text)
+{
+    json_t *known = json_object_get(s->texts, text);
+    int rule;
+
+    if (known != NULL)
+        return (int)json_integer_value(known);
+    rule = new_rule(s);
+    rule_put(s, "r%d ::= Regex(\"%s\")\n", rule, text);
+    if (json_object_set_new(s->texts, text, json_integer(rule)) != 0)
+        grammar_fail(s);
+    return rule;
+}
+
+/* Any string behind its first quote. */
+static int write_any_string(struct schema_grammar *s)
+{
+    struct automaton a;
+    struct arena arena;
+    struct buf text;
+
+    if (s->any_string >= 0)
+        return s->any_string;
+    arena_init(&arena, 1 << 20);
+    buf_init(&text, 1 << 16);
+    if (string_any_json(&a, &arena, s->err) != STATUS_OK || automaton_put(&text, &a) != STATUS_OK)
+        grammar_fail(s);
+    else
+        s->any_string = write_automaton(s, text.data);
+    buf_deinit(&text);
+    arena_deinit(&arena);
+    return s->any_string;
+}
+
+static int write_string_rule(struct schema_grammar *s, const json_t *schema)
+{
+    const char *text = json_string_value(json_object_get(schema, "string")),
+               *counted = json_string_value(json_object_get(schema, "counted"));
+    int rule;
+
+    if (counted != NULL) {
+        rule = new_rule(s);
+        rule_put(s, "r%d ::= %s \"\\\"\"\n", rule, counted);
+        return rule;
+    }
+    return text != NULL ? write_automaton(s, text) : write_any_string(s);
+}
+
+/* --- arrays --- */
+
+/* Each of n values at most once, with so many at least and at most. A few come in any order: a rule
+ * for each set of those that were; many in their own. */
+static void write_unique(struct schema_grammar *s, int rule, const json_t *schema)
+{
+    const json_t *values = json_object_get(schema, "values");
+    const size_t n = json_array_size(values),
+                 least = (size_t)json_integer_value(json_object_get(schema, "min_items"));
+    const json_t *bound = json_object_get(schema, "max_items");
+    const size_t most = bound != NULL ? (size_t)json_integer_value(bound) : n;
+    const bool in_order = n > 4;
+    const size_t n_sets = in_order ? n + 1 : (size_t)1 << n, n_counts = in_order ? n + 1 : 1;
+    const int first = (int)s->n_rules;
+    char *texts[512] = {0};
+
+    assert(n <= 512);
+    for (size_t i = 0; i < n; i++)
+        texts[i] = dump(s, json_array_get(values, i));
+    s->n_rules += n_sets * n_counts;
+    rule_put(s, "r%d ::= \"[\" r%d\n", rule, first);
+    /* what may follow where the values of a set, or some of those before one, were */
+    for (size_t set = 0; set < n_sets && !s->is_failed; set++)
+        for (size_t count = 0; count < n_counts && (!in_order || count <= set); count++) {
+            const size_t n_before = in_order ? count : (size_t)__builtin_popcountll(set);
+            const char *between = "";
+
+            rule_put(s, "r%d ::= ", first + (int)(set * n_counts + count));
+            if (n_before >= least) {
+                rule_put(s, "\"]\"");
+                between = " | ";
+            }
+            for (size_t i = in_order ? set : 0; i < n && n_before < most; i++) {
+                if (in_order ? n_before + n - i < least : (set >> i & 1) != 0)
+                    continue;
+                rule_put(s, "%s\"%s", between, n_before > 0 ? ", " : "");
+                put_literal(s, texts[i], texts[i] != NULL ? strlen(texts[i]) : 0);
+                rule_put(s, "\" r%d",
+                         first + (int)(in_order ? (i + 1) * n_counts + count + 1
+                                                : set | (size_t)1 << i));
+                between = " | ";
+            }
+            /* in order, some are not reached: too few are left */
+            rule_put(s, "%s\n", between[0] == '\0' ? "\"]\"" : "");
+        }
+    for (size_t i = 0; i < n; i++)
+        free(texts[i]);
+}
+
+/* So many items more, behind others if has_before, and the end. */
+static void put_items(struct schema_grammar *s, int item, size_t least, const json_t *most,
+                      size_t n_before)
+{
+    const size_t n_least = least > n_before ? least - n_before : 0,
+                 n_most = most != NULL ? (size_t)json_integer_value(most) - n_before : SIZE_MAX;
+
+    if (n_most == 0) {
+        rule_put(s, "\"]\"");
+    } else if (n_before > 0) {
+        rule_put(s, "(\", \" r%d)", item);
+        if (n_most == SIZE_MAX)
+            rule_put(s, "{%zu,} \"]\"", n_least);
+        else
+            rule_put(s, "{%zu,%zu} \"]\"", n_least, n_most);
+    } else {
+        rule_put(s, "%sr%d (\", \" r%d)", n_least == 0 ? "\"]\" | " : "", item, item);
+        if (n_most == SIZE_MAX)
+            rule_put(s, "{%zu,} \"]\"", n_least > 0 ? n_least - 1 : 0);
+        else
+            rule_put(s, "{%zu,%zu} \"]\"", n_least > 0 ? n_least - 1 : 0, n_most - 1);
+    }
+}
+
+static void write_array(struct schema_grammar *s, int rule, const json_t *schema)
+{
+    const json_t *prefix = json_object_get(schema, "prefix"),
+                 *items = json_object_get(schema, "items"),
+                 *most = json_object_get(schema, "max_items");
+    const size_t n = json_array_size(prefix),
+                 least = (size_t)json_integer_value(json_object_get(schema, "min_items"));
+    int item = -1, at = rule + 1; /* reserved: what follows the bracket */
+
+    if (json_object_get(schema, "values") != NULL) {
+        write_unique(s, rule, schema);
+        return;
+    }
+    if (!json_is_false(items))
+        item = items != NULL ? write_schema(s, items) : write_any(s);
+    rule_put(s, "r%d ::= \"[\" r%d\n", rule, at);
+    for (size_t i = 0; i <= n && !s->is_failed; i++) {
+        const bool is_last = i == n;
+        const int one = is_last ? -1 : write_schema(s, json_array_get(prefix, i));
+        const int next = is_last ? -1 : new_rule(s);
+
+        if (!is_last) {
+            rule_put(s, "r%d ::= %s\"%s\" r%d r%d\n", at, i >= least ? "\"]\" | " : "",
+                     i > 0 ? ", " : "", one, next);
+            at = next;
+        } else {
+            rule_put(s, "r%d ::= ", at);
+            if (item < 0)
+                rule_put(s, "\"]\"");
+            else
+                put_items(s, item, least, most, n);
+            rule_put(s, "\n");
+        }
+    }
+}
+
+/* --- objects --- */
+
+/* Names of members that may come next, as a tree of their characters: a rule for each node, so that
+ * a reply is in few rules at a time however many names there are. A node is never changed: one name
+ * more makes new nodes on its way alone. */
+struct name_edge {
+    const char *text; /* [len], whole characters, as JSON text; the last of a name has its quote */
+    size_t len;
+    const struct name_node *node; /* NULL: the name has ended */
+    int value, behind;            /* then: the rules of its value, and of what follows that */
+};
+
+struct name_node {
+    int rule;
+    size_t n;
+    struct name_edge edges[]; /* [n] */
+};
+
+struct member_chain {
+    const json_t *members, *rest;
+    char **names;                     /* [n]: as JSON text, behind the first quote */
+    int *values, *keys, *rest_values; /* the rules [n], [n_rest], [n_rest] */
+    size_t n, n_rest, least, most;
+    size_t n_counts;  /* how many members were written is told apart up to n_counts - 1 */
+    size_t *required; /* [n + 1]: how many are required from each on */
+    const struct name_node **roots; /* [n_counts]: the names from a member on; NULL: none */
+    int first, rest_rule;           /* of the rules behind members; of the rest's names */
+    struct arena arena;             /* of nodes */
+};
+
+static bool chain_is_required(const struct member_chain *c, size_t i)
+{
+    return json_is_true(json_array_get(json_array_get(c->members, i), 2));
+}
+
+/* The rule of what follows a member where those from i on may come. */
+static int chain_end(const struct member_chain *c, size_t i, size_t count)
+{
+    return c->first + (int)(i * c->n_counts + count);
+}
+
+/* Where at least n_more members have to follow, from i on, there is a way to an end. */
+static bool chain_is_open(const struct member_chain *c, size_t i, size_t count, size_t n_more)
+{
+    const size_t n_left = c->n_rest > 0 ? SIZE_MAX / 2 : c->n - i;
+
+    n_more = c->required[i] > n_more ? c->required[i] : n_more;
+    return n_more <= n_left && count + n_left >= c->least &&
+           (c->most == SIZE_MAX || count + n_more <= c->most);
+}
+
+static size_t chain_count(const struct member_chain *c, size_t count)
+{
+    return count + 1 < c->n_counts ? count + 1 : count;
+}
+
+/* A node with room for n edges, of which those of old are there. */
+static struct name_node *node_copy(struct schema_grammar *s, struct member_chain *c,
+                                   const struct name_node *old, size_t n)
+{
+    struct name_node *node = arena_alloc(&c->arena, 1, sizeof(*node) + n * sizeof(node->edges[0]));
+
+    if (node == NULL) {
+        grammar_fail(s);
+        return NULL;
+    }
+    node->rule = new_rule(s);
+    node->n = n;
+    if (old != NULL)
+        memcpy(node->edges, old->edges, old->n * sizeof(old->edges[0]));
+    return node;
+}
+
+/* How many bytes both begin with, in whole characters. */
+static size_t common_len(const struct name_edge *a, const struct name_edge *b)
+{
+    size_t n = 0;
+
+    while (n < a->len && n < b->len && a->text[n] == b->text[n])
+        n++;
+    while (n > 0 && n < a->len && ((unsigned char)a->text[n] & 0xC0) == 0x80)
+        n--;
+    return n;
+}
+
+static void put_node(struct schema_grammar *s, const struct name_node *node)
+{
+    rule_put(s, "r%d ::= ", node->rule);
+    for (size_t i = 0; i < node->n; i++) {
+        const struct name_edge *e = &node->edges[i];
+
+        rule_put(s, "%s\"", i > 0 ? " | " : "");
+        put_literal(s, e->text, e->len);
+        if (e->node != NULL)
+            rule_put(s, "\" r%d", e->node->rule);
+        else
+            rule_put(s, ": \" r%d r%d", e->value, e->behind);
+    }
+    rule_put(s, "\n");
+}
+
+/* The tree with one name more. */
+static const struct name_node *node_add(struct schema_grammar *s, struct member_chain *c,
+                                        const struct name_node *old, struct name_edge name)
+{
+    const size_t n = old != NULL ? old->n : 0;
+    struct name_node *node, *below;
+    size_t at = 0, len = 0;
+
+    while (at < n && (len = common_len(&old->edges[at], &name)) == 0)
+        at++;
+    node = node_copy(s, c, old, at == n ? n + 1 : n);
+    if (node == NULL)
+        return NULL;
+    if (at == n) {
+        node->edges[n] = name;
+    } else {
+        struct name_edge *e = &node->edges[at], rest = name;
+
+        rest.text += len;
+        rest.len -= len;
+        if (e->node != NULL && len == e->len) {
+            e->node = node_add(s, c, e->node, rest);
+        } else {
+            below = node_copy(s, c, NULL, 2);
+            if (below == NULL)
+                return NULL;
+            below->edges[0] = *e;
+            below->edges[0].text += len;
+            below->edges[0].len -= len;
+            below->edges[1] = rest;
+            e->len = len;
+            e->node = below;
+            put_node(s, below);
+        }
+        if (e->node == NULL)
+            return NULL;
+    }
+    put_node(s, node);
+    return node;
+}
+
+/* The names from member i on, where those from the next one on are known. */
+static void chain_add_name(struct schema_grammar *s, struct member_chain *c, size_t i, size_t count)
+{
+    const size_t next = chain_count(c, count);
+    const struct name_node *root = NULL;
+
+    if (!chain_is_required(c, i) && chain_is_open(c, i + 1, count, 1))
+        root = c->roots[count];
+    if (chain_is_open(c, i, count, 1) && chain_is_open(c, i + 1, next, 0))
+        root = node_add(s, c, root,
+                        (struct name_edge){.text = c->names[i],
+                                           .len = strlen(c->names[i]),
+                                           .value = c->values[i],
+                                           .behind = chain_end(c, i + 1, next)});
+    c->roots[count] = root;
+}
+
+/* A name of those from i on: after a quote, which is rule_put first. */
+static void put_names(struct schema_grammar *s, const struct member_chain *c, size_t i,
+                      size_t count, const char *before)
+{
+    const bool is_rest = c->n_rest > 0 && c->required[i] == 0;
+
+    if (c->roots[count] != NULL)
+        rule_put(s, "%s\\\"\" r%d", before, c->roots[count]->rule);
+    if (is_rest)
+        rule_put(s, "%s%s\\\"\" r%d", c->roots[count] != NULL ? " | " : "", before,
+                 c->rest_rule + (int)count);
+}
+
+/* What follows a member where those from i on may come. */
+static void write_chain_end(struct schema_grammar *s, const struct member_chain *c, size_t i,
+                            size_t count)
+{
+    const bool may_end = c->required[i] == 0 && count >= c->least;
+
+    if (!chain_is_open(c, i, count, 0))
+        return;
+    rule_put(s, "r%d ::= %s", chain_end(c, i, count), may_end ? "\"}\"" : "");
+    if (chain_is_open(c, i, count, 1))
+        put_names(s, c, i, count, may_end ? " | \", " : "\", ");
+    rule_put(s, "\n");
+}
+
+/* The names of the rest. */
+static void write_rest(struct schema_grammar *s, const struct member_chain *c, size_t count)
+{
+    if (c->n_rest == 0 || !chain_is_open(c, c->n, count, 1))
+        return;
+    rule_put(s, "r%d ::= ", c->rest_rule + (int)count);
+    for (size_t k = 0; k < c->n_rest; k++)
+        rule_put(s, "%sr%d \": \" r%d r%d", k > 0 ? " | " : "", c->keys[k], c->rest_values[k],
+                 chain_end(c, c->n, chain_count(c, count)));
+    rule_put(s, "\n");
+}
+
+static void write_chain(struct schema_grammar *s, struct member_chain *c, int rule)
+{
+    const bool may_be_empty = c->least == 0 && c->required[0] == 0;
+
+    c->first = (int)s->n_rules;
+    s->n_rules += (c->n + 1) * c->n_counts;
+    c->rest_rule = (int)s->n_rules;
+    s->n_rules += c->n_counts;
+    for (size_t count = 0; count < c->n_counts; count++)
+        write_rest(s, c, count);
+    for (size_t i = c->n + 1; i-- > 0 && !s->is_failed;)
+        for (size_t count = 0; count < c->n_counts && !s->is_failed; count++) {
+            if (i < c->n)
+                chain_add_name(s, c, i, count);
+            write_chain_end(s, c, i, count);
+        }
+    rule_put(s, "r%d ::= %s", rule, may_be_empty ? "\"{}\"" : "");
+    if (chain_is_open(c, 0, 0, 1))
+        put_names(s, c, 0, 0, may_be_empty ? " | \"{" : "\"{");
+    rule_put(s, "\n");
+}
+
+/* Room for what is known of an object of n members and n_rest others. */
+static bool chain_open(struct schema_grammar *s, struct member_chain *c)
+{
+    c->values = arena_alloc(&c->arena, c->n + 2 * c->n_rest + 1, sizeof(*c->values));
+    c->required = arena_alloc(&c->arena, c->n + 1, sizeof(*c->required));
+    c->names = arena_alloc(&c->arena, c->n + 1, sizeof(*c->names));
+    c->roots = arena_alloc(&c->arena, c->n_counts, sizeof(*c->roots));
+    if (c->values == NULL || c->required == NULL || c->names == NULL || c->roots == NULL) {
+        grammar_fail(s);
+        return false;
+    }
+    c->keys = c->values + c->n;
+    c->rest_values = c->keys + c->n_rest;
+    for (size_t i = c->n; i-- > 0;)
+        c->required[i] = c->required[i + 1] + chain_is_required(c, i);
+    for (size_t i = 0; i < c->n; i++) {
+        char *name = dump(s, json_array_get(json_array_get(c->members, i), 0));
+
+        c->names[i] = name != NULL ? arena_strndup(&c->arena, name + 1, strlen(name) - 1) : NULL;
+        free(name);
+        if (c->names[i] == NULL) {
+            grammar_fail(s);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void write_object(struct schema_grammar *s, int rule, const json_t *schema)
+{
+    const json_t *most = json_object_get(schema, "max_members");
+    struct member_chain c = {.members = json_object_get(schema, "members"),
+                             .rest = json_object_get(schema, "rest")};
+
+    arena_init(&c.arena, 64 << 20);
+    c.n = json_array_size(c.members);
+    c.n_rest = json_array_size(c.rest);
+    c.least = (size_t)json_integer_value(json_object_get(schema, "min_members"));
+    c.most = most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX;
+    c.n_counts = 1 + (c.most != SIZE_MAX ? c.most : c.least);
+    if (!chain_open(s, &c)) {
+        arena_deinit(&c.arena);
+        return;
+    }
+    for (size_t i = 0; i < c.n && !s->is_failed; i++)
+        c.values[i] = write_schema(s, json_array_get(json_array_get(c.members, i), 1));
+    for (size_t i = 0; i < c.n_rest && !s->is_failed; i++) {
+        const json_t *one = json_array_get(c.rest, i), *key = json_array_get(one, 0);
+
+        c.keys[i] =
+            json_is_string(key) ? write_automaton(s, json_string_value(key)) : write_any_string(s);
+        c.rest_values[i] = write_schema(s, json_array_get(one, 1));
+    }
+    if (!s->is_failed)
+        write_chain(s, &c, rule);
+    arena_deinit(&c.arena);
+}
+
+/* --- all --- */
+
+static int write_any(struct schema_grammar *s)
+{
+    const int string = write_any_string(s);
+    json_t *number;
+
+    if (s->any >= 0)
+        return s->any;
+    s->any = new_rule(s);
+    number = json_object_get(s->defs, "-number");
+    rule_put(
+        s,
+        "r%d ::= \"\\\"\" r%d | r%d | \"true\" | \"false\" | \"null\" | \"{\" o%d | \"[\" a%d\n"
+        "o%d ::= \"}\" | \"\\\"\" m%d\nm%d ::= r%d \": \" r%d n%d\n"
+        "n%d ::= \"}\" | \", \\\"\" m%d\na%d ::= \"]\" | r%d b%d\nb%d ::= \"]\" | \", \" r%d b%d\n",
+        s->any, string, write_automaton(s, json_string_value(number)), s->any, s->any, s->any,
+        s->any, s->any, string, s->any, s->any, s->any, s->any, s->any, s->any, s->any, s->any,
+        s->any, s->any);
+    return s->any;
+}
+
+static void write_types(struct schema_grammar *s, int rule, const json_t *schema)
+{
+    const unsigned types = (unsigned)json_integer_value(json_object_get(schema, "types"));
+    const char *between = "";
+    int string = -1, number = -1, array = -1, object = -1;
+
+    if ((types & TYPE_STRING) != 0)
+        string = write_string_rule(s, schema);
+    if ((types & (TYPE_NUMBER | TYPE_INTEGER)) != 0)
+        number = write_automaton(s, json_string_value(json_object_get(schema, "number")));
+    if ((types & TYPE_ARRAY) != 0) {
+        array = new_rule(s);
+        (void)new_rule(s); /* what follows its bracket */
+        write_array(s, array, schema);
+    }
+    if ((types & TYPE_OBJECT) != 0) {
+        object = new_rule(s);
+        write_object(s, object, schema);
+    }
+    rule_put(s, "r%d ::= ", rule);
+    if (object >= 0) {
+        rule_put(s, "r%d", object);
+        between = " | ";
+    }
+    if (array >= 0) {
+        rule_put(s, "%sr%d", between, array);
+        between = " | ";
+    }
+    if (string >= 0) {
+        rule_put(s, "%s\"\\\"\" r%d", between, string);
+        between = " | ";
+    }
+    if (number >= 0) {
+        rule_put(s, "%sr%d", between, number);
+        between = " | ";
+    }
+    if ((types & TYPE_BOOLEAN) != 0) {
+        rule_put(s, "%s\"true\" | \"false\"", between);
+        between = " | ";
+    }
+    if ((types & TYPE_NULL) != 0)
+        rule_put(s, "%s\"null\"", between);
+    rule_put(s, "\n");
+}
+
+static int write_ref(struct schema_grammar *s, const json_t *ref)
+{
+    const char *name = json_string_value(ref);
+    json_t *known = json_object_get(s->def_rules, name);
+    int rule;
+
+    if (known != NULL)
+        return (int)json_integer_value(known);
+    rule = new_rule(s);
+    if (json_object_set_new(s->def_rules, name, json_integer(rule)) != 0 ||
+        json_array_append(s->waiting, (json_t *)ref) != 0)
+        grammar_fail(s);
+    return rule;
+}
+
+static void write_into(struct schema_grammar *s, int rule, const json_t *schema);
+
+/* The rule of a schema, which is written. */
+static int write_schema(struct schema_grammar *s, const json_t *schema)
+{
+    int rule;
+
+    if (json_object_size(schema) == 0)
+        return write_any(s);
+    if (json_object_get(schema, "$ref") != NULL)
+        return write_ref(s, json_object_get(schema, "$ref"));
+    rule = new_rule(s);
+    write_into(s, rule, schema);
+    return rule;
+}
+
+static void write_any_of(struct schema_grammar *s, int rule, const json_t *list)
+{
+    const size_t n = json_array_size(list);
+    int *rules = calloc(n + 1, sizeof(*rules));
+
+    if (rules == NULL) {
+        grammar_fail(s);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        rules[i] = write_schema(s, json_array_get(list, i));
+    rule_put(s, "r%d ::= ", rule);
+    for (size_t i = 0; i < n; i++)
+        rule_put(s, "%sr%d", i > 0 ? " | " : "", rules[i]);
+    rule_put(s, "\n");
+    free(rules);
+}
+
+static void write_into(struct schema_grammar *s, int rule, const json_t *schema)
+{
+    const json_t *values = json_object_get(schema, "enum"),
+                 *list = json_object_get(schema, "anyOf");
+
+    if (list != NULL) {
+        write_any_of(s, rule, list);
+    } else if (values != NULL) {
+        rule_put(s, "r%d ::= ", rule);
+        for (size_t i = 0; i < json_array_size(values); i++) {
+            char *text = dump(s, json_array_get(values, i));
+
+            rule_put(s, "%s\"", i > 0 ? " | " : "");
+            put_literal(s, text, text != NULL ? strlen(text) : 0);
+            rule_put(s, "\"");
+            free(text);
+        }
+        rule_put(s, "\n");
+    } else if (json_object_get(schema, "types") != NULL) {
+        write_types(s, rule, schema);
+    } else {
+        rule_put(s, "r%d ::= r%d\n", rule, write_schema(s, schema));
+    }
+}
+
+enum status schema_grammar_write(struct buf *out, const json_t *top, const json_t *defs,
+                                 struct error *err)
+{
+    struct schema_grammar s = {.out = out, .defs = defs, .any = -1, .any_string = -1, .err = err};
+    int first;
+
+    s.def_rules = json_object();
+    s.texts = json_object();
+    s.waiting = json_array();
+    if (s.def_rules == NULL || s.texts == NULL || s.waiting == NULL)
+        grammar_fail(&s);
+    first = new_rule(&s);
+    rule_put(&s, "root ::= r%d\n", first);
+    write_into(&s, first, top);
+    for (size_t i = 0; i < json_array_size(s.waiting) && !s.is_failed; i++) {
+        const json_t *name = json_array_get(s.waiting, i);
+
+        write_into(&s,
+                   (int)json_integer_value(json_object_get(s.def_rules, json_string_value(name))),
+                   json_object_get(defs, json_string_value(name)));
+    }
+    json_decref(s.def_rules);
+    json_decref(s.texts);
+    json_decref(s.waiting);
+    return s.is_failed ? err->status : STATUS_OK;
+}

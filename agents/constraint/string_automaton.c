@@ -1,0 +1,712 @@
+/* The automata of all rules run side by side, with a count of the characters if a length is asked
+ * for that they do not imply. Then each step by a character becomes steps by its bytes in JSON
+ * text: the bytes of UTF-8, or an escape. What remains to be read of a character, and where it
+ * leads, is a state; states for the same rest are the same. */
+#include "agents/constraint/string_automaton.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+void string_rules_init(struct string_rules *r, size_t *work, struct arena *arena)
+{
+    memset(r, 0, sizeof(*r));
+    r->most = SIZE_MAX;
+    r->work = work;
+    r->arena = arena;
+}
+
+enum status string_rules_add(struct string_rules *r, const struct automaton *a, bool is_excluded,
+                             struct error *err)
+{
+    if (r->n_parts == STRING_MAX_PARTS)
+        return error_set(err, STATUS_UNIMPLEMENTED, "stands beside too many other rules");
+    r->parts[r->n_parts++] = (struct regex_part){*a, is_excluded};
+    return STATUS_OK;
+}
+
+enum status string_rules_add_pattern(struct string_rules *r, const char *pattern, size_t len,
+                                     struct error *err)
+{
+    struct regex *regex = arena_alloc(r->arena, 1, sizeof(*regex));
+    enum status rc;
+
+    if (regex == NULL)
+        return error_no_memory(err, sizeof(*regex), "a pattern");
+    rc = regex_compile(regex, pattern, len, r->work, r->arena, err);
+    for (size_t i = 0; rc == STATUS_OK && i < regex->n_parts; i++)
+        rc = string_rules_add(r, &regex->parts[i].automaton, regex->parts[i].is_excluded, err);
+    return rc;
+}
+
+enum status string_rules_add_format(struct string_rules *r, const char *format, struct error *err)
+{
+    return string_rules_add_pattern(r, format, strlen(format), err);
+}
+
+/* --- texts --- */
+
+struct texts_machine {
+    const char *const *texts;
+    const size_t *lens; /* [n], the texts sorted */
+    size_t n;
+};
+
+/* The texts that begin alike, and how many bytes of them were read. */
+struct texts_key {
+    uint32_t first, end, at;
+};
+
+static void texts_start(const void *self, void *ret_key)
+{
+    const struct texts_machine *m = self;
+
+    *(struct texts_key *)ret_key = (struct texts_key){0, (uint32_t)m->n, 0};
+}
+
+static uint32_t texts_code(const struct texts_machine *m, uint32_t i, uint32_t at)
+{
+    uint32_t code = UINT32_MAX; /* a text that has ended comes first */
+
+    if (at < m->lens[i])
+        (void)utf8_decode(m->texts[i] + at, m->lens[i] - at, &code); /* it is UTF-8 */
+    return at < m->lens[i] ? code + 1 : 0;
+}
+
+static bool texts_step(const void *self, const void *key, uint32_t code, void *ret_key)
+{
+    const struct texts_machine *m = self;
+    const struct texts_key *k = key;
+    struct texts_key next = *k;
+    char bytes[4];
+    uint32_t low = k->first, high = k->end;
+
+    while (low < high) { /* the first that does not come before */
+        const uint32_t mid = low + (high - low) / 2;
+
+        if (texts_code(m, mid, k->at) < code + 1)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    next.first = low;
+    high = k->end;
+    while (low < high) {
+        const uint32_t mid = low + (high - low) / 2;
+
+        if (texts_code(m, mid, k->at) <= code + 1)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    next.end = low;
+    next.at = k->at + (uint32_t)utf8_encode(code, bytes);
+    memcpy(ret_key, &next, sizeof(next));
+    return next.first < next.end;
+}
+
+static bool texts_is_end(const void *self, const void *key)
+{
+    const struct texts_machine *m = self;
+    const struct texts_key *k = key;
+
+    return m->lens[k->first] == k->at;
+}
+
+struct text_row {
+    const char *text;
+    size_t len;
+};
+
+static int text_row_compare(const void *a, const void *b)
+{
+    const struct text_row *x = a, *y = b;
+    const int order = memcmp(x->text, y->text, x->len < y->len ? x->len : y->len);
+
+    return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static int code_compare(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The characters of all texts, each as a run of its own, and the runs between them. */
+static size_t texts_symbols(uint32_t *symbols, const struct text_row *rows, size_t n)
+{
+    size_t n_symbols = 0, n_kept = 1;
+    uint32_t code;
+
+    symbols[n_symbols++] = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t at = 0; at < rows[i].len;
+             at += utf8_decode(rows[i].text + at, rows[i].len - at, &code)) {
+            (void)utf8_decode(rows[i].text + at, rows[i].len - at, &code);
+            symbols[n_symbols++] = code;
+            symbols[n_symbols++] = code + 1;
+        }
+    qsort(symbols, n_symbols, sizeof(*symbols), code_compare);
+    for (size_t i = 1; i < n_symbols; i++)
+        if (symbols[i] != symbols[n_kept - 1] && symbols[i] <= CHAR_LAST)
+            symbols[n_kept++] = symbols[i];
+    return n_kept;
+}
+
+enum status string_rules_add_texts(struct string_rules *r, const char *const *texts,
+                                   const size_t *lens, size_t n, bool is_excluded,
+                                   struct error *err)
+{
+    struct text_row *rows = arena_alloc(r->arena, n + 1, sizeof(*rows));
+    const char **sorted = arena_alloc(r->arena, n + 1, sizeof(*sorted));
+    size_t *sizes = arena_alloc(r->arena, n + 1, sizeof(*sizes)), n_bytes = 0;
+    struct texts_machine self = {sorted, sizes, n};
+    struct automaton a = {.n_states = 0};
+    uint32_t *symbols;
+    enum status rc;
+
+    if (n == 0)
+        return is_excluded ? STATUS_OK : string_rules_add(r, &a, false, err);
+    for (size_t i = 0; i < n; i++)
+        n_bytes += lens[i];
+    symbols = arena_alloc(r->arena, 2 * n_bytes + 1, sizeof(*symbols));
+    if (rows == NULL || sorted == NULL || sizes == NULL || symbols == NULL)
+        return error_no_memory(err, n * sizeof(*rows), "texts");
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct text_row){texts[i], lens[i]};
+    qsort(rows, n, sizeof(*rows), text_row_compare);
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = rows[i].text;
+        sizes[i] = rows[i].len;
+    }
+    rc = automaton_of_machine(&a,
+                              &(struct machine){.symbols = symbols,
+                                                .n_symbols = texts_symbols(symbols, rows, n),
+                                                .last = CHAR_LAST,
+                                                .key_bytes = sizeof(struct texts_key),
+                                                .step_work = 2,
+                                                .work = r->work,
+                                                .start = texts_start,
+                                                .step = texts_step,
+                                                .is_end = texts_is_end,
+                                                .self = &self},
+                              AUTOMATON_MAX_STATES, r->arena, err);
+    return rc == STATUS_OK ? string_rules_add(r, &a, is_excluded, err) : rc;
+}
+
+/* --- all rules --- */
+
+struct joined {
+    const struct string_rules *rules;
+    size_t least, most; /* that must be counted; 0 and SIZE_MAX if none */
+};
+
+/* A state of each part, AUTOMATON_DEAD for one that matches nothing more, and then the count. */
+static void joined_start(const void *self, void *ret_key)
+{
+    const struct joined *j = self;
+    uint32_t *key = ret_key;
+
+    for (size_t i = 0; i < j->rules->n_parts; i++)
+        key[i] = j->rules->parts[i].automaton.n_states > 0 ? 0 : AUTOMATON_DEAD;
+}
+
+static bool joined_step(const void *self, const void *key, uint32_t code, void *ret_key)
+{
+    const struct joined *j = self;
+    const size_t n = j->rules->n_parts;
+    const uint32_t *at = key;
+    uint32_t *next = ret_key;
+
+    if (code >= CHAR_FIRST_SURROGATE && code <= CHAR_LAST_SURROGATE)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const struct regex_part *part = &j->rules->parts[i];
+
+        next[i] = at[i] == AUTOMATON_DEAD ? AUTOMATON_DEAD
+                                          : automaton_step(&part->automaton, at[i], code);
+        if (next[i] == AUTOMATON_DEAD && !part->is_excluded)
+            return false;
+    }
+    if (at[n] >= j->most)
+        return false;
+    next[n] = j->most == SIZE_MAX && at[n] >= j->least ? at[n] : at[n] + 1;
+    return true;
+}
+
+static bool joined_is_end(const void *self, const void *key)
+{
+    const struct joined *j = self;
+    const size_t n = j->rules->n_parts;
+    const uint32_t *at = key;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct regex_part *part = &j->rules->parts[i];
+
+        if ((at[i] != AUTOMATON_DEAD && part->automaton.states[at[i]].is_end) == part->is_excluded)
+            return false;
+    }
+    return at[n] >= j->least;
+}
+
+static size_t joined_symbols(uint32_t **out, const struct string_rules *r)
+{
+    size_t n = 3, n_kept = 1;
+    uint32_t *symbols;
+
+    for (size_t i = 0; i < r->n_parts; i++)
+        for (size_t k = 0; k < r->parts[i].automaton.n_states; k++)
+            n += 2 * r->parts[i].automaton.states[k].n_edges;
+    symbols = arena_alloc(r->arena, n, sizeof(*symbols));
+    *out = symbols;
+    if (symbols == NULL)
+        return 0;
+    n = 0;
+    symbols[n++] = 0;
+    symbols[n++] = CHAR_FIRST_SURROGATE;
+    symbols[n++] = CHAR_LAST_SURROGATE + 1;
+    for (size_t i = 0; i < r->n_parts; i++)
+        for (size_t k = 0; k < r->parts[i].automaton.n_states; k++) {
+            const struct automaton_state *s = &r->parts[i].automaton.states[k];
+
+            for (uint32_t e = 0; e < s->n_edges; e++) {
+                symbols[n++] = s->edges[e].first;
+                symbols[n++] = s->edges[e].last + 1;
+            }
+        }
+    qsort(symbols, n, sizeof(*symbols), code_compare);
+    for (size_t i = 1; i < n; i++)
+        if (symbols[i] != symbols[n_kept - 1] && symbols[i] <= CHAR_LAST)
+            symbols[n_kept++] = symbols[i];
+    return n_kept;
+}
+
+static enum status joined_make(const struct joined *j, struct automaton *out, struct error *err)
+{
+    uint32_t *symbols;
+    const size_t n_symbols = joined_symbols(&symbols, j->rules);
+
+    if (symbols == NULL)
+        return error_no_memory(err, 0, "an automaton");
+    return automaton_of_machine(
+        out,
+        &(struct machine){.symbols = symbols,
+                          .n_symbols = n_symbols,
+                          .last = CHAR_LAST,
+                          .key_bytes = (j->rules->n_parts + 1) * sizeof(uint32_t),
+                          .step_work = 2 + 2 * j->rules->n_parts,
+                          .work = j->rules->work,
+                          .start = joined_start,
+                          .step = joined_step,
+                          .is_end = joined_is_end,
+                          .self = j},
+        AUTOMATON_MAX_STATES, j->rules->arena, err);
+}
+
+enum status string_rules_join(const struct string_rules *r, struct automaton *out,
+                              struct error *err)
+{
+    struct joined j = {r, 0, SIZE_MAX};
+    size_t least = 0, most = SIZE_MAX;
+    enum status rc = joined_make(&j, out, err);
+
+    if (rc == STATUS_OK && out->n_states > 0 && (r->least > 0 || r->most < SIZE_MAX))
+        rc = automaton_lengths(out, &least, &most, err);
+    if (rc != STATUS_OK || out->n_states == 0)
+        return rc;
+    if (least < r->least)
+        j.least = r->least;
+    if (most > r->most)
+        j.most = r->most;
+    return j.least > 0 || j.most < SIZE_MAX ? joined_make(&j, out, err) : STATUS_OK;
+}
+
+/* --- JSON text --- */
+
+enum {
+    KIND_BYTES,  /* so many more bytes of UTF-8 */
+    KIND_DIGITS, /* so many more digits of \uXXXX */
+    KIND_LETTER, /* what follows a backslash */
+    KIND_CHAR,   /* a state of the automaton over characters */
+    KIND_END,    /* behind the closing quote */
+    MAX_RESTS = 1 << 14,
+};
+
+/* What remains of a character: ranges of what its remaining bits may be, and where each leads. */
+struct char_rest {
+    int kind;
+    uint32_t n_more;              /* bytes or digits; for KIND_CHAR the state */
+    struct automaton_edge *edges; /* [n_edges] */
+    uint32_t n_edges;
+    uint32_t next; /* in a list of the same hash, + 1 */
+};
+
+struct json_maker {
+    const struct automaton *chars;
+    struct char_rest *rests; /* [n_rests]: each is a state of the result */
+    uint32_t n_rests;
+    uint32_t *table; /* [MAX_RESTS], heads of lists, + 1 */
+    struct automaton out;
+    struct arena *arena;
+    struct error *err;
+};
+
+static bool maker_fail(struct json_maker *m)
+{
+    return error_set(m->err, STATUS_UNIMPLEMENTED, "needs an automaton with too many states") ==
+           STATUS_OK;
+}
+
+/* The state of a rest; copies the edges if it is new. */
+static bool maker_find(struct json_maker *m, struct char_rest r, uint32_t *out)
+{
+    uint64_t h = (uint64_t)r.kind * 31 + r.n_more;
+    uint32_t *head;
+
+    for (uint32_t i = 0; i < r.n_edges; i++) {
+        h = (h ^ r.edges[i].first) * 0x100000001B3u;
+        h = (h ^ r.edges[i].last) * 0x100000001B3u;
+        h = (h ^ r.edges[i].target) * 0x100000001B3u;
+    }
+    head = &m->table[(h ^ h >> 31) % MAX_RESTS];
+    for (uint32_t at = *head; at != 0; at = m->rests[at - 1].next) {
+        const struct char_rest *other = &m->rests[at - 1];
+
+        if (other->kind == r.kind && other->n_more == r.n_more && other->n_edges == r.n_edges &&
+            (r.n_edges == 0 || memcmp(other->edges, r.edges, r.n_edges * sizeof(*r.edges)) == 0)) {
+            *out = at - 1;
+            return true;
+        }
+    }
+    if (m->n_rests == MAX_RESTS)
+        return maker_fail(m);
+    r.next = *head;
+    if (r.n_edges > 0) {
+        struct automaton_edge *copy = arena_alloc(m->arena, r.n_edges, sizeof(*copy));
+
+        if (copy == NULL)
+            return error_no_memory(m->err, 0, "an automaton") == STATUS_OK;
+        memcpy(copy, r.edges, r.n_edges * sizeof(*copy));
+        r.edges = copy;
+    }
+    *out = m->n_rests;
+    m->rests[m->n_rests++] = r;
+    *head = m->n_rests;
+    return true;
+}
+
+/* The parts of edges between first and last, counted from first. */
+static uint32_t edges_within(struct automaton_edge *out, const struct automaton_edge *edges,
+                             uint32_t n, uint32_t first, uint32_t last)
+{
+    uint32_t n_out = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t from = edges[i].first > first ? edges[i].first : first,
+                       to = edges[i].last < last ? edges[i].last : last;
+
+        if (from <= to) {
+            struct automaton_edge e = {from - first, to - first, edges[i].target};
+
+            if (n_out > 0 && out[n_out - 1].target == e.target &&
+                out[n_out - 1].last + 1 == e.first)
+                out[n_out - 1].last = e.last;
+            else
+                out[n_out++] = e;
+        }
+    }
+    return n_out;
+}
+
+struct byte_edges {
+    struct automaton_edge all[512]; /* [n] */
+    uint32_t n;
+};
+
+static void byte_edges_add(struct byte_edges *b, uint32_t byte, uint32_t target)
+{
+    if (b->n > 0 && b->all[b->n - 1].target == target && b->all[b->n - 1].last + 1 == byte)
+        b->all[b->n - 1].last = byte;
+    else
+        b->all[b->n++] = (struct automaton_edge){byte, byte, target};
+}
+
+/* Steps by one byte of n_more + 1: its bits_at_first are the highest of the rest. first_byte is
+ * added to them. */
+static bool maker_add_bytes(struct json_maker *m, struct byte_edges *b,
+                            const struct automaton_edge *edges, uint32_t n, uint32_t first_byte,
+                            uint32_t n_values, uint32_t n_more)
+{
+    struct automaton_edge *part = calloc(n + 1, sizeof(*part));
+    bool is_made = part != NULL || error_no_memory(m->err, 0, "an automaton") == STATUS_OK;
+
+    for (uint32_t i = 0; is_made && i < n_values; i++) {
+        const uint32_t size = 1u << 6 * n_more;
+        const uint32_t n_part = edges_within(part, edges, n, i * size, i * size + size - 1);
+        struct char_rest r = {KIND_BYTES, n_more, part, n_part, 0};
+        uint32_t target;
+
+        if (n_part == 0)
+            continue;
+        if (n_more == 0)
+            r = (struct char_rest){.kind = KIND_CHAR, .n_more = part[0].target};
+        is_made = maker_find(m, r, &target);
+        byte_edges_add(b, first_byte + i, target);
+    }
+    free(part);
+    return is_made;
+}
+
+/* A character that needs an escape: what follows the backslash. */
+static char escape_letter(uint32_t code)
+{
+    switch (code) {
+    case '"':
+    case '\\':
+        return (char)code;
+    case '\b':
+        return 'b';
+    case '\f':
+        return 'f';
+    case '\n':
+        return 'n';
+    case '\r':
+        return 'r';
+    case '\t':
+        return 't';
+    default:
+        return 'u';
+    }
+}
+
+/* What follows a backslash: the escapes of the characters that need one. */
+static bool maker_add_letters(struct json_maker *m, struct byte_edges *b,
+                              const struct automaton_edge *edges, uint32_t n)
+{
+    struct automaton_edge controls[32];
+    uint32_t n_controls = 0, targets[128];
+
+    memset(targets, 0xFF, sizeof(targets));
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t code = edges[i].first; code <= edges[i].last && code <= '\\'; code++) {
+            if (code >= ' ' && code != '"' && code != '\\')
+                continue;
+            if (escape_letter(code) == 'u')
+                controls[n_controls++] = (struct automaton_edge){code, code, edges[i].target};
+            else if (!maker_find(m,
+                                 (struct char_rest){.kind = KIND_CHAR, .n_more = edges[i].target},
+                                 &targets[(unsigned char)escape_letter(code)]))
+                return false;
+        }
+    if (n_controls > 0 &&
+        !maker_find(m, (struct char_rest){KIND_DIGITS, 4, controls, n_controls, 0}, &targets['u']))
+        return false;
+    for (uint32_t i = 0; i < 128; i++)
+        if (targets[i] != UINT32_MAX)
+            byte_edges_add(b, i, targets[i]);
+    return true;
+}
+
+/* The digits of \u00XX, the letters among them small. */
+static bool maker_add_digits(struct json_maker *m, struct byte_edges *b,
+                             const struct automaton_edge *edges, uint32_t n, uint32_t n_more)
+{
+    const uint32_t shift = 4 * (n_more - 1);
+
+    for (uint32_t digit = 0; digit < 16; digit++) {
+        struct automaton_edge part[32];
+        const uint32_t n_part =
+            edges_within(part, edges, n, digit << shift, (digit << shift) + (1u << shift) - 1);
+        struct char_rest r = {KIND_DIGITS, n_more - 1, part, n_part, 0};
+        uint32_t target;
+
+        if (n_part == 0)
+            continue;
+        if (n_more == 1)
+            r = (struct char_rest){.kind = KIND_CHAR, .n_more = part[0].target};
+        if (!maker_find(m, r, &target))
+            return false;
+        byte_edges_add(b, digit < 10 ? '0' + digit : 'a' + digit - 10, target);
+    }
+    return true;
+}
+
+/* The state's edges by characters from first to last. */
+static uint32_t edges_between(struct automaton_edge *out, const struct automaton_state *s,
+                              uint32_t first, uint32_t last)
+{
+    uint32_t n = edges_within(out, s->edges, s->n_edges, first, last);
+
+    for (uint32_t i = 0; i < n; i++) {
+        out[i].first += first;
+        out[i].last += first;
+    }
+    return n;
+}
+
+/* A state between characters. */
+static bool maker_add_char(struct json_maker *m, struct byte_edges *b, uint32_t state)
+{
+    /* Characters of two, three and four bytes: the first of the bytes, and how many there are. */
+    static const struct {
+        uint32_t first, last, byte, n_bytes;
+    } leads[] = {{0x80, 0x7FF, 0xC0, 32}, {0x800, 0xFFFF, 0xE0, 16}, {0x10000, CHAR_LAST, 0xF0, 5}};
+    const struct automaton_state *s = &m->chars->states[state];
+    struct automaton_edge *part = calloc(s->n_edges + 1, sizeof(*part));
+    bool is_made = part != NULL || error_no_memory(m->err, 0, "an automaton") == STATUS_OK;
+    bool has_escape = false;
+    uint32_t target;
+
+    for (uint32_t i = 0; i < s->n_edges; i++)
+        has_escape = has_escape || s->edges[i].first < ' ' ||
+                     (s->edges[i].first <= '"' && s->edges[i].last >= '"') ||
+                     (s->edges[i].first <= '\\' && s->edges[i].last >= '\\');
+    for (uint32_t code = ' '; is_made && code < 0x80; code++) {
+        target = UINT32_MAX;
+        if (code == '"')
+            is_made = !s->is_end || maker_find(m, (struct char_rest){.kind = KIND_END}, &target);
+        else if (code == '\\')
+            is_made =
+                !has_escape ||
+                maker_find(m, (struct char_rest){.kind = KIND_LETTER, .n_more = state}, &target);
+        else if (automaton_step(m->chars, state, code) != AUTOMATON_DEAD)
+            is_made =
+                maker_find(m,
+                           (struct char_rest){.kind = KIND_CHAR,
+                                              .n_more = automaton_step(m->chars, state, code)},
+                           &target);
+        if (is_made && target != UINT32_MAX)
+            byte_edges_add(b, code, target);
+    }
+    for (size_t i = 0; is_made && i < 3; i++) {
+        const uint32_t n = edges_between(part, s, leads[i].first, leads[i].last);
+
+        is_made = maker_add_bytes(m, b, part, n, leads[i].byte, leads[i].n_bytes, (uint32_t)i + 1);
+    }
+    free(part);
+    return is_made;
+}
+
+static bool maker_add(struct json_maker *m, struct byte_edges *b, const struct char_rest *r)
+{
+    switch (r->kind) {
+    case KIND_END:
+        return true;
+    case KIND_CHAR:
+        return maker_add_char(m, b, r->n_more);
+    case KIND_LETTER:
+        return maker_add_letters(m, b, m->chars->states[r->n_more].edges,
+                                 m->chars->states[r->n_more].n_edges);
+    case KIND_DIGITS:
+        return maker_add_digits(m, b, r->edges, r->n_edges, r->n_more);
+    default:
+        return maker_add_bytes(m, b, r->edges, r->n_edges, 0x80, 64, r->n_more - 1);
+    }
+}
+
+enum status string_to_json(struct automaton *out, const struct automaton *a, struct arena *arena,
+                           struct error *err)
+{
+    struct json_maker m = {.chars = a, .arena = arena, .err = err};
+    struct byte_edges b;
+    uint32_t first;
+    bool is_made;
+
+    m.rests = arena_alloc(arena, MAX_RESTS, sizeof(*m.rests));
+    m.table = arena_alloc(arena, MAX_RESTS, sizeof(*m.table));
+    m.out.states = arena_alloc(arena, MAX_RESTS, sizeof(*m.out.states));
+    if (m.rests == NULL || m.table == NULL || m.out.states == NULL)
+        return error_no_memory(err, MAX_RESTS * sizeof(*m.rests), "an automaton");
+    is_made = maker_find(&m, (struct char_rest){.kind = KIND_CHAR}, &first);
+    for (uint32_t i = 0; is_made && i < m.n_rests; i++) {
+        const struct char_rest r = m.rests[i];
+        struct automaton_state *s = &m.out.states[i];
+
+        b.n = 0;
+        is_made = maker_add(&m, &b, &r);
+        if (!is_made)
+            break;
+        s->is_end = r.kind == KIND_END;
+        s->n_edges = b.n;
+        s->edges = arena_alloc(arena, b.n + 1, sizeof(*s->edges));
+        if (s->edges == NULL)
+            return error_no_memory(err, 0, "an automaton");
+        memcpy(s->edges, b.all, b.n * sizeof(*s->edges));
+    }
+    if (!is_made)
+        return err->status;
+    m.out.n_states = m.n_rests;
+    *out = m.out;
+    return automaton_minimize(out, arena, err);
+}
+
+enum status string_any_json(struct automaton *out, struct arena *arena, struct error *err)
+{
+    enum {
+        BODY,
+        TAIL1,
+        TAIL2,
+        TAIL3,
+        E0,
+        ED,
+        F0,
+        F4,
+        SLASH,
+        HEX4,
+        HEX3,
+        HEX2,
+        HEX1,
+        HEX_D,
+        HIGH2,
+        HIGH1,
+        LOW_SLASH,
+        LOW_U,
+        LOW4,
+        LOW3,
+        END,
+        N_STATES
+    };
+    static const struct {
+        uint32_t from, first, last, to;
+    } rows[] = {
+        {BODY, ' ', '!', BODY},       {BODY, '"', '"', END},          {BODY, '#', '[', BODY},
+        {BODY, '\\', '\\', SLASH},    {BODY, ']', 0x7F, BODY},        {BODY, 0xC2, 0xDF, TAIL1},
+        {BODY, 0xE0, 0xE0, E0},       {BODY, 0xE1, 0xEC, TAIL2},      {BODY, 0xED, 0xED, ED},
+        {BODY, 0xEE, 0xEF, TAIL2},    {BODY, 0xF0, 0xF0, F0},         {BODY, 0xF1, 0xF3, TAIL3},
+        {BODY, 0xF4, 0xF4, F4},       {TAIL1, 0x80, 0xBF, BODY},      {TAIL2, 0x80, 0xBF, TAIL1},
+        {TAIL3, 0x80, 0xBF, TAIL2},   {E0, 0xA0, 0xBF, TAIL1},        {ED, 0x80, 0x9F, TAIL1},
+        {F0, 0x90, 0xBF, TAIL2},      {F4, 0x80, 0x8F, TAIL2},        {SLASH, '"', '"', BODY},
+        {SLASH, '/', '/', BODY},      {SLASH, '\\', '\\', BODY},      {SLASH, 'b', 'b', BODY},
+        {SLASH, 'f', 'f', BODY},      {SLASH, 'n', 'n', BODY},        {SLASH, 'r', 'r', BODY},
+        {SLASH, 't', 't', BODY},      {SLASH, 'u', 'u', HEX4},        {HEX4, '0', '9', HEX3},
+        {HEX4, 'A', 'C', HEX3},       {HEX4, 'D', 'D', HEX_D},        {HEX4, 'E', 'F', HEX3},
+        {HEX4, 'a', 'c', HEX3},       {HEX4, 'd', 'd', HEX_D},        {HEX4, 'e', 'f', HEX3},
+        {HEX3, '0', '9', HEX2},       {HEX3, 'A', 'F', HEX2},         {HEX3, 'a', 'f', HEX2},
+        {HEX2, '0', '9', HEX1},       {HEX2, 'A', 'F', HEX1},         {HEX2, 'a', 'f', HEX1},
+        {HEX1, '0', '9', BODY},       {HEX1, 'A', 'F', BODY},         {HEX1, 'a', 'f', BODY},
+        {HEX_D, '0', '7', HEX2},      {HEX_D, '8', '9', HIGH2},       {HEX_D, 'A', 'B', HIGH2},
+        {HEX_D, 'a', 'b', HIGH2},     {HIGH2, '0', '9', HIGH1},       {HIGH2, 'A', 'F', HIGH1},
+        {HIGH2, 'a', 'f', HIGH1},     {HIGH1, '0', '9', LOW_SLASH},   {HIGH1, 'A', 'F', LOW_SLASH},
+        {HIGH1, 'a', 'f', LOW_SLASH}, {LOW_SLASH, '\\', '\\', LOW_U}, {LOW_U, 'u', 'u', LOW4},
+        {LOW4, 'D', 'D', LOW3},       {LOW4, 'd', 'd', LOW3},         {LOW3, 'C', 'F', HEX2},
+        {LOW3, 'c', 'f', HEX2},
+    };
+    enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+    struct automaton_state *states = arena_alloc(arena, N_STATES, sizeof(*states));
+    struct automaton_edge *edges = arena_alloc(arena, N_ROWS, sizeof(*edges));
+
+    if (states == NULL || edges == NULL)
+        return error_no_memory(err, 0, "an automaton");
+    for (size_t i = 0; i < N_ROWS; i++) {
+        struct automaton_state *s = &states[rows[i].from];
+
+        edges[i] = (struct automaton_edge){rows[i].first, rows[i].last, rows[i].to};
+        if (s->n_edges++ == 0)
+            s->edges = &edges[i];
+    }
+    states[END].is_end = true;
+    *out = (struct automaton){states, N_STATES};
+    return STATUS_OK;
+}

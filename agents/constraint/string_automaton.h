@@ -1,0 +1,48 @@
+/* What a schema asks of a string, all of it together, as one automaton over the bytes of its JSON
+ * text. Characters stand raw where JSON allows that, others by their shortest escape. */
+#ifndef AGENTS_CONSTRAINT_STRING_AUTOMATON_H
+#define AGENTS_CONSTRAINT_STRING_AUTOMATON_H
+
+#include "agents/constraint/regex.h"
+
+enum { STRING_MAX_PARTS = 24 };
+
+struct string_rules {
+    struct regex_part parts[STRING_MAX_PARTS]; /* [n_parts]; all are to be satisfied */
+    size_t n_parts;
+    size_t least, most; /* characters; SIZE_MAX: any number */
+    size_t *work;       /* as a machine's */
+    struct arena *arena;
+};
+
+/* No rules; the arena and work are the caller's. */
+void string_rules_init(struct string_rules *r, size_t *work, struct arena *arena);
+/* UNIMPLEMENTED says why the pattern has no automaton. */
+enum status string_rules_add_pattern(struct string_rules *r, const char *pattern, size_t len,
+                                     struct error *err) MUST_CHECK;
+/* A regular expression of a format, which is ours. */
+enum status string_rules_add_format(struct string_rules *r, const char *format,
+                                    struct error *err) MUST_CHECK;
+/* It is none of these texts, or one of them. */
+enum status string_rules_add_texts(struct string_rules *r, const char *const *texts,
+                                   const size_t *lens, size_t n, bool is_excluded,
+                                   struct error *err) MUST_CHECK;
+enum status string_rules_add(struct string_rules *r, const struct automaton *a, bool is_excluded,
+                             struct error *err) MUST_CHECK;
+
+/* All rules as one automaton over characters; UNIMPLEMENTED where that has too many states. No
+ * states: nothing satisfies them. */
+enum status string_rules_join(const struct string_rules *r, struct automaton *out,
+                              struct error *err) MUST_CHECK;
+/* The JSON text of the strings that a matches, behind the opening quote, with the closing one. */
+enum status string_to_json(struct automaton *out, const struct automaton *a, struct arena *arena,
+                           struct error *err) MUST_CHECK;
+/* Likewise of any string, with all escapes. */
+enum status string_any_json(struct automaton *out, struct arena *arena,
+                            struct error *err) MUST_CHECK;
+
+/* The regular expressions of a format, NULL-terminated; NULL: it says nothing. *ret_is_known: the
+ * specification has it, but it has no automaton. */
+const char *const *format_regexes(const char *name, bool *ret_is_known);
+
+#endif

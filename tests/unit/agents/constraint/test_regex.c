@@ -1,0 +1,128 @@
+#include "agents/constraint/regex.h"
+
+#include <check.h>
+#include <string.h>
+
+#include "tests/unit/base/suite.h"
+
+static enum status compile(struct regex *out, const char *pattern, struct arena *arena,
+                           struct error *err)
+{
+    size_t work = AUTOMATON_MAX_WORK;
+
+    return regex_compile(out, pattern, strlen(pattern), &work, arena, err);
+}
+
+/* The pattern is found in the texts of the first list, which end with NULL, and in no other's. */
+START_TEST(test_matches)
+{
+    static const struct {
+        const char *pattern, *in[5], *not_in[5];
+    } rows[] = {
+        {"^a$", {"a"}, {"", "aa", "ba"}},
+        {"a", {"a", "bab", "a\n"}, {"", "b"}},
+        {"^a", {"a", "ab"}, {"ba"}},
+        {"^a$|b$", {"a", "b", "ab"}, {"aa", "ba"}},
+        {"^[a-c]{2}$", {"ab"}, {"a", "abc", "ad"}},
+        {"^(?:a|b)+?$", {"ab", "b"}, {"", "c"}},
+        {"(^a)|(b$)", {"ax", "xb"}, {"xa", "bx"}},
+        {"^a{0}$", {""}, {"a"}},
+        {"^a{2,}$", {"aa", "aaaa"}, {"a"}},
+        {"^a{,2}$", {"a{,2}"}, {"aa"}},
+        {"^.$", {"a", "\xc3\xa9", "\xf0\x9f\x98\x80"}, {"", "\n", "ab"}},
+        {"^\\W$", {"-", "\xc3\xa9"}, {"a", "_"}},
+        {"^[^\\d\\s]$", {"a", "\xc3\xa9"}, {"1", " ", "\xc2\xa0"}},
+        {"^\\u{1F600}\\uD83D\\uDE00$", {"\xf0\x9f\x98\x80\xf0\x9f\x98\x80"}, {"a"}},
+        {"^\\x41\\u0042\\cA\\t\\/\\-$", {"AB\x01\t/-"}, {"AB"}},
+        {"^[\\]\\-a\\b]$", {"]", "-", "a", "\b"}, {"b", "\\"}},
+        {"^[]$", {NULL}, {"", "a", "]"}},
+        {"^[^]$", {"a", "\n"}, {""}},
+        {"^(?=.*[A-Z])(?=.*\\d).{4,}$", {"abC1", "1Cab"}, {"abcd", "C1", "ABCD"}},
+        {"^(?!foo$)(?!.*x)[a-z]+$", {"fooo", "fo"}, {"foo", "ax", ""}},
+        {"^(?<y>\\d{4})-(?P<m>\\d\\d)$", {"2024-01"}, {"2024-1"}},
+        {"^((a|b)?c){2}$", {"cc", "acbc"}, {"c", "abc"}},
+        {"a$b", {NULL}, {"ab", "a", "a\nb"}},
+        {"^$", {""}, {"a"}},
+        {"", {"", "a"}, {NULL}},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct regex r;
+        struct arena arena;
+        struct error err;
+
+        arena_init(&arena, 16 << 20);
+        ck_assert_msg(compile(&r, rows[i].pattern, &arena, &err) == STATUS_OK, "%s: %s",
+                      rows[i].pattern, err.text);
+        for (int is_in = 0; is_in < 2; is_in++)
+            for (const char *const *text = is_in ? rows[i].in : rows[i].not_in; *text != NULL;
+                 text++) {
+                bool is_found = true;
+
+                for (size_t k = 0; k < r.n_parts; k++)
+                    is_found = is_found &&
+                               automaton_matches(&r.parts[k].automaton, *text, strlen(*text)) !=
+                                   r.parts[k].is_excluded;
+                ck_assert_msg(is_found == (is_in != 0), "%s: '%s'", rows[i].pattern, *text);
+            }
+        arena_deinit(&arena);
+    }
+}
+END_TEST
+
+/* What has no automaton, or is wrong, is refused. */
+START_TEST(test_refusals)
+{
+    static const char *const rows[] = {
+        "a(?=a)", "(?<=a)b", "\\ba",    "\\p{L}",  "\\1",
+        "(?i)a",  "*",       "[a",      "(a",      "a)",
+        "[b-a]",  "\\",      "\\uD800", "a{5000}", "a{3,2}",
+        "(?!a)b", "[\\q]",   "\\k<a>",  "(?=a",    "((a{900}){900}){9}",
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct regex r;
+        struct arena arena;
+        struct error err;
+
+        arena_init(&arena, 16 << 20);
+        ck_assert_msg(compile(&r, rows[i], &arena, &err) == STATUS_UNIMPLEMENTED, "%s", rows[i]);
+        arena_deinit(&arena);
+    }
+}
+END_TEST
+
+/* What would be too large an automaton, or take too long, is refused soon. */
+START_TEST(test_budget)
+{
+    struct regex r;
+    struct arena arena;
+    struct error err;
+    size_t work = 1000;
+
+    arena_init(&arena, 64 << 20);
+    ck_assert_int_eq(compile(&r, "a.{20}$", &arena, &err), STATUS_UNIMPLEMENTED);
+    ck_assert_int_eq(regex_compile(&r, "^a{900}$", 8, &work, &arena, &err), STATUS_UNIMPLEMENTED);
+    arena_deinit(&arena);
+}
+END_TEST
+
+/* A set that is repeated is found as such. */
+START_TEST(test_repeated)
+{
+    struct char_set set;
+    size_t least, most;
+
+    ck_assert(regex_is_repeated_set("^[a-z]{2,9}$", 12, &set, &least, &most));
+    ck_assert_uint_eq(least, 2);
+    ck_assert_uint_eq(most, 9);
+    ck_assert(char_set_has(&set, 'q') && !char_set_has(&set, 'Q'));
+    ck_assert(regex_is_repeated_set("^\\d+$", 5, &set, &least, &most));
+    ck_assert_uint_eq(most, SIZE_MAX);
+    ck_assert(!regex_is_repeated_set("^[a-z]+", 7, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^[a-z]+b$", 9, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^(?:a|b)+$", 10, &set, &least, &most));
+}
+END_TEST
+
+SUITE_MAIN("regex", test_matches, test_refusals, test_budget, test_repeated)
