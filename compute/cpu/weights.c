@@ -91,7 +91,7 @@ static void weights_pack_piece(void *arg, size_t begin, size_t end)
 
     if (step > end - begin)
         step = end - begin;
-    rows = try_alloc(step * PANEL_COLUMNS, row_bytes);
+    rows = try_realloc(NULL, step * PANEL_COLUMNS, row_bytes); /* not zeroed */
     if (rows == NULL) {
         (void)error_no_memory(&err, step * PANEL_COLUMNS * row_bytes, t->name);
         packing_fail(p, &err);

@@ -159,10 +159,10 @@ class Competitor:
                 time.sleep(0.2)
 
     def close(self):
-        if self.process is not None:
+        if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-            self.process = None
+        self.process = None
 
 
 class Parley(Competitor):
