@@ -4,6 +4,7 @@ after it does. Whatever the place, the object's next call gets the answer to its
 
 usage: test_whole.py PARLEYD      (run by the interpreter that has grpcio; see venv.sh)"""
 import os
+import queue
 import sys
 import threading
 
@@ -17,6 +18,7 @@ import parley  # noqa: E402
 import parley.channel  # noqa: E402
 import parley.client  # noqa: E402
 import parley.optim  # noqa: E402
+from parley.parallel import World  # noqa: E402
 from parley.v1 import models_pb2, params_pb2  # noqa: E402
 
 
@@ -58,8 +60,8 @@ class Call:
     def result(self, **more):
         return POINTS.around(self.call.result, **more)
 
-    def cancel(self):
-        return self.call.cancel()
+    def __getattr__(self, name):
+        return getattr(self.call, name)
 
 
 class Method:
@@ -109,6 +111,7 @@ class Speller:
             yield word + " "
 
 
+CONDITION_WAIT = threading.Condition.wait
 NUMBERS = iter(range(1, 1 << 30))  # no two questions are alike
 
 
@@ -192,9 +195,12 @@ class Pushed:
 
 
 def check_store(p, _):
-    newest = p.store.versions(p.key)[0]
     value = {"mine": next(NUMBERS)}
-    assert p.store.push(p.key, value, newest + 1, newest) and p.store.pull(p.key) == (value, newest + 1)
+    newest = p.store.versions(p.key)[0]
+    while not p.store.push(p.key, value, newest + 1, newest):  # an interrupted push may be taken until now, and once
+        before, newest = newest, p.store.versions(p.key)[0]
+        assert (before, newest) == (1, 2)
+    assert p.store.pull(p.key) == (value, newest + 1)
 
 
 class Weights(dict):
@@ -266,22 +272,107 @@ def gradient(value):
     return [np.full(3, value), np.full((2, 2), value)]
 
 
-def settled(t):
-    """Whether nothing of the set is under way."""
-    info = next(p for p in t._link.call("Params/List", params_pb2.ParamsListRequest(), params_pb2.ParamsListResponse).params if p.name == t.name)
-    return info.waiting == info.depth == 0
-
-
 def check_trainer(t, _):
     values = {float(x) for p in t.parameters for x in p.flat}
     assert len(values) == 1, "half of one version and half of another"
     assert values == {-t.version}, "the version is not that of the values"
-    until("its push has counted, or never will", lambda: settled(t))
-    version = t.pull()
-    before = float(t.parameters[0][0])
-    assert t.step(gradient(100)) == version + 1, "an answer to an earlier gradient"
-    assert {float(x) for p in t.parameters for x in p.flat} == {before - 100}
+    stepped = t.step(gradient(100))  # every other version is of a gradient of 1, also of one that was interrupted and counts
+    assert stepped == t.version and {float(x) for p in t.parameters for x in p.flat} == {-(stepped - 1 + 100)}, "an answer to an earlier gradient"
     t.close()
+    t._link.call("Params/Delete", params_pb2.ParamsDeleteRequest(name=t.name), params_pb2.ParamsDeleteResponse)
+
+
+# --- groups: one pair of members for all, since what an interruption leaves must not matter ---
+
+class Members:
+    """The member "a" is this thread's. "b" is another thread, which does over and over what `work` says until that returns True."""
+
+    def __init__(self, address):
+        self.work, self.is_last, self.idle = queue.SimpleQueue(), False, threading.Event()
+        made = queue.SimpleQueue()
+
+        def live():
+            with World("b", address=address, secret="s", world_size=2) as world, world.create_rpc_group("g", ["a", "b"]) as group:
+                group.register("twice", lambda x: 2 * x)
+                group.pair("table", [1, 2])
+                made.put(group)
+                while (work := self.work.get()) is not None:
+                    is_over = False
+                    while not is_over:
+                        try:
+                            is_over = work(group)
+                        except (parley.Error, RuntimeError):
+                            pass  # "a" has given up
+                    self.idle.set()
+
+        self.thread = threading.Thread(target=live, daemon=True)
+        self.thread.start()
+        self.world = World("a", address=address, secret="s", world_size=2)
+        self.group = self.world.create_rpc_group("g", ["a", "b"])
+        self.other = made.get()
+        self.world._link.channel = Channel(self.world._link.channel)
+
+    def close(self):
+        self.work.put(None)
+        self.group.destroy()
+        self.world.stop()
+        self.thread.join()
+
+
+def call(m):
+    x = next(NUMBERS)
+    assert m.group.rpc_sync("b", lambda y: y + 1, args=(x,)) == x + 1 and m.group.registered_sync("twice", (x,)) == 2 * x
+    assert m.group.rpc_remote("b", lambda y: [y], args=(x,)).to_here() == [x] and m.group.get_paired("table").to_here() == [1, 2]
+
+
+def pair(m):
+    m.group.pair("mine", 1)
+    m.group.unpair("mine")
+
+
+def check_pair(m, _):
+    if m.group.is_paired("mine"):
+        m.group.unpair("mine")
+    m.group.pair("mine", "this")
+    assert m.other.get_paired("mine").to_here() == "this"
+    m.group.unpair("mine")
+    assert not m.other.is_paired("mine")
+
+
+def check_messages(m, _):
+    """What was sent is received once, in order, whatever was interrupted."""
+    x = next(NUMBERS)
+    sent = [m.other.isend(x + i, "a") for i in range(2)]
+    got = []
+    while not got or got[-1] != x + 1:
+        got.append(m.group.recv("b")[0])
+    for s in sent:
+        s.get()
+    assert got[-2:] == [x, x + 1] and len(got) <= 3, got
+
+
+def receive(m):
+    sent = m.other.isend("first", "a")
+    assert m.group.recv("b")[0] == "first"
+    sent.get()
+
+
+def add(m):
+    assert m.group.all_reduce(next(NUMBERS)) % 1 == 0.5
+
+
+def check_add(m, _):
+    x = next(NUMBERS)
+    assert m.group.all_reduce(x) == x + 0.5
+
+
+def others_add(group):
+    """b: adds a half to what a adds; a's 0 is the last."""
+    return group.all_reduce(0.5) == 0.5
+
+
+def wait(m):
+    m.group.barrier()
 
 
 # What is interrupted: how its object is made, the call, and what must hold after it.
@@ -308,8 +399,38 @@ TABLE = {
 }
 
 
-def sweep(server, name):
-    make, act, check = TABLE[name]
+GROUPS = {
+    "Group calls": (call, lambda m, _: call(m), None),
+    "Group.pair": (pair, check_pair, None),
+    "Group.recv": (receive, check_messages, None),
+    "Group.all_reduce": (add, check_add, others_add),
+    "Group.barrier": (wait, lambda m, _: wait(m), lambda group: group.barrier() or MEMBERS[0].is_last),
+}
+MEMBERS = []
+
+
+def sweep_group(name):
+    act, check, work = GROUPS[name]
+    m = MEMBERS[0]
+    m.is_last = False
+    m.idle.clear()
+    if work is not None:
+        m.work.put(work)
+    n = sweep(m, name, (lambda m: m, act, check))
+    m.is_last = True
+    if work is others_add:
+        m.group.all_reduce(0)
+        m.idle.wait()
+    while work is not None and not m.idle.is_set():
+        try:
+            m.group.barrier(timeout=0.1)
+        except parley.Error:
+            pass  # b has seen already that the last one is over
+    return n
+
+
+def sweep(server, name, row):
+    make, act, check = row
     at = 1
     while True:
         one = make(server)
@@ -327,6 +448,7 @@ def sweep(server, name):
 
 
 def main():
+    threading.Condition.wait = lambda *args, **more: POINTS.around(CONDITION_WAIT, *args, **more)
     parley.channel.SimpleQueue = Queue
     parley.channel.sleep = parley.client.sleep = sleep
     with Daemon(sys.argv[1], "--replay-bytes", "2G") as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
@@ -336,7 +458,11 @@ def main():
         for link in server.links:
             link.channel = Channel(link.channel)
         for name in TABLE:
-            print(f"{name}: {sweep(server, name)} places", flush=True)
+            print(f"{name}: {sweep(server, name, TABLE[name])} places", flush=True)
+        MEMBERS.append(Members(daemon.address))
+        for name in GROUPS:
+            print(f"{name}: {sweep_group(name)} places", flush=True)
+        MEMBERS[0].close()
 
 
 main()

@@ -90,6 +90,9 @@ class Collectives:
                 reply(_refusal(self._astray[who]))
                 self._changed.notify_all()
                 return True
+        if at["view"] == here.get("view") and self._offer is not None and who in self._offer.data and at["number"] > here["number"]:
+            self._astray[who] = f"'{who}' has given up {here['what']}"  # it is in a later one, without what is offered here
+            self._changed.notify_all()
         if self._offer is not None and self._offer.at == at and who in self._offer.data:
             reply(b"v" + self._offer.data.pop(who))
             self._changed.notify_all()

@@ -12,6 +12,7 @@ port. Pickled data is signed with the world's secret."""
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import hashlib
 import multiprocessing
 import queue
@@ -336,22 +337,39 @@ class Group:
         with self._lock:
             if key in table:
                 raise KeyError(taken)
-            table[self._key(key)] = what  # before other members can see the key
+            self._key(key)
         try:
-            self._membership.put(kind, key)
-        except Exception as e:
             with self._lock:
-                del table[key]
+                table[key] = what  # before other members can see the key
+            self._membership.put(kind, key)
+        except BaseException as e:
+            if not isinstance(e, Exception):  # interrupted: the daemon may have the key
+                with contextlib.suppress(Error):
+                    self._membership.delete(kind, key)
+            with self._lock:
+                table.pop(key, None)
             if isinstance(e, Error) and e.code == "ALREADY_EXISTS":
                 raise KeyError(f"{taken}: {e.message}") from None
             raise
 
+    def _delete(self, kind: Any, key: str) -> None:
+        """Deletes an entry of this member's at the daemon, if there is one."""
+        try:
+            self._membership.delete(kind, key)
+        except Error as e:
+            if e.code != "NOT_FOUND":
+                raise
+
     def _withdraw(self, kind: Any, table: dict[str, Any], key: str, unknown: str) -> None:
         if key not in table:
             raise KeyError(unknown)
-        self._membership.delete(kind, key)
-        with self._lock:
-            table.pop(key, None)
+
+        def withdraw() -> None:
+            self._delete(kind, key)
+            with self._lock:
+                table.pop(key, None)
+
+        wire.wholly(withdraw)
 
     def _holder(self, kind: Any, key: str, noun: str) -> str:
         holder = self._membership.holder(kind, self._key(key))
@@ -525,6 +543,13 @@ class Group:
 
     def _wait_at(self, barrier: str, view: View, timeout: float | None, end: float | None) -> Error | None:
         call = self._membership.barrier(barrier, self._epoch + 1, self.size())
+        try:
+            return self._wait_for(call, barrier, view, timeout, end)
+        except BaseException:
+            call.cancel()
+            raise
+
+    def _wait_for(self, call: Any, barrier: str, view: View, timeout: float | None, end: float | None) -> Error | None:
         with self._membership.changed:
             while not call.done():
                 if self._membership.error is not None:
@@ -535,7 +560,6 @@ class Group:
                 if left is None or left > 0:
                     self._membership.changed.wait(left)
                 else:
-                    call.cancel()
                     raise Error("DEADLINE_EXCEEDED", f"not all members of the group '{self.group_name}' reached the barrier within {timeout:g} s")
         if not call.done():
             # The member that is gone may have passed this barrier before. A call with too many members does not wait: it succeeds if the
@@ -625,13 +649,18 @@ class Group:
         if world is None:
             return
         world.groups.pop(self.group_name, None)
-        self._collectives.forget(f"'{self._me}' has left the group", True)
-        self._messages.end()
-        self._road.close()
-        if not getattr(self._handler, "is_one", False):
-            self._road.join()  # the daemon must have its answers before the other members see that it left
-        self._membership.leave()
-        self._threads.shutdown(wait=False)
+        try:
+            self._collectives.forget(f"'{self._me}' has left the group", True)
+            self._messages.end()
+            self._road.close()
+            if not getattr(self._handler, "is_one", False):
+                self._road.join()  # the daemon must have its answers before the other members see that it left
+            self._membership.leave()
+        except BaseException:
+            self._membership.drop()  # interrupted: the others see this member as lost
+            raise
+        finally:
+            self._threads.shutdown(wait=False)
         with self._lock:
             peers = list(self._peers.values())
         for peer in peers:
@@ -738,10 +767,12 @@ class World:
         if self._is_stopped:
             return
         self._is_stopped = True
-        for group in list(self.groups.values()):
-            group.destroy()
-        self._membership.leave()
-        self._link.channel.close()
+        try:
+            for group in list(self.groups.values()):
+                group.destroy()
+            self._membership.leave()
+        finally:
+            self._link.channel.close()  # which ends what an interruption has left
 
     def __enter__(self) -> World:
         return self

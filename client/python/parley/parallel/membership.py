@@ -50,10 +50,14 @@ class Membership:
         request = pb.RegistryJoinRequest(group=group, member=member, lease_ms=milliseconds(lease, "lease"))
         self._call = link.stream("Registry/Join", request, pb.RegistryEvent)
         threading.Thread(target=self._read, daemon=True).start()
-        with self.changed:
-            self.changed.wait_for(lambda: self.lease or self.error)
-            if self.error is not None:
-                raise self.error
+        try:
+            with self.changed:
+                self.changed.wait_for(lambda: self.lease or self.error)
+                if self.error is not None:
+                    raise self.error
+        except BaseException:
+            self._call.cancel()  # else the name would stay taken
+            raise
         if lease > 0:
             threading.Thread(target=self._renew, args=(lease / 4,), daemon=True).start()
 

@@ -67,6 +67,7 @@ class Messages:
         # Guarded by the membership's `changed`:
         self._came = list[_Message]()
         self._waiting = list[Receive]()
+        self._returned = list[Receive]()  # receives that got their message, but were interrupted before they gave it to their caller
         self._is_over = False
 
     # --- incoming messages; on the road's thread ---
@@ -103,6 +104,12 @@ class Messages:
     def receive(self, sender: str | None, tag: int) -> Receive:
         receive = Receive(self, sender, tag)
         with self._group._membership.changed:
+            for returned in self._returned:
+                data, place = returned._value
+                if returned.tag == tag and sender in (None, self._group.group_members[place]):
+                    self._returned.remove(returned)
+                    receive._settle((data, place), None)
+                    return receive
             for came in list(self._came):
                 if self._give(came, receive):
                     self._came.remove(came)
@@ -126,6 +133,13 @@ class Messages:
                 return receive.get()  # the message has just arrived
             whose = "a member" if sender is None else f"the member '{sender}'"
             raise Error("DEADLINE_EXCEEDED", f"no message from {whose} of the group '{self._group.group_name}' arrived within {seconds:g} s") from None
+        except Exception:
+            raise
+        except BaseException:  # interrupted: a later receive gets the message
+            if not receive.cancel() and receive.successful():
+                with self._group._membership.changed:
+                    self._returned.append(receive)
+            raise
 
     def withdraw(self, receive: Receive) -> bool:
         with self._group._membership.changed:

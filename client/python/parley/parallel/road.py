@@ -38,6 +38,10 @@ class Road:
         except grpc.RpcError as e:
             self._out.put(None)
             raise wire.error_of(e) from None
+        except BaseException:
+            self._out.put(None)
+            self._call.cancel()
+            raise
         self.max_bytes: int = accepted.max_payload_bytes
         self._over = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
