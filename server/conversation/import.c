@@ -114,7 +114,7 @@ enum status conversation_import(struct conversation *c, const struct imported_tu
         request = NULL; /* given away */
         c->host.newest = completed;
         c->host.n_turns = completed->number;
-        c->is_inexact = true;
+        c->is_inexact = c->is_inexact || !t->request.is_observed;
         rc = keeping_import(c, completed, finish.trace, finish.trace_size, err);
     }
     stored_request_close(request);

@@ -32,7 +32,7 @@ ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Models/Load", "/parley.v1.Models
          "/inference.GRPCInferenceService/RepositoryModelLoad", "/inference.GRPCInferenceService/RepositoryModelUnload",
          "/inference.GRPCInferenceService/ModelStatistics"}
 ROUTES = [("GET", "/v1/models"), ("GET", "/v1/models/echo"), ("GET", "/metrics"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions"),
-          ("POST", "/v1/responses"), ("GET", "/v1/responses/resp_1"), ("DELETE", "/v1/responses/resp_1"), ("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"), ("POST", "/api/chat"), ("POST", "/api/generate"), ("GET", "/api/tags"), ("POST", "/tokenize"), ("POST", "/detokenize"), ("GET", "/nothing"), ("DELETE", "/v1/models")]
+          ("POST", "/v1/responses"), ("GET", "/v1/responses/resp_1"), ("POST", "/v1/conversations"), ("DELETE", "/v1/conversations/one"), ("DELETE", "/v1/responses/resp_1"), ("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"), ("POST", "/api/chat"), ("POST", "/api/generate"), ("GET", "/api/tags"), ("POST", "/tokenize"), ("POST", "/detokenize"), ("GET", "/nothing"), ("DELETE", "/v1/models")]
 
 
 def new_key():

@@ -14,7 +14,8 @@ enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
 /* What the tables fill; the rest of the request is read from these. */
 struct openai_body {
     struct responses_request r;
-    const json_t *messages, *input, *metadata, *reasoning, *text, *stream_options, *response_format;
+    const json_t *messages, *input, *metadata, *conversation, *reasoning, *text, *stream_options,
+        *response_format;
     const char *reasoning_format;
     uint32_t best_of;
     bool has_best_of;
@@ -110,7 +111,7 @@ static const struct field_row responses_rows[] = {
     {"background", FIELD_BOOL, .to = TO(r.base.is_background)},
     REFUSED("chat_template", empty, "is not supported: the model's own is used"),
     REFUSED("continue_final_message", empty, "is not supported: a reply is a message of its own"),
-    REFUSED("conversation", empty, "is not supported: use previous_response_id"),
+    {"conversation", FIELD_ANY, .to = TO(conversation)},
     REFUSED("documents", empty, "is not supported: put them into a message"),
     {"include", FIELD_ANY, .refused = NO_LOGPROBS, .is_off = is_without_logprobs},
     {"input", FIELD_ANY, .to = TO(input)},
@@ -247,7 +248,7 @@ static enum status openai_request_take_input(struct prompt *out, const json_t *b
     if (input == NULL)
         return error_field(err, "input", "is missing");
     if (json_is_array(input)) {
-        if (request_items(&messages, input, err) != STATUS_OK)
+        if (request_items(&messages, input, "input", err) != STATUS_OK)
             return err->status;
         /* The body owns them, since the request borrows it. */
         if (json_object_set_new((json_t *)body, "input as messages", messages) != 0)
@@ -265,10 +266,8 @@ static enum status openai_request_take_input(struct prompt *out, const json_t *b
     return STATUS_OK;
 }
 
-/* Texts by name. */
-static enum status openai_request_take_metadata(struct responses_request *out,
-                                                const json_t *metadata, struct arena *arena,
-                                                struct error *err)
+enum status request_metadata(const struct pair **out, size_t *ret_n, const json_t *metadata,
+                             struct arena *arena, struct error *err)
 {
     json_t *m = (json_t *)metadata; /* jansson's iterators change nothing */
     struct pair *pairs;
@@ -288,9 +287,14 @@ static enum status openai_request_take_metadata(struct responses_request *out,
         pairs[n] =
             (struct pair){.key = json_object_iter_key(at), .value = json_string_value(value)};
     }
-    out->metadata = pairs;
-    out->n_metadata = n;
+    *out = pairs;
+    *ret_n = n;
     return STATUS_OK;
+}
+
+const char *request_conversation(const json_t *value)
+{
+    return json_string_value(json_is_object(value) ? json_object_get(value, "id") : value);
 }
 
 /* JSON in the arena. */
@@ -355,7 +359,7 @@ enum status request_responses(struct responses_request *out, const json_t *body,
     r->base.prompts = arena_alloc(arena, 1, sizeof(r->base.prompts[0]));
     if (r->base.prompts == NULL)
         return error_no_memory(err, 0, "the request");
-    if (openai_request_take_metadata(r, given.metadata, arena, err) != STATUS_OK ||
+    if (request_metadata(&r->metadata, &r->n_metadata, given.metadata, arena, err) != STATUS_OK ||
         request_tools(&r->base, body, TOOLS_OF_RESPONSES, arena, err) != STATUS_OK ||
         take_echo(r, body, arena, err) != STATUS_OK ||
         responses_take_reasoning(r, body, given.reasoning, arena, err) != STATUS_OK ||
@@ -364,6 +368,13 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         request_constraint(&r->base, body, field(given.text, "format"), "format", arena, err) !=
             STATUS_OK)
         return err->status;
+    r->conversation = request_conversation(given.conversation);
+    if (given.conversation != NULL && r->conversation == NULL)
+        return field_wrong(err, "conversation", "an id, or an object with an id",
+                           given.conversation);
+    if (r->conversation != NULL && r->previous != NULL)
+        return error_field(err, "conversation",
+                           "and previous_response_id exclude each other: give one of them");
     if (r->base.is_background && !r->store)
         return error_field(err, "background", "needs store: the response is read later");
     *out = *r;

@@ -19,6 +19,7 @@ enum status request_completion(struct request *out, const json_t *body, struct a
 struct responses_request {
     struct request base;                 /* one prompt, without instructions */
     const char *instructions, *previous; /* NULL: not given */
+    const char *conversation;            /* its id or name; NULL: not given */
     const char *tools, *choice;          /* JSON, for the response */
     bool store;
     const struct pair *metadata; /* [n_metadata] */
@@ -32,7 +33,15 @@ enum status request_responses(struct responses_request *out, const json_t *body,
 enum status request_sampling(struct sampling_overrides *out, const json_t *body,
                              const char *max_field, struct arena *arena,
                              struct error *err) MUST_CHECK;
-/* The input items of Responses as messages of chat completions, a new reference. */
-enum status request_items(json_t **out, const json_t *input, struct error *err) MUST_CHECK;
+/* The input items of Responses as messages of chat completions, a new reference. name: the field's.
+ */
+enum status request_items(json_t **out, const json_t *input, const char *name,
+                          struct error *err) MUST_CHECK;
+/* The texts by name of an object, or of NULL: [*ret_n] in the arena, borrowed from it. */
+enum status request_metadata(const struct pair **out, size_t *ret_n, const json_t *metadata,
+                             struct arena *arena, struct error *err) MUST_CHECK;
+/* The id or name that the field "conversation" has: a string, or an object with an id. NULL: value
+ * is none of these. */
+const char *request_conversation(const json_t *value);
 
 #endif

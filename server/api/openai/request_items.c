@@ -59,13 +59,13 @@ static bool add_message_item(json_t *list, const json_t *item)
     return copy != NULL && json_array_append_new(list, copy) == 0;
 }
 
-static enum status add_item(json_t *list, const json_t *item, struct error *err)
+static enum status add_item(json_t *list, const json_t *item, const char *name, struct error *err)
 {
     const char *type = "message";
     bool is_good;
 
     if (!json_is_object(item))
-        return field_wrong(err, "input", "a list of messages", item);
+        return field_wrong(err, name, "a list of messages", item);
     if (field_text(&type, item, "type", err) != STATUS_OK)
         return err->status;
     if (strcmp(type, "reasoning") == 0)
@@ -77,20 +77,20 @@ static enum status add_item(json_t *list, const json_t *item, struct error *err)
     else if (strcmp(type, "function_call_output") == 0)
         is_good = add_output_item(list, item);
     else
-        return error_field(err, "input",
+        return error_field(err, name,
                            "has an item of type '%.40s': messages, function_call, "
                            "function_call_output and reasoning are taken",
                            type);
     return is_good ? STATUS_OK : error_no_memory(err, 0, "the input");
 }
 
-enum status request_items(json_t **out, const json_t *input, struct error *err)
+enum status request_items(json_t **out, const json_t *input, const char *name, struct error *err)
 {
     json_t *list = json_array();
     enum status rc = list == NULL ? error_no_memory(err, 0, "the input") : STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(input); i++)
-        rc = add_item(list, json_array_get(input, i), err);
+        rc = add_item(list, json_array_get(input, i), name, err);
     if (rc != STATUS_OK) {
         json_decref(list);
         return rc;

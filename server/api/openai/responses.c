@@ -56,18 +56,20 @@ static bool response_waits(const struct conversation *c, unsigned turn)
            model_is_absent(c->host.model);
 }
 
-enum status response_find(struct conversation **out, uint32_t *ret_turn, const struct exchange *x,
-                          const char *id, const char *field, struct error *err)
+enum status response_find(struct conversation **out, struct response_place *ret_place,
+                          const struct exchange *x, const char *id, const char *field,
+                          struct error *err)
 {
     const struct response_conversation hex = response_conversation_of(id);
     struct conversation_id key;
     struct conversation *c = NULL;
-    unsigned turn = 0;
+    unsigned said = 0, turn;
 
     if (conversation_id_parse(&key, hex.text) &&
-        sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &turn) == 1)
+        sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &said) == 1)
         c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
                                  &key);
+    turn = said & ~RESPONSE_TURN_OF_NAMED;
     if (c != NULL && turn == c->host.n_turns + 1 && !response_waits(c, turn) &&
         conversation_run_unended(c, err) != STATUS_OK)
         return err->status;
@@ -80,7 +82,7 @@ enum status response_find(struct conversation **out, uint32_t *ret_turn, const s
         return STATUS_NOT_FOUND;
     }
     *out = c;
-    *ret_turn = turn;
+    *ret_place = (struct response_place){turn, (said & RESPONSE_TURN_OF_NAMED) != 0};
     return STATUS_OK;
 }
 
@@ -88,8 +90,10 @@ enum status response_find(struct conversation **out, uint32_t *ret_turn, const s
 static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
                                  const struct exchange *x, const char *id, struct error *err)
 {
-    enum status rc = response_find(out, ret_turn, x, id, "previous_response_id", err);
+    struct response_place place;
+    enum status rc = response_find(out, &place, x, id, "previous_response_id", err);
 
+    *ret_turn = rc == STATUS_OK ? place.turn : 0;
     if (rc == STATUS_OK && *ret_turn > (*out)->host.n_turns)
         return error_because(err, STATUS_ABORTED, REASON_CONVERSATION_BUSY, "previous_response_id",
                              "the response is not complete yet");
@@ -141,8 +145,22 @@ static enum status response_previous(const char **out, const struct conversation
     return STATUS_OK;
 }
 
-enum status response_of_turn(struct response **out, const struct conversation *c, uint32_t turn,
-                             struct arena *arena, struct error *err)
+/* What the request named: the conversation itself. */
+static enum status response_of_named(struct response *r, const struct conversation *c,
+                                     struct arena *arena, struct error *err)
+{
+    char *id = arena_alloc(arena, CONVERSATION_ID_CHARS, 1);
+
+    if (id == NULL)
+        return error_no_memory(err, CONVERSATION_ID_CHARS, "a response");
+    conversation_id_format(&c->id, id);
+    r->conversation = id;
+    return STATUS_OK;
+}
+
+enum status response_of_turn(struct response **out, const struct conversation *c,
+                             const struct response_place *place, struct arena *arena,
+                             struct error *err)
 {
     const struct conversation_options *options = c->host.options;
     const struct metadata *m = c->metadata;
@@ -151,18 +169,20 @@ enum status response_of_turn(struct response **out, const struct conversation *c
     if (r == NULL)
         return error_no_memory(err, sizeof(*r), "a response");
     *r = (struct response){.store = true};
-    format_id(r->id, &c->id, turn);
+    format_id(r->id, &c->id, place->turn | (place->is_of_named ? RESPONSE_TURN_OF_NAMED : 0));
     response_output_init(&r->output, r->id + 5, SEQUENCE_ITEM);
+    *out = r;
+    if (place->is_of_named) /* its metadata and instructions are not the conversation's */
+        return response_of_named(r, c, arena, err);
     if (response_metadata(&r->metadata, m == NULL ? NULL : m->pairs, m == NULL ? 0 : m->n_pairs,
                           arena, err) != STATUS_OK ||
-        response_previous(&r->previous, c, turn, arena, err) != STATUS_OK)
+        response_previous(&r->previous, c, place->turn, arena, err) != STATUS_OK)
         return err->status;
     r->instructions = options->system_len == 0
                           ? NULL
                           : arena_strndup(arena, options->system, options->system_len);
     if (options->system_len > 0 && r->instructions == NULL)
         return error_no_memory(err, options->system_len, "instructions");
-    *out = r;
     return STATUS_OK;
 }
 
@@ -179,12 +199,12 @@ static void write_part(struct json_writer *w, const char *name, const char *text
 }
 
 /* Writes the one message; text NULL: it has no content yet. */
-static void write_item(const struct response *r, struct json_writer *w, const char *name,
-                       const char *status, const char *text, size_t len)
+static void write_item(const char *id, struct json_writer *w, const char *name, const char *status,
+                       const char *text, size_t len)
 {
     json_begin_object(w, name);
     json_write_text(w, "type", "message");
-    json_write_format(w, "id", "msg_%s", r->id + 5);
+    json_write_format(w, "id", "msg_%s", id);
     json_write_text(w, "status", status);
     json_write_text(w, "role", "assistant");
     json_begin_array(w, "content");
@@ -372,16 +392,23 @@ static void response_write_constants(struct json_writer *w)
     json_end_object(w);
 }
 
-static void response_write_output(const struct response *r, const struct completed_turn *t,
-                                  const struct reply_format *format, struct json_writer *w)
+void response_write_items(const char *id, const struct completed_turn *t,
+                          const struct reply_format *format, struct json_writer *w)
 {
     struct reply_parser_config config;
 
+    if (tools_divide(&config, t->request, format))
+        response_output_whole(id, t, &config, responses_item_status(t), w);
+    else
+        write_item(id, w, NULL, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
+}
+
+static void response_write_output(const struct response *r, const struct completed_turn *t,
+                                  const struct reply_format *format, struct json_writer *w)
+{
     json_begin_array(w, "output");
-    if (t != NULL && tools_divide(&config, t->request, format))
-        response_output_whole(r->id + 5, t, &config, responses_item_status(t), w);
-    else if (t != NULL)
-        write_item(r, w, NULL, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
+    if (t != NULL)
+        response_write_items(r->id + 5, t, format, w);
     json_end_array(w);
 }
 
@@ -408,6 +435,11 @@ void response_write(const struct response_view *v, const char *name, struct json
     response_write_sampling(v, w);
     json_write_text(w, "instructions", r->instructions);
     json_write_text(w, "previous_response_id", r->previous);
+    if (r->conversation != NULL) {
+        json_begin_object(w, "conversation");
+        json_write_text(w, "id", r->conversation);
+        json_end_object(w);
+    }
     write_outcome(w, v, t);
     json_end_object(w);
 }
@@ -475,7 +507,7 @@ static void item_event(const struct response *r, const char *type, uint64_t sequ
         return;
     begin_event(type, sequence, w);
     json_write_unsigned(w, "output_index", 0);
-    write_item(r, w, "item", status, text, len);
+    write_item(r->id + 5, w, "item", status, text, len);
     generation_end_event(w);
 }
 
@@ -660,6 +692,62 @@ static enum status fork_previous(struct conversation **out, struct exchange *x,
     return conversation_fork(out, c, turn, q->metadata, q->n_metadata, err);
 }
 
+/* The newest message of the system's, or the conversation's own: what instructions hold. */
+static struct text instructions_of(const struct conversation *c)
+{
+    const struct conversation_options *options = c->host.options;
+
+    for (const struct completed_turn *t = c->host.newest; t != NULL; t = t->before) {
+        for (size_t i = t->request->n_messages; i-- > 0;) {
+            const struct message *m = &t->request->messages[i];
+
+            if (m->role == ROLE_SYSTEM)
+                return (struct text){m->text, m->len};
+        }
+    }
+    return (struct text){options->system, options->system_len};
+}
+
+/* Instructions that are not the conversation's come before the input, as a message. */
+static enum status instruct(struct responses_request *q, const struct conversation *c,
+                            struct arena *arena, struct error *err)
+{
+    struct prompt *p = &q->base.prompts[0];
+    const struct text have = instructions_of(c);
+    const size_t len = q->instructions == NULL ? 0 : strlen(q->instructions);
+    struct message *all;
+
+    if (len == 0 || (len == have.len && memcmp(have.text, q->instructions, len) == 0))
+        return STATUS_OK;
+    all = arena_alloc(arena, p->n_messages + 1, sizeof(*all));
+    if (all == NULL)
+        return error_no_memory(err, 0, "the request");
+    all[0] = (struct message){.role = ROLE_SYSTEM, .text = q->instructions, .len = len};
+    memcpy(all + 1, p->messages, p->n_messages * sizeof(*all));
+    p->messages = all;
+    p->n_messages++;
+    return STATUS_OK;
+}
+
+/* The conversation that the request names, of which the response is a turn. */
+static enum status find_named(struct conversation **out, struct exchange *x,
+                              struct responses_request *q, struct model **model, struct error *err)
+{
+    struct conversation *c;
+
+    if (conversation_names_get(&c, exchange_server(x)->names, exchange_principal(x)->id,
+                               q->conversation, err) != STATUS_OK ||
+        conversation_check_model(c, err) != STATUS_OK)
+        return err->status;
+    if (q->base.model[0] == '\0')
+        *model = c->host.model;
+    if (c->host.model != *model)
+        return error_field(err, "model", "is another: the conversation is with model '%s'",
+                           c->host.model->name);
+    *out = c;
+    return instruct(q, c, exchange_arena(x), err);
+}
+
 static enum status open_first(struct conversation **out, struct exchange *x,
                               const struct responses_request *q, struct model *model,
                               struct error *err)
@@ -704,9 +792,12 @@ static enum status response_of_reply(struct response **out, const struct respons
         return error_no_memory(err, sizeof(*r), "a response");
     *r = (struct response){
         .store = q->store, .previous = q->previous, .instructions = reply->instructions};
-    format_id(r->id, &reply->turns[0].conversation, reply->turns[0].number);
+    format_id(r->id, &reply->turns[0].conversation,
+              reply->turns[0].number | (q->conversation != NULL ? RESPONSE_TURN_OF_NAMED : 0));
+    r->conversation = q->conversation;
     response_take_tools(r, q);
     if (keep_text(&r->previous, arena, err) != STATUS_OK ||
+        keep_text(&r->conversation, arena, err) != STATUS_OK ||
         keep_text(&r->instructions, arena, err) != STATUS_OK ||
         response_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err) != STATUS_OK)
         return err->status;
@@ -714,11 +805,25 @@ static enum status response_of_reply(struct response **out, const struct respons
     return STATUS_OK;
 }
 
+/* What the response of a turn of a named conversation has of its own: kept with the answer alone.
+ */
+static enum status response_take_own(struct response *r, const struct responses_request *q,
+                                     struct arena *arena, struct error *err)
+{
+    r->instructions = q->instructions;
+    if (keep_text(&r->instructions, arena, err) != STATUS_OK)
+        return err->status;
+    return response_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err);
+}
+
 static enum status responses_first(struct exchange *x, struct responses_request *q,
                                    const struct request_key *key, struct error *err)
 {
-    struct generation_plan plan = {
-        .renderer = &response_renderer, .request = &q->base, .key = key, .is_ephemeral = !q->store};
+    struct generation_plan plan = {.renderer = &response_renderer,
+                                   .request = &q->base,
+                                   .key = key,
+                                   .is_ephemeral = !q->store && q->conversation == NULL};
+    struct response_place place = {.is_of_named = q->conversation != NULL};
     struct response *r = NULL;
     struct conversation *c = NULL;
     struct conversation_id id;
@@ -727,19 +832,23 @@ static enum status responses_first(struct exchange *x, struct responses_request 
 
     if (resolution_find_model(&model, x, q->base.model, err) != STATUS_OK)
         return err->status;
-    rc = q->previous != NULL ? fork_previous(&c, x, q, &model, err)
-                             : open_first(&c, x, q, model, err);
+    rc = q->conversation != NULL ? find_named(&c, x, q, &model, err)
+         : q->previous != NULL   ? fork_previous(&c, x, q, &model, err)
+                                 : open_first(&c, x, q, model, err);
     if (rc != STATUS_OK)
         return rc;
     id = c->id;
     plan.created_s = response_created_s(c);
-    rc = response_of_turn(&r, c, c->host.n_turns + 1, exchange_arena(x), err);
+    place.turn = c->host.n_turns + (uint32_t)c->host.n_live + 1;
+    rc = response_of_turn(&r, c, &place, exchange_arena(x), err);
+    if (rc == STATUS_OK && q->conversation != NULL)
+        rc = response_take_own(r, q, exchange_arena(x), err);
     if (rc == STATUS_OK) {
         r->store = q->store;
         response_take_tools(r, q);
         rc = request_fit_model(&q->base, model->info.text.reply_format, exchange_arena(x), err);
     }
-    plan.is_to_keep = q->store;
+    plan.is_to_keep = q->store && q->conversation == NULL;
     plan.renderer_state = r;
     plan.model = model;
     plan.conversation = c;
@@ -748,11 +857,11 @@ static enum status responses_first(struct exchange *x, struct responses_request 
         rc = generation_start(x, &plan, err);
     if (rc != STATUS_OK) {
         c = conversations_get(exchange_server(x)->conversations, &id);
-        if (c != NULL)
+        if (c != NULL && q->conversation == NULL)
             conversation_close(c, WATCH_CLOSED, "its request was refused");
         return rc;
     }
-    if (q->store)
+    if (q->store && q->conversation == NULL)
         conversation_names_keep(exchange_server(x)->names, exchange_principal(x)->id, &id);
     return STATUS_OK;
 }
@@ -787,24 +896,33 @@ static void responses_serve_now(struct exchange *x)
     resolution_serve(x, responses_begin);
 }
 
-/* The response that the request goes on from may have to be read from the journal first. */
-static void responses_serve(struct exchange *x)
+/* The conversation that the request goes on from, or names, may have to be read from the journal
+ * first. */
+static const char *wanted_conversation(struct exchange *x)
 {
-    struct response_conversation previous = {.text = ""};
     struct error ignored; /* begin reports it */
     json_t *body = NULL;
-    const char *text;
+    struct response_conversation of_previous;
+    const char *text, *previous, *named;
     size_t len;
 
     text = exchange_body(x, &len);
-    if (exchange_server(x)->conversations->keeping.journal != NULL &&
-        fields_parse(&body, text, len, &ignored) == STATUS_OK) {
-        const char *id = json_string_value(json_object_get(body, "previous_response_id"));
+    if (exchange_server(x)->conversations->keeping.journal == NULL ||
+        fields_parse(&body, text, len, &ignored) != STATUS_OK)
+        return "";
+    previous = json_string_value(json_object_get(body, "previous_response_id"));
+    named = request_conversation(json_object_get(body, "conversation"));
+    of_previous = response_conversation_of(previous == NULL ? "" : previous);
+    if (named == NULL)
+        named = of_previous.text;
+    named = arena_strndup(exchange_arena(x), named, strlen(named));
+    json_decref(body);
+    return named == NULL ? "" : named; /* without memory it is not found */
+}
 
-        previous = response_conversation_of(id == NULL ? "" : id);
-        json_decref(body);
-    }
-    resolution_recall(x, previous.text, responses_serve_now);
+static void responses_serve(struct exchange *x)
+{
+    resolution_recall(x, wanted_conversation(x), responses_serve_now);
 }
 
 static const struct route rows[] = {

@@ -1,5 +1,6 @@
 /* OpenAI's response objects: their ids, how they are written, whole and as events. A response's id
- * names its conversation and its turn, which hold all that is kept of it. */
+ * names its conversation and its turn, which hold all that is kept of it, and says whether the
+ * request named the conversation: else that is the response's own. */
 #ifndef SERVER_API_OPENAI_RESPONSES_H
 #define SERVER_API_OPENAI_RESPONSES_H
 
@@ -12,6 +13,7 @@ enum { RESPONSE_ID_CHARS = 5 + CONVERSATION_ID_CHARS - 1 + 8 + 1 };
 struct response {
     char id[RESPONSE_ID_CHARS];
     const char *previous, *instructions; /* NULL: none */
+    const char *conversation;            /* that the request named, its id; NULL: none */
     const char *metadata;                /* JSON; NULL: none */
     bool store;
     const char *tools, *choice;    /* JSON, as the request gave them; NULL: not known */
@@ -29,14 +31,29 @@ struct response_conversation {
 };
 struct response_conversation response_conversation_of(const char *id);
 
+/* Of the turn's number in an id, which is smaller: the request named the conversation. */
+#define RESPONSE_TURN_OF_NAMED (UINT32_C(1) << 31)
+
+/* A response's turn. */
+struct response_place {
+    uint32_t turn;
+    bool is_of_named; /* the request named the conversation */
+};
+
 /* Finds the conversation and the turn, completed or not, that the id names. NOT_FOUND names the
  * field, unless it is NULL. */
-enum status response_find(struct conversation **out, uint32_t *ret_turn, const struct exchange *x,
-                          const char *id, const char *field, struct error *err) MUST_CHECK;
+enum status response_find(struct conversation **out, struct response_place *ret_place,
+                          const struct exchange *x, const char *id, const char *field,
+                          struct error *err) MUST_CHECK;
 
 /* The response of a turn of a conversation, in the arena. */
-enum status response_of_turn(struct response **out, const struct conversation *c, uint32_t turn,
-                             struct arena *arena, struct error *err) MUST_CHECK;
+enum status response_of_turn(struct response **out, const struct conversation *c,
+                             const struct response_place *place, struct arena *arena,
+                             struct error *err) MUST_CHECK;
+/* Writes the items of a turn's reply, as entries of the array that is open. id: of the response,
+ * behind "resp_". */
+void response_write_items(const char *id, const struct completed_turn *t,
+                          const struct reply_format *format, struct json_writer *w);
 uint64_t response_created_s(const struct conversation *c);
 
 /* What the object of a response is written from. */

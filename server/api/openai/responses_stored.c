@@ -25,7 +25,7 @@ enum {
 /* What a request is about. */
 struct stored_response {
     struct conversation *conversation;
-    uint32_t turn;
+    struct response_place place;
     const struct stored_request *request;
     const struct completed_turn *completed; /* NULL: it is in progress */
     struct response *response;
@@ -50,14 +50,15 @@ static enum status stored_response_find(struct stored_response *out, struct exch
 {
     struct conversation *c;
 
-    if (response_find(&c, &out->turn, x, id, NULL, err) != STATUS_OK)
+    if (response_find(&c, &out->place, x, id, NULL, err) != STATUS_OK)
         return err->status;
     out->conversation = c;
-    out->completed =
-        out->turn <= c->host.n_turns ? completed_turn_find(c->host.newest, out->turn) : NULL;
+    out->completed = out->place.turn <= c->host.n_turns
+                         ? completed_turn_find(c->host.newest, out->place.turn)
+                         : NULL;
     out->request =
-        out->completed != NULL ? out->completed->request : find_live_request(c, out->turn);
-    return response_of_turn(&out->response, c, out->turn, exchange_arena(x), err);
+        out->completed != NULL ? out->completed->request : find_live_request(c, out->place.turn);
+    return response_of_turn(&out->response, c, &out->place, exchange_arena(x), err);
 }
 
 static void stored_response_write(const struct stored_response *s, struct exchange *x)
@@ -94,7 +95,7 @@ static enum status stored_response_generate(const struct stored_response *s, str
         .created_s = response_created_s(s->conversation),
     };
 
-    return generation_reread(x, &plan, s->turn, is_cancelled, err);
+    return generation_reread(x, &plan, s->place.turn, is_cancelled, err);
 }
 
 #define QUERY_NUMBER_MAX ((uint64_t)999999999999999)
@@ -146,7 +147,10 @@ static enum status stored_response_delete(const struct stored_response *s, struc
     struct json_writer w;
     struct buf body;
 
-    if (s->turn < s->conversation->host.n_turns)
+    if (s->place.is_of_named)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the response is a part of its conversation: delete that, or its items");
+    if (s->place.turn < s->conversation->host.n_turns)
         return error_set(err, STATUS_PRECONDITION,
                          "the response is not the last of its conversation");
     buf_init(&body, STORED_MAX_BYTES);
