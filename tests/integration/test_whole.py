@@ -6,6 +6,7 @@ usage: test_whole.py PARLEYD      (run by the interpreter that has grpcio; see v
 import os
 import queue
 import sys
+import tempfile
 import threading
 
 import numpy as np
@@ -18,6 +19,8 @@ import parley  # noqa: E402
 import parley.channel  # noqa: E402
 import parley.client  # noqa: E402
 import parley.optim  # noqa: E402
+import parley.policies  # noqa: E402
+import parley.rollouts  # noqa: E402
 from parley.parallel import World  # noqa: E402
 from parley.v1 import models_pb2, params_pb2  # noqa: E402
 
@@ -251,6 +254,22 @@ def check_chat(c, _):
     c.close()
 
 
+# --- policies ---
+
+def vector(server):
+    return parley.rollouts.Environments(server, "CartPole-v1", 2, seed=1)
+
+
+def check_vector(v, _):
+    """The next rollout is whole, and goes on where the environments are."""
+    first = v.rollout("pole", 3)
+    second = v.rollout("pole", 5)
+    width = 4 * first.observation.shape[2]
+    assert list(first.reward.shape) == [2, 3] and list(second.reward.shape) == [2, 5]
+    assert first.observation.data[3 * width:4 * width] == second.observation.data[:width]
+    v.close()
+
+
 # --- shared parameters ---
 
 class Parameter(np.ndarray):
@@ -393,6 +412,7 @@ TABLE = {
     "Conversation.observe": (chat, lambda c: c.observe("one two three"), check_chat),
     "Conversation.fork": (chat, lambda c: c.fork(), check_chat),
     "Conversation.rewind": (chat, lambda c: c.rewind(1), check_chat),
+    "Environments.rollout": (vector, lambda v: v.rollout("pole", 200), check_vector),
     "RemoteOptimizer.step": (trainer, lambda t: t.step(gradient(1)), check_trainer),
     "RemoteOptimizer.push": (trainer, lambda t: t.push(gradient(1)), check_trainer),
     "RemoteOptimizer.pull": (trainer, lambda t: t.pull(), check_trainer),
@@ -450,8 +470,14 @@ def sweep(server, name, row):
 def main():
     threading.Condition.wait = lambda *args, **more: POINTS.around(CONDITION_WAIT, *args, **more)
     parley.channel.SimpleQueue = Queue
-    parley.channel.sleep = parley.client.sleep = sleep
-    with Daemon(sys.argv[1], "--replay-bytes", "2G") as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+    parley.channel.sleep = parley.client.sleep = parley.rollouts.sleep = sleep
+    with tempfile.TemporaryDirectory() as folder:
+        parley.policies.create(os.path.join(folder, "pole.gguf"), 4, 2)
+        check(os.path.join(folder, "pole.gguf"))
+
+
+def check(policy):
+    with Daemon(sys.argv[1], "--replay-bytes", "2G", "--model", f"pole={policy}") as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
         threading.Thread(target=parley.serve, args=(Speller, daemon.address), daemon=True).start()
         until("the agent is attached", lambda: "speller" in {m.name for m in server.links[0].call(
             "Models/List", models_pb2.ModelsListRequest(), models_pb2.ModelsListResponse).models})

@@ -23,9 +23,9 @@ from typing import Any, TypeVar
 import grpc
 
 from parley import wire
+from parley.environments import Host, is_environment
 from parley.v1 import agents_pb2 as pb
 from parley.v1 import content_pb2, error_pb2, sampling_pb2
-from parley.environments import Host, is_environment
 from parley.wire import Error
 
 C = TypeVar("C", bound=type)
@@ -188,7 +188,7 @@ class Worker:
             replies = self.batch(begun) if begun else []
         except Exception as e:
             results.extend(self.failed(row, e) for row in begun)
-        for row, reply in zip(begun, replies):
+        for row, reply in zip(begun, replies, strict=False):
             try:
                 results.append(self.reply(row, self.clones[row.clone], reply))
             except Exception as e:

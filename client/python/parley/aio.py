@@ -271,7 +271,7 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                 async with writing:
                     await call.write(said)
 
-            async def answer(order: agents_pb2.AgentsAttachResponse, before: asyncio.Task[None] | None) -> None:
+            async def answer(order: agents_pb2.AgentsAttachResponse, before: asyncio.Task[None] | None, worker: Any = worker) -> None:
                 said = await worker.take_at_once(order)
                 if before is not None:
                     await asyncio.wait([before])

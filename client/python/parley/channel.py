@@ -54,6 +54,18 @@ class Link:
         except grpc.RpcError as e:
             raise wire.error_of(e) from None
 
+    def wait(self, method: str, request: Any, response: type[T]) -> T:
+        """Like once, for calls that take long: an interruption ends the call at the daemon, too. It costs some more."""
+        call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        future = call.future(request, metadata=self.metadata)
+        try:
+            answer: T = future.result()
+            return answer
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+        finally:
+            future.cancel()
+
     def retried(self, attempt: Callable[[], T]) -> T:
         """Returns what attempt returns, and makes it again while its failure may be temporary. Use it only for what is safe to repeat."""
         patience = Patience(self.patience)

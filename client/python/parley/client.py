@@ -178,7 +178,7 @@ class Conversation:
         """Like turn, but returns the whole reply at once."""
         request = self._next(said, sampling, deadline=deadline)
         self._doubt = request
-        reply = self._link.call("Conversations/Ask", request, pb.TurnReply)
+        reply = self._link.retried(lambda: self._link.wait("Conversations/Ask", request, pb.TurnReply))
         self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
         return wire.reply_of(reply)
 

@@ -77,7 +77,7 @@ class Rollout:
     def mean_return(self) -> float:
         """Returns the mean return of the episodes that ended."""
         totals, found = np.zeros(self.rewards.shape[1]), []
-        for reward, done in zip(self.rewards, self.done):
+        for reward, done in zip(self.rewards, self.done, strict=True):
             totals += reward
             found += totals[done].tolist()
             totals[done] = 0
@@ -164,7 +164,7 @@ class Observers:
 
     def close(self) -> None:
         self.is_closing = True
-        for answers, call in zip(self.answers, self.calls):
+        for answers, call in zip(self.answers, self.calls, strict=False):
             answers.put(None)
             call.cancel()
         self.actor.close()

@@ -95,7 +95,8 @@ class Inserts:
     """A stream of inserts into one table. Chunks are numbered within the stream."""
 
     def __init__(self, link: Link, table: str) -> None:
-        self._dialogue: Dialogue[pb.ReplayInsertRequest, pb.ReplayInsertResponse] = Dialogue(link, "Replay/Insert", pb.ReplayInsertRequest.SerializeToString, pb.ReplayInsertResponse.FromString)
+        self._dialogue: Dialogue[pb.ReplayInsertRequest, pb.ReplayInsertResponse] = Dialogue(
+            link, "Replay/Insert", pb.ReplayInsertRequest.SerializeToString, pb.ReplayInsertResponse.FromString)
         self._table = table
         self.next_chunk = 0  # the number of the next chunk
         self.whole, self.close = self._dialogue.whole, self._dialogue.close
@@ -182,8 +183,10 @@ class Replay:
         for name, (dtype, shape) in self._columns.items():
             a = exact.exact(name, steps[name], dtype)
             a = a[None] if is_one else a
-            if a.ndim == 0 or a.shape[1:] != shape:
-                raise Invalid(name, f"has steps of the shape {a.shape[1:]}, but the column has {shape}" if a.ndim else "is one number, it must have a row for each step")
+            if a.ndim == 0:
+                raise Invalid(name, "is one number, it must have a row for each step")
+            if a.shape[1:] != shape:
+                raise Invalid(name, f"has steps of the shape {a.shape[1:]}, but the column has {shape}")
             if n not in (-1, len(a)):
                 raise Invalid(name, f"has {len(a)} steps, but the columns before it have {n}")
             found[name], n = a, len(a)
@@ -329,7 +332,8 @@ class Writer:
         chunks = [*self._sent, (self._inserts.next_chunk, len(self._steps))]
         known = sum(n for _, n in chunks)
         if not 1 <= n_steps <= min(self.max_steps, known):
-            raise Invalid("n_steps", f"is {n_steps}, it must be at least 1, at most max_steps ({self.max_steps}) and at most the number of kept steps ({known})")
+            raise Invalid("n_steps", f"is {n_steps}, it must be at least 1, at most max_steps ({self.max_steps}) and at most the number of kept "
+                                     f"steps ({known})")
         slices: list[pb.ReplaySlice] = []
         left = n_steps
         for chunk_id, n in reversed(chunks):

@@ -11,10 +11,13 @@ from __future__ import annotations
 import array
 import dataclasses
 from collections.abc import Iterator, Sequence
+from time import sleep
 from typing import Any
 
-from parley.client import Link, Server
+from parley.channel import Link
+from parley.client import Server
 from parley.v1 import act_pb2, env_pb2, tensor_pb2
+from parley.wire import Error, Patience
 
 Rollout = env_pb2.EnvRolloutResponse
 
@@ -30,13 +33,27 @@ class Environments:
         self.link, self.n = _link(server), n
         request = env_pb2.EnvOpenRequest(name=name, count=n, seeds=[] if seed is None else [seed])
         self.spaces = self.link.once("Env/Open", request, env_pb2.EnvOpenResponse)
+        self._is_interrupted = False  # a rollout was, and the daemon may still be ending it
 
     def rollout(self, model: str, n_steps: int, *, seed: int = 0, **more: Any) -> Rollout:
         """Lets the policy act for n_steps in each environment. The environments continue where the previous rollout ended. more: reset,
         greedy, epsilon. An environment whose worker was lost is in `failures`; its steps are resets, from which nothing is learned,
         until another worker has it."""
         request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, **more)
-        return self.link.once("Env/Rollout", request, Rollout)
+        patience = Patience(self.link.patience)
+        while True:
+            try:
+                steps = self.link.wait("Env/Rollout", request, Rollout)
+                self._is_interrupted = False
+                return steps
+            except Error as e:
+                if not self._is_interrupted or e.reason != "SESSION_BUSY":
+                    raise
+                e.code = "UNAVAILABLE"
+                sleep(patience.wait_after(e))
+            except BaseException:
+                self._is_interrupted = True
+                raise
 
     def close(self) -> None:
         self.link.once("Env/Close", env_pb2.EnvCloseRequest(handle=self.spaces.handle), env_pb2.EnvCloseResponse)
@@ -86,7 +103,7 @@ def learn(server: Server | Link, model: str, steps: Rollout, *, off_policy: bool
         what.logp.CopyFrom(steps.logp)
     request = act_pb2.ActLearnRequest(model=model, trajectories=what, learning_rate=learning_rate, max_gradient_norm=max_gradient_norm,
                                       save_path=save_path)
-    return _link(server).once("Act/Learn", request, act_pb2.ActLearnResponse)
+    return _link(server).wait("Act/Learn", request, act_pb2.ActLearnResponse)
 
 
 @dataclasses.dataclass
@@ -140,7 +157,7 @@ def learn_q(server: Server | Link, model: str, batch: Sequence[Transition], *, w
         what.weight.CopyFrom(tensor("weight", "f", weights))
     request = act_pb2.ActLearnRequest(model=model, transitions=what, learning_rate=learning_rate, max_gradient_norm=max_gradient_norm,
                                       save_path=save_path)
-    return list(memoryview(_link(server).once("Act/Learn", request, act_pb2.ActLearnResponse).error.data).cast("f"))
+    return list(memoryview(_link(server).wait("Act/Learn", request, act_pb2.ActLearnResponse).error.data).cast("f"))
 
 
 class Returns:
@@ -153,7 +170,7 @@ class Returns:
     def add(self, steps: Rollout) -> None:
         n, n_steps = steps.reward.shape
         reward = memoryview(steps.reward.data).cast("f")
-        ends = bytes(a | b for a, b in zip(steps.terminated.data, steps.truncated.data))
+        ends = bytes(a | b for a, b in zip(steps.terminated.data, steps.truncated.data, strict=True))
         for i in range(n):
             for at in range(i * n_steps, (i + 1) * n_steps):
                 if steps.reset.data[at]:

@@ -27,7 +27,7 @@ from typing import Any
 from parley import wire
 from parley.client import Link
 from parley.parallel.collectives import Collectives, View, check_op
-from parley.parallel.membership import SERVICE, VALUE, Membership, MemberLost
+from parley.parallel.membership import SERVICE, VALUE, MemberLost, Membership
 from parley.parallel.messages import Messages, Receive, Refuse, Reply, message
 from parley.parallel.pickle import pack, unpack
 from parley.parallel.road import Road
@@ -682,9 +682,9 @@ RpcGroup = Group
 class World:
     """The processes of a program. name: this process's name. rank: this process's rank. world_size: how many processes to wait for.
     rpc_timeout: seconds for a call. timeout: how many seconds at most to wait for the other processes here, in create_rpc_group and at a
-    barrier (0: no limit); torch's groups have the same default. rpc_threads: how many calls a group runs concurrently in this process. secret: a secret that these
-    processes share and other clients of the daemon do not know; by default the key. world: the world's name, if a daemon has several
-    worlds. lease: seconds, at least 0.1; the other processes see this one as lost when it has not run for that long, because it is
+    barrier (0: no limit); torch's groups have the same default. rpc_threads: how many calls a group runs concurrently in this process.
+    secret: a secret that these processes share and other clients of the daemon do not know; by default the key. world: the world's name,
+    if a daemon has several worlds. lease: seconds, at least 0.1; the other processes see this one as lost when it has not run for that long, because it is
     stopped or something holds its interpreter lock. lease=0: this process is lost when its connection ends, which for a stopped process
     takes 80 s."""
 

@@ -22,7 +22,7 @@ import grpc
 from parley import wire
 from parley.client import Link
 from parley.parallel.pickle import pack, unpack, values_at
-from parley.parallel.tasks import AsyncResult, RemoteError, Task, TaskStream, WorkerLost, failure_of, milliseconds
+from parley.parallel.tasks import AsyncResult, Task, TaskStream, failure_of, milliseconds
 from parley.parallel.worker import HEAD, Log, opened, signed
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
@@ -222,7 +222,8 @@ class Pool:
                     os.close(ready_end)
                     os.close(log)
                     return
-                process = subprocess.Popen([sys.executable, "-c", "from parley.parallel.worker import main; main()"], stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                process = subprocess.Popen([sys.executable, "-c", "from parley.parallel.worker import main; main()"],
+                                           stdin=subprocess.PIPE, stderr=subprocess.PIPE,
                                            pass_fds=(ready_end, log), env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
                 self._pids[index] = process
             os.close(ready_end)

@@ -148,11 +148,11 @@ class TaskStream:
 
     def read(self) -> None:
         error: BaseException = Error("UNAVAILABLE", "the daemon ended the stream of tasks")
-        parts: Parts
+        parts: Parts | None = None
         try:
             for message in self.call:
                 if isinstance(message, memoryview):
-                    if parts.take(message):
+                    if parts is not None and parts.take(message):
                         self.settle(parts.of, parts.payload)
                     continue
                 for result in message.results:

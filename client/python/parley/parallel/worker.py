@@ -195,11 +195,11 @@ class Worker:
         """Receives tasks. Runs on a thread of its own."""
         import grpc
 
-        parts: Parts
+        parts: Parts | None = None
         try:
             for response in call:
                 if isinstance(response, memoryview):
-                    if parts.take(response):
+                    if parts is not None and parts.take(response):
                         with self.changed:
                             self.jobs.append((parts.of.task, parts.payload))
                             self.changed.notify()
