@@ -36,7 +36,7 @@ struct reply_parser {
     const struct call_format *calls; /* NULL: does not search for calls */
     const struct thought_format *thoughts;
     json_t *tools;
-    bool may_be_bare, is_single, streams;
+    bool may_be_bare, is_single, streams, is_json;
     enum parser_state state;
     struct buf held, out, parts; /* parts: struct parsed */
     struct buf thought_ranges;   /* struct reply_range */
@@ -231,7 +231,7 @@ static struct found_mark parser_look(const struct reply_parser *p)
 
     if (p->calls != NULL && p->calls->open[0] != '\0')
         look_for(p, &f, p->calls->open, PARSE_CALL);
-    if (p->thoughts != NULL && p->thoughts->is_anywhere) {
+    if (p->thoughts != NULL && p->thoughts->is_anywhere && !p->is_json) {
         look_for(p, &f, p->thoughts->open, PARSE_THOUGHT);
         for (size_t i = 0; i < 2 && p->thoughts->between[i] != NULL; i++)
             look_for(p, &f, p->thoughts->between[i], PARSE_TEXT);
@@ -261,18 +261,28 @@ static bool parser_may_begin_bare(const struct reply_parser *p)
     return p->may_be_bare && !p->has_text && p->held.len > 0 && p->held.data[0] == '{';
 }
 
-/* At the reply's beginning, behind n bytes of white space: whether a thought begins there.
- * *ret_is_open: more text may make it so. */
-static bool parser_at_thought(struct reply_parser *p, size_t n, bool *ret_is_open)
+/* Before all text, behind n bytes of white space: whether a thought begins there, or one of the
+ * texts around it. *ret_is_open: more text may make it so. */
+static bool parser_at_thought(struct reply_parser *p, size_t n, struct found_mark *out,
+                              bool *ret_is_open)
 {
-    const char *open = p->thoughts == NULL || p->thoughts->is_anywhere ? "" : p->thoughts->open;
-    const size_t len = strlen(open), left = p->held.len - n, most = len < left ? len : left;
+    const struct thought_format *t = p->thoughts;
+    const size_t left = p->held.len - n;
 
-    if (len == 0 || p->has_text || p->n_calls > 0 || most == 0 ||
-        memcmp(p->held.data + n, open, most) != 0)
+    if (t == NULL || (t->is_anywhere && !p->is_json) || p->has_text || p->n_calls > 0 || left == 0)
         return false;
-    *ret_is_open = most < len && !p->is_over;
-    return most == len;
+    for (size_t i = 0; i < 3; i++) {
+        const char *mark = i == 0 ? t->open : t->between[i - 1];
+        const size_t len = mark == NULL ? 0 : strlen(mark), most = len < left ? len : left;
+
+        if (len == 0 || memcmp(p->held.data + n, mark, most) != 0)
+            continue;
+        *out = (struct found_mark){n, len, i == 0 ? PARSE_THOUGHT : PARSE_TEXT, 0};
+        if (most == len)
+            return true;
+        *ret_is_open = !p->is_over;
+    }
+    return false;
 }
 
 static bool parser_text(struct reply_parser *p)
@@ -288,10 +298,8 @@ static bool parser_text(struct reply_parser *p)
         p->skips_space = false;
     }
     n = parser_space(p);
-    if (parser_at_thought(p, n, &is_open)) {
-        f = (struct found_mark){n, strlen(p->thoughts->open), PARSE_THOUGHT, 0};
+    if (parser_at_thought(p, n, &f, &is_open))
         return parser_at_mark(p, &f);
-    }
     if (is_open)
         return false;
     if (p->may_be_bare && !p->has_text && !p->is_over) {
@@ -607,6 +615,7 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
         p->is_single = config->is_single;
         p->streams = config->is_forced && config->streams_calls;
     }
+    p->is_json = config->is_json;
     if (p->format != NULL && !config->keeps_thoughts)
         p->thoughts = p->format->thoughts;
     if (p->thoughts != NULL && p->format->begins_in_thought[config->thinking]) {

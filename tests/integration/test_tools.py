@@ -200,7 +200,7 @@ REPLIES = [  # content, thoughts, calls, finish
     ("It's A<think>no</think>B.", ("It's A<think>no</think>B.", "", [], "stop")),
     (CALL[:60], (CALL[:60], "", [], "stop")),
     (CALL.replace('"Köln"', "'Köln'"), (CALL.replace('"Köln"', "'Köln'"), "", [], "stop")),
-    (CALL.replace("}}", "}") + " So.", (" So."[1:], "", [("weather", '{"city": "Köln", "days": 1}')], "tool_calls")),
+    ("So: " + CALL.replace("}}", "}"), ("So:", "", [("weather", '{"city": "Köln", "days": 1}')], "tool_calls")),
 ]
 
 

@@ -322,9 +322,9 @@ END_TEST
 /* Behind its thoughts a reply that is JSON by a constraint comes back whole. */
 START_TEST(test_json)
 {
-    static const char text[] =
-        "{\"a\": \"<think>b</think> <tool_call>{\\\"name\\\"\", \"name\": \"now\", "
-        "\"parameters\": {}}";
+    static const char text[] = "{\"a\": \"<think>b</think> <|channel|>analysis<|message|> "
+                               "<|start|>assistant <tool_call>{\\\"name\\\"\", \"name\": \"now\", "
+                               "\"parameters\": {}}";
     static const char *const templates[] = {"<tool_call></think>",
                                             "<|start_header_id|>\"parameters\"</think>",
                                             "<|channel|>analysis functions."};
