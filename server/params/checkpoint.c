@@ -211,18 +211,38 @@ static void set_kept_ended(struct kept_thing *k)
         checkpoint_free(c);
 }
 
+/* Each wait may be freed when it is done. */
+static void checkpoint_tell(struct list *waits, const struct error *err)
+{
+    struct link *l;
+
+    while ((l = list_pop(waits)) != NULL) {
+        struct kept_wait *w = container_of(l, struct kept_wait, link);
+
+        w->done(w, err);
+    }
+}
+
 static void on_checkpoint_end(struct kept_wait *w, const struct error *err)
 {
     struct params_set *set = container_of(w, struct params_set, checkpoint_wait);
+    struct error why = *err;
+    struct list over;
 
-    set->has_failed_to_keep = err->status != STATUS_OK;
-    if (err->status == STATUS_OK)
+    set->has_failed_to_keep = why.status != STATUS_OK;
+    if (why.status == STATUS_OK)
         set->kept_version = set->checkpoint_version;
-    params_checkpointed(set, err);
+    list_init(&over);
+    list_move(&set->keeping, &over);
+    params_checkpointed(set, &why);
+    if (!list_is_empty(&set->asked) && set->checkpoint == NULL && set->state == PARAMS_SERVING)
+        checkpoint_begin(set);
+    checkpoint_tell(&over, &why);
 }
 
 void checkpoint_begin(struct params_set *set)
 {
+    list_move(&set->asked, &set->keeping);
     set->checkpoint_wait.done = on_checkpoint_end;
     kept_begin(&set->sets->keeper, &set->kept, &set->checkpoint_wait);
 }
@@ -239,6 +259,23 @@ void checkpoint_after_round(struct params_set *set)
     if (set->has_failed_to_keep || params_current(set->model->agent)->version - set->kept_version >=
                                        set->sets->checkpoint_rounds)
         checkpoint_begin(set);
+}
+
+enum status params_settle(struct params_set *set, struct kept_wait *w, bool *ret_is_kept,
+                          struct error *err)
+{
+    const uint64_t version = params_current(set->model->agent)->version;
+
+    if (!set_is_kept(set))
+        return error_set(err, STATUS_PRECONDITION, "the server has no --data, so no %s outlives it",
+                         params_keeper.noun);
+    *ret_is_kept = !set->has_failed_to_keep && set->kept_version == version;
+    if (*ret_is_kept)
+        return STATUS_OK;
+    list_push(&set->asked, &w->link);
+    if (set->checkpoint == NULL)
+        checkpoint_begin(set);
+    return STATUS_OK;
 }
 
 bool params_sets_are_kept(struct params_sets *s)
@@ -376,6 +413,8 @@ void checkpoint_abandon(struct params_set *set, const struct error *why)
     set_restored_free(set);
     kept_leave(&set->checkpoint_wait);
     kept_deinit(&set->sets->keeper, &set->kept, why);
+    checkpoint_tell(&set->keeping, why);
+    checkpoint_tell(&set->asked, why);
 }
 
 const struct keeper_type params_keeper = {

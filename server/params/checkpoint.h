@@ -11,6 +11,11 @@ struct checkpoint_body;
  * called when it is. For the end: nobody updates any more. */
 bool params_sets_are_kept(struct params_sets *s);
 
+/* Keeps the version that there is: OK with *ret_is_kept if it is kept, else w->done is called once
+ * it is, or is not; kept_leave ends the wait. PRECONDITION: nothing is kept. */
+enum status params_settle(struct params_set *set, struct kept_wait *w, bool *ret_is_kept,
+                          struct error *err) MUST_CHECK;
+
 /* The journal is to forget the set; what it has appended by now is settled when that is durable.
  * UNAVAILABLE: it does not. Nothing for a set that is not kept. */
 enum status params_unkeep(struct params_set *set, struct error *err) MUST_CHECK;

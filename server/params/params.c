@@ -360,6 +360,8 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     list_init(&set->subscribers);
     list_init(&set->updates);
     list_init(&set->queue);
+    list_init(&set->asked);
+    list_init(&set->keeping);
     rc = shared_name_share(&set->name, sharing, err);
     if (rc == STATUS_OK)
         rc = params_start(set, &checked, owner, is_new, err);

@@ -78,9 +78,10 @@ struct params_set {
     size_t config_size;
     struct checkpoint *checkpoint; /* being written; NULL: none */
     struct kept_wait checkpoint_wait;
-    uint64_t checkpoint_version;      /* of the one that is being written or read */
-    uint64_t kept_version;            /* of the last one */
-    bool has_failed_to_keep;          /* the last attempt did */
+    struct list asked, keeping;  /* of struct kept_wait: for the next checkpoint, for this one */
+    uint64_t checkpoint_version; /* of the one that is being written or read */
+    uint64_t kept_version;       /* of the last one */
+    bool has_failed_to_keep;     /* the last attempt did */
     struct params_restored *restored; /* while it is being made again; else NULL */
 };
 

@@ -23,12 +23,12 @@ from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
-from parley import language, policies, vector  # noqa: E402
+from parley import language, optim, policies, vector  # noqa: E402
 from parley import spaces as parley_spaces  # noqa: E402
 from parley.v1 import scores_pb2  # noqa: E402
 
 PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
-WITH_EXAMPLES = ["language", "policies", "act", "vector"]  # modules whose docstrings have examples
+WITH_EXAMPLES = ["language", "policies", "act", "vector", "served"]  # modules whose docstrings have examples
 
 
 @contextlib.contextmanager
@@ -413,6 +413,80 @@ def opens(server, name):
         return False
 
 
+def test_models():
+    """Models are listed, loaded and unloaded."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        pole = os.path.join(folder, "pole.gguf")
+        policies.create(pole, 4, 2)
+        _, server = stack.enter_context(serving("--model", f"pole={pole}"))
+        models = parley.Models(server)
+        kinds = {m.name: (m.state, m.kind) for m in models.list()}
+        assert kinds["pole"] == ("ready", "policy") and kinds["smollm2"] == ("ready", "lm") and models.get().is_default
+        models.unload("pole")
+        refused(lambda: models.get("pole"), "UNAVAILABLE", "not loaded")
+        loaded = models.load("pole")
+        assert loaded == models.load("pole") == models.get("pole") and loaded.state == "ready" and len(loaded.version) == 64
+        refused(lambda: models.load("nobody"), "NOT_FOUND", "nobody")
+        refused(lambda: models.unload("nobody"), "NOT_FOUND", "nobody")
+
+
+def test_kept():
+    """Parameters and keys that were checkpointed outlive a daemon that is killed; those that were not are as they were before."""
+    with tempfile.TemporaryDirectory() as folder:
+        more = ["--data", folder, "--checkpoint-rounds", "1000", "--checkpoint-interval", "1h"]
+        daemon = Daemon(PARLEYD, *more)
+        daemon.__enter__()
+        with parley.connect(daemon.address) as server:
+            params, store = parley.Params(server), parley.OrderedStore(server)
+            optimizer = optim.RemoteOptimizer([np.zeros(5, np.float32)], server, "net", lr=1.0)
+            params.checkpoint("net")  # has no round yet: is kept already
+            seen, watching = [], threading.Event()
+
+            def watch():
+                with contextlib.suppress(parley.Error):
+                    for version, clients in params.watch("net"):
+                        seen.append((version, clients))
+                        watching.set()
+
+            threading.Thread(target=watch, daemon=True).start()
+            assert watching.wait(children.PATIENCE)
+            for _ in range(3):
+                optimizer.step([np.ones(5, np.float32)])
+            until("the versions are seen", lambda: seen[-1][0] == 3)
+            assert seen[0] == (0, ()) and seen[-1][1] == (optimizer.client,), seen
+            params.checkpoint("net")
+            params.checkpoint("net")
+            threads = [threading.Thread(target=params.checkpoint, args=("net",)) for _ in range(4)]
+            optimizer.step([np.ones(5, np.float32)])
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            optimizer.step([np.ones(5, np.float32)])  # is lost
+            assert store.push("key", {"a": 1}, 1)
+            store.checkpoint("key")
+            assert store.push("key", {"a": 2}, 2, 1)  # is lost
+            values, version = params.pull("net")
+            assert version == 5 and values.tolist() == [-5] * 5 and params.pull("net", if_newer_than=5) == (None, 5)
+            refused(lambda: params.checkpoint("none"), "NOT_FOUND", "none")
+            refused(lambda: store.checkpoint("none"), "NOT_FOUND", "none")
+        daemon.process.kill()
+        daemon.process.wait()
+        with Daemon(PARLEYD, *more) as again, parley.connect(again.address) as server:
+            params, store = parley.Params(server), parley.OrderedStore(server)
+            values, version = params.pull("net")
+            assert version == 4 and values.tolist() == [-4] * 5 and store.pull("key") == ({"a": 1}, 1)
+            assert [(p.name, p.version) for p in params.list()] == [("net", 4)]
+            params.delete("net")
+            assert not params.list()
+            refused(lambda: params.delete("net"), "NOT_FOUND", "net")
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        optim.RemoteOptimizer([np.zeros(5, np.float32)], server, "net")
+        parley.OrderedStore(server).push("key", 1, 1)
+        refused(lambda: parley.Params(server).checkpoint("net"), "FAILED_PRECONDITION", "no --data")
+        refused(lambda: parley.OrderedStore(server).checkpoint("key"), "FAILED_PRECONDITION", "no --data")
+
+
 def test_examples():
     """What the docstrings show."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -431,7 +505,7 @@ def test_examples():
         assert n >= 2
 
 
-TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_acting, test_vector, test_examples]
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_acting, test_vector, test_models, test_kept, test_examples]
 
 
 def main():

@@ -9,6 +9,7 @@
   and environments; `parley.serve` connects them to a daemon.
 - `parley.language` has replies with log-probabilities, several replies to one prompt, and the log-probabilities of given tokens.
 - `parley.optim` trains shared parameters. `parley.OrderedStore` and `parley.PushPullModel` share versioned values and models.
+- `parley.Models` lists, loads and unloads models; `parley.Params` lists, watches, stores and deletes shared parameters.
 - `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
 - `parley.Policy` serves a policy that a torch module or a function of numpy arrays computes; `parley.Act` asks any policy for actions.
 - `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon,
@@ -28,14 +29,15 @@ from parley.worlds import world
 if TYPE_CHECKING:
     from parley.act import Act
     from parley.policies import Policy
+    from parley.served import Models, Params
     from parley.replay import Replay
     from parley.store import OrderedStore, PushPullModel
 
-__all__ = ["Act", "Conversation", "Cursor", "Error", "OrderedStore", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
+__all__ = ["Act", "Conversation", "Cursor", "Error", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
            "aio", "connect", "environment", "serve", "teacher", "world"]
 
 
-LAZY = {"Act": "act", "OrderedStore": "store", "Policy": "policies", "PushPullModel": "store", "Replay": "replay"}  # and their modules
+LAZY = {"Act": "act", "Models": "served", "OrderedStore": "store", "Params": "served", "Policy": "policies", "PushPullModel": "store", "Replay": "replay"}  # and their modules
 
 
 def __getattr__(name: str) -> Any:

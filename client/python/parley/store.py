@@ -176,6 +176,10 @@ class OrderedStore:
         answer = self._link(key).call("Store/List", pb.StoreListRequest(), pb.StoreListResponse)
         return next((list(k.versions) for k in answer.keys if k.key == key), [])
 
+    def checkpoint(self, key: str) -> None:
+        """Stores the key on the daemon's disk (--data), and returns when its versions would survive a restart."""
+        self._link(key).call("Store/Checkpoint", pb.StoreCheckpointRequest(key=key), pb.StoreCheckpointResponse)
+
     def delete(self, key: str) -> None:
         self._link(key).call("Store/Delete", pb.StoreDeleteRequest(key=key), pb.StoreDeleteResponse)
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "server/api/parley/checkpoint_call.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/params_download.h"
@@ -332,13 +333,36 @@ static enum status delete_params(struct call *call, const Parley__V1__ParamsDele
     return STATUS_OK;
 }
 
-#define PARAMS_SERVICE_METHODS(METHOD)                                                          \
-    METHOD(CLIENT_STREAM, KEY, "Params/Create", params_create_request, params_create_response,  \
-           start_create)                                                                        \
-    METHOD(SERVER_STREAM, KEY, "Params/Pull", params_pull_request, params_download, start_pull) \
-    METHOD(SERVER_STREAM, KEY, "Params/Watch", params_watch_request, params_version,            \
-           params_service_start_watch)                                                          \
-    METHOD(ANSWER, KEY, "Params/List", params_list_request, params_list_response, list_params)  \
-    METHOD(KEPT, KEY, "Params/Delete", params_delete_request, params_delete_response, delete_params)
+static void params_start_checkpoint(struct call *call,
+                                    const Parley__V1__ParamsCheckpointRequest *request)
+{
+    static const Parley__V1__ParamsCheckpointResponse response =
+        PARLEY__V1__PARAMS_CHECKPOINT_RESPONSE__INIT;
+    struct checkpoint_call *c;
+    struct params_set *set;
+    struct error err = {.status = STATUS_OK};
+    bool is_kept = false;
+
+    if (params_find(&set, call_server(call)->params, call_principal(call), ACCESS_WRITE,
+                    request->name, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    c = checkpoint_call_make(call, &response.base);
+    if (c != NULL && (params_settle(set, &c->wait, &is_kept, &err) != STATUS_OK || is_kept))
+        checkpoint_call_end(c, &err);
+}
+
+#define PARAMS_SERVICE_METHODS(METHOD)                                                             \
+    METHOD(CLIENT_STREAM, KEY, "Params/Create", params_create_request, params_create_response,     \
+           start_create)                                                                           \
+    METHOD(SERVER_STREAM, KEY, "Params/Pull", params_pull_request, params_download, start_pull)    \
+    METHOD(SERVER_STREAM, KEY, "Params/Watch", params_watch_request, params_version,               \
+           params_service_start_watch)                                                             \
+    METHOD(ANSWER, KEY, "Params/List", params_list_request, params_list_response, list_params)     \
+    METHOD(KEPT, KEY, "Params/Delete", params_delete_request, params_delete_response,              \
+           delete_params)                                                                          \
+    METHOD(UNARY, KEY, "Params/Checkpoint", params_checkpoint_request, params_checkpoint_response, \
+           params_start_checkpoint)
 
 PARLEY_TABLE(params_service_methods, PARAMS_SERVICE_METHODS)

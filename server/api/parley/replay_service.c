@@ -2,6 +2,7 @@
  * DeleteTable, Checkpoint. */
 #include <stdlib.h>
 
+#include "server/api/parley/checkpoint_call.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/replay_wire.h"
@@ -129,52 +130,24 @@ static enum status replay_delete(struct call *call,
 
 /* --- Checkpoint --- */
 
-struct replay_checkpoint {
-    struct call *call;
-    struct kept_wait wait;
-};
-
-static void replay_checkpointed(struct kept_wait *w, const struct error *err)
-{
-    Parley__V1__ReplayCheckpointResponse response = PARLEY__V1__REPLAY_CHECKPOINT_RESPONSE__INIT;
-    struct replay_checkpoint *c = container_of(w, struct replay_checkpoint, wait);
-
-    if (err->status != STATUS_OK)
-        call_finish(c->call, err);
-    else
-        call_reply(c->call, &response.base);
-}
-
-static void replay_checkpoint_on_close(struct call *call, void *state, enum status why)
-{
-    struct replay_checkpoint *c = state;
-
-    kept_leave(&c->wait);
-    free(c);
-}
-
 static void replay_start_checkpoint(struct call *call,
                                     const Parley__V1__ReplayCheckpointRequest *request)
 {
-    static const struct call_handler handler = {.on_close = replay_checkpoint_on_close};
-    struct server *server = call_server(call);
-    const char *name = request->table;
-    struct replays *r = server->replays;
-    struct replay_checkpoint *c;
+    static const Parley__V1__ReplayCheckpointResponse response =
+        PARLEY__V1__REPLAY_CHECKPOINT_RESPONSE__INIT;
+    struct replays *r = call_server(call)->replays;
+    struct checkpoint_call *c;
     struct table *t;
     struct error err;
 
-    if (replays_find(&t, r, call_principal(call), ACCESS_WRITE, name, &err) != STATUS_OK) {
+    if (replays_find(&t, r, call_principal(call), ACCESS_WRITE, request->table, &err) !=
+        STATUS_OK) {
         call_finish(call, &err);
         return;
     }
-    c = call_state(call, sizeof(*c));
-    if (c == NULL)
-        return;
-    *c = (struct replay_checkpoint){.call = call, .wait = {.done = replay_checkpointed}};
-    call_set_handler(call, &handler, c);
-    if (kept_settle(&r->keeper, &t->kept, &c->wait, &err) != STATUS_OK)
-        call_finish(call, &err);
+    c = checkpoint_call_make(call, &response.base);
+    if (c != NULL && kept_settle(&r->keeper, &t->kept, &c->wait, &err) != STATUS_OK)
+        checkpoint_call_end(c, &err);
 }
 
 #define REPLAY_SERVICE_METHODS(METHOD)                                                             \

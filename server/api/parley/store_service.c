@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "parley/v1/store.pb-c.h"
+#include "server/api/parley/checkpoint_call.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire_sharing.h"
@@ -273,12 +274,33 @@ static enum status store_delete(struct call *call, const Parley__V1__StoreDelete
     return STATUS_OK;
 }
 
-#define STORE_SERVICE_METHODS(METHOD)                                                         \
-    METHOD(CLIENT_STREAM, KEY, "Store/Push", store_push_request, store_push_response,         \
-           store_start_push)                                                                  \
-    METHOD(ANSWER, KEY, "Store/Configure", store_configure_request, store_configure_response, \
-           store_configure)                                                                   \
-    METHOD(ANSWER, KEY, "Store/List", store_list_request, store_list_response, store_list)    \
-    METHOD(KEPT, KEY, "Store/Delete", store_delete_request, store_delete_response, store_delete)
+static void store_start_checkpoint(struct call *call,
+                                   const Parley__V1__StoreCheckpointRequest *request)
+{
+    static const Parley__V1__StoreCheckpointResponse response =
+        PARLEY__V1__STORE_CHECKPOINT_RESPONSE__INIT;
+    struct stores *s = call_server(call)->stores;
+    struct checkpoint_call *c;
+    struct store_key *k;
+    struct error err;
+
+    if (stores_find(&k, s, call_principal(call), ACCESS_WRITE, request->key, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    c = checkpoint_call_make(call, &response.base);
+    if (c != NULL && kept_settle(&s->keeper, &k->kept, &c->wait, &err) != STATUS_OK)
+        checkpoint_call_end(c, &err);
+}
+
+#define STORE_SERVICE_METHODS(METHOD)                                                            \
+    METHOD(CLIENT_STREAM, KEY, "Store/Push", store_push_request, store_push_response,            \
+           store_start_push)                                                                     \
+    METHOD(ANSWER, KEY, "Store/Configure", store_configure_request, store_configure_response,    \
+           store_configure)                                                                      \
+    METHOD(ANSWER, KEY, "Store/List", store_list_request, store_list_response, store_list)       \
+    METHOD(KEPT, KEY, "Store/Delete", store_delete_request, store_delete_response, store_delete) \
+    METHOD(UNARY, KEY, "Store/Checkpoint", store_checkpoint_request, store_checkpoint_response,  \
+           store_start_checkpoint)
 
 PARLEY_TABLE(store_service_methods, STORE_SERVICE_METHODS)
