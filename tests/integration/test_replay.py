@@ -252,6 +252,26 @@ def test_types(server):
                     n = len(replay)
                     refused(lambda: replay.insert(given), "INVALID_ARGUMENT", kind)
                     assert len(replay) == n
+    # The writer's way is another one, with the same rules, and it copies what it is given.
+    written = parley.Replay(server, "written", {kind: (kind, ()) for kind in kinds} | {"wide": ("f4", (2,))}, sampler="lifo")
+    plain["wide"] = np.zeros(2, np.float32)
+    with written.writer(1) as writer:
+        for kind in kinds:
+            for which, some in values.items():
+                for value in some:
+                    plain["wide"][:] = len(writer.keys)
+                    if which in taken[kind] or isinstance(value, int) and value in exact.get(kind, ()):
+                        writer.append(plain | {kind: value})
+                        plain["wide"][:] = -1
+                        writer.item(1)
+                        writer.flush()
+                        batch = written.sample(1)
+                        assert batch.keys[0] == writer.keys[-1] and (batch[kind][0] == value or value != value), (kind, value, batch[kind])
+                        assert batch["wide"].tolist() == [[len(writer.keys) - 1] * 2]
+                    else:
+                        refused(lambda: writer.append(plain | {kind: value}), "INVALID_ARGUMENT", kind)
+        for field, bad in [("steps", {"i4": 1}), ("steps", plain | {"more": 1}), ("wide", plain | {"wide": np.zeros(3, np.float32)}), ("wide", plain | {"wide": 1.0})]:
+            refused(lambda: writer.append(bad), "INVALID_ARGUMENT", field)
     image = parley.Replay(server, "image", {"image": ("u1", (2, 2))})
     assert "float32" in refused(lambda: image.insert({"image": np.full((2, 2), 0.5, np.float32)}), "INVALID_ARGUMENT", "image")
     for kind in ("f2", ml_dtypes.bfloat16, "c8", "U3", "no type"):

@@ -139,6 +139,8 @@ class RemoteOptimizer:
 
             torch.optim.Optimizer.__init__(self, groups, options)
         else:
+            if "torch" in sys.modules:  # an optimiser of torch whose __init__ has not run would not work
+                object.__setattr__(self, "__class__", type(self).__bases__[0])
             self.defaults, self.state = options, collections.defaultdict[Any, Any](dict)
             self.param_groups: list[dict[str, Any]] = [{**options, **g} for g in groups]
         self._options = dict(options)

@@ -82,6 +82,15 @@ def batch_of(m: pb.ReplayBatch) -> Batch:
                  np.array(m.times_sampled, np.uint32), m.epoch, m.table_items)
 
 
+def plain_of(dtype: np.dtype[Any]) -> tuple[type, Any, Any]:
+    """Returns Python's type of numbers that a column takes, with its least and its greatest number."""
+    if dtype.kind == "f":
+        return float, -float(np.finfo(dtype).max), float(np.finfo(dtype).max)
+    if dtype.kind == "b":
+        return bool, False, True
+    return int, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
 def spec_of(name: str, dtype: Any, shape: Any) -> tensor_pb2.TensorSpec:
     try:
         code = CODES[np.dtype(dtype).newbyteorder("<")]
@@ -153,6 +162,7 @@ class Replay:
                 limiter=pb.ReplayLimiter(min_size=min_size, samples_per_insert=samples_per_insert, min_diff=min_diff, max_diff=max_diff),
                 seed=seed, access=principal_pb2.AccessList(readers=readers, writers=writers)))
         self._columns = {c.name: (TYPES[c.dtype], tuple(c.shape)) for c in self.info().config.columns}
+        self._plain = [(name, dtype, shape, *plain_of(dtype)) for name, (dtype, shape) in self._columns.items()]
         self._step_bytes = sum(dtype.itemsize * int(np.prod(shape)) for dtype, shape in self._columns.values())
 
     def _create(self, config: pb.ReplayConfig) -> None:
@@ -191,6 +201,22 @@ class Replay:
                 raise Invalid(name, f"has {len(a)} steps, but the columns before it have {n}")
             found[name], n = a, len(a)
         return found
+
+    def _one(self, step: Steps) -> list[Any]:
+        """Returns copies of one step's values, in the columns' order; as _exact, but fast for what needs no conversion."""
+        values = list[Any]()
+        if len(step) == len(self._plain):
+            for name, dtype, shape, kind, least, most in self._plain:
+                value = step.get(name)
+                if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape:
+                    values.append(value.copy())
+                elif type(value) is kind and not shape and least <= value <= most:
+                    values.append(value)
+                else:
+                    break
+            else:
+                return values
+        return [np.array(a[0]) for a in self._exact(step, True).values()]
 
     def insert(self, step: Steps, priority: float | None = None, timeout: float = 0) -> int:
         """Inserts an item that has one step and returns the item's key."""
@@ -308,7 +334,7 @@ class Writer:
     def _drop(self) -> None:
         self._inserts.close()
         self._inserts.next_chunk = 0
-        self._steps: list[Mapping[str, Array]] = []  # the steps of the chunk that was not sent yet
+        self._steps: list[list[Any]] = []  # the steps of the chunk that was not sent yet
         self._items: list[pb.ReplayItem] = []  # the items that were not sent yet
         self._sent: list[tuple[int, int]] = []  # ids and numbers of steps of the sent chunks that items may still refer to
         self._waiting = 0  # the number of unanswered messages
@@ -322,7 +348,7 @@ class Writer:
             raise
 
     def append(self, step: Steps) -> None:
-        self._steps.append(self.replay._exact(step, True))
+        self._steps.append(self.replay._one(step))
         if len(self._steps) >= self.replay._at_once():
             self._send()
 
@@ -349,7 +375,8 @@ class Writer:
             self._inserts.open()
             m = pb.ReplayInsertRequest(items=self._items, timeout_ms=self._timeout_ms)
             if self._steps:
-                chunk = self._inserts.chunk({name: np.concatenate([s[name] for s in self._steps]) for name in self._steps[0]})
+                chunk = self._inserts.chunk({name: np.array([s[i] for s in self._steps], dtype)
+                                             for i, (name, (dtype, _)) in enumerate(self.replay._columns.items())})
                 m.chunks.append(chunk)
                 self._sent.append((chunk.id, len(self._steps)))
             self._steps, self._items = [], []
