@@ -17,12 +17,17 @@ import urllib.parse
 
 import google_crc32c
 import grpc
+from connectrpc.client import ConnectClientSync
+from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
+from connectrpc.errors import ConnectError
+from connectrpc.method import IdempotencyLevel, MethodInfo, StreamType
 from google.protobuf import json_format
 
 import children
 import harness
 from children import PATIENCE, until
 from harness import conversations, models
+from parley.v1 import store_pb2
 
 JSON, PROTO, JSON_STREAM, PROTO_STREAM = "application/json", "application/proto", "application/connect+json", "application/connect+proto"
 SERVICE = "/parley.v1.Conversations/"
@@ -290,6 +295,45 @@ def vanishing(client, conversation):
     print("clients that vanish")
 
 
+def by_their_client(client):
+    """Connect's own client for Python, as it is: each kind of method, JSON and protobuf, compressed requests, GET, a timeout, an error."""
+    made = []
+
+    def info(service, name, asked, answered, kind, level="UNKNOWN"):
+        return MethodInfo(service_name=service, name=name, input=asked, output=answered, stream_type=StreamType[kind], idempotency_level=IdempotencyLevel[level])
+    c = conversations
+    open_it = info("parley.v1.Conversations", "Open", c.ConversationsOpenRequest, c.ConversationsOpenResponse, "UNARY")
+    list_them = info("parley.v1.Conversations", "List", c.ConversationsListRequest, c.ConversationsListResponse, "UNARY", "NO_SIDE_EFFECTS")
+    turn = info("parley.v1.Conversations", "Turn", c.TurnRequest, c.TurnEvent, "SERVER_STREAM")
+    watch = info("parley.v1.Conversations", "Watch", c.ConversationsWatchRequest, c.ConversationEvent, "SERVER_STREAM")
+    chat = info("parley.v1.Conversations", "Chat", c.ChatRequest, c.ChatEvent, "BIDI_STREAM")
+    push = info("parley.v1.Store", "Push", store_pb2.StorePushRequest, store_pb2.StorePushResponse, "CLIENT_STREAM")
+    for codec in google_protobuf_json_codec(), google_protobuf_binary_codec():
+        with ConnectClientSync(f"http://{client.http}", codec=codec) as theirs:
+            opened = theirs.execute_unary(request=c.ConversationsOpenRequest(model="echo", metadata={"made": codec.name()}), method=open_it)
+            made.append(opened.conversation)
+            listed = theirs.execute_unary(request=c.ConversationsListRequest(page_size=1), method=list_them, use_get=True)
+            assert listed.conversations[0].metadata["made"] == codec.name()
+            events = list(theirs.execute_server_stream(request=c.TurnRequest(conversation=opened.conversation, text="over there"), method=turn))
+            assert [e.WhichOneof("event") for e in events] == ["accepted", "piece", "done"] and events[1].piece.text == "over there"
+            asked = (c.ChatRequest(tag=i, turn={"conversation": opened.conversation, "text": f"text {i}"}) for i in (1, 2))
+            assert [e.piece.text for e in theirs.execute_bidi_stream(request=asked, method=chat) if e.HasField("piece")] == ["text 1", "text 2"]
+            parts = iter([store_pb2.StorePushRequest(header={"key": codec.name(), "size_bytes": 3}), store_pb2.StorePushRequest(data=b"abc")])
+            assert theirs.execute_client_stream(request=parts, method=push).accepted
+            for call, code, reason in (
+                (lambda: theirs.execute_unary(request=c.ConversationsOpenRequest(model="none"), method=open_it), "not_found", "MODEL_NOT_FOUND"),
+                (lambda: list(theirs.execute_server_stream(request=c.TurnRequest(conversation="none"), method=turn)), "not_found", "CONVERSATION_NOT_FOUND"),
+                (lambda: list(theirs.execute_server_stream(request=c.ConversationsWatchRequest(), method=watch, timeout_ms=200)), "deadline_exceeded", ""),
+                (lambda: theirs.execute_unary(request=c.ConversationsOpenRequest(), method=info("parley.v1.Conversations", "Frok", c.ConversationsOpenRequest, c.ConversationsOpenResponse, "UNARY")), "unimplemented", "METHOD_NOT_FOUND"),
+            ):
+                try:
+                    raise AssertionError(call())
+                except ConnectError as e:
+                    assert e.code.value == code and (not reason or reason.encode() in e.details[0].message_bytes), (e, e.details)
+    assert len(set(made)) == 2
+    print("Connect's own client")
+
+
 def pages(client):
     """A page of ours may call; a page of another site may not."""
     status, said, _ = ask(client, "OPTIONS", OPEN, Origin="http://localhost:3000", Access_Control_Request_Method="POST", Access_Control_Request_Headers="content-type,connect-protocol-version,connect-timeout-ms")
@@ -382,6 +426,7 @@ def main():
             half_duplex(client)
             whole_bytes(client)
             vanishing(client, conversation)
+            by_their_client(client)
             pages(client)
         keys(parleyd, folder)
         drained(parleyd)

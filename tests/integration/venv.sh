@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The foreign programs of the tests: Python's grpcio, numpy, gymnasium, openai, anthropic, ollama, cloudpickle, jinja2, tokenizers, h2
-# and google-crc32c in build/venv, with stubs made from proto/ into build/venv/stubs, and our own package, unpacked from its wheel
+# The foreign programs of the tests: Python's grpcio, numpy, gymnasium, openai, anthropic, ollama, cloudpickle, jinja2, tokenizers, h2,
+# google-crc32c and connectrpc in build/venv, with stubs made from proto/ into build/venv/stubs, and our own package, unpacked from its wheel
 # into build/venv/package. Each is made once, and again when what it is made from changes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 venv=build/venv
-packages="grpcio==1.81.1 grpcio-reflection==1.81.1 grpcio-status==1.81.1 tritonclient[grpc]==2.73.0 grpcio-tools==1.81.1 grpcio-health-checking==1.81.1 numpy==2.3.5 gymnasium==1.2.2 openai==3.54.0 anthropic==2.14.0 ollama==0.6.3 gguf==0.19.0 cloudpickle==3.1.2 jinja2==3.1.6 tokenizers==0.23.3 h2==4.4.1 google-crc32c==1.9.0"
+packages="grpcio==1.81.1 grpcio-reflection==1.81.1 grpcio-status==1.81.1 tritonclient[grpc]==2.73.0 grpcio-tools==1.81.1 grpcio-health-checking==1.81.1 numpy==2.3.5 gymnasium==1.2.2 openai==3.54.0 anthropic==2.14.0 ollama==0.6.3 gguf==0.19.0 cloudpickle==3.1.2 jinja2==3.1.6 tokenizers==0.23.3 h2==4.4.1 google-crc32c==1.9.0 connectrpc==0.13.0"
 if [ "$(cat "$venv/packages" 2>/dev/null)" != "$packages" ]; then
     printf 'making build/venv: %s\n' "$packages" >&2
     rm -rf "$venv"
