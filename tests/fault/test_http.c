@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alarm.h"
+#include "server/api/connect/connect_calls.h"
 #include "server/api/routes.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
@@ -24,6 +25,7 @@ static struct {
     struct models models;
     struct conversations conversations;
     struct conversation_names names;
+    struct connect_calls connected;
     struct keyed_replies keyed;
 } d;
 static struct server server = {
@@ -31,6 +33,7 @@ static struct server server = {
     .models = &d.models,
     .conversations = &d.conversations,
     .names = &d.names,
+    .connected = &d.connected,
     .keyed = &d.keyed,
 };
 static struct http_front f;
@@ -113,6 +116,7 @@ static void setup(void)
     conversations_init(&d.conversations, &conversations);
     fields_init();
     conversation_names_init(&d.names, &d.conversations, &s.env);
+    connect_calls_init(&d.connected, &s.env, &never, NULL);
     init_keyed();
     front_init(&f, &http, awake);
     f.is_serving = true;
@@ -138,6 +142,7 @@ struct asked {
     const char *last_said; /* the end of a whole answer */
 };
 
+#define JSON "Content-Type: application/json\r\n"
 #define SAY_3 "\"messages\":[{\"role\":\"user\",\"content\":\"say 3\"}]"
 
 static const struct asked requests[] = {
@@ -155,6 +160,17 @@ static const struct asked requests[] = {
     {"POST /v1/chat/completions HTTP/1.1\r\nExpect: 100-continue\r\n", "{]", "100", "}}"},
     {"POST /tokenize HTTP/1.1\r\n", "{\"prompt\":\"a\"}", "400", "}}"},
     {"GET /v1/models HTTP/1.1\r\n", "", "200", "}"},
+    {"POST /v1/conversations HTTP/1.1\r\n",
+     "{\"items\":[{\"role\":\"user\",\"content\":\"a\"}],\"metadata\":{\"a\":\"b\"}}", "200", "}"},
+    {"POST /parley.v1.Conversations/Open HTTP/1.1\r\n" JSON,
+     "{\"model\":\"fake\",\"metadata\":{\"a\":\"b\"},\"sampling\":{\"stop\":[\"no\"]}}", "200",
+     "}"},
+    {"POST /parley.v1.Conversations/Open HTTP/1.1\r\n" JSON "Connect-Timeout-Ms: 9\r\n",
+     "{\"modle\":1}", "400", "]}"},
+    {"POST /parley.v1.Conversations/Watch HTTP/1.1\r\nContent-Type: application/connect+json\r\n",
+     "cut", "200", "]}}\r\n0\r\n\r\n"},
+    {"GET /parley.v1.Conversations/List?encoding=json&base64=1&message=e30 HTTP/1.1\r\n", "", "200",
+     "}"},
     {"GET /nowhere HTTP/1.1\r\n", "", "404", "}}"},
     {"POST /v1/chat/completions HTTP/1.1\r\nOrigin: http://a\r\n", "{" SAY_3 "}", "200", "}"},
     {"POST /v1/chat/completions HTTP/1.1\r\nOrigin: http://b\r\n", "{" SAY_3 "}", "403", "}}"},

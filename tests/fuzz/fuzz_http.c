@@ -4,8 +4,11 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/alarm.h"
+#include "server/api/connect/connect_calls.h"
 #include "server/api/metrics.h"
 #include "server/api/routes.h"
+#include "server/call/health.h"
 #include "server/conversation/conversations.h"
 #include "server/http/front.h"
 #include "server/http/socket.h"
@@ -76,13 +79,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
                                        .timeout_ms = 1000000,
                                        .server = &server,
                                        .env = &env_real};
+    static struct connect_calls connected;
+    static struct health health;
+    static struct alarm alarm;
     struct lws s = {0};
     size_t piece, at = 1;
 
     if (size_bytes < 2)
         return 0;
-    server =
-        (struct server){.env = &env_real, .state = SERVER_LOADING, .conversations = &conversations};
+    server = (struct server){.env = &env_real,
+                             .state = SERVER_LOADING,
+                             .conversations = &conversations,
+                             .connected = &connected};
+    health_init(&health);
+    health_set(&health, "", HEALTH_SERVING);
+    connect_calls_init(&connected, &env_real, &alarm, &health);
     front_init(&f, &config, nothing);
     s.connection = connection_open(&f, &s);
     assert(s.connection != NULL);
@@ -99,5 +110,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         connection_close(s.connection);
     assert(list_is_empty(&f.connections) && f.n_answering == 0);
     front_deinit(&f);
+    health_deinit(&health);
     return 0;
 }

@@ -228,7 +228,6 @@ static enum status connect_find_codec(const struct connect_codec **out, struct e
 
 static void connect_call_start(struct connect_call *c, bool is_get)
 {
-    struct connect_calls *all = c->base.server->connected;
     struct error err;
 
     connect_call_adopt(c);
@@ -236,9 +235,9 @@ static void connect_call_start(struct connect_call *c, bool is_get)
         connect_call_abandon(c, &err);
         return;
     }
-    if (c->base.deadline_us > 0 && all != NULL) {
+    if (c->base.deadline_us > 0) {
         c->deadline.at_us = c->base.deadline_us;
-        connect_calls_add(all, &c->deadline);
+        connect_calls_add(c->base.server->connected, &c->deadline);
     }
     c->base.method->start(&c->base);
     exchange_notify(c->x);
@@ -289,14 +288,12 @@ bool connect_make_route(struct route *out, const char *path)
 
     if (path[0] != '/')
         return false;
-    *out = (struct route){.path = path,
-                          .methods = METHOD_POST,
-                          .always = true, /* a method says itself what it needs */
-                          .serve = connect_serve,
-                          .api = &connect_api};
+    *out = (struct route){
+        .path = path, .methods = METHOD_POST, .serve = connect_serve, .api = &connect_api};
     if (method != NULL) {
         out->path = method->path;
         out->access = method->access;
+        out->always = method->access == ACCESS_OPEN; /* health */
         if (method->kind == CALL_UNARY && is_reader(method))
             out->methods = METHOD_GET | METHOD_HEAD | METHOD_POST;
         return true;

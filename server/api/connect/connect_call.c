@@ -421,7 +421,6 @@ struct connect_call *connect_call_open(struct exchange *x, const struct call_met
                                        const struct connect_codec *codec)
 {
     struct connect_call *c = try_alloc(1, sizeof(*c));
-    const struct connect_calls *all = exchange_server(x)->connected;
 
     if (c == NULL)
         return NULL;
@@ -433,7 +432,7 @@ struct connect_call *connect_call_open(struct exchange *x, const struct call_met
                             .method = method,
                             .owner = &c->owner,
                             .server = exchange_server(x),
-                            .health = all == NULL ? NULL : all->health,
+                            .health = exchange_server(x)->connected->health,
                             .principal = exchange_principal(x),
                             .n_unawaited = &c->n_unawaited};
     buf_init(&c->out, OUT_MAX_BYTES);
