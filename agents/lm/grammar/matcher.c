@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "agents/lm/grammar/closing.h"
 #include "agents/lm/grammar/grammars_parts.h"
 #include "agents/lm/grammar/repetition.h"
 #include "base/buf.h"
@@ -11,7 +10,8 @@
 
 enum {
     MAX_FORCED_BYTES = 256, /* of a forced text that are handled at once; the rest follows */
-    MAX_CLOSING_BYTES = 1024,
+    MAX_CLOSING_BYTES = 4096,
+    MAX_PLAN_TOKENS = 1024,
     MIN_FORCED_BYTES = 2,
     LOOK_SHARE = 8, /* the next check is due after 1 / LOOK_SHARE of the spare tokens */
     TIGHT = 64,     /* with fewer spare tokens, each token is checked */
@@ -20,7 +20,7 @@ enum {
 
 /* The canonical tokens of a text. */
 struct closing_plan {
-    int32_t ids[MAX_FORCED_BYTES]; /* [n] */
+    int32_t ids[MAX_PLAN_TOKENS]; /* [n] */
     size_t n;
     bool is_found, is_inside; /* of a character, which must be completed first */
 };
@@ -32,7 +32,6 @@ struct matcher {
     size_t n_words;
     struct closing_plan forced; /* the forced bytes, of which at_forced were generated */
     size_t at_forced;
-    struct json_place place;  /* the reply's place in the JSON text so far */
     struct closing_plan plan; /* the text that ends the reply from here, if is_tight */
     size_t look_at; /* when so many tokens are left, it computes the text that ends the reply */
     bool is_tight;  /* just enough tokens are left for plan: no token may make the plan longer */
@@ -86,7 +85,7 @@ static enum status matcher_encode(const struct matcher *m, const char *text, siz
     n = ids.len / sizeof(out->ids[0]);
     out->n = 0;
     out->is_found = false;
-    if (rc == STATUS_OK && n > n_free && n - n_free <= MAX_FORCED_BYTES) {
+    if (rc == STATUS_OK && n > n_free && n - n_free <= MAX_PLAN_TOKENS) {
         memcpy(out->ids, ids.data, (n - n_free) * sizeof(out->ids[0]));
         out->is_found = spells(v, out->ids, n - n_free, text, len);
         out->n = out->is_found ? n - n_free : 0;
@@ -173,11 +172,11 @@ static void matcher_watch(struct matcher *m, int32_t id)
 }
 
 /* The tokens of the text that ends the reply soonest. There are none inside a character. */
-static enum status matcher_find_plan(const struct matcher *m, struct json_place place,
-                                     struct closing_plan *out, struct error *err)
+static enum status matcher_find_plan(const struct matcher *m, struct closing_plan *out,
+                                     struct error *err)
 {
     char text[MAX_CLOSING_BYTES];
-    const size_t len = closing_find(matcher_module(m), m->engine, place, text, sizeof(text));
+    const size_t len = matcher_module(m)->matcher_ending(m->engine, text, sizeof(text));
 
     if (matcher_check(m, err) != STATUS_OK)
         return err->status;
@@ -195,8 +194,8 @@ enum status matcher_least(struct matcher *m, size_t *out, struct error *err)
     enum status rc = STATUS_OK;
 
     matcher_module(m)->matcher_renew(m->engine);
-    if (m->grammar->constraint.form == CONSTRAINT_SCHEMA)
-        rc = matcher_find_plan(m, m->place, &plan, err);
+    if (m->grammar->constraint.form != CONSTRAINT_TAGS)
+        rc = matcher_find_plan(m, &plan, err);
     *out = plan.is_found ? plan.n + 1 : 0;
     return rc;
 }
@@ -215,12 +214,14 @@ static enum status matcher_look(struct matcher *m, size_t n_left, struct error *
 {
     size_t n_spare;
 
-    if (m->grammar->constraint.form != CONSTRAINT_SCHEMA || n_left > m->look_at)
+    if (n_left > m->look_at)
         return STATUS_OK;
-    if (matcher_find_plan(m, m->place, &m->plan, err) != STATUS_OK)
+    if (matcher_find_plan(m, &m->plan, err) != STATUS_OK)
         return err->status;
     m->is_tight = false;
-    if (m->plan.is_found && m->is_repeating) {
+    if (m->plan.is_found && m->plan.n == 0 && m->grammar->constraint.form == CONSTRAINT_TAGS) {
+        m->look_at = n_left - n_left / LOOK_SHARE - 1; /* text between calls has no end */
+    } else if (m->plan.is_found && m->is_repeating) {
         matcher_follow(m);
     } else if (m->plan.is_inside) {
         m->look_at = n_left - 1;
@@ -279,21 +280,8 @@ enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
     return STATUS_OK;
 }
 
-static void place_add_token(struct json_place *place, const struct matcher *m, int32_t id)
-{
-    const char *bytes = NULL;
-    size_t len = 0;
-    struct error ignored; /* it was accepted, so it is a token */
-
-    if (vocab_bytes(m->grammar->owner->vocab, id, false, &bytes, &len, &ignored) != STATUS_OK)
-        return;
-    for (size_t i = 0; i < len; i++)
-        (void)json_place_add(place, bytes[i]);
-}
-
 enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct error *err)
 {
-    struct json_place place = m->place;
     struct closing_plan after = {.is_found = false};
     enum status rc;
 
@@ -303,8 +291,7 @@ enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct
     matcher_module(m)->matcher_renew(m->engine);
     if (!matcher_module(m)->matcher_accept(m->engine, *id))
         return matcher_mismatch(m, *id, err);
-    place_add_token(&place, m, *id);
-    rc = matcher_find_plan(m, place, &after, err);
+    rc = matcher_find_plan(m, &after, err);
     matcher_module(m)->matcher_take_back(m->engine, 1);
     if (rc != STATUS_OK || after.is_inside || (after.is_found && after.n + 2 <= n_left))
         return rc;
@@ -318,7 +305,6 @@ enum status matcher_accept(struct matcher *m, int32_t id, struct error *err)
     matcher_module(m)->matcher_renew(m->engine);
     if (!matcher_module(m)->matcher_accept(m->engine, id))
         return matcher_mismatch(m, id, err);
-    place_add_token(&m->place, m, id);
     matcher_watch(m, id);
     if (m->at_forced < m->forced.n) {
         assert(id == m->forced.ids[m->at_forced]);

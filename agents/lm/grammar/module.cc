@@ -1,6 +1,7 @@
 /* The module's side of module.h. XGrammar reports a schema keyword that it leaves out as a warning:
  * here a warning is a failure, since a reply must match the whole schema. */
 #include "agents/lm/grammar/compiled_bytes.h"
+#include "agents/lm/grammar/ending.h"
 #include "agents/lm/grammar/parser_work.h"
 #include "agents/lm/grammar/shortest.h"
 
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -162,13 +164,15 @@ namespace parser_work = xgrammar::parser_work;
 
 struct Matcher {
     explicit Matcher(const xgrammar::CompiledGrammar &compiled)
-        : engine(compiled), vocab(compiled.GetTokenizerInfo()),
+        : engine(compiled), grammar(compiled.GetGrammar()), vocab(compiled.GetTokenizerInfo()),
           n_words((vocab.GetVocabSize() + 31) / 32)
     {
     }
     xgrammar::GrammarMatcher engine;
+    xgrammar::Grammar grammar;
     xgrammar::TokenizerInfo vocab;
-    int64_t n_words; /* of a mask */
+    std::unique_ptr<Ending> ending; /* made when it is first asked for */
+    int64_t n_words;                /* of a mask */
     size_t left = step_work, n_bytes = 0, n_kept = 0;
     bool is_spent = false;
 };
@@ -303,6 +307,24 @@ size_t matcher_forced(void *matcher, char *out, size_t cap)
     });
 }
 
+size_t matcher_ending(void *matcher, char *out, size_t cap)
+{
+    Matcher *m = matcher_of(matcher);
+
+    return within(m, SIZE_MAX, [&]() -> size_t {
+        std::string text;
+
+        if (m->engine.IsCompleted())
+            return 0;
+        if (m->ending == nullptr)
+            m->ending = std::make_unique<Ending>(m->grammar);
+        if (!m->ending->find(m->engine, cap, &text))
+            return SIZE_MAX;
+        std::memcpy(out, text.data(), text.size());
+        return text.size();
+    });
+}
+
 } // namespace
 
 namespace xgrammar
@@ -332,5 +354,5 @@ const struct grammar_module parley_grammar_module = {
     matcher_is_spent,  matcher_mask,
     matcher_accept,    matcher_accept_text,
     matcher_take_back, matcher_may_end,
-    matcher_forced,
+    matcher_forced,    matcher_ending,
 };

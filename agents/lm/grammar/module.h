@@ -48,6 +48,9 @@ struct grammar_module {
     bool (*matcher_may_end)(const void *matcher);
     /* The bytes that must come next, at most cap of them and 256; returns how many. */
     size_t (*matcher_forced)(void *matcher, char *out, size_t cap);
+    /* The shortest bytes that lead from here to where the text may end, at most cap; returns how
+     * many, SIZE_MAX where there are none. They depend on the grammar and the text alone. */
+    size_t (*matcher_ending)(void *matcher, char *out, size_t cap);
 };
 
 #endif

@@ -8,9 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <vector>
 
 namespace xgrammar
 {
+class GrammarMatcher;
+
 namespace parser_work
 {
 constexpr std::size_t max_forced_bytes = 256; /* of a forced text that is looked for at once */
@@ -35,6 +38,19 @@ inline void Keep(std::size_t n)
 {
     kept += n;
 }
+
+/* Where the parser stands in a rule: in a state of its automaton, begun at a row of the parser's,
+ * -1 for the first rule; and how often what the state repeats was read. */
+struct ParserPlace {
+    int32_t rule, state, start, n_repeats;
+};
+
+/* The places that wait for a byte. */
+void LookAtLatest(const GrammarMatcher &matcher, std::vector<ParserPlace> *out);
+/* The places that wait for the end of this rule, which was begun at the row: behind it, or where it
+ * is repeated. */
+void LookAtWaiting(const GrammarMatcher &matcher, int32_t row, int32_t rule,
+                   std::vector<ParserPlace> *out);
 
 } // namespace parser_work
 } // namespace xgrammar

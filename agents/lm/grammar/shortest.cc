@@ -48,20 +48,20 @@ class Shortest
     {
     }
 
-    uint64_t find()
+    /* Up to that of this rule, or of all for -1. */
+    const std::vector<uint64_t> &find(int32_t last)
     {
-        const size_t root = static_cast<size_t>(grammar.GetRootRuleId());
-
         for (size_t i = 0; i < of_rule.size(); i++)
             reach(static_cast<int32_t>(i), grammar.per_rule_fsms[i]->GetFsm().GetStart(), 0);
-        while (!places.empty() && of_rule[root] == shortest_none) {
+        while (!places.empty() &&
+               (last < 0 || of_rule[static_cast<size_t>(last)] == shortest_none)) {
             const Place at = places.top();
 
             places.pop();
             if (seen[static_cast<size_t>(at.rule)][at.state] == at.distance)
                 follow(at);
         }
-        return of_rule[root];
+        return of_rule;
     }
 
   private:
@@ -129,5 +129,12 @@ class Shortest
 
 uint64_t shortest_text(const xgrammar::Grammar &grammar)
 {
-    return Shortest(*grammar.ImplPtr()).find();
+    const int32_t root = grammar.ImplPtr()->GetRootRuleId();
+
+    return Shortest(*grammar.ImplPtr()).find(root)[static_cast<size_t>(root)];
+}
+
+std::vector<uint64_t> shortest_texts(const xgrammar::Grammar &grammar)
+{
+    return Shortest(*grammar.ImplPtr()).find(-1);
 }
