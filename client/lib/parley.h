@@ -442,10 +442,10 @@ struct parley_train {
     const char *model;    /* NULL: the server's default */
     uint32_t n_observers; /* waits until this many are attached */
     uint32_t n_episodes, n_steps;
-    float gamma, learning_rate;
-    uint64_t seed;         /* of the environments */
-    bool is_tutorial_loss; /* PyTorch's tutorial: weighed by every observer's return */
-    bool normalise;        /* scale returns to mean 0 and deviation 1 */
+    float gamma, learning_rate; /* 0 is 0, and not a default */
+    uint64_t seed;              /* of the environments */
+    bool is_tutorial_loss;      /* PyTorch's tutorial: weighed by every observer's return */
+    bool normalise;             /* scale returns to mean 0 and deviation 1 */
     const char *save_path; /* on the server's machine, beside the model's file; NULL: nowhere */
     uint32_t timeout_ms;   /* how long to wait for observers; 0: a minute */
     float until;           /* running reward at which training ends; 0: none */

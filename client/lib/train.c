@@ -69,16 +69,12 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
     request.observers = what->n_observers;
     request.episodes = what->n_episodes;
     request.n_steps = what->n_steps;
-    if (what->gamma != 0) {
-        request.gamma_given_case = PARLEY__V1__ACT_TRAIN_REQUEST__GAMMA_GIVEN_GAMMA;
-        request.gamma = what->gamma;
-    }
+    request.gamma_given_case = PARLEY__V1__ACT_TRAIN_REQUEST__GAMMA_GIVEN_GAMMA;
+    request.gamma = what->gamma;
     request.seed = what->seed;
-    if (what->learning_rate != 0) {
-        request.learning_rate_given_case =
-            PARLEY__V1__ACT_TRAIN_REQUEST__LEARNING_RATE_GIVEN_LEARNING_RATE;
-        request.learning_rate = what->learning_rate;
-    }
+    request.learning_rate_given_case =
+        PARLEY__V1__ACT_TRAIN_REQUEST__LEARNING_RATE_GIVEN_LEARNING_RATE;
+    request.learning_rate = what->learning_rate;
     request.loss = what->is_tutorial_loss ? PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL
                                           : PARLEY__V1__ACT_LOSS__ACT_LOSS_FIXED;
     request.normalise = what->normalise;

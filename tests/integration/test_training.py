@@ -14,6 +14,8 @@ import sys
 import tempfile
 import xml.dom.minidom
 
+import gguf
+
 import children
 from harness import Parleyd
 from parley.v1 import act_pb2, act_pb2_grpc
@@ -150,6 +152,18 @@ def test_weights_of_the_loss(folder):
     for words, said in [(["--value-weight", -1], "value_weight is -1"), (["--entropy-weight", "-0.5"], "entropy_weight is -0.5")]:
         assert said in parley(*more, "bad.gguf", *words, status=1).stderr
     assert "--value-weight" in parley("train", "--help").stdout
+
+
+def test_zeros(folder):
+    """A learning rate of 0 moves nothing, however long the training is; without a discount only the next reward counts."""
+    def weights(*words):
+        parley("train", "cartpole", "--hidden", 8, "--observers", 1, "--steps", 20, "--json", "--load-from-checkpoint", "false", "--out", "zero.gguf", *words)
+        tensors = gguf.GGUFReader(folder / "zero.gguf").tensors
+        return next(t for t in tensors if t.name == "actions.weight").data.tobytes()
+
+    still = weights("--episodes", 1, "--learning-rate", 0)
+    assert weights("--episodes", 3, "--learning-rate", 0) == still != weights("--episodes", 1)
+    assert len({weights("--episodes", 1, "--gamma", gamma) for gamma in (0, 0.5, 1)}) == 3
 
 
 def test_the_tutorials_table(folder):
