@@ -5,9 +5,13 @@
 /* Behind a string that begins at text, which is its first quote. */
 static const char *skip_string(const char *text, const char *end)
 {
-    for (text++; text < end; text++) {
-        const char *quote = memchr(text, '"', (size_t)(end - text)), *slash;
+    const char *quote = text;
 
+    for (text++; text < end; text++) {
+        const char *slash;
+
+        if (quote < text) /* else it is still ahead: one search for all that is escaped before it */
+            quote = memchr(text, '"', (size_t)(end - text));
         if (quote == NULL)
             return end;
         slash = memchr(text, '\\', (size_t)(quote - text));

@@ -1,5 +1,6 @@
 #include "base/json_extent.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/base/suite.h"
@@ -42,4 +43,24 @@ START_TEST(counts)
 }
 END_TEST
 
-SUITE_MAIN("json_extent", counts)
+/* A string of four megabytes, each byte escaped, is read once: looking for its end anew behind each
+ * escape would take minutes, and Check ends the test. */
+START_TEST(escapes_are_read_once)
+{
+    enum { N_ESCAPES = 2 << 20, LEN = 2 * N_ESCAPES + 2 };
+    const struct json_extent limit = {0, 1}, less = {0, 0};
+    char *text = malloc(LEN);
+
+    ck_assert_ptr_nonnull(text);
+    for (size_t i = 1; i < LEN - 1; i += 2)
+        memcpy(text + i, i % 4 == 1 ? "\\n" : "\\\"", 2);
+    text[0] = text[LEN - 1] = '"';
+    ck_assert(json_extent_fits(text, LEN, &limit) && !json_extent_fits(text, LEN, &less));
+    for (size_t i = 1; i < LEN - 1; i += 2)
+        memcpy(text + i, "\\n", 2);
+    ck_assert(json_extent_fits(text, LEN, &limit) && !json_extent_fits(text, LEN, &less));
+    free(text);
+}
+END_TEST
+
+SUITE_MAIN("json_extent", counts, escapes_are_read_once)
