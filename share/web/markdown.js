@@ -4,9 +4,12 @@ import { el, button } from './dom.js';
 import { codeTokens } from './highlight.js';
 import { cutFormulas, formula, FORMULA } from './math.js';
 
-const LONGEST_MARKDOWN = 200_000; // characters; what is longer is shown as it is
+const LONGEST_MARKDOWN = 100_000; // characters; what is longer is shown as it is
+const LONGEST_PARAGRAPH = 20_000;
+const MOST_MARKS = 400; // in a paragraph: marked's time grows with their square
 const LONGEST_SHOWN = 100_000; // of what is shown as it is, until all is asked for
 const DEEPEST = 24; // quotes and lists in each other
+const FENCED = /^ {0,3}(`{3,}|~{3,})[^\n`]*\n[\s\S]*?(?:^ {0,3}\1[`~]* *$|$(?![\s\S]))/gm;
 const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: '\u00a0', '#39': "'" };
 const SAFE_LINK = /^(https?:|mailto:)/i;
 
@@ -135,6 +138,13 @@ function closed(text) {
   return open === null ? text : `${text}\n${open}`;
 }
 
+/** Whether marked reads the text in a time that nobody notices. @param {string} text */
+function isReadable(text) {
+  if (text.length > LONGEST_MARKDOWN) return false;
+  const prose = text.replace(FENCED, '');
+  return prose.split(/\n\s*\n/).every((part) => part.length <= LONGEST_PARAGRAPH && (part.match(/[*_[<~`>\\]/g) ?? []).length <= MOST_MARKS);
+}
+
 /** @param {string} text @returns {{tokens: any[], formulas: string[]}} */
 function lexed(text) {
   const { text: rest, formulas } = cutFormulas(text);
@@ -147,6 +157,7 @@ export class MarkdownView {
   #loose = []; // nodes behind them
   #text = '';
   #isWhole = false;
+  #isPlain = false; // shown as it is
 
   constructor() {
     this.node = el('div', { class: 'markdown' });
@@ -157,26 +168,35 @@ export class MarkdownView {
     if (text === this.#text && isWhole === this.#isWhole) return;
     if (isWhole && !this.#isWhole) this.#restart(); // what came later may belong to a block that was settled
     this.#isWhole = isWhole;
-    if (text.length > LONGEST_MARKDOWN) {
+    if (!isReadable(text.slice(this.#settled)) || !this.#couldGrow(text)) {
       this.#restart();
       this.node.replaceChildren(plainBlock(text));
-    } else {
-      this.#grow(text);
+      this.#isPlain = true;
     }
     this.#text = text;
   }
 
   #restart() {
+    this.#isPlain = false;
     this.#settled = 0;
     this.#loose = [];
     this.node.replaceChildren();
   }
 
+  /** False: marked gave up, on what lies in itself thousands of times. @param {string} text */
+  #couldGrow(text) {
+    try {
+      this.#grow(text);
+      return true;
+    } catch (error) {
+      if (error instanceof RangeError) return false;
+      throw error;
+    }
+  }
+
   /** @param {string} text */
   #grow(text) {
-    if (!text.startsWith(this.#text.slice(0, this.#settled)) || this.#text.length > LONGEST_MARKDOWN) {
-      this.#restart();
-    }
+    if (this.#isPlain || !text.startsWith(this.#text.slice(0, this.#settled))) this.#restart();
     const { tokens, formulas } = lexed(text.slice(this.#settled));
     const context = { formulas, depth: 0 };
     // Where formulas were cut out, or marked writes tabs and line ends its own way, lengths are not those of the text.

@@ -60,7 +60,7 @@ export class Sidebar {
     new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#addRows(), { root: this.list, rootMargin: '400px' })
       .observe(this.more);
     this.status = el('span', { class: 'grow small muted' });
-    host.append(
+    host.replaceChildren(
       el('div', { class: 'brand' }, logo(), el('h1', { text: 'Parley' }), button('menu', 'Hide the list', () => app.toggleSidebar())),
       el('div', { class: 'list-head' },
         button('plus', 'New conversation', () => app.openNew(), { text: true }),

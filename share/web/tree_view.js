@@ -15,7 +15,40 @@ const FETCHES = 4; // transcripts that are read at once
 /** @param {string} text @param {number} length */
 const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
+/** The children of an element, each made once as long as it stays in view. */
+class Pool {
+  #made = new Map();
+
+  /** @param {Element} host */
+  constructor(host) {
+    this.host = host;
+  }
+
+  /** @param {any[]} wanted each with its key, in order @param {(one: any) => Element} make */
+  show(wanted, make) {
+    const keys = new Set(wanted.map((one) => one.key));
+    for (const [key, node] of this.#made) {
+      if (keys.has(key)) continue;
+      node.remove();
+      this.#made.delete(key);
+    }
+    let at = this.host.firstChild;
+    for (const one of wanted) {
+      const known = this.#made.get(one.key);
+      if (known === at && known !== undefined) {
+        at = at.nextSibling;
+        continue;
+      }
+      const node = known ?? make(one);
+      this.#made.set(one.key, node);
+      this.host.insertBefore(node, at);
+    }
+  }
+}
+
 export class TreeView {
+  #edges;
+  #items;
   #rows = [];
   #byKey = new Map();
   #chat = null;
@@ -27,13 +60,18 @@ export class TreeView {
   #asked = new Set(); // those of them that have been
   #fetching = 0;
   #onPath = new Set();
+  #end = ''; // the key of the last node of the branch that is shown
+  #width = 0;
   #redraw = new Signal();
 
   /** @param {any} app */
   constructor(app) {
     this.app = app;
     this.#redraw.on(() => { this.#drawRows(); this.#drawFoot(); });
-    this.svg = svg('svg', { role: 'tree', 'aria-label': 'Branches of this conversation', on: { keydown: (event) => this.#key(event) } });
+    const [edges, items] = [svg('g', { role: 'presentation' }), svg('g', { role: 'presentation' })];
+    this.#edges = new Pool(edges);
+    this.#items = new Pool(items);
+    this.svg = svg('svg', { role: 'tree', 'aria-label': 'Branches of this conversation', on: { keydown: (event) => this.#key(event) } }, edges, this.#start(), items);
     this.scroller = el('div', { class: 'tree', on: { scroll: () => this.#drawRows() } }, this.svg);
     this.foot = el('div', { class: 'tree-foot' });
     this.node = el('div', { class: 'panel-body' }, this.scroller, this.foot);
@@ -49,6 +87,7 @@ export class TreeView {
     this.#byKey = new Map(this.#rows.map((row) => [row.node.key, row]));
     const path = this.#tree?.path(chat.id) ?? [];
     this.#onPath = new Set(path.map((node) => node.key));
+    this.#end = path.at(-1)?.key ?? '';
     for (const node of path) if (chat.turns[node.turn - 1]) this.#texts.set(node.key, chat.turns[node.turn - 1]);
     if (this.#rows.length === 0) {
       this.node.replaceChildren(el('div', { class: 'panel-empty' }, icon('tree'), el('p', { text: 'Each turn becomes a node here. Edit a message, or ask for another reply, and the tree branches.' })));
@@ -60,8 +99,8 @@ export class TreeView {
       this.#reveal(this.#active);
     }
     const lanes = 1 + Math.max(...this.#rows.map((row) => row.lane));
-    const width = Math.max(this.scroller.clientWidth || 360, LEFT + lanes * LANE + 190);
-    this.svg.setAttribute('width', String(width));
+    this.#width = Math.max(this.scroller.clientWidth || 360, LEFT + lanes * LANE + 190);
+    this.svg.setAttribute('width', String(this.#width));
     this.svg.setAttribute('height', String((this.#rows.length + 1) * ROW));
     this.#drawRows();
     this.#drawFoot();
@@ -80,22 +119,24 @@ export class TreeView {
     const hadFocus = this.svg.contains(document.activeElement);
     const edges = [];
     for (const row of this.#rows) { // an edge may pass through the view though both its ends are outside
-      const above = row.node.parent && this.#byKey.get(row.node.parent.key);
-      if (row.row >= from && (above ?? START).row < to) edges.push(this.#edge(above, row));
+      const above = row.node.parent ? this.#byKey.get(row.node.parent.key) : START;
+      if (row.row >= from && above.row < to) edges.push(this.#edge(above, row));
     }
-    edges.sort((a, b) => Number(a.classList.contains('on')) - Number(b.classList.contains('on')));
-    this.svg.replaceChildren(...edges, this.#start(), ...this.#rows.slice(from, to).map((row) => this.#item(row)));
-    if (hadFocus) this.svg.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+    edges.sort((a, b) => Number(a.isOn) - Number(b.isOn)); // the path of this branch above the others
+    this.#edges.show(edges, (edge) => svg('path', { class: `edge${edge.isOn ? ' on' : ''}`, d: edge.d }));
+    this.#items.show(this.#rows.slice(from, to).map((row) => this.#item(row)), (item) => this.#node(item));
+    // A row whose text has come is drawn anew.
+    if (hadFocus && !this.svg.contains(document.activeElement)) this.svg.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
-  /** @param {any} above null: the start @param {any} row */
+  /** @param {any} above @param {any} row */
   #edge(above, row) {
-    const [x1, y1] = this.#spot(above ?? START);
+    const [x1, y1] = this.#spot(above);
     const [x2, y2] = this.#spot(row);
-    const isOn = this.#onPath.has(row.node.key) && (above === null || this.#onPath.has(above.node.key));
+    const isOn = this.#onPath.has(row.node.key) && (above === START || this.#onPath.has(above.node.key));
     // Down in the lane of the node above, where no other node is, and over in the row of the node itself.
     const d = x1 === x2 ? `M${x1} ${y1}V${y2}` : `M${x1} ${y1}V${y2 - ROW / 2}Q${x1} ${y2} ${x2} ${y2}`;
-    return svg('path', { class: `edge${isOn ? ' on' : ''}`, d });
+    return { key: `${d}${isOn}`, d, isOn };
   }
 
   #start() {
@@ -103,24 +144,31 @@ export class TreeView {
     return svg('g', { class: 'start', 'aria-hidden': 'true' }, svg('circle', { cx: x, cy: y, r: 4 }), svg('text', { x: x + 17, y: y + 4.5, text: 'Start' }));
   }
 
+  /** What is to be seen of a row; the same key, the same picture. @param {any} row */
   #item(row) {
     const { node } = row;
-    const [x, y] = this.#spot(row);
-    const turn = this.#textOf(node);
-    const isBusy = this.#tree.running.get(node.owner) === node.turn;
-    const isCurrent = node.key === (this.#tree.path(this.#chat.id).at(-1)?.key);
-    const asked = turn?.messages?.at(-1)?.text?.trim().replace(/\s+/g, ' ') ?? '';
+    const asked = this.#textOf(node)?.messages?.at(-1)?.text?.trim().replace(/\s+/g, ' ') ?? '';
     const siblings = this.#tree.siblings(node);
-    const classes = ['node', this.#onPath.has(node.key) && 'on', isCurrent && 'at', isBusy && 'busy'].filter(Boolean).join(' ');
-    const label = svg('text', { x: x + 17, y: y + 4.5, text: asked ? shortened(asked, LABEL_LENGTH) : `Turn ${node.turn}` });
+    const item = {
+      node, spot: this.#spot(row), asked, version: siblings.indexOf(node) + 1, versions: siblings.length, isTip: node.isTip,
+      isCurrent: node.key === this.#end, isOn: this.#onPath.has(node.key), isBusy: this.#tree.running.get(node.owner) === node.turn,
+      width: this.#width,
+    };
+    const { node: _, ...seen } = item;
+    return { ...item, key: node.key + JSON.stringify(seen) };
+  }
+
+  #node({ node, spot: [x, y], asked, version, versions, isTip, isCurrent, isOn, isBusy, width }) {
+    const classes = ['node', isOn && 'on', isCurrent && 'at', isBusy && 'busy'].filter(Boolean).join(' ');
     return svg('g', {
       class: classes, role: 'treeitem', tabindex: node.key === this.#active ? '0' : '-1', data: { key: node.key },
-      'aria-level': String(node.turn), 'aria-setsize': String(siblings.length), 'aria-posinset': String(siblings.indexOf(node) + 1),
-      'aria-selected': String(isCurrent), 'aria-label': `Turn ${node.turn}${siblings.length > 1 ? `, version ${siblings.indexOf(node) + 1} of ${siblings.length}` : ''}: ${shortened(asked, 120) || 'no text yet'}`,
+      'aria-level': String(node.turn), 'aria-setsize': String(versions), 'aria-posinset': String(version), 'aria-selected': String(isCurrent),
+      'aria-label': `Turn ${node.turn}${versions > 1 ? `, version ${version} of ${versions}` : ''}: ${shortened(asked, 120) || 'no text yet'}`,
       on: { click: () => this.#choose(node, true), focus: () => this.#choose(node, false) },
-    }, svg('rect', { class: 'back', x: 3, y: y - ROW / 2 + 1, width: Math.max(0, Number(this.svg.getAttribute('width')) - 6), height: ROW - 2, rx: 8 }),
+    }, svg('rect', { class: 'back', x: 3, y: y - ROW / 2 + 1, width: Math.max(0, width - 6), height: ROW - 2, rx: 8 }),
     svg('circle', { class: 'halo', cx: x, cy: y, r: 11 }),
-    svg('circle', { class: 'spot', cx: x, cy: y, r: node.isTip ? 6 : 5 }), label);
+    svg('circle', { class: 'spot', cx: x, cy: y, r: isTip ? 6 : 5 }),
+    svg('text', { x: x + 17, y: y + 4.5, text: asked ? shortened(asked, LABEL_LENGTH) : `Turn ${node.turn}` }));
   }
 
   /** What was said at a node; asks for it if it is not known. */
@@ -198,11 +246,10 @@ export class TreeView {
       this.app.goToNode(node);
     } else if (event.key in targets) {
       event.preventDefault();
-      this.#active = targets[event.key]().key;
-      this.#reveal(this.#active);
+      const { key } = targets[event.key]();
+      this.#reveal(key);
       this.#drawRows();
-      this.svg.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
-      this.#drawFoot();
+      this.svg.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
     }
   }
 }

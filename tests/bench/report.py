@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The page of `parley bench --html` as Chromium shows it, light and dark: no labels of a chart overlap or leave it, nothing is wider
-than the window, and text stands out from what is behind it. Writes build/page/light.png and dark.png, to be looked at.
+than the window, and text stands out from what is behind it. Writes build/report/light.png and dark.png, to be looked at.
 
-usage: page.py BUILD_DIR
+usage: report.py BUILD_DIR
 """
 import json
 import os
@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import children  # noqa: E402
 
-FOLDER = os.path.join("build", "page")
+FOLDER = os.path.join("build", "report")
 N_CHARTS = 2 + 2 * 4  # over concurrency, and of each load
 THEMES = ("light", 1), ("dark", 0)  # Chromium's preferredColorScheme
 MIN_CONTRAST = 4.5  # WCAG 2.1, AA
@@ -73,7 +73,7 @@ def look(page, theme, scheme):
 def main():
     build = sys.argv[1]
     if shutil.which("chromium") is None:
-        sys.exit("there is no chromium; as root: apt-get install chromium fonts-dejavu-core")
+        sys.exit("there is no chromium: ./run setup browser installs it")
     os.makedirs(FOLDER, exist_ok=True)
     page = os.path.join(FOLDER, "page.html")
     with children.Daemon(f"{build}/parleyd") as daemon:

@@ -161,6 +161,9 @@ class Page:
             if not self.browser._changed.wait_for(lambda: self.events["Page.loadEventFired"] > before, SECONDS):
                 raise PageError(f"{method} {params} loaded nothing")
 
+    def close(self):
+        self.browser.call("Target.closeTarget", targetId=self.target)
+
     def js(self, expression):
         """The value of an expression, awaited."""
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
