@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "server/api/connect/connect.h"
 #include "server/api/routes.h"
 #include "server/api/services.h"
 #include "server/config/config.h"
@@ -113,6 +114,8 @@ static enum status ports_open_http(struct ports *p, struct access *access, struc
     struct error why;
     enum status rc;
 
+    if (c->listen_admin != NULL && config.admin == NULL) /* administration is there alone */
+        config.routes.make = connect_make_public_route;
     if (config.listen == NULL && config.admin == NULL)
         return STATUS_OK;
     server->has_page = !c->no_page;

@@ -365,6 +365,22 @@ def keys(parleyd, folder):
     print("keys")
 
 
+def administration(parleyd):
+    """What an address of administration serves, the public one does not."""
+    def statuses(address):
+        host, port = address.rsplit(":", 1)
+        for path in "/parley.v1.Admin/Status", OPEN, "/grpc.health.v1.Health/Check":
+            c = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+            c.request("POST", path, b"{}", {"Content-Type": JSON})
+            yield c.getresponse().status
+            c.close()
+    for flags, public, admin in (((), [200, 200, 200], None), (("--listen-admin", "127.0.0.1:0"), [404, 200, 200], None), (("--http-admin", "127.0.0.1:0"), [404, 200, 200], [200, 404, 200])):
+        with children.Daemon(parleyd, "--http", "127.0.0.1:0", *flags) as daemon:
+            assert list(statuses(daemon.http)) == public, flags
+            assert admin is None or list(statuses(daemon.ready["http_admin"])) == admin
+    print("administration")
+
+
 def drained(parleyd):
     """A stream in flight says that the server stops."""
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
@@ -429,6 +445,7 @@ def main():
             by_their_client(client)
             pages(client)
         keys(parleyd, folder)
+        administration(parleyd)
         drained(parleyd)
         named(parleyd, parley, folder)
 

@@ -282,10 +282,9 @@ static bool is_of_service(const char *path, const char *service)
     return strncmp(path + 1, service, len) == 0 && path[len + 1] == '/';
 }
 
-bool connect_make_route(struct route *out, const char *path)
+/* method: of the path; NULL: there is none. */
+static bool make_route(struct route *out, const char *path, const struct call_method *method)
 {
-    const struct call_method *method = connect_find_method(path);
-
     if (path[0] != '/')
         return false;
     *out = (struct route){
@@ -304,4 +303,16 @@ bool connect_make_route(struct route *out, const char *path)
         if (is_of_service(path, descriptor_services[i]))
             return true;
     return false;
+}
+
+bool connect_make_route(struct route *out, const char *path)
+{
+    return make_route(out, path, connect_find_method(path));
+}
+
+bool connect_make_public_route(struct route *out, const char *path)
+{
+    const struct call_method *method = connect_find_method(path);
+
+    return make_route(out, path, method != NULL && method->access == ACCESS_ADMIN ? NULL : method);
 }

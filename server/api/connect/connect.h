@@ -10,5 +10,7 @@ struct route;
 
 /* As struct routes' make. A method that a service of ours lacks has a route, too, which says so. */
 bool connect_make_route(struct route *out, const char *path);
+/* The same without the methods of administration: where another port has them. */
+bool connect_make_public_route(struct route *out, const char *path);
 
 #endif

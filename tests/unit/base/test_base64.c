@@ -48,22 +48,9 @@ END_TEST
 /* Other text is refused. */
 START_TEST(test_refused)
 {
-    static const char *const texts[] = {"a",
-                                        "=",
-                                        "==",
-                                        "a=",
-                                        "ab=",
-                                        "abc==",
-                                        "abcd=",
-                                        "abcde",
-                                        "ab=c",
-                                        "a b=",
-                                        "ab\n=",
-                                        "ab,d",
-                                        "\xff"
-                                        "abc",
-                                        "====",
-                                        "ab==cd"};
+    static const char *const texts[] = {
+        "a",    "=",    "==",    "a=",   "ab=",    "abc==", "abcd=", "abcde",
+        "ab=c", "a b=", "ab\n=", "ab,d", "ab\xff", "====",  "ab==cd"};
     uint8_t out[16];
     size_t n;
 
