@@ -11,7 +11,7 @@
 
 enum {
     ANSWER_SHARE = 4,  /* of a reply's tokens, 1 / ANSWER_SHARE are the answer's */
-    UNKNOWN_SHARE = 2, /* so where it is not known how few tokens the answer can have */
+    UNKNOWN_SHARE = 2, /* so where it is not found how few tokens the answer can have */
     ANSWER_SPARE = 16, /* tokens that it has beside the fewest that it can have */
 };
 
@@ -181,6 +181,7 @@ static void reasoning_bytes(const struct lm *m, int32_t id, const char **ret_byt
     bool is_mark = false;
     struct error ignored; /* it was sampled, so it is a token */
 
+    *ret_bytes = "";
     for (size_t i = 0; i < m->n_thought_marks; i++)
         is_mark = is_mark || m->marks[i] == id;
     if ((size_t)id >= vocab_n_tokens(m->vocab) ||
@@ -287,8 +288,10 @@ void lm_reasoning_accept(const struct lm *m, struct lm_reasoning *r, int32_t id)
     }
     r->is_repeating = repetition_add(&r->repetition, id);
     reasoning_bytes(m, id, &bytes, &len);
+    if (len == 0)
+        return;
     n = reasoning_closes(m, r, bytes, len);
-    if (n == len && n > 0) {
+    if (n == len) {
         reasoning_write(m, r, REASONING_AFTER, REASONING_IS_OVER);
     } else if (n > 0) {
         r->phase = REASONING_IS_OVER; /* white space follows in the token */

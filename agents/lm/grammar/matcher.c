@@ -191,11 +191,10 @@ static enum status matcher_find_plan(const struct matcher *m, struct closing_pla
 enum status matcher_least(struct matcher *m, size_t *out, struct error *err)
 {
     struct closing_plan plan = {.is_found = false};
-    enum status rc = STATUS_OK;
+    enum status rc;
 
     matcher_module(m)->matcher_renew(m->engine);
-    if (m->grammar->constraint.form != CONSTRAINT_TAGS)
-        rc = matcher_find_plan(m, &plan, err);
+    rc = matcher_find_plan(m, &plan, err);
     *out = plan.is_found ? plan.n + 1 : 0;
     return rc;
 }
