@@ -24,7 +24,7 @@ struct upload {
     struct upload_events events;
     float *block; /* NULL if is_ignored */
     size_t size_bytes, received_bytes;
-    struct sha256 *sha; /* the compute thread's while a job is in flight */
+    struct sha256 *sha; /* the compute thread's while a job is in flight; NULL if is_crc_only */
     uint8_t sha_due[SHA256_BYTES];
     size_t n_jobs; /* in flight */
     bool was_full; /* on_ready must be called */
@@ -58,7 +58,7 @@ enum status upload_open(struct upload **out, const struct upload_config *config,
         rc = params_memory_take(&u->block, config->memory, err);
     if (rc == STATUS_PRECONDITION) /* too large for any memory */
         (void)error_name_field(err, "specs");
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK && !config->is_crc_only)
         rc = sha256_open(&u->sha, err);
     if (rc == STATUS_OK)
         *out = u;
@@ -154,8 +154,8 @@ static void run_chunk(struct job *job)
     struct upload_job *j = container_of(job, struct upload_job, job);
     const struct chunk *c = &j->chunk.chunk;
     struct upload *u = j->upload;
-    uint32_t crc =
-        chunk_copy((char *)u->block + c->offset, c, j->chunk.pieces, params_upload_hash, u->sha);
+    uint32_t crc = chunk_copy((char *)u->block + c->offset, c, j->chunk.pieces,
+                              u->sha != NULL ? params_upload_hash : NULL, u->sha);
 
     if (crc != c->crc)
         (void)error_because(&j->err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, "crc32c",
@@ -204,19 +204,26 @@ static void run_end(struct job *job)
     struct upload *u = j->upload;
     uint8_t sha[SHA256_BYTES];
 
+    if (u->sha == NULL)
+        return;
     sha256_take(u->sha, sha);
     if (u->block != NULL && memcmp(sha, u->sha_due, sizeof(sha)) != 0)
         (void)error_because(&j->err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, "sha256",
                             "the sha256 of the received bytes is not the one sent");
 }
 
-enum status upload_end(struct upload *u, const uint8_t sha256[SHA256_BYTES], struct error *err)
+enum status upload_end(struct upload *u, const uint8_t *sha256, struct error *err)
 {
     assert(upload_is_ready(u));
     if (u->received_bytes != u->size_bytes)
         return error_field(err, "sha256", "arrived after %zu of %zu bytes", u->received_bytes,
                            u->size_bytes);
-    memcpy(u->sha_due, sha256, SHA256_BYTES);
+    if ((sha256 == NULL) != u->config.is_crc_only)
+        return error_field(err, "sha256", "has %d bytes, %s", sha256 == NULL ? 0 : SHA256_BYTES,
+                           sha256 == NULL ? "which needs crc_only in the header"
+                                          : "but the header says crc_only");
+    if (sha256 != NULL)
+        memcpy(u->sha_due, sha256, SHA256_BYTES);
     submit(u, &(struct upload_chunk){0}, run_end);
     u->is_ending = true;
     return STATUS_OK;

@@ -42,6 +42,7 @@ struct upload_config {
     struct model *model;    /* on whose thread */
     bool may_be_non_finite; /* else INVALID names the tensor */
     bool is_ignored;        /* a duplicate: its chunks are counted and dropped */
+    bool is_crc_only;       /* there is no hash of all */
 };
 
 /* STATUS_EXHAUSTED without memory. */
@@ -56,9 +57,9 @@ bool upload_is_ready(const struct upload *u);
  * reported by ended. */
 enum status upload_add(struct upload *u, const struct upload_chunk *chunk,
                        struct error *err) MUST_CHECK;
-/* All chunks have come, and this is their hash. INVALID when something is missing. */
-enum status upload_end(struct upload *u, const uint8_t sha256[SHA256_BYTES],
-                       struct error *err) MUST_CHECK;
+/* All chunks have come, and this is their hash, [SHA256_BYTES]; NULL: none. INVALID when something
+ * is missing, or a hash comes with is_crc_only. */
+enum status upload_end(struct upload *u, const uint8_t *sha256, struct error *err) MUST_CHECK;
 
 bool upload_is_empty(const struct upload *u); /* no chunk has come */
 /* Returns the block, [spec->n], after a successful end, or while the upload is empty. The caller

@@ -133,6 +133,7 @@ for what; do
         "$here/../integration/venv.sh"
         python=$("$here/optim.sh")
         PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/optim.py" "$build" "$model"
+        PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/params_step.py" "$build"
         ;;
     drive) python3 "$here/drive.py" "$build" ;;
     journal) by_python journal.py ;;

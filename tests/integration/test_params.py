@@ -258,6 +258,13 @@ def bad_uploads(parley):
     refused(loss, with_part(crc32c=1), says="crc32c")
     refused(loss, with_part(sha256=b"x" * 32), says="sha256")
     refused(invalid, with_part(sha256=b"x" * 31), field="sha256")
+    refused(invalid, with_part(sha256=b""), field="sha256", says="needs crc_only")
+    by_crc = list(upload("bad", "a", 1, good))
+    by_crc[0].header.crc_only = True
+    refused(invalid, by_crc, field="sha256", says="the header says crc_only")
+    by_crc = [*by_crc[:-1], params.ParamsUpload(sha256=b"")]
+    by_crc[1].chunk.crc32c ^= 1
+    refused(loss, by_crc, says="crc32c")
     refused(invalid, with_part(offset=4), field="offset")
     refused(invalid, with_part(data=b"12345"), field="data")
     refused(invalid, with_part(data=b""), field="data")

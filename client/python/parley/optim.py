@@ -278,13 +278,13 @@ class RemoteOptimizer:
 
     def _upload(self, gradient: Floats, header: pb.ParamsUploadHeader) -> Iterator[pb.ParamsUpload | bytes]:
         yield pb.ParamsUpload(header=header)
-        yield from frames_of(gradient)
+        yield from frames_of(gradient, crc_only=True)
 
     def _next(self, gradients: Sequence[Any] | None, timeout: float) -> tuple[Floats, pb.ParamsUploadHeader]:
         """Begins a step: returns its gradient and its header. Refuses before anything has changed."""
         (gradient, skipped), rate, timeout_ms = self._gradient(gradients), self._rate(), wire.milliseconds(timeout)
         self.steps += 1
-        header = pb.ParamsUploadHeader(name=self.name, client_id=self.client, step_id=self.steps, base_version=self.version, timeout_ms=timeout_ms,
+        header = pb.ParamsUploadHeader(name=self.name, client_id=self.client, step_id=self.steps, base_version=self.version, timeout_ms=timeout_ms, crc_only=True,
                                        specs=self._specs(), skipped=skipped)
         if rate is not None:
             header.learning_rate = rate

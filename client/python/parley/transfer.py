@@ -47,15 +47,16 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number has more than 64 bits")
 
 
-def frames_of(values: Floats) -> Iterator[bytes]:
-    """Yields the messages that carry the values: their chunks, then their hash."""
+def frames_of(values: Floats, crc_only: bool = False) -> Iterator[bytes]:
+    """Yields the messages that carry the values: their chunks, then their hash; with crc_only (ParamsUploadHeader) an empty one."""
     data, sha256 = values.data.cast("B"), hashlib.sha256()
     for offset in range(0, len(data), CHUNK_BYTES):
         part = bytes(data[offset:offset + CHUNK_BYTES])
-        sha256.update(part)
+        if not crc_only:
+            sha256.update(part)
         head = b"\x08" + varint(offset) + b"\x12" + varint(len(part))
         yield b"".join((CHUNK, varint(len(head) + len(part) + 5), head, part, b"\x1d", struct.pack("<I", crc32c(part))))
-    yield b"".join((SHA256, b"\x20", sha256.digest()))
+    yield SHA256 + b"\x00" if crc_only else b"".join((SHA256, b"\x20", sha256.digest()))
 
 
 def serialise(message: Any) -> bytes:

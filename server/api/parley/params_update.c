@@ -25,7 +25,7 @@ struct header {
     enum params_step step; /* as of the header's arrival */
     uint32_t timeout_ms;
     bool *skips; /* as a gradient's; owned until take_gradient */
-    bool has_rate;
+    bool has_rate, is_crc_only;
     double rate;
 };
 
@@ -102,6 +102,7 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
     out->base_version = from->base_version;
     out->want = from->want;
     out->timeout_ms = from->timeout_ms;
+    out->is_crc_only = from->crc_only != 0;
     rc = look_up(out, &out->step, &version, err);
     if (rc == STATUS_OK && out->step == PARAMS_STEP_NEW)
         rc = params_count_request(call_server(call)->params, call_principal(call), err);
@@ -116,6 +117,7 @@ static void begin_upload(struct upload_stream *in, const struct header *h)
         .model = h->set->model,
         .may_be_non_finite = h->set->spec.allow_non_finite,
         .is_ignored = h->step != PARAMS_STEP_NEW,
+        .is_crc_only = h->is_crc_only,
     };
 
     upload_stream_begin(in, &config);

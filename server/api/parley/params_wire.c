@@ -75,10 +75,10 @@ enum status params_part_read(struct params_part *out, const struct call_bytes *b
         return error_field(err, "chunk", "cannot be combined with other fields");
     if (which != 3)
         return error_set(err, STATUS_INVALID, "a message is empty");
-    if (sha->len != SHA256_BYTES)
+    if (sha->len != SHA256_BYTES && sha->len != 0)
         return error_field(err, "sha256", "has %zu bytes, it must have %d", sha->len, SHA256_BYTES);
     out->kind = PARAMS_PART_SHA256;
-    out->sha256 = sha->data;
+    out->sha256 = sha->len == 0 ? NULL : sha->data;
     return STATUS_OK;
 }
 

@@ -18,7 +18,7 @@ enum params_part_kind { PARAMS_PART_HEADER, PARAMS_PART_CHUNK, PARAMS_PART_SHA25
 struct params_part {
     enum params_part_kind kind;
     const ProtobufCMessage *message; /* all but a chunk: in the arena */
-    const uint8_t *sha256;           /* [SHA256_BYTES] */
+    const uint8_t *sha256;           /* [SHA256_BYTES] NULL: it is empty */
     struct chunk chunk;              /* in the bytes */
 };
 
