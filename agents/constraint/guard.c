@@ -65,7 +65,10 @@ bool guard_count(struct guard *g, const char *keyword, size_t n)
 {
     g->n_nodes += n;
     return g->n_nodes <= GUARD_MAX_NODES ||
-           guard_fail(g, keyword, "are too many, with all other schemas and values") != NULL;
+           guard_fail(g, keyword,
+                      strcmp(keyword, "schemas") == 0
+                          ? "are too many"
+                          : "has too many values, with all other schemas and values") != NULL;
 }
 
 json_t *guard_walk_at(struct guard *g, const json_t *schema, const char *keyword, const char *name)

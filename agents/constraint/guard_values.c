@@ -14,6 +14,7 @@ enum {
     MAX_LEAST = 32,           /* characters that are counted by an automaton */
     MIN_COUNTED = 24,         /* more are counted by the engine, if all are of one set */
     MAX_NOT = 256,
+    MAX_REPLY = 100000000, /* characters; no context holds as many */
 };
 
 /* --- strings --- */
@@ -179,6 +180,24 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
                : false;
 }
 
+/* Lengths that are no bound on any reply go; those beyond the limit cannot be counted. */
+static bool check_lengths(struct guard *g, struct string_rules *r)
+{
+    if (r->most >= MAX_REPLY)
+        r->most = SIZE_MAX;
+    for (size_t i = 0; i < 2; i++) {
+        size_t *size = i == 0 ? &r->least : &r->most;
+
+        if (r->n_parts > 0 || *size <= GUARD_MAX_LENGTH || *size == SIZE_MAX)
+            continue;
+        if (!guard_leave_out(g, i == 0 ? "minLength" : "maxLength",
+                             "is larger than the compiler's limit"))
+            return false;
+        *size = i == 0 ? 0 : SIZE_MAX;
+    }
+    return true;
+}
+
 /* The automaton of the rules; where it is too large, that of fewer of them. *ret_is_left: no rule
  * is left. */
 static bool join_rules(struct guard *g, struct string_rules *r, struct automaton *out,
@@ -224,7 +243,7 @@ bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_ne
 
     arena_init(&arena, SCRATCH_BYTES);
     string_rules_init(&r, &g->work, &arena);
-    is_walked = add_rules(g, &r, s);
+    is_walked = add_rules(g, &r, s) && check_lengths(g, &r);
     if (is_walked && r.least > r.most) {
         json_decref(guard_never(g, "minLength", "is larger than maxLength"));
         *ret_is_never = true;

@@ -15,7 +15,7 @@ struct schema_grammar {
     struct buf *out; /* all rules */
     const json_t *defs;
     json_t *def_rules; /* a definition's name: its rule */
-    json_t *texts;     /* an automaton: its rule */
+    json_t *texts;     /* an automaton, or a schema as text: its rule */
     json_t *waiting;   /* definitions whose rules are not written yet */
     size_t n_rules;
     int any, any_string; /* the rules; -1: not written yet */
@@ -607,17 +607,26 @@ static int write_ref(struct schema_grammar *s, const json_t *ref)
 
 static void write_into(struct schema_grammar *s, int rule, const json_t *schema);
 
-/* The rule of a schema, which is written. */
+/* The rule of a schema, which is written; the same as before for one that was. */
 static int write_schema(struct schema_grammar *s, const json_t *schema)
 {
+    json_t *known;
+    char *text;
     int rule;
 
     if (json_object_size(schema) == 0)
         return write_any(s);
     if (json_object_get(schema, "$ref") != NULL)
         return write_ref(s, json_object_get(schema, "$ref"));
-    rule = new_rule(s);
-    write_into(s, rule, schema);
+    text = json_dumps(schema, JSON_COMPACT);
+    known = text != NULL ? json_object_get(s->texts, text) : NULL;
+    rule = known != NULL ? (int)json_integer_value(known) : new_rule(s);
+    if (known == NULL) {
+        write_into(s, rule, schema);
+        if (text == NULL || json_object_set_new(s->texts, text, json_integer(rule)) != 0)
+            grammar_fail(s);
+    }
+    free(text);
     return rule;
 }
 

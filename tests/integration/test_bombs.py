@@ -33,7 +33,7 @@ REFUSED = {
     "a circle of rules": ENDLESS,
     "30 rules that double": "its shortest reply has 1073741824 bytes",
     "500 rules of two": "more than 10^19 bytes",
-    "1,000 nested groups": "nested",
+    "1,000 nested groups": "too deeply",
     "300 times any number of ways": "too ambiguous",
 }
 ANSWERED = ["30 $defs that may double", "a literal of 120,000", "regex (a|aa)*"]

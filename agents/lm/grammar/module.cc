@@ -24,6 +24,8 @@ extern __attribute__((visibility("default"))) const struct grammar_module parley
 namespace
 {
 
+namespace parser_work = xgrammar::parser_work;
+
 /* A longer reply would fill no model's context. */
 constexpr uint64_t max_shortest_bytes = 1 << 20;
 
@@ -107,6 +109,7 @@ try {
 
     *ret_no_memory = false;
     warning.clear();
+    parser_work::plain = nullptr;
     xgrammar::CompiledGrammar compiled = compile_form(&compiler, form, std::string(text, len));
     if (!warning.empty()) {
         tell(why, why_bytes, warning.c_str());
@@ -160,8 +163,6 @@ size_t compiled_bytes(const void *compiled)
     return static_cast<const xgrammar::CompiledGrammar *>(compiled)->MemorySizeBytes();
 }
 
-namespace parser_work = xgrammar::parser_work;
-
 struct Matcher {
     explicit Matcher(const xgrammar::CompiledGrammar &compiled)
         : engine(compiled), grammar(compiled.GetGrammar()), vocab(compiled.GetTokenizerInfo()),
@@ -206,6 +207,7 @@ void *matcher_open(void *compiled, bool *ret_is_spent)
     Matcher *m = nullptr;
 
     *ret_is_spent = false;
+    parser_work::plain = nullptr;
     parser_work::left = step_work;
     try {
         m = new Matcher(*static_cast<xgrammar::CompiledGrammar *>(compiled));

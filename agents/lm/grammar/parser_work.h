@@ -27,6 +27,11 @@ struct Spent : std::exception {
 inline thread_local std::size_t left = SIZE_MAX; /* of the work that this thread may do */
 inline thread_local std::size_t kept = 0;        /* states that this thread's parsers have stored */
 
+/* The grammar whose rules this thread's last parser has found to have no attributes: the parser
+ * that the compiler makes for each state would look at all rules again. Whoever makes another
+ * grammar sets it to null first. */
+inline thread_local const void *plain = nullptr;
+
 inline void Take(std::size_t n)
 {
     if (n > left)

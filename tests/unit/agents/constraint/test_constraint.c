@@ -53,7 +53,7 @@ END_TEST
 START_TEST(test_many_values)
 {
     static const size_t n_values[] = {CONSTRAINT_MAX_SCHEMA_VALUES + 1, GUARD_MAX_NODES + 1};
-    static const char *const says[] = {"too many values", "at #: 'enum' are too many"};
+    static const char *const says[] = {"too many values", "at #: 'enum' has too many"};
 
     arena_init(&arena, 1 << 20);
     for (size_t i = 0; i < 2; i++) {

@@ -50,8 +50,8 @@ START_TEST(test_rules)
          "r1 ::= \"null\"\n"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}}"
          "}",
-         "r9 ::= \"b\\u0022: \" r3 r6 | \"a\\u0022: \" r2 r5\n"
-         "r4 ::= \"}\" | \", \\\"\" r9\nr1 ::= \"{}\" | \"{\\\"\" r9\n"},
+         "r8 ::= \"b\\u0022: \" r2 r5 | \"a\\u0022: \" r2 r4\n"
+         "r3 ::= \"}\" | \", \\\"\" r8\nr1 ::= \"{}\" | \"{\\\"\" r8\n"},
         {"{\"type\":\"object\",\"properties\":{\"a\\n\\\"\":{\"type\":\"null\"}},\"required\":["
          "\"a\\n\\\"\"]}",
          "::= \"a\\u005cn\\u005c\\u0022\\u0022: \" r"},
@@ -246,14 +246,14 @@ START_TEST(test_bounds)
         ck_assert_int_eq(buf_printf(&schema, ",%d", i), STATUS_OK);
     ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
     ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "are too many"));
+    ck_assert_ptr_nonnull(strstr(err.text, "too many"));
     buf_clear(&schema);
     ck_assert_int_eq(buf_append_text(&schema, "{\"required\":[\"a\""), STATUS_OK);
     for (int i = 1; i < MANY; i++)
         ck_assert_int_eq(buf_append_text(&schema, ",\"a\""), STATUS_OK);
     ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
     ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "are too many"));
+    ck_assert_ptr_nonnull(strstr(err.text, "too many"));
     buf_clear(&schema);
     ck_assert_int_eq(buf_append_text(&schema, "{\"$defs\":{\"a\":{\"properties\":{\"0\":{}"),
                      STATUS_OK);
