@@ -180,6 +180,31 @@ def by_name_and_after_a_restart(parleyd, folder):
     print("names, and restarts")
 
 
+def interrupted(parleyd, model, folder):
+    """A retry with a key is the same response; a reply that kill -9 interrupted goes on first, with its own number."""
+    flags = "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--data", os.path.join(folder, "killed"), "--linger", "60"
+    with children.Daemon(parleyd, *flags) as daemon:
+        client = client_of(daemon)
+        made = client.conversations.create(items=[user("a")]).id
+        asked = {"model": "tiny", "conversation": made, "temperature": 0, "max_output_tokens": 4}
+        first, again = (client.responses.create(input="b", extra_headers={"Idempotency-Key": "k"}, **asked) for _ in range(2))
+        assert first == again and first.conversation.id == made
+        stream = client.responses.create(input="c", stream=True, extra_headers={"Idempotency-Key": "l"}, **{**asked, "max_output_tokens": 400}, extra_body={"ignore_eos": True})
+        cut = next(iter(stream)).response.id
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.process.returncode = 0  # it was to be killed
+    with children.Daemon(parleyd, *flags) as daemon:
+        client = client_of(daemon)
+        response = client.responses.create(input="d", **asked)
+        assert client.responses.retrieve(response.id).output_text == response.output_text and response.id != cut
+        said = texts(client, made, limit=100)
+        assert said[0] == ("user", "a") and said[-2:] == [("user", "d"), ("assistant", response.output_text)]
+        assert [role for role, _ in said] == ["user", "user", "assistant", "user", "assistant", "user", "assistant"] and said[3] == ("user", "c")
+        assert client.responses.retrieve(cut).output_text == said[4][1]
+    print("a key, and a kill")
+
+
 def of_others(parleyd, folder):
     path = os.path.join(folder, "keys")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
@@ -242,6 +267,7 @@ def main():
             refusals(client_of(daemon), daemon)
             of_a_model(client_of(daemon), daemon)
         by_name_and_after_a_restart(parleyd, folder)
+        interrupted(parleyd, model, folder)
         of_others(parleyd, folder)
 
 

@@ -90,6 +90,12 @@ static enum status read_items(struct prompt *out, json_t **ret_list, const json_
     return request_messages(out, *ret_list, "items", arena, err);
 }
 
+/* A turn that an earlier process had not ended goes on; items come behind it. */
+static enum status go_on(struct conversation *c, struct error *err)
+{
+    return c->unended.request == NULL ? STATUS_OK : conversation_run_unended(c, err);
+}
+
 /* Adds a turn without a reply. */
 static enum status add_messages(struct conversation *c, const struct message *messages, size_t n,
                                 struct error *err)
@@ -385,6 +391,8 @@ static enum status conversation_items_add(const struct conversation_target *t, s
     if (rc == STATUS_OK && items.n_messages == 0)
         rc = error_field(err, "items", "has nothing to add");
     if (rc == STATUS_OK)
+        rc = go_on(t->conversation, err);
+    if (rc == STATUS_OK)
         rc = add_messages(t->conversation, items.messages, items.n_messages, err);
     if (rc == STATUS_OK)
         rc = answer_new_items(x, t->conversation, err);
@@ -442,7 +450,8 @@ static enum status conversation_item_delete(const struct conversation_target *t,
     size_t at, n = 0;
     enum status rc;
 
-    if (turn_items_find(&items, &at, c, t->item, exchange_arena(x), err) != STATUS_OK ||
+    if (go_on(c, err) != STATUS_OK ||
+        turn_items_find(&items, &at, c, t->item, exchange_arena(x), err) != STATUS_OK ||
         messages_left(&n, c, &items, at, err) != STATUS_OK)
         return err->status;
     turn = completed_turn_ref(c->host.newest); /* its messages are added again */

@@ -146,15 +146,15 @@ static enum status response_previous(const char **out, const struct conversation
 }
 
 /* What the request named: the conversation itself. */
-static enum status response_of_named(struct response *r, const struct conversation *c,
+static enum status response_of_named(struct response *r, const struct conversation_id *id,
                                      struct arena *arena, struct error *err)
 {
-    char *id = arena_alloc(arena, CONVERSATION_ID_CHARS, 1);
+    char *text = arena_alloc(arena, CONVERSATION_ID_CHARS, 1);
 
-    if (id == NULL)
+    if (text == NULL)
         return error_no_memory(err, CONVERSATION_ID_CHARS, "a response");
-    conversation_id_format(&c->id, id);
-    r->conversation = id;
+    conversation_id_format(id, text);
+    r->conversation = text;
     return STATUS_OK;
 }
 
@@ -173,7 +173,7 @@ enum status response_of_turn(struct response **out, const struct conversation *c
     response_output_init(&r->output, r->id + 5, SEQUENCE_ITEM);
     *out = r;
     if (place->is_of_named) /* its metadata and instructions are not the conversation's */
-        return response_of_named(r, c, arena, err);
+        return response_of_named(r, &c->id, arena, err);
     if (response_metadata(&r->metadata, m == NULL ? NULL : m->pairs, m == NULL ? 0 : m->n_pairs,
                           arena, err) != STATUS_OK ||
         response_previous(&r->previous, c, place->turn, arena, err) != STATUS_OK)
@@ -739,6 +739,8 @@ static enum status find_named(struct conversation **out, struct exchange *x,
                                q->conversation, err) != STATUS_OK ||
         conversation_check_model(c, err) != STATUS_OK)
         return err->status;
+    if (c->unended.request != NULL && conversation_run_unended(c, err) != STATUS_OK)
+        return err->status; /* the turn of an earlier process comes first */
     if (q->base.model[0] == '\0')
         *model = c->host.model;
     if (c->host.model != *model)
@@ -794,15 +796,15 @@ static enum status response_of_reply(struct response **out, const struct respons
         .store = q->store, .previous = q->previous, .instructions = reply->instructions};
     format_id(r->id, &reply->turns[0].conversation,
               reply->turns[0].number | (q->conversation != NULL ? RESPONSE_TURN_OF_NAMED : 0));
-    r->conversation = q->conversation;
     response_take_tools(r, q);
     if (keep_text(&r->previous, arena, err) != STATUS_OK ||
-        keep_text(&r->conversation, arena, err) != STATUS_OK ||
         keep_text(&r->instructions, arena, err) != STATUS_OK ||
         response_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err) != STATUS_OK)
         return err->status;
     *out = r;
-    return STATUS_OK;
+    return q->conversation == NULL
+               ? STATUS_OK
+               : response_of_named(r, &reply->turns[0].conversation, arena, err);
 }
 
 /* What the response of a turn of a named conversation has of its own: kept with the answer alone.
