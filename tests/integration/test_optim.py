@@ -5,6 +5,7 @@ usage: test_optim.py PARLEYD                            (run by the interpreter 
        test_optim.py train ADDRESS SHARD N_SHARDS KIND  (one of the processes)"""
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -224,6 +225,16 @@ def test_missing(parleyd):
         for w in waits:
             w.join()
         assert all("missing are 'bob'" in s for s in said) and len(said) == 2, said
+        # a daemon that is stopped does not answer; what it then does with the gradient counts once, and for no other step
+        alone = parley.optim.RemoteOptimizer([np.zeros(1)], server, "alone", lr=1)
+        alone.step([np.ones(1)])
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            assert "did not answer" in declined(lambda: alone.step([np.ones(1)], timeout=0.01), "", code="DEADLINE_EXCEEDED").message
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        version = alone.step([np.ones(1)])
+        assert alone.parameters[0][0] == -version and version in (2, 3), version
         # one that is started again under its name goes on
         again = parley.optim.RemoteOptimizer([np.zeros(1)], server, "short", client="cid")
         assert (again.version, again.steps) == (1, 1)
