@@ -511,6 +511,13 @@ def responses(parley):
         assert told(client.responses.create(**more).output) == expected, text
         events = list(client.responses.create(stream=True, **more))
         assert told(items_of(events)) == expected == told(events[-1].response.output), text
+    # Items come in the order in which the model said them, whole, stored and streamed.
+    more = dict(model="hermes", input=ASK[0]["content"], tools=FLAT, extra_body=says("<think>Hm.</think>A " + CALL + " B " + CALL + " C"))
+    whole = client.responses.create(**more)
+    events = list(client.responses.create(stream=True, **more))
+    for output in (whole.output, client.responses.retrieve(whole.id).output, items_of(events), events[-1].response.output):
+        assert [o.type if o.type == "function_call" else o.content[0].text for o in output] == ["Hm.", "A", "function_call", "B", "function_call", "C"], output
+        assert len({o.id for o in output}) == 6 and all(o.status == "completed" for o in output), output
     cut = client.responses.create(model="hermes", input="x", tools=FLAT, max_output_tokens=3, temperature=0)
     assert cut.status == "incomplete" and cut.output[0].status == "incomplete", cut
     for param, says_what, wrong in (("tools[0].type", "only functions", {"tools": [{"type": "web_search"}]}),

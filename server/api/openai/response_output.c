@@ -228,38 +228,79 @@ void response_output_end(struct response_output *o, struct choice *c, const char
     output_close(o, c, status, w);
 }
 
+/* --- a whole reply --- */
+
+/* The item that is being gathered. */
+struct gathered_item {
+    const char *id;
+    uint64_t seed;
+    enum reply_part_kind kind;
+    bool is_open;
+    uint32_t call, n_messages;
+    struct buf name, text;
+};
+
+static void gathered_write(struct gathered_item *g, const char *status, struct json_writer *w)
+{
+    const struct item_id item =
+        item_id_of(g->id, g->kind, g->kind == REPLY_CALL ? g->call : g->n_messages - 1, g->seed);
+
+    if (g->is_open)
+        write_output_item(w, NULL, &item, g->kind, status, (struct text){g->name.data, g->name.len},
+                          (struct text){g->text.data, g->text.len}, false);
+    buf_clear(&g->name);
+    buf_clear(&g->text);
+    g->is_open = false;
+}
+
+static void gathered_take(struct gathered_item *g, const struct reply_part *part,
+                          struct json_writer *w)
+{
+    const bool is_call = part->kind == REPLY_CALL;
+
+    if (is_call || (part->kind != REPLY_ARGUMENTS && (!g->is_open || g->kind != part->kind))) {
+        gathered_write(g, "completed", w);
+        g->kind = part->kind;
+        g->call = part->call;
+        g->n_messages += part->kind == REPLY_TEXT;
+        g->is_open = true;
+    }
+    json_writer_fail(w, buf_append(is_call ? &g->name : &g->text, part->text, part->len));
+}
+
+static enum status gathered_take_all(struct gathered_item *g, struct reply_parser *p,
+                                     struct json_writer *w)
+{
+    struct reply_part part;
+
+    while (w->rc == STATUS_OK && reply_parser_next(p, &part))
+        gathered_take(g, &part, w);
+    return w->rc;
+}
+
 void response_output_whole(const char *id, const struct completed_turn *t,
                            const struct reply_parser_config *config, const char *status,
                            struct json_writer *w)
 {
-    const struct text none = {0};
-    const uint64_t seed = t->request->tool_use.seed;
-    struct whole_reply reply;
-    struct item_id item;
+    static const struct reply_part nothing = {.kind = REPLY_TEXT, .text = ""};
+    struct gathered_item g = {.id = id, .seed = t->request->tool_use.seed};
+    struct reply_parser_config whole = *config;
+    struct reply_parser *p = NULL;
     struct error err;
 
-    if (whole_reply_read(&reply, config, t->text, t->len, &err) != STATUS_OK) {
-        json_writer_fail(w, err.status);
-        return;
-    }
-    if (reply.thoughts.len > 0) {
-        item = item_id_of(id, REPLY_THOUGHT, 0, seed);
-        write_output_item(w, NULL, &item, REPLY_THOUGHT,
-                          reply.text.len + reply.n_calls > 0 ? "completed" : status, none,
-                          (struct text){reply.thoughts.data, reply.thoughts.len}, false);
-    }
-    if (reply.text.len > 0 || (reply.n_calls == 0 && reply.thoughts.len == 0)) {
-        item = item_id_of(id, REPLY_TEXT, 0, seed);
-        write_output_item(w, NULL, &item, REPLY_TEXT, reply.n_calls > 0 ? "completed" : status,
-                          none, (struct text){reply.text.data, reply.text.len}, false);
-    }
-    for (uint32_t i = 0; i < reply.n_calls; i++) {
-        struct tool_call call;
-
-        whole_reply_call(&reply, i, &call);
-        item = item_id_of(id, REPLY_CALL, i, seed);
-        write_output_item(w, NULL, &item, REPLY_CALL, i + 1 < reply.n_calls ? "completed" : status,
-                          call.name, call.arguments, false);
-    }
-    whole_reply_deinit(&reply);
+    whole.streams_calls = false;
+    buf_init(&g.name, ITEM_MAX_BYTES);
+    buf_init(&g.text, ITEM_MAX_BYTES);
+    json_writer_fail(w, reply_parser_open(&p, &whole, &err));
+    if (w->rc == STATUS_OK)
+        json_writer_fail(w, reply_parser_add(p, t->len == 0 ? "" : t->text, t->len, &err));
+    if (w->rc == STATUS_OK && gathered_take_all(&g, p, w) == STATUS_OK)
+        json_writer_fail(w, reply_parser_end(p, &err));
+    if (w->rc == STATUS_OK && gathered_take_all(&g, p, w) == STATUS_OK && !g.is_open)
+        gathered_take(&g, &nothing, w);
+    if (w->rc == STATUS_OK)
+        gathered_write(&g, status, w);
+    reply_parser_close(p);
+    buf_deinit(&g.name);
+    buf_deinit(&g.text);
 }
