@@ -335,12 +335,13 @@ export class App {
     const yes = await confirmed({ title: isAll ? `Delete ${members.length} branches?` : 'Delete this conversation?', danger: true, yes: 'Delete',
       text: 'The server forgets them for good.' });
     if (!yes) return;
+    if (members.some((m) => m.conversation === this.chat.id)) this.openNew(); // nothing asks for what is gone
     try {
       for (const { conversation } of members) await (this.#chats.get(conversation) ?? new Chat(this.library, conversation)).close();
     } catch (error) {
       complain(error);
     }
-    if (members.some((m) => m.conversation === this.chat.id)) this.openNew();
+    for (const { conversation } of members) this.#chats.delete(conversation);
   }
 
   importFile() {

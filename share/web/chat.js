@@ -7,6 +7,7 @@ import { TurnRun } from './turn_run.js';
 
 const TURN_PAGE = 1000; // turns
 const TITLE_LENGTH = 60;
+const CALL = /tool_call|"arguments"|"parameters"/i; // in the text of a reply that may have called tools
 
 /** Digits of a random number below 2^53, for seeds. */
 function randomSeed() {
@@ -52,7 +53,7 @@ export class Chat {
   run = null;
   /** @type {Map<number, any>} TurnDone of turns that this page saw end */
   ends = new Map();
-  /** @type {Map<number, any>} calls and reasoning of those, which a transcript has as text */
+  /** @type {Map<number, any>} replies with their calls and reasoning, which a transcript has as text */
   replies = new Map();
   error = null;
   /** @type {string|null} the text of a message whose turn another one has taken */
@@ -103,6 +104,17 @@ export class Chat {
     this.turns = turns;
     this.library.remember(conversation);
     if (!this.isBusy) this.#rejoin();
+    this.changed.emit();
+    for (const turn of turns) if (turn.finishReason === 'FINISH_REASON_TOOL_CALLS' || CALL.test(turn.reply ?? '')) this.#recall(turn.turn);
+  }
+
+  /** Asks for the calls of a turn, which its transcript has as text. @param {number} turn */
+  async #recall(turn) {
+    if (this.replies.has(turn)) return;
+    this.replies.set(turn, undefined); // asked for once
+    const run = new TurnRun({ conversation: this.id, turn, resumeFrom: { generation: this.conversation.generation ?? 1, turn } }, () => {});
+    await run.follow();
+    if (run.state === 'done') this.replies.set(turn, run.reply);
     this.changed.emit();
   }
 

@@ -7,16 +7,20 @@ const ENVELOPE_BYTES = 5;
 
 /** What a call ended with: gRPC's code in lower case, and the server's sentence. */
 export class CallError extends Error {
-  /** @param {string} code @param {string} message @param {number} [status] of HTTP; 0: no answer came */
-  constructor(code, message, status = 0) {
+  /** @param {string} code @param {string} message @param {any[]} [details] as Connect has them; of an answer of parleyd */
+  constructor(code, message, details = []) {
     super(message);
     this.code = code;
-    this.status = status;
+    this.details = details;
   }
 
-  /** Whether the same request may succeed later: the server is away, or the way to it. */
+  /**
+   * Whether the same request may succeed later: the server is away or on its way, or what lies between. Something that parleyd
+   * lacks, as the grammar module, has no reason of its own and no time to try again.
+   */
   get isPassing() {
-    return this.code === 'unavailable' || this.status === 502 || this.status === 504;
+    const isLacking = this.details.some(({ debug }) => debug?.reason === 'UNAVAILABLE') && !this.details.some(({ type }) => type === 'google.rpc.RetryInfo');
+    return this.code === 'unavailable' && !isLacking;
   }
 }
 
@@ -27,7 +31,7 @@ const CODES = { 401: 'unauthenticated', 403: 'permission_denied', 404: 'unimplem
 async function errorOf(response) {
   const body = await response.json().catch(() => ({}));
   const code = body.code ?? CODES[response.status] ?? 'unknown';
-  return new CallError(code, body.message ?? `the server answered ${response.status}`, response.status);
+  return new CallError(code, body.message ?? `the server answered ${response.status}`, body.details);
 }
 
 /** @param {string} method @param {string} type @param {BodyInit} body @param {AbortSignal} [signal] */
@@ -126,7 +130,7 @@ export async function* stream(method, request, signal) {
           continue;
         }
         const { error } = frame.message;
-        if (error) throw new CallError(error.code, error.message ?? error.code);
+        if (error) throw new CallError(error.code, error.message ?? error.code, error.details);
         return;
       }
     }

@@ -35,6 +35,11 @@ export function dividedReply(reply) {
   return match ? { reasoning: match[1].trim(), text: reply.slice(match[0].length) } : { reasoning: '', text: reply };
 }
 
+/** A reply with its reasoning apart, where the server left it in the text. @param {{text: string, reasoning: string, calls: any[]}} reply */
+function whole(reply) {
+  return reply.reasoning === '' ? { calls: reply.calls, ...dividedReply(reply.text) } : reply;
+}
+
 /** @param {string} json */
 function pretty(json) {
   try {
@@ -69,8 +74,7 @@ export class TurnView {
    * @param {{end: any, seen: any, isLast: boolean}} more
    */
   set(turn, run, place, { end, seen, isLast }) {
-    const stored = run ? null : seen ? { reasoning: seen.reasoning, text: seen.text, calls: seen.calls } : { ...dividedReply(turn.reply ?? ''), calls: [] };
-    const reply = run ? run.reply : stored;
+    const reply = whole(run?.reply ?? seen ?? { text: turn.reply ?? '', reasoning: '', calls: [] });
     this.#markdown.set(reply.text, run === null || run.isOver);
     this.reasoning.hidden = reply.reasoning === '';
     if (this.thoughts.textContent !== reply.reasoning) this.thoughts.textContent = reply.reasoning;

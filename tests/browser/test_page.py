@@ -140,6 +140,31 @@ def check_stop(ready):
     assert turn["finishReason"] == "FINISH_REASON_CANCELLED" and turn["reply"]
 
 
+def check_settings(ready):
+    """Sampling and the system prompt are the conversation's; what is no JSON is not used, and what the server refuses is said, once."""
+    page = ready.page()
+    page.js("document.querySelector('[aria-label=Settings]').click()")
+    for name, value in (("temperature", "0.5"), ("maxTokens", "7"), ("system", "Be brief."), ("tools", "{no JSON")):
+        page.js(f"document.querySelector('#{name}').focus()")
+        page.type(value)
+    page.press("Tab")
+    page.until("document.querySelector('#tools-error').innerText.startsWith('Not used yet')")
+    page.js("document.querySelector('#tools').value = ''; document.querySelector('#effort').value = 'EFFORT_HIGH'")
+    page.js("document.querySelector('#tools').dispatchEvent(new Event('change')); document.querySelector('#effort').dispatchEvent(new Event('change'))")
+    write(page, "Hello.")
+    page.until("document.querySelector('.failure')?.innerText.includes('reasoning')")
+    page.js("document.querySelector('#effort').value = ''; document.querySelector('#effort').dispatchEvent(new Event('change'))")
+    page.js("document.querySelector('.failure button').focus()")
+    page.press("Enter")
+    page.until(f"document.querySelector('.turn .stats span') && {IDLE}")
+    mine = call(ready.http, "Conversations/Get", {"conversation": page.js("location.hash.slice(4)")})
+    assert mine["sampling"] == {"temperature": 0.5, "maxTokens": 7} and mine["system"] == "Be brief." and mine["turns"] == 1, mine
+    page.js("document.querySelector('#temperature').select()")
+    page.press("Backspace")
+    page.press("Tab")
+    children.until("the temperature is the model's", lambda: "temperature" not in call(ready.http, "Conversations/Get", {"conversation": mine["conversation"]})["sampling"])
+
+
 def same(ready, pages, of):
     """Waits until all show the whole reply, which is the server's."""
     children.until("the turn is complete", lambda: len(transcript(ready.http, of)) == 1)
@@ -254,7 +279,7 @@ def main():
         with children.Daemon(parleyd, *flags, "--http", "127.0.0.1:0") as daemon:
             ready = Ready(daemon, browser, flags, parleyd)
             for name, check in {"looks": lambda: check_looks(ready), "keyboard": lambda: check_keyboard(ready), "stop": lambda: check_stop(ready),
-                                "reload": lambda: check_reload(ready), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
+                                "settings": lambda: check_settings(ready), "reload": lambda: check_reload(ready), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
                                 "key": lambda: check_key(parleyd, browser, folder)}.items():
                 if not wanted or name in wanted:
                     check()
