@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DURATION_MAX_BYTES = 32 };
+enum { DURATION_MAX_BYTES = 40 };
 /* Of either sign: ten thousand years. */
 #define DURATION_MAX_S INT64_C(315576000000)
 

@@ -41,22 +41,26 @@ static void protobuf_write_enum(struct json_writer *w, const char *name,
         json_write_text(w, name, known->name);
 }
 
-/* Seconds and nanoseconds, of one sign; out of range it has no form, and is written all the same.
- */
+/* Seconds and nanoseconds, of one sign, with 0, 3, 6 or 9 digits behind the point; out of range it
+ * has no form, and is written all the same. */
 static void protobuf_write_duration(struct json_writer *w, const char *name,
                                     const ProtobufCMessage *m)
 {
-    int64_t seconds;
+    int64_t seconds, left;
     int32_t nanos;
     char text[DURATION_MAX_BYTES];
+    int digits = 9;
 
     memcpy(&seconds, message_member(m, &m->descriptor->fields[0]), sizeof(seconds));
     memcpy(&nanos, message_member(m, &m->descriptor->fields[1]), sizeof(nanos));
-    if (nanos == 0)
+    left = nanos < 0 ? -(int64_t)nanos : nanos;
+    for (; digits > 0 && left % 1000 == 0; digits -= 3)
+        left /= 1000;
+    if (digits == 0)
         (void)snprintf(text, sizeof(text), "%" PRId64 "s", seconds);
     else
-        (void)snprintf(text, sizeof(text), "%s%" PRId64 ".%09" PRId32 "s",
-                       nanos < 0 && seconds == 0 ? "-" : "", seconds, nanos < 0 ? -nanos : nanos);
+        (void)snprintf(text, sizeof(text), "%s%" PRId64 ".%0*" PRId64 "s",
+                       nanos < 0 && seconds == 0 ? "-" : "", seconds, digits, left);
     json_write_text(w, name, text);
 }
 

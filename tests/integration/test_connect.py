@@ -349,7 +349,7 @@ def keys(parleyd, folder):
     """Each method asks for what gRPC's asks for; whose a conversation is holds here, too."""
     path = os.path.join(folder, "keys")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
-        for name, *more in ("alice",), ("bob",), ("root", "admin"):
+        for name, *more in ("alice",), ("bob",), ("root", "admin"), ("carol", "requests=1"):
             print(name, hashlib.sha256(f"pk-{name}".encode()).hexdigest(), *more, file=f)
     with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--keys", path) as daemon:
         def code(path, key=None, message=b"{}"):
@@ -362,6 +362,10 @@ def keys(parleyd, folder):
         asked = json.dumps({"conversation": opened}).encode()
         assert code(FORK, "alice", asked)[0] == 200 and code(FORK, "bob", asked)[:2] == (404, "not_found")
         assert code(LIST, "bob")[2].get("conversations", []) == []
+        asked = json.dumps({"conversation": code(OPEN, "carol")[2]["conversation"], "text": "a"}).encode()
+        assert code(SERVICE + "Ask", "carol", asked)[0] == 200
+        status, name, error = code(SERVICE + "Ask", "carol", asked)
+        assert (status, name) == (429, "resource_exhausted") and 0 < float(error["details"][-1]["debug"]["retryDelay"][:-1]) <= 60
     print("keys")
 
 
