@@ -29,8 +29,8 @@ from parley.worlds import world
 if TYPE_CHECKING:
     from parley.act import Act
     from parley.policies import Policy
-    from parley.served import Models, Params
     from parley.replay import Replay
+    from parley.served import Models, Params
     from parley.store import OrderedStore, PushPullModel
 
 __all__ = ["Act", "Conversation", "Cursor", "Error", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
