@@ -12,7 +12,8 @@
 enum {
     SCRATCH_BYTES = 48 << 20, /* for the automata of one string or number */
     MAX_LEAST = 32,           /* characters that are counted by an automaton */
-    MIN_COUNTED = 24,         /* more are counted by the engine, if all are of one set */
+    MIN_COUNTED =
+        400, /* more are counted by the engine, if all are of one set: that takes longer */
     MAX_NOT = 256,
     MAX_REPLY = 100000000, /* characters; no context holds as many */
 };
@@ -171,8 +172,7 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
         return false;
     least = r->least > least ? r->least : least;
     most = r->most < most ? r->most : most;
-    if (least > most || (most < MIN_COUNTED && pattern != NULL) ||
-        (most == SIZE_MAX && least <= MAX_LEAST))
+    if (least > most || most < MIN_COUNTED || (most == SIZE_MAX && least <= MAX_LEAST))
         return false;
     return most <= GUARD_MAX_LENGTH || most == SIZE_MAX
                ? least <= GUARD_MAX_LENGTH &&

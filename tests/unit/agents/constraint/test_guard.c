@@ -40,7 +40,7 @@ START_TEST(test_rules)
         {"{\"type\":[\"null\",\"boolean\"]}", "r0 ::= \"true\" | \"false\" | \"null\"\n"},
         {"{\"type\":\"string\",\"enum\":[\"a\"]}", "Regex(\"*@61611,;22222,;!\")\n"},
         {"{\"type\":\"string\",\"pattern\":\"^a*$\"}", "Regex(\"*@22221,61610,;!\")\n"},
-        {"{\"type\":\"string\",\"maxLength\":9}", "::= [^\"\\\\\\x00-\\x1f]{0,9} \"\\\"\"\n"},
+        {"{\"type\":\"string\",\"maxLength\":5000}", "::= [^\"\\\\\\x00-\\x1f]{0,5000} \"\\\"\"\n"},
         {"{\"type\":\"array\",\"maxItems\":0}", "::= \"]\"\n"},
         {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"type\":\"null\"}}}",
          "r0 ::= r1\nr1 ::= \"null\"\n"},
