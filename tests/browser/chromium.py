@@ -124,7 +124,7 @@ def write_all(fd, data):
 class Page:
     def __init__(self, browser, session, target, context):
         self.browser, self.session, self.target, self.context = browser, session, target, context
-        self.requests, self.errors, self.events = [], [], collections.Counter()
+        self.requests, self.errors, self.choosers, self.events = [], [], [], collections.Counter()
 
     def call(self, method, **params):
         return self.browser.call(method, self.session, **params)
@@ -133,6 +133,8 @@ class Page:
         self.events[method] += 1
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+        elif method == "Page.fileChooserOpened":
+            self.choosers.append(params["backendNodeId"])
         elif method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
@@ -197,6 +199,19 @@ class Page:
 
     def type(self, text):
         self.call("Input.insertText", text=text)
+
+    def choose(self, act, path):
+        """Gives a file to the chooser that act opens."""
+        self.call("Page.setInterceptFileChooserDialog", enabled=True)
+        act()
+        with self.browser._changed:
+            if not self.browser._changed.wait_for(lambda: self.choosers, SECONDS):
+                raise PageError("no file is asked for")
+            chooser = self.choosers.pop()
+        self.call("DOM.setFileInputFiles", files=[os.path.abspath(path)], backendNodeId=chooser)
+
+    def download_to(self, folder):
+        self.browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=os.path.abspath(folder), **self.context)
 
     def shot(self, path):
         os.makedirs(os.path.dirname(path), exist_ok=True)

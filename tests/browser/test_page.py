@@ -221,6 +221,37 @@ def check_kill(ready, folder):
         assert shown == fresh.js(SHOWN)
 
 
+def check_files(ready, folder):
+    """What is exported in both JSON forms can be imported, and is the same conversation; a text file becomes part of a message."""
+    of = conversation(ready.http, "long", "Kept")
+    turns = [{"messages": [{"role": "user", "text": f"Question {i}"}], "reply": f"Answer {i} \u00e9 \U0001f600", "finishReason": "FINISH_REASON_STOP"} for i in range(3)]
+    call(ready.http, "Conversations/Import", {"conversation": of, "turns": turns})
+    said = lambda c: [(t["messages"][0]["text"], t["reply"]) for t in transcript(ready.http, c)]  # noqa: E731
+    page = ready.page(f"#/c/{of}")
+    page.until("document.querySelectorAll('.turn').length === 3")
+    page.download_to(folder)
+    for label, name in (("To read", "Kept.md"), ("All of it", "Kept.json"), ("OpenAI messages", "Kept.messages.json")):
+        page.js("document.querySelector('[aria-label=More]').click()")
+        page.js(f"[...document.querySelectorAll('[role=menuitem]')].find((item) => item.innerText.includes('{label}')).click()")
+        path = os.path.join(folder, name)
+        children.until(f"{name} is written", lambda: os.path.exists(path) and os.path.getsize(path) > 100)
+        if not name.endswith(".json"):
+            continue
+        before = page.js("location.hash")
+        page.choose(lambda: page.call("Runtime.evaluate", expression="document.querySelector('.list-foot [aria-label^=Import]').click()", userGesture=True), path)
+        page.until(f"location.hash !== {before!r} && document.querySelectorAll('.turn').length === 3")
+        assert said(page.js("location.hash.slice(4)")) == said(of)
+    text = os.path.join(folder, "notes.txt")
+    with open(text, "w") as out:
+        out.write("some ``` notes\n")
+    page.choose(lambda: page.call("Runtime.evaluate", expression="document.querySelector('[aria-label^=Attach]').click()", userGesture=True), text)
+    page.until("document.querySelector('.file')?.innerText.includes('notes.txt')")
+    write(page, "Read this.")
+    page.until(f"document.querySelectorAll('.turn').length === 4 && {IDLE}")
+    assert transcript(ready.http, page.js("location.hash.slice(4)"))[3]["messages"][0]["text"] == "notes.txt:\n````txt\nsome ``` notes\n````\n\nRead this."
+    assert not page.errors, page.errors
+
+
 def check_hostile(ready):
     """Nothing in a reply, a message or a name becomes markup, code, a request or a link to code."""
     title = "<img src=x onerror=window.harmed=1>\u202e"
@@ -279,7 +310,7 @@ def main():
         with children.Daemon(parleyd, *flags, "--http", "127.0.0.1:0") as daemon:
             ready = Ready(daemon, browser, flags, parleyd)
             for name, check in {"looks": lambda: check_looks(ready), "keyboard": lambda: check_keyboard(ready), "stop": lambda: check_stop(ready),
-                                "settings": lambda: check_settings(ready), "reload": lambda: check_reload(ready), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
+                                "settings": lambda: check_settings(ready), "reload": lambda: check_reload(ready), "files": lambda: check_files(ready, folder), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
                                 "key": lambda: check_key(parleyd, browser, folder)}.items():
                 if not wanted or name in wanted:
                     check()
