@@ -46,21 +46,21 @@ static void protobuf_write_enum(struct json_writer *w, const char *name,
 static void protobuf_write_duration(struct json_writer *w, const char *name,
                                     const ProtobufCMessage *m)
 {
-    int64_t seconds, left;
+    int64_t seconds;
     int32_t nanos;
     char text[DURATION_MAX_BYTES];
-    int digits = 9;
+    int len;
 
     memcpy(&seconds, message_member(m, &m->descriptor->fields[0]), sizeof(seconds));
     memcpy(&nanos, message_member(m, &m->descriptor->fields[1]), sizeof(nanos));
-    left = nanos < 0 ? -(int64_t)nanos : nanos;
-    for (; digits > 0 && left % 1000 == 0; digits -= 3)
-        left /= 1000;
-    if (digits == 0)
-        (void)snprintf(text, sizeof(text), "%" PRId64 "s", seconds);
-    else
-        (void)snprintf(text, sizeof(text), "%s%" PRId64 ".%0*" PRId64 "s",
-                       nanos < 0 && seconds == 0 ? "-" : "", seconds, digits, left);
+    len = snprintf(text, sizeof(text), "%s%" PRId64 ".%09" PRId64,
+                   nanos < 0 && seconds == 0 ? "-" : "", seconds,
+                   nanos < 0 ? -(int64_t)nanos : nanos);
+    for (int digits = 9; digits > 0 && memcmp(text + len - 3, "000", 3) == 0; digits -= 3)
+        len -= 3;
+    if (text[len - 1] == '.')
+        len--;
+    memcpy(text + len, "s", 2);
     json_write_text(w, name, text);
 }
 

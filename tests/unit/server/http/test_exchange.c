@@ -64,8 +64,8 @@ static enum status append_number(struct buf *out, int http_status, const struct 
     return buf_printf(out, "number %d", http_status);
 }
 
-static const struct http_api words = {"text/words", append_words, "Words-Id"};
-static const struct http_api numbers = {"text/numbers", append_number, NULL};
+static const struct http_api words = {"text/words", append_words, "Words-Id", NULL};
+static const struct http_api numbers = {"text/numbers", append_number, NULL, NULL};
 
 static void serve_failure(struct exchange *x)
 {

@@ -65,7 +65,7 @@ static enum status append_text(struct buf *out, int http_status, const struct er
     return buf_printf(out, "%d: %s", http_status, err->text);
 }
 
-static const struct http_api api = {"text/plain", append_text, NULL};
+static const struct http_api api = {"text/plain", append_text, NULL, NULL};
 
 static void serve_asked(struct exchange *x)
 {
