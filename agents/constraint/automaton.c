@@ -1,12 +1,12 @@
 /* Explores a machine's states, breadth first, each found again by its bytes in a hash table. Then
  * drops those that reach no end, and merges those that go on alike: classes of states are split by
- * where their edges lead until none is split any more (Moore), or no
- * more time is due to it. */
+ * where their edges lead until none is split any more (Moore), or no more time is due to it. */
 #include "agents/constraint/automaton.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/utf8.h"
 
 enum { MAX_SPLITS = 1 << 19 }; /* looks at a state, to merge those of one automaton */
@@ -117,8 +117,8 @@ enum status automaton_of_machine(struct automaton *out, const struct machine *m,
     if (m->key_bytes > sizeof(key))
         return explorer_too_large(&x);
     x.a.states = arena_alloc(arena, max_states, sizeof(*x.a.states));
-    x.keys = malloc(max_states * m->key_bytes + 1);
-    x.table = calloc(x.table_size, sizeof(*x.table));
+    x.keys = try_alloc(max_states, m->key_bytes + 1);
+    x.table = try_alloc(x.table_size, sizeof(*x.table));
     if (edges == NULL || x.a.states == NULL || x.keys == NULL || x.table == NULL)
         rc = automaton_no_memory(err);
     if (rc == STATUS_OK) {
@@ -262,9 +262,9 @@ static void merge_classes(struct automaton *a, const uint32_t *classes, uint32_t
 enum status automaton_minimize(struct automaton *a, struct arena *arena, struct error *err)
 {
     const size_t n = a->n_states;
-    uint32_t *classes = calloc(3 * n + 1, sizeof(*classes));
-    struct signed_state *all = calloc(n + 1, sizeof(*all));
-    bool *is_alive = calloc(n + 1, sizeof(*is_alive));
+    uint32_t *classes = try_alloc(3 * n + 1, sizeof(*classes));
+    struct signed_state *all = try_alloc(n + 1, sizeof(*all));
+    bool *is_alive = try_alloc(n + 1, sizeof(*is_alive));
     struct automaton_state *states = arena_alloc(arena, n + 1, sizeof(*states));
     enum status rc = STATUS_OK;
     size_t n_classes = 1, n_before = 0, n_rounds = 0;
@@ -373,8 +373,8 @@ static size_t shortest_of(const struct automaton *a, size_t *depth)
 enum status automaton_lengths(const struct automaton *a, size_t *ret_least, size_t *ret_most,
                               struct error *err)
 {
-    size_t *sizes = calloc(a->n_states + 1, sizeof(*sizes));
-    uint32_t *counts = calloc(2 * a->n_states + 1, sizeof(*counts));
+    size_t *sizes = try_alloc(a->n_states + 1, sizeof(*sizes));
+    uint32_t *counts = try_alloc(2 * a->n_states + 1, sizeof(*counts));
     enum status rc = STATUS_OK;
 
     if (sizes == NULL || counts == NULL) {

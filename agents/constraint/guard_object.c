@@ -7,6 +7,7 @@
 #include "agents/constraint/guard.h"
 #include "agents/constraint/guard_parts.h"
 #include "agents/constraint/string_automaton.h"
+#include "base/alloc.h"
 
 enum {
     SCRATCH_BYTES = 48 << 20,
@@ -431,7 +432,7 @@ static bool walk_counts(struct object_walk *o, json_t *out, const json_t *rest, 
 
 bool guard_object(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
 {
-    struct object_walk *o = calloc(1, sizeof(*o));
+    struct object_walk *o = try_alloc(1, sizeof(*o));
     json_t *rest = json_array();
     bool is_walked;
 

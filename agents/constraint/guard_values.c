@@ -26,8 +26,9 @@ static bool put_automaton(struct guard *g, json_t *out, const char *name, const 
     bool is_put;
 
     buf_init(&text, GUARD_MAX_BYTES);
-    is_put =
-        automaton_put(&text, a) == STATUS_OK || guard_fail(g, "schema", "is too large") != NULL;
+    is_put = automaton_put(&text, a) == STATUS_OK;
+    if (!is_put)
+        (void)(text.is_full ? guard_fail(g, "schema", "is too large") : guard_no_memory(g));
     if (is_put)
         is_put = json_object_set_new(out, name, json_stringn(text.data, text.len)) == 0 ||
                  guard_no_memory(g) != NULL;

@@ -10,6 +10,7 @@
 
 #include "agents/constraint/automaton.h"
 #include "agents/constraint/string_automaton.h"
+#include "base/alloc.h"
 
 struct schema_grammar {
     struct buf *out; /* all rules */
@@ -633,7 +634,7 @@ static int write_schema(struct schema_grammar *s, const json_t *schema)
 static void write_any_of(struct schema_grammar *s, int rule, const json_t *list)
 {
     const size_t n = json_array_size(list);
-    int *rules = calloc(n + 1, sizeof(*rules));
+    int *rules = try_alloc(n + 1, sizeof(*rules));
 
     if (rules == NULL) {
         grammar_fail(s);

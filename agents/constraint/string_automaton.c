@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/utf8.h"
 
 void string_rules_init(struct string_rules *r, size_t *work, struct arena *arena)
@@ -439,7 +440,7 @@ static bool maker_add_bytes(struct json_maker *m, struct byte_edges *b,
                             const struct automaton_edge *edges, uint32_t n, uint32_t first_byte,
                             uint32_t n_values, uint32_t n_more)
 {
-    struct automaton_edge *part = calloc(n + 1, sizeof(*part));
+    struct automaton_edge *part = try_alloc(n + 1, sizeof(*part));
     bool is_made = part != NULL || error_no_memory(m->err, 0, "an automaton") == STATUS_OK;
 
     for (uint32_t i = 0; is_made && i < n_values; i++) {
@@ -554,7 +555,7 @@ static bool maker_add_char(struct json_maker *m, struct byte_edges *b, uint32_t 
         uint32_t first, last, byte, n_bytes;
     } leads[] = {{0x80, 0x7FF, 0xC0, 32}, {0x800, 0xFFFF, 0xE0, 16}, {0x10000, CHAR_LAST, 0xF0, 5}};
     const struct automaton_state *s = &m->chars->states[state];
-    struct automaton_edge *part = calloc(s->n_edges + 1, sizeof(*part));
+    struct automaton_edge *part = try_alloc(s->n_edges + 1, sizeof(*part));
     bool is_made = part != NULL || error_no_memory(m->err, 0, "an automaton") == STATUS_OK;
     bool has_escape = false;
     uint32_t target;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agents/constraint/guard.h"
+#include "base/alloc.h"
 #include "tests/unit/base/suite.h"
 
 static char rewritten[1 << 20], names[4096];
@@ -270,4 +271,31 @@ START_TEST(test_bounds)
 }
 END_TEST
 
-SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_bounds)
+/* Without memory a schema is refused as such, whichever allocation fails. */
+START_TEST(test_no_memory)
+{
+    static const char *const rows[] = {
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^[ab]+$\","
+        "\"maxLength\":3},\"b\":{\"enum\":[\"x\",1]}},\"patternProperties\":{\"^c\":{\"minimum\":1}"
+        "},"
+        "\"additionalProperties\":{\"type\":\"string\",\"format\":\"date\"}}",
+        "{\"type\":\"string\",\"pattern\":\"^[a-z]{1,900}$\"}",
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (long n = 0, left = -1; left < 0; n++) {
+            struct error err;
+            enum status rc;
+
+            fault_after = n;
+            rc = guard(rows[i], true, &err);
+            left = fault_after;
+            fault_after = -1;
+            ck_assert_msg(rc == STATUS_OK || (left < 0 && rc == STATUS_EXHAUSTED), "%ld: %s", n,
+                          err.text);
+        }
+}
+END_TEST
+
+SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_bounds,
+           test_no_memory)
