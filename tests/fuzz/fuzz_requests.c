@@ -85,7 +85,7 @@ static void check_part(const ProtobufCMessageDescriptor *type, const ProtobufCMe
 {
     struct iovec pieces[2] = {{(void *)(uintptr_t)data, size / 3},
                               {(void *)(uintptr_t)(data + size / 3), size - size / 3}};
-    const struct call_bytes bytes = {pieces, 2, size};
+    const struct call_bytes bytes = {pieces, 2, size, NULL};
     const Parley__V1__ParamsChunk *chunk;
     struct params_part part;
     struct error err = {0};
