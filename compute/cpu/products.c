@@ -176,7 +176,8 @@ static void one_product(const struct products *p, const struct product *at, size
 {
     const struct weight *w = at->w;
     size_t n_columns = w->tensor.n_rows, n;
-    size_t chunk = 1 + CHUNK_BYTES / (1 + w->panel_bytes);
+    size_t chunk =
+        2 + CHUNK_BYTES / (1 + w->panel_bytes) / 2 * 2; /* kernels may take two at once */
     float *out = cpu_written(at->out, p->operand.n, n_columns);
 
     for (; first < last; first += n) {

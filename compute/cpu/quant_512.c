@@ -1,8 +1,8 @@
-/* Products with quantised weights by AVX-512 VNNI: a tile of up to 16 rows by one panel of 16
- * columns. Rows are innermost, so that each step of a tile is as many independent dot products as
- * there are rows: that keeps both ports busy even where a hyperthread of the same core takes half
- * of the window. The dots of a group stay in registers, and the sums to which they are added in the
- * L1 cache. */
+/* Products with quantised weights by AVX-512 VNNI: a tile of 8 rows by two panels of 16 columns, or
+ * of up to 16 rows by one. Rows are innermost, so that each step of a tile is as many independent
+ * dot products as there are rows: that keeps both ports busy even where a hyperthread of the same
+ * core takes half of the window. The dots of a group stay in registers, and the sums to which they
+ * are added in the L1 cache. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -14,6 +14,7 @@ enum {
     QUADS = GROUP_VALUES / 4,
     AHEAD = 4096,  /* bytes of codes that are prefetched */
     MANY_ROWS = 8, /* take longer to multiply than codes to arrive */
+    PAIR_ROWS = 8, /* of a tile of two panels */
 };
 
 /* Loops over rows must be unrolled, so that their arrays stay in registers. */
@@ -155,8 +156,8 @@ TILE_PART void add_quad(__m512i dot[ACT_ROWS], __m512i codes, const struct act_r
 }
 
 /* dot[r] from its start: row r's, of the upper half if so */
-TILE_PART void start_dots(__m512i dot[ACT_ROWS], struct block_form form,
-                          const struct act_record *act, size_t n, bool upper)
+TILE_PART void start_dots(__m512i *dot, struct block_form form, const struct act_record *act,
+                          size_t n, bool upper)
 {
     UNROLL
     for (size_t r = 0; r < n; r++)
@@ -264,27 +265,13 @@ TILE_PART void quant_512_chunk(float y[ACT_ROWS][PANEL_COLUMNS], struct tile_512
     }
 }
 
-TILE_PART void quant_512_tile(const struct quant_slice *s, struct block_form form, size_t panel,
-                              size_t row, size_t n)
+/* Stores the sums of n rows by a panel, or adds them. */
+TILE_PART void quant_512_put(const struct quant_slice *s, size_t panel, size_t row, size_t n,
+                             float (*y)[PANEL_COLUMNS])
 {
-    struct tile_512 t = {s, panel_layout(form, s->n_groups), s->acts + row, n};
-    const uint8_t *chunk = s->panels + panel * t.layout.size_bytes;
     size_t column = panel * PANEL_COLUMNS, n_columns = s->n_columns - column;
     __mmask16 mask = n_columns < PANEL_COLUMNS ? (__mmask16)((1u << n_columns) - 1) : 0xffff;
-    _Alignas(64) float y[ACT_ROWS][PANEL_COLUMNS];
 
-    UNROLL
-    for (size_t r = 0; r < n; r++) {
-        _mm512_store_ps(y[r], _mm512_setzero_ps());
-        /* rows of a large output are in no cache: prefetch them now */
-        _mm_prefetch((const char *)(s->out + (row + r) * s->stride + column), _MM_HINT_T0);
-    }
-    for (size_t left = s->n_groups; left > 0; chunk += t.layout.chunk_bytes) {
-        size_t n_groups = left < t.layout.chunk_groups ? left : t.layout.chunk_groups;
-
-        quant_512_chunk(y, &t, form, chunk, n_groups);
-        left -= n_groups;
-    }
     UNROLL
     for (size_t r = 0; r < n; r++) {
         float *to = s->out + (row + r) * s->stride + column;
@@ -296,32 +283,202 @@ TILE_PART void quant_512_tile(const struct quant_slice *s, struct block_form for
     }
 }
 
+TILE_PART void quant_512_tile(const struct quant_slice *s, struct block_form form, size_t panel,
+                              size_t row, size_t n)
+{
+    struct tile_512 t = {s, panel_layout(form, s->n_groups), s->acts + row, n};
+    const uint8_t *chunk = s->panels + panel * t.layout.size_bytes;
+    _Alignas(64) float y[ACT_ROWS][PANEL_COLUMNS];
+
+    UNROLL
+    for (size_t r = 0; r < n; r++) {
+        _mm512_store_ps(y[r], _mm512_setzero_ps());
+        /* rows of a large output are in no cache: prefetch them now */
+        _mm_prefetch((const char *)(s->out + (row + r) * s->stride + panel * PANEL_COLUMNS),
+                     _MM_HINT_T0);
+    }
+    for (size_t left = s->n_groups; left > 0; chunk += t.layout.chunk_bytes) {
+        size_t n_groups = left < t.layout.chunk_groups ? left : t.layout.chunk_groups;
+
+        quant_512_chunk(y, &t, form, chunk, n_groups);
+        left -= n_groups;
+    }
+    quant_512_put(s, panel, row, n, y);
+}
+
+/* Four bytes, or a float, of a record in all lanes, for both panels: compilers would load them
+ * twice, since that costs no instruction. */
+TILE_PART __m512i broadcast_four(const int8_t *four)
+{
+    __m512i all;
+
+    __asm__("vpbroadcastd %1, %0" : "=v"(all) : "m"(*(const quad *)(const void *)four));
+    return all;
+}
+
+TILE_PART __m512 broadcast_float(const float *x)
+{
+    __m512 all;
+
+    __asm__("vbroadcastss %1, %0" : "=v"(all) : "m"(*x));
+    return all;
+}
+
+TILE_PART __m512i dot4_all(__m512i acc, __m512i codes, __m512i four)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(codes), "v"(four));
+    return acc;
+}
+
+/* Quad i of codes. */
+TILE_PART __m512i load_quad(struct block_form form, const uint8_t *codes, size_t i)
+{
+    __m512i both;
+
+    if (form.bits == 8)
+        return load_line(codes + i * LINE_BYTES);
+    if (form.bits < 4)
+        return quant_512_load_few_bits(form, codes, i);
+    both = load_line(codes + i % (QUADS / 2) * LINE_BYTES);
+    if (i >= QUADS / 2)
+        both = _mm512_srli_epi16(both, 4);
+    return add_upper_bits(_mm512_and_si512(both, _mm512_set1_epi8(15)), form, codes, i);
+}
+
+/* Sums of a tile of two panels. */
+typedef float pair_sums[2][PAIR_ROWS][PANEL_COLUMNS];
+
+/* Rows of a tile of two panels: with halves, half of its dots are those of the upper ones. */
+TILE_PART size_t pair_rows(struct block_form form)
+{
+    return form.halves ? PAIR_ROWS / 2 : PAIR_ROWS;
+}
+
+/* y += a group, in the order of quant_512_add_dots. Codes of the second panel begin panel_bytes
+ * behind; with halves, dot[p][n + r] is row r's upper half. */
+TILE_PART void add_pair_group(pair_sums y, struct block_form form, const uint8_t *codes,
+                              size_t panel_bytes, const struct act_record *act,
+                              const struct group_scales s[2])
+{
+    const size_t n = pair_rows(form);
+    __m512i dot[2][PAIR_ROWS];
+
+    __asm__("" : "+r"(act)); /* compilers would keep a pointer to each number, and spill them */
+    start_dots(dot[0], form, act, n, false);
+    if (form.halves)
+        start_dots(dot[0] + n, form, act, n, true);
+    UNROLL
+    for (size_t r = 0; r < PAIR_ROWS; r++)
+        dot[1][r] = dot[0][r];
+    UNROLL
+    for (size_t i = 0; i < QUADS; i++) {
+        __m512i one = load_quad(form, codes, i), other = load_quad(form, codes + panel_bytes, i);
+        size_t half = form.halves && i >= QUADS / 2 ? n : 0;
+
+        UNROLL
+        for (size_t r = 0; r < n; r++) {
+            __m512i four = broadcast_four(act[r].value + 4 * i);
+
+            dot[0][half + r] = dot4_all(dot[0][half + r], one, four);
+            dot[1][half + r] = dot4_all(dot[1][half + r], other, four);
+        }
+    }
+    UNROLL
+    for (size_t r = 0; r < n; r++) {
+        __m512 scale = broadcast_float(&act[r].scale), back = broadcast_float(&act[r].back);
+        __m512 sum = broadcast_float(&act[r].sum), sum_upper = broadcast_float(&act[r].sum_upper);
+
+        UNROLL
+        for (size_t p = 0; p < 2; p++) {
+            __m512 t = _mm512_fmadd_ps(_mm512_castsi512_ps(dot[p][r]), scale, back);
+
+            t = _mm512_fmadd_ps(t, s[p].scale, _mm512_load_ps(y[p][r]));
+            if (form.halves)
+                t = _mm512_fmadd_ps(
+                    _mm512_fmadd_ps(_mm512_castsi512_ps(dot[p][n + r]), scale, back), s[p].upper,
+                    t);
+            if (form.has_min)
+                t = _mm512_fmadd_ps(s[p].min, sum, t);
+            if (form.has_min && form.halves)
+                t = _mm512_fmadd_ps(s[p].upper_min, sum_upper, t);
+            _mm512_store_ps(y[p][r], t);
+        }
+    }
+}
+
+/* pair_rows from row on, by this panel and the next, of a format without halves: each number
+ * of an activation is loaded for two panels, where loads are the bottleneck of a tile of one. */
+TILE_PART void quant_512_pair(const struct quant_slice *s, struct block_form form, size_t panel,
+                              size_t row)
+{
+    const struct panel_layout l = panel_layout(form, s->n_groups);
+    const uint8_t *chunk = s->panels + panel * l.size_bytes;
+    const struct act_record *act = s->acts + row;
+    _Alignas(64) pair_sums y = {0};
+
+    for (size_t left = s->n_groups; left > 0; chunk += l.chunk_bytes) {
+        size_t n_groups = left < l.chunk_groups ? left : l.chunk_groups;
+        struct group_scales scales[2];
+
+        for (size_t p = 0; p < 2; p++) {
+            quant_512_load_supers(&scales[p], form, chunk + p * l.size_bytes);
+            fetch_ahead(chunk + p * l.size_bytes, row == 0 ? l.codes : 0, false);
+        }
+        for (size_t g = 0; g < n_groups; g++, act += s->n_rows) {
+            const uint8_t *at = chunk + l.scales + g * l.scale_step;
+            const uint8_t *codes = chunk + l.codes + g * l.code_step;
+
+            for (size_t p = 0; p < 2; p++) {
+                quant_512_load_scales(&scales[p], form, at + p * l.size_bytes, l.mins);
+                fetch_ahead(codes + p * l.size_bytes, row == 0 ? l.code_step : 0, false);
+            }
+            add_pair_group(y, form, codes, l.size_bytes, act, scales);
+        }
+        left -= n_groups;
+    }
+    for (size_t p = 0; p < 2; p++)
+        quant_512_put(s, panel + p, row, pair_rows(form), y[p]);
+}
+
+/* Rows from row on, by one panel. */
+TILE_PART void quant_512_rest(const struct quant_slice *s, struct block_form form, size_t panel,
+                              size_t row)
+{
+    if (s->n_rows - row == ACT_ROWS && !form.halves) {
+        quant_512_tile(s, form, panel, row, ACT_ROWS);
+        return;
+    }
+    if (s->n_rows - row >= 12 && !form.halves) {
+        quant_512_tile(s, form, panel, row, 12);
+        row += 12;
+    }
+    for (; s->n_rows - row >= 8; row += 8)
+        quant_512_tile(s, form, panel, row, 8);
+    if (s->n_rows - row >= 4) {
+        quant_512_tile(s, form, panel, row, 4);
+        row += 4;
+    }
+    if (s->n_rows - row == 3)
+        quant_512_tile(s, form, panel, row, 3);
+    else if (s->n_rows - row == 2)
+        quant_512_tile(s, form, panel, row, 2);
+    else if (s->n_rows - row == 1)
+        quant_512_tile(s, form, panel, row, 1);
+}
+
 TILE_PART void product(const struct quant_slice *s, struct block_form form, size_t first,
                        size_t last)
 {
-    for (size_t panel = first; panel < last; panel++) {
+    const size_t n_rows = pair_rows(form);
+
+    for (size_t n_panels; first < last; first += n_panels) {
         size_t row = 0;
 
-        if (s->n_rows == ACT_ROWS && !form.halves) {
-            quant_512_tile(s, form, panel, 0, ACT_ROWS);
-            continue;
-        }
-        if (s->n_rows >= 12 && !form.halves) {
-            quant_512_tile(s, form, panel, 0, 12);
-            row = 12;
-        }
-        for (; s->n_rows - row >= 8; row += 8)
-            quant_512_tile(s, form, panel, row, 8);
-        if (s->n_rows - row >= 4) {
-            quant_512_tile(s, form, panel, row, 4);
-            row += 4;
-        }
-        if (s->n_rows - row == 3)
-            quant_512_tile(s, form, panel, row, 3);
-        else if (s->n_rows - row == 2)
-            quant_512_tile(s, form, panel, row, 2);
-        else if (s->n_rows - row == 1)
-            quant_512_tile(s, form, panel, row, 1);
+        n_panels = last - first >= 2 && s->n_rows >= PAIR_ROWS ? 2 : 1;
+        for (; n_panels == 2 && s->n_rows - row >= n_rows; row += n_rows)
+            quant_512_pair(s, form, first, row);
+        for (size_t p = 0; p < n_panels; p++)
+            quant_512_rest(s, form, first + p, row);
     }
 }
 
