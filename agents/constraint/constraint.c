@@ -94,6 +94,8 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
     if (!json_extent_fits(schema, len, &limit))
         return constraint_wrong(err, "the schema has too many values");
     read = json_loadb(schema, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
+    if (read == NULL && why.text[0] == '\0') /* jansson says nothing of memory that is short */
+        return error_no_memory(err, len, "a schema");
     if (read == NULL)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
                              "the schema is not JSON: line %d, column %d: %.100s", why.line,

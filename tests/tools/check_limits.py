@@ -8,7 +8,8 @@ import os
 import sys
 import tempfile
 
-FILES = {"base/shared_limit.c", "base/shared_limit.h", "docs/operations.md", "server/config/options.c"}
+OWNER = "server/act/session.c"
+FILES = {OWNER, "docs/operations.md", "server/config/options.c"}
 
 
 def main(checker):
@@ -17,12 +18,12 @@ def main(checker):
     spec.loader.exec_module(check)
     root = os.path.join(os.path.dirname(checker), "..")
     assert list(check.differences(root)) == []
-    changes = [("base/shared_limit.c", '{"sessions of Act"', '{"sessions"', "'sessions' is missing"),
-               ("base/shared_limit.c", '"--max-sessions"', '"--max-session"', "there is no option --max-session"),
-               ("base/shared_limit.c", '"--max-sessions"', "NULL", "'sessions of Act' is --max-sessions"),
-               ("base/shared_limit.h", "    LIMIT_CALLS,", "    LIMIT_CALLS,\n    LIMIT_NEW,", "has no row"),
+    changes = [(OWNER, '{"sessions of Act"', '{"sessions"', "'sessions' is missing"),
+               (OWNER, '"--max-sessions"', '"--max-session"', "there is no such option"),
+               (OWNER, '"--max-sessions"', "NULL", "'sessions of Act' is --max-sessions"),
+               (OWNER, "kind_of_sessions = {", "kind_of_sessions = { (", "cannot read one"),
                ("docs/operations.md", "| sessions of Act |", "| sessions of none |", "'sessions of none' is --max-sessions"),
-               ("server/config/options.c", '.flag = "--max-sessions"', '.flag = "--most-sessions"', "there is no option --max-sessions")]
+               ("server/config/options.c", '.flag = "--max-sessions"', '.flag = "--most-sessions"', "there is no such option")]
     for path, old, new, words in changes:
         with tempfile.TemporaryDirectory() as scratch:
             for name in FILES:

@@ -250,7 +250,8 @@ START_TEST(queries_are_read)
     expect("/query", "200", "text/words", "GET 'none'");
     expect("/query?", "200", "text/words", "GET 'none'");
     expect("/query?a=b", "200", "text/words", "GET 'b'");
-    expect("/query?aa=1&b=a=2&a&a=%41+%2&a=3", "200", "text/words", "GET 'A+%2'");
+    expect("/query?aa=1&b=a=2&a&a=%41+%2&a=3", "200", "text/words", "GET 'A %2'");
+    expect("/query?a=1%2B1", "200", "text/words", "GET '1+1'");
     expect("/query?x=%26a%3D1&a=", "200", "text/words", "GET ''");
     close_front();
 }
