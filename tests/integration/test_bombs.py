@@ -37,7 +37,7 @@ REFUSED = {
     "300 times any number of ways": "too ambiguous",
 }
 ANSWERED = ["30 $defs that may double", "a literal of 120,000", "regex (a|aa)*"]
-LONG = "200 rules that begin with each other"  # it takes more than its budget
+LONG = "300 rules that begin with each other"  # it takes more than its budget
 GROWTH_BYTES = 256 << 20
 
 
