@@ -254,8 +254,16 @@ void resolution_serve(struct exchange *x, resolution_begin_fn begin)
 
 void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct exchange *x))
 {
+    const char *kept = arena_strndup(exchange_arena(x), id, strlen(id));
+    struct error err;
+
+    if (kept == NULL) {
+        (void)error_no_memory(&err, strlen(id), "a request");
+        exchange_fail(x, &err);
+        return;
+    }
     resolution_start(x, &(struct resolution){
-                            .exchange = x, .state = RESOLUTION_RECALL, .serve = serve, .id = id});
+                            .exchange = x, .state = RESOLUTION_RECALL, .serve = serve, .id = kept});
 }
 
 /* --- the answer --- */

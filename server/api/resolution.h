@@ -21,7 +21,7 @@ typedef enum status (*resolution_begin_fn)(struct exchange *x, const json_t *bod
 void resolution_serve(struct exchange *x, resolution_begin_fn begin);
 
 /* Calls serve once the conversation of this id or name is in memory, if the principal has it and it
- * may be in the journal alone; "": there is none. id lives until then. A failure is the answer. */
+ * may be in the journal alone; "": there is none. id is copied. A failure is the answer. */
 void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct exchange *x));
 
 /* "" is the default, NAME:latest is NAME. STATUS_NOT_FOUND names the served models; field "model".

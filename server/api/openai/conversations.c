@@ -548,15 +548,8 @@ static void conversation_serve_now(struct exchange *x)
 static void conversation_serve(struct exchange *x)
 {
     const struct conversation_path p = conversation_path_of(x);
-    const char *id = arena_strndup(exchange_arena(x), p.id, strlen(p.id));
-    struct error err;
 
-    if (id == NULL) {
-        (void)error_no_memory(&err, sizeof(p.id), "a request");
-        exchange_fail(x, &err);
-        return;
-    }
-    resolution_recall(x, id, conversation_serve_now);
+    resolution_recall(x, p.id, conversation_serve_now);
 }
 
 enum { CONVERSATION_METHODS = METHOD_GET | METHOD_HEAD | METHOD_POST | METHOD_DELETE };
