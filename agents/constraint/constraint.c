@@ -108,10 +108,15 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
 enum status constraint_of_object(const struct constraint **out, struct arena *arena,
                                  struct error *err)
 {
-    static const char schema[] = "{\"type\":\"object\"}";
+    json_t *schema = json_pack("{s:s}", "type", "object");
     const char *left_out;
+    enum status rc;
 
-    return constraint_of_schema_text(out, schema, sizeof(schema) - 1, true, &left_out, arena, err);
+    if (schema == NULL)
+        return error_no_memory(err, 0, "a schema");
+    rc = constraint_of_schema(out, schema, true, &left_out, arena, err);
+    json_decref(schema);
+    return rc;
 }
 
 enum status constraint_of_regex(const struct constraint **out, const char *text, size_t len,
