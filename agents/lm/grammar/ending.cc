@@ -48,6 +48,20 @@ char byte_of(const FSMEdge &edge)
     return static_cast<char>(edge.min);
 }
 
+/* The fewest bytes of an edge; of_rule has those of each rule. */
+uint64_t shortest_of(const FSMEdge &edge, const xgrammar::Grammar &grammar,
+                     const std::vector<uint64_t> &of_rule)
+{
+    if (edge.IsRuleRef())
+        return of_rule[static_cast<size_t>(edge.GetRefRuleId())];
+    if (edge.IsRepeatRef()) {
+        const auto repeat = grammar.ImplPtr()->complete_fsm.GetRepeatEdgeInfo(edge.GetAuxIndex());
+
+        return times(of_rule[static_cast<size_t>(repeat.RuleId())], repeat.Lower());
+    }
+    return edge.IsCharRange() ? 1 : edge.IsEpsilon() ? 0 : shortest_none;
+}
+
 } // namespace
 
 Ending::Ending(const xgrammar::Grammar &grammar)
@@ -76,16 +90,8 @@ const Ending::Distances &Ending::distances_of(int32_t rule)
         if (fsm.IsEndState(state))
             waiting.push({0, state});
         for (const auto &edge : fsm.GetFsm().GetEdges(state)) {
-            uint64_t len = edge.IsCharRange() ? 1 : edge.IsEpsilon() ? 0 : shortest_none;
+            const uint64_t len = shortest_of(edge, grammar, of_rule);
 
-            if (edge.IsRuleRef()) {
-                len = of_rule[static_cast<size_t>(edge.GetRefRuleId())];
-            } else if (edge.IsRepeatRef()) {
-                const auto repeat =
-                    grammar.ImplPtr()->complete_fsm.GetRepeatEdgeInfo(edge.GetAuxIndex());
-
-                len = times(of_rule[static_cast<size_t>(repeat.RuleId())], repeat.Lower());
-            }
             if (len != shortest_none)
                 before[edge.target].push_back({state, len});
             if (seen.emplace(edge.target, true).second)
@@ -187,16 +193,8 @@ bool Ending::put_rule(int32_t rule, int32_t state, int32_t n_repeats, int depth)
         if (here == 0 && fsm.IsEndState(state))
             return true;
         for (const auto &edge : fsm.GetFsm().GetEdges(state)) {
-            uint64_t len = edge.IsCharRange() ? 1 : edge.IsEpsilon() ? 0 : shortest_none;
+            const uint64_t len = shortest_of(edge, grammar, of_rule);
 
-            if (edge.IsRuleRef()) {
-                len = of_rule[static_cast<size_t>(edge.GetRefRuleId())];
-            } else if (edge.IsRepeatRef()) {
-                const auto repeat =
-                    grammar.ImplPtr()->complete_fsm.GetRepeatEdgeInfo(edge.GetAuxIndex());
-
-                len = times(of_rule[static_cast<size_t>(repeat.RuleId())], repeat.Lower());
-            }
             /* ways of no bytes could lead in a circle: only a nearer state, or an end */
             if (add(len, distance_in(all, edge.target)) == here && (len > 0 || best == nullptr) &&
                 (best == nullptr || (edge.IsCharRange() && best->IsCharRange() &&
