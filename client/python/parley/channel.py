@@ -21,6 +21,16 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
+def _answer_of(future: Any) -> Any:
+    """Waits for a call's answer. The call does not outlive this."""
+    try:
+        return future.result()
+    except grpc.RpcError as e:
+        raise wire.error_of(e) from None
+    finally:
+        future.cancel()
+
+
 class Link:
     """A channel to one daemon."""
 
@@ -57,14 +67,8 @@ class Link:
     def wait(self, method: str, request: Any, response: type[T]) -> T:
         """Like once, for calls that take long: an interruption ends the call at the daemon, too. It costs some more."""
         call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
-        future = call.future(request, metadata=self.metadata)
-        try:
-            answer: T = future.result()
-            return answer
-        except grpc.RpcError as e:
-            raise wire.error_of(e) from None
-        finally:
-            future.cancel()
+        answer: T = _answer_of(call.future(request, metadata=self.metadata))
+        return answer
 
     def retried(self, attempt: Callable[[], T]) -> T:
         """Returns what attempt returns, and makes it again while its failure may be temporary. Use it only for what is safe to repeat."""
@@ -101,14 +105,8 @@ class Link:
     def upload(self, method: str, messages: Iterable[Q], serialise: Callable[[Q], bytes], response: type[T]) -> T:
         """Makes a call that sends a stream, once, and returns its answer. The call does not outlive this."""
         call = self.channel.stream_unary(f"/parley.v1.{method}", serialise, response.FromString)  # type: ignore[attr-defined]
-        future = call.future(iter(messages), metadata=self.metadata)
-        try:
-            answer: T = future.result()
-            return answer
-        except grpc.RpcError as e:
-            raise wire.error_of(e) from None
-        finally:
-            future.cancel()
+        answer: T = _answer_of(call.future(iter(messages), metadata=self.metadata))
+        return answer
 
 
 class Dialogue(Generic[Q, A]):
