@@ -142,6 +142,6 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, gym, work\n' "$what" >&2; exit 2 ;;
     esac
 done
