@@ -29,6 +29,9 @@ struct agent_text {
     enum status (*render)(const struct agent *a, const struct message *messages, size_t n,
                           struct text tools, struct text variables, bool is_replied,
                           struct buf *ids, struct error *err);
+    /* Optional. INVALID for a chat template that cannot be compiled: open takes it, since raw
+     * prompts need none. */
+    enum status (*check_template)(const struct agent *a, struct error *err);
     /* Gets what a turn with a constraint needs beside its place in a step. Where that is not there
      * at once, prepare sets turn->is_preparing, and the kind calls agent_turn_prepared once, later,
      * unless unprepare was called. */

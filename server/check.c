@@ -28,12 +28,16 @@ static enum status check_agent(const struct config *config, const struct config_
     const struct agent_config open = {
         .name = model->name, .path = model->path, .options = config->options, .env = &env_real};
     struct agent *a;
+    enum status rc = STATUS_OK;
 
     if ((type == NULL ? agent_open(&a, NULL, &open, err) : agent_open_type(&a, type, &open, err)) !=
         STATUS_OK)
         return error_prefix(err, "model '%s'", model->name);
+    if (a->type->text != NULL && a->type->text->check_template != NULL &&
+        a->type->text->check_template(a, err) != STATUS_OK)
+        rc = error_prefix(err, "model '%s': give another with --chat-template", model->name);
     agent_unref(a);
-    return STATUS_OK;
+    return rc;
 }
 
 /* vectors: of the environments that were found so far. */

@@ -542,7 +542,8 @@ static enum status lm_render(const struct agent *a, const struct message *messag
                             .tools = tools,
                             .variables = variables,
                             .wants_reply = is_replied,
-                            .now = time(NULL)};
+                            .now = time(NULL),
+                            .date = m->template == NULL ? NULL : chat_template_date(m->template)};
     size_t n_bytes = tools.len + variables.len, ignored;
     struct arena arena;
     enum status rc;
@@ -567,10 +568,18 @@ static bool lm_work_ahead(struct agent *a, bool is_busy)
     return transformer_prefault(container_of(a, struct lm, base)->transformer, is_busy);
 }
 
+static enum status lm_check_template(const struct agent *a, struct error *err)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+
+    return m->prompter == NULL ? STATUS_OK : chat_prompter_check(m->prompter, err);
+}
+
 static const struct agent_text lm_text = {
     .tokenize = lm_tokenize,
     .detokenize = lm_detokenize,
     .render = lm_render,
+    .check_template = lm_check_template,
     .prepare = lm_prepare,
     .unprepare = lm_unprepare,
     .gives_prompt_results = true,

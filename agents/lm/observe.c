@@ -61,7 +61,8 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
                             .tools = seen->tool_use.tools,
                             .variables = seen->variables.json,
                             .wants_reply = true,
-                            .now = c->opened_s};
+                            .now = c->opened_s,
+                            .date = m->template == NULL ? NULL : chat_template_date(m->template)};
     size_t n_kept, at = 0;
     enum status rc;
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agents/lm/chat/golden_text.h"
+#include "agents/lm/chat/prompt.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/tokenizer/vocab.h"
 #include "agents/verbs/verbs.h"
@@ -66,25 +67,45 @@ static char *begin_file(const struct eval *e, const char *name)
     return path;
 }
 
+/* The template of the model's file, in parts where it can be, else whole. */
+static enum status eval_template_open(struct chat_template **ret_parts,
+                                      struct chat_prompter **ret_whole, struct gguf *model,
+                                      const struct vocab *vocab, struct error *err)
+{
+    const char *text = NULL;
+    size_t len = 0;
+    enum status rc = chat_template_open(ret_parts, model, vocab, err);
+
+    if (rc != STATUS_UNIMPLEMENTED)
+        return rc;
+    rc = gguf_get_text(model, "tokenizer.chat_template", &text, &len, err);
+    if (rc == STATUS_OK)
+        rc = chat_prompter_open(ret_whole, text, len, vocab, err);
+    return rc == STATUS_OK ? chat_prompter_check(*ret_whole, err) : rc;
+}
+
 static enum status eval_text(struct results *r, const struct eval *e, struct gguf *model,
                              struct error *err)
 {
     struct vocab *vocab = NULL;
     struct chat_template *template = NULL;
+    struct chat_prompter *whole = NULL;
     char *path = NULL;
     enum status rc = vocab_open(&vocab, model, err);
 
-    if (rc != STATUS_OK || (rc = chat_template_open(&template, model, vocab, err)) != STATUS_OK)
+    if (rc != STATUS_OK ||
+        (rc = eval_template_open(&template, &whole, model, vocab, err)) != STATUS_OK)
         goto out;
     path = begin_file(e, "tokens.jsonl");
     if ((rc = golden_text_tokens(&r->tokens, vocab, path, err)) != STATUS_OK)
         goto out;
     free(path);
     path = begin_file(e, "chats.jsonl");
-    rc = golden_text_chats(&r->chats, template, path, err);
+    rc = golden_text_chats(&r->chats, vocab, template, whole, path, err);
 out:
     free(path);
     chat_template_close(template);
+    chat_prompter_close(whole);
     vocab_close(vocab);
     return rc;
 }

@@ -31,7 +31,7 @@ static enum status run(const char *path, int *ret_broken, struct error *err)
         (rc = vocab_open(&v, g, err)) == STATUS_OK &&
         (rc = chat_template_open(&t, g, v, err)) == STATUS_OK &&
         (rc = golden_text_tokens(&tokens, v, GOLDEN_DIR "/tokens.jsonl", err)) == STATUS_OK &&
-        (rc = golden_text_chats(&chats, t, GOLDEN_DIR "/chats.jsonl", err)) == STATUS_OK)
+        (rc = golden_text_chats(&chats, v, t, NULL, GOLDEN_DIR "/chats.jsonl", err)) == STATUS_OK)
         *ret_broken = judge("tokens", &tokens, 44) + judge("chats", &chats, 16);
     chat_template_close(t);
     vocab_close(v);

@@ -3,6 +3,7 @@
 #ifndef AGENTS_LM_CHAT_GOLDEN_TEXT_H
 #define AGENTS_LM_CHAT_GOLDEN_TEXT_H
 
+#include "agents/lm/chat/prompt.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/tokenizer/vocab.h"
 
@@ -17,8 +18,11 @@ struct golden_text {
 enum status golden_text_tokens(struct golden_text *out, const struct vocab *v, const char *path,
                                struct error *err) MUST_CHECK;
 
-/* Equal: the conversation with the start of a reply renders to prompt and ids. */
-enum status golden_text_chats(struct golden_text *out, const struct chat_template *t,
+/* Equal: the conversation with the start of a reply renders to prompt and ids. It is rendered in
+ * parts by t, or whole by whole where t is NULL; a line's "now", in Unix seconds, is then the date
+ * that the template shows. */
+enum status golden_text_chats(struct golden_text *out, const struct vocab *v,
+                              const struct chat_template *t, const struct chat_prompter *whole,
                               const char *path, struct error *err) MUST_CHECK;
 
 #endif

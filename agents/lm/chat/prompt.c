@@ -22,6 +22,7 @@ struct chat_prompter {
     const struct vocab *vocab;
     struct jinja *template; /* NULL: the model has none; absent has the reason */
     struct error absent;
+    bool is_broken; /* it has one that cannot be compiled */
     struct buf bos, eos; /* their text */
 };
 
@@ -61,6 +62,7 @@ enum status chat_prompter_open(struct chat_prompter **out, const char *text, siz
     } else if (jinja_open(&p->template, text, len, &p->absent) != STATUS_OK) {
         (void)error_prefix(&p->absent, "the model's chat template");
         p->absent.status = STATUS_PRECONDITION;
+        p->is_broken = true;
     }
     *out = p;
     return STATUS_OK;
@@ -74,6 +76,14 @@ void chat_prompter_close(struct chat_prompter *p)
     buf_deinit(&p->bos);
     buf_deinit(&p->eos);
     free(p);
+}
+
+enum status chat_prompter_check(const struct chat_prompter *p, struct error *err)
+{
+    if (!p->is_broken)
+        return STATUS_OK;
+    *err = p->absent;
+    return err->status = STATUS_INVALID;
 }
 
 bool chat_prompter_uses(const struct chat_prompter *p, const char *name)
@@ -178,6 +188,11 @@ static bool set_variables(struct jinja_run *r, const struct chat_prompter *p,
         return false;
     jinja_set(r, "tools", tools);
     jinja_set(r, "documents", jinja_none());
+    if (in->date != NULL) {
+        if (!jinja_string(r, in->date, strlen(in->date), JINJA_OF_TEMPLATE, &one))
+            return false;
+        jinja_set(r, "date_string", one);
+    }
     return set_more(r, in) && set_control(r, "bos_token", &p->bos) &&
            set_control(r, "eos_token", &p->eos);
 }

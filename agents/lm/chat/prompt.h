@@ -18,6 +18,9 @@ enum status chat_prompter_open(struct chat_prompter **out, const char *text, siz
                                const struct vocab *v, struct error *err) MUST_CHECK;
 void chat_prompter_close(struct chat_prompter *p); /* NULL is fine */
 
+/* INVALID, with its line, where the model has a template that cannot be compiled. */
+enum status chat_prompter_check(const struct chat_prompter *p, struct error *err) MUST_CHECK;
+
 /* Whether the template uses this variable. */
 bool chat_prompter_uses(const struct chat_prompter *p, const char *name);
 /* Whether it uses one of these, the members of a JSON object. */
@@ -30,6 +33,7 @@ struct chat_input {
     struct text variables; /* as in template_variables */
     bool wants_reply;      /* with the start of a reply */
     time_t now;            /* what the template shows as the date, in UTC */
+    const char *date; /* its variable date_string, where variables has none; NULL: absent */
 };
 
 /* Renders a conversation and compares it with known [n_known], the ids that stand for its beginning

@@ -122,6 +122,7 @@ struct chat_template {
     bool has_bos;
     char *system;   /* the default system prompt, "" for none */
     char *preamble; /* the beginning of every system message, also of an empty one; or NULL */
+    char *date;     /* in it; or NULL */
     int32_t bos, start, middle, end;
 };
 
@@ -152,7 +153,8 @@ static enum status take_captured(struct chat_template *t, enum captured captured
         return error_no_memory(err, len, "a system prompt");
     }
     t->preamble = preamble.data;
-    return STATUS_OK;
+    t->date = try_strndup(text, len);
+    return t->date != NULL ? STATUS_OK : error_no_memory(err, len, "a system prompt");
 }
 
 /* UNKNOWN if the canonical template does not have this shape. */
@@ -283,6 +285,7 @@ void chat_template_close(struct chat_template *t)
         return;
     free(t->system);
     free(t->preamble);
+    free(t->date);
     free(t);
 }
 
@@ -294,6 +297,11 @@ const char *chat_template_name(const struct chat_template *t)
 const char *chat_template_default_system(const struct chat_template *t)
 {
     return t->system;
+}
+
+const char *chat_template_date(const struct chat_template *t)
+{
+    return t->date;
 }
 
 static struct template_prompt chat_template_prompt_of(const struct chat_template *t,

@@ -22,6 +22,9 @@ const char *chat_template_name(const struct chat_template *t); /* "chatml", "lla
 
 /* The model's own system prompt, used for conversations without one; "" if the model has none. */
 const char *chat_template_default_system(const struct chat_template *t);
+/* The date that its prompts show whenever they are rendered; NULL: they show none. A prompt that is
+ * rendered whole, with tools, shows the same. */
+const char *chat_template_date(const struct chat_template *t);
 
 /* These render in parts, so that a conversation only appends. Each appends ids (int32_t) and, if
  * text is not NULL, the prompt as text with its control tokens written out.

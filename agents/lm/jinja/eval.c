@@ -132,20 +132,85 @@ static bool eval_slice(struct jinja_run *r, const struct jinja_scope *s, const s
     return true;
 }
 
+static bool args_no_room(struct jinja_run *r)
+{
+    return jinja_fail(r, "a call has more than %d arguments", JINJA_MAX_ARGS);
+}
+
+static bool args_add(struct jinja_run *r, struct jinja_args *args, struct jinja_value v)
+{
+    if (args->n == JINJA_MAX_ARGS)
+        return args_no_room(r);
+    args->values[args->n++] = v;
+    return true;
+}
+
+static bool args_add_named(struct jinja_run *r, struct jinja_args *args, const char *name,
+                           struct jinja_value v)
+{
+    if (args->n_named == JINJA_MAX_ARGS)
+        return args_no_room(r);
+    for (size_t i = 0; i < args->n_named; i++)
+        if (strcmp(args->named[i].name, name) == 0)
+            return jinja_fail(r, "a call has the argument '%.80s' twice", name);
+    args->named[args->n_named].name = name;
+    args->named[args->n_named++].value = v;
+    return true;
+}
+
+/* f(*items) */
+static bool args_add_items(struct jinja_run *r, struct jinja_args *args, struct jinja_value of)
+{
+    struct jinja_value items;
+
+    if (of.kind == JINJA_UNDEFINED)
+        return jinja_fail_undefined(r, of);
+    if (!jinja_iterate(r, of, &items))
+        return false;
+    for (size_t i = 0; i < items.as.list->n; i++)
+        if (!args_add(r, args, items.as.list->items[i]))
+            return false;
+    return true;
+}
+
+/* f(**pairs) */
+static bool args_add_pairs(struct jinja_run *r, struct jinja_args *args, struct jinja_value of)
+{
+    if (of.kind != JINJA_MAP)
+        return jinja_fail(r, "arguments behind '**' must be a mapping, not a %s",
+                          jinja_kind_name(of));
+    for (size_t i = 0; i < of.as.map->n; i++) {
+        const struct jinja_pair *p = &of.as.map->pairs[i];
+        char *name;
+
+        if (p->key.kind != JINJA_TEXT)
+            return jinja_fail(r, "the name of an argument must be a string, not a %s",
+                              jinja_kind_name(p->key));
+        name = jinja_take(r, p->key.as.text->len + 1, 1);
+        if (name == NULL)
+            return false;
+        memcpy(name, p->key.as.text->data, p->key.as.text->len);
+        if (!args_add_named(r, args, name, p->value))
+            return false;
+    }
+    return true;
+}
+
 static bool eval_args(struct jinja_run *r, const struct jinja_scope *s,
                       const struct jinja_node *items, struct jinja_args *out)
 {
     out->n = out->n_named = 0;
     for (const struct jinja_node *i = items; i != NULL; i = i->next) {
-        if (out->n == JINJA_MAX_ARGS || out->n_named == JINJA_MAX_ARGS)
-            return jinja_fail(r, "a call has more than %d arguments", JINJA_MAX_ARGS);
-        if (i->kind == JINJA_N_KEYWORD) {
-            out->named[out->n_named].name = i->word;
-            if (!jinja_eval(r, s, i->a, &out->named[out->n_named++].value))
-                return false;
-        } else if (!jinja_eval(r, s, i, &out->values[out->n++])) {
+        const bool is_whole = i->kind != JINJA_N_KEYWORD && i->kind != JINJA_N_STAR &&
+                              i->kind != JINJA_N_STARS;
+        struct jinja_value v;
+
+        if (!jinja_eval(r, s, is_whole ? i : i->a, &v) ||
+            !(i->kind == JINJA_N_KEYWORD ? args_add_named(r, out, i->word, v)
+              : i->kind == JINJA_N_STAR  ? args_add_items(r, out, v)
+              : i->kind == JINJA_N_STARS ? args_add_pairs(r, out, v)
+                                         : args_add(r, out, v)))
             return false;
-        }
     }
     return true;
 }
@@ -188,6 +253,11 @@ static bool call_value(struct jinja_run *r, struct jinja_value f, struct jinja_a
         return jinja_call_function(r, f.as.function, args, out);
     case JINJA_METHOD:
         return jinja_call_method(r, f.as.method->self, f.as.method->name, args, out);
+    case JINJA_LOOP:
+        if (f.as.loop->call == NULL)
+            return jinja_fail(r, "only a loop that is marked as recursive can be called");
+        return args->n == 1 ? f.as.loop->call(r, f.as.loop, args->values[0], out)
+                            : jinja_fail(r, "loop takes one argument, what to loop over");
     case JINJA_UNDEFINED:
         return jinja_fail_undefined(r, f);
     default:

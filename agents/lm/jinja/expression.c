@@ -165,8 +165,14 @@ static bool parse_argument(struct jinja_parser *p, struct jinja_node **out)
         *out = n;
         return (n->a = jinja_parse_expression(p, true)) != NULL;
     }
-    if (jinja_at_op(p, '*') || jinja_at_op(p, JINJA_OP('*', '*')))
-        return jinja_parse_fail(p, "arguments with a star are not supported");
+    if (jinja_at_op(p, '*') || jinja_at_op(p, JINJA_OP('*', '*'))) {
+        n = jinja_node_new(p, jinja_at_op(p, '*') ? JINJA_N_STAR : JINJA_N_STARS);
+        if (n == NULL)
+            return false;
+        p->at++;
+        *out = n;
+        return (n->a = jinja_parse_expression(p, true)) != NULL;
+    }
     *out = jinja_parse_expression(p, true);
     return *out != NULL;
 }

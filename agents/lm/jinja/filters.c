@@ -581,6 +581,54 @@ static bool filter_indent(struct filter *f)
     return jinja_built(f->r, &b, f->out);
 }
 
+/* As Python's str.center: of an odd number of blanks the last goes to the left of an odd width. */
+static bool filter_center(struct filter *f)
+{
+    const struct jinja_value *width = jinja_arg(f->args, 0, "width");
+    struct jinja_text_builder b = {0};
+    struct jinja_value text;
+    int64_t all = 80, left, right;
+
+    if (width != NULL && width->kind != JINJA_INT)
+        return jinja_fail(f->r, "the width of center must be a number");
+    if (width != NULL)
+        all = width->as.number;
+    if (!jinja_str(f->r, f->v, &text))
+        return false;
+    right = all - (int64_t)jinja_n_characters(text.as.text);
+    if (all <= 0 || right <= 0)
+        right = 0;
+    left = right / 2 + (right & all & 1);
+    for (int64_t i = 0; i < left; i++)
+        if (!jinja_put(f->r, &b, " ", 1, JINJA_OF_TEMPLATE))
+            return false;
+    if (!jinja_put_text(f->r, &b, text.as.text))
+        return false;
+    for (int64_t i = left; i < right; i++)
+        if (!jinja_put(f->r, &b, " ", 1, JINJA_OF_TEMPLATE))
+            return false;
+    return jinja_built(f->r, &b, f->out);
+}
+
+/* What a value has itself: of a mapping its methods, not its keys. */
+static bool filter_attr(struct filter *f)
+{
+    enum { NAME_BYTES = 80 };
+    char *name = jinja_take(f->r, NAME_BYTES, 1); /* the value borrows it */
+
+    if (name == NULL)
+        return false;
+    if (f->args->n == 0)
+        return jinja_fail(f->r, "attr needs a name");
+    if (!filter_word(f, f->args->values[0], name, NAME_BYTES))
+        return false;
+    if (f->v.kind == JINJA_MAP && !jinja_has_method(f->v, name)) {
+        *f->out = jinja_undefined(NULL);
+        return true;
+    }
+    return jinja_get_attribute(f->r, f->v, name, f->out);
+}
+
 static bool filter_same(struct filter *f)
 {
     *f->out = f->v;
@@ -618,7 +666,9 @@ static const struct {
     bool (*run)(struct filter *f);
 } filters[] = {
     {"abs", filter_abs},
+    {"attr", filter_attr},
     {"capitalize", filter_case},
+    {"center", filter_center},
     {"count", filter_length},
     {"d", filter_default},
     {"default", filter_default},

@@ -19,8 +19,8 @@ static bool loop_attribute(struct jinja_run *r, struct jinja_value of, const cha
         {"first", jinja_bool(i == 0)},
         {"last", jinja_bool(i + 1 == n)},
         {"length", jinja_int((int64_t)n)},
-        {"depth", jinja_int(1)},
-        {"depth0", jinja_int(0)},
+        {"depth", jinja_int((int64_t)l->depth0 + 1)},
+        {"depth0", jinja_int((int64_t)l->depth0)},
         {"previtem", i == 0 ? jinja_undefined("previtem") : l->items->items[i - 1]},
         {"nextitem", i + 1 == n ? jinja_undefined("nextitem") : l->items->items[i + 1]},
     };

@@ -1,7 +1,7 @@
 /* Jinja2 as chat templates are rendered by it: trim_blocks, lstrip_blocks, loop controls, the
  * functions raise_exception and strftime_now, tojson without HTML escapes. A template is compiled
- * once and rendered often, within bounds of steps and memory. Inheritance, includes and recursive
- * loops are not supported.
+ * once and rendered often, within bounds of steps and memory. Inheritance and includes are not
+ * supported.
  *
  * A string knows for each of its bytes who wrote it: the template or the caller. All memory of a
  * render is its arena's, and nothing is freed before the render ends. A function that returns bool

@@ -66,10 +66,8 @@ static struct jinja_node *parse_for(struct jinja_parser *p)
         return NULL;
     if (jinja_skip_name(p, "if") && (n->c = jinja_parse_expression(p, true)) == NULL)
         return NULL;
-    if (jinja_at_name(p, "recursive")) {
-        (void)jinja_parse_fail(p, "recursive loops are not supported");
-        return NULL;
-    }
+    if (jinja_skip_name(p, "recursive"))
+        n->kind = JINJA_N_FOR_RECURSIVE;
     p->loop_depth++;
     is_good = expect_block_end(p) && parse_body(p, "endfor else", &n->body);
     p->loop_depth--;

@@ -111,6 +111,7 @@ enum jinja_node_kind {
     JINJA_N_DATA,
     JINJA_N_PRINT,
     JINJA_N_FOR,
+    JINJA_N_FOR_RECURSIVE,
     JINJA_N_IF,
     JINJA_N_SET,
     JINJA_N_SET_BLOCK,
@@ -141,13 +142,15 @@ enum jinja_node_kind {
     JINJA_N_IF_ELSE,
     JINJA_N_BODY, /* what a filter block or a block set has captured */
     JINJA_N_KEYWORD,
+    JINJA_N_STAR,  /* *a, the items of a as arguments */
+    JINJA_N_STARS, /* **a, the pairs of a as named arguments */
 };
 
 enum { JINJA_OP_IN = 1, JINJA_OP_NOT_IN };
 
 /* Children by kind:
  *   PRINT, NOT, NEGATIVE, POSITIVE: a. AND, OR, BINARY: a operator b.
- *   FOR: a target, b iterable, c condition, body, other. IF: a, body, other.
+ *   FOR, FOR_RECURSIVE: a target, b iterable, c condition, body, other. IF: a, body, other.
  *   SET: a target, b value. SET_BLOCK: a target, b the value from BODY, body.
  *   MACRO: name, items are KEYWORD (name, a default or NULL), body.
  *   CALL_BLOCK: a call, items as a macro's, body. FILTER_BLOCK: a from BODY, body.
@@ -197,6 +200,12 @@ struct jinja_macro {
 };
 
 struct jinja_loop {
+    /* The same loop over other items, one level deeper; NULL: the loop is not recursive. */
+    bool (*call)(struct jinja_run *r, const struct jinja_loop *self, struct jinja_value items,
+                 struct jinja_value *out);
+    const struct jinja_node *node;
+    const struct jinja_scope *scope; /* where the loop stands */
+    unsigned depth0;
     const struct jinja_list *items;
     size_t index0;
     struct jinja_value changed; /* the last arguments of changed() */

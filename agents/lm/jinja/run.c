@@ -94,19 +94,18 @@ static uint32_t run_name_of(const struct jinja *t, const char *name)
     return UINT32_MAX;
 }
 
-static enum run_end run_for(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *n,
-                            struct jinja_text_builder *out)
+static const struct jinja_scope *kept_scope(struct jinja_run *r, const struct jinja_scope *s);
+
+static bool call_loop_deeper(struct jinja_run *r, const struct jinja_loop *self,
+                             struct jinja_value items, struct jinja_value *out);
+
+/* One pass a chosen item. */
+static enum run_end run_passes(struct jinja_run *r, struct jinja_scope *s,
+                               const struct jinja_node *n, struct jinja_loop *loop,
+                               struct jinja_text_builder *out)
 {
     const uint32_t name = run_name_of(r->template, "loop");
-    struct jinja_loop *loop = jinja_take(r, 1, sizeof(*loop));
-    struct jinja_value items;
 
-    if (loop == NULL || !jinja_eval(r, s, n->b, &items) || !jinja_iterate(r, items, &items) ||
-        !choose_items(r, s, n, &items))
-        return RUN_FAILED;
-    loop->items = items.as.list;
-    if (items.as.list->n == 0)
-        return run_body(r, s, n->other, out);
     for (size_t i = 0; i < loop->items->n; i++) {
         struct jinja_scope inner = {.parent = s};
         const struct jinja_value value = {.kind = JINJA_LOOP, .as.loop = loop};
@@ -123,6 +122,44 @@ static enum run_end run_for(struct jinja_run *r, struct jinja_scope *s, const st
             break;
     }
     return RUN_ON;
+}
+
+static enum run_end run_loop(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *n,
+                             struct jinja_value items, unsigned depth0,
+                             struct jinja_text_builder *out)
+{
+    struct jinja_loop *loop = jinja_take(r, 1, sizeof(*loop));
+
+    if (loop == NULL || !jinja_iterate(r, items, &items) || !choose_items(r, s, n, &items))
+        return RUN_FAILED;
+    loop->items = items.as.list;
+    loop->depth0 = depth0;
+    if (n->kind == JINJA_N_FOR_RECURSIVE) { /* its value may outlive the scopes on the C stack */
+        loop->call = call_loop_deeper;
+        loop->node = n;
+        loop->scope = kept_scope(r, s);
+        if (loop->scope == NULL)
+            return RUN_FAILED;
+    }
+    return items.as.list->n == 0 ? run_body(r, s, n->other, out) : run_passes(r, s, n, loop, out);
+}
+
+static bool call_loop_deeper(struct jinja_run *r, const struct jinja_loop *self,
+                             struct jinja_value items, struct jinja_value *out)
+{
+    struct jinja_scope inner = {.parent = self->scope};
+    struct jinja_text_builder b = {0};
+
+    return run_loop(r, &inner, self->node, items, self->depth0 + 1, &b) != RUN_FAILED &&
+           jinja_built(r, &b, out);
+}
+
+static enum run_end run_for(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *n,
+                            struct jinja_text_builder *out)
+{
+    struct jinja_value items;
+
+    return jinja_eval(r, s, n->b, &items) ? run_loop(r, s, n, items, 0, out) : RUN_FAILED;
 }
 
 static enum run_end run_if(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *n,
@@ -302,6 +339,7 @@ static enum run_end run_one(struct jinja_run *r, struct jinja_scope *s, const st
     case JINJA_N_PRINT:
         return run_end_of(jinja_eval(r, s, n->a, &v) && jinja_put_value(r, out, v));
     case JINJA_N_FOR:
+    case JINJA_N_FOR_RECURSIVE:
         return run_for(r, s, n, out);
     case JINJA_N_IF:
         return run_if(r, s, n, out);

@@ -64,6 +64,63 @@ START_TEST(as_jinja2_renders)
     renders("{{ none.x is defined }}{{ y }}{{ messages[9] is undefined }}", "FalseTrue");
     renders("{{ strftime_now('%d %b %Y') }}", "03 Feb 2026");
     renders("{{ messages[1].n }} {{ messages[0].content | trim }}", "[1, 2.0, True] <|end|>Hi");
+    renders("[{{ 'ab' | center(7) }}][{{ 'a' | center(4) }}][{{ 'abc' | center(2) }}]",
+            "[   ab  ][ a  ][abc]");
+    renders("{{ messages[0] | attr('role') is defined }} {{ (messages[0] | attr('get'))('role') }} "
+            "{{ namespace(a=1) | attr('a') }}",
+            "False user 1");
+}
+END_TEST
+
+/* f(*list), f(**mapping): of macros, functions and filters, behind and before other arguments. */
+START_TEST(arguments_come_from_lists)
+{
+    static const char macro[] = "{% macro m(a, b=2, c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}";
+    static const char *const calls[][2] = {
+        {"{{ m(*[7, 8]) }}", "783"},
+        {"{{ m(7, *[8, 9]) }}", "789"},
+        {"{{ m(*'xy') }}", "xy3"},
+        {"{{ m(7, **{'c': 9}) }}", "729"},
+        {"{{ m(*[7], **{'b': 8, 'c': 9}) }}", "789"},
+        {"{{ m(*[], a=1) }}", "123"},
+        {"{{ range(*[1, 4]) | join }}", "123"},
+        {"{{ 'a' | replace(*['a', 'b']) }}", "b"},
+    };
+    char text[256];
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        (void)snprintf(text, sizeof(text), "%s%s", macro, calls[i][0]);
+        renders(text, calls[i][1]);
+    }
+}
+END_TEST
+
+/* The loop as a function: over children, with a condition, its depth, and where it was defined. */
+START_TEST(loops_are_recursive)
+{
+    static const char tree[] = "{% set t = [{'n': 1, 'c': [{'n': 2, 'c': [{'n': 3}]}, {'n': 4}]}, "
+                               "{'n': 5}] %}";
+    static const char *const loops[][2] = {
+        {"{% for x in t recursive %}{{ x.n }}({{ loop(x.c) if x.c else '' }}){% endfor %}",
+         "1(2(3())4())5()"},
+        {"{% for x in t if x.n != 4 recursive %}{{ x.n }}/{{ loop.depth }}/{{ loop.index }} "
+         "{{ loop(x.c or []) }}{% endfor %}",
+         "1/1/1 2/2/1 3/3/1 5/1/2 "},
+        {"{% for x in t recursive %}{{ x.n }}{{ loop(x.c or []) }}{% else %}-{% endfor %}",
+         "123-4-5-"},
+        {"{% set k = 9 %}{% for x in t recursive %}{{ k }}{% set k = 8 %}{{ loop(x.c or []) }}"
+         "{% endfor %}",
+         "99999"},
+        {"{% set ns = namespace() %}{% for x in t[1:] recursive %}{% set ns.f = loop %}{{ x.n }}"
+         "{% endfor %}{{ ns.f([{'n': 6}]) }}",
+         "56"},
+    };
+    char text[512];
+
+    for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++) {
+        (void)snprintf(text, sizeof(text), "%s%s", tree, loops[i][0]);
+        renders(text, loops[i][1]);
+    }
 }
 END_TEST
 
@@ -126,6 +183,13 @@ START_TEST(errors_are_clear)
     fails("{{ 1 // 0 }}", "division by zero");
     fails("{{ '{} {a'.format(1) }}", "the format does not match its values");
     fails("{{ 9223372036854775 * 9999999 }}", "a number is too large");
+    fails("{% for a in [1] %}{{ loop([2]) }}{% endfor %}", "marked as recursive");
+    fails("{% for a in [1] recursive %}{{ loop() }}{% endfor %}", "loop takes one argument");
+    fails("{{ range(*range(99)) }}", "a call has more than");
+    fails("{{ dict(a=1, **{'a': 2}) }}", "the argument 'a' twice");
+    fails("{{ range(*1) }}", "cannot be iterated over");
+    fails("{{ range(**[1]) }}", "must be a mapping");
+    fails("{{ y | attr('a') }}", "'y' is undefined");
 }
 END_TEST
 
@@ -136,6 +200,7 @@ START_TEST(hostile_templates_end)
 
     fails("{% set r = range(9999) %}{% for a in r %}{{ 9 in r and 'q' in r }}{% endfor %}",
           "too many steps");
+    fails("{% for a in [1] recursive %}{{ loop([a]) }}{% endfor %}", "too deeply");
     fails("{{ range(999999999) }}", "a range has more than");
     fails("{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}"
           "{% endfor %}",
@@ -151,5 +216,6 @@ START_TEST(hostile_templates_end)
 }
 END_TEST
 
-SUITE_MAIN("agents/lm/jinja", as_jinja2_renders, origin_of_text_is_kept, errors_are_clear,
+SUITE_MAIN("agents/lm/jinja", as_jinja2_renders, arguments_come_from_lists, loops_are_recursive,
+           origin_of_text_is_kept, errors_are_clear,
            hostile_templates_end)
