@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,17 @@ static void hf_json_replace(char *at, size_t len, const char *text)
     memcpy(at, text, strlen(text));
 }
 
+static bool is_beyond_int64(const char *at)
+{
+    errno = 0;
+    (void)strtoll(at, NULL, 10);
+    return errno == ERANGE;
+}
+
 /* A number of len bytes that a double cannot hold, or an integer that 64 bits cannot. */
 static void hf_json_shorten(char *at, size_t len)
 {
-    enum { LONG_MAX_DIGITS = 18, SHORTEST = 5 }; /* "1e309" */
+    enum { SHORTEST = 5 }; /* "1e309" */
     const bool is_negative = *at == '-';
     const size_t n_digits = len - is_negative;
     char text[32];
@@ -26,7 +34,7 @@ static void hf_json_shorten(char *at, size_t len)
         return;
     if (isinf(value)) {
         hf_json_replace(at + is_negative, n_digits, n_digits < SHORTEST ? "9" : "1e308");
-    } else if (n_digits > LONG_MAX_DIGITS && strspn(at + is_negative, "0123456789") >= n_digits) {
+    } else if (strspn(at + is_negative, "0123456789") >= n_digits && is_beyond_int64(at)) {
         (void)snprintf(text, sizeof(text), "%.11e", fabs(value));
         hf_json_replace(at + is_negative, n_digits, text);
     }

@@ -7,10 +7,7 @@
 
 enum { SHOWN_MAX = 80 };
 
-static const struct hf_name {
-    const char *from, *to;
-    bool has_pairs; /* where the family has them */
-} whole_names[] =
+static const struct hf_name whole_names[] =
     {
         {"model.embed_tokens.weight", "token_embd.weight", false},
         {"model.norm.weight", "output_norm.weight", false},
@@ -25,8 +22,7 @@ static const struct hf_name {
           {"self_attn.o_proj", "attn_output", false},
           {"self_attn.q_norm", "attn_q_norm", false},
           {"self_attn.k_norm", "attn_k_norm", false},
-          {"pre_feedforward_layernorm", "ffn_norm", false},
-          {"post_feedforward_layernorm", "post_ffw_norm", false},
+          {"post_attention_layernorm", "ffn_norm", false},
           {"mlp.gate_proj", "ffn_gate", false},
           {"mlp.up_proj", "ffn_up", false},
           {"mlp.down_proj", "ffn_down", false},
@@ -40,10 +36,13 @@ static const struct hf_name {
           {"w1", "ffn_gate_exps", false},    {"w3", "ffn_up_exps", false},
           {"w2", "ffn_down_exps", false},    {"gate_proj", "ffn_gate_exps", false},
           {"up_proj", "ffn_up_exps", false}, {"down_proj", "ffn_down_exps", false},
-},
-  after_attention[] = {
-      {"post_attention_layernorm", "ffn_norm", false},
-      {"post_attention_layernorm", "post_attention_norm", false}, /* norms_around */
+};
+
+const struct hf_name hf_names_around[] = {
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"pre_feedforward_layernorm", "ffn_norm", false},
+    {"post_feedforward_layernorm", "post_ffw_norm", false},
+    {NULL, NULL, false},
 };
 
 /* What may stand before a name where the language model is one of several. */
@@ -79,6 +78,15 @@ static const struct hf_name *find_among(const struct hf_name *names, size_t n, c
     return NULL;
 }
 
+static size_t n_names(const struct hf_name *names)
+{
+    size_t n = 0;
+
+    while (names != NULL && names[n].from != NULL)
+        n++;
+    return n;
+}
+
 /* "mlp.experts.N.gate_proj", whose name is of len bytes. */
 static const struct hf_name *find_expert(const struct hf_model *m, const char *name, size_t len,
                                          struct hf_place *ret)
@@ -110,7 +118,7 @@ static const struct hf_name *find_part(const struct hf_model *m, const char *nam
         return NULL;
     *ret_end = dot;
     len = (size_t)(dot - name);
-    found = find_among(&after_attention[m->family->norms_around], 1, name, len);
+    found = find_among(m->family->names, n_names(m->family->names), name, len);
     if (found == NULL)
         found = find_among(layer_names, N_LAYER_NAMES, name, len);
     return found != NULL ? found : find_expert(m, name, len, ret);
@@ -166,7 +174,7 @@ static enum status set_form(struct named_tensor *t, const struct hf_model *m, bo
 static const char *language_name(const struct hf_model *m, const char *name,
                                  char room[GGUF_TENSOR_NAME_MAX * 2])
 {
-    for (size_t i = 0; m->family->is_nested && i < 3; i++)
+    for (size_t i = 0; m->family->nested_type != NULL && i < 3; i++)
         if (hf_begins_with(name, language_prefixes[i])) {
             const char *rest = name + strlen(language_prefixes[i]);
             const bool is_head = hf_begins_with(rest, "lm_head.");
@@ -179,7 +187,7 @@ static const char *language_name(const struct hf_model *m, const char *name,
 
 static bool is_unused(const struct hf_model *m, const char *name)
 {
-    for (size_t i = 0; m->family->is_nested && i < sizeof(other_models) / sizeof(other_models[0]);
+    for (size_t i = 0; m->family->nested_type != NULL && i < sizeof(other_models) / sizeof(other_models[0]);
          i++)
         if (hf_begins_with(name, other_models[i]))
             return true;

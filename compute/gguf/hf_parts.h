@@ -1,7 +1,7 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
- * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_splitting.c and
- * hf_tokenizer.c translate, hf_names.c knows the tensors' names, hf_tensors.c reads a file's head,
+ * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
+ * hf_splitting.c and hf_tokenizer.c translate, hf_names.c knows the tensors' names, hf_tensors.c reads a file's head,
  * safetensors.c puts all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
@@ -55,8 +55,6 @@ void hf_key_bools(struct hf_keys *k, const char *name, const bool *values, uint6
 enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len,
                          struct error *err) MUST_CHECK;
 
-/* hf_config.c */
-
 struct hf_model {
     const struct hf_family *family;
     uint64_t n_layers, width, n_heads, n_kv_heads, head_dim, context;
@@ -69,33 +67,62 @@ struct hf_model {
     const json_t *long_divisors, *short_divisors;
 };
 
+/* hf_families.c */
+
 /* What becomes of sliding_window. */
 enum hf_window {
     HF_WINDOW_CUTS, /* the layers are run without: the context ends where it would begin */
     HF_WINDOW_KEY,  /* it is a key, and layer_types says which layers have it */
+    HF_WINDOW_ALL,  /* it is a key, and all layers have it */
 };
 
-enum { HF_DEFAULTS_MAX = 6 };
+enum { HF_DEFAULTS_MAX = 9 };
+
+/* A tensor's name in transformers, and in GGUF. */
+struct hf_name {
+    const char *from, *to;
+    bool has_pairs; /* where the family has them */
+};
 
 /* One family of models, by config.json's model_type. */
 struct hf_family {
     const char *model_type, *architecture;
-    const char *activation; /* its hidden_act */
-    bool has_pairs;         /* GGUF has its queries and keys as adjacent pairs */
-    bool norms_around;      /* post_attention_layernorm follows the attention */
-    bool is_nested;         /* the language model of text_config, with others beside it */
-    bool is_tied;           /* where tie_word_embeddings is absent */
-    float norm_add;         /* to the weights of norms */
+    const char *nested_type;     /* the language model of text_config, with others beside it */
+    const char *activation;      /* its hidden_act */
+    const struct hf_name *names; /* its own, before those that all families have; or NULL */
+    const char *eps;             /* of LayerNorms; NULL: it has RMS norms */
+    bool has_pairs;              /* GGUF has its queries and keys as adjacent pairs */
+    bool is_tied;                /* where tie_word_embeddings is absent */
+    bool has_experts;
+    bool has_betas;          /* YaRN's beta_fast and beta_slow are keys */
+    bool yarn_is_exact;      /* truncate: false */
+    bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
+    float norm_add;          /* to the weights of norms */
     enum hf_window window;
-    size_t unrotated_every;     /* the layers that no_rope_layers must name; 0: none */
-    const char *n_experts;      /* the key of their number, NULL: none */
-    const char *expert_ffn_key; /* NULL: as wide as intermediate_size */
-    /* What config.json leaves out. */
+    uint64_t routing;       /* expert_gating_func; 0: it is left out */
+    size_t unrotated_every; /* the layers that no_rope_layers must name; 0: none */
+    /* What transformers takes where config.json lacks the key. */
     struct hf_default {
         const char *name;
         double value;
     } defaults[HF_DEFAULTS_MAX];
 };
+
+enum status hf_family_find(const struct hf_family **out, const json_t *config,
+                           struct error *err) MUST_CHECK;
+/* The number that the family has where config.json has none: NOT_FOUND for none. */
+enum status hf_family_default(double *out, const struct hf_family *f, const char *name);
+
+/* hf_rope.c */
+
+/* Writes the keys of rope; m's head_dim and context are known. */
+enum status hf_rope_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                         struct error *err) MUST_CHECK;
+/* The base of rope in layers with a window, where the file has one. */
+enum status hf_rope_write_window_base(struct hf_keys *keys, const json_t *config,
+                                      struct error *err) MUST_CHECK;
+
+/* hf_config.c */
 
 /* Where the language model's keys are: config, or its text_config. */
 const json_t *hf_config_text(const json_t *config);
@@ -107,6 +134,9 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
 /* hf_names.c */
 
 enum { HF_NO_EXPERT = -1 };
+
+/* Of families whose post_attention_layernorm follows the attention. */
+extern const struct hf_name hf_names_around[];
 
 /* What the name that transformers gives says of a tensor. */
 struct hf_place {

@@ -61,7 +61,7 @@ static const struct {
     {"attention.scale", RULE_SCALE, KEYS_ATTENTION_SCALE},
     {"attention.temperature_scale", RULE_ZERO, KEYS_QUERY_TEMPERATURE},
     {"attention.sliding_window", RULE_WINDOW, KEYS_WINDOW | KEYS_WINDOW_IGNORED},
-    {"attention.sliding_window_pattern", RULE_UNKNOWN, KEYS_WINDOW},
+    {"attention.sliding_window_pattern", RULE_UNKNOWN, KEYS_WINDOW | KEYS_WINDOW_IGNORED},
     {"attn_logit_softcapping", RULE_ZERO, KEYS_ATTENTION_CAP},
     {"final_logit_softcapping", RULE_ZERO, KEYS_LOGIT_CAP},
     {"embedding_scale", RULE_UNKNOWN, KEYS_SCALES},

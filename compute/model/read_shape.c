@@ -206,7 +206,9 @@ static enum status read_window(struct transformer_shape *s, const struct gguf *g
     uint64_t pattern, window = a->window;
     enum status rc;
 
-    if ((a->keys & KEYS_WINDOW) == 0)
+    (void)arch_key(key, a, "attention.sliding_window_pattern");
+    if ((a->keys & KEYS_WINDOW) == 0 &&
+        ((a->keys & KEYS_WINDOW_IGNORED) == 0 || gguf_get_u64(g, key, &pattern, err) != STATUS_OK))
         return STATUS_OK;
     rc = gguf_get_u64(g, arch_key(key, a, "attention.sliding_window"), &window, err);
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)

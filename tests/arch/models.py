@@ -134,6 +134,8 @@ class Forward:
 
     def is_windowed(self, il):
         arch, pattern = self.m.arch, self.key("attention.sliding_window_pattern", None)
+        if arch == "phi3":  # a window without a pattern is ignored, as by all who run such files
+            return pattern is not None and self.window() > 0
         if arch not in WINDOW_PATTERN or self.window() == 0:
             return False
         if isinstance(pattern, list):
@@ -218,9 +220,10 @@ class Forward:
 
     def scale(self):
         n, arch = self.m.n, self.m.arch
-        if (arch, n["layers"]) in (("gemma2", 46), ("gemma3", 62)):
+        own = self.key("attention.scale", 0.0) if arch in ("llama", "granite", "gemma2", "gemma3") else 0.0
+        if not own and (arch, n["layers"]) in (("gemma2", 46), ("gemma3", 62)):
             return 1 / math.sqrt(n["d"] / n["heads"])
-        return (self.key("attention.scale", 0.0) if arch in ("llama", "granite") else 0.0) or 1 / math.sqrt(n["hd"])
+        return own or 1 / math.sqrt(n["hd"])
 
     def attention(self, b, il, h):
         n, arch = self.m.n, self.m.arch
@@ -353,6 +356,8 @@ def all_models():
             norms="around", head_norms="each", layers=6, base=100000.0),
         "gemma3_wide_heads": build("gemma3", 15, {"attention.sliding_window": 33}, norms="around", head_norms="each",
                                    layers=6, d=640, heads=4, kv=1, hd=256, ff=64),
+        "phi3_window": build("phi3", 16, {"attention.sliding_window": 17, "attention.sliding_window_pattern": 0},
+                             fused_qkv=True, fused_gate=True, tied=False),
         "phi3": build("phi3", 16, {"attention.sliding_window": 17}, fused_qkv=True, fused_gate=True, tied=False),
         "phi3_long": with_factors(
             build("phi3", 17, {"rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.19},

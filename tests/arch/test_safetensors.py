@@ -160,6 +160,10 @@ def cases():
                       dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=48, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[])),
         "mixtral": ("mixtral", known["mixtral"], dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
         "gemma2": ("gemma2", known["gemma2"], gemma | dict(attn_logit_softcapping=2.0, final_logit_softcapping=3.0, hidden_activation="gelu_pytorch_tanh")),
+        # a scale that the model's size does not say
+        "gemma2_scale": ("gemma2", build("gemma2", 36, {"attention.sliding_window": 16, "attention.scale": float(1 / np.sqrt(40))},
+                                         norms="around", hd=24, layers=4),
+                         gemma | dict(query_pre_attn_scalar=40)),
         "gemma3_text": ("gemma3_text", known["gemma3"], gemma | dict(query_pre_attn_scalar=32, sliding_window_pattern=6, rope_local_base_freq=10000.0)),
         "gemma3_mixed": ("gemma3_text", known["gemma3_global_scale"], gemma | dict(
             sliding_window=20, layer_types=mixed_types, final_logit_softcapping=4.0, rope_theta=None, rope_parameters={
@@ -170,7 +174,7 @@ def cases():
                                    norms="around", head_norms="each", layers=6, heads=8, kv=4, hd=256, eps=1e-6, base=1000000.0, ctx=131072),
                    dict(sliding_window=16, rope_scaling={"rope_type": "linear", "factor": 8.0}, num_attention_heads=None, num_key_value_heads=None,
                         head_dim=None, rms_norm_eps=None, rope_theta=None, max_position_embeddings=None, tie_word_embeddings=None)),
-        "phi3": ("phi3", known["phi3"], dict(sliding_window=17)),
+        "phi3": ("phi3", known["phi3_window"], dict(sliding_window=17)),
         "phi3_long": ("phi3", long_phi, dict(partial_rotary_factor=0.75, original_max_position_embeddings=64, rope_scaling=long_factors(long_phi, attention_factor=1.19))),
         "phi3_grown": ("phi3", grown, dict(original_max_position_embeddings=64, rope_scaling=long_factors(grown))),
         "smollm3": ("smollm3", known["smollm3"], dict(no_rope_layers=[1, 1, 1, 0, 1], tie_word_embeddings=None)),
@@ -183,7 +187,7 @@ def cases():
 # What is not run as it says, and the words of its refusal.
 REFUSED = {
     "smollm3": (dict(no_rope_layers=[1, 1, 0, 0, 1]), "'no_rope_layers'"),
-    "gemma2": (dict(query_pre_attn_scalar=23), "'query_pre_attn_scalar' is 23"),
+    "gemma2": (dict(query_pre_attn_scalar=-1), "'query_pre_attn_scalar' is not above 0"),
     "qwen2_yarn": (dict(rope_scaling=YARN | {"beta_fast": 16}), "beta_fast of 16"),
     "phi3_long": (dict(rope_scaling={"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}), "long_factor of 1 numbers"),
     "qwen3_moe": (dict(num_experts=9), "has no expert 8"),

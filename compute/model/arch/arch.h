@@ -43,7 +43,9 @@ enum arch_keys {
     KEYS_QUERY_TEMPERATURE = 1 << 5, /* attention.temperature_scale: queries grow with positions */
     KEYS_YARN_BETAS = 1 << 6,        /* rope.scaling.yarn_beta_fast, …_slow */
     KEYS_EXPERTS = 1 << 8,           /* expert_count; without experts the layers are dense */
-    KEYS_WINDOW_IGNORED = 1 << 7,    /* the file has a window that nobody runs it with */
+    /* The file has a window that nobody runs it with; only where it has a pattern of windows, too,
+     * as a folder of transformers has, they are run with. */
+    KEYS_WINDOW_IGNORED = 1 << 7,
 };
 
 struct arch {

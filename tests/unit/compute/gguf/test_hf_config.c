@@ -1,4 +1,6 @@
 /* What config.json says of a model, beyond what tests/arch/test_safetensors.py computes. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "compute/gguf/hf_parts.h"
@@ -49,4 +51,90 @@ START_TEST(windows_end_contexts)
 }
 END_TEST
 
-SUITE_MAIN("compute/hf_config", windows_end_contexts)
+/* Whether the text is read, and its key "a" is then this number. */
+static void reads_number(const char *text, double want)
+{
+    json_t *json;
+    double is = 0;
+
+    ck_assert_msg(hf_json_parse(&json, text, strlen(text), &err) == STATUS_OK, "%s: %s", text,
+                  err.text);
+    ck_assert_int_eq(hf_json_f64(json, "a", &is, &err), STATUS_OK);
+    ck_assert_msg(is == want || (want > 1e300 && is > 1e300), "%s: %g", text, is);
+    json_decref(json);
+}
+
+/* Valid JSON is read whatever its numbers, and so is Python's Infinity. Texts stay as they are. */
+START_TEST(numbers_of_any_size)
+{
+    static const char texts[] = "{\"t\":\"x\\\\\",\"a\":1e999,\"u\":\"1e999 Infinity\"}";
+    static const char *const wrong[] = {"{\"a\":-}",      "{\"a\":1e999",         "{\"a\":NaN}",
+                                        "{\"1e999",       "{\"a\":1e999,\"\\", "{\"a\":-Infinit}",
+                                        "{\"a\":1e999 5}"};
+    json_t *json;
+
+    reads_number("{\"a\":1000000000000000019884624838656}", 1e30);
+    reads_number("{\"a\": -1000000000000000019884624838656 , \"b\":1}", -1e30);
+    reads_number("{\"a\":9223372036854775807,\"b\":99999999999999999999}", 9223372036854775807.0);
+    reads_number("{\"a\":1e999}", INFINITY);
+    reads_number("{\"b\":[0.0, Infinity, -Infinity],\"a\":99999999999999999999}", 1e20);
+    reads_number("{\"b\":\"\\\"99999999999999999999 Infinity\",\"a\":5,\"c\":1e400}", 5);
+    ck_assert_int_eq(hf_json_parse(&json, texts, strlen(texts), &err), STATUS_OK);
+    ck_assert_str_eq(hf_json_text(json, "t"), "x\\");
+    ck_assert_str_eq(hf_json_text(json, "u"), "1e999 Infinity");
+    json_decref(json);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        ck_assert_msg(hf_json_parse(&json, wrong[i], strlen(wrong[i]), &err) == STATUS_DATA_LOSS,
+                      "%s", wrong[i]);
+}
+END_TEST
+
+/* Head counts and widths of a model of which config.json says this. */
+static struct hf_model model_of(const char *text)
+{
+    struct hf_model model = {0};
+    struct hf_keys keys;
+    json_t *config;
+
+    ck_assert_int_eq(hf_json_parse(&config, text, strlen(text), &err), STATUS_OK);
+    hf_keys_init(&keys);
+    ck_assert_msg(hf_config_read(&model, &keys, config, &err) == STATUS_OK, "%s", err.text);
+    hf_keys_deinit(&keys);
+    json_decref(config);
+    return model;
+}
+
+/* A key that is absent has transformers' default of the family; one that is null has none. */
+START_TEST(null_is_not_absent)
+{
+    static const char without[] =
+        "{\"model_type\":\"gemma2\",\"hidden_size\":64,\"intermediate_size\":8,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"vocab_size\":6%s}";
+    static const struct {
+        const char *more;
+        uint64_t kv_heads, head_dim;
+    } cases[] = {
+        {"", 4, 256},
+        {",\"num_key_value_heads\":null", 8, 256},
+        {",\"head_dim\":null", 4, 8},
+        {",\"head_dim\":16,\"num_key_value_heads\":2", 2, 16},
+    };
+    char text[512];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hf_model m;
+
+        (void)snprintf(text, sizeof(text), without, cases[i].more);
+        m = model_of(text);
+        ck_assert_uint_eq(m.n_kv_heads, cases[i].kv_heads);
+        ck_assert_uint_eq(m.head_dim, cases[i].head_dim);
+    }
+    ck_assert_uint_eq(context_of("{\"model_type\":\"mistral\"," SIZES "}"), 64);
+    ck_assert_uint_eq(model_of("{\"model_type\":\"mistral3\",\"text_config\":{"
+                               "\"model_type\":\"ministral3\"," SIZES "}}")
+                          .head_dim,
+                      128);
+}
+END_TEST
+
+SUITE_MAIN("compute/hf_config", windows_end_contexts, numbers_of_any_size, null_is_not_absent)
