@@ -10,6 +10,7 @@
 #include "agents/lm/lm.h"
 #include "agents/lm/sampling/logits.h"
 #include "agents/lm/sampling/tops.h"
+#include "agents/lm/sampling/unused.h"
 
 static struct lm_clone *lm_results_clone_of(const struct row *row)
 {
@@ -109,7 +110,7 @@ static void add_hidden(struct lm_results *r, const float *hidden, size_t n)
     r->n_taken += (uint32_t)n;
 }
 
-static enum status take_logprob(struct lm *m, struct lm_results *r, const float *logits,
+static enum status take_logprob(struct lm *m, struct lm_results *r, float *logits,
                                 struct error *err)
 {
     struct prompt_token *token = &r->tokens[r->n_taken + 1];
@@ -122,6 +123,8 @@ static enum status take_logprob(struct lm *m, struct lm_results *r, const float 
         return error_set(err, STATUS_INTERNAL, "the model gave logits that are not finite");
     log_sum = logits_log_sum(m->kernels, logits, m->n_vocab, peak.top);
     token->logprob = (float)((double)own - log_sum);
+    if (unused_any(m->vocab, m->n_vocab))
+        unused_ban(m->vocab, logits, m->n_vocab);
     token->n_top = (uint32_t)tops_take(m->kernels, logits, m->n_vocab, log_sum, top, r->n_tops);
     token->rank = 1;
     for (size_t i = 0; i < m->n_vocab; i++)

@@ -383,7 +383,7 @@ static void plan_draws(struct lm *m, struct row *row, size_t first_logits,
         t->matcher != NULL)
         return;
     for (uint32_t i = 0; i < out->n_logits; i++)
-        if (!sampler_plan(t->sampler, position + i, &m->draws[first_logits + i]))
+        if (!sampler_plan(t->sampler, m->n_vocab, position + i, &m->draws[first_logits + i]))
             return;
     out->draws = m->draws + first_logits;
     out->drawn = m->drawn + first_logits;

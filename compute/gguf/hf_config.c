@@ -1,4 +1,5 @@
-/* config.json: the keys of the architecture. hf_families.c knows the families, hf_rope.c their rope. */
+/* config.json: the keys of the architecture. hf_families.c knows the families, hf_rope.c their
+ * rope. */
 #include <math.h>
 #include <string.h>
 
@@ -65,8 +66,7 @@ static enum status read_hf_heads(struct hf_model *m, const json_t *config, struc
     if (rc != STATUS_OK)
         return rc;
     m->n_kv_heads = m->n_heads;
-    if (given != NULL ? !json_is_null(given)
-                      : hf_family_default(&usual, f, kv_heads) == STATUS_OK)
+    if (given != NULL ? !json_is_null(given) : hf_family_default(&usual, f, kv_heads) == STATUS_OK)
         rc = read_config_size(&m->n_kv_heads, f, config, kv_heads, 1 << 12, err);
     return rc == STATUS_OK ? read_hf_head_width(m, config, err) : rc;
 }

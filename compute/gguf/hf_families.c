@@ -1,5 +1,5 @@
-/* The families of models that a folder may hold, by config.json's model_type: what each is in GGUF's
- * terms, and what transformers takes for a key that config.json leaves out. */
+/* The families of models that a folder may hold, by config.json's model_type: what each is in
+ * GGUF's terms, and what transformers takes for a key that config.json leaves out. */
 #include <string.h>
 
 #include "compute/gguf/hf_parts.h"
@@ -7,18 +7,18 @@
 enum { SHOWN_MAX = 40 };
 
 #define GEMMA_ACTIVATION "gelu_pytorch_tanh"
-#define GEMMA                                                                  \
-    .activation = GEMMA_ACTIVATION, .names = hf_names_around, .is_tied = true, \
-    .norm_add = 1, .window = HF_WINDOW_KEY
-#define GEMMA3                                                                              \
-    .architecture = "gemma3", GEMMA,                                                        \
-    .defaults = {{"rms_norm_eps", 1e-6},     {"head_dim", 256},                             \
-                 {"num_attention_heads", 8}, {"num_key_value_heads", 4},                    \
-                 {"vocab_size", 262208},     {"max_position_embeddings", 131072},           \
-                 {"rope_theta", 1e6},        {"query_pre_attn_scalar", 256},                \
+#define GEMMA                                                                                 \
+    .activation = GEMMA_ACTIVATION, .names = hf_names_around, .is_tied = true, .norm_add = 1, \
+    .window = HF_WINDOW_KEY
+#define GEMMA3                                                                    \
+    .architecture = "gemma3", GEMMA,                                              \
+    .defaults = {{"rms_norm_eps", 1e-6},     {"head_dim", 256},                   \
+                 {"num_attention_heads", 8}, {"num_key_value_heads", 4},          \
+                 {"vocab_size", 262208},     {"max_position_embeddings", 131072}, \
+                 {"rope_theta", 1e6},        {"query_pre_attn_scalar", 256},      \
                  {"sliding_window", 4096}}
-#define MINISTRAL3                                                                            \
-    .architecture = "mistral3", .activation = "silu", .has_pairs = true, .has_betas = true,    \
+#define MINISTRAL3                                                                          \
+    .architecture = "mistral3", .activation = "silu", .has_pairs = true, .has_betas = true, \
     .defaults = {{"num_key_value_heads", 8}, {"head_dim", 128}, {"rms_norm_eps", 1e-5}}
 #define NO_WINDOW_UNLESS_USED .window_is_optional = true
 

@@ -13,29 +13,32 @@ static const struct hf_name whole_names[] =
         {"model.norm.weight", "output_norm.weight", false},
         {"lm_head.weight", "output.weight", false},
 },
-  layer_names[] =
-      {
-          {"input_layernorm", "attn_norm", false},
-          {"self_attn.q_proj", "attn_q", true},
-          {"self_attn.k_proj", "attn_k", true},
-          {"self_attn.v_proj", "attn_v", false},
-          {"self_attn.o_proj", "attn_output", false},
-          {"self_attn.q_norm", "attn_q_norm", false},
-          {"self_attn.k_norm", "attn_k_norm", false},
-          {"post_attention_layernorm", "ffn_norm", false},
-          {"mlp.gate_proj", "ffn_gate", false},
-          {"mlp.up_proj", "ffn_up", false},
-          {"mlp.down_proj", "ffn_down", false},
-          {"self_attn.qkv_proj", "attn_qkv", false},
-          {"mlp.gate_up_proj", "ffn_up", false}, /* phi3: the gate's rows first, as in GGUF */
-          {"block_sparse_moe.gate", "ffn_gate_inp", false},
-          {"mlp.gate", "ffn_gate_inp", false},
+                            layer_names[] =
+                                {
+                                    {"input_layernorm", "attn_norm", false},
+                                    {"self_attn.q_proj", "attn_q", true},
+                                    {"self_attn.k_proj", "attn_k", true},
+                                    {"self_attn.v_proj", "attn_v", false},
+                                    {"self_attn.o_proj", "attn_output", false},
+                                    {"self_attn.q_norm", "attn_q_norm", false},
+                                    {"self_attn.k_norm", "attn_k_norm", false},
+                                    {"post_attention_layernorm", "ffn_norm", false},
+                                    {"mlp.gate_proj", "ffn_gate", false},
+                                    {"mlp.up_proj", "ffn_up", false},
+                                    {"mlp.down_proj", "ffn_down", false},
+                                    {"self_attn.qkv_proj", "attn_qkv", false},
+                                    {"mlp.gate_up_proj", "ffn_up",
+                                     false}, /* phi3: the gate's rows first, as in GGUF */
+                                    {"block_sparse_moe.gate", "ffn_gate_inp", false},
+                                    {"mlp.gate", "ffn_gate_inp", false},
 },
-  expert_names[] =
-      {
-          {"w1", "ffn_gate_exps", false},    {"w3", "ffn_up_exps", false},
-          {"w2", "ffn_down_exps", false},    {"gate_proj", "ffn_gate_exps", false},
-          {"up_proj", "ffn_up_exps", false}, {"down_proj", "ffn_down_exps", false},
+                            expert_names[] = {
+                                {"w1", "ffn_gate_exps", false},
+                                {"w3", "ffn_up_exps", false},
+                                {"w2", "ffn_down_exps", false},
+                                {"gate_proj", "ffn_gate_exps", false},
+                                {"up_proj", "ffn_up_exps", false},
+                                {"down_proj", "ffn_down_exps", false},
 };
 
 const struct hf_name hf_names_around[] = {
@@ -187,8 +190,8 @@ static const char *language_name(const struct hf_model *m, const char *name,
 
 static bool is_unused(const struct hf_model *m, const char *name)
 {
-    for (size_t i = 0; m->family->nested_type != NULL && i < sizeof(other_models) / sizeof(other_models[0]);
-         i++)
+    for (size_t i = 0;
+         m->family->nested_type != NULL && i < sizeof(other_models) / sizeof(other_models[0]); i++)
         if (hf_begins_with(name, other_models[i]))
             return true;
     return (m->is_tied && strcmp(name, "lm_head.weight") == 0) ||

@@ -1,8 +1,8 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
  * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
- * hf_splitting.c and hf_tokenizer.c translate, hf_names.c knows the tensors' names, hf_tensors.c reads a file's head,
- * safetensors.c puts all together. */
+ * hf_splitting.c and hf_tokenizer.c translate, hf_names.c knows the tensors' names, hf_tensors.c
+ * reads a file's head, safetensors.c puts all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 

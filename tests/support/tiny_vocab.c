@@ -66,7 +66,7 @@ static void make_joined(struct gguf_maker *m, const char *merge)
 
 static size_t n_tokens(const struct tiny_vocab_config *c)
 {
-    return TV_MERGED + c->n_merges + (c->extra_token != NULL);
+    return TV_MERGED + c->n_merges + (c->extra_token != NULL) + c->n_more;
 }
 
 static void make_tokens(struct gguf_maker *m, const struct tiny_vocab_config *c)
@@ -83,6 +83,12 @@ static void make_tokens(struct gguf_maker *m, const struct tiny_vocab_config *c)
         make_joined(m, c->merges[i]);
     if (c->extra_token != NULL)
         make_text(m, c->extra_token);
+    for (size_t i = 0; i < c->n_more; i++) {
+        char text[32];
+
+        (void)snprintf(text, sizeof(text), "more-%zu", i);
+        make_text(m, text);
+    }
 }
 
 static void make_types(struct gguf_maker *m, const struct tiny_vocab_config *c)

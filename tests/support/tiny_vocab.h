@@ -29,6 +29,7 @@ struct tiny_vocab_config {
     const char *const *merges; /* [n_merges] as the file has them: "h e" */
     size_t n_merges;
     const char *extra_token;   /* a normal token that no merge gives */
+    size_t n_more;             /* further normal tokens behind it, which no merge gives */
     const char *chat_template; /* NULL: none */
     unsigned char missing;     /* a byte without a token; 0 for none */
 

@@ -101,9 +101,8 @@ static enum status golden_text_reader_render(struct golden_text_reader *r,
                                              struct error *err)
 {
     const bool has_system = messages[0].role == ROLE_SYSTEM;
-    enum status rc =
-        chat_template_begin(r->template, has_system ? messages[0].text : NULL,
-                            has_system ? messages[0].len : 0, &r->ids, &r->text, err);
+    enum status rc = chat_template_begin(r->template, has_system ? messages[0].text : NULL,
+                                         has_system ? messages[0].len : 0, &r->ids, &r->text, err);
 
     for (size_t i = has_system; i < n && rc == STATUS_OK; i++)
         rc = chat_template_message(r->template, &messages[i], &r->ids, &r->text, err);
@@ -119,8 +118,8 @@ static enum status golden_text_reader_render_whole(struct golden_text_reader *r,
     const struct chat_input in = {.messages = messages,
                                   .n_messages = n,
                                   .wants_reply = true,
-                                  .now = json_is_integer(now) ? json_integer_value(now)
-                                                              : time(NULL)};
+                                  .now =
+                                      json_is_integer(now) ? json_integer_value(now) : time(NULL)};
     size_t n_kept;
     enum status rc = chat_prompter_render(r->whole, &in, NULL, 0, &n_kept, &r->ids, err);
 
@@ -223,7 +222,6 @@ enum status golden_text_chats(struct golden_text *out, const struct vocab *v,
                               const struct chat_template *t, const struct chat_prompter *whole,
                               const char *path, struct error *err)
 {
-    return compare_file(out,
-                        (struct golden_text_reader){.vocab = v, .template = t, .whole = whole},
+    return compare_file(out, (struct golden_text_reader){.vocab = v, .template = t, .whole = whole},
                         path, compare_chat, err);
 }

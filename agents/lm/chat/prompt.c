@@ -22,7 +22,7 @@ struct chat_prompter {
     const struct vocab *vocab;
     struct jinja *template; /* NULL: the model has none; absent has the reason */
     struct error absent;
-    bool is_broken; /* it has one that cannot be compiled */
+    bool is_broken;      /* it has one that cannot be compiled */
     struct buf bos, eos; /* their text */
 };
 

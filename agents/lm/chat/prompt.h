@@ -33,7 +33,7 @@ struct chat_input {
     struct text variables; /* as in template_variables */
     bool wants_reply;      /* with the start of a reply */
     time_t now;            /* what the template shows as the date, in UTC */
-    const char *date; /* its variable date_string, where variables has none; NULL: absent */
+    const char *date;      /* its variable date_string, where variables has none; NULL: absent */
 };
 
 /* Renders a conversation and compares it with known [n_known], the ids that stand for its beginning

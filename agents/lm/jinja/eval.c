@@ -201,8 +201,8 @@ static bool eval_args(struct jinja_run *r, const struct jinja_scope *s,
 {
     out->n = out->n_named = 0;
     for (const struct jinja_node *i = items; i != NULL; i = i->next) {
-        const bool is_whole = i->kind != JINJA_N_KEYWORD && i->kind != JINJA_N_STAR &&
-                              i->kind != JINJA_N_STARS;
+        const bool is_whole =
+            i->kind != JINJA_N_KEYWORD && i->kind != JINJA_N_STAR && i->kind != JINJA_N_STARS;
         struct jinja_value v;
 
         if (!jinja_eval(r, s, is_whole ? i : i->a, &v) ||

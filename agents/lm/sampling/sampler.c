@@ -7,6 +7,7 @@
 
 #include "agents/lm/sampling/logits.h"
 #include "agents/lm/sampling/tops.h"
+#include "agents/lm/sampling/unused.h"
 #include "base/counter_rng.h"
 #include "compute/backend/backend.h"
 #include "compute/numerics/draw.h"
@@ -158,12 +159,14 @@ static bool allows_more(const uint32_t *mask, size_t n, const int32_t *ends, siz
     return n_allowed > 0;
 }
 
-/* Applies biases, penalties and bans. Returns whether there were any. */
+/* Applies biases, penalties and bans, also of ids without a token. Returns whether there were any.
+ */
 static bool adjust(const struct sampler *s, float *logits, size_t n, uint32_t position)
 {
     const struct sampling *how = s->s;
     const float penalty = how->repetition_penalty;
     const bool bans_ends = how->ignore_eos || position < how->min_tokens;
+    const bool has_unused = unused_any(s->vocab, n);
 
     for (size_t i = 0; i < how->n_biases; i++) {
         int32_t id = how->biases[i].id;
@@ -194,7 +197,9 @@ static bool adjust(const struct sampler *s, float *logits, size_t n, uint32_t po
     }
     if (s->mask != NULL)
         mask_logits(s->mask, logits, n);
-    return how->n_biases > 0 || s->has_penalties || bans_ends || s->mask != NULL;
+    if (has_unused)
+        unused_ban(s->vocab, logits, n);
+    return how->n_biases > 0 || s->has_penalties || bans_ends || s->mask != NULL || has_unused;
 }
 
 static bool is_before(const struct candidate *a, const struct candidate *b)
@@ -418,8 +423,8 @@ static enum status sampler_choose(struct sampler *s, float *logits, size_t n_voc
     return STATUS_OK;
 }
 
-static enum status take_logprobs(struct sampler *s, struct sampled *out, const float *logits,
-                                 size_t n, float top, double *ret_log_sum, struct error *err)
+static enum status take_logprobs(struct sampler *s, struct sampled *out, float *logits, size_t n,
+                                 float top, double *ret_log_sum, struct error *err)
 {
     if (s->original == NULL)
         s->original = arena_alloc(s->arena, n, sizeof(*s->original));
@@ -427,6 +432,8 @@ static enum status take_logprobs(struct sampler *s, struct sampled *out, const f
         return error_no_memory(err, n * sizeof(*s->original), "logits");
     memcpy(s->original, logits, n * sizeof(*logits));
     *ret_log_sum = logits_log_sum(s->kernels, logits, n, top);
+    if (s->s->n_logprobs > 0 && unused_any(s->vocab, n))
+        unused_ban(s->vocab, logits, n); /* they have probability, but are not listed */
     out->n_top =
         (uint32_t)tops_take(s->kernels, logits, n, *ret_log_sum, out->top, s->s->n_logprobs);
     return STATUS_OK;
@@ -471,11 +478,12 @@ void sampler_replace(const struct sampler *s, int32_t id, struct sampled *out)
         out->logprob = (float)((double)s->original[id] - s->log_sum);
 }
 
-bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out)
+bool sampler_plan(const struct sampler *s, size_t n_vocab, uint32_t position, struct draw *out)
 {
     const struct sampling *how = s->s;
 
-    if (s->has_penalties || how->n_biases > 0 || how->n_logprobs > 0)
+    if (s->has_penalties || how->n_biases > 0 || how->n_logprobs > 0 ||
+        unused_any(s->vocab, n_vocab))
         return false;
     *out = (struct draw){
         .turn = s->turn,

@@ -33,7 +33,7 @@ enum status sampler_open(struct sampler **out, const struct sampling *s, const s
  * tokens from 0. STATUS_INTERNAL if a logit is not finite; STATUS_INVALID if every token is banned.
  * Order: bias, penalties, (ban of end tokens while ignore_eos or position < min_tokens),
  * temperature, top_k, top_p, min_p. One token always stays. Greedy takes the highest, the lowest id
- * among equals. */
+ * among equals. Ids without a token (unused.h) are never chosen or listed. */
 enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint32_t position,
                          struct sampled *out, struct error *err) MUST_CHECK;
 
@@ -42,8 +42,9 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
 void sampler_allow(struct sampler *s, const uint32_t *mask);
 
 /* Fills what a device needs to draw the token of that position as sampler_next would; the caller
- * sets out->row. False if only the host can, because of penalties, biases or top logprobs. */
-bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out);
+ * sets out->row. False if only the host can, because of penalties, biases, top logprobs, or ids
+ * without a token. */
+bool sampler_plan(const struct sampler *s, size_t n_vocab, uint32_t position, struct draw *out);
 /* The token that a device has drawn by such a plan, d->id >= 0. */
 struct sampled sampler_drawn(const struct sampler *s, const struct drawn *d);
 

@@ -1,5 +1,7 @@
 #include "agents/lm/sampling/tops.h"
 
+#include <math.h>
+
 #include "agents/lm/sampling/logits.h"
 #include "agents/message.h"
 
@@ -34,6 +36,8 @@ size_t tops_take(const struct logit_kernels *kernels, const float *logits, size_
         for (; i < end; i++)
             n_out = tops_put(out, n_out, max, i, logits[i]);
     }
+    while (n_out > 0 && isinf(out[n_out - 1].logprob))
+        n_out--; /* banned */
     for (i = 0; i < n_out; i++)
         out[i].logprob = (float)((double)out[i].logprob - log_sum);
     return n_out;

@@ -163,6 +163,21 @@ static enum status read_tokens(struct vocab *v, struct gguf *g, const struct spe
     return STATUS_OK;
 }
 
+static enum status read_unused(struct vocab *v, struct error *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < v->n; i++)
+        n += v->types[i] == TOKEN_UNUSED;
+    v->unused = try_alloc(n + 1, sizeof(*v->unused));
+    if (v->unused == NULL)
+        return error_no_memory(err, n * sizeof(*v->unused), types_key);
+    for (size_t i = 0; i < v->n; i++)
+        if (v->types[i] == TOKEN_UNUSED)
+            v->unused[v->n_unused++] = (int32_t)i;
+    return STATUS_OK;
+}
+
 static bool is_defined(int type)
 {
     return type == TOKEN_USER_DEFINED;
@@ -446,7 +461,8 @@ enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
     if (read_model_kind(v, g, err) != STATUS_OK || open_pretokenizer(v, g, err) != STATUS_OK)
         return err->status;
     spelling_init(&spelling, v->kind == VOCAB_BYTES_BPE);
-    if (read_tokens(v, g, &spelling, err) != STATUS_OK || read_specials(v, err) != STATUS_OK)
+    if (read_tokens(v, g, &spelling, err) != STATUS_OK || read_unused(v, err) != STATUS_OK ||
+        read_specials(v, err) != STATUS_OK)
         return err->status;
     rc = v->kind == VOCAB_SPM ? read_scores(v, g, err) : read_merges(v, g, &spelling, err);
     if (rc != STATUS_OK || read_prefix(v, g, err) != STATUS_OK ||

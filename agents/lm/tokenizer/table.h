@@ -50,6 +50,8 @@ struct vocab {
     bool *is_stop_token;  /* [n] */
     int32_t *stop_tokens; /* [n_stop_tokens] */
     size_t n_stop_tokens;
+    int32_t *unused; /* [n_unused] ids of TOKEN_UNUSED */
+    size_t n_unused;
     struct specials defined;  /* the user-defined ones */
     struct specials specials; /* those and the control tokens */
     int32_t *lookup; /* [lookup_mask + 1] normal tokens by their bytes: id + 1, 0 is empty */

@@ -35,6 +35,7 @@ void vocab_close(struct vocab *v)
     specials_close(&v->defined);
     specials_close(&v->specials);
     free(v->stop_tokens);
+    free(v->unused);
     free(v->is_stop_token);
     free(v->types);
     free(v->trims);
@@ -46,6 +47,12 @@ void vocab_close(struct vocab *v)
 size_t vocab_n_tokens(const struct vocab *v)
 {
     return v->n;
+}
+
+const int32_t *vocab_unused(const struct vocab *v, size_t *ret_n)
+{
+    *ret_n = v->n_unused;
+    return v->unused;
 }
 
 int32_t vocab_bos(const struct vocab *v)

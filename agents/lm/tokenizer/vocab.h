@@ -28,6 +28,9 @@ bool vocab_adds_bos(const struct vocab *v);
 bool vocab_is_stop_token(const struct vocab *v, int32_t id);
 /* All of them, in order; valid as long as the vocabulary. */
 const int32_t *vocab_stop_tokens(const struct vocab *v, size_t *ret_n);
+/* The ids that the file reserves without giving them a text, in order; valid as long as the
+ * vocabulary. Models may have logits for them, and for more ids than vocab_n_tokens. */
+const int32_t *vocab_unused(const struct vocab *v, size_t *ret_n);
 bool vocab_is_control(const struct vocab *v, int32_t id);
 
 /* The id of a control token by its exact text, -1 if there is none. */

@@ -24,7 +24,7 @@ enum gguf_value { /* the format's numbers */
 };
 
 struct gguf_maker {
-    _Alignas(16) uint8_t bytes[1 << 16];
+    _Alignas(16) uint8_t bytes[1 << 21];
     size_t len;
 };
 

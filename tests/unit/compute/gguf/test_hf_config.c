@@ -68,7 +68,7 @@ static void reads_number(const char *text, double want)
 START_TEST(numbers_of_any_size)
 {
     static const char texts[] = "{\"t\":\"x\\\\\",\"a\":1e999,\"u\":\"1e999 Infinity\"}";
-    static const char *const wrong[] = {"{\"a\":-}",      "{\"a\":1e999",         "{\"a\":NaN}",
+    static const char *const wrong[] = {"{\"a\":-}",      "{\"a\":1e999",      "{\"a\":NaN}",
                                         "{\"1e999",       "{\"a\":1e999,\"\\", "{\"a\":-Infinit}",
                                         "{\"a\":1e999 5}"};
     json_t *json;

@@ -217,5 +217,4 @@ START_TEST(hostile_templates_end)
 END_TEST
 
 SUITE_MAIN("agents/lm/jinja", as_jinja2_renders, arguments_come_from_lists, loops_are_recursive,
-           origin_of_text_is_kept, errors_are_clear,
-           hostile_templates_end)
+           origin_of_text_is_kept, errors_are_clear, hostile_templates_end)

@@ -25,7 +25,7 @@ struct sampling_run {
 
 static void open_run(struct sampling_run *r)
 {
-    const struct tiny_vocab_config config = {0};
+    const struct tiny_vocab_config config = {.n_more = 49152}; /* no test has more logits */
 
     tiny_vocab_open(&r->file, &config);
     ck_assert_int_eq(vocab_open(&r->v, r->file.gguf, &err), STATUS_OK);
@@ -74,6 +74,51 @@ static struct sampled next(struct sampling_run *r, const float *logits, size_t n
     free(own);
     return out;
 }
+
+/* Rows of the head behind the last token are neither drawn nor listed, whatever their logits and
+ * biases; they have their part of the probability. A device does not draw for such a model. */
+START_TEST(padding_is_never_drawn)
+{
+    enum { PADDING = 40 };
+    struct sampling_run r;
+    const struct logit_bias bias = {.id = 3, .bias = 1};
+    struct draw draw;
+    size_t n_tokens, n;
+    float *logits, most;
+
+    open_run(&r);
+    n_tokens = vocab_n_tokens(r.v);
+    n = n_tokens + PADDING;
+    logits = calloc(n, sizeof(*logits));
+    ck_assert_ptr_nonnull(logits);
+    fill(logits, n, 5);
+    for (size_t i = n_tokens; i < n; i++)
+        logits[i] = 20.0f;
+    for (int way = 0; way < 4; way++) {
+        r.s.temperature = way % 2 == 0 ? 0.0f : 3.0f;
+        r.s.n_logprobs = way < 2 ? 20 : 0;
+        r.s.biases = &bias;
+        r.s.n_biases = way == 3;
+        open_sampler(&r, NULL, 0);
+        for (uint32_t position = 0; position < 50; position++) {
+            const struct sampled got = next(&r, logits, n, position);
+
+            ck_assert_uint_lt((size_t)got.id, n_tokens);
+            ck_assert_uint_eq(got.n_top, way < 2 ? 20 : 0);
+            for (uint32_t k = 0; k < got.n_top; k++)
+                ck_assert_uint_lt((size_t)got.top[k].id, n_tokens);
+            most = logits[got.id] - 20.0f - logf(PADDING);
+            ck_assert(way >= 2 || fabsf(got.logprob - most) < 1e-3f);
+        }
+    }
+    r.s.n_biases = r.s.n_logprobs = 0;
+    open_sampler(&r, NULL, 0);
+    ck_assert(!sampler_plan(r.sampler, n, 0, &draw));
+    ck_assert(sampler_plan(r.sampler, n_tokens, 0, &draw));
+    free(logits);
+    close_run(&r);
+}
+END_TEST
 
 /* Greedy takes the highest, and of equals the lowest id. */
 START_TEST(greedy_is_exact)
@@ -571,7 +616,7 @@ START_TEST(devices_draw_alike)
         set_at_random(&r.s, &seed);
         open_sampler(&r, NULL, 0);
         known = next(&r, logits, n, i);
-        ck_assert(sampler_plan(r.sampler, i, &draw));
+        ck_assert(sampler_plan(r.sampler, N, i, &draw));
         draw.row = i % 2;
         list.ends = vocab_stop_tokens(r.v, &list.n_ends);
         drawn = draw_on(b, &list, logits, n);
@@ -601,7 +646,7 @@ START_TEST(devices_leave_the_rest)
         all[i] = i;
     r.s.ignore_eos = true;
     open_sampler(&r, NULL, 0);
-    ck_assert(sampler_plan(r.sampler, 0, &draw));
+    ck_assert(sampler_plan(r.sampler, N, 0, &draw));
     fill(logits, N, 3);
     ck_assert_int_lt(draw_on(b, &list, logits, N).id, 0);
     list.n_ends = 0;
@@ -611,18 +656,18 @@ START_TEST(devices_leave_the_rest)
     logits[7] = INFINITY;
     ck_assert_int_lt(draw_on(b, &list, logits, N).id, 0);
     r.s.n_logprobs = 1;
-    ck_assert(!sampler_plan(r.sampler, 0, &draw));
+    ck_assert(!sampler_plan(r.sampler, N, 0, &draw));
     r.s.n_logprobs = 0;
     r.s.presence_penalty = 0.5f;
     open_sampler(&r, NULL, 0);
-    ck_assert(!sampler_plan(r.sampler, 0, &draw));
+    ck_assert(!sampler_plan(r.sampler, N, 0, &draw));
     backend_close(b);
     close_run(&r);
 }
 END_TEST
 
-SUITE_MAIN("agents/lm/sampler", greedy_is_exact, draws_follow_the_distribution,
-           large_vocabularies_are_cut, choices_can_be_repeated, penalties_weigh_down,
-           negative_logits_are_weighed_down, many_tokens_are_remembered, biases_add,
-           ends_are_held_back, logprobs_are_the_models, bad_logits_are_refused,
+SUITE_MAIN("agents/lm/sampler", padding_is_never_drawn, greedy_is_exact,
+           draws_follow_the_distribution, large_vocabularies_are_cut, choices_can_be_repeated,
+           penalties_weigh_down, negative_logits_are_weighed_down, many_tokens_are_remembered,
+           biases_add, ends_are_held_back, logprobs_are_the_models, bad_logits_are_refused,
            full_arenas_are_said, devices_draw_alike, devices_leave_the_rest)
