@@ -23,7 +23,7 @@ void part_start_keeper(struct keeper *keeper, struct part_host *host, struct ala
 
 static void stores_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
-    stores_init(self, host->env, part_bytes(host->config->store_bytes, 4));
+    stores_init(self, &stores_keeper, host->env, part_bytes(host->config->store_bytes, 4));
 }
 
 static void stores_part_keep(void *self, struct part_host *host, struct alarm *alarm)
@@ -50,6 +50,7 @@ static void replays_part_init(void *self, struct part_host *host, struct alarm *
     const struct replays_config config = {
         .env = host->env,
         .max_bytes = part_bytes(host->config->replay_bytes, 2),
+        .keeping = &replays_keeper,
         .alarm = alarm,
     };
 

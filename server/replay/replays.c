@@ -24,7 +24,7 @@ void replays_init(struct replays *r, const struct replays_config *config)
     *r = (struct replays){.config = *config};
     shared_names_init(&r->tables, "table", &kind_of_replay_tables, REPLAY_MAX_TABLES, config->env);
     shared_limit_init(&r->bytes, &kind_of_replay_bytes, config->max_bytes);
-    keeper_init(&r->keeper, &replays_keeper, r, config->env);
+    keeper_init(&r->keeper, config->keeping, r, config->env);
 }
 
 static struct table *name_table(struct shared_name *n)
@@ -141,6 +141,7 @@ void replays_delete(struct replays *r, struct table *t, const struct error *why)
     kept_deinit(&r->keeper, &t->kept, why);
     shared_limit_give(&r->bytes, t->name.owner->id, t->config.max_bytes);
     shared_names_remove(&r->tables, &t->name);
+    table_restore_free(t);
     table_close(t);
 }
 

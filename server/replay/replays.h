@@ -13,7 +13,8 @@ struct env;
 struct replays_config {
     const struct env *env;
     size_t max_bytes;    /* the bound of the sum of all tables' max_bytes */
-    struct alarm *alarm; /* rings replays_tick */
+    const struct keeper_type *keeping; /* how tables are written: &replays_keeper; borrowed */
+    struct alarm *alarm;               /* rings replays_tick */
 };
 
 struct replays {
@@ -56,6 +57,7 @@ enum status replays_add(struct table **out, struct replays *r, const struct prin
                         const char *name, const struct table_config *config,
                         const struct access_sharing *sharing, bool is_new,
                         struct error *err) MUST_CHECK;
+/* How a table is written to the journal and read again. */
 extern const struct keeper_type replays_keeper;
 
 /* The same as table_wait. The wait also ends, with DEADLINE, after timeout_ms; 0: never. */

@@ -621,7 +621,6 @@ void table_close(struct table *t)
     if (t == NULL)
         return;
     assert(list_is_empty(&t->inserters) && list_is_empty(&t->samplers));
-    table_restore_free(t);
     table_remove_all(t);
     assert(t->held_bytes == 0);
     selector_deinit(&t->order);

@@ -170,7 +170,8 @@ struct table_draw {
  * config that is at fault. */
 enum status table_open(struct table **out, const struct table_config *config, uint64_t epoch,
                        struct error *err) MUST_CHECK;
-/* Frees a table. No call may wait for it or hold a chunk of it. NULL is fine. */
+/* Frees a table. No call may wait for it or hold a chunk of it, and it reads no checkpoint any more:
+ * see table_restore_free. NULL is fine. */
 void table_close(struct table *t);
 /* Registers a user, whose closing is called if the table ends before table_stop_using. */
 void table_use(struct table *t, struct table_user *u);
@@ -237,6 +238,8 @@ enum status table_restore_begin(struct table *t, const struct table_counters *c,
 enum status table_restore_part(struct table *t, struct body_reader *r,
                                struct error *err) MUST_CHECK;
 enum status table_restore_end(struct table *t, struct error *err) MUST_CHECK;
+/* Frees what table_restore_begin made, if table_restore_end did not succeed; else does nothing. */
+void table_restore_free(struct table *t);
 
 /* For this folder. Puts an item that was sampled times_sampled times into a slot, in place of the
  * item that is there. */
@@ -246,8 +249,6 @@ enum status table_put_item(struct table *t, uint32_t slot, const struct table_sl
 /* For this folder. Makes all slots without an item free slots, and removes items until the table is
  * within its bounds. */
 void table_settle_slots(struct table *t);
-/* For this folder. Frees what table_restore_begin made; does nothing if it was not called. */
-void table_restore_free(struct table *t);
 
 /* --- waiting --- */
 

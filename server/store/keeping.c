@@ -8,12 +8,6 @@
 #include "server/access/access.h"
 #include "server/store/stores.h"
 
-struct store_snapshot {
-    size_t n, at;  /* the values, and which comes next */
-    size_t offset; /* in it */
-    struct store_value *values[];
-};
-
 static struct store_key *kept_key(const struct kept_thing *k)
 {
     return container_of(k, struct store_key, kept);
@@ -79,13 +73,7 @@ static void key_kept_body(struct kept_thing *kept, struct body_writer *w)
 
 static void key_kept_ended(struct kept_thing *kept)
 {
-    struct store_key *k = kept_key(kept);
-    struct store_snapshot *s = k->snapshot;
-
-    for (size_t i = 0; s != NULL && i < s->n; i++)
-        store_value_unref(s->values[i]);
-    free(s);
-    k->snapshot = NULL;
+    store_key_drop_snapshot(kept_key(kept));
 }
 
 /* --- reading --- */
@@ -172,13 +160,6 @@ static void key_kept_drop(struct kept_thing *kept)
     const struct error why = {.status = STATUS_DATA_LOSS, .text = "the key cannot be read"};
 
     store_key_delete(kept_key(kept), &why);
-}
-
-void store_key_drop_parts(struct store_key *k)
-{
-    key_kept_ended(&k->kept);
-    store_value_unref(k->unfinished);
-    k->unfinished = NULL;
 }
 
 const struct keeper_type stores_keeper = {

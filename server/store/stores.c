@@ -15,12 +15,13 @@ static const struct limit_kind kind_of_store_bytes = {"bytes of values in Store"
                                                       "size_bytes"};
 static const struct limit_kind kind_of_store_keys = {"keys of Store", NULL, "key"};
 
-void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
+void stores_init(struct stores *s, const struct keeper_type *keeping, const struct env *env,
+                 size_t max_bytes)
 {
     *s = (struct stores){0};
     shared_limit_init(&s->bytes, &kind_of_store_bytes, max_bytes);
     shared_names_init(&s->keys, "key", &kind_of_store_keys, STORE_MAX_KEYS, env);
-    keeper_init(&s->keeper, &stores_keeper, s, env);
+    keeper_init(&s->keeper, keeping, s, env);
 }
 
 void stores_deinit(void *stores)
@@ -284,6 +285,16 @@ enum status store_key_forget(struct store_key *k, struct error *err)
     return kept_forget(&k->stores->keeper, &k->kept, err);
 }
 
+void store_key_drop_snapshot(struct store_key *k)
+{
+    struct store_snapshot *s = k->snapshot;
+
+    for (size_t i = 0; s != NULL && i < s->n; i++)
+        store_value_unref(s->values[i]);
+    free(s);
+    k->snapshot = NULL;
+}
+
 void store_key_delete(struct store_key *k, const struct error *why)
 {
     struct link *l;
@@ -292,7 +303,8 @@ void store_key_delete(struct store_key *k, const struct error *why)
         container_of(l, struct store_subscriber, link)
             ->closing(container_of(l, struct store_subscriber, link), why);
     kept_deinit(&k->stores->keeper, &k->kept, why);
-    store_key_drop_parts(k);
+    store_key_drop_snapshot(k);
+    store_value_unref(k->unfinished);
     while ((l = list_first(&k->versions)) != NULL)
         store_key_drop(k, store_value_of(l));
     shared_names_remove(&k->stores->keys, &k->name);

@@ -58,6 +58,13 @@ struct store_key {
     size_t n_filled;                /* bytes of the unfinished value that are read */
 };
 
+/* The values of a key whose checkpoint is being written. It holds a reference to each value. */
+struct store_snapshot {
+    size_t n, at;  /* how many values there are, and which is written next */
+    size_t offset; /* how many bytes of that value are written */
+    struct store_value *values[]; /* [n] */
+};
+
 /* A call that subscribes to a key. */
 struct store_subscriber {
     struct link link;
@@ -72,7 +79,9 @@ struct store_settings {
     const struct access_sharing *sharing;
 };
 
-void stores_init(struct stores *s, const struct env *env, size_t max_bytes);
+/* keeping says how keys are written: &stores_keeper. It is borrowed. */
+void stores_init(struct stores *s, const struct keeper_type *keeping, const struct env *env,
+                 size_t max_bytes);
 /* Deletes all keys. No call may hold a value or subscribe. */
 void stores_deinit(void *stores);
 /* Writes the kept keys whose time to be written has come. */
@@ -129,8 +138,10 @@ enum status stores_add(struct store_key **out, struct stores *s, const struct pr
                        const char *name, bool is_new, struct error *err) MUST_CHECK;
 /* For this folder. Makes v the newest version, and takes the caller's reference to it. */
 void store_key_put(struct store_key *k, struct store_value *v);
-/* For this folder. Gives up the checkpoint that is written and the value that is half read. */
-void store_key_drop_parts(struct store_key *k);
+/* For this folder. Frees the snapshot of the checkpoint that is written; does nothing if there is
+ * none. */
+void store_key_drop_snapshot(struct store_key *k);
+/* How a key is written to the journal and read again. */
 extern const struct keeper_type stores_keeper;
 
 void store_key_subscribe(struct store_key *k, struct store_subscriber *u);

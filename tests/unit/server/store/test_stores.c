@@ -17,7 +17,7 @@ static struct store_key *first_key(void)
 {
     struct store_key *k;
 
-    stores_init(&all, NULL, 1 << 20);
+    stores_init(&all, &stores_keeper, NULL, 1 << 20);
     ck_assert_int_eq(stores_get(&k, &all, &ann, "a", &err), STATUS_OK);
     return k;
 }
