@@ -15,6 +15,7 @@
 #include "server/access/access.h"
 #include "server/check_folders.h"
 #include "server/config/config.h"
+#include "server/environment/plugged.h"
 #include "server/environment/vectors.h"
 #include "server/journal/store.h"
 #include "server/net/listener.h"

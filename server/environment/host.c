@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/name.h"
 #include "server/environment/orders.h"
+#include "server/environment/plugged.h"
 
 enum { HOST_RETRY_MS = 1000 };
 
@@ -25,29 +26,6 @@ static struct environment_host *host_of(struct link *l)
 static struct host_order *host_order_of(struct peer_order *o)
 {
     return container_of(o, struct host_order, base);
-}
-
-static bool spaces_are_equal(const struct environment_spaces *a, const struct environment_spaces *b)
-{
-    return a->n_observation == b->n_observation && a->n_actions == b->n_actions &&
-           a->n_action_numbers == b->n_action_numbers &&
-           strcmp(a->described != NULL ? a->described : "",
-                  b->described != NULL ? b->described : "") == 0;
-}
-
-enum status environment_spaces_copy(struct environment_spaces *out,
-                                    const struct environment_spaces *from, struct error *err)
-{
-    size_t size_bytes = from->described != NULL ? strlen(from->described) + 1 : 0;
-    char *described = size_bytes > 0 ? try_alloc(size_bytes, 1) : NULL;
-
-    if (size_bytes > 0 && described == NULL)
-        return error_no_memory(err, size_bytes, "a description of spaces");
-    if (size_bytes > 0)
-        memcpy(described, from->described, size_bytes);
-    *out = *from;
-    out->described = described;
-    return STATUS_OK;
 }
 
 static enum status hosts_gone(const char *name, struct error *err)
@@ -103,7 +81,7 @@ static enum status vector_instance_place(struct vector *v, struct vector_instanc
          l = list_next(&v->all->hosts.list, l)) {
         struct environment_host *h = host_of(l);
 
-        if (strcmp(h->name, v->name) == 0 && spaces_are_equal(&h->spaces, &v->spaces) &&
+        if (strcmp(h->name, v->name) == 0 && environment_spaces_equal(&h->spaces, &v->spaces) &&
             h->n_instances < h->max_instances &&
             (best == NULL || h->n_instances < best->n_instances))
             best = h;
@@ -530,7 +508,7 @@ static enum status host_check_name(const struct vectors *all, const char *name,
     }
     for (struct link *l = list_first(&all->hosts.list); l != NULL;
          l = list_next(&all->hosts.list, l))
-        if (strcmp(host_of(l)->name, name) == 0 && !spaces_are_equal(&host_of(l)->spaces, spaces))
+        if (strcmp(host_of(l)->name, name) == 0 && !environment_spaces_equal(&host_of(l)->spaces, spaces))
             return error_set(err, STATUS_PRECONDITION,
                              "the attached workers of environment '%s' have other spaces", name);
     return STATUS_OK;

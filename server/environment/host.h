@@ -11,6 +11,7 @@
 #include "agents/tensor.h"
 #include "base/peer.h"
 #include "base/status.h"
+#include "server/environment/spaces.h"
 
 struct vector;
 struct vector_request;
@@ -19,15 +20,6 @@ struct vectors;
 enum {
     HOST_MAX_INSTANCES = 4096,       /* instances of one host */
     HOST_MAX_ORDERS = 65536,         /* for max_orders of the peers that are hosts */
-    HOST_NAME_SIZE = 64,             /* bytes of an environment's name, with the NUL */
-    HOST_MAX_SPACES_BYTES = 1 << 18, /* of the description of an environment's spaces */
-};
-
-/* The shapes of an environment's observations and actions. An observation is n_observation numbers.
- * An action is one of n_actions choices, or n_action_numbers numbers; the other of the two is 0. */
-struct environment_spaces {
-    size_t n_observation, n_actions, n_action_numbers;
-    const char *described; /* what they mean, as EnvOpenResponse.spaces; NULL: it is not known */
 };
 
 enum host_order_kind { HOST_RESET, HOST_STEP, HOST_CLOSE };

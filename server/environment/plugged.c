@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "agents/plugin/environment.h"
-#include "server/environment/orders.h"
 
 struct environment_spaces plugged_spaces(const struct plugin_environment *kind)
 {
@@ -57,13 +56,6 @@ enum status vector_make_plugged(struct vector *v, struct error *err)
                              v->name);
     }
     return STATUS_OK;
-}
-
-void vector_unmake_plugged(struct vector *v)
-{
-    for (size_t i = 0; v->plugged != NULL && i < v->n; i++)
-        if (v->instances[i].plugged != NULL)
-            v->plugged->type->free(v->instances[i].plugged);
 }
 
 /* Rows that go to the object together; its arrays are of all rows of the request. */

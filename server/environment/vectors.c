@@ -23,10 +23,6 @@
 static const struct limit_kind kind_of_vectors = {"vectors of environments", NULL, NULL};
 static const struct limit_kind kind_of_environments = {"environments", NULL, "count"};
 
-static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
-                                             .reason = REASON_OUT_OF_MEMORY,
-                                             .text = "out of memory for an environment's error"};
-
 void vectors_init(struct vectors *all, const struct vectors_config *config)
 {
     *all = (struct vectors){.config = *config};
@@ -41,23 +37,6 @@ void vectors_init(struct vectors *all, const struct vectors_config *config)
                                 .say_silent = host_say_silent};
     peers_init(&all->hosts);
     list_init(&all->plugged);
-}
-
-static void vector_free(struct vector *v)
-{
-    for (size_t i = 0; i < v->n; i++)
-        environment_close(v->instances[i].built_in);
-    vector_unmake_plugged(v);
-    free(v->seen);
-    free((char *)v->spaces.described);
-    free(v);
-}
-
-static void vector_begin_idle(struct vector *v)
-{
-    v->idle_since_us = env_now_us(v->all->config.env);
-    list_push(&v->all->idle, &v->idle);
-    alarm_by(v->all->config.alarm, v->idle_since_us + (uint64_t)VECTOR_TTL_MS * 1000);
 }
 
 void vectors_close(struct vector *v)
@@ -230,16 +209,6 @@ enum status vectors_get(struct vector **out, struct vectors *all, uint32_t princ
 
 /* --- a request --- */
 
-uint32_t vector_request_index(const struct vector_request *r, size_t row)
-{
-    return r->indices != NULL ? r->indices[row] : (uint32_t)row;
-}
-
-bool vector_request_resets(const struct vector_request *r, const struct vector_instance *i)
-{
-    return r->is_reset || (r->resets_ended && i->state != VECTOR_RUNNING);
-}
-
 static enum status vector_check_instance(const struct vector *v, const struct vector_request *r,
                                          uint32_t index, struct error *err)
 {
@@ -318,37 +287,6 @@ static enum status request_lay_out(struct vector_request *r, const struct vector
     return error_no_memory(err, n_numbers * sizeof(r->observation[0]), "environments' steps");
 }
 
-void vector_request_fail(struct vector_request *r, size_t row, const struct error *why)
-{
-    struct error *kept = arena_alloc(r->arena, 1, sizeof(*kept));
-
-    if (kept != NULL)
-        *kept = *why;
-    r->n_failed += r->failed[row] == NULL;
-    r->failed[row] = kept != NULL ? kept : &no_memory_error;
-}
-
-void vector_request_note(struct vector_request *r, size_t row, const char *info)
-{
-    size_t size_bytes = strlen(info) + 1;
-    char *kept = arena_alloc(r->arena, size_bytes, 1);
-
-    if (kept == NULL) {
-        vector_request_fail(r, row, &no_memory_error);
-        return;
-    }
-    memcpy(kept, info, size_bytes);
-    r->infos[row] = kept;
-    r->n_infos++;
-}
-
-void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation)
-{
-    size_t n = v->spaces.n_observation;
-
-    memcpy(v->seen + (size_t)(i - v->instances) * n, observation, n * sizeof(observation[0]));
-}
-
 static void vector_step_built_in(struct vector *v, struct vector_request *r, size_t row,
                                  struct vector_instance *i)
 {
@@ -402,20 +340,6 @@ enum status vectors_ask(struct vector *v, struct vector_request *r, struct arena
     r->is_done = r->n_pending == 0;
     r->vector = r->is_done ? NULL : v;
     return STATUS_OK;
-}
-
-void vector_order_over(struct vector *v, struct vector_request *r)
-{
-    v->n_orders--;
-    if (v->n_orders == 0 && !v->has_ended)
-        vector_begin_idle(v);
-    if (r != NULL && --r->n_pending == 0) {
-        r->is_done = true;
-        r->vector = NULL;
-        r->done(r);
-    }
-    if (v->n_orders == 0 && v->has_ended)
-        vector_free(v);
 }
 
 void vector_request_leave(struct vector_request *r)

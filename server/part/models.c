@@ -8,6 +8,7 @@
 #include "server/call/health.h"
 #include "server/config/config.h"
 #include "server/conversation/conversations.h"
+#include "server/environment/plugged.h"
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
 #include "server/model/model.h"
