@@ -6,7 +6,7 @@
 
 #include "base/alarm.h"
 #include "base/alloc.h"
-#include "server/conversation/keeping.h"
+#include "server/journal/journal.h"
 #include "server/model/model.h"
 
 static const struct limit_kind kind_of_conversations = {"open conversations", "--max-conversations",
@@ -466,9 +466,30 @@ static void conversation_leave(struct conversation *c, enum watch_what what, con
     conversation_leave_untold(c);
 }
 
+/* If the journal has no room for the record, the conversation is found again, and its time passes
+ * again. */
+static void conversations_write_closed(struct conversations *all, const struct conversation_id *id,
+                                       uint64_t generation)
+{
+    struct journal_record r = {.kind = JOURNAL_CLOSE,
+                               .generation = generation,
+                               .unix_ms = conversations_unix_ms(all)};
+    struct error ignored;
+
+    memcpy(r.conversation, id->bytes, sizeof(r.conversation));
+    (void)!journal_append(all->keeping.journal, &r, NULL, NULL, &ignored);
+}
+
+void conversations_forget(struct conversations *all, const struct conversation_id *id)
+{
+    if (all->keeping.journal != NULL)
+        conversations_write_closed(all, id, 0);
+}
+
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason)
 {
-    keeping_close(c);
+    if (c->host.is_kept)
+        conversations_write_closed(c->all, &c->id, c->host.generation);
     conversation_leave(c, what, reason);
 }
 

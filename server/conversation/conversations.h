@@ -216,10 +216,13 @@ void conversations_clone_event(const struct clone *clone, enum watch_what what, 
  */
 size_t conversation_cancel(struct conversation *c);
 
-/* Closes c: its turns are cancelled, and it is freed when its last turn has ended. reason is
- * static.
- */
+/* Closes c: its turns are cancelled, and it is freed when its last turn has ended. The journal is
+ * told that a kept conversation was closed, so that it is not found after a restart. reason is
+ * static. */
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason);
+
+/* Tells the journal that a conversation was closed that is not in memory. */
+void conversations_forget(struct conversations *all, const struct conversation_id *id);
 
 /* Takes c out of memory without closing it. Its turns fail. What the journal has of c holds. */
 void conversation_unload(struct conversation *c);

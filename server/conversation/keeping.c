@@ -195,26 +195,6 @@ enum status keeping_import(struct conversation *c, const struct completed_turn *
     return rc == STATUS_OK ? keeping_import_part(c, JOURNAL_FINISH, t, trace, trace_size, err) : rc;
 }
 
-void keeping_close(struct conversation *c)
-{
-    const struct journal_record r = keeping_record(c, JOURNAL_CLOSE);
-    struct error ignored;
-
-    /* Without room for it the conversation is found again, and its time passes again. */
-    if (c->host.is_kept)
-        (void)!journal_append(c->all->keeping.journal, &r, NULL, NULL, &ignored);
-}
-
-void keeping_forget(struct conversations *all, const struct conversation_id *id)
-{
-    struct journal_record r = {.kind = JOURNAL_CLOSE, .unix_ms = conversations_unix_ms(all)};
-    struct error ignored;
-
-    memcpy(r.conversation, id->bytes, sizeof(r.conversation));
-    if (all->keeping.journal != NULL)
-        (void)!journal_append(all->keeping.journal, &r, NULL, NULL, &ignored);
-}
-
 /* --- turns --- */
 
 static void on_accept(void *arg, const struct error *err)

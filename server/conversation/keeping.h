@@ -26,11 +26,6 @@ enum status keeping_rewind(struct conversation *c, struct error *err) MUST_CHECK
  * then the conversation has left memory. */
 enum status keeping_import(struct conversation *c, const struct completed_turn *t,
                            const void *trace, size_t trace_size, struct error *err) MUST_CHECK;
-/* Writes that a conversation was closed, so that it is not found after a restart. If the journal
- * refuses the record, the conversation is found again. */
-void keeping_close(struct conversation *c);
-/* Writes that a conversation was closed that is not in memory. */
-void keeping_forget(struct conversations *all, const struct conversation_id *id);
 /* Writes that a turn did not happen which an earlier process accepted and which cannot be run. */
 void keeping_withdraw(struct conversation *c, uint32_t number);
 

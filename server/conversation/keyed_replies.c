@@ -108,7 +108,7 @@ static void keyed_turn_forget(struct keyed_turn *t)
     if (c != NULL)
         conversation_close(c, WATCH_CLOSED, "its request is answered");
     else if (t->is_ephemeral && t->is_kept && !t->reply->all->is_stopped)
-        keeping_forget(t->reply->all->config.conversations, &t->conversation);
+        conversations_forget(t->reply->all->config.conversations, &t->conversation);
     t->is_ephemeral = false;
 }
 
