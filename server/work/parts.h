@@ -1,9 +1,10 @@
-/* The structs and functions that work.c (tasks, functions, principals) and worker.c (workers and
- * their ends) have in common. No other file includes this. Loop. */
+/* The structs and functions that the files of this folder have in common: shares.c has the functions
+ * and the principals, tasks.c the states of a task, worker.c the workers and their ends. No other
+ * file includes this. All functions are called on the loop. */
 #ifndef SERVER_WORK_PARTS_H
 #define SERVER_WORK_PARTS_H
 
-#include "server/work/worker.h"
+#include "server/work/table.h"
 
 /* A function that workers offer. It outlives its last worker by silence_us, so that its tasks wait
  * for another worker. */
@@ -54,11 +55,46 @@ struct work_death {
     struct list tasks; /* of struct work_task, which are LOST */
 };
 
+enum { WORK_RETRY_MS = 500 }; /* after so long a refused submission may succeed */
+
+/* Returns the principal of an id, and makes it if it is new; NULL: no memory. */
+struct work_principal *work_principal_get(struct work_table *w, uint32_t id);
+/* Frees a principal that has neither tasks nor bytes. */
+void work_principal_leave(struct work_table *w, struct work_principal *p);
+/* Checks whether the principal may have so many more bytes. EXHAUSTED, with a hint when to retry. */
+enum status work_check_bytes(const struct work_table *w, const struct work_principal *p,
+                             size_t size_bytes, struct error *err) MUST_CHECK;
+/* Returns the tasks of a principal for a function, and makes the share if it is new; NULL: no
+ * memory. */
+struct work_share *work_share_get(struct work_function *f, struct work_principal *p);
+/* Frees a share that has no tasks. */
+void work_share_leave(struct work_share *s);
+/* Returns the share whose principal's turn it is; NULL: no task of the function is queued. */
+struct work_share *work_function_next(const struct work_function *f);
+/* Takes the first task off the queue of a share, which is not empty, and ends the turn of its
+ * principal. */
+struct work_task *work_share_take(struct work_share *s);
+/* Frees the failure of a task that has one. */
+void work_failure_free(struct work_task *t);
+/* Returns the function of a node of the table's functions. */
+struct work_function *work_function_of(struct hash_node *node);
+/* Finds a function by its name: the principal's own before one for all. NULL: there is none. */
+struct work_function *work_function_find(const struct work_table *w, uint32_t principal,
+                                         const char *name);
+/* Frees a function that has neither providers nor tasks. */
+void work_function_free(struct work_function *f);
+
+/* Moves a task from its state to another one that may follow. */
 void work_task_move(struct work_task *t, enum work_task_state state);
 /* Puts a QUEUED task into its place in its share's queue. */
 void work_task_queue(struct work_task *t);
 /* Makes a task DONE and tells the calls that wait for it. Takes failure; NULL: it has succeeded. */
 void work_task_finish(struct work_task *t, const struct work_failure *failure);
+/* Forgets a task that is DONE: nobody may find it any more. */
+void work_task_forget(struct work_task *t);
+/* Makes a task fail that is not DONE. text is copied. */
+void work_task_fail(struct work_task *t, enum status status, enum reason reason,
+                    const char *text);
 /* Frees a task that is DONE, or puts it into the table's done list, if no call waits for it. */
 void work_task_settle(struct work_task *t);
 /* Takes a task away from its worker. The caller then settles a task that is DONE. */
@@ -77,8 +113,6 @@ void work_function_leave(struct work_function *f);
 void work_function_assign(struct work_function *f);
 /* Gives queued tasks of the worker's functions to the worker, as long as it has room. */
 void work_worker_fill(struct work_worker *w);
-/* Gives a task that is off its queue to a worker. */
-void work_worker_assign(struct work_worker *w, struct work_task *t);
 /* Sets err to the reason why a silent worker is ended. */
 void work_worker_say_silent(const struct peer *p, struct error *err);
 /* Ends the waits for reports that have not come in time. */

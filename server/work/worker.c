@@ -331,13 +331,6 @@ void work_worker_close(struct work_worker *w)
 
 /* --- orders and results --- */
 
-void work_worker_assign(struct work_worker *w, struct work_task *t)
-{
-    work_task_move(t, WORK_TASK_ASSIGNED);
-    t->worker = w;
-    peer_give(&w->peer, &t->order, true);
-}
-
 struct work_task *work_worker_order(const struct work_worker *w)
 {
     struct peer_order *o = peer_next(&w->peer);

@@ -4,7 +4,7 @@
 #ifndef SERVER_WORK_WORKER_H
 #define SERVER_WORK_WORKER_H
 
-#include "server/work/work.h"
+#include "server/work/table.h"
 
 /* A worker's description of itself. */
 struct work_offer {
@@ -15,24 +15,6 @@ struct work_offer {
     size_t n_functions;
     size_t room;      /* tasks that the worker has at once; 0: 1 */
     size_t n_at_once; /* tasks that the worker computes at once, the oldest of those it has; 0: 1 */
-};
-
-/* The fact that a worker offers a function. */
-struct work_provider {
-    struct link of_function; /* in the function's providers */
-    struct work_function *function;
-    struct work_worker *worker;
-};
-
-struct work_worker {
-    struct peer peer; /* its orders are tasks, all awaited */
-    char name[WORK_NAME_SIZE];
-    uint32_t principal;
-    struct work_provider *provided; /* [n_provided] */
-    size_t n_provided;
-    size_t room, n_at_once; /* see struct work_offer */
-    struct list recalls;    /* of struct work_task: tasks whose results are not wanted any more, and
-                               of which the worker was not told yet */
 };
 
 /* Attaches a worker, which is zeroed but for what the stream sets of its peer, and gives it queued

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alarm.h"
+#include "server/work/work.h"
 #include "server/work/worker.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/base/suite.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alarm.h"
+#include "server/work/work.h"
 #include "server/work/worker.h"
 #include "tests/fuzz/target.h"
 

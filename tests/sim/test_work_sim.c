@@ -11,6 +11,7 @@
 
 #include "base/alarm.h"
 #include "base/alloc.h"
+#include "server/work/work.h"
 #include "server/work/worker.h"
 #include "tests/support/sim.h"
 

@@ -10,6 +10,7 @@
 #include "server/api/parley/methods.h"
 #include "server/api/parley/work_wire.h"
 #include "server/server.h"
+#include "server/work/work.h"
 #include "server/work/worker.h"
 
 enum { WORK_MAX_TYPE_BYTES = 256 };

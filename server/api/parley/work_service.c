@@ -8,6 +8,7 @@
 #include "server/api/parley/work_submission.h"
 #include "server/api/parley/work_wire.h"
 #include "server/server.h"
+#include "server/work/work.h"
 #include "server/work/worker.h"
 
 enum { WORK_MAX_SUBMITTED = 65536, WORK_MAX_WAITED = 65536 };

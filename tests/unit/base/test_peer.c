@@ -8,6 +8,7 @@
 #include "base/peer.h"
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
+#include "server/work/work.h"
 #include "server/work/worker.h"
 #include "tests/unit/base/suite.h"
 

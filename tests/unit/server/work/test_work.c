@@ -6,6 +6,8 @@
 #include "base/alarm.h"
 #include "base/env.h"
 #include "server/work/parts.h"
+#include "server/work/work.h"
+#include "server/work/worker.h"
 #include "tests/unit/base/suite.h"
 
 static uint64_t now_us;
