@@ -471,9 +471,8 @@ static void conversation_leave(struct conversation *c, enum watch_what what, con
 static void conversations_write_closed(struct conversations *all, const struct conversation_id *id,
                                        uint64_t generation)
 {
-    struct journal_record r = {.kind = JOURNAL_CLOSE,
-                               .generation = generation,
-                               .unix_ms = conversations_unix_ms(all)};
+    struct journal_record r = {
+        .kind = JOURNAL_CLOSE, .generation = generation, .unix_ms = conversations_unix_ms(all)};
     struct error ignored;
 
     memcpy(r.conversation, id->bytes, sizeof(r.conversation));

@@ -6,7 +6,7 @@
 #ifndef SERVER_CONVERSATION_KEEPING_H
 #define SERVER_CONVERSATION_KEEPING_H
 
-#include "server/conversation/conversation.h"
+#include "server/conversation/conversations.h"
 #include "server/journal/journal.h"
 
 /* Sets the journal to which conversations are written that are opened from now on. What config

@@ -508,7 +508,8 @@ static enum status host_check_name(const struct vectors *all, const char *name,
     }
     for (struct link *l = list_first(&all->hosts.list); l != NULL;
          l = list_next(&all->hosts.list, l))
-        if (strcmp(host_of(l)->name, name) == 0 && !environment_spaces_equal(&host_of(l)->spaces, spaces))
+        if (strcmp(host_of(l)->name, name) == 0 &&
+            !environment_spaces_equal(&host_of(l)->spaces, spaces))
             return error_set(err, STATUS_PRECONDITION,
                              "the attached workers of environment '%s' have other spaces", name);
     return STATUS_OK;

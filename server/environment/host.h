@@ -18,8 +18,8 @@ struct vector_request;
 struct vectors;
 
 enum {
-    HOST_MAX_INSTANCES = 4096,       /* instances of one host */
-    HOST_MAX_ORDERS = 65536,         /* for max_orders of the peers that are hosts */
+    HOST_MAX_INSTANCES = 4096, /* instances of one host */
+    HOST_MAX_ORDERS = 65536,   /* for max_orders of the peers that are hosts */
 };
 
 enum host_order_kind { HOST_RESET, HOST_STEP, HOST_CLOSE };

@@ -16,6 +16,7 @@
 #include "server/access/access.h"
 #include "server/access/quota.h"
 #include "server/params/checkpoint.h"
+#include "server/params/round.h"
 
 static const struct limit_kind kind_of_params_sets = {"parameter sets", NULL, NULL};
 
@@ -37,14 +38,14 @@ static void params_move(struct params_set *set, enum params_state to)
     log_debug("params", "name=%s state=%d", set->spec.name, (int)to);
 }
 
-void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *env,
-                      size_t max_bytes)
+void params_sets_init(struct params_sets *s, const struct keeper_type *keeping, uv_loop_t *loop,
+                      const struct env *env, size_t max_bytes)
 {
     *s = (struct params_sets){.loop = loop, .env = env};
     list_init(&s->shares);
     params_budget_init(&s->budget, max_bytes, NULL);
     shared_names_init(&s->names, "name", &kind_of_params_sets, PARAMS_MAX_SETS, env);
-    keeper_init(&s->keeper, &params_keeper, s, env);
+    keeper_init(&s->keeper, keeping, s, env);
 }
 
 /* The budget of a principal: half of all. */
@@ -248,7 +249,7 @@ static void begin_done(struct job *job)
     tell_made(set, &set->begin_err);
 }
 
-void params_checkpointed(struct params_set *set, const struct error *err)
+static void params_checkpointed(struct params_set *set, const struct error *err)
 {
     if (set->state == PARAMS_KEEPING && err->status != STATUS_OK) {
         params_close(set, err);
@@ -258,6 +259,23 @@ void params_checkpointed(struct params_set *set, const struct error *err)
     } else if (err->status == STATUS_OK) {
         checkpoint_after_round(set); /* others came meanwhile */
     }
+}
+
+static void on_checkpoint_end(struct kept_wait *w, const struct error *err)
+{
+    struct params_set *set = container_of(w, struct params_set, checkpoint_wait);
+    struct error why = *err;
+    struct list over;
+
+    set->has_failed_to_keep = why.status != STATUS_OK;
+    if (why.status == STATUS_OK)
+        set->kept_version = set->checkpoint_version;
+    list_init(&over);
+    list_move(&set->keeping, &over);
+    params_checkpointed(set, &why);
+    if (!list_is_empty(&set->asked) && set->checkpoint == NULL && set->state == PARAMS_SERVING)
+        checkpoint_begin(set);
+    checkpoint_tell(&over, &why);
 }
 
 enum status params_describe(struct params_set *set, const void *config, size_t size_bytes,
@@ -362,6 +380,7 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     list_init(&set->queue);
     list_init(&set->asked);
     list_init(&set->keeping);
+    set->checkpoint_wait.done = on_checkpoint_end;
     rc = shared_name_share(&set->name, sharing, err);
     if (rc == STATUS_OK)
         rc = params_start(set, &checked, owner, is_new, err);
@@ -388,6 +407,9 @@ void params_close(struct params_set *set, const struct error *why)
     params_move(set, PARAMS_CLOSING);
     shared_names_remove(&set->sets->names, &set->name);
     shared_limit_hold(&set->sets->names.limit, set->name.owner->id, 1); /* until it is freed */
+    if (set->restored != NULL)
+        set->made = NULL;
+    params_restored_free(set);
     checkpoint_abandon(set, &err);
     while ((l = list_pop(&set->subscribers)) != NULL) {
         struct params_subscriber *u = container_of(l, struct params_subscriber, link);
@@ -398,6 +420,21 @@ void params_close(struct params_set *set, const struct error *why)
     tell_made(set, &err);
     if (!is_loading)
         model_stop(set->model, on_model_stopped, set);
+}
+
+bool params_sets_are_kept(struct params_sets *s)
+{
+    struct link *l;
+
+    for (l = list_first(&s->names.all); l != NULL; l = list_next(&s->names.all, l)) {
+        struct params_set *set = params_at(l);
+
+        if (set->state == PARAMS_SERVING && checkpoint_is_possible(set) &&
+            set->checkpoint == NULL && !(s->keeper.is_ending && set->has_failed_to_keep) &&
+            params_current(set->model->agent)->version != set->kept_version)
+            checkpoint_begin(set);
+    }
+    return keeper_is_idle(&s->keeper);
 }
 
 void params_subscribe(struct params_set *set, struct params_subscriber *subscriber)

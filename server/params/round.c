@@ -3,6 +3,8 @@
  * policy forms the round; when it settles, the update's waiters are called, and its memory is
  * released. Requests of one clone run one after the other, so a client is in a round once; an
  * update of pushed gradients has its own clone, since a push does not wait. */
+#include "server/params/round.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +13,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/params/checkpoint.h"
-#include "server/params/checkpoint_body.h"
-#include "server/params/params.h"
-
-struct contributor {
-    struct link link;
-    struct params_client *client;
-    uint64_t attempt; /* the last attempt at a round that it sent a gradient for, counted from 1 */
-};
+#include "server/params/contributors.h"
 
 struct round_update {
     struct link link;
@@ -65,72 +60,6 @@ static void gradient_free(struct params_set *set, struct params_gradient *g)
     params_memory_give(set->memory, g->values);
     free(g->skips);
     free(pushed_of(g));
-}
-
-/* --- contributors --- */
-
-static void round_forget(struct params_set *set, struct contributor *t)
-{
-    list_remove(&t->link);
-    set->n_contributors--;
-    clone_close(&t->client->base);
-    free(t);
-}
-
-static void forget_the_oldest(struct params_set *set)
-{
-    struct link *l = list_last(&set->contributors);
-
-    while (l != &set->contributors.head) {
-        struct contributor *t = container_of(l, struct contributor, link);
-
-        if (t->client->base.flow.head == NULL) {
-            round_forget(set, t);
-            return;
-        }
-        l = l->prev;
-    }
-}
-
-static struct contributor *params_find_contributor(struct params_set *set, const char *client)
-{
-    for (struct link *l = list_first(&set->contributors); l != NULL;
-         l = list_next(&set->contributors, l)) {
-        struct contributor *t = container_of(l, struct contributor, link);
-
-        if (strcmp(t->client->id, client) == 0) {
-            list_remove(&t->link);
-            list_push_front(&set->contributors, &t->link);
-            return t;
-        }
-    }
-    return NULL;
-}
-
-static enum status params_meet_contributor(struct contributor **out, struct params_set *set,
-                                           const char *client, struct error *err)
-{
-    struct contributor *t = params_find_contributor(set, client);
-    enum status rc = STATUS_OK;
-
-    if (t != NULL) {
-        *out = t;
-        return STATUS_OK;
-    }
-    t = try_alloc(1, sizeof(*t));
-    if (t == NULL)
-        return error_no_memory(err, sizeof(*t), "a client");
-    rc = params_client_open(&t->client, set->model->agent, client, err);
-    if (rc != STATUS_OK) {
-        free(t);
-        return rc;
-    }
-    if (set->n_contributors == PARAMS_MAX_CONTRIBUTORS)
-        forget_the_oldest(set);
-    list_push_front(&set->contributors, &t->link);
-    set->n_contributors++;
-    *out = t;
-    return STATUS_OK;
 }
 
 /* --- updates --- */
@@ -347,7 +276,7 @@ enum status params_look_up(enum params_step *out, uint64_t *ret_version, struct 
                            const char *client, uint64_t step_id, uint64_t base_version,
                            struct error *err)
 {
-    struct contributor *t = set->spec.dedupe ? params_find_contributor(set, client) : NULL;
+    struct contributor *t = set->spec.dedupe ? contributor_find(set, client) : NULL;
 
     *out = PARAMS_STEP_NEW;
     if (t != NULL && t->client->has_step && step_id <= t->client->last_step) {
@@ -367,7 +296,7 @@ enum status params_submit(struct params_set *set, struct params_gradient *gradie
 {
     struct round_update *c = NULL;
     struct contributor *t;
-    enum status rc = params_meet_contributor(&t, set, gradient->client, err);
+    enum status rc = contributor_meet(&t, set, gradient->client, err);
 
     if (rc == STATUS_OK) {
         c = round_update_make(set, &gradient, 1);
@@ -386,7 +315,7 @@ enum status params_submit(struct params_set *set, struct params_gradient *gradie
 
 uint64_t params_last_step(struct params_set *set, const char *client)
 {
-    const struct contributor *t = params_find_contributor(set, client);
+    const struct contributor *t = contributor_find(set, client);
 
     return t != NULL && t->client->has_step ? t->client->last_step : 0;
 }
@@ -502,7 +431,7 @@ void params_push(struct params_set *set, struct params_gradient *gradient)
 
     if (params_depth(set) >= set->spec.max_queue)
         drop_the_oldest(set);
-    if (set->spec.dedupe && params_meet_contributor(&t, set, gradient->client, &err) == STATUS_OK) {
+    if (set->spec.dedupe && contributor_meet(&t, set, gradient->client, &err) == STATUS_OK) {
         t->client->has_step = true;
         t->client->last_step = gradient->step_id;
         t->client->last_version = params_current(set->model->agent)->version;
@@ -519,43 +448,8 @@ void params_forget(struct params_set *set)
     struct link *l;
 
     while ((l = list_first(&set->contributors)) != NULL)
-        round_forget(set, container_of(l, struct contributor, link));
+        contributor_forget(set, container_of(l, struct contributor, link));
     while ((l = list_pop(&set->queue)) != NULL)
         gradient_free(set, &container_of(l, struct pushed, link)->gradient);
     set->n_queued = 0;
-}
-
-/* --- the journal --- */
-
-enum status params_remember(struct params_set *set, const char *client, uint64_t step,
-                            uint64_t version, struct error *err)
-{
-    struct contributor *t;
-    enum status rc = params_meet_contributor(&t, set, client, err);
-
-    if (rc != STATUS_OK)
-        return rc;
-    t->client->has_step = true;
-    t->client->last_step = step;
-    t->client->last_version = version;
-    return STATUS_OK;
-}
-
-enum status params_remembered(struct checkpoint_body *out, const struct params_set *set,
-                              struct error *err)
-{
-    struct checkpoint_client *clients = try_alloc(set->n_contributors + 1, sizeof(clients[0]));
-
-    if (clients == NULL)
-        return error_no_memory(err, set->n_contributors * sizeof(clients[0]), "the clients");
-    out->clients = clients;
-    for (struct link *l = list_first(&set->contributors); l != NULL;
-         l = list_next(&set->contributors, l)) {
-        const struct params_client *c = container_of(l, struct contributor, link)->client;
-
-        if (c->has_step)
-            clients[out->n_clients++] =
-                (struct checkpoint_client){c->id, c->last_step, c->last_version};
-    }
-    return STATUS_OK;
 }

@@ -11,7 +11,8 @@ static void params_part_init(void *self, struct part_host *host, struct alarm *a
 {
     struct params_sets *all = self;
 
-    params_sets_init(all, host->loop, host->env, part_bytes(host->config->params_bytes, 2));
+    params_sets_init(all, &params_keeper, host->loop, host->env,
+                     part_bytes(host->config->params_bytes, 2));
     all->quota_of = part_quota;
     all->quota_arg = host;
     all->on_idle = host->go_on;

@@ -12,7 +12,7 @@ struct env;
 
 struct replays_config {
     const struct env *env;
-    size_t max_bytes;    /* the bound of the sum of all tables' max_bytes */
+    size_t max_bytes;                  /* the bound of the sum of all tables' max_bytes */
     const struct keeper_type *keeping; /* how tables are written: &replays_keeper; borrowed */
     struct alarm *alarm;               /* rings replays_tick */
 };

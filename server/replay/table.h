@@ -170,8 +170,8 @@ struct table_draw {
  * config that is at fault. */
 enum status table_open(struct table **out, const struct table_config *config, uint64_t epoch,
                        struct error *err) MUST_CHECK;
-/* Frees a table. No call may wait for it or hold a chunk of it, and it reads no checkpoint any more:
- * see table_restore_free. NULL is fine. */
+/* Frees a table. No call may wait for it or hold a chunk of it, and it reads no checkpoint any
+ * more: see table_restore_free. NULL is fine. */
 void table_close(struct table *t);
 /* Registers a user, whose closing is called if the table ends before table_stop_using. */
 void table_use(struct table *t, struct table_user *u);

@@ -60,8 +60,8 @@ struct store_key {
 
 /* The values of a key whose checkpoint is being written. It holds a reference to each value. */
 struct store_snapshot {
-    size_t n, at;  /* how many values there are, and which is written next */
-    size_t offset; /* how many bytes of that value are written */
+    size_t n, at;                 /* how many values there are, and which is written next */
+    size_t offset;                /* how many bytes of that value are written */
     struct store_value *values[]; /* [n] */
 };
 

@@ -1,6 +1,6 @@
-/* The structs and functions that the files of this folder have in common: shares.c has the functions
- * and the principals, tasks.c the states of a task, worker.c the workers and their ends. No other
- * file includes this. All functions are called on the loop. */
+/* The structs and functions that the files of this folder have in common: shares.c has the
+ * functions and the principals, tasks.c the states of a task, worker.c the workers and their ends.
+ * No other file includes this. All functions are called on the loop. */
 #ifndef SERVER_WORK_PARTS_H
 #define SERVER_WORK_PARTS_H
 
@@ -61,7 +61,8 @@ enum { WORK_RETRY_MS = 500 }; /* after so long a refused submission may succeed 
 struct work_principal *work_principal_get(struct work_table *w, uint32_t id);
 /* Frees a principal that has neither tasks nor bytes. */
 void work_principal_leave(struct work_table *w, struct work_principal *p);
-/* Checks whether the principal may have so many more bytes. EXHAUSTED, with a hint when to retry. */
+/* Checks whether the principal may have so many more bytes. EXHAUSTED, with a hint when to retry.
+ */
 enum status work_check_bytes(const struct work_table *w, const struct work_principal *p,
                              size_t size_bytes, struct error *err) MUST_CHECK;
 /* Returns the tasks of a principal for a function, and makes the share if it is new; NULL: no
@@ -93,8 +94,7 @@ void work_task_finish(struct work_task *t, const struct work_failure *failure);
 /* Forgets a task that is DONE: nobody may find it any more. */
 void work_task_forget(struct work_task *t);
 /* Makes a task fail that is not DONE. text is copied. */
-void work_task_fail(struct work_task *t, enum status status, enum reason reason,
-                    const char *text);
+void work_task_fail(struct work_task *t, enum status status, enum reason reason, const char *text);
 /* Frees a task that is DONE, or puts it into the table's done list, if no call waits for it. */
 void work_task_settle(struct work_task *t);
 /* Takes a task away from its worker. The caller then settles a task that is DONE. */

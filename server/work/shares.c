@@ -58,7 +58,7 @@ static void work_count_bytes(struct work_table *w, struct work_principal *p, siz
 
 /* Whether so many more are allowed; they are not taken. */
 enum status work_check_bytes(const struct work_table *w, const struct work_principal *p,
-                                    size_t size_bytes, struct error *err)
+                             size_t size_bytes, struct error *err)
 {
     enum status rc = shared_limit_check(&w->bytes_limit, p->id, size_bytes, err);
 
@@ -172,7 +172,7 @@ struct work_function *work_function_of(struct hash_node *node)
 
 /* The principal's own before one for all. */
 struct work_function *work_function_find(const struct work_table *w, uint32_t principal,
-                                                const char *name)
+                                         const char *name)
 {
     uint64_t hash = hash_text(&w->functions, 0, name);
     struct work_function *found = NULL;

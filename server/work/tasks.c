@@ -174,8 +174,7 @@ void work_task_finish(struct work_task *t, const struct work_failure *failure)
         work_worker_fill(worker);
 }
 
-void work_task_fail(struct work_task *t, enum status status, enum reason reason,
-                           const char *text)
+void work_task_fail(struct work_task *t, enum status status, enum reason reason, const char *text)
 {
     struct work_failure f = {0};
 

@@ -465,7 +465,8 @@ static bool is_written(void)
 
 static void daemon_start(void)
 {
-    const struct replays_config config = {.env = &sim_env, .max_bytes = 2 << 20, .keeping = &replays_keeper, .alarm = &s.alarm};
+    const struct replays_config config = {
+        .env = &sim_env, .max_bytes = 2 << 20, .keeping = &replays_keeper, .alarm = &s.alarm};
     const struct keeping keeping = {.journal = (struct journal *)(void *)&s,
                                     .interval_us = 5000,
                                     .part_bytes = 1 + pick(200),

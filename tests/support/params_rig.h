@@ -8,6 +8,7 @@
 
 #include "server/access/access.h"
 #include "server/params/params.h"
+#include "server/params/round.h"
 
 struct params_rig {
     uv_loop_t loop;
@@ -29,7 +30,7 @@ static inline void rig_open(struct params_rig *r, size_t max_bytes)
 {
     *r = (struct params_rig){0};
     ck_assert_int_eq(uv_loop_init(&r->loop), 0);
-    params_sets_init(&r->sets, &r->loop, &env_real, max_bytes);
+    params_sets_init(&r->sets, &params_keeper, &r->loop, &env_real, max_bytes);
     r->sets.on_idle = rig_on_idle;
 }
 

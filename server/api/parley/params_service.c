@@ -12,6 +12,7 @@
 #include "server/model/model.h"
 #include "server/params/checkpoint.h"
 #include "server/params/params.h"
+#include "server/params/round.h"
 #include "server/server.h"
 
 /* --- Create --- */

@@ -14,6 +14,7 @@
 #include "server/api/parley/params_wire.h"
 #include "server/model/model.h"
 #include "server/params/params.h"
+#include "server/params/round.h"
 #include "server/server.h"
 
 /* The common part of the two headers. */

@@ -1,4 +1,5 @@
 #include "server/params/params.h"
+#include "server/params/round.h"
 
 #include "tests/support/params_rig.h"
 #include "tests/unit/base/suite.h"

@@ -584,7 +584,8 @@ static void check_waits(void)
 static void run_schedule(uint64_t seed)
 {
     const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct replays_config all = {.env = &env, .max_bytes = 2 << 20, .keeping = &replays_keeper, .alarm = &s.alarm};
+    const struct replays_config all = {
+        .env = &env, .max_bytes = 2 << 20, .keeping = &replays_keeper, .alarm = &s.alarm};
     static const struct principal owner = {.id = 1, .name = "ann"};
     const struct error gone = {.status = STATUS_NOT_FOUND};
     struct table_config config =
@@ -899,7 +900,8 @@ END_TEST
 START_TEST(reserves_half)
 {
     const struct env env = {.now_us = fake_now, .random = fake_random};
-    const struct replays_config config = {.env = &env, .max_bytes = 8 << 20, .keeping = &replays_keeper, .alarm = &s.alarm};
+    const struct replays_config config = {
+        .env = &env, .max_bytes = 8 << 20, .keeping = &replays_keeper, .alarm = &s.alarm};
     static const struct principal ann = {.id = 1, .name = "ann"}, bob = {.id = 2, .name = "bob"};
     const struct access_sharing nobody = {0};
     struct table_config each = usual(SELECTOR_UNIFORM);
