@@ -469,7 +469,7 @@ static void conversation_leave(struct conversation *c, enum watch_what what, con
 /* If the journal has no room for the record, the conversation is found again, and its time passes
  * again. */
 static void conversations_write_closed(struct conversations *all, const struct conversation_id *id,
-                                       uint64_t generation)
+                                       unsigned generation)
 {
     struct journal_record r = {
         .kind = JOURNAL_CLOSE, .generation = generation, .unix_ms = conversations_unix_ms(all)};

@@ -8,6 +8,7 @@
 #include "server/api/parley/attach_stream.h"
 #include "server/api/parley/environment_wire.h"
 #include "server/api/parley/methods.h"
+#include "server/environment/host.h"
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
 #include "server/server.h"

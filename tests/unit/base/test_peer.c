@@ -6,6 +6,7 @@
 
 #include "base/alarm.h"
 #include "base/peer.h"
+#include "server/environment/host.h"
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
 #include "server/work/work.h"

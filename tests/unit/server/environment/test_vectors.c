@@ -3,6 +3,7 @@
  * environment of these hosts counts its actions, so that each row that does not fail must have the
  * count that its instance has; every request ends once. PARLEY_SEEDS=10000 runs so many schedules.
  */
+#include "server/environment/host.h"
 #include "server/environment/vectors.h"
 
 #include <check.h>
