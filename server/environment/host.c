@@ -13,7 +13,6 @@
 
 #include "base/alloc.h"
 #include "base/name.h"
-#include "server/environment/orders.h"
 #include "server/environment/plugged.h"
 
 enum { HOST_RETRY_MS = 1000 };

@@ -17,7 +17,7 @@
 #include "agents/plugin/environment.h"
 #include "base/alarm.h"
 #include "base/alloc.h"
-#include "server/environment/orders.h"
+#include "server/environment/host.h"
 #include "server/environment/plugged.h"
 
 static const struct limit_kind kind_of_vectors = {"vectors of environments", NULL, NULL};
