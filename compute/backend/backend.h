@@ -55,6 +55,9 @@ struct attention {
     float scale;   /* 0: 1/sqrt(head_dim) */
     float cap;     /* 0: none */
     size_t window; /* positions that a token sees, its own included; 0: all up to its own */
+    /* [n_heads] a further score of each head, neither scaled nor capped, whose value is 0; only
+     * where the type attends_to_sinks. NULL: none */
+    const struct weight *sinks;
 };
 
 /* What a product reads: rows of x [n][n_cols of the weight], each first divided by its root mean
@@ -72,8 +75,21 @@ struct product {
     struct buffer *out;
 };
 
-/* Of a gated network; GELU in its approximation by tanh. */
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU };
+/* What `activate` does to a number a, beside which b stands; GELU in its approximation by tanh. The
+ * fused ffn has the first two. */
+enum activation {
+    ACTIVATION_SILU,    /* a * sigmoid(a) * b */
+    ACTIVATION_GELU,    /* GELU(a) * b */
+    ACTIVATION_CLAMPED, /* g * sigmoid(1.702 g) * (u + 1): g is a, at most 7, u is b in [-7, 7] */
+    N_ACTIVATIONS,
+};
+
+/* A norm that is not that of struct input: of x less its mean, divided by its standard deviation;
+ * then multiplied by gain, plus bias where that is not NULL. */
+struct layer_norm {
+    const struct weight *gain, *bias;
+    float eps;
+};
 
 /* A gated feed-forward network. */
 struct ffn {
@@ -104,6 +120,7 @@ struct backend_type {
     const char *name;
     size_t size; /* of the backend's struct, whose first member is struct backend */
     bool has_fast_math;
+    bool attends_to_sinks;
 
     /* Optional: this type has only a name; load finds the whole type in a library, which may be
      * missing. Any thread. */
@@ -196,6 +213,22 @@ struct backend_type {
     /* x[i] *= factors[i], in place; factors is host memory [n] */
     void (*scale_rows)(struct backend *b, const float *factors, size_t n, size_t width,
                        struct buffer *x);
+
+    /* Optional, of architectures beyond the first ones: backend_lacks names one that is missing. */
+
+    /* out = the rows of x, normed; out may be x */
+    void (*layer_norm)(struct backend *b, const struct layer_norm *how, const struct buffer *x,
+                       size_t n, size_t width, struct buffer *out);
+    /* x = activation(x, by), in place; by NULL: of ones (not of the clamped one) */
+    void (*activate)(struct backend *b, enum activation kind, const struct buffer *by, size_t n,
+                     size_t width, struct buffer *x);
+    /* out[i][out_at + c] = in[i][in_at + c] for c < width, rows being in_stride and out_stride
+     * apart; two buffers */
+    void (*copy_columns)(struct backend *b, const struct buffer *in, size_t in_stride, size_t in_at,
+                         size_t n, size_t width, struct buffer *out, size_t out_stride,
+                         size_t out_at);
+    /* x = value */
+    void (*fill)(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
 
     /* out[i] = in[rows[i]]; rows is host memory */
     void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,

@@ -19,7 +19,6 @@ enum {
     SPAN_CHUNKS = SPAN / CHUNK,
     SPAN_PAGES = SPAN / KV_PAGE_TOKENS,
     LINE_BYTES = 64,
-    MAX_HEAD_DIM = 256,
     TILE = 6,        /* rows of A that share a load of B */
     MAX_VECTORS = 4, /* of B, side by side */
 #if defined(__AVX512F__)
@@ -48,7 +47,7 @@ struct query {
     size_t skip;        /* of which it does not see the first ones */
     float max_here;     /* z of them */
     float sum_here;     /* of their weights */
-    float max, sum;     /* of the spans before; sum is 0 before the first */
+    float max, sum;     /* of the spans before, and of the sink; sum is 0 if there are none */
     float before, here; /* what the outputs of both are multiplied by */
 };
 
@@ -67,14 +66,14 @@ struct span {
     /* The integers, where they are held: [chunks][pairs of dimensions][CHUNK], and
      * [pairs of positions][padded_dim], of these pages, -1: none. */
     int32_t held[SPAN_PAGES];
-    _Alignas(64) int32_t keys[SPAN * MAX_HEAD_DIM / 2], values[SPAN * MAX_HEAD_DIM / 2];
+    _Alignas(64) int32_t keys[SPAN * KERNELS_HEAD_DIM / 2], values[SPAN * KERNELS_HEAD_DIM / 2];
 };
 
 struct attend_scratch {
     struct query queries[ATTEND_QUERIES];
     struct span span;
-    _Alignas(64) int16_t q[ATTEND_QUERIES * MAX_HEAD_DIM];
-    _Alignas(64) float p[TILE][SPAN], y[TILE * MAX_HEAD_DIM];
+    _Alignas(64) int16_t q[ATTEND_QUERIES * KERNELS_HEAD_DIM];
+    _Alignas(64) float p[TILE][SPAN], y[TILE * KERNELS_HEAD_DIM];
     _Alignas(64) int16_t weights[TILE][SPAN];
 };
 
@@ -814,18 +813,26 @@ static size_t query_at(const struct attend_block *b, size_t i)
     return b->tokens[i / b->n_sharing].row * b->stride + i % b->n_sharing * b->kv.head_dim;
 }
 
+/* Before its first span: nothing, or the sink, whose value is 0. */
+static void begin_sums(const struct attend_block *b, size_t i, struct query *u)
+{
+    u->max = b->sinks != NULL ? b->sinks[i % b->n_sharing] * SCALAR_LOG2_E : 0.0f;
+    u->sum = b->sinks != NULL ? 1.0f : 0.0f;
+}
+
 void ISA_NAME(attend)(const struct attend_block *b)
 {
     size_t n = b->n_tokens * b->n_sharing, begin = SIZE_MAX, end = 0;
     struct attend_scratch s;
 
-    assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM && b->begin % SPAN == 0);
+    assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= KERNELS_HEAD_DIM && b->begin % SPAN == 0);
     for (size_t i = 0; i < n; i++) {
         const struct attend_token *t = &b->tokens[i / b->n_sharing];
         size_t at = query_at(b, i);
         int16_t *q = s.q + i * b->kv.padded_dim;
 
         s.queries[i] = (struct query){.token = t, .q = q, .out = b->out + at, .cap = b->cap};
+        begin_sums(b, i, &s.queries[i]);
         s.queries[i].unit = round_query(b, b->q + at, q);
         s.queries[i].first = first_seen(t, b->window) / SPAN * SPAN;
         begin = s.queries[i].first < begin ? s.queries[i].first : begin;
@@ -843,6 +850,7 @@ void ISA_NAME(attend_merge)(const struct attend_block *b)
         struct query u = {.token = &b->tokens[i / b->n_sharing], .out = b->out + query_at(b, i)};
         struct query *tile = &u;
 
+        begin_sums(b, i, &u);
         u.first = first_seen(u.token, b->window) / SPAN * SPAN;
         for (size_t span = u.first; span < u.token->n; span += SPAN) {
             u.y = span_of(b, i, span);

@@ -262,6 +262,11 @@ const struct backend_type cpu_backend = {
     .scale = cpu_scale,
     .scatter_add = cpu_scatter_add,
     .scale_rows = cpu_scale_rows,
+    .attends_to_sinks = true,
+    .layer_norm = cpu_layer_norm,
+    .activate = cpu_activate,
+    .copy_columns = cpu_copy_columns,
+    .fill = cpu_fill,
     .gather = cpu_gather,
     .net = &cpu_net_ops,
 };

@@ -45,5 +45,9 @@ void FLOAT_NAME(swiglu)(float *gate, const float *up, size_t n);
 void FLOAT_NAME(geglu)(float *gate, const float *up, size_t n);
 void FLOAT_NAME(scale)(float *x, float factor, float cap, size_t n);
 void FLOAT_NAME(add)(float *to, const float *from, float factor, size_t n);
+/* float_gates.c */
+void FLOAT_NAME(layer_norm)(const float *in, const float *gain, const float *bias, float eps,
+                            size_t width, float *out);
+void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_t n);
 
 #endif

@@ -139,11 +139,12 @@ struct attend_block {
     size_t head; /* of keys and values */
     size_t n_sharing, n_tokens;
     const struct attend_token *tokens;
-    size_t begin, end; /* positions, in whole spans; those that a token does not see are ignored */
-    size_t window;     /* positions that a token sees; 0: all up to its own */
-    float factor;      /* attend_factor */
-    float cap;         /* of scores, times log2 e; 0: none */
-    const float *q;    /* row 0 */
+    size_t begin, end;  /* positions, in whole spans; those that a token does not see are ignored */
+    size_t window;      /* positions that a token sees; 0: all up to its own */
+    float factor;       /* attend_factor */
+    float cap;          /* of scores, times log2 e; 0: none */
+    const float *sinks; /* [n_sharing] as struct attention's, of these heads; NULL: none */
+    const float *q;     /* row 0 */
     float *out;
     size_t stride; /* of a row */
     float *spans;  /* NULL, or [n_tokens * n_sharing][n_spans][attend_span_floats] */
@@ -162,7 +163,8 @@ struct act_slice {
     size_t step;            /* rows of the block */
 };
 
-enum { ATTEND_QUERIES = 192 }; /* n_tokens * n_sharing of a block, at most */
+enum { KERNELS_HEAD_DIM = 576 }; /* the widest heads: latent keys of 512, and 64 that are rotated */
+enum { ATTEND_QUERIES = 192 };   /* n_tokens * n_sharing of a block, at most */
 
 /* A span's results for a query: its outputs, then its greatest score and the sum of its weights. */
 static inline size_t attend_span_floats(const struct kv_view *kv)
@@ -198,6 +200,10 @@ struct kernels {
     void (*geglu)(float *gate, const float *up, size_t n);
     void (*scale)(float *x, float factor, float cap, size_t n);        /* scalar_scaled */
     void (*add)(float *to, const float *from, float factor, size_t n); /* to += factor * from */
+    /* A row: gates_layer_norm; gates_activated. */
+    void (*layer_norm)(const float *in, const float *gain, const float *bias, float eps,
+                       size_t width, float *out);
+    void (*activate)(enum activation kind, float *x, const float *by, size_t n);
     /* k and v: one token's head [head_dim], to its place in page; */
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);

@@ -2,8 +2,6 @@
 #include "compute/cpu/isa.h"
 #include "compute/cpu/pairs.h"
 
-enum { MAX_HEAD_DIM = 256 };
-
 /* Store x [n] at every step-th place of `to`, in the type; return the f32 that goes after the
  * page's numbers. */
 static float store_f32(float *to, size_t step, const float *x, size_t n)
@@ -16,7 +14,7 @@ static float store_f32(float *to, size_t step, const float *x, size_t n)
 static float store_f16(uint16_t *to, size_t step, const float *x, size_t n)
 {
     uint16_t half[LANES];
-    float stored[MAX_HEAD_DIM];
+    float stored[KERNELS_HEAD_DIM];
 
     for (size_t d = 0; d < n; d += LANES) {
         size_t some = n - d < LANES ? n - d : LANES;
@@ -31,7 +29,7 @@ static float store_f16(uint16_t *to, size_t step, const float *x, size_t n)
 
 static float store_q8(int8_t *to, size_t step, const float *x, size_t n)
 {
-    int8_t rounded[MAX_HEAD_DIM];
+    int8_t rounded[KERNELS_HEAD_DIM];
     float scale = kv_q8_round(x, n, rounded);
 
     for (size_t d = 0; d < n; d++)

@@ -176,6 +176,15 @@ void cpu_scatter_add(struct backend *b, const struct buffer *in, const uint32_t 
 void cpu_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                     struct buffer *x);
 
+/* gates.c */
+void cpu_layer_norm(struct backend *b, const struct layer_norm *how, const struct buffer *x,
+                    size_t n, size_t width, struct buffer *out);
+void cpu_activate(struct backend *b, enum activation kind, const struct buffer *by, size_t n,
+                  size_t width, struct buffer *x);
+void cpu_copy_columns(struct backend *b, const struct buffer *in, size_t in_stride, size_t in_at,
+                      size_t n, size_t width, struct buffer *out, size_t out_stride, size_t out_at);
+void cpu_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
+
 /* rope.c */
 void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
               struct buffer *x);

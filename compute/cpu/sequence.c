@@ -11,7 +11,6 @@
 #include "compute/numerics/scalar.h"
 
 enum {
-    MAX_HEAD_DIM = 256,
     PIECE_VALUES = 4096,   /* of keys and values: less is not worth sharing */
     PIECE_COST = 512,      /* the same of attention, some 10 us */
     WIDEN_COST = 4,        /* of reading a page, in queries that attend to it */
@@ -40,10 +39,10 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     struct kv *kv;
     size_t all_bytes;
 
-    if (shape->head_dim > MAX_HEAD_DIM)
+    if (shape->head_dim > KERNELS_HEAD_DIM)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the model's heads have %zu dimensions, this backend computes at most %d",
-                         shape->head_dim, (int)MAX_HEAD_DIM);
+                         shape->head_dim, (int)KERNELS_HEAD_DIM);
     kv = try_alloc(1, sizeof(*kv));
     if (kv == NULL)
         return error_no_memory(err, sizeof(*kv), "keys and values");
@@ -426,6 +425,7 @@ struct attending {
     const struct attention *how;
     struct kv_view kv;
     float factor;
+    const float *sinks; /* [n_heads], or NULL */
     size_t stride;
     const float *q;
     float *out;
@@ -470,6 +470,7 @@ static void attend_piece(void *arg, size_t begin, size_t end)
             .window = a->how->window,
             .factor = a->factor,
             .cap = a->how->cap * SCALAR_LOG2_E,
+            .sinks = a->sinks != NULL ? a->sinks + skip / a->kv.head_dim : NULL,
             .q = a->q + skip,
             .out = a->out + skip,
             .stride = a->stride,
@@ -499,6 +500,7 @@ void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
                           .how = how,
                           .kv = kv_view_of(kv, layer),
                           .factor = attend_factor(head_dim, how->scale, how->cap),
+                          .sinks = how->sinks != NULL ? how->sinks->row : NULL,
                           .stride = width};
 
     assert(n_heads % kv->shape.n_kv_heads == 0);

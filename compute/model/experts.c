@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "compute/model/arch/arch.h"
+#include "compute/model/network.h"
+#include "compute/model/routing.h"
 #include "compute/model/state.h"
 #include "compute/numerics/scalar.h"
 
@@ -20,40 +21,88 @@ static enum status experts_open_weight(struct transformer *m, const struct weigh
     return rc;
 }
 
-/* Opens the network of one expert: the rows that it has of the layer's tensors. */
-static enum status open_expert(struct transformer *m, struct ffn *f, const struct tensor all[3],
-                               size_t expert, struct error *err)
+/* The parts that experts have rows of, and where an expert's weights are in its network. */
+enum { N_EXPERT_PARTS = 6 };
+static const struct {
+    enum transformer_part part;
+    size_t at;
+} expert_parts[N_EXPERT_PARTS] = {
+    {PART_GATE_EXPERTS, offsetof(struct model_network, gate)},
+    {PART_UP_EXPERTS, offsetof(struct model_network, up)},
+    {PART_DOWN_EXPERTS, offsetof(struct model_network, down)},
+    {PART_GATE_EXPERTS_BIAS, offsetof(struct model_network, gate_bias)},
+    {PART_UP_EXPERTS_BIAS, offsetof(struct model_network, up_bias)},
+    {PART_DOWN_EXPERTS_BIAS, offsetof(struct model_network, down_bias)},
+};
+
+bool experts_have_part(enum transformer_part part)
 {
-    const struct weight **weights[] = {&f->gate, &f->up, &f->down};
+    for (size_t i = 0; i < N_EXPERT_PARTS; i++)
+        if (expert_parts[i].part == part)
+            return true;
+    return part == PART_SELECT_BIAS;
+}
+
+static const struct weight **expert_weight(struct model_network *f, size_t i)
+{
+    return (const struct weight **)(void *)((char *)f + expert_parts[i].at);
+}
+
+/* Opens the network of one expert: the rows that it has of the layer's tensors. */
+static enum status open_expert(struct transformer *m, struct model_network *f,
+                               const struct tensor all[N_EXPERT_PARTS], size_t expert,
+                               struct error *err)
+{
     enum status rc = STATUS_OK;
 
-    f->activation = m->shape.arch->activation;
-    f->stores = true;
-    for (size_t i = 0; i < 3 && rc == STATUS_OK; i++) {
+    f->hidden = m->shape.expert_width;
+    for (size_t i = 0; i < N_EXPERT_PARTS && rc == STATUS_OK; i++) {
         size_t n = all[i].n_rows / m->shape.n_experts;
-        struct tensor t = tensor_rows(&all[i], expert * n, n);
+        struct tensor t;
 
-        rc = experts_open_weight(m, weights[i], &t, err);
+        if (all[i].name == NULL)
+            continue;
+        t = tensor_rows(&all[i], expert * n, n);
+        rc = experts_open_weight(m, expert_weight(f, i), &t, err);
     }
+    return rc;
+}
+
+/* Reads the bias that experts are chosen by, where the layer has one. */
+static enum status read_select_bias(struct transformer *m, struct model_experts *e, size_t layer,
+                                    struct error *err)
+{
+    struct tensor t;
+    void *row;
+    enum status rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, PART_SELECT_BIAS, err);
+
+    if (rc != STATUS_OK || t.name == NULL)
+        return rc;
+    e->select_bias = try_alloc(t.n_cols, sizeof(*e->select_bias));
+    row = try_alloc(t.size_bytes, 1);
+    rc = e->select_bias == NULL || row == NULL ? error_no_memory(err, t.size_bytes, t.name)
+                                               : tensor_read(&t, 0, 1, row, err);
+    if (rc == STATUS_OK)
+        dtype_decode(t.type, row, t.n_cols, e->select_bias);
+    free(row);
     return rc;
 }
 
 enum status experts_open_weights(struct transformer *m, struct model_experts *e, size_t layer,
                                  struct error *err)
 {
-    static const enum transformer_part parts[] = {PART_GATE_EXPERTS, PART_UP_EXPERTS,
-                                                  PART_DOWN_EXPERTS};
     size_t n = m->shape.n_experts;
-    struct tensor all[3];
-    enum status rc = STATUS_OK;
+    struct tensor all[N_EXPERT_PARTS];
+    enum status rc = read_select_bias(m, e, layer, err);
 
-    e->ffns = try_alloc(n, sizeof(*e->ffns));
-    if (e->ffns == NULL)
-        return error_no_memory(err, n * sizeof(*e->ffns), "experts");
-    for (size_t i = 0; i < 3 && rc == STATUS_OK; i++)
-        rc = transformer_layer_tensor(&all[i], m->file, &m->shape, layer, parts[i], err);
+    e->networks = try_alloc(n, sizeof(*e->networks));
+    if (rc == STATUS_OK && e->networks == NULL)
+        return error_no_memory(err, n * sizeof(*e->networks), "experts");
+    for (size_t i = 0; i < N_EXPERT_PARTS && rc == STATUS_OK; i++)
+        rc =
+            transformer_layer_tensor(&all[i], m->file, &m->shape, layer, expert_parts[i].part, err);
     for (size_t i = 0; i < n && rc == STATUS_OK; i++)
-        rc = open_expert(m, &e->ffns[i], all, i, err);
+        rc = open_expert(m, &e->networks[i], all, i, err);
     return rc;
 }
 
@@ -61,13 +110,12 @@ void experts_close_weights(struct transformer *m, struct model_experts *e)
 {
     const struct backend_type *op = m->backend->type;
 
-    for (size_t i = 0; e->ffns != NULL && i < m->shape.n_experts; i++) {
-        op->weight_close(m->backend, (struct weight *)e->ffns[i].gate);
-        op->weight_close(m->backend, (struct weight *)e->ffns[i].up);
-        op->weight_close(m->backend, (struct weight *)e->ffns[i].down);
-    }
-    free(e->ffns);
-    e->ffns = NULL;
+    for (size_t i = 0; e->networks != NULL && i < m->shape.n_experts; i++)
+        for (size_t k = 0; k < N_EXPERT_PARTS; k++)
+            op->weight_close(m->backend, (struct weight *)*expert_weight(&e->networks[i], k));
+    free(e->networks);
+    free(e->select_bias);
+    *e = (struct model_experts){0};
 }
 
 static bool open_room(struct transformer *m, struct buffer **out, size_t width)
@@ -85,67 +133,40 @@ enum status experts_open_tables(struct transformer *m, struct error *err)
     if (s->n_experts == 0)
         return STATUS_OK;
     t->host_scores = try_alloc(n, s->n_experts * sizeof(*t->host_scores));
+    t->shared_shares = try_alloc(n, sizeof(*t->shared_shares));
+    t->all_rows = try_alloc(n, sizeof(*t->all_rows));
     t->chosen = try_alloc(n_chosen, sizeof(*t->chosen));
     t->shares = try_alloc(n_chosen, sizeof(*t->shares));
     t->first = try_alloc(s->n_experts + 1, sizeof(*t->first));
     t->rows = try_alloc(n_chosen, sizeof(*t->rows));
     t->factors = try_alloc(n_chosen, sizeof(*t->factors));
-    if (t->host_scores == NULL || t->chosen == NULL || t->shares == NULL || t->first == NULL ||
-        t->rows == NULL || t->factors == NULL || !open_room(m, &t->normed, s->width) ||
+    if (t->host_scores == NULL || t->shared_shares == NULL || t->all_rows == NULL ||
+        t->chosen == NULL || t->shares == NULL || t->first == NULL || t->rows == NULL ||
+        t->factors == NULL || !open_room(m, &t->normed, s->width) ||
         !open_room(m, &t->gathered, s->width) || !open_room(m, &t->output, s->width) ||
-        !open_room(m, &t->scores, s->n_experts))
+        !open_room(m, &t->scores, s->n_experts) || !open_room(m, &t->shared_scores, 1))
         return error_no_memory(err, 3 * n * s->width * sizeof(float), "the experts of a step");
+    for (size_t i = 0; i < n; i++)
+        t->all_rows[i] = (uint32_t)i;
     return STATUS_OK;
 }
 
 void experts_close_tables(struct transformer *m)
 {
     struct expert_tables *t = &m->experts;
-    struct buffer *buffers[] = {t->normed, t->gathered, t->output, t->scores};
+    struct buffer *buffers[] = {t->normed, t->gathered, t->output, t->scores, t->shared_scores};
 
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         m->backend->type->buffer_close(m->backend, buffers[i]);
     free(t->host_scores);
+    free(t->shared_shares);
+    free(t->all_rows);
     free(t->chosen);
     free(t->shares);
     free(t->first);
     free(t->rows);
     free(t->factors);
     *t = (struct expert_tables){0};
-}
-
-static bool is_chosen(const uint32_t *chosen, size_t n, size_t expert)
-{
-    for (size_t i = 0; i < n; i++)
-        if (chosen[i] == expert)
-            return true;
-    return false;
-}
-
-/* The expert with the greatest score of those not chosen yet; of equals the first. */
-static uint32_t next_expert(const float *scores, size_t n_experts, const uint32_t *chosen, size_t n)
-{
-    size_t best = n_experts;
-
-    for (size_t i = 0; i < n_experts; i++)
-        if ((best == n_experts || scores[i] > scores[best]) && !is_chosen(chosen, n, i))
-            best = i;
-    return (uint32_t)best;
-}
-
-/* A row's experts, and their shares: softmax over the scores of those chosen. */
-static void choose(const struct transformer_shape *s, const float *scores, uint32_t *chosen,
-                   float *shares)
-{
-    float sum = 0.0f;
-
-    for (size_t i = 0; i < s->n_experts_used; i++) {
-        chosen[i] = next_expert(scores, s->n_experts, chosen, i);
-        shares[i] = scalar_exp(scores[chosen[i]] - scores[chosen[0]]);
-        sum += shares[i];
-    }
-    for (size_t i = 0; i < s->n_experts_used; i++)
-        shares[i] *= s->expert_scale / sum;
 }
 
 /* Lists the rows of each expert, in rising order. */
@@ -170,17 +191,25 @@ static enum status run_router(struct transformer *m, size_t layer, const struct 
 {
     const struct backend_type *op = m->backend->type;
     struct expert_tables *t = &m->experts;
+    struct weight *const *parts = m->layers[layer].parts;
     const struct input normed = {.x = t->normed};
-    const struct product scores = {m->layers[layer].parts[PART_ROUTER], t->scores};
+    const struct product scores = {parts[PART_ROUTER], t->scores};
+    const struct product shared = {parts[PART_SHARED_ROUTER], t->shared_scores};
 
     op->norm(m->backend, in, n, m->shape.width, t->normed);
     op->matmul(m->backend, &normed, n, &scores, 1);
+    if (parts[PART_ROUTER_BIAS] != NULL)
+        op->add_bias(m->backend, parts[PART_ROUTER_BIAS], n, t->scores);
     op->download(m->backend, t->host_scores, t->scores,
                  n * m->shape.n_experts * sizeof(*t->host_scores));
+    if (shared.w != NULL) {
+        op->matmul(m->backend, &normed, n, &shared, 1);
+        op->download(m->backend, t->shared_shares, t->shared_scores, n * sizeof(*t->shared_shares));
+    }
     return op->sync(m->backend, err);
 }
 
-static void run_expert(struct transformer *m, const struct ffn *f, size_t first, size_t n,
+static void run_expert(struct transformer *m, const struct model_network *f, size_t first, size_t n,
                        struct buffer *x)
 {
     const struct backend_type *op = m->backend->type;
@@ -188,9 +217,33 @@ static void run_expert(struct transformer *m, const struct ffn *f, size_t first,
     const struct input in = {.x = t->gathered};
 
     op->gather(m->backend, t->normed, t->rows + first, n, m->shape.width, t->gathered);
-    op->ffn(m->backend, &in, n, f, t->output);
+    network_run(m, f, &in, n, true, t->output);
     op->scatter_add(m->backend, t->output, t->rows + first, t->factors + first, n, m->shape.width,
                     x);
+}
+
+/* x += the expert that all rows use. */
+static void run_shared(struct transformer *m, size_t layer, size_t n, struct buffer *x)
+{
+    struct expert_tables *t = &m->experts;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct model_network f = {.gate = parts[PART_SHARED_GATE],
+                                    .up = parts[PART_SHARED_UP],
+                                    .down = parts[PART_SHARED_DOWN],
+                                    .hidden = m->shape.shared_width};
+    const struct input in = {.x = t->normed};
+
+    if (f.up == NULL)
+        return;
+    if (parts[PART_SHARED_ROUTER] == NULL) {
+        network_run(m, &f, &in, n, false, x);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        t->shared_shares[i] = scalar_sigmoid(t->shared_shares[i]);
+    network_run(m, &f, &in, n, true, t->output);
+    m->backend->type->scatter_add(m->backend, t->output, t->all_rows, t->shared_shares, n,
+                                  m->shape.width, x);
 }
 
 enum status experts_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
@@ -198,17 +251,18 @@ enum status experts_run(struct transformer *m, size_t layer, const struct input 
 {
     const struct transformer_shape *s = &m->shape;
     struct expert_tables *t = &m->experts;
+    const struct model_experts *e = &m->layers[layer].experts;
     enum status rc = run_router(m, layer, in, n, err);
 
     if (rc != STATUS_OK)
         return rc;
     for (size_t i = 0; i < n; i++)
-        choose(s, t->host_scores + i * s->n_experts, t->chosen + i * s->n_experts_used,
-               t->shares + i * s->n_experts_used);
+        routing_choose(s, e->select_bias, t->host_scores + i * s->n_experts,
+                       t->chosen + i * s->n_experts_used, t->shares + i * s->n_experts_used);
     list_rows(t, s, n);
     for (size_t i = 0; i < s->n_experts; i++)
         if (t->first[i + 1] > t->first[i])
-            run_expert(m, &m->layers[layer].experts.ffns[i], t->first[i],
-                       t->first[i + 1] - t->first[i], x);
+            run_expert(m, &e->networks[i], t->first[i], t->first[i + 1] - t->first[i], x);
+    run_shared(m, layer, n, x);
     return STATUS_OK;
 }

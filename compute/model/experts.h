@@ -2,14 +2,19 @@
 #ifndef COMPUTE_MODEL_EXPERTS_H
 #define COMPUTE_MODEL_EXPERTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
+#include "compute/model/tensors.h"
 
 struct buffer;
 struct input;
 struct model_experts;
 struct transformer;
+
+/* Whether a part is opened by experts_open_weights. */
+bool experts_have_part(enum transformer_part part);
 
 /* Opens the weights of a layer's experts; those opened before a failure are closed by the other. */
 enum status experts_open_weights(struct transformer *m, struct model_experts *e, size_t layer,
@@ -21,9 +26,9 @@ void experts_close_weights(struct transformer *m, struct model_experts *e);
 enum status experts_open_tables(struct transformer *m, struct error *err) MUST_CHECK;
 void experts_close_tables(struct transformer *m);
 
-/* x [n][width] += for each row the outputs of its experts, by their shares. Each row's are added in
- * the order of the experts, so its bits do not depend on other rows. It waits for the device, since
- * the host chooses; fails as sync does. */
+/* x [n][width] += for each row the outputs of its experts, by their shares, and of the one that all
+ * rows use. Each row's are added in the order of the experts, so its bits do not depend on other
+ * rows. It waits for the device, since the host chooses; fails as sync does. */
 enum status experts_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
                         struct buffer *x, struct error *err) MUST_CHECK;
 

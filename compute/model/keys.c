@@ -52,8 +52,20 @@ static const struct {
     {"rope.scaling.yarn_beta_slow", RULE_HARMLESS, KEYS_YARN_BETAS},
     {"expert_count", RULE_ZERO, KEYS_EXPERTS},
     {"expert_feed_forward_length", RULE_UNKNOWN, KEYS_EXPERTS},
-    {"expert_gating_func", RULE_SOFTMAX, 0},
-    {"expert_weights_norm", RULE_TRUE, 0},
+    {"expert_gating_func", RULE_SOFTMAX, KEYS_ROUTING},
+    {"expert_weights_norm", RULE_TRUE, KEYS_ROUTING},
+    {"expert_group_count", RULE_ZERO, KEYS_ROUTING},
+    {"expert_group_used_count", RULE_ZERO, KEYS_ROUTING},
+    {"leading_dense_block_count", RULE_ZERO, KEYS_DENSE_LEAD},
+    {"interleave_moe_layer_step", RULE_UNKNOWN, KEYS_EXPERT_STEP},
+    {"expert_shared_count", RULE_ZERO, KEYS_SHARED_EXPERT}, /* the width is the tensor's */
+    {"expert_shared_feed_forward_length", RULE_ZERO, KEYS_SHARED_EXPERT},
+    {"nextn_predict_layers", RULE_ZERO, KEYS_NEXT_TOKENS},
+    {"attention.kv_lora_rank", RULE_UNKNOWN, KEYS_LATENT},
+    {"attention.q_lora_rank", RULE_UNKNOWN, KEYS_LATENT},
+    {"attention.key_length_mla", RULE_UNKNOWN, KEYS_LATENT},
+    {"attention.value_length_mla", RULE_UNKNOWN, KEYS_LATENT},
+    {"use_parallel_residual", RULE_HARMLESS, 0}, /* the tensors say so */
     {"expert_weights_scale", RULE_UNKNOWN, KEYS_EXPERTS},
     {"expert_used_count", RULE_HARMLESS, 0},            /* without experts */
     {"attention.layer_norm_epsilon", RULE_HARMLESS, 0}, /* of another kind of norm */
@@ -66,7 +78,7 @@ static const struct {
     {"final_logit_softcapping", RULE_ZERO, KEYS_LOGIT_CAP},
     {"embedding_scale", RULE_UNKNOWN, KEYS_SCALES},
     {"residual_scale", RULE_UNKNOWN, KEYS_SCALES},
-    {"logit_scale", RULE_UNKNOWN, KEYS_SCALES},
+    {"logit_scale", RULE_UNKNOWN, KEYS_SCALES | KEYS_LOGIT_FACTOR},
     {"tensor_data_layout", RULE_LAYOUT, 0},
     {"pooling_type", RULE_HARMLESS, 0}, /* of embeddings; the agent reads it */
 };

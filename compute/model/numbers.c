@@ -27,6 +27,22 @@ enum status numbers_read_optional_size(size_t *out, const struct gguf *g, const 
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
+enum status numbers_read_optional_count(size_t *out, const struct gguf *g, const struct arch *a,
+                                        const char *name, uint64_t max, struct error *err)
+{
+    char key[ARCH_KEY_MAX];
+    uint64_t value;
+    enum status rc = gguf_get_u64(g, arch_key(key, a, name), &value, err);
+
+    if (rc != STATUS_OK)
+        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+    if (value > max)
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %llu, it must be at most %llu",
+                         gguf_path(g), key, (unsigned long long)value, (unsigned long long)max);
+    *out = (size_t)value;
+    return STATUS_OK;
+}
+
 enum status numbers_read(double *out, const struct gguf *g, const char *key, struct error *err)
 {
     uint64_t integer;

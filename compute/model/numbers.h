@@ -18,6 +18,11 @@ enum status numbers_read_optional_size(size_t *out, const struct gguf *g, const 
                                        const char *name, uint64_t max,
                                        struct error *err) MUST_CHECK;
 
+/* The same from 0 on. */
+enum status numbers_read_optional_count(size_t *out, const struct gguf *g, const struct arch *a,
+                                        const char *name, uint64_t max,
+                                        struct error *err) MUST_CHECK;
+
 /* A float or an integer within min and max; an absent key leaves *out as it is. */
 enum status numbers_read_optional(double *out, const struct gguf *g, const struct arch *a,
                                   const char *name, double min, double max,

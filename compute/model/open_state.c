@@ -8,6 +8,7 @@
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
 #include "compute/model/experts.h"
+#include "compute/model/latent.h"
 #include "compute/model/state.h"
 
 static enum status state_open_weight(struct transformer *m, struct weight **out,
@@ -27,16 +28,11 @@ static void take_weights(struct transformer *m, struct transformer *from)
     m->layers = from->layers;
     m->embed = from->embed;
     m->norm = from->norm;
+    m->norm_bias = from->norm_bias;
     m->own_head = from->own_head;
     m->head_bias = from->head_bias;
     m->weight_bytes = from->weight_bytes;
     atomic_fetch_add(&from->n_sharers, 1);
-}
-
-/* Whether a part is opened expert by expert. */
-static bool is_of_experts(enum transformer_part part)
-{
-    return part == PART_GATE_EXPERTS || part == PART_UP_EXPERTS || part == PART_DOWN_EXPERTS;
 }
 
 static enum status state_open_layer(struct transformer *m, size_t layer, struct error *err)
@@ -48,11 +44,14 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
 
         rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, (enum transformer_part)part,
                                       err);
-        if (rc == STATUS_OK && t.name != NULL && !is_of_experts((enum transformer_part)part))
+        if (rc == STATUS_OK && t.name != NULL && !experts_have_part((enum transformer_part)part) &&
+            !latent_has_part((enum transformer_part)part))
             rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
     }
-    if (rc == STATUS_OK && m->shape.n_experts > 0)
+    if (rc == STATUS_OK && transformer_has_experts(&m->shape, layer))
         rc = experts_open_weights(m, &m->layers[layer].experts, layer, err);
+    if (rc == STATUS_OK && m->shape.latent_rank > 0)
+        rc = latent_open_weights(m, &m->layers[layer].latent, layer, err);
     return rc;
 }
 
@@ -73,6 +72,8 @@ static enum status prepare_weights(struct transformer *m, struct error *err)
         (rc = state_open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
         (rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->norm, t, err)) != STATUS_OK ||
+        (rc = transformer_norm_bias_tensor(&t, g, s, err)) != STATUS_OK ||
+        (t != NULL && (rc = state_open_weight(m, &m->norm_bias, t, err)) != STATUS_OK) ||
         (rc = transformer_head_bias_tensor(&t, g, s, err)) != STATUS_OK ||
         (t != NULL && (rc = state_open_weight(m, &m->head_bias, t, err)) != STATUS_OK) ||
         (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK)
@@ -119,6 +120,30 @@ static bool has_branch(const struct transformer_shape *s)
     return s->arch->norms != NORMS_BEFORE || s->residual_scale != 1.0f;
 }
 
+/* The widest network that is run step by step; 0: all are fused. */
+static size_t widest_network(const struct transformer_shape *s)
+{
+    size_t most = s->ffn_width > s->expert_width ? s->ffn_width : s->expert_width;
+
+    most = most > s->shared_width ? most : s->shared_width;
+    return s->arch->network == NETWORK_GATED ? 0 : most;
+}
+
+/* What only some architectures need. */
+static enum status open_further_buffers(struct transformer *m, struct error *err)
+{
+    const struct transformer_shape *s = &m->shape;
+    size_t n = m->config.max_tokens, hidden = widest_network(s);
+    enum status rc = STATUS_OK;
+
+    if (s->arch->norm_kind == NORM_KIND_LAYER)
+        rc = open_buffer(m, &m->normed, n > m->max_picks ? n : m->max_picks, s->width, err);
+    if (rc != STATUS_OK || hidden == 0)
+        return rc;
+    rc = open_buffer(m, &m->gated, n, hidden, err);
+    return rc == STATUS_OK ? open_buffer(m, &m->upped, n, hidden, err) : rc;
+}
+
 static enum status open_buffers(struct transformer *m, struct error *err)
 {
     const struct transformer_shape *s = &m->shape;
@@ -136,6 +161,10 @@ static enum status open_buffers(struct transformer *m, struct error *err)
         (has_branch(s) && (rc = open_buffer(m, &m->branch, n, s->width, err)) != STATUS_OK))
         return rc;
     rc = experts_open_tables(m, err);
+    if (rc == STATUS_OK)
+        rc = latent_open_tables(m, err);
+    if (rc == STATUS_OK)
+        rc = open_further_buffers(m, err);
     if (rc == STATUS_OK)
         rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
     if (rc == STATUS_OK && m->backend->type->sample != NULL)
@@ -198,7 +227,7 @@ static enum status prepare_ropes(struct transformer *m, struct error *err)
 
     if (m->shape.n_rotated > 0)
         op->rope(m->backend, &m->ropes.all, NULL, 0, NULL);
-    if (m->shape.n_rotated > 0 && m->shape.window > 0)
+    if (m->shape.n_rotated > 0 && m->shape.has_windows)
         op->rope(m->backend, &m->ropes.windowed, NULL, 0, NULL);
     return op->sync(m->backend, err);
 }
@@ -261,24 +290,28 @@ static void close_weights(struct transformer *m)
     }
     for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++) {
         experts_close_weights(m, &m->layers[layer].experts);
+        latent_close_weights(m, &m->layers[layer].latent);
         for (int part = 0; part < N_PARTS; part++)
             op->weight_close(m->backend, m->layers[layer].parts[part]);
     }
     op->weight_close(m->backend, m->embed);
     op->weight_close(m->backend, m->norm);
+    op->weight_close(m->backend, m->norm_bias);
     op->weight_close(m->backend, m->own_head);
     op->weight_close(m->backend, m->head_bias);
     free(m->layers);
     m->layers = NULL;
-    m->embed = m->norm = m->own_head = m->head_bias = NULL;
+    m->embed = m->norm = m->norm_bias = m->own_head = m->head_bias = NULL;
 }
 
 static void close_buffers(struct transformer *m)
 {
     struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,       &m->v,
-                                 &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden};
+                                 &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden,
+                                 &m->normed, &m->gated,  &m->upped};
 
     experts_close_tables(m);
+    latent_close_tables(m);
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
         *buffers[i] = NULL;

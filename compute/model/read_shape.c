@@ -10,14 +10,15 @@
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
 #include "compute/model/numbers.h"
+#include "compute/model/read_experts.h"
 #include "compute/model/ropes.h"
 #include "compute/model/tensors.h"
 
 enum {
     MAX_HEADS = 1024,
     MAX_WIDTH = 1 << 17,
+    MAX_LATENT_WIDTH = 1 << 18, /* of all heads' queries in the latent space */
     MAX_FFN_WIDTH = 1 << 20,
-    MAX_EXPERTS = 4096,
     MAX_VOCAB = 1 << 24,
     MAX_CONTEXT = 1 << 24,
 };
@@ -60,6 +61,43 @@ static enum status read_rotated(struct transformer_shape *s, const struct gguf *
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
+/* Old files have keys and values of every head, and lack these keys. */
+static enum status read_latent_heads(struct transformer_shape *s, const struct gguf *g,
+                                     struct error *err)
+{
+    const struct arch *a = s->arch;
+    size_t key_dim = 0;
+    enum status rc;
+
+    if ((rc = numbers_read_size(&s->latent_rank, g, a, "attention.kv_lora_rank", MAX_WIDTH, err)) !=
+            STATUS_OK ||
+        (rc = numbers_read_optional_count(&s->query_rank, g, a, "attention.q_lora_rank", MAX_WIDTH,
+                                          err)) != STATUS_OK ||
+        (rc = numbers_read_size(&s->n_rotated, g, a, "rope.dimension_count", MAX_WIDTH, err)) !=
+            STATUS_OK)
+        return rc;
+    rc = numbers_read_size(&key_dim, g, a, "attention.key_length_mla", MAX_WIDTH, err);
+    if (rc == STATUS_OK)
+        rc = numbers_read_size(&s->value_dim, g, a, "attention.value_length_mla", MAX_WIDTH, err);
+    if (rc == STATUS_NOT_FOUND)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: keys and values are stored for each head, as old converters did it: "
+                         "convert the model again",
+                         gguf_path(g));
+    if (rc != STATUS_OK)
+        return rc;
+    s->head_dim = s->latent_rank + s->n_rotated;
+    if (s->n_kv_heads != 1 || s->n_rotated >= key_dim || s->n_rotated % 2 != 0 ||
+        s->head_dim * s->n_heads > MAX_LATENT_WIDTH || key_dim * s->n_heads > MAX_WIDTH ||
+        s->value_dim * s->n_heads > MAX_WIDTH)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: %zu heads, of %zu numbers, of which %zu are rotated, with %zu key "
+                         "heads: latent keys have one head, and an even part of each is rotated",
+                         gguf_path(g), s->n_heads, key_dim, s->n_rotated, s->n_kv_heads);
+    s->plain_dim = key_dim - s->n_rotated;
+    return rc;
+}
+
 static enum status read_heads(struct transformer_shape *s, const struct gguf *g, struct error *err)
 {
     const struct arch *a = s->arch;
@@ -68,6 +106,8 @@ static enum status read_heads(struct transformer_shape *s, const struct gguf *g,
 
     if (rc != STATUS_OK)
         return rc;
+    if ((a->keys & KEYS_LATENT) != 0)
+        return read_latent_heads(s, g, err);
     s->head_dim = s->width / s->n_heads;
     rc = numbers_read_optional_size(&s->head_dim, g, a, "attention.key_length", MAX_WIDTH, err);
     if (rc != STATUS_OK)
@@ -94,10 +134,11 @@ static enum status read_heads(struct transformer_shape *s, const struct gguf *g,
 static enum status read_constants(struct transformer_shape *s, const struct gguf *g,
                                   struct error *err)
 {
+    const char *name = s->arch->norm_kind == NORM_KIND_LAYER ? "attention.layer_norm_epsilon"
+                                                             : "attention.layer_norm_rms_epsilon";
     double eps = -1.0, base = 10000.0;
     char key[ARCH_KEY_MAX];
-    enum status rc =
-        numbers_read(&eps, g, arch_key(key, s->arch, "attention.layer_norm_rms_epsilon"), err);
+    enum status rc = numbers_read(&eps, g, arch_key(key, s->arch, name), err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -124,14 +165,50 @@ static enum status read_factor_if(float *out, unsigned has, const struct gguf *g
     return rc;
 }
 
+/* The factor of the logits: logit_scale, or its inverse. */
+static enum status read_logit_factor(struct transformer_shape *s, const struct gguf *g,
+                                     struct error *err)
+{
+    const struct arch *a = s->arch;
+    unsigned has = a->keys & (KEYS_SCALES | KEYS_LOGIT_FACTOR);
+    float scale = has != 0 ? 0.0f : 1.0f;
+    char key[ARCH_KEY_MAX];
+    enum status rc = read_factor_if(&scale, has, g, a, "logit_scale", err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (scale <= 0.0f)
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is missing or 0", gguf_path(g),
+                         arch_key(key, a, "logit_scale"));
+    s->logit_factor = a->keys & KEYS_LOGIT_FACTOR ? scale : 1.0f / scale;
+    return STATUS_OK;
+}
+
+/* Where old files lack these keys, what they should say is not known. */
+static enum status check_scales(const struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
+{
+    static const char *const names[] = {"embedding_scale", "residual_scale"};
+    char key[ARCH_KEY_MAX];
+    double value;
+
+    for (size_t i = 0; s->arch->requires_scales && i < 2; i++)
+        if (numbers_read(&value, g, arch_key(key, s->arch, names[i]), err) != STATUS_OK)
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: key '%s' is missing: convert the model again, by a newer "
+                             "converter",
+                             gguf_path(g), key);
+    return STATUS_OK;
+}
+
 static enum status read_factors(struct transformer_shape *s, const struct gguf *g,
                                 struct error *err)
 {
     const struct arch *a = s->arch;
-    float divisor = a->keys & KEYS_SCALES ? 0.0f : 1.0f;
-    char key[ARCH_KEY_MAX];
-    enum status rc;
+    enum status rc = check_scales(s, g, err);
 
+    if (rc != STATUS_OK)
+        return rc;
     s->embedding_scale = a->embeds_by_width ? sqrtf((float)s->width) : 1.0f;
     s->residual_scale = 1.0f;
     s->attention_cap = a->attention_cap;
@@ -142,21 +219,16 @@ static enum status read_factors(struct transformer_shape *s, const struct gguf *
                              err)) != STATUS_OK ||
         (rc = read_factor_if(&s->residual_scale, a->keys & KEYS_SCALES, g, a, "residual_scale",
                              err)) != STATUS_OK ||
-        (rc = read_factor_if(&divisor, a->keys & KEYS_SCALES, g, a, "logit_scale", err)) !=
-            STATUS_OK ||
         (rc = read_factor_if(&s->attention_scale, a->keys & KEYS_ATTENTION_SCALE, g, a,
                              "attention.scale", err)) != STATUS_OK ||
         (rc = read_factor_if(&s->attention_cap, a->keys & KEYS_ATTENTION_CAP, g, a,
                              "attn_logit_softcapping", err)) != STATUS_OK ||
         (rc = read_factor_if(&s->logit_cap, a->keys & KEYS_LOGIT_CAP, g, a,
-                             "final_logit_softcapping", err)) != STATUS_OK)
+                             "final_logit_softcapping", err)) != STATUS_OK ||
+        (rc = read_logit_factor(s, g, err)) != STATUS_OK)
         return rc;
-    if (divisor <= 0.0f)
-        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is missing or 0", gguf_path(g),
-                         arch_key(key, a, "logit_scale"));
     if (fabs((double)s->attention_scale * sqrt((double)s->head_dim) - 1.0) <= 1e-6)
         s->attention_scale = 0.0f; /* the usual one, and its bits */
-    s->logit_factor = 1.0f / divisor;
     return STATUS_OK;
 }
 
@@ -203,7 +275,8 @@ static enum status read_window(struct transformer_shape *s, const struct gguf *g
     const struct arch *a = s->arch;
     char key[ARCH_KEY_MAX];
     size_t len;
-    uint64_t pattern, window = a->window;
+    uint64_t pattern,
+        window = a->window_layers == 0 || a->window_layers == s->n_layers ? a->window : 0;
     enum status rc;
 
     (void)arch_key(key, a, "attention.sliding_window_pattern");
@@ -214,6 +287,7 @@ static enum status read_window(struct transformer_shape *s, const struct gguf *g
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         return rc;
     s->window = window < s->context ? (size_t)window : 0;
+    s->has_windows = window > 0;
     (void)arch_key(key, a, "attention.sliding_window_pattern");
     if (gguf_array_len(g, key, &len, err) == STATUS_OK)
         return read_pattern_array(s, g, key, err);
@@ -222,33 +296,6 @@ static enum status read_window(struct transformer_shape *s, const struct gguf *g
         return rc;
     shape_set_pattern(s, rc == STATUS_OK ? (size_t)pattern : a->window_pattern);
     return STATUS_OK;
-}
-
-/* Of a model with experts, ffn_width is that of one. */
-static enum status read_experts(struct transformer_shape *s, const struct gguf *g,
-                                struct error *err)
-{
-    const struct arch *a = s->arch;
-    char key[ARCH_KEY_MAX];
-    uint64_t n = 0;
-    enum status rc;
-
-    s->expert_scale = 1.0f;
-    if ((a->keys & KEYS_EXPERTS) == 0)
-        return STATUS_OK;
-    rc = gguf_get_u64(g, arch_key(key, a, "expert_count"), &n, err);
-    if (n == 0 || rc != STATUS_OK)
-        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
-    if ((rc = numbers_read_size(&s->n_experts, g, a, "expert_count", MAX_EXPERTS, err)) !=
-            STATUS_OK ||
-        (rc = numbers_read_size(&s->n_experts_used, g, a, "expert_used_count", s->n_experts,
-                                err)) != STATUS_OK ||
-        (rc = numbers_read_optional_size(&s->ffn_width, g, a, "expert_feed_forward_length",
-                                         MAX_FFN_WIDTH, err)) != STATUS_OK)
-        return rc;
-    rc = read_factor_if(&s->expert_scale, KEYS_EXPERTS, g, a, "expert_weights_scale", err);
-    s->expert_scale = s->expert_scale > 0.0f ? s->expert_scale : 1.0f;
-    return rc;
 }
 
 static enum status read_vocab_size(struct transformer_shape *s, const struct gguf *g,
@@ -268,26 +315,65 @@ static enum status read_vocab_size(struct transformer_shape *s, const struct ggu
     return rc == STATUS_OK ? transformer_embed_tensor(&embed, g, s, err) : rc;
 }
 
+/* The layers, without the blocks at the end that predict further tokens. */
+static enum status read_layers(struct transformer_shape *s, const struct gguf *g, struct error *err)
+{
+    size_t n_next = 0;
+    enum status rc =
+        numbers_read_size(&s->n_blocks, g, s->arch, "block_count", SHAPE_MAX_LAYERS, err);
+
+    if (rc == STATUS_OK && (s->arch->keys & KEYS_NEXT_TOKENS) != 0)
+        rc = numbers_read_optional_count(&n_next, g, s->arch, "nextn_predict_layers",
+                                         s->n_blocks - 1, err);
+    s->n_layers = s->n_blocks - n_next;
+    return rc;
+}
+
+/* Not of a model whose layers all have experts. */
+static enum status read_ffn_width(struct transformer_shape *s, const struct gguf *g,
+                                  struct error *err)
+{
+    enum status rc =
+        numbers_read_size(&s->ffn_width, g, s->arch, "feed_forward_length", MAX_FFN_WIDTH, err);
+
+    if (rc == STATUS_NOT_FOUND && (s->arch->keys & KEYS_EXPERTS) != 0 &&
+        numbers_read_size(&s->ffn_width, g, s->arch, "expert_feed_forward_length", MAX_FFN_WIDTH,
+                          err) == STATUS_OK)
+        return STATUS_OK;
+    return rc;
+}
+
+/* Whether the network reads what attention reads. */
+static void read_parallel(struct transformer_shape *s, const struct gguf *g)
+{
+    const struct tensor *ignored;
+    struct error err;
+
+    s->is_parallel = s->arch->is_parallel ||
+                     (s->arch->may_be_parallel &&
+                      gguf_tensor(g, "blk.0.ffn_norm.weight", &ignored, &err) != STATUS_OK);
+}
+
 static enum status read_numbers(struct transformer_shape *s, const struct gguf *g,
                                 struct error *err)
 {
     const struct arch *a = s->arch;
     enum status rc;
 
-    if ((rc = numbers_read_size(&s->n_layers, g, a, "block_count", SHAPE_MAX_LAYERS, err)) !=
-            STATUS_OK ||
+    if ((rc = read_layers(s, g, err)) != STATUS_OK ||
         (rc = numbers_read_size(&s->width, g, a, "embedding_length", MAX_WIDTH, err)) !=
             STATUS_OK ||
-        (rc = numbers_read_size(&s->ffn_width, g, a, "feed_forward_length", MAX_FFN_WIDTH, err)) !=
-            STATUS_OK ||
+        (rc = read_ffn_width(s, g, err)) != STATUS_OK ||
         (rc = numbers_read_size(&s->context, g, a, "context_length", MAX_CONTEXT, err)) !=
             STATUS_OK ||
         (rc = read_heads(s, g, err)) != STATUS_OK ||
         (rc = read_constants(s, g, err)) != STATUS_OK ||
         (rc = read_factors(s, g, err)) != STATUS_OK ||
         (rc = read_query_rise(s, g, err)) != STATUS_OK ||
-        (rc = read_window(s, g, err)) != STATUS_OK || (rc = read_experts(s, g, err)) != STATUS_OK)
+        (rc = read_window(s, g, err)) != STATUS_OK ||
+        (rc = experts_read_shape(s, g, err)) != STATUS_OK)
         return rc;
+    read_parallel(s, g);
     return read_vocab_size(s, g, err);
 }
 

@@ -106,19 +106,22 @@ static double pair_of_rotations(const struct rope_keys *k, const struct transfor
  * interpolated. */
 static double yarn_frequency(const struct rope_keys *k, const struct transformer_shape *s, size_t j)
 {
-    double low = fmax(0.0, floor(pair_of_rotations(k, s, k->beta_fast)));
-    double high = fmin((double)s->n_rotated - 1.0, ceil(pair_of_rotations(k, s, k->beta_slow)));
+    const bool rounds = !s->arch->yarn_is_exact;
+    double fast = pair_of_rotations(k, s, k->beta_fast);
+    double slow = pair_of_rotations(k, s, k->beta_slow);
+    double low = fmax(0.0, rounds ? floor(fast) : fast);
+    double high = fmin((double)s->n_rotated - 1.0, rounds ? ceil(slow) : slow);
     double place = ((double)j - low) / fmax(0.001, high - low);
     double ramp = 1.0 - fmin(1.0, fmax(0.0, place));
 
     return (1.0 - ramp) / k->factor + ramp;
 }
 
-static double amplitude_of(const struct rope_keys *k)
+static double amplitude_of(const struct rope_keys *k, const struct transformer_shape *s)
 {
     double rise = 0.1 * log(k->factor), m = k->log_multiplier;
 
-    if (k->type != SCALING_YARN)
+    if (k->type != SCALING_YARN || s->arch->yarn_scales_scores)
         return k->attn_factor;
     return k->attn_factor * (1.0 + rise) / (m != 0.0 ? 1.0 + m * rise : 1.0);
 }
@@ -199,12 +202,18 @@ enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
     rc = fill_scale(out->scale, &is_scaled, &k, g, s, context, err);
     if (rc != STATUS_OK)
         return rc;
-    out->all = (struct rope){.head_dim = s->head_dim,
+    out->score_factor = 1.0f;
+    if (s->arch->yarn_scales_scores && k.type == SCALING_YARN) {
+        double rise = 1.0 + k.log_multiplier * log(k.factor);
+
+        out->score_factor = (float)(rise * rise);
+    }
+    out->all = (struct rope){.head_dim = s->latent_rank > 0 ? s->n_rotated : s->head_dim,
                              .base = s->rope_base,
                              .scale = is_scaled ? out->scale : NULL,
                              .n_rotated = s->n_rotated,
                              .halves = s->arch->rope_halves,
-                             .amplitude = (float)amplitude_of(&k),
+                             .amplitude = (float)amplitude_of(&k, s),
                              .n_positions = context};
     out->windowed = out->all;
     out->windowed.base = (float)k.window_base;

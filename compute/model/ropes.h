@@ -11,7 +11,8 @@ struct transformer_shape;
 /* Of the layers without a window and of those with one; n_heads is left 0. */
 struct model_ropes {
     struct rope all, windowed;
-    double *scale; /* the ropes' */
+    float score_factor; /* of attention's scores; 1: none */
+    double *scale;      /* the ropes' */
 };
 
 /* context: positions that a sequence may have. model_ropes_deinit follows in any case. */

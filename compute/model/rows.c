@@ -6,6 +6,8 @@
 
 #include "compute/model/arch/arch.h"
 #include "compute/model/experts.h"
+#include "compute/model/latent.h"
+#include "compute/model/network.h"
 #include "compute/model/row.h"
 #include "compute/model/state.h"
 
@@ -85,6 +87,21 @@ static struct input normed_input(const struct transformer *m, const struct buffe
     return (struct input){x, gain, m->shape.norm_eps};
 }
 
+/* The rows of x as the layer's part, a norm, leaves them: in m->normed where that takes an operator
+ * of its own, until the next call. */
+static struct input layer_input(struct transformer *m, size_t layer, enum transformer_part norm,
+                                const struct buffer *x, size_t n)
+{
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct layer_norm how = {
+        .gain = parts[norm], .bias = parts[norm + 1], .eps = m->shape.norm_eps};
+
+    if (m->shape.arch->norm_kind != NORM_KIND_LAYER)
+        return normed_input(m, x, parts[norm]);
+    m->backend->type->layer_norm(m->backend, &how, x, n, m->shape.width, m->normed);
+    return (struct input){.x = m->normed};
+}
+
 /* x [n][width] += the part's row, where the layer has it. */
 static void add_bias(struct transformer *m, size_t layer, enum transformer_part part, size_t n,
                      struct buffer *x)
@@ -112,7 +129,7 @@ static void norm_heads(struct transformer *m, size_t layer, enum transformer_par
 static void rotate_heads(struct transformer *m, size_t layer, const struct tokens *t,
                          size_t n_heads, struct buffer *x)
 {
-    struct rope rope = transformer_window(&m->shape, layer) > 0 ? m->ropes.windowed : m->ropes.all;
+    struct rope rope = transformer_is_windowed(&m->shape, layer) ? m->ropes.windowed : m->ropes.all;
 
     rope.n_heads = n_heads;
     if (transformer_rotates(&m->shape, layer))
@@ -124,19 +141,30 @@ static void rotate_heads(struct transformer *m, size_t layer, const struct token
 static void finish_queries(struct transformer *m, size_t layer, const struct tokens *t)
 {
     add_bias(m, layer, PART_Q_BIAS, t->n, m->q);
-    norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
+    if (!m->shape.arch->head_norms_after_rope)
+        norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
 }
 
 static void finish_keys(struct transformer *m, size_t layer, const struct tokens *t)
 {
     add_bias(m, layer, PART_K_BIAS, t->n, m->k);
     add_bias(m, layer, PART_V_BIAS, t->n, m->v);
-    norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
+    if (!m->shape.arch->head_norms_after_rope)
+        norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
+}
+
+static void rotate_keys(struct transformer *m, size_t layer, const struct tokens *t)
+{
+    rotate_heads(m, layer, t, m->shape.n_kv_heads, m->k);
+    if (m->shape.arch->head_norms_after_rope)
+        norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
 }
 
 static void rotate_queries(struct transformer *m, size_t layer, const struct tokens *t)
 {
     rotate_heads(m, layer, t, m->shape.n_heads, m->q);
+    if (m->shape.arch->head_norms_after_rope)
+        norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
     if (t->query_factors != NULL)
         m->backend->type->scale_rows(m->backend, t->query_factors, t->n,
                                      m->shape.n_heads * m->shape.head_dim, m->q);
@@ -150,11 +178,11 @@ static void run_projections(struct transformer *m, size_t layer, const struct to
     struct backend *b = m->backend;
     const struct backend_type *op = b->type;
     struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = normed_input(m, all->x, parts[PART_ATTN_NORM]);
-    const struct input picked = normed_input(m, t->x, parts[PART_ATTN_NORM]);
+    const struct input normed = layer_input(m, layer, PART_ATTN_NORM, all->x, all->n);
     const struct product qkv[] = {
         {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
     const bool is_all = t == all;
+    struct input picked;
 
     op->matmul(b, &normed, all->n, is_all ? qkv : qkv + 1, is_all ? 3 : 2);
     if (is_all)
@@ -162,14 +190,34 @@ static void run_projections(struct transformer *m, size_t layer, const struct to
     finish_keys(m, layer, all);
     if (is_all)
         rotate_queries(m, layer, t);
-    rotate_heads(m, layer, all, m->shape.n_kv_heads, m->k);
+    rotate_keys(m, layer, all);
     op->kv_store(b, m->kv, layer, m->k, m->v, all->rows, all->n_rows);
     if (is_all || t->n == 0)
         return;
     op->gather(b, all->x, m->picks, t->n, m->shape.width, t->x);
+    picked = layer_input(m, layer, PART_ATTN_NORM, t->x, t->n);
     op->matmul(b, &picked, t->n, qkv, 1);
     finish_queries(m, layer, t);
     rotate_queries(m, layer, t);
+}
+
+/* The same where attention is latent. */
+static void run_latent_projections(struct transformer *m, size_t layer, const struct tokens *all,
+                                   const struct tokens *t)
+{
+    const struct backend_type *op = m->backend->type;
+    const struct input normed = layer_input(m, layer, PART_ATTN_NORM, all->x, all->n);
+    struct input picked = normed;
+
+    latent_run_keys(m, layer, &normed, all->positions, all->n);
+    op->kv_store(m->backend, m->kv, layer, m->k, m->k, all->rows, all->n_rows);
+    if (t->n == 0)
+        return;
+    if (t != all) {
+        op->gather(m->backend, all->x, m->picks, t->n, m->shape.width, t->x);
+        picked = layer_input(m, layer, PART_ATTN_NORM, t->x, t->n);
+    }
+    latent_run_queries(m, layer, &picked, t->positions, t->n);
 }
 
 /* x += residual scale * norm(branch); branch has a half of the layer. */
@@ -187,19 +235,32 @@ static void add_branch(struct transformer *m, size_t layer, enum transformer_par
     b->type->add(b, m->branch, m->shape.residual_scale, t->n, m->shape.width, t->x);
 }
 
+/* Of scores: 1/sqrt of a query's width before it is latent. */
+static float latent_scale(const struct transformer *m)
+{
+    const size_t width = m->shape.plain_dim + m->shape.n_rotated;
+
+    return m->ropes.score_factor / sqrtf((float)width);
+}
+
 /* From the queries to x. */
 static void run_attention(struct transformer *m, size_t layer, const struct tokens *t)
 {
     struct backend *b = m->backend;
-    const struct attention how = {.n_heads = m->shape.n_heads,
-                                  .scale = m->shape.attention_scale,
+    const struct transformer_shape *s = &m->shape;
+    const bool is_latent = s->latent_rank > 0;
+    const struct attention how = {.n_heads = s->n_heads,
+                                  .scale = is_latent ? latent_scale(m) : s->attention_scale,
                                   .cap = m->shape.attention_cap,
-                                  .window = transformer_window(&m->shape, layer)};
-    const struct input attn_output = {.x = m->attn_output};
+                                  .window = transformer_window(&m->shape, layer),
+                                  .sinks = m->layers[layer].parts[PART_SINKS]};
+    struct input attn_output = {.x = m->attn_output};
     const struct product out = {m->layers[layer].parts[PART_ATTN_OUT],
                                 m->branch != NULL ? m->branch : t->x};
 
     b->type->attend(b, m->kv, layer, &how, m->q, t->rows, t->n_rows, m->attn_output);
+    if (is_latent)
+        attn_output.x = latent_run_values(m, layer, t->n);
     if (m->branch != NULL)
         b->type->matmul(b, &attn_output, t->n, &out, 1);
     else
@@ -213,18 +274,27 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
 {
     struct backend *b = m->backend;
     struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = normed_input(m, t->x, parts[PART_FFN_NORM]);
-    const struct ffn ffn = {.gate = parts[PART_GATE],
-                            .up = parts[PART_UP],
-                            .down = parts[PART_DOWN],
-                            .activation = m->shape.arch->activation,
-                            .stores = m->branch != NULL};
+    const struct input in = m->shape.is_parallel ? (struct input){.x = m->normed}
+                                                 : layer_input(m, layer, PART_FFN_NORM, t->x, t->n);
+    const struct model_network f = {.gate = parts[PART_GATE],
+                                    .up = parts[PART_UP],
+                                    .down = parts[PART_DOWN],
+                                    .up_bias = parts[PART_UP_BIAS],
+                                    .down_bias = parts[PART_DOWN_BIAS],
+                                    .hidden = m->shape.ffn_width};
+    struct buffer *out = m->branch != NULL ? m->branch : t->x;
+    enum status rc = STATUS_OK;
 
-    if (m->shape.n_experts > 0)
-        return experts_run(m, layer, &normed, t->n, t->x, err);
-    b->type->ffn(b, &normed, t->n, &ffn, m->branch != NULL ? m->branch : t->x);
-    add_branch(m, layer, PART_FFN_POST_NORM, t);
-    return STATUS_OK;
+    if (!transformer_has_experts(&m->shape, layer)) {
+        network_run(m, &f, &in, t->n, m->branch != NULL, out);
+    } else {
+        if (m->branch != NULL)
+            b->type->fill(b, 0.0f, t->n, m->shape.width, out);
+        rc = experts_run(m, layer, &in, t->n, out, err);
+    }
+    if (rc == STATUS_OK)
+        add_branch(m, layer, PART_FFN_POST_NORM, t);
+    return rc;
 }
 
 /* t is all, or in the last layer the wanted tokens: of the others only keys and values are
@@ -232,7 +302,10 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
 static enum status run_layer(struct transformer *m, size_t layer, const struct tokens *all,
                              const struct tokens *t, struct error *err)
 {
-    run_projections(m, layer, all, t);
+    if (m->shape.latent_rank > 0)
+        run_latent_projections(m, layer, all, t);
+    else
+        run_projections(m, layer, all, t);
     if (t->n == 0)
         return STATUS_OK;
     run_attention(m, layer, t);
@@ -259,12 +332,23 @@ static void run_embedding(struct transformer *m, const struct tokens *all)
         b->type->scale(b, m->shape.embedding_scale, 0.0f, all->n, m->shape.width, m->x);
 }
 
+/* The rows of x as the head reads them. */
+static struct input head_input(struct transformer *m, const struct buffer *x, size_t n)
+{
+    const struct layer_norm how = {.gain = m->norm, .bias = m->norm_bias, .eps = m->shape.norm_eps};
+
+    if (m->shape.arch->norm_kind != NORM_KIND_LAYER)
+        return normed_input(m, x, m->norm);
+    m->backend->type->layer_norm(m->backend, &how, x, n, m->shape.width, m->normed);
+    return (struct input){.x = m->normed};
+}
+
 /* The logits of the wanted tokens. */
 static void run_head(struct transformer *m, const struct tokens *wanted, struct buffer *out)
 {
     struct backend *b = m->backend;
     const struct transformer_shape *s = &m->shape;
-    const struct input normed = normed_input(m, wanted->x, m->norm);
+    const struct input normed = head_input(m, wanted->x, wanted->n);
     const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
 
     b->type->matmul(b, &normed, wanted->n, &head, 1);
@@ -416,15 +500,16 @@ static void put_staged(const struct transformer *m, const struct transformer_row
 /* Downloads the hidden states of the wanted tokens behind the first n_logits. */
 static void run_hidden(struct transformer *m, const struct tokens *wanted, size_t n_logits)
 {
-    const struct input normed = normed_input(m, m->hidden, m->norm);
     const struct backend_type *op = m->backend->type;
     size_t n = wanted->n - n_logits, width = m->shape.width;
+    struct input normed;
 
     if (n == 0)
         return;
     for (size_t i = 0; i < n; i++)
         m->hidden_picks[i] = (uint32_t)(n_logits + i);
     op->gather(m->backend, wanted->x, m->hidden_picks, n, width, m->hidden);
+    normed = head_input(m, m->hidden, n);
     op->norm(m->backend, &normed, n, width, m->hidden);
     op->download(m->backend, m->staged_hidden, m->hidden, n * width * sizeof(float));
 }

@@ -1,15 +1,25 @@
 #include "compute/model/shape.h"
 
-#include "compute/model/arch/arch.h"
+bool transformer_is_windowed(const struct transformer_shape *s, size_t layer)
+{
+    return s->has_windows && (s->has_window[layer / 64] >> layer % 64 & 1);
+}
 
 size_t transformer_window(const struct transformer_shape *s, size_t layer)
 {
-    return s->has_window[layer / 64] >> layer % 64 & 1 ? s->window : 0;
+    return transformer_is_windowed(s, layer) ? s->window : 0;
 }
 
 bool transformer_rotates(const struct transformer_shape *s, size_t layer)
 {
-    size_t every = s->arch->unrotated_every;
+    if (s->n_rotated == 0)
+        return false;
+    if (s->arch->unrotated == UNROTATED_GLOBAL)
+        return !s->has_windows || transformer_is_windowed(s, layer);
+    return s->arch->unrotated == UNROTATED_NONE || (layer + 1) % 4 != 0;
+}
 
-    return s->n_rotated > 0 && (every == 0 || (layer + 1) % every != 0);
+bool transformer_has_experts(const struct transformer_shape *s, size_t layer)
+{
+    return s->n_experts > 0 && layer >= s->n_dense_lead && (layer + 1) % s->expert_step == 0;
 }

@@ -6,27 +6,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct arch;
+#include "compute/model/arch/arch.h"
 
-enum { SHAPE_MAX_LAYERS = 1024 };
+enum { SHAPE_MAX_LAYERS = 1024, SHAPE_MAX_GROUPS = 64 };
 
 struct transformer_shape {
     const struct arch *arch;
     size_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn_width, n_vocab, context;
+    size_t n_blocks; /* of the file; those behind the layers predict further tokens, unused */
     float norm_eps, rope_base;
 
     size_t n_rotated; /* numbers of a head; 0: queries and keys are not rotated */
-    float attention_scale, attention_cap;       /* as struct attention */
-    size_t window;                              /* of the layers that have one; 0: none has */
+    float attention_scale, attention_cap; /* as struct attention */
+    /* Latent attention: all heads share one key, of latent_rank numbers that are not rotated and
+     * n_rotated that are (head_dim together); its first latent_rank numbers are the value, too.
+     * plain_dim: of a query, what is not rotated; value_dim: of a head's output; query_rank: 0, or
+     * queries are made in two steps. latent_rank 0: attention is not latent. */
+    size_t latent_rank, plain_dim, value_dim, query_rank;
+    /* Of the layers that have one, where it is shorter than the context; else 0. */
+    size_t window;
+    bool has_windows; /* as has_window says, even where it is no shorter than the context */
+    bool is_parallel; /* as of struct arch */
     uint64_t has_window[SHAPE_MAX_LAYERS / 64]; /* a bit a layer */
     float embedding_scale, residual_scale;      /* factors; 1: none */
     float logit_factor, logit_cap;              /* cap 0: none */
     /* Queries are multiplied by 1 + rise * ln(1 + position / every); rise 0: they are not. */
     float query_rise;
-    size_t n_experts, n_experts_used; /* of a layer, and of a token in it; 0: none */
-    float expert_scale;               /* of their sum */
     size_t query_every;
+
+    size_t n_experts, n_experts_used;      /* of a layer, and of a token in it; 0: none */
+    size_t expert_width, shared_width;     /* of one, and of the one that all tokens use; 0: none */
+    size_t n_dense_lead, expert_step;      /* layers before the first with experts; each so many */
+    size_t n_expert_groups, n_groups_used; /* only the best groups are chosen from; 0: no groups */
+    enum arch_routing routing;
+    bool norms_shares;  /* a token's shares are divided by their sum */
+    float expert_scale; /* of the experts' sum */
 };
+
+bool transformer_is_windowed(const struct transformer_shape *s, size_t layer);
+bool transformer_has_experts(const struct transformer_shape *s, size_t layer);
 
 /* Positions that a layer's tokens see; 0: all up to their own. */
 size_t transformer_window(const struct transformer_shape *s, size_t layer);

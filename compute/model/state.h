@@ -11,9 +11,17 @@
 #include "compute/model/shape.h"
 #include "compute/model/tensors.h"
 
+/* A feed-forward network: of a layer, or an expert. */
+struct model_network {
+    const struct weight *gate, *up, *down;                /* gate is NULL where it has none */
+    const struct weight *gate_bias, *up_bias, *down_bias; /* of one row; or NULL */
+    size_t hidden;
+};
+
 /* The experts of a layer (experts.h). */
 struct model_experts {
-    struct ffn *ffns; /* [n_experts] */
+    struct model_network *networks; /* [n_experts] */
+    float *select_bias;             /* [n_experts], or NULL */
 };
 
 /* The memory of one call with experts. Tokens are listed by the experts that they use: those of
@@ -22,6 +30,9 @@ struct expert_tables {
     struct buffer *normed, *gathered, *output; /* [max_tokens][width] */
     struct buffer *scores;                     /* [max_tokens][n_experts] */
     float *host_scores;                        /* the same */
+    struct buffer *shared_scores;              /* [max_tokens] of the expert that all use, */
+    float *shared_shares;                      /* [max_tokens] and its shares */
+    uint32_t *all_rows;                        /* [max_tokens] 0, 1, … */
     uint32_t *chosen;                          /* [max_tokens][n_used] */
     float *shares;                             /* [max_tokens][n_used] of those */
     size_t *first;                             /* [n_experts + 1] */
@@ -29,9 +40,25 @@ struct expert_tables {
     float *factors;                            /* [max_tokens * n_used] of those */
 };
 
+/* A layer's products of latent attention (latent.h). */
+struct model_latent {
+    struct weight **keys, **values; /* [n_heads], or NULL */
+};
+
+/* The memory of one call with latent attention: all [max_tokens] but for one more number each. */
+struct latent_tables {
+    struct buffer *down;    /* [query_rank], or [head_dim]: before the norm */
+    struct buffer *queries; /* [n_heads][plain_dim + n_rotated] */
+    struct buffer *rotated; /* [n_heads][n_rotated] */
+    struct buffer *latent;  /* [latent_rank] of a head */
+    struct buffer *part;    /* [plain_dim], or [value_dim]: of a head */
+    struct buffer *values;  /* [n_heads][value_dim] */
+};
+
 struct model_layer {
     struct weight *parts[N_PARTS]; /* NULL: the model has none */
-    struct model_experts experts;  /* ffns NULL: none */
+    struct model_experts experts;  /* networks NULL: none */
+    struct model_latent latent;
 };
 
 struct transformer {
@@ -45,6 +72,7 @@ struct transformer {
 
     struct model_layer *layers; /* [n_layers] */
     struct weight *embed, *norm;
+    struct weight *norm_bias; /* or NULL */
     struct weight *own_head;  /* NULL where the head is embed */
     struct weight *head_bias; /* or NULL */
     struct model_ropes ropes;
@@ -62,7 +90,10 @@ struct transformer {
     struct buffer *hidden;          /* [max_tokens][width] of that, of rows without logits */
     struct buffer *branch; /* [max_tokens][width], a half of a layer before it is added to x; NULL
                               where it is added at once */
+    struct buffer *normed; /* [max_tokens][width] where the norms are an operator; else NULL */
+    struct buffer *gated, *upped; /* [max_tokens][a network's hidden width] where it is not fused */
     struct expert_tables experts;
+    struct latent_tables latent;
     struct buffer *logits;  /* [max_logits][n_vocab] */
     struct buffer *fetched; /* the same, of those that the host wants; only where it draws */
 

@@ -15,14 +15,49 @@ enum extent {
     WIDTH,
     QUERIES,
     KEYS,
+    ATTENDED,
+    HEADS,
+    QUERY_RANK,
+    LATENT_RANK,
+    LATENT,
+    PLAIN,
+    HEADS_LATENT,
+    HEADS_VALUE,
     HIDDEN,
     QUERY_NORM,
     KEY_NORM,
     EXPERTS,
+    EXPERT_HIDDEN,
     EXPERTS_WIDTH,
-    EXPERTS_HIDDEN
+    EXPERTS_HIDDEN,
+    SHARED_HIDDEN,
 };
-enum presence { ALWAYS, OPTIONAL, BEFORE, AFTER, HEAD_NORMED, DENSE, SPARSE };
+/* When a layer has a part: always; where the file has it; by its norms; by what its network is. A
+ * bias of a norm that the layer does not have is none. */
+enum presence {
+    ALWAYS,
+    OPTIONAL,
+    QUERIES_AT_ONCE,
+    QUERIES_IN_STEPS,
+    PER_HEAD,
+    PER_HEAD_BIAS,
+    LATENT_ATTENTION,
+    BEFORE,
+    BEFORE_NETWORK,
+    LAYER_NORM_BIAS,
+    NETWORK_NORM_BIAS,
+    AFTER,
+    HEAD_NORMED,
+    SINKS,
+    DENSE_GATED,
+    DENSE,
+    DENSE_BIAS,
+    SPARSE,
+    SPARSE_BIAS,
+    SELECTED,
+    SHARED,
+    SHARED_OPTIONAL,
+};
 
 static const struct part_rule {
     const char *name;
@@ -30,27 +65,55 @@ static const struct part_rule {
     enum presence presence;
 } rules[N_PARTS] = {
     [PART_ATTN_NORM] = {"attn_norm.weight", ONE, WIDTH, BEFORE},
-    [PART_Q] = {"attn_q.weight", QUERIES, WIDTH, ALWAYS},
-    [PART_K] = {"attn_k.weight", KEYS, WIDTH, ALWAYS},
-    [PART_V] = {"attn_v.weight", KEYS, WIDTH, ALWAYS},
-    [PART_Q_BIAS] = {"attn_q.bias", ONE, QUERIES, OPTIONAL},
-    [PART_K_BIAS] = {"attn_k.bias", ONE, KEYS, OPTIONAL},
-    [PART_V_BIAS] = {"attn_v.bias", ONE, KEYS, OPTIONAL},
+    [PART_ATTN_NORM_BIAS] = {"attn_norm.bias", ONE, WIDTH, LAYER_NORM_BIAS},
+    [PART_Q] = {"attn_q.weight", QUERIES, WIDTH, QUERIES_AT_ONCE},
+    [PART_K] = {"attn_k.weight", KEYS, WIDTH, PER_HEAD},
+    [PART_V] = {"attn_v.weight", KEYS, WIDTH, PER_HEAD},
+    [PART_Q_BIAS] = {"attn_q.bias", ONE, QUERIES, PER_HEAD_BIAS},
+    [PART_K_BIAS] = {"attn_k.bias", ONE, KEYS, PER_HEAD_BIAS},
+    [PART_V_BIAS] = {"attn_v.bias", ONE, KEYS, PER_HEAD_BIAS},
     [PART_Q_NORM] = {"attn_q_norm.weight", ONE, QUERY_NORM, HEAD_NORMED},
     [PART_K_NORM] = {"attn_k_norm.weight", ONE, KEY_NORM, HEAD_NORMED},
-    [PART_ATTN_OUT] = {"attn_output.weight", WIDTH, QUERIES, ALWAYS},
+    [PART_QUERY_DOWN] = {"attn_q_a.weight", QUERY_RANK, WIDTH, QUERIES_IN_STEPS},
+    [PART_QUERY_DOWN_NORM] = {"attn_q_a_norm.weight", ONE, QUERY_RANK, QUERIES_IN_STEPS},
+    [PART_QUERY_UP] = {"attn_q_b.weight", QUERIES, QUERY_RANK, QUERIES_IN_STEPS},
+    [PART_LATENT] = {"attn_kv_a_mqa.weight", LATENT, WIDTH, LATENT_ATTENTION},
+    [PART_LATENT_NORM] = {"attn_kv_a_norm.weight", ONE, LATENT_RANK, LATENT_ATTENTION},
+    [PART_LATENT_KEYS] = {"attn_k_b.weight", HEADS_LATENT, PLAIN, LATENT_ATTENTION},
+    [PART_LATENT_VALUES] = {"attn_v_b.weight", HEADS_VALUE, LATENT_RANK, LATENT_ATTENTION},
+    [PART_ATTN_OUT] = {"attn_output.weight", WIDTH, ATTENDED, ALWAYS},
     [PART_ATTN_OUT_BIAS] = {"attn_output.bias", ONE, WIDTH, OPTIONAL},
+    [PART_SINKS] = {"attn_sinks.weight", ONE, HEADS, SINKS},
     [PART_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, WIDTH, AFTER},
-    [PART_FFN_NORM] = {"ffn_norm.weight", ONE, WIDTH, BEFORE},
-    [PART_GATE] = {"ffn_gate.weight", HIDDEN, WIDTH, DENSE},
+    [PART_FFN_NORM] = {"ffn_norm.weight", ONE, WIDTH, BEFORE_NETWORK},
+    [PART_FFN_NORM_BIAS] = {"ffn_norm.bias", ONE, WIDTH, NETWORK_NORM_BIAS},
+    [PART_GATE] = {"ffn_gate.weight", HIDDEN, WIDTH, DENSE_GATED},
     [PART_UP] = {"ffn_up.weight", HIDDEN, WIDTH, DENSE},
     [PART_DOWN] = {"ffn_down.weight", WIDTH, HIDDEN, DENSE},
+    [PART_UP_BIAS] = {"ffn_up.bias", ONE, HIDDEN, DENSE_BIAS},
+    [PART_DOWN_BIAS] = {"ffn_down.bias", ONE, WIDTH, DENSE_BIAS},
     [PART_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, WIDTH, AFTER},
     [PART_ROUTER] = {"ffn_gate_inp.weight", EXPERTS, WIDTH, SPARSE},
+    [PART_ROUTER_BIAS] = {"ffn_gate_inp.bias", ONE, EXPERTS, SPARSE_BIAS},
+    [PART_SELECT_BIAS] = {"exp_probs_b.bias", ONE, EXPERTS, SELECTED},
     [PART_GATE_EXPERTS] = {"ffn_gate_exps.weight", EXPERTS_HIDDEN, WIDTH, SPARSE},
     [PART_UP_EXPERTS] = {"ffn_up_exps.weight", EXPERTS_HIDDEN, WIDTH, SPARSE},
-    [PART_DOWN_EXPERTS] = {"ffn_down_exps.weight", EXPERTS_WIDTH, HIDDEN, SPARSE},
+    [PART_DOWN_EXPERTS] = {"ffn_down_exps.weight", EXPERTS_WIDTH, EXPERT_HIDDEN, SPARSE},
+    [PART_GATE_EXPERTS_BIAS] = {"ffn_gate_exps.bias", EXPERTS, EXPERT_HIDDEN, SPARSE_BIAS},
+    [PART_UP_EXPERTS_BIAS] = {"ffn_up_exps.bias", EXPERTS, EXPERT_HIDDEN, SPARSE_BIAS},
+    [PART_DOWN_EXPERTS_BIAS] = {"ffn_down_exps.bias", EXPERTS, WIDTH, SPARSE_BIAS},
+    [PART_SHARED_GATE] = {"ffn_gate_shexp.weight", SHARED_HIDDEN, WIDTH, SHARED},
+    [PART_SHARED_UP] = {"ffn_up_shexp.weight", SHARED_HIDDEN, WIDTH, SHARED},
+    [PART_SHARED_DOWN] = {"ffn_down_shexp.weight", WIDTH, SHARED_HIDDEN, SHARED},
+    [PART_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", ONE, WIDTH, SHARED_OPTIONAL},
 };
+
+static const char *part_name(const struct transformer_shape *s, enum transformer_part part)
+{
+    if (part == PART_FFN_NORM && s->arch->names_ffn_norm_post)
+        return rules[PART_ATTN_POST_NORM].name;
+    return rules[part].name;
+}
 
 static size_t extent_of(const struct transformer_shape *s, enum extent e)
 {
@@ -62,42 +125,111 @@ static size_t extent_of(const struct transformer_shape *s, enum extent e)
     case WIDTH:
         return s->width;
     case QUERIES:
-        return s->n_heads * s->head_dim;
+        return s->n_heads * (s->latent_rank > 0 ? s->plain_dim + s->n_rotated : s->head_dim);
     case KEYS:
         return s->n_kv_heads * s->head_dim;
+    case ATTENDED:
+        return s->n_heads * (s->latent_rank > 0 ? s->value_dim : s->head_dim);
+    case QUERY_RANK:
+        return s->query_rank;
+    case LATENT_RANK:
+        return s->latent_rank;
+    case LATENT:
+        return s->head_dim;
+    case PLAIN:
+        return s->plain_dim;
+    case HEADS_LATENT:
+        return s->n_heads * s->latent_rank;
+    case HEADS_VALUE:
+        return s->n_heads * s->value_dim;
+    case HEADS:
+        return s->n_heads;
     case QUERY_NORM:
         return whole ? s->n_heads * s->head_dim : s->head_dim;
     case KEY_NORM:
         return whole ? s->n_kv_heads * s->head_dim : s->head_dim;
     case EXPERTS:
         return s->n_experts;
+    case EXPERT_HIDDEN:
+        return s->expert_width;
     case EXPERTS_WIDTH:
         return s->n_experts * s->width;
     case EXPERTS_HIDDEN:
-        return s->n_experts * s->ffn_width;
+        return s->n_experts * s->expert_width;
+    case SHARED_HIDDEN:
+        return s->shared_width;
     case HIDDEN:
         break;
     }
     return s->ffn_width;
 }
 
-static bool shape_has(const struct transformer_shape *s, enum transformer_part part)
+static bool layer_has(const struct transformer_shape *s, size_t layer, enum transformer_part part)
 {
     const struct arch *a = s->arch;
+    const bool is_sparse = transformer_has_experts(s, layer);
 
     switch (rules[part].presence) {
+    case QUERIES_AT_ONCE:
+        return s->query_rank == 0;
+    case QUERIES_IN_STEPS:
+        return s->query_rank > 0;
+    case PER_HEAD:
+    case PER_HEAD_BIAS:
+        return s->latent_rank == 0;
+    case LATENT_ATTENTION:
+        return s->latent_rank > 0;
     case BEFORE:
         return a->norms != NORMS_AFTER;
+    case BEFORE_NETWORK:
+        return a->norms != NORMS_AFTER && !s->is_parallel;
+    case LAYER_NORM_BIAS:
+        return a->norm_kind == NORM_KIND_LAYER;
+    case NETWORK_NORM_BIAS:
+        return a->norm_kind == NORM_KIND_LAYER && !s->is_parallel;
     case AFTER:
         return a->norms != NORMS_BEFORE;
     case HEAD_NORMED:
         return a->head_norms != HEAD_NORMS_NONE;
+    case SINKS:
+        return a->has_sinks;
+    case DENSE_GATED:
+        return !is_sparse && a->network != NETWORK_PLAIN;
     case DENSE:
-        return s->n_experts == 0;
+        return !is_sparse;
+    case DENSE_BIAS:
+        return !is_sparse && a->network == NETWORK_PLAIN;
     case SPARSE:
-        return s->n_experts > 0;
+        return is_sparse;
+    case SPARSE_BIAS:
+        return is_sparse && a->network == NETWORK_CLAMPED;
+    case SELECTED:
+        return is_sparse && s->routing != ROUTING_TOP_SOFTMAX;
+    case SHARED:
+    case SHARED_OPTIONAL:
+        return is_sparse && s->shared_width > 0;
     default:
         return true;
+    }
+}
+
+/* Whether a part that a layer may have can be left out of the file. */
+static bool may_be_absent(const struct transformer_shape *s, enum transformer_part part)
+{
+    switch (rules[part].presence) {
+    case OPTIONAL:
+    case PER_HEAD_BIAS:
+    case LAYER_NORM_BIAS:
+    case NETWORK_NORM_BIAS:
+    case DENSE_BIAS:
+    case SHARED_OPTIONAL:
+        return true;
+    case SELECTED:
+        return s->routing != ROUTING_SOFTMAX_BIAS;
+    case HEAD_NORMED:
+        return s->arch->head_norms_optional;
+    default:
+        return false;
     }
 }
 
@@ -225,7 +357,7 @@ static enum status layer_tensor_own(struct tensor *out, const struct gguf *g,
     const struct tensor *t = NULL;
     char name[TENSOR_NAME_MAX];
     enum status rc =
-        transformer_tensor_of_shape(&t, g, layer_name(name, layer, rule->name),
+        transformer_tensor_of_shape(&t, g, layer_name(name, layer, part_name(s, part)),
                                     extent_of(s, rule->rows), extent_of(s, rule->cols), err);
 
     if (rc == STATUS_OK)
@@ -253,7 +385,7 @@ enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
     enum status rc;
 
     *out = (struct tensor){0};
-    if (!shape_has(s, part))
+    if (!layer_has(s, layer, part))
         return STATUS_OK;
     if (s->arch->gate_is_in_up && (part == PART_GATE || part == PART_UP))
         return gate_or_up(out, g, s, layer, part, err);
@@ -263,7 +395,7 @@ enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
     rc = layer_tensor_fused(out, g, s, layer, part, &of_fused);
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         *err = of_fused;
-    return rc == STATUS_NOT_FOUND && rules[part].presence == OPTIONAL ? STATUS_OK : rc;
+    return rc == STATUS_NOT_FOUND && may_be_absent(s, part) ? STATUS_OK : rc;
 }
 
 enum status transformer_embed_tensor(const struct tensor **out, const struct gguf *g,
@@ -287,10 +419,11 @@ enum status transformer_head_tensor(const struct tensor **out, const struct gguf
     return rc == STATUS_NOT_FOUND ? transformer_embed_tensor(out, g, s, err) : rc;
 }
 
-enum status transformer_head_bias_tensor(const struct tensor **out, const struct gguf *g,
-                                         const struct transformer_shape *s, struct error *err)
+/* *out is NULL where there is none. */
+static enum status optional_row(const struct tensor **out, const struct gguf *g, const char *name,
+                                size_t n_cols, struct error *err)
 {
-    enum status rc = transformer_tensor_of_shape(out, g, "output.bias", 1, s->n_vocab, err);
+    enum status rc = transformer_tensor_of_shape(out, g, name, 1, n_cols, err);
 
     if (rc != STATUS_NOT_FOUND)
         return rc;
@@ -298,15 +431,30 @@ enum status transformer_head_bias_tensor(const struct tensor **out, const struct
     return STATUS_OK;
 }
 
-/* Whether the model has a use for a layer's tensor of that name, which stands after "blk.N.". */
-static bool is_part(const struct transformer_shape *s, const char *name)
+enum status transformer_norm_bias_tensor(const struct tensor **out, const struct gguf *g,
+                                         const struct transformer_shape *s, struct error *err)
+{
+    *out = NULL;
+    return s->arch->norm_kind == NORM_KIND_LAYER
+               ? optional_row(out, g, "output_norm.bias", s->width, err)
+               : STATUS_OK;
+}
+
+enum status transformer_head_bias_tensor(const struct tensor **out, const struct gguf *g,
+                                         const struct transformer_shape *s, struct error *err)
+{
+    return optional_row(out, g, "output.bias", s->n_vocab, err);
+}
+
+/* Whether the layer has a use for a tensor of that name, which stands after "blk.N.". */
+static bool is_part(const struct transformer_shape *s, size_t layer, const char *name)
 {
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
-        return true;
+        return s->latent_rank == 0;
     for (int part = 0; part < N_PARTS; part++)
-        if (strcmp(name, rules[part].name) == 0)
-            return shape_has(s, (enum transformer_part)part) &&
-                   !(s->arch->gate_is_in_up && part == PART_GATE);
+        if (strcmp(name, part_name(s, (enum transformer_part)part)) == 0 &&
+            layer_has(s, layer, (enum transformer_part)part))
+            return !(s->arch->gate_is_in_up && part == PART_GATE);
     return false;
 }
 
@@ -322,6 +470,8 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
     uint64_t layer;
     size_t len;
 
+    if (strcmp(name, "output_norm.bias") == 0)
+        return s->arch->norm_kind == NORM_KIND_LAYER;
     for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++)
         if (strcmp(name, of_model[i]) == 0)
             return true;
@@ -329,8 +479,9 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
         return false;
     name += 4;
     len = number_take(&layer, name, SIZE_MAX, UINT64_MAX);
-    return len > 0 && layer < s->n_layers && name[len] == '.' && !(name[0] == '0' && len > 1) &&
-           is_part(s, name + len + 1);
+    if (len == 0 || layer >= s->n_blocks || name[len] != '.' || (name[0] == '0' && len > 1))
+        return false;
+    return layer >= s->n_layers || is_part(s, (size_t)layer, name + len + 1);
 }
 
 enum status transformer_refuse_unknown_tensors(const struct transformer_shape *s,

@@ -11,9 +11,11 @@
 struct gguf;
 struct transformer_shape;
 
-/* Of one layer. An architecture has some of them, and a file leaves out some that are optional. */
+/* Of one layer. An architecture has some of them, and a file leaves out some that are optional. The
+ * bias of a norm before a half of the layer follows it. */
 enum transformer_part {
     PART_ATTN_NORM,
+    PART_ATTN_NORM_BIAS,
     PART_Q,
     PART_K,
     PART_V,
@@ -22,18 +24,38 @@ enum transformer_part {
     PART_V_BIAS,
     PART_Q_NORM,
     PART_K_NORM,
+    PART_QUERY_DOWN, /* latent attention: queries in two steps, */
+    PART_QUERY_DOWN_NORM,
+    PART_QUERY_UP,
+    PART_LATENT, /* keys before their norm, */
+    PART_LATENT_NORM,
+    PART_LATENT_KEYS,   /* for each head, from a query to the latent numbers, */
+    PART_LATENT_VALUES, /* and from them to its output */
     PART_ATTN_OUT,
     PART_ATTN_OUT_BIAS,
+    PART_SINKS,
     PART_ATTN_POST_NORM,
     PART_FFN_NORM,
+    PART_FFN_NORM_BIAS,
     PART_GATE,
     PART_UP,
     PART_DOWN,
+    PART_UP_BIAS,
+    PART_DOWN_BIAS,
     PART_FFN_POST_NORM,
     PART_ROUTER,
+    PART_ROUTER_BIAS,
+    PART_SELECT_BIAS,  /* added to what experts are chosen by, but not to their shares */
     PART_GATE_EXPERTS, /* the experts one after the other */
     PART_UP_EXPERTS,
     PART_DOWN_EXPERTS,
+    PART_GATE_EXPERTS_BIAS, /* a row each */
+    PART_UP_EXPERTS_BIAS,
+    PART_DOWN_EXPERTS_BIAS,
+    PART_SHARED_GATE, /* the expert that all tokens use */
+    PART_SHARED_UP,
+    PART_SHARED_DOWN,
+    PART_SHARED_ROUTER, /* its share is the sigmoid of this product; without: 1 */
     N_PARTS,
 };
 
@@ -57,6 +79,10 @@ enum status transformer_norm_tensor(const struct tensor **out, const struct gguf
 enum status transformer_head_tensor(const struct tensor **out, const struct gguf *g,
                                     const struct transformer_shape *s,
                                     struct error *err) MUST_CHECK;
+/* NULL where the head's norm has none. */
+enum status transformer_norm_bias_tensor(const struct tensor **out, const struct gguf *g,
+                                         const struct transformer_shape *s,
+                                         struct error *err) MUST_CHECK;
 enum status transformer_head_bias_tensor(const struct tensor **out, const struct gguf *g,
                                          const struct transformer_shape *s,
                                          struct error *err) MUST_CHECK;

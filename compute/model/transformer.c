@@ -58,6 +58,38 @@ static size_t sequence_context(const struct transformer_config *config,
                                                                        : s->context;
 }
 
+/* What the shape needs and the backend has no kernel for; NULL: nothing. */
+static const char *lacking(const struct backend_type *type, const struct transformer_shape *s)
+{
+    const struct arch *a = s->arch;
+
+    if (a->has_sinks && !type->attends_to_sinks)
+        return "attention sinks";
+    if (s->latent_rank > 0 && type->copy_columns == NULL)
+        return "latent attention";
+    if (a->norm_kind == NORM_KIND_LAYER && type->layer_norm == NULL)
+        return "layer norms";
+    if (a->network != NETWORK_GATED && type->activate == NULL)
+        return "this kind of feed-forward network";
+    if (s->n_experts > 0 && (a->norms != NORMS_BEFORE || s->residual_scale != 1.0f) &&
+        type->fill == NULL)
+        return "experts that are normed or scaled";
+    return NULL;
+}
+
+static enum status check_backend(const struct backend *b, const struct transformer_shape *s,
+                                 const struct gguf *g, struct error *err)
+{
+    const char *what = lacking(b->type, s);
+
+    if (what == NULL)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "%s: the %s architecture has %s, for which the backend '%s' has no kernel: "
+                     "run it with --backend cpu",
+                     gguf_path(g), s->arch->name, what, b->type->name);
+}
+
 enum status transformer_open(struct transformer **out, struct backend *b, const struct gguf *g,
                              const struct transformer_config *config, struct error *err)
 {
@@ -65,6 +97,8 @@ enum status transformer_open(struct transformer **out, struct backend *b, const 
     struct transformer *m = NULL;
     enum status rc = transformer_read_shape(&shape, g, err);
 
+    if (rc == STATUS_OK)
+        rc = check_backend(b, &shape, g, err);
     if (rc != STATUS_OK)
         return rc;
     assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);

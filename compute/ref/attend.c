@@ -56,18 +56,21 @@ static float *scores_for(struct ref *r, size_t n, size_t head_dim)
     return r->scores;
 }
 
-/* x[i] = exp(x[i] - max x); returns their sum, in sixteen lanes. */
-static float exponentials(float *x, size_t n)
+/* x[i] = exp(x[i] - max), max being the greatest of x and sink, which may be NULL; returns the sum
+ * of all, in sixteen lanes, and exp(sink - max). */
+static float exponentials(float *x, size_t n, const float *sink)
 {
     float max = x[0], lanes[SCALAR_LANES] = {0};
 
     for (size_t i = 1; i < n; i++)
         max = x[i] > max ? x[i] : max;
+    if (sink != NULL)
+        max = *sink > max ? *sink : max;
     for (size_t i = 0; i < n; i++) {
         x[i] = scalar_exp(x[i] - max);
         lanes[i % SCALAR_LANES] += x[i];
     }
-    return scalar_sum_lanes(lanes);
+    return scalar_sum_lanes(lanes) + (sink != NULL ? scalar_exp(*sink - max) : 0.0f);
 }
 
 static float cap_score(float score, float cap)
@@ -75,10 +78,10 @@ static float cap_score(float score, float cap)
     return cap > 0.0f ? cap * tanhf(score / cap) : score;
 }
 
-/* One head of one query at position n - 1: q and out [head_dim]. */
+/* One head of one query at position n - 1: q and out [head_dim]. sink is the head's, or NULL. */
 static void attend_head(const struct kv *kv, size_t layer, const struct attention *how,
                         const int32_t *pages, size_t head, size_t n, const float *q,
-                        float *scores /* [n + head_dim] */, float *out)
+                        const float *sink, float *scores /* [n + head_dim] */, float *out)
 {
     size_t head_dim = kv->shape.head_dim;
     size_t first = how->window > 0 && n > how->window ? n - how->window : 0;
@@ -89,7 +92,7 @@ static void attend_head(const struct kv *kv, size_t layer, const struct attentio
         scores[p] = cap_score(
             ref_dot(q, ref_kv_at(kv, layer, KV_KEYS, pages, p, head, scratch), head_dim) * scale,
             how->cap);
-    sum = exponentials(scores + first, n - first);
+    sum = exponentials(scores + first, n - first, sink);
     memset(out, 0, head_dim * sizeof(*out));
     for (size_t p = first; p < n; p++) {
         const float *v = ref_kv_at(kv, layer, KV_VALUES, pages, p, head, scratch);
@@ -108,7 +111,14 @@ void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
     size_t n_heads = how->n_heads;
     size_t head_dim = kv->shape.head_dim, width = n_heads * head_dim;
     size_t n_sharing = n_heads / kv->shape.n_kv_heads; /* query heads of one key head */
+    float *sinks = NULL;
 
+    if (how->sinks != NULL) {
+        sinks = ref_scratch_of(to_ref(b), &to_ref(b)->decoded, n_heads);
+        if (sinks == NULL)
+            return;
+        ref_decode_row(how->sinks, 0, sinks);
+    }
     for (const struct attend_row *row = rows; row < rows + n_rows; row++) {
         size_t skip = row->first * width;
         const float *from = ref_const_floats(q, row->first + row->n_tokens, width) + skip;
@@ -120,6 +130,7 @@ void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
         for (size_t t = 0; t < row->n_tokens; t++)
             for (size_t h = 0; h < n_heads; h++)
                 attend_head(kv, layer, how, row->pages, h / n_sharing, row->pos + t + 1,
-                            from + t * width + h * head_dim, scores, to + t * width + h * head_dim);
+                            from + t * width + h * head_dim, sinks != NULL ? sinks + h : NULL,
+                            scores, to + t * width + h * head_dim);
     }
 }

@@ -94,6 +94,15 @@ void ref_scatter_add(struct backend *b, const struct buffer *in, const uint32_t 
 void ref_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                     struct buffer *x);
 
+/* gates.c */
+void ref_layer_norm(struct backend *b, const struct layer_norm *how, const struct buffer *x,
+                    size_t n, size_t width, struct buffer *out);
+void ref_activate(struct backend *b, enum activation kind, const struct buffer *by, size_t n,
+                  size_t width, struct buffer *x);
+void ref_copy_columns(struct backend *b, const struct buffer *in, size_t in_stride, size_t in_at,
+                      size_t n, size_t width, struct buffer *out, size_t out_stride, size_t out_at);
+void ref_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
+
 /* sample.c */
 void ref_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
                 const struct draw_list *list, struct drawn *out);

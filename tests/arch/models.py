@@ -29,6 +29,10 @@ class Model:
     def vector(self, name, n, mean=1.0, spread=0.3):
         self.tensors[name] = (mean + self.rng.uniform(-spread, spread, n)).astype(np.float32)
 
+    def has_experts(self, il):
+        step = self.keys.get("interleave_moe_layer_step", 1)
+        return il >= self.keys.get("leading_dense_block_count", 0) and (il + 1) % step == 0
+
     def write(self, path):
         w = gguf.GGUFWriter(path, self.arch)
         n, a = self.n, self.arch + "."
@@ -36,9 +40,18 @@ class Model:
                             ("feed_forward_length", n["ff"]), ("attention.head_count", n["heads"]),
                             ("attention.head_count_kv", n["kv"]), ("attention.key_length", n["hd"]),
                             ("attention.value_length", n["hd"]), ("rope.dimension_count", n["rot"])):
+            if "rank" in n and name in ("attention.key_length", "attention.value_length", "attention.head_count_kv"):
+                value = {"attention.key_length": n["rank"] + n["rot"], "attention.value_length": n["rank"]}.get(name, 1)
             w.add_uint32(a + name, value)
+        if "rank" in n:
+            w.add_uint32(a + "attention.kv_lora_rank", n["rank"])
+            w.add_uint32(a + "attention.key_length_mla", n["plain"] + n["rot"])
+            w.add_uint32(a + "attention.value_length_mla", n["value"])
+        if "query_rank" in n:
+            w.add_uint32(a + "attention.q_lora_rank", n["query_rank"])
         w.add_float32(a + "rope.freq_base", n["base"])
-        w.add_float32(a + "attention.layer_norm_rms_epsilon", n["eps"])
+        kind = "" if self.arch in LAYER_NORMED else "rms_"
+        w.add_float32(a + f"attention.layer_norm_{kind}epsilon", n["eps"])
         for name, value in self.keys.items():
             if isinstance(value, bool):
                 w.add_bool(a + name, value)
@@ -59,7 +72,8 @@ class Model:
 
 
 def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=True, fused_qkv=False,
-          fused_gate=False, out_bias=False, **numbers):
+          fused_gate=False, out_bias=False, norm_bias=False, parallel=False, ungated=False,
+          **numbers):
     """A model with the parts that its architecture has."""
     m = Model(arch, seed, **numbers)
     n = m.n
@@ -67,6 +81,9 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
     m.keys.update(keys or {})
     m.matrix("token_embd.weight", n["vocab"], d, math.sqrt(d) * 0.3)
     m.vector("output_norm.weight", d)
+    if norm_bias:
+        m.vector("output_norm.bias", d, 0.0)
+    pre2 = "post_attention_norm" if arch in PRE2_POST else "ffn_norm"
     if not tied:
         m.matrix("output.weight", n["vocab"], d, 2.0)
     if out_bias:
@@ -74,27 +91,40 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
     for il in range(n["layers"]):
         b = f"blk.{il}."
         if norms != "after":
-            m.vector(b + "attn_norm.weight", d)
-            m.vector(b + "ffn_norm.weight", d)
+            for name in ("attn_norm",) if parallel else ("attn_norm", pre2):
+                m.vector(b + name + ".weight", d)
+                if norm_bias:
+                    m.vector(b + name + ".bias", d, 0.0)
         if norms != "before":
             m.vector(b + "post_attention_norm.weight", d)
             m.vector(b + "post_ffw_norm.weight", d)
-        m.matrix(b + "attn_q.weight", q, d, n["peak"])
-        m.matrix(b + "attn_k.weight", k, d, n["peak"])
-        m.matrix(b + "attn_v.weight", k, d)
-        m.matrix(b + "attn_output.weight", d, q)
+        if "rank" in n:
+            add_latent(m, b)
+        else:
+            m.matrix(b + "attn_q.weight", q, d, n["peak"])
+            m.matrix(b + "attn_k.weight", k, d, n["peak"])
+            m.matrix(b + "attn_v.weight", k, d)
+            m.matrix(b + "attn_output.weight", d, q)
         for name, width in (("attn_q", q), ("attn_k", k), ("attn_v", k), ("attn_output", d)):
             if name in bias:
                 m.vector(b + name + ".bias", width, 0.0, 1.0)
         if head_norms is not None:
             m.vector(b + "attn_q_norm.weight", n["hd"] if head_norms == "each" else q, 1.4)
             m.vector(b + "attn_k_norm.weight", n["hd"] if head_norms == "each" else k, 1.4)
-        if "experts" in n:
-            add_experts(m, b, n["experts"], n.get("expert_ff", ff))
+        if "sinks" in bias:
+            m.vector(b + "attn_sinks.weight", n["heads"], 1.0, 2.0)
+        if "experts" in n and m.has_experts(il):
+            add_experts(m, b, n["experts"], n.get("expert_ff", ff), bias)
             continue
-        m.matrix(b + "ffn_gate.weight", ff, d, 2.0)
-        m.matrix(b + "ffn_up.weight", ff, d)
+        if ungated:
+            m.matrix(b + "ffn_up.weight", ff, d, 2.0)
+        else:
+            m.matrix(b + "ffn_gate.weight", ff, d, 2.0)
+            m.matrix(b + "ffn_up.weight", ff, d)
         m.matrix(b + "ffn_down.weight", d, ff)
+        for name, width in (("ffn_up", ff), ("ffn_down", d)):
+            if name in bias:
+                m.vector(b + name + ".bias", width, 0.0, 0.5)
         if fused_qkv:
             parts = [m.tensors.pop(b + f"attn_{x}.weight") for x in "qkv"]
             m.tensors[b + "attn_qkv.weight"] = np.concatenate(parts)
@@ -106,20 +136,61 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
     return m
 
 
-def add_experts(m, b, n, ff):
+def add_latent(m, b):
+    """Latent keys and values: rank numbers, and rot that are rotated; queries of plain + rot, outputs of value."""
+    n = m.n
+    d, heads, key = n["d"], n["heads"], n["plain"] + n["rot"]
+    if "query_rank" in n:
+        m.matrix(b + "attn_q_a.weight", n["query_rank"], d)
+        m.vector(b + "attn_q_a_norm.weight", n["query_rank"])
+        m.matrix(b + "attn_q_b.weight", heads * key, n["query_rank"], n["peak"])
+    else:
+        m.matrix(b + "attn_q.weight", heads * key, d, n["peak"])
+    m.matrix(b + "attn_kv_a_mqa.weight", n["rank"] + n["rot"], d, n["peak"])
+    m.vector(b + "attn_kv_a_norm.weight", n["rank"])
+    for name, rows, cols in (("k", n["rank"], n["plain"]), ("v", n["value"], n["rank"])):
+        m.tensors[b + f"attn_{name}_b.weight"] = \
+            (m.rng.standard_normal((heads, rows, cols)) / math.sqrt(n["rank"])).astype(np.float32)
+    m.matrix(b + "attn_output.weight", d, heads * n["value"])
+
+
+def add_experts(m, b, n, ff, bias=()):
     d = m.n["d"]
     m.matrix(b + "ffn_gate_inp.weight", n, d, 2.0)
     for name, rows, cols, scale in (("gate", ff, d, 2.0), ("up", ff, d, 1.0), ("down", d, ff, 1.0)):
         m.tensors[b + f"ffn_{name}_exps.weight"] = \
             (m.rng.standard_normal((n, rows, cols)) * scale / math.sqrt(cols)).astype(np.float32)
+        if "experts" in bias:
+            m.tensors[b + f"ffn_{name}_exps.bias"] = m.rng.standard_normal((n, rows)).astype(np.float32)
+    if "experts" in bias:
+        m.vector(b + "ffn_gate_inp.bias", n, 0.0, 1.0)
+    if "select" in bias:
+        m.vector(b + "exp_probs_b.bias", n, 0.0, 0.5)
+    shared = m.n.get("shared", 0)
+    if shared:
+        m.matrix(b + "ffn_gate_shexp.weight", shared, d, 2.0)
+        m.matrix(b + "ffn_up_shexp.weight", shared, d)
+        m.matrix(b + "ffn_down_shexp.weight", d, shared)
+    if "shared" in bias:
+        m.vector(b + "ffn_gate_inp_shexp.weight", d, 0.0, 0.4)
 
 
-HALVES = {"qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2"}
-WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "olmo2": 4}
+HALVES = {"qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
+          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm"}
+WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
+LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm"}
+PRE2_POST = {"gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
+NORM_AFTER_ROPE = {"hunyuan-dense", "hunyuan-moe"}
+UNROTATED_GLOBAL = {"exaone4", "cohere2"}
+LOGIT_FACTOR = {"command-r", "cohere2"}
 
 
 def rms(x, w, eps):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * w
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-np.maximum(x, -500.0)))
 
 
 class Forward:
@@ -178,8 +249,13 @@ class Forward:
         def place(turns):
             return rot * math.log(original / (2 * math.pi * turns)) / (2 * math.log(base))
 
-        low, high = max(0, math.floor(place(fast))), min(rot - 1, math.ceil(place(slow)))
+        if arch == "gpt-oss":
+            low, high = max(0, place(fast)), min(rot - 1, place(slow))
+        else:
+            low, high = max(0, math.floor(place(fast))), min(rot - 1, math.ceil(place(slow)))
         ramp = 1 - np.clip((np.arange(rot // 2) - low) / max(0.001, high - low), 0, 1)
+        if arch == "deepseek2":
+            return f * ((1 - ramp) / factor + ramp), amplitude
         multiplier = self.key("rope.scaling.yarn_log_multiplier", 0.0)
         amplitude *= 1 + 0.1 * math.log(factor)
         if multiplier != 0:
@@ -220,21 +296,51 @@ class Forward:
 
     def scale(self):
         n, arch = self.m.n, self.m.arch
-        own = self.key("attention.scale", 0.0) if arch in ("llama", "granite", "gemma2", "gemma3") else 0.0
+        own = self.key("attention.scale", 0.0) if arch in ("llama", "granite", "granitemoe", "gemma2", "gemma3") else 0.0
         if not own and (arch, n["layers"]) in (("gemma2", 46), ("gemma3", 62)):
             return 1 / math.sqrt(n["d"] / n["heads"])
         return own or 1 / math.sqrt(n["hd"])
 
+    def latent_attention(self, b, il, h):
+        """With keys and values of every head: the form that is not absorbed."""
+        n = self.m.n
+        heads, plain, rank = n["heads"], n["plain"], n["rank"]
+        if b + "attn_q_a.weight" in self.t:
+            q = self.linear(b + "attn_q_b", self.norm(b + "attn_q_a_norm", self.linear(b + "attn_q_a", h)))
+        else:
+            q = self.linear(b + "attn_q", h)
+        q = q.reshape(len(h), heads, plain + n["rot"])
+        z = self.linear(b + "attn_kv_a_mqa", h)
+        c, pe = self.norm(b + "attn_kv_a_norm", z[:, :rank]), self.rope(z[:, None, rank:], il)
+        k = np.einsum("jr,hrn->jhn", c, self.t[b + "attn_k_b.weight"])
+        v = np.einsum("jr,hvr->jhv", c, self.t[b + "attn_v_b.weight"])
+        s = np.einsum("ihn,jhn->hij", q[..., :plain], k) + \
+            np.einsum("ihn,jn->hij", self.rope(q[..., plain:], il), pe[:, 0])
+        factor = self.key("rope.scaling.factor", 1.0)
+        s *= (1 + self.key("rope.scaling.yarn_log_multiplier", 0.0) * math.log(factor)) ** 2 / math.sqrt(plain + n["rot"])
+        at = np.arange(len(h))
+        s = np.where(at[:, None] < at[None, :], -np.inf, s)
+        p = np.exp(s - s.max(axis=-1, keepdims=True))
+        p /= p.sum(axis=-1, keepdims=True)
+        return self.linear(b + "attn_output", np.einsum("hij,jhv->ihv", p, v).reshape(len(h), -1))
+
     def attention(self, b, il, h):
         n, arch = self.m.n, self.m.arch
+        if "rank" in n:
+            return self.latent_attention(b, il, h)
         q, k, v = self.qkv(b, h)
-        q = self.head_norm(b + "attn_q_norm.weight", q, n["heads"])
-        k = self.head_norm(b + "attn_k_norm.weight", k, n["kv"])
+        late = arch in NORM_AFTER_ROPE
+        q = self.head_norm("" if late else b + "attn_q_norm.weight", q, n["heads"])
+        k = self.head_norm("" if late else b + "attn_k_norm.weight", k, n["kv"])
         v = v.reshape(len(v), n["kv"], n["hd"])
         unrotated = (arch == "smollm3" and (il + 1) % 4 == 0) or \
-                    (arch == "granite" and not self.key("rope.scaling.finetuned", True))
+                    (arch.startswith("granite") and not self.key("rope.scaling.finetuned", True)) or \
+                    (arch in UNROTATED_GLOBAL and self.window() > 0 and not self.is_windowed(il))
         if not unrotated:
             q, k = self.rope(q, il), self.rope(k, il)
+        if late:
+            q = self.head_norm(b + "attn_q_norm.weight", q, n["heads"])
+            k = self.head_norm(b + "attn_k_norm.weight", k, n["kv"])
         at = np.arange(len(h))
         if arch == "mistral3":
             rise = self.key("attention.temperature_scale", 0.0)
@@ -248,43 +354,87 @@ class Forward:
         far = at[:, None] - at[None, :]
         hidden = (far < 0) | ((far >= self.window()) if self.is_windowed(il) else False)
         s = np.where(hidden, -np.inf, s)
+        if b + "attn_sinks.weight" in self.t:
+            sink = np.broadcast_to(self.t[b + "attn_sinks.weight"][:, None, None], s.shape[:2] + (1,))
+            s = np.concatenate([s, sink], axis=-1)
         p = np.exp(s - s.max(axis=-1, keepdims=True))
-        p /= p.sum(axis=-1, keepdims=True)
+        p = (p / p.sum(axis=-1, keepdims=True))[..., :len(h)]
         y = np.einsum("hij,jhd->ihd", p, v).reshape(len(h), -1)
         return self.linear(b + "attn_output", y)
 
+    def routing(self):
+        """(what the router's scores become, whether the shares are divided by their sum)"""
+        arch = self.m.arch
+        default = {"qwen2moe": ("softmax", False), "glm4moe": ("sigmoid", False), "deepseek2": ("softmax", False),
+                   "ernie4_5-moe": ("softmax", True)}
+        kind, renorm = default.get(arch, ("softmax", True))
+        kind = {0: kind, 1: "softmax", 2: "sigmoid"}[self.key("expert_gating_func", 0)]
+        return kind, self.key("expert_weights_norm", renorm)
+
+    def shares(self, b, scores):
+        """The experts of one token, and their shares."""
+        kind, renorm = self.routing()
+        p = sigmoid(scores) if kind == "sigmoid" else np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        merit = p + self.t.get(b + "exp_probs_b.bias", 0.0)
+        groups = self.key("expert_group_count", 0)
+        if groups > 1:
+            best = np.sort(merit.reshape(groups, -1), axis=1)[:, -2:].sum(axis=1)
+            used = np.argsort(-best, kind="stable")[:self.key("expert_group_used_count", 0)]
+            merit = np.where(np.isin(np.arange(len(merit)) // (len(merit) // groups), used), merit, -np.inf)
+        chosen = np.argsort(-merit, kind="stable")[:self.key("expert_used_count", 0)]
+        share = p[chosen] / (p[chosen].sum() if renorm else 1.0)
+        return chosen, share * (self.key("expert_weights_scale", 0.0) or 1.0)
+
+    def activated(self, gate, up):
+        arch = self.m.arch
+        if arch == "gpt-oss":
+            gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
+            return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+        if arch.startswith("gemma") or arch == "starcoder2":
+            return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3))) * up
+        return gate / (1 + np.exp(-np.maximum(gate, -500.0))) * up
+
     def experts(self, b, h):
-        """Softmax, the best few, renormed: the same as softmax over those."""
-        n, used = self.m.n["experts"], self.key("expert_used_count", 0)
-        scores = h @ self.t[b + "ffn_gate_inp.weight"].T
+        """Softmax, the best few, renormed, is the same as softmax over those."""
+        scores = self.linear(b + "ffn_gate_inp", h)
         gate, up, down = (self.t[b + f"ffn_{x}_exps.weight"] for x in ("gate", "up", "down"))
+        gate_bias, up_bias, down_bias = (self.t.get(b + f"ffn_{x}_exps.bias", np.zeros(len(gate)))
+                                         for x in ("gate", "up", "down"))
         out = np.zeros_like(h)
         for i, row in enumerate(h):
-            chosen = np.argsort(-scores[i], kind="stable")[:used]
-            p = np.exp(scores[i] - scores[i].max())
-            p /= p.sum()
-            for e in chosen:
-                g = gate[e] @ row
-                out[i] += p[e] / p[chosen].sum() * (down[e] @ (g / (1 + np.exp(-g)) * (up[e] @ row)))
-        assert n == len(gate)
-        return out * (self.key("expert_weights_scale", 0.0) or 1.0)
+            for e, share in zip(*self.shares(b, scores[i])):
+                y = self.activated(gate[e] @ row + gate_bias[e], up[e] @ row + up_bias[e])
+                out[i] += share * (down[e] @ y + down_bias[e])
+        assert self.m.n["experts"] == len(gate)
+        if b + "ffn_up_shexp.weight" in self.t:
+            y = self.activated(self.linear(b + "ffn_gate_shexp", h), self.linear(b + "ffn_up_shexp", h))
+            y = self.linear(b + "ffn_down_shexp", y)
+            if b + "ffn_gate_inp_shexp.weight" in self.t:
+                y = y * sigmoid(h @ self.t[b + "ffn_gate_inp_shexp.weight"])[:, None]
+            out = out + y
+        return out
 
     def network(self, b, h):
-        if "experts" in self.m.n:
+        if b + "ffn_gate_inp.weight" in self.t:
             return self.experts(b, h)
-        up = h @ self.t[b + "ffn_up.weight"].T
+        up = self.linear(b + "ffn_up", h)
         if b + "ffn_gate.weight" in self.t:
-            gate = h @ self.t[b + "ffn_gate.weight"].T
+            gate = self.linear(b + "ffn_gate", h)
+        elif self.m.arch == "starcoder2":
+            gate, up = up, 1.0
         else:
             gate, up = np.split(up, 2, axis=1)
-        if self.m.arch.startswith("gemma"):
-            gate = 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
-        else:
-            gate = gate / (1 + np.exp(-np.maximum(gate, -500.0)))
-        return (gate * up) @ self.t[b + "ffn_down.weight"].T
+        return self.linear(b + "ffn_down", self.activated(gate, up))
 
     def norm(self, name, x):
-        return rms(x, self.t[name], self.m.n["eps"]) if name in self.t else x
+        """name + .weight, and .bias; none where the model has no such norm."""
+        if name + ".weight" not in self.t:
+            return x
+        if self.m.arch in LAYER_NORMED:
+            x = x - x.mean(axis=-1, keepdims=True)
+            y = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.m.n["eps"]) * self.t[name + ".weight"]
+            return y + self.t.get(name + ".bias", 0.0)
+        return rms(x, self.t[name + ".weight"], self.m.n["eps"])
 
     def hidden(self, ids):
         n, arch = self.m.n, self.m.arch
@@ -293,11 +443,16 @@ class Forward:
         x = self.t["token_embd.weight"][ids] * scale
         for il in range(n["layers"]):
             b = f"blk.{il}."
-            a = self.attention(b, il, self.norm(b + "attn_norm.weight", x))
-            x = x + residual * self.norm(b + "post_attention_norm.weight", a)
-            f = self.network(b, self.norm(b + "ffn_norm.weight", x))
-            x = x + residual * self.norm(b + "post_ffw_norm.weight", f)
-        return self.norm("output_norm.weight", x)
+            h = self.norm(b + "attn_norm", x)
+            a, f = self.attention(b, il, h), None
+            if b + "ffn_norm.weight" not in self.t and arch in LAYER_NORMED:
+                f = self.network(b, h)  # in parallel
+            x = x + residual * (a if arch in PRE2_POST else self.norm(b + "post_attention_norm", a))
+            if f is None:
+                pre2 = "post_attention_norm" if arch in PRE2_POST else "ffn_norm"
+                f = self.network(b, self.norm(b + pre2, x))
+            x = x + residual * self.norm(b + "post_ffw_norm", f)
+        return self.norm("output_norm", x)
 
     def logits(self, ids):
         arch = self.m.arch
@@ -305,8 +460,10 @@ class Forward:
         y = self.hidden(ids) @ head.T
         if "output.bias" in self.t:
             y = y + self.t["output.bias"]
-        if arch == "granite":
+        if arch.startswith("granite") or arch == "minicpm":
             y = y / self.key("logit_scale", 1.0)
+        if arch in LOGIT_FACTOR:
+            y = y * self.key("logit_scale", 1.0)
         cap = self.key("final_logit_softcapping", 30.0 if arch == "gemma2" else 0.0)
         return cap * np.tanh(y / cap) if cap > 0 and arch.startswith("gemma") else y
 
@@ -377,4 +534,53 @@ def all_models():
         "granite_unrotated": build("granite", 23, {"attention.scale": 0.2, "embedding_scale": 1.5,
                                                    "residual_scale": 0.7, "logit_scale": 0.5,
                                                    "rope.scaling.finetuned": False}),
+        "granitemoe": build("granitemoe", 28, {
+            "attention.scale": 0.11, "embedding_scale": 3.0, "residual_scale": 0.4, "logit_scale": 2.5, "expert_count": 6,
+            "expert_used_count": 3}, experts=6, shared=40, peak=1.0),
+        "minicpm": build("minicpm", 29, {"embedding_scale": 2.0, "residual_scale": 0.7, "logit_scale": 1.5}),
+        "seed_oss": build("seed_oss", 30, bias=QKV, tied=False, hd=32),
+        "qwen2moe": build("qwen2moe", 31, {"expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 40},
+                          bias=QKV + ("shared",), tied=False, experts=8, expert_ff=40, shared=56),
+        "gpt-oss": build("gpt-oss", 32, dict(YARN, **{
+            "attention.sliding_window": 16, "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 48}),
+            bias=QKV + ("attn_output", "sinks", "experts"), tied=False, experts=8, expert_ff=48, hd=32, base=150000.0),
+        "gpt-oss_wide": build("gpt-oss", 33, {
+            "attention.sliding_window": 30, "expert_count": 4, "expert_used_count": 4, "expert_feed_forward_length": 32},
+            bias=QKV + ("attn_output", "sinks", "experts"), tied=False, experts=4, expert_ff=32, heads=8, kv=1, hd=64, layers=3),
+        "glm4": build("glm4", 34, norms="around", bias=QKV, fused_gate=True, tied=False, hd=32, rot=16),
+        "glm4moe": build("glm4moe", 35, {
+            "expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 40, "expert_shared_count": 1,
+            "leading_dense_block_count": 1, "expert_weights_norm": True, "expert_weights_scale": 2.5},
+            head_norms="each", bias=QKV + ("select",), tied=False, experts=8, expert_ff=40, shared=40, hd=32, rot=16),
+        "glm4moe_groups": build("glm4moe", 36, {
+            "expert_count": 12, "expert_used_count": 3, "expert_feed_forward_length": 40, "expert_shared_count": 1,
+            "leading_dense_block_count": 1, "expert_group_count": 4, "expert_group_used_count": 2, "expert_gating_func": 1},
+            bias=QKV + ("select",), tied=False, experts=12, expert_ff=40, shared=40, hd=32, rot=16, peak=1.0),
+        "deepseek2": build("deepseek2", 48, dict(YARN, **{
+            "rope.scaling.yarn_log_multiplier": 0.1, "expert_count": 8, "expert_used_count": 2, "expert_group_count": 4,
+            "expert_group_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 1,
+            "leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5}),
+            bias=("select",), tied=False, experts=8, expert_ff=40, shared=40, rank=32, rot=8, plain=16, value=20, query_rank=24,
+            peak=1.5),
+        "deepseek2_lite": build("deepseek2", 49, {
+            "expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 2,
+            "leading_dense_block_count": 1}, tied=False, experts=6, expert_ff=40, shared=80, rank=64, rot=16, plain=32, value=24,
+            heads=3, peak=1.0),
+        "deepseek2_wide": build("deepseek2", 50, {}, tied=False, rank=512, rot=64, plain=64, value=64, heads=2, layers=2),
+        "ernie4_5": build("ernie4_5", 37, hd=32),
+        "ernie4_5-moe": build("ernie4_5-moe", 38, {
+            "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 2,
+            "leading_dense_block_count": 1, "interleave_moe_layer_step": 2, "expert_shared_feed_forward_length": 7},
+            bias=("select",), experts=8, expert_ff=40, shared=80, peak=1.0),
+        "hunyuan-dense": build("hunyuan-dense", 39, head_norms="each", hd=32),
+        "hunyuan-moe": build("hunyuan-moe", 40, {"expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40,
+                                                 "expert_shared_count": 1, "expert_shared_feed_forward_length": 48},
+                             head_norms="each", experts=8, expert_ff=40, shared=48, hd=32),
+        "exaone4": build("exaone4", 41, norms="after", head_norms="each", tied=False),
+        "exaone4_window": build("exaone4", 42, {"attention.sliding_window": 16}, norms="after", head_norms="each", layers=5),
+        "command-r": build("command-r", 43, {"logit_scale": 0.4}, parallel=True),
+        "cohere2": build("cohere2", 44, {"attention.sliding_window": 16, "logit_scale": 0.6}, parallel=True, layers=5),
+        "starcoder2": build("starcoder2", 45, bias=QKV + ("attn_output", "ffn_up", "ffn_down"), norm_bias=True, ungated=True),
+        "stablelm": build("stablelm", 46, bias=QKV, norm_bias=True, tied=False, hd=32, rot=8),
+        "stablelm_parallel": build("stablelm", 47, norm_bias=True, parallel=True, tied=False, hd=32, rot=8),
     }

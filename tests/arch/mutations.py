@@ -15,6 +15,11 @@ from test_archs import N_TOKENS, REF_MOST, log_softmax
 MOST_LAYERS = 12  # more take long, and have no rules of their own but one
 
 
+# the definition sees by the tensors what these say
+BY_TENSORS = ("leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
+              "expert_shared_feed_forward_length")
+
+
 def mutated(**methods):
     return type("Mutated", (models.Forward,), methods)
 
@@ -48,13 +53,33 @@ def without(*ends):
     return Less
 
 
+def set_without(name, arch):
+    """A definition for which the architecture is not in that set of models.py."""
+    class Other(models.Forward):
+        def hidden(self, ids):
+            all_archs = getattr(models, name)
+            setattr(models, name, all_archs - {arch})
+            try:
+                return super().hidden(ids)
+            finally:
+                setattr(models, name, all_archs)
+    return Other
+
+
+def other_shares():
+    def routing(forward):
+        kind, renorm = models.Forward.routing(forward)
+        return kind, not renorm
+    return mutated(routing=routing)
+
+
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
     if m.keys.get("rope.scaling.finetuned", True):
         yield "pairs of the other kind", mutated(rope=other_halves)
     for key in m.keys:
         if key in ("rope.scaling.type", "expert_count", "expert_used_count", "expert_feed_forward_length",
-                   "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow") or \
+                   "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", *BY_TENSORS) or \
                 (m.arch == "phi3" and key in ("attention.sliding_window", "rope.scaling.original_context_length")):
             continue
         if key == "logit_scale" and m.keys[key] == 1.0:
@@ -68,8 +93,16 @@ def mutations(name, m):
         yield "an expert less", key_as({"expert_used_count": m.keys["expert_used_count"] - 1})
     parts = {n.split(".", 2)[-1] if n.startswith("blk.") else n for n in m.tensors}
     for part in sorted(parts):
-        if part == "rope_freqs.weight" or part.endswith((".bias", "norm.weight")):
+        if part == "rope_freqs.weight" or part.endswith((".bias", "norm.weight", "sinks.weight", "inp_shexp.weight")):
             yield "no " + part, without(part)
+    if m.arch in models.NORM_AFTER_ROPE:
+        yield "heads normed before they are rotated", set_without("NORM_AFTER_ROPE", m.arch)
+    if m.arch in models.UNROTATED_GLOBAL and "attention.sliding_window" in m.keys:
+        yield "global layers rotated", set_without("UNROTATED_GLOBAL", m.arch)
+    if m.arch in models.LAYER_NORMED:
+        yield "norms by the root mean square", set_without("LAYER_NORMED", m.arch)
+    if m.keys.get("expert_used_count", 0) < m.n.get("experts", 0):
+        yield "shares the other way", other_shares()
     if any("norm" in n and "attn_q_norm" in n for n in m.tensors):
         yield "heads not normed", without("attn_q_norm.weight", "attn_k_norm.weight")
 

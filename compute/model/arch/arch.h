@@ -7,7 +7,8 @@
  *                  x += residual scale * after(network(before(x)))
  *     logits = cap(head(norm(x)) * factor)
  *
- * before and after are root-mean-square norms, or nothing. */
+ * before and after are norms, or nothing. In a parallel block the network reads what attention
+ * reads, and has no norm of its own. */
 #ifndef COMPUTE_MODEL_ARCH_ARCH_H
 #define COMPUTE_MODEL_ARCH_ARCH_H
 
@@ -22,6 +23,10 @@ struct gguf;
 /* Where the two halves of a layer are normed. */
 enum arch_norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
 
+/* The norms of layers and of the head: by the root mean square; or with the mean subtracted first,
+ * and with a bias where the file has one. */
+enum arch_norm_kind { NORM_KIND_RMS, NORM_KIND_LAYER };
+
 /* What queries and keys are normed by before they are rotated: each head alone, or all heads of a
  * token as one row. */
 enum arch_head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_ALL };
@@ -31,6 +36,29 @@ enum arch_window_rope {
     WINDOW_ROPE_SAME,     /* that of the others; their base may differ */
     WINDOW_ROPE_LOCAL,    /* base 10000 unless the file says otherwise, never scaled */
     WINDOW_ROPE_UNSCALED, /* the same base, never scaled */
+};
+
+/* Which layers are not rotated. */
+enum arch_unrotated {
+    UNROTATED_NONE,
+    UNROTATED_EVERY_FOURTH, /* the last of each four */
+    UNROTATED_GLOBAL,       /* those without a window, of a model that has windows */
+};
+
+/* The feed-forward network. */
+enum arch_network {
+    NETWORK_GATED,   /* down(activation(gate x) * up x) */
+    NETWORK_PLAIN,   /* down(activation(up x)) */
+    NETWORK_CLAMPED, /* as gated, by ACTIVATION_CLAMPED */
+};
+
+/* How a token's experts are chosen from the router's scores, where the file does not say, and what
+ * their shares are. */
+enum arch_routing {
+    ROUTING_TOP_SOFTMAX,  /* those with the best scores; softmax over these */
+    ROUTING_SOFTMAX,      /* by softmax over all, and its shares */
+    ROUTING_SIGMOID,      /* by sigmoid, and its shares */
+    ROUTING_SOFTMAX_BIAS, /* by softmax over all plus a bias; its shares over their sum */
 };
 
 /* Keys beside those that all architectures have. */
@@ -46,22 +74,43 @@ enum arch_keys {
     /* The file has a window that nobody runs it with; only where it has a pattern of windows, too,
      * as a folder of transformers has, they are run with. */
     KEYS_WINDOW_IGNORED = 1 << 7,
+    KEYS_LOGIT_FACTOR = 1 << 9,   /* logit_scale, which multiplies; elsewhere it divides */
+    KEYS_ROUTING = 1 << 10,       /* expert_gating_func, expert_weights_norm, groups */
+    KEYS_DENSE_LEAD = 1 << 11,    /* leading_dense_block_count */
+    KEYS_EXPERT_STEP = 1 << 12,   /* interleave_moe_layer_step */
+    KEYS_SHARED_EXPERT = 1 << 13, /* an expert that all tokens use */
+    KEYS_NEXT_TOKENS = 1 << 14,   /* nextn_predict_layers: blocks at the end that are skipped */
+    KEYS_LATENT = 1 << 15,        /* kv_lora_rank and more: keys and values are latent */
 };
 
 struct arch {
     const char *name; /* general.architecture; keys begin with it and a dot */
     enum arch_norms norms;
+    enum arch_norm_kind norm_kind;
     enum arch_head_norms head_norms;
+    bool head_norms_optional;   /* by the tensors of the file */
+    bool head_norms_after_rope; /* queries and keys are rotated first */
+    bool is_parallel;           /* the network reads what attention reads */
+    bool may_be_parallel;       /* where the file has no ffn_norm */
+    bool names_ffn_norm_post;   /* the norm before the network is post_attention_norm */
+    enum arch_network network;
+    enum arch_routing routing;
+    size_t sigmoid_vocab; /* a model of so many tokens routes by sigmoid; 0: none */
+    bool has_sinks;       /* of attention (struct attention) */
     enum activation activation;
     unsigned keys; /* of enum arch_keys */
 
     bool rope_halves;         /* see struct rope */
     bool rotates_whole_heads; /* rope.dimension_count is a head's width */
     bool has_length_factors; /* rope_factors_long and …_short hold whatever the type of scaling */
+    bool requires_scales;    /* embedding_scale and residual_scale may not be absent */
     bool may_be_unrotated;   /* not rotated at all where rope.scaling.finetuned is false */
-    size_t unrotated_every;  /* every so many layers, the last one is not rotated; 0: none */
+    bool yarn_scales_scores; /* and not cosines and sines */
+    bool yarn_is_exact;      /* the ends of yarn's ramp are not rounded to pairs */
+    enum arch_unrotated unrotated;
     enum arch_window_rope window_rope;
     size_t window;         /* where the file names none; 0: none */
+    size_t window_layers;  /* only of a model of so many layers; 0: any */
     size_t window_pattern; /* of so many layers all but the last have the window */
 
     bool gate_is_in_up;             /* ffn_up's rows are the gate's, then those of up */

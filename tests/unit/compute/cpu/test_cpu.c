@@ -381,7 +381,7 @@ END_TEST
 
 /* Runs the operators on rows that only some architectures need, one after the other, on n rows of
  * heads of 24. */
-static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] */)
+static void run_more_rows(struct backend *b, size_t n, float *out /* [13][n][96] */)
 {
     enum { WIDTH = 96, HEAD = 24 };
     static const uint32_t places[] = {2, 0, 1};
@@ -396,6 +396,7 @@ static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] 
     struct tensor row = random_tensor(DTYPE_F32, 1, WIDTH, 41);
     struct tensor head = random_tensor(DTYPE_F32, 1, HEAD, 42);
     struct weight *bias = open_weight(b, &row), *gain = open_weight(b, &head);
+    const struct layer_norm centred = {bias, NULL, 1e-5f}, shifted = {bias, bias, 1e-3f};
     float in[MAX_ROWS * WIDTH], factors[MAX_ROWS];
     uint32_t positions[MAX_ROWS];
     struct buffer *x, *y;
@@ -424,6 +425,19 @@ static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] 
     b->type->download(b, out + 6 * step, y, size_bytes);
     b->type->scatter_add(b, x, places, factors, sizeof(places) / sizeof(places[0]), WIDTH, y);
     b->type->download(b, out + 7 * step, y, size_bytes);
+    b->type->layer_norm(b, &centred, y, n, WIDTH, x);
+    b->type->download(b, out + 8 * step, x, size_bytes);
+    b->type->layer_norm(b, &shifted, x, n, WIDTH, x);
+    b->type->scale(b, 5.0f, 0.0f, n, WIDTH, x); /* beyond the clamps */
+    b->type->activate(b, ACTIVATION_CLAMPED, y, n, WIDTH, x);
+    b->type->download(b, out + 9 * step, x, size_bytes);
+    b->type->activate(b, ACTIVATION_GELU, NULL, n, WIDTH, x);
+    b->type->download(b, out + 10 * step, x, size_bytes);
+    b->type->copy_columns(b, x, HEAD, 5, n * 4, 7, y, HEAD, 11);
+    b->type->activate(b, ACTIVATION_SILU, x, n, WIDTH, y);
+    b->type->download(b, out + 11 * step, y, size_bytes);
+    b->type->fill(b, -2.5f, n, WIDTH, y);
+    b->type->download(b, out + 12 * step, y, size_bytes);
     must_sync(b);
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, y);
@@ -436,7 +450,7 @@ static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] 
 /* They have ref's bits in all sets. */
 START_TEST(operators_of_some_architectures_have_the_bits_of_ref)
 {
-    static float want[8 * MAX_ROWS * 96], got[8 * MAX_ROWS * 96];
+    static float want[13 * MAX_ROWS * 96], got[13 * MAX_ROWS * 96];
     struct backend *b = open_ref();
 
     run_more_rows(b, MAX_ROWS, want);
@@ -446,7 +460,7 @@ START_TEST(operators_of_some_architectures_have_the_bits_of_ref)
         if (b == NULL)
             continue;
         run_more_rows(b, MAX_ROWS, got);
-        assert_same_bits(got, want, 8 * MAX_ROWS * 96);
+        assert_same_bits(got, want, 13 * MAX_ROWS * 96);
         backend_close(b);
     }
 }

@@ -1,0 +1,27 @@
+/* The kernels of the operators that only the newer architectures need: gates.h, inlined for the
+ * instruction set. */
+#include "compute/backend/gates.h"
+#include "compute/cpu/isa.h"
+
+void FLOAT_NAME(layer_norm)(const float *in, const float *gain, const float *bias, float eps,
+                            size_t width, float *out)
+{
+    gates_layer_norm(in, gain, bias, eps, width, out);
+}
+
+void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_t n)
+{
+    switch (kind) {
+    case ACTIVATION_GELU:
+        for (size_t i = 0; i < n; i++)
+            x[i] = gates_activated(ACTIVATION_GELU, x[i], by != NULL ? by[i] : 1.0f);
+        break;
+    case ACTIVATION_CLAMPED:
+        for (size_t i = 0; i < n; i++)
+            x[i] = gates_activated(ACTIVATION_CLAMPED, x[i], by[i]);
+        break;
+    default:
+        for (size_t i = 0; i < n; i++)
+            x[i] = gates_activated(ACTIVATION_SILU, x[i], by != NULL ? by[i] : 1.0f);
+    }
+}

@@ -1,0 +1,101 @@
+/* Which experts a token uses: routing.c. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "compute/model/routing.h"
+#include "compute/model/shape.h"
+#include "tests/unit/base/suite.h"
+
+enum { N = 8, USED = 3 };
+
+static uint32_t chosen[USED];
+static float shares[USED];
+
+static void choose(const struct transformer_shape *s, const float *bias, const float *scores)
+{
+    float own[N];
+
+    for (size_t i = 0; i < N; i++)
+        own[i] = scores[i];
+    routing_choose(s, bias, own, chosen, shares);
+}
+
+static void check_chosen(uint32_t a, uint32_t b, uint32_t c)
+{
+    ck_assert_uint_eq(chosen[0], a);
+    ck_assert_uint_eq(chosen[1], b);
+    ck_assert_uint_eq(chosen[2], c);
+}
+
+/* Softmax over the chosen ones; of equal scores the first is chosen. */
+START_TEST(top_softmax_weighs_the_chosen)
+{
+    const struct transformer_shape s = {.n_experts = N,
+                                        .n_experts_used = USED,
+                                        .routing = ROUTING_TOP_SOFTMAX,
+                                        .norms_shares = true,
+                                        .expert_scale = 2.0f};
+
+    choose(&s, NULL, (const float[]){0, 1, 3, 3, -5, 2, 1, 0});
+    check_chosen(2, 3, 5);
+    ck_assert_float_eq_tol(shares[0] + shares[1] + shares[2], 2.0f, 1e-6f);
+    ck_assert_float_eq_tol(shares[2] / shares[0], expf(-1.0f), 1e-6f);
+}
+END_TEST
+
+/* A bias changes what is chosen, not the shares; without norming, these are the sigmoids. */
+START_TEST(a_bias_selects_and_does_not_weigh)
+{
+    static const float bias[N] = {0, 0, -2, 0, 2, 0, 0, 0};
+    const struct transformer_shape s = {
+        .n_experts = N, .n_experts_used = USED, .routing = ROUTING_SIGMOID, .expert_scale = 1.0f};
+
+    choose(&s, bias, (const float[]){0, 1, 3, 3, -5, 2, 1, 0});
+    check_chosen(4, 3, 5);
+    ck_assert_float_eq_tol(shares[0], 1.0f / (1.0f + expf(5.0f)), 1e-6f);
+    ck_assert_float_eq_tol(shares[1], 1.0f / (1.0f + expf(-3.0f)), 1e-6f);
+}
+END_TEST
+
+/* Softmax over all experts: shares are those, or these over their sum. */
+START_TEST(softmax_over_all_may_be_normed)
+{
+    static const float scores[N] = {0, 1, 3, 3, -5, 2, 1, 0};
+    struct transformer_shape s = {
+        .n_experts = N, .n_experts_used = USED, .routing = ROUTING_SOFTMAX, .expert_scale = 1.0f};
+    float sum = 0.0f, first;
+
+    for (size_t i = 0; i < N; i++)
+        sum += expf(scores[i]);
+    choose(&s, NULL, scores);
+    check_chosen(2, 3, 5);
+    first = shares[0];
+    ck_assert_float_eq_tol(first, expf(3.0f) / sum, 1e-6f);
+    s.norms_shares = true;
+    choose(&s, NULL, scores);
+    ck_assert_float_eq_tol(shares[0] + shares[1] + shares[2], 1.0f, 1e-6f);
+    ck_assert_float_gt(shares[0], first);
+}
+END_TEST
+
+/* The best two of four groups, by their two best experts: the best expert is in neither. */
+START_TEST(only_the_best_groups_are_chosen_from)
+{
+    const struct transformer_shape s = {.n_experts = N,
+                                        .n_experts_used = USED,
+                                        .n_expert_groups = 4,
+                                        .n_groups_used = 2,
+                                        .routing = ROUTING_SIGMOID,
+                                        .norms_shares = true,
+                                        .expert_scale = 1.0f};
+
+    choose(&s, NULL, (const float[]){4, -9, 1, 1, 2, -9, 0.5f, 2.5f});
+    check_chosen(7, 2, 3);
+    choose(&s, NULL, (const float[]){0, 0, 0, 0, 0, 0, 0, 0}); /* all alike */
+    check_chosen(0, 1, 2);
+}
+END_TEST
+
+SUITE_MAIN("compute/routing", top_softmax_weighs_the_chosen, a_bias_selects_and_does_not_weigh,
+           softmax_over_all_may_be_normed, only_the_best_groups_are_chosen_from)
