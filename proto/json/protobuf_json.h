@@ -15,12 +15,13 @@
 /* Writes the message as a value of this name (base/json_writer.h). */
 void protobuf_json_write(struct json_writer *w, const char *name, const ProtobufCMessage *message);
 
-/* Makes a message of a JSON value, which is borrowed: the message holds none of it. A failure may
- * leave some of the arena used. STATUS_INVALID for a value that is no such message: err->field is
- * the place, "messages[1].text". A name that the message has not is refused, and so are a field or
- * a member of a oneof that is given twice, a number that the field cannot hold, messages nested too
- * deep, and more than max_fields fields (as codec_decode counts them, but for packed numbers, which
- * count each). STATUS_INVALID past the arena's limit, STATUS_EXHAUSTED without memory. */
+/* Makes a message of a JSON value, which is borrowed: the message holds none of it. type has at
+ * most MESSAGE_FIELDS_MAX fields (message_layout.h). A failure may leave some of the arena used.
+ * STATUS_INVALID for a value that is no such message: err->field is the place, "messages[1].text".
+ * A name that the message has not is refused, and so are a field or a member of a oneof that is
+ * given twice, a number that the field cannot hold, messages nested too deep, and more than
+ * max_fields fields (as codec_decode counts them, but for packed numbers, which count each).
+ * STATUS_INVALID past the arena's limit, STATUS_EXHAUSTED without memory. */
 enum status protobuf_json_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
                                const json_t *value, size_t max_fields, struct arena *arena,
                                struct error *err) MUST_CHECK;

@@ -13,8 +13,8 @@
 #include "base/number.h"
 #include "base/suggest.h"
 #include "proto/codec.h"
+#include "proto/json/message_layout.h"
 #include "proto/json/protobuf_json.h"
-#include "proto/json/protobuf_parts.h"
 
 enum { NAME_SHOWN_BYTES = 40 };
 
@@ -115,7 +115,10 @@ static enum status protobuf_read_message(ProtobufCMessage **out, struct message_
     if (protobuf_take(&memory, r, 1, type->sizeof_message) != STATUS_OK)
         return r->err->status;
     *out = memory;
-    type->message_init(*out);
+    if (type->message_init != NULL)
+        type->message_init(*out);
+    else
+        (*out)->descriptor = type; /* a type that protoc has not made: zeros are its defaults */
     return STATUS_OK;
 }
 
@@ -576,9 +579,9 @@ static enum status protobuf_read_into(struct message_reader *r, ProtobufCMessage
 {
     const ProtobufCMessageDescriptor *type = m->descriptor;
     json_t *object = (json_t *)value; /* jansson's iterators change nothing */
-    uint64_t seen[4] = {0};
+    uint64_t seen[MESSAGE_FIELDS_MAX / 64] = {0};
 
-    assert(type->n_fields <= 64 * sizeof(seen) / sizeof(seen[0]));
+    assert(type->n_fields <= MESSAGE_FIELDS_MAX);
     if (!json_is_object(value))
         return parent == NULL ? error_set(r->err, STATUS_INVALID, "the message must be an object")
                               : protobuf_fail_type(r, parent);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/json/message_layout.h"
 #include "proto/json/protobuf_json.h"
-#include "proto/json/protobuf_parts.h"
 
 enum { NAME_MAX_BYTES = 96, FLOAT_DIGITS_MIN = 6, FLOAT_DIGITS_MAX = 9 };
 

@@ -9,10 +9,11 @@
 
 #include "cli/output/console.h"
 #include "cli/output/out.h"
-#include "client/cli/bench/proto_json.h"
 #include "client/cli/chat/transcript.h"
 #include "client/cli/connection.h"
 #include "client/cli/output/message_json.h"
+#include "proto/codec.h"
+#include "proto/json/protobuf_json.h"
 
 /* --- export --- */
 
@@ -104,12 +105,12 @@ enum exit_code export_all(struct parley_channel *channel, const char *model)
 
 /* --- import --- */
 
-/* Turns go in calls of at most so many bytes of JSON, far below what a server takes. */
-enum { IMPORT_CALL_BYTES = 1 << 20 };
+/* Turns go in calls of at most so many bytes of JSON, far below what a server takes, unless one
+ * alone has more. */
+enum { IMPORT_CALL_BYTES = 1 << 20, IMPORT_MESSAGE_BYTES = 512 << 20 };
 
 struct import {
     struct parley_channel *channel;
-    struct proto_schema schema;
     char *conversation; /* the conversation to which turns are added; NULL: none yet */
     char *was;          /* its id in the export */
     /* The conversation as an earlier import left it; NULL: it is new. */
@@ -126,22 +127,15 @@ static enum status import_call(ProtobufCMessage **out, struct import *i, const c
 {
     ProtobufCMessage *message = NULL;
     struct parley_error why;
+    struct arena arena;
     enum status rc;
-    struct buf bytes;
 
-    buf_init(&bytes, (size_t)64 << 20);
-    rc = proto_json_encode(&bytes, &i->schema, request->name, json, err);
-    if (rc == STATUS_OK) {
-        message = protobuf_c_message_unpack(request, NULL, bytes.len, (const uint8_t *)bytes.data);
-        if (message == NULL)
-            rc = error_set(err, STATUS_INVALID, "a line cannot be sent");
-    }
+    arena_init(&arena, IMPORT_MESSAGE_BYTES);
+    rc = protobuf_json_read(&message, request, json, CODEC_ANY_FIELDS, &arena, err);
     if (rc == STATUS_OK &&
         connection_call(out, i->channel, method, message, response, 0, &why) != PARLEY_OK)
         rc = error_set(err, (enum status)why.status, "%s", why.text);
-    if (message != NULL)
-        protobuf_c_message_free_unpacked(message, NULL);
-    buf_deinit(&bytes);
+    arena_deinit(&arena);
     return rc;
 }
 
@@ -377,15 +371,8 @@ static enum exit_code import_lines(struct import *i)
 enum exit_code import_run(struct parley_channel *channel)
 {
     struct import i = {.channel = channel, .turns = json_array()};
-    struct error err;
-    enum exit_code code = EXIT_FAILED;
+    enum exit_code code = import_lines(&i);
 
-    proto_schema_init(&i.schema);
-    if (proto_schema_read(&i.schema, channel, "parley.v1.Conversations", &err) == STATUS_OK)
-        code = import_lines(&i);
-    else
-        console_error("%s", err.text);
-    proto_schema_deinit(&i.schema);
     json_decref(i.turns);
     import_forget(&i);
     return code;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/json/message_layout.h"
 #include "proto/words.h"
 
 /* A text from the wire may be invalid UTF-8; JSON must not. */
@@ -60,58 +61,20 @@ static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
                : message_json(*(const ProtobufCMessage *const *)at);
 }
 
-static size_t value_size(const ProtobufCFieldDescriptor *field)
-{
-    switch (field->type) {
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return sizeof(uint64_t);
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    default:
-        return sizeof(uint32_t);
-    }
-}
-
-/* protobuf-c does not mark maps; the entry names that protoc generates identify them. */
-static bool is_map(const ProtobufCFieldDescriptor *field)
-{
-    const ProtobufCMessageDescriptor *entry = field->descriptor;
-    size_t len;
-
-    if (field->type != PROTOBUF_C_TYPE_MESSAGE || entry->n_fields != 2)
-        return false;
-    len = strlen(entry->short_name);
-    return len > 5 && strcmp(entry->short_name + len - 5, "Entry") == 0 &&
-           strcmp(entry->fields[0].name, "key") == 0 &&
-           (entry->fields[0].type == PROTOBUF_C_TYPE_STRING ||
-            entry->fields[0].type == PROTOBUF_C_TYPE_INT32);
-}
-
 static json_t *map_json(const ProtobufCMessage *const *entries, size_t n)
 {
     json_t *object = json_object();
 
     for (size_t i = 0; i < n; i++) {
         const ProtobufCFieldDescriptor *fields = entries[i]->descriptor->fields;
-        const char *bytes = (const char *)entries[i];
-        const void *at = bytes + fields[0].offset;
+        const void *at = message_member(entries[i], &fields[0]);
         char number[16];
 
         if (fields[0].type == PROTOBUF_C_TYPE_INT32)
             (void)snprintf(number, sizeof(number), "%d", *(const int32_t *)at); /* it fits */
         (void)json_object_set_new(
             object, fields[0].type == PROTOBUF_C_TYPE_INT32 ? number : *(const char *const *)at,
-            value_json(&fields[1], bytes + fields[1].offset));
+            value_json(&fields[1], message_member(entries[i], &fields[1])));
     }
     return object;
 }
@@ -121,41 +84,41 @@ static json_t *list_json(const ProtobufCFieldDescriptor *field, const char *valu
     json_t *list = json_array();
 
     for (size_t i = 0; i < n; i++)
-        (void)json_array_append_new(list, value_json(field, values + i * value_size(field)));
+        (void)json_array_append_new(list,
+                                    value_json(field, values + i * message_value_size(field)));
     return list;
 }
 
-static bool is_set(const ProtobufCFieldDescriptor *field, const char *bytes)
+static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *field)
 {
-    const void *quantifier = bytes + field->quantifier_offset;
     bool is_pointer =
         field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_MESSAGE;
 
-    if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0)
-        return *(const uint32_t *)quantifier == field->id;
+    if (message_field_is_of_oneof(field))
+        return *(const uint32_t *)message_quantifier(m, field) == field->id;
     if (field->label == PROTOBUF_C_LABEL_OPTIONAL && !is_pointer)
-        return *(const protobuf_c_boolean *)quantifier != 0;
+        return *(const protobuf_c_boolean *)message_quantifier(m, field) != 0;
     if (field->label == PROTOBUF_C_LABEL_OPTIONAL || field->type == PROTOBUF_C_TYPE_MESSAGE)
-        return *(const void *const *)(const void *)(bytes + field->offset) != NULL;
+        return *(const void *const *)message_member(m, field) != NULL;
     return true;
 }
 
 json_t *message_json(const ProtobufCMessage *message)
 {
-    const char *bytes = (const char *)message;
     json_t *object = json_object();
 
     for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
-        const void *at = bytes + field->offset;
+        const void *at = message_member(message, field);
         json_t *value = NULL;
 
         if (field->label == PROTOBUF_C_LABEL_REPEATED) {
-            size_t n = *(const size_t *)(const void *)(bytes + field->quantifier_offset);
+            size_t n = *(const size_t *)message_quantifier(message, field);
 
-            value = is_map(field) ? map_json(*(const ProtobufCMessage *const *const *)at, n)
-                                  : list_json(field, *(const char *const *)at, n);
-        } else if (is_set(field, bytes)) {
+            value = message_field_is_map(field)
+                        ? map_json(*(const ProtobufCMessage *const *const *)at, n)
+                        : list_json(field, *(const char *const *)at, n);
+        } else if (is_set(message, field)) {
             value = value_json(field, at);
         }
         if (value != NULL)

@@ -13,7 +13,7 @@
 #include "parley/v1/tensor.pb-c.h"
 #include "proto/codec.h"
 #include "proto/descriptors.h"
-#include "proto/json/protobuf_parts.h"
+#include "proto/json/message_layout.h"
 #include "server/api/services.h"
 #include "tests/unit/base/suite.h"
 

@@ -1,4 +1,4 @@
-#include "proto/json/protobuf_parts.h"
+#include "proto/json/message_layout.h"
 
 #include <string.h>
 
@@ -26,6 +26,13 @@ size_t message_value_size(const ProtobufCFieldDescriptor *f)
     }
 }
 
+static const char map_entry_mark;
+
+void message_mark_map_entry(ProtobufCMessageDescriptor *type)
+{
+    type->reserved1 = (void *)(uintptr_t)&map_entry_mark; /* protobuf-c has no place for it */
+}
+
 bool message_field_is_map(const ProtobufCFieldDescriptor *f)
 {
     const ProtobufCMessageDescriptor *type = f->descriptor;
@@ -34,6 +41,8 @@ bool message_field_is_map(const ProtobufCFieldDescriptor *f)
     if (f->label != PROTOBUF_C_LABEL_REPEATED || f->type != PROTOBUF_C_TYPE_MESSAGE ||
         type->n_fields != 2)
         return false;
+    if (type->reserved1 == &map_entry_mark)
+        return true;
     symbol = descriptor_find_symbol(type->name);
     return symbol != NULL && symbol->kind == DESCRIPTOR_MAP_ENTRY;
 }

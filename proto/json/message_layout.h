@@ -1,13 +1,13 @@
-/* How protobuf-c lays a message out, for the reader and the writer of JSON. */
-#ifndef PROTO_JSON_PROTOBUF_PARTS_H
-#define PROTO_JSON_PROTOBUF_PARTS_H
+/* How protobuf-c lays a message out, for who reads or writes its fields by its descriptor. */
+#ifndef PROTO_JSON_MESSAGE_LAYOUT_H
+#define PROTO_JSON_MESSAGE_LAYOUT_H
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DURATION_MAX_BYTES = 40 };
+enum { DURATION_MAX_BYTES = 40, MESSAGE_FIELDS_MAX = 256 };
 /* Of either sign: ten thousand years. */
 #define DURATION_MAX_S INT64_C(315576000000)
 
@@ -33,6 +33,9 @@ static inline bool message_field_is_of_oneof(const ProtobufCFieldDescriptor *f)
 size_t message_value_size(const ProtobufCFieldDescriptor *f);
 /* Whether the field is a map; its type's fields are then the key and the value, in this order. */
 bool message_field_is_map(const ProtobufCFieldDescriptor *f);
+/* Says that the type is that of a map's entries, for types that are made while the program runs:
+ * those of our .proto files are known. */
+void message_mark_map_entry(ProtobufCMessageDescriptor *type);
 bool message_is_duration(const ProtobufCMessageDescriptor *type);
 
 /* Whether key is the name, or the name in lowerCamelCase. */
