@@ -29,7 +29,7 @@
     PART(groups, groups)                 /* of processes */ \
     PART(stores, stores)                 /* versioned values */ \
     PART(replays, replays)               /* tables of items to learn from */ \
-    PART(connected, connect_calls)       /* calls by Connect with a deadline */
+    PART(connected, connect_calls)       /* calls by Connect */
 /* clang-format on */
 
 #define SERVER_PART_TYPE(name, type) struct type;

@@ -1,4 +1,4 @@
-/* Calls by Connect with a deadline. */
+/* Calls by Connect. */
 #include "server/api/connect/connect_calls.h"
 #include "server/part.h"
 
@@ -11,4 +11,5 @@ const struct part connected_part = {
     .size_bytes = sizeof(struct connect_calls),
     .init = connected_part_init,
     .tick = connect_calls_tick,
+    .deinit = connect_calls_deinit,
 };

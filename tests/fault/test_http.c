@@ -7,6 +7,7 @@
 #include "base/alarm.h"
 #include "server/api/connect/connect_calls.h"
 #include "server/api/routes.h"
+#include "server/call/health.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/front.h"
@@ -37,6 +38,7 @@ static struct server server = {
     .keyed = &d.keyed,
 };
 static struct http_front f;
+static struct health health;
 static long write_fails_after = -1; /* as fault_after, of the socket's writes */
 
 struct lws {
@@ -116,7 +118,8 @@ static void setup(void)
     conversations_init(&d.conversations, &conversations);
     fields_init();
     conversation_names_init(&d.names, &d.conversations, &s.env);
-    connect_calls_init(&d.connected, &s.env, &never, NULL);
+    health_init(&health);
+    connect_calls_init(&d.connected, &s.env, &never, &health);
     init_keyed();
     front_init(&f, &http, awake);
     f.is_serving = true;
@@ -126,6 +129,8 @@ static void teardown(void)
 {
     front_deinit(&f);
     keyed_replies_deinit(&d.keyed);
+    connect_calls_deinit(&d.connected);
+    health_deinit(&health);
     conversation_names_deinit(&d.names);
     conversations_close_all(&d.conversations, NULL, "the test is over");
     conversations_deinit(&d.conversations);
@@ -283,6 +288,7 @@ static enum status ask(void *arg)
     bool is_whole = ask_once(arg);
 
     forget_all();
+    ck_assert_uint_eq(d.connected.limit.held, 0);
     return is_whole ? STATUS_OK : STATUS_EXHAUSTED;
 }
 
@@ -412,4 +418,27 @@ START_TEST(http2_fails)
 }
 END_TEST
 
-SUITE_MAIN("fault/http", memory_fails, socket_fails, http2_fails)
+/* One more Connect call than there may be is refused; health is answered, and other APIs are. */
+START_TEST(connect_calls_have_a_limit)
+{
+    struct asked open = {"POST /parley.v1.Conversations/Open HTTP/1.1\r\n" JSON, "{}", "200", "}"},
+                 refused = {open.line, "{}", "429", "]}"},
+                 check = {"POST /grpc.health.v1.Health/Check HTTP/1.1\r\n" JSON,
+                          "{\"service\":\"none\"}", "404", "]}"};
+
+    setup();
+    d.connected.limit.max = 2;
+    ck_assert_int_eq(ask(&open), STATUS_OK); /* and gives back what it held */
+    shared_limit_hold(&d.connected.limit, 0, 1);
+    ck_assert(ask_once(&open));
+    shared_limit_hold(&d.connected.limit, 0, 1);
+    ck_assert(ask_once(&refused));
+    ck_assert(ask_once(&check));
+    ck_assert(ask_once(&requests[0]));
+    ck_assert_uint_eq(d.connected.limit.held, 2);
+    forget_all();
+    teardown();
+}
+END_TEST
+
+SUITE_MAIN("fault/http", memory_fails, socket_fails, http2_fails, connect_calls_have_a_limit)

@@ -110,6 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         connection_close(s.connection);
     assert(list_is_empty(&f.connections) && f.n_answering == 0);
     front_deinit(&f);
+    connect_calls_deinit(&connected);
     health_deinit(&health);
     return 0;
 }

@@ -257,9 +257,7 @@ static void connect_serve(struct exchange *x)
         exchange_fail_as(x, http_status, &err);
         return;
     }
-    c = connect_call_open(x, method, codec);
-    if (c == NULL) {
-        (void)error_no_memory(&err, sizeof(*c), "a call");
+    if (connect_call_open(&c, x, method, codec, &err) != STATUS_OK) {
         exchange_fail(x, &err);
         return;
     }

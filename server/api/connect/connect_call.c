@@ -398,6 +398,8 @@ static void on_connect_cut(struct exchange *x, void *state, const struct error *
 static void connect_call_free(struct connect_call *c)
 {
     exchange_server(c->x)->calls.n_calls--;
+    if (c->is_counted)
+        shared_limit_give(&c->base.server->connected->limit, call_principal(&c->base)->id, 1);
     if (link_is_on(&c->deadline.link))
         list_remove(&c->deadline.link);
     envelope_reader_deinit(&c->in);
@@ -417,13 +419,29 @@ static void on_connect_close(struct exchange *x, void *state)
 
 /* --- the beginning --- */
 
-struct connect_call *connect_call_open(struct exchange *x, const struct call_method *method,
-                                       const struct connect_codec *codec)
+/* As gRPC's port: with keys, no principal has more than half of the calls in flight. */
+static enum status connect_call_count(struct connect_call *c, struct error *err)
+{
+    struct connect_calls *all = c->base.server->connected;
+
+    if (c->base.method->access == ACCESS_OPEN)
+        return STATUS_OK;
+    if (shared_limit_take(&all->limit, call_principal(&c->base)->id, 1, err) != STATUS_OK) {
+        err->retry_after_ms = 100;
+        return err->status;
+    }
+    c->is_counted = true;
+    return STATUS_OK;
+}
+
+enum status connect_call_open(struct connect_call **out, struct exchange *x,
+                              const struct call_method *method, const struct connect_codec *codec,
+                              struct error *err)
 {
     struct connect_call *c = try_alloc(1, sizeof(*c));
 
     if (c == NULL)
-        return NULL;
+        return error_no_memory(err, sizeof(*c), "a call");
     owner_thread_init(&c->owner);
     c->x = x;
     c->codec = codec;
@@ -436,8 +454,13 @@ struct connect_call *connect_call_open(struct exchange *x, const struct call_met
                             .principal = exchange_principal(x),
                             .n_unawaited = &c->n_unawaited};
     buf_init(&c->out, OUT_MAX_BYTES);
+    if (connect_call_count(c, err) != STATUS_OK) {
+        free(c);
+        return err->status;
+    }
     arena_init(&c->base.arena, decoded_limit(c));
-    return c;
+    *out = c;
+    return STATUS_OK;
 }
 
 void connect_call_adopt(struct connect_call *c)

@@ -4,11 +4,23 @@
 #include "base/env.h"
 #include "server/api/connect/connect_parts.h"
 
+enum { CONNECT_CALLS_MAX = 1 << 16 };
+
+static const struct limit_kind kind_of_connect_calls = {"Connect calls in flight", NULL, NULL};
+
 void connect_calls_init(struct connect_calls *c, const struct env *env, struct alarm *alarm,
                         struct health *health)
 {
     *c = (struct connect_calls){.env = env, .alarm = alarm, .health = health};
     list_init(&c->by_deadline);
+    shared_limit_init(&c->limit, &kind_of_connect_calls, CONNECT_CALLS_MAX);
+}
+
+void connect_calls_deinit(void *calls)
+{
+    struct connect_calls *c = calls;
+
+    shared_limit_deinit(&c->limit);
 }
 
 void connect_calls_add(struct connect_calls *c, struct connect_deadline *d)

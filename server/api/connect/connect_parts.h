@@ -39,6 +39,7 @@ struct connect_call {
     bool is_finishing; /* ended by the handler or here, with err */
     bool is_abandoned; /* ended here: the handler's own end is dropped */
     bool is_answered;  /* the exchange has the end */
+    bool is_counted;   /* in the limit of calls in flight */
     struct error err;
     struct buf out; /* messages that the exchange has not yet; the answer of a unary method */
     struct envelope_reader in;
@@ -46,9 +47,11 @@ struct connect_call {
     size_t n_unawaited;
 };
 
-/* NULL: no memory. The exchange has no handler yet, and c is not freed before it has. */
-struct connect_call *connect_call_open(struct exchange *x, const struct call_method *method,
-                                       const struct connect_codec *codec);
+/* EXHAUSTED: no memory, or as many calls as there may be are in flight. The exchange has no handler
+ * yet, and c is not freed before it has. */
+enum status connect_call_open(struct connect_call **out, struct exchange *x,
+                              const struct call_method *method, const struct connect_codec *codec,
+                              struct error *err) MUST_CHECK;
 /* The exchange is the call's from now on. */
 void connect_call_adopt(struct connect_call *c);
 /* Decodes a message of the client's. */
