@@ -20,12 +20,17 @@ void snapshot_begin(const struct conversations *all, struct watcher *w)
     w->at = w->place.is_synced ? NULL : snapshot_first(all, w);
 }
 
+void snapshot_end(struct watcher *w)
+{
+    w->place.is_synced = true;
+}
+
 const struct conversation *snapshot_next(struct watcher *w)
 {
     const struct conversation *c;
 
     if (w->at == NULL) {
-        w->place.is_synced = true;
+        w->place.below = 0;
         return NULL;
     }
     c = container_of(w->at, const struct conversation, of_owner);

@@ -42,6 +42,19 @@ def says_of_model(error, name="tiny"):
     assert f"the conversation's model '{name}' is not served" in error.details(), error.details()
 
 
+CLOSED, SYNCED = (getattr(conversations, f"CONVERSATION_EVENT_KIND_{name}") for name in ("CLOSED", "SYNCED"))
+
+
+def watched(parley, conversation=""):
+    """A watch, and the conversations of its snapshot."""
+    watch, states = parley.conversations.Watch(conversations.ConversationsWatchRequest(conversation=conversation)), []
+    for event in watch:
+        if event.kind == SYNCED:
+            return watch, states
+        states.append(event.state.conversation)
+    raise AssertionError(states)
+
+
 def without_model(parleyd, tiny, program, folder):
     data, text = os.path.join(folder, "data"), {"model": "tiny", "input": "Tell me.", "temperature": 0, "top_p": 0.5, "max_output_tokens": 8}
     flags = ["--data", data, "--http", "127.0.0.1:0"]
@@ -62,6 +75,11 @@ def without_model(parleyd, tiny, program, folder):
         assert everything(parley, c) == before
         listed = list(pages(parley, 2))
         assert len(listed) == 6 and {one.model for one in listed} == {"tiny"}
+        watch, states = watched(parley)
+        assert states[0] == c and sorted(states) == sorted(one.conversation for one in listed), states
+        one, states = watched(parley, gone)
+        assert states == [gone], states
+        one.cancel()
         assert [one["conversation"] for one in cli(parley, program, "list", "--model", "tiny")[1]] == [one.conversation for one in listed]
         status, _, complaint = cli(parley, program, "list", "--model", "typo")
         assert status == 1 and "no model 'typo'" in complaint, complaint
@@ -97,6 +115,11 @@ def without_model(parleyd, tiny, program, folder):
         assert cli(parley, program, "rewind", rewound, "1")[0] == 0 and parley.get(rewound).turns == 1
         assert cli(parley, program, "close", gone)[0] == 0
         parley.close(also)
+        closed = []
+        while closed[-2:] != [gone, also]:
+            event = next(watch)
+            closed += [event.conversation] if event.kind == CLOSED else []
+        watch.cancel()
         refused(grpc.StatusCode.NOT_FOUND, lambda: parley.get(gone))
         changed = [everything(parley, one) for one in (c, fork, rewound)]
         parley.daemon.kill()

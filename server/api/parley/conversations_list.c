@@ -7,7 +7,6 @@
 
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
-#include "server/conversation/body.h"
 #include "server/conversation/keeping.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
@@ -178,26 +177,6 @@ static uint32_t list_count_unkept(const struct stored_list *l, uint32_t principa
     return n;
 }
 
-static enum status list_row(Parley__V1__Conversation **out, const struct stored_list *l,
-                            const struct journal_row *row, struct arena *arena, struct error *err)
-{
-    const uint64_t now_ms = conversations_unix_ms(l->all);
-    const uint64_t idle_ms = now_ms > row->last_unix_ms ? now_ms - row->last_unix_ms : 0;
-    const struct conversation *c;
-    struct conversation_id id;
-    struct body_terms terms;
-    enum status rc;
-
-    memcpy(id.bytes, row->id, sizeof(id.bytes));
-    c = conversations_get(l->all, &id);
-    if (c != NULL)
-        return wire_conversation(out, c, call_principal(l->call), arena, err);
-    rc = body_read_terms(&terms, row->body, row->size_bytes, arena, err);
-    if (rc != STATUS_OK)
-        return rc;
-    return wire_stored_conversation(out, row, &terms, idle_ms, call_principal(l->call), arena, err);
-}
-
 /* Merges both by the time of opening. */
 static enum status list_merge(Parley__V1__ConversationsListResponse *response,
                               struct stored_list *l, const struct journal_found *found,
@@ -218,7 +197,7 @@ static enum status list_merge(Parley__V1__ConversationsListResponse *response,
         enum status rc;
 
         if (row != NULL && (c == NULL || row->opened_unix_ms >= c->opened_unix_ms)) {
-            rc = list_row(to, l, row, arena, err);
+            rc = wire_listed_conversation(to, l->all, row, call_principal(l->call), arena, err);
             l->at.place = row->place;
             at = list_next(&found->rows, at);
         } else {

@@ -1,14 +1,22 @@
 /* parley.v1.Conversations, Watch. Each message is pulled when the one before is out: first the
- * conversations there are (snapshot.h), then SYNCED, then events. Events that come meanwhile wait
- * in the ring for SYNCED; where they fill half of it they go between, so that none is lost. */
+ * conversations in memory (snapshot.h), then those that the journal has alone, then SYNCED, then
+ * events. Events that come meanwhile wait in the ring for SYNCED; where they fill half of it they
+ * go between, so that none is lost.
+ *
+ * The journal is read a row at a time, behind all that was appended before. So a row tells nothing
+ * of an event that is still in the ring. If an event went out while a row was read, the row is read
+ * again. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/keeping.h"
 #include "server/conversation/names.h"
+#include "server/conversation/retention.h"
 #include "server/conversation/snapshot.h"
 #include "server/conversation/watch.h"
 #include "server/server.h"
@@ -19,6 +27,10 @@ struct watch_call {
     struct call *call;
     struct conversations *all;
     struct watcher watcher;
+    struct journal_wait row_wait; /* for the next row of the journal */
+    uint64_t row_place;           /* in the journal, of the last row */
+    uint64_t first_serial;        /* conversations with it, and newer ones, opened meanwhile */
+    bool is_reading, is_row_old;  /* an event went out since the read began */
 };
 
 static const Parley__V1__ConversationEventKind event_kinds[] = {
@@ -48,6 +60,13 @@ static void watch_service_write(struct watch_call *w, Parley__V1__ConversationEv
     call_write(w->call, &message->base, more);
 }
 
+/* Whether a message of the snapshot can be written as soon as the one before is out. */
+static bool has_snapshot(const struct watch_call *w)
+{
+    return !w->watcher.place.is_synced &&
+           (w->watcher.at != NULL || w->all->keeping.journal == NULL);
+}
+
 static void write_happened(struct watch_call *w, const struct watch_event *event)
 {
     Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
@@ -62,7 +81,7 @@ static void write_happened(struct watch_call *w, const struct watch_event *event
         conversation_id_format(&event->parent, parent);
         message.parent = parent;
     }
-    watch_service_write(w, &message, !w->watcher.place.is_synced);
+    watch_service_write(w, &message, has_snapshot(w));
 }
 
 static void write_lost(struct watch_call *w, uint64_t lost)
@@ -72,24 +91,31 @@ static void write_lost(struct watch_call *w, uint64_t lost)
     message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_LOST;
     message.lost = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
     message.unix_ms = conversations_unix_ms(w->all);
-    watch_service_write(w, &message, !w->watcher.place.is_synced);
+    watch_service_write(w, &message, has_snapshot(w));
 }
 
-static void write_state(struct watch_call *w, const struct conversation *c)
+static void write_state(struct watch_call *w, Parley__V1__Conversation *state, bool more)
 {
     Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
+
+    message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SNAPSHOT;
+    message.state = state;
+    message.conversation = state->conversation;
+    message.unix_ms = conversations_unix_ms(w->all);
+    watch_service_write(w, &message, more);
+}
+
+static void write_open(struct watch_call *w, const struct conversation *c)
+{
+    Parley__V1__Conversation *state;
     struct arena arena;
     struct error err;
 
     arena_init(&arena, STATE_MAX_BYTES);
-    if (wire_conversation(&message.state, c, call_principal(w->call), &arena, &err) == STATUS_OK) {
-        message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SNAPSHOT;
-        message.conversation = message.state->conversation;
-        message.unix_ms = conversations_unix_ms(w->all);
-        watch_service_write(w, &message, true);
-    } else {
+    if (wire_conversation(&state, c, call_principal(w->call), &arena, &err) == STATUS_OK)
+        write_state(w, state, has_snapshot(w));
+    else
         call_finish(w->call, &err);
-    }
     arena_deinit(&arena);
 }
 
@@ -102,14 +128,80 @@ static void write_synced(struct watch_call *w)
     watch_service_write(w, &message, false);
 }
 
+/* Whether the row is of a conversation that was in memory when the snapshot passed it, or is being
+ * deleted. */
+static bool is_row_told(const struct watch_call *w, const struct journal_row *row)
+{
+    const struct conversation *c;
+    struct conversation_id id;
+
+    memcpy(id.bytes, row->id, sizeof(id.bytes));
+    c = conversations_get(w->all, &id);
+    return (c != NULL && c->serial < w->first_serial) || retention_is_closing(w->all, &id);
+}
+
+static void watch_write_row(struct watch_call *w, const struct journal_row *row)
+{
+    Parley__V1__Conversation *state;
+    struct arena arena;
+    struct error err;
+
+    w->row_place = row->place;
+    if (is_row_told(w, row)) {
+        call_notify(w->call);
+        return;
+    }
+    arena_init(&arena, STATE_MAX_BYTES);
+    if (wire_listed_conversation(&state, w->all, row, call_principal(w->call), &arena, &err) ==
+        STATUS_OK)
+        write_state(w, state, false);
+    else
+        call_finish(w->call, &err);
+    arena_deinit(&arena);
+}
+
+static void on_row(void *arg, struct journal_found *found, const struct error *err)
+{
+    struct watch_call *w = arg;
+    const struct link *row = list_first(&found->rows);
+
+    w->is_reading = false;
+    if (err->status != STATUS_OK)
+        call_finish(w->call, err);
+    else if (w->is_row_old)
+        call_notify(w->call);
+    else if (row != NULL)
+        watch_write_row(w, container_of(row, const struct journal_row, link));
+    else {
+        snapshot_end(&w->watcher);
+        write_synced(w);
+    }
+}
+
+static void read_row(struct watch_call *w)
+{
+    const struct journal_query q = {.by = JOURNAL_PAGE,
+                                    .principal = keeping_principal(w->all, w->watcher.principal),
+                                    .place = w->row_place,
+                                    .max_rows = 1};
+
+    w->is_reading = true;
+    w->is_row_old = false;
+    journal_read(w->all->keeping.journal, &w->row_wait, &q, on_row, w);
+}
+
 static void write_snapshot(struct watch_call *w)
 {
     const struct conversation *c = snapshot_next(&w->watcher);
 
     if (c != NULL)
-        write_state(w, c);
-    else
+        write_open(w, c);
+    else if (w->all->keeping.journal != NULL && !w->watcher.is_one)
+        read_row(w);
+    else {
+        snapshot_end(&w->watcher);
         write_synced(w);
+    }
 }
 
 static void watch_service_write_ready(struct call *call, void *state)
@@ -125,6 +217,9 @@ static void watch_service_write_ready(struct call *call, void *state)
             write_lost(w, lost);
         else
             write_happened(w, &event);
+        w->is_row_old = true;
+    } else if (w->is_reading) {
+        return;
     } else if (!watcher->place.is_synced) {
         write_snapshot(w);
     } else if (watcher->is_one &&
@@ -137,6 +232,7 @@ static void watch_service_on_close(struct call *call, void *state, enum status w
 {
     struct watch_call *w = state;
 
+    journal_leave(&w->row_wait);
     watcher_close(&w->watcher);
     free(w);
 }
@@ -206,6 +302,8 @@ static void watch_service_start_watch(struct call *call,
         return;
     w->call = call;
     w->all = server->conversations;
+    w->row_place = INT64_MAX;
+    w->first_serial = w->all->n_opened;
     if (open_watch(w, request, &err) != STATUS_OK) {
         free(w);
         call_finish(call, &err);
@@ -215,8 +313,8 @@ static void watch_service_start_watch(struct call *call,
     call_notify(call);
 }
 
-#define WATCH_SERVICE_METHODS(METHOD)                                              \
-    METHOD(SERVER_STREAM, KEY, "Conversations/Watch", conversations_watch_request, \
+#define WATCH_SERVICE_METHODS(METHOD)                                                    \
+    METHOD(FOUND_SERVER_STREAM, KEY, "Conversations/Watch", conversations_watch_request, \
            conversation_event, watch_service_start_watch)
 
 PARLEY_TABLE(watch_service_methods, WATCH_SERVICE_METHODS)

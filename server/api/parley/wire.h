@@ -70,9 +70,10 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
                               const struct principal *owner, struct arena *arena,
                               struct error *err) MUST_CHECK;
 
-/* The same of one that the journal has alone; of the KV cache nothing is known. */
-enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
-                                     const struct body_terms *t, uint64_t idle_ms,
+/* The same of one that the journal lists. Of the KV cache of one that is not in memory nothing is
+ * known. */
+enum status wire_listed_conversation(Parley__V1__Conversation **out,
+                                     const struct conversations *all, const struct journal_row *row,
                                      const struct principal *owner, struct arena *arena,
                                      struct error *err) MUST_CHECK;
 

@@ -105,10 +105,12 @@ no_memory:
     return error_no_memory(err, 0, "what is known of a conversation");
 }
 
-enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
-                                     const struct body_terms *t, uint64_t idle_ms,
-                                     const struct principal *owner, struct arena *arena,
-                                     struct error *err)
+/* Of one that the journal has alone. */
+static enum status wire_stored_conversation(Parley__V1__Conversation **out,
+                                            const struct journal_row *row,
+                                            const struct body_terms *t, uint64_t idle_ms,
+                                            const struct principal *owner, struct arena *arena,
+                                            struct error *err)
 {
     Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
     char *ids = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
@@ -146,6 +148,28 @@ enum status wire_stored_conversation(Parley__V1__Conversation **out, const struc
     return STATUS_OK;
 no_memory:
     return error_no_memory(err, sizeof(*m), "what is known of a conversation");
+}
+
+enum status wire_listed_conversation(Parley__V1__Conversation **out,
+                                     const struct conversations *all, const struct journal_row *row,
+                                     const struct principal *owner, struct arena *arena,
+                                     struct error *err)
+{
+    const uint64_t now_ms = conversations_unix_ms(all);
+    const uint64_t idle_ms = now_ms > row->last_unix_ms ? now_ms - row->last_unix_ms : 0;
+    const struct conversation *c;
+    struct conversation_id id;
+    struct body_terms terms;
+    enum status rc;
+
+    memcpy(id.bytes, row->id, sizeof(id.bytes));
+    c = conversations_get(all, &id);
+    if (c != NULL)
+        return wire_conversation(out, c, owner, arena, err);
+    rc = body_read_terms(&terms, row->body, row->size_bytes, arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    return wire_stored_conversation(out, row, &terms, idle_ms, owner, arena, err);
 }
 
 /* --- the transcript --- */

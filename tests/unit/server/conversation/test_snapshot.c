@@ -52,6 +52,8 @@ START_TEST(test_all)
         ck_assert(!w.place.is_synced);
     }
     ck_assert_ptr_null(snapshot_next(&w));
+    ck_assert(!w.place.is_synced);
+    snapshot_end(&w);
     ck_assert(w.place.is_synced);
     watcher_close(&w);
 }
