@@ -35,8 +35,8 @@ static enum status admin_service_status(struct call *call,
     response->calls = (uint32_t)server->calls.n_calls;
     response->turns = server->conversations->n_turns;
     response->pid = (uint32_t)getpid();
-    return wire_models(&response->models, &response->n_models, server->models, call_arena(call),
-                       err);
+    return wire_models(&response->models, &response->n_models, server->models, false,
+                       call_arena(call), err);
 }
 
 #define ADMIN_SERVICE_METHODS(METHOD)                                                  \

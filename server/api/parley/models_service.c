@@ -8,7 +8,11 @@
 static enum status list_models(struct call *call, const Parley__V1__ModelsListRequest *request,
                                Parley__V1__ModelsListResponse *response, struct error *err)
 {
-    return wire_models(&response->models, &response->n_models, call_server(call)->models,
+    struct models *models = call_server(call)->models;
+
+    if (request->all && models_scan(models, err) != STATUS_OK)
+        return err->status;
+    return wire_models(&response->models, &response->n_models, models, request->all,
                        call_arena(call), err);
 }
 

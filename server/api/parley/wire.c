@@ -651,17 +651,44 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     return STATUS_OK;
 }
 
-enum status wire_models(Parley__V1__Model ***ret_models, size_t *ret_n, const struct models *models,
-                        struct arena *arena, struct error *err)
+/* A model that is not loaded; error says why, where a load has failed. */
+static Parley__V1__Model *wire_unloaded(const struct model_entry *e, struct arena *arena)
 {
-    Parley__V1__Model **list = arena_alloc(arena, models->n_loaded + 1, sizeof(list[0]));
+    Parley__V1__Model *p = arena_alloc(arena, 1, sizeof(*p));
+
+    if (p == NULL)
+        return NULL;
+    parley__v1__model__init(p);
+    p->name = e->name;
+    p->state = PARLEY__V1__MODEL_STATE__MODEL_STATE_UNLOADED;
+    if (e->why.status != STATUS_OK)
+        p->error = (char *)e->why.text;
+    return p;
+}
+
+enum status wire_models(Parley__V1__Model ***ret_models, size_t *ret_n, const struct models *models,
+                        bool with_unloaded, struct arena *arena, struct error *err)
+{
+    const size_t max = models->n_loaded + (with_unloaded ? models->n_entries : 0);
+    Parley__V1__Model **list = arena_alloc(arena, max + 1, sizeof(list[0]));
+    size_t n = 0;
 
     if (list == NULL)
-        return error_no_memory(err, models->n_loaded * sizeof(list[0]), "a list of models");
-    for (size_t i = 0; i < models->n_loaded; i++)
-        if (wire_model(&list[i], models->loaded[i], i == 0, arena, err) != STATUS_OK)
+        return error_no_memory(err, max * sizeof(list[0]), "a list of models");
+    for (; n < models->n_loaded; n++)
+        if (wire_model(&list[n], models->loaded[n], n == 0, arena, err) != STATUS_OK)
             return err->status;
+    for (struct link *l = list_first(&models->entries); with_unloaded && l != NULL;
+         l = list_next(&models->entries, l)) {
+        const struct model_entry *e = container_of(l, const struct model_entry, link);
+
+        if (e->state != MODEL_ENTRY_UNLOADED)
+            continue;
+        list[n] = wire_unloaded(e, arena);
+        if (list[n++] == NULL)
+            return error_no_memory(err, sizeof(*list[0]), "a list of models");
+    }
     *ret_models = list;
-    *ret_n = models->n_loaded;
+    *ret_n = n;
     return STATUS_OK;
 }

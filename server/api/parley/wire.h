@@ -88,9 +88,10 @@ enum status wire_transcript(Parley__V1__Conversation *m, const struct conversati
                             uint32_t page_size, const char *page_token, struct arena *arena,
                             struct error *err) MUST_CHECK;
 
-/* All models that are loaded: the list, and its length. */
+/* All models that are loaded: the list, and its length. with_unloaded: behind them those that are
+ * known. */
 enum status wire_models(Parley__V1__Model ***ret_models, size_t *ret_n, const struct models *models,
-                        struct arena *arena, struct error *err) MUST_CHECK;
+                        bool with_unloaded, struct arena *arena, struct error *err) MUST_CHECK;
 enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,
                        struct arena *arena, struct error *err) MUST_CHECK;
 
