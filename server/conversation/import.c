@@ -51,7 +51,8 @@ static enum status import_reply(struct body_finish *out, const struct conversati
 
     *out = (struct body_finish){.reply = {.finish = t->finish,
                                           .n_prompt = t->usage.n_prompt,
-                                          .n_cached = t->usage.n_cached}};
+                                          .n_cached = t->usage.n_cached},
+                                .timings = t->timings};
     out->reply.text.data = (char *)t->reply; /* only read */
     out->reply.text.len = t->reply_len;
     if (a->type->recall == NULL)
@@ -85,6 +86,7 @@ static enum status import_acted(struct completed_turn **out, struct conversation
 
     if (rc != STATUS_OK)
         return rc;
+    completed->timings = finish->timings;
     *request = NULL; /* given away, with newest */
     if (newest != NULL)
         (void)completed_turn_ref(newest);

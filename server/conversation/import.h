@@ -11,6 +11,7 @@ struct imported_turn {
     size_t reply_len;
     enum finish finish;
     struct usage usage;
+    struct timings timings; /* zeros: not known */
 };
 
 /* Adds the turn behind the conversation's turns. The refusals are those of conversation_turn.

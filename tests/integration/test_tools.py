@@ -320,7 +320,13 @@ def told_by_all(parley, text="", messages=ASK, model="hermes", **more):
         wire["constraint"] = content.Constraint(json_schema=json.dumps(more["response_format"]["json_schema"]["schema"]))
     else:
         wire["constraint"] = says_on_wire(text)
-    asked = parley.conversations.Ask(pb.TurnRequest(conversation=parley.open(model), **wire))
+    kept = parley.open(model)
+    asked = parley.conversations.Ask(pb.TurnRequest(conversation=kept, **wire))
+    (kept,) = parley.get(kept).transcript
+    parts, said = kept.message if kept.HasField("message") else content.Message(role="assistant", text=kept.reply), asked.message
+    # Without tools, thoughts are in the text of the answer; the transcript has them apart in any case.
+    assert parts == said or (not said.reasoning and parts.reasoning in said.text and said.text.endswith(parts.text)), (str(parts), str(said))
+    assert kept.timings == asked.timings and kept.reply, kept
     told["grpc"] = asked.message.text, [(c.name, json.loads(c.arguments)) for c in asked.message.tool_calls], harness.word(asked, "finish_reason")
     try:
         (text_, _, calls, finish), _ = in_parts(list(parley.conversations.Turn(pb.TurnRequest(conversation=parley.open(model), **wire))))

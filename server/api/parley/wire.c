@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agents/constraint/constraint.h"
+#include "server/api/parley/turn_parts.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/api/parley/wire_sampling.h"
 #include "server/api/parley/wire_tools.h"
@@ -484,12 +485,42 @@ enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__Tran
     if (from->usage != NULL)
         t.usage = (struct usage){.n_prompt = from->usage->prompt_tokens,
                                  .n_cached = from->usage->cached_tokens};
+    if (from->timings != NULL)
+        t.timings = (struct timings){.queue_us = from->timings->queue_us,
+                                     .prefill_us = from->timings->prefill_us,
+                                     .decode_us = from->timings->decode_us,
+                                     .total_us = from->timings->total_us,
+                                     .n_steps = from->timings->steps};
     *out = t;
     return STATUS_OK;
 }
 
+/* Whether the turn was computed, or imported with the times of where it was. */
+static bool has_timings(const struct completed_turn *r)
+{
+    return r->timings.total_us > 0 || r->timings.n_steps > 0;
+}
+
+/* Sets t's message where the reply has parts besides its text. */
+static enum status fill_parts_of(Parley__V1__TranscriptTurn *t, const struct completed_turn *r,
+                                 const struct turn_parts *parts, struct arena *arena)
+{
+    Parley__V1__Message *message = arena_alloc(arena, 1, sizeof(*message));
+
+    if (message == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__message__init(message);
+    if (turn_parts_message(message, parts, r, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    if (message->n_tool_calls == 0 && message->reasoning[0] == '\0')
+        return STATUS_OK;
+    message->role = (char *)role_name(ROLE_ASSISTANT);
+    t->message = message;
+    return STATUS_OK;
+}
+
 enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
-                                 struct arena *arena)
+                                 const struct turn_parts *parts, struct arena *arena)
 {
     size_t n = r->request->n_messages;
     Parley__V1__TranscriptTurn *t = arena_alloc(arena, 1, sizeof(*t));
@@ -515,8 +546,16 @@ enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct 
     t->reply = wire_text(r->text, r->len, arena);
     t->finish_reason = wire_finish(r->finish);
     t->usage = usage;
+    if (t->reply == NULL || fill_parts_of(t, r, parts, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
     *out = t;
-    return t->reply == NULL ? STATUS_EXHAUSTED : STATUS_OK;
+    if (!has_timings(r))
+        return STATUS_OK;
+    t->timings = arena_alloc(arena, 1, sizeof(*t->timings));
+    if (t->timings == NULL)
+        return STATUS_EXHAUSTED;
+    fill_timings(t->timings, &r->timings);
+    return STATUS_OK;
 }
 
 /* --- models --- */

@@ -4,6 +4,7 @@
 
 #include "proto/codec.h"
 #include "server/access/access.h"
+#include "server/api/parley/turn_parts.h"
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/api/parley/wire_sampling.h"
@@ -215,7 +216,7 @@ static void collect_turns(const struct completed_turn **out, const struct conver
 /* Appends turns until the message would have more than WIRE_PAGE_BYTES. */
 static enum status append_turns(Parley__V1__Conversation *m,
                                 const struct completed_turn *const *turns, size_t n,
-                                struct arena *arena)
+                                const struct turn_parts *parts, struct arena *arena)
 {
     enum { HEAD_BYTES = 8 }; /* a turn's tag and length, at most */
     size_t n_bytes = codec_size(&m->base);
@@ -223,7 +224,7 @@ static enum status append_turns(Parley__V1__Conversation *m,
     for (size_t i = 0; i < n; i++) {
         Parley__V1__TranscriptTurn *turn;
 
-        if (wire_transcript_turn(&turn, turns[i], arena) != STATUS_OK)
+        if (wire_transcript_turn(&turn, turns[i], parts, arena) != STATUS_OK)
             return STATUS_EXHAUSTED;
         n_bytes += codec_size(&turn->base) + HEAD_BYTES;
         if (i > 0 && n_bytes > WIRE_PAGE_BYTES)
@@ -240,6 +241,7 @@ enum status wire_transcript(Parley__V1__Conversation *m, const struct conversati
     size_t n = page_size == 0 ? WIRE_PAGE_TURNS : page_size;
     const struct completed_turn **turns;
     uint32_t first = 1, last;
+    struct turn_parts parts;
     enum status rc;
     char *token;
 
@@ -255,7 +257,8 @@ enum status wire_transcript(Parley__V1__Conversation *m, const struct conversati
     if (turns == NULL || m->transcript == NULL || token == NULL)
         return error_no_memory(err, 0, "a transcript");
     collect_turns(turns, c, first, n);
-    if (append_turns(m, turns, n, arena) != STATUS_OK)
+    turn_parts_init(&parts, c->host.model->info.text.reply_format, true);
+    if (append_turns(m, turns, n, &parts, arena) != STATUS_OK)
         return error_no_memory(err, 0, "a transcript");
     last = first + (uint32_t)m->n_transcript - 1;
     if (last < c->host.n_turns) {

@@ -7,9 +7,11 @@
 #include "base/arena.h"
 #include "server/conversation/completed_turn.h"
 
-/* STATUS_EXHAUSTED without memory; fills no error. */
+struct turn_parts;
+
+/* parts: of the conversation's model. STATUS_EXHAUSTED without memory; fills no error. */
 enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
-                                 struct arena *arena) MUST_CHECK;
+                                 const struct turn_parts *parts, struct arena *arena) MUST_CHECK;
 
 /* A copy, ended by NUL, without the NUL bytes that such a string cannot hold. NULL without memory.
  */
