@@ -1,5 +1,5 @@
 // The page as a whole: which conversation is shown, and what the parts of the page ask for.
-import { el, button } from './dom.js';
+import { el, button, icon } from './dom.js';
 import { dotOf } from './batch_view.js';
 import { Chat } from './chat.js';
 import { showCompared } from './compare.js';
@@ -20,7 +20,7 @@ const LOOK_MS = 3000; // at a conversation that another tab may have gone on wit
 
 const SHORTCUTS = [
   ['Ctrl K', 'Search conversations'], ['Ctrl Shift O', 'New conversation'], ['Ctrl B', 'Show or hide the list'],
-  ['Ctrl .', 'Show or hide the branches'], ['/', 'Write a message'], ['Esc', 'Stop the reply'],
+  ['Ctrl .', 'Show or hide the branches'], ['/', 'Write a message'], ['Esc', 'Stop the reply, or leave the field'],
   ['[  ]', 'Previous and next version of the last turn that has several'], ['Enter', 'Send'], ['Shift Enter', 'A new line'], ['?', 'This list'],
 ];
 
@@ -40,10 +40,11 @@ export class App {
     this.model = el('button', { type: 'button', class: 'model-button', 'aria-haspopup': 'menu', on: { click: () => this.#modelMenu() } });
     this.menuButton = button('menu', 'Show the list', () => this.toggleSidebar(), { class: 'ghost open-list' });
     this.treeButton = button('tree', 'Branches (Ctrl .)', () => this.panel.toggle('tree'), { attrs: { 'aria-pressed': 'false' } });
-    this.settingsButton = button('sliders', 'Settings', () => this.panel.toggle('settings'), { attrs: { 'aria-pressed': 'false' } });
+    this.settingsButton = button('sliders', 'Settings', () => this.panel.toggle('settings'), { class: 'ghost for-wide', attrs: { 'aria-pressed': 'false' } });
+    this.newButton = button('plus', 'New conversation', () => this.openNew(), { class: 'ghost for-narrow' });
     this.moreButton = button('more', 'More', () => this.#moreMenu(), { attrs: { 'aria-haspopup': 'menu' } });
     document.getElementById('main').replaceChildren(
-      el('header', { class: 'head' }, this.menuButton, this.model, el('h2', { class: 'title' }, this.title), this.treeButton, this.settingsButton, this.moreButton),
+      el('header', { class: 'head' }, this.menuButton, this.model, el('h2', { class: 'title' }, this.title), this.treeButton, this.settingsButton, this.newButton, this.moreButton),
       this.thread.node,
       el('div', { class: 'dock' }, this.thread.toEnd, this.composer.node,
         el('p', { class: 'fine', text: 'Replies may be wrong. Check what matters.' })));
@@ -80,10 +81,11 @@ export class App {
   draw() {
     const { chat } = this;
     const shown = this.library.all.get(chat.id) ?? chat.conversation;
-    const name = shown ? nameOf(this.#rootOf(shown)) : 'New conversation';
+    const name = shown ? nameOf(this.#rootOf(shown)) : chat.error ? 'Not here' : 'New conversation';
     document.title = shown ? `${name} · Parley` : 'Parley';
     this.title.textContent = name;
-    this.title.disabled = chat.id === null;
+    this.title.disabled = !shown;
+    this.root.classList.toggle('is-new', chat.id === null);
     this.#drawModel();
     this.drawThread();
     this.composer.draw(chat);
@@ -102,7 +104,7 @@ export class App {
     const model = this.library.model(this.chat.modelName);
     const name = this.chat.modelName || model?.name || 'No model';
     const canChoose = this.chat.id === null;
-    this.model.replaceChildren(el('span', { class: `dot ${model ? dotOf(model) : ''}` }), el('span', { text: name }));
+    this.model.replaceChildren(el('span', { class: `dot ${model ? dotOf(model) : ''}` }), el('span', { text: name }), ...(canChoose ? [icon('down')] : []));
     this.model.disabled = !canChoose;
     this.model.title = canChoose ? 'Choose a model' : `${name}: a conversation keeps its model`;
   }
@@ -360,10 +362,11 @@ export class App {
 
   // --- menus ---
 
-  #modelMenu() {
+  async #modelMenu() {
+    await this.library.refreshModels().catch(() => {}); // the poll says when the server is away
     openMenu(this.model, this.library.models.map((model) => ({
       label: model.name,
-      sub: [model.architecture, model.context && `${model.context.toLocaleString()} tokens of context`, { MODEL_STATE_UNLOADED: 'not loaded', MODEL_STATE_LOADING: 'loading', MODEL_STATE_FAILED: model.error }[model.state]].filter(Boolean).join(' · '),
+      sub: [model.architecture, model.context && `${model.context.toLocaleString()} tokens of context`, { MODEL_STATE_UNLOADED: model.error ? `not loaded: ${model.error}` : 'not loaded', MODEL_STATE_LOADING: 'loading', MODEL_STATE_UNLOADING: 'unloading', MODEL_STATE_FAILED: model.error }[model.state]].filter(Boolean).join(' · '),
       dot: dotOf(model) || 'off',
       checked: model.name === (this.chat.modelName || this.library.model('')?.name),
       act: () => this.#choose(model),
@@ -376,8 +379,12 @@ export class App {
     this.draw();
     if (model.state !== 'MODEL_STATE_UNLOADED') return;
     notify(`${model.name} is being loaded.`);
-    await unary('Models/Load', { name: model.name }).catch(complain);
-    await this.library.refresh().catch(complain);
+    const load = unary('Models/Load', { name: model.name });
+    await this.library.refresh().catch(complain); // shows that it loads
+    await load.catch((error) => {
+      if (error.code !== 'permission_denied' && error.code !== 'unimplemented') complain(error); // then the first message loads it
+    });
+    await this.library.refreshModels().catch(complain);
   }
 
   #moreMenu() {
@@ -385,13 +392,20 @@ export class App {
     const shown = this.library.all.get(chat.id);
     const family = chat.id === null ? [] : this.library.familyOf(chat.id);
     const name = shown ? nameOf(this.#rootOf(shown)) : 'conversation';
+    const isPinned = shown !== undefined && Boolean(this.#rootOf(shown).metadata?.pinned);
     openMenu(this.moreButton, [
+      ...(shown ? [
+        { label: 'Rename…', icon: 'edit', act: () => this.#renameShown() },
+        { label: isPinned ? 'Unpin' : 'Pin', icon: 'pin', act: () => this.pin(this.#rootOf(shown), !isPinned) },
+        null,
+      ] : []),
+      { label: 'Settings', icon: 'sliders', act: () => this.panel.show('settings') },
       { label: 'The server at work', icon: 'pulse', act: () => this.panel.show('batch') },
       { label: 'Import…', icon: 'upload', act: () => this.importFile() },
       { label: 'Help and shortcuts', icon: 'help', act: () => this.help() },
-      ...(chat.id === null ? [] : [
+      ...(!shown ? [] : [
         null,
-        ...Object.entries(EXPORTS).map(([label, { ending, type, write }]) => ({ label, sub: 'Export', icon: 'download', act: () => saveFile(`${name}.${ending}`, type, write(chat, name)) })),
+        ...Object.entries(EXPORTS).map(([label, { ending, type, write }]) => ({ label, icon: 'download', act: () => saveFile(`${name}.${ending}`, type, write(chat, name)) })),
         { label: 'Copy the id', sub: chat.id, icon: 'copy', act: () => copyText(chat.id, 'The id is copied') },
         null,
         { label: 'Delete this branch…', icon: 'trash', danger: true, act: () => this.remove([shown]) },
@@ -450,6 +464,7 @@ export class App {
     if (this.root.classList.contains('drawer')) this.toggleSidebar(false);
     else if (this.chat.isBusy) this.chat.stop()?.catch(complain);
     else if (MIDDLE.matches && this.panel.tab !== null) this.panel.show(null);
+    else if (this.composer.hasFocus) this.composer.leave();
     else return false;
     return true;
   };

@@ -7,7 +7,6 @@ import { TurnRun } from './turn_run.js';
 
 const TURN_PAGE = 1000; // turns
 const TITLE_LENGTH = 60;
-const CALL = /tool_call|"arguments"|"parameters"/i; // in the text of a reply that may have called tools
 
 /** Digits of a random number below 2^53, for seeds. */
 function randomSeed() {
@@ -38,10 +37,10 @@ export function toolsOf(json) {
   });
 }
 
-/** @typedef {{schema: string, tools: string, effort: string}} Wishes what each turn is asked with, beside the conversation's own */
+/** @typedef {{schema: string, tools: string, choice: string, effort: string}} Wishes what each turn is asked with, beside the conversation's own */
 
 /** @returns {Wishes} */
-const noWishes = () => ({ schema: '', tools: '', effort: '' });
+const noWishes = () => ({ schema: '', tools: '', choice: '', effort: '' });
 
 export class Chat {
   changed = new Signal();
@@ -51,10 +50,6 @@ export class Chat {
   turns = [];
   /** @type {TurnRun|null} */
   run = null;
-  /** @type {Map<number, any>} TurnDone of turns that this page saw end */
-  ends = new Map();
-  /** @type {Map<number, any>} replies with their calls and reasoning, which a transcript has as text */
-  replies = new Map();
   error = null;
   /** @type {string|null} the text of a message whose turn another one has taken */
   rejected = null;
@@ -105,17 +100,6 @@ export class Chat {
     this.library.remember(conversation);
     if (!this.isBusy) this.#rejoin();
     this.changed.emit();
-    for (const turn of turns) if (turn.finishReason === 'FINISH_REASON_TOOL_CALLS' || CALL.test(turn.reply ?? '')) this.#recall(turn.turn);
-  }
-
-  /** Asks for the calls of a turn, which its transcript has as text. @param {number} turn */
-  async #recall(turn) {
-    if (this.replies.has(turn)) return;
-    this.replies.set(turn, undefined); // asked for once
-    const run = new TurnRun({ conversation: this.id, turn, resumeFrom: { generation: this.conversation.generation ?? 1, turn } }, () => {});
-    await run.follow();
-    if (run.state === 'done') this.replies.set(turn, run.reply);
-    this.changed.emit();
   }
 
   #rejoin() {
@@ -149,10 +133,10 @@ export class Chat {
   }
 
   #wished() {
-    const { schema, tools, effort } = this.wishes;
+    const { schema, tools, choice, effort } = this.wishes;
     return {
       ...(schema.trim() && { constraint: { jsonSchema: schema } }),
-      ...(tools.trim() && { tools: toolsOf(tools) }),
+      ...(tools.trim() && { tools: toolsOf(tools), ...(choice && { toolChoice: { mode: choice } }) }),
       ...(effort && { reasoning: { effort } }),
     };
   }
@@ -167,10 +151,7 @@ export class Chat {
     if (!run.isOver) return; // left
     kept.set(`pending.${this.id}`, null);
     this.library.setRunning(this.id, null);
-    if (run.state === 'done') {
-      this.ends.set(request.turn, run.done);
-      this.replies.set(request.turn, run.reply);
-    } else if (run.error.code === 'already_exists') {
+    if (run.error?.code === 'already_exists') {
       this.rejected = request.messages?.at(-1)?.text ?? null;
       this.run = null;
     }

@@ -45,6 +45,8 @@ export class Composer {
     }
     this.#drawSend();
     this.#drawMeter(chat);
+    const name = chat.modelName || this.app.library.model('')?.name;
+    this.input.placeholder = name ? `Message ${name}` : 'Message';
     const tags = [chat.wishes.schema && 'JSON', chat.wishes.tools && 'Tools'].filter(Boolean);
     this.tags.replaceChildren(...tags.map((text) => el('span', { class: 'tag', text })));
   }
@@ -58,6 +60,14 @@ export class Composer {
 
   focus() {
     this.input.focus();
+  }
+
+  get hasFocus() {
+    return document.activeElement === this.input;
+  }
+
+  leave() {
+    this.input.blur();
   }
 
   #drawSend() {

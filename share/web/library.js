@@ -22,13 +22,28 @@ export class Library {
 
   /** The newest conversations and the models. */
   async refresh() {
-    const [page, models] = await Promise.all([unary('Conversations/List', { pageSize: FIRST_PAGE }), unary('Models/List')]);
-    this.models = models.models ?? [];
+    const isFirst = this.models.length === 0;
+    const [page, models] = await Promise.all([unary('Conversations/List', { pageSize: FIRST_PAGE }), unary('Models/List', isFirst ? { all: true } : {})]);
+    this.#takeModels(models.models ?? []);
     this.#take(page);
     if (this.isLoaded && this.total < this.all.size) this.isLoaded = false; // some are gone: read anew which
     if (this.total <= FIRST_PAGE) this.#keepOnly(page.conversations ?? []);
     if (!page.nextPageToken) this.isLoaded = true;
     this.#altered();
+  }
+
+  /** All models, those that a call would load, too. */
+  async refreshModels() {
+    this.models = (await unary('Models/List', { all: true })).models ?? [];
+    this.#altered();
+  }
+
+  /** What is not loaded any more can be loaded again. @param {any[]} loaded */
+  #takeModels(loaded) {
+    const names = new Set(loaded.map((model) => model.name));
+    const rest = this.models.filter((model) => !names.has(model.name));
+    this.models = [...loaded, ...rest.map(({ name, architecture, context, error, state }) => ({
+      name, architecture, context, state: 'MODEL_STATE_UNLOADED', error: state === 'MODEL_STATE_UNLOADED' ? error : undefined }))];
   }
 
   /** All others. */

@@ -2,6 +2,7 @@
 import marked from '/web/marked.js';
 import { el, button } from './dom.js';
 import { codeTokens } from './highlight.js';
+import { copyText } from './overlays.js';
 import { cutFormulas, formula, FORMULA } from './math.js';
 
 const LONGEST_MARKDOWN = 100_000; // characters; what is longer is shown as it is
@@ -59,7 +60,7 @@ function inline(tokens, context) {
 export function codeBlock(code, language) {
   const body = el('code', {}, ...codeTokens(code, language).map(([kind, text]) => (kind ? el('span', { class: `t-${kind}`, text }) : text)));
   const copy = button('copy', 'Copy code', async () => {
-    await navigator.clipboard.writeText(code);
+    if (!await copyText(code)) return;
     copy.classList.add('is-done');
     setTimeout(() => copy.classList.remove('is-done'), 1200);
   });

@@ -17,19 +17,33 @@ export function notify(text) {
   setTimeout(() => toast.remove(), NOTICE_MS);
 }
 
-/** @param {any} error */
-export function complain(error) {
-  notify(error.message ?? String(error));
+/** What the server says, as a sentence. @param {string} text */
+export function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? '' : '.');
 }
 
-/** @param {string} text @param {string} said */
+/** @param {any} error */
+export function complain(error) {
+  notify(sentence(error.message ?? String(error)));
+}
+
+/** Copies by the command of old, which also works where the page does not come by https or from this machine. @param {string} text */
+function copyByCommand(text) {
+  const was = document.activeElement;
+  const area = el('textarea', { class: 'unseen', value: text });
+  (was?.closest('dialog') ?? document.body).append(area);
+  area.select();
+  const isDone = document.execCommand('copy');
+  area.remove();
+  was?.focus();
+  return isDone;
+}
+
+/** @param {string} text @param {string} said @returns {Promise<boolean>} whether it is copied */
 export async function copyText(text, said = 'Copied') {
-  try {
-    await navigator.clipboard.writeText(text);
-    notify(said);
-  } catch {
-    notify('The browser does not allow this page to copy.');
-  }
+  const isDone = navigator.clipboard ? await navigator.clipboard.writeText(text).then(() => true, () => copyByCommand(text)) : copyByCommand(text);
+  notify(isDone ? said : 'The browser does not allow this page to copy.');
+  return isDone;
 }
 
 /** @typedef {{label: string, icon?: any, sub?: string, act: () => any, checked?: boolean, dot?: string, danger?: boolean}|null} MenuItem */
@@ -90,8 +104,8 @@ export function confirmed({ title, text, yes, danger }) {
   return new Promise((resolve) => {
     const form = el('form', { method: 'dialog' }, el('h2', { text: title }), el('p', { class: 'muted', text }),
       el('div', { class: 'dialog-end' },
-        el('button', { class: 'button', value: 'no', text: 'Keep' }),
-        el('button', { class: `button ${danger ? 'danger' : 'primary'}`, value: 'yes', text: yes, autofocus: true })));
+        el('button', { class: 'button', value: 'no', text: 'Keep', autofocus: danger }),
+        el('button', { class: `button ${danger ? 'danger' : 'primary'}`, value: 'yes', text: yes, autofocus: !danger })));
     const dialog = openDialog(title, 'narrow', form);
     dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes'));
   });

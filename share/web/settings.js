@@ -13,6 +13,7 @@ const NUMBERS = [
   ['frequencyPenalty', 'Frequency', { min: -2, max: 2, step: 0.1 }],
   ['maxTokens', 'Longest reply', { min: 0, step: 1 }, 'In tokens.'],
 ];
+const CHOICES = [['', 'As the model likes'], ['MODE_REQUIRED', 'In each reply'], ['MODE_NONE', 'In no reply']];
 const EFFORTS = [['', 'As the model does'], ['EFFORT_NONE', 'None'], ['EFFORT_LOW', 'Low'], ['EFFORT_MEDIUM', 'Medium'], ['EFFORT_HIGH', 'High']];
 
 /** @param {string} id @param {string} label @param {Node} input @param {string} [hint] @param {boolean} [isChanged] */
@@ -53,8 +54,9 @@ export class Settings {
       button('retry', 'Reset sampling', () => this.#save({}).then(() => this.#fill()), { text: true }),
       el('hr'),
       el('h2', { text: 'Each reply' }),
-      this.#effort(chat), this.#text(chat, 'schema', 'JSON schema', '{"type": "object", "properties": {…}}', 'The reply will match it.', JSON.parse),
-      this.#text(chat, 'tools', 'Tools', '[{"name": "weather", "description": "…", "parameters": {…}}]', 'Functions that the model may call. You answer its calls in the conversation.', toolsOf));
+      this.#select(chat, 'effort', 'Reasoning', EFFORTS), this.#text(chat, 'schema', 'JSON schema', '{"type": "object", "properties": {…}}', 'The reply will match it.', JSON.parse),
+      this.#text(chat, 'tools', 'Tools', '[{"name": "weather", "description": "…", "parameters": {…}}]', 'Functions that the model may call. You answer its calls in the conversation.', toolsOf),
+      this.#select(chat, 'choice', 'Calls', CHOICES));
   }
 
   /** @param {any} chat */
@@ -90,11 +92,11 @@ export class Settings {
     return field('stop', 'Stop texts', input, undefined, Boolean(chat.sampling?.stop?.length));
   }
 
-  /** @param {any} chat */
-  #effort(chat) {
-    const input = el('select', { id: 'effort', on: { change: () => chat.saveWishes({ ...chat.wishes, effort: input.value }) } },
-      ...EFFORTS.map(([value, text]) => el('option', { value, text, selected: value === chat.wishes.effort })));
-    return field('effort', 'Reasoning', input);
+  /** @param {any} chat @param {string} name @param {string} label @param {string[][]} options */
+  #select(chat, name, label, options) {
+    const input = el('select', { id: name, on: { change: () => chat.saveWishes({ ...chat.wishes, [name]: input.value }) } },
+      ...options.map(([value, text]) => el('option', { value, text, selected: value === chat.wishes[name] })));
+    return field(name, label, input);
   }
 
   /** @param {any} chat @param {string} name @param {string} label @param {string} placeholder @param {string} hint @param {(text: string) => any} check */

@@ -76,8 +76,8 @@ export class Sidebar {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (row) => words.every((word) => row.members.some((m) => nameOf(m).toLowerCase().includes(word) || m.conversation.startsWith(word) || m.model?.toLowerCase().includes(word)));
     this.#rows = familyRows(this.app.library.families).filter(matches);
-    const { all, isLoaded } = this.app.library;
-    this.status.textContent = isLoaded ? `${all.size.toLocaleString()} ${all.size === 1 ? 'branch' : 'branches'}` : 'Reading the list…';
+    const { families, isLoaded } = this.app.library;
+    this.status.textContent = !isLoaded ? 'Reading the list…' : families.size === 0 ? '' : families.size === 1 ? '1 conversation' : `${families.size.toLocaleString()} conversations`;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest('[data-root]')?.dataset.root : null;
     const top = this.list.scrollTop;
     this.list.replaceChildren(...this.#items(0, this.#shown), this.more);

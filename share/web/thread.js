@@ -1,6 +1,6 @@
 // The turns of the conversation that is shown, and the words for who only hears it.
 import { el, button } from './dom.js';
-import { logo } from './overlays.js';
+import { logo, sentence } from './overlays.js';
 import { TurnView } from './turn_view.js';
 
 const NEAR_END = 90; // pixels: who is so near wants to follow
@@ -45,6 +45,7 @@ export class Thread {
     this.inner = el('div', { class: 'thread-inner' });
     this.node = el('section', { class: 'thread', id: 'thread', tabindex: '-1', 'aria-label': 'Conversation',
       on: { scroll: () => this.#onScroll() } }, this.inner, this.#speaker.node);
+    new ResizeObserver(() => this.#follows && this.scrollToEnd()).observe(this.node);
     this.toEnd = button('down', 'To the end', () => this.scrollToEnd(), { class: 'button to-end', attrs: { hidden: true } });
   }
 
@@ -82,7 +83,7 @@ export class Thread {
     const siblings = treeNode ? tree.siblings(treeNode) : [];
     const run = chat.run?.request.turn === turn && chat.turns.length < turn ? chat.run : null;
     view.set(chat.turnAt(turn), run, { index: siblings.indexOf(treeNode), count: siblings.length },
-      { end: chat.ends.get(turn), seen: chat.replies.get(turn), isLast: turn === last });
+      turn === last);
   }
 
   /** @param {number} turn */
@@ -95,7 +96,7 @@ export class Thread {
     this.#views.clear();
     if (chat.error) {
       this.inner.replaceChildren(el('div', { class: 'welcome' }, logo(), el('h2', { text: 'This conversation is not here' }),
-        el('p', { text: chat.error.message }), button('plus', 'New conversation', () => this.app.openNew(), { text: true, class: 'button primary' })));
+        el('p', { text: sentence(chat.error.message) }), button('plus', 'New conversation', () => this.app.openNew(), { text: true, class: 'button primary' })));
       return;
     }
     if (chat.id !== null && chat.conversation === null) {

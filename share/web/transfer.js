@@ -16,10 +16,10 @@ function messagesOf(chat) {
 
 /** @type {Record<string, {ending: string, type: string, write: (chat: any, name: string) => string}>} */
 export const EXPORTS = {
-  'All of it (JSON)': { ending: 'json', type: 'application/json', write: (chat, name) => JSON.stringify({
+  'Export all of it (JSON)': { ending: 'json', type: 'application/json', write: (chat, name) => JSON.stringify({
     format: FORMAT, version: 1, name, model: chat.modelName, system: chat.system ?? '', sampling: chat.sampling ?? {}, turns: chat.turns }, null, 2) },
-  'OpenAI messages (JSON)': { ending: 'messages.json', type: 'application/json', write: (chat) => JSON.stringify({ model: chat.modelName, messages: messagesOf(chat) }, null, 2) },
-  'To read (Markdown)': { ending: 'md', type: 'text/markdown', write: (chat, name) => `# ${name}\n\n${messagesOf(chat).map((m) => `**${m.role}**\n\n${m.content}\n`).join('\n')}` },
+  'Export OpenAI’s messages': { ending: 'messages.json', type: 'application/json', write: (chat) => JSON.stringify({ model: chat.modelName, messages: messagesOf(chat) }, null, 2) },
+  'Export to read (Markdown)': { ending: 'md', type: 'text/markdown', write: (chat, name) => `# ${name}\n\n${messagesOf(chat).map((m) => `**${m.role}**\n\n${m.content}\n`).join('\n')}` },
 };
 
 /** Gives the user a file. @param {string} name @param {string} type @param {string} text */

@@ -70,10 +70,10 @@ export class TurnRun {
     this.accepted = null;
     this.progress = null; // of a long prompt
     this.done = null;
-    /** @type {CallError|null} */
+    /** @type {CallError|null} why it has failed, or waits to be asked for again */
     this.error = null;
-    this.startedAt = performance.now();
     this.firstAt = 0; // 0: nothing of the reply has come
+    this.firstTokens = 0; // that came then
     this.joinedAt = null; // the text's length where the connection was lost last
   }
 
@@ -92,25 +92,31 @@ export class TurnRun {
         }
         if (!this.isOver) throw new CallError('unavailable', 'the reply was cut');
       } catch (error) {
-        if (this.#leaving.signal.aborted) return;
+        if (this.#leaving.signal.aborted || this.isOver) return;
+        this.error = error;
         if (!(error instanceof CallError) || !error.isPassing) {
-          this.error = error;
           this.#enter('failed');
           return;
         }
         this.reply = this.#sure;
+        this.firstAt = 0;
         this.joinedAt = this.reply.text.length || this.joinedAt;
         this.#enter('lost');
         await pause(delay * (0.5 + Math.random() / 2), this.#leaving.signal).catch(() => {});
-        if (this.#leaving.signal.aborted) return;
+        if (this.#leaving.signal.aborted || this.isOver) return;
         delay = Math.min(delay * 2, LAST_DELAY_MS);
       }
     }
   }
 
-  /** Ends the turn at the server, with what there is of the reply. */
+  /** Ends the turn at the server, with what there is of the reply; asks no more for one that the server has not taken. */
   stop() {
     const { conversation, turn } = this.request;
+    if (this.state === 'lost' && this.accepted === null) {
+      this.#enter('failed');
+      this.leave();
+      return Promise.resolve();
+    }
     return unary('Conversations/Cancel', { conversation, turn });
   }
 
@@ -138,8 +144,11 @@ export class TurnRun {
       this.progress = event.progress;
       this.changed();
     } else if (event.piece) {
-      this.firstAt ||= performance.now();
       this.reply = extended(this.reply, event.piece);
+      if (this.firstAt === 0) {
+        this.firstAt = performance.now();
+        this.firstTokens = this.reply.tokens;
+      }
       if (event.piece.nextIndex) this.#reach(event.piece.nextIndex);
       this.#enter('writing');
     } else if (event.done) {

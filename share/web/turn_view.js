@@ -1,10 +1,12 @@
 // One turn: what was asked, and the reply, whether it is complete or still comes.
 import { el, button, icon } from './dom.js';
 import { MarkdownView, plainBlock } from './markdown.js';
-import { copyText } from './overlays.js';
+import { copyText, sentence } from './overlays.js';
 
 const LONG_TEXT = 1500; // characters of a message that scrolls in itself
 const HUGE_TEXT = 100_000; // of one that is shown in part
+const LONG_CARD = 600; // characters of a call or a result that scrolls in itself
+const SURE_S = 0.5; // after which a rate says something
 const THINK = /^\s*<think>([\s\S]*?)(?:<\/think>\s*|$)/;
 
 const ENDINGS = {
@@ -18,11 +20,14 @@ const ENDINGS = {
 /** @param {number} us */
 const seconds = (us) => (us < 995_000 ? `${Math.max(1, Math.round(us / 1000))} ms` : `${(us / 1e6).toFixed(us < 1e7 ? 2 : 1)} s`);
 
+/** @param {number} rate tokens a second */
+const speed = (rate) => `${rate < 100 ? rate.toFixed(1) : Math.round(rate).toLocaleString()} tokens/s`;
+
 /** What a turn took, as texts. @param {any} usage @param {any} timings */
 export function statsOf(usage, timings) {
   const out = [];
   const tokens = usage?.completionTokens ?? 0;
-  if (timings && tokens > 1 && Number(timings.decodeUs) > 0) out.push(`${((tokens - 1) / (Number(timings.decodeUs) / 1e6)).toFixed(1)} tokens/s`);
+  if (timings && tokens > 1 && Number(timings.decodeUs) > 0) out.push(speed((tokens - 1) / (Number(timings.decodeUs) / 1e6)));
   if (timings && tokens > 0) out.push(`first after ${seconds(Number(timings.queueUs ?? 0) + Number(timings.prefillUs ?? 0))}`);
   if (tokens > 0) out.push(`${tokens.toLocaleString()} tokens`);
   if (usage?.cachedTokens > 0) out.push(`${usage.cachedTokens.toLocaleString()} of ${usage.promptTokens.toLocaleString()} read from cache`);
@@ -40,6 +45,19 @@ function whole(reply) {
   return reply.reasoning === '' ? { calls: reply.calls, ...dividedReply(reply.text) } : reply;
 }
 
+/** The reply of a complete turn: its message has the parts, where there are any besides the text. @param {any} turn */
+function storedReply({ reply = '', message }) {
+  if (!message) return { text: reply, reasoning: '', calls: [] };
+  return { text: message.text ?? '', reasoning: message.reasoning ?? '', calls: message.toolCalls ?? [] };
+}
+
+/** What a turn has taken so far, as this page sees it. @param {any} run */
+function liveStats({ reply, firstAt, firstTokens }) {
+  const passed = (performance.now() - firstAt) / 1000;
+  const rate = (reply.tokens - firstTokens) / passed;
+  return [passed > SURE_S && rate > 0 && speed(rate), reply.tokens > 0 && `${reply.tokens.toLocaleString()} tokens`].filter(Boolean);
+}
+
 /** @param {string} json */
 function pretty(json) {
   try {
@@ -49,9 +67,18 @@ function pretty(json) {
   }
 }
 
+/** What a tool is asked, or what it returned. @param {string} label @param {string} name @param {string} json @param {...Node} more */
+function toolCard(label, name, json, ...more) {
+  const text = pretty(json);
+  return el('section', { class: 'card', 'aria-label': `${label} ${name}` },
+    el('div', { class: 'card-head' }, icon(label === 'Call of' ? 'tool' : 'check'), el('span', { class: 'muted', text: label }), el('code', { text: name })),
+    el('div', { class: 'card-body' }, text.trim() !== '' && text !== '{}' && el('pre', { text, tabindex: text.length > LONG_CARD ? '0' : null }), ...more));
+}
+
 export class TurnView {
   #markdown = new MarkdownView();
   #key = ''; // of what is drawn around the text
+  #cardsKey = '[]'; // of the calls: what is typed as their results stays
 
   /** @param {number} turn @param {any} app */
   constructor(turn, app) {
@@ -63,6 +90,7 @@ export class TurnView {
     this.cards = el('div', { class: 'cards' });
     this.notes = el('div');
     this.foot = el('div', { class: 'acts' });
+    this.stats = el('span', { class: 'stats' });
     this.answer = el('div', { class: 'assistant' }, this.reasoning, this.#markdown.node, this.cards, this.notes, this.foot);
     this.node = el('article', { class: 'turn', 'aria-label': `Turn ${turn}`, tabindex: '-1', data: { turn } }, this.question, this.answer);
   }
@@ -71,29 +99,38 @@ export class TurnView {
    * @param {{messages: any[], reply: string, finishReason?: string, usage?: any}} turn
    * @param {import('./turn_run.js').TurnRun|null} run while it computes this turn
    * @param {{index: number, count: number}} place among the versions of this turn
-   * @param {{end: any, seen: any, isLast: boolean}} more
+   * @param {boolean} isLast
    */
-  set(turn, run, place, { end, seen, isLast }) {
-    const reply = whole(run?.reply ?? seen ?? { text: turn.reply ?? '', reasoning: '', calls: [] });
+  set(turn, run, place, isLast) {
+    const reply = whole(run?.reply ?? storedReply(turn));
     this.#markdown.set(reply.text, run === null || run.isOver);
     this.reasoning.hidden = reply.reasoning === '';
     if (this.thoughts.textContent !== reply.reasoning) this.thoughts.textContent = reply.reasoning;
-    const key = JSON.stringify([run?.state, run?.error?.message, run?.progress, place, isLast, turn.finishReason, turn.usage, end === undefined,
+    if (run?.state === 'writing') this.#showStats(liveStats(run), true);
+    const key = JSON.stringify([run?.state, run?.error?.message, run?.progress, place, isLast, turn.finishReason, turn.usage, turn.timings,
       reply.calls, turn.messages, run !== null && reply.text === '', Boolean(run?.joinedAt)]);
     if (key === this.#key) return;
     this.#key = key;
     this.#drawQuestion(turn, run, place);
-    this.cards.replaceChildren(...this.#callCards(reply.calls, isLast && run === null));
+    this.#drawCards(reply.calls, isLast && run === null);
     this.notes.replaceChildren(...this.#notes(turn, run, reply));
-    this.foot.replaceChildren(...(run && !run.isOver ? [] : this.#acts(turn, run, end, reply)));
+    this.foot.replaceChildren(...this.#acts(turn, run, reply), this.stats);
+    if (!run) this.#showStats(statsOf(turn.usage, turn.timings));
+  }
+
+  /** @param {string[]} texts @param {boolean} [isLive] */
+  #showStats(texts, isLive = false) {
+    this.stats.classList.toggle('is-live', isLive);
+    this.stats.replaceChildren(...texts.map((text) => el('span', { text })));
   }
 
   /** @param {any} turn @param {any} run @param {{index: number, count: number}} place */
   #drawQuestion(turn, run, place) {
     const bubbles = (turn.messages ?? []).map((message) => {
       const text = message.text ?? '';
+      if (message.role === 'tool') return toolCard('Result of', message.name || 'a tool', text);
       const body = text.length > HUGE_TEXT ? plainBlock(text) : text;
-      const note = message.role === 'tool' ? `Result of ${message.name || 'a tool'}` : message.role && message.role !== 'user' ? message.role : null;
+      const note = message.role && message.role !== 'user' ? message.role : null;
       return [note && el('span', { class: 'role-note', text: note }),
         el('div', { class: `user-text${text.length > LONG_TEXT ? ' is-long' : ''}`, dir: 'auto', tabindex: text.length > LONG_TEXT ? '0' : null }, body)];
     }).flat();
@@ -139,29 +176,36 @@ export class TurnView {
   }
 
   /** @param {any[]} calls @param {boolean} isAnswerable */
+  #drawCards(calls, isAnswerable) {
+    const key = calls.length === 0 ? '[]' : JSON.stringify([calls, isAnswerable]);
+    if (key === this.#cardsKey) return;
+    this.#cardsKey = key;
+    this.cards.replaceChildren(...this.#callCards(calls, isAnswerable));
+  }
+
+  /** @param {any[]} calls @param {boolean} isAnswerable */
   #callCards(calls, isAnswerable) {
     const results = new Map();
     const cards = calls.map((call) => {
-      const result = el('textarea', { rows: '2', class: 'code-input', 'aria-label': `Result of ${call.name}`, placeholder: 'What the tool returned' });
+      const result = isAnswerable && el('textarea', { rows: '2', class: 'code-input', 'aria-label': `Result of ${call.name}`, placeholder: 'What the tool returned' });
       results.set(call, result);
-      return el('section', { class: 'card', 'aria-label': `Call of ${call.name}` },
-        el('div', { class: 'card-head' }, icon('tool'), el('span', { text: call.name })),
-        el('div', { class: 'card-body' }, el('pre', { text: pretty(call.arguments) }), isAnswerable && result));
+      return toolCard('Call of', call.name, call.arguments, result);
     });
     if (calls.length === 0 || !isAnswerable) return cards;
     const send = () => this.app.send(calls.map((call) => ({ role: 'tool', name: call.name, toolCallId: call.id, text: results.get(call).value })));
-    return [...cards, button('send', 'Send the results', send, { text: true })];
+    return [...cards, button('send', calls.length === 1 ? 'Send the result' : 'Send the results', send, { text: true, class: 'button primary' })];
   }
 
   /** @param {any} turn @param {any} run @param {any} reply */
   #notes(turn, run, reply) {
     if (run?.state === 'failed') {
-      return [el('div', { class: 'failure', role: 'alert' }, el('span', { class: 'grow', text: run.error.message }),
+      return [el('div', { class: 'failure', role: 'alert' }, el('span', { class: 'grow', text: sentence(run.error.message) }),
         button('retry', 'Send again', () => this.app.resend(), { text: true }))];
     }
     if (run?.state === 'lost') {
       return [el('div', { class: 'lost', role: 'status' }, el('span', { class: 'caret' }),
-        el('span', { text: 'The connection is lost. The reply goes on where it was as soon as the server answers.' }))];
+        el('span', { text: run.error.details?.length > 0 ? `${sentence(run.error.message)} Trying again.`
+          : 'The connection is lost. The reply goes on where it was as soon as the server answers.' }))];
     }
     if (run && !run.isOver && reply.text === '' && reply.calls.length === 0) {
       const read = run.progress && run.progress.total > 0 ? `Reading ${Math.round((100 * (run.progress.done ?? 0)) / run.progress.total)} %` : reply.reasoning ? 'Thinking' : 'Reading';
@@ -172,14 +216,13 @@ export class TurnView {
     return ending ? [el('p', { class: 'ended', text: ending })] : [];
   }
 
-  /** @param {any} turn @param {any} run @param {any} end @param {any} reply */
-  #acts(turn, run, end, reply) {
+  /** @param {any} turn @param {any} run @param {any} reply */
+  #acts(turn, run, reply) {
     if (run) return [];
     return [
       reply.text && button('copy', 'Copy the reply', () => copyText(reply.text)),
       button('retry', 'Another reply', () => this.app.regenerate(this.turn)),
       button('fork', 'Continue from here in a branch', () => this.app.fork(this.turn)),
-      el('span', { class: 'stats' }, ...statsOf(end?.usage ?? turn.usage, end?.timings).map((text) => el('span', { text }))),
     ].filter(Boolean);
   }
 }

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import children  # noqa: E402
-from calls import IDLE, READY, SHOWN, call, conversation, transcript, write  # noqa: E402
+from calls import DONE, IDLE, READY, SHOWN, call, conversation, transcript, write  # noqa: E402
 from chromium import Chromium  # noqa: E402
 
 N_LOADS, N_LISTED, N_BRANCHES, N_KILLS = 15, 10_000, 200, 5
@@ -181,12 +181,12 @@ def kills(browser, parleyd, model, folder):
                 one.process.send_signal(signal.SIGKILL)
                 one.process.wait()
                 one.process.returncode = 0
-                page.until("document.querySelector('.lost') || document.querySelector('.stats span')")
+                page.until("document.querySelector('.lost') || " + DONE)
                 continue
-            page.until(f"{IDLE} && document.querySelector('.turn .stats span')")
+            page.until(f"{IDLE} && {DONE}")
             assert transcript(one.http, of)[0]["reply"] == whole
             fresh = browser.open(f"http://{one.http}/#/c/{calm}")
-            fresh.until("document.querySelector('.turn .stats span')")
+            fresh.until(DONE)
             assert page.js(SHOWN) == fresh.js(SHOWN)
     print(f"{N_KILLS} kills in mid-sentence: the same {len(whole.encode())} bytes")
 

@@ -30,9 +30,15 @@ def ids(address):
     return [c["conversation"] for c in call(address, "Conversations/List", {"pageSize": 1000}).get("conversations", [])]
 
 
+def leave(page):
+    """Leaves the field that is being written in, by the keyboard: letters are commands then."""
+    while page.js("document.activeElement.matches('input, textarea, select')"):
+        page.press("Shift+Tab")
+
+
 def write(page, text):
     """Writes a message and sends it, by the keyboard alone."""
-    page.js("document.activeElement.blur()")
+    leave(page)
     page.press("/")
     page.until("document.activeElement === document.querySelector('.composer textarea')")
     page.type(text)
@@ -42,6 +48,9 @@ def write(page, text):
 READY = "!document.querySelector('#app').hasAttribute('aria-busy') && document.querySelector('.model-button .dot.ready')"
 ANSWERING = "document.querySelector('.composer .is-stop') !== null"
 IDLE = "document.querySelector('.composer .is-stop') === null"
+# The figures of a reply that is complete.
+DONE = "document.querySelector('.turn .stats:not(.is-live) span')"
+N_DONE = "document.querySelectorAll('.turn .stats:not(.is-live) span:first-child').length"
 # What stands in the last reply, as the page has it from the server, without what Markdown does to it.
 SHOWN = "[...document.querySelectorAll('.turn')].at(-1).querySelector('.markdown').textContent"
 

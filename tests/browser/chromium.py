@@ -17,6 +17,7 @@ import threading
 import time
 
 SECONDS = 60  # the longest wait for anything
+MOST_TABS = 120
 KEYS = {  # name: (code, virtual key code, text)
     "Enter": ("Enter", 13, "\r"), "Tab": ("Tab", 9, ""), "Escape": ("Escape", 27, ""), "Home": ("Home", 36, ""), "End": ("End", 35, ""),
     "ArrowDown": ("ArrowDown", 40, ""), "ArrowUp": ("ArrowUp", 38, ""), "ArrowLeft": ("ArrowLeft", 37, ""), "ArrowRight": ("ArrowRight", 39, ""),
@@ -197,8 +198,24 @@ class Page:
             self.call("Input.dispatchKeyEvent", type="keyDown", key=name, code=code, windowsVirtualKeyCode=number, modifiers=modifiers, text=typed)
             self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=code, windowsVirtualKeyCode=number, modifiers=modifiers)
 
+    def tab_to(self, selector, backwards=False):
+        """Presses Tab until the focus is at what the selector finds, as one does without a mouse."""
+        for _ in range(MOST_TABS):
+            if self.js(f"Boolean(document.activeElement?.matches({json.dumps(selector)}))"):
+                return
+            self.press("Shift+Tab" if backwards else "Tab")
+        raise PageError(f"no Tab leads to {selector}; the focus is at {self.js('document.activeElement?.outerHTML.slice(0, 200)')}")
+
     def type(self, text):
         self.call("Input.insertText", text=text)
+
+    def write(self, text):
+        """Writes over what the focused field has."""
+        self.press("Control+A")
+        self.type(text)
+
+    def offline(self, is_so):
+        self.call("Network.emulateNetworkConditions", offline=is_so, latency=0, downloadThroughput=-1, uploadThroughput=-1)
 
     def choose(self, act, path):
         """Gives a file to the chooser that act opens."""

@@ -4,6 +4,7 @@ in a second tab and past a kill; a hostile reply does nothing; a key is asked fo
 
 usage: test_page.py PARLEYD WRITE_TINY_MODEL [NAME…]      (any python3; no packages; skipped without Chromium)"""
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -12,10 +13,12 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import children  # noqa: E402
-from calls import ANSWERING, IDLE, READY, SHOWN, call, conversation, ids, overflow, transcript, write  # noqa: E402
+from calls import ANSWERING, DONE, IDLE, N_DONE, READY, SHOWN, call, conversation, ids, leave, overflow, transcript, write  # noqa: E402
 from chromium import Chromium  # noqa: E402
 
 SKIPPED = 77
+KV_BYTES = 2 << 20  # of a model
+ITEMS = "[...document.querySelectorAll('[role=menuitemradio]')]"
 N = 2000  # tokens of a reply in whose midst something happens
 HOSTILE = "\n\n".join([
     "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'><svg onload='window.harmed = 1'></svg>",
@@ -25,6 +28,11 @@ HOSTILE = "\n\n".join([
     "```html\n<script>window.harmed = 1</script>\n```", "$\\href{javascript:window.harmed=1}{x}$ $$\\htmlData{a=b}{x}$$ \\(\\def\\x{\\x\\x}\\x\\)",
     "> " * 400 + "deep", "| a | b |\n|---|---|\n| <script>1</script> | [x](javascript:1) |", "[unclosed](", "```unclosed\n" + "*" * 3000,
 ])
+
+
+def item(name):
+    """A model's item in the menu."""
+    return f"{ITEMS}.find((item) => item.innerText.startsWith('{name}'))"
 
 
 class Ready:
@@ -62,51 +70,50 @@ def check_keyboard(ready):
         before = set(ids(ready.http))
         page = ready.page(width=width, dark=dark)
         write(page, "Name a river.")
-        page.until("document.querySelector('.turn .stats span')")
+        page.until(DONE)
         write(page, "And another one.")
-        page.until(f"document.querySelectorAll('.turn .stats').length === 2 && {IDLE}")
+        page.until(f"{N_DONE} === 2 && {IDLE}")
         mine = page.js("location.hash.slice(4)")
         assert [turn["messages"][0]["text"] for turn in transcript(ready.http, mine)] == ["Name a river.", "And another one."]
 
         # another reply: a fork after the first turn
-        page.js("[...document.querySelectorAll('[aria-label=\"Another reply\"]')].at(-1).focus()")
+        page.tab_to(".turn:last-child [aria-label='Another reply']", backwards=True)
         page.press("Enter")
-        page.until(f"location.hash.slice(4) !== '{mine}' && document.querySelectorAll('.turn .stats').length === 2 && {IDLE}")
+        page.until(f"location.hash.slice(4) !== '{mine}' && {N_DONE} === 2 && {IDLE}")
         page.until("document.querySelector('.siblings')?.innerText.includes('2 / 2')")
         other = page.js("location.hash.slice(4)")
         assert call(ready.http, "Conversations/Get", {"conversation": other})["parent"] == mine
-        page.js("document.activeElement.blur()")
+        leave(page)
         page.press("[")
         page.until(f"location.hash.slice(4) === '{mine}'")
 
         # the first message, changed
         page.until("document.querySelectorAll('.turn').length === 2")
-        page.js("document.querySelector('[aria-label=\"Edit and send again\"]').focus()")
+        page.tab_to(".turn:first-child [aria-label='Edit and send again']", backwards=width > 1000)
         page.press("Enter")
         page.until("document.activeElement.matches('.user textarea')")
-        page.js("document.activeElement.select()")
-        page.type("Name a mountain.")
+        page.write("Name a mountain.")
         page.press("Enter")
-        page.until(f"document.querySelectorAll('.turn').length === 1 && document.querySelector('.turn .stats span') && {IDLE}")
+        page.until(f"document.querySelectorAll('.turn').length === 1 && {DONE} && {IDLE}")
         page.until("document.querySelector('.user-text').innerText === 'Name a mountain.'")
 
         # the tree: four turns below the start, walked to another one, compared
         page.press("Control+.")
         page.until("document.querySelectorAll('.tree .node').length === 4")
-        page.js("document.querySelector('.tree [tabindex=\"0\"]').focus()")
+        page.tab_to(".tree [tabindex='0']")
         page.press("Home")
         page.until("document.activeElement.getAttribute('aria-label')?.includes('Name a river.')")
         page.press("ArrowRight")
         page.until("document.activeElement.getAttribute('aria-level') === '2'")
         page.shot(f"build/browser/tree-{width}.png")
-        page.js("[...document.querySelectorAll('.tree-foot button')].at(-1).focus()")
+        page.tab_to(".tree-foot button:last-child")
         page.press("Enter")
         page.until("document.querySelectorAll('dialog .side mark').length === 2")
         assert page.js("[...document.querySelectorAll('dialog mark')].map((m) => m.innerText)") == ["mountain.", "river."]
         page.shot(f"build/browser/compare-{width}.png")
         page.press("Escape")
         page.until("document.querySelector('dialog') === null")
-        page.js("document.querySelector('.tree [tabindex=\"0\"]').focus()")
+        page.tab_to(".tree [tabindex='0']", backwards=True)
         page.press("Enter")
         page.until(f"['{mine}', '{other}'].includes(location.hash.slice(4))")
 
@@ -122,7 +129,7 @@ def check_keyboard(ready):
         page.press("End")
         page.press("Enter")
         page.until("document.querySelector('dialog[open]')")
-        page.js("document.querySelector('dialog [value=yes]').focus()")
+        page.tab_to("dialog [value=yes]")
         page.press("Enter")
         children.until("the branches are deleted", lambda: set(ids(ready.http)) <= before)
         assert not page.errors, page.errors
@@ -140,29 +147,129 @@ def check_stop(ready):
     assert turn["finishReason"] == "FINISH_REASON_CANCELLED" and turn["reply"]
 
 
+def opened_settings(page):
+    """The panel of settings, by the keyboard; on a narrow window it is in the menu."""
+    page.tab_to("[aria-label=Settings]", backwards=True)
+    page.press("Enter")
+    page.until("document.querySelector('#temperature')")
+
+
 def check_settings(ready):
     """Sampling and the system prompt are the conversation's; what is no JSON is not used, and what the server refuses is said, once."""
     page = ready.page()
-    page.js("document.querySelector('[aria-label=Settings]').click()")
-    for name, value in (("temperature", "0.5"), ("maxTokens", "7"), ("system", "Be brief."), ("tools", "{no JSON")):
-        page.js(f"document.querySelector('#{name}').focus()")
+    opened_settings(page)
+    for name, value in (("system", "Be brief."), ("temperature", "0.5"), ("maxTokens", "7"), ("tools", "{no JSON")):
+        page.tab_to(f"#{name}")
         page.type(value)
     page.press("Tab")
     page.until("document.querySelector('#tools-error').innerText.startsWith('Not used yet')")
-    page.js("document.querySelector('#tools').value = ''; document.querySelector('#effort').value = 'EFFORT_HIGH'")
-    page.js("document.querySelector('#tools').dispatchEvent(new Event('change')); document.querySelector('#effort').dispatchEvent(new Event('change'))")
+    page.tab_to("#tools", backwards=True)
+    page.press("Control+A")
+    page.press("Backspace")
+    page.tab_to("#effort", backwards=True)
+    page.press("h")
+    page.until("document.querySelector('#effort').value === 'EFFORT_HIGH'")
     write(page, "Hello.")
-    page.until("document.querySelector('.failure')?.innerText.includes('reasoning')")
-    page.js("document.querySelector('#effort').value = ''; document.querySelector('#effort').dispatchEvent(new Event('change'))")
-    page.js("document.querySelector('.failure button').focus()")
+    page.until("document.querySelector('.failure')?.innerText.includes('Reasoning is asked')")
+    page.tab_to("#effort")
+    page.press("Home")
+    page.until("document.querySelector('#effort').value === ''")
+    page.tab_to(".failure button", backwards=True)
     page.press("Enter")
-    page.until(f"document.querySelector('.turn .stats span') && {IDLE}")
+    page.until(f"{DONE} && {IDLE}")
     mine = call(ready.http, "Conversations/Get", {"conversation": page.js("location.hash.slice(4)")})
     assert mine["sampling"] == {"temperature": 0.5, "maxTokens": 7} and mine["system"] == "Be brief." and mine["turns"] == 1, mine
-    page.js("document.querySelector('#temperature').select()")
+    page.tab_to("#temperature")
+    page.press("Control+A")
     page.press("Backspace")
     page.press("Tab")
     children.until("the temperature is the model's", lambda: "temperature" not in call(ready.http, "Conversations/Get", {"conversation": mine["conversation"]})["sampling"])
+
+
+def check_constrained(ready):
+    """A reply matches a JSON schema. A call of a tool is a card, also after a reload and in another browser; its result is typed in."""
+    for width, dark in ((1400, True), (400, False)):
+        page = ready.page("#/c/" + conversation(ready.http, "long", f"constrained {width}", temperature=1, seed="3", maxTokens=200), width=width, dark=dark)
+        of = page.js("location.hash.slice(4)")
+        if width > 1000:
+            opened_settings(page)
+        else:
+            page.tab_to("[aria-label=More]", backwards=True)
+            page.press("Enter")
+            page.until("document.activeElement.matches('[role=menuitem]')")
+            page.press("ArrowDown", times=page.js("[...document.querySelectorAll('[role=menuitem]')].findIndex((item) => item.innerText === 'Settings')"))
+            page.press("Enter")
+            page.until("document.querySelector('#schema')")
+        page.tab_to("#schema")
+        page.type('{"type": "object", "properties": {"town": {"enum": ["Bonn", "Rome"]}}, "required": ["town"], "additionalProperties": false}')
+        page.press("Tab")
+        page.until("document.querySelector('.tag')?.innerText === 'JSON'")
+        if width < 1000:
+            page.press("Escape")
+        write(page, "Name a town.")
+        page.until(f"{N_DONE} === 1 && {IDLE}")
+        assert json.loads(transcript(ready.http, of)[0]["reply"])["town"] in ("Bonn", "Rome")
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": {
+            "type": "object", "properties": {"city": {"enum": ["Bonn"]}}, "required": ["city"], "additionalProperties": False}}}]
+        asked = call(ready.http, "Conversations/Ask", {"conversation": of, "turn": 2, "text": "And its weather?", "toolChoice": {"mode": "MODE_REQUIRED", "noParallel": True},
+                                                       "tools": [{"name": "weather", "parameters": json.dumps(tools[0]["function"]["parameters"])}]})
+        (its_call,) = asked["message"]["toolCalls"]
+        for looks in (page, ready.browser.open(page.js("location.href"), width=width, dark=dark)):
+            looks.until("document.querySelector('.assistant .card')?.innerText.includes('\"Bonn\"')")
+            assert looks.js("document.querySelector('.assistant .card code').innerText") == "weather"
+            assert "tool_call" not in looks.js("document.querySelector('.thread').innerText")
+        page.shot(f"build/browser/call-{width}.png")
+        page.reload()
+        page.until("document.querySelector('.assistant .card textarea')")
+        page.tab_to(".assistant .card textarea")
+        page.type('{"sky": "clear"}')
+        page.press("Tab")
+        page.press("Enter")
+        page.until(f"document.querySelectorAll('.turn').length === 3 && {N_DONE} === 3 && {IDLE}")
+        (result,) = transcript(ready.http, of)[2]["messages"]
+        assert result == {"role": "tool", "text": '{"sky": "clear"}', "name": "weather", "toolCallId": its_call["id"]}, result
+        assert "clear" in page.js("document.querySelector('.user .card').innerText") and not overflow(page) and not page.errors, (overflow(page), page.errors)
+        page.shot(f"build/browser/result-{width}.png")
+
+
+def check_models(parleyd, browser, folder, write_tiny_model):
+    """The menu of models says which are loaded; one that is not is loaded when it is chosen, and one that cannot be says why."""
+    paths = {name: os.path.join(folder, name + ".gguf") for name in ("first", "second", "third")}
+    for i, path in enumerate(paths.values()):
+        children.run([write_tiny_model, path, str(2048 - 64 * i)], check=True)
+    memory = 5 * (os.path.getsize(paths["first"]) + KV_BYTES) // 2  # two of three
+    flags = [f"--model={name}={path}" for name, path in paths.items()]
+    with children.Daemon(parleyd, *flags, "--http", "127.0.0.1:0", "--kv-bytes", str(KV_BYTES), "--memory", str(memory)) as daemon:
+        unloaded = lambda: next(m["name"] for m in call(daemon.http, "Models/List", {"all": True})["models"] if m["state"] == "MODEL_STATE_UNLOADED")  # noqa: E731
+        for width, dark in ((1400, False), (400, True)):
+            name = unloaded()
+            page = browser.open(f"http://{daemon.http}/", width=width, dark=dark)
+            page.until(READY)
+            page.tab_to(".model-button", backwards=True)
+            page.press("Enter")
+            page.until("document.activeElement.matches('[role=menuitemradio]')")
+            assert page.js(item(name) + ".innerText").endswith("not loaded")
+            page.shot(f"build/browser/models-{width}.png")
+            at = page.js(f"{ITEMS}.indexOf({item(name)}) - {ITEMS}.indexOf(document.activeElement)")
+            page.press("ArrowDown" if at > 0 else "ArrowUp", times=abs(at))
+            page.press("Enter")
+            page.until(f"document.querySelector('.model-button').innerText === '{name}' && document.querySelector('.model-button .dot.ready')")
+            write(page, "Hello.")
+            page.until(f"{DONE} && {IDLE}")
+            assert call(daemon.http, "Conversations/Get", {"conversation": page.js("location.hash.slice(4)")})["model"] == name
+        for of in ids(daemon.http):  # they hold their models
+            call(daemon.http, "Conversations/Close", {"conversation": of})
+        name = unloaded()
+        os.remove(paths[name])
+        page.press("Control+Shift+O")
+        page.tab_to(".model-button", backwards=True)
+        page.press("Enter")
+        page.until("document.activeElement.matches('[role=menuitemradio]')")
+        at = page.js(f"{ITEMS}.indexOf({item(name)}) - {ITEMS}.indexOf(document.activeElement)")
+        page.press("ArrowDown" if at > 0 else "ArrowUp", times=abs(at))
+        page.press("Enter")
+        page.until("document.querySelector('.toasts').innerText.includes('" + name + ".gguf')")
+        page.shot("build/browser/model-failed.png")
 
 
 def same(ready, pages, of):
@@ -172,10 +279,10 @@ def same(ready, pages, of):
     texts = []
     for page in pages:
         page.until(IDLE)
-        page.until("document.querySelector('.turn .stats span')")
+        page.until(DONE)
         texts.append(page.js(SHOWN))
     fresh = pages[0].browser.open(pages[0].js("location.href"))
-    fresh.until("document.querySelector('.turn .stats span')")
+    fresh.until(DONE)
     assert len(reply) > 100 and all(text == fresh.js(SHOWN) for text in texts), texts
     return reply
 
@@ -213,11 +320,11 @@ def check_kill(ready, folder):
         first.process.returncode = 0  # as it was to be
     with children.Daemon(ready.parleyd, *flags, daemon.http) as second:
         page.until("document.querySelector('.lost') === null")
-        page.until(f"{IDLE} && document.querySelector('.turn .stats span')")
+        page.until(f"{IDLE} && {DONE}")
         assert transcript(second.http, of)[0]["reply"] == whole
         shown = page.js(SHOWN)
         fresh = ready.browser.open(f"http://{second.http}/#/c/{calm}")
-        fresh.until("document.querySelector('.turn .stats span')")
+        fresh.until(DONE)
         assert shown == fresh.js(SHOWN)
 
 
@@ -230,7 +337,7 @@ def check_files(ready, folder):
     page = ready.page(f"#/c/{of}")
     page.until("document.querySelectorAll('.turn').length === 3")
     page.download_to(folder)
-    for label, name in (("To read", "Kept.md"), ("All of it", "Kept.json"), ("OpenAI messages", "Kept.messages.json")):
+    for label, name in (("to read", "Kept.md"), ("all of it", "Kept.json"), ("OpenAI", "Kept.messages.json")):
         page.js("document.querySelector('[aria-label=More]').click()")
         page.js(f"[...document.querySelectorAll('[role=menuitem]')].find((item) => item.innerText.includes('{label}')).click()")
         path = os.path.join(folder, name)
@@ -310,7 +417,8 @@ def main():
         with children.Daemon(parleyd, *flags, "--http", "127.0.0.1:0") as daemon:
             ready = Ready(daemon, browser, flags, parleyd)
             for name, check in {"looks": lambda: check_looks(ready), "keyboard": lambda: check_keyboard(ready), "stop": lambda: check_stop(ready),
-                                "settings": lambda: check_settings(ready), "reload": lambda: check_reload(ready), "files": lambda: check_files(ready, folder), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
+                                "settings": lambda: check_settings(ready), "constrained": lambda: check_constrained(ready), "models": lambda: check_models(parleyd, browser, folder, write_tiny_model),
+                                "reload": lambda: check_reload(ready), "files": lambda: check_files(ready, folder), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
                                 "key": lambda: check_key(parleyd, browser, folder)}.items():
                 if not wanted or name in wanted:
                     check()
