@@ -72,7 +72,8 @@ static enum status read_hf_heads(struct hf_model *m, const json_t *config, struc
 }
 
 /* Numbers that have a key of their own in GGUF, where config.json has them. */
-static enum status copy_numbers(struct hf_keys *keys, const json_t *config, struct error *err)
+static enum status copy_numbers(struct hf_keys *keys, const struct hf_family *f,
+                                const json_t *config, struct error *err)
 {
     static const struct {
         const char *from, *to;
@@ -88,7 +89,7 @@ static enum status copy_numbers(struct hf_keys *keys, const json_t *config, stru
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         double value;
-        enum status rc = hf_json_f64(config, numbers[i].from, &value, err);
+        enum status rc = read_config_f64(&value, f, config, numbers[i].from, err);
 
         if (rc == STATUS_OK)
             hf_key_f32(keys, numbers[i].to, value);
@@ -436,11 +437,24 @@ static enum status write_hf_sizes(struct hf_model *m, struct hf_keys *keys, cons
     return STATUS_OK;
 }
 
+/* How many rows and columns of a matrix in FP8 have one scale. */
+static void read_scale_blocks(struct hf_model *m, const json_t *config)
+{
+    const json_t *sizes =
+        json_object_get(hf_json_object(config, "quantization_config"), "weight_block_size");
+
+    if (json_array_size(sizes) != 2 || json_integer_value(json_array_get(sizes, 0)) <= 0 ||
+        json_integer_value(json_array_get(sizes, 1)) <= 0)
+        return;
+    m->block_rows = (uint64_t)json_integer_value(json_array_get(sizes, 0));
+    m->block_cols = (uint64_t)json_integer_value(json_array_get(sizes, 1));
+}
+
 enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
                            struct error *err)
 {
     struct hf_model m = {0};
-    const json_t *ties;
+    const json_t *ties, *whole = config;
     enum status rc = hf_family_find(&m.family, config, err);
 
     if (rc != STATUS_OK)
@@ -451,7 +465,7 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     hf_key_text(keys, "general.architecture", keys->prefix, strlen(keys->prefix));
     if ((rc = check_hf_activation(m.family, config, err)) != STATUS_OK ||
         (rc = write_hf_sizes(&m, keys, config, err)) != STATUS_OK ||
-        (rc = copy_numbers(keys, config, err)) != STATUS_OK ||
+        (rc = copy_numbers(keys, m.family, config, err)) != STATUS_OK ||
         (rc = hf_rope_read(&m, keys, config, err)) != STATUS_OK ||
         (rc = read_hf_window(&m, keys, config, err)) != STATUS_OK ||
         (rc = read_hf_experts(&m, keys, config, err)) != STATUS_OK ||
@@ -460,6 +474,7 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     if ((rc = write_query_scale(&m, keys, config, err)) != STATUS_OK)
         return rc;
     hf_key_u64(keys, ".context_length", m.context);
+    read_scale_blocks(&m, whole);
     ties = json_object_get(config, "tie_word_embeddings");
     m.is_tied = json_is_boolean(ties) ? json_is_true(ties) : m.family->is_tied;
     *out = m;

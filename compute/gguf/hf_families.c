@@ -7,8 +7,8 @@
 enum { SHOWN_MAX = 40 };
 
 #define GEMMA_ACTIVATION "gelu_pytorch_tanh"
-#define GEMMA                                                                                 \
-    .activation = GEMMA_ACTIVATION, .names = hf_names_around, .is_tied = true, .norm_add = 1, \
+#define GEMMA                                                                              \
+    .activation = GEMMA_ACTIVATION, .names = names_around, .is_tied = true, .norm_add = 1, \
     .window = HF_WINDOW_KEY
 #define GEMMA3                                                                    \
     .architecture = "gemma3", GEMMA,                                              \
@@ -21,6 +21,85 @@ enum { SHOWN_MAX = 40 };
     .architecture = "mistral3", .activation = "silu", .has_pairs = true, .has_betas = true, \
     .defaults = {{"num_key_value_heads", 8}, {"head_dim", 128}, {"rms_norm_eps", 1e-5}}
 #define NO_WINDOW_UNLESS_USED .window_is_optional = true
+
+/* Where post_attention_layernorm follows the attention. */
+static const struct hf_name names_around[] = {
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},
+    {.from = "pre_feedforward_layernorm", .to = "ffn_norm"},
+    {.from = "post_feedforward_layernorm", .to = "post_ffw_norm"},
+    {0},
+};
+
+/* GGUF calls the norm before the network post_attention_norm in some architectures. */
+static const struct hf_name names_seed_oss[] = {
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},
+    {0},
+};
+static const struct hf_name names_glm4[] = {
+    {.from = "post_self_attn_layernorm", .to = "post_attention_norm"},
+    {.from = "post_mlp_layernorm", .to = "post_ffw_norm"},
+    {0},
+};
+static const struct hf_name names_glm4_moe[] = {
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},
+    {.from = "mlp.gate.e_score_correction_bias", .to = "exp_probs_b.bias"},
+    {.from = "mlp.shared_experts.gate_proj", .to = "ffn_gate_shexp"},
+    {.from = "mlp.shared_experts.up_proj", .to = "ffn_up_shexp"},
+    {.from = "mlp.shared_experts.down_proj", .to = "ffn_down_shexp"},
+    {0},
+};
+static const struct hf_name names_qwen2_moe[] = {
+    {.from = "mlp.shared_expert.gate_proj", .to = "ffn_gate_shexp"},
+    {.from = "mlp.shared_expert.up_proj", .to = "ffn_up_shexp"},
+    {.from = "mlp.shared_expert.down_proj", .to = "ffn_down_shexp"},
+    {.from = "mlp.shared_expert_gate", .to = "ffn_gate_inp_shexp"},
+    {0},
+};
+static const struct hf_name names_granitemoe[] = {
+    {.from = "block_sparse_moe.router.layer", .to = "ffn_gate_inp"},
+    {.from = "block_sparse_moe.input_linear", .to = "ffn_gate_exps", .kind = HF_SLAB_GATE_UP},
+    {.from = "block_sparse_moe.output_linear", .to = "ffn_down_exps", .kind = HF_SLAB},
+    {.from = "shared_mlp.input_linear", .to = "ffn_gate_shexp", .kind = HF_GATE_UP},
+    {.from = "shared_mlp.output_linear", .to = "ffn_down_shexp"},
+    {0},
+};
+static const struct hf_name names_gpt_oss[] = {
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},
+    {.from = "self_attn.sinks", .to = "attn_sinks.weight"},
+    {.from = "mlp.router", .to = "ffn_gate_inp"},
+    {.from = "mlp.experts.gate_up_proj", .to = "ffn_gate_exps.weight", .kind = HF_COLUMNS_GATE_UP},
+    {.from = "mlp.experts.gate_up_proj_bias", .to = "ffn_gate_exps.bias", .kind = HF_ROWS_GATE_UP},
+    {.from = "mlp.experts.gate_up_proj_blocks",
+     .to = "ffn_gate_exps.weight",
+     .kind = HF_BLOCKS_GATE_UP},
+    {.from = "mlp.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_COLUMNS},
+    {.from = "mlp.experts.down_proj_bias", .to = "ffn_down_exps.bias", .kind = HF_ROWS},
+    {.from = "mlp.experts.down_proj_blocks", .to = "ffn_down_exps.weight", .kind = HF_BLOCKS},
+    {0},
+};
+static const struct hf_name names_ernie_moe[] = {
+    {.from = "mlp.moe_statics.e_score_correction_bias", .to = "exp_probs_b.bias"},
+    {.from = "mlp.shared_experts.gate_proj", .to = "ffn_gate_shexp"},
+    {.from = "mlp.shared_experts.up_proj", .to = "ffn_up_shexp"},
+    {.from = "mlp.shared_experts.down_proj", .to = "ffn_down_shexp"},
+    {0},
+};
+static const struct hf_name names_hunyuan[] = {
+    {.from = "self_attn.query_layernorm", .to = "attn_q_norm"},
+    {.from = "self_attn.key_layernorm", .to = "attn_k_norm"},
+    {.from = "mlp.gate.wg", .to = "ffn_gate_inp"},
+    {.from = "mlp.shared_mlp.gate_proj", .to = "ffn_gate_shexp"},
+    {.from = "mlp.shared_mlp.up_proj", .to = "ffn_up_shexp"},
+    {.from = "mlp.shared_mlp.down_proj", .to = "ffn_down_shexp"},
+    {0},
+};
+static const struct hf_name names_starcoder2[] = {
+    {.from = "mlp.c_fc", .to = "ffn_up"},
+    {.from = "mlp.c_proj", .to = "ffn_down"},
+    {0},
+};
+
+enum { ROUTING_SOFTMAX = 1, ROUTING_SIGMOID = 2 }; /* of GGUF's expert_gating_func */
 
 static const struct hf_family families[] = {
     {.model_type = "llama",
@@ -102,12 +181,12 @@ static const struct hf_family families[] = {
     {.model_type = "olmo2",
      .architecture = "olmo2",
      .activation = "silu",
-     .names = hf_names_around,
+     .names = names_around,
      .defaults = {{"rms_norm_eps", 1e-5}}},
     {.model_type = "olmo3",
      .architecture = "olmo2",
      .activation = "silu",
-     .names = hf_names_around,
+     .names = names_around,
      .window = HF_WINDOW_KEY,
      .defaults = {{"rms_norm_eps", 1e-5}, {"rope_theta", 5e5}, {"sliding_window", 4096}}},
     {.model_type = "granite",
@@ -115,6 +194,123 @@ static const struct hf_family families[] = {
      .activation = "silu",
      .has_pairs = true,
      .defaults = {{"rms_norm_eps", 1e-6}}},
+    {.model_type = "granitemoe",
+     .architecture = "granitemoe",
+     .activation = "silu",
+     .names = names_granitemoe,
+     .has_pairs = true,
+     .has_experts = true,
+     .defaults = {{"rms_norm_eps", 1e-6}}},
+    {.model_type = "granitemoeshared",
+     .architecture = "granitemoe",
+     .activation = "silu",
+     .names = names_granitemoe,
+     .has_pairs = true,
+     .has_experts = true,
+     .defaults = {{"rms_norm_eps", 1e-6}}},
+    {.model_type = "qwen2_moe",
+     .architecture = "qwen2moe",
+     .activation = "silu",
+     .names = names_qwen2_moe,
+     .has_experts = true,
+     .routing = ROUTING_SOFTMAX,
+     NO_WINDOW_UNLESS_USED,
+     .defaults = {{"rms_norm_eps", 1e-6}, {"num_experts_per_tok", 4}, {"norm_topk_prob", 0}}},
+    {.model_type = "seed_oss",
+     .architecture = "seed_oss",
+     .activation = "silu",
+     .names = names_seed_oss,
+     .defaults = {{"rms_norm_eps", 1e-6}, {"num_key_value_heads", 8}, {"head_dim", 128}}},
+    {.model_type = "gpt_oss",
+     .architecture = "gpt-oss",
+     .activation = "silu",
+     .names = names_gpt_oss,
+     .has_experts = true,
+     .yarn_is_exact = true,
+     .window = HF_WINDOW_KEY,
+     .defaults = {{"rms_norm_eps", 1e-5},
+                  {"num_key_value_heads", 8},
+                  {"head_dim", 64},
+                  {"rope_theta", 150000},
+                  {"num_experts_per_tok", 4},
+                  {"sliding_window", 128}}},
+    {.model_type = "glm4",
+     .architecture = "glm4",
+     .activation = "silu",
+     .names = names_glm4,
+     .defaults = {{"rms_norm_eps", 1.5625e-7},
+                  {"num_key_value_heads", 2},
+                  {"head_dim", 128},
+                  {"partial_rotary_factor", 0.5}}},
+    {.model_type = "glm4_moe",
+     .architecture = "glm4moe",
+     .activation = "silu",
+     .names = names_glm4_moe,
+     .has_experts = true,
+     .has_later_layers = true,
+     .routing = ROUTING_SIGMOID,
+     .defaults = {{"rms_norm_eps", 1e-5},
+                  {"num_key_value_heads", 8},
+                  {"num_experts_per_tok", 8},
+                  {"partial_rotary_factor", 0.5}}},
+    {.model_type = "ernie4_5",
+     .architecture = "ernie4_5",
+     .activation = "silu",
+     .is_tied = true,
+     .defaults = {{"rms_norm_eps", 1e-5},
+                  {"num_key_value_heads", 2},
+                  {"head_dim", 128},
+                  {"rope_theta", 500000}}},
+    {.model_type = "ernie4_5_moe",
+     .architecture = "ernie4_5-moe",
+     .activation = "silu",
+     .names = names_ernie_moe,
+     .is_tied = true,
+     .has_experts = true,
+     .defaults = {{"rms_norm_eps", 1e-5}, {"num_key_value_heads", 4}, {"rope_theta", 500000}}},
+    {.model_type = "hunyuan_v1_dense",
+     .architecture = "hunyuan-dense",
+     .activation = "silu",
+     .names = names_hunyuan,
+     .defaults = {{"rms_norm_eps", 1e-5}}},
+    {.model_type = "hunyuan_v1_moe",
+     .architecture = "hunyuan-moe",
+     .activation = "silu",
+     .names = names_hunyuan,
+     .has_experts = true,
+     .defaults = {{"rms_norm_eps", 1e-5}}},
+    {.model_type = "exaone4",
+     .architecture = "exaone4",
+     .activation = "silu",
+     .names = names_around,
+     .window = HF_WINDOW_KEY,
+     .defaults = {{"rms_norm_eps", 1e-5}, {"sliding_window", 4096}}},
+    {.model_type = "cohere",
+     .architecture = "command-r",
+     .activation = "silu",
+     .eps = "layer_norm_eps",
+     .is_tied = true,
+     .defaults = {{"layer_norm_eps", 1e-5}, {"rope_theta", 500000}, {"logit_scale", 0.0625}}},
+    {.model_type = "cohere2",
+     .architecture = "cohere2",
+     .activation = "silu",
+     .eps = "layer_norm_eps",
+     .is_tied = true,
+     .window = HF_WINDOW_KEY,
+     .defaults = {{"layer_norm_eps", 1e-5}, {"sliding_window", 4096}, {"logit_scale", 0.0625}}},
+    {.model_type = "starcoder2",
+     .architecture = "starcoder2",
+     .activation = GEMMA_ACTIVATION,
+     .names = names_starcoder2,
+     .eps = "norm_epsilon",
+     .is_tied = true,
+     .window = HF_WINDOW_ALL,
+     .defaults = {{"norm_epsilon", 1e-5}, {"num_key_value_heads", 2}}},
+    {.model_type = "stablelm",
+     .architecture = "stablelm",
+     .activation = "silu",
+     .eps = "layer_norm_eps",
+     .defaults = {{"layer_norm_eps", 1e-5}, {"partial_rotary_factor", 0.25}}},
 };
 
 enum { N_HF_FAMILIES = sizeof(families) / sizeof(families[0]) };

@@ -7,45 +7,35 @@
 
 enum { SHOWN_MAX = 80 };
 
-static const struct hf_name whole_names[] =
-    {
-        {"model.embed_tokens.weight", "token_embd.weight", false},
-        {"model.norm.weight", "output_norm.weight", false},
-        {"lm_head.weight", "output.weight", false},
-},
-                            layer_names[] =
-                                {
-                                    {"input_layernorm", "attn_norm", false},
-                                    {"self_attn.q_proj", "attn_q", true},
-                                    {"self_attn.k_proj", "attn_k", true},
-                                    {"self_attn.v_proj", "attn_v", false},
-                                    {"self_attn.o_proj", "attn_output", false},
-                                    {"self_attn.q_norm", "attn_q_norm", false},
-                                    {"self_attn.k_norm", "attn_k_norm", false},
-                                    {"post_attention_layernorm", "ffn_norm", false},
-                                    {"mlp.gate_proj", "ffn_gate", false},
-                                    {"mlp.up_proj", "ffn_up", false},
-                                    {"mlp.down_proj", "ffn_down", false},
-                                    {"self_attn.qkv_proj", "attn_qkv", false},
-                                    {"mlp.gate_up_proj", "ffn_up",
-                                     false}, /* phi3: the gate's rows first, as in GGUF */
-                                    {"block_sparse_moe.gate", "ffn_gate_inp", false},
-                                    {"mlp.gate", "ffn_gate_inp", false},
-},
-                            expert_names[] = {
-                                {"w1", "ffn_gate_exps", false},
-                                {"w3", "ffn_up_exps", false},
-                                {"w2", "ffn_down_exps", false},
-                                {"gate_proj", "ffn_gate_exps", false},
-                                {"up_proj", "ffn_up_exps", false},
-                                {"down_proj", "ffn_down_exps", false},
+static const struct hf_name whole_names[] = {
+    {.from = "model.embed_tokens.weight", .to = "token_embd.weight"},
+    {.from = "model.norm.weight", .to = "output_norm.weight"},
+    {.from = "model.norm.bias", .to = "output_norm.bias"},
+    {.from = "lm_head.weight", .to = "output.weight"},
 };
 
-const struct hf_name hf_names_around[] = {
-    {"post_attention_layernorm", "post_attention_norm", false},
-    {"pre_feedforward_layernorm", "ffn_norm", false},
-    {"post_feedforward_layernorm", "post_ffw_norm", false},
-    {NULL, NULL, false},
+static const struct hf_name layer_names[] = {
+    {.from = "input_layernorm", .to = "attn_norm"},
+    {.from = "self_attn.q_proj", .to = "attn_q", .has_pairs = true},
+    {.from = "self_attn.k_proj", .to = "attn_k", .has_pairs = true},
+    {.from = "self_attn.v_proj", .to = "attn_v"},
+    {.from = "self_attn.o_proj", .to = "attn_output"},
+    {.from = "self_attn.q_norm", .to = "attn_q_norm"},
+    {.from = "self_attn.k_norm", .to = "attn_k_norm"},
+    {.from = "self_attn.qkv_proj", .to = "attn_qkv"},
+    {.from = "post_attention_layernorm", .to = "ffn_norm"},
+    {.from = "mlp.gate_proj", .to = "ffn_gate"},
+    {.from = "mlp.up_proj", .to = "ffn_up"},
+    {.from = "mlp.down_proj", .to = "ffn_down"},
+    {.from = "mlp.gate_up_proj", .to = "ffn_up"}, /* phi3: the gate's rows first, as in GGUF */
+    {.from = "block_sparse_moe.gate", .to = "ffn_gate_inp"},
+    {.from = "mlp.gate", .to = "ffn_gate_inp"},
+};
+
+static const struct hf_name expert_names[] = {
+    {.from = "w1", .to = "ffn_gate_exps"},    {.from = "w3", .to = "ffn_up_exps"},
+    {.from = "w2", .to = "ffn_down_exps"},    {.from = "gate_proj", .to = "ffn_gate_exps"},
+    {.from = "up_proj", .to = "ffn_up_exps"}, {.from = "down_proj", .to = "ffn_down_exps"},
 };
 
 /* What may stand before a name where the language model is one of several. */
@@ -109,19 +99,24 @@ static const struct hf_name *find_expert(const struct hf_model *m, const char *n
     return find_among(expert_names, N_EXPERT_NAMES, end + 1, (size_t)(name + len - end - 1));
 }
 
-/* The part of a layer whose name begins at name; its ending is behind *ret_end. */
+/* The part of a layer whose name begins at name; its ending is behind *ret_end, "" of a whole name.
+ */
 static const struct hf_name *find_part(const struct hf_model *m, const char *name,
                                        const char **ret_end, struct hf_place *ret)
 {
-    const struct hf_name *found;
+    const struct hf_name *own = m->family->names;
+    const struct hf_name *found = find_among(own, n_names(own), name, strlen(name));
     const char *dot = strrchr(name, '.');
     size_t len;
 
+    *ret_end = "";
+    if (found != NULL && strchr(found->to, '.') != NULL)
+        return found;
     if (dot == NULL)
         return NULL;
     *ret_end = dot;
     len = (size_t)(dot - name);
-    found = find_among(m->family->names, n_names(m->family->names), name, len);
+    found = find_among(own, n_names(own), name, len);
     if (found == NULL)
         found = find_among(layer_names, N_LAYER_NAMES, name, len);
     return found != NULL ? found : find_expert(m, name, len, ret);
@@ -157,7 +152,7 @@ static enum status set_form(struct named_tensor *t, const struct hf_model *m, bo
                          "has %zu rows, which is not a multiple of a head's %llu", n,
                          (unsigned long long)m->head_dim);
     w->head_dim = has_pairs ? m->head_dim : 0;
-    if (expert != HF_NO_EXPERT) {
+    if (expert != HF_NO_EXPERT || w->source == SOURCE_FP8) {
         w->form = TENSOR_PARTS;
         w->n_part_rows = w->n_rows;
     } else if (w->n_rows == 1) {
@@ -188,39 +183,84 @@ static const char *language_name(const struct hf_model *m, const char *name,
     return name;
 }
 
+/* A tensor of a layer behind the last one, which predicts further tokens. */
+static bool is_of_later_layer(const struct hf_model *m, const char *name)
+{
+    static const char prefix[] = "model.layers.";
+    uint64_t layer;
+
+    return hf_begins_with(name, prefix) &&
+           number_take(&layer, name + strlen(prefix), SIZE_MAX, UINT64_MAX) > 0 &&
+           layer >= m->n_layers && m->family->has_later_layers;
+}
+
+static bool hf_ends_with(const char *name, const char *end)
+{
+    const size_t len = strlen(name), n = strlen(end);
+
+    return len >= n && strcmp(name + len - n, end) == 0;
+}
+
 static bool is_unused(const struct hf_model *m, const char *name)
 {
     for (size_t i = 0;
          m->family->nested_type != NULL && i < sizeof(other_models) / sizeof(other_models[0]); i++)
         if (hf_begins_with(name, other_models[i]))
             return true;
-    return (m->is_tied && strcmp(name, "lm_head.weight") == 0) ||
+    return (m->is_tied && strcmp(name, "lm_head.weight") == 0) || is_of_later_layer(m, name) ||
+           hf_ends_with(name,
+                        "_proj.activation_scale") || /* of FP8: activations stay floats here */
+           hf_ends_with(name, "_proj.input_scale") ||
            strstr(name, ".rotary_emb.inv_freq") != NULL; /* older files; it is computed */
+}
+
+/* The name of what a tensor has the scales of; room holds it. NULL: it has none. */
+static const char *scaled_name(const char *name, char room[GGUF_TENSOR_NAME_MAX * 2])
+{
+    static const struct {
+        const char *end, *of;
+    } ends[] = {{".weight_scale_inv", ".weight"}, {"_scales", "_blocks"}};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (hf_ends_with(name, ends[i].end)) {
+            (void)snprintf(room, GGUF_TENSOR_NAME_MAX * 2, "%.*s%s",
+                           (int)(strlen(name) - strlen(ends[i].end)), name, ends[i].of);
+            return room;
+        }
+    return NULL;
 }
 
 enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, const char *name,
                            struct hf_place *ret, struct error *err)
 {
-    char room[GGUF_TENSOR_NAME_MAX * 2];
-    const char *end = "", *rest, *of_language = language_name(m, name, room);
-    const struct hf_name *known = find_whole(of_language);
+    char room[GGUF_TENSOR_NAME_MAX * 2], scaled_room[GGUF_TENSOR_NAME_MAX * 2];
+    const char *end = "", *rest, *of_language = language_name(m, name, room), *scaled;
+    const struct hf_name *known;
     unsigned long layer = 0;
     size_t len;
 
     *ret = (struct hf_place){.is_unused = is_unused(m, of_language), .expert = HF_NO_EXPERT};
     if (ret->is_unused)
         return STATUS_OK;
+    scaled = scaled_name(of_language, scaled_room);
+    ret->is_scale = scaled != NULL;
+    of_language = scaled != NULL ? scaled : of_language;
+    known = find_whole(of_language);
     if (known != NULL) {
         len = (size_t)snprintf(t->name, sizeof(t->name), "%s", known->to);
     } else {
         rest = name_in_layer(m, of_language, &layer);
         known = rest == NULL ? NULL : find_part(m, rest, &end, ret);
-        if (known == NULL || (strcmp(end, ".weight") != 0 && strcmp(end, ".bias") != 0))
+        if (known == NULL ||
+            (*end != '\0' && strcmp(end, ".weight") != 0 && strcmp(end, ".bias") != 0))
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "tensor '%.*s' does not belong to a model of type '%s' in safetensors",
                              SHOWN_MAX, name, m->family->model_type);
         len = (size_t)snprintf(t->name, sizeof(t->name), "blk.%lu.%s%s", layer, known->to, end);
     }
     t->name_len = len;
-    return set_form(t, m, known->has_pairs && m->family->has_pairs, ret->expert, err);
+    ret->kind = known->kind;
+    return known->kind != HF_PLAIN || ret->is_scale
+               ? STATUS_OK
+               : set_form(t, m, known->has_pairs && m->family->has_pairs, ret->expert, err);
 }

@@ -1,8 +1,8 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
  * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
- * hf_splitting.c and hf_tokenizer.c translate, hf_names.c knows the tensors' names, hf_tensors.c
- * reads a file's head, safetensors.c puts all together. */
+ * hf_splitting.c and hf_tokenizer.c translate, hf_names.c and hf_merged.c know the tensors,
+ * hf_tensors.c reads a file's head, safetensors.c puts all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 
@@ -61,6 +61,7 @@ struct hf_model {
     uint64_t n_rotated; /* of a head's numbers */
     uint64_t n_experts; /* 0: the layers are dense */
     bool is_tied;
+    uint64_t block_rows, block_cols; /* that a scale of FP8 is for; 0: one scale is for all */
     /* llama 3's rope: divisors are to be made where factor is not 0. */
     double rope_base, factor, low, high, original;
     /* Divisors for long and short contexts, of the config, or NULL. */
@@ -78,10 +79,27 @@ enum hf_window {
 
 enum { HF_DEFAULTS_MAX = 9 };
 
-/* A tensor's name in transformers, and in GGUF. */
+/* What a tensor of transformers holds: HF_PLAIN one of GGUF's, the others what hf_merged.c says. Of
+ * gate and up the name of the gate stands in the tables. */
+enum hf_kind {
+    HF_PLAIN,
+    HF_SLAB,            /* all experts */
+    HF_SLAB_GATE_UP,    /* of each expert the gate, then the up */
+    HF_COLUMNS,         /* all experts, columns before rows */
+    HF_COLUMNS_GATE_UP, /* likewise, gates and ups in turn */
+    HF_ROWS,            /* a bias for each expert */
+    HF_ROWS_GATE_UP,    /* gates and ups in turn */
+    HF_GATE_UP,         /* the gate, then the up */
+    HF_BLOCKS,          /* all experts in MXFP4, without the exponents */
+    HF_BLOCKS_GATE_UP,  /* rows of gates and ups in turn */
+};
+
+/* A tensor's name in transformers, and in GGUF. A name of GGUF without an ending has that of
+ * transformers (.weight, .bias); else both names are whole. */
 struct hf_name {
     const char *from, *to;
     bool has_pairs; /* where the family has them */
+    enum hf_kind kind;
 };
 
 /* One family of models, by config.json's model_type. */
@@ -94,8 +112,9 @@ struct hf_family {
     bool has_pairs;              /* GGUF has its queries and keys as adjacent pairs */
     bool is_tied;                /* where tie_word_embeddings is absent */
     bool has_experts;
-    bool has_betas;          /* YaRN's beta_fast and beta_slow are keys */
-    bool yarn_is_exact;      /* truncate: false */
+    bool has_later_layers; /* layers behind the last one predict further tokens, and are not read */
+    bool has_betas;        /* YaRN's beta_fast and beta_slow are keys */
+    bool yarn_is_exact;    /* truncate: false */
     bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
     float norm_add;          /* to the weights of norms */
     enum hf_window window;
@@ -135,18 +154,30 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
 
 enum { HF_NO_EXPERT = -1 };
 
-/* Of families whose post_attention_layernorm follows the attention. */
-extern const struct hf_name hf_names_around[];
-
 /* What the name that transformers gives says of a tensor. */
 struct hf_place {
     bool is_unused;
+    bool is_scale;  /* scales of the tensor of that name */
     int64_t expert; /* whose part it is of the tensor of all, or HF_NO_EXPERT */
+    enum hf_kind kind;
 };
 
-/* Fills t's name and form from the name that transformers gives. */
+/* Fills t's name from the name that transformers gives, and, if it is HF_PLAIN, its form. */
 enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, const char *name,
                            struct hf_place *ret, struct error *err) MUST_CHECK;
+
+/* hf_merged.c */
+
+struct hf_tensor;
+
+bool hf_merged_is_blocks(enum hf_kind kind);
+/* How many tensors of GGUF it holds. */
+size_t hf_merged_n(enum hf_kind kind);
+/* Names the i-th of them; t has the name of the first. */
+void hf_merged_name(struct named_tensor *t, enum hf_kind kind, size_t i);
+/* Makes t, which has the first's name and from's place, the i-th of them. */
+enum status hf_merged_form(struct named_tensor *t, enum hf_kind kind, const struct hf_tensor *from,
+                           size_t i, struct error *err) MUST_CHECK;
 
 /* hf_splitting.c */
 
@@ -181,9 +212,10 @@ enum status hf_tokenizer_read(struct hf_keys *keys, const struct hf_texts *texts
 
 struct hf_tensor {
     const char *name; /* the header's */
-    enum dtype type;
-    uint64_t dims[2]; /* [n_dims], the last is the fastest */
-    size_t n_dims;
+    enum dtype type;  /* of floats of 16 or 32 bits */
+    bool is_fp8, is_bytes;
+    uint64_t dims[4];           /* [n_dims], the last is the fastest */
+    size_t n_dims;              /* 0: one number */
     uint64_t begin, size_bytes; /* begin: from the file's start */
 };
 

@@ -7,9 +7,9 @@
 #include "base/alloc.h"
 #include "compute/gguf/hf_parts.h"
 
-enum { LENGTH_BYTES = 8, HEADER_MAX_BYTES = 100 << 20, SHOWN_MAX = 80, DIMS_MAX = 2 };
+enum { LENGTH_BYTES = 8, HEADER_MAX_BYTES = 100 << 20, SHOWN_MAX = 80, DIMS_MAX = 4 };
 
-static enum status read_hf_type(enum dtype *out, const json_t *info, struct error *err)
+static enum status read_hf_type(struct hf_tensor *out, const json_t *info, struct error *err)
 {
     static const struct {
         const char *name;
@@ -17,13 +17,18 @@ static enum status read_hf_type(enum dtype *out, const json_t *info, struct erro
     } types[] = {{"F32", DTYPE_F32}, {"F16", DTYPE_F16}, {"BF16", DTYPE_BF16}};
     const char *name = hf_json_text(info, "dtype");
 
+    out->is_fp8 = strcmp(name, "F8_E4M3") == 0;
+    out->is_bytes = strcmp(name, "U8") == 0;
+    if (out->is_fp8 || out->is_bytes)
+        return STATUS_OK;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(types[i].name, name) == 0) {
-            *out = types[i].type;
+            out->type = types[i].type;
             return STATUS_OK;
         }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "is of type '%.*s'; only F32, F16 and BF16 are supported in safetensors",
+                     "is of type '%.*s'; only F32, F16, BF16, F8_E4M3 and MXFP4's U8 are supported "
+                     "in safetensors",
                      SHOWN_MAX, name);
 }
 
@@ -32,13 +37,13 @@ static enum status read_hf_shape(struct hf_tensor *t, uint64_t *ret_bytes, const
                                  struct error *err)
 {
     const json_t *shape = json_object_get(info, "shape");
-    uint64_t n = dtype_block_bytes(t->type);
+    uint64_t n = t->is_fp8 || t->is_bytes ? 1 : dtype_block_bytes(t->type);
 
     if (!json_is_array(shape))
         return error_set(err, STATUS_DATA_LOSS, "has no shape");
     t->n_dims = json_array_size(shape);
-    if (t->n_dims == 0 || t->n_dims > DIMS_MAX)
-        return error_set(err, STATUS_UNIMPLEMENTED, "has %zu dimensions, it must have 1 to %d",
+    if (t->n_dims > DIMS_MAX)
+        return error_set(err, STATUS_UNIMPLEMENTED, "has %zu dimensions, it must have at most %d",
                          t->n_dims, DIMS_MAX);
     for (size_t i = 0; i < t->n_dims; i++) {
         const json_t *dim = json_array_get(shape, i);
@@ -85,7 +90,7 @@ static enum status read_hf_tensor(struct hf_tensor *t, const json_t *info, uint6
 
     if (!json_is_object(info))
         return error_set(err, STATUS_DATA_LOSS, "is not described by an object");
-    if ((rc = read_hf_type(&t->type, info, err)) != STATUS_OK ||
+    if ((rc = read_hf_type(t, info, err)) != STATUS_OK ||
         (rc = read_hf_shape(t, &n_bytes, info, err)) != STATUS_OK ||
         (rc = read_hf_place(t, info, data_at, n_data, err)) != STATUS_OK)
         return rc;

@@ -27,8 +27,8 @@ struct hf_folder {
     size_t template_len;
     size_t n_tensors; /* of the files read so far */
     struct hf_tensors heads[FILES_MAX];
-    size_t n_heads; /* of the weights' files; the last n_heads of g's files */
-    size_t n_parts; /* of g's own_parts, which are in use */
+    size_t n_heads;             /* of the weights' files; the last n_heads of g's files */
+    size_t parts_room, n_parts; /* of g's own_parts, all and those in use */
 };
 
 static const char *base_name(const char *path)
@@ -260,12 +260,11 @@ static enum status open_indexed(struct hf_folder *f, struct error *err)
     return STATUS_OK;
 }
 
-/* Adds the tensor of all experts, of which nothing is found yet. */
-static enum status add_experts(struct hf_folder *f, struct named_tensor *t, struct error *err)
+/* Adds a tensor of n parts, of which nothing is found yet. */
+static enum status add_parts(struct hf_folder *f, struct named_tensor *t, size_t n,
+                             struct error *err)
 {
-    const size_t n = f->model.n_experts;
-
-    if (n > f->n_tensors - f->n_parts)
+    if (n > f->parts_room - f->n_parts)
         return error_set(err, STATUS_DATA_LOSS, "tensor '%s' does not have all of %zu experts",
                          t->name, n);
     t->tensor.parts = f->g->own_parts + f->n_parts;
@@ -275,64 +274,176 @@ static enum status add_experts(struct hf_folder *f, struct named_tensor *t, stru
     return gguf_tensors_add(f->g, t, err);
 }
 
-/* Notes where an expert's part of a tensor lies. */
-static enum status place_expert(struct hf_folder *f, struct named_tensor *t, size_t expert,
-                                struct error *err)
+/* The tensor of that name, which is in g. */
+static struct tensor *folder_tensor(const struct hf_folder *f, const struct named_tensor *t)
 {
-    struct gguf *g = f->g;
-    uint32_t slot = *gguf_tensor_slot(g, t->name, t->name_len);
-    const struct tensor_part part = {t->tensor.file, t->tensor.file_at};
+    return &f->g->tensors[*gguf_tensor_slot(f->g, t->name, t->name_len) - 1].tensor;
+}
+
+static struct tensor_part *folder_part(const struct hf_folder *f, const struct tensor *t, size_t i)
+{
+    return &f->g->own_parts[(size_t)(t->parts - f->g->own_parts) + i];
+}
+
+/* Notes where part i of n of a tensor lies. */
+static enum status place_part(struct hf_folder *f, struct named_tensor *t, size_t i, size_t n,
+                              struct error *err)
+{
     const struct tensor one = t->tensor, *all;
-    enum status rc = slot == 0 ? add_experts(f, t, err) : STATUS_OK;
+    enum status rc =
+        *gguf_tensor_slot(f->g, t->name, t->name_len) == 0 ? add_parts(f, t, n, err) : STATUS_OK;
 
     if (rc != STATUS_OK)
         return rc;
-    all = &g->tensors[*gguf_tensor_slot(g, t->name, t->name_len) - 1].tensor;
-    if (all->type != one.type || all->n_cols != one.n_cols || all->n_part_rows != one.n_rows)
+    all = folder_tensor(f, t);
+    if (all->type != one.type || all->n_cols != one.n_cols || all->n_part_rows != one.n_part_rows ||
+        all->source != one.source)
         return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s' has experts of different shapes",
                          t->name);
-    if (all->parts[expert].file != NULL)
-        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has expert %zu twice", t->name,
-                         expert);
-    g->own_parts[(size_t)(all->parts - g->own_parts) + expert] = part;
+    if (folder_part(f, all, i)->file != NULL)
+        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has expert %zu twice", t->name, i);
+    folder_part(f, all, i)->file = one.file;
+    folder_part(f, all, i)->at = one.file_at;
     return STATUS_OK;
 }
 
-static enum status check_experts(const struct hf_folder *f, struct error *err)
+static enum status check_parts(const struct hf_folder *f, struct error *err)
 {
     for (size_t i = 0; i < f->g->n_tensors; i++) {
         const struct tensor *t = &f->g->tensors[i].tensor;
 
-        for (size_t e = 0; t->form == TENSOR_PARTS && e < f->model.n_experts; e++)
+        for (size_t e = 0; t->form == TENSOR_PARTS && e < t->n_rows / t->n_part_rows; e++) {
             if (t->parts[e].file == NULL)
                 return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has no expert %zu", t->name,
                                  e);
+            if (t->source != SOURCE_AS_IS && t->parts[e].scale_file == NULL)
+                return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has no scales", t->name);
+        }
     }
     return STATUS_OK;
 }
 
-static enum status name_tensors(struct hf_folder *f, const struct hf_tensors *head,
+/* Where the scales of FP8 lie: one for each block, or one for all. */
+static enum status place_scale(struct hf_folder *f, struct tensor *t, const struct hf_tensor *from,
+                               size_t expert, const struct gguf *file, struct error *err)
+{
+    const struct hf_model *m = &f->model;
+    const uint64_t n_from = from->size_bytes / (from->is_bytes ? 1 : dtype_block_bytes(from->type));
+    struct tensor_part *part = folder_part(f, t, expert);
+    uint64_t n = 1;
+
+    t->scale_type = from->type;
+    t->scale_rows = t->n_part_rows;
+    t->scale_cols = t->n_cols;
+    if (t->source == SOURCE_MXFP4) {
+        n = t->n_rows * t->row_step * (t->n_cols / 32);
+    } else if (n_from != 1 && m->block_rows != 0) {
+        t->scale_rows = m->block_rows;
+        t->scale_cols = m->block_cols;
+        n = (t->n_part_rows + m->block_rows - 1) / m->block_rows *
+            ((t->n_cols + m->block_cols - 1) / m->block_cols);
+    }
+    if (from->is_fp8 || from->is_bytes != (t->source == SOURCE_MXFP4) || n_from != n)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "has %llu scales, which does not match quantization_config's "
+                         "weight_block_size",
+                         (unsigned long long)n_from);
+    part->scale_file = file;
+    part->scale_at = from->begin;
+    return STATUS_OK;
+}
+
+/* Scales of a tensor that is placed. */
+static enum status place_scales(struct hf_folder *f, struct named_tensor *t,
+                                const struct hf_tensor *from, const struct hf_place *place,
                                 const struct gguf *file, struct error *err)
+{
+    const size_t expert = place->expert == HF_NO_EXPERT ? 0 : (size_t)place->expert;
+
+    for (size_t i = 0; i < hf_merged_n(place->kind); i++) {
+        struct tensor *of;
+        enum status rc;
+
+        hf_merged_name(t, place->kind, i);
+        if (*gguf_tensor_slot(f->g, t->name, t->name_len) == 0)
+            return error_set(err, STATUS_DATA_LOSS, "has the scales of '%s', which is absent",
+                             t->name);
+        of = folder_tensor(f, t);
+        if (of->form != TENSOR_PARTS || of->source == SOURCE_AS_IS)
+            return error_set(err, STATUS_DATA_LOSS, "has scales of '%s', which needs none",
+                             t->name);
+        rc = place_scale(f, of, from, expert, file, err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    return STATUS_OK;
+}
+
+static enum status place_merged(struct hf_folder *f, const struct named_tensor *t,
+                                const struct hf_tensor *from, enum hf_kind kind, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < hf_merged_n(kind) && rc == STATUS_OK; i++) {
+        struct named_tensor one = *t;
+
+        rc = hf_merged_form(&one, kind, from, i, err);
+        if (rc == STATUS_OK)
+            rc = hf_merged_is_blocks(kind) ? place_part(f, &one, 0, 1, err)
+                                           : gguf_tensors_add(f->g, &one, err);
+    }
+    return rc;
+}
+
+static enum status place_tensor(struct hf_folder *f, struct named_tensor *t,
+                                const struct hf_tensor *from, const struct hf_place *place,
+                                struct error *err)
+{
+    if (place->kind != HF_PLAIN)
+        return place_merged(f, t, from, place->kind, err);
+    if (from->n_dims == 0 || from->n_dims > 2 || from->is_bytes)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "has %zu dimensions or a type that is not supported for it", from->n_dims);
+    if (place->expert != HF_NO_EXPERT)
+        return place_part(f, t, (size_t)place->expert, f->model.n_experts, err);
+    if (t->tensor.form == TENSOR_PARTS)
+        return place_part(f, t, 0, 1, err);
+    return gguf_tensors_add(f->g, t, err);
+}
+
+/* As a matrix, or a vector, as far as its dimensions say; numbers of FP8 become floats. */
+static struct named_tensor tensor_from(const struct hf_tensor *from, const struct gguf *file)
+{
+    struct named_tensor t = {
+        .tensor = {.type = from->is_fp8 ? DTYPE_F32 : from->type,
+                   .n_rows = from->n_dims < 2 ? 1 : from->dims[0],
+                   .n_cols = from->n_dims == 0 ? 1 : from->dims[from->n_dims - 1],
+                   .size_bytes = from->size_bytes * (from->is_fp8 ? sizeof(float) : 1),
+                   .file = file,
+                   .file_at = from->begin,
+                   .source = from->is_fp8 ? SOURCE_FP8 : SOURCE_AS_IS},
+    };
+
+    return t;
+}
+
+/* Places a file's tensors, or scales of tensors that are placed. */
+static enum status name_tensors(struct hf_folder *f, const struct hf_tensors *head,
+                                const struct gguf *file, bool scales, struct error *err)
 {
     for (size_t i = 0; i < head->n; i++) {
         const struct hf_tensor *from = &head->list[i];
-        struct named_tensor t = {
-            .tensor = {.type = from->type,
-                       .n_rows = from->n_dims == 1 ? 1 : from->dims[0],
-                       .n_cols = from->dims[from->n_dims - 1],
-                       .size_bytes = from->size_bytes,
-                       .file = file,
-                       .file_at = from->begin},
-        };
+        struct named_tensor t = tensor_from(from, file);
         struct hf_place place;
         enum status rc = hf_name_tensor(&t, &f->model, from->name, &place, err);
 
-        if (rc == STATUS_OK && place.expert != HF_NO_EXPERT)
-            rc = place_expert(f, &t, (size_t)place.expert, err);
-        else if (rc == STATUS_OK && !place.is_unused)
-            rc = gguf_tensors_add(f->g, &t, err);
-        if (rc != STATUS_OK)
+        if (rc == STATUS_OK && !place.is_unused && place.is_scale == scales)
+            rc = scales ? place_scales(f, &t, from, &place, file, err)
+                        : place_tensor(f, &t, from, &place, err);
+        if (rc != STATUS_OK) {
+            (void)error_prefix(err, "tensor '%.80s'", from->name);
             return error_prefix(err, "%s", base_name(file->path));
+        }
     }
     return STATUS_OK;
 }
@@ -409,14 +520,19 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     gguf_tensors_clear(g);
-    g->own_parts = try_alloc(f->n_tensors + 1, sizeof(*g->own_parts));
+    f->parts_room = 2 * f->n_tensors + 1; /* a tensor is at most a gate and an up */
+    g->own_parts = try_alloc(f->parts_room, sizeof(*g->own_parts));
     if (g->own_parts == NULL)
-        return error_no_memory(err, f->n_tensors * sizeof(*g->own_parts), "its experts");
-    rc = gguf_tensors_reserve(g, f->n_tensors + 2, err);
-    for (size_t i = 0; i < f->n_heads && rc == STATUS_OK; i++)
-        rc = name_tensors(f, &f->heads[i], g->others[g->n_others - f->n_heads + i], err);
+        return error_no_memory(err, f->parts_room * sizeof(*g->own_parts), "its experts");
+    rc = gguf_tensors_reserve(g, 2 * f->n_tensors + 2, err);
+    for (size_t i = 0; i < 2 * f->n_heads && rc == STATUS_OK; i++) {
+        const size_t file = i % f->n_heads;
+
+        rc = name_tensors(f, &f->heads[file], g->others[g->n_others - f->n_heads + file],
+                          i >= f->n_heads, err);
+    }
     if (rc == STATUS_OK)
-        rc = check_experts(f, err);
+        rc = check_parts(f, err);
     return rc == STATUS_OK ? make_rope(f, err) : rc;
 }
 

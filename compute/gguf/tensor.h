@@ -11,16 +11,31 @@ struct gguf;
 
 /* How a weight's rows are made of those in its file. */
 enum tensor_form {
-    TENSOR_PLAIN, /* they are the file's */
-    TENSOR_PAIRS, /* each head's rows as adjacent pairs: the file has the first of all pairs, then
-                     the second */
-    TENSOR_WIDE,  /* a vector, whose floats may be of another type, as F32 */
-    TENSOR_PARTS, /* parts of n_part_rows each lie in places of their own */
+    TENSOR_PLAIN,   /* they are the file's */
+    TENSOR_PAIRS,   /* each head's rows as adjacent pairs: the file has the first of all pairs, then
+                       the second */
+    TENSOR_WIDE,    /* a vector, whose floats may be of another type, as F32 */
+    TENSOR_PARTS,   /* parts of n_part_rows each lie in places of their own */
+    TENSOR_STRIDED, /* its numbers lie in one place, at strides */
+};
+
+/* How the bytes of TENSOR_PARTS become its type. */
+enum tensor_source {
+    SOURCE_AS_IS,
+    SOURCE_FP8,   /* E4M3, times a scale for each block of rows and columns: F32 */
+    SOURCE_MXFP4, /* blocks of 32 numbers whose nibbles are pairs, and their exponents: MXFP4 */
 };
 
 struct tensor_part {
     const struct gguf *file; /* NULL: not found yet */
     uint64_t at;
+    const struct gguf *scale_file; /* of what is scaled; likewise */
+    uint64_t scale_at;
+};
+
+/* Where the numbers of TENSOR_STRIDED lie, in numbers from file_at on. */
+struct tensor_strides {
+    size_t part, row, col;
 };
 
 /* A weight in the file's format: a matrix [n_rows][n_cols], row-major, rows of whole blocks. */
@@ -33,12 +48,20 @@ struct tensor {
     const struct gguf *file; /* and where in it */
     uint64_t file_at;
     enum tensor_form form;
-    enum dtype file_type; /* TENSOR_WIDE: the file's */
+    enum dtype file_type; /* TENSOR_WIDE, TENSOR_STRIDED: the file's */
     float add;            /* TENSOR_WIDE: to each number */
     size_t head_dim;      /* even: of a head whose pairs are adjacent. TENSOR_WIDE: 0 for none */
     const struct tensor_part *parts; /* TENSOR_PARTS */
-    size_t n_part_rows;
-    size_t first_row; /* TENSOR_PARTS, TENSOR_PAIRS: that row of the whole is this one's first */
+    size_t n_part_rows;              /* TENSOR_PARTS, TENSOR_STRIDED */
+    size_t
+        first_row; /* of all forms but PLAIN and WIDE: that row of the whole is this one's first */
+    struct tensor_strides strides;
+    enum tensor_source source; /* TENSOR_PARTS */
+    /* Of TENSOR_PARTS with scales: their type, and how many rows and columns one is for. */
+    enum dtype scale_type;
+    size_t scale_rows, scale_cols;
+    /* Row i of a part of SOURCE_MXFP4 is this row of the file's: i * row_step + row_from. */
+    size_t row_step, row_from;
 };
 
 #endif

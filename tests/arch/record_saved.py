@@ -1,0 +1,118 @@
+"""Records folders as transformers saves them, and what it computes from them, for test_saved.py: config.json, the names and
+shapes of the tensors, and log-probabilities. Needs torch and transformers (5.24), which CI does not have.
+
+usage: record_saved.py OUT.json [NAME…]
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import saved_weights
+import torch
+import transformers
+
+N_TOKENS, N_SHOWN = 40, 12  # of a prompt; of the log-probabilities of its last token
+BASE = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+WIDE = BASE | dict(head_dim=32)
+MOE = dict(moe_intermediate_size=32, num_experts_per_tok=2)
+SCALES = dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.11, logits_scaling=2.5)
+
+
+def rope(kind, **more):
+    return dict(rope_parameters=dict(rope_type=kind, rope_theta=1e4, **more))
+
+
+YARN = dict(factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0)
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+LONG = dict(partial_rotary_factor=1.0, original_max_position_embeddings=16,
+            short_factor=[1 + 0.1 * i for i in range(8)], long_factor=[2 + 0.3 * i for i in range(8)])
+# name -> class of the model, arguments of its config
+RECIPES = {
+    "llama": ("Llama", WIDE | dict(num_hidden_layers=2)),
+    "llama_llama3": ("Llama", WIDE | dict(num_hidden_layers=2) | rope("llama3", **LLAMA3)),
+    "llama_yarn": ("Llama", WIDE | dict(num_hidden_layers=2) | rope("yarn", **YARN, mscale=0.7, mscale_all_dim=1.3)),
+    "mistral": ("Mistral", WIDE | dict(num_hidden_layers=2, sliding_window=None)),
+    "mixtral": ("Mixtral", WIDE | dict(num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, sliding_window=None)),
+    "ministral3": ("Ministral3", WIDE | dict(num_hidden_layers=2, sliding_window=None) |
+                   rope("yarn", **YARN, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "qwen2": ("Qwen2", BASE | dict(num_hidden_layers=2)),
+    "qwen3": ("Qwen3", WIDE | dict(num_hidden_layers=2)),
+    "qwen3_moe": ("Qwen3Moe", WIDE | MOE | dict(num_hidden_layers=2, num_experts=4, norm_topk_prob=True)),
+    "qwen2_moe": ("Qwen2Moe", BASE | MOE | dict(num_hidden_layers=2, num_experts=4, shared_expert_intermediate_size=48)),
+    "gemma2": ("Gemma2", WIDE | dict(num_hidden_layers=2, sliding_window=16, query_pre_attn_scalar=24)),
+    "gemma3": ("Gemma3:Gemma3Text", WIDE | dict(num_hidden_layers=7, sliding_window=16, query_pre_attn_scalar=24)),
+    "phi3": ("Phi3", BASE | dict(num_hidden_layers=2, partial_rotary_factor=0.75)),
+    "phi3_window": ("Phi3", BASE | dict(num_hidden_layers=2, sliding_window=16)),
+    "phi3_long": ("Phi3", BASE | dict(num_hidden_layers=2, original_max_position_embeddings=16) | rope("longrope", **LONG)),
+    "smollm3": ("SmolLM3", BASE | dict(num_hidden_layers=4)),
+    "olmo2": ("Olmo2", BASE | dict(num_hidden_layers=2)),
+    "olmo3": ("Olmo3", BASE | dict(num_hidden_layers=4, sliding_window=16)),
+    "granite": ("Granite", BASE | SCALES | dict(num_hidden_layers=2)),
+    "granitemoe": ("GraniteMoe", BASE | SCALES | dict(num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2)),
+    "seed_oss": ("SeedOss", WIDE | dict(num_hidden_layers=2)),
+    "gpt_oss": ("GptOss", WIDE | dict(num_hidden_layers=2, sliding_window=16, num_local_experts=4, num_experts_per_tok=2)),
+    "glm4": ("Glm4", WIDE | dict(num_hidden_layers=2, attention_bias=True)),
+    "glm4_moe": ("Glm4Moe", WIDE | MOE | dict(num_hidden_layers=2, n_routed_experts=4, first_k_dense_replace=1, use_qk_norm=True,
+                                             attention_bias=True, routed_scaling_factor=2.5)),
+    "ernie4_5": ("Ernie4_5_", WIDE | dict(num_hidden_layers=2)),
+    "ernie4_5_moe": ("Ernie4_5_Moe", BASE | dict(num_hidden_layers=2, moe_intermediate_size=32, moe_k=2, moe_num_experts=4,
+                                                 moe_num_shared_experts=2, moe_layer_end_index=1)),
+    "hunyuan_dense": ("HunYuanDenseV1", WIDE | dict(num_hidden_layers=2)),
+    "hunyuan_moe": ("HunYuanMoEV1", WIDE | dict(num_hidden_layers=2, num_experts=4, moe_topk=2)),
+    "exaone4": ("Exaone4", BASE | dict(num_hidden_layers=4, sliding_window=16)),
+    "cohere": ("Cohere", BASE | dict(num_hidden_layers=2)),
+    "cohere2": ("Cohere2", BASE | dict(num_hidden_layers=4, sliding_window=16)),
+    "starcoder2": ("Starcoder2", BASE | dict(num_hidden_layers=2)),
+    "stablelm": ("StableLm", BASE | dict(num_hidden_layers=2, use_qkv_bias=True)),
+}
+
+
+def class_of(stem, end):
+    return getattr(transformers, stem.rstrip("_") + end)
+
+
+def record(name, folder):
+    stem, arguments = RECIPES[name]
+    model, _, config = stem.partition(":")
+    path = pathlib.Path(folder) / name
+    class_of(model, "ForCausalLM")(class_of(config or model, "Config")(**arguments)).float().save_pretrained(path)
+    saved = (path / "model.safetensors").read_bytes()
+    header = json.loads(saved[8:8 + int.from_bytes(saved[:8], "little")])
+    data = saved[8 + int.from_bytes(saved[:8], "little"):]
+    tensors = {}
+    for tensor, info in header.items():
+        if tensor == "__metadata__":
+            continue
+        begin, end = info["data_offsets"]
+        mean = np.frombuffer(data[begin:end], np.float32).mean()
+        tensors[tensor] = [info["shape"], *saved_weights.base_and_scale(tensor, info["shape"], mean)]
+    saved_weights.write(path / "model.safetensors", {
+        n: ("F32", shape, saved_weights.values(n, shape, base, scale).tobytes()) for n, (shape, base, scale) in tensors.items()})
+    loaded = class_of(model, "ForCausalLM").from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    ids = np.random.RandomState(5).randint(3, 96, N_TOKENS)
+    with torch.no_grad():
+        logits = loaded(input_ids=torch.tensor(ids)[None], use_cache=False).logits[0].double()
+    logprobs = torch.log_softmax(logits, -1)[:, :].numpy()
+    config = json.loads((path / "config.json").read_text())
+    return {"config": config, "tensors": tensors, "ids": ids.tolist(),
+            "last": [round(float(x), 6) for x in logprobs[-1, :N_SHOWN]],
+            "own": [round(float(logprobs[i, ids[i + 1]]), 6) for i in range(N_TOKENS - 1)]}
+
+
+def main():
+    out, *names = sys.argv[1:]
+    recorded = {"transformers": transformers.__version__}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names or RECIPES:
+            recorded[name] = record(name, folder)
+            print(name, recorded[name]["last"][:3], flush=True)
+    lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in recorded.items())
+    pathlib.Path(out).write_text("{\n" + lines + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""A folder as transformers 5 saves it computes what transformers computes: saved.json has recordings (record_saved.py). The
+same in FP8 and MXFP4 computes, to the last bit, what the numbers that these stand for do.
+
+usage: test_saved.py LOGITS [NAME…]
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import saved_weights
+
+MOST = 1e-4
+N_BLOCK = 32
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def fp8_table():
+    byte = np.arange(256)
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    value = np.where(exponent == 0, mantissa * 2.0 ** -9, (8 + mantissa) * 2.0 ** (exponent - 10.0))
+    value[[127, 255]] = np.nan
+    return np.where(byte >= 128, -value, value).astype(np.float32)
+
+
+FP8 = fp8_table()
+
+
+def nearest(table, values):
+    order = np.argsort(table[np.isfinite(table)], kind="stable")
+    known = np.flatnonzero(np.isfinite(table))[order]
+    at = np.clip(np.searchsorted(table[known], values), 1, len(known) - 1)
+    lower = np.abs(values - table[known[at - 1]]) < np.abs(table[known[at]] - values)
+    return known[at - lower].astype(np.uint8)
+
+
+def to_fp8(name, weight, block):
+    """The tensors in FP8, and what they stand for."""
+    rows, cols = weight.shape
+    high, wide = block or (rows, cols)
+    scales = np.empty((-(-rows // high), -(-cols // wide)), np.float32)
+    codes = np.empty(weight.shape, np.uint8)
+    for r in range(scales.shape[0]):
+        for c in range(scales.shape[1]):
+            part = np.s_[r * high:(r + 1) * high, c * wide:(c + 1) * wide]
+            scales[r, c] = np.abs(weight[part]).max() / 448
+            codes[part] = nearest(FP8, weight[part] / scales[r, c])
+    spread = np.repeat(np.repeat(scales, high, 0)[:rows], wide, 1)[:, :cols]
+    shape = scales.shape if block else ()
+    return ({name: ("F8_E4M3", weight.shape, codes.tobytes()),
+             name + "_scale_inv": ("F32", shape, scales.tobytes())}, FP8[codes] * spread)
+
+
+def to_mxfp4(name, weight):
+    """Of [experts][columns][rows], in blocks of [experts][rows]."""
+    rows = np.ascontiguousarray(weight.swapaxes(1, 2))
+    blocks = rows.reshape(*rows.shape[:2], -1, N_BLOCK)
+    exponents = np.clip(np.floor(np.log2(np.abs(blocks).max(-1))) - 2, -127, 127).astype(np.int32)
+    codes = nearest(FP4, blocks / 2.0 ** exponents[..., None])
+    packed = codes[..., 0::2] | codes[..., 1::2] << 4
+    real = (FP4[codes] * (2.0 ** exponents[..., None]).astype(np.float32)).reshape(rows.shape).swapaxes(1, 2)
+    return ({name + "_blocks": ("U8", packed.shape, packed.tobytes()),
+             name + "_scales": ("U8", exponents.shape, (exponents + 127).astype(np.uint8).tobytes())},
+            np.ascontiguousarray(real))
+
+
+def write_folder(folder, config, tensors):
+    folder.mkdir()
+    tokens = {chr(0x100 + i): i for i in range(config["vocab_size"])}
+    texts = {"config": config, "generation_config": {"eos_token_id": 2},
+             "tokenizer_config": {"model_max_length": 1000000000000000019884624838656},
+             "tokenizer": {"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+                           "model": {"type": "BPE", "vocab": tokens, "merges": []}}}
+    for name, value in texts.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    saved_weights.write(folder / "model.safetensors", tensors)
+
+
+class Test:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.failures = program, pathlib.Path(folder), 0
+
+    def logprobs(self, path, ids, n_vocab):
+        """Of each token, or the words of the failure."""
+        np.array(ids, np.int32).tofile(self.folder / "ids")
+        done = subprocess.run([self.program, path, "ref", "f32", self.folder / "ids", self.folder / "logits", "0", "once"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return done.stderr.strip()
+        logits = np.fromfile(self.folder / "logits", np.float32)[:len(ids) * n_vocab].reshape(len(ids), n_vocab).astype(np.float64)
+        logits -= logits.max(1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(1, keepdims=True))
+
+    def say(self, name, wrong, good):
+        self.failures += wrong is not None
+        print(f"{name:16} {wrong or good}", flush=True)
+
+    def recorded(self, name, known, config, tensors):
+        write_folder(self.folder / name, config, tensors)
+        got = self.logprobs(self.folder / name, known["ids"], config["vocab_size"])
+        if isinstance(got, str):
+            return self.say(name, got, "")
+        n = len(known["ids"])
+        own = np.abs(got[np.arange(n - 1), known["ids"][1:]] - known["own"]).max()
+        most = max(own, np.abs(got[-1, :len(known["last"])] - known["last"]).max())
+        self.say(name, None if most <= MOST else f"differs by {most:.1e}", f"at most {most:.1e}")
+
+    def quantised(self, name, known, config, small, real):
+        write_folder(self.folder / f"{name}_small", config, small)
+        write_folder(self.folder / f"{name}_real", {k: v for k, v in config.items() if k != "quantization_config"}, real)
+        small, real = (self.logprobs(self.folder / f"{name}_{x}", known["ids"], config["vocab_size"]) for x in ("small", "real"))
+        wrong = small if isinstance(small, str) else None if np.array_equal(small, real) else "other bits than of what it stands for"
+        self.say(name, wrong, "same bits")
+
+
+def quantise(tensors, convert, chosen):
+    small, real = {}, {}
+    for name, (dtype, shape, data) in tensors.items():
+        if not chosen(name):
+            small[name] = real[name] = (dtype, shape, data)
+            continue
+        packed, values = convert(name, np.frombuffer(data, np.float32).reshape(shape))
+        small |= packed
+        real[name] = ("F32", shape, values.astype(np.float32).tobytes())
+    return small, real
+
+
+def fp8(test, name, known, config, tensors, block):
+    quantization = {"quant_method": "fp8", "weight_block_size": block and list(block)}
+    small, real = quantise(tensors, lambda n, w: to_fp8(n, w, block), lambda n: n.endswith("_proj.weight"))
+    if block is None:
+        small["model.layers.0.self_attn.q_proj.activation_scale"] = ("F32", (), np.float32(1).tobytes())
+    test.quantised(f"{name}_fp8", known, config | {"quantization_config": quantization}, small, real)
+
+
+def main():
+    program, *names = sys.argv[1:]
+    all_known = json.loads((pathlib.Path(__file__).parent / "saved.json").read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        test = Test(program, folder)
+        for name, known in all_known.items():
+            if name == "transformers" or (names and name not in names):
+                continue
+            config, tensors = known["config"], {
+                n: ("F32", shape, saved_weights.values(n, shape, base, scale).tobytes())
+                for n, (shape, base, scale) in known["tensors"].items()}
+            test.recorded(name, known, config, tensors)
+            if name in ("llama", "qwen3_moe"):  # blocks that do not divide the matrices; permuted rows; experts
+                fp8(test, name, known, config, tensors, (40, 24))
+            if name == "ministral3":
+                fp8(test, name, known, config, tensors, None)
+            if name == "gpt_oss":
+                small, real = quantise(tensors, to_mxfp4, lambda n: n.endswith("_proj") and "experts" in n)
+                test.quantised("gpt_oss_mxfp4", known, config | {"quantization_config": {"quant_method": "mxfp4"}}, small, real)
+    sys.exit(test.failures > 0)
+
+
+if __name__ == "__main__":
+    main()
