@@ -6,6 +6,7 @@ usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpci
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,8 +22,8 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 from parley import wire  # noqa: E402
 from parley.parallel import group as groups  # noqa: E402
+from parley.parallel import direct  # noqa: E402
 from parley.parallel import MemberLost, ModelAssigner, RemoteError, World  # noqa: E402
-from parley.parallel.collectives import MAX_BYTES  # noqa: E402
 from parley.parallel.messages import MAX_UNRECEIVED  # noqa: E402
 from parley.v1 import registry_pb2, registry_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
 
@@ -40,13 +41,13 @@ def raised(kind, call, *args, **more):
     raise AssertionError(f"no {kind.__name__} was raised")
 
 
-def members(address, n, body, group="group", world="world"):
-    """body(group, world) as each of n members, in threads; what they return, in the order of the members."""
+def members(address, n, body, group="group", world="world", direct=True):
+    """body(group, world) as each of n members, in threads; what they return, in the order of the members. direct: not by way of the daemon."""
     results = [None] * n
 
     def run(i):
         try:
-            with World(str(i), i, n, world=world, address=address, secret=SECRET) as w, w.create_rpc_group(group, [str(j) for j in range(n)]) as g:
+            with World(str(i), i, n, world=world, address=address, secret=SECRET, direct=direct) as w, w.create_rpc_group(group, [str(j) for j in range(n)]) as g:
                 results[i] = body(g, w)
         except BaseException as e:
             results[i] = e
@@ -141,7 +142,7 @@ def strange(what):
     raise Mute() if what == "no text" else type("Größe😀" * 60, (Exception,), {})("long")
 
 
-def test_calls(address):
+def test_calls(address, direct=True):
     """Functions at a member: local ones, nested calls, large arguments, exceptions with their trace, time limits, references and their bound."""
     def body(group, world):
         if world.name == "0":
@@ -190,7 +191,8 @@ def test_calls(address):
         assert group.registered_sync("one") == 3, "a call within a call"
         group.barrier()
 
-    members(address, 2, body)
+    children.released.clear()
+    members(address, 2, body, direct=direct)
 
 
 def test_unwanted(address):
@@ -295,20 +297,96 @@ def test_again(address):
     members(address, 2, body)
 
 
-def test_small_room(address):
-    """--work-bytes 1M: what is too large for a call is too large for a collective, which says so; the members stay."""
+def test_small_room(address, direct=True):
+    """--work-bytes 1M: what is too large for a call by way of the daemon goes in pieces in a collective; past the daemon there is no limit."""
     def body(group, world):
-        large = raised(ValueError, group.all_gather, b"x" * ((1 << 18 if world.rank == 1 else 0) + 1))
-        assert "the value of '1' has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
-        assert "the result has" in str(raised(ValueError, group.all_gather, b"x" * (1 << 17)))
-        most = b"x" * ((1 << 18) - 200)
-        assert group.broadcast(most, 1) == most
+        large = np.arange(1_000_000) + world.rank
+        assert np.array_equal(group.all_reduce(large), 2 * np.arange(1_000_000) + 1)
+        assert [len(x) for x in group.all_gather(b"x" * ((1 << 18) + world.rank))] == [1 << 18, (1 << 18) + 1]
+        for size in (1 << 18) - 200, (1 << 18) - 65, (1 << 18) - 40, 3 << 18:
+            assert group.broadcast(bytes(size), 1) == bytes(size)
+        assert "has the shape (1000000,)" in str(raised(ValueError, group.all_reduce, large if world.rank else 1))
+        if direct:
+            assert len(group.rpc_sync("1", bytes, args=(1 << 20,))) == 1 << 20
+        else:
+            assert "the daemon takes at most 262144" in str(raised(ValueError, group.rpc_sync, "1", len, args=(large,)))
+            assert "the daemon takes at most 262144" in str(raised(ValueError, group.rpc_sync, "1", bytes, args=(1 << 20,)))
+        group.barrier()
         return group.all_reduce(world.rank)
 
-    assert members(address, 2, body) == [1, 1]
+    assert members(address, 2, body, direct=direct) == [1, 1]
 
 
-def test_collectives(address):
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_direct(address):
+    """Past the daemon: what is received is the receiver's own, and writable; descriptors go with the calls; large exceptions, many calls
+    that nobody reads yet; a caller of another name is not answered."""
+    def body(group, world):
+        big = np.full(1_000_000, 0.5, np.float32)
+        if world.rank == 0:
+            group.register("double", double)
+            group.barrier()
+            group.barrier()
+            assert not children.kept_by_0[0].any() and children.kept_by_0[1].sum() == 2000.0, "what was received does not change with the sender's"
+            return None
+        group.barrier()
+        before = descriptors()
+        for n in 1_000_000, 8_192, 2_000, 20:
+            part = big[:n].copy()
+            got = group.registered_sync("double", (part,))
+            assert (got == 1).all() and got.flags.writeable and (part == 0.5).all()
+            got += 1
+            got = group.rpc_async("0", lambda x: x, args=(part,))
+            part[:] = 7
+            assert (got.get() == 0.5).all(), "it was sent as it was"
+        many = [group.rpc_async("0", lambda x, y: y, args=(big[:20_000], i)) for i in range(300)]
+        assert [f.get() for f in many] == list(range(300))
+        all_kept = [group.registered_sync("double", (big[:20_000],)) for _ in range(100)] + [group.registered_sync("double", (big,)) for _ in range(20)]
+        assert all((a == 1).all() for a in all_kept)
+        assert descriptors() <= before + 8, "arrays need no descriptors"
+        long = raised(ValueError, group.rpc_sync, "0", too_long)
+        assert len(long.args[0]) == 400_000
+        mine = np.zeros(1_000_000), np.full(4000, 0.5)
+        group.rpc_sync("0", keep, args=mine)
+        mine[0][:], mine[1][:] = 1, 0
+        stranger = direct.Packets(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        stranger._socket.connect(direct.name_of(group._membership.values["@0"]))
+        stranger.send(direct.CALL, 1, [b"x" * 100])
+        kind, number, said, _ = stranger.receive()
+        assert (kind, number) == (direct.ANSWER, 1) and b"not signed" in bytes(said)
+        for packet in b"", b"x", direct.HEAD.pack(0, 1, 5, 3) + b"abc", direct.HEAD.pack(0, 1, 0, 1 << 40), direct.HEAD.pack(9, 1, 0, 0):
+            odd = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            odd.connect(direct.name_of(group._membership.values["@0"]))
+            odd.send(packet)
+            odd.shutdown(socket.SHUT_WR)
+            while odd.recv(1 << 16):
+                pass
+            odd.close()
+        assert group.rpc_sync("0", lambda: 1) == 1
+        del stranger, got, many, all_kept
+        group.barrier()
+        return None
+
+    children.kept_by_0 = []
+    members(address, 2, body)
+
+
+def double(x):
+    return x + x
+
+
+def keep(*what):
+    children.kept_by_0.extend(what)
+
+
+def too_long():
+    raise ValueError("x" * 400_000)
+
+
+def test_collectives(address, direct=True):
     """Machin's vectors: all_reduce of three ranks is 3, reduce of 5 - rank to 1 is 12; the others; values that do not go together."""
     def body(group, world):
         rank = world.rank
@@ -326,17 +404,13 @@ def test_collectives(address):
         assert "passed 2 values for 3 members" in str(raised(ValueError, group.scatter, [1, 2] if rank == 0 else None))
         if rank == 1:
             assert "op is 'most'" in str(raised(ValueError, group.reduce, 1, 1, "most"))
-        large = raised(ValueError, group.all_gather, b"x" * ((MAX_BYTES if rank == 1 else 0) + 1))
-        assert "the value of '1' has" in str(large) and "NCCL, Gloo or MPI" in str(large), large
-        large = raised(ValueError, group.all_gather, b"x" * (MAX_BYTES // 3))
-        assert "the result has" in str(large), large
         return group.all_reduce(TENTH / (rank + 1) ** 7).tobytes()
 
-    first = members(address, 3, body)
+    first = members(address, 3, body, direct=direct)
     assert first[0] == (TENTH + TENTH / 2 ** 7 + TENTH / 3 ** 7).tobytes() and first == [first[0]] * 3, "in the order of the members, the same bits for all"
 
 
-def test_messages(address):
+def test_messages(address, direct=True):
     """send, recv, isend, irecv: of one and of anybody, by tag, in order, large ones; what is late, not received, refused, given up."""
     def body(group, world):
         rank = world.rank
@@ -397,7 +471,7 @@ def test_messages(address):
         assert raised(MemberLost, group.recv).member in ("0", "2"), "nobody is left"
 
     large = bytes(range(256)) * (3 << 12)
-    members(address, 3, body)
+    members(address, 3, body, direct=direct)
 
 
 def test_astray(address):
@@ -412,7 +486,7 @@ def test_astray(address):
     assert all("broadcast from '0'" in s or "'1' has given up all_reduce" in s for s in said), said
 
 
-def test_leaving(address):
+def test_leaving(address, direct=True):
     """A call that was answered is answered, though its member leaves at once; one that comes too late ends."""
     def body(group, world):
         if world.name == "0":
@@ -435,7 +509,7 @@ def test_leaving(address):
 
     for _ in range(3):
         left, gone = threading.Event(), threading.Event()
-        members(address, 2, body)
+        members(address, 2, body, direct=direct)
 
 
 def test_short_lives(address):
@@ -627,7 +701,7 @@ def test_silent_daemon(_):
     grace, groups.GRACE_S = groups.GRACE_S, 0.1
     try:
         with Daemon(PARLEYD) as daemon:
-            with World("a", address=daemon.address, secret=SECRET, lease=0) as world, world.create_rpc_group("g", ["a"]) as group:
+            with World("a", address=daemon.address, secret=SECRET, lease=0, direct=False) as world, world.create_rpc_group("g", ["a"]) as group:
                 assert group.rpc_sync("a", int) == 0
                 os.kill(daemon.process.pid, signal.SIGSTOP)
                 try:
@@ -744,10 +818,13 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
+        for test in test_direct, test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
+        for test in test_calls, test_collectives, test_messages, test_leaving:
+            timed(test, daemon.address, False)
     with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
         timed(test_small_room, daemon.address)
+        timed(test_small_room, daemon.address, False)
 
 
 if __name__ == "__main__":

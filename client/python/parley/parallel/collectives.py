@@ -1,5 +1,5 @@
-"""Broadcast, gather, reduce and similar collectives within a group, for small values. A member keeps the data that it offers until the
-receivers have fetched it. So nothing stays in the daemon, and no member runs ahead of the others."""
+"""Broadcast, gather, reduce and similar collectives within a group. A member keeps the data that it offers until the receivers have fetched
+it, in pieces where the daemon carries it and it is large. So nothing stays in the daemon, and no member runs ahead of the others."""
 from __future__ import annotations
 
 import hashlib
@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from parley.parallel.membership import MemberLost
 from parley.parallel.messages import Reply
-from parley.parallel.pickle import pack, unpack
+from parley.parallel.pickle import pack, unpack, values_at
 from parley.wire import Error
 
 if TYPE_CHECKING:
     from parley.parallel.group import Group
 
-MAX_BYTES = 16 << 20
+PIECE_BYTES = 16 << 20  # what goes by way of the daemon at once
 HEAD_BYTES = 64  # upper bound of what an answer has besides the value
 AHEAD = 4  # how many values root fetches concurrently
+Packed = tuple[list[Any], list[Any]]  # what is signed, and the bytes of arrays
 View = tuple[tuple[str, bytes], ...]  # the members with their roads; a member that rejoins has a new road, so the view is a new one
 
 _REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -40,8 +41,25 @@ def _numpy() -> Any:
 class _Offer:
     """Data that other members may fetch. All fields are guarded by the membership's `changed`."""
 
-    def __init__(self, at: dict[str, Any], data: dict[str, bytes]) -> None:
-        self.at, self.data = at, data  # data: by member, for the members that have not fetched it yet
+    def __init__(self, at: dict[str, Any], data: dict[str, Packed]) -> None:
+        self.at, self.data = at, data  # data: by member, for the members that have not fetched all of it yet
+        self.joined = dict[int, bytes]()  # data that goes in pieces, by the identity of its parts
+        self.served_at = time.monotonic()  # when it was offered, or a piece of it was fetched last
+
+    def piece(self, who: str, offset: int, most: int) -> Packed:
+        """Returns the member's data, or at most so many bytes of it from this offset on, behind the number of all."""
+        parts, values = self.data[who]
+        size = sum(map(len, parts)) + sum(map(len, values))
+        self.served_at = time.monotonic()
+        if size <= most:
+            del self.data[who]
+            return [b"v", *parts], values
+        if id(parts) not in self.joined:
+            self.joined[id(parts)] = b"".join([*parts, *values])
+        joined = self.joined[id(parts)]
+        if offset + most >= size:
+            del self.data[who]
+        return [b"p", size.to_bytes(8, "little"), joined[offset:offset + most]], []
 
 
 class Collectives:
@@ -53,48 +71,49 @@ class Collectives:
         self._at = dict[str, Any]()  # the collective in which this member is, or the last one in which it was
         self._is_in = False
         self._offer: _Offer | None = None
-        self._waiting = dict[str, tuple[dict[str, Any], Reply]]()  # members whose fetches wait for data that is not offered yet
+        self._waiting = dict[str, tuple[dict[str, Any], Reply, int]]()  # members whose fetches wait for data that is not offered yet
         self._astray = dict[str, str]()  # members that are in another collective, and the error text for each
         self._is_over = False
 
     # --- fetches by other members; on the road's thread ---
 
-    def fetch(self, body: bytes, reply: Reply) -> None:
+    def fetch(self, body: bytes, reply: Reply, most: int) -> None:
+        """most: bytes that reply takes."""
         at = json.loads(body)
         who = at.pop("who")
         with self._changed:
             late = self._waiting.pop(who, None)
             if self._is_over:
-                reply(_refusal(f"'{self._group._me}' has left the group"))
-            elif not self._serve(who, at, reply):
-                self._waiting[who] = at, reply
+                reply(*_refusal(f"'{self._group._me}' has left the group"))
+            elif not self._serve(who, at, reply, most):
+                self._waiting[who] = at, reply, most
         if late is not None:
-            late[1](_refusal("the member has sent this fetch again"))
+            late[1](*_refusal("the member has sent this fetch again"))
 
     def forget(self, reason: str, is_over: bool = False) -> None:
         """Refuses all waiting fetches with this reason."""
         with self._changed:
             waiting, self._waiting, self._is_over = self._waiting, {}, is_over
-        for _, reply in waiting.values():
-            reply(_refusal(reason))
+        for _, reply, _ in waiting.values():
+            reply(*_refusal(reason))
 
-    def _serve(self, who: str, at: dict[str, Any], reply: Reply) -> bool:
+    def _serve(self, who: str, at: dict[str, Any], reply: Reply, most: int) -> bool:
         """Answers or refuses a fetch if that is possible now; returns whether it did."""
         here = self._at
         if at["view"] == here.get("view") and at["number"] <= here["number"]:
             if at["number"] < here["number"] or not self._is_in:
-                reply(_refusal(f"'{self._group._me}' has given up {at['what']}"))
+                reply(*_refusal(f"'{self._group._me}' has given up {at['what']}"))
                 return True
             if at["what"] != here["what"]:
                 self._astray[who] = f"'{who}' is in {at['what']}, but '{self._group._me}' is in {here['what']}: all members must call the same collective"
-                reply(_refusal(self._astray[who]))
+                reply(*_refusal(self._astray[who]))
                 self._changed.notify_all()
                 return True
         if at["view"] == here.get("view") and self._offer is not None and who in self._offer.data and at["number"] > here["number"]:
             self._astray[who] = f"'{who}' has given up {here['what']}"  # it is in a later one, without what is offered here
             self._changed.notify_all()
-        if self._offer is not None and self._offer.at == at and who in self._offer.data:
-            reply(b"v" + self._offer.data.pop(who))
+        if self._offer is not None and self._offer.at == {**at, "offset": 0} and who in self._offer.data:
+            reply(*self._offer.piece(who, at["offset"], min(PIECE_BYTES, most - HEAD_BYTES)))
             self._changed.notify_all()
             return True
         return False
@@ -112,34 +131,33 @@ class Collectives:
             self._at, self._astray = {"view": name, "number": self._number, "what": what}, {}
             self._look()
 
-    def _packed(self, value: Any, whose: str) -> bytes:
-        data = b"".join(pack(value, False)[0])
-        most = min(MAX_BYTES, self._group._road.max_bytes - HEAD_BYTES)
-        if len(data) > most:
-            raise ValueError(f"{whose} has {len(data)} bytes, but a collective takes at most {most}: use NCCL, Gloo or MPI for large values")
-        return data
+    @staticmethod
+    def _packed(value: Any) -> Packed:
+        data = pack(value, False)[0]
+        at = values_at(data)
+        return data[:at], data[at:]
 
     def _look(self) -> None:
-        for who, (at, reply) in list(self._waiting.items()):
-            if self._serve(who, at, reply):
+        for who, (at, reply, most) in list(self._waiting.items()):
+            if self._serve(who, at, reply, most):
                 del self._waiting[who]
 
-    def _give(self, step: str, data: dict[str, bytes]) -> None:
+    def _give(self, step: str, data: dict[str, Packed]) -> None:
         """Offers each member its data and returns when all of them have fetched it."""
         gone: MemberLost | None = None
         with self._changed:
-            offer = self._offer = _Offer({**self._at, "step": step}, data)
+            offer = self._offer = _Offer({**self._at, "step": step, "offset": 0}, data)
             self._look()
-            end = None if self._group._seconds == 0 else time.monotonic() + self._group._seconds
+            seconds = self._group._seconds
             try:
                 while due := offer.data.keys() - self._astray.keys():
                     self._group._check(self._view)
                     for who in due & self._group._gone(self._view):
                         gone = self._group._lost(who)
                         del offer.data[who]
-                    left = None if end is None else end - time.monotonic()
+                    left = None if seconds == 0 else offer.served_at + seconds - time.monotonic()
                     if left is not None and left <= 0:
-                        raise Error("DEADLINE_EXCEEDED", f"'{next(iter(due))}' did not take part in {self._at['what']} within {self._group._seconds:g} s")
+                        raise Error("DEADLINE_EXCEEDED", f"'{next(iter(due))}' did not take part in {self._at['what']} within {seconds:g} s")
                     if due <= offer.data.keys():
                         self._changed.wait(left)
             finally:
@@ -149,24 +167,31 @@ class Collectives:
             if self._astray:
                 raise RuntimeError(next(iter(self._astray.values())))
 
-    def _fetch(self, member: str, step: str) -> Any:
-        body = json.dumps({**self._at, "step": step, "who": self._group._me}).encode()
-        return self._group._submit(member, b"f", body, self._group._seconds, is_raw=True)
+    def _fetch(self, member: str, step: str, offset: int = 0) -> Any:
+        body = json.dumps({**self._at, "step": step, "offset": offset, "who": self._group._me}).encode()
+        return self._group._submit(member, b"f", [body], (), self._group._seconds, is_raw=True)
 
-    def _take(self, fetched: Any) -> Any:
-        data = self._group._await(fetched, self._view)
-        if data[:1] == b"v":
-            return unpack(memoryview(data)[1:])
-        raise RuntimeError(data[1:].decode())
+    def _take(self, fetched: Any, member: str, step: str) -> Any:
+        """Waits for what was fetched from the member in a step of this collective, and fetches the other pieces of it."""
+        whole, at = bytearray(), 0
+        while True:
+            data, values = self._group._await(fetched, self._view)
+            if data[:1] == b"v":
+                return unpack(data[1:], values=values)
+            if data[:1] != b"p":
+                raise RuntimeError(bytes(data[1:]).decode())
+            size = int.from_bytes(data[1:9], "little")
+            whole = whole or bytearray(size)
+            whole[at:at + len(data) - 9] = data[9:]
+            at += len(data) - 9
+            if at >= size or len(data) == 9:
+                return unpack(whole)
+            fetched = self._fetch(member, step, at)
 
     def _up(self, root: str, value: Any, each: Callable[[str, Any], None]) -> None:
         """Sends the value to root; root calls `each` with every member's value, in the order of the members."""
         if root != self._group._me:
-            try:
-                data = self._packed((None, value), f"the value of '{self._group._me}'")
-            except ValueError as e:  # root passes the error on to the others
-                data = self._packed((e, None), "")
-            self._give("up", {root: data})
+            self._give("up", {root: self._packed((None, value))})
             return
         members = self._group.group_members
         fetched = {m: self._fetch(m, "up") for m in members[:AHEAD] if m != root}
@@ -178,7 +203,7 @@ class Collectives:
                 if i + AHEAD < len(members) and members[i + AHEAD] != root:
                     fetched[members[i + AHEAD]] = self._fetch(members[i + AHEAD], "up")
                 if m != root:
-                    said, theirs = self._take(fetched.pop(m))
+                    said, theirs = self._take(fetched.pop(m), m, "up")
                 if said is None and failed is None:
                     each(m, theirs)
             except Exception as e:  # the others get the error once their values were fetched
@@ -190,7 +215,7 @@ class Collectives:
     def _down(self, root: str, values: Callable[[], dict[str, Any] | Any], is_each: bool = False) -> Any:
         """Sends root's values to the members: one value for all, or with is_each one for each member. Returns this member's value."""
         if root != self._group._me:
-            said, value = self._take(self._fetch(root, "down"))
+            said, value = self._take(self._fetch(root, "down"), root, "down")
             if said is not None:
                 raise said
             return value
@@ -200,10 +225,10 @@ class Collectives:
         try:
             made = values()
             mine = made[root] if is_each else made
-            whole = b"" if is_each else self._packed((None, made), "the result")
-            data = {m: self._packed((None, made[m]), f"the value for '{m}'") if is_each else whole for m in others}
+            whole: Packed = ([], []) if is_each else self._packed((None, made))
+            data = {m: self._packed((None, made[m])) if is_each else whole for m in others}
         except Exception as e:
-            failed, data = e, dict.fromkeys(others, self._packed((_told(e), None), ""))
+            failed, data = e, dict.fromkeys(others, self._packed((_told(e), None)))
         self._give("down", {m: d for m, d in data.items() if failed is None or m not in self._group._gone(self._view)})
         if failed is not None:
             raise failed
@@ -264,5 +289,5 @@ def _told(e: Exception) -> Exception:
     return e if type(e) in (ValueError, RuntimeError, TypeError, MemberLost) else RuntimeError(str(e))
 
 
-def _refusal(text: str) -> bytes:
-    return b"e" + text.encode()
+def _refusal(text: str) -> Packed:
+    return [b"e" + text.encode()], []

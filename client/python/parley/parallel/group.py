@@ -17,6 +17,7 @@ import hashlib
 import multiprocessing
 import queue
 import secrets
+import sys
 import threading
 import time
 import weakref
@@ -29,15 +30,14 @@ from parley.client import Link
 from parley.parallel.collectives import Collectives, View, check_op
 from parley.parallel.membership import SERVICE, VALUE, MemberLost, Membership
 from parley.parallel.messages import Messages, Receive, Refuse, Reply, message
-from parley.parallel.pickle import pack, unpack
+from parley.parallel.peer import ID_BYTES, Peer, peer_of
+from parley.parallel.pickle import pack, unpack, values_at
 from parley.parallel.road import Road
-from parley.parallel.tasks import AsyncResult, Task, TaskStream, WorkerLost, failure_of, milliseconds
-from parley.parallel.worker import SIGNATURE_BYTES, checked, failure, signed
-from parley.v1 import work_pb2 as pb
+from parley.parallel.tasks import AsyncResult, WorkerLost, milliseconds
+from parley.parallel.worker import SIGNATURE_BYTES, failure, opened, signed_parts
 from parley.wire import Error
 
 MAX_KEPT = 4096  # how many values a member keeps for references
-ID_BYTES = 8  # size of a call's id
 TOO_MANY = 0xffffffff  # more members than a barrier can have
 GRACE_S = 1.0  # how long after its deadline a call waits for the daemon's answer
 _HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
@@ -94,49 +94,11 @@ class Reference:
         raise RuntimeError("a reference cannot be pickled: it is valid only in the process that made it")
 
 
-class _Peer(TaskStream):
-    """The calls to one member. Each has a random id, which others cannot guess."""
-
-    def __init__(self, group: Group, member: str, road: bytes) -> None:
-        self.group, self.member, self.road, self.secret = group, member, road, group._secret_of(road)
-        self.is_raw = set[int]()
-        super().__init__(group._link, road.decode())
-
-    def over(self, error: BaseException) -> BaseException:
-        with self.group._lock:
-            if self.group._peers.get(self.road) is self:
-                del self.group._peers[self.road]
-        return self.group._failure(self.member, error)
-
-    def settle(self, result: pb.WorkResult, payload: bytes | bytearray) -> None:
-        task = self.tasks.pop(result.tag)
-        is_raw = result.tag in self.is_raw
-        self.is_raw.discard(result.tag)
-        value: Any = None
-        error: BaseException | None = None
-        try:
-            if result.HasField("error"):
-                error = failure_of(result, payload, lambda b: unpack(self.body(result.tag, b)))
-                if not result.HasField("exception"):
-                    error = self.group._failure(self.member, error)
-            else:
-                body = self.body(result.tag, payload)
-                value = bytes(body) if is_raw else unpack(body)
-        except Exception as e:  # the answer cannot be verified or unpickled
-            error = Error("DATA_LOSS", f"the member '{self.member}' of the group '{self.group.group_name}' sent an answer that cannot be read: {e}")
-        task.settle(value, error)
-
-    def body(self, tag: int, payload: bytes | bytearray) -> memoryview:
-        body = checked(self.secret, b"answer", payload)
-        if body[:ID_BYTES] != tag.to_bytes(ID_BYTES, "little"):
-            raise ValueError("the answer belongs to another call")
-        return body[ID_BYTES:]
-
-
 class Group:
     """A group of processes that call each other. World.create_rpc_group creates it."""
 
     def __init__(self, world: World, name: str, members: Sequence[str], timeout: float | None) -> None:
+        self._is_direct = world.direct
         self.group_name, self.group_members = name, list(members)
         self._me, self._link, self._seconds, self._master = world.name, world._link, world.rpc_timeout, world._master
         self._world: World | None = world
@@ -147,7 +109,7 @@ class Group:
         self._making, self._unwanted = dict[int, bytes](), set[int]()
         self._released: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._peers = dict[bytes, _Peer]()  # by road; guarded by the lock
+        self._peers = dict[bytes, Peer]()  # by road; guarded by the lock
         self._one = threading.Lock()  # held during a barrier or a collective: they run one at a time
         self._barrier_view: View = ()
         self._epoch = 0
@@ -161,7 +123,7 @@ class Group:
         self._own_secret = self._secret_of(function.encode())
         self._road: Any = None
         try:
-            self._road = Road(self._link, function, self._take, self._recall, self._membership.drop)
+            self._road = Road(self._link, function, self._take, self._recall, self._membership.drop, self._is_direct)
             self._membership.put(VALUE, f"@{self._me}", function.encode())
             with self._membership.changed:
                 all_there = self._membership.changed.wait_for(lambda: self._membership.error or not self._missing(self._membership.said), timeout)
@@ -238,8 +200,9 @@ class Group:
     def _late(self, member: str, reason: str = "") -> Error:
         return Error("DEADLINE_EXCEEDED", f"the member '{member}' of the group '{self.group_name}' did not answer in time", reason)
 
-    def _submit(self, member: str, kind: bytes, body: bytes, seconds: float, is_raw: bool = False) -> Future:
-        timeout_ms = milliseconds(seconds)
+    def _submit(self, member: str, kind: bytes, head: Sequence[bytes], packed: Sequence[Any], seconds: float, is_raw: bool = False) -> Future:
+        """head: what comes before the pickled data."""
+        milliseconds(seconds)
         end = time.monotonic() + seconds + GRACE_S if seconds > 0 else None
         future = Future(self._membership.changed if is_raw else None, end, self._late(member))
         tag = secrets.randbits(8 * ID_BYTES)
@@ -250,18 +213,16 @@ class Group:
         if road is None:
             future._settle(None, self._lost(member))
             return future
-        payload = signed(self._secret_of(road), b"call", [kind, tag.to_bytes(ID_BYTES, "little"), body])
-        if len(payload) > self._road.max_bytes:
-            raise ValueError(f"the call has {len(payload)} bytes, but the daemon takes at most {self._road.max_bytes}")
-        task = Task(payload, None, future._settle, timeout_ms)
+        at = values_at(packed)
+        parts, values = [kind, tag.to_bytes(ID_BYTES, "little"), *head, *packed[:at]], list(packed[at:])
         with self._lock:
             peer = self._peers.get(road)
             if peer is None:
-                peer = self._peers[road] = _Peer(self, member, road)
-            if is_raw:
-                peer.is_raw.add(tag)
-            peer.tasks[tag] = task
-            peer.outgoing.put((tag, task))
+                peer = self._peers[road] = peer_of(self, member, road, self._is_direct)
+        size = SIGNATURE_BYTES + sum(map(len, parts)) + sum(map(len, values))
+        if peer.is_limited and size > self._road.max_bytes:
+            raise ValueError(f"the call has {size} bytes, but the daemon takes at most {self._road.max_bytes}")
+        peer.begin(tag, parts, values, future, seconds, is_raw)
         with self._membership.changed:
             is_there = self._membership.values.get(f"@{member}") == road
         if not is_there:
@@ -269,14 +230,12 @@ class Group:
         return future
 
     def _end_calls(self, member: str, road: bytes | None = None) -> None:
-        """Ends the calls to a member that is gone. road: only the calls on this road, because the member may have rejoined. Cancels them
-        through the stream of results, so that a result that has already arrived is delivered first."""
+        """Ends the calls to a member that is gone. road: only the calls on this road, because the member may have rejoined. An
+        answer that has already arrived is delivered."""
         with self._lock:
             for peer in [p for p in self._peers.values() if p.member == member and road in (None, p.road)]:
                 del self._peers[peer.road]
-                for tag in list(peer.tasks):
-                    peer.outgoing.put((tag, None))
-                peer.outgoing.put(None)
+                peer.end()
         self._messages.look()
 
     def _call(self, member: str, what: tuple[Any, ...], timeout: float = -1, keep: bytes = b"") -> Future:
@@ -286,13 +245,13 @@ class Group:
         while True:
             try:
                 holder, number = self._released.get_nowait()
-                self._submit(holder, b"c", b"".join(pack((self._me, "release", number), False)[0]), 0)
+                self._submit(holder, b"c", (), pack((self._me, "release", number), False)[0], 0)
             except queue.Empty:
                 break
             except Error:
                 pass  # the member is gone, and with it the value that it kept
-        body = b"".join([keep, *pack((self._me, *what), False)[0]])
-        return self._submit(member, b"k" if keep else b"c", body, self._seconds if timeout < 0 else timeout)
+        packed = pack((self._me, *what), False)[0]
+        return self._submit(member, b"k" if keep else b"c", [keep], packed, self._seconds if timeout < 0 else timeout)
 
     def _remote(self, member: str, what: tuple[Any, ...], timeout: float) -> Reference:
         number = secrets.token_bytes(ID_BYTES)
@@ -417,29 +376,30 @@ class Group:
 
     # --- incoming calls ---
 
-    def _take(self, task: int, payload: bytes) -> None:
-        """Takes an incoming call. Runs on the road's thread."""
+    def _take(self, task: int, payload: bytes | memoryview) -> None:
+        """Takes an incoming call. Runs on the road's thread, or on that of a direct connection."""
         kind = payload[SIGNATURE_BYTES:SIGNATURE_BYTES + 1]
         if kind == b"f":
-            self._take_open(task, payload, lambda body, reply, _: self._collectives.fetch(body, reply))
+            most = self._road.max_bytes if self._road.is_limited(task) else sys.maxsize
+            self._take_open(task, payload, lambda body, _, reply, __: self._collectives.fetch(bytes(body), reply, most))
             return
         if kind == b"m":
-            self._take_open(task, payload, lambda body, reply, refuse: self._messages.take(task, body, reply, refuse))
+            self._take_open(task, payload, lambda body, values, reply, refuse: self._messages.take(task, body, values, reply, refuse))
             return
         if kind == b"k":  # registered here, before a release that follows it is handled
             with self._lock:
-                self._making[task] = payload[_HEAD_BYTES:_HEAD_BYTES + ID_BYTES]
+                self._making[task] = bytes(payload[_HEAD_BYTES:_HEAD_BYTES + ID_BYTES])
         try:
             self._threads.submit(self._serve, task, payload)
         except RuntimeError as e:  # the group was destroyed meanwhile
             self._fail(task, b"", e)
 
-    def _take_open(self, task: int, payload: bytes, take: Callable[[bytes, Reply, Refuse], None]) -> None:
+    def _take_open(self, task: int, payload: bytes | memoryview, take: Callable[[memoryview, memoryview, Reply, Refuse], None]) -> None:
         """Takes a call that is answered later, without a waiting thread. reply returns False if the caller does not wait any more."""
-        def reply(data: bytes) -> bool:
+        def reply(parts: Sequence[bytes], values: Sequence[Any] = ()) -> bool:
             is_open = self._open.pop(task, False)
             if is_open:
-                self._road.answer(task, signed(self._own_secret, b"answer", [number, data]))
+                self._road.answer(task, signed_parts(self._own_secret, b"answer", [number, *parts], values))
             return is_open
 
         def refuse(e: BaseException) -> None:
@@ -449,9 +409,9 @@ class Group:
         self._open[task] = True
         number = b""
         try:
-            body = bytes(checked(self._own_secret, b"call", payload))
-            number = body[1:1 + ID_BYTES]
-            take(body[1 + ID_BYTES:], reply, refuse)
+            body, values = opened(self._own_secret, b"call", payload)
+            number = bytes(body[1:1 + ID_BYTES])
+            take(body[1 + ID_BYTES:], values, reply, refuse)
         except Exception as e:
             refuse(e)
 
@@ -460,23 +420,28 @@ class Group:
         thread."""
         if self._open.pop(task, False):
             self._messages.recall(task)
-            self._road.answer(task, b"")
+            self._road.answer(task, [])
 
     def _fail(self, task: int, number: bytes, e: BaseException) -> None:
         parts, said = failure(e)
-        payload = signed(self._own_secret, b"answer", [number, *parts]) if parts and number else b""
+        payload = signed_parts(self._own_secret, b"answer", [number, *parts]) if parts and number else []
         self._road.answer(task, payload, said)
 
-    def _serve(self, task: int, payload: bytes) -> None:
+    def _serve(self, task: int, payload: bytes | memoryview) -> None:
         number = b""
         self._handler.is_one = True
         try:
-            body = checked(self._own_secret, b"call", payload)
+            body, values = opened(self._own_secret, b"call", payload)
             number, call = bytes(body[1:1 + ID_BYTES]), body[1 + ID_BYTES:]
-            value = self._keep(task, *unpack(call[ID_BYTES:])) if bytes(body[:1]) == b"k" else self._compute(*unpack(call))
-            answer = signed(self._own_secret, b"answer", [number, *pack(value, False)[0]])
-            if len(answer) > self._road.max_bytes:
-                raise ValueError(f"the result has {len(answer)} bytes, but the daemon takes at most {self._road.max_bytes}")
+            if bytes(body[:1]) == b"k":
+                value = self._keep(task, *unpack(call[ID_BYTES:], values=values))
+            else:
+                value = self._compute(*unpack(call, values=values))
+            packed = pack(value, False)[0]
+            at = values_at(packed)
+            answer = signed_parts(self._own_secret, b"answer", [number, *packed[:at]], packed[at:])
+            if self._road.is_limited(task) and (size := sum(map(len, answer))) > self._road.max_bytes:
+                raise ValueError(f"the result has {size} bytes, but the daemon takes at most {self._road.max_bytes}")
         except BaseException as e:  # SystemExit, too: it fails only this call
             self._fail(task, number, e)
         else:
@@ -630,7 +595,7 @@ class Group:
 
     def isend(self, value: Any, dst: str | int, tag: int = 0, timeout: float = -1) -> Future:
         """Like send, but returns a future at once."""
-        return self._submit(self._root(dst), b"m", message(self._me, value, tag), self._seconds if timeout < 0 else timeout)
+        return self._submit(self._root(dst), b"m", message(self._me, tag), pack(value, False)[0], self._seconds if timeout < 0 else timeout)
 
     def recv(self, src: str | int | None = None, tag: int = 0, timeout: float = -1) -> tuple[Any, int]:
         """Waits for the next message from src (None: from any member) with this tag. Returns the value and the sender's index in
@@ -664,7 +629,7 @@ class Group:
         with self._lock:
             peers = list(self._peers.values())
         for peer in peers:
-            peer.outgoing.put(None)
+            peer.close()
 
     def __enter__(self) -> Group:
         return self
@@ -686,11 +651,12 @@ class World:
     secret: a secret that these processes share and other clients of the daemon do not know; by default the key. world: the world's name,
     if a daemon has several worlds. lease: seconds, at least 0.1; the other processes see this one as lost when it has not run for that long, because it is
     stopped or something holds its interpreter lock. lease=0: this process is lost when its connection ends, which for a stopped process
-    takes 80 s."""
+    takes 80 s. direct: calls between processes of one machine and one user do not go through the daemon, and arrays in them lie in shared
+    memory; False: all calls go through the daemon."""
 
     def __init__(self, name: str, rank: int = -1, world_size: int | None = None, rpc_timeout: float = 60, rpc_threads: int = 8, *,
                  address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None, secret: str | bytes | None = None,
-                 world: str = "world", lease: float = 30, timeout: float = 1800) -> None:
+                 world: str = "world", lease: float = 30, timeout: float = 1800, direct: bool = True) -> None:
         global _world
         secret = secret or key
         if not secret:
@@ -699,7 +665,7 @@ class World:
         self.rpc_timeout, self.rpc_threads, self.lease, self.groups = rpc_timeout, rpc_threads, lease, dict[str, Group]()
         milliseconds(rpc_timeout, "rpc_timeout")
         milliseconds(timeout, "timeout")
-        self.timeout = timeout
+        self.timeout, self.direct = timeout, direct
         self._master = hashlib.blake2b(secret.encode() if isinstance(secret, str) else secret, digest_size=32, person=b"parley world").digest()
         self._link = Link(address, key, tls, 30)
         self._n_collective = dict[tuple[int, ...], int]()

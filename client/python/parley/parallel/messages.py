@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 MAX_UNRECEIVED, MAX_UNRECEIVED_BYTES = 256, 64 << 20  # of the messages that wait at a member; a single message may be larger
 MAX_WAITING = 4096  # how many receives of a member may wait
 _HEAD = struct.Struct("<qB")  # tag, length of the sender's name in bytes
-_RECEIVED = b"".join(pack(None, False)[0])
+_RECEIVED = [b"".join(pack(None, False)[0])]
 
-Reply = Callable[[bytes], bool]
+Reply = Callable[..., bool]  # of the signed parts, and the bytes of arrays
 Refuse = Callable[[BaseException], None]
 
 
-def message(sender: str, value: Any, tag: int) -> bytes:
+def message(sender: str, tag: int) -> list[bytes]:
+    """What comes before a message's value."""
     name = sender.encode()
-    return b"".join([_HEAD.pack(tag, len(name)), name, *pack(value, False)[0]])
+    return [_HEAD.pack(tag, len(name)), name]
 
 
 class _Message:
-    def __init__(self, task: int, body: bytes, reply: Reply, refuse: Refuse) -> None:
+    def __init__(self, task: int, body: memoryview, values: memoryview, reply: Reply, refuse: Refuse) -> None:
         self.task, self.reply, self.refuse = task, reply, refuse
         self.tag, n = _HEAD.unpack_from(body)
-        self.sender = body[_HEAD.size:_HEAD.size + n].decode()
-        self.data = memoryview(body)[_HEAD.size + n:]
+        self.sender = bytes(body[_HEAD.size:_HEAD.size + n]).decode()
+        self.data = body[_HEAD.size + n:], values
+        self.n_bytes = len(self.data[0]) + len(values)
 
 
 class Receive(AsyncResult):
@@ -49,7 +51,7 @@ class Receive(AsyncResult):
         MemberLost if it cannot arrive any more."""
         data, place = super().get(timeout)
         if self._opened is None:
-            self._opened = unpack(data), place  # on the receiver's thread, because unpickling runs code of the value's class
+            self._opened = unpack(data[0], values=data[1]), place  # on the receiver's thread, because unpickling runs code of the value's class
         return self._opened
 
     def wait(self, timeout: float | None = None) -> Any:
@@ -72,8 +74,8 @@ class Messages:
 
     # --- incoming messages; on the road's thread ---
 
-    def take(self, task: int, body: bytes, reply: Reply, refuse: Refuse) -> None:
-        came = _Message(task, body, reply, refuse)
+    def take(self, task: int, body: memoryview, values: memoryview, reply: Reply, refuse: Refuse) -> None:
+        came = _Message(task, body, values, reply, refuse)
         with self._group._membership.changed:
             if self._is_over:
                 raise self._left()
@@ -81,8 +83,8 @@ class Messages:
                 if self._give(came, receive):
                     self._waiting.remove(receive)
                     return
-            n_bytes = sum(len(m.data) for m in self._came)
-            if len(self._came) >= MAX_UNRECEIVED or self._came and n_bytes + len(came.data) > MAX_UNRECEIVED_BYTES:
+            n_bytes = sum(m.n_bytes for m in self._came)
+            if len(self._came) >= MAX_UNRECEIVED or self._came and n_bytes + came.n_bytes > MAX_UNRECEIVED_BYTES:
                 raise Error("RESOURCE_EXHAUSTED", f"the member '{self._group._me}' has {len(self._came)} messages of {n_bytes} bytes that it has not "
                             f"received yet; at most {MAX_UNRECEIVED} messages of {MAX_UNRECEIVED_BYTES} bytes may wait there")
             self._came.append(came)

@@ -152,7 +152,7 @@ def values_at(parts: Sequence[bytes | memoryview]) -> int:
     return next((i for i, p in enumerate(parts) if not isinstance(p, bytes)), len(parts))
 
 
-def unpack(data: bytes | memoryview, fds: Sequence[int] | None = None, values: memoryview | None = None) -> Any:
+def unpack(data: bytes | bytearray | memoryview, fds: Sequence[int] | None = None, values: memoryview | None = None) -> Any:
     """Unpickles the bytes of pack. fds: the segments' descriptors, in order, which this function takes. values: the buffers by value if
     they do not follow in data; if this memory is writable, the arrays use it without a copy."""
     view = memoryview(data)

@@ -1,16 +1,17 @@
 """A road: the endpoint at which a member of a group receives calls. The member is a worker of parley.v1.Work and the only one that offers
-its function; each task of that function is a call."""
+its function; each task of that function is a call. Members on the same machine reach it past the daemon (parley.parallel.direct)."""
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 
 from parley import wire
 from parley.client import Link
+from parley.parallel import direct
 from parley.parallel.worker import PART_BYTES
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
@@ -22,8 +23,8 @@ class Road:
     """The road calls take(task, payload) for each call and recall(task) for each cancelled one, on its own thread; both must not block.
     Each task must be answered exactly once, on any thread. ended(error) is called when the stream ends before close()."""
 
-    def __init__(self, link: Link, function: str, take: Callable[[int, bytes], None], recall: Callable[[int], None],
-                 ended: Callable[[Error], None]) -> None:
+    def __init__(self, link: Link, function: str, take: Callable[[int, Any], None], recall: Callable[[int], None],
+                 ended: Callable[[Error], None], is_direct: bool = False) -> None:
         self._take, self._recall, self._ended = take, recall, ended
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -43,6 +44,12 @@ class Road:
             self._call.cancel()
             raise
         self.max_bytes: int = accepted.max_payload_bytes
+        self._listener: direct.Listener | None = None
+        if is_direct:
+            try:
+                self._listener = direct.Listener(function.encode(), take, recall)
+            except OSError:
+                pass  # no descriptor is free: all calls come by way of the daemon
         self._over = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._beat, args=(accepted.silence_ms / 4000,), daemon=True).start()
@@ -79,7 +86,15 @@ class Road:
         while not self._over.wait(seconds):
             self._out.put(pb.WorkAttachRequest())
 
-    def answer(self, task: int, payload: bytes, exception: Any = None) -> None:
+    def is_limited(self, task: int) -> bool:
+        """Whether the daemon's limit of an answer's size applies."""
+        return task < direct.FIRST_TASK
+
+    def answer(self, task: int, parts: Sequence[Any], exception: pb.WorkException | None = None) -> None:
+        if task >= direct.FIRST_TASK and self._listener is not None:
+            self._listener.answer(task, parts, exception)
+            return
+        payload = b"".join(parts)
         answer = pb.WorkAnswer(task=task, payload=payload, exception=exception)
         with self._lock:
             if len(payload) <= PART_BYTES:
@@ -95,6 +110,8 @@ class Road:
 
     def close(self) -> None:
         """Refuses new calls. The stream ends when all calls that have arrived are answered."""
+        if self._listener is not None:
+            self._listener.close()
         with self._lock:
             self._is_closing = True
             self._out.put(pb.WorkAttachRequest(is_leaving=True))
@@ -103,3 +120,5 @@ class Road:
 
     def join(self) -> None:
         self._over.wait()
+        if self._listener is not None:
+            self._listener.join()

@@ -186,7 +186,10 @@ def failure_of(result: pb.WorkResult, payload: bytes | bytearray, opened: Callab
     if not result.HasField("exception"):
         code = next(c.name for c in grpc.StatusCode if c.value[0] == result.error.code)
         return Error(code, result.error.message, result.error.reason)
-    said = result.exception
+    return exception_of(result.exception, payload, opened)
+
+
+def exception_of(said: pb.WorkException, payload: bytes | bytearray | memoryview, opened: Callable[[Any], Any]) -> BaseException:
     error: BaseException = RemoteError(said.type, said.message, said.trace)
     if len(payload) > SIGNATURE_BYTES:
         try:

@@ -33,15 +33,21 @@ HEAD = struct.Struct("<IQ")  # head of a task: size of the function in bytes, th
 def signed(secret: bytes, label: bytes, parts: Sequence[Any], values: Sequence[Any] = ()) -> bytes:
     """Signs data, so that only processes with the secret can make this one unpickle something. values: the bytes of arrays. They are not
     pickled, so only their number is signed: signing them would take several times as long as sending them."""
-    size = sum(map(len, parts)).to_bytes(8, "little")
+    return b"".join(signed_parts(secret, label, parts, values))
+
+
+def signed_parts(secret: bytes, label: bytes, parts: Sequence[Any], values: Sequence[Any] = ()) -> list[Any]:
+    """Like signed, but does not copy the parts into one."""
+    n = sum(map(len, parts))
+    size = n.to_bytes(8, "little")
     digest = hashlib.blake2b(size, key=secret, digest_size=DIGEST_BYTES, person=label)
     for part in parts:
         digest.update(part)
-    fill = padding(SIGNATURE_BYTES + sum(map(len, parts))) if values else b""
-    return b"".join([digest.digest(), size, *parts, fill, *values])
+    fill = [padding(SIGNATURE_BYTES + n)] if values else []
+    return [digest.digest(), size, *parts, *fill, *values]
 
 
-def opened(secret: bytes, label: bytes, data: bytes | bytearray) -> tuple[memoryview, memoryview]:
+def opened(secret: bytes, label: bytes, data: bytes | bytearray | memoryview) -> tuple[memoryview, memoryview]:
     """Verifies the signature. Returns the signed bytes and the values after them."""
     import hmac
 
@@ -51,14 +57,6 @@ def opened(secret: bytes, label: bytes, data: bytes | bytearray) -> tuple[memory
     if end > len(view) or not hmac.compare_digest(digest, view[:DIGEST_BYTES]):
         raise ValueError("the data is not signed with this secret")
     return view[SIGNATURE_BYTES:end], view[end + -end % ALIGNMENT:]
-
-
-def checked(secret: bytes, label: bytes, data: bytes | bytearray) -> memoryview:
-    """Like opened, for data without values: all of it must be signed."""
-    body, values = opened(secret, label, data)
-    if values:
-        raise ValueError("the data is not signed with this secret")
-    return body
 
 
 def encode(message: Any) -> bytes:
