@@ -2,7 +2,7 @@
  * the block, computes both checksums, and looks for non-finite values while the bytes are in the
  * cache. Jobs of one thread run in order, so the total hash covers the chunks in theirs; upload_end
  * is the last job. The first failure ends the upload; the results of the remaining jobs are
- * ignored. */
+ * ignored. Numbers in shared memory are copied by that last job alone. */
 #include "server/params/upload.h"
 
 #include <assert.h>
@@ -36,6 +36,7 @@ static void upload_free(struct upload *u)
 {
     params_memory_give(u->config.memory, u->block);
     params_memory_unref(u->config.memory);
+    params_shared_unref(u->config.shared);
     sha256_close(u->sha);
     free(u);
 }
@@ -50,6 +51,8 @@ enum status upload_open(struct upload **out, const struct upload_config *config,
         return error_no_memory(err, sizeof(*u), "an upload");
     u->config = *config;
     u->config.memory = params_memory_ref(config->memory);
+    if (config->shared != NULL)
+        u->config.shared = params_shared_ref(config->shared);
     u->events = *events;
     u->size_bytes = config->spec->n * sizeof(float);
     for (size_t i = 0; i < UPLOAD_MAX_JOBS; i++)
@@ -58,7 +61,7 @@ enum status upload_open(struct upload **out, const struct upload_config *config,
         rc = params_memory_take(&u->block, config->memory, err);
     if (rc == STATUS_PRECONDITION) /* too large for any memory */
         (void)error_name_field(err, "specs");
-    if (rc == STATUS_OK && !config->is_crc_only)
+    if (rc == STATUS_OK && !config->is_crc_only && config->shared == NULL)
         rc = sha256_open(&u->sha, err);
     if (rc == STATUS_OK)
         *out = u;
@@ -169,6 +172,8 @@ static void run_chunk(struct job *job)
 
 static enum status check_chunk(const struct upload *u, const struct chunk *c, struct error *err)
 {
+    if (u->config.shared != NULL)
+        return error_field(err, "chunk", "was sent, but the header says in_memory");
     if (c->offset != u->received_bytes)
         return error_field(err, "offset", "is %llu, the chunk at %zu is due",
                            (unsigned long long)c->offset, u->received_bytes);
@@ -197,6 +202,24 @@ enum status upload_add(struct upload *u, const struct upload_chunk *chunk, struc
     return STATUS_OK;
 }
 
+/* Compute thread. The client may still write to its memory: what is checked is the copy. */
+static void run_from_memory(struct job *job)
+{
+    struct upload_job *j = container_of(job, struct upload_job, job);
+    struct upload *u = j->upload;
+    const size_t step = UPLOAD_MAX_CHUNK_BYTES / sizeof(float);
+    const size_t n = u->config.spec->n;
+
+    for (size_t at = 0; at < n && j->err.status == STATUS_OK; at += step) {
+        const size_t some = n - at < step ? n - at : step;
+
+        memcpy(u->block + at, u->config.shared->gradient + at, some * sizeof(float));
+        if (!u->config.may_be_non_finite)
+            /* the failure is in j->err */
+            (void)!params_spec_check_finite(u->config.spec, u->block, at, some, &j->err);
+    }
+}
+
 /* Compute thread. */
 static void run_end(struct job *job)
 {
@@ -215,16 +238,20 @@ static void run_end(struct job *job)
 enum status upload_end(struct upload *u, const uint8_t *sha256, struct error *err)
 {
     assert(upload_is_ready(u));
-    if (u->received_bytes != u->size_bytes)
+    if (u->config.shared == NULL && u->received_bytes != u->size_bytes)
         return error_field(err, "sha256", "arrived after %zu of %zu bytes", u->received_bytes,
                            u->size_bytes);
-    if ((sha256 == NULL) != u->config.is_crc_only)
+    if (u->config.shared != NULL && sha256 != NULL)
+        return error_field(err, "sha256", "has %d bytes, but the header says in_memory",
+                           SHA256_BYTES);
+    if (u->config.shared == NULL && (sha256 == NULL) != u->config.is_crc_only)
         return error_field(err, "sha256", "has %d bytes, %s", sha256 == NULL ? 0 : SHA256_BYTES,
                            sha256 == NULL ? "which needs crc_only in the header"
                                           : "but the header says crc_only");
     if (sha256 != NULL)
         memcpy(u->sha_due, sha256, SHA256_BYTES);
-    submit(u, &(struct upload_chunk){0}, run_end);
+    submit(u, &(struct upload_chunk){0},
+           u->config.shared != NULL && u->block != NULL ? run_from_memory : run_end);
     u->is_ending = true;
     return STATUS_OK;
 }

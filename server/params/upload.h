@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "proto/chunk.h"
 #include "server/model/model.h"
+#include "server/params/shared.h"
 
 enum {
     UPLOAD_MAX_CHUNK_BYTES = 1 << 20,
@@ -43,6 +44,8 @@ struct upload_config {
     bool may_be_non_finite; /* else INVALID names the tensor */
     bool is_ignored;        /* a duplicate: its chunks are counted and dropped */
     bool is_crc_only;       /* there is no hash of all */
+    /* Where the numbers lie, which the upload holds: no chunk comes. NULL: they come in chunks. */
+    struct params_shared *shared;
 };
 
 /* STATUS_EXHAUSTED without memory. */
@@ -53,12 +56,12 @@ enum status upload_open(struct upload **out, const struct upload_config *config,
 void upload_drop(struct upload *u);
 
 bool upload_is_ready(const struct upload *u);
-/* Takes the chunk, in any case; only while ready. INVALID for a chunk out of order. DATA_LOSS is
- * reported by ended. */
+/* Takes the chunk, in any case; only while ready. INVALID for a chunk out of order, or of an upload
+ * from shared memory. DATA_LOSS is reported by ended. */
 enum status upload_add(struct upload *u, const struct upload_chunk *chunk,
                        struct error *err) MUST_CHECK;
 /* All chunks have come, and this is their hash, [SHA256_BYTES]; NULL: none. INVALID when something
- * is missing, or a hash comes with is_crc_only. */
+ * is missing, or a hash comes with is_crc_only or shared. */
 enum status upload_end(struct upload *u, const uint8_t *sha256, struct error *err) MUST_CHECK;
 
 bool upload_is_empty(const struct upload *u); /* no chunk has come */

@@ -5,6 +5,7 @@ usage: test_optim.py PARLEYD                            (run by the interpreter 
        test_optim.py train ADDRESS SHARD N_SHARDS KIND  (one of the processes)"""
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -293,6 +294,44 @@ def test_steps(parleyd):
         assert [p.astype(float).tolist() for p in half.parameters] == [[-0.5, -0.5]] * 2
 
 
+def test_memory(parleyd):
+    """Large parameters travel in memory that is shared with the daemon: the bits of chunks, also after the stream broke and where the
+    daemon has no room for it; addresses of other machines are not asked for it."""
+    n = parley.optim.SHARED_BYTES // 4 + 5
+    draws = np.random.default_rng(1).standard_normal((4, n)).astype(np.float32)
+
+    def trained(server, name, prepare):
+        w = [np.zeros((n - 5,), np.float64), np.zeros(5, np.float32)]
+        optimizer = parley.optim.RemoteOptimizer(w, server, name, lr=0.1, momentum=0.9)
+        ways = []
+        for i, draw in enumerate(draws):
+            prepare(optimizer, i)
+            optimizer.step([draw[:-5], draw[-5:]])
+            ways.append(optimizer._memory is not None)
+        optimizer.close()
+        return np.concatenate(w), ways
+
+    def by_chunks(optimizer, _):
+        optimizer._may_share = False
+
+    def broken(optimizer, i):
+        if i == 2:
+            optimizer._updates.close()
+
+    with Daemon(parleyd) as daemon, parley.connect(daemon.address) as server:
+        want, ways = trained(server, "chunks", by_chunks)
+        assert not any(ways)
+        for name, prepare in ("memory", lambda *_: None), ("broken", broken):
+            got, ways = trained(server, name, prepare)
+            assert all(ways) and np.array_equal(got, want)
+    with Daemon(parleyd, "--params-bytes", "17M") as daemon, parley.connect(daemon.address) as server:
+        got, ways = trained(server, "no room", lambda *_: None)
+        assert not any(ways) and np.array_equal(got, want)
+    local = [bool(re.fullmatch(parley.optim.LOCAL, a)) for a in
+             ("127.0.0.1:80", "localhost:8001", "unix:/tmp/s", "[::1]:80", "10.0.0.1:80", "example.org:80", "127.0.0.1.example.org:80")]
+    assert local == [True] * 4 + [False] * 3
+
+
 def test_checksums(_):
     """CRC-32C by lanes and by the processor's instruction is what it is byte by byte, of any length."""
     assert parley.crc32c.instruction.implementation == "c", "google-crc32c is there, with its C extension"
@@ -351,7 +390,7 @@ def main():
     if sys.argv[1] == "train":
         train(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
         return
-    for test in (test_checksums, test_frames, test_refusals, test_missing, test_steps, test_a_trainer_alone, test_three_processes_are_one):
+    for test in (test_memory, test_checksums, test_frames, test_refusals, test_missing, test_steps, test_a_trainer_alone, test_three_processes_are_one):
         print(test.__name__, flush=True)
         test(sys.argv[1])
 

@@ -3,6 +3,7 @@
 
 usage: test_params.py PARLEYD      (run by the interpreter that has grpcio, numpy and the stubs; see venv.sh)
 """
+import mmap
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 
 import children
+import google_crc32c
 import grpc
 import harness
 import numpy as np
@@ -360,6 +362,112 @@ def deletion(parley):
     create(parley.params, "doomed", {"w": [1]})
 
 
+class Shared:
+    """A client's end of the memory of a stream."""
+
+    def __init__(self, stream, name):
+        self.updates = stream
+        stream.send(params.ParamsUpload(memory=params.ParamsMemoryRequest(name=name)))
+        self.said = next(stream.stream).memory
+        self.fd = os.open(f"/proc/{self.said.pid}/fd/{self.said.fd}", os.O_RDWR)
+        assert os.readlink(f"/proc/self/fd/{self.fd}") == f"/memfd:{self.said.label} (deleted)"
+        self.map = mmap.mmap(self.fd, self.said.size_bytes)
+        self.gradient, self.values = np.frombuffer(self.map, "<f4").reshape(2, -1)
+
+    def update(self, name, client, step, base=0, *messages, **more):
+        header = params.ParamsUploadHeader(name=name, client_id=client, step_id=step, base_version=base, in_memory=True, **more)
+        self.updates.send(params.ParamsUpload(header=header), *messages, params.ParamsUpload(sha256=b""))
+        return next(self.updates.stream).version
+
+
+def in_memory(parley):
+    """Gradients and parameters in memory that a stream shares: the bits are those of chunks; what is refused; nobody can cut the memory
+    off; it is gone with its stream, or its client."""
+    trainer.crc32c = lambda data: google_crc32c.value(bytes(data))  # of megabytes
+    n, names = (1 << 20) + 3, ("chunked", "shared", "both")
+    for name in names:
+        create(parley.params, name, {"w": [n]}, round_size=2 if name == "both" else 1, dedupe=True,
+               optimiser=params.ParamsOptimiser(learning_rate=0.1, momentum=0.9))
+    held = info(parley, "shared").held_bytes
+    draws = np.random.default_rng(1).standard_normal((3, n)).astype(np.float32)
+    shared = Shared(Updates(parley.params), "shared")
+    assert shared.said.size_bytes == 8 * n
+    chunked = trainer.Updates(parley.params)
+    for step, gradient in enumerate(draws[:2], 1):
+        shared.gradient[:] = gradient
+        version = shared.update("shared", "a", step, step - 1)
+        assert version.in_memory and version.size_bytes == 0 and version.version == version.counted_in == step
+        want = chunked.update("chunked", "a", step, gradient, step - 1)
+        assert np.array_equal(shared.values, want.values), "the same bits"
+    assert np.array_equal(pull(parley, "shared").values, shared.values)
+    version = shared.update("shared", "a", 2, 1)
+    assert version.counted_in == version.version == 2 and version.in_memory, "a step that was sent again counts once"
+    assert not shared.update("shared", "a", 3, 2, want=params.PARAMS_WANT_NOTHING).in_memory
+    shared.gradient[12345] = np.nan
+    fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: shared.update("shared", "a", 4, 3), says="w")
+    for operation in (lambda: os.ftruncate(shared.fd, 4096), lambda: os.ftruncate(shared.fd, 1 << 30)):
+        try:
+            operation()
+            raise AssertionError("the memory was cut off")
+        except PermissionError:
+            pass
+    assert info(parley, "shared").held_bytes <= held + 5 * 4 * n
+    one, other = Shared(Updates(parley.params), "both"), Updates(parley.params)
+    one.gradient[:] = 1
+    waiting = later(lambda: other.update("both", "b", 1, np.full(n, 3)))
+    assert list(one.update("both", "a", 1).contributors) == ["a", "b"]
+    assert (one.values == np.float32(-0.2)).all() and np.array_equal(waiting().values, one.values), "both ways in one round"
+    until("the memory of the stream that failed to be gone", lambda: not any(shared.said.label in link for link in links(shared.said.pid)))
+
+    def refuses(field, *messages, says=""):
+        stream = Updates(parley.params)
+        stream.send(*messages)
+        detail = fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: [m for m in stream.stream], field, says)
+        stream.close()
+        return detail
+
+    create(parley.params, "small", {"w": [4]})
+    create(parley.params, "another", {"w": [n - 1]})
+    header = params.ParamsUpload(header=params.ParamsUploadHeader(name="shared", client_id="c", step_id=1, in_memory=True))
+    ask, end = params.ParamsUpload(memory=params.ParamsMemoryRequest(name="shared")), params.ParamsUpload(sha256=b"")
+    chunk = params.ParamsUpload(chunk=params.ParamsChunk(data=bytes(4), crc32c=trainer.crc32c(bytes(4))))
+    refuses("name", params.ParamsUpload(memory=params.ParamsMemoryRequest(name="small")), says="send chunks")
+    refuses("in_memory", header, end, says="ask for it first")
+    refuses("in_memory", params.ParamsUpload(memory=params.ParamsMemoryRequest(name="another")), header, end, says="for another set")
+    refuses("chunk", ask, header, chunk, end, says="in_memory")
+    refuses("sha256", ask, header, params.ParamsUpload(sha256=bytes(32)), says="in_memory")
+    refuses("memory", ask, header, ask, says="between two updates")
+    fails(grpc.StatusCode.NOT_FOUND, lambda: Shared(Updates(parley.params), "nobody's"))
+    killed = children.start([sys.executable, "-c", f"""import sys
+sys.argv = ["x"]; sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+import harness, os, signal
+from harness import params
+from trainer import Updates
+updates = Updates(harness.Client({parley.address!r}).params)
+updates.send(params.ParamsUpload(memory=params.ParamsMemoryRequest(name="shared")))
+print(next(updates.stream).memory.label, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)"""], stdout=subprocess.PIPE, text=True)
+    label = killed.stdout.readline().strip()
+    killed.wait()
+    assert label
+    until("the memory of a client that was killed to be gone", lambda: not any(label in link for link in links(one.said.pid)))
+    parley.params.Delete(params.ParamsDeleteRequest(name="both"))
+    fails(grpc.StatusCode.NOT_FOUND, lambda: next(one.updates.stream), says="deleted")
+    for name in ("chunked", "shared", "small", "another"):
+        parley.params.Delete(params.ParamsDeleteRequest(name=name))
+
+
+def links(pid):
+    """What the descriptors of a process are."""
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except OSError:
+            pass  # it was closed
+    return found
+
+
 def stops_with_a_round_open(parleyd):
     """Who waits when the server stops is told so; the daemon ends with 0 all the same."""
     with harness.Parleyd(parleyd, "--drain-timeout", "1s") as parley:
@@ -378,7 +486,7 @@ def main():
     parleyd = sys.argv[1]
     with harness.Parleyd(parleyd) as parley:
         for part in (sgd_vector, three_trainers, fan_in, pushed_and_awaited, killed_trainer, duplicates, bad_uploads, wants, creation,
-                     deletion):
+                     deletion, in_memory):
             begun = time.monotonic()
             part(parley)
             print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)

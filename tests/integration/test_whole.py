@@ -19,6 +19,7 @@ import parley  # noqa: E402
 import parley.channel  # noqa: E402
 import parley.client  # noqa: E402
 import parley.optim  # noqa: E402
+import parley.parallel.direct  # noqa: E402
 import parley.policies  # noqa: E402
 import parley.rollouts  # noqa: E402
 from parley.parallel import World  # noqa: E402
@@ -306,12 +307,12 @@ def check_trainer(t, _):
 class Members:
     """The member "a" is this thread's. "b" is another thread, which does over and over what `work` says until that returns True."""
 
-    def __init__(self, address):
+    def __init__(self, address, direct):
         self.work, self.is_last, self.idle = queue.SimpleQueue(), False, threading.Event()
         made = queue.SimpleQueue()
 
         def live():
-            with World("b", address=address, secret="s", world_size=2) as world, world.create_rpc_group("g", ["a", "b"]) as group:
+            with World("b", address=address, secret="s", world_size=2, direct=direct) as world, world.create_rpc_group("g", ["a", "b"]) as group:
                 group.register("twice", lambda x: 2 * x)
                 group.pair("table", [1, 2])
                 made.put(group)
@@ -326,7 +327,7 @@ class Members:
 
         self.thread = threading.Thread(target=live, daemon=True)
         self.thread.start()
-        self.world = World("a", address=address, secret="s", world_size=2)
+        self.world = World("a", address=address, secret="s", world_size=2, direct=direct)
         self.group = self.world.create_rpc_group("g", ["a", "b"])
         self.other = made.get()
         self.world._link.channel = Channel(self.world._link.channel)
@@ -468,6 +469,8 @@ def sweep(server, name, row):
 
 
 def main():
+    sent = parley.parallel.direct.Packets.send
+    parley.parallel.direct.Packets.send = lambda *args, **more: POINTS.around(sent, *args, **more)
     threading.Condition.wait = lambda *args, **more: POINTS.around(CONDITION_WAIT, *args, **more)
     parley.channel.SimpleQueue = Queue
     parley.channel.sleep = parley.client.sleep = parley.rollouts.sleep = sleep
@@ -485,10 +488,11 @@ def check(policy):
             link.channel = Channel(link.channel)
         for name in TABLE:
             print(f"{name}: {sweep(server, name, TABLE[name])} places", flush=True)
-        MEMBERS.append(Members(daemon.address))
-        for name in GROUPS:
-            print(f"{name}: {sweep_group(name)} places", flush=True)
-        MEMBERS[0].close()
+        for direct in True, False:
+            MEMBERS[:] = [Members(daemon.address, direct)]
+            for name in GROUPS:
+                print(f"{name}{'' if direct else ' by way of the daemon'}: {sweep_group(name)} places", flush=True)
+            MEMBERS[0].close()
 
 
 main()

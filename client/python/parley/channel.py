@@ -122,6 +122,11 @@ class Dialogue(Generic[Q, A]):
     def is_open(self) -> bool:
         return self._call is not None
 
+    @property
+    def stream(self) -> object:
+        """What stands for the stream that is open now, or None."""
+        return self._call
+
     def put(self, question: Q) -> None:
         """Sends one message of a question. Does not wait."""
         if self._call is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import functools
 import math
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,8 @@ import numpy as np
 from parley import exact, wire
 from parley.channel import Dialogue
 from parley.client import Server, connect
-from parley.transfer import Floats, download, frames_of, parse, serialise
+from parley.memory import opened
+from parley.transfer import Floats, Memory, download, frames_of, other_than_chunk, parse, rest_of, serialise
 from parley.v1 import params_pb2 as pb
 from parley.v1 import tensor_pb2
 from parley.wire import Error, Invalid
@@ -36,6 +38,8 @@ KINDS: dict[str, dict[str, tuple[Any, float, float]]] = {
     "adamw": DECAY | {"betas": ((0.9, 0.999), 0, 1), "eps": (1e-8, 0, math.inf)},
 }
 SETTINGS = {f.name for f in pb.ParamsConfig.DESCRIPTOR.fields} - {"name", "specs", "optimiser", "round_size", "dedupe"}
+LOCAL = r"unix:.*|localhost:\d+|127\.\d+\.\d+\.\d+:\d+|(ipv6:)?\[::1\]:\d+"  # addresses of daemons on this machine
+SHARED_BYTES = 4 << 20  # parameters of this size and more travel in memory that is shared with such a daemon
 GRACE_S = 5.0  # how long after its timeout a step waits for the daemon's answer
 
 
@@ -133,6 +137,8 @@ class RemoteOptimizer:
         self._link = (connect(server) if isinstance(server, str) else server).links[0]
         self.name, self.client, self.version, self.steps = name, client or uuid.uuid4().hex, 0, 0
         self._updates: Dialogue[pb.ParamsUpload | bytes, Any] = Dialogue(self._link, "Params/UpdateAndFetch", serialise, parse)
+        self._memory: Memory | None = None
+        self._may_share = bool(re.fullmatch(LOCAL, self._link.address))
         self._is_made = False
         if all(map(is_torch, self.parameters)):
             import torch
@@ -189,20 +195,23 @@ class RemoteOptimizer:
                 raise
 
     @staticmethod
-    def _numbers(names: Iterable[str], arrays: Iterable[Any]) -> Floats:
-        found: Floats = np.concatenate([exact.exact(name, a, np.dtype("<f4")).reshape(-1) for name, a in zip(names, arrays, strict=True)])
-        return np.ascontiguousarray(found)
+    def _numbers(names: Iterable[str], arrays: Iterable[Any], out: Floats | None = None) -> Floats:
+        """Returns all numbers as one array, in out if it is given."""
+        parts = [exact.exact(name, a, np.dtype("<f4")).reshape(-1) for name, a in zip(names, arrays, strict=True)]
+        found: Floats = np.concatenate(parts, out=out)
+        return found
 
     def _take(self, version: pb.ParamsVersion, values: Floats) -> None:
         """Loads a version, wholly. Parameters that do not require a gradient are left as they are."""
         sizes = [math.prod(p.shape) for p in self.parameters]
-        if version.size_bytes and len(values) != sum(sizes):
+        has_values = version.size_bytes > 0 or version.in_memory
+        if has_values and len(values) != sum(sizes):
             raise Invalid("parameters", f"have {sum(sizes)} numbers, but '{self.name}' has {len(values)}")
 
         def write() -> None:
             at = 0
             for p, n in zip(self.parameters, sizes, strict=True):
-                part = values[at:at + n].reshape(tuple(p.shape)) if version.size_bytes else None
+                part = values[at:at + n].reshape(tuple(p.shape)) if has_values else None
                 at += n
                 if part is None:
                     continue
@@ -274,11 +283,58 @@ class RemoteOptimizer:
             if getattr(g, "is_sparse", False):
                 raise Invalid(field, "is sparse, it must be dense")
             parts.append((field, g))
-        return self._numbers([field for field, _ in parts], [g for _, g in parts]), skipped
+        memory = self._memory_now()
+        return self._numbers([field for field, _ in parts], [g for _, g in parts], None if memory is None else memory.gradient), skipped
 
     def _upload(self, gradient: Floats, header: pb.ParamsUploadHeader) -> Iterator[pb.ParamsUpload | bytes]:
+        header.in_memory = False
         yield pb.ParamsUpload(header=header)
         yield from frames_of(gradient, crc_only=True)
+
+    def _memory_now(self) -> Memory | None:
+        """Returns the memory that the open stream shares with the daemon, if there is some."""
+        if self._memory is not None and self._memory.stream is not self._updates.stream:
+            self._memory = None
+        return self._memory
+
+    def _share(self, size_bytes: int) -> Memory | None:
+        """Returns the stream's memory, for which it asks the daemon if the stream is new."""
+        if self._updates.is_open or not self._may_share or size_bytes < SHARED_BYTES:
+            return self._memory_now()
+        self._may_share = False  # unless it succeeds
+        try:
+            self._updates.put(pb.ParamsUpload(memory=pb.ParamsMemoryRequest(name=self.name)))
+            said = other_than_chunk(self._updates.take()).memory
+        except Error as e:
+            self._updates.close()
+            self._may_share = e.code == "UNAVAILABLE"
+            if self._may_share:
+                raise
+            return None
+        view = opened(said.pid, said.fd, said.label, said.size_bytes)
+        if view is not None:
+            self._may_share = True
+            self._memory = Memory.of(self._updates.stream, view)
+        return self._memory_now()
+
+    def _ask(self, gradient: Floats, header: pb.ParamsUploadHeader) -> tuple[pb.ParamsVersion, Floats]:
+        """Sends a gradient and receives the answer, in memory or in chunks."""
+        memory = self._share(gradient.nbytes)
+        if memory is None:
+            for message in self._upload(gradient, header):
+                self._updates.put(message)
+            return download(iter(self._updates.take, None))
+        if gradient is not memory.gradient:
+            memory.gradient[:] = gradient
+        header.in_memory = True
+        self._updates.put(pb.ParamsUpload(header=header))
+        self._updates.put(pb.ParamsUpload(sha256=b""))
+        try:
+            version = other_than_chunk(self._updates.take()).version
+        except Error as e:
+            self._may_share = e.code != "RESOURCE_EXHAUSTED"  # the memory counts, too: without it there may be room
+            raise
+        return (version, memory.values) if version.in_memory else rest_of(version, iter(self._updates.take, None))
 
     def _next(self, gradients: Sequence[Any] | None, timeout: float) -> tuple[Floats, pb.ParamsUploadHeader]:
         """Begins a step: returns its gradient and its header. Refuses before anything has changed."""
@@ -312,9 +368,7 @@ class RemoteOptimizer:
         def attempt() -> tuple[pb.ParamsVersion, Floats]:
             try:
                 with self._updates.whole(timeout + GRACE_S if timeout > 0 else 0, late):
-                    for message in self._upload(gradient, header):
-                        self._updates.put(message)
-                    return download(iter(self._updates.take, None))
+                    return self._ask(gradient, header)
             except Error as e:
                 if e.reason == "ROUND_GIVEN_UP":
                     e.code = "UNAVAILABLE"

@@ -21,6 +21,19 @@ OFFSET, DATA, CRC = 0x08, 0x12, 0x1D  # the tags of the fields of ParamsChunk
 Floats = npt.NDArray[np.float32]
 
 
+class Memory(NamedTuple):
+    """What a stream of updates shares with the daemon. It lasts as long as the stream."""
+
+    stream: object
+    gradient: Floats
+    values: Floats
+
+    @classmethod
+    def of(cls, stream: object, view: memoryview) -> Memory:
+        gradient, values = np.frombuffer(view, "<f4").reshape(2, -1)
+        return cls(stream, gradient, values)
+
+
 class Chunk(NamedTuple):
     offset: int
     data: memoryview
@@ -95,7 +108,11 @@ def other_than_chunk(message: Chunk | pb.ParamsDownload) -> pb.ParamsDownload:
 def download(stream: Iterator[Chunk | pb.ParamsDownload]) -> tuple[pb.ParamsVersion, Floats]:
     """Receives a version and its values from a stream of what parse returns; the values are empty if the daemon sent none. The hash at the
     end is not compared: every byte is covered by its chunk's checksum, and every chunk by its place. StopIteration: the stream ended."""
-    version = other_than_chunk(next(stream)).version
+    return rest_of(other_than_chunk(next(stream)).version, stream)
+
+
+def rest_of(version: pb.ParamsVersion, stream: Iterator[Chunk | pb.ParamsDownload]) -> tuple[pb.ParamsVersion, Floats]:
+    """Receives the values of a version that has come."""
     data, at = np.empty(version.size_bytes, np.uint8), 0
     while at < len(data):
         chunk = next(stream)

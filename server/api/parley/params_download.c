@@ -31,6 +31,7 @@ static void write_version(const struct params_download *d, struct call *call)
     version.size_bytes = d->has_values ? s->size_bytes : 0;
     version.counted_in = d->counted_in;
     version.last_step = d->last_step;
+    version.in_memory = d->is_in_memory;
     message.what_case = PARLEY__V1__PARAMS_DOWNLOAD__WHAT_VERSION;
     message.version = &version;
     call_write(call, &message.base, false);

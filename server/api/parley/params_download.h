@@ -10,6 +10,8 @@ struct params_download {
     struct snapshot *snapshot; /* NULL: no download is under way */
     size_t at;                 /* 0: the version; 1 … n_chunks; then the hash */
     bool has_values;
+    bool is_in_memory; /* the values were written to the stream's memory; download_begin sets false
+                        */
     uint64_t wait_us, counted_in;
     uint64_t last_step; /* download_begin sets 0 */
 };

@@ -5,6 +5,7 @@
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/list.h"
@@ -26,7 +27,7 @@ struct header {
     enum params_step step; /* as of the header's arrival */
     uint32_t timeout_ms;
     bool *skips; /* as a gradient's; owned until take_gradient */
-    bool has_rate, is_crc_only;
+    bool has_rate, is_crc_only, is_in_memory;
     double rate;
 };
 
@@ -104,13 +105,16 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
     out->want = from->want;
     out->timeout_ms = from->timeout_ms;
     out->is_crc_only = from->crc_only != 0;
+    out->is_in_memory = from->in_memory != 0;
     rc = look_up(out, &out->step, &version, err);
     if (rc == STATUS_OK && out->step == PARAMS_STEP_NEW)
         rc = params_count_request(call_server(call)->params, call_principal(call), err);
     return rc;
 }
 
-static void begin_upload(struct upload_stream *in, const struct header *h)
+/* shared: the stream's memory, or NULL. */
+static void begin_upload(struct upload_stream *in, const struct header *h,
+                         struct params_shared *shared)
 {
     const struct upload_config config = {
         .spec = &h->set->spec,
@@ -119,8 +123,17 @@ static void begin_upload(struct upload_stream *in, const struct header *h)
         .may_be_non_finite = h->set->spec.allow_non_finite,
         .is_ignored = h->step != PARAMS_STEP_NEW,
         .is_crc_only = h->is_crc_only,
+        .shared = h->is_in_memory ? shared : NULL,
     };
+    struct error err;
 
+    if (h->is_in_memory && (shared == NULL || shared->n != h->set->spec.n)) {
+        (void)error_field(&err, "in_memory", "needs memory of this stream for %zu numbers: %s",
+                          h->set->spec.n,
+                          shared == NULL ? "ask for it first" : "it has some for another set");
+        upload_stream_fail(in, &err);
+        return;
+    }
     upload_stream_begin(in, &config);
 }
 
@@ -150,6 +163,15 @@ static enum status take_gradient(struct params_gradient **out, struct upload_str
 
 /* --- UpdateAndFetch --- */
 
+/* Copies a version to the stream's memory. It outlives its update. */
+struct update_copy {
+    struct job job;
+    struct update *update; /* NULL: it is gone */
+    struct snapshot *snapshot;
+    struct params_shared *shared;
+    uint64_t wait_us, counted_in;
+};
+
 struct update {
     struct call *call;
     struct upload_stream upload_stream;
@@ -157,8 +179,57 @@ struct update {
     struct params_subscriber subscriber;
     struct update_waiter waiter;
     struct params_download download;
+    struct params_shared *shared; /* NULL: there is none */
+    bool tells_shared;            /* its place is to be written */
+    struct update_copy *copy;     /* under way, or NULL */
     bool is_draining;
 };
+
+/* Compute thread. */
+static void update_run_copy(struct job *job)
+{
+    struct update_copy *c = container_of(job, struct update_copy, job);
+
+    memcpy(c->shared->values, c->snapshot->values, c->snapshot->size_bytes);
+}
+
+static void update_copied(struct job *job)
+{
+    struct update_copy *c = container_of(job, struct update_copy, job);
+    struct update *u = c->update;
+
+    if (u != NULL) {
+        u->copy = NULL;
+        if (!u->upload_stream.is_over) {
+            download_begin(&u->download, c->snapshot, false, c->wait_us, c->counted_in);
+            u->download.is_in_memory = true;
+            call_notify(u->call);
+        }
+    }
+    snapshot_unref(c->snapshot);
+    params_shared_unref(c->shared);
+    free(c);
+}
+
+static void update_copy(struct update *u, struct snapshot *s, uint64_t wait_us, uint64_t counted_in)
+{
+    struct update_copy *c = try_alloc(1, sizeof(*c));
+    struct error err;
+
+    if (c == NULL) {
+        (void)error_no_memory(&err, sizeof(*c), "an answer");
+        upload_stream_fail(&u->upload_stream, &err);
+        return;
+    }
+    *c = (struct update_copy){.job = {.run = update_run_copy, .done = update_copied},
+                              .update = u,
+                              .snapshot = snapshot_ref(s),
+                              .shared = params_shared_ref(u->shared),
+                              .wait_us = wait_us,
+                              .counted_in = counted_in};
+    u->copy = c;
+    model_run(u->header.set->model, &c->job);
+}
 
 static void update_reply(struct update *u, uint64_t wait_us, uint64_t counted_in)
 {
@@ -168,6 +239,10 @@ static void update_reply(struct update *u, uint64_t wait_us, uint64_t counted_in
                       (u->header.want == PARLEY__V1__PARAMS_WANT__PARAMS_WANT_IF_CHANGED &&
                        u->header.base_version != s->version);
 
+    if (has_values && u->header.is_in_memory) {
+        update_copy(u, s, wait_us, counted_in);
+        return;
+    }
     download_begin(&u->download, s, has_values, wait_us, counted_in);
     call_notify(u->call);
 }
@@ -226,7 +301,48 @@ static void update_header(struct upload_stream *in, const ProtobufCMessage *mess
         return;
     }
     params_subscribe(u->header.set, &u->subscriber);
-    begin_upload(in, &u->header);
+    begin_upload(in, &u->header, u->shared);
+}
+
+static void update_memory(struct upload_stream *in, const ProtobufCMessage *message)
+{
+    struct update *u = container_of(in, struct update, upload_stream);
+    const char *name = ((const Parley__V1__ParamsUpload *)message)->memory->name;
+    const struct server *server = call_server(u->call);
+    struct params_set *set;
+    struct error err;
+    enum status rc;
+
+    if (u->is_draining) {
+        fail_stopping(in);
+        return;
+    }
+    params_shared_unref(u->shared);
+    u->shared = NULL;
+    rc = params_find(&set, server->params, call_principal(u->call), ACCESS_WRITE, name, &err);
+    if (rc == STATUS_OK)
+        rc = params_shared_open(&u->shared, set->open.budget, set->spec.n, set->sets->env, &err);
+    if (rc != STATUS_OK) {
+        upload_stream_fail(in, &err);
+        return;
+    }
+    u->tells_shared = true;
+    call_notify(u->call);
+}
+
+static void update_write_memory(struct update *u)
+{
+    Parley__V1__ParamsDownload message = PARLEY__V1__PARAMS_DOWNLOAD__INIT;
+    Parley__V1__ParamsMemory memory = PARLEY__V1__PARAMS_MEMORY__INIT;
+
+    u->tells_shared = false;
+    memory.pid = (uint32_t)getpid();
+    memory.fd = (uint32_t)u->shared->fd;
+    memory.label = u->shared->label;
+    memory.size_bytes = u->shared->size_bytes;
+    message.what_case = PARLEY__V1__PARAMS_DOWNLOAD__WHAT_MEMORY;
+    message.memory = &memory;
+    call_write(u->call, &message.base, false);
 }
 
 static void update_complete(struct upload_stream *in)
@@ -279,8 +395,11 @@ static void update_write_ready(struct call *call, void *state)
 {
     struct update *u = state;
 
-    if (u->upload_stream.is_over || u->download.snapshot == NULL ||
-        !download_write(&u->download, call))
+    if (u->upload_stream.is_over)
+        return;
+    if (u->tells_shared)
+        update_write_memory(u);
+    else if (u->download.snapshot == NULL || !download_write(&u->download, call))
         return;
     if (u->is_draining)
         fail_stopping(&u->upload_stream);
@@ -295,6 +414,9 @@ static void update_on_close(struct call *call, void *state, enum status why)
     upload_stream_close(&u->upload_stream);
     update_leave(u);
     download_drop(&u->download);
+    if (u->copy != NULL)
+        u->copy->update = NULL;
+    params_shared_unref(u->shared);
     free(u);
 }
 
@@ -304,7 +426,7 @@ static void update_drain(struct call *call, void *state)
     struct update *u = state;
 
     u->is_draining = true;
-    if (u->upload_stream.upload == NULL && u->download.snapshot == NULL)
+    if (u->upload_stream.upload == NULL && u->download.snapshot == NULL && !u->tells_shared)
         fail_stopping(&u->upload_stream);
 }
 
@@ -317,6 +439,7 @@ static void start_update(struct call *call)
     static const struct upload_stream_kind kind = {
         .type = &parley__v1__params_upload__descriptor,
         .header = update_header,
+        .memory = update_memory,
         .complete = update_complete,
         .closed = update_closed,
     };
@@ -358,7 +481,7 @@ static void push_header(struct upload_stream *in, const ProtobufCMessage *messag
         return;
     }
     params_subscribe(p->header.set, &p->subscriber);
-    begin_upload(in, &p->header);
+    begin_upload(in, &p->header, NULL);
 }
 
 static void push_complete(struct upload_stream *in)

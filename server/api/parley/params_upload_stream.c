@@ -86,7 +86,12 @@ static enum status upload_stream_take_part(struct upload_stream *in, struct call
     struct params_part part;
     enum status rc = params_part_read(&part, bytes, in->kind->type, arena, err);
 
-    if (rc == STATUS_OK && (part.kind == PARAMS_PART_HEADER) != (in->upload == NULL))
+    if (rc == STATUS_OK && part.kind == PARAMS_PART_MEMORY &&
+        (in->upload != NULL || in->kind->memory == NULL))
+        rc = error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "memory",
+                           "memory can be asked for only between two updates of UpdateAndFetch");
+    else if (rc == STATUS_OK && part.kind != PARAMS_PART_MEMORY &&
+             (part.kind == PARAMS_PART_HEADER) != (in->upload == NULL))
         rc =
             error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "header",
                           in->upload == NULL ? "a header must come before chunks and their sha256"
@@ -104,6 +109,10 @@ static enum status upload_stream_take_part(struct upload_stream *in, struct call
         return STATUS_OK;
     }
     in->is_complete = true;
+    if (part.kind == PARAMS_PART_MEMORY) {
+        in->kind->memory(in, part.message);
+        return STATUS_OK;
+    }
     return upload_end(in->upload, part.sha256, err);
 }
 

@@ -14,6 +14,9 @@ struct upload_stream_kind {
     /* The message that begins an upload; its memory is valid only inside. The handler calls
      * upload_stream_begin, or upload_stream_fail. */
     void (*header)(struct upload_stream *in, const ProtobufCMessage *message);
+    /* The client asks for memory, between two uploads; the message is as header's. The handler
+     * calls upload_stream_next once it was told of, or upload_stream_fail. NULL: it is refused. */
+    void (*memory)(struct upload_stream *in, const ProtobufCMessage *message);
     /* The upload is complete and its hash is right; upload_take(in->upload) takes its block. */
     void (*complete)(struct upload_stream *in);
     /* The client half-closed in place of a header, or with an empty upload. */
@@ -25,7 +28,8 @@ struct upload_stream {
     const struct upload_stream_kind *kind;
     struct upload *upload; /* under way, or NULL */
     bool is_reading;
-    bool is_complete; /* the hash has come: nothing is read until upload_stream_next */
+    bool is_complete; /* nothing is read until upload_stream_next: the hash has come, or memory is
+                         asked for */
     bool is_over;     /* the call has been ended */
 };
 

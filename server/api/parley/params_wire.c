@@ -73,6 +73,10 @@ enum status params_part_read(struct params_part *out, const struct call_bytes *b
         return STATUS_OK;
     if (which == 2)
         return error_field(err, "chunk", "cannot be combined with other fields");
+    if (which == 4) {
+        out->kind = PARAMS_PART_MEMORY;
+        return STATUS_OK;
+    }
     if (which != 3)
         return error_set(err, STATUS_INVALID, "a message is empty");
     if (sha->len != SHA256_BYTES && sha->len != 0)

@@ -12,8 +12,15 @@
 enum { PARAMS_WIRE_MAX_FIELDS = 4 * PARAMS_MAX_TENSORS + CALL_MAX_FIELDS };
 
 /* A message of a stream that uploads numbers. ParamsUpload and ParamsCreateRequest are alike: a
- * header in field 1, chunks in field 2, the hash in field 3. */
-enum params_part_kind { PARAMS_PART_HEADER, PARAMS_PART_CHUNK, PARAMS_PART_SHA256 };
+ * header in field 1, chunks in field 2, the hash in field 3; ParamsUpload's field 4 asks for
+ * memory.
+ */
+enum params_part_kind {
+    PARAMS_PART_HEADER,
+    PARAMS_PART_CHUNK,
+    PARAMS_PART_SHA256,
+    PARAMS_PART_MEMORY, /* of ParamsUpload alone */
+};
 
 struct params_part {
     enum params_part_kind kind;

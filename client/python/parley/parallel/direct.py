@@ -254,10 +254,13 @@ class Listener:
             pass  # the caller is gone
 
     def answer(self, task: int, parts: Sequence[Bytes], exception: pb.WorkException | None) -> None:
-        packets, number = self._tasks[task]
+        """Answering again does nothing, or sends an answer that the caller drops: an interrupted answer is made again."""
+        packets, number = self._tasks.get(task, (None, 0))
+        if packets is None:
+            return
         self._say(packets, ANSWER, number, parts, b"" if exception is None else exception.SerializeToString())
         with self._changed:
-            del self._tasks[task]
+            self._tasks.pop(task, None)
             if self._is_closing and not self._tasks:
                 self._end()
 

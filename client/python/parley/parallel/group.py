@@ -397,9 +397,15 @@ class Group:
     def _take_open(self, task: int, payload: bytes | memoryview, take: Callable[[memoryview, memoryview, Reply, Refuse], None]) -> None:
         """Takes a call that is answered later, without a waiting thread. reply returns False if the caller does not wait any more."""
         def reply(parts: Sequence[bytes], values: Sequence[Any] = ()) -> bool:
-            is_open = self._open.pop(task, False)
-            if is_open:
-                self._road.answer(task, signed_parts(self._own_secret, b"answer", [number, *parts], values))
+            is_open = False
+
+            def answer() -> None:
+                nonlocal is_open
+                is_open = self._open.pop(task, False) or is_open
+                if is_open:
+                    self._road.answer(task, signed_parts(self._own_secret, b"answer", [number, *parts], values))
+
+            wire.wholly(answer)
             return is_open
 
         def refuse(e: BaseException) -> None:

@@ -29,7 +29,7 @@ class Road:
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lock = threading.Lock()
         # Guarded by the lock:
-        self._n_open = 0  # unanswered tasks
+        self._unanswered = set[int]()  # tasks
         self._is_closing = False
         method = link.channel.stream_stream("/parley.v1.Work/Attach", pb.WorkAttachRequest.SerializeToString, pb.WorkAttachResponse.FromString)
         self._out.put(pb.WorkAttachRequest(offer=pb.WorkOffer(functions=[function], room=ROOM, at_once=ROOM, is_private=True)))
@@ -62,7 +62,7 @@ class Road:
             for response in self._call:
                 for order in response.orders:
                     with self._lock:
-                        self._n_open += 1
+                        self._unanswered.add(order.task)
                     if order.size_bytes:
                         begun, parts = order, [order.payload]
                     else:
@@ -97,6 +97,8 @@ class Road:
         payload = b"".join(parts)
         answer = pb.WorkAnswer(task=task, payload=payload, exception=exception)
         with self._lock:
+            if task not in self._unanswered:
+                return  # an interrupted answer is made again
             if len(payload) <= PART_BYTES:
                 self._out.put(pb.WorkAttachRequest(answers=[answer]))
             else:
@@ -104,8 +106,8 @@ class Road:
                 self._out.put(pb.WorkAttachRequest(answers=[answer]))
                 for at in range(PART_BYTES, len(payload), PART_BYTES):
                     self._out.put(pb.WorkAttachRequest(rest=payload[at:at + PART_BYTES]))
-            self._n_open -= 1
-            if self._is_closing and self._n_open == 0:
+            self._unanswered.discard(task)
+            if self._is_closing and not self._unanswered:
                 self._out.put(None)
 
     def close(self) -> None:
@@ -115,7 +117,7 @@ class Road:
         with self._lock:
             self._is_closing = True
             self._out.put(pb.WorkAttachRequest(is_leaving=True))
-            if self._n_open == 0:
+            if not self._unanswered:
                 self._out.put(None)
 
     def join(self) -> None:
