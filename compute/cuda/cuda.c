@@ -158,118 +158,6 @@ static enum status cuda_sync(struct backend *b, struct error *err)
     return rc;
 }
 
-/* Memory. */
-
-void cuda_give_back(struct cuda *c, void *at)
-{
-    if (at == NULL || c->device.is_dead)
-        return;
-    cuda_run(c); /* the list may use the memory; cudaFree waits for it */
-    device_free(&c->device, at);
-}
-
-enum status cuda_copy_in(struct cuda *c, void *to, const void *host_from, size_t size_bytes,
-                         const char *what, struct error *err)
-{
-    cudaError_t rc;
-
-    if (!device_enter(&c->device)) {
-        *err = c->device.failed;
-        return err->status;
-    }
-    rc = cudaMemcpyAsync(to, host_from, size_bytes, cudaMemcpyHostToDevice, c->list.compute);
-    if (rc == cudaSuccess)
-        rc = cudaStreamSynchronize(c->list.compute);
-    device_leave();
-    return device_status(&c->device, rc, what, err);
-}
-
-void *cuda_scratch(struct cuda *c, struct cuda_scratch *s, size_t size_bytes)
-{
-    struct error err;
-
-    if (c->device.failed.status != STATUS_OK)
-        return NULL;
-    if (size_bytes <= s->cap_bytes)
-        return s->at;
-    cuda_give_back(c, s->at);
-    s->cap_bytes = 0;
-    s->at = device_take(&c->device, size_bytes);
-    if (s->at == NULL) {
-        (void)device_no_memory(&c->device, size_bytes, "a step", &err);
-        device_fail(&c->device, &err);
-        return NULL;
-    }
-    if (!device_enter(&c->device))
-        return NULL;
-    if (device_works(&c->device, cudaMemsetAsync(s->at, 0, size_bytes, c->list.compute),
-                     "clear memory"))
-        s->cap_bytes = size_bytes;
-    device_leave();
-    return s->cap_bytes > 0 ? s->at : NULL;
-}
-
-bool cuda_begin(struct cuda *c, size_t size_bytes)
-{
-    cuda_run_copies(c);
-    cuda_settle(c);
-    return list_reserve(&c->list, size_bytes + 4 * CUDA_COUNT_BYTES);
-}
-
-struct cuda_count cuda_count_of(struct cuda *c, size_t n)
-{
-    uint32_t count = (uint32_t)n;
-    struct cuda_count out;
-
-    memset(&out, 0, sizeof(out));
-    out.n = list_stage(&c->list, &count, sizeof(count), sizeof(count), NULL);
-    out.most = (uint32_t)list_bucket(n);
-    return out;
-}
-
-void cuda_run(struct cuda *c)
-{
-    cuda_settle(c);
-    list_run(&c->list);
-    c->n_copies = 0;
-}
-
-static struct buffer *cuda_buffer_open(struct backend *b, size_t size_bytes)
-{
-    struct buffer *m = try_alloc(1, sizeof(*m));
-
-    if (m == NULL)
-        return NULL;
-    m->size_bytes = size_bytes;
-    m->at = device_take(&to_cuda(b)->device, size_bytes);
-    if (m->at == NULL) {
-        free(m);
-        return NULL;
-    }
-    return m;
-}
-
-static void cuda_buffer_close(struct backend *b, struct buffer *m)
-{
-    if (m == NULL)
-        return;
-    cuda_give_back(to_cuda(b), m->at);
-    free(m);
-}
-
-static size_t cuda_memory_free(struct backend *b)
-{
-    size_t n_free = 0, n_all;
-
-    if (device_enter(&to_cuda(b)->device)) {
-        if (cudaMemGetInfo(&n_free, &n_all) != cudaSuccess)
-            n_free = 0;
-        (void)cudaGetLastError();
-        device_leave();
-    }
-    return n_free;
-}
-
 static void cuda_statistics(const struct backend *b, struct backend_statistics *out)
 {
     const struct cuda *c = (const struct cuda *)b;
@@ -277,18 +165,6 @@ static void cuda_statistics(const struct backend *b, struct backend_statistics *
     *out = (struct backend_statistics){
         .n_graphs = c->list.n_made, .n_lists = c->list.n_runs, .n_replays = c->list.n_replays};
     memcpy(out->products, c->fast.products, sizeof(out->products));
-}
-
-float *cuda_written(struct buffer *m, size_t n, size_t width)
-{
-    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    return m->at;
-}
-
-const float *cuda_read(const struct buffer *m, size_t n, size_t width)
-{
-    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    return m->at;
 }
 
 static const struct backend_type cuda_type = {

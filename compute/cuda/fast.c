@@ -82,13 +82,13 @@ static size_t rounded_rows(const struct product *p, size_t n)
     return rounded < room ? rounded : room;
 }
 
-bool fast_takes(struct cuda *c, const struct product *p, size_t n)
+bool fast_takes(struct cuda *c, const struct product *p, size_t n, size_t from_rows)
 {
     const struct cuda_matrix *w = &p->w->matrix;
     const struct fast *f = &c->fast;
     size_t at_once, last;
 
-    if (!f->is_on || n < (f->from_rows != 0 ? f->from_rows : cuda_cublas_from(w->type)))
+    if (!f->is_on || n < (f->from_rows != 0 ? f->from_rows : from_rows))
         return false;
     at_once = rows_at_once(c, w);
     if (at_once == 0)

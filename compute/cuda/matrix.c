@@ -36,11 +36,6 @@ static size_t way_of(enum dtype type)
     return i;
 }
 
-size_t cuda_cublas_from(enum dtype type)
-{
-    return ways[way_of(type)].cublas;
-}
-
 static bool is_float(enum dtype type)
 {
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
@@ -203,7 +198,11 @@ struct prepared {
 
 static enum form form_of(struct cuda *c, const struct product *p, size_t n)
 {
-    return fast_takes(c, p, n) ? HALVES : is_float(p->w->matrix.type) ? FLOATS : QUANTISED;
+    const size_t cublas_from = ways[way_of(p->w->matrix.type)].cublas;
+
+    return fast_takes(c, p, n, cublas_from) ? HALVES
+           : is_float(p->w->matrix.type)    ? FLOATS
+                                            : QUANTISED;
 }
 
 static bool acts_for(struct cuda *c, struct cuda_scratch *room, size_t n, size_t width,

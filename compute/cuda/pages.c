@@ -157,13 +157,6 @@ void cuda_kv_copy_page(struct backend *b, struct kv *kv, int32_t from_page, int3
     c->n_copies++;
 }
 
-void cuda_run_copies(struct cuda *c)
-{
-    if (c->n_copies > 0)
-        list_run(&c->list);
-    c->n_copies = 0;
-}
-
 /* Copies to the host's memory and back, in order with all other operators. */
 
 static void cuda_pages_move(struct cuda *c, void *to, const void *from, size_t size_bytes,

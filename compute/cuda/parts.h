@@ -131,7 +131,7 @@ static inline struct cuda *to_cuda(struct backend *b)
     return (struct cuda *)b;
 }
 
-/* cuda.c */
+/* memory.c */
 
 /* Frees device memory once no recorded or running operator uses it. */
 void cuda_give_back(struct cuda *c, void *at);
@@ -145,6 +145,16 @@ enum status cuda_copy_in(struct cuda *c, void *to, const void *host_from, size_t
  * new memory is zeros. NULL: failed, which is kept. */
 void *cuda_scratch(struct cuda *c, struct cuda_scratch *s, size_t size_bytes);
 
+/* The activations of a buffer, which the caller of the operator made large enough. */
+float *cuda_written(struct buffer *m, size_t n, size_t width);
+const float *cuda_read(const struct buffer *m, size_t n, size_t width);
+
+struct buffer *cuda_buffer_open(struct backend *b, size_t size_bytes);
+void cuda_buffer_close(struct backend *b, struct buffer *m);
+size_t cuda_memory_free(struct backend *b);
+
+/* pending.c */
+
 /* Before an operator stages inputs of size_bytes and records itself, with up to four counts or
  * pieces of inputs. False: there has been a failure. */
 bool cuda_begin(struct cuda *c, size_t size_bytes) MUST_CHECK;
@@ -156,12 +166,14 @@ struct cuda_count cuda_count_of(struct cuda *c, size_t n);
  * list is then the same as other steps'. */
 void cuda_run_copies(struct cuda *c);
 
+/* Records the ropes that were held back. */
+void cuda_settle(struct cuda *c);
+
 /* Runs all that was recorded or held back. */
 void cuda_run(struct cuda *c);
 
-/* The activations of a buffer, which the caller of the operator made large enough. */
-float *cuda_written(struct buffer *m, size_t n, size_t width);
-const float *cuda_read(const struct buffer *m, size_t n, size_t width);
+/* The table of a rope's turns as kernels take it. */
+struct cuda_turns rope_turns(const struct turns *t);
 
 /* upload.c: copies a weight's rows into its matrix. */
 enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const struct tensor *from,
@@ -205,14 +217,11 @@ void cuda_scatter_add(struct backend *b, const struct buffer *in, const uint32_t
 void cuda_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                      struct buffer *x);
 
-/* The number of rows from which on cuBLAS is faster. */
-size_t cuda_cublas_from(enum dtype type);
-
 /* fast.c */
 void fast_open(struct cuda *c, const struct backend_config *config);
 void fast_close(struct cuda *c);
-/* Whether a product of n rows is multiplied by cuBLAS. */
-bool fast_takes(struct cuda *c, const struct product *p, size_t n);
+/* Whether a product of n rows is multiplied by cuBLAS, which is faster from from_rows rows on. */
+bool fast_takes(struct cuda *c, const struct product *p, size_t n, size_t from_rows);
 /* Memory for their inputs; NULL: failed, which is kept. */
 uint16_t *fast_inputs(struct cuda *c, size_t n, size_t width);
 /* Records a product for which fast_takes is true. It may overwrite the result's rows behind n. */
@@ -232,10 +241,7 @@ bool cuda_is_page(const struct kv *kv, int32_t page);
 /* rope.c */
 void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
                     struct buffer *x);
-/* Records the ropes that were held back. */
-void cuda_settle(struct cuda *c);
 void rope_close(struct cuda *c);
-struct cuda_turns rope_turns(const struct turns *t);
 
 /* sequence.c */
 void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,

@@ -103,58 +103,6 @@ static const struct turns *turns_for(struct cuda *c, const struct rope *r, size_
     return make_table(c, t, r, n) ? t : NULL;
 }
 
-struct cuda_turns rope_turns(const struct turns *t)
-{
-    struct cuda_turns r;
-
-    memset(&r, 0, sizeof(r));
-    r.turns = t->at;
-    r.head_dim = (uint32_t)t->rope.head_dim;
-    r.n_rotated = (uint32_t)rope_width(&t->rope);
-    r.halves = t->rope.halves;
-    return r;
-}
-
-struct rope_args {
-    struct cuda_turns rope;
-    struct cuda_tokens tokens;
-    uint32_t n_heads;
-    float *x;
-};
-
-static void launch_rope(const void *args, cudaStream_t stream)
-{
-    const struct rope_args *a = args;
-
-    cuda_rope(&a->rope, &a->tokens, a->n_heads, a->x, stream);
-}
-
-static void record(struct cuda *c, const struct held_rope *h)
-{
-    size_t cap_bytes = list_bucket(h->n) * sizeof(*h->host_positions);
-    struct rope_args a;
-
-    if (!list_reserve(&c->list, cap_bytes + 2 * CUDA_COUNT_BYTES))
-        return;
-    memset(&a, 0, sizeof(a));
-    a.rope = rope_turns(h->turns);
-    a.tokens.positions =
-        list_stage_kept(&c->list, h->host_positions, h->n * sizeof(*h->host_positions), cap_bytes);
-    a.tokens.n = cuda_count_of(c, h->n);
-    a.n_heads = (uint32_t)h->n_heads;
-    a.x = h->x;
-    list_add(&c->list, launch_rope, &a, sizeof(a));
-}
-
-void cuda_settle(struct cuda *c)
-{
-    size_t n = c->n_held;
-
-    c->n_held = 0;
-    for (size_t i = 0; i < n; i++)
-        record(c, &c->held[i]);
-}
-
 void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
                     struct buffer *x)
 {
