@@ -106,11 +106,6 @@ static size_t kv_bytes_for(const struct lm *m)
     return (n_free > n_weights ? n_free - n_weights : 0) / 2;
 }
 
-static size_t lm_page_bytes(const struct transformer_shape *s, enum kv_type type)
-{
-    return s->n_layers * 2 * KV_PAGE_TOKENS * s->n_kv_heads * kv_head_bytes(type, s->head_dim);
-}
-
 static void on_cache_event(void *arg, struct lm_clone_pages *p, enum lm_cache_event what,
                            const char *reason)
 {
@@ -141,7 +136,7 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
                               const struct transformer_shape *shape, size_t kv_bytes,
                               size_t *ret_n_host_pages, struct error *err)
 {
-    const size_t size_bytes = lm_page_bytes(shape, config->options.kv_type);
+    const size_t size_bytes = transformer_kv_page_bytes(shape, config->options.kv_type);
     /* The system prompt and one more token. */
     const size_t n_opening = m->default_system->n_ids / KV_PAGE_TOKENS + 1;
     const size_t least_pages = n_opening < 2 ? 2 : n_opening;
@@ -190,7 +185,8 @@ static enum status open_with_fewer(struct lm *m, const struct agent_config *conf
             return rc;
         if (config->options.kv_bytes != 0 || m->cache.n_pages / 2 < least_pages)
             return error_prefix(err, "the model with %zu KV pages of %zu bytes (--kv-bytes)",
-                                m->cache.n_pages, lm_page_bytes(shape, config->options.kv_type));
+                                m->cache.n_pages,
+                                transformer_kv_page_bytes(shape, config->options.kv_type));
         if (m->backend->type->sync(m->backend, &ignored) == STATUS_INTERNAL) {
             *err = ignored;
             return STATUS_INTERNAL;

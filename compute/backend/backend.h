@@ -30,12 +30,27 @@ struct weight; /* a matrix, prepared for matmul and embed */
 struct kv;     /* pages of keys and values for all layers */
 struct net_ops;
 
+/* What pages hold of a layer. */
+struct kv_layer {
+    size_t n_kv_heads, head_dim;
+    size_t row_width; /* f32 numbers of each position that kv_store_rows writes; 0: none */
+};
+
 struct kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     size_t n_pages;
     enum kv_type type;
     size_t n_slots; /* pages of the host's memory that kv_offload writes; 0 where there is none */
+    /* [n_layers] where layers are unlike, of a type that has_unlike_layers; borrowed until kv_open
+     * returns. NULL: all are as said above, without rows */
+    const struct kv_layer *layers;
 };
+
+/* Of layer i. */
+static inline struct kv_layer kv_layer_of(const struct kv_shape *s, size_t i)
+{
+    return s->layers != NULL ? s->layers[i] : (struct kv_layer){s->n_kv_heads, s->head_dim, 0};
+}
 
 /* One sequence's part in a step: n_tokens queries at positions pos … pos + n_tokens - 1, that see
  * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. Rows whose
@@ -120,7 +135,7 @@ struct backend_type {
     const char *name;
     size_t size; /* of the backend's struct, whose first member is struct backend */
     bool has_fast_math;
-    bool attends_to_sinks;
+    bool attends_to_sinks, has_unlike_layers;
 
     /* Optional: this type has only a name; load finds the whole type in a library, which may be
      * missing. Any thread. */

@@ -57,7 +57,8 @@ struct plan {
     const struct attend_row **order; /* [n_rows] */
     struct attend_token *tokens;     /* [n_tokens] */
     size_t n_tokens, end;            /* end: of the rows of activations */
-    size_t n_heads;                  /* of the items */
+    size_t n_heads, n_kv_heads;      /* of the items */
+    size_t span_floats;              /* attend_span_floats of them */
     struct attend_item *items;       /* [n_items] 0: not made */
     size_t n_items, cost;
     struct attend_group *groups; /* [n_groups] */

@@ -21,63 +21,101 @@ enum {
     BUSY_BYTES = 64 << 20,
 };
 
-/* [n_pages][n_layers][n_kv_heads], each as kv_view says. */
+/* A layer in a page, from `at` on: [n_kv_heads], each as kv_view says; then the rows. */
+struct cpu_kv_layer {
+    struct kv_view view; /* without its base */
+    size_t n_kv_heads, row_width;
+    size_t at, rows_at;
+};
+
+/* [n_pages][n_layers] */
 struct kv {
     struct kv_shape shape;
-    struct kv_view view; /* of layer 0 */
-    size_t layer_bytes;
+    struct cpu_kv_layer *layers; /* [n_layers] */
+    uint8_t *base;
+    size_t page_bytes;
     atomic_size_t n_used; /* pages up to the highest that was written; any thread */
     size_t
         prepared_bytes; /* from the first on; SIZE_MAX: no more can be prefaulted. kv_prepare's */
 };
 
+/* Returns where the next layer begins. */
+static size_t layer_place(struct cpu_kv_layer *l, const struct kv_layer *is, enum kv_type type,
+                          size_t at)
+{
+    size_t padded = (is->head_dim + SCALAR_LANES - 1) / SCALAR_LANES * SCALAR_LANES;
+    size_t scales = KV_PAGE_TOKENS * sizeof(float);
+    struct kv_view *v = &l->view;
+
+    v->type = type;
+    v->head_dim = is->head_dim;
+    v->padded_dim = padded;
+    v->values_at = kv_row_bytes(type, KV_PAGE_TOKENS * is->head_dim) + scales;
+    v->head_bytes = v->values_at + kv_row_bytes(type, KV_PAGE_TOKENS * padded) + scales;
+    l->n_kv_heads = is->n_kv_heads;
+    l->row_width = is->row_width;
+    l->at = at;
+    l->rows_at = at + is->n_kv_heads * v->head_bytes;
+    return l->rows_at + KV_PAGE_TOKENS * is->row_width * sizeof(float);
+}
+
+static enum status kv_place_layers(struct kv *kv, struct error *err)
+{
+    for (size_t i = 0; i < kv->shape.n_layers; i++) {
+        struct kv_layer is = kv_layer_of(&kv->shape, i);
+
+        if (is.head_dim > KERNELS_HEAD_DIM)
+            return error_set(
+                err, STATUS_UNIMPLEMENTED,
+                "the model's heads have %zu dimensions, this backend computes at most %d",
+                is.head_dim, (int)KERNELS_HEAD_DIM);
+        kv->page_bytes = layer_place(&kv->layers[i], &is, kv->shape.type, kv->page_bytes);
+    }
+    for (size_t i = 0; i < kv->shape.n_layers; i++)
+        kv->layers[i].view.page_bytes = kv->page_bytes;
+    kv->shape.layers = NULL; /* the caller's */
+    return STATUS_OK;
+}
+
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
                         struct error *err)
 {
-    size_t padded = (shape->head_dim + SCALAR_LANES - 1) / SCALAR_LANES * SCALAR_LANES;
-    size_t scales = KV_PAGE_TOKENS * sizeof(float);
-    struct kv *kv;
-    size_t all_bytes;
+    struct kv *kv = try_alloc(1, sizeof(*kv));
+    size_t all_bytes = SIZE_MAX;
+    enum status rc;
 
-    if (shape->head_dim > KERNELS_HEAD_DIM)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "the model's heads have %zu dimensions, this backend computes at most %d",
-                         shape->head_dim, (int)KERNELS_HEAD_DIM);
-    kv = try_alloc(1, sizeof(*kv));
     if (kv == NULL)
         return error_no_memory(err, sizeof(*kv), "keys and values");
     kv->shape = *shape;
-    kv->view.type = shape->type;
-    kv->view.head_dim = shape->head_dim;
-    kv->view.padded_dim = padded;
-    kv->view.values_at = kv_row_bytes(shape->type, KV_PAGE_TOKENS * shape->head_dim) + scales;
-    kv->view.head_bytes =
-        kv->view.values_at + kv_row_bytes(shape->type, KV_PAGE_TOKENS * padded) + scales;
-    kv->layer_bytes = shape->n_kv_heads * kv->view.head_bytes;
-    kv->view.page_bytes = shape->n_layers * kv->layer_bytes;
-    if (!__builtin_mul_overflow(shape->n_pages, kv->view.page_bytes, &all_bytes))
-        kv->view.base = cpu_map(all_bytes);
-    else
-        all_bytes = SIZE_MAX;
-    if (kv->view.base == NULL) {
-        free(kv);
-        return error_no_memory(err, all_bytes, "keys and values");
+    kv->layers = try_alloc(shape->n_layers, sizeof(*kv->layers));
+    rc = kv->layers == NULL ? error_no_memory(err, shape->n_layers * sizeof(*kv->layers), "layers")
+                            : kv_place_layers(kv, err);
+    if (rc == STATUS_OK && !__builtin_mul_overflow(shape->n_pages, kv->page_bytes, &all_bytes))
+        kv->base = cpu_map(all_bytes);
+    if (rc == STATUS_OK && kv->base == NULL)
+        rc = error_no_memory(err, all_bytes, "keys and values");
+    if (rc == STATUS_OK) {
+        *out = kv;
+        return STATUS_OK;
     }
-    *out = kv;
-    return STATUS_OK;
+    free(kv->layers);
+    free(kv);
+    return rc;
 }
 
 void cpu_kv_close(struct backend *b, struct kv *kv)
 {
-    if (kv != NULL)
-        cpu_unmap(kv->view.base, kv->shape.n_pages * kv->view.page_bytes);
+    if (kv != NULL) {
+        cpu_unmap(kv->base, kv->shape.n_pages * kv->page_bytes);
+        free(kv->layers);
+    }
     free(kv);
 }
 
 bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy)
 {
-    size_t all_bytes = kv->shape.n_pages * kv->view.page_bytes;
-    size_t used_bytes = atomic_load(&kv->n_used) * kv->view.page_bytes;
+    size_t all_bytes = kv->shape.n_pages * kv->page_bytes;
+    size_t used_bytes = atomic_load(&kv->n_used) * kv->page_bytes;
     /* On a virtual machine, the first touch of memory that the host must allocate runs at 0.3 GB/s,
      * later ones at 6: half of the pool is prefaulted. While steps run, only what a prompt of some
      * thousand tokens takes, since prefaulting slows them down. */
@@ -91,7 +129,7 @@ bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy)
         return false;
     piece = all_bytes - kv->prepared_bytes;
     piece = piece < CPU_HUGE_BYTES ? piece : CPU_HUGE_BYTES;
-    if (!cpu_populate(kv->view.base + kv->prepared_bytes, piece)) {
+    if (!cpu_populate(kv->base + kv->prepared_bytes, piece)) {
         kv->prepared_bytes = SIZE_MAX;
         return false;
     }
@@ -106,18 +144,19 @@ static bool is_page(const struct kv *kv, int32_t page)
 
 void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page)
 {
-    size_t size = kv->view.page_bytes;
+    size_t size = kv->page_bytes;
 
     assert(is_page(kv, from_page) && is_page(kv, to_page) && from_page != to_page);
-    memcpy(kv->view.base + (size_t)to_page * size, kv->view.base + (size_t)from_page * size, size);
+    memcpy(kv->base + (size_t)to_page * size, kv->base + (size_t)from_page * size, size);
 }
 
 static struct kv_view kv_view_of(const struct kv *kv, size_t layer)
 {
-    struct kv_view v = kv->view;
+    struct kv_view v;
 
     assert(layer < kv->shape.n_layers);
-    v.base += layer * kv->layer_bytes;
+    v = kv->layers[layer].view;
+    v.base = kv->base + kv->layers[layer].at;
     return v;
 }
 
@@ -239,8 +278,7 @@ static size_t cpu_sequence_cost_of(const struct attend_token *tokens, size_t n, 
 /* Of n tokens from `first` on, one key head. */
 static size_t cost_of_all(const struct plan *p, size_t first, size_t n)
 {
-    return cpu_sequence_cost_of(p->tokens + first, n, p->n_heads / p->kv->shape.n_kv_heads, 0,
-                                SIZE_MAX);
+    return cpu_sequence_cost_of(p->tokens + first, n, p->n_heads / p->n_kv_heads, 0, SIZE_MAX);
 }
 
 /* The number of tokens from `first` on, at most `most`, that share a block. */
@@ -259,7 +297,7 @@ static void add_items(struct plan *p, struct attend_item item, size_t n_parts)
 {
     const struct attend_token *t = &p->tokens[item.first];
     size_t n_spans = count_spans(t, item.n_tokens);
-    size_t n_floats = item.n_tokens * item.n_sharing * n_spans * attend_span_floats(&p->kv->view);
+    size_t n_floats = item.n_tokens * item.n_sharing * n_spans * p->span_floats;
 
     n_parts = n_parts < n_spans ? n_parts : n_spans;
     if (p->n_floats + n_floats > MOST_FLOATS)
@@ -286,10 +324,10 @@ static void add_items(struct plan *p, struct attend_item item, size_t n_parts)
 static void cpu_sequence_add_block(struct plan *p, size_t first, size_t n, size_t n_together,
                                    size_t n_parts)
 {
-    size_t n_sharing = p->n_heads / p->kv->shape.n_kv_heads;
+    size_t n_sharing = p->n_heads / p->n_kv_heads;
     struct attend_item item = {.first = first, .n_tokens = n};
 
-    for (item.head = 0; item.head < p->kv->shape.n_kv_heads; item.head++)
+    for (item.head = 0; item.head < p->n_kv_heads; item.head++)
         for (item.skip = 0; item.skip < n_sharing; item.skip += n_together) {
             size_t left = n_sharing - item.skip;
 
@@ -308,7 +346,7 @@ static size_t piece_cost(const struct cpu *c, size_t most)
 
     for (size_t first = 0, n; first < p->n_tokens; first += n) {
         n = count_together(p, first, most);
-        cost += p->kv->shape.n_kv_heads * cost_of_all(p, first, n);
+        cost += p->n_kv_heads * cost_of_all(p, first, n);
     }
     cost = (cost + n_pieces - 1) / n_pieces;
     return cost > LEAST_COST ? cost : LEAST_COST;
@@ -318,10 +356,10 @@ static size_t piece_cost(const struct cpu *c, size_t most)
  * query heads share one than a block holds. Items that cost more than a thread is to take at once
  * are cut further: by positions as far as there are spans, since each item then reads its own; else
  * by tokens, which then all read the same pages. */
-static bool plan_items(struct cpu *c, size_t n_heads)
+static bool plan_items(struct cpu *c, size_t n_heads, const struct cpu_kv_layer *l)
 {
     struct plan *p = &c->plan;
-    size_t n_kv_heads = p->kv->shape.n_kv_heads, n_sharing = n_heads / n_kv_heads;
+    size_t n_kv_heads = l->n_kv_heads, n_sharing = n_heads / n_kv_heads;
     size_t n_together = n_sharing < ATTEND_QUERIES ? n_sharing : ATTEND_QUERIES;
     size_t n_splits = (n_sharing + n_together - 1) / n_together, most = ATTEND_QUERIES / n_together;
     /* a block cut in n parts has less than 2 n items of a head; n is its share of all pieces, or
@@ -330,7 +368,8 @@ static bool plan_items(struct cpu *c, size_t n_heads)
         n_splits * (2 * PIECES_A_THREAD * thread_pool_size(c->pool) + p->n_tokens * n_kv_heads);
     size_t piece, n;
 
-    if (p->n_items > 0 && p->n_heads == n_heads)
+    if (p->n_items > 0 && p->n_heads == n_heads && p->n_kv_heads == n_kv_heads &&
+        p->span_floats == attend_span_floats(&l->view))
         return true;
     if (!cpu_reserve(c, (void **)&p->items, &p->items_cap, n_most, sizeof(*p->items),
                      "a batch's pieces") ||
@@ -338,6 +377,8 @@ static bool plan_items(struct cpu *c, size_t n_heads)
                      "a batch's pieces"))
         return false;
     p->n_heads = n_heads;
+    p->n_kv_heads = n_kv_heads;
+    p->span_floats = attend_span_floats(&l->view);
     p->n_items = p->n_groups = p->n_floats = p->cost = 0;
     piece = piece_cost(c, most);
     for (size_t first = 0; first < p->n_tokens; first += n) {
@@ -408,8 +449,9 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows)
 {
     struct cpu *c = to_cpu(b);
-    size_t width = kv->shape.n_kv_heads * kv->shape.head_dim;
-    struct store s = {.cpu = c, .kv = kv_view_of(kv, layer), .n_kv_heads = kv->shape.n_kv_heads};
+    const struct cpu_kv_layer *l = &kv->layers[layer];
+    size_t width = l->n_kv_heads * l->view.head_dim;
+    struct store s = {.cpu = c, .kv = kv_view_of(kv, layer), .n_kv_heads = l->n_kv_heads};
 
     if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows))
         return;
@@ -457,8 +499,8 @@ static void attend_piece(void *arg, size_t begin, size_t end)
     for (const struct attend_item *i = item_from(p, begin); i <= last && i->cost_before < end;
          i++) {
         const struct attend_item *next = i < last ? i + 1 : i;
-        size_t skip = (i->head * (a->stride / a->kv.head_dim / p->kv->shape.n_kv_heads) + i->skip) *
-                      a->kv.head_dim;
+        size_t skip =
+            (i->head * (a->stride / a->kv.head_dim / p->n_kv_heads) + i->skip) * a->kv.head_dim;
         struct attend_block block = {
             .kv = a->kv,
             .head = i->head,
@@ -495,7 +537,8 @@ void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
                 struct buffer *out)
 {
     struct cpu *c = to_cpu(b);
-    size_t n_heads = how->n_heads, head_dim = kv->shape.head_dim, width = n_heads * head_dim;
+    const struct cpu_kv_layer *l = &kv->layers[layer];
+    size_t n_heads = how->n_heads, head_dim = l->view.head_dim, width = n_heads * head_dim;
     struct attending a = {.cpu = c,
                           .how = how,
                           .kv = kv_view_of(kv, layer),
@@ -503,8 +546,8 @@ void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
                           .sinks = how->sinks != NULL ? how->sinks->row : NULL,
                           .stride = width};
 
-    assert(n_heads % kv->shape.n_kv_heads == 0);
-    if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads))
+    assert(n_heads % l->n_kv_heads == 0);
+    if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads, l))
         return;
     a.q = cpu_read(q, c->plan.end, width);
     a.out = cpu_written(out, c->plan.end, width);

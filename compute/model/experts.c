@@ -1,6 +1,7 @@
 #include "compute/model/experts.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -40,7 +41,7 @@ bool experts_have_part(enum transformer_part part)
     for (size_t i = 0; i < N_EXPERT_PARTS; i++)
         if (expert_parts[i].part == part)
             return true;
-    return part == PART_SELECT_BIAS;
+    return part == PART_SELECT_BIAS || part == PART_EXPERT_SCALES || part == PART_GATE_UP_EXPERTS;
 }
 
 static const struct weight **expert_weight(struct model_network *f, size_t i)
@@ -68,41 +69,42 @@ static enum status open_expert(struct transformer *m, struct model_network *f,
     return rc;
 }
 
-/* Reads the bias that experts are chosen by, where the layer has one. */
-static enum status read_select_bias(struct transformer *m, struct model_experts *e, size_t layer,
-                                    struct error *err)
+/* The same of a tensor that has each expert's gate before its up. */
+static enum status open_fused_expert(struct transformer *m, struct model_network *f,
+                                     const struct tensor *both, size_t expert, struct error *err)
 {
-    struct tensor t;
-    void *row;
-    enum status rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, PART_SELECT_BIAS, err);
+    size_t n = m->shape.expert_width;
+    struct tensor gate = tensor_rows(both, 2 * expert * n, n);
+    struct tensor up = tensor_rows(both, (2 * expert + 1) * n, n);
+    enum status rc = experts_open_weight(m, &f->gate, &gate, err);
 
-    if (rc != STATUS_OK || t.name == NULL)
-        return rc;
-    e->select_bias = try_alloc(t.n_cols, sizeof(*e->select_bias));
-    row = try_alloc(t.size_bytes, 1);
-    rc = e->select_bias == NULL || row == NULL ? error_no_memory(err, t.size_bytes, t.name)
-                                               : tensor_read(&t, 0, 1, row, err);
-    if (rc == STATUS_OK)
-        dtype_decode(t.type, row, t.n_cols, e->select_bias);
-    free(row);
-    return rc;
+    return rc == STATUS_OK ? experts_open_weight(m, &f->up, &up, err) : rc;
 }
 
 enum status experts_open_weights(struct transformer *m, struct model_experts *e, size_t layer,
                                  struct error *err)
 {
     size_t n = m->shape.n_experts;
-    struct tensor all[N_EXPERT_PARTS];
-    enum status rc = read_select_bias(m, e, layer, err);
+    const struct transformer_shape *s = &m->shape;
+    struct tensor all[N_EXPERT_PARTS], both;
+    enum status rc =
+        transformer_read_row(&e->select_bias, m->file, s, layer, PART_SELECT_BIAS, err);
 
+    if (rc == STATUS_OK)
+        rc = transformer_read_row(&e->scales, m->file, s, layer, PART_EXPERT_SCALES, err);
+    if (rc == STATUS_OK)
+        rc = transformer_layer_tensor(&both, m->file, s, layer, PART_GATE_UP_EXPERTS, err);
     e->networks = try_alloc(n, sizeof(*e->networks));
     if (rc == STATUS_OK && e->networks == NULL)
         return error_no_memory(err, n * sizeof(*e->networks), "experts");
     for (size_t i = 0; i < N_EXPERT_PARTS && rc == STATUS_OK; i++)
         rc =
             transformer_layer_tensor(&all[i], m->file, &m->shape, layer, expert_parts[i].part, err);
-    for (size_t i = 0; i < n && rc == STATUS_OK; i++)
+    for (size_t i = 0; i < n && rc == STATUS_OK; i++) {
         rc = open_expert(m, &e->networks[i], all, i, err);
+        if (rc == STATUS_OK && both.name != NULL)
+            rc = open_fused_expert(m, &e->networks[i], &both, i, err);
+    }
     return rc;
 }
 
@@ -115,6 +117,7 @@ void experts_close_weights(struct transformer *m, struct model_experts *e)
             op->weight_close(m->backend, (struct weight *)*expert_weight(&e->networks[i], k));
     free(e->networks);
     free(e->select_bias);
+    free(e->scales);
     *e = (struct model_experts){0};
 }
 
@@ -186,8 +189,8 @@ static void list_rows(struct expert_tables *t, const struct transformer_shape *s
 }
 
 /* Scores the experts for all rows, and waits for the scores. */
-static enum status run_router(struct transformer *m, size_t layer, const struct input *in, size_t n,
-                              struct error *err)
+static enum status run_router(struct transformer *m, size_t layer, const struct input *in,
+                              const struct input *router_in, size_t n, struct error *err)
 {
     const struct backend_type *op = m->backend->type;
     struct expert_tables *t = &m->experts;
@@ -197,7 +200,10 @@ static enum status run_router(struct transformer *m, size_t layer, const struct 
     const struct product shared = {parts[PART_SHARED_ROUTER], t->shared_scores};
 
     op->norm(m->backend, in, n, m->shape.width, t->normed);
-    op->matmul(m->backend, &normed, n, &scores, 1);
+    op->matmul(m->backend, router_in != NULL ? router_in : &normed, n, &scores, 1);
+    if (router_in != NULL)
+        op->scale(m->backend, 1.0f / sqrtf((float)m->shape.width), 0.0f, n, m->shape.n_experts,
+                  t->scores);
     if (parts[PART_ROUTER_BIAS] != NULL)
         op->add_bias(m->backend, parts[PART_ROUTER_BIAS], n, t->scores);
     op->download(m->backend, t->host_scores, t->scores,
@@ -246,19 +252,29 @@ static void run_shared(struct transformer *m, size_t layer, size_t n, struct buf
                                   m->shape.width, x);
 }
 
-enum status experts_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
-                        struct buffer *x, struct error *err)
+/* Multiplies the shares of each expert by its scale. */
+static void scale_experts(const struct model_experts *e, const uint32_t *chosen, float *shares,
+                          size_t n)
+{
+    for (size_t i = 0; e->scales != NULL && i < n; i++)
+        shares[i] *= e->scales[chosen[i]];
+}
+
+enum status experts_run(struct transformer *m, size_t layer, const struct input *in,
+                        const struct input *router_in, size_t n, struct buffer *x,
+                        struct error *err)
 {
     const struct transformer_shape *s = &m->shape;
     struct expert_tables *t = &m->experts;
     const struct model_experts *e = &m->layers[layer].experts;
-    enum status rc = run_router(m, layer, in, n, err);
+    enum status rc = run_router(m, layer, in, router_in, n, err);
 
     if (rc != STATUS_OK)
         return rc;
     for (size_t i = 0; i < n; i++)
         routing_choose(s, e->select_bias, t->host_scores + i * s->n_experts,
                        t->chosen + i * s->n_experts_used, t->shares + i * s->n_experts_used);
+    scale_experts(e, t->chosen, t->shares, n * s->n_experts_used);
     list_rows(t, s, n);
     for (size_t i = 0; i < s->n_experts; i++)
         if (t->first[i + 1] > t->first[i])

@@ -28,8 +28,10 @@ void experts_close_tables(struct transformer *m);
 
 /* x [n][width] += for each row the outputs of its experts, by their shares, and of the one that all
  * rows use. Each row's are added in the order of the experts, so its bits do not depend on other
- * rows. It waits for the device, since the host chooses; fails as sync does. */
-enum status experts_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
-                        struct buffer *x, struct error *err) MUST_CHECK;
+ * rows. It waits for the device, since the host chooses; fails as sync does. router_in is what the
+ * router reads; its scores are then divided by the root of the width. NULL: it reads `in`, too. */
+enum status experts_run(struct transformer *m, size_t layer, const struct input *in,
+                        const struct input *router_in, size_t n, struct buffer *x,
+                        struct error *err) MUST_CHECK;
 
 #endif

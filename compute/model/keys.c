@@ -65,6 +65,11 @@ static const struct {
     {"attention.q_lora_rank", RULE_UNKNOWN, KEYS_LATENT},
     {"attention.key_length_mla", RULE_UNKNOWN, KEYS_LATENT},
     {"attention.value_length_mla", RULE_UNKNOWN, KEYS_LATENT},
+    {"attention.key_length_swa", RULE_UNKNOWN, KEYS_WINDOW_HEADS},
+    {"attention.value_length_swa", RULE_UNKNOWN, KEYS_WINDOW_HEADS},
+    {"rope.dimension_count_swa", RULE_UNKNOWN, KEYS_WINDOW_HEADS},
+    {"attention.shared_kv_layers", RULE_ZERO, KEYS_SHARED_KV},
+    {"embedding_length_per_layer_input", RULE_ZERO, KEYS_LAYER_EMBEDDINGS},
     {"use_parallel_residual", RULE_HARMLESS, 0}, /* the tensors say so */
     {"expert_weights_scale", RULE_UNKNOWN, KEYS_EXPERTS},
     {"expert_used_count", RULE_HARMLESS, 0},            /* without experts */

@@ -9,6 +9,7 @@
 #include "compute/model/arch/arch.h"
 #include "compute/model/experts.h"
 #include "compute/model/latent.h"
+#include "compute/model/layer_embeddings.h"
 #include "compute/model/state.h"
 
 static enum status state_open_weight(struct transformer *m, struct weight **out,
@@ -29,10 +30,59 @@ static void take_weights(struct transformer *m, struct transformer *from)
     m->embed = from->embed;
     m->norm = from->norm;
     m->norm_bias = from->norm_bias;
+    memcpy(m->ones, from->ones, sizeof(m->ones));
+    memcpy(m->embeddings.weights, from->embeddings.weights, sizeof(m->embeddings.weights));
     m->own_head = from->own_head;
     m->head_bias = from->head_bias;
     m->weight_bytes = from->weight_bytes;
     atomic_fetch_add(&from->n_sharers, 1);
+}
+
+/* The number that the layer's output is multiplied by. */
+static enum status read_layer_scale(struct transformer *m, size_t layer, struct error *err)
+{
+    float *row;
+    enum status rc = transformer_read_row(&row, m->file, &m->shape, layer, PART_LAYER_SCALE, err);
+
+    m->layers[layer].scale = rc == STATUS_OK && row != NULL ? row[0] : 1.0f;
+    free(row);
+    return rc;
+}
+
+/* A weight that norms heads without one. */
+static enum status open_ones(struct transformer *m, struct weight **out, size_t width,
+                             struct error *err)
+{
+    float *row = try_alloc(width, sizeof(*row));
+    struct tensor t = {.file = m->file,
+                       .name = "ones",
+                       .type = DTYPE_F32,
+                       .n_rows = 1,
+                       .n_cols = width,
+                       .data = row,
+                       .size_bytes = width * sizeof(*row)};
+    enum status rc;
+
+    if (row == NULL)
+        return error_no_memory(err, t.size_bytes, "a norm");
+    for (size_t i = 0; i < width; i++)
+        row[i] = 1.0f;
+    rc = m->backend->type->weight_open(m->backend, &t, out, err);
+    free(row);
+    return rc;
+}
+
+/* Of layers without a window and of those with one; both are opened where heads are normed so. */
+static enum status open_all_ones(struct transformer *m, struct error *err)
+{
+    size_t widths[2] = {m->shape.head_dim, m->shape.head_dim};
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < m->shape.n_layers; i++)
+        widths[transformer_is_windowed(&m->shape, i)] = m->shape.layers[i].head_dim;
+    for (size_t i = 0; m->shape.arch->norms_values && i < 2 && rc == STATUS_OK; i++)
+        rc = open_ones(m, &m->ones[i], widths[i], err);
+    return rc;
 }
 
 static enum status state_open_layer(struct transformer *m, size_t layer, struct error *err)
@@ -45,14 +95,14 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
         rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, (enum transformer_part)part,
                                       err);
         if (rc == STATUS_OK && t.name != NULL && !experts_have_part((enum transformer_part)part) &&
-            !latent_has_part((enum transformer_part)part))
+            !latent_has_part((enum transformer_part)part) && part != PART_LAYER_SCALE)
             rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
     }
     if (rc == STATUS_OK && transformer_has_experts(&m->shape, layer))
         rc = experts_open_weights(m, &m->layers[layer].experts, layer, err);
     if (rc == STATUS_OK && m->shape.latent_rank > 0)
         rc = latent_open_weights(m, &m->layers[layer].latent, layer, err);
-    return rc;
+    return rc == STATUS_OK ? read_layer_scale(m, layer, err) : rc;
 }
 
 static enum status prepare_weights(struct transformer *m, struct error *err)
@@ -68,7 +118,9 @@ static enum status prepare_weights(struct transformer *m, struct error *err)
     for (size_t layer = 0; layer < s->n_layers; layer++)
         if ((rc = state_open_layer(m, layer, err)) != STATUS_OK)
             return rc;
-    if ((rc = transformer_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
+    if ((rc = open_all_ones(m, err)) != STATUS_OK ||
+        (rc = layer_embeddings_open_weights(m, err)) != STATUS_OK ||
+        (rc = transformer_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
         (rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->norm, t, err)) != STATUS_OK ||
@@ -138,6 +190,8 @@ static enum status open_further_buffers(struct transformer *m, struct error *err
 
     if (s->arch->norm_kind == NORM_KIND_LAYER)
         rc = open_buffer(m, &m->normed, n > m->max_picks ? n : m->max_picks, s->width, err);
+    if (rc == STATUS_OK && s->n_experts > 0 && s->arch->experts_beside_network)
+        rc = open_buffer(m, &m->beside, n, s->width, err);
     if (rc != STATUS_OK || hidden == 0)
         return rc;
     rc = open_buffer(m, &m->gated, n, hidden, err);
@@ -163,6 +217,8 @@ static enum status open_buffers(struct transformer *m, struct error *err)
     rc = experts_open_tables(m, err);
     if (rc == STATUS_OK)
         rc = latent_open_tables(m, err);
+    if (rc == STATUS_OK)
+        rc = layer_embeddings_open_tables(m, err);
     if (rc == STATUS_OK)
         rc = open_further_buffers(m, err);
     if (rc == STATUS_OK)
@@ -208,8 +264,11 @@ enum status state_open_tables(struct transformer *m, struct error *err)
 
 static enum status open_kv(struct transformer *m, struct error *err)
 {
+    const struct transformer_shape *s = &m->shape;
+    struct kv_layer *layers = NULL;
+    enum status rc;
     struct kv_shape shape = {
-        .n_layers = m->shape.n_layers,
+        .n_layers = s->n_kv_layers,
         .n_kv_heads = m->shape.n_kv_heads,
         .head_dim = m->shape.head_dim,
         .n_pages = m->config.n_kv_pages,
@@ -217,7 +276,16 @@ static enum status open_kv(struct transformer *m, struct error *err)
         .n_slots = m->config.n_kv_host_pages,
     };
 
-    return m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
+    if (!s->are_alike) {
+        shape.layers = layers = try_alloc(s->n_kv_layers, sizeof(*layers));
+        if (layers == NULL)
+            return error_no_memory(err, s->n_kv_layers * sizeof(*layers), "layers");
+        for (size_t i = 0; i < s->n_kv_layers; i++)
+            layers[i] = (struct kv_layer){s->layers[i].n_kv_heads, s->layers[i].head_dim, 0};
+    }
+    rc = m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
+    free(layers);
+    return rc;
 }
 
 /* Before keys and values take the memory, and before a step would wait for it. */
@@ -297,6 +365,10 @@ static void close_weights(struct transformer *m)
     op->weight_close(m->backend, m->embed);
     op->weight_close(m->backend, m->norm);
     op->weight_close(m->backend, m->norm_bias);
+    op->weight_close(m->backend, m->ones[0]);
+    op->weight_close(m->backend, m->ones[1]);
+    m->ones[0] = m->ones[1] = NULL;
+    layer_embeddings_close_weights(m);
     op->weight_close(m->backend, m->own_head);
     op->weight_close(m->backend, m->head_bias);
     free(m->layers);
@@ -308,10 +380,11 @@ static void close_buffers(struct transformer *m)
 {
     struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,       &m->v,
                                  &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden,
-                                 &m->normed, &m->gated,  &m->upped};
+                                 &m->normed, &m->gated,  &m->upped,       &m->beside};
 
     experts_close_tables(m);
     latent_close_tables(m);
+    layer_embeddings_close_tables(m);
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
         *buffers[i] = NULL;

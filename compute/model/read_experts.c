@@ -59,19 +59,36 @@ static enum status experts_read_routing(struct transformer_shape *s, const struc
     return STATUS_OK;
 }
 
+/* The first layer that has experts. */
+static size_t first_sparse(const struct transformer_shape *s)
+{
+    size_t layer = 0;
+
+    while (layer + 1 < s->n_layers && !transformer_has_experts(s, layer))
+        layer++;
+    return layer;
+}
+
+static void find_fused(struct transformer_shape *s, const struct gguf *g)
+{
+    const struct tensor *ignored;
+    struct error err;
+    char name[ARCH_KEY_MAX];
+
+    (void)snprintf(name, sizeof(name), "blk.%zu.ffn_gate_up_exps.weight", first_sparse(s));
+    s->fuses_experts = gguf_tensor(g, name, &ignored, &err) == STATUS_OK;
+}
+
 /* The width of the expert that all tokens use, by its tensor: some files state it wrongly. */
 static enum status experts_read_shared_width(struct transformer_shape *s, const struct gguf *g,
                                              struct error *err)
 {
     const struct tensor *t;
     char name[ARCH_KEY_MAX];
-    size_t layer = 0;
 
     if ((s->arch->keys & KEYS_SHARED_EXPERT) == 0)
         return STATUS_OK;
-    while (layer + 1 < s->n_layers && !transformer_has_experts(s, layer))
-        layer++;
-    (void)snprintf(name, sizeof(name), "blk.%zu.ffn_up_shexp.weight", layer);
+    (void)snprintf(name, sizeof(name), "blk.%zu.ffn_up_shexp.weight", first_sparse(s));
     if (gguf_tensor(g, name, &t, err) == STATUS_OK)
         s->shared_width = t->n_rows;
     if (s->shared_width > MAX_FFN_WIDTH)
@@ -114,6 +131,7 @@ enum status experts_read_shape(struct transformer_shape *s, const struct gguf *g
     if ((rc = experts_read_routing(s, g, err)) != STATUS_OK ||
         (rc = experts_read_shared_width(s, g, err)) != STATUS_OK)
         return rc;
+    find_fused(s, g);
     rc = numbers_read_optional(&scale, g, a, "expert_weights_scale", 0.0, 1e9, err);
     s->expert_scale = scale > 0.0 ? (float)scale : 1.0f;
     return rc;

@@ -9,6 +9,7 @@
 
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
+#include "compute/model/layer_embeddings.h"
 #include "compute/model/numbers.h"
 #include "compute/model/read_experts.h"
 #include "compute/model/ropes.h"
@@ -32,8 +33,10 @@ static enum status read_head_count(struct transformer_shape *s, const struct ggu
     if (rc != STATUS_OK)
         return rc;
     s->n_kv_heads = s->n_heads;
-    rc =
-        numbers_read_optional_size(&s->n_kv_heads, g, a, "attention.head_count_kv", MAX_HEADS, err);
+    rc = numbers_read_greatest(&s->n_kv_heads, g, a, "attention.head_count_kv", s->n_layers,
+                               MAX_HEADS, err);
+    if (rc == STATUS_NOT_FOUND)
+        rc = STATUS_OK;
     if (rc == STATUS_OK && s->n_heads % s->n_kv_heads != 0)
         return error_set(err, STATUS_DATA_LOSS,
                          "%s: key '%s.attention.head_count' is %zu, which is not a multiple of "
@@ -211,6 +214,7 @@ static enum status read_factors(struct transformer_shape *s, const struct gguf *
         return rc;
     s->embedding_scale = a->embeds_by_width ? sqrtf((float)s->width) : 1.0f;
     s->residual_scale = 1.0f;
+    s->attention_scale = a->scores_unscaled ? 1.0f : 0.0f;
     s->attention_cap = a->attention_cap;
     s->logit_cap = a->logit_cap;
     if (a->layers_scaled_by_width == s->n_layers)
@@ -333,14 +337,83 @@ static enum status read_layers(struct transformer_shape *s, const struct gguf *g
 static enum status read_ffn_width(struct transformer_shape *s, const struct gguf *g,
                                   struct error *err)
 {
-    enum status rc =
-        numbers_read_size(&s->ffn_width, g, s->arch, "feed_forward_length", MAX_FFN_WIDTH, err);
+    enum status rc = numbers_read_greatest(&s->ffn_width, g, s->arch, "feed_forward_length",
+                                           s->n_layers, MAX_FFN_WIDTH, err);
 
     if (rc == STATUS_NOT_FOUND && (s->arch->keys & KEYS_EXPERTS) != 0 &&
         numbers_read_size(&s->ffn_width, g, s->arch, "expert_feed_forward_length", MAX_FFN_WIDTH,
                           err) == STATUS_OK)
         return STATUS_OK;
     return rc;
+}
+
+/* The heads of layers with a window. */
+static enum status read_window_heads(struct transformer_shape *s, const struct gguf *g,
+                                     size_t *ret_head_dim, struct error *err)
+{
+    const struct arch *a = s->arch;
+    size_t value_dim;
+    enum status rc;
+
+    *ret_head_dim = s->head_dim;
+    s->window_rotated = s->n_rotated;
+    if ((a->keys & KEYS_WINDOW_HEADS) == 0)
+        return STATUS_OK;
+    rc = numbers_read_optional_size(ret_head_dim, g, a, "attention.key_length_swa", MAX_WIDTH, err);
+    s->window_rotated = value_dim = *ret_head_dim;
+    if (rc != STATUS_OK ||
+        (rc = numbers_read_optional_size(&value_dim, g, a, "attention.value_length_swa", MAX_WIDTH,
+                                         err)) != STATUS_OK ||
+        (rc = numbers_read_optional_size(&s->window_rotated, g, a, "rope.dimension_count_swa",
+                                         MAX_WIDTH, err)) != STATUS_OK)
+        return rc;
+    if (*ret_head_dim > s->head_dim || *ret_head_dim % 2 != 0 || value_dim != *ret_head_dim ||
+        s->window_rotated > *ret_head_dim || s->window_rotated % 2 != 0)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: heads of %zu with values of %zu and %zu rotated in layers with a "
+                         "window: not supported for the %s architecture",
+                         gguf_path(g), *ret_head_dim, value_dim, s->window_rotated, a->name);
+    return STATUS_OK;
+}
+
+/* What each layer has; all else is read. */
+static enum status read_each_layer(struct transformer_shape *s, const struct gguf *g,
+                                   struct error *err)
+{
+    const struct arch *a = s->arch;
+    size_t window_head_dim, n_sharing = 0;
+    enum status rc = read_window_heads(s, g, &window_head_dim, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->are_alike = true;
+    for (size_t i = 0; i < s->n_layers; i++) {
+        struct shape_layer *l = &s->layers[i];
+
+        l->head_dim = (uint16_t)(transformer_is_windowed(s, i) ? window_head_dim : s->head_dim);
+        l->n_kv_heads =
+            (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
+        l->ffn_width = (uint32_t)numbers_of_layer(g, a, "feed_forward_length", i, s->ffn_width);
+        if (s->n_heads % l->n_kv_heads != 0)
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: %zu heads of layer %zu cannot share %u heads of keys",
+                             gguf_path(g), s->n_heads, i, l->n_kv_heads);
+        s->are_alike = s->are_alike && l->head_dim == s->layers[0].head_dim &&
+                       l->n_kv_heads == s->layers[0].n_kv_heads;
+    }
+    if ((a->keys & KEYS_SHARED_KV) != 0 &&
+        (rc = numbers_read_optional_count(&n_sharing, g, a, "attention.shared_kv_layers",
+                                          s->n_layers - 1, err)) != STATUS_OK)
+        return rc;
+    s->n_kv_layers = s->n_layers - n_sharing;
+    for (size_t i = s->n_kv_layers; i < s->n_layers; i++)
+        if (transformer_is_windowed(s, i) != transformer_is_windowed(s, transformer_kv_layer(s, i)))
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: no layer has keys and values for layer %zu", gguf_path(g), i);
+    if ((a->keys & KEYS_LAYER_EMBEDDINGS) == 0)
+        return STATUS_OK;
+    return numbers_read_optional_count(&s->embedding_width, g, a,
+                                       "embedding_length_per_layer_input", MAX_WIDTH, err);
 }
 
 /* Whether the network reads what attention reads. */
@@ -373,6 +446,8 @@ static enum status read_numbers(struct transformer_shape *s, const struct gguf *
         (rc = read_window(s, g, err)) != STATUS_OK ||
         (rc = experts_read_shape(s, g, err)) != STATUS_OK)
         return rc;
+    if ((rc = read_each_layer(s, g, err)) != STATUS_OK)
+        return rc;
     read_parallel(s, g);
     return read_vocab_size(s, g, err);
 }
@@ -390,7 +465,8 @@ static enum status shape_check_tensors(const struct transformer_shape *s, const 
             if ((rc = transformer_layer_tensor(&part_of, g, s, layer, (enum transformer_part)part,
                                                err)) != STATUS_OK)
                 return rc;
-    if ((rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+    if ((rc = layer_embeddings_check(g, s, err)) != STATUS_OK ||
+        (rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = transformer_head_bias_tensor(&t, g, s, err)) != STATUS_OK)
         return rc;

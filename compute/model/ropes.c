@@ -126,10 +126,12 @@ static double amplitude_of(const struct rope_keys *k, const struct transformer_s
     return k->attn_factor * (1.0 + rise) / (m != 0.0 ? 1.0 + m * rise : 1.0);
 }
 
-static enum status check_divisors(const float *divisors, const struct tensor *t, struct error *err)
+static enum status check_divisors(const float *divisors, const struct tensor *t, bool may_stand,
+                                  struct error *err)
 {
     for (size_t i = 0; i < t->n_cols; i++)
-        if (!(divisors[i] >= 1e-6f && divisors[i] <= 1e6f))
+        if (!(divisors[i] >= 1e-6f && divisors[i] <= 1e6f) &&
+            !(may_stand && divisors[i] >= 1e29f && divisors[i] <= 1e31f))
             return error_set(err, STATUS_DATA_LOSS,
                              "%s: tensor '%s' has the value %g, it must be from 1e-6 to 1e6",
                              gguf_path(t->file), t->name, (double)divisors[i]);
@@ -137,8 +139,8 @@ static enum status check_divisors(const float *divisors, const struct tensor *t,
 }
 
 /* Multiplies scale [n] by a tensor of divisors; NOT_FOUND where there is none. */
-static enum status take_divisors(double *scale, size_t n, const struct gguf *g, const char *name,
-                                 struct error *err)
+static enum status take_divisors(double *scale, size_t n, bool may_stand, const struct gguf *g,
+                                 const char *name, struct error *err)
 {
     const struct tensor *t = NULL;
     float *divisors;
@@ -154,7 +156,7 @@ static enum status take_divisors(double *scale, size_t n, const struct gguf *g, 
         return error_no_memory(err, t->size_bytes, t->name);
     rc = tensor_read(t, 0, 1, divisors, err);
     if (rc == STATUS_OK)
-        rc = check_divisors(divisors, t, err);
+        rc = check_divisors(divisors, t, may_stand, err);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++)
         scale[i] *= (double)divisors[i];
     free(divisors);
@@ -181,7 +183,7 @@ static enum status fill_scale(double *scale, bool *ret_any, const struct rope_ke
 
     for (size_t j = 0; j < n; j++)
         scale[j] = k->type == SCALING_YARN ? 1.0 / yarn_frequency(k, s, j) : k->factor;
-    rc = take_divisors(scale, n, g, divisors_name(k, s, context), err);
+    rc = take_divisors(scale, n, s->arch->pairs_may_stand, g, divisors_name(k, s, context), err);
     *ret_any = rc == STATUS_OK || k->factor != 1.0;
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
@@ -217,6 +219,12 @@ enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
                              .n_positions = context};
     out->windowed = out->all;
     out->windowed.base = (float)k.window_base;
+    if ((s->arch->keys & KEYS_WINDOW_HEADS) != 0) {
+        out->windowed.n_rotated = s->window_rotated;
+        for (size_t i = 0; i < s->n_layers; i++)
+            if (transformer_is_windowed(s, i))
+                out->windowed.head_dim = s->layers[i].head_dim;
+    }
     if (s->arch->window_rope != WINDOW_ROPE_SAME) {
         out->windowed.scale = NULL;
         out->windowed.amplitude = 1.0f;

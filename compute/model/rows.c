@@ -7,6 +7,7 @@
 #include "compute/model/arch/arch.h"
 #include "compute/model/experts.h"
 #include "compute/model/latent.h"
+#include "compute/model/layer_embeddings.h"
 #include "compute/model/network.h"
 #include "compute/model/row.h"
 #include "compute/model/state.h"
@@ -121,8 +122,8 @@ static void norm_heads(struct transformer *m, size_t layer, enum transformer_par
     size_t n_rows = m->shape.arch->head_norms == HEAD_NORMS_ALL ? 1 : n_heads; /* of a token */
 
     if (gain != NULL)
-        m->backend->type->norm(m->backend, &in, n * n_rows, m->shape.head_dim * n_heads / n_rows,
-                               x);
+        m->backend->type->norm(m->backend, &in, n * n_rows,
+                               m->shape.layers[layer].head_dim * n_heads / n_rows, x);
 }
 
 /* Rotates queries or keys x, where the layer does. */
@@ -145,19 +146,37 @@ static void finish_queries(struct transformer *m, size_t layer, const struct tok
         norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
 }
 
+/* Values that have no product are the keys', before these are normed. */
+static void finish_values(struct transformer *m, size_t layer, size_t n)
+{
+    const struct backend_type *op = m->backend->type;
+    const struct shape_layer *l = &m->shape.layers[layer];
+    const struct input in =
+        normed_input(m, m->v, m->ones[transformer_is_windowed(&m->shape, layer)]);
+    size_t width = l->n_kv_heads * (size_t)l->head_dim;
+
+    if (m->layers[layer].parts[PART_V] == NULL)
+        op->copy_columns(m->backend, m->k, width, 0, n, width, m->v, width, 0);
+    add_bias(m, layer, PART_V_BIAS, n, m->v);
+    if (in.gain != NULL)
+        op->norm(m->backend, &in, n * l->n_kv_heads, l->head_dim, m->v);
+}
+
 static void finish_keys(struct transformer *m, size_t layer, const struct tokens *t)
 {
     add_bias(m, layer, PART_K_BIAS, t->n, m->k);
-    add_bias(m, layer, PART_V_BIAS, t->n, m->v);
+    finish_values(m, layer, t->n);
     if (!m->shape.arch->head_norms_after_rope)
-        norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
+        norm_heads(m, layer, PART_K_NORM, t->n, m->shape.layers[layer].n_kv_heads, m->k);
 }
 
 static void rotate_keys(struct transformer *m, size_t layer, const struct tokens *t)
 {
-    rotate_heads(m, layer, t, m->shape.n_kv_heads, m->k);
+    const size_t n_heads = m->shape.layers[layer].n_kv_heads;
+
+    rotate_heads(m, layer, t, n_heads, m->k);
     if (m->shape.arch->head_norms_after_rope)
-        norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
+        norm_heads(m, layer, PART_K_NORM, t->n, n_heads, m->k);
 }
 
 static void rotate_queries(struct transformer *m, size_t layer, const struct tokens *t)
@@ -167,7 +186,25 @@ static void rotate_queries(struct transformer *m, size_t layer, const struct tok
         norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
     if (t->query_factors != NULL)
         m->backend->type->scale_rows(m->backend, t->query_factors, t->n,
-                                     m->shape.n_heads * m->shape.head_dim, m->q);
+                                     m->shape.n_heads * m->shape.layers[layer].head_dim, m->q);
+}
+
+/* Computes the queries of t, in a layer whose keys and values are another's. */
+static void run_queries(struct transformer *m, size_t layer, const struct tokens *all,
+                        const struct tokens *t)
+{
+    const struct backend_type *op = m->backend->type;
+    const struct product q = {m->layers[layer].parts[PART_Q], m->q};
+    struct input in;
+
+    if (t->n == 0)
+        return;
+    if (t != all)
+        op->gather(m->backend, all->x, m->picks, t->n, m->shape.width, t->x);
+    in = layer_input(m, layer, PART_ATTN_NORM, t->x, t->n);
+    op->matmul(m->backend, &in, t->n, &q, 1);
+    finish_queries(m, layer, t);
+    rotate_queries(m, layer, t);
 }
 
 /* Stores the keys and values of all tokens. Computes the queries of t: of all, or of those whose
@@ -182,9 +219,10 @@ static void run_projections(struct transformer *m, size_t layer, const struct to
     const struct product qkv[] = {
         {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
     const bool is_all = t == all;
+    const size_t n_products = parts[PART_V] != NULL ? 3 : 2;
     struct input picked;
 
-    op->matmul(b, &normed, all->n, is_all ? qkv : qkv + 1, is_all ? 3 : 2);
+    op->matmul(b, &normed, all->n, is_all ? qkv : qkv + 1, is_all ? n_products : n_products - 1);
     if (is_all)
         finish_queries(m, layer, t);
     finish_keys(m, layer, all);
@@ -258,7 +296,8 @@ static void run_attention(struct transformer *m, size_t layer, const struct toke
     const struct product out = {m->layers[layer].parts[PART_ATTN_OUT],
                                 m->branch != NULL ? m->branch : t->x};
 
-    b->type->attend(b, m->kv, layer, &how, m->q, t->rows, t->n_rows, m->attn_output);
+    b->type->attend(b, m->kv, transformer_kv_layer(s, layer), &how, m->q, t->rows, t->n_rows,
+                    m->attn_output);
     if (is_latent)
         attn_output.x = latent_run_values(m, layer, t->n);
     if (m->branch != NULL)
@@ -267,6 +306,30 @@ static void run_attention(struct transformer *m, size_t layer, const struct toke
         b->type->matmul_add(b, &attn_output, t->n, &out);
     add_bias(m, layer, PART_ATTN_OUT_BIAS, t->n, out.out);
     add_branch(m, layer, PART_ATTN_POST_NORM, t);
+}
+
+/* out, which has the output of the layer's other network, = the norm of that + the norm of what the
+ * experts make. The router reads the residual stream. */
+static enum status run_experts_beside(struct transformer *m, size_t layer, const struct tokens *t,
+                                      struct buffer *out, struct error *err)
+{
+    const struct backend_type *op = m->backend->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct input experts_in = normed_input(m, t->x, parts[PART_EXPERTS_NORM]);
+    const struct input router_in = normed_input(m, t->x, parts[PART_ROUTER_NORM]);
+    const struct input network = normed_input(m, out, parts[PART_NETWORK_POST_NORM]);
+    const struct input experts = normed_input(m, m->beside, parts[PART_EXPERTS_POST_NORM]);
+    const size_t width = m->shape.width;
+    enum status rc;
+
+    op->norm(m->backend, &network, t->n, width, out);
+    op->fill(m->backend, 0.0f, t->n, width, m->beside);
+    rc = experts_run(m, layer, &experts_in, &router_in, t->n, m->beside, err);
+    if (rc != STATUS_OK)
+        return rc;
+    op->norm(m->backend, &experts, t->n, width, m->beside);
+    op->add(m->backend, m->beside, 1.0f, t->n, width, out);
+    return STATUS_OK;
 }
 
 static enum status rows_run_ffn(struct transformer *m, size_t layer, const struct tokens *t,
@@ -281,16 +344,19 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
                                     .down = parts[PART_DOWN],
                                     .up_bias = parts[PART_UP_BIAS],
                                     .down_bias = parts[PART_DOWN_BIAS],
-                                    .hidden = m->shape.ffn_width};
+                                    .hidden = m->shape.layers[layer].ffn_width};
     struct buffer *out = m->branch != NULL ? m->branch : t->x;
     enum status rc = STATUS_OK;
 
     if (!transformer_has_experts(&m->shape, layer)) {
         network_run(m, &f, &in, t->n, m->branch != NULL, out);
+    } else if (f.up != NULL) {
+        network_run(m, &f, &in, t->n, true, out);
+        rc = run_experts_beside(m, layer, t, out, err);
     } else {
         if (m->branch != NULL)
             b->type->fill(b, 0.0f, t->n, m->shape.width, out);
-        rc = experts_run(m, layer, &in, t->n, out, err);
+        rc = experts_run(m, layer, &in, NULL, t->n, out, err);
     }
     if (rc == STATUS_OK)
         add_branch(m, layer, PART_FFN_POST_NORM, t);
@@ -302,14 +368,25 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
 static enum status run_layer(struct transformer *m, size_t layer, const struct tokens *all,
                              const struct tokens *t, struct error *err)
 {
+    enum status rc;
+
     if (m->shape.latent_rank > 0)
         run_latent_projections(m, layer, all, t);
+    else if (layer >= m->shape.n_kv_layers)
+        run_queries(m, layer, all, t);
     else
         run_projections(m, layer, all, t);
     if (t->n == 0)
         return STATUS_OK;
     run_attention(m, layer, t);
-    return rows_run_ffn(m, layer, t, err);
+    rc = rows_run_ffn(m, layer, t, err);
+    if (rc != STATUS_OK)
+        return rc;
+    layer_embeddings_add(m, layer, t == all ? NULL : m->picks, t->n, t->x);
+    if (m->layers[layer].scale != 1.0f)
+        m->backend->type->scale(m->backend, m->layers[layer].scale, 0.0f, t->n, m->shape.width,
+                                t->x);
+    return STATUS_OK;
 }
 
 static enum status run_layers(struct transformer *m, const struct tokens *all,
@@ -330,6 +407,7 @@ static void run_embedding(struct transformer *m, const struct tokens *all)
     b->type->embed(b, m->embed, m->ids, all->n, m->x);
     if (m->shape.embedding_scale != 1.0f)
         b->type->scale(b, m->shape.embedding_scale, 0.0f, all->n, m->shape.width, m->x);
+    layer_embeddings_begin(m, all->n, m->x);
 }
 
 /* The rows of x as the head reads them. */

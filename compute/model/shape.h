@@ -7,12 +7,25 @@
 #include <stdint.h>
 
 #include "compute/model/arch/arch.h"
+#include "compute/numerics/kv_type.h"
 
 enum { SHAPE_MAX_LAYERS = 1024, SHAPE_MAX_GROUPS = 64 };
+
+/* What layers may differ in. */
+struct shape_layer {
+    uint32_t ffn_width;
+    uint16_t n_kv_heads, head_dim;
+};
 
 struct transformer_shape {
     const struct arch *arch;
     size_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn_width, n_vocab, context;
+    /* Of each; those above are the greatest. Where all layers are alike, are_alike is true. */
+    struct shape_layer layers[SHAPE_MAX_LAYERS];
+    bool are_alike;
+    size_t n_kv_layers;     /* that have keys and values; those behind them use another's */
+    size_t embedding_width; /* of each layer's own embedding of a token; 0: none */
+    size_t window_rotated;  /* as n_rotated, of the layers with a window */
     size_t n_blocks; /* of the file; those behind the layers predict further tokens, unused */
     float norm_eps, rope_base;
 
@@ -39,12 +52,18 @@ struct transformer_shape {
     size_t n_dense_lead, expert_step;      /* layers before the first with experts; each so many */
     size_t n_expert_groups, n_groups_used; /* only the best groups are chosen from; 0: no groups */
     enum arch_routing routing;
+    bool fuses_experts; /* their gates and ups are one tensor */
     bool norms_shares;  /* a token's shares are divided by their sum */
     float expert_scale; /* of the experts' sum */
 };
 
 bool transformer_is_windowed(const struct transformer_shape *s, size_t layer);
 bool transformer_has_experts(const struct transformer_shape *s, size_t layer);
+
+/* The layer whose keys and values a layer attends to. */
+size_t transformer_kv_layer(const struct transformer_shape *s, size_t layer);
+/* Bytes of a page of keys and values, in all layers. */
+size_t transformer_kv_page_bytes(const struct transformer_shape *s, enum kv_type type);
 
 /* Positions that a layer's tokens see; 0: all up to their own. */
 size_t transformer_window(const struct transformer_shape *s, size_t layer);

@@ -22,6 +22,7 @@ struct model_network {
 struct model_experts {
     struct model_network *networks; /* [n_experts] */
     float *select_bias;             /* [n_experts], or NULL */
+    float *scales;                  /* [n_experts] of shares, or NULL */
 };
 
 /* The memory of one call with experts. Tokens are listed by the experts that they use: those of
@@ -38,6 +39,16 @@ struct expert_tables {
     size_t *first;                             /* [n_experts + 1] */
     uint32_t *rows;                            /* [max_tokens * n_used] */
     float *factors;                            /* [max_tokens * n_used] of those */
+};
+
+/* Of layer_embeddings.h: the weights, and the memory of one call. */
+enum { N_LAYER_EMBEDDINGS = 3 };
+struct layer_embeddings {
+    struct weight *weights[N_LAYER_EMBEDDINGS];
+    size_t n;                           /* tokens of the call */
+    struct buffer *all, *projected;     /* [max_tokens][n_layers][embedding_width] */
+    struct buffer *own, *picked, *gate; /* [max_tokens][embedding_width] */
+    struct buffer *out;                 /* [max_tokens][width] */
 };
 
 /* A layer's products of latent attention (latent.h). */
@@ -59,6 +70,7 @@ struct model_layer {
     struct weight *parts[N_PARTS]; /* NULL: the model has none */
     struct model_experts experts;  /* networks NULL: none */
     struct model_latent latent;
+    float scale; /* of its output */
 };
 
 struct transformer {
@@ -73,6 +85,8 @@ struct transformer {
     struct model_layer *layers; /* [n_layers] */
     struct weight *embed, *norm;
     struct weight *norm_bias; /* or NULL */
+    /* Of ones, as wide as heads: of the layers without a window, and with one; or NULL. */
+    struct weight *ones[2];
     struct weight *own_head;  /* NULL where the head is embed */
     struct weight *head_bias; /* or NULL */
     struct model_ropes ropes;
@@ -94,7 +108,9 @@ struct transformer {
     struct buffer *gated, *upped; /* [max_tokens][a network's hidden width] where it is not fused */
     struct expert_tables experts;
     struct latent_tables latent;
-    struct buffer *logits;  /* [max_logits][n_vocab] */
+    struct layer_embeddings embeddings;
+    struct buffer *beside; /* [max_tokens][width] the experts' output beside a network's; or NULL */
+    struct buffer *logits; /* [max_logits][n_vocab] */
     struct buffer *fetched; /* the same, of those that the host wants; only where it draws */
 
     /* One call's tables, on the host; the backend reads them until it is synced. */

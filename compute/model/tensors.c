@@ -1,11 +1,14 @@
 #include "compute/model/tensors.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/number.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
+#include "compute/model/layer_embeddings.h"
 #include "compute/model/shape.h"
 
 enum { TENSOR_NAME_MAX = 64 };
@@ -31,6 +34,8 @@ enum extent {
     EXPERTS_WIDTH,
     EXPERTS_HIDDEN,
     SHARED_HIDDEN,
+    EXPERTS_BOTH,
+    EMBEDDING,
 };
 /* When a layer has a part: always; where the file has it; by its norms; by what its network is. A
  * bias of a norm that the layer does not have is none. */
@@ -57,6 +62,13 @@ enum presence {
     SELECTED,
     SHARED,
     SHARED_OPTIONAL,
+    BESIDE,
+    FUSED_EXPERTS,
+    SPLIT_EXPERTS,
+    OWN_KEYS,
+    OWN_VALUES,
+    EMBEDDED,
+    SCALED,
 };
 
 static const struct part_rule {
@@ -67,8 +79,8 @@ static const struct part_rule {
     [PART_ATTN_NORM] = {"attn_norm.weight", ONE, WIDTH, BEFORE},
     [PART_ATTN_NORM_BIAS] = {"attn_norm.bias", ONE, WIDTH, LAYER_NORM_BIAS},
     [PART_Q] = {"attn_q.weight", QUERIES, WIDTH, QUERIES_AT_ONCE},
-    [PART_K] = {"attn_k.weight", KEYS, WIDTH, PER_HEAD},
-    [PART_V] = {"attn_v.weight", KEYS, WIDTH, PER_HEAD},
+    [PART_K] = {"attn_k.weight", KEYS, WIDTH, OWN_KEYS},
+    [PART_V] = {"attn_v.weight", KEYS, WIDTH, OWN_VALUES},
     [PART_Q_BIAS] = {"attn_q.bias", ONE, QUERIES, PER_HEAD_BIAS},
     [PART_K_BIAS] = {"attn_k.bias", ONE, KEYS, PER_HEAD_BIAS},
     [PART_V_BIAS] = {"attn_v.bias", ONE, KEYS, PER_HEAD_BIAS},
@@ -96,8 +108,18 @@ static const struct part_rule {
     [PART_ROUTER] = {"ffn_gate_inp.weight", EXPERTS, WIDTH, SPARSE},
     [PART_ROUTER_BIAS] = {"ffn_gate_inp.bias", ONE, EXPERTS, SPARSE_BIAS},
     [PART_SELECT_BIAS] = {"exp_probs_b.bias", ONE, EXPERTS, SELECTED},
-    [PART_GATE_EXPERTS] = {"ffn_gate_exps.weight", EXPERTS_HIDDEN, WIDTH, SPARSE},
-    [PART_UP_EXPERTS] = {"ffn_up_exps.weight", EXPERTS_HIDDEN, WIDTH, SPARSE},
+    [PART_NETWORK_POST_NORM] = {"post_ffw_norm_1.weight", ONE, WIDTH, BESIDE},
+    [PART_EXPERTS_NORM] = {"pre_ffw_norm_2.weight", ONE, WIDTH, BESIDE},
+    [PART_EXPERTS_POST_NORM] = {"post_ffw_norm_2.weight", ONE, WIDTH, BESIDE},
+    [PART_ROUTER_NORM] = {"ffn_gate_inp.scale", ONE, WIDTH, BESIDE},
+    [PART_EXPERT_SCALES] = {"ffn_down_exps.scale", ONE, EXPERTS, BESIDE},
+    [PART_GATE_UP_EXPERTS] = {"ffn_gate_up_exps.weight", EXPERTS_BOTH, WIDTH, FUSED_EXPERTS},
+    [PART_EMBEDDING_GATE] = {"inp_gate.weight", EMBEDDING, WIDTH, EMBEDDED},
+    [PART_EMBEDDING_OUT] = {"proj.weight", WIDTH, EMBEDDING, EMBEDDED},
+    [PART_EMBEDDING_NORM] = {"post_norm.weight", ONE, WIDTH, EMBEDDED},
+    [PART_LAYER_SCALE] = {"layer_output_scale.weight", ONE, ONE, SCALED},
+    [PART_GATE_EXPERTS] = {"ffn_gate_exps.weight", EXPERTS_HIDDEN, WIDTH, SPLIT_EXPERTS},
+    [PART_UP_EXPERTS] = {"ffn_up_exps.weight", EXPERTS_HIDDEN, WIDTH, SPLIT_EXPERTS},
     [PART_DOWN_EXPERTS] = {"ffn_down_exps.weight", EXPERTS_WIDTH, EXPERT_HIDDEN, SPARSE},
     [PART_GATE_EXPERTS_BIAS] = {"ffn_gate_exps.bias", EXPERTS, EXPERT_HIDDEN, SPARSE_BIAS},
     [PART_UP_EXPERTS_BIAS] = {"ffn_up_exps.bias", EXPERTS, EXPERT_HIDDEN, SPARSE_BIAS},
@@ -115,9 +137,10 @@ static const char *part_name(const struct transformer_shape *s, enum transformer
     return rules[part].name;
 }
 
-static size_t extent_of(const struct transformer_shape *s, enum extent e)
+static size_t extent_of(const struct transformer_shape *s, size_t layer, enum extent e)
 {
     const bool whole = s->arch->head_norms == HEAD_NORMS_ALL;
+    const struct shape_layer *l = &s->layers[layer];
 
     switch (e) {
     case ONE:
@@ -125,11 +148,11 @@ static size_t extent_of(const struct transformer_shape *s, enum extent e)
     case WIDTH:
         return s->width;
     case QUERIES:
-        return s->n_heads * (s->latent_rank > 0 ? s->plain_dim + s->n_rotated : s->head_dim);
+        return s->n_heads * (s->latent_rank > 0 ? s->plain_dim + s->n_rotated : l->head_dim);
     case KEYS:
-        return s->n_kv_heads * s->head_dim;
+        return l->n_kv_heads * (size_t)l->head_dim;
     case ATTENDED:
-        return s->n_heads * (s->latent_rank > 0 ? s->value_dim : s->head_dim);
+        return s->n_heads * (s->latent_rank > 0 ? s->value_dim : l->head_dim);
     case QUERY_RANK:
         return s->query_rank;
     case LATENT_RANK:
@@ -145,9 +168,9 @@ static size_t extent_of(const struct transformer_shape *s, enum extent e)
     case HEADS:
         return s->n_heads;
     case QUERY_NORM:
-        return whole ? s->n_heads * s->head_dim : s->head_dim;
+        return whole ? s->n_heads * l->head_dim : l->head_dim;
     case KEY_NORM:
-        return whole ? s->n_kv_heads * s->head_dim : s->head_dim;
+        return whole ? l->n_kv_heads * (size_t)l->head_dim : l->head_dim;
     case EXPERTS:
         return s->n_experts;
     case EXPERT_HIDDEN:
@@ -158,16 +181,22 @@ static size_t extent_of(const struct transformer_shape *s, enum extent e)
         return s->n_experts * s->expert_width;
     case SHARED_HIDDEN:
         return s->shared_width;
+    case EXPERTS_BOTH:
+        return 2 * s->n_experts * s->expert_width;
+    case EMBEDDING:
+        return s->embedding_width;
     case HIDDEN:
         break;
     }
-    return s->ffn_width;
+    return l->ffn_width;
 }
 
 static bool layer_has(const struct transformer_shape *s, size_t layer, enum transformer_part part)
 {
     const struct arch *a = s->arch;
     const bool is_sparse = transformer_has_experts(s, layer);
+    const bool is_dense = !is_sparse || a->experts_beside_network;
+    const bool has_keys = s->latent_rank == 0 && layer < s->n_kv_layers;
 
     switch (rules[part].presence) {
     case QUERIES_AT_ONCE:
@@ -190,13 +219,26 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case AFTER:
         return a->norms != NORMS_BEFORE;
     case HEAD_NORMED:
-        return a->head_norms != HEAD_NORMS_NONE;
+        return a->head_norms != HEAD_NORMS_NONE && (part != PART_K_NORM || has_keys);
+    case OWN_KEYS:
+    case OWN_VALUES:
+        return has_keys;
+    case BESIDE:
+        return is_sparse && a->experts_beside_network;
+    case FUSED_EXPERTS:
+        return is_sparse && s->fuses_experts;
+    case SPLIT_EXPERTS:
+        return is_sparse && !s->fuses_experts;
+    case EMBEDDED:
+        return s->embedding_width > 0;
+    case SCALED:
+        return a->has_layer_scales;
     case SINKS:
         return a->has_sinks;
     case DENSE_GATED:
-        return !is_sparse && a->network != NETWORK_PLAIN;
+        return is_dense && a->network != NETWORK_PLAIN;
     case DENSE:
-        return !is_sparse;
+        return is_dense;
     case DENSE_BIAS:
         return !is_sparse && a->network == NETWORK_PLAIN;
     case SPARSE:
@@ -223,7 +265,10 @@ static bool may_be_absent(const struct transformer_shape *s, enum transformer_pa
     case NETWORK_NORM_BIAS:
     case DENSE_BIAS:
     case SHARED_OPTIONAL:
+    case SCALED:
         return true;
+    case OWN_VALUES:
+        return s->arch->values_may_be_keys;
     case SELECTED:
         return s->routing != ROUTING_SOFTMAX_BIAS;
     case HEAD_NORMED:
@@ -301,7 +346,7 @@ static enum status qkv_rows(struct tensor *out, const struct gguf *g,
                             const struct transformer_shape *s, size_t layer,
                             enum transformer_part part, struct error *err)
 {
-    size_t q = extent_of(s, QUERIES), k = extent_of(s, KEYS);
+    size_t q = extent_of(s, layer, QUERIES), k = extent_of(s, layer, KEYS);
     size_t first = part == PART_Q ? 0 : part == PART_K ? q : q + k;
     const struct tensor *all = NULL;
     char name[TENSOR_NAME_MAX];
@@ -317,7 +362,7 @@ static enum status qkv_bias(struct tensor *out, const struct gguf *g,
                             const struct transformer_shape *s, size_t layer,
                             enum transformer_part part, struct error *err)
 {
-    size_t q = extent_of(s, QUERIES), k = extent_of(s, KEYS);
+    size_t q = extent_of(s, layer, QUERIES), k = extent_of(s, layer, KEYS);
     size_t first = part == PART_Q_BIAS ? 0 : part == PART_K_BIAS ? q : q + k;
     const struct tensor *all = NULL;
     char name[TENSOR_NAME_MAX];
@@ -341,11 +386,13 @@ static enum status gate_or_up(struct tensor *out, const struct gguf *g,
 {
     const struct tensor *both = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc = transformer_tensor_of_shape(
-        &both, g, layer_name(name, layer, rules[PART_UP].name), 2 * s->ffn_width, s->width, err);
+    enum status rc =
+        transformer_tensor_of_shape(&both, g, layer_name(name, layer, rules[PART_UP].name),
+                                    2 * s->layers[layer].ffn_width, s->width, err);
 
     if (rc == STATUS_OK)
-        *out = tensor_rows(both, part == PART_UP ? s->ffn_width : 0, s->ffn_width);
+        *out = tensor_rows(both, part == PART_UP ? s->layers[layer].ffn_width : 0,
+                           s->layers[layer].ffn_width);
     return rc;
 }
 
@@ -356,9 +403,9 @@ static enum status layer_tensor_own(struct tensor *out, const struct gguf *g,
     const struct part_rule *rule = &rules[part];
     const struct tensor *t = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc =
-        transformer_tensor_of_shape(&t, g, layer_name(name, layer, part_name(s, part)),
-                                    extent_of(s, rule->rows), extent_of(s, rule->cols), err);
+    enum status rc = transformer_tensor_of_shape(&t, g, layer_name(name, layer, part_name(s, part)),
+                                                 extent_of(s, layer, rule->rows),
+                                                 extent_of(s, layer, rule->cols), err);
 
     if (rc == STATUS_OK)
         *out = *t;
@@ -396,6 +443,27 @@ enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         *err = of_fused;
     return rc == STATUS_NOT_FOUND && may_be_absent(s, part) ? STATUS_OK : rc;
+}
+
+enum status transformer_read_row(float **out, const struct gguf *g,
+                                 const struct transformer_shape *s, size_t layer,
+                                 enum transformer_part part, struct error *err)
+{
+    struct tensor t;
+    void *row;
+    enum status rc = transformer_layer_tensor(&t, g, s, layer, part, err);
+
+    *out = NULL;
+    if (rc != STATUS_OK || t.name == NULL)
+        return rc;
+    *out = try_alloc(t.n_cols, sizeof(**out));
+    row = try_alloc(t.size_bytes, 1);
+    rc = *out == NULL || row == NULL ? error_no_memory(err, t.size_bytes, t.name)
+                                     : tensor_read(&t, 0, 1, row, err);
+    if (rc == STATUS_OK)
+        dtype_decode(t.type, row, t.n_cols, *out);
+    free(row);
+    return rc;
 }
 
 enum status transformer_embed_tensor(const struct tensor **out, const struct gguf *g,
@@ -470,6 +538,8 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
     uint64_t layer;
     size_t len;
 
+    if (strncmp(name, "per_layer_", 10) == 0)
+        return s->embedding_width > 0 && layer_embeddings_know(name);
     if (strcmp(name, "output_norm.bias") == 0)
         return s->arch->norm_kind == NORM_KIND_LAYER;
     for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++)

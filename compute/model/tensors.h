@@ -43,6 +43,16 @@ enum transformer_part {
     PART_UP_BIAS,
     PART_DOWN_BIAS,
     PART_FFN_POST_NORM,
+    PART_NETWORK_POST_NORM, /* where experts are beside the network: of its output, */
+    PART_EXPERTS_NORM,      /* and of the experts' input */
+    PART_EXPERTS_POST_NORM, /* and output */
+    PART_ROUTER_NORM,       /* of the router's input */
+    PART_EXPERT_SCALES,     /* of shares */
+    PART_GATE_UP_EXPERTS,   /* of each expert the gate's rows, then those of up */
+    PART_EMBEDDING_GATE,    /* of the layer's own embedding, */
+    PART_EMBEDDING_OUT,
+    PART_EMBEDDING_NORM,
+    PART_LAYER_SCALE,
     PART_ROUTER,
     PART_ROUTER_BIAS,
     PART_SELECT_BIAS,  /* added to what experts are chosen by, but not to their shares */
@@ -67,6 +77,12 @@ enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
 
 /* Rows first … first + n - 1. */
 struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n);
+
+/* The numbers of a part of one row, in memory of the caller's, who frees it; NULL where the layer
+ * has no such part. */
+enum status transformer_read_row(float **out, const struct gguf *g,
+                                 const struct transformer_shape *s, size_t layer,
+                                 enum transformer_part part, struct error *err) MUST_CHECK;
 
 /* Of the whole model. The head is token_embd.weight again where the file has no output.weight; its
  * bias is NULL where there is none. */

@@ -21,8 +21,7 @@ size_t transformer_weight_bytes(const struct transformer *m)
 
 size_t transformer_page_bytes(const struct transformer *m)
 {
-    return m->shape.n_layers * 2 * KV_PAGE_TOKENS * m->shape.n_kv_heads *
-           kv_head_bytes(m->config.kv_type, m->shape.head_dim);
+    return transformer_kv_page_bytes(&m->shape, m->config.kv_type);
 }
 
 bool transformer_can_draw(const struct transformer *m)
@@ -65,6 +64,10 @@ static const char *lacking(const struct backend_type *type, const struct transfo
 
     if (a->has_sinks && !type->attends_to_sinks)
         return "attention sinks";
+    if (!s->are_alike && !type->has_unlike_layers)
+        return "layers with unlike heads";
+    if ((a->values_may_be_keys || s->embedding_width > 0) && type->copy_columns == NULL)
+        return "values or embeddings of layers";
     if (s->latent_rank > 0 && type->copy_columns == NULL)
         return "latent attention";
     if (a->norm_kind == NORM_KIND_LAYER && type->layer_norm == NULL)

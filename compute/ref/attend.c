@@ -83,7 +83,7 @@ static void attend_head(const struct kv *kv, size_t layer, const struct attentio
                         const int32_t *pages, size_t head, size_t n, const float *q,
                         const float *sink, float *scores /* [n + head_dim] */, float *out)
 {
-    size_t head_dim = kv->shape.head_dim;
+    size_t head_dim = kv->layers[layer].is.head_dim;
     size_t first = how->window > 0 && n > how->window ? n - how->window : 0;
     float scale = how->scale > 0.0f ? how->scale : 1.0f / sqrtf((float)head_dim);
     float *scratch = scores + n, sum;
@@ -109,8 +109,9 @@ void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
                 struct buffer *out)
 {
     size_t n_heads = how->n_heads;
-    size_t head_dim = kv->shape.head_dim, width = n_heads * head_dim;
-    size_t n_sharing = n_heads / kv->shape.n_kv_heads; /* query heads of one key head */
+    const struct kv_layer *is = &kv->layers[layer].is;
+    size_t head_dim = is->head_dim, width = n_heads * head_dim;
+    size_t n_sharing = n_heads / is->n_kv_heads; /* query heads of one key head */
     float *sinks = NULL;
 
     if (how->sinks != NULL) {

@@ -6,84 +6,97 @@
 #include "compute/ref/parts.h"
 
 /* Bytes of the keys, or of the values, of one page in one layer. */
-static size_t part_bytes(const struct kv *kv)
+static size_t part_bytes(const struct ref_kv_layer *l)
 {
-    return KV_PAGE_TOKENS * kv->shape.n_kv_heads * kv->head_bytes;
+    return KV_PAGE_TOKENS * l->is.n_kv_heads * l->head_bytes;
 }
 
-static size_t ref_kv_page_bytes(const struct kv *kv)
+static unsigned char *ref_page_of(const struct kv *kv, int32_t page)
 {
-    return kv->shape.n_layers * 2 * part_bytes(kv);
-}
-
-/* [KV_PAGE_TOKENS][n_kv_heads] */
-static unsigned char *part_of(const struct kv *kv, int32_t page, size_t layer, enum kv_part part)
-{
-    assert(page >= 0 && (size_t)page < kv->shape.n_pages && layer < kv->shape.n_layers);
-    return kv->data + (size_t)page * ref_kv_page_bytes(kv) + (layer * 2 + part) * part_bytes(kv);
+    assert(page >= 0 && (size_t)page < kv->shape.n_pages);
+    return kv->data + (size_t)page * kv->page_bytes;
 }
 
 static unsigned char *ref_kv_head_of(const struct kv *kv, size_t layer, enum kv_part part,
                                      const int32_t *pages, size_t pos, size_t head)
 {
-    size_t i = pos % KV_PAGE_TOKENS * kv->shape.n_kv_heads + head;
+    const struct ref_kv_layer *l = &kv->layers[layer];
+    size_t i = pos % KV_PAGE_TOKENS * l->is.n_kv_heads + head;
 
-    return part_of(kv, pages[pos / KV_PAGE_TOKENS], layer, part) + i * kv->head_bytes;
+    return ref_page_of(kv, pages[pos / KV_PAGE_TOKENS]) + l->at + part * part_bytes(l) +
+           i * l->head_bytes;
+}
+
+static void kv_place_layers(struct kv *kv)
+{
+    for (size_t i = 0; i < kv->shape.n_layers; i++) {
+        struct ref_kv_layer *l = &kv->layers[i];
+
+        l->is = kv_layer_of(&kv->shape, i);
+        l->head_bytes = kv_head_bytes(kv->shape.type, l->is.head_dim);
+        l->at = kv->page_bytes;
+        kv->page_bytes += 2 * part_bytes(l) + KV_PAGE_TOKENS * l->is.row_width * sizeof(float);
+    }
+    kv->shape.layers = NULL; /* the caller's */
 }
 
 enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
                         struct error *err)
 {
-    struct kv kv = {.shape = *shape, .head_bytes = kv_head_bytes(shape->type, shape->head_dim)};
-    struct kv *own;
+    struct kv *kv = try_alloc(1, sizeof(*kv));
+    size_t n_pages = shape->n_pages + shape->n_slots;
 
-    kv.data = try_alloc(shape->n_pages + shape->n_slots, ref_kv_page_bytes(&kv));
-    if (kv.data == NULL)
-        return error_no_memory(err, (shape->n_pages + shape->n_slots) * ref_kv_page_bytes(&kv),
-                               "keys and values");
-    own = try_alloc(1, sizeof(*own));
-    if (own == NULL) {
-        free(kv.data);
-        return error_no_memory(err, sizeof(*own), "keys and values");
+    if (kv == NULL)
+        return error_no_memory(err, sizeof(*kv), "keys and values");
+    kv->shape = *shape;
+    kv->layers = try_alloc(shape->n_layers, sizeof(*kv->layers));
+    if (kv->layers != NULL) {
+        kv_place_layers(kv);
+        kv->data = try_alloc(n_pages, kv->page_bytes);
     }
-    *own = kv;
-    *out = own;
+    if (kv->data == NULL) {
+        size_t page_bytes = kv->page_bytes;
+
+        ref_kv_close(b, kv);
+        return error_no_memory(err, n_pages * page_bytes, "keys and values");
+    }
+    *out = kv;
     return STATUS_OK;
 }
 
 void ref_kv_close(struct backend *b, struct kv *kv)
 {
-    if (kv != NULL)
+    if (kv != NULL) {
         free(kv->data);
+        free(kv->layers);
+    }
     free(kv);
 }
 
 void ref_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page)
 {
     assert(from_page != to_page);
-    memcpy(part_of(kv, to_page, 0, KV_KEYS), part_of(kv, from_page, 0, KV_KEYS),
-           ref_kv_page_bytes(kv));
+    memcpy(ref_page_of(kv, to_page), ref_page_of(kv, from_page), kv->page_bytes);
 }
 
 static unsigned char *ref_kv_slot_of(const struct kv *kv, int32_t slot)
 {
     assert(slot >= 0 && (size_t)slot < kv->shape.n_slots);
-    return kv->data + (kv->shape.n_pages + (size_t)slot) * ref_kv_page_bytes(kv);
+    return kv->data + (kv->shape.n_pages + (size_t)slot) * kv->page_bytes;
 }
 
 void ref_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
 {
-    memcpy(ref_kv_slot_of(kv, slot), part_of(kv, page, 0, KV_KEYS), ref_kv_page_bytes(kv));
+    memcpy(ref_kv_slot_of(kv, slot), ref_page_of(kv, page), kv->page_bytes);
 }
 
 void ref_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
 {
-    memcpy(part_of(kv, page, 0, KV_KEYS), ref_kv_slot_of(kv, slot), ref_kv_page_bytes(kv));
+    memcpy(ref_page_of(kv, page), ref_kv_slot_of(kv, slot), kv->page_bytes);
 }
 
-static void store_head(const struct kv *kv, unsigned char *to, const float *from)
+static void store_head(const struct kv *kv, unsigned char *to, const float *from, size_t n)
 {
-    size_t n = kv->shape.head_dim;
     float scale;
 
     switch (kv->shape.type) {
@@ -104,16 +117,19 @@ static void ref_kv_store_values(const struct kv *kv, size_t layer, enum kv_part 
                                 const struct attend_row *row,
                                 const float *from /* [n_tokens][n_kv_heads] */)
 {
+    const struct kv_layer *is = &kv->layers[layer].is;
+
     for (size_t t = 0; t < row->n_tokens; t++)
-        for (size_t h = 0; h < kv->shape.n_kv_heads; h++, from += kv->shape.head_dim)
-            store_head(kv, ref_kv_head_of(kv, layer, part, row->pages, row->pos + t, h), from);
+        for (size_t h = 0; h < is->n_kv_heads; h++, from += is->head_dim)
+            store_head(kv, ref_kv_head_of(kv, layer, part, row->pages, row->pos + t, h), from,
+                       is->head_dim);
 }
 
 void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows)
 {
     for (size_t i = 0; i < n_rows; i++) {
-        size_t width = kv->shape.n_kv_heads * kv->shape.head_dim;
+        size_t width = kv->layers[layer].is.n_kv_heads * kv->layers[layer].is.head_dim;
         size_t end = rows[i].first + rows[i].n_tokens, skip = rows[i].first * width;
 
         ref_kv_store_values(kv, layer, KV_KEYS, &rows[i], ref_const_floats(k, end, width) + skip);
@@ -125,18 +141,19 @@ const float *ref_kv_at(const struct kv *kv, size_t layer, enum kv_part part, con
                        size_t pos, size_t head, float *scratch)
 {
     const unsigned char *from = ref_kv_head_of(kv, layer, part, pages, pos, head);
+    size_t head_dim = kv->layers[layer].is.head_dim;
     float scale;
 
     switch (kv->shape.type) {
     case KV_F32:
         return (const float *)(const void *)from;
     case KV_F16:
-        for (size_t i = 0; i < kv->shape.head_dim; i++)
+        for (size_t i = 0; i < head_dim; i++)
             scratch[i] = f16_to_f32(((const uint16_t *)(const void *)from)[i]);
         return scratch;
     default:
         memcpy(&scale, from, sizeof(scale));
-        for (size_t i = 0; i < kv->shape.head_dim; i++)
+        for (size_t i = 0; i < head_dim; i++)
             scratch[i] = scale * (float)((const int8_t *)from)[sizeof(scale) + i];
         return scratch;
     }

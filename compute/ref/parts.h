@@ -35,12 +35,20 @@ struct weight {
     void *rows;
 };
 
-/* Page by page, so that a page is copied in one go: [n_pages][n_layers][2: keys, values]
- * [KV_PAGE_TOKENS][n_kv_heads], each of kv_head_bytes; q8: the scale, then the values; of other
- * types the last four bytes are not used. The slots follow the pages. */
+/* A layer in a page: [2: keys, values][KV_PAGE_TOKENS][n_kv_heads], each of head_bytes; q8: the
+ * scale, then the values; of other types the last four bytes are not used. Behind them, the rows.
+ */
+struct ref_kv_layer {
+    struct kv_layer is;
+    size_t head_bytes;
+    size_t at; /* in a page */
+};
+
+/* Page by page, so that a page is copied in one go. The slots follow the pages. */
 struct kv {
     struct kv_shape shape;
-    size_t head_bytes;
+    struct ref_kv_layer *layers; /* [n_layers] */
+    size_t page_bytes;
     unsigned char *data;
 };
 

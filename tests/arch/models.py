@@ -42,6 +42,12 @@ class Model:
                             ("attention.value_length", n["hd"]), ("rope.dimension_count", n["rot"])):
             if "rank" in n and name in ("attention.key_length", "attention.value_length", "attention.head_count_kv"):
                 value = {"attention.key_length": n["rank"] + n["rot"], "attention.value_length": n["rank"]}.get(name, 1)
+            if name == "attention.head_count_kv" and isinstance(value, list):
+                w.add_array(a + name, value)
+                continue
+            if name == "feed_forward_length" and "ffs" in n:
+                w.add_array(a + name, n["ffs"])
+                continue
             w.add_uint32(a + name, value)
         if "rank" in n:
             w.add_uint32(a + "attention.kv_lora_rank", n["rank"])
@@ -175,9 +181,60 @@ def add_experts(m, b, n, ff, bias=()):
         m.vector(b + "ffn_gate_inp_shexp.weight", d, 0.0, 0.4)
 
 
+def build_gemma4(seed, kinds, keys=None, kv=2, window_kv=2, experts=0, embedding=0, n_shared=0, own_values=True, wide=False,
+                 rotated=0.25, **numbers):
+    """kinds: of each layer, whether it has a window. Layers without one have heads of hd, the others of window_hd."""
+    m = Model("gemma4", seed, layers=len(kinds), base=1000000.0, **dict(dict(hd=32, window_hd=16, peak=1.0, eps=1e-6, spread=1.0), **numbers))
+    n = m.n
+    d, ff = n["d"], n["ff"]
+    n["kv"] = [window_kv if w else kv for w in kinds]
+    n["ffs"] = [2 * ff if wide and il >= len(kinds) - n_shared else ff for il in range(len(kinds))]
+    m.keys.update({"attention.sliding_window": 16, "attention.sliding_window_pattern": kinds, "attention.key_length_swa": n["window_hd"],
+                   "attention.value_length_swa": n["window_hd"], "attention.shared_kv_layers": n_shared,
+                   "embedding_length_per_layer_input": embedding})
+    m.keys.update(keys or {})
+    m.matrix("token_embd.weight", n["vocab"], d, n["spread"])
+    m.vector("output_norm.weight", d)
+    pairs = np.arange(n["hd"] // 2)
+    m.tensors["rope_freqs.weight"] = np.where(pairs < rotated * len(pairs), 1, 1e30).astype(np.float32)
+    if embedding:
+        m.matrix("per_layer_token_embd.weight", n["vocab"], len(kinds) * embedding)
+        m.matrix("per_layer_model_proj.weight", len(kinds) * embedding, d)
+        m.vector("per_layer_proj_norm.weight", embedding)
+    for il, windowed in enumerate(kinds):
+        b, hd, heads = f"blk.{il}.", n["window_hd"] if windowed else n["hd"], n["heads"]
+        for name in ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"):
+            m.vector(b + name + ".weight", d)
+        m.matrix(b + "attn_q.weight", heads * hd, d)
+        m.vector(b + "attn_q_norm.weight", hd, n["peak"])
+        if il < len(kinds) - n_shared:
+            m.matrix(b + "attn_k.weight", n["kv"][il] * hd, d)
+            m.vector(b + "attn_k_norm.weight", hd, n["peak"])
+            if own_values or windowed:
+                m.matrix(b + "attn_v.weight", n["kv"][il] * hd, d)
+        m.matrix(b + "attn_output.weight", d, heads * hd)
+        m.matrix(b + "ffn_gate.weight", n["ffs"][il], d, 2.0)
+        m.matrix(b + "ffn_up.weight", n["ffs"][il], d)
+        m.matrix(b + "ffn_down.weight", d, n["ffs"][il])
+        if embedding:
+            m.matrix(b + "inp_gate.weight", embedding, d, 2.0)
+            m.matrix(b + "proj.weight", d, embedding)
+            m.vector(b + "post_norm.weight", d)
+        m.vector(b + "layer_output_scale.weight", 1, 0.9)
+        if experts:
+            add_experts(m, b, experts, n["expert_ff"])
+            both = [m.tensors.pop(b + f"ffn_{x}_exps.weight") for x in ("gate", "up")]
+            m.tensors[b + "ffn_gate_up_exps.weight"] = np.concatenate(both, axis=1)
+            m.vector(b + "ffn_down_exps.scale", experts)
+            m.vector(b + "ffn_gate_inp.scale", d)
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                m.vector(b + name + ".weight", d)
+    return m
+
+
 HALVES = {"qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
           "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm"}
-WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
+WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
 LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm"}
 PRE2_POST = {"gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
 NORM_AFTER_ROPE = {"hunyuan-dense", "hunyuan-moe"}
@@ -436,8 +493,86 @@ class Forward:
             return y + self.t.get(name + ".bias", 0.0)
         return rms(x, self.t[name + ".weight"], self.m.n["eps"])
 
+    def gemma4_attention(self, b, il, h, kv):
+        """kv: of each layer so far, its keys and values."""
+        n, eps = self.m.n, self.m.n["eps"]
+        windowed = self.is_windowed(il)
+        hd, heads = n["window_hd" if windowed else "hd"], n["heads"]
+        first_shared = n["layers"] - self.key("attention.shared_kv_layers", 0)
+        q = self.gemma4_rope(self.gemma4_norm(b + "attn_q_norm", self.linear(b + "attn_q", h).reshape(len(h), heads, hd)), windowed)
+        if il < first_shared:
+            k = self.linear(b + "attn_k", h).reshape(len(h), -1, hd)
+            v = self.linear(b + "attn_v", h).reshape(k.shape) if b + "attn_v.weight" in self.t else k
+            kv.append((self.gemma4_rope(self.gemma4_norm(b + "attn_k_norm", k), windowed), self.gemma4_values(v, eps)))
+            source = il
+        else:
+            source = max(j for j in range(first_shared) if self.is_windowed(j) == windowed)
+        k, v = (np.repeat(x, heads // x.shape[1], axis=1) for x in kv[source])
+        s = np.einsum("ihd,jhd->hij", q, k) * self.gemma4_scale(hd)
+        at = np.arange(len(h))
+        far = at[:, None] - at[None, :]
+        s = np.where((far < 0) | ((far >= self.window()) if windowed else False), -np.inf, s)
+        p = np.exp(s - s.max(axis=-1, keepdims=True))
+        p /= p.sum(axis=-1, keepdims=True)
+        return self.linear(b + "attn_output", np.einsum("hij,jhd->ihd", p, v).reshape(len(h), -1))
+
+    def gemma4_norm(self, name, x):
+        return rms(x, self.t[name + ".weight"], self.m.n["eps"]) if name + ".weight" in self.t else x
+
+    def gemma4_values(self, v, eps):
+        return rms(v, 1.0, eps)
+
+    def gemma4_scale(self, hd):
+        return 1.0
+
+    def gemma4_rope(self, x, windowed):
+        half = x.shape[-1] // 2
+        base = self.key("rope.freq_base_swa", 10000.0) if windowed else self.m.n["base"]
+        f = base ** (-np.arange(half) / half)
+        if not windowed:
+            f = f / self.t.get("rope_freqs.weight", 1.0)
+        angle = np.arange(len(x))[:, None, None] * f
+        a, b = x[..., :half], x[..., half:]
+        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], axis=-1)
+
+    def gemma4_experts(self, b, x):
+        h, d = self.gemma4_norm(b + "pre_ffw_norm_2", x), self.m.n["d"]
+        scores = (rms(x, self.t.get(b + "ffn_gate_inp.scale", 1.0), self.m.n["eps"]) / math.sqrt(d)) @ self.t[b + "ffn_gate_inp.weight"].T
+        out = np.zeros_like(x)
+        for i, row in enumerate(h):
+            for e, share in zip(*self.shares(b, scores[i])):
+                gate, up = np.split(self.t[b + "ffn_gate_up_exps.weight"][e] @ row, 2)
+                share = share * (self.t[b + "ffn_down_exps.scale"][e] if b + "ffn_down_exps.scale" in self.t else 1.0)
+                out[i] += share * (self.t[b + "ffn_down_exps.weight"][e] @ self.activated(gate, up))
+        return self.gemma4_norm(b + "post_ffw_norm_2", out)
+
+    def gemma4_hidden(self, ids):
+        n = self.m.n
+        x = self.t["token_embd.weight"][ids] * math.sqrt(n["d"])
+        kv, width = [], self.key("embedding_length_per_layer_input", 0)
+        if width:
+            own = (self.t["per_layer_token_embd.weight"][ids] * math.sqrt(width)).reshape(len(ids), n["layers"], width)
+            context = (x @ self.t["per_layer_model_proj.weight"].T / math.sqrt(n["d"])).reshape(own.shape)
+            own = (own + self.gemma4_norm("per_layer_proj_norm", context)) * math.sqrt(0.5)
+        for il in range(n["layers"]):
+            b = f"blk.{il}."
+            a = self.gemma4_attention(b, il, self.norm(b + "attn_norm", x), kv)
+            x = x + self.norm(b + "post_attention_norm", a)
+            h = self.norm(b + "ffn_norm", x)
+            f = self.linear(b + "ffn_down", self.activated(self.linear(b + "ffn_gate", h), self.linear(b + "ffn_up", h)))
+            if b + "ffn_gate_inp.weight" in self.t:
+                f = self.gemma4_norm(b + "post_ffw_norm_1", f) + self.gemma4_experts(b, x)
+            x = x + self.norm(b + "post_ffw_norm", f)
+            if width:
+                gate = self.activated(self.linear(b + "inp_gate", x), own[:, il])
+                x = x + self.gemma4_norm(b + "post_norm", self.linear(b + "proj", gate))
+            x = x * self.t.get(b + "layer_output_scale.weight", 1.0)
+        return self.norm("output_norm", x)
+
     def hidden(self, ids):
         n, arch = self.m.n, self.m.arch
+        if arch == "gemma4":
+            return self.gemma4_hidden(ids)
         scale = math.sqrt(n["d"]) if arch.startswith("gemma") else self.key("embedding_scale", 1.0)
         residual = self.key("residual_scale", 1.0)
         x = self.t["token_embd.weight"][ids] * scale
@@ -515,6 +650,13 @@ def all_models():
                                    layers=6, d=640, heads=4, kv=1, hd=256, ff=64),
         "phi3_window": build("phi3", 16, {"attention.sliding_window": 17, "attention.sliding_window_pattern": 0},
                              fused_qkv=True, fused_gate=True, tied=False),
+        "gemma4": build_gemma4(51, ([True] * 4 + [False]) * 2, {"final_logit_softcapping": 30.0}, embedding=8, n_shared=5, wide=True,
+                               kv=1, ff=64, peak=0.7, spread=2.0),
+        "gemma4_experts": build_gemma4(52, [True, False, True, False], {
+            "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 32, "final_logit_softcapping": 10.0,
+            "rope.freq_base_swa": 5000.0}, experts=8, expert_ff=32, kv=1, own_values=False, rotated=0.5),
+        "gemma4_wide_heads": build_gemma4(53, [True, False, True], hd=512, window_hd=256, heads=2, kv=1, window_kv=1, d=64, ff=64,
+                                          embedding=16),
         "phi3": build("phi3", 16, {"attention.sliding_window": 17}, fused_qkv=True, fused_gate=True, tied=False),
         "phi3_long": with_factors(
             build("phi3", 17, {"rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.19},

@@ -16,7 +16,9 @@ MOST_LAYERS = 12  # more take long, and have no rules of their own but one
 
 
 # the definition sees by the tensors what these say
-BY_TENSORS = ("leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
+BY_TENSORS = ("attention.sliding_window_pattern", "attention.key_length_swa", "attention.value_length_swa",
+              "attention.shared_kv_layers", "embedding_length_per_layer_input",
+              "leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
               "expert_shared_feed_forward_length")
 
 
@@ -75,13 +77,15 @@ def other_shares():
 
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
-    if m.keys.get("rope.scaling.finetuned", True):
+    if m.keys.get("rope.scaling.finetuned", True) and m.arch != "gemma4":
         yield "pairs of the other kind", mutated(rope=other_halves)
     for key in m.keys:
         if key in ("rope.scaling.type", "expert_count", "expert_used_count", "expert_feed_forward_length",
                    "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", *BY_TENSORS) or \
                 (m.arch == "phi3" and key in ("attention.sliding_window", "rope.scaling.original_context_length")):
             continue
+        if m.arch == "gemma4" and key == "attention.sliding_window":
+            continue  # it also says how wide heads are
         if key == "logit_scale" and m.keys[key] == 1.0:
             continue
         yield "no " + key, key_without(key)
@@ -93,8 +97,12 @@ def mutations(name, m):
         yield "an expert less", key_as({"expert_used_count": m.keys["expert_used_count"] - 1})
     parts = {n.split(".", 2)[-1] if n.startswith("blk.") else n for n in m.tensors}
     for part in sorted(parts):
-        if part == "rope_freqs.weight" or part.endswith((".bias", "norm.weight", "sinks.weight", "inp_shexp.weight")):
+        if part in ("rope_freqs.weight", "layer_output_scale.weight") or part.endswith((".bias", ".scale", "norm.weight", "sinks.weight", "inp_shexp.weight")):
             yield "no " + part, without(part)
+    if m.arch == "gemma4":
+        yield "values not normed", mutated(gemma4_values=lambda forward, v, eps: v)
+        yield "full heads rotated", without("rope_freqs.weight")
+        yield "scores scaled", mutated(gemma4_scale=lambda forward, hd: hd ** -0.5)
     if m.arch in models.NORM_AFTER_ROPE:
         yield "heads normed before they are rotated", set_without("NORM_AFTER_ROPE", m.arch)
     if m.arch in models.UNROTATED_GLOBAL and "attention.sliding_window" in m.keys:

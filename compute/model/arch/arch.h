@@ -81,6 +81,9 @@ enum arch_keys {
     KEYS_SHARED_EXPERT = 1 << 13, /* an expert that all tokens use */
     KEYS_NEXT_TOKENS = 1 << 14,   /* nextn_predict_layers: blocks at the end that are skipped */
     KEYS_LATENT = 1 << 15,        /* kv_lora_rank and more: keys and values are latent */
+    KEYS_WINDOW_HEADS = 1 << 16,  /* key_length_swa and more: heads of layers with a window */
+    KEYS_SHARED_KV = 1 << 17, /* shared_kv_layers at the end have no keys and values of their own */
+    KEYS_LAYER_EMBEDDINGS = 1 << 18, /* embedding_length_per_layer_input */
 };
 
 struct arch {
@@ -95,8 +98,14 @@ struct arch {
     bool names_ffn_norm_post;   /* the norm before the network is post_attention_norm */
     enum arch_network network;
     enum arch_routing routing;
-    size_t sigmoid_vocab; /* a model of so many tokens routes by sigmoid; 0: none */
-    bool has_sinks;       /* of attention (struct attention) */
+    size_t sigmoid_vocab;        /* a model of so many tokens routes by sigmoid; 0: none */
+    bool has_sinks;              /* of attention (struct attention) */
+    bool norms_values;           /* each head by its root mean square, without a weight */
+    bool values_may_be_keys;     /* keys before they are normed, where the file has no attn_v */
+    bool scores_unscaled;        /* attention's scale is 1 */
+    bool pairs_may_stand;        /* a huge divisor in rope_freqs: that pair is not rotated */
+    bool has_layer_scales;       /* each layer's output is multiplied by a number of its own */
+    bool experts_beside_network; /* layers with experts have the other network, too */
     enum activation activation;
     unsigned keys; /* of enum arch_keys */
 

@@ -611,7 +611,7 @@ enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 static void run_attention(struct backend *b, const struct shape *shape, size_t chunk, bool together,
                           float *out /* [2][N_POSITIONS][width] */)
 {
-    struct kv_shape pages = {2, shape->n_kv_heads, shape->head_dim, 64, shape->type, 0};
+    struct kv_shape pages = {2, shape->n_kv_heads, shape->head_dim, 64, shape->type, 0, NULL};
     size_t width = shape->n_heads * shape->head_dim, lengths[2] = {N_POSITIONS, N_POSITIONS / 2};
     size_t kv_width = shape->n_kv_heads * shape->head_dim;
     static float q[2][N_POSITIONS * MAX_WIDTH], k[2][N_POSITIONS * MAX_WIDTH],
@@ -750,8 +750,8 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
 {
     size_t kv_width = shape->n_kv_heads * shape->head_dim;
     size_t width = shape->n_heads * shape->head_dim;
-    struct kv_shape pages = {1, shape->n_kv_heads, shape->head_dim, N_CONTEXTS * TABLE, shape->type,
-                             0};
+    struct kv_shape pages = {
+        1, shape->n_kv_heads, shape->head_dim, N_CONTEXTS * TABLE, shape->type, 0, NULL};
     static int32_t tables[N_CONTEXTS][TABLE];
     static float x[LONGEST * MAX_WIDTH];
     struct attend_row rows[N_CONTEXTS];
@@ -845,7 +845,7 @@ static struct backend *open_with_kv(size_t n_threads, const struct kv_shape *pag
 /* n tokens that end at position LONGEST. */
 static void attend_end(size_t n_threads, size_t n, float *out /* [n][MAX_WIDTH] */)
 {
-    struct kv_shape pages = {1, 3, 64, TABLE, KV_F16, 0};
+    struct kv_shape pages = {1, 3, 64, TABLE, KV_F16, 0, NULL};
     struct attend_row all = {0, LONGEST, 0, NULL}, last = {0, n, LONGEST - n, NULL};
     int32_t table[TABLE];
     static float x[LONGEST * MAX_WIDTH];
@@ -892,7 +892,7 @@ enum { N_LONG = 6, LONG = 1920, SHORT = 80, COMMON_PAGES = 4, LONG_PAGES = LONG 
 /* The last token of N_LONG long sequences and of a short one, with a common prefix. */
 static void attend_unlike(size_t n_threads, float *out /* [N_LONG + 1][9 * 64] */)
 {
-    struct kv_shape pages = {1, 3, 64, (N_LONG + 1) * LONG_PAGES, KV_F16, 0};
+    struct kv_shape pages = {1, 3, 64, (N_LONG + 1) * LONG_PAGES, KV_F16, 0, NULL};
     static int32_t tables[N_LONG + 1][LONG_PAGES];
     static float x[LONG * 3 * 64];
     struct attend_row rows[N_LONG + 1];
@@ -942,7 +942,7 @@ START_TEST(attention_forgets_who_stood_between)
 {
     enum { PAGES = 17, N = PAGES * KV_PAGE_TOKENS, HEADS = 4, DIM = 16, WIDTH = HEADS * DIM };
     enum { FIRST = 14, ALL = FIRST + 2 }; /* tokens: blocks of four, of which these are the last */
-    const struct kv_shape shape = {1, 1, DIM, 64, all_types[_i], 0};
+    const struct kv_shape shape = {1, 1, DIM, 64, all_types[_i], 0, NULL};
     static float x[N * DIM], together[ALL * WIDTH], alone[ALL * WIDTH];
     int32_t tables[3][PAGES];
     struct attend_row rows[3] = {{0, FIRST, N - FIRST, tables[0]},
@@ -990,7 +990,7 @@ enum { ODD_DIM = 21, ODD_HEADS = 2, N_ODD = 300 };
 static void attend_last(struct backend *b, enum kv_type type, size_t n, const float *q,
                         const float *k, const float *v, float *out)
 {
-    struct kv_shape pages = {1, 1, ODD_DIM, N_ODD / KV_PAGE_TOKENS + 1, type, 0};
+    struct kv_shape pages = {1, 1, ODD_DIM, N_ODD / KV_PAGE_TOKENS + 1, type, 0, NULL};
     int32_t table[N_ODD / KV_PAGE_TOKENS + 1];
     struct attend_row all = {0, n, 0, table}, last = {0, 1, n - 1, table};
     struct buffer *qs = buffer_of(b, q, ODD_HEADS * ODD_DIM), *ks = buffer_of(b, k, n * ODD_DIM);
@@ -1085,7 +1085,7 @@ END_TEST
 /* A page that held a number that is not finite is clean for its next sequence. */
 START_TEST(attention_forgets_what_a_page_held)
 {
-    struct kv_shape shape = {1, 1, ODD_DIM, 1, all_types[_i], 0};
+    struct kv_shape shape = {1, 1, ODD_DIM, 1, all_types[_i], 0, NULL};
     int32_t page = 0;
     struct attend_row full = {0, KV_PAGE_TOKENS, 0, &page}, few = {0, 3, 0, &page};
     float x[KV_PAGE_TOKENS * ODD_DIM], clean[3 * ODD_DIM], got[3 * ODD_DIM];
@@ -1126,7 +1126,7 @@ END_TEST
 /* A copied page holds what the other held in every layer. */
 START_TEST(a_page_is_copied_in_all_layers)
 {
-    struct kv_shape shape = {3, 2, 16, 4, KV_F32, 0};
+    struct kv_shape shape = {3, 2, 16, 4, KV_F32, 0, NULL};
     struct backend *b = open_set("generic", 1);
     int32_t pages[2] = {1, 3};
     struct attend_row row = {0, 1, 0, &pages[0]};
@@ -1177,7 +1177,7 @@ static size_t n_prepared(struct backend *b, struct kv *kv, bool is_busy)
  * contents of pages stay; one refusal ends it. */
 START_TEST(memory_of_pages_is_taken_ahead)
 {
-    struct kv_shape shape = {4, 4, 64, 256, KV_F16, 0}; /* 16.5 MiB */
+    struct kv_shape shape = {4, 4, 64, 256, KV_F16, 0, NULL}; /* 16.5 MiB */
     struct backend *b = open_set("generic", 1);
     int32_t page = 191;
     struct attend_row row = {0, 1, 0, &page};
@@ -1218,7 +1218,7 @@ END_TEST
 /* While steps run, 64 MiB are prefaulted. */
 START_TEST(less_is_taken_ahead_while_others_compute)
 {
-    struct kv_shape shape = {4, 4, 64, 3000, KV_F16, 0}; /* 193 MiB */
+    struct kv_shape shape = {4, 4, 64, 3000, KV_F16, 0, NULL}; /* 193 MiB */
     struct backend *b = open_set("generic", 1);
     struct kv *kv = NULL;
     struct error err;
@@ -1235,7 +1235,7 @@ END_TEST
 /* A pool of pages larger than most machines' memory opens, because untouched pages cost nothing. */
 START_TEST(untouched_pages_cost_nothing)
 {
-    struct kv_shape shape = {32, 8, 128, 1 << 15, KV_F16, 0}; /* 64 GiB */
+    struct kv_shape shape = {32, 8, 128, 1 << 15, KV_F16, 0, NULL}; /* 64 GiB */
     struct backend *b = open_set("generic", 1);
     struct kv *kv = NULL;
     struct error err;

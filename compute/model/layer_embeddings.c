@@ -1,0 +1,152 @@
+#include "compute/model/layer_embeddings.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "compute/gguf/gguf.h"
+#include "compute/model/state.h"
+
+enum { TABLE, PROJECTION, NORM };
+static const char *const names[N_LAYER_EMBEDDINGS] = {
+    "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight"};
+
+bool layer_embeddings_know(const char *name)
+{
+    for (size_t i = 0; i < N_LAYER_EMBEDDINGS; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static enum status embeddings_tensor(const struct tensor **out, const struct gguf *g,
+                                     const struct transformer_shape *s, size_t i, struct error *err)
+{
+    size_t all = s->n_layers * s->embedding_width;
+
+    if (i == NORM)
+        return transformer_tensor_of_shape(out, g, names[i], 1, s->embedding_width, err);
+    if (i == TABLE)
+        return transformer_tensor_of_shape(out, g, names[i], s->n_vocab, all, err);
+    return transformer_tensor_of_shape(out, g, names[i], all, s->width, err);
+}
+
+enum status layer_embeddings_check(const struct gguf *g, const struct transformer_shape *s,
+                                   struct error *err)
+{
+    const struct tensor *t;
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; s->embedding_width > 0 && i < N_LAYER_EMBEDDINGS && rc == STATUS_OK; i++)
+        rc = embeddings_tensor(&t, g, s, i, err);
+    return rc;
+}
+
+enum status layer_embeddings_open_weights(struct transformer *m, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; m->shape.embedding_width > 0 && i < N_LAYER_EMBEDDINGS && rc == STATUS_OK;
+         i++) {
+        const struct tensor *t;
+
+        rc = embeddings_tensor(&t, m->file, &m->shape, i, err);
+        if (rc == STATUS_OK)
+            rc = m->backend->type->weight_open(m->backend, t, &m->embeddings.weights[i], err);
+        m->weight_bytes += rc == STATUS_OK ? t->size_bytes : 0;
+    }
+    return rc;
+}
+
+void layer_embeddings_close_weights(struct transformer *m)
+{
+    for (size_t i = 0; i < N_LAYER_EMBEDDINGS; i++) {
+        m->backend->type->weight_close(m->backend, m->embeddings.weights[i]);
+        m->embeddings.weights[i] = NULL;
+    }
+}
+
+enum status layer_embeddings_open_tables(struct transformer *m, struct error *err)
+{
+    const struct transformer_shape *s = &m->shape;
+    struct layer_embeddings *e = &m->embeddings;
+    size_t n = m->config.max_tokens, all = s->n_layers * s->embedding_width, all_bytes = 0;
+    const struct {
+        struct buffer **out;
+        size_t width;
+    } rooms[] = {{&e->all, all},
+                 {&e->projected, all},
+                 {&e->own, s->embedding_width},
+                 {&e->picked, s->embedding_width},
+                 {&e->gate, s->embedding_width},
+                 {&e->out, s->width}};
+
+    for (size_t i = 0; s->embedding_width > 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+        size_t size_bytes = n * rooms[i].width * sizeof(float);
+
+        all_bytes += size_bytes;
+        *rooms[i].out = m->backend->type->buffer_open(m->backend, size_bytes);
+        if (*rooms[i].out == NULL)
+            return error_no_memory(err, all_bytes, "activations");
+    }
+    return STATUS_OK;
+}
+
+void layer_embeddings_close_tables(struct transformer *m)
+{
+    struct layer_embeddings *e = &m->embeddings;
+    struct buffer **all[] = {&e->all, &e->projected, &e->own, &e->picked, &e->gate, &e->out};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        m->backend->type->buffer_close(m->backend, *all[i]);
+        *all[i] = NULL;
+    }
+}
+
+void layer_embeddings_begin(struct transformer *m, size_t n, const struct buffer *x)
+{
+    const struct transformer_shape *s = &m->shape;
+    const struct backend_type *op = m->backend->type;
+    struct layer_embeddings *e = &m->embeddings;
+    size_t width = s->embedding_width, all = s->n_layers * width;
+    const struct input in = {.x = x};
+    const struct product projection = {e->weights[PROJECTION], e->projected};
+    const struct input projected = {e->projected, e->weights[NORM], s->norm_eps};
+
+    if (width == 0)
+        return;
+    e->n = n;
+    op->embed(m->backend, e->weights[TABLE], m->ids, n, e->all);
+    op->scale(m->backend, sqrtf((float)width), 0.0f, n, all, e->all);
+    op->matmul(m->backend, &in, n, &projection, 1);
+    op->scale(m->backend, 1.0f / sqrtf((float)s->width), 0.0f, n, all, e->projected);
+    op->norm(m->backend, &projected, n * s->n_layers, width, e->projected);
+    op->add(m->backend, e->projected, 1.0f, n, all, e->all);
+    op->scale(m->backend, sqrtf(0.5f), 0.0f, n, all, e->all);
+}
+
+void layer_embeddings_add(struct transformer *m, size_t layer, const uint32_t *picks, size_t n,
+                          struct buffer *x)
+{
+    const struct transformer_shape *s = &m->shape;
+    const struct backend_type *op = m->backend->type;
+    struct layer_embeddings *e = &m->embeddings;
+    struct weight *const *parts = m->layers[layer].parts;
+    size_t width = s->embedding_width, all = s->n_layers * width;
+    const struct input in = {.x = x}, gated = {.x = e->gate};
+    const struct product gate = {parts[PART_EMBEDDING_GATE], e->gate};
+    const struct product out = {parts[PART_EMBEDDING_OUT], e->out};
+    const struct input normed = {e->out, parts[PART_EMBEDDING_NORM], s->norm_eps};
+
+    if (width == 0)
+        return;
+    op->copy_columns(m->backend, e->all, all, layer * width, picks != NULL ? e->n : n, width,
+                     e->own, width, 0);
+    if (picks != NULL)
+        op->gather(m->backend, e->own, picks, n, width, e->picked);
+    op->matmul(m->backend, &in, n, &gate, 1);
+    op->activate(m->backend, ACTIVATION_GELU, picks != NULL ? e->picked : e->own, n, width,
+                 e->gate);
+    op->matmul(m->backend, &gated, n, &out, 1);
+    op->norm(m->backend, &normed, n, s->width, e->out);
+    op->add(m->backend, e->out, 1.0f, n, s->width, x);
+}
