@@ -196,7 +196,7 @@ def apex_learner(training, replay):
         for batch in replay.batches(64):
             weights, beta = batch.weights(beta), min(1.0, beta + 0.0005)
             training.last = [Transition(o.tobytes(), int(a), float(r), float(d), s.tobytes())
-                             for o, a, r, d, s in zip(*(batch[name] for name in TRANSITION))]
+                             for o, a, r, d, s in zip(*(batch[name] for name in TRANSITION), strict=True)]
             errors = learn_q(training.server, "policy", training.last, weights=weights, move_target=training.updates % 100 == 0, max_gradient_norm=10)
             replay.update_priorities(batch, np.abs(errors))
             training.updates += 1
@@ -265,8 +265,8 @@ def run(options):
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/policy.gguf"
         pendulum = options.env == "Pendulum-v1"
-        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head="duelling" if options.way in ("dqn", "apex") else "gaussian" if pendulum else "softmax", seed=options.seed,
-                               environment=options.env)
+        head = "duelling" if options.way in ("dqn", "apex") else "gaussian" if pendulum else "softmax"
+        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head=head, seed=options.seed, environment=options.env)
         process, address = daemon(options.parleyd, path)
         try:
             with parley.connect(address) as server:
@@ -300,7 +300,8 @@ def main():
     if options.way in ("dqn", "apex") and options.env == "Pendulum-v1":
         parser.error(f"{options.way} chooses among actions, Pendulum's are numbers")
     trainings = []
-    for options.seed in range(options.seed, options.seed + options.seeds):
+    for seed in range(options.seed, options.seed + options.seeds):
+        options.seed = seed
         trainings.append(run(options))
     if options.plot:
         draw(options.plot, [t.curve for t in trainings if t.curve], f"{options.way}, {options.env}")

@@ -23,7 +23,7 @@ import parley  # noqa: E402
 from parley import wire  # noqa: E402
 from parley.parallel import group as groups  # noqa: E402
 from parley.parallel import direct  # noqa: E402
-from parley.parallel import MemberLost, ModelAssigner, RemoteError, World  # noqa: E402
+from parley.parallel import MemberLost, ModelAssigner, RemoteError, World, get_cur_name, get_cur_rank, is_world_initialized  # noqa: E402
 from parley.parallel.messages import MAX_UNRECEIVED  # noqa: E402
 from parley.v1 import registry_pb2, registry_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
 
@@ -79,6 +79,7 @@ def test_services(address):
     """Machin's vector: a counter of 20 becomes 21, 22, 23 by the three ways to call it; and its six errors."""
     def body(group, world):
         me, counter, there = world.name, Counter(), world.get_members()
+        assert world.get_ranks() == [0, 1, 2] and world.get_rpc_group("group") is group and world.get_rpc_group("none") is None
         if me == "0":
             group.pair("value", counter.counter)
             group.register("count", counter.count)
@@ -750,7 +751,9 @@ def test_names(address):
             assert "is not a member" in str(raised(ValueError, group.broadcast, 1, "b"))
         with world.create_rpc_group("g", ["a"]) as group:
             assert group.all_reduce(2) == 2, "a group that was destroyed can be created again"
+        assert is_world_initialized() and (get_cur_rank(), get_cur_name()) == (0, "a")
         world.stop()  # and once more at the end of the block
+        assert not is_world_initialized() and "in no world" in str(raised(RuntimeError, get_cur_rank))
 
 
 def test_assigner(address):

@@ -11,6 +11,8 @@ import pickle
 import queue as queues
 import re
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -547,6 +549,47 @@ def timed(test, *args):
     print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
 
 
+ALONE = """import os, sys
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+import parley.wire
+parley.wire.DEFAULT_ADDRESS = "127.0.0.1:1"  # nobody listens there
+from parley.parallel import CtxPool, P2PPool, local
+with P2PPool(1) as pool, CtxPool(1, worker_contexts=[3]) as other:
+    print(pool.apply(pow, (2, 5)), other.apply(pow, (2,)), local._address, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_alone():
+    """Pools without an address and without a daemon start one, for all pools of the process; it ends with the process, also by SIGKILL."""
+    for ends in "close", "kill":
+        alone = children.start([sys.executable, "-c", ALONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PARLEYD": PARLEYD})
+        said = alone.stdout.readline().split()
+        assert said[:2] == ["32", "9"], said
+        host, port = said[2].rsplit(":", 1)
+        socket.create_connection((host, int(port))).close()
+        if ends == "close":
+            alone.communicate(timeout=children.PATIENCE)
+            assert alone.returncode == 0
+        else:
+            alone.kill()
+            alone.wait()
+
+        def is_gone(host=host, port=port):
+            try:
+                socket.create_connection((host, int(port))).close()
+            except OSError:
+                return True
+            return False
+
+        children.until("the daemon to end", is_gone)
+    for program, words in ("/nowhere/parleyd", "cannot be started"), ("/bin/false", "ended with status 1"):
+        failed = children.run([sys.executable, "-c", ALONE], stderr=subprocess.PIPE, text=True, env={**os.environ, "PARLEYD": program})
+        assert failed.returncode == 1 and words in failed.stderr, failed
+    none = children.run([sys.executable, "-c", ALONE], stderr=subprocess.PIPE, text=True, env={k: v for k, v in os.environ.items() if k != "PARLEYD"} | {"PATH": "/usr/bin:/bin"})
+    assert none.returncode == 1 and "no program 'parleyd' in PATH" in none.stderr, none
+
+
 def main():
     with Daemon(PARLEYD) as daemon:
         with Pool(2, address=daemon.address) as pool:
@@ -559,7 +602,7 @@ def main():
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
         for test in test_settings, test_never_again, test_iterators, test_turnover, test_interrupted_workers, test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
-    for test in test_large, test_signatures, test_threads, test_interrupted_queue, test_events, test_watched, test_examples:
+    for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)
 
 

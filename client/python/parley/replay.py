@@ -173,10 +173,11 @@ class Replay:
                 raise
 
     def info(self) -> pb.ReplayTableInfo:
-        answer = self._link.call("Replay/ListTables", pb.ReplayListTablesRequest(), pb.ReplayListTablesResponse)
+        answer: pb.ReplayListTablesResponse = self._link.call("Replay/ListTables", pb.ReplayListTablesRequest(), pb.ReplayListTablesResponse)
         for t in answer.tables:
             if t.config.table == self.table:
-                return t
+                found: pb.ReplayTableInfo = t
+                return found
         raise Error("NOT_FOUND", f"there is no table '{self.table}': pass columns to create it", field="table")
 
     def __len__(self) -> int:

@@ -93,7 +93,7 @@ def parse(message: bytes) -> Chunk | pb.ParamsDownload:
                         return Chunk(offset, view[at:at + n], int.from_bytes(view[at + n + 1:], "little"))
         except (IndexError, ValueError):
             pass  # FromString says what is wrong
-    found = pb.ParamsDownload.FromString(message)
+    found: pb.ParamsDownload = pb.ParamsDownload.FromString(message)
     if found.WhichOneof("what") == "chunk":
         return Chunk(found.chunk.offset, memoryview(found.chunk.data), found.chunk.crc32c)
     return found

@@ -157,7 +157,8 @@ class Reply:
 
 
 def finish_word(value: int) -> str:
-    return content_pb2.FinishReason.Name(value).removeprefix("FINISH_REASON_").lower()
+    name: str = content_pb2.FinishReason.Name(value)
+    return name.removeprefix("FINISH_REASON_").lower()
 
 
 def tops_of(logprobs: Iterable[content_pb2.TokenLogprob]) -> tuple[tuple[tuple[int, float], ...], ...]:

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from parley.parallel.assigner import ModelAssigner, ModelSizeEstimator
 from parley.parallel.events import AndEvent, Event, OrEvent
-from parley.parallel.group import Future, Group, Reference, RpcGroup, World, get_world
+from parley.parallel.group import Future, Group, Reference, RpcGroup, World, get_cur_name, get_cur_rank, get_world, is_world_initialized
 from parley.parallel.membership import MemberLost
 from parley.parallel.messages import Receive
 from parley.parallel.pickle import dumps, loads, share
-from parley.parallel.pool import CtxPool, CtxThreadPool, Pool, ThreadPool
+from parley.parallel.pool import CtxPool, CtxThreadPool, P2PPool, Pool, ThreadPool
 from parley.parallel.queue import Queue
-from parley.parallel.tasks import AsyncResult, RemoteError, WorkerLost
+from parley.parallel.tasks import AsyncResult, RemoteError, RpcException, WorkerLost
 from parley.parallel.watched import Process, ProcessException, Thread, ThreadException
 
 if TYPE_CHECKING:
     from parley.store import OrderedStore
 
 __all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "Future", "Group", "MemberLost", "ModelAssigner",
-           "ModelSizeEstimator", "OrEvent", "OrderedStore", "Pool", "Process", "ProcessException", "Queue", "Receive",
-           "Reference", "RemoteError", "RpcGroup", "Thread", "ThreadException", "ThreadPool", "WorkerLost", "World", "dumps",
-           "get_context", "get_world", "loads", "share"]
+           "ModelSizeEstimator", "OrEvent", "OrderedStore", "P2PPool", "Pool", "Process", "ProcessException", "Queue", "Receive",
+           "Reference", "RemoteError", "RpcException", "RpcGroup", "Thread", "ThreadException", "ThreadPool", "WorkerLost", "World", "dumps",
+           "get_context", "get_cur_name", "get_cur_rank", "get_world", "is_world_initialized", "loads", "share"]
 
 
 def __getattr__(name: str) -> Any:

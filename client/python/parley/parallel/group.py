@@ -709,6 +709,14 @@ class World:
         with self._membership.changed:
             return sorted(self._membership.members)
 
+    def get_ranks(self) -> list[int]:
+        """Returns the ranks of all processes that have one, as they were when this process entered the world."""
+        return sorted(self._ranks)
+
+    def get_rpc_group(self, group_name: str) -> Group | None:
+        """Returns the group with this name that this process has created, or None."""
+        return self.groups.get(group_name)
+
     def create_rpc_group(self, group_name: str, members: Sequence[str], timeout: float | None = None) -> Group:
         """Creates a group and returns when all its members have called this. timeout: seconds (0: no limit; None: the world's)."""
         if self.name not in members:
@@ -759,3 +767,24 @@ class World:
 def get_world() -> World | None:
     """Returns the world that this process has created last, or None."""
     return _world
+
+
+def is_world_initialized() -> bool:
+    """Returns whether this process is in a world."""
+    return _world is not None and not _world._is_stopped
+
+
+def _present() -> World:
+    if _world is None or _world._is_stopped:
+        raise RuntimeError("this process is in no world: create a World first")
+    return _world
+
+
+def get_cur_rank() -> int:
+    """Returns this process's rank in its world. Raises RuntimeError if it is in no world."""
+    return _present().rank
+
+
+def get_cur_name() -> str:
+    """Returns this process's name in its world. Raises RuntimeError if it is in no world."""
+    return _present().name

@@ -21,6 +21,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
+from parley.parallel import local
 from parley.parallel.pickle import pack, unpack, values_at
 from parley.parallel.tasks import AsyncResult, Task, TaskStream, failure_of, milliseconds
 from parley.parallel.worker import HEAD, Log, opened, signed
@@ -154,7 +155,8 @@ class _Stream(TaskStream):
 
 
 class Pool:
-    """A pool of worker processes on this machine, which attach to the daemon at `address`. A worker that ends is replaced. The interface
+    """A pool of worker processes on this machine, which attach to the daemon at `address` (None: that at the default address, or one that is
+    started here and ends with this process). A worker that ends is replaced. The interface
     is that of Machin's pool and multiprocessing's. Functions may be lambdas and local functions; `is_recursive` is ignored.
     is_copy_tensor=False with share_method="cpu": arrays are passed by reference; an array outside shared memory (see share) is copied
     there once. Results are passed by value unless they are in shared memory that the worker was given. retries: how often a task is run
@@ -165,7 +167,7 @@ class Pool:
 
     def __init__(self, processes: int | None = None, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
                  maxtasksperchild: int | None = None, is_recursive: bool = True, is_daemon: bool = True, is_copy_tensor: bool = True,
-                 share_method: str | None = None, *, address: str = wire.DEFAULT_ADDRESS, key: str | None = None, tls: wire.Tls = None,
+                 share_method: str | None = None, *, address: str | None = None, key: str | None = None, tls: wire.Tls = None,
                  retries: int = 0, timeout: float = 0) -> None:
         if not is_copy_tensor and share_method != "cpu":
             raise RuntimeError(f'Invalid share method: "{share_method}"; is_copy_tensor=False needs share_method="cpu"')
@@ -176,6 +178,7 @@ class Pool:
             raise ValueError(f"retries is {retries}, it must be 0 to {MAX_RETRIES}")
         self._by_reference, self._retries, self._timeout_ms = not is_copy_tensor, retries, milliseconds(timeout)
         self._secret, self._function = secrets.token_bytes(32), f"pool/{secrets.token_hex(8)}"
+        address = local.address() if address is None else address
         self._link = Link(address, key, tls, REACH_S)
         self._settings = {"address": address, "key": key, "tls": tls, "function": self._function, "secret": self._secret,
                           "maxtasks": maxtasksperchild, "by_reference": self._by_reference, "path": list(sys.path)}
@@ -423,6 +426,9 @@ class Pool:
 
     def __reduce__(self) -> Any:
         raise RuntimeError("Process pool is not reducible.")
+
+
+P2PPool = Pool  # Machin's name of one whose workers have a pipe each: here each has a stream of its own
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> int:

@@ -28,6 +28,9 @@ class RemoteError(Exception):
         self.kind, self.message, self.trace = kind, message, trace
 
 
+RpcException = RemoteError  # Machin's name
+
+
 class RemoteTrace(Exception):
     """The cause of an exception from a worker: its traceback in the worker."""
 
