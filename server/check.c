@@ -17,7 +17,7 @@
 #include "server/config/config.h"
 #include "server/environment/plugged.h"
 #include "server/environment/vectors.h"
-#include "server/journal/store.h"
+#include "server/journal/postgres.h"
 #include "server/net/listener.h"
 #include "server/net/open_files.h"
 #include "server/net/tls.h"
@@ -196,11 +196,21 @@ enum status check_config(const struct config *config, struct error *err)
     return STATUS_OK;
 }
 
+enum status check_init_data(const struct config *config, struct error *err)
+{
+    if (config->data == NULL || !postgres_is_url(config->data))
+        return error_set(err, STATUS_INVALID,
+                         "--init-data: --data is to be the URL of a PostgreSQL database");
+    if (postgres_init_data(config->data, err) == STATUS_OK)
+        return STATUS_OK;
+    return error_prefix(err, "--init-data");
+}
+
 enum status check_backup(const struct config *config, struct error *err)
 {
     if (config->data == NULL)
         return error_set(err, STATUS_INVALID, "--backup: --data does not say of what");
-    if (journal_sqlite.backup(config->data, config->backup, err) == STATUS_OK)
+    if (journal_type_of(config->data)->backup(config->data, config->backup, err) == STATUS_OK)
         return STATUS_OK;
     return error_prefix(err, "--backup");
 }
@@ -208,16 +218,18 @@ enum status check_backup(const struct config *config, struct error *err)
 enum status check_data(const struct config *config, uint64_t *ret_conversations,
                        uint64_t *ret_turns, struct error *err)
 {
+    const struct journal_store_type *type;
     struct journal_store *store;
     enum status rc;
 
     if (config->data == NULL)
         return error_set(err, STATUS_INVALID, "--check-data: --data does not say of what");
-    if (access(config->data, F_OK) != 0) /* else it would be made */
+    type = journal_type_of(config->data);
+    if (type == &journal_sqlite && access(config->data, F_OK) != 0) /* else it would be made */
         return error_set(err, STATUS_NOT_FOUND, "--data: there is no %s", config->data);
-    if (!journal_sqlite.is_there(config->data))
+    if (!type->is_there(config->data))
         return error_set(err, STATUS_NOT_FOUND, "--data: nothing is kept in %s", config->data);
-    rc = journal_sqlite.open(&store, config->data, err);
+    rc = type->open(&store, config->data, err);
     if (rc == STATUS_OK) {
         rc = store->type->check(store, ret_conversations, ret_turns, err);
         store->type->close(store);

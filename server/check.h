@@ -21,6 +21,8 @@ enum status check_open_files(struct error *err) MUST_CHECK;
 enum status check_data(const struct config *config, uint64_t *ret_conversations,
                        uint64_t *ret_turns, struct error *err) MUST_CHECK;
 
+/* Makes the tables of --data in a PostgreSQL database. */
+enum status check_init_data(const struct config *config, struct error *err) MUST_CHECK;
 /* Copies what --data has to the file of --backup. */
 enum status check_backup(const struct config *config, struct error *err) MUST_CHECK;
 

@@ -14,7 +14,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "server/config/config.h"
-#include "server/journal/store.h"
+#include "server/journal/postgres.h"
 #include "server/model/models.h"
 
 enum { PATH_LOGGED_BYTES = 512 };
@@ -91,7 +91,9 @@ enum status check_data_folder(const struct config *config, struct error *err)
 
     if (path == NULL)
         return STATUS_OK;
-    if (stat(path, &st) != 0)
+    if (postgres_is_url(path))
+        rc = journal_postgres.look(path, err);
+    else if (stat(path, &st) != 0)
         rc = errno == ENOENT ? check_parent(path, err)
                              : error_set(err, STATUS_PRECONDITION, "%s: %s", path, strerror(errno));
     else if (!S_ISDIR(st.st_mode))

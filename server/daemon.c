@@ -24,6 +24,7 @@
 #include "server/conversation/conversations.h"
 #include "server/daemon_state.h"
 #include "server/journal/journal.h"
+#include "server/journal/postgres.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
 #include "server/stop_signal.h"
@@ -231,17 +232,31 @@ static enum status daemon_open_access(struct daemon *d, struct error *err)
     return STATUS_OK;
 }
 
+enum { LEASE_MIN_MS = 100 };
+
 static enum status daemon_open_journal(struct daemon *d, struct error *err)
 {
-    const struct journal_config config = {
-        .dir = d->config.data, .changed = on_journal_changed, .changed_arg = d};
+    const char *data = d->config.data;
+    const bool is_shared = data != NULL && postgres_is_url(data);
+    const struct journal_config config = {.dir = data,
+                                          .type = is_shared ? &journal_postgres : NULL,
+                                          .lease_ms = (uint32_t)d->config.lease_ms,
+                                          .changed = on_journal_changed,
+                                          .changed_arg = d};
+    char shown[POSTGRES_SHOWN_MAX];
 
-    if (config.dir == NULL)
+    if (data == NULL)
         return STATUS_OK;
+    if (is_shared && d->config.retain_bytes != 0)
+        return error_set(err, STATUS_INVALID,
+                         "--retain-size: PostgreSQL does not tell how much its tables really hold: "
+                         "bound them by --retain-age");
+    if (is_shared && d->config.lease_ms < LEASE_MIN_MS)
+        return error_set(err, STATUS_INVALID, "--lease: at least %dms", LEASE_MIN_MS);
     if (journal_open(&d->host.journal, &d->loop, &config, err) != STATUS_OK)
         return error_prefix(err, "--data");
     part_list_keep(&d->parts, &d->host);
-    log_info("keeps", "data=%s", config.dir);
+    log_info("keeps", "data=%s", is_shared ? postgres_shown(data, shown) : data);
     return STATUS_OK;
 }
 

@@ -70,6 +70,14 @@ static int server_main_backup(const struct config *config)
     return EXIT_FAILED;
 }
 
+static int server_main_init_data(const struct config *config)
+{
+    if (check_init_data(config, &failure) == STATUS_OK)
+        return EXIT_STOPPED;
+    (void)fprintf(stderr, "parleyd: %s\n", failure.text);
+    return EXIT_FAILED;
+}
+
 static int server_main_check_data(const struct config *config)
 {
     uint64_t n_conversations, n_turns;
@@ -102,6 +110,8 @@ int main(int argc, char **argv)
         (void)puts("parleyd " PARLEY_VERSION);
     else if (config.backup != NULL)
         code = server_main_backup(&config);
+    else if (config.init_data)
+        code = server_main_init_data(&config);
     else if (config.check_data)
         code = server_main_check_data(&config);
     else

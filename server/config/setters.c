@@ -267,6 +267,12 @@ enum status set_backup(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_init_data(struct config *c, const char *value, struct error *err)
+{
+    c->init_data = true;
+    return STATUS_OK;
+}
+
 enum status set_check_data(struct config *c, const char *value, struct error *err)
 {
     c->check_data = true;

@@ -24,6 +24,7 @@ enum status set_tls_cert(struct config *c, const char *value, struct error *err)
 enum status set_tls_key(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_tls_client_ca(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_backup(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_init_data(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_check_data(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_data(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_model_dir(struct config *c, const char *value, struct error *err) MUST_CHECK;

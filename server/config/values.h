@@ -55,6 +55,7 @@ struct config {
     size_t work_bytes;
     size_t checkpoint_rounds;
     uint64_t checkpoint_ms;
+    uint64_t lease_ms;
     uint64_t unload_idle_ms, retain_age_ms;
     size_t retain_bytes;
     size_t memory_bytes;         /* of all models; 0: no bound */
@@ -66,7 +67,7 @@ struct config {
     uint64_t ttl_ms;
     uint64_t sequence_idle_ms;
     enum log_level log_level;
-    bool help, version, check, check_data, print_config;
+    bool help, version, check, check_data, init_data, print_config;
     const char *file_path;           /* NULL: no file */
     struct config_file *file;        /* owned: its texts */
     char *lists[CONFIG_MAX_OPTIONS]; /* owned: the entries of lists in the environment */

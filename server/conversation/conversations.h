@@ -79,8 +79,9 @@ struct conversation {
     uint32_t rewound_to; /* the turn to which the last rewind went */
     struct conversation_id parent;
     bool has_parent;
-    bool is_inexact; /* another arithmetic or model has computed a part of the past */
-    bool is_closed;  /* the conversation is not found by id any more */
+    uint64_t owner_epoch; /* of its row in the journal, when it was opened or read */
+    bool is_inexact;      /* another arithmetic or model has computed a part of the past */
+    bool is_closed;       /* the conversation is not found by id any more */
 };
 
 /* A member that is zero stands for the default that its comment names. */

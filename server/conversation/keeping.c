@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "server/conversation/body.h"
 #include "server/model/model.h"
 
@@ -39,6 +40,7 @@ static struct journal_record keeping_record(const struct conversation *c, enum j
         .kind = kind,
         .generation = c->host.generation,
         .unix_ms = conversations_unix_ms(c->all),
+        .owner_epoch = c->owner_epoch,
     };
 
     memcpy(r.conversation, c->id.bytes, sizeof(r.conversation));
@@ -130,6 +132,7 @@ enum status keeping_begin(struct conversation *c, const char *name, struct error
         return STATUS_OK;
     conversation_is_kept(c);
     conversations_expiry_changed(c);
+    c->owner_epoch = 1;
     r.turn = c->host.n_turns;
     r.principal = keeping_principal(c->all, c->principal);
     r.request_id = c->opened == NULL ? NULL : c->opened->id;
@@ -278,6 +281,57 @@ void keeping_withdraw(struct conversation *c, uint32_t number)
     (void)!journal_append(c->all->keeping.journal, &r, NULL, NULL, &ignored);
 }
 
+/* Another daemon asks for a conversation. One that has a turn goes when the turn has ended: the
+ * journal calls again. */
+static void on_wanted(void *arg, const uint8_t *id)
+{
+    struct conversations *all = arg;
+    struct conversation_id which;
+    struct conversation *c;
+
+    memcpy(which.bytes, id, sizeof(which.bytes));
+    c = conversations_get(all, &which);
+    if (c != NULL && c->host.n_live > 0)
+        return;
+    if (c != NULL)
+        conversation_put_away(c, "another parleyd goes on with it");
+    journal_give(all->keeping.journal, id);
+}
+
+static struct conversation *keeping_first(const struct conversations *all)
+{
+    for (struct link *l = list_first(&all->newest_first); l != NULL;
+         l = list_next(&all->newest_first, l)) {
+        struct conversation *c = container_of(l, struct conversation, link);
+
+        if (c->host.is_kept)
+            return c;
+    }
+    return NULL;
+}
+
+/* Another daemon may have gone on with any conversation. Each is read again when it is used. */
+static void on_lapsed(void *arg)
+{
+    struct conversations *all = arg;
+    struct conversation *c;
+    size_t n = 0;
+
+    for (; (c = keeping_first(all)) != NULL; n++)
+        conversation_unload(c);
+    if (n > 0)
+        log_warn("journal",
+                 "state=lapsed conversations=%zu what=\"this daemon was silent for longer "
+                 "than --lease: what it had in memory is read again\"",
+                 n);
+}
+
+void keeping_check_lease(struct conversations *all)
+{
+    if (all->keeping.journal != NULL && !journal_has_lease(all->keeping.journal))
+        on_lapsed(all);
+}
+
 void conversations_keep(struct conversations *all, const struct keeping_config *config)
 {
     all->keeping = *config;
@@ -287,4 +341,6 @@ void conversations_keep(struct conversations *all, const struct keeping_config *
     all->turns.store = keeping_store;
     all->turns.lost = keeping_lost;
     memcpy(&all->opened.key, journal_secret(config->journal), sizeof(all->opened.key));
+    journal_share(config->journal,
+                  &(struct journal_sharing){.wanted = on_wanted, .lapsed = on_lapsed, .arg = all});
 }

@@ -29,6 +29,10 @@ enum status keeping_import(struct conversation *c, const struct completed_turn *
 /* Writes that a turn did not happen which an earlier process accepted and which cannot be run. */
 void keeping_withdraw(struct conversation *c, uint32_t number);
 
+/* To be called before conversations are looked for in memory. If the journal's lease is over, all
+ * kept ones leave memory, with their turns: another process may have gone on with them. */
+void keeping_check_lease(struct conversations *all);
+
 /* Appends to out the text that stands for all that a reply's bits depend on besides the request:
  * the model's version and the daemon's arithmetic. Under two different texts the same request may
  * have replies of different bits. EXHAUSTED. */

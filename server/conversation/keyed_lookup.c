@@ -93,6 +93,7 @@ bool keyed_lookup_begin(struct keyed_lookup *l, struct keyed_replies *all, uint3
 
     *l = (struct keyed_lookup){.all = all, .principal = principal, .key = key, .done = done};
     list_init(&l->parts);
+    keeping_check_lease(all->config.conversations);
     if (conversations->keeping.journal == NULL || !keyed_replies_lack(all, principal, key))
         return false;
     q.principal = keeping_principal(conversations, principal);

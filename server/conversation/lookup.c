@@ -6,6 +6,23 @@
 #include "server/conversation/recall.h"
 #include "server/conversation/retention.h"
 
+/* What is in memory, unless another process had the conversation since it was read. A lookup over a
+ * later connection raises the epoch by one. */
+static struct conversation *lookup_in_memory(const struct lookup *l,
+                                             const struct journal_found *found)
+{
+    struct conversation *c = conversations_get(l->all, &l->id);
+
+    if (c == NULL || c->owner_epoch == found->owner_epoch)
+        return c;
+    if (c->owner_epoch + 1 == found->owner_epoch) {
+        c->owner_epoch = found->owner_epoch;
+        return c;
+    }
+    conversation_unload(c);
+    return NULL;
+}
+
 static void on_lookup(void *arg, struct journal_found *found, const struct error *err)
 {
     struct lookup *l = arg;
@@ -14,7 +31,7 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
 
     memcpy(l->id.bytes, found->id, sizeof(l->id.bytes));
     if (why.status == STATUS_OK && found->is_found && !retention_is_closing(l->all, &l->id)) {
-        c = conversations_get(l->all, &l->id);
+        c = lookup_in_memory(l, found);
         if (c == NULL) /* else another lookup was sooner */
             (void)!conversation_recall(&c, l->all, l->principal, found, &why); /* it is in why */
         l->is_found = why.status == STATUS_OK && c != NULL;
@@ -29,6 +46,7 @@ bool lookup_begin(struct lookup *l, struct conversations *all, enum journal_by b
     struct conversation_id id;
 
     *l = (struct lookup){.all = all, .principal = principal, .done = done};
+    keeping_check_lease(all);
     if (all->keeping.journal == NULL)
         return false;
     if (by == JOURNAL_BY_ID) {

@@ -1,5 +1,7 @@
 #include "server/conversation/named_lookup.h"
 
+#include "server/conversation/keeping.h"
+
 static void on_named_lookup(struct lookup *lookup, const struct error *err);
 
 static bool named_lookup_by_name(struct named_lookup *l, uint32_t principal)
@@ -29,6 +31,7 @@ bool named_lookup_begin(struct named_lookup *l, struct conversation_names *names
                         uint32_t principal, const char *text, named_lookup_done_fn done)
 {
     *l = (struct named_lookup){.names = names, .text = text, .done = done};
+    keeping_check_lease(names->all);
     if (names->all->keeping.journal == NULL || text[0] == '\0' ||
         conversation_names_find(names, principal, text) != NULL)
         return false;

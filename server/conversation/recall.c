@@ -372,6 +372,7 @@ enum status conversation_recall(struct conversation **out, struct conversations 
     list_init(&c->host.turns);
     memcpy(c->id.bytes, found->id, sizeof(c->id.bytes));
     c->has_parent = found->has_parent;
+    c->owner_epoch = found->owner_epoch;
     memcpy(c->parent.bytes, found->parent, sizeof(c->parent.bytes));
     rc = recall_all(&r, found, err);
     if (rc == STATUS_OK)

@@ -1,5 +1,6 @@
 #include "server/journal/chain.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { HEAD_BYTES = JOURNAL_ID_BYTES + 4 + 4 + 4 + 8 + 4 };
@@ -120,4 +121,18 @@ const char *chain_check_end(const struct chain_check *at)
     if (at->withdrawn != 0)
         return "was taken away, and nothing withdraws it";
     return at->has_replaced ? "was taken away, and nothing replaces it" : NULL;
+}
+
+/* "conversation 00…ff, record 3 (kind 4, turn 2) is not what was written" */
+enum status chain_refuse(const struct chain_link *link, const char *why, struct error *err)
+{
+    char id[2 * JOURNAL_ID_BYTES + 1];
+
+    for (size_t i = 0; i < JOURNAL_ID_BYTES; i++)
+        (void)snprintf(id + 2 * i, 3, "%02x", link->record.conversation[i]);
+    return error_set(err, STATUS_DATA_LOSS,
+                     "conversation %s, record %llu (kind %d, generation %u, turn %u) %s: restore a "
+                     "backup, or close the conversation",
+                     id, (unsigned long long)link->seq, (int)link->record.kind,
+                     link->record.generation, link->record.turn, why);
 }

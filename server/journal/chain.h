@@ -63,5 +63,7 @@ const char *chain_check(struct journal_chain *c, struct chain_check *at,
                         const struct chain_link *link);
 /* Comes after the last record of a conversation. Returns what is wrong; NULL: nothing is. */
 const char *chain_check_end(const struct chain_check *at);
+/* DATA_LOSS, with the record and what is wrong with it. */
+enum status chain_refuse(const struct chain_link *link, const char *why, struct error *err);
 
 #endif

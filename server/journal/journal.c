@@ -17,14 +17,17 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/worker.h"
 #include "server/telemetry/metric.h"
 
 enum { JOURNAL_MAX_ITEMS = 512 /* of one job */, JOURNAL_MAX_READS = 16 };
+enum { JOURNAL_TIMERS = 3, JOURNAL_BEAT_MS = 200 /* at most from one beat to the next */ };
+enum { JOURNAL_PAUSE_MS = 25, JOURNAL_MAX_PAUSE_MS = 400 }; /* between two reads of one item */
 enum { JOURNAL_RETRY_MS = 1000, JOURNAL_PROBE_MS = 5000, JOURNAL_TEXT = 240 };
 
-enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ };
+enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ, ITEM_GIVE };
 
 /* With copies of its texts and bytes behind it. */
 struct journal_item {
@@ -33,14 +36,17 @@ struct journal_item {
     struct journal_record record;
     struct journal_query query;
     struct journal_found found; /* the journal's thread fills it */
-    struct error err;           /* of a read */
+    struct error err;           /* of a read; or why the store left out this record alone */
     struct journal_wait *wait;  /* NULL: nobody waits, or no more */
     journal_done_fn done;
     journal_found_fn read_done;
     void *arg;
     size_t size_bytes;
-    bool with_next; /* in one transaction with what comes behind it */
-    bool is_read;   /* wholly: the journal's thread says so */
+    bool is_read; /* wholly: the journal's thread says so */
+    /* Of a read whose thing another process has: when it gives up, and when it asks again. 0: it
+     * has not met this. */
+    uint64_t until_ms, again_ms;
+    uint32_t pause_ms;
 };
 
 struct journal {
@@ -48,9 +54,11 @@ struct journal {
     struct journal_store *store; /* the worker's while is_running */
     size_t max_waiting_bytes, max_found_bytes;
     struct list waiting, reads; /* reads: those whose turn has come, in order */
+    struct list patient;        /* reads whose thing another process has */
     struct list running;        /* the job's, as are those below */
     struct list reading;
     bool is_probe; /* writes nothing, to see whether it can */
+    bool is_beat;  /* renews the lease first */
     const struct journal_record *records[JOURNAL_MAX_ITEMS + JOURNAL_MAX_HELD];
     size_t n_records;
     struct error err; /* of the transaction */
@@ -61,11 +69,14 @@ struct journal {
     struct journal_item *held; /* the last of those; NULL: none */
     struct journal_figures figures;
     char trouble[JOURNAL_TEXT]; /* why the last transaction failed; "": it did not */
-    uv_timer_t probe;
+    uv_timer_t probe, beat, again;
+    size_t n_closed; /* of the timers */
     uint64_t probe_ms;
-    bool wants_probe;
+    bool wants_probe, wants_beat;
     void (*changed)(void *arg);
     void *changed_arg;
+    struct journal_sharing sharing;
+    uint64_t lease_until_us; /* of env_real: when others may take over what this process has */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
@@ -78,8 +89,18 @@ static void journal_run(struct job *job)
     struct link *at;
 
     j->err = (struct error){0};
-    if (j->n_records > 0 || j->is_probe)
+    if (j->is_beat)
+        (void)type->beat(j->store, &j->err); /* it is in j->err */
+    if (j->err.status == STATUS_OK && (j->n_records > 0 || j->is_probe))
         (void)type->commit(j->store, j->records, j->n_records, &j->err); /* it is in j->err */
+    for (at = list_first(&j->running); at != NULL && j->err.status == STATUS_OK;
+         at = list_next(&j->running, at)) {
+        const struct journal_item *item = container_of(at, struct journal_item, link);
+        struct error ignored; /* it is asked for again */
+
+        if (item->kind == ITEM_GIVE)
+            (void)type->give(j->store, item->record.conversation, &ignored);
+    }
     for (at = list_first(&j->reading); at != NULL && n_bytes < JOURNAL_SLICE_BYTES;
          at = list_next(&j->reading, at)) {
         struct journal_item *item = container_of(at, struct journal_item, link);
@@ -97,6 +118,7 @@ static void journal_run(struct job *job)
 }
 
 static void journal_done(struct job *job);
+static void on_journal_again(uv_timer_t *timer);
 
 /* A read is behind what was appended before it: its turn comes with the transaction of that. */
 static void journal_take(struct journal *j)
@@ -109,7 +131,7 @@ static void journal_take(struct journal *j)
          n++) {
         const struct journal_item *item = container_of(at, struct journal_item, link);
 
-        with_next = item->with_next;
+        with_next = item->record.with_next;
         list_push(item->kind == ITEM_READ ? &j->reads : &j->running, at);
         if (item->kind == ITEM_RECORD)
             j->records[j->n_records++] = &item->record;
@@ -121,10 +143,12 @@ static void journal_take(struct journal *j)
 static void journal_begin(struct journal *j)
 {
     if (j->is_running || j->is_held ||
-        (list_is_empty(&j->waiting) && list_is_empty(&j->reads) && !j->wants_probe))
+        (list_is_empty(&j->waiting) && list_is_empty(&j->reads) && !j->wants_probe &&
+         !j->wants_beat))
         return;
     j->is_probe = j->wants_probe;
-    j->wants_probe = false;
+    j->is_beat = j->wants_beat;
+    j->wants_probe = j->wants_beat = false;
     journal_take(j);
     j->is_running = true;
     j->job = (struct job){.run = journal_run, .done = journal_done};
@@ -134,9 +158,10 @@ static void journal_begin(struct journal *j)
 /* Tells the item's owner, and frees it. */
 static void journal_item_end(struct journal *j, struct journal_item *item, const struct error *err)
 {
-    const struct error *why = item->kind == ITEM_READ ? &item->err : err;
+    const struct error *why =
+        err->status == STATUS_OK || item->kind == ITEM_READ ? &item->err : err;
 
-    if (item->kind == ITEM_RECORD && err->status != STATUS_OK)
+    if (item->kind == ITEM_RECORD && why->status != STATUS_OK)
         j->figures.n_refused++;
     if (item->wait != NULL)
         item->wait->item = NULL;
@@ -158,6 +183,16 @@ static void on_journal_probe(uv_timer_t *timer)
     if (j->is_stopping)
         return;
     j->wants_probe = true;
+    journal_begin(j);
+}
+
+static void on_journal_beat(uv_timer_t *timer)
+{
+    struct journal *j = container_of(timer, struct journal, beat);
+
+    if (j->is_stopping)
+        return;
+    j->wants_beat = true;
     journal_begin(j);
 }
 
@@ -184,6 +219,59 @@ static void journal_judge(struct journal *j, const struct error *err)
         j->changed(j->changed_arg);
 }
 
+/* The first of the reads that wait for another process asks again. */
+static void journal_arm_again(struct journal *j)
+{
+    const uint64_t now_ms = uv_now(j->again.loop);
+    uint64_t first_ms = UINT64_MAX;
+
+    for (struct link *at = list_first(&j->patient); at != NULL; at = list_next(&j->patient, at)) {
+        const struct journal_item *item = container_of(at, struct journal_item, link);
+
+        if (item->again_ms < first_ms)
+            first_ms = item->again_ms;
+    }
+    if (first_ms != UINT64_MAX)
+        (void)uv_timer_start(&j->again, on_journal_again, first_ms > now_ms ? first_ms - now_ms : 0,
+                             0); /* fails only without a callback */
+}
+
+static void on_journal_again(uv_timer_t *timer)
+{
+    struct journal *j = container_of(timer, struct journal, again);
+    const uint64_t now_ms = uv_now(timer->loop);
+    struct link *at, *next;
+
+    for (at = list_first(&j->patient); at != NULL; at = next) {
+        next = list_next(&j->patient, at);
+        if (container_of(at, struct journal_item, link)->again_ms > now_ms && !j->is_stopping)
+            continue;
+        list_remove(at);
+        list_push(&j->reads, at);
+    }
+    journal_arm_again(j);
+    journal_begin(j);
+}
+
+/* Whether the read is to be asked again, later. */
+static bool journal_is_patient(struct journal *j, struct journal_item *item)
+{
+    const uint64_t now_ms = uv_now(j->again.loop);
+    const bool is_lasting = item->query.by == JOURNAL_CHECKPOINTS || item->query.by == JOURNAL_KEPT;
+
+    if (!item->found.is_elsewhere || j->is_stopping || item->read_done == NULL)
+        return false;
+    if (item->until_ms == 0) {
+        item->until_ms = is_lasting ? UINT64_MAX : now_ms + JOURNAL_PATIENCE_MS;
+        item->pause_ms = JOURNAL_PAUSE_MS / 2;
+    }
+    if (item->pause_ms < JOURNAL_MAX_PAUSE_MS)
+        item->pause_ms *= 2;
+    item->again_ms = now_ms + item->pause_ms;
+    item->found.is_elsewhere = false;
+    return now_ms < item->until_ms;
+}
+
 /* Those that were read are ended; the others, in their order, go before those that wait. */
 static void journal_sort_reads(struct journal *j, struct list *ended)
 {
@@ -191,17 +279,81 @@ static void journal_sort_reads(struct journal *j, struct list *ended)
     struct list rest;
 
     list_init(&rest);
-    while ((at = list_pop(&j->reading)) != NULL)
-        list_push(container_of(at, struct journal_item, link)->is_read ? ended : &rest, at);
+    while ((at = list_pop(&j->reading)) != NULL) {
+        struct journal_item *item = container_of(at, struct journal_item, link);
+
+        list_push(!item->is_read ? &rest : journal_is_patient(j, item) ? &j->patient : ended, at);
+    }
+    journal_arm_again(j);
     list_move(&j->reads, &rest);
     list_move(&rest, &j->reads);
+}
+
+/* The lease is over here a tenth earlier than in the store: clocks differ in speed. Whether there
+ * was a time without one. */
+static bool journal_note_lease(struct journal *j)
+{
+    const uint64_t until_us = j->store->renewed_us + (uint64_t)j->store->lease_ms * 900;
+    const bool has_lapsed = j->lease_until_us != 0 && j->store->renewed_us > j->lease_until_us;
+
+    j->lease_until_us = until_us;
+    return has_lapsed;
+}
+
+/* Whether an item was appended behind a record of its conversation that was left out, and so may
+ * not end well. Who only waits does not say for which conversation. */
+static bool journal_follows(const struct journal_item *item, const struct journal_item *refused)
+{
+    return item->kind == ITEM_SETTLE ||
+           (item->kind == ITEM_RECORD && !item->record.with_next &&
+            memcmp(item->record.conversation, refused->record.conversation, JOURNAL_ID_BYTES) == 0);
+}
+
+/* A record that was left out takes those along that follow from it. Returns how many of the
+ * transaction were left out. */
+static size_t journal_refuse(struct journal *j, struct list *ended)
+{
+    struct list behind;
+    struct link *at, *l, *next;
+    size_t n = 0;
+
+    list_init(&behind);
+    for (at = list_first(ended); at != NULL; at = list_next(ended, at)) {
+        const struct journal_item *item = container_of(at, struct journal_item, link);
+
+        if (item->kind != ITEM_RECORD || item->err.status == STATUS_OK)
+            continue;
+        n++;
+        for (l = list_next(ended, at); l != NULL; l = list_next(ended, l)) {
+            struct journal_item *later = container_of(l, struct journal_item, link);
+
+            if (later->kind == ITEM_SETTLE)
+                later->err = item->err;
+        }
+        for (l = list_first(&j->waiting); l != NULL; l = next) {
+            struct journal_item *later = container_of(l, struct journal_item, link);
+
+            next = list_next(&j->waiting, l);
+            if (!journal_follows(later, item))
+                continue;
+            later->err = item->err;
+            list_remove(l);
+            list_push(&behind, l);
+        }
+    }
+    while ((at = list_pop(&behind)) != NULL)
+        list_push(ended, at);
+    return n;
 }
 
 static void journal_done(struct job *job)
 {
     struct journal *j = container_of(job, struct journal, job);
     const struct error err = j->err;
-    const bool has_written = j->n_records > 0 || j->is_probe;
+    const bool has_written = j->n_records > 0 || j->is_probe || j->is_beat;
+    uint8_t wanted[JOURNAL_MAX_WANTED][JOURNAL_ID_BYTES]; /* as the store is the thread's below */
+    size_t n_wanted = 0, n_refused;
+    bool has_lapsed = false;
     struct list ended;
     struct link *at, *next;
 
@@ -209,9 +361,19 @@ static void journal_done(struct job *job)
     list_move(&j->running, &ended);
     journal_sort_reads(j, &ended);
     j->is_running = false;
+    if (j->is_beat && j->sharing.wanted != NULL && err.status == STATUS_OK && !j->is_stopping) {
+        n_wanted = j->store->n_wanted;
+        memcpy(wanted, j->store->wanted, n_wanted * sizeof(wanted[0]));
+    }
+    if (j->store->type->beat != NULL)
+        has_lapsed = journal_note_lease(j);
     j->figures.n_transactions += j->n_records > 0;
+    n_refused = err.status == STATUS_OK ? journal_refuse(j, &ended) : 0;
+    if (n_refused > 0)
+        log_warn("journal", "refused=%zu what=\"another parleyd has what was to be stored\"",
+                 n_refused);
     if (err.status == STATUS_OK)
-        j->figures.n_records += j->n_records;
+        j->figures.n_records += j->n_records - n_refused;
     else
         j->figures.n_failed++;
     /* What is told may append more, which is not behind the failure. */
@@ -224,10 +386,14 @@ static void journal_done(struct job *job)
     }
     /* Before anybody is told: the disk works while the loop does. */
     journal_begin(j);
+    if (has_lapsed && j->sharing.lapsed != NULL)
+        j->sharing.lapsed(j->sharing.arg);
     if (has_written)
         journal_judge(j, &err);
     while ((at = list_pop(&ended)) != NULL)
         journal_item_end(j, container_of(at, struct journal_item, link), &err);
+    for (size_t i = 0; i < n_wanted; i++)
+        j->sharing.wanted(j->sharing.arg, wanted[i]);
     journal_begin(j);
     if (j->is_stopping && !j->is_running)
         journal_stop(j, j->stopped, j->stopped_arg);
@@ -288,6 +454,8 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
     item->size_bytes = size_bytes;
     journal_found_init(&item->found);
     item->record = *r;
+    item->record.refusal = &item->err;
+    item->record.with_next = false;
     item->record.body = journal_copy(&at, r->body, r->size_bytes);
     item->record.principal = journal_copy(&at, r->principal, text_size(r->principal));
     item->record.request_id = journal_copy(&at, r->request_id, text_size(r->request_id));
@@ -301,7 +469,7 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
     if (j->is_held) {
         assert(j->n_held < JOURNAL_MAX_HELD);
         if (j->held != NULL)
-            j->held->with_next = true;
+            j->held->record.with_next = true;
         j->held = item;
         j->n_held++;
     }
@@ -359,6 +527,26 @@ void journal_read(struct journal *j, struct journal_wait *w, const struct journa
     item->query = *q;
     item->query.principal = journal_copy(&at, q->principal, text_size(q->principal));
     item->query.text = journal_copy(&at, q->text, text_size(q->text));
+    journal_begin(j);
+}
+
+void journal_share(struct journal *j, const struct journal_sharing *sharing)
+{
+    j->sharing = *sharing;
+}
+
+bool journal_has_lease(const struct journal *j)
+{
+    return j->store->type->beat == NULL || env_now_us(&env_real) < j->lease_until_us;
+}
+
+void journal_give(struct journal *j, const uint8_t *id)
+{
+    struct journal_wait wait = {NULL};
+    struct journal_item *item = journal_wait(j, &wait, ITEM_GIVE, 0, NULL);
+
+    item->wait = NULL; /* nobody is told */
+    memcpy(item->record.conversation, id, JOURNAL_ID_BYTES);
     journal_begin(j);
 }
 
@@ -425,11 +613,13 @@ enum status journal_open(struct journal **out, uv_loop_t *loop, const struct jou
 {
     const struct journal_store_type *type = config->type == NULL ? &journal_sqlite : config->type;
     struct journal *j = xalloc(sizeof(*j));
+    uv_timer_t *timers[JOURNAL_TIMERS];
     enum status rc;
 
     list_init(&j->waiting);
     list_init(&j->running);
     list_init(&j->reads);
+    list_init(&j->patient);
     list_init(&j->reading);
     j->changed = config->changed;
     j->changed_arg = config->changed_arg;
@@ -445,9 +635,23 @@ enum status journal_open(struct journal **out, uv_loop_t *loop, const struct jou
         free(j);
         return rc;
     }
-    (void)uv_timer_init(loop, &j->probe); /* cannot fail */
-    uv_unref((uv_handle_t *)&j->probe);
-    if (j->store->is_read_only) { /* says why, at once */
+    timers[0] = &j->probe;
+    timers[1] = &j->beat;
+    timers[2] = &j->again;
+    for (size_t i = 0; i < JOURNAL_TIMERS; i++) {
+        (void)uv_timer_init(loop, timers[i]); /* cannot fail */
+        uv_unref((uv_handle_t *)timers[i]);
+        timers[i]->data = j;
+    }
+    if (config->lease_ms != 0)
+        j->store->lease_ms = config->lease_ms;
+    (void)journal_note_lease(j);
+    if (type->beat != NULL)
+        (void)uv_timer_start(&j->beat, on_journal_beat, 0,
+                             j->store->lease_ms / 3 < JOURNAL_BEAT_MS
+                                 ? j->store->lease_ms / 3
+                                 : JOURNAL_BEAT_MS); /* fails only without a callback */
+    if (j->store->is_read_only) {                    /* says why, at once */
         j->wants_probe = true;
         journal_begin(j);
     }
@@ -457,10 +661,12 @@ enum status journal_open(struct journal **out, uv_loop_t *loop, const struct jou
 
 static void on_journal_closed(uv_handle_t *handle)
 {
-    struct journal *j = container_of((uv_timer_t *)handle, struct journal, probe);
+    struct journal *j = handle->data;
     void (*stopped)(void *arg) = j->stopped;
     void *stopped_arg = j->stopped_arg;
 
+    if (++j->n_closed < JOURNAL_TIMERS)
+        return;
     j->store->type->close(j->store);
     free(j);
     stopped(stopped_arg);
@@ -471,6 +677,8 @@ static void on_journal_stopped(void *arg)
     struct journal *j = arg;
 
     uv_close((uv_handle_t *)&j->probe, on_journal_closed);
+    uv_close((uv_handle_t *)&j->beat, on_journal_closed);
+    uv_close((uv_handle_t *)&j->again, on_journal_closed);
 }
 
 void journal_stop(struct journal *j, void (*stopped)(void *arg), void *arg)
@@ -480,6 +688,8 @@ void journal_stop(struct journal *j, void (*stopped)(void *arg), void *arg)
     j->is_stopping = true;
     j->stopped = stopped;
     j->stopped_arg = arg;
+    if (!list_is_empty(&j->patient))
+        on_journal_again(&j->again); /* the last time */
     if (!j->is_running)
         worker_stop(j->worker, on_journal_stopped, j);
 }

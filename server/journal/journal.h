@@ -13,11 +13,12 @@ struct journal;
 
 /* A member that is zero stands for the default that its comment names. */
 struct journal_config {
-    const char *dir;                       /* the folder; made if it is missing */
+    const char *dir; /* SQLite's folder, made if it is missing; or PostgreSQL's URL */
     const struct journal_store_type *type; /* SQLite */
     size_t max_waiting_bytes;              /* the most of records that wait; 64 MiB */
     size_t max_found_bytes;                /* the most of one conversation's records; 1 GiB */
     uint64_t probe_ms;                     /* time between attempts while writing fails; 5 s */
+    uint32_t lease_ms;                     /* see struct journal_store */
     /* Called when writing has begun to fail, or works again. May be NULL. */
     void (*changed)(void *arg);
     void *changed_arg;
@@ -32,13 +33,15 @@ void journal_stop(struct journal *j, void (*stopped)(void *arg), void *arg);
 /* Returns JOURNAL_SECRET_BYTES random bytes, which are the same after each start. */
 const uint8_t *journal_secret(const struct journal *j);
 
-/* Called when a record is durable, or with UNAVAILABLE when it is not known whether the journal has
- * the record. Never called inside the call that began the write. */
+/* Called when a record is durable, or with UNAVAILABLE: it is not known whether the journal has the
+ * record, or the journal does not have it, since another process has the conversation. Never called
+ * inside the call that began the write. */
 typedef void (*journal_done_fn)(void *arg, const struct error *err);
 
 /* Appends a copy of r. done, which may be NULL, is called once. UNAVAILABLE while too many bytes
  * wait; a record of a checkpoint is refused only when memory is short. If a transaction fails, all
- * records that were appended behind the transaction fail, too. */
+ * records that were appended behind the transaction fail, too; if a record alone is left out, those
+ * of its conversation that wait are. */
 enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
                            void *arg, struct error *err) MUST_CHECK;
 
@@ -60,9 +63,29 @@ void journal_settle(struct journal *j, struct journal_wait *w, journal_done_fn d
  * deinitialises found afterwards. */
 typedef void (*journal_found_fn)(void *arg, struct journal_found *found, const struct error *err);
 
-/* Answers a query, after everything that was appended so far was written. q is copied. */
+/* Answers a query, after everything that was appended so far was written. q is copied. While
+ * another process has what is asked for, the query waits: for JOURNAL_PATIENCE_MS, or, if it asks
+ * for checkpoints or kept things, without a bound. Then it is UNAVAILABLE. */
+enum { JOURNAL_PATIENCE_MS = 10000 };
 void journal_read(struct journal *j, struct journal_wait *w, const struct journal_query *q,
                   journal_found_fn done, void *arg);
+
+/* What a journal that several processes share tells its owner, on the loop. */
+struct journal_sharing {
+    /* Another process asks for a conversation that this one has. Called again and again, until
+     * journal_give gives it up. */
+    void (*wanted)(void *arg, const uint8_t *id);
+    /* The lease was over for a time: others may have changed whatever is in memory. */
+    void (*lapsed)(void *arg);
+    void *arg;
+};
+
+void journal_share(struct journal *j, const struct journal_sharing *sharing);
+/* Whether nobody else can have changed what is in memory. In SQLite always. */
+bool journal_has_lease(const struct journal *j);
+/* Gives a conversation up, behind everything that was appended so far. Nothing of it may be in
+ * memory. If it fails, wanted is called again. */
+void journal_give(struct journal *j, const uint8_t *id);
 
 /* Ends a wait: its callback is not called. Does nothing if w does not wait. */
 void journal_leave(struct journal_wait *w);

@@ -489,6 +489,7 @@ static enum status sqlite_find(struct sqlite_store *s, const struct journal_quer
 
     if (rc == SQLITE_ROW && sqlite3_column_bytes(st, 0) == JOURNAL_ID_BYTES) {
         out->is_found = true;
+        out->owner_epoch = 1;
         memcpy(out->id, sqlite3_column_blob(st, 0), JOURNAL_ID_BYTES);
         out->has_parent = sqlite3_column_bytes(st, 1) == JOURNAL_ID_BYTES;
         if (out->has_parent)
@@ -511,29 +512,22 @@ static enum status sqlite_read_rows(struct sqlite_store *s, enum statement which
                                     const struct sqlite_value *values, int n, size_t max_bytes,
                                     struct journal_found *out, struct error *err)
 {
-    struct journal_event *e;
     sqlite3_stmt *st;
     enum status rc = STATUS_OK;
     int step;
 
     for (step = sqlite_first(s, &st, which, values, n); step == SQLITE_ROW && rc == STATUS_OK;
          step = rc == STATUS_OK ? sqlite3_step(st) : step) {
-        size_t size_bytes = (size_t)sqlite3_column_bytes(st, 4);
+        const struct journal_record row = {
+            .kind = (enum journal_kind)sqlite3_column_int(st, 0),
+            .generation = (uint32_t)sqlite3_column_int64(st, 1),
+            .turn = (uint32_t)sqlite3_column_int64(st, 2),
+            .unix_ms = (uint64_t)sqlite3_column_int64(st, 3),
+            .body = sqlite3_column_blob(st, 4),
+            .size_bytes = (size_t)sqlite3_column_bytes(st, 4),
+        };
 
-        if (size_bytes + out->size_bytes > max_bytes) {
-            rc = error_because(err, STATUS_EXHAUSTED, REASON_CONVERSATION_FULL, NULL,
-                               "the stored conversation has more than %zu bytes", max_bytes);
-            break;
-        }
-        rc = journal_found_add(&e, out, size_bytes, err);
-        if (rc != STATUS_OK)
-            break;
-        e->kind = (enum journal_kind)sqlite3_column_int(st, 0);
-        e->generation = (uint32_t)sqlite3_column_int64(st, 1);
-        e->turn = (uint32_t)sqlite3_column_int64(st, 2);
-        e->unix_ms = (uint64_t)sqlite3_column_int64(st, 3);
-        if (size_bytes > 0)
-            memcpy(e->body, sqlite3_column_blob(st, 4), size_bytes);
+        rc = journal_found_take(out, &row, max_bytes, err);
     }
     if (rc == STATUS_OK && step != SQLITE_DONE)
         rc = sqlite_failed(s, "read", err);

@@ -137,7 +137,7 @@ bool sqlite_put_withdraw(struct sqlite_store *s, const struct journal_record *r)
 
 /* --- reading --- */
 
-struct journal_reading {
+struct sqlite_reading {
     struct chain_check check;
     size_t n, at;
     bool is_sliced; /* more may have come meanwhile */
@@ -165,12 +165,12 @@ bool sqlite_read_event(struct sqlite_store *s, sqlite3_stmt **out, int64_t seq,
 }
 
 /* Adds the places of a conversation's records between two, in order. */
-static enum status reading_add(struct sqlite_store *s, struct journal_reading **r,
-                               const uint8_t *id, int64_t after, int64_t before, struct error *err)
+static enum status reading_add(struct sqlite_store *s, struct sqlite_reading **r, const uint8_t *id,
+                               int64_t after, int64_t before, struct error *err)
 {
     const struct sqlite_value values[] = {sqlite_id_value(id),
                                           sqlite_number_value((uint64_t)before)};
-    struct journal_reading *grown;
+    struct sqlite_reading *grown;
     sqlite3_stmt *st;
     int step;
 
@@ -252,17 +252,19 @@ static enum status events_ancestry(struct sqlite_store *s, const uint8_t *of,
 static enum status reading_begin(struct sqlite_store *s, struct journal_found *out,
                                  struct error *err)
 {
+    struct sqlite_reading *reading;
     struct events_past *past = NULL;
     size_t n = 0;
     enum status rc;
 
-    out->reading = try_alloc(1, sizeof(*out->reading) + sizeof(out->reading->seqs[0]));
-    if (out->reading == NULL)
-        return error_no_memory(err, sizeof(*out->reading), "a conversation's records");
+    reading = try_alloc(1, sizeof(*reading) + sizeof(reading->seqs[0]));
+    if (reading == NULL)
+        return error_no_memory(err, sizeof(*reading), "a conversation's records");
     rc = events_ancestry(s, out->id, &past, &n, err);
     while (rc == STATUS_OK && n-- > 0)
-        rc = reading_add(s, &out->reading, past[n].id, 0, past[n].until_seq, err);
+        rc = reading_add(s, &reading, past[n].id, 0, past[n].until_seq, err);
     free(past);
+    out->reading = reading;
     return rc;
 }
 
@@ -275,21 +277,6 @@ static const char *events_principal(struct sqlite_store *s, sqlite3_stmt **st,
     return sqlite_first(s, st, ST_PARENT, &value, 1) == SQLITE_ROW
                ? (const char *)sqlite3_column_text(*st, 2)
                : NULL;
-}
-
-/* "conversation 00…ff, record 3 (kind 4, turn 2) is not what was written" */
-static enum status events_are_wrong(struct error *err, const struct chain_link *link,
-                                    const char *why)
-{
-    char id[2 * JOURNAL_ID_BYTES + 1];
-
-    for (size_t i = 0; i < JOURNAL_ID_BYTES; i++)
-        (void)snprintf(id + 2 * i, 3, "%02x", link->record.conversation[i]);
-    return error_set(err, STATUS_DATA_LOSS,
-                     "conversation %s, record %llu (kind %d, generation %u, turn %u) %s: restore a "
-                     "backup, or close the conversation",
-                     id, (unsigned long long)link->seq, (int)link->record.kind,
-                     link->record.generation, link->record.turn, why);
 }
 
 /* Checks the record of a row against the chain. Its body is borrowed until the statement is reset.
@@ -312,26 +299,7 @@ static enum status events_check(struct sqlite_store *s, sqlite3_stmt *st, int64_
     why = chain_check(&s->chain, check, link);
     if (owner != NULL)
         (void)sqlite3_reset(owner);
-    return why == NULL ? STATUS_OK : events_are_wrong(err, link, why);
-}
-
-static enum status reading_take(struct journal_found *out, const struct journal_record *r,
-                                size_t max_bytes, struct error *err)
-{
-    struct journal_event *e;
-
-    if (r->size_bytes + out->size_bytes > max_bytes)
-        return error_because(err, STATUS_EXHAUSTED, REASON_CONVERSATION_FULL, NULL,
-                             "the stored conversation has more than %zu bytes", max_bytes);
-    if (journal_found_add(&e, out, r->size_bytes, err) != STATUS_OK)
-        return err->status;
-    e->kind = r->kind;
-    e->generation = r->generation;
-    e->turn = r->turn;
-    e->unix_ms = r->unix_ms;
-    if (r->size_bytes > 0)
-        memcpy(e->body, r->body, r->size_bytes);
-    return STATUS_OK;
+    return why == NULL ? STATUS_OK : chain_refuse(link, why, err);
 }
 
 /* A record that is not there any more was deleted since the reading began, with its conversation.
@@ -339,7 +307,7 @@ static enum status reading_take(struct journal_found *out, const struct journal_
 static enum status reading_step(struct sqlite_store *s, size_t max_bytes, struct journal_found *out,
                                 size_t *n_bytes, struct error *err)
 {
-    struct journal_reading *r = out->reading;
+    struct sqlite_reading *r = out->reading;
     struct chain_link link = {.seq = 0};
     sqlite3_stmt *st;
     enum status rc;
@@ -352,7 +320,7 @@ static enum status reading_step(struct sqlite_store *s, size_t max_bytes, struct
     }
     rc = events_check(s, st, r->seqs[r->at], &r->check, &link, err);
     if (rc == STATUS_OK && link.gone == 0)
-        rc = reading_take(out, &link.record, max_bytes, err);
+        rc = journal_found_take(out, &link.record, max_bytes, err);
     *n_bytes += link.record.size_bytes + ROW_BYTES;
     (void)sqlite3_reset(st);
     r->at++;
@@ -362,13 +330,13 @@ static enum status reading_step(struct sqlite_store *s, size_t max_bytes, struct
 /* After the last record. */
 static enum status reading_end(struct journal_found *out, struct error *err)
 {
-    const struct journal_reading *r = out->reading;
+    const struct sqlite_reading *r = out->reading;
     const char *why = chain_check_end(&r->check);
     struct chain_link last = {.seq = r->n == 0 ? 0 : (uint64_t)r->seqs[r->n - 1]};
 
     memcpy(last.record.conversation, out->id, JOURNAL_ID_BYTES);
     if (why != NULL)
-        return events_are_wrong(err, &last, why);
+        return chain_refuse(&last, why, err);
     free(out->reading);
     out->reading = NULL;
     return STATUS_OK;
@@ -381,12 +349,12 @@ enum status sqlite_read_past(struct sqlite_store *s, size_t max_bytes, struct jo
     size_t n_bytes = 0;
 
     while (rc == STATUS_OK && out->is_found) {
-        struct journal_reading *r = out->reading;
+        struct sqlite_reading *r = out->reading;
 
         if (r->at == r->n && r->is_sliced) {
             r->is_sliced = false;
-            rc = reading_add(s, &out->reading, out->id, r->n == 0 ? 0 : r->seqs[r->n - 1],
-                             INT64_MAX, err);
+            rc = reading_add(s, &r, out->id, r->n == 0 ? 0 : r->seqs[r->n - 1], INT64_MAX, err);
+            out->reading = r;
         } else if (r->at == r->n) {
             return reading_end(out, err);
         } else if (n_bytes >= JOURNAL_SLICE_BYTES) {
@@ -429,7 +397,7 @@ static enum status check_chain(struct sqlite_store *s, const struct journal_foun
         rc = sqlite_failed(s, "read", err);
     (void)sqlite3_reset(seqs);
     why = rc == STATUS_OK ? chain_check_end(&check) : NULL;
-    return why == NULL ? rc : events_are_wrong(err, &link, why);
+    return why == NULL ? rc : chain_refuse(&link, why, err);
 }
 
 enum status sqlite_check_chains(struct sqlite_store *s, struct error *err)

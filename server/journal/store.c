@@ -40,6 +40,25 @@ enum status journal_found_add(struct journal_event **out, struct journal_found *
     return STATUS_OK;
 }
 
+enum status journal_found_take(struct journal_found *f, const struct journal_record *r,
+                               size_t max_bytes, struct error *err)
+{
+    struct journal_event *e = NULL;
+
+    if (r->size_bytes + f->size_bytes > max_bytes)
+        return error_because(err, STATUS_EXHAUSTED, REASON_CONVERSATION_FULL, NULL,
+                             "the stored conversation has more than %zu bytes", max_bytes);
+    if (journal_found_add(&e, f, r->size_bytes, err) != STATUS_OK)
+        return err->status;
+    e->kind = r->kind;
+    e->generation = r->generation;
+    e->turn = r->turn;
+    e->unix_ms = r->unix_ms;
+    if (r->size_bytes > 0)
+        memcpy(e->body, r->body, r->size_bytes);
+    return STATUS_OK;
+}
+
 static uint32_t journal_sum(const unsigned char *bytes, size_t size_bytes)
 {
     return crc32c(0, bytes + JOURNAL_SUM_BYTES, size_bytes - JOURNAL_SUM_BYTES);

@@ -1,4 +1,4 @@
-/* A journal store keeps records on disk. A back-end is chosen by its table, struct
+/* A journal store keeps records on disk or in a database. A back-end is chosen by its table, struct
  * journal_store_type. One thread at a time uses a store. */
 #ifndef SERVER_JOURNAL_STORE_H
 #define SERVER_JOURNAL_STORE_H
@@ -76,6 +76,15 @@ struct journal_record {
     uint64_t key_until_unix_ms;
     /* Keys whose key_until_unix_ms is before this time are over; 0: no key is. */
     uint64_t keys_over_unix_ms;
+    /* The owner's epoch under which the conversation was read: see struct journal_found. 0: the
+     * conversation is not in memory. */
+    uint64_t owner_epoch;
+    /* The record and the one behind it in the transaction are stored together, or neither. */
+    bool with_next;
+    /* A store that several processes share may leave out a record, and what must be stored together
+     * with it, because another process has the conversation, the name or the key. It then says so
+     * here, and stores the other records. NULL: the transaction fails instead. */
+    struct error *refusal;
 };
 
 /* A stored record, in one block. */
@@ -137,18 +146,27 @@ struct journal_found {
     uint8_t parent[JOURNAL_ID_BYTES];
     char *request_id; /* NULL: none */
     struct list events, rows;
-    size_t size_bytes;    /* the size of events and rows */
-    uint64_t n_total;     /* the number of rows on all pages, if the query wants it */
-    bool has_more;        /* there are rows behind the found ones */
+    size_t size_bytes; /* the size of events and rows */
+    uint64_t n_total;  /* the number of rows on all pages, if the query wants it */
+    bool has_more;     /* there are rows behind the found ones */
+    /* Of a read that was UNAVAILABLE: another process has what was asked for, which may pass. */
+    bool is_elsewhere;
     uint64_t store_bytes; /* of JOURNAL_SWEEP: what the store takes on disk */
     /* Where the store continues to read. NULL: everything has been read, or nothing yet. One block,
      * which journal_found_deinit frees. */
-    struct journal_reading *reading;
+    void *reading;
+    /* Rises whenever another process, or another connection of this one, takes the conversation
+     * over. A record that names an earlier epoch is not stored. In SQLite always 1. */
+    uint64_t owner_epoch;
 };
 
 void journal_found_init(struct journal_found *f);
 /* Frees what was found; f is then as after journal_found_init. */
 void journal_found_deinit(struct journal_found *f);
+/* Appends an event with what a record says. EXHAUSTED if the events then have more than max_bytes.
+ */
+enum status journal_found_take(struct journal_found *f, const struct journal_record *r,
+                               size_t max_bytes, struct error *err) MUST_CHECK;
 /* Appends an event with room for a body of size_bytes. EXHAUSTED. */
 enum status journal_found_add(struct journal_event **out, struct journal_found *f,
                               size_t size_bytes, struct error *err) MUST_CHECK;
@@ -167,7 +185,8 @@ struct journal_store;
 
 struct journal_store_type {
     const char *name;
-    /* Returns whether dir has a store that was opened before. */
+    /* dir is a folder, or what else names the store. Returns whether dir has a store that was
+     * opened before. */
     bool (*is_there)(const char *dir);
     /* Checks whether open could use dir, and changes nothing. PRECONDITION if a newer version wrote
      * the store, or this user may not write the store. Another process may have dir open. */
@@ -195,12 +214,26 @@ struct journal_store_type {
      */
     enum status (*check)(struct journal_store *s, uint64_t *ret_conversations, uint64_t *ret_turns,
                          struct error *err);
+    /* Renews the lease with which this process has its conversations, once a third of lease_ms has
+     * passed, and finds out which of them another process asks for: see wanted. NULL: one process
+     * alone uses the store. */
+    enum status (*beat)(struct journal_store *s, struct error *err);
+    /* Gives a conversation up, whose records are all committed: who asks for it next has it. */
+    enum status (*give)(struct journal_store *s, const uint8_t *id, struct error *err);
 };
+
+enum { JOURNAL_MAX_WANTED = 64 };
 
 struct journal_store {
     const struct journal_store_type *type;
     uint8_t secret[JOURNAL_SECRET_BYTES]; /* random bytes, drawn when the store was made */
     bool is_read_only; /* the store could be opened for reading alone; a commit tries again */
+    /* Without beat for this time the process loses its conversations to others that ask for them.
+     * May be set after open. */
+    uint32_t lease_ms;
+    uint64_t renewed_us; /* of env_real: when the last renewal of the lease that succeeded began */
+    uint8_t wanted[JOURNAL_MAX_WANTED][JOURNAL_ID_BYTES]; /* [n_wanted] of the last beat */
+    size_t n_wanted;
 };
 
 extern const struct journal_store_type journal_sqlite;

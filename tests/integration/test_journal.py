@@ -2,7 +2,9 @@
 """Conversations outlive the process, by kill -9: with their turns, forks, rewinds and options, and a turn that was accepted is computed
 again to the same bytes; while the disk fails nothing is promised, and nothing that was is touched.
 
-usage: test_journal.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_journal.py PARLEYD WRITE_TINY_MODEL [PART]      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+
+Beside a PostgreSQL (tests/support/postgres.sh) it runs the parts that any journal must pass, each in a database of its own."""
 
 import concurrent.futures
 import contextlib
@@ -27,6 +29,19 @@ from harness import conversations, word
 from parley.v1 import cursor_pb2  # harness knows where they are
 
 N = 40
+
+
+POSTGRES = os.environ.get("PARLEY_TEST_POSTGRES", "")
+
+
+def new_journal(parleyd, folder, name):
+    """What --data is to be: a folder that is not there yet, or a database whose tables were made. A short lease: who was killed has one."""
+    if not POSTGRES:
+        return ["--data", os.path.join(folder, name)]
+    children.run(["psql", "-q", POSTGRES, "-c", f"CREATE DATABASE {name}"], check=True)
+    data = ["--data", POSTGRES.replace("/postgres?", f"/{name}?"), "--lease", "500ms"]
+    children.run([parleyd, "--init-data", *data], check=True)
+    return data
 
 
 class Mortal(harness.Parleyd):
@@ -139,7 +154,8 @@ def next_turns(parley, alive):
 
 
 def is_kept(parleyd, flags, folder):
-    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "kept")) as parley:
+    data = new_journal(parleyd, folder, "kept")
+    with Mortal(parleyd, *flags, *data) as parley:
         daemon = parley.daemon
         request, alive, gone = all_kinds(parley)
         before = [everything(parley, c) for c in alive]
@@ -168,11 +184,13 @@ def is_kept(parleyd, flags, folder):
             refused(grpc.StatusCode.NOT_FOUND, lambda: parley.get(c))
         left = parley.open("tiny")
         said(parley, turn(left, 1))
-        check = [daemon.command[0], "--data", os.path.join(folder, "kept"), "--check-data"]
-        assert "in use" in children.run(check, stderr=-1, text=True).stderr
+        check = [daemon.command[0], *data, "--check-data"]
+        assert POSTGRES or "in use" in children.run(check, stderr=-1, text=True).stderr
     checked = children.run(check, stdout=-1, text=True)
     n_open = len(forks) + 1
     assert checked.returncode == 0 and checked.stdout.startswith(f"conversations={n_open} turns="), checked
+    if POSTGRES:
+        return
     with open(os.path.join(folder, "kept", "journal.db"), "r+b") as db:
         db.seek(3 * 8192)  # a page behind the schema's
         db.write(b"\xff" * 4096)
@@ -204,7 +222,7 @@ def stable(c):
 
 def is_listed(parleyd, flags, folder):
     """Pages come from the journal, the same whether conversations are in memory or not, and one that was idle for long leaves it."""
-    data = ["--data", os.path.join(folder, "listed")]
+    data = new_journal(parleyd, folder, "listed")
     with Mortal(parleyd, *flags, *data) as parley:
         daemon = parley.daemon
         _, alive, _ = all_kinds(parley)
@@ -337,7 +355,7 @@ def second_is_refused(parleyd, flags, folder):
 
 def goes_on(parleyd, flags, folder):
     """A turn that was accepted is computed again, with the seed that was drawn; streams go on where they were."""
-    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "goes_on")) as parley:
+    with Mortal(parleyd, *flags, *new_journal(parleyd, folder, "goes_on")) as parley:
         daemon = parley.daemon
         c = parley.open("long")
         r = turn(c, 1, tokens=1000)
@@ -371,7 +389,7 @@ def goes_on(parleyd, flags, folder):
 
 def drained(parleyd, flags, folder):
     """A daemon that is asked to stop cuts no accepted turn: neither one that is read for longer than it waits, nor one that nobody reads."""
-    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "drained"), "--drain-timeout", "50ms", "--linger", "1h") as parley:
+    with Mortal(parleyd, *flags, *new_journal(parleyd, folder, "drained"), "--drain-timeout", "50ms", "--linger", "1h") as parley:
         daemon = parley.daemon
         read, left = parley.open("long"), parley.open("long")
         parts, streams = {}, {}
@@ -410,7 +428,7 @@ def named_by_header(parleyd, flags, folder):
     texts = ["One.", "Two.", "Three.", "Four."]
     with Mortal(parleyd, *flags) as parley:
         whole = [chat(parley.daemon, "home", text) for text in texts]
-    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "named")) as parley:
+    with Mortal(parleyd, *flags, *new_journal(parleyd, folder, "named")) as parley:
         daemon = parley.daemon
         ids = set()
         for text, (reply, _, n_prompt) in zip(texts, whole):
@@ -426,7 +444,7 @@ def named_by_header(parleyd, flags, folder):
 
 def another_model(parleyd, flags, folder):
     """Under another model of that name, or another kind of KV pages, a conversation goes on and says so; a turn that had not ended ends empty."""
-    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "another")) as parley:
+    with Mortal(parleyd, *flags, *new_journal(parleyd, folder, "another")) as parley:
         daemon = parley.daemon
         c, running = parley.open("tiny"), parley.open("long")
         first = said(parley, turn(c, 1))
@@ -473,7 +491,7 @@ def responses(parleyd, flags, folder):
     flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0"]
     path = "/v1/responses"
     common = {"model": "tiny", "max_output_tokens": N, "temperature": 1, "seed": 7, "ignore_eos": True}
-    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "responses")) as parley:
+    with Mortal(parleyd, *flags, *new_journal(parleyd, folder, "responses")) as parley:
         daemon = parley.daemon
         first = ask(daemon, "POST", path, {**common, "input": "One.", "instructions": "Be brief.", "metadata": {"a": "b"}})[1]
         second = ask(daemon, "POST", path, {**common, "input": "Two.", "previous_response_id": first["id"]})[1]
@@ -546,7 +564,7 @@ class Script:
 def run_all(parleyd, flags, data, n_kills, seed):
     """Every script's replies, with so many kills on the way."""
     chance = random.Random(seed)
-    with Mortal(parleyd, *flags, *(["--data", data] if data else [])) as parley:
+    with Mortal(parleyd, *flags, *data) as parley:
         daemon = parley.daemon
         daemon.is_back = threading.Event()
         daemon.is_back.set()
@@ -568,8 +586,8 @@ def run_all(parleyd, flags, data, n_kills, seed):
 def same_as_uninterrupted(parleyd, flags, folder):
     seed = int(os.environ.get("PARLEY_SEED", random.randrange(10**6)))
     print(f"PARLEY_SEED={seed}")
-    whole, _ = run_all(parleyd, flags, None, 0, seed)
-    killed, n_killed = run_all(parleyd, flags, os.path.join(folder, "killed"), 5, seed)
+    whole, _ = run_all(parleyd, flags, [], 0, seed)
+    killed, n_killed = run_all(parleyd, flags, new_journal(parleyd, folder, "killed"), 5, seed)
     assert n_killed >= 3, n_killed
     assert killed == whole
 
@@ -775,7 +793,10 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in [p for p in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, drained, named_by_header, another_model, responses, of_version_before, altered, deleted_files, full_disk, failing_disk, same_as_uninterrupted) if sys.argv[3:] in ([], [p.__name__])]:
+        any_journal = (is_kept, is_listed, goes_on, drained, named_by_header, another_model, responses, same_as_uninterrupted)
+        of_folders = (is_backed_up, is_forgotten, second_is_refused, of_version_before, altered, deleted_files, full_disk, failing_disk)
+        parts = any_journal if POSTGRES else any_journal + of_folders
+        for part in [p for p in parts if sys.argv[3:] in ([], [p.__name__])]:
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

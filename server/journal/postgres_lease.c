@@ -1,0 +1,211 @@
+/* Leases and takeovers. A lease only permits a takeover. A takeover changes owner and epoch in the
+ * row that each write locks, so it waits for a write that is under way, and later writes of the
+ * owner before find the other epoch, however late they come. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "server/journal/postgres_parts.h"
+
+enum { LEASE_TRIES = 4, LEASE_NAME_CHARS = 96 };
+
+enum status postgres_renew(struct postgres_store *s, struct error *err)
+{
+    const uint64_t began_us = env_now_us(&env_real);
+    char host[64] = "", name[LEASE_NAME_CHARS];
+
+    (void)gethostname(host, sizeof(host) - 1); /* a name that is cut off is a name, too */
+    (void)snprintf(name, sizeof(name), "%s:%d", host, (int)getpid());
+    if (!link_do(&s->link,
+                 "INSERT INTO parley.daemon (id, name, until) VALUES ($1, $2, clock_timestamp() +"
+                 " $3 * interval '1 millisecond')"
+                 " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+                 LINK_ARGS(link_text(s->daemon), link_text(name), link_number(s->base.lease_ms)),
+                 err))
+        return err->status;
+    s->base.renewed_us = began_us;
+    return STATUS_OK;
+}
+
+/* Which conversations others ask for. */
+static enum status lease_find_wanted(struct postgres_store *s, struct error *err)
+{
+    struct link_connection *l = &s->link;
+    PGresult *r = link_query(l,
+                             "SELECT id FROM parley.conversation WHERE is_wanted"
+                             " AND split_part(owner, '.', 1) = $1 LIMIT $2",
+                             LINK_ARGS(link_text(s->daemon), link_number(JOURNAL_MAX_WANTED)), err);
+    size_t len;
+
+    s->base.n_wanted = 0;
+    if (r == NULL)
+        return err->status;
+    for (int i = 0; i < l->pq->PQntuples(r); i++)
+        memcpy(s->base.wanted[s->base.n_wanted++], link_column_bytes(l, r, i, 0, &len),
+               JOURNAL_ID_BYTES);
+    l->pq->PQclear(r);
+    return STATUS_OK;
+}
+
+enum status postgres_beat(struct journal_store *base, struct error *err)
+{
+    struct postgres_store *s = postgres_store_of(base);
+
+    if (postgres_connect(s, err) != STATUS_OK)
+        return err->status;
+    if (env_now_us(&env_real) - s->base.renewed_us >= (uint64_t)s->base.lease_ms * 1000 / 3 &&
+        postgres_renew(s, err) != STATUS_OK)
+        return err->status;
+    return lease_find_wanted(s, err);
+}
+
+enum status postgres_give(struct journal_store *base, const uint8_t *id, struct error *err)
+{
+    struct postgres_store *s = postgres_store_of(base);
+
+    if (postgres_connect(s, err) != STATUS_OK)
+        return err->status;
+    return link_do(&s->link,
+                   "UPDATE parley.conversation SET owner = '', owner_epoch = owner_epoch + 1"
+                   " WHERE id = $1 AND split_part(owner, '.', 1) = $2",
+                   LINK_ARGS(link_id(id), link_text(s->daemon)), err)
+               ? STATUS_OK
+               : err->status;
+}
+
+void postgres_end_lease(struct postgres_store *s)
+{
+    struct error ignored; /* the lease ends by itself */
+
+    if (s->link.c != NULL)
+        (void)!link_do(&s->link, "DELETE FROM parley.daemon WHERE id = $1 OR until <"
+                       " clock_timestamp() - interval '1 day'",
+                       LINK_ARGS(link_text(s->daemon)), &ignored);
+}
+
+bool postgres_is_mine(const struct postgres_store *s, const char *owner)
+{
+    const size_t n = strlen(s->daemon);
+
+    return strncmp(owner, s->daemon, n) == 0 && owner[n] == '.';
+}
+
+enum status postgres_elsewhere(struct postgres_store *s, const char *what, const char *daemon,
+                               struct error *err)
+{
+    s->is_elsewhere = true;
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                        "%s at another parleyd, %.80s: ask that one, or again later", what, daemon);
+    err->retry_after_ms = POSTGRES_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
+/* What a process has that was stopped, or whose link was cut: a transaction that holds the row. */
+static const char lease_end_writer[] =
+    "SELECT pg_terminate_backend(l.pid) FROM parley.conversation AS c JOIN pg_locks AS l"
+    " ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.granted"
+    " WHERE c.id = $1 AND l.pid <> pg_backend_pid()";
+
+/* The owner sees it at its next beat. */
+static enum status lease_ask_for(struct postgres_store *s, const uint8_t *id, const char *daemon,
+                                 struct error *err)
+{
+    if (!link_do(&s->link,
+                 "UPDATE parley.conversation SET is_wanted = true WHERE id = $1 AND NOT is_wanted",
+                 LINK_ARGS(link_id(id)), err))
+        return err->status;
+    return postgres_elsewhere(s, "the conversation is", daemon, err);
+}
+
+/* One attempt. *ret_is_over: it is known what became of it. */
+static enum status lease_try(struct postgres_store *s, const uint8_t *id, bool *ret_is_over,
+                             bool *ret_is_found, uint64_t *ret_epoch, struct error *err)
+{
+    struct link_connection *l = &s->link;
+    PGresult *r = link_query(
+        l,
+        "SELECT owner, owner_epoch, (SELECT name FROM parley.daemon WHERE daemon.id ="
+        " split_part(owner, '.', 1) AND until > clock_timestamp())"
+        " FROM parley.conversation WHERE id = $1 AND NOT is_closed",
+        LINK_ARGS(link_id(id)), err);
+    char owner[POSTGRES_OWNER_CHARS], name[LEASE_NAME_CHARS];
+    bool is_alive;
+    size_t len;
+
+    *ret_is_over = true;
+    if (r == NULL)
+        return err->status;
+    *ret_is_found = l->pq->PQntuples(r) > 0;
+    if (!*ret_is_found) {
+        l->pq->PQclear(r);
+        return STATUS_OK;
+    }
+    (void)snprintf(owner, sizeof(owner), "%s", (const char *)link_column_bytes(l, r, 0, 0, &len));
+    *ret_epoch = link_column(l, r, 0, 1);
+    is_alive = !l->pq->PQgetisnull(r, 0, 2);
+    (void)snprintf(name, sizeof(name), "%s", (const char *)link_column_bytes(l, r, 0, 2, &len));
+    l->pq->PQclear(r);
+    if (strcmp(owner, s->owner) == 0)
+        return STATUS_OK;
+    if (is_alive && !postgres_is_mine(s, owner))
+        return lease_ask_for(s, id, name, err);
+    if (!link_do(l, lease_end_writer, LINK_ARGS(link_id(id)), err))
+        return err->status;
+    r = link_query(l,
+                   "UPDATE parley.conversation SET owner = $2, owner_epoch = owner_epoch + 1,"
+                   " is_wanted = false"
+                   " WHERE id = $1 AND owner_epoch = $3 AND NOT is_closed RETURNING owner_epoch",
+                   LINK_ARGS(link_id(id), link_text(s->owner), link_number(*ret_epoch)), err);
+    if (r == NULL)
+        return err->status;
+    *ret_is_over = l->pq->PQntuples(r) == 1; /* else another one was sooner */
+    if (*ret_is_over)
+        *ret_epoch = link_column(l, r, 0, 0);
+    l->pq->PQclear(r);
+    return STATUS_OK;
+}
+
+enum status postgres_take(struct postgres_store *s, const uint8_t *id, bool *ret_is_found,
+                          uint64_t *ret_epoch, struct error *err)
+{
+    bool is_over = false;
+    enum status rc = STATUS_OK;
+
+    for (int i = 0; i < LEASE_TRIES && !is_over && rc == STATUS_OK; i++)
+        rc = lease_try(s, id, &is_over, ret_is_found, ret_epoch, err);
+    return rc == STATUS_OK && !is_over
+               ? postgres_elsewhere(s, "the conversation is", "which has just taken it", err)
+               : rc;
+}
+
+enum status postgres_take_things(struct postgres_store *s, struct error *err)
+{
+    struct link_connection *l = &s->link;
+    PGresult *r = link_query(
+        l,
+        "WITH t AS (SELECT owner, owner_epoch FROM parley.things FOR UPDATE)"
+        " UPDATE parley.things SET owner = $1, owner_epoch = things.owner_epoch +"
+        " CASE WHEN split_part(t.owner, '.', 1) = $2 THEN 0 ELSE 1 END"
+        " FROM t WHERE " POSTGRES_IS_FREE("t.owner", "$2") " RETURNING things.owner_epoch",
+        LINK_ARGS(link_text(s->owner), link_text(s->daemon)), err);
+    uint64_t epoch = 0;
+
+    if (r == NULL)
+        return err->status;
+    if (l->pq->PQntuples(r) == 1)
+        epoch = link_column(l, r, 0, 0);
+    l->pq->PQclear(r);
+    if (epoch == 0)
+        return postgres_elsewhere(s, "parameter sets, keys of Store and tables of Replay are",
+                                  "as long as it runs", err);
+    if (s->things_epoch != 0 && s->things_epoch != epoch)
+        return postgres_elsewhere(s, "parameter sets, keys of Store and tables of Replay were",
+                                  "meanwhile; start parleyd again to have them here", err);
+    if (s->things_epoch == 0 &&
+        !link_do(l, "DELETE FROM parley.block WHERE checkpoint NOT IN (SELECT checkpoint FROM"
+                 " parley.params UNION ALL SELECT checkpoint FROM parley.kept)", NULL, 0, err))
+        return err->status;
+    s->things_epoch = epoch;
+    return STATUS_OK;
+}

@@ -1,0 +1,85 @@
+/* What the files of the PostgreSQL store share. */
+#ifndef SERVER_JOURNAL_POSTGRES_PARTS_H
+#define SERVER_JOURNAL_POSTGRES_PARTS_H
+
+#include "server/journal/chain.h"
+#include "server/journal/postgres_link.h"
+
+enum { POSTGRES_DAEMON_CHARS = 17, POSTGRES_OWNER_CHARS = 32, POSTGRES_RETRY_MS = 1000 };
+
+struct postgres_store {
+    struct journal_store base;
+    char *url;
+    struct link_connection link;
+    struct journal_chain chain;
+    char daemon[POSTGRES_DAEMON_CHARS]; /* this process in the table of leases: random */
+    /* This process and its connection, "DAEMON.NUMBER": what was sent over a connection that is
+     * lost may still run, and must not run behind what the next connection reads. */
+    char owner[POSTGRES_OWNER_CHARS];
+    uint32_t n_links;
+    uint64_t tried_ms; /* when a connection failed last; 0: the last one did not */
+    bool has_secret;   /* base.secret was read */
+    bool is_elsewhere; /* the read met something that another process has */
+    /* The epoch under which this process read the checkpoints of parameter sets, keys and tables;
+     * 0: it did not. */
+    uint64_t things_epoch;
+};
+
+struct postgres_store *postgres_store_of(struct journal_store *s);
+
+/* Before each use: opens the connection if there is none. UNAVAILABLE, PRECONDITION. */
+enum status postgres_connect(struct postgres_store *s, struct error *err) MUST_CHECK;
+/* UNAVAILABLE: the connection is lost. */
+enum status postgres_lost(struct postgres_store *s, struct error *err);
+/* Whether this process wrote the column owner of a row. */
+bool postgres_is_mine(const struct postgres_store *s, const char *owner);
+/* Who has the row's thing, as an error: UNAVAILABLE, with the reason JOURNAL_FAILING. */
+enum status postgres_elsewhere(struct postgres_store *s, const char *what, const char *daemon,
+                               struct error *err);
+
+/* postgres_schema.c: PRECONDITION if the database has not the tables of this version. */
+enum status postgres_check_schema(struct postgres_store *s, struct error *err) MUST_CHECK;
+
+/* postgres_lease.c. The lease permits others to take over what this process has, once it is over.
+ * It fences nothing: that is done by owner and epoch in the row of what is written. */
+enum status postgres_renew(struct postgres_store *s, struct error *err) MUST_CHECK;
+void postgres_end_lease(struct postgres_store *s);
+/* Makes a conversation this process's, if its owner's lease is over. *ret_is_found is false if it
+ * is not there any more. What the owner before has sent is over when this returns, or is refused.
+ */
+enum status postgres_take(struct postgres_store *s, const uint8_t *id, bool *ret_is_found,
+                          uint64_t *ret_epoch, struct error *err) MUST_CHECK;
+enum status postgres_beat(struct journal_store *base, struct error *err) MUST_CHECK;
+enum status postgres_give(struct journal_store *base, const uint8_t *id,
+                          struct error *err) MUST_CHECK;
+/* The same for the checkpoints of parameter sets, keys and tables, which one process has. */
+enum status postgres_take_things(struct postgres_store *s, struct error *err) MUST_CHECK;
+
+/* postgres_write.c: journal_store_type's commit. */
+enum status postgres_commit(struct journal_store *base, const struct journal_record *const *records,
+                            size_t n, struct error *err) MUST_CHECK;
+
+/* postgres_read.c, postgres_list.c and postgres_check.c: journal_store_type's read and check. */
+enum status postgres_read(struct journal_store *base, const struct journal_query *q,
+                          size_t max_bytes, struct journal_found *out,
+                          struct error *err) MUST_CHECK;
+enum status postgres_read_list(struct postgres_store *s, const struct journal_query *q,
+                               struct journal_found *out, struct error *err) MUST_CHECK;
+enum status postgres_check(struct journal_store *base, uint64_t *ret_conversations,
+                           uint64_t *ret_turns, struct error *err) MUST_CHECK;
+
+/* Records of a conversation between two places, in order: of all, as many as a slice has, and at
+ * least one if there is one. The result is to be cleared; NULL: a failure. */
+PGresult *postgres_slice(struct postgres_store *s, const uint8_t *id, uint64_t after,
+                         uint64_t before, struct error *err);
+/* A row of it, borrowed. principal: whom the conversation belongs to. */
+void postgres_slice_row(const struct postgres_store *s, const PGresult *r, int row,
+                        const uint8_t *id, const char *principal, struct chain_link *out);
+
+/* A condition of SQL: the process that wrote the column has no lease any more, or is the process
+ * that the parameter names. */
+#define POSTGRES_IS_FREE(column, daemon)                                                  \
+    "(split_part(" column ", '.', 1) = " daemon " OR NOT EXISTS (SELECT FROM parley.daemon" \
+    " WHERE daemon.id = split_part(" column ", '.', 1) AND daemon.until > clock_timestamp()))"
+
+#endif

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# postgres.sh COMMAND…: runs a command beside a PostgreSQL of its own, whose URL is PARLEY_TEST_POSTGRES, and whose folder
+# is PARLEY_TEST_POSTGRES_DIR. Status 77, by which meson skips a test: there is no PostgreSQL 14 or newer here.
+# postgres.sh --pgbouncer COMMAND…: the same, behind a PgBouncer that gives each transaction another connection.
+# postgres.sh --stop MODE, --start: of the one that PARLEY_TEST_POSTGRES_DIR names; MODE as of pg_ctl.
+set -euo pipefail
+bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)
+if [ ! -x "$bin/initdb" ] || [ "$(basename "$(dirname "$bin")")" -lt 14 ]; then
+    echo "postgres.sh: there is no PostgreSQL" >&2
+    exit 77
+fi
+as=() # PostgreSQL refuses to be run by root
+[ "$(id -u)" != 0 ] || as=(runuser -u postgres --)
+
+# Right after a kill the process that was killed may still be listed.
+start() {
+    for _ in 1 2 3 4 5 6 7 8; do
+        (cd "$1" && "${as[@]}" "$bin/pg_ctl" -D "$1/pg" -w -t 20 -s -l "$1/log" start) 2>/dev/null && return
+    done
+    cat "$1/log" >&2
+    return 1
+}
+
+case ${1-} in
+--stop) cd "$PARLEY_TEST_POSTGRES_DIR" && exec "${as[@]}" "$bin/pg_ctl" -D "$PARLEY_TEST_POSTGRES_DIR/pg" -w -s -m "$2" stop ;;
+--start) start "$PARLEY_TEST_POSTGRES_DIR" && exit ;;
+--pgbouncer)
+    shift
+    if [ ! -x /usr/sbin/pgbouncer ]; then
+        echo "postgres.sh: there is no PgBouncer" >&2
+        exit 77
+    fi
+    bouncer=yes
+    ;;
+esac
+
+PARLEY_TEST_POSTGRES_DIR=$(mktemp -d /tmp/pgXXXXXX) # short: it is the path of a socket
+dir=$PARLEY_TEST_POSTGRES_DIR
+# shellcheck disable=SC2064 # the folder of now
+trap "cd /; [ ! -f '$dir/bouncer.pid' ] || kill \$(cat '$dir/bouncer.pid'); '$0' --stop immediate 2>/dev/null || true; rm -rf '$dir'" EXIT
+[ ${#as[@]} = 0 ] || chown postgres "$dir"
+(cd "$dir" && "${as[@]}" "$bin/initdb" -D "$dir/pg" -U parley -A trust --no-locale -E UTF8 --no-sync --no-instructions >/dev/null)
+printf "listen_addresses=''\nport=21500\nunix_socket_directories='%s'\nfsync=on\nsynchronous_commit=on\njit=off\nmax_connections=40\n" "$dir" |
+    "${as[@]}" tee -a "$dir/pg/postgresql.conf" >/dev/null
+export PARLEY_TEST_POSTGRES_DIR
+start "$dir"
+export PARLEY_TEST_POSTGRES="postgresql://parley@/postgres?host=$dir&port=21500"
+if [ "${bouncer-}" = yes ]; then
+    printf '[databases]\npostgres = host=%s port=21500 user=parley\n[pgbouncer]\nlisten_addr=\nunix_socket_dir=%s\nlisten_port=21501\nauth_type=any\npool_mode=transaction\ndefault_pool_size=3\npidfile=%s/bouncer.pid\nlogfile=%s/bouncer.log\n' \
+        "$dir" "$dir" "$dir" "$dir" >"$dir/bouncer.ini"
+    (cd "$dir" && "${as[@]}" /usr/sbin/pgbouncer -q -d "$dir/bouncer.ini")
+    PARLEY_TEST_POSTGRES="postgresql://parley@/postgres?host=$dir&port=21501"
+fi
+"$@"

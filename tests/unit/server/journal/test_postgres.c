@@ -1,0 +1,393 @@
+/* What several stores do that share a database: each stands for a daemon. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/journal/postgres.h"
+#include "server/journal/postgres_link.h"
+#include "tests/unit/base/suite.h"
+#include "tests/unit/server/journal/kept_store.h"
+
+/* The leases of all stores are over, as if their daemons had been stopped. */
+static void leases_end(void)
+{
+    kept_sql("UPDATE parley.daemon SET until = clock_timestamp() - interval '1 second'");
+}
+
+/* Reads the conversation; *ret_epoch is 0 if it is not there. */
+static enum status reads(struct journal_store *s, int of, uint64_t *ret_epoch, struct error *err)
+{
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+    struct journal_found f;
+    enum status rc;
+
+    memcpy(q.id, kept_ids[of], JOURNAL_ID_BYTES);
+    journal_found_init(&f);
+    do
+        rc = s->type->read(s, &q, KEPT_MAX_BYTES, &f, err);
+    while (rc == STATUS_OK && f.reading != NULL);
+    *ret_epoch = rc == STATUS_OK && f.is_found ? f.owner_epoch : 0;
+    journal_found_deinit(&f);
+    return rc;
+}
+
+static struct journal_record with_epoch(struct journal_record r, uint64_t epoch,
+                                        struct error *refusal)
+{
+    r.owner_epoch = epoch;
+    r.refusal = refusal;
+    return r;
+}
+
+/* Who has the lease keeps the conversation. Afterwards another one takes it over, and what the
+ * owner before writes is refused, alone: the rest of its transaction is stored. */
+START_TEST(test_fence)
+{
+    struct journal_store *a = opened(), *b = opened();
+    struct journal_record open = record(JOURNAL_OPEN, 0, 0, "o");
+    struct journal_record accept = record(JOURNAL_ACCEPT, 0, 1, "a");
+    struct error no[2] = {{0}}, err = {0};
+    struct journal_record late = with_epoch(record(JOURNAL_FINISH, 0, 1, "late"), 1, &no[0]);
+    struct journal_record other = with_epoch(record(JOURNAL_OBSERVE, 1, 1, "b"), 1, &no[1]);
+    const struct journal_record *both[] = {&late, &other};
+    uint64_t epoch;
+
+    commit(a, open);
+    commit(a, accept);
+    commit(a, record(JOURNAL_OPEN, 1, 0, "p"));
+    ck_assert_int_eq(reads(b, 0, &epoch, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+    leases_end();
+    ck_assert_msg(reads(b, 0, &epoch, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_uint_eq(epoch, 2);
+    ck_assert_msg(a->type->commit(a, both, 2, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_int_eq(no[0].status, STATUS_UNAVAILABLE);
+    ck_assert_int_eq(no[0].reason, REASON_JOURNAL_FAILING);
+    ck_assert_int_eq(no[1].status, STATUS_OK);
+    commit(b, with_epoch(record(JOURNAL_FINISH, 0, 1, "right"), 2, NULL));
+    ck_assert_str_eq(stored(b, 0), "1.1.0:o 3.1.1:a 4.1.1:right");
+    late.refusal = NULL;
+    ck_assert_int_eq(commits(a, &late, &err), STATUS_UNAVAILABLE);
+    ck_assert_str_eq(stored(b, 1), "1.1.0:p 5.1.1:b");
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+/* A process that had the conversation, lost it, and has it again may not write what it knew before.
+ */
+START_TEST(test_epoch)
+{
+    struct journal_store *a = opened(), *b = opened();
+    struct error no = {0}, err = {0};
+    struct journal_record old = with_epoch(record(JOURNAL_OBSERVE, 0, 2, "old"), 1, &no);
+    uint64_t epoch;
+
+    commit(a, record(JOURNAL_OPEN, 0, 0, "o"));
+    leases_end();
+    ck_assert_int_eq(reads(b, 0, &epoch, &err), STATUS_OK);
+    commit(b, with_epoch(record(JOURNAL_OBSERVE, 0, 1, "b"), epoch, NULL));
+    leases_end();
+    ck_assert_int_eq(reads(a, 0, &epoch, &err), STATUS_OK);
+    ck_assert_uint_eq(epoch, 3);
+    ck_assert_int_eq(commits(a, &old, &err), STATUS_OK);
+    ck_assert_int_eq(no.reason, REASON_JOURNAL_FAILING);
+    commit(a, with_epoch(record(JOURNAL_OBSERVE, 0, 2, "c"), epoch, NULL));
+    ck_assert_int_eq(reads(a, 0, &epoch, &err), STATUS_OK);
+    ck_assert_uint_eq(epoch, 3); /* its own, over the same connection */
+    ck_assert_str_eq(stored(a, 0), "1.1.0:o 5.1.1:b 5.1.2:c");
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+/* A daemon that was stopped inside a transaction has the row locked. A takeover does not wait for
+ * it. */
+START_TEST(test_frozen)
+{
+    struct link_connection frozen = {.c = NULL};
+    struct journal_store *a = opened(), *b = opened();
+    struct timespec before, after;
+    struct error err = {0};
+    uint64_t epoch;
+    PGresult *r;
+
+    commit(a, record(JOURNAL_OPEN, 0, 0, "o"));
+    ck_assert_int_eq(libpq_load(&frozen.pq, &err), STATUS_OK);
+    ck_assert_int_eq(link_open(&frozen, kept_place(), &err), STATUS_OK);
+    ck_assert(link_send(&frozen, "SELECT FROM parley.conversation FOR NO KEY UPDATE", NULL, 0));
+    ck_assert(link_ask(&frozen));
+    r = link_take(&frozen, &err);
+    ck_assert_ptr_nonnull(r);
+    frozen.pq->PQclear(r);
+    leases_end();
+    (void)clock_gettime(CLOCK_MONOTONIC, &before);
+    ck_assert_msg(reads(b, 0, &epoch, &err) == STATUS_OK, "%s", err.text);
+    (void)clock_gettime(CLOCK_MONOTONIC, &after);
+    ck_assert_uint_eq(epoch, 2);
+    ck_assert_int_lt(after.tv_sec - before.tv_sec, 4);
+    ck_assert(!link_sync(&frozen) || !link_take_sync(&frozen, &err));
+    link_close(&frozen);
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+/* Two requests with one key, at two daemons: one of them is stored, and of the other nothing. */
+START_TEST(test_key_race)
+{
+    struct journal_query q = {.by = JOURNAL_BY_KEY, .principal = "anna", .text = "key"};
+    struct journal_store *a = opened(), *b = opened();
+    struct error no[3] = {{0}}, err = {0};
+    struct journal_record open = with_epoch(record(JOURNAL_OPEN, 1, 0, "p"), 1, &no[0]);
+    struct journal_record accept = with_epoch(record(JOURNAL_ACCEPT, 1, 1, "a"), 1, &no[1]);
+    struct journal_record other = with_epoch(record(JOURNAL_OPEN, 2, 0, "q"), 1, &no[2]);
+    const struct journal_record *all[] = {&open, &accept, &other};
+
+    commit(a, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit_keyed(a, 0, 1, 0, "first");
+    open.with_next = true;
+    accept.principal = "anna";
+    accept.key = "key";
+    accept.key_body = "second";
+    accept.key_size_bytes = strlen("second");
+    ck_assert_msg(b->type->commit(b, all, 3, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_int_eq(no[0].reason, REASON_JOURNAL_FAILING);
+    ck_assert_int_eq(no[1].reason, REASON_JOURNAL_FAILING);
+    ck_assert_int_eq(no[2].status, STATUS_OK);
+    ck_assert_str_eq(stored_by(b, &q), "9.1.1:first");
+    ck_assert_str_eq(stored(b, 1), "");
+    ck_assert_str_eq(stored(b, 2), "1.1.0:q");
+    a->type->close(a);
+    ck_assert_int_eq(commits(b, &open, &err), STATUS_OK);
+    ck_assert_int_eq(commits(b, &accept, &err), STATUS_OK); /* nobody has the first one any more */
+    b->type->close(b);
+}
+END_TEST
+
+/* The same with a request's id, and with a name. */
+START_TEST(test_open_race)
+{
+    struct journal_store *a = opened(), *b = opened();
+    struct error no = {0}, err = {0};
+    struct journal_record first = record(JOURNAL_OPEN, 0, 0, "o");
+    struct journal_record second = with_epoch(record(JOURNAL_OPEN, 1, 0, "p"), 0, &no);
+
+    if (_i == 0)
+        first.request_id = second.request_id = "once";
+    else
+        first.name = second.name = "home";
+    commit(a, first);
+    ck_assert_int_eq(commits(b, &second, &err), STATUS_OK);
+    ck_assert_int_eq(no.reason, REASON_JOURNAL_FAILING);
+    ck_assert_str_eq(stored(b, 1), "");
+    ck_assert_str_eq(stored(a, 0), "1.1.0:o");
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+/* Commits, and again until the connection is there again. */
+static void commit_patiently(struct journal_store *s, struct journal_record r)
+{
+    const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+    struct error err = {0};
+
+    for (int i = 0; i < 100 && commits(s, &r, &err) != STATUS_OK; i++)
+        (void)nanosleep(&pause, NULL); /* the store itself waits between two attempts */
+    ck_assert_msg(err.status == STATUS_OK || commits(s, &r, &err) == STATUS_OK, "%s", err.text);
+}
+
+/* A connection that is lost is opened again; what the lost one had is read under another epoch. */
+START_TEST(test_lost_connection)
+{
+    struct journal_store *s = opened();
+    struct error err = {0};
+    struct journal_record r = record(JOURNAL_OBSERVE, 0, 1, "b");
+    uint64_t epoch;
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    kept_sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+             " AND backend_type = 'client backend'");
+    ck_assert_int_eq(commits(s, &r, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+    commit_patiently(s, r);
+    ck_assert_int_eq(reads(s, 0, &epoch, &err), STATUS_OK);
+    ck_assert_uint_eq(epoch, 2);
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o 5.1.1:b");
+    s->type->close(s);
+}
+END_TEST
+
+/* A conversation of more rows and bytes than a slice is read as a whole. */
+START_TEST(test_slices)
+{
+    enum { TURNS = 600, LEN = 3000 };
+    static char body[LEN + 1];
+    static struct journal_record records[TURNS];
+    static const struct journal_record *all[TURNS];
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+    struct journal_store *s = opened();
+    struct error err = {0};
+    struct journal_found f;
+    uint32_t n = 0;
+    int n_reads = 0;
+
+    memset(body, 'x', LEN);
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    for (uint32_t i = 0; i < TURNS; i++) {
+        records[i] = record(JOURNAL_OBSERVE, 0, i + 1, body);
+        all[i] = &records[i];
+    }
+    ck_assert_msg(s->type->commit(s, all, TURNS, &err) == STATUS_OK, "%s", err.text);
+    memcpy(q.id, kept_ids[0], JOURNAL_ID_BYTES);
+    journal_found_init(&f);
+    do {
+        ck_assert_msg(s->type->read(s, &q, (size_t)8 << 20, &f, &err) == STATUS_OK, "%s", err.text);
+        n_reads++;
+    } while (f.reading != NULL);
+    for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l))
+        ck_assert_uint_eq(container_of(l, struct journal_event, link)->turn, n++);
+    ck_assert_uint_eq(n, TURNS + 1);
+    ck_assert_int_gt(n_reads, 1);
+    journal_found_deinit(&f);
+    s->type->close(s);
+}
+END_TEST
+
+/* Each kind of damage is found by reading, and by the check. */
+START_TEST(test_damage)
+{
+    static const struct {
+        const char *sql, *says;
+    } rows[] = {
+        {"UPDATE parley.event SET body = 'z' WHERE turn = 1 AND kind = 3", "is not what was written"},
+        {"DELETE FROM parley.event WHERE turn = 1 AND kind = 4", "does not follow"},
+        {"UPDATE parley.event SET seq = DEFAULT WHERE turn = 1 AND kind = 3", "does not follow"},
+    };
+    struct journal_store *s = opened();
+    uint64_t n, epoch;
+    struct error err = {0};
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit(s, record(JOURNAL_ACCEPT, 0, 1, "a"));
+    commit(s, record(JOURNAL_FINISH, 0, 1, "f"));
+    commit(s, record(JOURNAL_OBSERVE, 0, 2, "b"));
+    ck_assert_int_eq(s->type->check(s, &n, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 2);
+    kept_sql(rows[_i].sql);
+    ck_assert_int_eq(reads(s, 0, &epoch, &err), STATUS_DATA_LOSS);
+    ck_assert_msg(strstr(err.text, rows[_i].says) != NULL, "%s", err.text);
+    ck_assert_int_eq(s->type->check(s, &n, &n, &err), STATUS_DATA_LOSS);
+    s->type->close(s);
+}
+END_TEST
+
+/* Parameter sets, keys and tables are at one daemon, and at the next one after its end. */
+START_TEST(test_things)
+{
+    struct journal_query q = {.by = JOURNAL_CHECKPOINTS};
+    struct journal_store *a = opened(), *b = opened();
+    struct error no = {0}, err = {0};
+    struct journal_record late = with_epoch(of_params(JOURNAL_CHECKPOINT, 1, "late"), 0, &no);
+    struct journal_found f;
+
+    commit(a, record(JOURNAL_BLOCK, 0, 0, "part"));
+    commit(a, of_params(JOURNAL_CHECKPOINT, 0, "first"));
+    ck_assert_str_eq(checkpoints(a), "17.0.0:first");
+    journal_found_init(&f);
+    ck_assert_int_eq(b->type->read(b, &q, KEPT_MAX_BYTES, &f, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+    leases_end();
+    ck_assert_str_eq(checkpoints(b), "17.0.0:first");
+    ck_assert_int_eq(commits(a, &late, &err), STATUS_OK);
+    ck_assert_int_eq(no.reason, REASON_JOURNAL_FAILING);
+    ck_assert_str_eq(checkpoints(b), "17.0.0:first");
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+/* A database without tables, with tables of a later version, or one that may lose what it confirms
+ * is refused, in words. */
+START_TEST(test_refused)
+{
+    static const struct {
+        const char *sql, *undo, *says;
+    } rows[] = {
+        {"DROP SCHEMA parley CASCADE", "SELECT 1", "--init-data"},
+        {"UPDATE parley.schema SET version = 99", "SELECT 1", "has schema 99"},
+        {"ALTER DATABASE postgres SET synchronous_commit = off",
+         "ALTER DATABASE postgres RESET synchronous_commit", "synchronous_commit=off"},
+    };
+    struct journal_store *s = NULL;
+    struct error err = {0};
+
+    kept_sql(rows[_i].sql);
+    ck_assert_int_eq(journal_postgres.look(kept_place(), &err), STATUS_PRECONDITION);
+    ck_assert_int_eq(journal_postgres.open(&s, kept_place(), &err), STATUS_PRECONDITION);
+    ck_assert_msg(strstr(err.text, rows[_i].says) != NULL, "%s", err.text);
+    kept_sql(rows[_i].undo);
+}
+END_TEST
+
+/* Making the tables again changes nothing. */
+START_TEST(test_init_twice)
+{
+    struct journal_store *s = opened();
+    struct error err = {0};
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    ck_assert_int_eq(postgres_init_data(kept_place(), &err), STATUS_OK);
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o");
+    s->type->close(s);
+}
+END_TEST
+
+/* No password, wherever it stands in the URL, is shown. */
+START_TEST(test_shown)
+{
+    static const char *const rows[][2] = {
+        {"postgresql://anna:secret@db:5432/parley?password=secret", "postgresql://db:5432/parley"},
+        {"postgres://db/parley", "postgresql://db/parley"},
+        {"postgresql://anna:se@cret@db/parley", "postgresql://db/parley"},
+        {"postgresql:///?host=/run&password=a@secret", "postgresql:///"},
+        {"postgresql://", "postgresql://"},
+    };
+    char shown[POSTGRES_SHOWN_MAX];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ck_assert_str_eq(postgres_shown(rows[i][0], shown), rows[i][1]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("server/journal/postgres");
+    TCase *t = tcase_create("all");
+    SRunner *runner;
+    int failed;
+
+    kept_choose(true);
+    tcase_add_checked_fixture(t, kept_setup, kept_teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, test_fence);
+    tcase_add_test(t, test_epoch);
+    tcase_add_test(t, test_frozen);
+    tcase_add_test(t, test_key_race);
+    tcase_add_loop_test(t, test_open_race, 0, 2);
+    tcase_add_test(t, test_lost_connection);
+    tcase_add_test(t, test_slices);
+    tcase_add_loop_test(t, test_damage, 0, 3);
+    tcase_add_test(t, test_things);
+    tcase_add_loop_test(t, test_refused, 0, 3);
+    tcase_add_test(t, test_init_twice);
+    tcase_add_test(t, test_shown);
+    suite_add_tcase(suite, t);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
