@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/reply/call_values.h"
 #include "agents/reply/json_scan.h"
 #include "base/name.h"
 
@@ -170,7 +171,7 @@ static enum call_read call_reader_object(struct call_text *out, struct call_read
         rc = call_reader_skip_value(r);
         if (value == its)
             value_len = (size_t)(r->text + r->at - its);
-        if (rc == CALL_BEGINS && is_key(key, len, "name")) {
+        if (rc == CALL_BEGINS && (is_key(key, len, "name") || is_key(key, len, "tool_name"))) {
             out->name = its + 1;
             out->name_len = (size_t)(r->text + r->at - its) < 2 || *its != '"'
                                 ? 0
@@ -367,6 +368,42 @@ static enum call_read call_reader_pairs(struct call_text *out, struct call_reade
     return call_reader_marked(out, r, &marks, tools, arguments, ret_is_short);
 }
 
+/* The name, and arguments in brackets. */
+static enum call_read call_reader_values(struct call_text *out, struct call_reader *r,
+                                         const json_t *tools, struct buf *arguments,
+                                         bool *ret_is_short)
+{
+    const bool is_python = r->format->shape == CALL_PYTHON;
+    json_t *all;
+    char *text = NULL;
+    bool is_open = false;
+    enum call_read rc;
+
+    call_reader_skip_space(r);
+    if (is_python && r->at < r->len && r->text[r->at] == '[')
+        r->at++;
+    call_reader_skip_space(r);
+    rc = call_reader_skip(r, r->format->prefix);
+    if (rc == CALL_BEGINS)
+        rc = call_reader_name(out, r, tools);
+    if (rc == CALL_BEGINS)
+        rc = call_reader_skip(r, is_python ? "(" : "{");
+    if (rc != CALL_BEGINS)
+        return rc;
+    all = call_values_read(r->text, r->len, &r->at, is_python ? ')' : '}', &is_open);
+    if (all == NULL)
+        return is_open ? CALL_UNDECIDED : CALL_IS_NONE;
+    text = json_dumps(all, 0);
+    json_decref(all);
+    out->end = r->at;
+    if (text == NULL)
+        *ret_is_short = true;
+    else
+        (void)put_arguments(arguments, text, strlen(text), ret_is_short);
+    free(text);
+    return *ret_is_short ? CALL_UNDECIDED : CALL_IS_WHOLE;
+}
+
 enum call_read call_text_read(struct call_text *out, const struct call_format *f, const char *text,
                               size_t len, const json_t *tools, struct buf *arguments,
                               bool *ret_is_short)
@@ -381,6 +418,9 @@ enum call_read call_text_read(struct call_text *out, const struct call_format *f
         return call_reader_parameters(out, &r, tools, arguments, ret_is_short);
     case CALL_PAIRS:
         return call_reader_pairs(out, &r, tools, arguments, ret_is_short);
+    case CALL_PYTHON:
+    case CALL_BRACES:
+        return call_reader_values(out, &r, tools, arguments, ret_is_short);
     case CALL_OBJECT:
     case CALL_LIST:
         break;

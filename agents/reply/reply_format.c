@@ -18,6 +18,20 @@
         .begin = "<|channel>thought\n", .cut = "\n<channel|>", .after = "", .alone = ""   \
     }
 
+#define REASONS_IN_SEED                                                            \
+    {                                                                              \
+        .probe = "<seed:think>", .open = "<seed:think>", .close = "</seed:think>", \
+        .begin = "<seed:think>", .cut = "</seed:think>", .after = "", .alone = ""  \
+    }
+/* Command R7B: the answer stands between marks of its own. */
+#define REASONS_IN_COMMAND                                                                        \
+    {                                                                                             \
+        .probe = "<|START_THINKING|>", .open = "<|START_THINKING|>", .close = "<|END_THINKING|>", \
+        .between = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, .is_anywhere = true,               \
+        .begin = "<|START_THINKING|>", .cut = "<|END_THINKING|><|START_RESPONSE|>",               \
+        .after = "<|START_RESPONSE|>", .alone = "<|START_RESPONSE|>"                              \
+    }
+
 /* Calls of a template that has no form of its own. */
 #define BARE_CALLS                                                                             \
     {                                                                                          \
@@ -42,6 +56,7 @@ static const struct reply_family families[] = {
                   .open = "<|channel|>analysis<|message|>",
                   .close = "<|end|>",
                   .between = {"<|start|>assistant", "<|channel|>final<|message|>"},
+                  .has_headers = true,
                   .is_anywhere = true,
                   .begin = "<|channel|>analysis<|message|>",
                   .cut = "<|end|><|start|>assistant<|channel|>final<|message|>",
@@ -97,7 +112,57 @@ static const struct reply_family families[] = {
                .arguments = "arguments",
                .after = ""},
      .thoughts = REASONS_IN_BRACKETS},
-    {.calls = {.family = "qwen3-coder", /* and Qwen 3.5 */
+    {.calls = {.family = "seed-oss",
+               .probes = {"<seed:tool_call>", "<function="},
+               .shape = CALL_PARAMETERS,
+               .open = "<seed:tool_call>",
+               .close = "</seed:tool_call>",
+               .before = "",
+               .prefix = "",
+               .arguments = "",
+               .after = ""},
+     .thoughts = REASONS_IN_SEED},
+    {.calls = {.family = "nemotron-nano", /* Nemotron Nano v2 */
+               .probes = {"<TOOLCALL>", ""},
+               .shape = CALL_LIST,
+               .open = "<TOOLCALL>",
+               .close = "</TOOLCALL>",
+               .before = "",
+               .prefix = "",
+               .arguments = "arguments",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "command-r", /* Command R7B, A */
+               .probes = {"<|START_ACTION|>", "tool_name"},
+               .shape = CALL_LIST,
+               .open = "<|START_ACTION|>",
+               .close = "<|END_ACTION|>",
+               .before = "",
+               .prefix = "",
+               .arguments = "parameters",
+               .after = ""},
+     .thoughts = REASONS_IN_COMMAND},
+    {.calls = {.family = "gemma4",
+               .probes = {"<|tool_call>", "<tool_call|>"},
+               .shape = CALL_BRACES,
+               .open = "<|tool_call>",
+               .close = "<tool_call|>",
+               .before = "",
+               .prefix = "call:",
+               .arguments = "",
+               .after = ""},
+     .thoughts = REASONS_IN_CHANNEL},
+    {.calls = {.family = "lfm2", /* and LFM2.5 */
+               .probes = {"<|tool_call_start|>", ""},
+               .shape = CALL_PYTHON,
+               .open = "<|tool_call_start|>",
+               .close = "<|tool_call_end|>",
+               .before = "",
+               .prefix = "",
+               .arguments = "",
+               .after = ""},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "qwen3-coder", /* and Qwen 3.5, Nemotron 3 */
                .probes = {"<function=", "<parameter="},
                .shape = CALL_PARAMETERS,
                .open = "<tool_call>",
@@ -152,6 +217,17 @@ static const struct reply_family families[] = {
                .shape = CALL_OBJECT,
                .open = "<|python_tag|>",
                .close = "",
+               .before = "",
+               .prefix = "",
+               .arguments = "parameters",
+               .after = "",
+               .may_be_bare = true},
+     .thoughts = REASONS_IN_TAGS},
+    {.calls = {.family = "llama4",
+               .probes = {"<|header_start|>", "\"parameters\""},
+               .shape = CALL_OBJECT,
+               .open = "<|python_start|>",
+               .close = "<|python_end|>",
                .before = "",
                .prefix = "",
                .arguments = "parameters",

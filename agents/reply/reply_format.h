@@ -14,6 +14,8 @@ enum call_shape {
     CALL_NAMED,      /* the name, a mark, the arguments as JSON */
     CALL_PARAMETERS, /* <function=NAME><parameter=KEY>VALUE</parameter></function> */
     CALL_PAIRS,      /* NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value> */
+    CALL_PYTHON,     /* [NAME(KEY='VALUE', …), …], or without the brackets */
+    CALL_BRACES,     /* NAME{KEY:<|"|>VALUE<|"|>,…} */
 };
 
 /* A reply's calls are: open, then each of them (before, prefix, the call, after), then close. Texts
@@ -33,6 +35,7 @@ struct thought_format {
     const char *open, *close;
     const char *probe;      /* a text that its templates have */
     const char *between[2]; /* texts around its messages, which are no part of any; may be NULL */
+    bool has_headers;       /* messages have headers with channels and recipients (gpt-oss) */
     bool is_anywhere; /* open and between count anywhere; else open counts before all other text,
                          and anywhere else it is text */
     /* What is written where a constraint binds the answer, or may be written. */

@@ -12,6 +12,7 @@
 enum parser_state {
     PARSE_TEXT,      /* searches for a mark */
     PARSE_THOUGHT,   /* searches for the end of the thought */
+    PARSE_HEADER,    /* of a message in channels: searches for its end */
     PARSE_CALL,      /* after the opening mark: reads a call up to its arguments */
     PARSE_ARGUMENTS, /* follows the arguments to their end, and hands them out */
     PARSE_OBJECT,    /* the rest of the object around the arguments */
@@ -21,6 +22,7 @@ enum parser_state {
 
 enum {
     MAX_HELD_SPACE = 256, /* white space before a mark, which is not text */
+    MAX_HEADER = 512,     /* of a message in channels; a longer one is text */
     MAX_PARSED_BYTES = 64 << 20,
     SLICE_BYTES = 4096,
 };
@@ -49,9 +51,10 @@ struct reply_parser {
     size_t name_at, name_len, arguments_at, scanned;
     struct json_scan scan;
     uint32_t n_calls;
-    bool has_text;    /* so a call without a mark cannot begin any more */
-    bool skips_space; /* at the front of held */
-    bool may_reopen;  /* the prompt has opened the thought, and the model may do so again */
+    size_t header_len; /* PARSE_ARGUMENTS: of the header before them, in held; 0: none */
+    bool has_text;     /* so a call without a mark cannot begin any more */
+    bool skips_space;  /* at the front of held */
+    bool may_reopen;   /* the prompt has opened the thought, and the model may do so again */
     bool is_in_call, is_over, is_bare;
     char before;   /* the last character of text that was given; 0: none */
     bool is_short; /* out of memory */
@@ -225,12 +228,36 @@ static void look_for(const struct reply_parser *p, struct found_mark *f, const c
     }
 }
 
+/* Messages of gpt-oss ("harmony") are a header, <|message|>, the text, and <|end|>, <|call|> or
+ * <|return|>. The header names the role, a channel and perhaps a recipient, which is a call of a
+ * tool; the recipient may stand behind the role or behind any channel. */
+static const char harmony_message[] = "<|message|>", harmony_channel[] = "<|channel|>";
+static const struct {
+    const char *text;
+    enum parser_state next;
+} harmony_marks[] = {
+    {"<|channel|>", PARSE_HEADER}, {"<|start|>", PARSE_HEADER}, {"<|end|>", PARSE_TEXT},
+    {"<|call|>", PARSE_TEXT},      {"<|return|>", PARSE_TEXT},
+};
+enum { N_HARMONY_MARKS = sizeof(harmony_marks) / sizeof(harmony_marks[0]) };
+
+static bool parser_has_headers(const struct reply_parser *p)
+{
+    return p->thoughts != NULL && p->thoughts->has_headers && !p->is_json;
+}
+
 static struct found_mark parser_look(const struct reply_parser *p)
 {
     struct found_mark f = {.at = SIZE_MAX};
 
     if (p->calls != NULL && p->calls->open[0] != '\0')
         look_for(p, &f, p->calls->open, PARSE_CALL);
+    if (parser_has_headers(p)) {
+        f = (struct found_mark){.at = SIZE_MAX};
+        for (size_t i = 0; i < N_HARMONY_MARKS; i++)
+            look_for(p, &f, harmony_marks[i].text, harmony_marks[i].next);
+        return f;
+    }
     if (p->thoughts != NULL && p->thoughts->is_anywhere && !p->is_json) {
         look_for(p, &f, p->thoughts->open, PARSE_THOUGHT);
         for (size_t i = 0; i < 2 && p->thoughts->between[i] != NULL; i++)
@@ -248,7 +275,9 @@ static bool parser_at_mark(struct reply_parser *p, const struct found_mark *f)
     p->before = '\0';
     p->state = f->next;
     p->mark_len = f->at - n_text + f->len;
-    if (f->next != PARSE_CALL) {
+    if (f->next == PARSE_HEADER) {
+        buf_consume(&p->held, f->at - n_text);
+    } else if (f->next != PARSE_CALL) {
         buf_consume(&p->held, p->mark_len);
         p->skips_space = true;
     }
@@ -285,6 +314,109 @@ static bool parser_at_thought(struct reply_parser *p, size_t n, struct found_mar
     return false;
 }
 
+/* The end of a name of a tool at from. */
+static size_t header_name_end(const char *text, size_t from, size_t len)
+{
+    while (from < len && text[from] != '<' && !call_text_is_space(text[from]))
+        from++;
+    return from;
+}
+
+/* The header, of len bytes, names a tool as its recipient: the last one counts. */
+static bool parser_find_recipient(struct reply_parser *p, size_t len)
+{
+    static const char to[] = "to=";
+    const char *text = p->held.data, *prefix;
+    size_t n_prefix;
+    bool is_found = false;
+
+    if (p->calls == NULL)
+        return false;
+    prefix = p->calls->prefix;
+    n_prefix = strlen(prefix);
+    for (size_t at = 0; at + sizeof(to) - 1 <= len; at++) {
+        size_t from = at + sizeof(to) - 1, end;
+
+        if (memcmp(text + at, to, sizeof(to) - 1) != 0)
+            continue;
+        if (len - from >= n_prefix && memcmp(text + from, prefix, n_prefix) == 0)
+            from += n_prefix;
+        end = header_name_end(text, from, len);
+        if (call_text_tool(p->tools, text + from, end - from) == NULL)
+            continue;
+        p->name_at = from;
+        p->name_len = end - from;
+        is_found = true;
+    }
+    return is_found;
+}
+
+/* Whether the last channel of the header is that of thoughts. */
+static bool parser_header_thinks(const struct reply_parser *p, size_t len)
+{
+    static const char analysis[] = "analysis";
+    const size_t n = sizeof(harmony_channel) - 1;
+    bool thinks = false;
+
+    for (size_t at = 0; at + n <= len; at++)
+        if (memcmp(p->held.data + at, harmony_channel, n) == 0)
+            thinks = len - at - n >= sizeof(analysis) - 1 &&
+                     memcmp(p->held.data + at + n, analysis, sizeof(analysis) - 1) == 0;
+    return thinks;
+}
+
+/* held begins with a header: a call, a thought or text follows it. */
+static bool parser_header(struct reply_parser *p)
+{
+    const size_t n = sizeof(harmony_message) - 1;
+    const char *end =
+        p->held.len == 0 ? NULL : memmem(p->held.data, p->held.len, harmony_message, n);
+    const size_t len = end == NULL ? p->held.len : (size_t)(end - p->held.data);
+
+    if (len > MAX_HEADER) {
+        p->state = PARSE_TEXT;
+        parser_give(p, REPLY_TEXT, p->mark_len);
+        return true;
+    }
+    if (end == NULL) {
+        if (p->is_over) /* the reply ends in it, so it says nothing */
+            buf_clear(&p->held);
+        return false;
+    }
+    if (parser_find_recipient(p, len)) {
+        size_t at = len + n;
+
+        while (at < p->held.len && call_text_is_space(p->held.data[at]))
+            at++;
+        if (at == p->held.len && !p->is_over)
+            return false;
+        if (at < p->held.len && p->held.data[at] == '{') {
+            p->header_len = p->mark_len = p->arguments_at = p->scanned = at;
+            p->scan = (struct json_scan){0};
+            p->state = PARSE_ARGUMENTS;
+            return true;
+        }
+    }
+    p->state = parser_header_thinks(p, len) ? PARSE_THOUGHT : PARSE_TEXT;
+    buf_consume(&p->held, len + n);
+    p->skips_space = true;
+    return true;
+}
+
+/* A reply that begins with its recipient: the prompt has ended with the role. */
+static bool parser_begins_with_recipient(const struct reply_parser *p, bool *ret_is_open)
+{
+    static const char to[] = "to=";
+    const size_t n = parser_space(p), left = p->held.len - n;
+    const size_t most = left < sizeof(to) - 1 ? left : sizeof(to) - 1;
+
+    if (!parser_has_headers(p) || p->calls == NULL || p->has_text || p->n_calls > 0 ||
+        p->n_added != p->held.len || left == 0 || memcmp(p->held.data + n, to, most) != 0)
+        return false;
+    *ret_is_open = *ret_is_open || (most < sizeof(to) - 1 && !p->is_over);
+    return most == sizeof(to) - 1;
+}
+
 static bool parser_text(struct reply_parser *p)
 {
     bool is_open = false;
@@ -300,6 +432,11 @@ static bool parser_text(struct reply_parser *p)
     n = parser_space(p);
     if (parser_at_thought(p, n, &f, &is_open))
         return parser_at_mark(p, &f);
+    if (parser_begins_with_recipient(p, &is_open)) {
+        p->mark_len = 0;
+        p->state = PARSE_HEADER;
+        return true;
+    }
     if (is_open)
         return false;
     if (p->may_be_bare && !p->has_text && !p->is_over) {
@@ -356,6 +493,8 @@ static bool parser_thought(struct reply_parser *p)
         return false;
     p->skips_space = false;
     look_for(p, &f, p->thoughts->close, PARSE_TEXT);
+    for (size_t i = 0; parser_has_headers(p) && i < N_HARMONY_MARKS; i++)
+        look_for(p, &f, harmony_marks[i].text, harmony_marks[i].next);
     if (f.at == SIZE_MAX) {
         n = p->is_over ? p->held.len : p->held.len - f.n_open;
         parser_give(p, REPLY_THOUGHT, p->is_over ? n : without_space(p, n));
@@ -363,9 +502,10 @@ static bool parser_thought(struct reply_parser *p)
     }
     n = without_space(p, f.at);
     parser_give(p, REPLY_THOUGHT, n);
-    buf_consume(&p->held, f.at - n + f.len);
+    buf_consume(&p->held, f.at - n + (f.next == PARSE_HEADER ? 0 : f.len));
+    p->mark_len = f.len;
     p->skips_space = true;
-    p->state = PARSE_TEXT;
+    p->state = f.next;
     return true;
 }
 
@@ -374,7 +514,11 @@ static bool parser_give_up_call(struct reply_parser *p)
 {
     p->has_text = true;
     p->is_bare = false;
-    parser_give(p, REPLY_TEXT, p->mark_len);
+    if (p->header_len > 0)
+        buf_consume(&p->held, p->header_len); /* the message is text, its header is none */
+    else
+        parser_give(p, REPLY_TEXT, p->mark_len);
+    p->header_len = 0;
     p->state = PARSE_TEXT;
     return true;
 }
@@ -389,7 +533,8 @@ static const struct call_format *parser_format(const struct reply_parser *p)
 static bool parser_read_call(struct reply_parser *p)
 {
     const struct call_format *format = parser_format(p);
-    const size_t most = format->shape == CALL_PARAMETERS || format->shape == CALL_PAIRS
+    const size_t most = format->shape == CALL_PARAMETERS || format->shape == CALL_PAIRS ||
+                                format->shape == CALL_PYTHON || format->shape == CALL_BRACES
                             ? REPLY_MAX_MARKED_BYTES
                             : REPLY_MAX_HEAD_BYTES;
     const size_t len = p->held.len - p->mark_len;
@@ -434,6 +579,7 @@ static enum json_scanned parser_scan(struct reply_parser *p)
 static void parser_begin_call(struct reply_parser *p)
 {
     p->n_calls++;
+    p->header_len = 0;
     parser_put(p, REPLY_CALL, p->held.data + p->name_at, p->name_len);
     buf_consume(&p->held, p->arguments_at);
     p->scanned -= p->arguments_at;
@@ -485,7 +631,7 @@ static bool parser_at_next(struct reply_parser *p, bool *ret_is_open)
 {
     const struct call_format *f = parser_format(p);
 
-    if (p->is_bare || f->shape == CALL_LIST) {
+    if (p->is_bare || f->shape == CALL_LIST || f->shape == CALL_PYTHON) {
         p->mark_len = p->held.data[0] == ',' || (p->is_bare && p->held.data[0] == ';');
         return p->mark_len > 0 || (p->is_bare && p->held.data[0] == '{');
     }
@@ -508,7 +654,7 @@ static bool parser_rest(struct reply_parser *p)
         buf_consume(&p->held, strlen(f->after));
         return true;
     }
-    if (f->shape == CALL_LIST && p->held.data[0] == ']') {
+    if ((f->shape == CALL_LIST || f->shape == CALL_PYTHON) && p->held.data[0] == ']') {
         buf_consume(&p->held, 1);
         return true;
     }
@@ -537,6 +683,9 @@ static enum status parser_run(struct reply_parser *p, struct error *err)
             break;
         case PARSE_THOUGHT:
             goes_on = parser_thought(p);
+            break;
+        case PARSE_HEADER:
+            goes_on = parser_header(p);
             break;
         case PARSE_CALL:
             goes_on = parser_read_call(p);

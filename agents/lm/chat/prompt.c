@@ -102,19 +102,32 @@ bool chat_prompter_uses_any(const struct chat_prompter *p, struct text variables
     return is_used;
 }
 
-/* Adds the members of a message's extras, which are a JSON object. */
+static bool is_named(struct jinja_value key, const char *name)
+{
+    return key.as.text->len == strlen(name) && memcmp(key.as.text->data, name, strlen(name)) == 0;
+}
+
+/* Adds the members of a message's extras, which are a JSON object. gpt-oss's template reads the
+ * reasoning before a call as thinking, and refuses both it and a text. */
 static bool add_extras(struct jinja_run *r, const struct message *m, struct jinja_map *to)
 {
+    const struct jinja_value *thoughts = NULL;
+    bool has_thinking = m->len > 0;
     struct jinja_value more;
 
     if (m->more_len == 0)
         return true;
     if (!jinja_parse_json(r, m->more, m->more_len, &more))
         return false;
-    for (size_t i = 0; more.kind == JINJA_MAP && i < more.as.map->n; i++)
-        if (!jinja_map_set(r, to, more.as.map->pairs[i].key, more.as.map->pairs[i].value))
+    for (size_t i = 0; more.kind == JINJA_MAP && i < more.as.map->n; i++) {
+        const struct jinja_pair *pair = &more.as.map->pairs[i];
+
+        thoughts = is_named(pair->key, "reasoning_content") ? &pair->value : thoughts;
+        has_thinking = has_thinking || is_named(pair->key, "thinking");
+        if (!jinja_map_set(r, to, pair->key, pair->value))
             return false;
-    return true;
+    }
+    return thoughts == NULL || has_thinking || jinja_map_put(r, to, "thinking", *thoughts);
 }
 
 static bool message_value(struct jinja_run *r, const struct message *m, struct jinja_value *out)

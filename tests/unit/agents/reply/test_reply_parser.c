@@ -232,6 +232,36 @@ static const struct written written[] = {
      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bonn</arg_value>\n<arg_key>days"
      "</arg_key>\n<arg_value>two</arg_value>\n</tool_call>",
      "|C:weather|A:{\"city\": \"Bonn\", \"days\": \"two\"}"},
+    {"seed-oss",
+     "I look.\n<seed:tool_call>\n<function=weather>\n<parameter=city>Bonn</parameter>\n"
+     "</function>\n</seed:tool_call>",
+     "|T:I look.|C:weather|A:{\"city\": \"Bonn\"}"},
+    {"nemotron-nano",
+     "<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " ARGS "}, {\"name\": \"now\", "
+     "\"arguments\": {}}]</TOOLCALL>",
+     CALLED "|C:now|A:{}"},
+    {"command-r",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
+     "\"parameters\": " ARGS "}\n]<|END_ACTION|>",
+     CALLED},
+    {"lfm2", "<|tool_call_start|>[weather(city='Bonn', days=3), now()]<|tool_call_end|>Wait.",
+     "|C:weather|A:{\"city\": \"Bonn\", \"days\": 3}|C:now|A:{}|T:Wait."},
+    {"lfm2", "<|tool_call_start|>[weather(city='it's \"so\", he said', days=None)]",
+     "|C:weather|A:{\"city\": \"it's \\\"so\\\", he said\", \"days\": null}"},
+    {"lfm2", "<|tool_call_start|>[weather(city=\"a\\\"b\", days=[1, 2.5, {'k': True}])]",
+     "|C:weather|A:{\"city\": \"a\\\"b\", \"days\": [1, 2.5, {\"k\": true}]}"},
+    {"lfm2", "<|tool_call_start|>[weather('Bonn')]", "|T:<|tool_call_start|>[weather('Bonn')]"},
+    {"lfm2", "<|tool_call_start|>[weather(city='Bon", "|T:<|tool_call_start|>[weather(city='Bon"},
+    {"lfm2", "<|tool_call_start|>[other(a=1)]", "|T:<|tool_call_start|>[other(a=1)]"},
+    {"gemma4",
+     "<|tool_call>call:weather{city:<|\"|>K\"ö}, ln<|\"|>,days:3}<tool_call|><|tool_call>"
+     "call:now{}<tool_call|>",
+     "|C:weather|A:{\"city\": \"K\\\"ö}, ln\", \"days\": 3}|C:now|A:{}"},
+    {"gemma4", "<|tool_call>call:weather{days:[1,{a:<|\"|>b<|\"|>,c:true}],city:null}<tool_call|>",
+     "|C:weather|A:{\"days\": [1, {\"a\": \"b\", \"c\": true}], \"city\": null}"},
+    {"gemma4", "<|tool_call>call:weather{city:<|\"|>Bonn}<tool_call|>",
+     "|T:<|tool_call>call:weather{city:<|\"|>Bonn}<tool_call|>"},
+    {"llama4", "{\"name\": \"weather\", \"parameters\": " ARGS "}", CALLED},
 };
 
 START_TEST(test_families)
@@ -394,6 +424,74 @@ START_TEST(test_channels)
 }
 END_TEST
 
+/* Where gpt-oss writes recipients and channels: behind the role, behind any channel, twice, without
+ * an end between messages. A header never becomes text. */
+START_TEST(test_headers)
+{
+    static const char template[] = "<|channel|>analysis <|channel|>commentary functions.";
+    static const char *const cases[][2] = {
+        {" to=functions.weather<|channel|>commentary<|constrain|>json<|message|>" ARGS "<|call|>",
+         CALLED},
+        {"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant "
+         "to=functions.weather<|channel|>"
+         "commentary json<|message|>" ARGS,
+         "|R:Hm." CALLED},
+        {"<|channel|>analysis to=functions.weather <|message|>" ARGS "<|call|>", CALLED},
+        {"<|channel|>commentary to=weather<|message|>" ARGS, CALLED},
+        {"<|channel|>commentary to=functions.weather<|channel|>commentary<|message|>" ARGS, CALLED},
+        {"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.weather<|message|>" ARGS "<|call|>",
+         "|T:I look." CALLED},
+        {"<|channel|>analysis<|message|>Hm.<|start|>assistant<|channel|>final<|message|>Yes.",
+         "|R:Hm.|T:Yes."},
+        {"<|channel|>analysis<|message|>Hm.<|channel|>final<|message|>Yes.", "|R:Hm.|T:Yes."},
+        {"<|channel|>analysis<|channel|>final<|message|>Yes.<|return|>", "|T:Yes."},
+        {"<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>analysis<|message|>"
+         "Two.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+         "|R:One.Two.|T:Yes."},
+        {"<|channel|>commentary to=functions.unknown<|message|>{\"a\": 1}", "|T:{\"a\": 1}"},
+        {"<|channel|>commentary to=functions.weather<|message|>no object", "|T:no object"},
+        {"<|channel|>commentary to=functions.weather<|message|>{\"a\": }", "|T:{\"a\": }"},
+        {"Yes. <|channel|>commentary to=functions.wea", "|T:Yes."},
+        {"to be or not", "|T:to be or not"},
+        {"to=me", ""},
+        {"He wrote `<|channel|>` there.", "|T:He wrote `<|channel|>` there."},
+    };
+    struct reply_format format;
+    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof(tools) - 1}};
+
+    reply_format_find(&format, template, sizeof(template) - 1, true);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        check_parts(&config, cases[i][0], cases[i][1]);
+    config.tools.len = 0;
+    check_parts(&config, cases[0][0],
+                "|T:"
+                " to=functions.weather" ARGS);
+}
+END_TEST
+
+/* A family is found by what its templates say, before those whose texts are parts of its own. */
+START_TEST(test_probes)
+{
+    static const char *const templates[][2] = {
+        {"<seed:tool_call>\n<function=name>\n<parameter=key>", "seed-oss"},
+        {"<tool_call>\n<function=name>\n<parameter=key>", "qwen3-coder"},
+        {"<TOOLCALL>[{\"name\": ", "nemotron-nano"},
+        {"<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": ", "command-r"},
+        {"<|tool_call>call:name{}<tool_call|>", "gemma4"},
+        {"<|tool_call_start|>[]<|tool_call_end|>", "lfm2"},
+        {"<|header_start|>user<|header_end|> \"parameters\"", "llama4"},
+        {"<tool_call>{}</tool_call>", "hermes"},
+    };
+    struct reply_format format;
+
+    for (size_t i = 0; i < sizeof(templates) / sizeof(templates[0]); i++) {
+        reply_format_find(&format, templates[i][0], strlen(templates[i][0]), true);
+        ck_assert_str_eq(format.calls->family, templates[i][1]);
+    }
+}
+END_TEST
+
 /* What is held back is bounded: a head that is too long is text. */
 START_TEST(test_bounds)
 {
@@ -433,9 +531,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_families, test_no_tools, test_forced,
-                                  test_thoughts, test_json,     test_streamed,
-                                  test_channels, test_bounds,   test_marks};
+    const TTest *const tests[] = {test_families, test_no_tools, test_forced,   test_thoughts,
+                                  test_json,     test_streamed, test_channels, test_probes,
+                                  test_headers,  test_bounds,   test_marks};
 
     return suite_run("reply_parser", tests, sizeof(tests) / sizeof(*tests));
 }
