@@ -1,5 +1,6 @@
 /* The part of the daemon that handlers use: its registries, and whether it serves. The transports
- * carry a pointer to it and never dereference it. Loop. */
+ * carry a pointer to struct server and never dereference it. All functions are called on the loop.
+ */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 

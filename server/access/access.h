@@ -1,6 +1,7 @@
 /* Who may call. A principal owns conversations, sessions and parameter sets; it has one or several
  * keys, each of which is a caller's proof that it is the principal. Principals and keys live as
- * long as the daemon, so pointers to them stay valid across a reload. Loop. */
+ * long as the daemon, so pointers to them stay valid across a reload. All functions are called on
+ * the loop. */
 #ifndef SERVER_ACCESS_ACCESS_H
 #define SERVER_ACCESS_ACCESS_H
 
@@ -18,10 +19,10 @@ struct access_quota;
 
 /* Ids are small numbers, never used twice while the daemon runs. */
 struct principal {
-    uint32_t id;      /* 0: the one there is without keys */
+    uint32_t id;      /* 0: the only principal, if there are no keys */
     unsigned roles;   /* of enum access_role */
-    unsigned weight;  /* of its share of the scheduled tokens; at least 1 */
-    const char *name; /* "": the one there is without keys */
+    unsigned weight;  /* of the principal's share of the scheduled tokens; at least 1 */
+    const char *name; /* "": the only principal, if there are no keys */
 };
 
 /* What a method or a route asks of its caller. */
@@ -32,27 +33,28 @@ enum access_level {
     ACCESS_ATTACH, /* the same with the role attach */
 };
 
-/* What a caller has sent; NULL: nothing. Borrowed. */
+/* What a caller has sent, borrowed. A member that was not sent is NULL. */
 struct access_proof {
     const char *authorization; /* [authorization_len] "Bearer KEY" */
     size_t authorization_len;
-    const char *api_key; /* [api_key_len]; used where authorization is no bearer's */
+    const char *api_key; /* [api_key_len]; used if authorization is no bearer's */
     size_t api_key_len;
 };
 
 struct access_config {
-    const char *path; /* of the keys; kept */
+    const char *path; /* of the file of keys; borrowed */
     const struct env *env;
     uint64_t (*unix_s)(void); /* the wall clock */
 };
 
-/* Reads the keys. Errors as of keys_file_read. */
+/* Reads the keys. Fails as keys_file_read does. */
 enum status access_open(struct access **out, const struct access_config *config,
                         struct error *err) MUST_CHECK;
-void access_close(struct access *a); /* NULL is fine; no key of it is in use */
+/* Frees a, of which no key may be in use. NULL is fine. */
+void access_close(struct access *a);
 
-/* Reads the file again; on failure all stays as it was. A key that the file has no more is revoked,
- * and so is one that belongs to another principal now. */
+/* Reads the file again. On failure nothing has changed. A key that the file does not have any more
+ * is revoked, and so is a key that belongs to another principal now. */
 enum status access_reload(struct access *a, struct error *err) MUST_CHECK;
 /* The same in two parts: prepare reads the file, commit or discard follows. */
 enum status access_prepare(struct access *a, struct error *err) MUST_CHECK;
@@ -66,28 +68,32 @@ struct access_changes {
 };
 struct access_changes access_changed(const struct access *a);
 
-/* Whose call it is. a NULL: no keys are configured, and everybody is the one principal, with all
- * roles. STATUS_UNAUTHENTICATED: the key is missing or invalid; DENIED: the role is missing. */
+/* Finds the key of a call. If a is NULL, no keys are configured, and everybody is the only
+ * principal, with all roles. UNAUTHENTICATED if the key is missing or not valid; DENIED if the role
+ * is missing. */
 enum status access_admit(const struct access_key **out, const struct access *a,
                          enum access_level level, const struct access_proof *proof,
                          struct error *err) MUST_CHECK;
 
-/* Of a principal's id; 1 for one that there is not. */
+/* Returns the weight of a principal's id; 1 if there is no such principal. */
 unsigned access_weight(const struct access *a, uint32_t principal);
 
-/* The principal of this name; NULL: there is none. a NULL: everybody is "". */
+/* Returns the principal of this name; NULL: there is none. If a is NULL, the only principal is "".
+ */
 const struct principal *access_principal(const struct access *a, const char *name);
-/* Of a principal's id; "" for the one there is without keys, and for one that there is not. */
+/* Returns the name of a principal's id; "" if there are no keys, or no such principal. */
 const char *access_name(const struct access *a, uint32_t principal);
-/* Of a principal's id, as long as the daemon; NULL for one that there is not, and without keys. */
+/* Returns the quota of a principal's id, valid as long as the daemon; NULL if there are no keys, or
+ * no such principal. */
 struct access_quota *access_quota_of(const struct access *a, uint32_t principal);
-/* How often quotas of a kind (enum quota_kind) have refused, of all principals together. */
+/* Returns how often quotas of a kind (enum quota_kind) have refused, for all principals together.
+ */
 uint64_t access_n_refused(const struct access *a, unsigned kind);
-/* NULL where the key's principal has none. */
+/* Returns the quota of the key's principal; NULL: it has none. */
 const struct access_quota *access_key_quota(const struct access_key *key);
 
 const struct principal *access_key_principal(const struct access_key *key);
-/* The key was taken back, or has expired, since it was admitted. */
+/* Returns whether the key was revoked, or has expired, since it was admitted. */
 bool access_key_is_revoked(const struct access *a, const struct access_key *key);
 
 #endif

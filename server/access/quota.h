@@ -1,7 +1,7 @@
 /* The quotas of a principal: requests and tokens per minute, tokens in flight, open conversations.
  * The two rates are token buckets: a minute's worth at once, refilled evenly. Prompts are counted
  * before they are computed, replies as they are generated, so a rate may be overdrawn by the
- * replies in flight; later requests then wait. Loop. */
+ * replies in flight; later requests then wait. All functions are called on the loop. */
 #ifndef SERVER_ACCESS_QUOTA_H
 #define SERVER_ACCESS_QUOTA_H
 
@@ -13,14 +13,15 @@
 
 enum { QUOTA_LIMIT_MAX = 1000000000 };
 
-/* 0: no limit. */
+/* The limits of a principal. 0: there is no limit. */
 struct quota_limits {
     uint32_t requests_per_minute, tokens_per_minute, tokens_in_flight, conversations;
 };
 
-/* used, in 1/60,000,000 of a token: so a microsecond gives `limit` of them back. */
+/* A token bucket. used counts in 1/60,000,000 of a token, so that a microsecond gives `limit` of
+ * these units back. */
 struct quota_rate {
-    uint32_t limit; /* a minute; 0: none */
+    uint32_t limit; /* per minute; 0: no limit */
     uint64_t used, at_us;
 };
 
@@ -35,50 +36,50 @@ enum quota_kind {
 struct access_quota {
     struct quota_limits limits;
     struct quota_rate requests, tokens;
-    uint64_t n_in_flight; /* tokens */
+    uint64_t n_in_flight; /* tokens of the turns in flight */
     uint64_t n_refused[N_QUOTA_KINDS];
 };
 
-/* What a turn has taken. Zeroed: nothing. */
+/* What a turn has taken. A zeroed hold has nothing. */
 struct quota_hold {
-    struct access_quota *quota; /* NULL: none was taken, or it was given back */
+    struct access_quota *quota; /* NULL: nothing was taken, or it was given back */
     uint64_t n_prompt, n_generated;
     unsigned n_requests;
 };
 
-/* "requests", "tokens", "in_flight", "conversations". */
+/* Returns "requests", "tokens", "in_flight" or "conversations". */
 const char *quota_kind_name(enum quota_kind kind);
 
-/* Changes the limits; what was used of a limit stays used of the next. A zeroed quota has no
+/* Changes the limits. What was used of a limit counts as used of the new one. A zeroed quota has no
  * limits. */
 void quota_configure(struct access_quota *q, const struct quota_limits *limits, uint64_t now_us);
 bool quota_is_limited(const struct access_quota *q);
 
-/* Whether a turn may begin whose prompt is not counted yet: what is refused here is refused before
- * any work. STATUS_EXHAUSTED with the time after which a short one may. n_requests: 1, or 0 for a
- * part of a request that was counted. */
+/* Checks whether a turn may begin whose prompt is not counted yet, so that a turn is refused before
+ * any work. n_requests is 1, or 0 for a part of a request that was counted. EXHAUSTED, with the
+ * time after which a short turn may begin. */
 enum status quota_check(struct access_quota *q, uint64_t now_us, unsigned n_requests,
                         struct error *err) MUST_CHECK;
-/* Takes a request and its prompt. EXHAUSTED with the time after which it may; RANGE for a prompt
- * that is above the limit itself. */
+/* Takes a request and its prompt. EXHAUSTED, with the time after which the turn may begin; RANGE if
+ * the prompt alone is above the limit. */
 enum status quota_take(struct quota_hold *hold, struct access_quota *q, uint64_t now_us,
                        unsigned n_requests, uint64_t n_prompt, struct error *err) MUST_CHECK;
-/* Takes a request that has no tokens; NULL: no quota. */
+/* Takes a request that has no tokens. q may be NULL: there is no quota. EXHAUSTED. */
 enum status quota_take_request(struct access_quota *q, uint64_t now_us,
                                struct error *err) MUST_CHECK;
 void quota_give_back_request(struct access_quota *q, uint64_t now_us);
-/* The reply has so many tokens by now. */
+/* Tells how many tokens the reply has by now. */
 void quota_generated(struct quota_hold *hold, uint64_t now_us, uint64_t n_generated);
-/* The turn is over; nothing happens if it holds nothing. */
+/* Tells that the turn is over. Does nothing if hold has nothing. */
 void quota_release(struct quota_hold *hold);
-/* The turn did not begin after all. */
+/* Gives back everything, because the turn did not begin after all. */
 void quota_undo(struct quota_hold *hold, uint64_t now_us);
 
-/* Whether a principal with n open conversations may open one more. */
+/* Checks whether a principal with n open conversations may open one more. EXHAUSTED. */
 enum status quota_check_conversations(struct access_quota *q, size_t n,
                                       struct error *err) MUST_CHECK;
 
-/* Of a rate with a limit: how much of it is left, and when it is whole again. */
+/* How much of a rate is left, and when the rate is whole again. */
 struct quota_rest {
     uint32_t limit, remaining;
     uint64_t reset_us;

@@ -1,5 +1,5 @@
-/* Things that have a name and an owner, and that the owner may share: others call one OWNER/NAME,
- * never by its name alone. Loop. */
+/* Things that have a name and an owner, and that the owner may share. Other principals call such a
+ * thing OWNER/NAME, never by its name alone. All functions are called on the loop. */
 #ifndef SERVER_ACCESS_SHARED_NAMES_H
 #define SERVER_ACCESS_SHARED_NAMES_H
 
@@ -19,55 +19,56 @@ struct principal;
 
 enum {
     SHARED_NAME_MAX_BYTES = 128,
-    SHARED_NAME_PATH_SIZE = 200, /* of "OWNER/NAME" */
+    SHARED_NAME_PATH_SIZE = 200, /* bytes of "OWNER/NAME", with the NUL */
 };
 
 struct shared_names {
-    const char *noun; /* what there is, and the request's field that names it: "key" */
+    const char *noun; /* what a thing is called, and the request's field that names it: "key" */
     struct shared_limit limit;
     struct hash by_name;
     struct list all; /* of struct shared_name, in order of creation */
 };
 
-/* A member of the thing. */
+/* The name of a thing. It lies in the thing's struct. */
 struct shared_name {
     struct hash_node node;
     struct link link;
-    const struct principal *owner; /* kept */
-    struct access_sharing sharing; /* in arena */
+    const struct principal *owner; /* borrowed; the principal outlives the thing */
+    struct access_sharing sharing; /* what it points to lies in arena */
     struct arena arena;
     char text[SHARED_NAME_MAX_BYTES + 1];
 };
 
 void shared_names_init(struct shared_names *all, const char *noun, const struct limit_kind *limit,
                        size_t max, const struct env *env);
-void shared_names_deinit(struct shared_names *all); /* all were removed */
+/* All things must have been removed. */
+void shared_names_deinit(struct shared_names *all);
 
-/* The one that the principal owns under this name; NULL: none. */
+/* Returns the thing that the principal owns under this name; NULL: there is none. */
 struct shared_name *shared_names_own(const struct shared_names *all, uint32_t principal,
                                      const char *name);
-/* The one of this name that is who's own, or "OWNER/NAME" of another that shares it, with whatever
- * right; NULL: none. */
+/* Returns the thing of this name that who owns, or the thing "OWNER/NAME" that another principal
+ * shares with who, with whatever right. NULL: there is none. */
 struct shared_name *shared_names_look(const struct shared_names *all, const struct principal *who,
                                       const char *name);
-/* The same. NOT_FOUND; DENIED for one that is shared without the right. */
+/* The same. NOT_FOUND; DENIED if the thing is shared without the right. */
 enum status shared_names_find(struct shared_name **out, const struct shared_names *all,
                               const struct principal *who, enum access_right right,
                               const char *name, struct error *err) MUST_CHECK;
-/* Fills n, which nobody shares yet. INVALID for a name that cannot be one; EXISTS; EXHAUSTED.
- * is_new: it was not there before a restart. */
+/* Fills n and adds it; it is not shared yet. is_new is false for a thing that is read from the
+ * journal. INVALID for a name that is not valid; EXISTS; EXHAUSTED. */
 enum status shared_names_add(struct shared_names *all, struct shared_name *n,
                              const struct principal *owner, const char *name, bool is_new,
                              struct error *err) MUST_CHECK;
 void shared_names_remove(struct shared_names *all, struct shared_name *n);
 
-/* Replaces whom it is shared with. On failure all stays. */
+/* Replaces the sharing of n. On failure nothing has changed. */
 enum status shared_name_share(struct shared_name *n, const struct access_sharing *sharing,
                               struct error *err) MUST_CHECK;
-/* "NAME", or "OWNER/NAME" of another's. */
+/* Writes how who calls n: "NAME", or "OWNER/NAME" if another principal owns it. */
 void shared_name_path(char out[SHARED_NAME_PATH_SIZE], const struct shared_name *n,
                       const struct principal *who);
-/* Whether n is who's own, or shared with who for this. */
+/* Returns whether who owns n, or n is shared with who for this right. */
 bool shared_name_allows(const struct shared_name *n, const struct principal *who,
                         enum access_right right);
 bool shared_name_is_listed(const struct shared_name *n, const struct principal *who);

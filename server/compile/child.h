@@ -1,4 +1,5 @@
-/* One process of the program parley-compile, and the pair of sockets to it. Loop. */
+/* One process of the program parley-compile, and the pair of sockets to it. All functions are
+ * called on the loop. */
 #ifndef SERVER_COMPILE_CHILD_H
 #define SERVER_COMPILE_CHILD_H
 
@@ -11,25 +12,26 @@
 struct child;
 
 struct child_events {
-    /* The answer to what it was given is complete; its bytes may be taken. A child that answers
-     * wrongly is killed, and has gone. */
+    /* Tells that the child's answer to its job is complete; the answer's bytes may be taken. A
+     * child that answers wrongly is killed, and gone is called instead. */
     void (*answered)(struct child *c);
-    /* It has ended, and what it said was read. Its owner closes it now. Not after child_close. */
+    /* Tells that the process has ended, and that what it wrote was read. The owner closes the child
+     * now. Not called after child_close. */
     void (*gone)(struct child *c);
-    /* After child_close: nothing of it is left, it is freed behind this call. */
+    /* Tells, after child_close, that nothing of the child is left. It is freed behind this call. */
     void (*closed)(struct child *c);
 };
 
 struct child {
-    struct link link; /* the owner's */
+    struct link link; /* for the owner's list */
     void *owner;
     const struct child_events *events;
-    struct compile_job *job; /* NULL: it is idle */
-    uint64_t since_ms;       /* of the loop: when the job was given, or the child became idle */
+    struct compile_job *job; /* NULL: the child is idle */
+    uint64_t since_ms; /* when the job was given or the child became idle, by the loop's clock */
     unsigned n_answers;
-    pid_t pid;        /* 0: it has ended */
-    int wait_status;  /* then */
-    struct error err; /* why it was killed, if it was */
+    pid_t pid;        /* 0: the process has ended */
+    int wait_status;  /* how the process ended, if it has */
+    struct error err; /* why the process was killed, if it was */
     struct answer answer;
     struct compile_request request;
     uv_pipe_t pipe;
@@ -37,24 +39,26 @@ struct child {
     bool is_writing, is_eof, is_closing, is_pipe_closed;
 };
 
-/* module: the grammar module's file. vocab_fd as compile_job's. */
+/* Starts a process. module is the grammar module's file; vocab_fd is compile_job's. */
 enum status child_start(struct child **out, uv_loop_t *loop, const char *program,
                         const char *module, int vocab_fd, const struct child_events *events,
                         void *owner, struct error *err) MUST_CHECK;
 
-/* It is idle. The job's text is borrowed until it has answered, gone, or is closed. */
+/* Gives a job to a child that is idle. The job's text is borrowed until answered, gone or closed is
+ * called. */
 enum status child_give(struct child *c, struct compile_job *job, uint32_t budget_ms,
                        uint32_t memory_mib, struct error *err) MUST_CHECK;
 
-/* A SIGCHLD has come, or may have. */
+/* Looks whether the process has ended. Called after a SIGCHLD. */
 void child_reap(struct child *c);
 
-/* Kills it: it has gone soon, with this error. */
+/* Kills the process. gone is called soon, with err set to why. */
 void child_kill(struct child *c, const struct error *why);
 
-/* Kills it if it has not ended, and waits for its end on the loop. */
+/* Kills the process if it has not ended, and waits for its end on the loop. */
 void child_close(struct child *c);
-/* At the end of this process, where nobody waits for it; also after child_close. */
+/* Gives the child up at the end of this process, when nobody waits for it. Also after child_close.
+ */
 void child_abandon(struct child *c);
 
 #endif

@@ -1,7 +1,7 @@
-/* Compiles constraints in processes of their own, which have limits of processor time and of
- * memory, and are killed when nobody waits for them any more: several at once, fair by principal. A
- * process holds one model's vocabulary and compiles one constraint after the other; it ends when it
- * was idle for long. Loop. */
+/* Compiles constraints in other processes, several at once, in fair shares for the principals. The
+ * processes have limits of processor time and of memory, and are killed when nobody waits for them
+ * any more. A process has the vocabulary of one model and compiles one constraint after the other.
+ * It ends when it has been idle for long. All functions are called on the loop. */
 #ifndef SERVER_COMPILE_COMPILER_H
 #define SERVER_COMPILE_COMPILER_H
 
@@ -11,14 +11,14 @@
 #include "base/list.h"
 
 enum {
-    COMPILER_BUDGET_MS = 2000, /* of processor time, with up to so many tokens; in proportion for
-                                  more */
+    COMPILER_BUDGET_MS = 2000, /* processor time for a vocabulary of up to COMPILER_BUDGET_TOKENS; a
+                                  larger one has more in proportion */
     COMPILER_BUDGET_TOKENS = 1 << 16,
-    COMPILER_MEMORY_MIB = 512,            /* that compiling one takes */
-    COMPILER_UNBOUNDED_MEMORY_MIB = 4096, /* of a turn that was accepted before */
-    COMPILER_PATIENCE_MS = 60000, /* for what has a budget, on a machine without time for it */
+    COMPILER_MEMORY_MIB = 512,            /* for compiling a constraint */
+    COMPILER_UNBOUNDED_MEMORY_MIB = 4096, /* the same for a turn that was accepted before */
+    COMPILER_PATIENCE_MS = 60000,         /* wall-clock time for a constraint, on a busy machine */
     COMPILER_IDLE_MS = 60000,
-    COMPILER_MAX_AT_ONCE = 4, /* at least 2, and half of the processors */
+    COMPILER_MAX_AT_ONCE = 4, /* processes at once: half of the processors, 2 to this */
     COMPILER_MAX_WAITING = 64,
 };
 
@@ -36,21 +36,23 @@ struct compiler {
     uv_loop_t *loop;
     uv_signal_t on_child;
     uv_timer_t tick;      /* active while there are processes */
-    uv_idle_t later;      /* active where a job may be run, but not from inside a call */
-    struct list waiting;  /* jobs */
-    struct list children; /* all processes, those too that are closing */
+    uv_idle_t later;      /* active while a job may be run, but not from inside a call */
+    struct list waiting;  /* the jobs that wait */
+    struct list children; /* all processes, with those that are closing */
     size_t n_children, n_at_once;
     struct compiler_figures figures;
     bool is_closing;
 };
 
 void compiler_init(struct compiler *c, uv_loop_t *loop);
-/* There are no users. It is done when the loop has run the callbacks of its handles. */
+/* Closes c, which must have no users. c is closed when the loop has run the callbacks of its
+ * handles. */
 void compiler_close(struct compiler *c);
 
 enum status compiler_user_open(struct compiler_user **out, struct compiler *c,
                                struct error *err) MUST_CHECK;
-void compiler_user_close(struct compiler_user *u); /* NULL is fine; there are no jobs */
+/* Frees a user that has no jobs. NULL is fine. */
+void compiler_user_close(struct compiler_user *u);
 const struct agent_compiler *compiler_user_agents(const struct compiler_user *u);
 
 struct compiler_figures compiler_count(const struct compiler *c);

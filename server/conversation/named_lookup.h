@@ -1,5 +1,6 @@
-/* Has a conversation in memory before it is looked for there (conversation_names_get), by the name
- * or the id that a client gave: reads it from the journal if it may be in that alone. Loop. */
+/* Brings a conversation into memory before it is looked for there (conversation_names_get), by the
+ * name or the id that a client gave. The conversation is read from the journal if only the journal
+ * may have it. All functions are called on the loop. */
 #ifndef SERVER_CONVERSATION_NAMED_LOOKUP_H
 #define SERVER_CONVERSATION_NAMED_LOOKUP_H
 
@@ -8,23 +9,24 @@
 
 struct named_lookup;
 
-/* err OK: what there is, is in memory, which may be nothing. */
+/* Tells that the lookup has ended. With an err of OK the conversation is in memory if it exists. */
 typedef void (*named_lookup_done_fn)(struct named_lookup *l, const struct error *err);
 
-/* A member of its owner's struct. */
+/* A lookup. It lies in its owner's struct. */
 struct named_lookup {
     struct lookup lookup;
     struct conversation_names *names;
     const char *text;
     named_lookup_done_fn done;
-    bool is_by_name; /* the lookup that waits */
+    bool is_by_name; /* the lookup under way is by name, else by id */
 };
 
-/* text lives until done is called. False: nothing is to be waited for. True: done is called later,
- * unless named_lookup_leave is. */
+/* Begins a lookup. text must stay valid until done is called. Returns false if there is nothing to
+ * wait for; then done is not called. Returns true if done will be called later, unless
+ * named_lookup_leave comes first. */
 bool named_lookup_begin(struct named_lookup *l, struct conversation_names *names,
                         uint32_t principal, const char *text, named_lookup_done_fn done);
-/* Nothing is to be called; fine when it does not wait. */
+/* Ends the wait: done is not called. Does nothing if the lookup does not wait. */
 void named_lookup_leave(struct named_lookup *l);
 
 #endif

@@ -1,7 +1,7 @@
 /* How clients refer to conversations: by names that they chose (X-Conversation-Id), and by replies
- * that may be continued (previous_response_id). Both are bounded: the least recently used name is
- * evicted, the oldest conversation of a reply is closed, unless it is stored; of a principal that
- * has half of them, its own. Loop. */
+ * that may be continued (previous_response_id). Both are bounded. The least recently used name is
+ * evicted. The oldest conversation of a reply is closed, unless it is stored. A principal that has
+ * half of the names or replies evicts its own. All functions are called on the loop. */
 #ifndef SERVER_CONVERSATION_NAMES_H
 #define SERVER_CONVERSATION_NAMES_H
 
@@ -14,7 +14,7 @@
 enum { CONVERSATION_NAMES_MAX = 16384, CONVERSATION_NAMES_MAX_KEPT = 4096 };
 enum { CONVERSATION_NAME_MAX_BYTES = 64 };
 
-/* Whether text may be a name: letters, digits, '.', '_' and '-'. */
+/* Returns whether text may be a name: it consists of letters, digits, '.', '_' and '-'. */
 bool conversation_name_is_valid(const char *text);
 
 struct conversation_names {
@@ -30,16 +30,17 @@ void conversation_names_init(struct conversation_names *m, struct conversations 
                              const struct env *env);
 void conversation_names_deinit(void *names);
 
-/* Each principal has names of its own. NULL: the name is new, or its conversation is closed. A
- * conversation's own id also names it, to its principal. */
+/* Returns the conversation that a principal means by name: each principal has names of its own, and
+ * the id of one of its conversations is a name, too. NULL: the name is new, or its conversation is
+ * closed. */
 struct conversation *conversation_names_find(struct conversation_names *m, uint32_t principal,
                                              const char *name);
-/* The same for a caller that must have one: NOT_FOUND, naming the field "conversation". */
+/* The same for a caller that needs the conversation. NOT_FOUND names the field "conversation". */
 enum status conversation_names_get(struct conversation **out, struct conversation_names *m,
                                    uint32_t principal, const char *name,
                                    struct error *err) MUST_CHECK;
-/* The id of the conversation that name means, which may be closed; false: it is no name of the
- * principal, and no id. */
+/* Finds the id of the conversation that name means; the conversation may be closed. Returns false
+ * if name is neither a name of the principal nor an id. */
 bool conversation_names_resolve(struct conversation_id *out, const struct conversation_names *m,
                                 uint32_t principal, const char *name);
 enum status conversation_names_bind(struct conversation_names *m, uint32_t principal,

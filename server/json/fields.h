@@ -10,25 +10,25 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Of a body, which the loop makes values of: no one may hold it up for long. Numbers may be the
- * token ids of many texts; all others are strings, names, lists and objects. */
+/* Bounds of the values in a body, so that parsing does not hold up the loop for long. Numbers may
+ * be the token ids of many texts; the others are strings, names, lists and objects. */
 enum { FIELDS_MAX_NUMBERS = 1 << 19, FIELDS_MAX_OTHERS = 1 << 17 };
 
-/* JSON is allocated with try_alloc from now on. Once, before any JSON is made. Loop. */
+/* Makes jansson allocate with try_alloc. Called once, before any JSON is made, on the loop. */
 void fields_init(void);
 
-/* As json_loadb; NULL also when memory was short. Loop. */
+/* Does what json_loadb does. Returns NULL also when memory is short, and then sets *ret_was_short.
+ * Called on the loop. */
 json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short);
 
-/* Parses a body, which must be an object within these bounds; else STATUS_INVALID says where it is
- * not. */
+/* Parses a body, which must be an object within these bounds. INVALID says where it is not. */
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err) MUST_CHECK;
 
-/* The same of a body in which no name may be given twice. */
+/* The same for a body in which no name may be given twice. */
 enum status fields_parse_strict(json_t **out, const char *body, size_t len,
                                 struct error *err) MUST_CHECK;
 
-/* NULL: absent or null. */
+/* Returns a field's value; NULL: the field is absent or null. */
 const json_t *field(const json_t *object, const char *name);
 
 enum status field_text(const char **out, const json_t *object, const char *name,
@@ -42,18 +42,18 @@ enum status field_object(const json_t **out, const json_t *object, const char *n
                          struct error *err) MUST_CHECK;
 enum status field_array(const json_t **out, const json_t *object, const char *name,
                         struct error *err) MUST_CHECK;
-/* The token ids in list, the value of the field of that name: [json_array_size(list)] in the arena.
- * want: what the error says is expected, "a list of token ids". */
+/* Reads the token ids in list, the value of the field of that name: [json_array_size(list)] in the
+ * arena. The error says that want is expected: "a list of token ids". */
 enum status field_token_ids(int32_t **out, const json_t *list, const char *name, const char *want,
                             struct arena *arena, struct error *err) MUST_CHECK;
 
-/* The name of a member of a list's entry: "tools[3].type". member: ".type", or "". */
+/* The name of a member of a list's entry: "tools[3].type". member is ".type", or "". */
 struct field_path {
     char text[64];
 };
 struct field_path field_path_of(const char *list, size_t i, const char *member);
 
-/* STATUS_INVALID "NAME must be WHAT, not a KIND". */
+/* Returns INVALID with the text "NAME must be WHAT, not a KIND". */
 enum status field_wrong(struct error *err, const char *name, const char *what, const json_t *value);
 
 #endif

@@ -1,6 +1,6 @@
 /* Stand-ins for models that are not served: what is stored of a conversation needs no model to be
  * read, forked, rewound or closed. Their clones take in stored turns and keep nothing of them; no
- * turn is asked of them. Loop. */
+ * turn is asked of them. All functions are called on the loop. */
 #ifndef SERVER_MODEL_ABSENT_H
 #define SERVER_MODEL_ABSENT_H
 
@@ -13,14 +13,15 @@ struct absent_models {
 };
 
 void absent_models_init(struct absent_models *all, const struct env *env);
-void absent_models_deinit(struct absent_models *all); /* nobody uses one */
+/* Frees the stand-ins. Nobody may use one any more. */
+void absent_models_deinit(struct absent_models *all);
 
-/* The stand-in for this version of the model. It is made when first asked for and stays: there are
- * as many as models that were once served. */
+/* Returns the stand-in for this version of the model. A stand-in is made when it is first asked
+ * for, and stays: there are as many as there were models. EXHAUSTED. */
 enum status absent_models_get(struct model **out, struct absent_models *all, const char *name,
                               const char *version, struct error *err) MUST_CHECK;
 
-/* Whether m is a stand-in, for which model_check_ready fails without saying why. */
+/* Returns whether m is a stand-in. model_check_ready fails for a stand-in without saying why. */
 bool model_is_absent(const struct model *m);
 
 #endif

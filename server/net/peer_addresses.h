@@ -1,7 +1,7 @@
 /* How many connections each peer address has, over all ports. gRPC core does not report
  * when it closes a descriptor, so a connection is identified by its descriptor and the peer's port:
  * if the system reports another port for it, the connection has ended. This is checked only for an
- * address at its limit. Loop. */
+ * address at its limit. All functions are called on the loop. */
 #ifndef SERVER_NET_PEER_ADDRESSES_H
 #define SERVER_NET_PEER_ADDRESSES_H
 
@@ -11,12 +11,15 @@
 struct env;
 struct peer_addresses;
 
-/* max: connections of an address; above 0. */
+/* Makes a table that allows each address max connections, which is above 0. */
 struct peer_addresses *peer_addresses_open(size_t max, const struct env *env);
-void peer_addresses_close(struct peer_addresses *p); /* NULL is fine */
+/* Frees the table. NULL is fine. */
+void peer_addresses_close(struct peer_addresses *p);
 
-/* Takes note of fd, a new connection. False: its peer has as many as it may, close it. Of a unix
- * socket, and without memory, always true. */
+/* Counts fd, a new connection. Returns false if the peer's address has as many connections as it
+ * may have; then the caller closes fd. Always returns true for a unix socket, and when memory is
+ * short.
+ */
 bool peer_addresses_admit(struct peer_addresses *p, int fd);
 
 #endif

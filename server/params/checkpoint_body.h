@@ -1,5 +1,6 @@
-/* What the journal's record of a checkpoint holds beside the numbers, behind what the keeper puts
- * there. Reading checks everything; what is not correct is DATA_LOSS. */
+/* The body of a checkpoint's record in the journal: everything but the numbers. It stands behind
+ * what the keeper writes. Reading checks everything; DATA_LOSS if something is not correct. The
+ * functions may be called on any thread. */
 #ifndef SERVER_PARAMS_CHECKPOINT_BODY_H
 #define SERVER_PARAMS_CHECKPOINT_BODY_H
 
@@ -8,17 +9,17 @@
 #include "server/journal/body_bytes.h"
 #include "server/params/counters.h"
 
-/* What is remembered of a contributor, so that none of its steps counts twice. */
+/* A contributor's last step, so that no step counts twice. */
 struct checkpoint_client {
     const char *id;
     uint64_t last_step, last_version;
 };
 
 struct checkpoint_body {
-    const void *config; /* [config_size] what describes the set, as params_make got it */
+    const void *config; /* [config_size] the set's description, which params_describe got */
     size_t config_size;
-    uint64_t n;         /* numbers */
-    uint32_t n_moments; /* for each */
+    uint64_t n;         /* how many numbers the set has */
+    uint32_t n_moments; /* how many moments each number has */
     uint64_t version;
     uint8_t sha256[SHA256_BYTES]; /* of the values */
     struct params_counters counters;
@@ -28,7 +29,8 @@ struct checkpoint_body {
 
 enum status checkpoint_body_write(struct buf *out, const struct checkpoint_body *b,
                                   struct error *err) MUST_CHECK;
-/* Reads to the end. Borrows the body; arrays and texts are in the reader's arena. */
+/* Reads a body to its end. out borrows the body; its arrays and texts lie in the reader's arena.
+ * DATA_LOSS; EXHAUSTED. */
 enum status checkpoint_body_read(struct checkpoint_body *out, struct body_reader *r,
                                  struct error *err) MUST_CHECK;
 

@@ -1,6 +1,6 @@
-/* The connections that a port has given to gRPC core, which reports neither their end nor sends
- * GOAWAY before it stops answering. A connection is known by its descriptor and the socket's inode.
- * Loop. */
+/* The connections that a port has given to gRPC core. gRPC core does not report when a connection
+ * ends, and sends no GOAWAY before it stops answering. A connection is known by its descriptor and
+ * the socket's inode. All functions are called on the loop. */
 #ifndef SERVER_RPC_CONNECTIONS_H
 #define SERVER_RPC_CONNECTIONS_H
 
@@ -14,14 +14,14 @@ struct rpc_connections {
     size_t n, n_max;
 };
 
-/* Takes note of fd, a connected socket; without memory it is not noted. */
+/* Notes fd, a connected socket. Does nothing when memory is short. */
 void rpc_connections_add(struct rpc_connections *c, int fd);
-/* Those that gRPC core has not closed. */
+/* Returns how many of the connections gRPC core has not closed. */
 size_t rpc_connections_n_open(struct rpc_connections *c);
-/* Asks each peer once to begin no further call on its connection: HTTP/2's GOAWAY with the highest
- * stream, behind which calls that are on their way are answered still. A peer that has not read
- * what was sent to it is asked in a later call. Only once no message is sent any more, but
- * statuses: gRPC core then writes whole frames to a peer that has read all. */
+/* Asks each peer once to begin no further call on its connection, by HTTP/2's GOAWAY with the
+ * highest stream number: calls that are on their way are still answered. A peer that has not read
+ * everything that was sent to it is asked by a later call of this function. Call this only when
+ * nothing but statuses is sent any more, because gRPC core then writes whole frames. */
 void rpc_connections_ask_to_leave(struct rpc_connections *c);
 void rpc_connections_deinit(struct rpc_connections *c);
 

@@ -1,5 +1,6 @@
-/* A turn's reply as it is read by one call: where tools were offered, or reasoning is asked for,
- * its text is divided into text, reasoning and calls of tools. Loop. */
+/* A turn's reply as one call reads it. If tools were offered, or reasoning was asked for, the
+ * reply's text is divided into text, reasoning and calls of tools. All functions are called on the
+ * loop. */
 #ifndef SERVER_API_PARLEY_TURN_PARTS_H
 #define SERVER_API_PARLEY_TURN_PARTS_H
 
@@ -10,7 +11,7 @@
 #include "server/conversation/reader.h"
 
 struct turn_parts {
-    struct reply_format format; /* of the model; a copy, since models come and go */
+    struct reply_format format; /* the model's; a copy, since the model may be unloaded */
     bool has_format;
     bool wants_thoughts;
     bool is_begun;               /* it is known whether a parser is needed */
@@ -21,25 +22,25 @@ struct turn_parts {
     struct error err;
 };
 
-/* format NULL: the model has none. */
+/* format is NULL for a model that has no format. */
 void turn_parts_init(struct turn_parts *p, const struct reply_format *format, bool wants_thoughts);
 void turn_parts_close(struct turn_parts *p);
 
-/* As reader_next and reader_has_more. A piece's text is then read by turn_parts_fill, if there is a
- * parser; before the end may come a piece without tokens, of what was held back. */
+/* The same as reader_next and reader_has_more. If there is a parser, turn_parts_fill then reads the
+ * piece's text. A piece without tokens may come before the end: text that was held back. */
 bool turn_parts_next(struct turn_parts *p, struct turn_reader *r, struct turn_event *out);
 bool turn_parts_has_more(const struct turn_parts *p, const struct turn_reader *r);
 
-/* Puts the parts that were read into the piece. EXHAUSTED without memory. */
+/* Puts the parts that were read into the piece. EXHAUSTED. */
 enum status turn_parts_fill(Parley__V1__TurnPiece *out, struct turn_parts *p,
                             struct arena *arena) MUST_CHECK;
-/* Calls so far; p may be NULL. */
+/* Returns how many calls of tools the reply has so far. p may be NULL. */
 uint32_t turn_parts_n_calls(const struct turn_parts *p);
 
-/* Tokens of thoughts in a reply, whether or not they come apart. */
+/* Returns how many tokens of a reply are reasoning, whether or not the reply is divided. */
 uint32_t turn_parts_n_thought(const struct turn_parts *p, const struct completed_turn *r);
 
-/* The same of a whole reply, whose text is out's already. */
+/* Puts the parts of a whole reply into out, which has the reply's text already. EXHAUSTED. */
 enum status turn_parts_message(Parley__V1__Message *out, const struct turn_parts *p,
                                const struct completed_turn *r, struct arena *arena) MUST_CHECK;
 
