@@ -81,7 +81,7 @@ export class App {
   draw() {
     const { chat } = this;
     const shown = this.library.all.get(chat.id) ?? chat.conversation;
-    const name = shown ? nameOf(this.#rootOf(shown)) : chat.error ? 'Not here' : 'New conversation';
+    const name = shown ? nameOf(this.#rootOf(shown)) : chat.error?.isPassing ? 'Waiting' : chat.error ? 'Not here' : 'New conversation';
     document.title = shown ? `${name} · Parley` : 'Parley';
     this.title.textContent = name;
     this.title.disabled = !shown;
@@ -161,14 +161,18 @@ export class App {
     this.#show(id === null ? this.#newChat(null) : this.#chats.get(id) ?? this.#newChat(id));
     if (id === null) return;
     const { chat } = this;
+    await this.#load(chat);
+    this.draw();
+  }
+
+  /** @param {Chat} chat */
+  async #load(chat) {
     try {
       await chat.load();
-      chat.error = null;
     } catch (error) {
       chat.error = error;
-      this.#chats.delete(id);
+      this.#chats.delete(chat.id);
     }
-    this.draw();
   }
 
   /** @param {Chat} chat */
@@ -176,7 +180,6 @@ export class App {
     this.chat = chat;
     const hash = chat.id === null ? '' : `#/c/${chat.id}`;
     if (location.hash !== hash) history.pushState(null, '', hash || location.pathname);
-    this.toggleSidebar(false);
     this.draw();
   }
 
@@ -190,6 +193,7 @@ export class App {
   openNew(draft = {}) {
     const chat = this.#newChat(null);
     Object.assign(chat.draft, draft);
+    this.toggleSidebar(false);
     this.#show(chat);
     this.composer.focus();
   }
@@ -197,7 +201,11 @@ export class App {
   /** Another tab may have gone on with what is shown. */
   #look() {
     const { chat } = this;
-    if (document.hidden || chat.id === null || chat.isBusy || chat.error) return;
+    if (document.hidden || chat.id === null || chat.isBusy) return;
+    if (chat.error) {
+      if (chat.error.isPassing) this.#load(chat).then(() => this.draw());
+      return;
+    }
     unary('Conversations/Get', { conversation: chat.id, withoutTranscript: true }).then((now) => {
       const isNews = now.turns !== chat.conversation?.turns || now.generation !== chat.conversation?.generation || now.state === 'CONVERSATION_STATE_BUSY';
       if (isNews && !chat.isBusy) return chat.load();

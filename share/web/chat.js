@@ -98,6 +98,8 @@ export class Chat {
     this.conversation = conversation;
     this.turns = turns;
     this.library.remember(conversation);
+    this.error = null;
+    if (this.run?.state === 'done' && turns.length >= this.run.request.turn) this.run = null;
     if (!this.isBusy) this.#rejoin();
     this.changed.emit();
   }
@@ -158,7 +160,6 @@ export class Chat {
     await this.load().catch((error) => {
       this.error = error;
     });
-    if (run.state === 'done' && this.run === run && this.turns.length >= request.turn) this.run = null;
     this.changed.emit();
   }
 

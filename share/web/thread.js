@@ -94,6 +94,11 @@ export class Thread {
 
   #drawNothing(chat) {
     this.#views.clear();
+    if (chat.error?.isPassing) {
+      this.inner.replaceChildren(el('div', { class: 'welcome', role: 'status' }, logo(), el('h2', { text: 'The server does not answer' }),
+        el('p', { text: 'The conversation appears as soon as it does.' })));
+      return;
+    }
     if (chat.error) {
       this.inner.replaceChildren(el('div', { class: 'welcome' }, logo(), el('h2', { text: 'This conversation is not here' }),
         el('p', { text: sentence(chat.error.message) }), button('plus', 'New conversation', () => this.app.openNew(), { text: true, class: 'button primary' })));

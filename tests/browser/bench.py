@@ -39,6 +39,19 @@ SCROLLED = """(async (box) => {
 })"""
 
 
+def processor_ms(page):
+    """What the page's main thread has computed, whatever else the machine does."""
+    page.call("Performance.enable", timeDomain="threadTicks")
+    return 1000 * next(m["value"] for m in page.call("Performance.getMetrics")["metrics"] if m["name"] == "TaskDuration")
+
+
+def framed(page, expression):
+    """Frame times of what an expression does, and the processor time of a frame."""
+    before = processor_ms(page)
+    times = page.js(expression)
+    return f"{frames(times)}; {(processor_ms(page) - before) / len(times):.1f} ms of the processor a frame"
+
+
 def frames(times):
     times = sorted(times)
     return f"frames: median {statistics.median(times):.1f} ms, 95 % {times[int(len(times) * 0.95)]:.1f} ms, longest {times[-1]:.1f} ms"
@@ -82,7 +95,7 @@ def long_list(browser, parleyd):
         first = time.monotonic() - start
         page.until(f"document.querySelector('.list-foot').innerText.includes('{N_LISTED:,}')")
         print(f"{N_LISTED} conversations: first rows after {first:.2f} s, all known after {time.monotonic() - start:.2f} s")
-        print("  scrolled,", frames(page.js(SCROLLED + "(document.querySelector('.list'))")))
+        print("  scrolled,", framed(page, SCROLLED + "(document.querySelector('.list'))"))
         print("  search:", page.js("""(async () => {
             const input = document.querySelector('.searchbox input');
             input.value = 'rivers';
@@ -116,14 +129,14 @@ def big_tree(browser, address):
     root = grow_tree(address, "echo", N_BRANCHES)
     page = browser.open(f"http://{address}/#/c/{root}")
     page.until(READY)
-    page.until(f"document.querySelector('.list-foot').innerText.match(/\\d+/)?.[0] >= {N_BRANCHES}")
+    page.until(f"document.querySelector('.list').innerText.includes('{N_BRANCHES} branches')")
     page.press("Control+.")
     page.until("document.querySelectorAll('.tree .node').length > 10")
     rows = page.js("Number(document.querySelector('.tree svg').getAttribute('height')) / 34 - 1")
     idle = page.js("(async () => { const times = []; let last = performance.now(); for (let i = 0; i < 60; i++) { await new Promise(requestAnimationFrame); const now = performance.now(); times.push(now - last); last = now; } return times; })()")
     print("nothing to draw:", frames(idle))
     page.js("document.querySelector('.tree [tabindex=\"0\"]').focus()")
-    walked = page.js("""(async () => {
+    walked = framed(page, """(async () => {
         const times = [];
         for (let i = 0; i < 150; i++) {
             const start = performance.now();
@@ -133,8 +146,8 @@ def big_tree(browser, address):
         }
         return times;
     })()""")
-    print(f"a tree of {N_BRANCHES} branches, {rows:.0f} turns: scrolled,", frames(page.js(SCROLLED + "(document.querySelector('.tree'))")))
-    print("  walked by keys,", frames(walked))
+    print(f"a tree of {N_BRANCHES} branches, {rows:.0f} turns: scrolled,", framed(page, SCROLLED + "(document.querySelector('.tree'))"))
+    print("  walked by keys,", walked)
     page.shot("build/browser/tree-200.png")
     assert rows >= N_BRANCHES and not page.errors, (rows, page.errors)
 
@@ -206,6 +219,11 @@ def states(page):
     page.press("Control+K")
     yield "list"
     page.press("Escape")
+    page.tab_to(".head [aria-label=More]")
+    page.press("Enter")
+    page.until("document.activeElement.matches('[role=menuitem]')")
+    yield "menu"
+    page.press("Escape")
 
 
 def examined(browser, address, model):
@@ -214,7 +232,9 @@ def examined(browser, address, model):
     with open(script) as f:
         axe = f.read()
     of = grow_tree(address, model, 6)
-    call(address, "Conversations/Import", {"conversation": of, "turns": [{"messages": [{"role": "user", "text": "Show me."}], "finishReason": "FINISH_REASON_LENGTH",
+    call(address, "Conversations/Import", {"conversation": of, "turns": [{
+         "messages": [{"role": "tool", "name": "weather", "toolCallId": "a", "text": '{"sky": "clear"}'}, {"role": "user", "text": "Show me."}],
+         "finishReason": "FINISH_REASON_LENGTH",
          "reply": "<think>So be it.</think># Title\n\n1. one\n2. two\n\n- [ ] task\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n```python\nprint('x')  # y\n```\n\n> quote [link](https://example.org) $e^x$"}]})
     n = 0
     for width, dark in THEMES:
