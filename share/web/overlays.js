@@ -69,8 +69,9 @@ export function openMenu(anchor, items) {
   });
   menu.addEventListener('toggle', (event) => {
     if (event.newState !== 'closed') return;
-    anchor.setAttribute('aria-expanded', 'false');
-    if (menu.contains(document.activeElement) || document.activeElement === document.body) anchor.focus();
+    const back = anchor.isConnected ? anchor : document.getElementById(anchor.id); // it may have been drawn anew
+    back?.setAttribute('aria-expanded', 'false');
+    if (menu.contains(document.activeElement) || document.activeElement === document.body) back?.focus();
     menu.remove();
   });
   document.body.append(menu);

@@ -49,6 +49,7 @@ function familyRows(families) {
 export class Sidebar {
   #shown = STEP;
   #rows = [];
+  #key = ''; // of the rows that are drawn
 
   /** @param {HTMLElement} host @param {any} app */
   constructor(host, app) {
@@ -78,14 +79,24 @@ export class Sidebar {
     this.#rows = familyRows(this.app.library.families).filter(matches);
     const { families, isLoaded } = this.app.library;
     this.status.textContent = !isLoaded ? 'Reading the list…' : families.size === 0 ? '' : families.size === 1 ? '1 conversation' : `${families.size.toLocaleString()} conversations`;
-    const focused = this.list.contains(document.activeElement) ? document.activeElement.closest('[data-root]')?.dataset.root : null;
-    const top = this.list.scrollTop;
-    this.list.replaceChildren(...this.#items(0, this.#shown), this.more);
-    this.list.scrollTop = top;
-    if (focused) this.list.querySelector(`[data-root="${CSS.escape(focused)}"] .row-open`)?.focus();
+    this.#drawRows();
     if (this.#rows.length > 0) return;
     const hint = words.length > 0 ? 'Nothing has these words in its name.' : 'Conversations appear here. They stay on the server: close the tab, and come back.';
+    this.#key = '';
     this.list.replaceChildren(el('li', { class: 'list-empty small', text: this.app.library.isLoaded ? hint : '' }), this.more);
+  }
+
+  /** Makes the rows anew if they show something else. The focus, and a menu that is open, stay where they are. */
+  #drawRows() {
+    const items = this.#items(0, this.#shown);
+    const key = items.map((item) => `${item.className} ${item.dataset.root ?? ''} ${item.dataset.latest ?? ''} ${item.textContent}`).join('\n');
+    if (key === this.#key) return;
+    this.#key = key;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement.id : '';
+    const top = this.list.scrollTop;
+    this.list.replaceChildren(...items, this.more);
+    this.list.scrollTop = top;
+    if (focused !== '') document.getElementById(focused)?.focus();
   }
 
   #reset() {
@@ -124,11 +135,11 @@ export class Sidebar {
       { label: 'Rename…', icon: 'edit', act: () => this.app.rename(root) },
       { label: isPinned ? 'Unpin' : 'Pin', icon: 'pin', act: () => this.app.pin(root, !isPinned) },
       null,
-      { label: members.length > 1 ? `Delete all ${members.length} branches…` : 'Delete…', icon: 'trash', danger: true, act: () => this.app.remove(members) },
-    ]), { attrs: { 'aria-haspopup': 'menu' } });
-    return el('li', { class: `row${isCurrent ? ' is-current' : ''}${isPinned ? ' is-pinned' : ''}`, data: { root: root.conversation } },
+      { label: members.length > 1 ? `Delete all ${members.length} branches…` : 'Delete…', icon: 'trash', danger: true, act: () => this.app.remove(this.app.library.familyOf(root.conversation)) },
+    ]), { attrs: { id: `more-${root.conversation}`, 'aria-haspopup': 'menu' } });
+    return el('li', { class: `row${isCurrent ? ' is-current' : ''}${isPinned ? ' is-pinned' : ''}`, data: { root: root.conversation, latest: latest.conversation } },
       el('button', {
-        type: 'button', class: 'row-open', 'aria-current': isCurrent ? 'page' : null,
+        type: 'button', class: 'row-open', id: `row-${root.conversation}`, 'aria-current': isCurrent ? 'page' : null,
         on: { click: () => this.app.open(isCurrent ? this.app.chat.id : latest.conversation) },
       }, el('span', { class: 'row-title', text: nameOf(root), dir: 'auto' }),
       el('span', { class: 'row-more' },
