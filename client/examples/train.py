@@ -10,12 +10,25 @@
           samples and inserts in proportion, and the learner sets priorities by its errors
   impala  actors roll out while the policy learns from batches of what they did, by V-trace (Espeholt et al., 2018)
 
+The environment is one of the daemon's (--env CartPole-v1, Pendulum-v1), one of gymnasium's (--env gymnasium:Acrobot-v1), or a class or
+function in a file of yours (--env corridor.py:Corridor), which has gymnasium's spaces, reset and step; the last two run in this process.
+
+With --run FOLDER a2c and ppo store what they have at the end of each chapter, so many updates, at whose beginning the environments start
+anew. The same command again goes on from there, and comes to the same bytes as if it had not been interrupted.
+
 usage: train.py a2c|a3c|ppo|dqn|apex|impala [options]; `./run train a2c` starts a daemon of its own"""
 import argparse
 import collections
+import contextlib
+import ctypes
+import importlib.util
+import json
+import math
+import os
 import queue
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +38,7 @@ import time
 import numpy as np
 import parley
 import parley.policies
+from event_file import EventFile
 from parley.rollouts import Environments, Returns, Transition, join, learn, learn_q, transitions
 
 # What each environment is learned with, and the mean return of 100 episodes at which it is learned. Pendulum's actions are
@@ -33,6 +47,55 @@ ENVIRONMENTS = {
     "CartPole-v1": dict(until=475, reward_scale=0.1, gamma=0.99, lambda_=0.95, entropy_weight=0.01, learning_rate=0.002),
     "Pendulum-v1": dict(until=-200, reward_scale=0.1, gamma=0.95, lambda_=0.95, entropy_weight=0.003, learning_rate=0.001),
 }
+OTHERS = dict(reward_scale=0.1, gamma=0.99, lambda_=0.95, entropy_weight=0.01, learning_rate=0.002)
+
+
+class Task:
+    """The environment of a training: its name in the daemon, its sizes, and how it is learned."""
+
+    def __init__(self, options):
+        self.factory, self.name, self.observations, self.actions, self.is_continuous = None, options.env, 4, 2, False
+        self.config = dict(ENVIRONMENTS.get(options.env, {"until": math.inf, **OTHERS}))
+        if options.env == "Pendulum-v1":
+            self.observations, self.actions, self.is_continuous = 3, 1, True
+        elif options.env not in ENVIRONMENTS:
+            try:
+                self._load(options.env)
+            except Exception as e:  # of the file's code, too
+                raise SystemExit(f"--env {options.env}: {type(e).__name__}: {e}") from e
+        for key, value in ("until", options.until), ("gamma", options.gamma), ("learning_rate", options.learning_rate), ("reward_scale", options.reward_scale):
+            if value is not None:
+                self.config[key] = value
+        self.until = self.config.pop("until")
+
+    def _load(self, env):
+        kind, _, what = env.partition(":")
+        if kind == "gymnasium":
+            import gymnasium
+
+            self.factory, self.name = lambda: gymnasium.make(what), what
+            self.config["until"] = gymnasium.spec(what).reward_threshold or math.inf
+        elif kind.endswith(".py"):
+            spec = importlib.util.spec_from_file_location("environment_of_a_file", kind)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            if not what:
+                raise SystemExit(f"--env {env}: say which class or function of the file it is: {kind}:NAME")
+            self.factory, self.name = getattr(module, what), what
+        else:
+            raise SystemExit(f"--env {env}: is none of {', '.join(ENVIRONMENTS)}, no gymnasium:NAME and no FILE.py:NAME")
+        one = self.factory()
+        seen, done = one.observation_space, one.action_space
+        if seen.shape is None or not (hasattr(done, "n") or done.shape):
+            raise SystemExit(f"--env {env}: observations are to be numbers (Box, MultiDiscrete …), and actions a choice (Discrete) or numbers (Box)")
+        self.observations, self.is_continuous = math.prod(seen.shape), not hasattr(done, "n")
+        self.actions = math.prod(done.shape) if self.is_continuous else int(done.n)
+
+    def serve(self, address):
+        """Offers the environment to the daemon, from this process."""
+        if self.factory is not None:
+            offered = parley.environment(self.name)(self.factory)
+            threading.Thread(target=parley.serve, args=(offered, address), daemon=True).start()
 
 
 class Training:
@@ -40,15 +103,46 @@ class Training:
 
     def __init__(self, server, options):
         self.server, self.options, self.lock = server, options, threading.Lock()
-        self.config = dict(ENVIRONMENTS[options.env])
-        until = self.config.pop("until")
-        self.until = until if options.until is None else options.until
+        self.task = options.task
+        self.config, self.until = self.task.config, self.task.until
+        self.chapter = 0
+        self.events = EventFile(os.path.join(options.tensorboard, f"{options.way}-{self.task.name}-{options.seed}")) if options.tensorboard else None
         self.returns, self.curve, self.start, self.shown = [], [], time.monotonic(), 0.0
         self.steps = self.updates = 0
         self.is_over, self.error, self.last = False, None, None
 
     def environments(self, n, which=0):
-        return Environments(self.server, self.options.env, n, seed=self.options.seed + 1000 * which)
+        """Waits until a process offers the environment."""
+        end = time.monotonic() + 30
+        while True:
+            try:
+                return Environments(self.server, self.task.name, n, seed=self.options.seed + 1000 * which + 1_000_000 * self.chapter)
+            except parley.Error as e:
+                if self.task.factory is None or e.code != "NOT_FOUND" or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    @property
+    def seed(self):
+        """Of actions, in this chapter."""
+        return self.options.seed + 1_000_000 * self.chapter
+
+    # --- a run that goes on after it was killed ---
+
+    def store(self):
+        """Stores what there is beside the policy, which is in the chapter's file. Both are there, or neither: the state names its policy."""
+        state = {"command": self.options.command, "chapter": self.chapter, "steps": self.steps, "updates": self.updates, "returns": self.returns,
+                 "curve": self.curve}
+        write_whole(os.path.join(self.options.run, "state.json"), json.dumps(state))
+        for old in os.listdir(self.options.run):
+            if old.startswith("chapter-") and old != chapter_file(self.chapter):
+                os.unlink(os.path.join(self.options.run, old))
+
+    def restore(self, state):
+        if state is not None:
+            self.chapter, self.steps, self.updates = state["chapter"], state["steps"], state["updates"]
+            self.returns, self.curve = state["returns"], [tuple(point) for point in state["curve"]]
+            self.is_over = self.steps >= self.options.steps or len(self.returns) >= 100 and self.mean() >= self.until
 
     def learn(self, steps, **more):
         self.updates, self.last = self.updates + 1, steps
@@ -72,6 +166,8 @@ class Training:
                 self.shown = now
                 rate = self.steps / (now - self.start)
                 end = "\r" if sys.stderr.isatty() and not self.is_over else "\n"
+                if self.events is not None and self.returns:
+                    self.events.add(self.steps, mean_return=mean, updates=self.updates, steps_per_second=rate)
                 print(f"{self.steps:9,} steps {len(self.returns):6} episodes {self.updates:5} updates  return {mean:7.1f}  {rate:7,.0f} steps/s",
                       end=end, file=sys.stderr, flush=True)
 
@@ -94,14 +190,31 @@ class Training:
             self.error, self.is_over = self.error or e, True
 
 
+def chapter_file(chapter):
+    return f"chapter-{chapter}.gguf"
+
+
+def write_whole(path, text):
+    with open(path + ".part", "w") as f:
+        f.write(text)
+    os.replace(path + ".part", path)
+
+
 def a2c(training, which=0, n_steps=0, epochs=1, **more):
-    with training.environments(training.options.envs, which) as environments:
-        returns = Returns(environments.n)
-        while not training.is_over:
-            steps = environments.rollout("policy", n_steps or training.options.n_steps, seed=training.options.seed)
-            training.note(returns, steps)
-            for _ in range(epochs):
-                training.learn(steps, **more)
+    while not training.is_over:
+        with training.environments(training.options.envs, which) as environments:
+            returns, rollouts = Returns(environments.n), 0
+            while not training.is_over and rollouts < training.options.chapter:
+                steps = environments.rollout("policy", n_steps or training.options.n_steps, seed=training.seed)
+                training.note(returns, steps)
+                rollouts += 1
+                is_last = training.options.run and (training.is_over or rollouts == training.options.chapter)
+                for epoch in range(epochs):
+                    path = os.path.join(training.options.run, chapter_file(training.chapter + 1)) if is_last and epoch == epochs - 1 else ""
+                    training.learn(steps, save_path=path, **more)
+        if training.options.run:
+            training.chapter += 1
+            training.store()
 
 
 def ppo(training):
@@ -166,7 +279,10 @@ def dqn(training):
 
 
 # What a transition is in a table.
-TRANSITION = {"observation": ("f4", (4,)), "action": ("i8", ()), "reward": ("f4", ()), "discount": ("f4", ()), "next_observation": ("f4", (4,))}
+def transition(n):
+    return {"observation": ("f4", (n,)), "action": ("i8", ()), "reward": ("f4", ()), "discount": ("f4", ()), "next_observation": ("f4", (n,))}
+
+
 SAMPLES_PER_INSERT, MIN_SIZE = 4, 1000
 
 
@@ -180,7 +296,7 @@ def apex_actor(training, which):
             steps = environments.rollout("policy", training.options.n_steps, seed=training.options.seed + which, epsilon=epsilons)
             made = list(transitions(steps, 3, reward_scale=0.1))
             columns = {name: np.array([np.frombuffer(getattr(t, name), "f4") if shape else getattr(t, name) for t in made], dtype)
-                       for name, (dtype, shape) in TRANSITION.items()}
+                       for name, (dtype, shape) in transition(training.task.observations).items()}
             try:
                 replay.insert_all(columns)  # of the greatest priority there is; waits while the learner is behind
             except parley.Error:
@@ -196,7 +312,7 @@ def apex_learner(training, replay):
         for batch in replay.batches(64):
             weights, beta = batch.weights(beta), min(1.0, beta + 0.0005)
             training.last = [Transition(o.tobytes(), int(a), float(r), float(d), s.tobytes())
-                             for o, a, r, d, s in zip(*(batch[name] for name in TRANSITION), strict=True)]
+                             for o, a, r, d, s in zip(*(batch[name] for name in transition(0)), strict=True)]
             errors = learn_q(training.server, "policy", training.last, weights=weights, move_target=training.updates % 100 == 0, max_gradient_norm=10)
             replay.update_priorities(batch, np.abs(errors))
             training.updates += 1
@@ -208,7 +324,7 @@ def apex_learner(training, replay):
 
 def apex(training):
     seen = 1 + SAMPLES_PER_INSERT * training.options.envs * training.options.n_steps  # what one insert of an actor allows
-    replay = parley.Replay(training.server, "apex", TRANSITION, max_items=100_000, sampler="prioritized", min_size=MIN_SIZE,
+    replay = parley.Replay(training.server, "apex", transition(training.task.observations), max_items=100_000, sampler="prioritized", min_size=MIN_SIZE,
                            samples_per_insert=SAMPLES_PER_INSERT, max_diff=SAMPLES_PER_INSERT * MIN_SIZE + 2 * seen, seed=training.options.seed)
     threads = in_threads(training, apex_actor, training.options.actors)
     training.guard(apex_learner, training, replay)
@@ -241,9 +357,10 @@ def draw(path, curves, title):
 
 
 def daemon(parleyd, model):
-    """A parleyd of our own, and its address."""
+    """A parleyd of our own, and its address. It ends with this process, also where that is killed (PR_SET_PDEATHSIG)."""
+    prctl = ctypes.CDLL(None).prctl
     process = subprocess.Popen([parleyd, "--model", f"policy={model}", "--listen", "127.0.0.1:0", "--log-level", "warn"],
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True, preexec_fn=lambda: prctl(1, signal.SIGTERM))
     for line in process.stderr:
         if line.startswith("ready "):
             threading.Thread(target=lambda: sys.stderr.writelines(process.stderr), daemon=True).start()
@@ -252,60 +369,100 @@ def daemon(parleyd, model):
     raise SystemExit("parleyd did not start")
 
 
-def train(way, server, options):
+def train(way, server, options, state=None):
     training = Training(server, options)
-    WAYS[way](training)
+    training.restore(state)
+    try:
+        if not training.is_over:
+            WAYS[way](training)
+    finally:
+        if training.events is not None:
+            training.events.close()
     if training.error is not None:
         raise training.error
     return training
 
 
+def stored(options):
+    """What a run of this command has stored; None: it begins."""
+    try:
+        with open(os.path.join(options.run, "state.json")) as f:
+            state = json.load(f)
+    except FileNotFoundError:
+        return None
+    if state["command"] != options.command:
+        raise SystemExit(f"--run {options.run}: it has a run of other options, {state['command']}: choose another folder")
+    return state
+
+
 def run(options):
     """One training, with a daemon of its own; says how it went."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/policy.gguf"
-        pendulum = options.env == "Pendulum-v1"
-        head = "duelling" if options.way in ("dqn", "apex") else "gaussian" if pendulum else "softmax"
-        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head=head, seed=options.seed, environment=options.env)
+    with contextlib.ExitStack() as stack:
+        if options.run:
+            folder, state = options.run, stored(options)
+            os.makedirs(folder, exist_ok=True)
+        else:
+            folder, state = stack.enter_context(tempfile.TemporaryDirectory()), None
+        path, task = os.path.join(folder, "policy.gguf" if state is None else chapter_file(state["chapter"])), options.task
+        if state is None:
+            head = "duelling" if options.way in ("dqn", "apex") else "gaussian" if task.is_continuous else "softmax"
+            parley.policies.create(path, task.observations, task.actions, head=head, seed=options.seed, environment=task.name)
         process, address = daemon(options.parleyd, path)
         try:
             with parley.connect(address) as server:
-                training = train(options.way, server, options)
+                task.serve(address)
+                training = train(options.way, server, options, state)
                 seconds = time.monotonic() - training.start
-                if options.out:
+                if options.out and options.run:
+                    shutil.copy(os.path.join(folder, chapter_file(training.chapter)), options.out)
+                elif options.out:
                     training.save(f"{folder}/learned.gguf")
                     shutil.copy(f"{folder}/learned.gguf", options.out)
         finally:
             process.terminate()
             process.wait()
-    print(f"{options.way} {options.env} seed {options.seed}: return {training.mean():.1f} after {training.steps:,} steps, {seconds:.1f} s", flush=True)
+    print(f"{options.way} {task.name} seed {options.seed}: return {training.mean():.1f} after {training.steps:,} steps, {seconds:.1f} s", flush=True)
     return training
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("way", choices=WAYS)
-    parser.add_argument("--env", default="CartPole-v1", choices=ENVIRONMENTS)
+    parser.add_argument("--env", default="CartPole-v1", help=f"{', '.join(ENVIRONMENTS)}, gymnasium:NAME, or FILE.py:NAME")
     parser.add_argument("--parleyd", default="build/release/parleyd")
     parser.add_argument("--envs", type=int, default=16, help="environments of a vector")
     parser.add_argument("--n-steps", type=int, default=32, help="of a rollout")
     parser.add_argument("--actors", type=int, default=4, help="vectors of a3c, impala and apex")
     parser.add_argument("--steps", type=int, default=2_000_000, help="at most so many of all environments")
     parser.add_argument("--until", type=float, help="the mean return of 100 episodes that ends it")
+    parser.add_argument("--gamma", type=float, help="the discount; by default the environment's own, or 0.99")
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--reward-scale", type=float)
+    parser.add_argument("--run", metavar="FOLDER", default="", help="a2c, ppo: where the run is stored; the same command again goes on with it")
+    parser.add_argument("--chapter", type=int, default=0, help="rollouts from one storing to the next; by default 50 with --run")
+    parser.add_argument("--tensorboard", metavar="FOLDER", help="where TensorBoard's event files are written, a folder for each training")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1, help="so many trainings, one after the other, of seeds from --seed on")
     parser.add_argument("--plot", metavar="FILE.svg")
     parser.add_argument("--out", metavar="FILE.gguf", help="the policy that was learned; parleyd serves it")
     options = parser.parse_args()
-    if options.way in ("dqn", "apex") and options.env == "Pendulum-v1":
-        parser.error(f"{options.way} chooses among actions, Pendulum's are numbers")
+    if options.run and (options.way not in ("a2c", "ppo") or options.seeds > 1):
+        parser.error("--run is for one training by a2c or ppo: the others depend on the order in which threads run")
+    if options.chapter < 0 or options.chapter and not options.run:
+        parser.error("--chapter is a number of rollouts, and needs --run")
+    options.chapter = (options.chapter or 50) if options.run else sys.maxsize
+    options.run = options.run and os.path.abspath(options.run)
+    options.command = {k: v for k, v in vars(options).items() if k not in ("run", "out", "plot", "tensorboard", "parleyd", "seeds")}
+    options.task = Task(options)
+    if options.way in ("dqn", "apex") and options.task.is_continuous:
+        parser.error(f"{options.way} chooses among actions, those of {options.task.name} are numbers")
     trainings = []
     for seed in range(options.seed, options.seed + options.seeds):
         options.seed = seed
         trainings.append(run(options))
     if options.plot:
         draw(options.plot, [t.curve for t in trainings if t.curve], f"{options.way}, {options.env}")
-    return 0 if all(t.mean() >= t.until for t in trainings) else 1
+    return 0 if all(t.mean() >= t.until or t.until == math.inf for t in trainings) else 1
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ refused, by field; the policies' files; and the example client/examples/train.py
 usage: test_learning.py PARLEYD TRAIN_PY PARLEY [TEST…]      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
 import os
 import random
+import struct
 import sys
 import tempfile
 
+import google_crc32c
 import numpy as np
 
 import children
@@ -237,6 +239,68 @@ def test_example(folder):
         assert "<polyline" in open(plot).read()
 
 
+CORRIDOR = """import gymnasium, numpy as np
+class Corridor(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2, 2)), gymnasium.spaces.Box(-1, 1, (2,))
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros((2, 2), np.float32), {}
+    def step(self, action):
+        self.t += 1
+        return np.full((2, 2), self.t / 10, np.float32), float(-np.abs(action).sum()), self.t == 10, False, {}
+"""
+
+
+def test_runs(folder):
+    """The example's runs: one that is killed and started again comes to the bytes of one that is not; other options are refused; an
+    environment of gymnasium and one of a file, and what TensorBoard reads of them."""
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+
+    def command(run, *more):
+        return [sys.executable, TRAIN, "a2c", "--parleyd", PARLEYD, "--run", os.path.join(folder, run), "--chapter", "4", "--envs", "4", "--n-steps", "16",
+                "--steps", "4000", "--until", "10000", *more]
+
+    def learned(run):
+        files = [f for f in os.listdir(os.path.join(folder, run)) if f.startswith("chapter-")]
+        assert len(files) == 1, files
+        with open(os.path.join(folder, run, files[0]), "rb") as f:
+            return files[0], f.read()
+
+    assert children.run(command("whole"), env=env).returncode == 1, "it has not learned that much"
+    state = os.path.join(folder, "killed", "state.json")
+    killed = children.start(command("killed"), env=env)
+    children.until("the first chapter", lambda: os.path.exists(state) or killed.poll() is not None)
+    killed.kill()
+    killed.wait()
+    assert children.run(command("killed"), env=env).returncode == 1
+    assert learned("killed") == learned("whole")
+    other = children.run(command("killed", "--seed", "5"), stderr=-1, text=True, env=env)
+    assert other.returncode == 1 and "a run of other options" in other.stderr, other
+    with open(os.path.join(folder, "corridor.py"), "w") as f:
+        f.write(CORRIDOR)
+    for way, what in ("ppo", f"{folder}/corridor.py:Corridor"), ("dqn", "gymnasium:Acrobot-v1"):
+        events = os.path.join(folder, "events", way)
+        done = children.run([sys.executable, TRAIN, way, "--parleyd", PARLEYD, "--env", what, "--steps", "1500", "--envs", "4", "--tensorboard", events], stderr=-1, text=True, env=env)
+        assert done.returncode in (0, 1) and "steps" in done.stderr and "Error" not in done.stderr, done
+        (name,) = os.listdir(events)
+        (file,) = os.listdir(os.path.join(events, name))
+        with open(os.path.join(events, name, file), "rb") as f:
+            data = f.read()
+        at, records = 0, []
+        while at < len(data):  # TFRecord
+            n, crc = struct.unpack_from("<QI", data, at)
+            body, after = data[at + 12:at + 12 + n], struct.unpack_from("<I", data, at + 12 + n)[0]
+            for checked, said in (data[at:at + 8], crc), (body, after):
+                plain = google_crc32c.value(checked)
+                assert said == ((plain >> 15 | plain << 17) + 0xA282EAD8) % (1 << 32)
+            records.append(body)
+            at += 16 + n
+        assert b"brain.Event:2" in records[0] and (way == "dqn" or b"mean_return" in records[-1])
+    for what, words in ("nowhere", "is none of"), ("gymnasium:Nowhere-v0", "doesn't exist"), ("nowhere.py:A", "No such file"):
+        done = children.run([sys.executable, TRAIN, "a2c", "--parleyd", PARLEYD, "--env", what], stderr=-1, text=True, env=env)
+        assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr, done
+
+
 def test_files(folder):
     """`parley policy new` and parley.policies.create write the same bytes; what is wrong is a ValueError, and no file."""
     for i, (flags, shape) in enumerate([
@@ -299,7 +363,7 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_files, test_transitions, test_they_improve, test_lost_rows, test_refused, test_priorities, test_example, test_lost_device):
+    for test in (test_files, test_transitions, test_they_improve, test_lost_rows, test_refused, test_priorities, test_example, test_runs, test_lost_device):
         if not sys.argv[4:] or test.__name__ in sys.argv[4:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:
