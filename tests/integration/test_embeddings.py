@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import urllib.error
 import urllib.request
 
 import grpc
@@ -153,6 +154,30 @@ def company(parley):
     assert len(said) == 4 and len(set(said)) == 1 and all(np.array_equal(want, g) for g in got)
 
 
+def reranked(parley):
+    """Documents by their cosine to the query, the best first, in the forms of Jina's and Cohere's requests."""
+    query, documents = TEXTS[1], [TEXTS[2], TEXTS[0], TEXTS[3], TEXTS[0]]
+    whole = values(parley, [query, *documents])
+    cosines = whole[1:] @ whole[0]
+    order = sorted(range(len(documents)), key=lambda i: (-cosines[i], i))
+    for path, body in {"/v1/rerank": documents, "/rerank": [{"text": d} for d in documents], "/v2/rerank": documents}.items():
+        answer = post(parley, path, {"model": "tiny", "query": query, "documents": body})
+        assert [r["index"] for r in answer["results"]] == order, (answer, cosines)
+        assert np.allclose([r["relevance_score"] for r in answer["results"]], cosines[order], atol=1e-6)
+        assert "document" not in answer["results"][0] and answer["usage"]["total_tokens"] > 0 and answer["model"] == "tiny"
+    best = post(parley, "/v1/rerank", {"model": "tiny", "query": query, "documents": documents, "top_n": 2, "return_documents": True})
+    assert [r["document"]["text"] for r in best["results"]] == [documents[i] for i in order[:2]]
+    assert len(post(parley, "/v1/rerank", {"model": "tiny", "query": query, "documents": documents, "top_n": 99})["results"]) == 4
+    for field, change in {"documents": {"documents": []}, "query": {"query": ""}, "top_n": {"top_n": 0},
+                          "rank_fields": {"rank_fields": ["a"]}}.items():
+        try:
+            post(parley, "/v1/rerank", {"model": "tiny", "query": query, "documents": documents} | change)
+        except urllib.error.HTTPError as e:
+            assert e.code == 400 and field in json.load(e)["error"]["message"], field
+        else:
+            raise AssertionError(f"{change} was taken")
+
+
 def listed(parley, pooling):
     model = client_of(parley).models.retrieve("tiny")
     assert model.embedding_dimensions == 256 and model.pooling == pooling
@@ -166,7 +191,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         flags = ["--model", f"tiny={tiny}", "--http", "127.0.0.1:0"]
         with harness.Parleyd(parleyd, *flags) as parley:
-            for test in [shapes, dimensions, over_grpc, wrong, company]:
+            for test in [shapes, dimensions, over_grpc, wrong, company, reranked]:
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
             listed(parley, "mean")
