@@ -183,6 +183,15 @@ static enum status name_template(struct lm_inspection *x, const struct vocab *vo
     return x->template_why.status == STATUS_EXHAUSTED ? STATUS_EXHAUSTED : STATUS_OK;
 }
 
+/* Bytes of a token as pages hold it: layers may be unlike, which the keys alone do not say. */
+static void take_page_sizes(struct lm_inspection *x, const struct transformer_shape *shape)
+{
+    for (int type = 0; type < INSPECTION_N_KV_TYPES; type++)
+        x->kv_token_bytes[type] =
+            transformer_kv_page_bytes(shape, (enum kv_type)type) / KV_PAGE_TOKENS;
+    x->memory_bytes = x->weight_bytes + x->context * x->kv_token_bytes[KV_F16];
+}
+
 /* Whether the daemon would load it, by what it checks before it takes memory for weights. */
 static enum status check_loads(struct lm_inspection *x, struct error *err)
 {
@@ -190,6 +199,8 @@ static enum status check_loads(struct lm_inspection *x, struct error *err)
     struct vocab *vocab = NULL;
     enum status rc = transformer_read_shape(&shape, x->file, err);
 
+    if (rc == STATUS_OK)
+        take_page_sizes(x, &shape);
     if (rc == STATUS_OK)
         rc = vocab_open(&vocab, x->file, err);
     if (rc == STATUS_OK)

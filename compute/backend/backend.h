@@ -95,6 +95,7 @@ struct product {
 enum activation {
     ACTIVATION_SILU,    /* a * sigmoid(a) * b */
     ACTIVATION_GELU,    /* GELU(a) * b */
+    ACTIVATION_PRODUCT, /* a * b */
     ACTIVATION_CLAMPED, /* g * sigmoid(1.702 g) * (u + 1): g is a, at most 7, u is b in [-7, 7] */
     N_ACTIVATIONS,
 };
@@ -242,6 +243,12 @@ struct backend_type {
     void (*copy_columns)(struct backend *b, const struct buffer *in, size_t in_stride, size_t in_at,
                          size_t n, size_t width, struct buffer *out, size_t out_stride,
                          size_t out_at);
+    /* Stores the rows x [n][row_width] of the step's tokens at their positions, then
+     * out[i][c] = the sum over t < n_taps of taps[c][t] * row[position - n_taps + 1 + t][c], in
+     * rising order of t, where rows before position 0 are 0. taps is a weight of one row. */
+    void (*kv_conv)(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,
+                    size_t n_taps, const struct buffer *x, const struct attend_row *rows,
+                    size_t n_rows, struct buffer *out);
     /* x = value */
     void (*fill)(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
 

@@ -27,12 +27,25 @@ static inline float gates_activated(enum activation kind, float x, float by)
     switch (kind) {
     case ACTIVATION_GELU:
         return scalar_gelu(x) * by;
+    case ACTIVATION_PRODUCT:
+        return x * by;
     case ACTIVATION_CLAMPED:
         x = scalar_choose(x > GATES_CLAMP, GATES_CLAMP, x);
         return x * gates_sigmoid(x * GATES_CLAMPED_SLOPE) *
                (gates_between(by, -GATES_CLAMP, GATES_CLAMP) + 1.0f);
     default:
         return scalar_silu(x) * by;
+    }
+}
+
+/* One tap of a convolution of rows: the first is stored, the others are added. */
+static inline void gates_add_tap(const float *taps, size_t n_taps, size_t tap, const float *row,
+                                 size_t width, float *out)
+{
+    for (size_t c = 0; c < width; c++) {
+        float y = taps[c * n_taps + tap] * row[c];
+
+        out[c] = tap > 0 ? out[c] + y : y;
     }
 }
 

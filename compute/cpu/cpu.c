@@ -267,6 +267,7 @@ const struct backend_type cpu_backend = {
     .layer_norm = cpu_layer_norm,
     .activate = cpu_activate,
     .copy_columns = cpu_copy_columns,
+    .kv_conv = cpu_kv_conv,
     .fill = cpu_fill,
     .gather = cpu_gather,
     .net = &cpu_net_ops,

@@ -16,6 +16,10 @@ void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_GELU, x[i], by != NULL ? by[i] : 1.0f);
         break;
+    case ACTIVATION_PRODUCT:
+        for (size_t i = 0; i < n; i++)
+            x[i] = gates_activated(ACTIVATION_PRODUCT, x[i], by[i]);
+        break;
     case ACTIVATION_CLAMPED:
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_CLAMPED, x[i], by[i]);
@@ -24,4 +28,10 @@ void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_SILU, x[i], by != NULL ? by[i] : 1.0f);
     }
+}
+
+void FLOAT_NAME(add_tap)(const float *taps, size_t n_taps, size_t tap, const float *row,
+                         size_t width, float *out)
+{
+    gates_add_tap(taps, n_taps, tap, row, width, out);
 }

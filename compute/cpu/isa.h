@@ -49,5 +49,7 @@ void FLOAT_NAME(add)(float *to, const float *from, float factor, size_t n);
 void FLOAT_NAME(layer_norm)(const float *in, const float *gain, const float *bias, float eps,
                             size_t width, float *out);
 void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_t n);
+void FLOAT_NAME(add_tap)(const float *taps, size_t n_taps, size_t tap, const float *row,
+                         size_t width, float *out);
 
 #endif

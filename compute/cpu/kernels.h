@@ -204,6 +204,8 @@ struct kernels {
     void (*layer_norm)(const float *in, const float *gain, const float *bias, float eps,
                        size_t width, float *out);
     void (*activate)(enum activation kind, float *x, const float *by, size_t n);
+    void (*add_tap)(const float *taps, size_t n_taps, size_t tap, const float *row, size_t width,
+                    float *out); /* gates_add_tap */
     /* k and v: one token's head [head_dim], to its place in page; */
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);

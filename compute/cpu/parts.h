@@ -162,6 +162,9 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
 void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const struct attention *how,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out);
+void cpu_kv_conv(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,
+                 size_t n_taps, const struct buffer *x, const struct attend_row *rows,
+                 size_t n_rows, struct buffer *out);
 void cpu_plan_free(struct plan *p);
 
 /* rows.c */

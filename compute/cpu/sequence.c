@@ -462,6 +462,76 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
     thread_pool_for(c->pool, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), store_piece, &s);
 }
 
+/* A convolution of rows: they are stored first, since others are read. */
+struct convolution {
+    const struct cpu *cpu;
+    const struct kv *kv;
+    const struct cpu_kv_layer *layer;
+    const float *taps, *x;
+    size_t n_taps;
+    float *out;
+};
+
+static float *cpu_kv_row_of(const struct convolution *c, const int32_t *pages, size_t pos)
+{
+    uint8_t *rows =
+        c->kv->base + (size_t)pages[pos / KV_PAGE_TOKENS] * c->kv->page_bytes + c->layer->rows_at;
+
+    return (float *)(void *)rows + pos % KV_PAGE_TOKENS * c->layer->row_width;
+}
+
+static void store_rows_piece(void *arg, size_t begin, size_t end)
+{
+    const struct convolution *c = arg;
+    size_t width = c->layer->row_width;
+
+    for (const struct attend_token *t = c->cpu->plan.tokens + begin; t < c->cpu->plan.tokens + end;
+         t++)
+        memcpy(cpu_kv_row_of(c, t->pages, t->n - 1), c->x + t->row * width, width * sizeof(*c->x));
+}
+
+static void conv_piece(void *arg, size_t begin, size_t end)
+{
+    const struct convolution *c = arg;
+    size_t width = c->layer->row_width;
+
+    for (const struct attend_token *t = c->cpu->plan.tokens + begin; t < c->cpu->plan.tokens + end;
+         t++) {
+        float *out = c->out + t->row * width;
+
+        for (size_t tap = 0; tap < c->n_taps; tap++) {
+            size_t back = c->n_taps - tap; /* positions, its own included */
+
+            if (back <= t->n)
+                c->cpu->kernels->add_tap(c->taps, c->n_taps, tap,
+                                         cpu_kv_row_of(c, t->pages, t->n - back), width, out);
+            else
+                memset(out, 0, width * sizeof(*out));
+        }
+    }
+}
+
+void cpu_kv_conv(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,
+                 size_t n_taps, const struct buffer *x, const struct attend_row *rows,
+                 size_t n_rows, struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    struct convolution w = {
+        .cpu = c, .kv = kv, .layer = &kv->layers[layer], .taps = taps->row, .n_taps = n_taps};
+    size_t width = w.layer->row_width;
+
+    assert(taps->row != NULL && taps->tensor.n_cols == width * n_taps);
+    if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows))
+        return;
+    if (layer == 0) /* the first layer of a step */
+        note_pages(kv, rows, n_rows);
+    w.x = cpu_read(x, c->plan.end, width);
+    w.out = cpu_written(out, c->plan.end, width);
+    thread_pool_for(c->pool, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), store_rows_piece,
+                    &w);
+    thread_pool_for(c->pool, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), conv_piece, &w);
+}
+
 struct attending {
     const struct cpu *cpu;
     const struct attention *how;

@@ -20,6 +20,7 @@ const struct kernels ISA_NAME(kernels) = {
     .add = FLOAT_NAME(add),
     .layer_norm = FLOAT_NAME(layer_norm),
     .activate = FLOAT_NAME(activate),
+    .add_tap = FLOAT_NAME(add_tap),
     .kv_store = FLOAT_NAME(kv_store),
     .attend = ISA_NAME(attend),
     .attend_merge = ISA_NAME(attend_merge),

@@ -70,6 +70,7 @@ static const struct {
     {"rope.dimension_count_swa", RULE_UNKNOWN, KEYS_WINDOW_HEADS},
     {"attention.shared_kv_layers", RULE_ZERO, KEYS_SHARED_KV},
     {"embedding_length_per_layer_input", RULE_ZERO, KEYS_LAYER_EMBEDDINGS},
+    {"shortconv.l_cache", RULE_UNKNOWN, KEYS_CONVOLUTION},
     {"use_parallel_residual", RULE_HARMLESS, 0}, /* the tensors say so */
     {"expert_weights_scale", RULE_UNKNOWN, KEYS_EXPERTS},
     {"expert_used_count", RULE_HARMLESS, 0},            /* without experts */

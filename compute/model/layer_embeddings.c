@@ -1,45 +1,8 @@
 #include "compute/model/layer_embeddings.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "compute/gguf/gguf.h"
 #include "compute/model/state.h"
-
-enum { TABLE, PROJECTION, NORM };
-static const char *const names[N_LAYER_EMBEDDINGS] = {
-    "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight"};
-
-bool layer_embeddings_know(const char *name)
-{
-    for (size_t i = 0; i < N_LAYER_EMBEDDINGS; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
-static enum status embeddings_tensor(const struct tensor **out, const struct gguf *g,
-                                     const struct transformer_shape *s, size_t i, struct error *err)
-{
-    size_t all = s->n_layers * s->embedding_width;
-
-    if (i == NORM)
-        return transformer_tensor_of_shape(out, g, names[i], 1, s->embedding_width, err);
-    if (i == TABLE)
-        return transformer_tensor_of_shape(out, g, names[i], s->n_vocab, all, err);
-    return transformer_tensor_of_shape(out, g, names[i], all, s->width, err);
-}
-
-enum status layer_embeddings_check(const struct gguf *g, const struct transformer_shape *s,
-                                   struct error *err)
-{
-    const struct tensor *t;
-    enum status rc = STATUS_OK;
-
-    for (size_t i = 0; s->embedding_width > 0 && i < N_LAYER_EMBEDDINGS && rc == STATUS_OK; i++)
-        rc = embeddings_tensor(&t, g, s, i, err);
-    return rc;
-}
 
 enum status layer_embeddings_open_weights(struct transformer *m, struct error *err)
 {
@@ -49,7 +12,8 @@ enum status layer_embeddings_open_weights(struct transformer *m, struct error *e
          i++) {
         const struct tensor *t;
 
-        rc = embeddings_tensor(&t, m->file, &m->shape, i, err);
+        rc = transformer_layer_embedding_tensor(&t, m->file, &m->shape,
+                                                (enum layer_embedding_part)i, err);
         if (rc == STATUS_OK)
             rc = m->backend->type->weight_open(m->backend, t, &m->embeddings.weights[i], err);
         m->weight_bytes += rc == STATUS_OK ? t->size_bytes : 0;
@@ -109,13 +73,13 @@ void layer_embeddings_begin(struct transformer *m, size_t n, const struct buffer
     struct layer_embeddings *e = &m->embeddings;
     size_t width = s->embedding_width, all = s->n_layers * width;
     const struct input in = {.x = x};
-    const struct product projection = {e->weights[PROJECTION], e->projected};
-    const struct input projected = {e->projected, e->weights[NORM], s->norm_eps};
+    const struct product projection = {e->weights[LAYER_EMBEDDING_PROJECTION], e->projected};
+    const struct input projected = {e->projected, e->weights[LAYER_EMBEDDING_NORM], s->norm_eps};
 
     if (width == 0)
         return;
     e->n = n;
-    op->embed(m->backend, e->weights[TABLE], m->ids, n, e->all);
+    op->embed(m->backend, e->weights[LAYER_EMBEDDING_TABLE], m->ids, n, e->all);
     op->scale(m->backend, sqrtf((float)width), 0.0f, n, all, e->all);
     op->matmul(m->backend, &in, n, &projection, 1);
     op->scale(m->backend, 1.0f / sqrtf((float)s->width), 0.0f, n, all, e->projected);

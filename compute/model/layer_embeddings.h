@@ -4,22 +4,13 @@
 #ifndef COMPUTE_MODEL_LAYER_EMBEDDINGS_H
 #define COMPUTE_MODEL_LAYER_EMBEDDINGS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
 struct buffer;
-struct gguf;
 struct transformer;
-struct transformer_shape;
-
-/* Whether a tensor of the whole model is one of theirs. */
-bool layer_embeddings_know(const char *name);
-/* Whether the tensors are there, and of the right shapes. */
-enum status layer_embeddings_check(const struct gguf *g, const struct transformer_shape *s,
-                                   struct error *err) MUST_CHECK;
 
 /* Open weights, and the memory of a call; the others follow in any case. They do nothing where the
  * model has no such embeddings. */

@@ -44,7 +44,8 @@ enum status numbers_read_optional_count(size_t *out, const struct gguf *g, const
 }
 
 enum status numbers_read_greatest(size_t *out, const struct gguf *g, const struct arch *a,
-                                  const char *name, size_t n, uint64_t max, struct error *err)
+                                  const char *name, size_t n, uint64_t min, uint64_t max,
+                                  struct error *err)
 {
     char key[ARCH_KEY_MAX];
     size_t len;
@@ -58,14 +59,15 @@ enum status numbers_read_greatest(size_t *out, const struct gguf *g, const struc
 
         if (rc != STATUS_OK)
             return rc;
-        if (value < 1 || (uint64_t)value > max)
+        if (value < (int64_t)min || (uint64_t)value > max)
             return error_set(err, STATUS_DATA_LOSS,
-                             "%s: key '%s' has the number %lld for layer %zu, it must be from 1 to "
-                             "%llu",
-                             gguf_path(g), key, (long long)value, i, (unsigned long long)max);
+                             "%s: key '%s' has the number %lld for layer %zu, it must be from "
+                             "%llu to %llu",
+                             gguf_path(g), key, (long long)value, i, (unsigned long long)min,
+                             (unsigned long long)max);
         most = value > most ? value : most;
     }
-    *out = (size_t)most;
+    *out = (size_t)(most > 0 ? most : 1);
     return STATUS_OK;
 }
 

@@ -26,7 +26,7 @@ enum status numbers_read_optional_count(size_t *out, const struct gguf *g, const
 /* The greatest number of a key that has one for each of n layers, or one for all; NOT_FOUND where
  * it is absent. numbers_of_layer: that of one layer, of a key that was read. */
 enum status numbers_read_greatest(size_t *out, const struct gguf *g, const struct arch *a,
-                                  const char *name, size_t n, uint64_t max,
+                                  const char *name, size_t n, uint64_t min, uint64_t max,
                                   struct error *err) MUST_CHECK;
 size_t numbers_of_layer(const struct gguf *g, const struct arch *a, const char *name, size_t layer,
                         size_t otherwise);

@@ -94,6 +94,10 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
 
         rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, (enum transformer_part)part,
                                       err);
+        if (rc == STATUS_OK && part == PART_CONV_TAPS && t.name != NULL) {
+            t.n_cols *= t.n_rows; /* the operator reads one row */
+            t.n_rows = 1;
+        }
         if (rc == STATUS_OK && t.name != NULL && !experts_have_part((enum transformer_part)part) &&
             !latent_has_part((enum transformer_part)part) && part != PART_LAYER_SCALE)
             rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
@@ -192,6 +196,10 @@ static enum status open_further_buffers(struct transformer *m, struct error *err
         rc = open_buffer(m, &m->normed, n > m->max_picks ? n : m->max_picks, s->width, err);
     if (rc == STATUS_OK && s->n_experts > 0 && s->arch->experts_beside_network)
         rc = open_buffer(m, &m->beside, n, s->width, err);
+    if (s->n_taps > 0 && rc == STATUS_OK)
+        rc = open_buffer(m, &m->conv_in, n, 3 * s->width, err);
+    for (size_t i = 0; s->n_taps > 0 && i < 2 && rc == STATUS_OK; i++)
+        rc = open_buffer(m, &m->conv[i], n, s->width, err);
     if (rc != STATUS_OK || hidden == 0)
         return rc;
     rc = open_buffer(m, &m->gated, n, hidden, err);
@@ -281,7 +289,8 @@ static enum status open_kv(struct transformer *m, struct error *err)
         if (layers == NULL)
             return error_no_memory(err, s->n_kv_layers * sizeof(*layers), "layers");
         for (size_t i = 0; i < s->n_kv_layers; i++)
-            layers[i] = (struct kv_layer){s->layers[i].n_kv_heads, s->layers[i].head_dim, 0};
+            layers[i] = (struct kv_layer){s->layers[i].n_kv_heads, s->layers[i].head_dim,
+                                          transformer_convolves(s, i) ? s->width : 0};
     }
     rc = m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
     free(layers);
@@ -378,9 +387,10 @@ static void close_weights(struct transformer *m)
 
 static void close_buffers(struct transformer *m)
 {
-    struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,       &m->v,
-                                 &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden,
-                                 &m->normed, &m->gated,  &m->upped,       &m->beside};
+    struct buffer **buffers[] = {&m->x,       &m->q,      &m->attn_output, &m->k,       &m->v,
+                                 &m->picked,  &m->branch, &m->logits,      &m->fetched, &m->hidden,
+                                 &m->normed,  &m->gated,  &m->upped,       &m->beside,  &m->conv_in,
+                                 &m->conv[0], &m->conv[1]};
 
     experts_close_tables(m);
     latent_close_tables(m);

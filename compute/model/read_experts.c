@@ -25,7 +25,8 @@ static enum status experts_read_routing(struct transformer_shape *s, const struc
     if (a->sigmoid_vocab > 0 && gguf_tensor(g, "token_embd.weight", &embed, err) == STATUS_OK &&
         embed->n_rows == a->sigmoid_vocab)
         s->routing = ROUTING_SIGMOID;
-    s->norms_shares = a->routing == ROUTING_TOP_SOFTMAX || a->routing == ROUTING_SOFTMAX_BIAS;
+    s->norms_shares =
+        a->norms_shares || a->routing == ROUTING_TOP_SOFTMAX || a->routing == ROUTING_SOFTMAX_BIAS;
     if ((a->keys & KEYS_ROUTING) == 0)
         return STATUS_OK;
     rc = gguf_get_u64(g, arch_key(key, a, "expert_gating_func"), &gating, err);

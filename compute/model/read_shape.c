@@ -9,7 +9,6 @@
 
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
-#include "compute/model/layer_embeddings.h"
 #include "compute/model/numbers.h"
 #include "compute/model/read_experts.h"
 #include "compute/model/ropes.h"
@@ -18,6 +17,7 @@
 enum {
     MAX_HEADS = 1024,
     MAX_WIDTH = 1 << 17,
+    MAX_TAPS = 16,
     MAX_LATENT_WIDTH = 1 << 18, /* of all heads' queries in the latent space */
     MAX_FFN_WIDTH = 1 << 20,
     MAX_VOCAB = 1 << 24,
@@ -34,7 +34,7 @@ static enum status read_head_count(struct transformer_shape *s, const struct ggu
         return rc;
     s->n_kv_heads = s->n_heads;
     rc = numbers_read_greatest(&s->n_kv_heads, g, a, "attention.head_count_kv", s->n_layers,
-                               MAX_HEADS, err);
+                               a->keys & KEYS_CONVOLUTION ? 0 : 1, MAX_HEADS, err);
     if (rc == STATUS_NOT_FOUND)
         rc = STATUS_OK;
     if (rc == STATUS_OK && s->n_heads % s->n_kv_heads != 0)
@@ -338,7 +338,7 @@ static enum status read_ffn_width(struct transformer_shape *s, const struct gguf
                                   struct error *err)
 {
     enum status rc = numbers_read_greatest(&s->ffn_width, g, s->arch, "feed_forward_length",
-                                           s->n_layers, MAX_FFN_WIDTH, err);
+                                           s->n_layers, 1, MAX_FFN_WIDTH, err);
 
     if (rc == STATUS_NOT_FOUND && (s->arch->keys & KEYS_EXPERTS) != 0 &&
         numbers_read_size(&s->ffn_width, g, s->arch, "expert_feed_forward_length", MAX_FFN_WIDTH,
@@ -394,7 +394,7 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
         l->n_kv_heads =
             (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
         l->ffn_width = (uint32_t)numbers_of_layer(g, a, "feed_forward_length", i, s->ffn_width);
-        if (s->n_heads % l->n_kv_heads != 0)
+        if (l->n_kv_heads > 0 && s->n_heads % l->n_kv_heads != 0)
             return error_set(err, STATUS_DATA_LOSS,
                              "%s: %zu heads of layer %zu cannot share %u heads of keys",
                              gguf_path(g), s->n_heads, i, l->n_kv_heads);
@@ -406,6 +406,9 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
                                           s->n_layers - 1, err)) != STATUS_OK)
         return rc;
     s->n_kv_layers = s->n_layers - n_sharing;
+    if ((a->keys & KEYS_CONVOLUTION) != 0 &&
+        (rc = numbers_read_size(&s->n_taps, g, a, "shortconv.l_cache", MAX_TAPS, err)) != STATUS_OK)
+        return rc;
     for (size_t i = s->n_kv_layers; i < s->n_layers; i++)
         if (transformer_is_windowed(s, i) != transformer_is_windowed(s, transformer_kv_layer(s, i)))
             return error_set(err, STATUS_DATA_LOSS,
@@ -465,8 +468,11 @@ static enum status shape_check_tensors(const struct transformer_shape *s, const 
             if ((rc = transformer_layer_tensor(&part_of, g, s, layer, (enum transformer_part)part,
                                                err)) != STATUS_OK)
                 return rc;
-    if ((rc = layer_embeddings_check(g, s, err)) != STATUS_OK ||
-        (rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+    for (int part = 0; s->embedding_width > 0 && part < N_LAYER_EMBEDDINGS; part++)
+        if ((rc = transformer_layer_embedding_tensor(&t, g, s, (enum layer_embedding_part)part,
+                                                     err)) != STATUS_OK)
+            return rc;
+    if ((rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = transformer_head_bias_tensor(&t, g, s, err)) != STATUS_OK)
         return rc;

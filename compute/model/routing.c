@@ -91,7 +91,7 @@ static void scale_shares(const struct transformer_shape *s, float *shares)
     for (size_t i = 0; i < s->n_experts_used; i++)
         sum += shares[i];
     if (s->routing == ROUTING_SIGMOID)
-        sum += 1e-20f;
+        sum += s->arch != NULL && s->arch->shares_least > 0.0f ? s->arch->shares_least : 1e-20f;
     else if (s->routing != ROUTING_TOP_SOFTMAX)
         sum = fmaxf(sum, 1e-12f);
     if (!s->norms_shares)

@@ -363,6 +363,62 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
     return rc;
 }
 
+/* The half of a layer that has a convolution of its inputs in the place of attention: out(C *
+ * conv(B
+ * * x)), where B, C and x are made of the layer's input. */
+static void run_convolution(struct transformer *m, size_t layer, const struct tokens *all,
+                            const struct tokens *t)
+{
+    struct backend *b = m->backend;
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    const size_t width = m->shape.width, n = all->n;
+    const struct input in = layer_input(m, layer, PART_ATTN_NORM, all->x, n);
+    const struct product made = {parts[PART_CONV_IN], m->conv_in};
+    struct buffer *gated = m->conv[0], *convolved = m->conv[1];
+    struct input out_in = {.x = convolved};
+    const struct product out = {parts[PART_CONV_OUT], m->branch != NULL ? m->branch : t->x};
+
+    op->matmul(b, &in, n, &made, 1);
+    op->copy_columns(b, m->conv_in, 3 * width, 0, n, width, gated, width, 0);
+    op->copy_columns(b, m->conv_in, 3 * width, 2 * width, n, width, convolved, width, 0);
+    op->activate(b, ACTIVATION_PRODUCT, convolved, n, width, gated);
+    op->kv_conv(b, m->kv, layer, parts[PART_CONV_TAPS], m->shape.n_taps, gated, all->rows,
+                all->n_rows, convolved);
+    op->copy_columns(b, m->conv_in, 3 * width, width, n, width, gated, width, 0);
+    op->activate(b, ACTIVATION_PRODUCT, gated, n, width, convolved);
+    if (t->n == 0)
+        return;
+    if (t != all) {
+        op->gather(b, all->x, m->picks, t->n, width, t->x);
+        op->gather(b, convolved, m->picks, t->n, width, gated);
+        out_in.x = gated;
+    }
+    if (m->branch != NULL)
+        op->matmul(b, &out_in, t->n, &out, 1);
+    else
+        op->matmul_add(b, &out_in, t->n, &out);
+    add_branch(m, layer, PART_ATTN_POST_NORM, t);
+}
+
+/* The half of a layer that mixes tokens. */
+static void run_mixer(struct transformer *m, size_t layer, const struct tokens *all,
+                      const struct tokens *t)
+{
+    if (transformer_convolves(&m->shape, layer)) {
+        run_convolution(m, layer, all, t);
+        return;
+    }
+    if (m->shape.latent_rank > 0)
+        run_latent_projections(m, layer, all, t);
+    else if (layer >= m->shape.n_kv_layers)
+        run_queries(m, layer, all, t);
+    else
+        run_projections(m, layer, all, t);
+    if (t->n > 0)
+        run_attention(m, layer, t);
+}
+
 /* t is all, or in the last layer the wanted tokens: of the others only keys and values are
  * computed there. */
 static enum status run_layer(struct transformer *m, size_t layer, const struct tokens *all,
@@ -370,15 +426,9 @@ static enum status run_layer(struct transformer *m, size_t layer, const struct t
 {
     enum status rc;
 
-    if (m->shape.latent_rank > 0)
-        run_latent_projections(m, layer, all, t);
-    else if (layer >= m->shape.n_kv_layers)
-        run_queries(m, layer, all, t);
-    else
-        run_projections(m, layer, all, t);
+    run_mixer(m, layer, all, t);
     if (t->n == 0)
         return STATUS_OK;
-    run_attention(m, layer, t);
     rc = rows_run_ffn(m, layer, t, err);
     if (rc != STATUS_OK)
         return rc;

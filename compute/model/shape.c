@@ -24,6 +24,11 @@ bool transformer_has_experts(const struct transformer_shape *s, size_t layer)
     return s->n_experts > 0 && layer >= s->n_dense_lead && (layer + 1) % s->expert_step == 0;
 }
 
+bool transformer_convolves(const struct transformer_shape *s, size_t layer)
+{
+    return s->layers[layer].n_kv_heads == 0;
+}
+
 size_t transformer_kv_layer(const struct transformer_shape *s, size_t layer)
 {
     const bool windowed = transformer_is_windowed(s, layer);
@@ -38,9 +43,11 @@ size_t transformer_kv_layer(const struct transformer_shape *s, size_t layer)
 
 size_t transformer_kv_page_bytes(const struct transformer_shape *s, enum kv_type type)
 {
-    size_t heads_bytes = 0;
+    size_t heads_bytes = 0, rows_bytes = 0;
 
     for (size_t i = 0; i < s->n_kv_layers; i++)
+        rows_bytes += transformer_convolves(s, i) ? s->width * sizeof(float) : 0;
+    for (size_t i = 0; i < s->n_kv_layers; i++)
         heads_bytes += s->layers[i].n_kv_heads * kv_head_bytes(type, s->layers[i].head_dim);
-    return 2 * KV_PAGE_TOKENS * heads_bytes;
+    return KV_PAGE_TOKENS * (2 * heads_bytes + rows_bytes);
 }

@@ -24,6 +24,7 @@ struct transformer_shape {
     struct shape_layer layers[SHAPE_MAX_LAYERS];
     bool are_alike;
     size_t n_kv_layers;     /* that have keys and values; those behind them use another's */
+    size_t n_taps;          /* of convolutions: layers that have no key heads */
     size_t embedding_width; /* of each layer's own embedding of a token; 0: none */
     size_t window_rotated;  /* as n_rotated, of the layers with a window */
     size_t n_blocks; /* of the file; those behind the layers predict further tokens, unused */
@@ -60,6 +61,8 @@ struct transformer_shape {
 bool transformer_is_windowed(const struct transformer_shape *s, size_t layer);
 bool transformer_has_experts(const struct transformer_shape *s, size_t layer);
 
+/* Whether a convolution of its inputs stands in the place of attention. */
+bool transformer_convolves(const struct transformer_shape *s, size_t layer);
 /* The layer whose keys and values a layer attends to. */
 size_t transformer_kv_layer(const struct transformer_shape *s, size_t layer);
 /* Bytes of a page of keys and values, in all layers. */

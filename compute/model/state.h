@@ -42,7 +42,6 @@ struct expert_tables {
 };
 
 /* Of layer_embeddings.h: the weights, and the memory of one call. */
-enum { N_LAYER_EMBEDDINGS = 3 };
 struct layer_embeddings {
     struct weight *weights[N_LAYER_EMBEDDINGS];
     size_t n;                           /* tokens of the call */
@@ -109,6 +108,8 @@ struct transformer {
     struct expert_tables experts;
     struct latent_tables latent;
     struct layer_embeddings embeddings;
+    struct buffer *conv_in; /* [max_tokens][3][width] of a convolution */
+    struct buffer *conv[2]; /* [max_tokens][width] */
     struct buffer *beside; /* [max_tokens][width] the experts' output beside a network's; or NULL */
     struct buffer *logits; /* [max_logits][n_vocab] */
     struct buffer *fetched; /* the same, of those that the host wants; only where it draws */

@@ -8,7 +8,6 @@
 #include "base/number.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
-#include "compute/model/layer_embeddings.h"
 #include "compute/model/shape.h"
 
 enum { TENSOR_NAME_MAX = 64 };
@@ -36,6 +35,8 @@ enum extent {
     SHARED_HIDDEN,
     EXPERTS_BOTH,
     EMBEDDING,
+    THREE_WIDTHS,
+    TAPS,
 };
 /* When a layer has a part: always; where the file has it; by its norms; by what its network is. A
  * bias of a norm that the layer does not have is none. */
@@ -69,6 +70,9 @@ enum presence {
     OWN_VALUES,
     EMBEDDED,
     SCALED,
+    CONVOLVED,
+    ATTENDING,
+    ATTENDING_BIAS,
 };
 
 static const struct part_rule {
@@ -93,8 +97,8 @@ static const struct part_rule {
     [PART_LATENT_NORM] = {"attn_kv_a_norm.weight", ONE, LATENT_RANK, LATENT_ATTENTION},
     [PART_LATENT_KEYS] = {"attn_k_b.weight", HEADS_LATENT, PLAIN, LATENT_ATTENTION},
     [PART_LATENT_VALUES] = {"attn_v_b.weight", HEADS_VALUE, LATENT_RANK, LATENT_ATTENTION},
-    [PART_ATTN_OUT] = {"attn_output.weight", WIDTH, ATTENDED, ALWAYS},
-    [PART_ATTN_OUT_BIAS] = {"attn_output.bias", ONE, WIDTH, OPTIONAL},
+    [PART_ATTN_OUT] = {"attn_output.weight", WIDTH, ATTENDED, ATTENDING},
+    [PART_ATTN_OUT_BIAS] = {"attn_output.bias", ONE, WIDTH, ATTENDING_BIAS},
     [PART_SINKS] = {"attn_sinks.weight", ONE, HEADS, SINKS},
     [PART_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, WIDTH, AFTER},
     [PART_FFN_NORM] = {"ffn_norm.weight", ONE, WIDTH, BEFORE_NETWORK},
@@ -114,6 +118,9 @@ static const struct part_rule {
     [PART_ROUTER_NORM] = {"ffn_gate_inp.scale", ONE, WIDTH, BESIDE},
     [PART_EXPERT_SCALES] = {"ffn_down_exps.scale", ONE, EXPERTS, BESIDE},
     [PART_GATE_UP_EXPERTS] = {"ffn_gate_up_exps.weight", EXPERTS_BOTH, WIDTH, FUSED_EXPERTS},
+    [PART_CONV_IN] = {"shortconv.in_proj.weight", THREE_WIDTHS, WIDTH, CONVOLVED},
+    [PART_CONV_TAPS] = {"shortconv.conv.weight", WIDTH, TAPS, CONVOLVED},
+    [PART_CONV_OUT] = {"shortconv.out_proj.weight", WIDTH, WIDTH, CONVOLVED},
     [PART_EMBEDDING_GATE] = {"inp_gate.weight", EMBEDDING, WIDTH, EMBEDDED},
     [PART_EMBEDDING_OUT] = {"proj.weight", WIDTH, EMBEDDING, EMBEDDED},
     [PART_EMBEDDING_NORM] = {"post_norm.weight", ONE, WIDTH, EMBEDDED},
@@ -185,6 +192,10 @@ static size_t extent_of(const struct transformer_shape *s, size_t layer, enum ex
         return 2 * s->n_experts * s->expert_width;
     case EMBEDDING:
         return s->embedding_width;
+    case THREE_WIDTHS:
+        return 3 * s->width;
+    case TAPS:
+        return s->n_taps;
     case HIDDEN:
         break;
     }
@@ -196,16 +207,22 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     const struct arch *a = s->arch;
     const bool is_sparse = transformer_has_experts(s, layer);
     const bool is_dense = !is_sparse || a->experts_beside_network;
-    const bool has_keys = s->latent_rank == 0 && layer < s->n_kv_layers;
+    const bool attends = !transformer_convolves(s, layer);
+    const bool has_keys = attends && s->latent_rank == 0 && layer < s->n_kv_layers;
 
     switch (rules[part].presence) {
     case QUERIES_AT_ONCE:
-        return s->query_rank == 0;
+        return attends && s->query_rank == 0;
     case QUERIES_IN_STEPS:
         return s->query_rank > 0;
     case PER_HEAD:
     case PER_HEAD_BIAS:
-        return s->latent_rank == 0;
+        return attends && s->latent_rank == 0;
+    case CONVOLVED:
+        return !attends;
+    case ATTENDING:
+    case ATTENDING_BIAS:
+        return attends;
     case LATENT_ATTENTION:
         return s->latent_rank > 0;
     case BEFORE:
@@ -219,7 +236,7 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case AFTER:
         return a->norms != NORMS_BEFORE;
     case HEAD_NORMED:
-        return a->head_norms != HEAD_NORMS_NONE && (part != PART_K_NORM || has_keys);
+        return attends && a->head_norms != HEAD_NORMS_NONE && (part != PART_K_NORM || has_keys);
     case OWN_KEYS:
     case OWN_VALUES:
         return has_keys;
@@ -260,6 +277,7 @@ static bool may_be_absent(const struct transformer_shape *s, enum transformer_pa
 {
     switch (rules[part].presence) {
     case OPTIONAL:
+    case ATTENDING_BIAS:
     case PER_HEAD_BIAS:
     case LAYER_NORM_BIAS:
     case NETWORK_NORM_BIAS:
@@ -475,7 +493,10 @@ enum status transformer_embed_tensor(const struct tensor **out, const struct ggu
 enum status transformer_norm_tensor(const struct tensor **out, const struct gguf *g,
                                     const struct transformer_shape *s, struct error *err)
 {
-    return transformer_tensor_of_shape(out, g, "output_norm.weight", 1, s->width, err);
+    const char *name =
+        s->arch->names_norm_embedding ? "token_embd_norm.weight" : "output_norm.weight";
+
+    return transformer_tensor_of_shape(out, g, name, 1, s->width, err);
 }
 
 enum status transformer_head_tensor(const struct tensor **out, const struct gguf *g,
@@ -485,6 +506,26 @@ enum status transformer_head_tensor(const struct tensor **out, const struct gguf
         transformer_tensor_of_shape(out, g, "output.weight", s->n_vocab, s->width, err);
 
     return rc == STATUS_NOT_FOUND ? transformer_embed_tensor(out, g, s, err) : rc;
+}
+
+static const char *const layer_embedding_names[N_LAYER_EMBEDDINGS] = {
+    [LAYER_EMBEDDING_TABLE] = "per_layer_token_embd.weight",
+    [LAYER_EMBEDDING_PROJECTION] = "per_layer_model_proj.weight",
+    [LAYER_EMBEDDING_NORM] = "per_layer_proj_norm.weight",
+};
+
+enum status transformer_layer_embedding_tensor(const struct tensor **out, const struct gguf *g,
+                                               const struct transformer_shape *s,
+                                               enum layer_embedding_part part, struct error *err)
+{
+    const char *name = layer_embedding_names[part];
+    size_t all = s->n_layers * s->embedding_width;
+
+    if (part == LAYER_EMBEDDING_NORM)
+        return transformer_tensor_of_shape(out, g, name, 1, s->embedding_width, err);
+    if (part == LAYER_EMBEDDING_TABLE)
+        return transformer_tensor_of_shape(out, g, name, s->n_vocab, all, err);
+    return transformer_tensor_of_shape(out, g, name, all, s->width, err);
 }
 
 /* *out is NULL where there is none. */
@@ -518,7 +559,7 @@ enum status transformer_head_bias_tensor(const struct tensor **out, const struct
 static bool is_part(const struct transformer_shape *s, size_t layer, const char *name)
 {
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
-        return s->latent_rank == 0;
+        return s->latent_rank == 0 && !transformer_convolves(s, layer);
     for (int part = 0; part < N_PARTS; part++)
         if (strcmp(name, part_name(s, (enum transformer_part)part)) == 0 &&
             layer_has(s, layer, (enum transformer_part)part))
@@ -538,8 +579,13 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
     uint64_t layer;
     size_t len;
 
-    if (strncmp(name, "per_layer_", 10) == 0)
-        return s->embedding_width > 0 && layer_embeddings_know(name);
+    for (size_t i = 0; i < N_LAYER_EMBEDDINGS; i++)
+        if (strcmp(layer_embedding_names[i], name) == 0)
+            return s->embedding_width > 0;
+    if (strcmp(name, "token_embd_norm.weight") == 0)
+        return s->arch->names_norm_embedding;
+    if (strcmp(name, "output_norm.weight") == 0)
+        return !s->arch->names_norm_embedding;
     if (strcmp(name, "output_norm.bias") == 0)
         return s->arch->norm_kind == NORM_KIND_LAYER;
     for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++)

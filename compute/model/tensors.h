@@ -49,7 +49,10 @@ enum transformer_part {
     PART_ROUTER_NORM,       /* of the router's input */
     PART_EXPERT_SCALES,     /* of shares */
     PART_GATE_UP_EXPERTS,   /* of each expert the gate's rows, then those of up */
-    PART_EMBEDDING_GATE,    /* of the layer's own embedding, */
+    PART_CONV_IN, /* a convolution in the place of attention: of three parts that its rows make, */
+    PART_CONV_TAPS,
+    PART_CONV_OUT,
+    PART_EMBEDDING_GATE, /* of the layer's own embedding, */
     PART_EMBEDDING_OUT,
     PART_EMBEDDING_NORM,
     PART_LAYER_SCALE,
@@ -102,6 +105,18 @@ enum status transformer_norm_bias_tensor(const struct tensor **out, const struct
 enum status transformer_head_bias_tensor(const struct tensor **out, const struct gguf *g,
                                          const struct transformer_shape *s,
                                          struct error *err) MUST_CHECK;
+
+/* Of layers' own embeddings (layer_embeddings.h), of a model that has them. */
+enum layer_embedding_part {
+    LAYER_EMBEDDING_TABLE,
+    LAYER_EMBEDDING_PROJECTION,
+    LAYER_EMBEDDING_NORM,
+    N_LAYER_EMBEDDINGS,
+};
+enum status transformer_layer_embedding_tensor(const struct tensor **out, const struct gguf *g,
+                                               const struct transformer_shape *s,
+                                               enum layer_embedding_part part,
+                                               struct error *err) MUST_CHECK;
 
 /* UNIMPLEMENTED for a tensor that would silently be left out of a sum. */
 enum status transformer_refuse_unknown_tensors(const struct transformer_shape *s,

@@ -64,6 +64,8 @@ static const char *lacking(const struct backend_type *type, const struct transfo
 
     if (a->has_sinks && !type->attends_to_sinks)
         return "attention sinks";
+    if (s->n_taps > 0 && type->kv_conv == NULL)
+        return "convolutions";
     if (!s->are_alike && !type->has_unlike_layers)
         return "layers with unlike heads";
     if ((a->values_may_be_keys || s->embedding_width > 0) && type->copy_columns == NULL)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compute/backend/gates.h"
 #include "compute/ref/parts.h"
 
 /* Bytes of the keys, or of the values, of one page in one layer. */
@@ -27,7 +28,7 @@ static unsigned char *ref_kv_head_of(const struct kv *kv, size_t layer, enum kv_
            i * l->head_bytes;
 }
 
-static void kv_place_layers(struct kv *kv)
+static void ref_kv_place_layers(struct kv *kv)
 {
     for (size_t i = 0; i < kv->shape.n_layers; i++) {
         struct ref_kv_layer *l = &kv->layers[i];
@@ -51,7 +52,7 @@ enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     kv->shape = *shape;
     kv->layers = try_alloc(shape->n_layers, sizeof(*kv->layers));
     if (kv->layers != NULL) {
-        kv_place_layers(kv);
+        ref_kv_place_layers(kv);
         kv->data = try_alloc(n_pages, kv->page_bytes);
     }
     if (kv->data == NULL) {
@@ -157,4 +158,51 @@ const float *ref_kv_at(const struct kv *kv, size_t layer, enum kv_part part, con
             scratch[i] = scale * (float)((const int8_t *)from)[sizeof(scale) + i];
         return scratch;
     }
+}
+
+/* A layer's row of a position. */
+static float *ref_kv_row_of(const struct kv *kv, size_t layer, const int32_t *pages, size_t pos)
+{
+    const struct ref_kv_layer *l = &kv->layers[layer];
+    unsigned char *rows = ref_page_of(kv, pages[pos / KV_PAGE_TOKENS]) + l->at + 2 * part_bytes(l);
+
+    return (float *)(void *)rows + pos % KV_PAGE_TOKENS * l->is.row_width;
+}
+
+/* Of one token, whose row and those before it are stored. */
+static void conv_token(const struct kv *kv, size_t layer, const float *taps, size_t n_taps,
+                       const int32_t *pages, size_t pos, float *out)
+{
+    size_t width = kv->layers[layer].is.row_width;
+
+    for (size_t t = 0; t < n_taps; t++) {
+        size_t back = n_taps - 1 - t;
+
+        if (back <= pos)
+            gates_add_tap(taps, n_taps, t, ref_kv_row_of(kv, layer, pages, pos - back), width, out);
+        else
+            memset(out, 0, width * sizeof(*out));
+    }
+}
+
+void ref_kv_conv(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,
+                 size_t n_taps, const struct buffer *x, const struct attend_row *rows,
+                 size_t n_rows, struct buffer *out)
+{
+    size_t width = kv->layers[layer].is.row_width;
+    float *decoded = ref_scratch_of(to_ref(b), &to_ref(b)->decoded, taps->tensor.n_cols);
+
+    assert(taps->tensor.n_cols == width * n_taps);
+    if (decoded == NULL)
+        return;
+    ref_decode_row(taps, 0, decoded);
+    for (const struct attend_row *row = rows; row < rows + n_rows; row++)
+        for (size_t t = 0; t < row->n_tokens; t++) {
+            size_t at = row->first + t;
+
+            memcpy(ref_kv_row_of(kv, layer, row->pages, row->pos + t),
+                   ref_const_floats(x, at + 1, width) + at * width, width * sizeof(float));
+            conv_token(kv, layer, decoded, n_taps, row->pages, row->pos + t,
+                       ref_floats(out, at + 1, width) + at * width);
+        }
 }

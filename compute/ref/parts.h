@@ -78,6 +78,9 @@ void ref_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot
 void ref_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
 void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);
+void ref_kv_conv(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,
+                 size_t n_taps, const struct buffer *x, const struct attend_row *rows,
+                 size_t n_rows, struct buffer *out);
 /* One head's key or value at a position, as f32: in place, or decoded into scratch [head_dim]. */
 const float *ref_kv_at(const struct kv *kv, size_t layer, enum kv_part part, const int32_t *pages,
                        size_t pos, size_t head, float *scratch);

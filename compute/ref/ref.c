@@ -110,6 +110,7 @@ const struct backend_type ref_backend = {
     .layer_norm = ref_layer_norm,
     .activate = ref_activate,
     .copy_columns = ref_copy_columns,
+    .kv_conv = ref_kv_conv,
     .fill = ref_fill,
     .gather = ref_gather,
     .sample = ref_sample,

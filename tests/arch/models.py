@@ -232,7 +232,27 @@ def build_gemma4(seed, kinds, keys=None, kv=2, window_kv=2, experts=0, embedding
     return m
 
 
-HALVES = {"qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
+def build_lfm2(arch, seed, kinds, keys=None, experts=0, taps=3, **numbers):
+    """kinds: of each layer, whether it attends; else it is a convolution."""
+    m = build(arch, seed, keys, head_norms="each", experts=experts, **dict(dict(layers=len(kinds), hd=32, peak=1.0), **numbers)) \
+        if experts else build(arch, seed, keys, head_norms="each", **dict(dict(layers=len(kinds), hd=32, peak=1.0), **numbers))
+    d = m.n["d"]
+    m.tensors["token_embd_norm.weight"] = m.tensors.pop("output_norm.weight")
+    m.keys["shortconv.l_cache"] = taps
+    m.n["kv"] = [m.n["kv"] if attends else 0 for attends in kinds]
+    for il, attends in enumerate(kinds):
+        b = f"blk.{il}."
+        if attends:
+            continue
+        for name in [name for name in m.tensors if name.startswith(b + "attn_") and "attn_norm" not in name]:
+            del m.tensors[name]
+        m.matrix(b + "shortconv.in_proj.weight", 3 * d, d)
+        m.matrix(b + "shortconv.conv.weight", d, taps, 2.0)
+        m.matrix(b + "shortconv.out_proj.weight", d, d)
+    return m
+
+
+HALVES = {"lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
           "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm"}
 WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
 LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm"}
@@ -381,15 +401,26 @@ class Forward:
         p /= p.sum(axis=-1, keepdims=True)
         return self.linear(b + "attn_output", np.einsum("hij,jhv->ihv", p, v).reshape(len(h), -1))
 
+    def convolution(self, b, h):
+        gate, out_gate, x = np.split(self.linear(b + "shortconv.in_proj", h), 3, axis=1)
+        taps = self.t[b + "shortconv.conv.weight"]
+        n_taps = taps.shape[1]
+        rows = np.concatenate([np.zeros((n_taps - 1, x.shape[1])), gate * x])
+        y = sum(rows[t:t + len(h)] * taps[:, t] for t in range(n_taps))
+        return self.linear(b + "shortconv.out_proj", out_gate * y)
+
     def attention(self, b, il, h):
         n, arch = self.m.n, self.m.arch
+        if b + "shortconv.conv.weight" in self.t:
+            return self.convolution(b, h)
         if "rank" in n:
             return self.latent_attention(b, il, h)
         q, k, v = self.qkv(b, h)
         late = arch in NORM_AFTER_ROPE
         q = self.head_norm("" if late else b + "attn_q_norm.weight", q, n["heads"])
-        k = self.head_norm("" if late else b + "attn_k_norm.weight", k, n["kv"])
-        v = v.reshape(len(v), n["kv"], n["hd"])
+        n_kv = n["kv"][il] if isinstance(n["kv"], list) else n["kv"]
+        k = self.head_norm("" if late else b + "attn_k_norm.weight", k, n_kv)
+        v = v.reshape(len(v), n_kv, n["hd"])
         unrotated = (arch == "smollm3" and (il + 1) % 4 == 0) or \
                     (arch.startswith("granite") and not self.key("rope.scaling.finetuned", True)) or \
                     (arch in UNROTATED_GLOBAL and self.window() > 0 and not self.is_windowed(il))
@@ -397,13 +428,13 @@ class Forward:
             q, k = self.rope(q, il), self.rope(k, il)
         if late:
             q = self.head_norm(b + "attn_q_norm.weight", q, n["heads"])
-            k = self.head_norm(b + "attn_k_norm.weight", k, n["kv"])
+            k = self.head_norm(b + "attn_k_norm.weight", k, n_kv)
         at = np.arange(len(h))
         if arch == "mistral3":
             rise = self.key("attention.temperature_scale", 0.0)
             every = self.key("rope.scaling.original_context_length", n["ctx"])
             q = q * (1 + rise * np.log(1 + at // every))[:, None, None]
-        k, v = (np.repeat(x, n["heads"] // n["kv"], axis=1) for x in (k, v))
+        k, v = (np.repeat(x, n["heads"] // n_kv, axis=1) for x in (k, v))
         s = np.einsum("ihd,jhd->hij", q, k) * self.scale()
         cap = self.key("attn_logit_softcapping", 50.0 if arch == "gemma2" else 0.0)
         if cap > 0 and arch == "gemma2":
@@ -422,7 +453,7 @@ class Forward:
     def routing(self):
         """(what the router's scores become, whether the shares are divided by their sum)"""
         arch = self.m.arch
-        default = {"qwen2moe": ("softmax", False), "glm4moe": ("sigmoid", False), "deepseek2": ("softmax", False),
+        default = {"qwen2moe": ("softmax", False), "glm4moe": ("sigmoid", False), "deepseek2": ("softmax", False), "lfm2moe": ("sigmoid", True),
                    "ernie4_5-moe": ("softmax", True)}
         kind, renorm = default.get(arch, ("softmax", True))
         kind = {0: kind, 1: "softmax", 2: "sigmoid"}[self.key("expert_gating_func", 0)]
@@ -587,7 +618,7 @@ class Forward:
                 pre2 = "post_attention_norm" if arch in PRE2_POST else "ffn_norm"
                 f = self.network(b, self.norm(b + pre2, x))
             x = x + residual * self.norm(b + "post_ffw_norm", f)
-        return self.norm("output_norm", x)
+        return self.norm("token_embd_norm" if arch.startswith("lfm2") else "output_norm", x)
 
     def logits(self, ids):
         arch = self.m.arch
@@ -657,6 +688,11 @@ def all_models():
             "rope.freq_base_swa": 5000.0}, experts=8, expert_ff=32, kv=1, own_values=False, rotated=0.5),
         "gemma4_wide_heads": build_gemma4(53, [True, False, True], hd=512, window_hd=256, heads=2, kv=1, window_kv=1, d=64, ff=64,
                                           embedding=16),
+        "lfm2": build_lfm2("lfm2", 54, [False, False, True, False, False, True]),
+        "lfm2_last": build_lfm2("lfm2", 55, [True, False, False], {}, taps=4, kv=1, hd=24, d=96),
+        "lfm2moe": build_lfm2("lfm2moe", 56, [False, False, True, False], {
+            "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "leading_dense_block_count": 1},
+            experts=8, expert_ff=40, bias=("select",)),
         "phi3": build("phi3", 16, {"attention.sliding_window": 17}, fused_qkv=True, fused_gate=True, tied=False),
         "phi3_long": with_factors(
             build("phi3", 17, {"rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.19},

@@ -16,7 +16,7 @@ MOST_LAYERS = 12  # more take long, and have no rules of their own but one
 
 
 # the definition sees by the tensors what these say
-BY_TENSORS = ("attention.sliding_window_pattern", "attention.key_length_swa", "attention.value_length_swa",
+BY_TENSORS = ("shortconv.l_cache", "attention.sliding_window_pattern", "attention.key_length_swa", "attention.value_length_swa",
               "attention.shared_kv_layers", "embedding_length_per_layer_input",
               "leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
               "expert_shared_feed_forward_length")
@@ -68,6 +68,14 @@ def set_without(name, arch):
     return Other
 
 
+def reversed_taps():
+    class Other(models.Forward):
+        def __init__(self, model):
+            super().__init__(model)
+            self.t = {name: x[:, ::-1] if name.endswith("shortconv.conv.weight") else x for name, x in self.t.items()}
+    return Other
+
+
 def other_shares():
     def routing(forward):
         kind, renorm = models.Forward.routing(forward)
@@ -99,6 +107,8 @@ def mutations(name, m):
     for part in sorted(parts):
         if part in ("rope_freqs.weight", "layer_output_scale.weight") or part.endswith((".bias", ".scale", "norm.weight", "sinks.weight", "inp_shexp.weight")):
             yield "no " + part, without(part)
+    if m.arch.startswith("lfm2"):
+        yield "taps reversed", reversed_taps()
     if m.arch == "gemma4":
         yield "values not normed", mutated(gemma4_values=lambda forward, v, eps: v)
         yield "full heads rotated", without("rope_freqs.weight")

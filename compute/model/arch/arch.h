@@ -83,6 +83,7 @@ enum arch_keys {
     KEYS_LATENT = 1 << 15,        /* kv_lora_rank and more: keys and values are latent */
     KEYS_WINDOW_HEADS = 1 << 16,  /* key_length_swa and more: heads of layers with a window */
     KEYS_SHARED_KV = 1 << 17, /* shared_kv_layers at the end have no keys and values of their own */
+    KEYS_CONVOLUTION = 1 << 19, /* shortconv.l_cache; layers without key heads are convolutions */
     KEYS_LAYER_EMBEDDINGS = 1 << 18, /* embedding_length_per_layer_input */
 };
 
@@ -100,6 +101,9 @@ struct arch {
     enum arch_routing routing;
     size_t sigmoid_vocab;        /* a model of so many tokens routes by sigmoid; 0: none */
     bool has_sinks;              /* of attention (struct attention) */
+    bool names_norm_embedding;   /* the norm before the head is token_embd_norm */
+    bool norms_shares;           /* where the file lacks expert_weights_norm */
+    float shares_least;          /* added to the sum that shares are divided by; 0: 1e-20 */
     bool norms_values;           /* each head by its root mean square, without a weight */
     bool values_may_be_keys;     /* keys before they are normed, where the file has no attn_v */
     bool scores_unscaled;        /* attention's scale is 1 */
