@@ -12,8 +12,11 @@
 enum {
     SCRATCH_BYTES = 48 << 20, /* for the automata of one string or number */
     MAX_LEAST = 32,           /* characters that are counted by an automaton */
-    MIN_COUNTED =
-        400, /* more are counted by the engine, if all are of one set: that takes longer */
+    MIN_COUNTED = 256,        /* more are counted by rules of blocks, if all are of one set */
+    BLOCK_LENGTH = 64,        /* characters */
+    BLOCK_OVER = 64, /* by how many characters a block reaches into the next one: as many as a
+                        token may have, or the engine would have to ask its parser */
+    MAX_RANGES = 16, /* of a set that is counted by blocks */
     MAX_NOT = 256,
     MAX_REPLY = 100000000, /* characters; no context holds as many */
 };
@@ -125,43 +128,57 @@ static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
            read_size(g, s, "maxLength", &r->most);
 }
 
-/* Strings of one set of characters that all stand raw, of bounded length: the engine counts them.
- * Any character, where set is NULL. */
+/* Of so many characters of the set, as JSON text: a whole string, or a part of one. */
+static bool put_block(struct guard *g, json_t *out, const char *name, const struct char_set *set,
+                      size_t least, size_t most, bool is_part)
+{
+    struct automaton chars, text;
+    struct arena arena;
+    bool is_put;
+
+    arena_init(&arena, SCRATCH_BYTES);
+    is_put = string_of_set(&chars, set, least, most, &arena, g->err) == STATUS_OK &&
+             (is_part ? string_part_to_json(&text, &chars, &arena, g->err)
+                      : string_to_json(&text, &chars, &arena, g->err)) == STATUS_OK &&
+             put_automaton(g, out, name, &text);
+    arena_deinit(&arena);
+    return is_put;
+}
+
+/* Strings of one set of characters, of bounded length. From each place but the last ones a string
+ * may end within BLOCK_LENGTH + BLOCK_OVER characters, or has at least BLOCK_LENGTH more. */
 static bool put_counted(struct guard *g, json_t *out, const struct char_set *set, size_t least,
                         size_t most)
 {
-    struct buf text;
-    enum status rc;
+    const size_t n_needed = least / BLOCK_LENGTH, n_first = least % BLOCK_LENGTH,
+                 reach = BLOCK_LENGTH + BLOCK_OVER;
+    size_t left = most == SIZE_MAX ? SIZE_MAX : most - n_needed * BLOCK_LENGTH, n_open = 0;
+    json_t *blocks = json_object();
+    bool is_put = blocks != NULL || guard_no_memory(g) != NULL;
 
-    buf_init(&text, 4096);
-    rc = buf_append_text(&text, set == NULL ? "[^\"\\\\\\x00-\\x1f]" : "[");
-    for (size_t i = 0; set != NULL && rc == STATUS_OK && i < set->n; i++)
-        rc = buf_printf(&text, set->ranges[i].last > 0xFFFF ? "\\U%08x-\\U%08x" : "\\u%04x-\\u%04x",
-                        set->ranges[i].first, set->ranges[i].last);
-    if (set != NULL && rc == STATUS_OK)
-        rc = buf_append_text(&text, "]");
-    if (rc == STATUS_OK)
-        rc = most == SIZE_MAX ? buf_printf(&text, "{%zu,}", least)
-                              : buf_printf(&text, "{%zu,%zu}", least, most);
-    if (rc != STATUS_OK || json_object_set_new(out, "counted", json_string(text.data)) != 0)
-        (void)guard_no_memory(g);
-    buf_deinit(&text);
-    return g->err->status == STATUS_OK;
-}
-
-static bool stands_raw(const struct char_set *set)
-{
-    for (uint32_t code = 0; code < ' '; code++)
-        if (char_set_has(set, code))
-            return false;
-    return set->n > 0 && set->n < 16 && !char_set_has(set, '"') && !char_set_has(set, '\\');
+    for (; left != SIZE_MAX && left > reach; left -= BLOCK_LENGTH)
+        n_open++;
+    is_put = is_put && put_block(g, blocks, "block", set, BLOCK_LENGTH, BLOCK_LENGTH, true) &&
+             put_block(g, blocks, "last", set, n_open > 0 ? 0 : n_first, left, false);
+    if (is_put && n_open > 0)
+        is_put = put_block(g, blocks, "first", set, n_first, reach, false) &&
+                 put_block(g, blocks, "next", set, 0, reach, false);
+    if (is_put)
+        is_put =
+            (json_object_set_new(blocks, "n_needed", json_integer((json_int_t)n_needed)) == 0 &&
+             json_object_set_new(blocks, "n_open", json_integer((json_int_t)n_open)) == 0 &&
+             json_object_set(out, "blocks", blocks) == 0) ||
+            guard_no_memory(g) != NULL;
+    json_decref(blocks);
+    return is_put;
 }
 
 /* True: it is put, as counted characters. */
 static bool try_counted(struct guard *g, json_t *out, const json_t *s, const struct string_rules *r)
 {
     const json_t *patterns = json_object_get(s, "pattern"), *pattern = json_array_get(patterns, 0);
-    struct char_set set;
+    struct char_set set = {
+        .ranges = {{0, CHAR_FIRST_SURROGATE - 1}, {CHAR_LAST_SURROGATE + 1, CHAR_LAST}}, .n = 2};
     size_t least = 0, most = SIZE_MAX;
 
     if (r->n_parts > json_array_size(patterns) || json_array_size(patterns) > 1)
@@ -169,15 +186,14 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
     if (pattern != NULL &&
         (!regex_is_repeated_set(json_string_value(pattern), json_string_length(pattern), &set,
                                 &least, &most) ||
-         !stands_raw(&set)))
+         set.n == 0 || set.n > MAX_RANGES))
         return false;
     least = r->least > least ? r->least : least;
     most = r->most < most ? r->most : most;
     if (least > most || most < MIN_COUNTED || (most == SIZE_MAX && least <= MAX_LEAST))
         return false;
     return most <= GUARD_MAX_LENGTH || most == SIZE_MAX
-               ? least <= GUARD_MAX_LENGTH &&
-                     put_counted(g, out, pattern != NULL ? &set : NULL, least, most)
+               ? least <= GUARD_MAX_LENGTH && put_counted(g, out, &set, least, most)
                : false;
 }
 

@@ -11,6 +11,7 @@
 #include "agents/constraint/automaton.h"
 #include "agents/constraint/string_automaton.h"
 #include "base/alloc.h"
+#include "base/utf8.h"
 
 struct schema_grammar {
     struct buf *out; /* all rules */
@@ -123,17 +124,39 @@ static int write_any_string(struct schema_grammar *s)
     return s->any_string;
 }
 
+/* A string that is counted in blocks: those that it needs, those behind which it may end, the
+ * last. */
+static int write_blocks(struct schema_grammar *s, const json_t *blocks)
+{
+    const size_t n_needed = (size_t)json_integer_value(json_object_get(blocks, "n_needed")),
+                 n_open = (size_t)json_integer_value(json_object_get(blocks, "n_open"));
+    const int block = write_automaton(s, json_string_value(json_object_get(blocks, "block")));
+    int at = write_automaton(s, json_string_value(json_object_get(blocks, "last")));
+
+    for (size_t i = n_open; i-- > 0 && !s->is_failed;) {
+        const char *name = i == 0 ? "first" : "next";
+        const int end = write_automaton(s, json_string_value(json_object_get(blocks, name)));
+        const int rule = new_rule(s);
+
+        rule_put(s, "r%d ::= r%d | r%d r%d\n", rule, end, block, at);
+        at = rule;
+    }
+    for (size_t i = 0; i < n_needed && !s->is_failed; i++) {
+        const int rule = new_rule(s);
+
+        rule_put(s, "r%d ::= r%d r%d\n", rule, block, at);
+        at = rule;
+    }
+    return at;
+}
+
 static int write_string_rule(struct schema_grammar *s, const json_t *schema)
 {
-    const char *text = json_string_value(json_object_get(schema, "string")),
-               *counted = json_string_value(json_object_get(schema, "counted"));
-    int rule;
+    const char *text = json_string_value(json_object_get(schema, "string"));
+    const json_t *blocks = json_object_get(schema, "blocks");
 
-    if (counted != NULL) {
-        rule = new_rule(s);
-        rule_put(s, "r%d ::= %s \"\\\"\"\n", rule, counted);
-        return rule;
-    }
+    if (blocks != NULL)
+        return write_blocks(s, blocks);
     return text != NULL ? write_automaton(s, text) : write_any_string(s);
 }
 
@@ -256,11 +279,18 @@ struct name_edge {
     size_t len;
     const struct name_node *node; /* NULL: the name has ended */
     int value, behind;            /* then: the rules of its value, and of what follows that */
+    int tail; /* the rule of all behind the first character, which copies of a node share; 0: none
+                 yet */
 };
+
+/* Many edges are in groups, each a rule: a copy with another edge has the other groups in common.
+ * Of many members, copies have the tails of edges in common, too. */
+enum { NODE_GROUP = 6, MANY_MEMBERS = 64 };
 
 struct name_node {
     int rule;
     size_t n;
+    int *groups;              /* [(n + NODE_GROUP - 1) / NODE_GROUP]: their rules; 0: none yet */
     struct name_edge edges[]; /* [n] */
 };
 
@@ -302,20 +332,29 @@ static size_t chain_count(const struct member_chain *c, size_t count)
     return count + 1 < c->n_counts ? count + 1 : count;
 }
 
+static size_t n_groups(size_t n_edges)
+{
+    return (n_edges + NODE_GROUP - 1) / NODE_GROUP;
+}
+
 /* A node with room for n edges, of which those of old are there. */
 static struct name_node *node_copy(struct schema_grammar *s, struct member_chain *c,
                                    const struct name_node *old, size_t n)
 {
     struct name_node *node = arena_alloc(&c->arena, 1, sizeof(*node) + n * sizeof(node->edges[0]));
 
-    if (node == NULL) {
+    if (node != NULL)
+        node->groups = arena_alloc(&c->arena, n_groups(n), sizeof(*node->groups));
+    if (node == NULL || node->groups == NULL) {
         grammar_fail(s);
         return NULL;
     }
     node->rule = new_rule(s);
     node->n = n;
-    if (old != NULL)
+    if (old != NULL) {
         memcpy(node->edges, old->edges, old->n * sizeof(old->edges[0]));
+        memcpy(node->groups, old->groups, n_groups(old->n) * sizeof(*old->groups));
+    }
     return node;
 }
 
@@ -331,19 +370,67 @@ static size_t common_len(const struct name_edge *a, const struct name_edge *b)
     return n;
 }
 
-static void put_node(struct schema_grammar *s, const struct name_node *node)
+/* What stands behind an edge's text. */
+static void put_behind(struct schema_grammar *s, const struct name_edge *e)
 {
-    rule_put(s, "r%d ::= ", node->rule);
-    for (size_t i = 0; i < node->n; i++) {
+    if (e->node != NULL)
+        rule_put(s, "\" r%d", e->node->rule);
+    else
+        rule_put(s, ": \" r%d r%d", e->value, e->behind);
+}
+
+static size_t first_len(const struct name_edge *e) /* of its first character */
+{
+    uint32_t code;
+
+    return utf8_next(e->text, e->len, &code);
+}
+
+static void put_edges(struct schema_grammar *s, const struct name_node *node, int rule, size_t from,
+                      size_t to)
+{
+    rule_put(s, "r%d ::= ", rule);
+    for (size_t i = from; i < to && i < node->n; i++) {
         const struct name_edge *e = &node->edges[i];
 
-        rule_put(s, "%s\"", i > 0 ? " | " : "");
-        put_literal(s, e->text, e->len);
-        if (e->node != NULL)
-            rule_put(s, "\" r%d", e->node->rule);
-        else
-            rule_put(s, ": \" r%d r%d", e->value, e->behind);
+        rule_put(s, "%s\"", i > from ? " | " : "");
+        if (e->tail == 0) {
+            put_literal(s, e->text, e->len);
+            put_behind(s, e);
+        } else {
+            put_literal(s, e->text, first_len(e));
+            rule_put(s, "\" r%d", e->tail);
+        }
     }
+    rule_put(s, "\n");
+}
+
+static void put_node(struct schema_grammar *s, const struct member_chain *c, struct name_node *node)
+{
+    for (size_t i = 0; c->n > MANY_MEMBERS && i < node->n; i++) {
+        struct name_edge *e = &node->edges[i];
+        const size_t len = first_len(e);
+
+        if (e->tail != 0 || len == e->len)
+            continue;
+        e->tail = new_rule(s);
+        rule_put(s, "r%d ::= \"", e->tail);
+        put_literal(s, e->text + len, e->len - len);
+        put_behind(s, e);
+        rule_put(s, "\n");
+    }
+    if (node->n <= NODE_GROUP) {
+        put_edges(s, node, node->rule, 0, node->n);
+        return;
+    }
+    for (size_t i = 0; i < n_groups(node->n); i++)
+        if (node->groups[i] == 0) {
+            node->groups[i] = new_rule(s);
+            put_edges(s, node, node->groups[i], i * NODE_GROUP, (i + 1) * NODE_GROUP);
+        }
+    rule_put(s, "r%d ::= ", node->rule);
+    for (size_t i = 0; i < n_groups(node->n); i++)
+        rule_put(s, "%sr%d", i > 0 ? " | " : "", node->groups[i]);
     rule_put(s, "\n");
 }
 
@@ -360,6 +447,7 @@ static const struct name_node *node_add(struct schema_grammar *s, struct member_
     node = node_copy(s, c, old, at == n ? n + 1 : n);
     if (node == NULL)
         return NULL;
+    node->groups[at / NODE_GROUP] = 0;
     if (at == n) {
         node->edges[n] = name;
     } else {
@@ -367,6 +455,7 @@ static const struct name_node *node_add(struct schema_grammar *s, struct member_
 
         rest.text += len;
         rest.len -= len;
+        e->tail = 0;
         if (e->node != NULL && len == e->len) {
             e->node = node_add(s, c, e->node, rest);
         } else {
@@ -376,15 +465,16 @@ static const struct name_node *node_add(struct schema_grammar *s, struct member_
             below->edges[0] = *e;
             below->edges[0].text += len;
             below->edges[0].len -= len;
+            below->edges[0].tail = 0;
             below->edges[1] = rest;
             e->len = len;
             e->node = below;
-            put_node(s, below);
+            put_node(s, c, below);
         }
         if (e->node == NULL)
             return NULL;
     }
-    put_node(s, node);
+    put_node(s, c, node);
     return node;
 }
 
@@ -405,16 +495,16 @@ static void chain_add_name(struct schema_grammar *s, struct member_chain *c, siz
     c->roots[count] = root;
 }
 
-/* A name of those from i on: after a quote, which is rule_put first. */
+/* A name of those from i on, behind the text before and a quote. */
 static void put_names(struct schema_grammar *s, const struct member_chain *c, size_t i,
-                      size_t count, const char *before)
+                      size_t count, bool is_first, const char *before)
 {
     const bool is_rest = c->n_rest > 0 && c->required[i] == 0;
 
     if (c->roots[count] != NULL)
-        rule_put(s, "%s\\\"\" r%d", before, c->roots[count]->rule);
+        rule_put(s, "%s\"%s\\\"\" r%d", is_first ? "" : " | ", before, c->roots[count]->rule);
     if (is_rest)
-        rule_put(s, "%s%s\\\"\" r%d", c->roots[count] != NULL ? " | " : "", before,
+        rule_put(s, "%s\"%s\\\"\" r%d", is_first && c->roots[count] == NULL ? "" : " | ", before,
                  c->rest_rule + (int)count);
 }
 
@@ -428,7 +518,7 @@ static void write_chain_end(struct schema_grammar *s, const struct member_chain 
         return;
     rule_put(s, "r%d ::= %s", chain_end(c, i, count), may_end ? "\"}\"" : "");
     if (chain_is_open(c, i, count, 1))
-        put_names(s, c, i, count, may_end ? " | \", " : "\", ");
+        put_names(s, c, i, count, !may_end, ", ");
     rule_put(s, "\n");
 }
 
@@ -462,7 +552,7 @@ static void write_chain(struct schema_grammar *s, struct member_chain *c, int ru
         }
     rule_put(s, "r%d ::= %s", rule, may_be_empty ? "\"{}\"" : "");
     if (chain_is_open(c, 0, 0, 1))
-        put_names(s, c, 0, 0, may_be_empty ? " | \"{" : "\"{");
+        put_names(s, c, 0, 0, !may_be_empty, "{");
     rule_put(s, "\n");
 }
 

@@ -5,8 +5,10 @@
  *   {"anyOf": [...]}          one of them
  *   {"enum": [...]}           one of the values
  *   {"types": BITS, ...}      enum value_type, with for
- *     strings   "string": an automaton over the text behind the first quote, or "counted": a
- *               repetition of a class of characters; else any string
+ *     strings   "string": an automaton over the text behind the first quote; or "blocks", which
+ *               count: "n_needed" times "block", an automaton of some characters; then "n_open"
+ *               times a string may end as "first", the later times "next" says, or has one block
+ *               more; then it ends as "last" says. Else any string
  *     numbers   "number": an automaton
  *     arrays    "prefix": [...], "items": a schema or false, "min_items", "max_items"; or
  *               "values": [...]: each of these at most once

@@ -346,6 +346,7 @@ struct char_rest {
 
 struct json_maker {
     const struct automaton *chars;
+    bool is_part;            /* no quote ends it */
     struct char_rest *rests; /* [n_rests]: each is a state of the result */
     uint32_t n_rests;
     uint32_t *table; /* [MAX_RESTS], heads of lists, + 1 */
@@ -567,7 +568,8 @@ static bool maker_add_char(struct json_maker *m, struct byte_edges *b, uint32_t 
     for (uint32_t code = ' '; is_made && code < 0x80; code++) {
         target = UINT32_MAX;
         if (code == '"')
-            is_made = !s->is_end || maker_find(m, (struct char_rest){.kind = KIND_END}, &target);
+            is_made = !s->is_end || m->is_part ||
+                      maker_find(m, (struct char_rest){.kind = KIND_END}, &target);
         else if (code == '\\')
             is_made =
                 !has_escape ||
@@ -607,10 +609,10 @@ static bool maker_add(struct json_maker *m, struct byte_edges *b, const struct c
     }
 }
 
-enum status string_to_json(struct automaton *out, const struct automaton *a, struct arena *arena,
-                           struct error *err)
+static enum status string_make_json(struct automaton *out, const struct automaton *a, bool is_part,
+                                    struct arena *arena, struct error *err)
 {
-    struct json_maker m = {.chars = a, .arena = arena, .err = err};
+    struct json_maker m = {.chars = a, .is_part = is_part, .arena = arena, .err = err};
     struct byte_edges b;
     uint32_t first;
     bool is_made;
@@ -629,7 +631,8 @@ enum status string_to_json(struct automaton *out, const struct automaton *a, str
         is_made = maker_add(&m, &b, &r);
         if (!is_made)
             break;
-        s->is_end = r.kind == KIND_END;
+        s->is_end =
+            is_part ? r.kind == KIND_CHAR && a->states[r.n_more].is_end : r.kind == KIND_END;
         s->n_edges = b.n;
         s->edges = arena_alloc(arena, b.n + 1, sizeof(*s->edges));
         if (s->edges == NULL)
@@ -641,6 +644,43 @@ enum status string_to_json(struct automaton *out, const struct automaton *a, str
     m.out.n_states = m.n_rests;
     *out = m.out;
     return automaton_minimize(out, arena, err);
+}
+
+enum status string_to_json(struct automaton *out, const struct automaton *a, struct arena *arena,
+                           struct error *err)
+{
+    return string_make_json(out, a, false, arena, err);
+}
+
+enum status string_part_to_json(struct automaton *out, const struct automaton *a,
+                                struct arena *arena, struct error *err)
+{
+    return string_make_json(out, a, true, arena, err);
+}
+
+enum status string_of_set(struct automaton *out, const struct char_set *set, size_t least,
+                          size_t most, struct arena *arena, struct error *err)
+{
+    const size_t last = most == SIZE_MAX ? least : most;
+    struct automaton_state *states = arena_alloc(arena, last + 1, sizeof(*states));
+    struct automaton_edge *edges = arena_alloc(arena, (last + 1) * set->n, sizeof(*edges));
+
+    if (states == NULL || edges == NULL)
+        return error_no_memory(err, (last + 1) * set->n * sizeof(*edges), "an automaton");
+    for (size_t i = 0; i <= last; i++) {
+        struct automaton_state *s = &states[i];
+
+        s->is_end = i >= least;
+        if (i == most)
+            continue;
+        s->edges = edges + i * set->n;
+        s->n_edges = (uint32_t)set->n;
+        for (size_t k = 0; k < set->n; k++)
+            s->edges[k] = (struct automaton_edge){set->ranges[k].first, set->ranges[k].last,
+                                                  (uint32_t)(i < last ? i + 1 : i)};
+    }
+    *out = (struct automaton){states, last + 1};
+    return STATUS_OK;
 }
 
 enum status string_any_json(struct automaton *out, struct arena *arena, struct error *err)

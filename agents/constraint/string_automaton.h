@@ -37,7 +37,13 @@ enum status string_rules_join(const struct string_rules *r, struct automaton *ou
 /* The JSON text of the strings that a matches, behind the opening quote, with the closing one. */
 enum status string_to_json(struct automaton *out, const struct automaton *a, struct arena *arena,
                            struct error *err) MUST_CHECK;
-/* Likewise of any string, with all escapes. */
+/* The automaton of strings of so many characters of the set, SIZE_MAX: any number. */
+enum status string_of_set(struct automaton *out, const struct char_set *set, size_t least,
+                          size_t most, struct arena *arena, struct error *err) MUST_CHECK;
+/* As string_to_json, without the closing quote: a part of a string, behind which others follow. */
+enum status string_part_to_json(struct automaton *out, const struct automaton *a,
+                                struct arena *arena, struct error *err) MUST_CHECK;
+/* As string_to_json of any string, with all escapes. */
 enum status string_any_json(struct automaton *out, struct arena *arena,
                             struct error *err) MUST_CHECK;
 

@@ -41,7 +41,7 @@ START_TEST(test_rules)
         {"{\"type\":[\"null\",\"boolean\"]}", "r0 ::= \"true\" | \"false\" | \"null\"\n"},
         {"{\"type\":\"string\",\"enum\":[\"a\"]}", "Regex(\"*@61611,;22222,;!\")\n"},
         {"{\"type\":\"string\",\"pattern\":\"^a*$\"}", "Regex(\"*@22221,61610,;!\")\n"},
-        {"{\"type\":\"string\",\"maxLength\":5000}", "::= [^\"\\\\\\x00-\\x1f]{0,5000} \"\\\"\"\n"},
+        {"{\"type\":\"string\",\"maxLength\":5000}", "r4 ::= r3 | r1 r2\nr5 ::= r3 | r1 r4\n"},
         {"{\"type\":\"array\",\"maxItems\":0}", "::= \"]\"\n"},
         {"{\"$ref\":\"#/$defs/a~1b\",\"$defs\":{\"a/b\":{\"type\":\"null\"}}}",
          "r0 ::= r1\nr1 ::= \"null\"\n"},
@@ -58,6 +58,9 @@ START_TEST(test_rules)
          "::= \"a\\u005cn\\u005c\\u0022\\u0022: \" r"},
         {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"maxProperties\":0}",
          "::= \"{}\"\n"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},"
+         "\"additionalProperties\":{\"type\":\"null\"}}",
+         "r1 ::= \"{}\" | \"{\\\"\" r7 | \"{\\\"\" r6\n"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
