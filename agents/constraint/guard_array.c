@@ -5,7 +5,7 @@
 #include "agents/constraint/guard.h"
 #include "agents/constraint/guard_parts.h"
 
-enum { MAX_UNIQUE = 64 };
+enum { MAX_UNIQUE = 64, N_CLASSES = 6 };
 
 bool guard_size(struct guard *g, json_t *out, const json_t *s, const char *name, json_int_t most)
 {
@@ -105,7 +105,73 @@ static json_t *values_of_items(struct guard *g, const json_t *items)
     return out;
 }
 
-/* No item twice: enforced where all are of a few values, or there is only one. */
+/* The types of a walked schema, as far as it says them at once. */
+static unsigned types_of_walked(struct guard *g, const json_t *walked)
+{
+    const char *name = json_string_value(json_object_get(walked, "$ref"));
+
+    if (name != NULL)
+        walked = json_object_get(g->defs, name);
+    return (unsigned)json_integer_value(json_object_get(walked, "types"));
+}
+
+/* The schema's values in parts that have none in common, as schemas; what has no value is left out.
+ * NULL with an error in g. */
+static json_t *walk_classes(struct guard *g, const json_t *items, bool is_string)
+{
+    static const char *const of_strings[] = {"^[A-Ea-e]", "^[F-Lf-l]", "^[M-Rm-r]",
+                                             "^[S-Zs-z]", "^[0-9]",    "^(?![A-Za-z0-9])"};
+    static const double bounds[] = {0, 10, 100, 1000, 1e6};
+    json_t *classes = json_array();
+
+    for (size_t i = 0; classes != NULL && i < N_CLASSES; i++) {
+        json_t *part = is_string ? json_pack("{s:s}", "pattern", of_strings[i]) : json_object();
+        json_t *both, *one;
+
+        if (!is_string && i > 0)
+            (void)json_object_set_new(part, "minimum", json_real(bounds[i - 1])); /* seen below */
+        if (!is_string && i + 1 < N_CLASSES)
+            (void)json_object_set_new(part, "exclusiveMaximum", json_real(bounds[i]));
+        both = json_pack("{s:[O,o]}", "allOf", items, part);
+        one = both != NULL ? guard_walk_at(g, both, "items", NULL) : guard_no_memory(g);
+        json_decref(both);
+        if (one == NULL || (!json_is_false(one) && json_array_append(classes, one) != 0)) {
+            json_decref(classes);
+            classes = NULL;
+        }
+        json_decref(one);
+    }
+    return classes != NULL || g->err->status != STATUS_OK ? classes : guard_no_memory(g);
+}
+
+/* Items of any number of values: at most one of each part of them, or one. */
+static bool walk_few(struct guard *g, json_t *out, const json_t *items)
+{
+    const unsigned types = types_of_walked(g, json_object_get(out, "items"));
+    const bool is_string = types == TYPE_STRING,
+               is_number = types == TYPE_NUMBER || types == TYPE_INTEGER;
+    const json_int_t least = size_in(out, "min_items", 0);
+    json_t *classes = is_string || is_number ? walk_classes(g, items, is_string) : NULL;
+    size_t n = classes != NULL ? json_array_size(classes) : 1;
+
+    if (g->err->status != STATUS_OK)
+        return false;
+    if (least > (json_int_t)n) {
+        json_decref(classes);
+        return guard_leave_out(g, "uniqueItems",
+                               "can be enforced only for few items: 'minItems' "
+                               "asks for more");
+    }
+    if (size_in(out, "max_items", N_CLASSES) >= (json_int_t)n)
+        (void)json_object_del(out, "max_items"); /* it may be missing */
+    if (classes != NULL ? json_object_set_new(out, "classes", classes) != 0
+                        : json_object_set_new(out, "max_items", json_integer(1)) != 0)
+        return guard_no_memory(g) != NULL;
+    return true;
+}
+
+/* No item twice: where all are of a few values, or there is only one. A strict schema of other
+ * items has few of them. */
 static bool walk_unique(struct guard *g, json_t *out, const json_t *items)
 {
     json_t *values;
@@ -113,6 +179,8 @@ static bool walk_unique(struct guard *g, json_t *out, const json_t *items)
     if (size_in(out, "max_items", 2) <= 1)
         return true;
     values = json_object_get(out, "prefix") == NULL ? values_of_items(g, items) : NULL;
+    if (values == NULL && g->strict && json_object_get(out, "prefix") == NULL)
+        return walk_few(g, out, items);
     if (values == NULL)
         return guard_leave_out(g, "uniqueItems",
                                "can be enforced only where items are enumerated values");

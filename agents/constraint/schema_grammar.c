@@ -162,23 +162,42 @@ static int write_string_rule(struct schema_grammar *s, const json_t *schema)
 
 /* --- arrays --- */
 
-/* Each of n values at most once, with so many at least and at most. A few come in any order: a rule
- * for each set of those that were; many in their own. */
+/* One of the values, or of a class of values. */
+static void put_unique(struct schema_grammar *s, const char *between, bool has_before,
+                       const char *text, int class_rule)
+{
+    rule_put(s, "%s", between);
+    if (text != NULL || has_before)
+        rule_put(s, "\"%s", has_before ? ", " : "");
+    if (text != NULL)
+        put_literal(s, text, strlen(text));
+    if (text != NULL || has_before)
+        rule_put(s, "\" ");
+    if (class_rule >= 0)
+        rule_put(s, "r%d ", class_rule);
+}
+
+/* Each of n values at most once, or one of each of n classes, with so many at least and at most. A
+ * few come in any order: a rule for each set of those that were; many in their own. */
 static void write_unique(struct schema_grammar *s, int rule, const json_t *schema)
 {
-    const json_t *values = json_object_get(schema, "values");
+    const json_t *classes = json_object_get(schema, "classes"),
+                 *values = classes != NULL ? classes : json_object_get(schema, "values");
     const size_t n = json_array_size(values),
                  least = (size_t)json_integer_value(json_object_get(schema, "min_items"));
     const json_t *bound = json_object_get(schema, "max_items");
     const size_t most = bound != NULL ? (size_t)json_integer_value(bound) : n;
-    const bool in_order = n > 4;
+    const bool in_order = classes == NULL && n > 4;
     const size_t n_sets = in_order ? n + 1 : (size_t)1 << n, n_counts = in_order ? n + 1 : 1;
-    const int first = (int)s->n_rules;
     char *texts[512] = {0};
+    int rules[512], first;
 
     assert(n <= 512);
-    for (size_t i = 0; i < n; i++)
-        texts[i] = dump(s, json_array_get(values, i));
+    for (size_t i = 0; i < n; i++) {
+        rules[i] = classes != NULL ? write_schema(s, json_array_get(values, i)) : -1;
+        texts[i] = classes == NULL ? dump(s, json_array_get(values, i)) : NULL;
+    }
+    first = (int)s->n_rules;
     s->n_rules += n_sets * n_counts;
     rule_put(s, "r%d ::= \"[\" r%d\n", rule, first);
     /* what may follow where the values of a set, or some of those before one, were */
@@ -195,9 +214,8 @@ static void write_unique(struct schema_grammar *s, int rule, const json_t *schem
             for (size_t i = in_order ? set : 0; i < n && n_before < most; i++) {
                 if (in_order ? n_before + n - i < least : (set >> i & 1) != 0)
                     continue;
-                rule_put(s, "%s\"%s", between, n_before > 0 ? ", " : "");
-                put_literal(s, texts[i], texts[i] != NULL ? strlen(texts[i]) : 0);
-                rule_put(s, "\" r%d",
+                put_unique(s, between, n_before > 0, texts[i], rules[i]);
+                rule_put(s, "r%d",
                          first + (int)(in_order ? (i + 1) * n_counts + count + 1
                                                 : set | (size_t)1 << i));
                 between = " | ";
@@ -242,7 +260,7 @@ static void write_array(struct schema_grammar *s, int rule, const json_t *schema
                  least = (size_t)json_integer_value(json_object_get(schema, "min_items"));
     int item = -1, at = rule + 1; /* reserved: what follows the bracket */
 
-    if (json_object_get(schema, "values") != NULL) {
+    if (json_object_get(schema, "values") != NULL || json_object_get(schema, "classes") != NULL) {
         write_unique(s, rule, schema);
         return;
     }

@@ -11,7 +11,8 @@
  *               more; then it ends as "last" says. Else any string
  *     numbers   "number": an automaton
  *     arrays    "prefix": [...], "items": a schema or false, "min_items", "max_items"; or
- *               "values": [...]: each of these at most once
+ *               "values": [...]: each of these at most once; or "classes": [...]: at most one item
+ *               of each of these schemas
  *     objects   "members": [[NAME, SCHEMA, is_required], ...], "rest": [[AUTOMATON or null of the
  *               name behind its first quote, SCHEMA], ...], "min_members", "max_members"
  * Members come in this order, each once; then the rest. */

@@ -16,6 +16,10 @@ PACKAGES = {
     "llama_index": ("llama-index-llms-openai-like==0.8.1",),
     "open_webui": ("open-webui==0.12.4",),
     "browser": ("playwright==1.61.0",),
+    # whose schemas collect_schemas.py collects
+    "collected": ("mcp==1.30.0", "fastapi==0.165.0", "ollama==0.6.3", "langchain-core==1.8.3", "pyyaml==6.0.4",
+                  "mcp-server-time==2026.10.10", "mcp-server-fetch==2026.10.10", "mcp-server-git==2026.10.10", "mcp-server-sqlite==2025.4.25", "duckduckgo-mcp-server==0.6.1",
+                  "awslabs-aws-documentation-mcp-server==1.1.30", "excel-mcp-server==0.1.8", "office-word-mcp-server==1.1.11", "wikipedia-mcp==2.0.1", "dask-kubernetes==2026.3.0", "prance==26.7.19.0"),
     "lm_eval": ("lm_eval[api]==0.4.13", "gguf==0.19.0"),
 }
 
