@@ -1,6 +1,6 @@
 /* What it costs to compile schemas, with the vocabulary of a model: processor time of the compiler
- * of schemas and of the engine, by thread_cpu_us. Reads lines {"name": "…", "schema": …}; writes
- * for each a line of JSON.
+ * of schemas and of the engine; and how few tokens a reply can have. Reads lines {"name": "…",
+ * "schema": …}; writes for each a line of JSON.
  *
  * usage: bench_schemas MODEL.gguf <SCHEMAS */
 #include <jansson.h>
@@ -10,6 +10,7 @@
 
 #include "agents/constraint/constraint.h"
 #include "agents/lm/grammar/grammars.h"
+#include "agents/lm/grammar/matcher.h"
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/arena.h"
 #include "compute/gguf/gguf.h"
@@ -36,7 +37,9 @@ static void compile(struct grammars *grammars, const char *name, const json_t *s
     const struct constraint *c = NULL;
     struct grammar *g = NULL;
     const char *left_out = "", *by = "";
-    double begun = processor_ms(), written;
+    double begun = processor_ms(), written, compiled;
+    struct matcher *matcher = NULL;
+    size_t least = 0;
     struct arena arena;
     struct error err = {0};
     json_t *line;
@@ -47,14 +50,21 @@ static void compile(struct grammars *grammars, const char *name, const json_t *s
     written = processor_ms();
     if (c != NULL && grammars_get(&g, grammars, c, &waiter, &err) != STATUS_OK)
         by = "engine";
-    line = json_pack("{s:s,s:s,s:s,s:f,s:f,s:I}", "name", name, "refused_by", by, "why", err.text,
-                     "compiler_ms", written - begun, "engine_ms", processor_ms() - written, "bytes",
-                     (json_int_t)(c != NULL ? c->len : 0));
+    compiled = processor_ms();
+    if (g != NULL) { /* the matcher takes the reference */
+        if (matcher_open(&matcher, g, &arena, &err) != STATUS_OK ||
+            matcher_least(matcher, &least, &err) != STATUS_OK)
+            by = "matcher";
+        matcher_close(matcher);
+    }
+    line =
+        json_pack("{s:s,s:s,s:s,s:f,s:f,s:I,s:I}", "name", name, "refused_by", by, "why", err.text,
+                  "compiler_ms", written - begun, "engine_ms", compiled - written, "bytes",
+                  (json_int_t)(c != NULL ? c->len : 0), "least_tokens", (json_int_t)least);
     (void)json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6)); /* who reads counts */
     (void)putchar('\n');
     (void)fflush(stdout);
     json_decref(line);
-    grammar_unref(g);
     arena_deinit(&arena);
 }
 

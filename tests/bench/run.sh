@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|rpc|gym|work]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|rpc|gym|work]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -101,6 +101,14 @@ for what; do
     clients) python3 "$here/../clients/run.py" "$build" "$model" ;;
     load_tools) python3 "$here/load_tools.py" "$build" "$model" ;;
     schemas) python3 "$here/../clients/schemas.py" "$build" "$model" ;;
+    schema-pairs)
+        "$here/../integration/schema_pairs.sh" --make
+        for seed in 1 2 3 4 5 6 7 8 9 10; do # 10^6 pairs in all
+            PARLEY_GRAMMAR_MODULE=$build/agents/lm/grammar/libparley-grammar.so \
+                "$here/../integration/schema_pairs.sh" "$build/tests/unit/agents/lm/grammar/schema_verdicts" 100000 "$((seed + 100))"
+        done
+        ;;
+    real-schemas) python3 "$here/../clients/real_schemas.py" "$build" "$model" ;;
     hostile) python3 "$here/hostile.py" "$build" "$model" ;;
     constrained) python3 "$here/constrained.py" "$build" "$model" ;;
     choices) python3 "$here/../clients/lm_eval_choices.py" "$build" "$model" ;;
@@ -147,6 +155,6 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, rpc, gym, work\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, schema-pairs, real-schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, rpc, gym, work\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -86,4 +86,5 @@ def main():
     sys.exit(0 if is_well and share >= LEAST_ENDED and not wrong else 3)
 
 
-main()
+if __name__ == "__main__":
+    main()
