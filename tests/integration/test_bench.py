@@ -269,7 +269,7 @@ def any_method(cli, address, folder):
         ("/parley.v1.Conversations/Chat", "{}", "is a stream"),
         ("/parley.v1.Conversations/Chats", "{}", "no method 'Chats'"),
         ("/parley.v1.Nobody/Get", "{}", "parley.v1.Nobody"),
-        ("/parley.v1.Conversations/Get", '{"conversations": 1}', "no field 'conversations'"),
+        ("/parley.v1.Conversations/Get", '{"conversations": 1}', "conversations is no field of parley.v1.ConversationsGetRequest"),
         ("/parley.v1.Conversations/Get", "{", "--data"),
         ("/parley.v1.Conversations/Get", "@/nowhere", "/nowhere"),
         ("/Get", "{}", "needs a method"),
