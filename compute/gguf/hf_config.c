@@ -382,6 +382,25 @@ static enum status check_hf_activation(const struct hf_family *f, const json_t *
     return STATUS_OK;
 }
 
+/* LFM2's network is two thirds of what its file says, in whole blocks. */
+static enum status widen_network(uint64_t *ffn_width, const json_t *config, struct error *err)
+{
+    double factor = 1, width = floor(2 * (double)*ffn_width / 3);
+    uint64_t block = 256;
+
+    if (!hf_json_is_true(config, "block_auto_adjust_ff_dim"))
+        return STATUS_OK;
+    if (hf_json_f64(config, "block_ffn_dim_multiplier", &factor, err) == STATUS_DATA_LOSS ||
+        hf_json_u64(config, "block_multiple_of", &block, err) == STATUS_DATA_LOSS)
+        return STATUS_DATA_LOSS;
+    if (block == 0 || !(factor > 0 && factor < 1000))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "keys 'block_multiple_of' and 'block_ffn_dim_multiplier' must be above 0");
+    width = floor(factor * width);
+    *ffn_width = ((uint64_t)width + block - 1) / block * block;
+    return STATUS_OK;
+}
+
 static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, uint64_t *ret_vocab,
                                  const json_t *config, struct error *err)
 {
@@ -403,14 +422,41 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
         if (rc != STATUS_OK)
             return rc;
     }
-    return read_hf_heads(m, config, err);
+    return widen_network(ret_ffn_width, config, err) == STATUS_OK ? read_hf_heads(m, config, err)
+                                                                  : err->status;
+}
+
+static bool is_layer_type(const json_t *type, const char *name)
+{
+    return json_is_string(type) && strcmp(json_string_value(type), name) == 0;
+}
+
+/* Layers that convolve in place of attending have none. */
+static void write_kv_heads(const struct hf_model *m, struct hf_keys *keys, const json_t *config)
+{
+    static const char key[] = ".attention.head_count_kv";
+    const json_t *types = json_object_get(config, "layer_types"), *type;
+    bool convolves = false;
+    size_t i;
+
+    json_array_foreach(types, i, type) convolves = convolves || is_layer_type(type, "conv");
+    if (!convolves || json_array_size(types) != m->n_layers) {
+        hf_key_u64(keys, key, m->n_kv_heads);
+        return;
+    }
+    hf_key_numbers(keys, key, m->n_layers);
+    json_array_foreach(types, i, type)
+        hf_item_number(keys, is_layer_type(type, "conv") ? 0 : (uint32_t)m->n_kv_heads);
 }
 
 /* The keys that all architectures have. */
 static enum status write_hf_sizes(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                                   struct error *err)
 {
-    const char *eps_name = m->family->eps != NULL ? m->family->eps : "rms_norm_eps";
+    const struct hf_family *f = m->family;
+    const char *eps_name = f->eps != NULL       ? f->eps
+                           : f->rms_eps != NULL ? f->rms_eps
+                                                : "rms_norm_eps";
     uint64_t ffn_width = 0, n_vocab = 0;
     double eps = 0;
     enum status rc = read_hf_sizes(m, &ffn_width, &n_vocab, config, err);
@@ -427,7 +473,7 @@ static enum status write_hf_sizes(struct hf_model *m, struct hf_keys *keys, cons
     hf_key_u64(keys, ".feed_forward_length", ffn_width);
     hf_key_u64(keys, ".vocab_size", n_vocab);
     hf_key_u64(keys, ".attention.head_count", m->n_heads);
-    hf_key_u64(keys, ".attention.head_count_kv", m->n_kv_heads);
+    write_kv_heads(m, keys, config);
     hf_key_u64(keys, ".attention.key_length", m->head_dim);
     hf_key_u64(keys, ".attention.value_length", m->head_dim);
     hf_key_f32(keys,
@@ -455,6 +501,7 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
 {
     struct hf_model m = {0};
     const json_t *ties, *whole = config;
+    uint64_t taps;
     enum status rc = hf_family_find(&m.family, config, err);
 
     if (rc != STATUS_OK)
@@ -474,6 +521,8 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     if ((rc = write_query_scale(&m, keys, config, err)) != STATUS_OK)
         return rc;
     hf_key_u64(keys, ".context_length", m.context);
+    if (hf_json_u64(config, "conv_L_cache", &taps, err) == STATUS_OK)
+        hf_key_u64(keys, ".shortconv.l_cache", taps);
     read_scale_blocks(&m, whole);
     ties = json_object_get(config, "tie_word_embeddings");
     m.is_tied = json_is_boolean(ties) ? json_is_true(ties) : m.family->is_tied;

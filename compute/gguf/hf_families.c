@@ -99,6 +99,23 @@ static const struct hf_name names_starcoder2[] = {
     {0},
 };
 
+static const struct hf_name names_lfm2[] = {
+    {.from = "operator_norm", .to = "attn_norm"},
+    {.from = "ffn_norm", .to = "ffn_norm"},
+    {.from = "self_attn.q_layernorm", .to = "attn_q_norm"},
+    {.from = "self_attn.k_layernorm", .to = "attn_k_norm"},
+    {.from = "self_attn.out_proj", .to = "attn_output"},
+    {.from = "conv.conv.weight", .to = "shortconv.conv.weight", .kind = HF_SLAB},
+    {.from = "conv.in_proj.weight", .to = "shortconv.in_proj.weight"},
+    {.from = "conv.out_proj.weight", .to = "shortconv.out_proj.weight"},
+    {.from = "feed_forward.w1", .to = "ffn_gate"},
+    {.from = "feed_forward.w3", .to = "ffn_up"},
+    {.from = "feed_forward.w2", .to = "ffn_down"},
+    {.from = "feed_forward.gate", .to = "ffn_gate_inp"},
+    {.from = "feed_forward.expert_bias", .to = "exp_probs_b.bias"},
+    {0},
+};
+
 enum { ROUTING_SOFTMAX = 1, ROUTING_SIGMOID = 2 }; /* of GGUF's expert_gating_func */
 
 static const struct hf_family families[] = {
@@ -306,6 +323,22 @@ static const struct hf_family families[] = {
      .is_tied = true,
      .window = HF_WINDOW_ALL,
      .defaults = {{"norm_epsilon", 1e-5}, {"num_key_value_heads", 2}}},
+    {.model_type = "lfm2",
+     .architecture = "lfm2",
+     .activation = "silu",
+     .names = names_lfm2,
+     .rms_eps = "norm_eps",
+     .is_tied = true,
+     .defaults = {{"norm_eps", 1e-5}, {"num_key_value_heads", 8}, {"rope_theta", 1e6}}},
+    {.model_type = "lfm2_moe",
+     .architecture = "lfm2moe",
+     .activation = "silu",
+     .names = names_lfm2,
+     .rms_eps = "norm_eps",
+     .is_tied = true,
+     .has_experts = true,
+     .routing = ROUTING_SIGMOID,
+     .defaults = {{"norm_eps", 1e-5}, {"num_key_value_heads", 8}, {"rope_theta", 1e6}}},
     {.model_type = "stablelm",
      .architecture = "stablelm",
      .activation = "silu",

@@ -11,6 +11,7 @@ static const struct hf_name whole_names[] = {
     {.from = "model.embed_tokens.weight", .to = "token_embd.weight"},
     {.from = "model.norm.weight", .to = "output_norm.weight"},
     {.from = "model.norm.bias", .to = "output_norm.bias"},
+    {.from = "model.embedding_norm.weight", .to = "token_embd_norm.weight"}, /* LFM2's last norm */
     {.from = "lm_head.weight", .to = "output.weight"},
 };
 

@@ -109,6 +109,7 @@ struct hf_family {
     const char *activation;      /* its hidden_act */
     const struct hf_name *names; /* its own, before those that all families have; or NULL */
     const char *eps;             /* of LayerNorms; NULL: it has RMS norms */
+    const char *rms_eps;         /* of RMS norms; NULL: rms_norm_eps */
     bool has_pairs;              /* GGUF has its queries and keys as adjacent pairs */
     bool is_tied;                /* where tie_word_embeddings is absent */
     bool has_experts;

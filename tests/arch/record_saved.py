@@ -67,6 +67,10 @@ RECIPES = {
     "cohere": ("Cohere", BASE | dict(num_hidden_layers=2)),
     "cohere2": ("Cohere2", BASE | dict(num_hidden_layers=4, sliding_window=16)),
     "starcoder2": ("Starcoder2", BASE | dict(num_hidden_layers=2)),
+    "lfm2": ("Lfm2", BASE | dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], block_multiple_of=32,
+                                 block_auto_adjust_ff_dim=True)),
+    "lfm2_moe": ("Lfm2Moe", BASE | MOE | dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], num_experts=4,
+                                              num_dense_layers=1)),
     "stablelm": ("StableLm", BASE | dict(num_hidden_layers=2, use_qkv_bias=True)),
 }
 

@@ -171,7 +171,8 @@ def templates(parleyd, model, folder):
     with harness.Parleyd(parleyd, *flags, "--chat-template", path) as parley:
         assert "the model's chat template: line 1" in ask(parley, "tiny")["message"]
         assert complete(parley, "a", max_tokens=2).choices[0].finish_reason
-    for value, says in [("nothing", "no file named 'nothing'"), ("tony=chatml", "'tony' is the name of no model"), ("tiny=", "takes [MODEL=]FILE")]:
+    for value, says in [("nothing", "no file named 'nothing'"), ("tony=chatml", "'tony' is the name of no model"), ("tiny=", "takes [MODEL=]FILE"),
+                        (path, "the model's chat template: line 1: an expression is missing")]:
         got = children.run([parleyd, *flags, "--check", "--chat-template", value], capture_output=True, text=True)
         assert got.returncode in (1, 2) and says in got.stderr and "--chat-template" in got.stderr, (value, got)
 
