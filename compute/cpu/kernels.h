@@ -46,6 +46,18 @@ struct act_record {
     };
 };
 
+/* An activation that is far greater than the others of its group. It is left out of the group,
+ * which is rounded as if it were 0, so that the others are rounded as finely as they are small.
+ * Each is multiplied as a float: when all groups are added, and the sum has been added to the
+ * output or stored there, output = fma(value, the weight's number in its column, output) in the
+ * order of columns. */
+struct act_outlier {
+    float value;
+    uint32_t column; /* of the row; ACT_NONE: there is none */
+    uint32_t row;    /* of the block */
+};
+#define ACT_NONE UINT32_MAX
+
 /* The fields of a record that depend on the format. */
 struct act_form {
     int bias;
@@ -63,6 +75,9 @@ struct quant_slice {
     float *out;                    /* [n_rows][stride], column 0 */
     size_t n_columns, stride;
     bool adds; /* adds to out, else stores */
+    /* [groups * n_rows], of all rows, in the order of groups and in a group by column; they end
+     * with ACT_NONE unless there is one for each row and group */
+    const struct act_outlier *outliers;
 };
 
 struct dense_slice {
@@ -159,8 +174,11 @@ struct act_slice {
     const float *in; /* [n_rows][n_groups * 32], stride floats from row to row */
     size_t n_rows, n_groups, stride;
     struct act_form form;
-    struct act_record *out; /* row r's group g is out[g * step + r] */
-    size_t step;            /* rows of the block */
+    float above;                  /* activation_outlier_above */
+    struct act_record *out;       /* row r's group g is out[g * step + r] */
+    struct act_outlier *outliers; /* and its outlier outliers[g * step + r] */
+    size_t step;                  /* rows of the block */
+    size_t column;                /* of the row: the first of the slice */
 };
 
 enum { KERNELS_HEAD_DIM = 576 }; /* the widest heads: latent keys of 512, and 64 that are rotated */
@@ -179,6 +197,8 @@ struct kernels {
 
     void (*quantise)(const struct act_slice *s);
     void (*quant_product)(const struct quant_slice *s, size_t first, size_t last);
+    /* Adds the outliers' part to the outputs of quant_product. */
+    void (*add_outliers)(const struct quant_slice *s, size_t first, size_t last);
     void (*dense_product)(const struct dense_slice *s, size_t first, size_t last);
     /* Forward: outputs first … last - 1. to_input: gradients of inputs first … last - 1.
      * to_weight: gradients of the weights of outputs first … last - 1, added. */

@@ -15,9 +15,10 @@ struct slab; /* memory of weights (weights.c) */
 
 /* Rows as products read them: quantised, or floats. */
 struct activation_rows {
-    struct act_record *acts; /* [blocks of rows][groups][rows of the block] */
-    float *floats;           /* [n][width] */
-    size_t acts_cap, floats_cap;
+    struct act_record *acts;      /* [blocks of rows][groups][rows of the block] */
+    struct act_outlier *outliers; /* likewise */
+    float *floats;                /* [n][width] */
+    size_t acts_cap, outliers_cap, floats_cap;
 };
 
 /* Cosines and sines of one kind of rope, for positions 0 … n_positions - 1. */

@@ -9,6 +9,7 @@
 
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
+#include "compute/numerics/activation_scale.h"
 
 enum {
     PIECE_BYTES = 16384, /* of panels read for one row: a smaller piece is not worth sharing */
@@ -17,14 +18,16 @@ enum {
     GATED_PANELS = 8, /* of gate and of up, whose outputs are held at once */
     GATED_COLUMNS = GATED_PANELS * PANEL_COLUMNS,
     PAIR = GROUP_VALUES /
-           PANEL_COLUMNS, /* panels whose outputs are a group of the next product's input */
-    MANY_BLOCKS = 2,      /* of rows for each thread, from which on threads take rows */
-    UNLEVEL = 16,         /* threads' numbers of blocks may differ by 1/UNLEVEL of all */
+           PANEL_COLUMNS,  /* panels whose outputs are a group of the next product's input */
+    MANY_BLOCKS = 2,       /* of rows for each thread, from which on threads take rows */
+    OUTLIERS_PIECE = 8192, /* groups of rows, whose outliers are listed */
+    UNLEVEL = 16,          /* threads' numbers of blocks may differ by 1/UNLEVEL of all */
 };
 
 void cpu_rows_free(struct activation_rows *r)
 {
     free(r->acts);
+    free(r->outliers);
     free(r->floats);
 }
 
@@ -34,6 +37,7 @@ struct operand {
     bool is_quantised;
     struct act_form form;
     const struct act_record *acts; /* if quantised */
+    struct act_outlier *outliers;  /* likewise */
     const float *floats;           /* else */
 };
 
@@ -41,18 +45,21 @@ struct operand {
 static bool operand_make_room(struct operand *out, struct cpu *c, struct activation_rows *r,
                               size_t n, const struct weight *w)
 {
-    size_t width = w->tensor.n_cols;
+    size_t width = w->tensor.n_cols, n_groups = n * width / GROUP_VALUES;
 
     *out = (struct operand){.n = n,
                             .width = width,
                             .is_quantised = w->is_quantised,
                             .form = {w->form.bias, w->form.halves}};
-    if (w->is_quantised ? !cpu_reserve(c, (void **)&r->acts, &r->acts_cap, n * width / GROUP_VALUES,
-                                       sizeof(*r->acts), "activations")
+    if (w->is_quantised ? !cpu_reserve(c, (void **)&r->acts, &r->acts_cap, n_groups,
+                                       sizeof(*r->acts), "activations") ||
+                              !cpu_reserve(c, (void **)&r->outliers, &r->outliers_cap, n_groups,
+                                           sizeof(*r->outliers), "activations")
                         : !cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width,
                                        sizeof(*r->floats), "activations"))
         return false;
     out->acts = r->acts;
+    out->outliers = r->outliers;
     out->floats = r->floats;
     return true;
 }
@@ -61,7 +68,7 @@ static bool operand_make_room(struct operand *out, struct cpu *c, struct activat
  * lie within a block, in the form of o. */
 static void put_rows(const struct cpu *c, const struct operand *o, struct activation_rows *to,
                      size_t i, size_t n_rows, size_t first, size_t n, const float *from,
-                     size_t stride)
+                     size_t stride, bool is_normed)
 {
     size_t block = i / ACT_ROWS * ACT_ROWS, left = o->n - block;
     size_t n_groups = o->width / GROUP_VALUES, step = left < ACT_ROWS ? left : ACT_ROWS;
@@ -70,15 +77,67 @@ static void put_rows(const struct cpu *c, const struct operand *o, struct activa
                           .n_groups = n / GROUP_VALUES,
                           .stride = stride,
                           .form = o->form,
-                          .step = step};
+                          .above = activation_outlier_above(is_normed),
+                          .step = step,
+                          .column = first};
+    size_t at = block * n_groups + first / GROUP_VALUES * step + i % ACT_ROWS;
 
     if (o->is_quantised) {
-        s.out = to->acts + block * n_groups + first / GROUP_VALUES * step + i % ACT_ROWS;
+        s.out = to->acts + at;
+        s.outliers = to->outliers + at;
         c->kernels->quantise(&s);
         return;
     }
     for (size_t r = 0; r < n_rows; r++)
         memcpy(to->floats + (i + r) * o->width + first, from + r * stride, n * sizeof(*from));
+}
+
+/* Brings the outliers of a block's group, which lie at their rows, together by column. */
+static size_t list_group(struct act_outlier *to, const struct act_outlier *at_rows, size_t n_rows)
+{
+    struct act_outlier found[ACT_ROWS];
+    size_t n = 0, n_listed = 0;
+
+    for (size_t r = 0; r < n_rows; r++) {
+        found[n] = at_rows[r];
+        found[n].row = (uint32_t)r;
+        n += at_rows[r].column != ACT_NONE;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i, column = found[i].column; column != ACT_NONE && j < n; j++)
+            if (found[j].column == column) {
+                to[n_listed++] = found[j];
+                found[j].column = ACT_NONE;
+            }
+    return n;
+}
+
+/* Moves the outliers of blocks of rows to the blocks' beginnings, as kernels read them. */
+static void list_outliers_piece(void *arg, size_t begin, size_t end)
+{
+    const struct operand *o = arg;
+    size_t n_groups = o->width / GROUP_VALUES;
+
+    for (; begin < end; begin++) {
+        size_t row = begin * ACT_ROWS, left = o->n - row, n_listed = 0;
+        size_t n_rows = left < ACT_ROWS ? left : ACT_ROWS;
+        struct act_outlier *block = o->outliers + row * n_groups;
+
+        for (size_t g = 0; g < n_groups; g++)
+            n_listed += list_group(block + n_listed, block + g * n_rows, n_rows);
+        if (n_listed < n_groups * n_rows)
+            block[n_listed].column = ACT_NONE;
+    }
+}
+
+static void list_outliers(const struct cpu *c, struct operand *o)
+{
+    size_t n_blocks = (o->n + ACT_ROWS - 1) / ACT_ROWS;
+    size_t block_values = ACT_ROWS * o->width / GROUP_VALUES;
+
+    if (o->is_quantised)
+        thread_pool_for(c->pool, n_blocks, 1 + OUTLIERS_PIECE / (1 + block_values),
+                        list_outliers_piece, o);
 }
 
 /* The preparing of rows. */
@@ -104,7 +163,7 @@ static void prepare_piece(void *arg, size_t begin, size_t end)
             row = p->normed + i * width;
         }
         if (p->operand.is_quantised)
-            put_rows(p->cpu, &p->operand, p->rows, i, 1, 0, width, row, width);
+            put_rows(p->cpu, &p->operand, p->rows, i, 1, 0, width, row, width, p->gain != NULL);
     }
 }
 
@@ -127,6 +186,7 @@ static bool operand_prepare(struct operand *out, struct cpu *c, struct activatio
     }
     if (in->gain != NULL || w->is_quantised)
         thread_pool_for(c->pool, n, 1 + PIECE_VALUES / (1 + width), prepare_piece, &p);
+    list_outliers(c, &p.operand);
     *out = p.operand;
     if (!w->is_quantised)
         out->floats = in->gain != NULL ? p.normed : p.from;
@@ -151,14 +211,24 @@ static void products_multiply(const struct cpu *c, const struct operand *o, cons
     struct dense_slice dense = {
         w->tensor.type, panels, o->width, o->floats + row * o->width, n_rows, out,
         n_columns,      stride, adds};
-    struct quant_slice quant = {
-        w->tensor.type, w->form, panels,    n_groups, o->acts + row * n_groups,
-        n_rows,         out,     n_columns, stride,   adds};
+    struct quant_slice quant = {w->tensor.type,
+                                w->form,
+                                panels,
+                                n_groups,
+                                o->acts + row * n_groups,
+                                n_rows,
+                                out,
+                                n_columns,
+                                stride,
+                                adds,
+                                o->outliers + row * n_groups};
 
-    if (w->is_quantised)
-        c->kernels->quant_product(&quant, 0, n_panels);
-    else
+    if (!w->is_quantised) {
         c->kernels->dense_product(&dense, 0, n_panels);
+        return;
+    }
+    c->kernels->quant_product(&quant, 0, n_panels);
+    c->kernels->add_outliers(&quant, 0, n_panels);
 }
 
 /* Products of one operand. */
@@ -305,7 +375,7 @@ static void gate_block(const struct gating *g, size_t row, size_t first, size_t 
                       false);
     for (size_t i = 0; i < n_rows; i++)
         activate(gate[i], up[i], n);
-    put_rows(c, &g->hidden, &g->cpu->hidden, row, n_rows, column, n, gate[0], GATED_COLUMNS);
+    put_rows(c, &g->hidden, &g->cpu->hidden, row, n_rows, column, n, gate[0], GATED_COLUMNS, false);
 }
 
 /* Panels first … last - 1 of both weights, rows begin … end - 1. */
@@ -357,5 +427,6 @@ void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct f
     else
         thread_pool_for(c->pool, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_pairs_piece,
                         &g);
+    list_outliers(c, &g.hidden);
     (void)run_alike(c, &g.hidden, &down, 1, !f->stores);
 }

@@ -308,14 +308,28 @@ product(const struct quant_slice *s, struct block_form form, size_t first, size_
 
 #include "compute/cpu/forms.h"
 
-static inline uint32_t greatest_of(__m256i a)
-{
-    uint32_t lanes[8], m = 0;
+/* The greatest and the second greatest number of each lane. */
+struct two_256 {
+    __m256i greatest, second;
+};
 
-    _mm256_storeu_si256((__m256i *)(void *)lanes, a);
-    for (size_t i = 0; i < 8; i++)
-        m = lanes[i] > m ? lanes[i] : m;
-    return m;
+/* Of both. */
+static inline struct two_256 two_of(struct two_256 a, struct two_256 b)
+{
+    return (struct two_256){_mm256_max_epu32(a.greatest, b.greatest),
+                            _mm256_max_epu32(_mm256_max_epu32(a.second, b.second),
+                                             _mm256_min_epu32(a.greatest, b.greatest))};
+}
+
+/* Of all lanes, in each. */
+static inline struct two_256 two_of_lanes(struct two_256 a)
+{
+    a = two_of(a, (struct two_256){_mm256_permute2x128_si256(a.greatest, a.greatest, 1),
+                                   _mm256_permute2x128_si256(a.second, a.second, 1)});
+    a = two_of(a, (struct two_256){_mm256_shuffle_epi32(a.greatest, 0x4e),
+                                   _mm256_shuffle_epi32(a.second, 0x4e)});
+    return two_of(a, (struct two_256){_mm256_shuffle_epi32(a.greatest, 0xb1),
+                                      _mm256_shuffle_epi32(a.second, 0xb1)});
 }
 
 static inline int32_t sum_of(__m128i values)
@@ -329,35 +343,68 @@ static inline int32_t sum_of(__m128i values)
     return sum;
 }
 
-static void quant_256_quantise_group(const float *in, struct act_form form, struct act_record *out)
+/* Leaves out the value whose magnitude is given; returns its place. */
+static inline uint32_t quant_256_leave_out(__m256i whole[4], const __m256i bits[4],
+                                           __m256i greatest)
+{
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < 4; i++) {
+        __m256i is = _mm256_cmpeq_epi32(bits[i], greatest);
+
+        whole[i] = _mm256_andnot_si256(is, whole[i]);
+        at |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(is)) << 8 * i;
+    }
+    return (uint32_t)__builtin_ctz(at);
+}
+
+/* Returns the group's outlier. */
+static struct act_outlier quant_256_quantise_group(const float *in, const struct act_slice *s,
+                                                   struct act_record *out)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    __m256i bits = _mm256_setzero_si256(), whole[4], bytes;
+    struct two_256 two = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    struct act_outlier outlier = {.column = ACT_NONE};
+    __m256i bits[4], whole[4], bytes;
     struct activation_scale scale;
+    uint32_t greatest, second;
     __m256 inverse;
+    bool is_outlier;
 
-    for (size_t i = 0; i < 4; i++)
-        bits = _mm256_max_epu32(
-            bits, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(in + 8 * i)), magnitude));
-    scale = activation_scale_of(greatest_of(bits));
+    for (size_t i = 0; i < 4; i++) {
+        bits[i] = _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(in + 8 * i)), magnitude);
+        two = two_of(two, (struct two_256){bits[i], _mm256_setzero_si256()});
+    }
+    two = two_of_lanes(two);
+    greatest = (uint32_t)_mm256_cvtsi256_si32(two.greatest);
+    second = (uint32_t)_mm256_cvtsi256_si32(two.second);
+    is_outlier = activation_is_outlier(greatest, second, s->above);
+    scale = activation_scale_of(is_outlier ? second : greatest);
     inverse = _mm256_set1_ps(scale.inverse);
     for (size_t i = 0; i < 4; i++)
         whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + 8 * i), inverse));
+    if (is_outlier) {
+        outlier.column = quant_256_leave_out(whole, bits, two.greatest);
+        outlier.value = in[outlier.column];
+    }
     bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
                                _mm256_packs_epi32(whole[2], whole[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, order);
     if (scale.inverse == 0.0f) /* the values may have been infinite */
         bytes = _mm256_setzero_si256();
     _mm256_storeu_si256((__m256i *)(void *)out->value, bytes);
-    act_record_finish(out, form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
+    act_record_finish(out, s->form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
                       sum_of(_mm256_extracti128_si256(bytes, 1)));
+    return outlier;
 }
 
 void ISA_NAME(quantise)(const struct act_slice *s)
 {
     for (size_t r = 0; r < s->n_rows; r++)
-        for (size_t g = 0; g < s->n_groups; g++)
-            quant_256_quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
-                                     s->out + g * s->step + r);
+        for (size_t g = 0; g < s->n_groups; g++) {
+            const float *in = s->in + r * s->stride + g * GROUP_VALUES;
+
+            act_outlier_put(s, r, g, quant_256_quantise_group(in, s, s->out + g * s->step + r));
+        }
 }

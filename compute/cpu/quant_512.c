@@ -499,8 +499,47 @@ TILE_PART void product(const struct quant_slice *s, struct block_form form, size
         return operation_128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)); \
     }
 
-FOLD(fold_max, _mm512_max_epu32, _mm256_max_epu32, _mm_max_epu32)
 FOLD(fold_add, _mm512_add_epi32, _mm256_add_epi32, _mm_add_epi32)
+
+/* The greatest and the second greatest number of each lane. */
+#define TWO(name, type, width)                                                              \
+    struct name {                                                                           \
+        type greatest, second;                                                              \
+    };                                                                                      \
+    static inline struct name name##_of(struct name a, struct name b)                       \
+    {                                                                                       \
+        return (struct name){width##_max_epu32(a.greatest, b.greatest),                     \
+                             width##_max_epu32(width##_max_epu32(a.second, b.second),       \
+                                               width##_min_epu32(a.greatest, b.greatest))}; \
+    }
+
+TWO(two_512, __m512i, _mm512)
+TWO(two_256, __m256i, _mm256)
+TWO(two_128, __m128i, _mm)
+
+/* Of two pairs of vectors, by 32 or 64 bits: those of the first in even places. */
+#define TWO_UNPACK(a, b, bits)                                                     \
+    two_512_of((struct two_512){_mm512_unpacklo_epi##bits(a.greatest, b.greatest), \
+                                _mm512_unpacklo_epi##bits(a.second, b.second)},    \
+               (struct two_512){_mm512_unpackhi_epi##bits(a.greatest, b.greatest), \
+                                _mm512_unpackhi_epi##bits(a.second, b.second)})
+
+/* Lane i: those of v[i], of all lanes. */
+static inline struct two_128 fold_two(const struct two_512 v[4])
+{
+    struct two_512 a = TWO_UNPACK(v[0], v[1], 32), b = TWO_UNPACK(v[2], v[3], 32);
+    struct two_256 half;
+
+    a = TWO_UNPACK(a, b, 64);
+    half = two_256_of(
+        (struct two_256){_mm512_castsi512_si256(a.greatest), _mm512_castsi512_si256(a.second)},
+        (struct two_256){_mm512_extracti64x4_epi64(a.greatest, 1),
+                         _mm512_extracti64x4_epi64(a.second, 1)});
+    return two_128_of((struct two_128){_mm256_castsi256_si128(half.greatest),
+                                       _mm256_castsi256_si128(half.second)},
+                      (struct two_128){_mm256_extracti128_si256(half.greatest, 1),
+                                       _mm256_extracti128_si256(half.second, 1)});
+}
 
 /* Some groups of a row that are rounded together. */
 enum { SOME = 4 };
@@ -508,6 +547,8 @@ enum { SOME = 4 };
 struct some_groups {
     const float *in;
     struct act_record *out;
+    struct act_outlier *outliers;
+    uint32_t column; /* of the row: the first */
     size_t n;
 };
 
@@ -516,8 +557,9 @@ struct some_groups {
 enum { SOMES = 16 };
 
 struct rounding {
-    _Alignas(16) float amax[SOME], scale[SOME], inverse[SOME];
-    unsigned ok; /* bit i: the inverse of group i is not 0 */
+    _Alignas(16) float amax[SOME], second[SOME], scale[SOME], inverse[SOME];
+    unsigned ok;       /* bit i: the inverse of group i is not 0 */
+    unsigned outliers; /* bit i: group i has one */
 };
 
 static inline void load_group(const struct some_groups *s, size_t i, __m512 *low, __m512 *high)
@@ -526,36 +568,65 @@ static inline void load_group(const struct some_groups *s, size_t i, __m512 *low
     *high = i < s->n ? _mm512_loadu_ps(s->in + i * GROUP_VALUES + HALF_VALUES) : *low;
 }
 
-TILE_PART void find_greatest(const struct some_groups *s, float *amax)
+static inline __m512i magnitudes_of(__m512 x)
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512i fold[SOME];
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+
+TILE_PART void find_greatest(const struct some_groups *s, struct rounding *r)
+{
+    struct two_512 fold[SOME];
+    struct two_128 two;
 
     UNROLL
     for (size_t i = 0; i < SOME; i++) {
         __m512 low, high;
 
         load_group(s, i, &low, &high);
-        fold[i] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
-                                   _mm512_and_si512(_mm512_castps_si512(high), magnitude));
+        fold[i] = (struct two_512){_mm512_max_epu32(magnitudes_of(low), magnitudes_of(high)),
+                                   _mm512_min_epu32(magnitudes_of(low), magnitudes_of(high))};
     }
-    _mm_store_ps(amax, _mm_castsi128_ps(fold_max(fold)));
+    two = fold_two(fold);
+    _mm_store_ps(r->amax, _mm_castsi128_ps(two.greatest));
+    _mm_store_ps(r->second, _mm_castsi128_ps(two.second));
 }
 
-/* activation_scale_of */
-static inline unsigned find_scales(const float *amax, float *scale, float *inverse)
+/* activation_is_outlier, activation_scale_of */
+static inline void find_scales(struct rounding *r, float above)
 {
-    __m128 a = _mm_load_ps(amax), s;
+    __m128 a = _mm_load_ps(r->amax), second = _mm_load_ps(r->second), s;
     __mmask8 not_tiny = _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
     __mmask8 ok = not_tiny & _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p100f), _CMP_LT_OQ);
-    __m128i up =
-        _mm_add_epi32(_mm_castps_si128(_mm_div_ps(a, _mm_set1_ps(127.0f))), _mm_set1_epi32(0xff));
-    __m128i bits = _mm_maskz_set1_epi32(not_tiny, 0x7fc00000);
+    __m128i up, bits;
 
+    r->outliers = ok & _mm_cmp_ps_mask(a, _mm_mul_ps(_mm_set1_ps(above), second), _CMP_GT_OQ);
+    if (r->outliers != 0) {
+        a = _mm_mask_mov_ps(a, (__mmask8)r->outliers, second);
+        not_tiny = _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
+        ok &= not_tiny;
+    }
+    bits = _mm_maskz_set1_epi32(not_tiny, 0x7fc00000);
+    up = _mm_add_epi32(_mm_castps_si128(_mm_div_ps(a, _mm_set1_ps(127.0f))), _mm_set1_epi32(0xff));
     s = _mm_castsi128_ps(_mm_mask_and_epi32(bits, ok, up, _mm_set1_epi32(~0xff)));
-    _mm_store_ps(scale, s);
-    _mm_store_ps(inverse, _mm_maskz_div_ps(ok, _mm_set1_ps(1.0f), s));
-    return ok;
+    _mm_store_ps(r->scale, s);
+    _mm_store_ps(r->inverse, _mm_maskz_div_ps(ok, _mm_set1_ps(1.0f), s));
+    r->ok = ok;
+}
+
+/* Leaves the group's value whose magnitude is `greatest` out of a and b, in which all are rounded;
+ * returns it. */
+static inline struct act_outlier quant_512_leave_out(const float *in, float greatest, __m512i *a,
+                                                     __m512i *b)
+{
+    __m512i bits = _mm512_castps_si512(_mm512_set1_ps(greatest));
+    __mmask16 low = _mm512_cmpeq_epi32_mask(magnitudes_of(_mm512_loadu_ps(in)), bits);
+    __mmask16 high =
+        _mm512_cmpeq_epi32_mask(magnitudes_of(_mm512_loadu_ps(in + HALF_VALUES)), bits);
+    uint32_t at = (uint32_t)__builtin_ctz(low | (uint32_t)high << HALF_VALUES);
+
+    *a = _mm512_mask_mov_epi32(*a, low, _mm512_setzero_si512());
+    *b = _mm512_mask_mov_epi32(*b, high, _mm512_setzero_si512());
+    return (struct act_outlier){.value = in[at], .column = at};
 }
 
 /* The values of two groups, each of two vectors of 16, as bytes in order. */
@@ -598,6 +669,16 @@ TILE_PART void round_some(const struct some_groups *s, const struct rounding *r,
         for (size_t i = 0; i < SOME; i++)
             if ((r->ok >> i & 1) == 0)
                 a[i] = b[i] = _mm512_setzero_si512();
+    for (size_t i = 0; i < s->n; i++)
+        s->outliers[i * step].column = ACT_NONE;
+    if (r->outliers != 0)
+        for (size_t i = 0; i < SOME; i++)
+            if ((r->outliers >> i & 1) != 0) {
+                struct act_outlier *o = &s->outliers[i * step];
+
+                *o = quant_512_leave_out(s->in + i * GROUP_VALUES, r->amax[i], &a[i], &b[i]);
+                o->column += s->column + (uint32_t)(i * GROUP_VALUES);
+            }
     UNROLL
     for (size_t i = 0; i < SOME; i++)
         fold[i] = _mm512_add_epi32(a[i], b[i]);
@@ -615,48 +696,62 @@ TILE_PART void round_some(const struct some_groups *s, const struct rounding *r,
     quant_512_finish(s->out, step, s->n, form, _mm_load_ps(r->scale), fold_add(fold));
 }
 
-static void round_all(const struct some_groups *some, size_t n, struct act_form form, size_t step)
+static void round_all(const struct some_groups *some, size_t n, const struct act_slice *s)
 {
     struct rounding r[SOMES];
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        struct some_groups all = some[i];
+
+        all.n = SOME; /* a constant */
         if (some[i].n == SOME)
-            find_greatest(&(struct some_groups){some[i].in, some[i].out, SOME}, r[i].amax);
+            find_greatest(&all, &r[i]);
         else
-            find_greatest(&some[i], r[i].amax);
+            find_greatest(&some[i], &r[i]);
+    }
     for (size_t i = 0; i < n; i++)
-        r[i].ok = find_scales(r[i].amax, r[i].scale, r[i].inverse);
-    for (size_t i = 0; i < n; i++)
+        find_scales(&r[i], s->above);
+    for (size_t i = 0; i < n; i++) {
+        struct some_groups all = some[i];
+
+        all.n = SOME;
         if (some[i].n == SOME)
-            round_some(&(struct some_groups){some[i].in, some[i].out, SOME}, &r[i], form, step);
+            round_some(&all, &r[i], s->form, s->step);
         else
-            round_some(&some[i], &r[i], form, step);
+            round_some(&some[i], &r[i], s->form, s->step);
+    }
 }
 
-static void quantise_halves(const float *in, size_t n_groups, struct act_form form,
-                            struct act_record *out, size_t step)
+/* A group of a format with halves. Returns its outlier. */
+static struct act_outlier quantise_halves(const float *in, const struct act_slice *s,
+                                          struct act_record *out)
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512 low = _mm512_loadu_ps(in), high = _mm512_loadu_ps(in + HALF_VALUES), inverse;
+    __m512i a = magnitudes_of(low), b = magnitudes_of(high);
+    __m512i of_lanes = _mm512_max_epu32(a, b);
+    uint32_t greatest = _mm512_reduce_max_epu32(of_lanes), second;
+    __mmask16 is = _mm512_cmpeq_epi32_mask(of_lanes, _mm512_set1_epi32((int)greatest));
+    struct act_outlier outlier = {.column = ACT_NONE};
+    struct activation_scale scale;
+    bool is_outlier;
 
-    for (size_t g = 0; g < n_groups; g++, in += GROUP_VALUES, out += step) {
-        __m512 low = _mm512_loadu_ps(in), high = _mm512_loadu_ps(in + HALF_VALUES), inverse;
-        __m512i a = _mm512_and_si512(_mm512_castps_si512(low), magnitude);
-        __m512i b = _mm512_and_si512(_mm512_castps_si512(high), magnitude);
-        uint32_t greatest = _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
-        struct activation_scale scale = activation_scale_of(greatest);
-        int32_t sum_low, sum_high;
-
-        inverse = _mm512_set1_ps(scale.inverse);
-        a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-        b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-        if (scale.inverse == 0.0f) /* the values may have been infinite */
-            a = b = _mm512_setzero_si512();
-        _mm_storeu_si128((__m128i *)(void *)out->value, _mm512_cvtepi32_epi8(a));
-        _mm_storeu_si128((__m128i *)(void *)(out->value + HALF_VALUES), _mm512_cvtepi32_epi8(b));
-        sum_low = _mm512_reduce_add_epi32(a);
-        sum_high = _mm512_reduce_add_epi32(b);
-        act_record_finish(out, form, scale.scale, sum_low, sum_high);
-    }
+    /* of one lane with the greatest, the lesser number counts; if there are more, the greatest */
+    second =
+        _mm512_reduce_max_epu32(_mm512_mask_min_epu32(of_lanes, is & (__mmask16)(0u - is), a, b));
+    is_outlier = activation_is_outlier(greatest, second, s->above);
+    scale = activation_scale_of(is_outlier ? second : greatest);
+    inverse = _mm512_set1_ps(scale.inverse);
+    a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
+    b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
+    if (is_outlier)
+        outlier = quant_512_leave_out(in, scalar_from_bits(greatest), &a, &b);
+    if (scale.inverse == 0.0f) /* the values may have been infinite */
+        a = b = _mm512_setzero_si512();
+    _mm_storeu_si128((__m128i *)(void *)out->value, _mm512_cvtepi32_epi8(a));
+    _mm_storeu_si128((__m128i *)(void *)(out->value + HALF_VALUES), _mm512_cvtepi32_epi8(b));
+    act_record_finish(out, s->form, scale.scale, _mm512_reduce_add_epi32(a),
+                      _mm512_reduce_add_epi32(b));
+    return outlier;
 }
 
 void ISA_NAME(quantise)(const struct act_slice *s)
@@ -668,20 +763,19 @@ void ISA_NAME(quantise)(const struct act_slice *s)
         const float *in = s->in + r * s->stride;
         struct act_record *out = s->out + r;
 
-        if (s->form.halves) {
-            quantise_halves(in, s->n_groups, s->form, out, s->step);
-            continue;
-        }
-        for (size_t g = 0; g < s->n_groups; g += SOME) {
+        for (size_t g = 0; s->form.halves && g < s->n_groups; g++)
+            act_outlier_put(s, r, g, quantise_halves(in + g * GROUP_VALUES, s, out + g * s->step));
+        for (size_t g = 0; !s->form.halves && g < s->n_groups; g += SOME) {
             size_t left = s->n_groups - g;
 
-            some[n++] = (struct some_groups){in + g * GROUP_VALUES, out + g * s->step,
-                                             left < SOME ? left : SOME};
+            some[n++] = (struct some_groups){
+                in + g * GROUP_VALUES, out + g * s->step, s->outliers + g * s->step + r,
+                (uint32_t)(s->column + g * GROUP_VALUES), left < SOME ? left : SOME};
             if (n == SOMES) {
-                round_all(some, n, s->form, s->step);
+                round_all(some, n, s);
                 n = 0;
             }
         }
     }
-    round_all(some, n, s->form, s->step);
+    round_all(some, n, s);
 }

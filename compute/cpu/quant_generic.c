@@ -7,32 +7,48 @@
 #include "compute/cpu/panels.h"
 #include "compute/numerics/scalar.h"
 
-static void quant_generic_quantise_group(const float *x, struct act_form form,
-                                         struct act_record *out)
+/* Returns the group's outlier. */
+static struct act_outlier quant_generic_quantise_group(const float *x, const struct act_slice *s,
+                                                       struct act_record *out)
 {
-    uint32_t greatest = 0; /* magnitudes as bits: NaN is above all */
+    uint32_t greatest = 0, second = 0; /* magnitudes as bits: NaN is above all */
+    size_t at = 0;
     int32_t sums[2] = {0};
     struct activation_scale scale;
+    bool is_outlier;
 
     for (size_t i = 0; i < GROUP_VALUES; i++) {
         uint32_t magnitude = scalar_bits(x[i]) & 0x7fffffff;
 
-        greatest = magnitude > greatest ? magnitude : greatest;
+        if (magnitude > greatest) {
+            second = greatest;
+            greatest = magnitude;
+            at = i;
+        } else if (magnitude > second) {
+            second = magnitude;
+        }
     }
-    scale = activation_scale_of(greatest);
+    is_outlier = activation_is_outlier(greatest, second, s->above);
+    scale = activation_scale_of(is_outlier ? second : greatest);
     for (size_t i = 0; i < GROUP_VALUES; i++) {
-        out->value[i] = scale.inverse == 0.0f ? 0 : (int8_t)rintf(x[i] * scale.inverse);
+        out->value[i] = scale.inverse == 0.0f || (is_outlier && i == at)
+                            ? 0
+                            : (int8_t)rintf(x[i] * scale.inverse);
         sums[i / HALF_VALUES] += out->value[i];
     }
-    act_record_finish(out, form, scale.scale, sums[0], sums[1]);
+    act_record_finish(out, s->form, scale.scale, sums[0], sums[1]);
+    return is_outlier ? (struct act_outlier){.value = x[at], .column = (uint32_t)at}
+                      : (struct act_outlier){.column = ACT_NONE};
 }
 
 void ISA_NAME(quantise)(const struct act_slice *s)
 {
     for (size_t r = 0; r < s->n_rows; r++)
-        for (size_t g = 0; g < s->n_groups; g++)
-            quant_generic_quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
-                                         s->out + g * s->step + r);
+        for (size_t g = 0; g < s->n_groups; g++) {
+            const float *in = s->in + r * s->stride + g * GROUP_VALUES;
+
+            act_outlier_put(s, r, g, quant_generic_quantise_group(in, s, s->out + g * s->step + r));
+        }
 }
 
 /* A group of a column, decoded. */

@@ -38,9 +38,16 @@ struct cuda_group {
     int32_t low, high; /* the sums of values 0 … 15 and 16 … 31 */
 };
 
+/* An activation that its group leaves out, as compute/cpu/kernels.h says. */
+struct cuda_outlier {
+    float value;
+    uint32_t column; /* UINT32_MAX: there is none */
+};
+
 struct cuda_acts {
-    int8_t *values;            /* [rows][width]; width is a multiple of 32 */
-    struct cuda_group *groups; /* [rows][width / 32] */
+    int8_t *values;                /* [rows][width]; width is a multiple of 32 */
+    struct cuda_group *groups;     /* [rows][width / 32] */
+    struct cuda_outlier *outliers; /* [rows][width / 32]: each row's in order, then none */
 };
 
 /* A weight [n_rows][n_cols], repacked in panels of 8 of its rows, the last filled up with zeros.
@@ -134,6 +141,9 @@ void cuda_products_few(const struct cuda_product *products, size_t n_products,
 void cuda_products_many(const struct cuda_product *products, size_t n_products,
                         const struct cuda_acts *in, struct cuda_count n, bool adds,
                         struct CUstream_st *stream);
+/* The last part of both: adds what the outliers of the input make. */
+void cuda_add_outliers(const struct cuda_product *products, size_t n_products,
+                       const struct cuda_acts *in, struct cuda_count n, struct CUstream_st *stream);
 /* With float weights. */
 void cuda_products_float(const struct cuda_product *products, size_t n_products, const float *in,
                          struct cuda_count n, bool adds, struct CUstream_st *stream);

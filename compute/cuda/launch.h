@@ -9,9 +9,9 @@
  *                                error. A template with commas stands in parentheses.
  *
  * Beyond them: threadIdx and its kin, __syncthreads, __syncwarp, __shfl_*_sync, __ballot_sync,
- * __any_sync, __all_sync, atomicAdd, atomicMax, atomicCAS, atomicExch, __threadfence, vectors
- * (int4, float2, …), and what is defined below. All code is compiled without contraction, with
- * denormals as zero: fused only where it says fmaf. */
+ * __any_sync, __all_sync, __popc, atomicAdd, atomicMax, atomicCAS, atomicExch, __threadfence,
+ * vectors (int4, float2, …), and what is defined below. All code is compiled without contraction,
+ * with denormals as zero: fused only where it says fmaf. */
 #ifndef COMPUTE_CUDA_LAUNCH_H
 #define COMPUTE_CUDA_LAUNCH_H
 

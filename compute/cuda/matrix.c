@@ -208,13 +208,15 @@ static enum form form_of(struct cuda *c, const struct product *p, size_t n)
 static bool acts_for(struct cuda *c, struct cuda_scratch *room, size_t n, size_t width,
                      struct cuda_acts *out)
 {
-    size_t n_values = n * width, at = (n_values + 255) / 256 * 256;
-    uint8_t *memory = cuda_scratch(c, room, at + n_values / 32 * sizeof(*out->groups));
+    size_t n_values = n * width, at = (n_values + 255) / 256 * 256, n_groups = n_values / 32;
+    uint8_t *memory =
+        cuda_scratch(c, room, at + n_groups * (sizeof(*out->groups) + sizeof(*out->outliers)));
 
     if (memory == NULL)
         return false;
     out->values = (int8_t *)memory;
     out->groups = (struct cuda_group *)(memory + at);
+    out->outliers = (struct cuda_outlier *)(out->groups + n_groups);
     return true;
 }
 

@@ -148,4 +148,5 @@ void cuda_products_few(const struct cuda_product *products, size_t n_products,
 
     (void)list_products(&list, products, n_products, CUDA_PANEL_ROWS);
     FOR_BLOCK_TYPE(products->w.type, launch_few<T>(&list, in, n, adds, stream))
+    cuda_add_outliers(products, n_products, in, n, stream);
 }

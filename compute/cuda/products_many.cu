@@ -216,4 +216,5 @@ void cuda_products_many(const struct cuda_product *products, size_t n_products,
 
     (void)list_products(&list, products, n_products, OUTPUTS);
     FOR_BLOCK_TYPE(products->w.type, launch_many<T>(&list, in, n, adds, stream))
+    cuda_add_outliers(products, n_products, in, n, stream);
 }

@@ -313,3 +313,37 @@ void cuda_matrix_f16(const struct cuda_matrix *from, uint32_t first, uint32_t n,
     FOR_BLOCK_TYPE(from->type, LAUNCH((decode_rows<T>), n, THREADS, 0, stream, *from, first, to))
     FOR_FLOAT_TYPE(from->type, LAUNCH((decode_rows<T>), n, THREADS, 0, stream, *from, first, to))
 }
+
+/* A thread adds to one output of a row. */
+template <dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    add_outliers(struct product_list list, struct cuda_acts in, struct cuda_count n)
+{
+    unsigned tile, row = blockIdx.x;
+    struct cuda_product product = product_of(&list, blockIdx.y, &tile);
+    unsigned n_groups = product.w.n_cols / GROUP_VALUES, output = tile * THREADS + threadIdx.x;
+    const struct cuda_outlier *of_row = in.outliers + (size_t)row * n_groups;
+    float *to = product.out + (size_t)row * product.w.n_rows + output, y;
+
+    if (row >= count_of(n) || output >= product.w.n_rows)
+        return;
+    y = *to;
+    for (unsigned i = 0; i < n_groups && of_row[i].column != UINT32_MAX; i++) {
+        struct cuda_outlier o = of_row[i];
+        float4 w = decode<T>(&product.w, output, o.column / 4);
+        unsigned at = o.column % 4;
+
+        y = fmaf(o.value, at == 0 ? w.x : at == 1 ? w.y : at == 2 ? w.z : w.w, y);
+    }
+    *to = y;
+}
+
+void cuda_add_outliers(const struct cuda_product *products, size_t n_products,
+                       const struct cuda_acts *in, struct cuda_count n, struct CUstream_st *stream)
+{
+    struct product_list list;
+    unsigned n_blocks = list_products(&list, products, n_products, THREADS);
+
+    FOR_BLOCK_TYPE(products->w.type, LAUNCH((add_outliers<T>), dim3(n.most, n_blocks), THREADS, 0,
+                                            stream, list, *in, n))
+}

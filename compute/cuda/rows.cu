@@ -8,34 +8,56 @@ static constexpr unsigned THREADS = 128;
 static constexpr unsigned TILE = 4096;    /* numbers of a row that a block holds at once */
 static constexpr unsigned QUAD_LANES = 8; /* of a group, four values each */
 
-/* Rounds a group to int8, four numbers by each of eight lanes. All lanes of the warp call this;
- * those with `there` false contribute and write nothing. */
-static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint32_t *values,
-                                                     struct cuda_group *group)
+/* The greatest and the second greatest of these numbers and two more. */
+static __device__ __forceinline__ void keep_two(uint32_t *greatest, uint32_t *second,
+                                                uint32_t other, uint32_t other_second)
+{
+    uint32_t lesser = other > *greatest ? *greatest : other;
+
+    *greatest = other > *greatest ? other : *greatest;
+    *second = other_second > *second ? other_second : *second;
+    *second = lesser > *second ? lesser : *second;
+}
+
+/* Rounds a group to int8, four numbers by each of eight lanes, whose first is the row's in
+ * `column`. All lanes of the warp call this; those with `there` false contribute and write
+ * nothing. */
+static __device__ __forceinline__ void quantise_quad(float4 x, bool there, float above,
+                                                     uint32_t column, uint32_t *values,
+                                                     struct cuda_group *group,
+                                                     struct cuda_outlier *outlier)
 {
     unsigned lane = threadIdx.x % QUAD_LANES;
     float v[4] = {x.x, x.y, x.z, x.w};
-    uint32_t greatest = 0, word = 0;
+    uint32_t greatest = 0, second = 0, word = 0;
     int sum = 0, upper;
     struct activation_scale scale;
+    bool is_outlier;
 
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
         uint32_t magnitude = __float_as_uint(v[i]) & 0x7fffffff;
 
-        greatest = magnitude > greatest ? magnitude : greatest;
+        keep_two(&greatest, &second, magnitude, 0);
     }
 #pragma unroll
-    for (unsigned by = 1; by < QUAD_LANES; by *= 2) {
-        uint32_t other = __shfl_xor_sync(WARP_ALL, greatest, by);
-
-        greatest = other > greatest ? other : greatest;
-    }
-    scale = activation_scale_of(greatest);
+    for (unsigned by = 1; by < QUAD_LANES; by *= 2)
+        keep_two(&greatest, &second, __shfl_xor_sync(WARP_ALL, greatest, by),
+                 __shfl_xor_sync(WARP_ALL, second, by));
+    is_outlier = activation_is_outlier(greatest, second, above);
+    scale = activation_scale_of(is_outlier ? second : greatest);
+    if (there && lane == 0 && !is_outlier)
+        outlier->column = UINT32_MAX;
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
-        int value = scale.inverse == 0.0f ? 0 : (int)rintf(v[i] * scale.inverse);
+        bool is_it = is_outlier && (__float_as_uint(v[i]) & 0x7fffffff) == greatest;
+        int value = scale.inverse == 0.0f || is_it ? 0 : (int)rintf(v[i] * scale.inverse);
 
+        if (there && is_it) {
+            struct cuda_outlier o = {v[i], column + i};
+
+            *outlier = o;
+        }
         sum += value;
         word |= ((uint32_t)value & 0xff) << 8 * i;
     }
@@ -56,6 +78,11 @@ static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint3
 struct normed_row {
     const float *x, *gain; /* gain NULL: x as it is */
     float scale;
+
+    __device__ __forceinline__ bool is_normed() const
+    {
+        return gain != NULL;
+    }
 
     __device__ __forceinline__ float4 at(unsigned i) const
     {
@@ -83,6 +110,11 @@ struct gated_row {
     {
     }
 
+    __device__ __forceinline__ bool is_normed() const
+    {
+        return false;
+    }
+
     __device__ __forceinline__ float gated(float g, float u) const
     {
         return (gelu ? scalar_gelu(g) : scalar_silu(g)) * u;
@@ -96,6 +128,31 @@ struct gated_row {
     }
 };
 
+/* Moves a row's outliers to the front, by a block of threads. */
+static __device__ __forceinline__ void list_outliers(struct cuda_outlier *of_row, unsigned n_groups)
+{
+    unsigned lane = threadIdx.x, n = 0;
+
+    __syncthreads();
+    if (lane >= WARP_LANES)
+        return;
+    for (unsigned first = 0; first < n_groups; first += WARP_LANES) {
+        struct cuda_outlier own = {0.0f, UINT32_MAX};
+        uint32_t have;
+
+        if (first + lane < n_groups)
+            own = of_row[first + lane];
+        have = __ballot_sync(WARP_ALL, own.column != UINT32_MAX);
+        __syncwarp();
+        if (own.column != UINT32_MAX)
+            of_row[n + (unsigned)__popc(have & ((1u << lane) - 1))] = own;
+        n += (unsigned)__popc(have);
+        __syncwarp();
+    }
+    if (lane == 0 && n < n_groups)
+        of_row[n].column = UINT32_MAX;
+}
+
 /* Quantises a row, by a block of threads. */
 template <typename R>
 static __device__ __forceinline__ void quantise_row(const R *row, unsigned index, unsigned width,
@@ -103,14 +160,17 @@ static __device__ __forceinline__ void quantise_row(const R *row, unsigned index
 {
     uint32_t *values = (uint32_t *)out->values + (size_t)index * width / 4;
     struct cuda_group *groups = out->groups + (size_t)index * (width / GROUP_VALUES);
+    struct cuda_outlier *outliers = out->outliers + (size_t)index * (width / GROUP_VALUES);
 
     for (unsigned first = 0; first < width / 4; first += THREADS) {
         unsigned i = first + threadIdx.x;
         bool there = i < width / 4;
         float4 x = there ? row->at(i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
-        quantise_quad(x, there, values + i, groups + i / QUAD_LANES);
+        quantise_quad(x, there, activation_outlier_above(row->is_normed()), 4 * i, values + i,
+                      groups + i / QUAD_LANES, outliers + i / QUAD_LANES);
     }
+    list_outliers(outliers, width / GROUP_VALUES);
 }
 
 /* 1 / the root of a row's mean square: sixteen lanes of sums, as scalar.h has them. */

@@ -121,6 +121,34 @@ void experts_close_weights(struct transformer *m, struct model_experts *e)
     *e = (struct model_experts){0};
 }
 
+enum status experts_open_router(struct transformer *m, struct weight **out, const struct tensor *t,
+                                struct error *err)
+{
+    size_t n = t->n_rows * t->n_cols;
+    struct tensor floats = {.name = t->name,
+                            .type = DTYPE_F32,
+                            .n_rows = t->n_rows,
+                            .n_cols = t->n_cols,
+                            .size_bytes = n * sizeof(float)};
+    void *rows = try_alloc(t->size_bytes, 1);
+    float *numbers = try_alloc(n, sizeof(*numbers));
+    enum status rc;
+
+    floats.data = (const void *)numbers;
+    rc = rows == NULL || numbers == NULL
+             ? error_no_memory(err, t->size_bytes + floats.size_bytes, t->name)
+             : tensor_read(t, 0, t->n_rows, rows, err);
+    if (rc == STATUS_OK) {
+        dtype_decode(t->type, rows, n, numbers);
+        rc = m->backend->type->weight_open(m->backend, &floats, out, err);
+    }
+    if (rc == STATUS_OK)
+        m->weight_bytes += floats.size_bytes;
+    free(numbers);
+    free(rows);
+    return rc;
+}
+
 static bool open_room(struct transformer *m, struct buffer **out, size_t width)
 {
     *out = m->backend->type->buffer_open(m->backend, m->config.max_tokens * width * sizeof(float));

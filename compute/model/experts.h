@@ -11,7 +11,14 @@
 struct buffer;
 struct input;
 struct model_experts;
+struct tensor;
 struct transformer;
+struct weight;
+
+/* Opens a layer's router as floats, whatever the file has: with quantised weights backends round
+ * activations, and a score that is a little off may choose another expert. */
+enum status experts_open_router(struct transformer *m, struct weight **out, const struct tensor *t,
+                                struct error *err) MUST_CHECK;
 
 /* Whether a part is opened by experts_open_weights. */
 bool experts_have_part(enum transformer_part part);

@@ -100,7 +100,9 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
         }
         if (rc == STATUS_OK && t.name != NULL && !experts_have_part((enum transformer_part)part) &&
             !latent_has_part((enum transformer_part)part) && part != PART_LAYER_SCALE)
-            rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
+            rc = part == PART_ROUTER
+                     ? experts_open_router(m, &m->layers[layer].parts[part], &t, err)
+                     : state_open_weight(m, &m->layers[layer].parts[part], &t, err);
     }
     if (rc == STATUS_OK && transformer_has_experts(&m->shape, layer))
         rc = experts_open_weights(m, &m->layers[layer].experts, layer, err);

@@ -53,6 +53,7 @@ static struct device_acts hold_rows(const float *x, const float *gain, size_t n,
     if (width % 32 == 0) {
         a.acts.values = rig_alloc(n * width);
         a.acts.groups = rig_alloc(n * width / 32 * sizeof(*a.acts.groups));
+        a.acts.outliers = rig_alloc(n * width / 32 * sizeof(*a.acts.outliers));
         cuda_norm_quantise(a.floats, a.gain, 1e-5f, count, (uint32_t)width, &a.acts, NULL);
     }
     cuda_norm(a.floats, a.gain, 1e-5f, count, (uint32_t)width, a.floats, NULL);
@@ -64,6 +65,7 @@ static void let_go(struct device_acts *a)
 {
     rig_free(a->acts.values);
     rig_free(a->acts.groups);
+    rig_free(a->acts.outliers);
     rig_free(a->floats);
     rig_free(a->gain);
 }
@@ -114,7 +116,7 @@ START_TEST(products_have_the_bits_of_the_host)
     struct cuda_matrix m;
     void *room;
 
-    fill(in, MAX_ROWS * n_cols, 11);
+    fill_spiked(in, MAX_ROWS, n_cols, 11);
     fill(to_add, MAX_ROWS * N_OUT, 12);
     memset(in + 3 * n_cols, 0, n_cols * sizeof(*in) / 2); /* groups of zeros */
     multiply(b, &t, in, NULL, MAX_ROWS, NULL, put);
@@ -180,7 +182,7 @@ START_TEST(products_share_a_launch)
     struct device_acts acts;
     void *rooms[3];
 
-    fill(in, 9 * N_COLS, 3);
+    fill_spiked(in, 9, N_COLS, 3);
     rig_set_orders(1, 0);
     for (uint32_t i = 0; i < 3; i++) {
         struct tensor t = random_tensor(_i == 0 ? DTYPE_F16 : DTYPE_Q5_1, sizes[i], N_COLS, i + 1);
@@ -230,7 +232,7 @@ START_TEST(norms_have_the_bits_of_the_host)
     struct device_acts acts;
     void *room;
 
-    fill(in, 3 * width, 17);
+    fill_spiked(in, 3, width, 17);
     fill(gain, width, 18);
     rig_set_orders(rig_orders(), 1);
     acts = hold_rows(in, gain, 3, width);
@@ -269,7 +271,7 @@ START_TEST(gates_have_the_bits_of_the_host)
     struct device_acts acts;
     void *rooms[3];
 
-    fill(in, N * WIDTH, 5);
+    fill_spiked(in, N, WIDTH, 5);
     fill(x, N * WIDTH, 6);
     from = host_buffer(b, in, N * WIDTH);
     to = host_buffer(b, x, N * WIDTH);
@@ -292,9 +294,10 @@ START_TEST(gates_have_the_bits_of_the_host)
     device_copy(products[2].out, x, sizeof(x));
     launch_products(how, products, 2, &acts, n, false);
     let_go(&acts);
-    acts = (struct device_acts){
-        .floats = products[0].out,
-        .acts = {rig_alloc(N * HIDDEN), rig_alloc(N * HIDDEN / 32 * sizeof(struct cuda_group))}};
+    acts = (struct device_acts){.floats = products[0].out,
+                                .acts = {rig_alloc(N * HIDDEN),
+                                         rig_alloc(N * HIDDEN / 32 * sizeof(struct cuda_group)),
+                                         rig_alloc(N * HIDDEN / 32 * sizeof(struct cuda_outlier))}};
     rig_set_orders(rig_orders(), 3);
     gated.gate = products[0].out;
     gated.up = products[1].out;

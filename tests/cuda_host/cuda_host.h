@@ -73,6 +73,7 @@ CUDA_HOST_VECTOR(float, float, 8)
 #define __syncthreads_or(yes) fibres_sync_block_or(__LINE__, (yes) != 0)
 #define __syncwarp(...) fibres_sync_warp(__LINE__, fibres_mask(__VA_ARGS__))
 #define __ballot_sync(mask, yes) fibres_ballot(__LINE__, mask, (yes) != 0)
+#define __popc(bits) __builtin_popcount(bits)
 #define __any_sync(mask, yes) (fibres_ballot(__LINE__, mask, (yes) != 0) != 0)
 #define __all_sync(mask, yes) (fibres_ballot(__LINE__, mask, (yes) == 0) == 0)
 #define __shfl_sync(mask, value, ...) \

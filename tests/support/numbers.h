@@ -33,6 +33,24 @@ static inline void fill(float *x, size_t n, uint32_t seed)
         x[i] = next_float();
 }
 
+/* Rows with outliers: in some groups of 32 numbers one is far greater than the others, in most rows
+ * the same, and in one group two are. */
+static inline void fill_spiked(float *x, size_t n_rows, size_t width, uint32_t seed)
+{
+    fill(x, n_rows * width, seed);
+    for (size_t r = 0; r < n_rows; r++) {
+        float *row = x + r * width;
+
+        for (size_t g = 0; g < width / 32; g++)
+            if (g % 3 == 0 && (r + g) % 5 != 0)
+                row[g * 32 + g * 7 % 32] = next_float() * 60.0f;
+            else if (g % 3 == 1 && (r + g) % 4 == 0)
+                row[g * 32 + next_bits() % 32] = next_float() * 9.0f;
+        row[32 * (width / 64) + 5] = 30.0f;
+        row[32 * (width / 64) + 20] = -30.0f;
+    }
+}
+
 static inline void assert_same_bits(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,10 +1,14 @@
-/* Which experts a token uses: routing.c. */
+/* Which experts a token uses: routing.c; and the weight that scores them: experts.c. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "compute/model/experts.h"
 #include "compute/model/routing.h"
 #include "compute/model/shape.h"
+#include "compute/model/state.h"
+#include "tests/support/numbers.h"
 #include "tests/unit/base/suite.h"
 
 enum { N = 8, USED = 3 };
@@ -97,5 +101,41 @@ START_TEST(only_the_best_groups_are_chosen_from)
 }
 END_TEST
 
-SUITE_MAIN("compute/routing", top_softmax_weighs_the_chosen, a_bias_selects_and_does_not_weigh,
-           softmax_over_all_may_be_normed, only_the_best_groups_are_chosen_from)
+enum { ROUTER_WIDTH = 64 };
+static float opened[N * ROUTER_WIDTH];
+
+static enum status take_floats(struct backend *b, const struct tensor *t, struct weight **out,
+                               struct error *err)
+{
+    (void)b;
+    ck_assert_int_eq(t->type, DTYPE_F32);
+    ck_assert_uint_eq(t->n_rows, N);
+    ck_assert_uint_eq(t->n_cols, ROUTER_WIDTH);
+    ck_assert_int_eq(tensor_read(t, 0, N, opened, err), STATUS_OK);
+    *out = NULL;
+    return STATUS_OK;
+}
+
+/* The backend gets a quantised router as the floats that it means, so that scores are not rounded.
+ */
+START_TEST(a_router_is_opened_as_floats)
+{
+    const struct backend_type type = {.weight_open = take_floats};
+    struct backend backend = {.type = &type};
+    struct transformer m = {.backend = &backend};
+    struct tensor t = random_tensor(DTYPE_Q8_0, N, ROUTER_WIDTH, 5);
+    float want[N * ROUTER_WIDTH];
+    struct weight *w;
+    struct error err;
+
+    dtype_decode(t.type, t.data, N * ROUTER_WIDTH, want);
+    ck_assert_int_eq(experts_open_router(&m, &w, &t, &err), STATUS_OK);
+    ck_assert_mem_eq(opened, want, sizeof(want));
+    ck_assert_uint_eq(m.weight_bytes, sizeof(want));
+    free((void *)t.data);
+}
+END_TEST
+
+SUITE_MAIN("compute/routing", a_router_is_opened_as_floats, top_softmax_weighs_the_chosen,
+           a_bias_selects_and_does_not_weigh, softmax_over_all_may_be_normed,
+           only_the_best_groups_are_chosen_from)
