@@ -18,11 +18,13 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 import parley.channel  # noqa: E402
 import parley.client  # noqa: E402
+import parley.gym  # noqa: E402
 import parley.optim  # noqa: E402
 import parley.parallel.direct  # noqa: E402
 import parley.policies  # noqa: E402
 import parley.rollouts  # noqa: E402
-from parley.parallel import World  # noqa: E402
+from parley.parallel import Pool, World  # noqa: E402
+from parley.vector import VectorEnv  # noqa: E402
 from parley.v1 import models_pb2, params_pb2  # noqa: E402
 
 
@@ -302,6 +304,80 @@ def check_trainer(t, _):
     t._link.call("Params/Delete", params_pb2.ParamsDeleteRequest(name=t.name), params_pb2.ParamsDeleteResponse)
 
 
+# --- policies from here, vectors, pools ---
+
+SIGNS = np.array([[1.0, -1.0], [0.0, 0.0]])
+
+
+def actor(server):
+    return parley.Act(server, "sign", 2)
+
+
+def seen():
+    """Observations, and the actions that are theirs."""
+    x = np.random.default_rng(next(NUMBERS)).choice([-1.0, 1.0], (2, 2))
+    return x, [0 if row[0] > 0 else 1 for row in x]
+
+
+def act(a):
+    for _ in range(3):
+        a.act(seen()[0])
+
+
+def check_actor(a, _):
+    for _ in range(4):
+        x, actions = seen()
+        assert a.act(x)["action"].tolist() == actions, "of other observations"
+    a.close()
+
+
+def gym_vector(server):
+    envs = VectorEnv(server, "CartPole-v1", 2)
+    envs.reset(seed=7)
+    return envs
+
+
+def check_gym_vector(envs, _):
+    """An interrupted step is in doubt until a reset; after it all is as from the beginning."""
+    try:
+        envs.step(np.array([0, 1]))
+    except parley.Error as e:
+        assert e.code == "FAILED_PRECONDITION" and "call reset" in str(e), e
+    first = envs.reset(seed=7)[0]
+    steps = [envs.step(np.array([0, 1]))[0] for _ in range(3)]
+    again = envs.reset(seed=7)[0]
+    assert np.array_equal(first, again) and all(np.array_equal(s, envs.step(np.array([0, 1]))[0]) for s in steps)
+    envs.close()
+
+
+def check_gym(server, _):
+    """No session is left behind."""
+    assert parley.gym.rollout("CartPole-v1", server, "pole", n=3, n_steps=2).rewards.shape == (2, 3)
+
+
+class Served:
+    def __init__(self, server):
+        self.params, self.models, self.name = parley.Params(server), parley.Models(server), f"s{next(NUMBERS)}"
+        parley.optim.RemoteOptimizer([np.full(3, 5.0)], server, self.name).close()
+
+
+def serve(s):
+    s.params.pull(s.name)
+    s.params.list()
+    s.models.list()
+
+
+def check_served(s, _):
+    values, version = s.params.pull(s.name)
+    assert values.tolist() == [5, 5, 5] and version == 0 and s.name in [p.name for p in s.params.list()] and "pole" in [m.name for m in s.models.list()]
+    s.params.delete(s.name)
+
+
+def pooled(pool):
+    x = next(NUMBERS)
+    assert pool.map(abs, [-x, x]) == [x, x] and pool.apply(pow, (x, 2)) == x * x and list(pool.imap(abs, [-x])) == [x]
+
+
 # --- groups: one pair of members for all, since what an interruption leaves must not matter ---
 
 class Members:
@@ -417,7 +493,14 @@ TABLE = {
     "RemoteOptimizer.step": (trainer, lambda t: t.step(gradient(1)), check_trainer),
     "RemoteOptimizer.push": (trainer, lambda t: t.push(gradient(1)), check_trainer),
     "RemoteOptimizer.pull": (trainer, lambda t: t.pull(), check_trainer),
+    "Act.act": (actor, act, check_actor),
+    "VectorEnv.step": (gym_vector, lambda v: v.step(np.array([0, 1])), check_gym_vector),
+    "VectorEnv.reset": (gym_vector, lambda v: v.reset(seed=3), check_gym_vector),
+    "gym.rollout": (lambda server: server, lambda s: parley.gym.rollout("CartPole-v1", s, "pole", n=2, n_steps=2), check_gym),
+    "Params, Models": (Served, serve, check_served),
+    "Pool": (lambda server: POOLS[0], pooled, lambda pool, _: pooled(pool)),
 }
+POOLS = []
 
 
 GROUPS = {
@@ -486,8 +569,15 @@ def check(policy):
             "Models/List", models_pb2.ModelsListRequest(), models_pb2.ModelsListResponse).models})
         for link in server.links:
             link.channel = Channel(link.channel)
+        threading.Thread(target=parley.serve, args=(parley.Policy("sign", lambda x: x @ SIGNS, observations=2, actions=2, greedy=True), daemon.address),
+                         daemon=True).start()
+        with parley.Act(server, "sign", 1) as one:
+            one.wait()
+        POOLS.append(Pool(1, address=daemon.address))
+        POOLS[0]._link.channel = Channel(POOLS[0]._link.channel)
         for name in TABLE:
             print(f"{name}: {sweep(server, name, TABLE[name])} places", flush=True)
+        POOLS[0].terminate()
         for direct in True, False:
             MEMBERS[:] = [Members(daemon.address, direct)]
             for name in GROUPS:

@@ -132,12 +132,16 @@ class Observers:
         method = link.channel.stream_stream("/parley.v1.Act/Attach", pb.ActAttachRequest.SerializeToString, pb.ActAttachResponse.FromString)
         self.answers: list[queue.SimpleQueue[pb.ActAttachRequest | None]] = []
         self.calls: list[Any] = []
-        for i, env_id in enumerate(self.actor.env_ids):
-            answers: queue.SimpleQueue[pb.ActAttachRequest | None] = queue.SimpleQueue()
-            answers.put(pb.ActAttachRequest(offer=pb.ActOffer(model=model, env_id=env_id, run_id=self.actor.run + i, environment="gymnasium")))
-            self.answers.append(answers)
-            self.calls.append(method(iter(answers.get, None), metadata=link.metadata))
         self.is_closing = False
+        try:
+            for i, env_id in enumerate(self.actor.env_ids):
+                answers: queue.SimpleQueue[pb.ActAttachRequest | None] = queue.SimpleQueue()
+                answers.put(pb.ActAttachRequest(offer=pb.ActOffer(model=model, env_id=env_id, run_id=self.actor.run + i, environment="gymnasium")))
+                self.answers.append(answers)
+                self.calls.append(method(iter(answers.get, None), metadata=link.metadata))
+        except BaseException:  # interrupted: an observer that stays would be given episodes, and never run them
+            self.close()
+            raise
 
     def attach(self) -> None:
         try:
@@ -164,8 +168,9 @@ class Observers:
 
     def close(self) -> None:
         self.is_closing = True
-        for answers, call in zip(self.answers, self.calls, strict=False):
+        for answers in self.answers:
             answers.put(None)
+        for call in self.calls:
             call.cancel()
         self.actor.close()
 
