@@ -285,6 +285,11 @@ static struct tensor_part *folder_part(const struct hf_folder *f, const struct t
     return &f->g->own_parts[(size_t)(t->parts - f->g->own_parts) + i];
 }
 
+static bool has_part(const struct tensor *t, size_t i)
+{
+    return t->form == TENSOR_PARTS && i < t->n_rows / t->n_part_rows;
+}
+
 /* Notes where part i of n of a tensor lies. */
 static enum status place_part(struct hf_folder *f, struct named_tensor *t, size_t i, size_t n,
                               struct error *err)
@@ -296,8 +301,8 @@ static enum status place_part(struct hf_folder *f, struct named_tensor *t, size_
     if (rc != STATUS_OK)
         return rc;
     all = folder_tensor(f, t);
-    if (all->type != one.type || all->n_cols != one.n_cols || all->n_part_rows != one.n_part_rows ||
-        all->source != one.source)
+    if (!has_part(all, i) || all->type != one.type || all->n_cols != one.n_cols ||
+        all->n_part_rows != one.n_part_rows || all->source != one.source)
         return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s' has experts of different shapes",
                          t->name);
     if (folder_part(f, all, i)->file != NULL)
@@ -369,7 +374,7 @@ static enum status place_scales(struct hf_folder *f, struct named_tensor *t,
             return error_set(err, STATUS_DATA_LOSS, "has the scales of '%s', which is absent",
                              t->name);
         of = folder_tensor(f, t);
-        if (of->form != TENSOR_PARTS || of->source == SOURCE_AS_IS)
+        if (!has_part(of, expert) || of->source == SOURCE_AS_IS)
             return error_set(err, STATUS_DATA_LOSS, "has scales of '%s', which needs none",
                              t->name);
         rc = place_scale(f, of, from, expert, file, err);

@@ -137,6 +137,17 @@ def fp8(test, name, known, config, tensors, block):
     test.quantised(f"{name}_fp8", known, config | {"quantization_config": quantization}, small, real)
 
 
+def twice(test, known, config, tensors):
+    """Experts in one tensor and alone, or scales of experts that are in one: refused."""
+    head = ("F32", (96, 64), bytes(96 * 64 * 4))
+    small, _ = quantise(tensors, to_mxfp4, lambda n: n.endswith("_proj") and "experts" in n)
+    for i, (base, more) in enumerate([(tensors, {"model.layers.0.mlp.experts.1.gate_proj.weight": head}),
+                                      (small, {"model.layers.0.mlp.experts.3.gate_proj.weight_scale_inv": ("F32", (1, 1), bytes(4))})]):
+        write_folder(test.folder / f"twice{i}", config, base | more)
+        got = test.logprobs(test.folder / f"twice{i}", known["ids"], config["vocab_size"])
+        test.say(f"gpt_oss_twice{i}", None if isinstance(got, str) and "ffn_gate_exps" in got else f"not refused: {got}", "refused")
+
+
 def main():
     program, *names = sys.argv[1:]
     all_known = json.loads((pathlib.Path(__file__).parent / "saved.json").read_text())
@@ -156,6 +167,7 @@ def main():
             if name == "gpt_oss":
                 small, real = quantise(tensors, to_mxfp4, lambda n: n.endswith("_proj") and "experts" in n)
                 test.quantised("gpt_oss_mxfp4", known, config | {"quantization_config": {"quant_method": "mxfp4"}}, small, real)
+                twice(test, known, config, tensors)
     sys.exit(test.failures > 0)
 
 
