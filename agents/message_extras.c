@@ -169,3 +169,18 @@ enum status message_extras_calls_text(struct buf *out, const struct message *m)
     json_decref(more);
     return json_writer_end(&w);
 }
+
+void reasoning_terms_read(struct reasoning_terms *out, struct text variables)
+{
+    json_t *all = variables.len == 0 ? NULL : json_loadb(variables.text, variables.len, 0, NULL);
+    const json_t *budget = json_object_get(all, "thinking_budget");
+    const char *effort = json_string_value(json_object_get(all, "reasoning_effort"));
+
+    *out = (struct reasoning_terms){.has_budget =
+                                        json_is_integer(budget) && json_integer_value(budget) >= 0};
+    if (out->has_budget)
+        out->budget = (size_t)json_integer_value(budget);
+    if (effort != NULL && strlen(effort) < sizeof(out->effort))
+        memcpy(out->effort, effort, strlen(effort) + 1);
+    json_decref(all);
+}

@@ -37,4 +37,14 @@ enum status message_extras_read(struct message_extras *out, const struct message
  * EXHAUSTED without memory. */
 enum status message_extras_calls_text(struct buf *out, const struct message *m) MUST_CHECK;
 
+/* What a turn's template variables say of how much the model may reason. */
+struct reasoning_terms {
+    bool has_budget;
+    size_t budget;   /* the most tokens of the reasoning */
+    char effort[12]; /* "low"; "": none is given */
+};
+
+/* variables: a JSON object, as in template_variables. Without memory nothing is said. */
+void reasoning_terms_read(struct reasoning_terms *out, struct text variables);
+
 #endif

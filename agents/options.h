@@ -10,7 +10,7 @@
 
 #include "compute/numerics/kv_type.h"
 
-enum { OPTIONS_MAX_TEMPLATES = 16 };
+enum { OPTIONS_MAX_TEMPLATES = 16, OPTIONS_MAX_REPLIES = 16 };
 
 /* Whether a step computes speculative tokens, for speed alone. */
 enum speculate {
@@ -40,6 +40,10 @@ struct agent_options {
     /* "[MODEL=]FILE|NAME" in place of the file's: for the model of that name, or for all. */
     const char *chat_templates[OPTIONS_MAX_TEMPLATES]; /* [n_chat_templates] */
     size_t n_chat_templates;
+    /* "[MODEL=]N": the most tokens of a reply whose request sets no bound; N 0: until the context
+     * is full, which is the default. */
+    const char *max_replies[OPTIONS_MAX_REPLIES]; /* [n_max_replies] */
+    size_t n_max_replies;
     /* Of its batcher. */
     size_t max_waiting;  /* requests; 0: the agent's default */
     uint64_t max_itl_us; /* of a step; 0: the agent's default */

@@ -27,7 +27,7 @@
 /* clang-format off */
 #define SAMPLING_FIELDS(ROW) \
     ROW(temperature,        TEMPERATURE,        float, 1,  1, 0,       FLT_MAX, "0 or above",               1) \
-    ROW(top_p,              TOP_P,              float, 3,  1, FLT_MIN, 1,       "above 0 and at most 1",    1) \
+    ROW(top_p,              TOP_P,              float, 3,  1, 0,       1,       "from 0 to 1",              1) \
     ROW(min_p,              MIN_P,              float, 4,  0, 0,       1,       "from 0 to 1",              1) \
     ROW(top_k,              TOP_K,              u32,   2,  0, 0,       FLT_MAX, "0 (all) or above",         1) \
     ROW(repetition_penalty, REPETITION_PENALTY, float, 5,  1, FLT_MIN, FLT_MAX, "above 0",                  1) \

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/cgroup.h"
 #include "base/checksum.h"
+#include "base/number.h"
 #include "compute/backends.h"
 #include "compute/gguf/hash.h"
 #include "compute/model/arch/arch.h"
@@ -23,21 +24,22 @@ enum {
     LM_MAX_WAITING = 1024,
     LM_MAX_ITL_US = 200 * 1000,
     LM_LEAST_CONTEXT = 2048,   /* tokens that all pages must hold if device memory is scarce */
-    LM_MAX_REPLY = 512,        /* the default max_tokens */
     LM_KNOWN_BYTES = 16 << 20, /* of log-probabilities of prompts, kept for later requests */
 };
 
-/* The file's general.sampling.*, else the model card's values, else common values. */
-static void read_defaults(struct lm *m)
+/* The file's general.sampling.*, else the model card's values, else common values. max_reply: the
+ * most tokens of a reply, as text; NULL: there is no bound. */
+static void read_defaults(struct lm *m, const char *max_reply)
 {
     struct error ignored;
     const char *name = "";
     size_t len = 0;
     double value;
-    uint64_t top_k;
+    uint64_t top_k, n;
 
     sampling_init(&m->defaults);
-    m->defaults.max_tokens = LM_MAX_REPLY;
+    if (max_reply != NULL && number_read(&n, max_reply, UINT32_MAX))
+        m->defaults.max_tokens = (uint32_t)n;
     m->defaults.temperature = 0.7f;
     m->defaults.top_p = 0.9f;
     if (gguf_get_text(m->gguf, "general.basename", &name, &len, &ignored) == STATUS_OK &&
@@ -223,15 +225,15 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
                          err);
 }
 
-/* The options' text for this model, "[MODEL=]FILE|NAME": the one that names it, else one for all.
- */
-static const char *named_template_for(const struct agent_config *config)
+/* Of an option's values [n], "[MODEL=]VALUE", the one for this model: the one that names it, else
+ * one for all. */
+static const char *value_for(const struct agent_config *config, const char *const *values, size_t n)
 {
     const size_t len = config->name == NULL ? 0 : strlen(config->name);
     const char *for_all = NULL;
 
-    for (size_t i = 0; i < config->options.n_chat_templates; i++) {
-        const char *text = config->options.chat_templates[i], *equals = strchr(text, '=');
+    for (size_t i = 0; i < n; i++) {
+        const char *text = values[i], *equals = strchr(text, '=');
 
         if (equals == NULL)
             for_all = text;
@@ -243,7 +245,8 @@ static const char *named_template_for(const struct agent_config *config)
 
 static enum status read_template(struct lm *m, const struct agent_config *config, struct error *err)
 {
-    const char *named = named_template_for(config);
+    const char *named =
+        value_for(config, config->options.chat_templates, config->options.n_chat_templates);
     enum status rc;
 
     if (named != NULL) {
@@ -425,9 +428,9 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
                        "%s: the system prompt of its chat template has %zu tokens, but the context "
                        "holds only %zu",
                        config->path, m->default_system->n_ids, m->limits.context);
-    if (rc == STATUS_OK)
-        read_defaults(m);
     if (rc == STATUS_OK) {
+        read_defaults(
+            m, value_for(config, config->options.max_replies, config->options.n_max_replies));
         m->pooling = choose_pooling(m, config->options.pooling);
         m->is_embedder = file_pooling(m) != POOLING_NONE;
     }

@@ -150,11 +150,13 @@ struct lm_results {
     struct digest page; /* the name of the last of them */
 };
 
-/* Where a constrained reply stands before the text that its constraint binds. */
+/* Where a reply stands before the text that its constraint binds; of a free reply whose reasoning
+ * has a budget, while that may be reasoning. */
 struct lm_reasoning {
     enum lm_reasoning_phase {
         REASONING_IS_OVER,   /* the constraint binds from here on; also where there is none */
-        REASONING_MAY_BEGIN, /* at the reply's beginning: it begins, or does not */
+        REASONING_MAY_BEGIN, /* at the reply's beginning: it begins, or does not; in a free reply of
+                                some families also later */
         REASONING_IS_OFF,    /* there: it does not */
         REASONING_WRITES,    /* ids are written, and then comes next */
         REASONING_IS_ON,     /* the model reasons */
@@ -163,12 +165,16 @@ struct lm_reasoning {
     const int32_t *ids; /* [n_ids] the model's, of which at are written */
     size_t n_ids, at;
     bool is_wanted;                 /* the request asks for it */
-    bool has_limit;                 /* n_most is known */
+    bool has_limit;                 /* n_most, or a free reply's budget, is known */
     size_t n_most;                  /* of the reply's tokens, after which it is ended */
     char tail[REASONING_MAX_CLOSE]; /* [n_tail] its last bytes */
     size_t n_tail;
     struct repetition repetition;
     bool is_repeating; /* it is ended, too */
+    bool has_budget;   /* the request bounds the reasoning */
+    size_t budget;     /* the most of its tokens; SIZE_MAX: share says */
+    unsigned share;    /* in percent, of the tokens that the reply may have */
+    size_t n_thought;  /* of a free reply: its tokens so far */
 };
 
 /* A turn's private state, in the turn's arena. */
@@ -251,7 +257,7 @@ static inline bool lm_is_mark(const struct lm *m, const struct observation *seen
 /* Of a model whose format is known. lm_reasoning_close is fine also without. */
 enum status lm_reasoning_open(struct lm *m, struct error *err) MUST_CHECK;
 void lm_reasoning_close(struct lm *m);
-/* Of a turn with a constraint, before its first step. */
+/* Of a turn, before its first step, once its prompt is known. */
 void lm_reasoning_begin(const struct lm *m, struct agent_turn *turn);
 /* The id that must come next, -1 if there is none. */
 int32_t lm_reasoning_written(const struct lm_reasoning *r);
@@ -260,7 +266,7 @@ int32_t lm_reasoning_written(const struct lm_reasoning *r);
 enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, uint32_t position,
                                 size_t n_left, struct sampled *out) MUST_CHECK;
 /* The token was chosen, and the phase is not REASONING_IS_OVER. */
-void lm_reasoning_accept(const struct lm *m, struct lm_reasoning *r, int32_t id);
+void lm_reasoning_accept(const struct lm *m, struct lm_turn *t, int32_t id);
 
 /* lm.c. Call both between two steps. */
 void lm_read_statistics(struct lm *m);

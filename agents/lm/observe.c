@@ -285,6 +285,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     lm_clone_pages_busy(&c->pages);
     turn->row.clone = base;
     turn->row.turn = t;
+    lm_reasoning_begin(m, turn);
     turn->reply.n_prompt = t->n_prompt;
     turn->reply.n_cached = c->pages.kv.n_tokens;
     turn->reply.n_prefilled = c->pages.kv.n_tokens;
@@ -461,7 +462,6 @@ enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error
     struct lm_turn *t = turn->row.turn;
     struct grammar *g;
 
-    lm_reasoning_begin(m, turn);
     t->agent_turn = turn;
     t->waiter.ready = on_grammar;
     t->waiter.tenant = base->flow.tenant;

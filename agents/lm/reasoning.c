@@ -1,13 +1,15 @@
 /* The part of a constrained reply that no constraint binds: the model's reasoning. Its delimiters
  * are written for the model where it does not write them itself, so that the constraint begins at
- * the same place whether the template opens the reasoning, the model does, or nobody. What is
- * decided depends on the reply's tokens and its request alone. */
+ * the same place whether the template opens the reasoning, the model does, or nobody. A free reply
+ * is only watched, and only where the request gives its reasoning a budget, at whose end the close
+ * is written. What is decided depends on the reply's tokens and its request alone. */
 #include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "agents/lm/lm.h"
+#include "agents/message_extras.h"
 
 enum {
     ANSWER_SHARE = 4,  /* of a reply's tokens, 1 / ANSWER_SHARE are the answer's */
@@ -60,6 +62,9 @@ void lm_reasoning_close(struct lm *m)
 /* Whether the constraint has the reasoning's close, and so speaks of the reasoning itself. */
 static bool reasoning_is_bound(const struct lm *m, const struct constraint *c)
 {
+    if (c == NULL)
+        return false;
+
     const char *close = m->format.thoughts->close;
     char escaped[6 * REASONING_MAX_CLOSE + 1];
     size_t n = 0;
@@ -73,6 +78,32 @@ static bool reasoning_is_bound(const struct lm *m, const struct constraint *c)
            memmem(c->text, c->len, escaped, n) != NULL;
 }
 
+/* Of the tokens that a reply may have, those that its reasoning may, by the request's effort. */
+static unsigned effort_share(const char *effort)
+{
+    static const struct {
+        const char *effort;
+        unsigned percent;
+    } shares[] = {{"minimal", 10}, {"low", 20},   {"medium", 50},
+                  {"high", 80},    {"xhigh", 95}, {"max", 95}};
+
+    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+        if (strcmp(effort, shares[i].effort) == 0)
+            return shares[i].percent;
+    return 0;
+}
+
+/* The request's budget: a number of tokens, which goes before its effort. */
+static void reasoning_take_budget(struct lm_reasoning *r, struct text variables)
+{
+    struct reasoning_terms terms;
+
+    reasoning_terms_read(&terms, variables);
+    r->share = effort_share(terms.effort);
+    r->budget = terms.has_budget ? terms.budget : SIZE_MAX;
+    r->has_budget = terms.has_budget || r->share > 0;
+}
+
 void lm_reasoning_begin(const struct lm *m, struct agent_turn *turn)
 {
     const enum thinking thinking = turn->seen.variables.thinking;
@@ -80,6 +111,11 @@ void lm_reasoning_begin(const struct lm *m, struct agent_turn *turn)
 
     if (m->format.thoughts == NULL || turn->seen.is_raw_prompt ||
         reasoning_is_bound(m, turn->seen.sampling.constraint))
+        return;
+    reasoning_take_budget(&t->reasoning, turn->seen.variables.json);
+    if (turn->seen.sampling.constraint == NULL &&
+        (!t->reasoning.has_budget ||
+         (thinking == THINKING_OFF && !m->format.begins_in_thought[thinking])))
         return;
     t->reasoning.is_wanted = thinking == THINKING_ON;
     t->reasoning.phase = m->format.begins_in_thought[thinking] ? REASONING_IS_ON
@@ -109,11 +145,19 @@ int32_t lm_reasoning_written(const struct lm_reasoning *r)
     return r->phase == REASONING_WRITES ? r->ids[r->at] : -1;
 }
 
+/* Of a reply that may have n tokens. */
+static void reasoning_settle_budget(struct lm_reasoning *r, size_t n)
+{
+    if (r->has_budget && r->budget == SIZE_MAX)
+        r->budget = n * r->share / 100;
+    r->has_limit = true;
+}
+
 /* Of a reply that may have n tokens, those after which its reasoning is ended. */
 static enum status reasoning_limit(const struct lm *m, struct lm_turn *t, size_t n,
                                    struct error *err)
 {
-    size_t n_least = 0, n_cut, n_answer;
+    size_t n_least = 0, n_cut, n_begin, n_answer;
     enum status rc = matcher_least(t->matcher, &n_least, err);
 
     (void)reasoning_ids(m, REASONING_CUT, &n_cut); /* their number alone is wanted */
@@ -121,7 +165,11 @@ static enum status reasoning_limit(const struct lm *m, struct lm_turn *t, size_t
     if (n_answer < n_least + n_cut + ANSWER_SPARE)
         n_answer = n_least + n_cut + ANSWER_SPARE;
     t->reasoning.n_most = n > n_answer ? n - n_answer : 0;
-    t->reasoning.has_limit = true;
+    reasoning_settle_budget(&t->reasoning, n);
+    (void)reasoning_ids(m, REASONING_BEGIN, &n_begin); /* their number alone is wanted */
+    n_begin = t->reasoning.phase == REASONING_MAY_BEGIN ? n_begin : 0;
+    if (t->reasoning.has_budget && t->reasoning.n_most > t->reasoning.budget + n_begin)
+        t->reasoning.n_most = t->reasoning.budget + n_begin;
     return rc;
 }
 
@@ -189,21 +237,41 @@ static void reasoning_bytes(const struct lm *m, int32_t id, const char **ret_byt
         *ret_len = 0;
 }
 
-/* How many of bytes [len] the reasoning's close ends with, behind the tail; 0: it does not. */
-static size_t reasoning_closes(const struct lm *m, const struct lm_reasoning *r, const char *bytes,
-                               size_t len)
+/* How many of bytes [len] the mark ends with, behind the tail; 0: it does not. */
+static size_t reasoning_ends_in(const struct lm_reasoning *r, const char *mark, const char *bytes,
+                                size_t len)
 {
-    const char *close = m->format.thoughts->close;
-    const size_t n_close = strlen(close);
+    const size_t n_mark = strlen(mark);
 
     for (size_t n = 1; n <= len; n++) {
-        const size_t n_before = n < n_close ? n_close - n : 0;
+        const size_t n_before = n < n_mark ? n_mark - n : 0;
 
-        if (n_before <= r->n_tail && memcmp(r->tail + r->n_tail - n_before, close, n_before) == 0 &&
-            memcmp(bytes + n - (n_close - n_before), close + n_before, n_close - n_before) == 0)
+        if (n_before <= r->n_tail && memcmp(r->tail + r->n_tail - n_before, mark, n_before) == 0 &&
+            memcmp(bytes + n - (n_mark - n_before), mark + n_before, n_mark - n_before) == 0)
             return n;
     }
     return 0;
+}
+
+static size_t reasoning_closes(const struct lm *m, const struct lm_reasoning *r, const char *bytes,
+                               size_t len)
+{
+    return reasoning_ends_in(r, m->format.thoughts->close, bytes, len);
+}
+
+static void reasoning_add_tail(struct lm_reasoning *r, const char *bytes, size_t len)
+{
+    size_t n_kept;
+
+    if (len >= sizeof(r->tail)) {
+        memcpy(r->tail, bytes + len - sizeof(r->tail), sizeof(r->tail));
+        r->n_tail = sizeof(r->tail);
+        return;
+    }
+    n_kept = r->n_tail < sizeof(r->tail) - len ? r->n_tail : sizeof(r->tail) - len;
+    memmove(r->tail, r->tail + r->n_tail - n_kept, n_kept);
+    memcpy(r->tail + n_kept, bytes, len);
+    r->n_tail = n_kept + len;
 }
 
 static bool is_space_alone(const char *bytes, size_t len)
@@ -237,6 +305,75 @@ static enum status reasoning_settle(struct lm *m, struct lm_reasoning *r, int32_
     return rc;
 }
 
+/* --- a free reply's --- */
+
+/* The next token of a free reply, which nothing binds but the end of the budget. */
+static enum status budget_sample(struct lm *m, struct row *row, float *logits, uint32_t position,
+                                 size_t n_left, struct sampled *out)
+{
+    struct lm_turn *t = row->turn;
+    struct lm_reasoning *r = &t->reasoning;
+    enum status rc;
+
+    if (!r->has_limit)
+        reasoning_settle_budget(r, n_left + position);
+    if (r->phase == REASONING_IS_ON && r->n_thought >= r->budget)
+        reasoning_write(m, r, REASONING_CUT, REASONING_IS_OVER);
+    rc = sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
+    if (rc == STATUS_OK && r->phase == REASONING_WRITES && lm_reasoning_written(r) != out->id)
+        sampler_replace(t->sampler, lm_reasoning_written(r), out);
+    return rc;
+}
+
+/* Whether the open stands at the end of the text so far, which has white space alone before it. */
+static bool budget_opens(const struct lm_reasoning *r, const char *open)
+{
+    size_t at = 0;
+
+    while (at < r->n_tail && is_space_alone(r->tail + at, 1))
+        at++;
+    return r->n_tail - at >= strlen(open) && memcmp(r->tail + at, open, strlen(open)) == 0;
+}
+
+/* Whether the text so far, behind its white space, is the beginning of the open. */
+static bool budget_may_open(const struct lm_reasoning *r, const char *open)
+{
+    size_t at = 0;
+
+    while (at < r->n_tail && is_space_alone(r->tail + at, 1))
+        at++;
+    return r->n_tail < sizeof(r->tail) && r->n_tail - at < strlen(open) &&
+           memcmp(r->tail + at, open, r->n_tail - at) == 0;
+}
+
+static void budget_accept(const struct lm *m, struct lm_reasoning *r, int32_t id)
+{
+    const struct thought_format *f = m->format.thoughts;
+    const char *bytes;
+    bool is_over;
+    size_t len;
+
+    reasoning_bytes(m, id, &bytes, &len);
+    if (r->phase == REASONING_IS_ON) {
+        r->n_thought++;
+        is_over = reasoning_closes(m, r, bytes, len) > 0;
+        reasoning_add_tail(r, bytes, len);
+        if (!is_over)
+            return;
+        r->phase = f->is_anywhere ? REASONING_MAY_BEGIN : REASONING_IS_OVER;
+        r->n_tail = 0;
+        return;
+    }
+    is_over = f->is_anywhere && reasoning_ends_in(r, f->open, bytes, len) > 0;
+    reasoning_add_tail(r, bytes, len);
+    if (f->is_anywhere ? is_over : budget_opens(r, f->open)) {
+        r->phase = REASONING_IS_ON;
+        r->n_tail = 0;
+    } else if (!f->is_anywhere && !budget_may_open(r, f->open)) {
+        r->phase = REASONING_IS_OVER;
+    }
+}
+
 enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, uint32_t position,
                                 size_t n_left, struct sampled *out)
 {
@@ -245,6 +382,8 @@ enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, ui
     enum status rc = STATUS_OK;
     int32_t id;
 
+    if (t->matcher == NULL)
+        return budget_sample(m, row, logits, position, n_left, out);
     if (!r->has_limit)
         rc = reasoning_limit(m, t, n_left + position, &row->err);
     if (rc == STATUS_OK && (r->phase == REASONING_MAY_BEGIN || r->phase == REASONING_IS_OFF))
@@ -275,15 +414,20 @@ enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, ui
     return rc;
 }
 
-void lm_reasoning_accept(const struct lm *m, struct lm_reasoning *r, int32_t id)
+void lm_reasoning_accept(const struct lm *m, struct lm_turn *t, int32_t id)
 {
+    struct lm_reasoning *r = &t->reasoning;
     const char *bytes;
-    size_t len, n, n_kept;
+    size_t len, n;
 
     if (r->phase == REASONING_WRITES) {
         assert(id == r->ids[r->at]);
         if (++r->at == r->n_ids)
             r->phase = r->next;
+        return;
+    }
+    if (t->matcher == NULL) {
+        budget_accept(m, r, id);
         return;
     }
     r->is_repeating = repetition_add(&r->repetition, id);
@@ -295,13 +439,7 @@ void lm_reasoning_accept(const struct lm *m, struct lm_reasoning *r, int32_t id)
         reasoning_write(m, r, REASONING_AFTER, REASONING_IS_OVER);
     } else if (n > 0) {
         r->phase = REASONING_IS_OVER; /* white space follows in the token */
-    } else if (len >= sizeof(r->tail)) {
-        memcpy(r->tail, bytes + len - sizeof(r->tail), sizeof(r->tail));
-        r->n_tail = sizeof(r->tail);
     } else {
-        n_kept = r->n_tail < sizeof(r->tail) - len ? r->n_tail : sizeof(r->tail) - len;
-        memmove(r->tail, r->tail + r->n_tail - n_kept, n_kept);
-        memcpy(r->tail + n_kept, bytes, len);
-        r->n_tail = n_kept + len;
+        reasoning_add_tail(r, bytes, len);
     }
 }

@@ -86,6 +86,32 @@ static enum status find_begin(struct lm *m, enum thinking thinking, struct error
     return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
 }
 
+/* Whether the template shows a message's name. One that refuses the attempt does not. */
+static enum status find_names(struct lm *m, struct error *err)
+{
+    static const char more[] = "{\"name\": \"Zqxj\"}";
+    const struct message hello = {
+        .role = ROLE_USER, .text = "Hello", .len = 5, .more = more, .more_len = sizeof(more) - 1};
+    const struct chat_input in = {.messages = &hello, .n_messages = 1, .wants_reply = true};
+    struct buf ids, text;
+    size_t n_kept;
+    enum status rc;
+
+    if (m->prompter == NULL)
+        return STATUS_OK;
+    buf_init(&ids, SIZE_MAX);
+    buf_init(&text, SIZE_MAX);
+    rc = chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
+                          ids.len / sizeof(int32_t), &text, err);
+    m->format.takes_names =
+        rc == STATUS_OK && text.len > 0 && memmem(text.data, text.len, "Zqxj", 4) != NULL;
+    buf_deinit(&ids);
+    buf_deinit(&text);
+    return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
+}
+
 enum status lm_format_open(struct lm *m, const char *text, size_t len, struct error *err)
 {
     const bool takes_tools = m->prompter != NULL && chat_prompter_uses(m->prompter, "tools");
@@ -100,6 +126,8 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len, struct er
                             m->format.calls->close[0] != '\0' && m->n_marks == m->n_thought_marks;
     for (int i = 0; rc == STATUS_OK && i < N_THINKING; i++)
         rc = find_begin(m, (enum thinking)i, err);
+    if (rc == STATUS_OK)
+        rc = find_names(m, err);
     return rc == STATUS_OK ? lm_reasoning_open(m, err) : rc;
 }
 

@@ -163,7 +163,7 @@ static size_t lm_step_left(const struct lm *m, const struct agent_turn *turn,
     return n_left;
 }
 
-/* Samples among the tokens that the row's constraint lets follow. */
+/* Samples among the tokens that the row's constraint, or its reasoning's budget, lets follow. */
 static enum status lm_step_sample_constrained(struct lm *m, struct row *row, float *logits,
                                               uint32_t position, struct sampled *out)
 {
@@ -175,7 +175,7 @@ static enum status lm_step_sample_constrained(struct lm *m, struct row *row, flo
 
     if (t->reasoning.phase != REASONING_IS_OVER) {
         rc = lm_reasoning_sample(m, row, logits, position, n_left, out);
-        if (rc != STATUS_OK || t->reasoning.phase != REASONING_IS_OVER)
+        if (rc != STATUS_OK || t->reasoning.phase != REASONING_IS_OVER || t->matcher == NULL)
             return rc;
     }
     rc = matcher_mask(t->matcher, n_left, &mask, &row->err);
@@ -203,7 +203,7 @@ static enum status lm_step_sample(struct lm *m, struct row *row, float *logits,
         *out = sampler_drawn(t->sampler, drawn);
         return STATUS_OK;
     }
-    if (t->matcher != NULL)
+    if (t->matcher != NULL || t->reasoning.phase != REASONING_IS_OVER)
         return lm_step_sample_constrained(m, row, logits, position, out);
     return sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
 }
@@ -215,14 +215,16 @@ static enum status lm_step_add_token(struct lm *m, struct row *row, const struct
     struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     struct lm_generated *generated = &t->generated[t->n_generated];
-    const bool is_bound = t->reasoning.phase == REASONING_IS_OVER;
+    const bool is_reasoning = t->reasoning.phase != REASONING_IS_OVER;
+    const bool is_bound =
+        !is_reasoning || (t->matcher == NULL && t->reasoning.phase != REASONING_WRITES);
     bool is_stopped = false;
     enum status rc = STATUS_OK;
 
     generated->token = *token;
     sampler_accept(t->sampler, generated->token.id);
-    if (!is_bound)
-        lm_reasoning_accept(m, &t->reasoning, generated->token.id);
+    if (is_reasoning)
+        lm_reasoning_accept(m, t, generated->token.id);
     else if (t->matcher != NULL)
         rc = matcher_accept(t->matcher, generated->token.id, &row->err);
     if (rc != STATUS_OK)
@@ -275,8 +277,9 @@ static enum status add_tokens(struct lm *m, struct row *row, const struct transf
 /* The token that must come next, -1 if there is a choice. */
 static int32_t lm_step_forced(const struct lm_turn *t)
 {
-    return t->reasoning.phase == REASONING_IS_OVER ? matcher_forced(t->matcher)
-                                                   : lm_reasoning_written(&t->reasoning);
+    if (t->reasoning.phase != REASONING_IS_OVER)
+        return lm_reasoning_written(&t->reasoning);
+    return t->matcher == NULL ? -1 : matcher_forced(t->matcher);
 }
 
 /* Appends tokens that the constraint forces: they need no logits, and the next step computes them
@@ -287,7 +290,7 @@ static enum status add_forced(struct lm *m, struct row *row)
     struct lm_turn *t = row->turn;
     enum status rc = STATUS_OK;
 
-    if (t->matcher == NULL || t->n_generated == 0 || s->want_logprobs || s->n_logprobs > 0)
+    if (t->n_generated == 0 || s->want_logprobs || s->n_logprobs > 0)
         return STATUS_OK;
     while (rc == STATUS_OK && t->finish == FINISH_NONE && t->n_generated < 1 + DRAFT_MAX &&
            lm_step_forced(t) >= 0) {
@@ -380,7 +383,7 @@ static void plan_draws(struct lm *m, struct row *row, size_t first_logits,
     const uint32_t position = (uint32_t)agent_turn_of(row)->reply.n_tokens;
 
     if (m->draws == NULL || lm_is_scoring(t) || lm_results_are_pending(t) || out->n_logits == 0 ||
-        t->matcher != NULL)
+        t->matcher != NULL || t->reasoning.phase != REASONING_IS_OVER)
         return;
     for (uint32_t i = 0; i < out->n_logits; i++)
         if (!sampler_plan(t->sampler, m->n_vocab, position + i, &m->draws[first_logits + i]))

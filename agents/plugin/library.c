@@ -92,11 +92,11 @@ static enum status plugin_check_agent(const struct parley_agent *a, struct error
         return error_set(err, STATUS_PRECONDITION, "it has ABI %u, but this parleyd needs %d",
                          a->abi, PARLEY_AGENT_ABI);
     /* A newer struct has more members, which this program does not use. */
-    if (a->size_bytes < sizeof(*a))
+    if (a->size_bytes < offsetof(struct parley_agent, chat_template)) /* which came later */
         return error_set(err, STATUS_PRECONDITION,
                          "its parley_agent has %u bytes, it must have %zu: build it with "
                          "parley_agent.h of this parleyd",
-                         a->size_bytes, sizeof(*a));
+                         a->size_bytes, offsetof(struct parley_agent, chat_template));
     missing = plugin_missing_entry(a);
     if (missing != NULL)
         return error_set(err, STATUS_PRECONDITION, "its parley_agent has no %s", missing);

@@ -131,6 +131,10 @@ struct parley_agent {
     /* Returns the size of the turn's input in cost_unit; 0 counts as 1. A step's sum of costs is
      * bounded by max_cost; clients see the cost as the prompt's tokens. NULL: each turn costs 1. */
     uint32_t (*cost)(void *agent, const struct parley_agent_row *row);
+
+    /* The chat template of the model whose replies these are, as text, or NULL: clients that offer
+     * tools get calls and reasoning that are written as models with that template write them. */
+    const char *chat_template;
 };
 
 #ifdef __GNUC__

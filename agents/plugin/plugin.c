@@ -15,6 +15,7 @@
 
 #include "agents/agent.h"
 #include "agents/plugin/library.h"
+#include "agents/reply/reply_format.h"
 #include "agents/turn.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -37,6 +38,8 @@ struct plugin {
     void *self;                      /* what the object's open returned; NULL: not open */
     struct parley_agent_row **rows;  /* [max_rows] rows of a step; owned by the compute thread */
     size_t max_rows;
+    bool has_format;            /* the object names a template */
+    struct reply_format format; /* of its replies */
 };
 
 /* A state that the object made, of a conversation after a turn. It never changes once its turn is
@@ -286,6 +289,11 @@ static enum status plugin_open(struct agent *a, const struct agent_config *confi
     p->rows = try_alloc(p->max_rows, sizeof(struct parley_agent_row *));
     if (p->rows == NULL)
         return error_no_memory(err, p->max_rows * sizeof(struct parley_agent_row *), "rows");
+    p->has_format = p->type->size_bytes >= offsetof(struct parley_agent, chat_template) +
+                                               sizeof(p->type->chat_template) &&
+                    p->type->chat_template != NULL;
+    if (p->has_format)
+        reply_format_find(&p->format, p->type->chat_template, strlen(p->type->chat_template), true);
     p->self = p->type->open(&host, &why);
     return p->self != NULL ? STATUS_OK
                            : plugin_fail(p, err, why.status, STATUS_PRECONDITION, why.text);
@@ -306,6 +314,7 @@ static void plugin_info(const struct agent *a, struct agent_info *out)
     const struct plugin *p = plugin_of(a);
 
     out->architecture = p->type->name;
+    out->text.reply_format = p->has_format ? &p->format : NULL;
     out->is_light = (p->type->flags & PARLEY_AGENT_LIGHT) != 0;
     out->is_inexact = (p->type->flags & PARLEY_AGENT_DETERMINISTIC) == 0;
     memcpy(out->version, p->type->version,

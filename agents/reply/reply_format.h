@@ -55,6 +55,7 @@ struct reply_family {
 struct reply_format {
     const struct call_format *calls;       /* never NULL */
     bool takes_tools;                      /* the template shows the tools to the model */
+    bool takes_names;                      /* and the names of messages */
     const struct thought_format *thoughts; /* NULL: it has none */
     bool begins_in_thought[N_THINKING];    /* the prompt then ends behind the open of a thought */
     bool marks_calls; /* its marks are ordinary text, and a forced call is to have them */

@@ -21,7 +21,13 @@ struct prompt {
     const int32_t *ids; /* [n_ids] */
     size_t n_ids;
     bool is_plain;
+    bool has_names; /* a message that is no tool's result has a name */
     struct tool_use tool_use;
+};
+
+/* What an API calls a field. */
+struct field_name {
+    const char *ours, *theirs;
 };
 
 struct request {
@@ -30,7 +36,8 @@ struct request {
     size_t n_prompts;
     uint32_t n; /* replies to each prompt */
     struct sampling_overrides overrides;
-    const char *left_out; /* keywords of a schema that are not enforced; NULL or "": none */
+    const char *left_out; /* what is not enforced, or left out, as a list; NULL or "": nothing */
+    const struct field_name *names;    /* of errors, the last with NULL; NULL: none differs */
     const struct offered_tools *tools; /* NULL: none */
     bool is_function_call;             /* the call is answered in OpenAI's old form */
     struct template_variables variables;
@@ -51,6 +58,15 @@ struct request {
 enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };
 enum { REQUEST_MAX_CALLS = 128 }; /* of one message */
 
+/* Adds what is left out of the request to its list. what: printable ASCII without a comma. */
+enum status request_leave_out(struct request *r, const char *what, struct arena *arena,
+                              struct error *err) MUST_CHECK;
+/* Adds the type of a tool that is left out to a list of such, once, in letters that a header may
+ * have. False: there is no memory. */
+bool request_list_left_out(json_t *list, const char *type);
+/* Gives err's field the name that the client knows it by. Returns err->status. */
+enum status request_name_error(const struct request *r, struct error *err);
+
 /* What the replies must match. format: the value of
  * OpenAI's own field for it, or NULL. */
 enum status request_constraint(struct request *out, const json_t *body, const json_t *format,
@@ -67,14 +83,19 @@ enum status request_tools(struct request *out, const json_t *body, enum tools_sp
 struct thinking_request {
     enum thinking thinking;
     const char *effort; /* static; NULL: not given */
+    bool has_budget;
+    uint32_t budget; /* the most tokens of the thoughts */
 };
 
 /* The value of an effort's field, which may be NULL: then out stays as it is. */
 enum status request_effort(struct thinking_request *out, const json_t *value, const char *name,
                            struct error *err) MUST_CHECK;
-/* Reads the variables of the model's chat template: reasoning_effort, enable_thinking and
- * chat_template_kwargs, of which the last goes first. asked: what the API's own fields say; may be
- * NULL. */
+/* The member of object that bounds the thoughts' tokens; out stays as it is where there is none. */
+enum status request_budget(struct thinking_request *out, const json_t *object, const char *name,
+                           struct error *err) MUST_CHECK;
+/* Reads the variables of the model's chat template: reasoning_effort, enable_thinking,
+ * thinking_budget and chat_template_kwargs, of which the last goes first. asked: what the API's own
+ * fields say; may be NULL. */
 enum status request_variables(struct request *out, const json_t *body,
                               const struct thinking_request *asked, struct arena *arena,
                               struct error *err) MUST_CHECK;

@@ -117,6 +117,9 @@ static enum status variables_fill(struct template_variables *out, json_t *all,
     if (asked->effort != NULL &&
         json_object_set_new(all, "reasoning_effort", json_string(asked->effort)) != 0)
         return error_no_memory(err, 0, "the variables of the chat template");
+    if (asked->has_budget &&
+        json_object_set_new(all, "thinking_budget", json_integer(asked->budget)) != 0)
+        return error_no_memory(err, 0, "the variables of the chat template");
     if (variables_add(all, kwargs, err) != STATUS_OK ||
         variables_pair(all, kwargs, &out->thinking, err) != STATUS_OK)
         return err->status;
@@ -131,7 +134,7 @@ enum status template_variables_make(struct template_variables *out,
     json_t *all;
     enum status rc;
 
-    if (asked->thinking == THINKING_DEFAULT && asked->effort == NULL &&
+    if (asked->thinking == THINKING_DEFAULT && asked->effort == NULL && !asked->has_budget &&
         json_object_size(kwargs) == 0) {
         *out = made;
         return STATUS_OK;
@@ -143,6 +146,58 @@ enum status template_variables_make(struct template_variables *out,
     if (rc == STATUS_OK)
         *out = made;
     return rc;
+}
+
+enum status request_budget(struct thinking_request *out, const json_t *object, const char *name,
+                           struct error *err)
+{
+    int64_t n = 0;
+
+    if (field_whole(&n, &out->has_budget, object, name, 0, UINT32_MAX, err) != STATUS_OK)
+        return err->status;
+    if (field(object, name) != NULL)
+        out->budget = (uint32_t)n;
+    return STATUS_OK;
+}
+
+/* {"type", "budget_tokens"}, as Anthropic and others have it. Only "enabled" is refused by a model
+ * that cannot: the others leave the choice to it. */
+static enum status variables_take_thinking(struct request *out, struct thinking_request *asked,
+                                           const json_t *body, struct error *err)
+{
+    const json_t *thinking = NULL;
+    const char *type = "";
+
+    if (field_object(&thinking, body, "thinking", err) != STATUS_OK)
+        return err->status;
+    if (thinking == NULL)
+        return STATUS_OK;
+    if (field_text(&type, thinking, "type", err) != STATUS_OK)
+        return field_inside(err, "thinking");
+    if (strcmp(type, "enabled") == 0)
+        out->thinks = "thinking";
+    else if (strcmp(type, "disabled") != 0 && strcmp(type, "adaptive") != 0 &&
+             strcmp(type, "between_tools") != 0)
+        return error_field(err, "thinking.type",
+                           "is '%.40s', it must be enabled, disabled, adaptive or between_tools",
+                           type);
+    asked->thinking = strcmp(type, "disabled") == 0 ? THINKING_OFF : THINKING_ON;
+    if (request_budget(asked, thinking, "budget_tokens", err) != STATUS_OK)
+        return field_inside(err, "thinking");
+    return STATUS_OK;
+}
+
+/* What vLLM, llama-server and Qwen's own service call it. */
+static enum status variables_take_budget(struct thinking_request *out, const json_t *body,
+                                         struct error *err)
+{
+    static const char *const names[] = {"thinking_budget", "thinking_budget_tokens",
+                                        "thinking_token_budget"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (request_budget(out, body, names[i], err) != STATUS_OK)
+            return err->status;
+    return STATUS_OK;
 }
 
 enum status request_variables(struct request *out, const json_t *body,
@@ -157,6 +212,8 @@ enum status request_variables(struct request *out, const json_t *body,
         all = *asked;
     if (request_effort(&all, field(body, "reasoning_effort"), "reasoning_effort", err) !=
             STATUS_OK ||
+        variables_take_thinking(out, &all, body, err) != STATUS_OK ||
+        variables_take_budget(&all, body, err) != STATUS_OK ||
         field_bool(&is_enabled, body, "enable_thinking", err) != STATUS_OK ||
         field_object(&kwargs, body, "chat_template_kwargs", err) != STATUS_OK)
         return err->status;

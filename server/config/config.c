@@ -429,11 +429,12 @@ static enum status config_check_plugin(const struct config *c, const struct conf
     return STATUS_OK;
 }
 
-/* A template's MODEL must be one of --model; any may lie in --model-dir. */
-static enum status check_chat_templates(const struct config *c, struct error *err)
+/* The MODEL of "[MODEL=]VALUE" must be one of --model; any may lie in --model-dir. */
+static enum status check_values_of_models(const struct config *c, const char *const *values,
+                                          size_t n, struct error *err)
 {
-    for (size_t i = 0; i < c->options.n_chat_templates && c->model_dir == NULL; i++) {
-        const char *text = c->options.chat_templates[i], *equals = strchr(text, '=');
+    for (size_t i = 0; i < n && c->model_dir == NULL; i++) {
+        const char *text = values[i], *equals = strchr(text, '=');
         size_t len = equals == NULL ? 0 : (size_t)(equals - text), m = 0;
 
         while (equals != NULL && m < c->n_models &&
@@ -457,8 +458,12 @@ enum status config_check_files(const struct config *c, struct error *err)
             (void)error_prefix(err, "%.100s:%u: models", c->file_path, m->line);
         return err->status;
     }
-    if (check_chat_templates(c, err) != STATUS_OK)
+    if (check_values_of_models(c, c->options.chat_templates, c->options.n_chat_templates, err) !=
+        STATUS_OK)
         return config_blame(c, "chat_templates", err);
+    if (check_values_of_models(c, c->options.max_replies, c->options.n_max_replies, err) !=
+        STATUS_OK)
+        return config_blame(c, "max_reply", err);
     for (size_t i = 0; i < c->n_plugins; i++)
         if (config_check_plugin(c, &c->plugins[i], err) != STATUS_OK)
             return config_blame(c, "plugins", err);

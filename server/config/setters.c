@@ -5,6 +5,7 @@
 
 #include "base/address.h"
 #include "base/name.h"
+#include "base/number.h"
 #include "compute/backends.h"
 #include "server/config/units.h"
 #include "server/config/values.h"
@@ -297,6 +298,19 @@ enum status set_chat_template(struct config *c, const char *value, struct error 
         return error_set(err, STATUS_INVALID, "takes [MODEL=]FILE or [MODEL=]NAME, not '%.100s'",
                          value);
     c->options.chat_templates[c->options.n_chat_templates++] = value;
+    return STATUS_OK;
+}
+
+enum status set_max_reply(struct config *c, const char *value, struct error *err)
+{
+    const char *equals = strchr(value, '=');
+    uint64_t n;
+
+    if (c->options.n_max_replies == OPTIONS_MAX_REPLIES)
+        return error_set(err, STATUS_INVALID, "at most %d limits", OPTIONS_MAX_REPLIES);
+    if (equals == value || !number_read(&n, equals == NULL ? value : equals + 1, UINT32_MAX))
+        return error_set(err, STATUS_INVALID, "takes [MODEL=]N, not '%.100s'", value);
+    c->options.max_replies[c->options.n_max_replies++] = value;
     return STATUS_OK;
 }
 

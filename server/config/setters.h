@@ -40,6 +40,7 @@ enum status set_kv(struct config *c, const char *value, struct error *err) MUST_
 enum status set_page(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_prefix_cache(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_chat_template(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_max_reply(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_pooling(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_speculate(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_attach(struct config *c, const char *value, struct error *err) MUST_CHECK;

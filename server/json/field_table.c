@@ -51,7 +51,7 @@ static const char *field_kind_missed(enum field_kind kind, const json_t *value)
     case FIELD_BOOL:
         return json_is_boolean(value) ? NULL : "true or false";
     case FIELD_WHOLE:
-        return json_is_integer(value) ? NULL : "a whole number";
+        return json_is_number(value) ? NULL : "a whole number";
     case FIELD_OBJECT:
         return json_is_object(value) ? NULL : "an object";
     case FIELD_LIST:
@@ -63,16 +63,21 @@ static const char *field_kind_missed(enum field_kind kind, const json_t *value)
 static enum status field_row_take(const struct field_row *row, void *to, const json_t *value,
                                   struct error *err)
 {
-    json_int_t number = json_integer_value(value);
+    int64_t number;
 
     switch (row->kind) {
     case FIELD_TEXT:
+        if (!field_is_plain_text(value))
+            return error_field(err, row->name, "has the character U+0000");
         *(const char **)to = json_string_value(value);
         break;
     case FIELD_BOOL:
         *(bool *)to = json_is_true(value);
         break;
     case FIELD_WHOLE:
+        if (!field_is_whole(value, &number))
+            return error_field(err, row->name, "is %g, it must be a whole number",
+                               json_number_value(value));
         if (number < row->least || number > row->most)
             return error_field(err, row->name, "is %lld, it must be from %lld to %lld",
                                (long long)number, (long long)row->least, (long long)row->most);

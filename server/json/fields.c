@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/json_extent.h"
 
 /* Jansson reports lack of memory as damaged text, and its reader (2.14) does not check whether the
@@ -13,7 +14,7 @@
  * discarded afterwards. Loop. */
 static bool was_short, is_reading;
 
-enum { FEW_FIELDS = 8 };
+enum { FEW_FIELDS = 8, BIG_DIGITS = 19 /* of the smallest integer that overflows */ };
 
 static void *fields_take(size_t size_bytes)
 {
@@ -30,20 +31,77 @@ void fields_init(void)
     json_set_alloc_funcs(fields_take, free);
 }
 
-static json_t *fields_load_as(const char *text, size_t len, size_t flags, json_error_t *why,
-                              bool *ret_was_short)
+static json_t *fields_load_once(const char *text, size_t len, size_t flags, json_error_t *why,
+                                bool *ret_was_short)
 {
     json_t *value;
 
     was_short = false;
     is_reading = true;
-    value = json_loadb(text, len, flags, why);
+    value = json_loadb(text, len, flags | JSON_ALLOW_NUL, why);
     is_reading = false;
     *ret_was_short = was_short;
     if (!was_short)
         return value;
     json_decref(value); /* NULL is fine */
     return NULL;
+}
+
+/* How long the number is that begins at text; *ret_is_big: it is an integer of many digits. */
+static size_t fields_number(const char *text, size_t len, bool *ret_is_big)
+{
+    size_t n = 0, n_digits = 0;
+
+    while (n < len && strchr("+-.0123456789Ee", text[n]) != NULL && text[n] != '\0') {
+        n_digits += text[n] >= '0' && text[n] <= '9';
+        n++;
+    }
+    *ret_is_big = n_digits >= BIG_DIGITS && memchr(text, '.', n) == NULL &&
+                  memchr(text, 'e', n) == NULL && memchr(text, 'E', n) == NULL;
+    return n;
+}
+
+/* Appends text with ".0" behind each integer of many digits. */
+static enum status fields_widen(struct buf *out, const char *text, size_t len)
+{
+    bool is_in_string = false, is_big;
+
+    for (size_t at = 0, n; at < len; at += n) {
+        n = 1;
+        is_big = false;
+        if (is_in_string) {
+            n += text[at] == '\\' && at + 1 < len;
+            is_in_string = text[at] != '"';
+        } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
+            n = fields_number(text + at, len - at, &is_big);
+        } else {
+            is_in_string = text[at] == '"';
+        }
+        if (buf_append(out, text + at, n) != STATUS_OK ||
+            (is_big && buf_append(out, ".0", 2) != STATUS_OK))
+            return STATUS_EXHAUSTED;
+    }
+    return STATUS_OK;
+}
+
+static json_t *fields_load_as(const char *text, size_t len, size_t flags, json_error_t *why,
+                              bool *ret_was_short)
+{
+    json_error_t reason;
+    json_t *value = fields_load_once(text, len, flags, &reason, ret_was_short);
+    struct buf wide;
+
+    if (why != NULL)
+        *why = reason;
+    if (value != NULL || *ret_was_short || json_error_code(&reason) != json_error_numeric_overflow)
+        return value;
+    buf_init(&wide, SIZE_MAX);
+    if (fields_widen(&wide, text, len) != STATUS_OK)
+        *ret_was_short = true;
+    else
+        value = fields_load_once(wide.data, wide.len, flags, why, ret_was_short);
+    buf_deinit(&wide);
+    return value;
 }
 
 json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short)
@@ -143,8 +201,29 @@ enum status field_text(const char **out, const json_t *object, const char *name,
         return STATUS_OK;
     if (!json_is_string(value))
         return field_wrong(err, name, "a string", value);
+    if (!field_is_plain_text(value))
+        return error_field(err, name, "has the character U+0000");
     *out = json_string_value(value);
     return STATUS_OK;
+}
+
+bool field_is_whole(const json_t *value, int64_t *out)
+{
+    const double real = json_real_value(value);
+
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    if (!json_is_real(value) || real < -0x1p63 || real >= 0x1p63 || real != (double)(int64_t)real)
+        return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+bool field_is_plain_text(const json_t *value)
+{
+    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
 }
 
 enum status field_bool(bool *out, const json_t *object, const char *name, struct error *err)
@@ -163,13 +242,15 @@ enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, con
                         int64_t min, int64_t max, struct error *err)
 {
     const json_t *value = field(object, name);
-    json_int_t number;
+    int64_t number;
 
     if (value == NULL)
         return STATUS_OK;
-    if (!json_is_integer(value))
+    if (!json_is_number(value))
         return field_wrong(err, name, "a whole number", value);
-    number = json_integer_value(value);
+    if (!field_is_whole(value, &number))
+        return error_field(err, name, "is %g, it must be a whole number from %lld to %lld",
+                           json_number_value(value), (long long)min, (long long)max);
     if (number < min || number > max)
         return error_field(err, name, "is %lld, it must be from %lld to %lld", (long long)number,
                            (long long)min, (long long)max);
@@ -224,6 +305,31 @@ enum status field_token_ids(int32_t **out, const json_t *list, const char *name,
     }
     *out = ids;
     return STATUS_OK;
+}
+
+enum status field_rename(struct error *err, const char *from, const char *to)
+{
+    const size_t n = strlen(from);
+    const bool is_named = strncmp(err->text, from, n) == 0 && err->text[n] == ' ';
+    const struct error was = *err;
+
+    if (strcmp(err->field, from) != 0)
+        return err->status;
+    (void)error_because(err, was.status, was.reason, to, "%s%s", is_named ? to : "",
+                        is_named ? was.text + n : was.text);
+    err->retry_after_ms = was.retry_after_ms;
+    err->have_version = was.have_version;
+    err->want_version = was.want_version;
+    return err->status;
+}
+
+enum status field_inside(struct error *err, const char *object)
+{
+    char from[sizeof(err->field)], to[2 * sizeof(err->field)];
+
+    memcpy(from, err->field, sizeof(from));
+    (void)snprintf(to, sizeof(to), "%.40s.%s", object, from);
+    return field_rename(err, from, to);
 }
 
 struct field_path field_path_of(const char *list, size_t i, const char *member)

@@ -17,8 +17,9 @@ enum { FIELDS_MAX_NUMBERS = 1 << 19, FIELDS_MAX_OTHERS = 1 << 17 };
 /* Makes jansson allocate with try_alloc. Called once, before any JSON is made, on the loop. */
 void fields_init(void);
 
-/* Does what json_loadb does. Returns NULL also when memory is short, and then sets *ret_was_short.
- * Called on the loop. */
+/* Does what json_loadb does, but strings may have the character U+0000, and an integer that a
+ * json_int_t does not hold becomes a real. Returns NULL also when memory is short, and then sets
+ * *ret_was_short. Called on the loop. */
 json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short);
 
 /* Parses a body, which must be an object within these bounds. INVALID says where it is not. */
@@ -38,6 +39,11 @@ enum status field_bool(bool *out, const json_t *object, const char *name,
 /* *ret_given may be NULL. */
 enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, const char *name,
                         int64_t min, int64_t max, struct error *err) MUST_CHECK;
+/* Whether value is a whole number, spelt as an integer or as a real (3.0), that an int64_t holds.
+ */
+bool field_is_whole(const json_t *value, int64_t *out);
+/* Whether value is a string without the character U+0000, which texts ended by NUL cannot hold. */
+bool field_is_plain_text(const json_t *value);
 enum status field_object(const json_t **out, const json_t *object, const char *name,
                          struct error *err) MUST_CHECK;
 enum status field_array(const json_t **out, const json_t *object, const char *name,
@@ -46,6 +52,13 @@ enum status field_array(const json_t **out, const json_t *object, const char *na
  * arena. The error says that want is expected: "a list of token ids". */
 enum status field_token_ids(int32_t **out, const json_t *list, const char *name, const char *want,
                             struct arena *arena, struct error *err) MUST_CHECK;
+
+/* Gives err's field, if that is its name, another name: in the text, too, which may begin with it.
+ * Returns err->status. */
+enum status field_rename(struct error *err, const char *from, const char *to);
+/* The field of err is a member of the object of that name: "max_tokens" becomes
+ * "reasoning.max_tokens". Returns err->status. */
+enum status field_inside(struct error *err, const char *object);
 
 /* The name of a member of a list's entry: "tools[3].type". member is ".type", or "". */
 struct field_path {

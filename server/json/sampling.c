@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/sampling_fields.h"
+#include "server/json/fields.h"
 
 struct known {
     const char *name;
@@ -61,14 +62,17 @@ static enum status json_take_u32(struct sampling *s, const struct known *k, cons
                                  struct arena *arena, struct error *err)
 {
     const bool is_top_k = k->field == SAMPLING_TOP_K;
-    json_int_t n = json_integer_value(value);
+    const bool has_none = is_top_k || k->field == SAMPLING_MAX_TOKENS;
+    int64_t n = -2;
     uint32_t number;
 
-    if (is_top_k && n == -1)
+    if (field_is_whole(value, &n) && has_none && n == -1)
         n = 0; /* elsewhere -1 means all */
-    if (!json_is_integer(value) || n < 0 || n > UINT32_MAX)
+    if (n < 0 || n > UINT32_MAX)
         return error_field(err, k->name, "must be a whole number%s",
-                           is_top_k ? ", -1 or 0 for all" : " from 0 to 4294967295");
+                           is_top_k   ? ", -1 or 0 for all"
+                           : has_none ? ", -1 or 0 for no bound"
+                                      : " from 0 to 4294967295");
     number = (uint32_t)n;
     memcpy((char *)s + k->offset, &number, sizeof(number));
     return STATUS_OK;
@@ -78,10 +82,12 @@ static enum status json_take_u32(struct sampling *s, const struct known *k, cons
 static enum status json_take_u64(struct sampling *s, const struct known *k, const json_t *value,
                                  struct arena *arena, struct error *err)
 {
-    uint64_t number = (uint64_t)json_integer_value(value);
+    uint64_t number;
+    int64_t n;
 
-    if (!json_is_integer(value))
-        return error_field(err, k->name, "must be a whole number");
+    if (!field_is_whole(value, &n))
+        return error_field(err, k->name, "must be a whole number from -2^63 to 2^63 - 1");
+    number = (uint64_t)n;
     memcpy((char *)s + k->offset, &number, sizeof(number));
     return STATUS_OK;
 }

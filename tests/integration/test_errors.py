@@ -71,7 +71,7 @@ def fields(parley):
     r = request(c)
     r.sampling.top_p = 7
     d = expect(lambda: parley.conversations.Turn(r), code.INVALID_ARGUMENT, "INVALID_FIELD", "top_p")
-    assert d.text == "top_p is 7, it must be above 0 and at most 1", d
+    assert d.text == "top_p is 7, it must be from 0 to 1", d
     many = {str(i): "x" for i in range(1000)}
     expect(lambda: parley.open("echo", metadata=many), code.INVALID_ARGUMENT, "INVALID_FIELD", "metadata")
     expect(lambda: parley.open("echo", system="x" * ((1 << 20) + 1)), code.INVALID_ARGUMENT, "INVALID_FIELD", "system")

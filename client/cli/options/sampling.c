@@ -5,8 +5,7 @@
 const struct option_row sampling_rows[] = {
     {"temperature", "T", "sampling temperature; 0: always the likeliest token (the model's own)",
      OPTION_FLOAT, AT(temperature), PARLEY_TEMPERATURE},
-    {"top-p", "P",
-     "sample from the likeliest tokens whose probabilities add up to P, above 0 and at most 1",
+    {"top-p", "P", "sample from the likeliest tokens whose probabilities add up to P, from 0 to 1",
      OPTION_FLOAT, AT(top_p), PARLEY_TOP_P},
     {"top-k", "K", "sample from the K likeliest tokens; 0: from all", OPTION_U32, AT(top_k),
      PARLEY_TOP_K},

@@ -58,24 +58,24 @@ static enum status wire_reasoning(struct template_variables *out, const Parley__
                                   const struct reply_format *format, struct arena *arena,
                                   struct error *err)
 {
-    static const struct thinking_request asked[] = {
-        [PARLEY__V1__REASONING__EFFORT__EFFORT_UNSPECIFIED] = {THINKING_DEFAULT, NULL},
-        [PARLEY__V1__REASONING__EFFORT__EFFORT_NONE] = {THINKING_OFF, "none"},
-        [PARLEY__V1__REASONING__EFFORT__EFFORT_LOW] = {THINKING_ON, "low"},
-        [PARLEY__V1__REASONING__EFFORT__EFFORT_MEDIUM] = {THINKING_ON, "medium"},
-        [PARLEY__V1__REASONING__EFFORT__EFFORT_HIGH] = {THINKING_ON, "high"},
+    static const struct thinking_request efforts[] = {
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_UNSPECIFIED] = {.thinking = THINKING_DEFAULT},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_NONE] = {THINKING_OFF, .effort = "none"},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_LOW] = {THINKING_ON, .effort = "low"},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_MEDIUM] = {THINKING_ON, .effort = "medium"},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_HIGH] = {THINKING_ON, .effort = "high"},
     };
+    struct thinking_request asked;
 
-    if (from->max_tokens != 0) {
-        (void)error_field(err, "reasoning.max_tokens", "is not served yet");
-        return err->status = STATUS_UNIMPLEMENTED;
-    }
-    if ((unsigned)from->effort >= sizeof(asked) / sizeof(asked[0]))
+    if ((unsigned)from->effort >= sizeof(efforts) / sizeof(efforts[0]))
         return error_field(err, "reasoning.effort", "is %d, which is none", (int)from->effort);
     if (from->effort != PARLEY__V1__REASONING__EFFORT__EFFORT_NONE &&
         (format == NULL || format->thoughts == NULL))
         return error_field(err, "reasoning", "is asked of a model that does not reason");
-    return template_variables_make(out, &asked[from->effort], NULL, arena, err);
+    asked = efforts[from->effort];
+    asked.has_budget = from->max_tokens != 0;
+    asked.budget = from->max_tokens;
+    return template_variables_make(out, &asked, NULL, arena, err);
 }
 
 static enum status wire_constrain(struct turn_request *out, const struct constraint *constraint,

@@ -75,7 +75,7 @@ static const struct told_wrong {
     {"{\"flag\":0}", "flag must be true or false, not a number"},
     {"{\"list\":{}}", "list must be a list, not an object"},
     {"{\"object\":[]}", "object must be an object, not a list"},
-    {"{\"number\":2.5}", "number must be a whole number, not a number"},
+    {"{\"number\":2.5}", "number is 2.5, it must be a whole number"},
     {"{\"number\":10}", "number is 10, it must be from 2 to 9"},
     {"{\"number\":1}", "number is 1, it must be from 2 to 9"},
     {"{\"beams\":true}", "beams is not served"},

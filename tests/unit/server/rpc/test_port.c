@@ -67,8 +67,8 @@ static void refuse(struct call *call)
     const char *text = ((const Parley__V1__Message *)request)->text;
     struct error err;
 
-    (void)error_field(&err, text[0] != '\0' ? text : "top_p",
-                      "is 7, it must be above 0 and at most 1%s", text);
+    (void)error_field(&err, text[0] != '\0' ? text : "top_p", "is 7, it must be from 0 to 1%s",
+                      text);
     err.retry_after_ms = 250;
     call_finish(call, &err);
 }
@@ -492,7 +492,7 @@ START_TEST(failure_has_its_detail)
     open_all(&d);
     dial_unary(&d, &c, "/test.Port/Fail", "", 0);
     ck_assert_int_eq(c.status, GRPC_STATUS_INVALID_ARGUMENT);
-    ck_assert_str_eq(c.words, "top_p is 7, it must be above 0 and at most 1");
+    ck_assert_str_eq(c.words, "top_p is 7, it must be from 0 to 1");
     ck_assert_uint_eq(c.code, GRPC_STATUS_INVALID_ARGUMENT);
     ck_assert_str_eq(c.field, "top_p");
     ck_assert_uint_eq(c.retry_ms, 250);
