@@ -79,10 +79,12 @@ static enum status write_event(struct generation *g, struct choice *c,
     return json_writer_end(&w);
 }
 
-static void generation_fail(struct generation *g, const struct error *err)
+static void generation_fail(struct generation *g, const struct error *ended)
 {
+    struct error why = *ended, *err = &why;
     struct json_writer w;
 
+    (void)request_name_error(g->request, err);
     g->is_over = true;
     if (!exchange_is_streaming(g->exchange)) {
         exchange_fail(g->exchange, err);
@@ -719,6 +721,13 @@ uint64_t generation_call_seed(const struct choice *c)
     const struct stored_request *asked = choice_request(c);
 
     return asked == NULL ? 0 : asked->tool_use.seed;
+}
+
+struct text generation_tools(const struct choice *c)
+{
+    const struct stored_request *asked = choice_request(c);
+
+    return asked == NULL ? (struct text){0} : asked->tool_use.tools;
 }
 
 /* --- shared by several APIs --- */

@@ -127,6 +127,9 @@ enum status generation_divide(const struct choice *c, struct whole_reply *out,
 /* Of the ids of c's calls; 0: it has none. */
 uint64_t generation_call_seed(const struct choice *c);
 
+/* The tools that c's reply may call, as in a tool_use. */
+struct text generation_tools(const struct choice *c);
+
 /* A choice's whole reply, as one event, once it is done. */
 void generation_all(const struct choice *c, struct turn_event *out, const char **ret_text,
                     size_t *ret_len);

@@ -209,7 +209,8 @@ enum status request_constraint(struct request *out, const json_t *body, const js
         return error_field(err, "structured_outputs", "has a structural_tag, which is not taken");
     if (r.constraint == NULL)
         return STATUS_OK;
-    out->left_out = r.left_out;
+    if (request_leave_out(out, r.left_out, arena, err) != STATUS_OK)
+        return err->status;
     out->overrides.given |= SAMPLING_CONSTRAINT;
     out->overrides.values.constraint = r.constraint;
     return STATUS_OK;

@@ -1,6 +1,7 @@
 #include "server/api/request.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/json/fields.h"
@@ -35,7 +36,7 @@ static enum status take_role(enum role *out, const json_t *message, const char *
 
     if (role == NULL)
         return error_field(err, name_of(&at).text, "is missing");
-    if (!json_is_string(role))
+    if (!field_is_plain_text(role))
         return field_wrong(err, name_of(&at).text, "a string", role);
     name = json_string_value(role);
     if (strcmp(name, "developer") == 0) /* the name in newer models */
@@ -133,19 +134,54 @@ static struct text json_text(const json_t *value)
                : (struct text){0};
 }
 
-/* A call's function; a name is wanted, arguments may be anything. */
+/* A member that is a string, or is not there. */
+static enum status take_text_member(struct text *out, const json_t *object, const char *name,
+                                    const struct place *at, struct error *err)
+{
+    const json_t *value = field(object, name);
+    char path[64];
+
+    if (value != NULL && !json_is_string(value)) {
+        (void)snprintf(path, sizeof(path), "%s.%s", name_of(at).text, name);
+        return field_wrong(err, path, "a string", value);
+    }
+    *out = json_text(value);
+    return STATUS_OK;
+}
+
+/* Arguments that are JSON's own values, as text. */
+static enum status take_arguments(struct text *out, const json_t *value, const struct place *at,
+                                  struct arena *arena, struct error *err)
+{
+    char *text;
+
+    *out = json_text(value);
+    if (value != NULL && !json_is_string(value) && !json_is_object(value))
+        return error_field(err, name_of(at).text,
+                           "has a call whose arguments are neither a string nor an object");
+    if (json_is_object(value)) {
+        text = json_dumps(value, 0);
+        out->text = text == NULL ? NULL : arena_strndup(arena, text, strlen(text));
+        out->len = text == NULL ? 0 : strlen(text);
+        free(text);
+        if (out->text == NULL)
+            return error_no_memory(err, 0, "the request");
+    }
+    if (out->len == 0)
+        *out = (struct text){"{}", 2};
+    return STATUS_OK;
+}
+
+/* A call's function; a name is wanted, arguments may be any text. */
 static enum status take_function(struct tool_call *out, const json_t *function,
-                                 const struct place *at, struct error *err)
+                                 const struct place *at, struct arena *arena, struct error *err)
 {
     const json_t *name = json_object_get(function, "name");
 
     if (!json_is_string(name))
         return error_field(err, name_of(at).text, "has a call without a name");
     out->name = json_text(name);
-    out->arguments = json_text(json_object_get(function, "arguments"));
-    if (out->arguments.len == 0)
-        out->arguments = (struct text){"{}", 2};
-    return STATUS_OK;
+    return take_arguments(&out->arguments, field(function, "arguments"), at, arena, err);
 }
 
 static enum status take_calls(struct message_extras *x, const json_t *message,
@@ -166,15 +202,19 @@ static enum status take_calls(struct message_extras *x, const json_t *message,
     x->calls = calls;
     for (size_t i = 0; i < n; i++) {
         const json_t *call = json_array_get(list, i);
+        char part[40];
+        const struct place of_call = {at->list, at->i, part};
 
-        calls[i].id = json_text(json_object_get(call, "id"));
-        if (take_function(&calls[i], json_object_get(call, "function"), at, err) != STATUS_OK)
+        (void)snprintf(part, sizeof(part), ".tool_calls[%zu]", i);
+        if (take_text_member(&calls[i].id, call, "id", &of_call, err) != STATUS_OK ||
+            take_function(&calls[i], json_object_get(call, "function"), at, arena, err) !=
+                STATUS_OK)
             return err->status;
         x->n_calls++;
     }
     if (n == 0 && old != NULL) {
         x->n_calls = 1;
-        return take_function(&calls[0], old, at, err);
+        return take_function(&calls[0], old, at, arena, err);
     }
     return STATUS_OK;
 }
@@ -215,22 +255,25 @@ enum status request_message_extras(struct message *out, const struct message_ext
     return rc;
 }
 
-static enum status take_extras(struct message *out, const json_t *list, size_t i, const char *name,
-                               struct arena *arena, struct error *err)
+static enum status take_extras(struct message *out, bool *ret_has_name, const json_t *list,
+                               size_t i, const char *name, struct arena *arena, struct error *err)
 {
-    const struct place at = {name, i, ".tool_calls"};
+    const struct place at = {name, i, ""}, of_calls = {name, i, ".tool_calls"};
     const json_t *message = json_array_get(list, i);
     struct message_extras x = {0};
 
+    if (take_text_member(&x.name, message, "name", &at, err) != STATUS_OK)
+        return err->status;
+    *ret_has_name = *ret_has_name || (x.name.len > 0 && out->role != ROLE_TOOL);
     if (out->role == ROLE_ASSISTANT) {
-        x.thoughts = json_text(json_object_get(message, "reasoning_content"));
-        if (x.thoughts.len == 0)
-            x.thoughts = json_text(json_object_get(message, "reasoning"));
-        if (take_calls(&x, message, &at, arena, err) != STATUS_OK)
+        if (take_text_member(&x.thoughts, message, "reasoning_content", &at, err) != STATUS_OK ||
+            (x.thoughts.len == 0 &&
+             take_text_member(&x.thoughts, message, "reasoning", &at, err) != STATUS_OK) ||
+            take_calls(&x, message, &of_calls, arena, err) != STATUS_OK)
             return err->status;
     } else if (out->role == ROLE_TOOL) {
-        x.call_id = json_text(json_object_get(message, "tool_call_id"));
-        x.name = json_text(json_object_get(message, "name"));
+        if (take_text_member(&x.call_id, message, "tool_call_id", &at, err) != STATUS_OK)
+            return err->status;
         if (x.name.len == 0)
             x.name = called_name(list, i, x.call_id);
     }
@@ -242,6 +285,7 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
 {
     size_t n = json_array_size(list);
     struct message *messages;
+    bool has_names = false;
 
     if (n == 0)
         return error_field(err, name, "is empty");
@@ -259,10 +303,10 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
             return field_wrong(err, name_of(&at).text, "an object", message);
         if (take_role(&messages[i].role, message, name, i, err) != STATUS_OK ||
             take_content(&messages[i], message, name, i, arena, err) != STATUS_OK ||
-            take_extras(&messages[i], list, i, name, arena, err) != STATUS_OK)
+            take_extras(&messages[i], &has_names, list, i, name, arena, err) != STATUS_OK)
             return err->status;
     }
-    *out = (struct prompt){.messages = messages, .n_messages = n};
+    *out = (struct prompt){.messages = messages, .n_messages = n, .has_names = has_names};
     return STATUS_OK;
 }
 

@@ -1,16 +1,24 @@
 /* The tools of a request, in the spelling of chat completions, which is also Ollama's and into
  * which Anthropic's is brought, in that of Responses, and in the old one (functions,
  * function_call). */
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agents/reply/reply_parser.h"
 #include "server/api/request.h"
+#include "server/json/field_table.h"
 #include "server/json/fields.h"
 
-/* function: the object that has the name. */
+enum { MAX_LEFT_OUT = 32 };
+
+/* The body's own member, a list of functions. */
+#define MADE_TOOLS "tools as functions"
+
+/* function: the object that has the name. is_made: out of another tool. */
 static enum status take_tool(struct offered_tool *out, const json_t *function, const char *list,
-                             size_t i, const char *member, struct error *err)
+                             size_t i, const char *member, bool is_made, struct error *err)
 {
     const struct field_path name = field_path_of(list, i, member);
     const json_t *parameters = NULL;
@@ -25,7 +33,8 @@ static enum status take_tool(struct offered_tool *out, const json_t *function, c
     if (json_object_size(parameters) > 0)
         t.parameters = parameters;
     *out = t;
-    return tools_check_name(t.name, name.text, err);
+    return is_made && strchr(t.name, '/') != NULL ? STATUS_OK /* they are checked */
+                                                  : tools_check_name(t.name, name.text, err);
 }
 
 /* Appends the tool in the form of chat completions. */
@@ -41,20 +50,186 @@ static enum status list_tool(json_t *all, const json_t *function, bool is_flat)
 
 static enum status check_type(const json_t *tool, size_t i, struct error *err)
 {
-    const struct field_path type = field_path_of("tools", i, ".type");
-    const char *is = json_string_value(json_object_get(tool, "type"));
-
     if (!json_is_object(tool))
         return field_wrong(err, field_path_of("tools", i, "").text, "an object", tool);
-    if (is == NULL)
-        return error_field(err, type.text, "is missing, it must be function");
-    return strcmp(is, "function") == 0
-               ? STATUS_OK
-               : error_field(err, type.text, "is '%.40s', only functions can be called", is);
+    if (!json_is_string(json_object_get(tool, "type")))
+        return error_field(err, field_path_of("tools", i, ".type").text,
+                           "is missing, it must be function");
+    return STATUS_OK;
 }
 
+/* --- tools that are no functions --- */
+
+static bool tool_type_is(const json_t *tool, const char *type)
+{
+    return field_is_text(json_object_get(tool, "type"), type);
+}
+
+bool request_list_left_out(json_t *list, const char *type)
+{
+    char name[48];
+    size_t n = 0;
+
+    for (; type[n] != '\0' && n + 1 < sizeof(name); n++)
+        name[n] = isalnum((unsigned char)type[n]) || strchr("._-", type[n]) != NULL ? type[n] : '?';
+    name[n] = '\0';
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(json_string_value(json_array_get(list, i)), name) == 0)
+            return true;
+    return json_array_size(list) >= MAX_LEFT_OUT ||
+           json_array_append_new(list, json_string(name)) == 0;
+}
+
+/* A tool whose input is a text, in a grammar or free, as a function of one argument. */
+static json_t *custom_function(const json_t *tool)
+{
+    const json_t *format = json_object_get(tool, "format");
+    const char *name = json_string_value(json_object_get(tool, "name"));
+    const char *says = json_string_value(json_object_get(tool, "description"));
+    const char *syntax = json_string_value(json_object_get(format, "syntax"));
+    const char *grammar = json_string_value(json_object_get(format, "definition"));
+    const bool has_grammar = syntax != NULL && grammar != NULL;
+    json_t *description =
+        json_pack("s+++++", says == NULL ? "" : says,
+                  has_grammar ? "\n\nThe input is in this " : "", has_grammar ? syntax : "",
+                  has_grammar ? " grammar:\n" : "", has_grammar ? grammar : "", "");
+
+    if (name == NULL || description == NULL) {
+        json_decref(description);
+        return NULL;
+    }
+    return json_pack("{s:s,s:o,s:{s:s,s:s,s:{s:{s:s,s:s}},s:[s],s:b}}", "name", name, "description",
+                     description, "parameters", "type", "object", "title", TOOLS_CUSTOM_TITLE,
+                     "properties", "input", "type", "string", "description",
+                     "The input of the tool, as text.", "required", "input", "additionalProperties",
+                     0);
+}
+
+/* The shell on the client's machine. */
+static json_t *shell_function(void)
+{
+    return json_pack(
+        "{s:s,s:s,s:{s:s,s:s,s:{s:{s:s,s:{s:s},s:s},s:{s:s},s:{s:s,s:s}},s:[s]}}", "name",
+        TOOLS_SHELL, "description", "Runs a program on the user's machine, and returns its output.",
+        "parameters", "type", "object", "title", TOOLS_SHELL_TITLE, "properties", "command", "type",
+        "array", "items", "type", "string", "description", "The program and its arguments.",
+        "working_directory", "type", "string", "timeout_ms", "type", "integer", "description",
+        "The time after which the program is ended.", "required", "command");
+}
+
+static bool list_made(json_t *all, json_t *function)
+{
+    json_t *tool =
+        function == NULL ? NULL : json_pack("{s:s,s:o}", "type", "function", "function", function);
+
+    return tool != NULL && json_array_append_new(all, tool) == 0;
+}
+
+/* A function of the form of chat completions, of a flat one; a new reference. */
+static json_t *function_of(const json_t *tool, enum tools_spelling spelling)
+{
+    json_t *inner = json_object_get(tool, "function"), *flat;
+
+    if (spelling == TOOLS_OF_CHAT || json_is_object(inner))
+        return json_copy(inner);
+    flat = json_copy((json_t *)tool); /* it changes nothing */
+    if (flat != NULL)
+        (void)json_object_del(flat, "type"); /* where it is not, that is fine */
+    return flat;
+}
+
+/* The functions of a namespace, each called NAMESPACE/NAME, which no function's own name can be. */
+static enum status list_namespace(json_t *all, const json_t *tool, enum tools_spelling spelling,
+                                  size_t i, struct error *err)
+{
+    const char *space = json_string_value(json_object_get(tool, "name"));
+    const json_t *tools = json_object_get(tool, "tools");
+
+    if (space == NULL || tools_check_name(space, "name", err) != STATUS_OK)
+        return error_field(err, field_path_of("tools", i, ".name").text,
+                           "is not the name of a namespace");
+    for (size_t k = 0; k < json_array_size(tools); k++) {
+        const json_t *one = json_array_get(tools, k);
+        json_t *function =
+            tool_type_is(one, "custom") ? custom_function(one) : function_of(one, spelling);
+        const char *name = json_string_value(json_object_get(function, "name"));
+        char full[2 * TOOLS_MAX_NAME + 2];
+
+        if (name == NULL || tools_check_name(name, "name", err) != STATUS_OK) {
+            json_decref(function);
+            return error_field(err, field_path_of("tools", i, ".tools").text,
+                               "has a function without a name, or with a bad one");
+        }
+        (void)snprintf(full, sizeof(full), "%s/%s", space, name);
+        if (json_object_set_new(function, "name", json_string(full)) != 0 ||
+            !list_made(all, function))
+            return error_no_memory(err, 0, "the tools");
+    }
+    return STATUS_OK;
+}
+
+static enum status list_as_function(json_t *all, json_t *left_out, const json_t *tool,
+                                    enum tools_spelling spelling, size_t i, struct error *err)
+{
+    bool is_good;
+
+    if (check_type(tool, i, err) != STATUS_OK)
+        return err->status;
+    if (tool_type_is(tool, "namespace"))
+        return list_namespace(all, tool, spelling, i, err);
+    if (tool_type_is(tool, "function"))
+        is_good = list_made(all, function_of(tool, spelling));
+    else if (tool_type_is(tool, TOOLS_SHELL) && spelling == TOOLS_OF_RESPONSES)
+        is_good = list_made(all, shell_function());
+    else if (!tool_type_is(tool, "custom") || spelling != TOOLS_OF_RESPONSES)
+        is_good = request_list_left_out(left_out, json_string_value(json_object_get(tool, "type")));
+    else if (!json_is_string(json_object_get(tool, "name")))
+        return error_field(err, field_path_of("tools", i, ".name").text, "is missing");
+    else
+        is_good = list_made(all, custom_function(tool));
+    return is_good ? STATUS_OK : error_no_memory(err, 0, "the tools");
+}
+
+static bool are_functions(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *tool = json_array_get(list, i);
+
+        if (json_is_string(json_object_get(tool, "type")) && !tool_type_is(tool, "function"))
+            return false;
+    }
+    return true;
+}
+
+/* Brings a list that has other tools than functions into a list of functions, which the body owns,
+ * and leaves out what runs elsewhere than at the client's. */
+static enum status tools_as_functions(struct request *r, const json_t **list,
+                                      enum tools_spelling *ret_spelling, const json_t *body,
+                                      struct arena *arena, struct error *err)
+{
+    json_t *all, *left_out;
+    enum status rc = STATUS_OK;
+
+    if (*ret_spelling == TOOLS_AS_FUNCTIONS || are_functions(*list))
+        return STATUS_OK;
+    all = json_array();
+    left_out = json_array();
+    if (json_object_set_new((json_t *)body, MADE_TOOLS, all) != 0 || left_out == NULL)
+        rc = error_no_memory(err, 0, "the tools");
+    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(*list); i++)
+        rc = list_as_function(all, left_out, json_array_get(*list, i), *ret_spelling, i, err);
+    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(left_out); i++)
+        rc = request_leave_out(r, json_string_value(json_array_get(left_out, i)), arena, err);
+    json_decref(left_out);
+    *list = all;
+    *ret_spelling = TOOLS_OF_CHAT;
+    return rc;
+}
+
+/* --- */
+
 static enum status take_list(struct offered_tools *out, json_t *all, const json_t *list,
-                             enum tools_spelling spelling, struct error *err)
+                             enum tools_spelling spelling, bool is_made, struct error *err)
 {
     const char *name = spelling == TOOLS_AS_FUNCTIONS ? "functions" : "tools";
 
@@ -70,7 +245,7 @@ static enum status take_list(struct offered_tools *out, json_t *all, const json_
         }
         if (!json_is_object(function))
             return error_field(err, field_path_of(name, i, ".function").text, "is not an object");
-        if (take_tool(&out->items[i], function, name, i, member, err) != STATUS_OK)
+        if (take_tool(&out->items[i], function, name, i, member, is_made, err) != STATUS_OK)
             return err->status;
         if (list_tool(all, function, spelling != TOOLS_OF_CHAT) != STATUS_OK)
             return error_no_memory(err, 0, "the tools");
@@ -98,7 +273,9 @@ static enum status choose_named(struct offered_tools *t, const char *name, const
                                 struct error *err)
 {
     for (size_t i = 0; i < t->n; i++) {
-        if (strcmp(t->items[i].name, name) == 0) {
+        const char *slash = strchr(t->items[i].name, '/');
+
+        if (strcmp(slash != NULL ? slash + 1 : t->items[i].name, name) == 0) {
             t->choice = TOOLS_REQUIRED;
             t->named = t->items[i].name;
             return STATUS_OK;
@@ -219,7 +396,8 @@ static enum status fill_tools(struct offered_tools *t, json_t *all, const json_t
     const char *choice = spelling == TOOLS_AS_FUNCTIONS ? "function_call" : "tool_choice";
     bool is_parallel = true;
 
-    if (take_list(t, all, list, spelling, err) != STATUS_OK ||
+    if (take_list(t, all, list, spelling, list == json_object_get(body, MADE_TOOLS), err) !=
+            STATUS_OK ||
         take_tool_choice(t, all, field(body, choice), choice, err) != STATUS_OK ||
         field_bool(&is_parallel, body, "parallel_tool_calls", err) != STATUS_OK)
         return err->status;
@@ -238,6 +416,8 @@ enum status request_tools(struct request *out, const json_t *body, enum tools_sp
     if (t == NULL)
         return error_no_memory(err, 0, "the tools");
     if (find_list(&list, &spelling, body, err) != STATUS_OK)
+        return err->status;
+    if (tools_as_functions(out, &list, &spelling, body, arena, err) != STATUS_OK)
         return err->status;
     if (json_array_size(list) == 0)
         return refuse_choice(body, "tool_choice", err) != STATUS_OK ||
@@ -259,6 +439,68 @@ enum status request_tools(struct request *out, const json_t *body, enum tools_sp
     return STATUS_OK;
 }
 
+enum status request_leave_out(struct request *r, const char *what, struct arena *arena,
+                              struct error *err)
+{
+    const char *so_far = r->left_out == NULL ? "" : r->left_out;
+    const size_t len = strlen(so_far) + strlen(what) + 3;
+    char *list;
+
+    if (what[0] == '\0')
+        return STATUS_OK;
+    list = arena_alloc(arena, len, 1);
+    if (list == NULL)
+        return error_no_memory(err, len, "the request");
+    (void)snprintf(list, len, "%s%s%s", so_far, so_far[0] == '\0' ? "" : ", ", what);
+    r->left_out = list;
+    return STATUS_OK;
+}
+
+enum status request_name_error(const struct request *r, struct error *err)
+{
+    for (const struct field_name *n = r->names; n != NULL && n->ours != NULL; n++)
+        if (strcmp(err->field, n->ours) == 0)
+            return field_rename(err, n->ours, n->theirs);
+    return err->status;
+}
+
+/* Takes the names out of messages whose model's template does not read them. */
+static enum status drop_names(struct request *r, struct prompt *p, struct arena *arena,
+                              struct error *err)
+{
+    struct message *own = arena_alloc(arena, p->n_messages, sizeof(own[0]));
+
+    if (own == NULL)
+        return error_no_memory(err, p->n_messages * sizeof(own[0]), "the request");
+    memcpy(own, p->messages, p->n_messages * sizeof(own[0]));
+    for (size_t i = 0; i < p->n_messages; i++) {
+        struct message_extras x;
+
+        if (own[i].role == ROLE_TOOL || own[i].more_len == 0)
+            continue;
+        if (message_extras_read(&x, &own[i], arena) != STATUS_OK)
+            return error_no_memory(err, own[i].more_len, "the request");
+        own[i].more_len = 0;
+        x.name.len = 0;
+        if (request_message_extras(&own[i], &x, arena, err) != STATUS_OK)
+            return err->status;
+    }
+    p->messages = own;
+    p->has_names = false;
+    return request_leave_out(r, "messages.name", arena, err);
+}
+
+static enum status fit_names(struct request *r, const struct reply_format *format,
+                             struct arena *arena, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < r->n_prompts; i++)
+        if (r->prompts[i].has_names && (format == NULL || !format->takes_names))
+            rc = drop_names(r, &r->prompts[i], arena, err);
+    return rc;
+}
+
 enum status request_fit_model(struct request *r, const struct reply_format *format,
                               struct arena *arena, struct error *err)
 {
@@ -270,6 +512,8 @@ enum status request_fit_model(struct request *r, const struct reply_format *form
     if (r->thinks != NULL && (format == NULL || format->thoughts == NULL))
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, r->thinks,
                              "\"%.80s\" does not support thinking", r->model);
+    if (fit_names(r, format, arena, err) != STATUS_OK)
+        return err->status;
     if (r->tools == NULL)
         return STATUS_OK;
     tools = *r->tools;
@@ -280,12 +524,10 @@ enum status request_fit_model(struct request *r, const struct reply_format *form
         return err->status;
     for (size_t i = 0; i < r->n_prompts; i++)
         r->prompts[i].tool_use = use;
-    if (constraint == NULL || (r->overrides.given & SAMPLING_CONSTRAINT) != 0) {
-        if (r->left_out == NULL || r->left_out[0] == '\0')
-            r->left_out = left_out;
+    if (request_leave_out(r, left_out, arena, err) != STATUS_OK)
+        return err->status;
+    if (constraint == NULL || (r->overrides.given & SAMPLING_CONSTRAINT) != 0)
         return STATUS_OK;
-    }
-    r->left_out = left_out;
     r->overrides.given |= SAMPLING_CONSTRAINT;
     r->overrides.values.constraint = constraint;
     return STATUS_OK;

@@ -456,8 +456,8 @@ static enum status resolution_plan_conversation(struct generation_plan *plan, st
     return rc;
 }
 
-enum status resolution_generate(struct exchange *x, struct generation_plan *plan, struct request *r,
-                                struct error *err)
+static enum status resolution_generate_as(struct exchange *x, struct generation_plan *plan,
+                                          struct request *r, struct error *err)
 {
     bool is_named = exchange_conversation(x)[0] != '\0';
     struct request_key key;
@@ -482,4 +482,11 @@ enum status resolution_generate(struct exchange *x, struct generation_plan *plan
     if (plan->is_to_keep)
         conversation_close(plan->conversation, WATCH_CLOSED, "its request was refused");
     return err->status;
+}
+
+enum status resolution_generate(struct exchange *x, struct generation_plan *plan, struct request *r,
+                                struct error *err)
+{
+    return resolution_generate_as(x, plan, r, err) == STATUS_OK ? STATUS_OK
+                                                                : request_name_error(r, err);
 }

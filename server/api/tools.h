@@ -16,6 +16,12 @@ struct stored_request;
 
 enum { TOOLS_MAX = 512, TOOLS_MAX_NAME = 64 };
 
+/* Of the parameters of functions that stand for other tools of Responses, by which their calls are
+ * told: one with a text as its input, and the shell at the client's. */
+#define TOOLS_CUSTOM_TITLE "custom_tool_input"
+#define TOOLS_SHELL_TITLE "local_shell_action"
+#define TOOLS_SHELL "local_shell"
+
 struct offered_tool {
     const char *name;
     const json_t *parameters; /* NULL: it has none */

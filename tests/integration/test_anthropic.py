@@ -150,7 +150,8 @@ def errors(daemon):
                        ("temperature", {"extra_body": {"temperature": -1}}), ("max_tokens", {"max_tokens": 0}), ("stop_sequences", {"stop_sequences": [1]}),
                        ("system", {"system": 3})):
         expect(anthropic.BadRequestError, says, create, **{**asked, **more})
-    error = expect(anthropic.BadRequestError, "context", create, **{**asked, "messages": [{"role": "user", "content": "word " * 4000}]})
+    error = expect(anthropic.BadRequestError, "prompt is too long: 20090 tokens > 2048 maximum", create,
+                   **{**asked, "messages": [{"role": "user", "content": "word " * 4000}]})
     assert error.body["error"]["type"] == "invalid_request_error"
 
 

@@ -115,7 +115,7 @@ def refusals(client, daemon):
     refused(404, "no model", client.conversations.create, extra_body={"model": "none"})
     for method, path, status in (("PUT", made, 405), ("GET", made + "/other", 404), ("GET", made + "/items/a/b", 404), ("POST", made + "/items/a", 405), ("DELETE", made + "/items", 405), ("GET", "", 405)):
         assert ask(daemon, method, "/v1/conversations" + (path and "/" + path), b"{}" if method in ("PUT", "POST") else None)[0] == status, (method, path)
-    for wrong in b"", b"[]", b"{", b'{"items": 7}', b'{"items": [7]}', b'{"items": [{"role": "judge", "content": "x"}]}', b'{"items": [{"role": "user", "content": "\\u0000"}]}', b"[" * 5000:
+    for wrong in b"", b"[]", b"{", b'{"items": 7}', b'{"items": [7]}', b'{"items": [{"role": "judge", "content": "x"}]}', b"[" * 5000:
         assert ask(daemon, "POST", "/v1/conversations", wrong)[0] == 400, wrong[:20]
     before = daemon.conversations.List(conversations.ConversationsListRequest()).total
     refused(400, "items has an item of type", client.conversations.create, items=[user("a"), {"type": "nothing"}])

@@ -408,16 +408,45 @@ def errors(parley):
             ("response_format", "at #/properties/a: 'contains' cannot be enforced", {"response_format": {
                 "type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"properties": {"a": {"contains": {"type": "integer"}}}}}}}),
             ("response_format", "has no schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}),
-            ("tools[0].type", "only functions", {"tools": [{"type": "custom", "custom": {"name": "f"}}]})]:
-        error = expect(openai.BadRequestError, says, create, model="tiny", messages=user, **more)
+            ("typical_p", "is not supported", {"extra_body": {"typical_p": 0.5}}),
+            ("regex", "use structured_outputs.regex", {"extra_body": {"regex": "a+"}}),
+            ("max_completion_tokens", "it must be from 1", {"max_completion_tokens": 0}),
+            ("messages[0].tool_calls[0].id", "must be a string", {"messages": [{"role": "assistant", "tool_calls": [{"id": 7, "function": {"name": "f"}}]}]}),
+            ("seed", "from -2^63", {"extra_body": {"seed": 2**64}})]:
+        error = expect(openai.BadRequestError, says, create, **{"model": "tiny", "messages": user, **more})
         assert error.param == param, (error.param, param)
     for param, messages in [("messages", []), ("messages[0].role", [{"role": "tools", "content": "x"}]), ("messages[0]", ["x"]),
                             ("messages[1].content", [{"role": "user", "content": "x"}, {"role": "user", "content": 3}]),
                             ("messages[0].content", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])]:
         error = expect(openai.BadRequestError, param, create, model="tiny", messages=messages)
         assert error.param == param, (error.param, param)
-    error = expect(openai.BadRequestError, "the context holds", create, model="tiny", messages=[{"role": "user", "content": "w " * 40000}])
+    error = expect(openai.BadRequestError, "maximum context length is 2048 tokens", create, model="tiny", messages=[{"role": "user", "content": "w " * 40000}])
     assert error.code == "context_length_exceeded"
+    # A stream of Responses fails as one that has begun.
+    *_, last = client.responses.create(model="tiny", input="w " * 40000, stream=True)
+    assert last.type == "response.failed" and last.response.status == "failed" and last.response.error.code == "context_length_exceeded", last
+    # What runs elsewhere is left out and named; numbers and characters that JSON has are taken.
+    wide = [{"role": "user", "content": "a\0b", "name": "ann"}]
+    for tools in ([{"type": "web_search"}, {"type": "custom", "custom": {"name": "f"}}], []):
+        raw = client.chat.completions.with_raw_response.create(model="tiny", messages=wide, tools=tools or openai.NOT_GIVEN, max_completion_tokens=3,
+                                                               extra_body={"max_tokens": 3.0, "unknown": 2**64, "top_p": 0, "ignore_eos": True})
+        assert raw.headers["x-parley-unenforced"] == ("web_search, custom, " if tools else "") + "messages.name", raw.headers
+        assert raw.parse().usage.completion_tokens == 3
+    echoes = {"prompt_cache_key": "k", "safety_identifier": "s", "user": "u", "truncation": "auto", "max_tool_calls": 3, "text": {"verbosity": "low", "format": {"type": "text"}}}
+    told = client.responses.create(model="tiny", input="x", max_output_tokens=3, temperature=0, top_logprobs=2, include=["message.output_text.logprobs"],
+                                   extra_body={**echoes, "ignore_eos": True})
+    assert {name: told.to_dict()[name] for name in echoes} == echoes and told.top_logprobs == 2, told
+    assert [len(t.top_logprobs) for t in told.output[0].content[0].logprobs] == [2, 2, 2], told.output
+    # A history that is too long loses its beginning; what remains is what a client would have sent.
+    long = [{"role": "user", "content": f"{i} " + "w " * 300} for i in range(12)]
+    cut = client.responses.create(model="tiny", input=long, truncation="auto", max_output_tokens=3)
+    counts = [client.responses.create(model="tiny", input=long[-n:], max_output_tokens=3).usage.input_tokens for n in (1, 2, 3)]
+    assert cut.usage.input_tokens in counts and cut.usage.input_tokens + 3 <= 2048, (cut.usage, counts)
+    # A limit of -1 is the rest of the context, and so is none.
+    for more in ({}, {"extra_body": {"max_tokens": -1}}):
+        full = [{"role": "user", "content": "w " * 900}]
+        whole = client.chat.completions.create(**{"model": "tiny", "messages": full, "extra_body": {"ignore_eos": True, **more.get("extra_body", {})}})
+        assert whole.usage.total_tokens == 2048 and whole.choices[0].finish_reason == "length", whole.usage
     expect(openai.APIStatusError, "at most 100000 are taken", create, model="tiny", messages=[{"role": "user", "content": "x" * 200000}])
 
 

@@ -526,13 +526,18 @@ def responses(parley):
         assert len({o.id for o in output}) == 6 and all(o.status == "completed" for o in output), output
     cut = client.responses.create(model="hermes", input="x", tools=FLAT, max_output_tokens=3, temperature=0)
     assert cut.status == "incomplete" and cut.output[0].status == "incomplete", cut
-    for param, says_what, wrong in (("tools[0].type", "only functions", {"tools": [{"type": "web_search"}]}),
-                                    ("input", "item of type 'item_reference'", {"input": [{"type": "item_reference", "id": "x"}]})):
+    for kind, says_what, item in ((openai.BadRequestError, "type 'spell'", {"type": "spell"}),
+                                  (openai.NotFoundError, "no item 'msg_x'", {"type": "item_reference", "id": "msg_x"})):
         try:
-            client.responses.create(**{"model": "tiny", "input": "x", **wrong})
+            client.responses.create(model="tiny", input=[item])
             raise AssertionError("it was taken")
-        except openai.BadRequestError as error:
-            assert error.param == param and says_what in str(error), error
+        except kind as error:
+            assert error.param == "input" and says_what in str(error), error
+    # An item of an earlier response stands for itself.
+    asked = [{"role": "user", "content": "x"}, {"type": "item_reference", "id": whole.output[1].id}, {"role": "user", "content": "y"}]
+    said = [asked[0], {"role": "assistant", "content": "A"}, asked[2]]
+    counts = [client.responses.create(model="tiny", input=given, max_output_tokens=1).usage.input_tokens for given in (asked, said)]
+    assert counts[0] == counts[1], counts
 
 
 def resumed(parley):

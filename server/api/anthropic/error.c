@@ -1,6 +1,7 @@
 #include "server/api/anthropic/error.h"
 
 #include "base/json_writer.h"
+#include "server/api/context_counts.h"
 
 static const char *anthropic_error_type(int http_status)
 {
@@ -28,12 +29,18 @@ static const char *anthropic_error_type(int http_status)
 static enum status anthropic_append_error(struct buf *out, int http_status, const struct error *err)
 {
     struct json_writer w = json_writer_begin(out);
+    struct context_counts counts;
 
     json_begin_object(&w, NULL);
     json_write_text(&w, "type", "error");
     json_begin_object(&w, "error");
     json_write_text(&w, "type", anthropic_error_type(http_status));
-    json_write_text(&w, "message", err->text);
+    /* Programs look for these words, and make their history shorter. */
+    if (context_counts_read(&counts, err))
+        json_write_format(&w, "message", "prompt is too long: %llu tokens > %llu maximum",
+                          (unsigned long long)counts.n_tokens, (unsigned long long)counts.n_most);
+    else
+        json_write_text(&w, "message", err->text);
     json_end_object(&w);
     json_end_object(&w);
     return json_writer_end(&w);

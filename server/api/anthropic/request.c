@@ -4,6 +4,7 @@
 
 #include "agents/constraint/constraint.h"
 #include "server/api/anthropic/request_chat.h"
+#include "server/api/foreign_fields.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
@@ -21,7 +22,7 @@ static const char *anthropic_type_of(const json_t *object)
 /* What the table fills; the rest of the request is read from these. */
 struct anthropic_body {
     struct request r;
-    const json_t *thinking, *config, *format, *stops;
+    const json_t *config, *format, *stops;
     const json_t *metadata; /* changes nothing */
     uint32_t max_tokens;
     bool has_max_tokens;
@@ -29,7 +30,8 @@ struct anthropic_body {
 
 #define TO(member) offsetof(struct anthropic_body, member)
 
-/* Beside the table, sampling, constraints, system, messages and tools have readers of their own. */
+/* Beside the table, sampling, constraints, thinking, system, messages and tools have readers of
+ * their own. */
 /* clang-format off */
 static const struct field_row anthropic_rows[] = {
     {"max_tokens", FIELD_WHOLE, .to = TO(max_tokens), .least = 1, .most = UINT32_MAX, .given = TO(has_max_tokens)},
@@ -40,40 +42,19 @@ static const struct field_row anthropic_rows[] = {
     {"output_format", FIELD_OBJECT, .to = TO(format)}, /* the former place of output_config's */
     {"stop_sequences", FIELD_LIST, .to = TO(stops)},
     {"stream", FIELD_BOOL, .to = TO(r.stream)},
-    {"thinking", FIELD_OBJECT, .to = TO(thinking)},
 };
 /* clang-format on */
 
 static const struct field_table of_anthropic = FIELD_TABLE(anthropic_rows);
 
-/* Only "enabled" is refused by a model that cannot: the others leave the choice to it. */
-static enum status anthropic_choose_thinking(struct request *out, struct thinking_request *asked,
-                                             const json_t *thinking, struct error *err)
-{
-    const char *type = anthropic_type_of(thinking);
-
-    if (thinking == NULL)
-        return STATUS_OK;
-    if (strcmp(type, "enabled") == 0)
-        out->thinks = "thinking";
-    else if (strcmp(type, "disabled") != 0 && strcmp(type, "adaptive") != 0 &&
-             strcmp(type, "between_tools") != 0)
-        return error_field(err, "thinking.type",
-                           "is '%.40s', it must be enabled, disabled, adaptive or between_tools",
-                           type);
-    asked->thinking = strcmp(type, "disabled") == 0 ? THINKING_OFF : THINKING_ON;
-    return STATUS_OK;
-}
-
-/* thinking goes before the effort. How many tokens thoughts may have is a hint. */
+/* thinking goes before the effort. */
 static enum status anthropic_take_thinking(struct anthropic_body *given, const json_t *body,
                                            struct arena *arena, struct error *err)
 {
     struct thinking_request asked = {0};
 
     if (request_effort(&asked, field(given->config, "effort"), "output_config.effort", err) !=
-            STATUS_OK ||
-        anthropic_choose_thinking(&given->r, &asked, given->thinking, err) != STATUS_OK)
+        STATUS_OK)
         return err->status;
     return request_variables(&given->r, body, &asked, arena, err);
 }
@@ -114,18 +95,45 @@ static enum status anthropic_take_sampling(struct anthropic_body *given, const j
 {
     struct sampling_overrides *p = &given->r.overrides;
 
-    if (sampling_json_set_all(p, body, arena, err) != STATUS_OK)
+    if (sampling_json_set_all(p, body, arena, err) != STATUS_OK ||
+        foreign_fields_take(p, body, arena, err) != STATUS_OK)
         return err->status;
     if (!given->has_max_tokens && !is_counted)
         return error_field(err, "max_tokens", "is missing");
     if (json_array_size(given->stops) == 0)
         return STATUS_OK;
     if (sampling_json_set(p, "stop", given->stops, arena, err) != STATUS_OK)
-        return err->status == STATUS_INVALID ? error_prefix(err, "stop_sequences") : err->status;
+        return field_rename(err, "stop", "stop_sequences");
     return STATUS_OK;
 }
 
 /* --- what was said --- */
+
+/* Claude Code's note to its provider at the head of the system prompt, which differs from request
+ * to request. */
+static bool is_billing_note(const json_t *block)
+{
+    static const char note[] = "x-anthropic-billing-header:";
+    const char *text = json_string_value(json_object_get(block, "text"));
+
+    return text != NULL && strncmp(text, note, sizeof(note) - 1) == 0;
+}
+
+/* The blocks of a system prompt that the model reads; a new reference. */
+static json_t *system_blocks(const json_t *system)
+{
+    json_t *blocks = json_array();
+
+    for (size_t i = 0; blocks != NULL && i < json_array_size(system); i++) {
+        json_t *block = json_array_get(system, i);
+
+        if (!is_billing_note(block) && json_array_append(blocks, block) != 0) {
+            json_decref(blocks);
+            return NULL;
+        }
+    }
+    return blocks;
+}
 
 static enum status anthropic_put_first(struct prompt *p, const json_t *system, struct arena *arena,
                                        struct error *err)
@@ -135,8 +143,18 @@ static enum status anthropic_put_first(struct prompt *p, const json_t *system, s
     if (all == NULL)
         return error_no_memory(err, (p->n_messages + 1) * sizeof(all[0]), "messages");
     all[0] = (struct message){.role = ROLE_SYSTEM};
-    if (request_content(&all[0], system, "system", arena, err) != STATUS_OK)
+    if (json_is_array(system)) {
+        json_t *blocks = system_blocks(system);
+        const enum status rc = blocks == NULL
+                                   ? error_no_memory(err, 0, "the request")
+                                   : request_content(&all[0], blocks, "system", arena, err);
+
+        json_decref(blocks); /* the message's text is the arena's */
+        if (rc != STATUS_OK)
+            return rc;
+    } else if (request_content(&all[0], system, "system", arena, err) != STATUS_OK) {
         return err->status;
+    }
     if (all[0].len == 0)
         return STATUS_OK;
     memcpy(all + 1, p->messages, p->n_messages * sizeof(all[0]));
@@ -167,15 +185,24 @@ static enum status anthropic_take_chat(struct request *out, const json_t *body, 
         return err->status;
     if (json_object_set_new((json_t *)body, "as chat", chat) != 0)
         return error_no_memory(err, 0, "the request");
+    for (size_t i = 0; i < json_array_size(json_object_get(chat, "left out")); i++) {
+        const json_t *what = json_array_get(json_object_get(chat, "left out"), i);
+
+        if (request_leave_out(out, json_string_value(what), arena, err) != STATUS_OK)
+            return err->status;
+    }
     if (request_tools(out, chat, TOOLS_OF_CHAT, arena, err) != STATUS_OK)
         return err->status;
     return anthropic_take_prompt(out->prompts, body, chat, arena, err);
 }
 
+static const struct field_name anthropic_names[] = {{"stop", "stop_sequences"}, {0}};
+
 enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
                               struct arena *arena, struct error *err)
 {
-    struct anthropic_body given = {.r = {.model = "", .n = 1, .n_prompts = 1}};
+    struct anthropic_body given = {
+        .r = {.model = "", .n = 1, .n_prompts = 1, .names = anthropic_names}};
     struct request *r = &given.r;
 
     r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/request.h"
 #include "server/json/fields.h"
 
 /* A member, or null; a new reference. */
@@ -71,6 +72,17 @@ static bool blocks_end(struct blocks *b, const json_t *role)
     return append(b->all, message);
 }
 
+/* A tool that a search has found is named; other parts are text, or refused where messages are
+ * read. */
+static bool result_add_part(json_t *parts, json_t *part)
+{
+    json_t *name = json_object_get(part, "tool_name");
+
+    if (type_is(part, "tool_reference") && json_is_string(name))
+        return append(parts, json_pack("{s:s,s:O}", "type", "text", "text", name));
+    return json_array_append(parts, part) == 0;
+}
+
 /* The text of a result, as parts; one that is an error says so. */
 static json_t *result_parts(const json_t *block)
 {
@@ -82,8 +94,8 @@ static json_t *result_parts(const json_t *block)
         is_good = append(parts, json_pack("{s:s,s:s}", "type", "text", "text", "Error: "));
     if (is_good && json_is_string(content))
         is_good = append(parts, json_pack("{s:s,s:O}", "type", "text", "text", content));
-    else if (is_good && content != NULL)
-        is_good = json_array_extend(parts, (json_t *)content) == 0;
+    for (size_t i = 0; is_good && i < json_array_size(content); i++)
+        is_good = result_add_part(parts, json_array_get(content, i));
     if (is_good)
         return parts;
     json_decref(parts);
@@ -128,6 +140,29 @@ static bool blocks_add_thought(struct blocks *b, const char *thought)
     return all != NULL;
 }
 
+/* Blocks of tools that the provider runs, which are not offered here, and thoughts that only it can
+ * read: models do without them. */
+static bool is_of_provider(const char *type)
+{
+    static const char *const types[] = {"redacted_thinking", "server_tool_use", "mcp_tool_use",
+                                        "mcp_tool_result", "container_upload"};
+    const size_t len = strlen(type);
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return len > 12 && strcmp(type + len - 12, "_tool_result") == 0;
+}
+
+/* What stands in the place of a part of the history. */
+static bool blocks_add_summary(struct blocks *b, const json_t *block)
+{
+    json_t *summary = json_object_get(block, "content");
+
+    return !json_is_string(summary) ||
+           append(b->texts, json_pack("{s:s,s:O}", "type", "text", "text", summary));
+}
+
 static enum status blocks_add_own(struct blocks *b, const char *type, const json_t *block,
                                   struct error *err)
 {
@@ -143,7 +178,9 @@ static enum status blocks_add_own(struct blocks *b, const char *type, const json
         if (!json_is_object(json_object_get(block, "input")))
             return error_field(err, path.text, "has a tool_use whose input is not an object");
         is_good = blocks_add_call(b, block);
-    } else if (strcmp(type, "redacted_thinking") != 0) {
+    } else if (strcmp(type, "compaction") == 0) {
+        is_good = blocks_add_summary(b, block);
+    } else if (!is_of_provider(type)) {
         return error_field(err, path.text,
                            "has a block of type '%.40s': text, thinking and tool_use are taken "
                            "from an assistant",
@@ -167,6 +204,10 @@ static enum status blocks_add(struct blocks *b, const json_t *role, json_t *bloc
         return blocks_add_own(b, type, block, err);
     if (strcmp(type, "tool_result") == 0)
         return blocks_add_result(b, role, block, err);
+    if (strcmp(type, "compaction") == 0)
+        return blocks_add_summary(b, block) ? STATUS_OK : error_no_memory(err, 0, "the request");
+    if (strcmp(type, "container_upload") == 0)
+        return STATUS_OK;
     return error_field(err, path.text,
                        "has a block of type '%.40s': text and tool_result are taken from a user",
                        type);
@@ -228,8 +269,69 @@ static enum status chat_messages(json_t *out, const json_t *body, struct error *
 
 /* --- tools --- */
 
-/* Tools that the provider of the API runs itself have a type of their own. */
-static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct error *err)
+/* Tools that have no schema in the request, since models of the API's provider know them. The
+ * client runs them. A type goes on with a date. */
+static const struct known_tool {
+    const char *type, *description, *schema;
+} known_tools[] = {
+    {"bash_",
+     "Runs a command in a bash shell that stays open between calls, and returns its output.",
+     "{\"type\": \"object\", \"properties\": {\"command\": {\"type\": \"string\", "
+     "\"description\": \"The command to run.\"}, \"restart\": {\"type\": \"boolean\", "
+     "\"description\": \"true restarts the shell; then no command is run.\"}}}"},
+    {"text_editor_",
+     "Views, creates and edits files. command says what to do: view shows a file or a folder; "
+     "create "
+     "writes a file with file_text; str_replace replaces old_str, which must be in the file once, "
+     "by "
+     "new_str; insert puts insert_text behind the line insert_line; undo_edit takes the last edit "
+     "back.",
+     "{\"type\": \"object\", \"properties\": {\"command\": {\"type\": \"string\", \"enum\": "
+     "[\"view\", \"create\", \"str_replace\", \"insert\", \"undo_edit\"]}, \"path\": {\"type\": "
+     "\"string\", \"description\": \"The absolute path of the file or folder.\"}, \"file_text\": "
+     "{\"type\": \"string\"}, \"old_str\": {\"type\": \"string\"}, \"new_str\": {\"type\": "
+     "\"string\"}, \"insert_line\": {\"type\": \"integer\"}, \"insert_text\": {\"type\": "
+     "\"string\"}, \"view_range\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}}}, "
+     "\"required\": [\"command\", \"path\"]}"},
+    {"memory_",
+     "Keeps notes in files under /memories. command says what to do: view, create, str_replace, "
+     "insert, delete or rename.",
+     "{\"type\": \"object\", \"properties\": {\"command\": {\"type\": \"string\", \"enum\": "
+     "[\"view\", \"create\", \"str_replace\", \"insert\", \"delete\", \"rename\"]}, \"path\": "
+     "{\"type\": \"string\"}, \"file_text\": {\"type\": \"string\"}, \"old_str\": {\"type\": "
+     "\"string\"}, \"new_str\": {\"type\": \"string\"}, \"insert_line\": {\"type\": \"integer\"}, "
+     "\"insert_text\": {\"type\": \"string\"}, \"old_path\": {\"type\": \"string\"}, "
+     "\"new_path\": {\"type\": \"string\"}}, \"required\": [\"command\"]}"},
+};
+
+static const struct known_tool *known_tool_find(const char *type)
+{
+    for (size_t i = 0; i < sizeof(known_tools) / sizeof(known_tools[0]); i++)
+        if (strncmp(type, known_tools[i].type, strlen(known_tools[i].type)) == 0)
+            return &known_tools[i];
+    return NULL;
+}
+
+static enum status chat_known_tool(json_t *all, const json_t *tool, size_t i,
+                                   const struct known_tool *known, struct error *err)
+{
+    json_t *name = json_object_get(tool, "name");
+    json_t *schema, *made;
+
+    if (!json_is_string(name))
+        return error_field(err, field_path_of("tools", i, ".name").text, "is missing");
+    schema = json_loads(known->schema, 0, NULL);
+    made = schema == NULL
+               ? NULL
+               : json_pack("{s:s,s:{s:O,s:s,s:O}}", "type", "function", "function", "name", name,
+                           "description", known->description, "parameters", schema);
+    json_decref(schema);
+    return append(all, made) ? STATUS_OK : error_no_memory(err, 0, "the request");
+}
+
+/* Tools that the provider of the API runs itself have a type of their own: they are left out. */
+static enum status chat_tool(json_t *all, json_t *left_out, const json_t *tool, size_t i,
+                             struct error *err)
 {
     static const char *const taken[] = {"name", "description", "strict"};
     const char *type = json_string_value(json_object_get(tool, "type"));
@@ -239,9 +341,11 @@ static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct e
 
     if (!json_is_object(tool))
         return field_wrong(err, field_path_of("tools", i, "").text, "an object", tool);
+    if (type != NULL && known_tool_find(type) != NULL)
+        return chat_known_tool(all, tool, i, known_tool_find(type), err);
     if (type != NULL && strcmp(type, "custom") != 0)
-        return error_field(err, field_path_of("tools", i, ".type").text,
-                           "is '%.40s', only tools of the client's can be called", type);
+        return request_list_left_out(left_out, type) ? STATUS_OK
+                                                     : error_no_memory(err, 0, "the request");
     if (!json_is_string(json_object_get(tool, "name")))
         return error_field(err, field_path_of("tools", i, ".name").text, "is missing");
     if (!json_is_object(schema))
@@ -262,16 +366,18 @@ static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct e
 static enum status chat_tools(json_t *out, const json_t *body, struct error *err)
 {
     const json_t *tools = NULL;
-    json_t *all;
+    json_t *all, *left_out;
     enum status rc = field_array(&tools, body, "tools", err);
 
     if (rc != STATUS_OK || tools == NULL)
         return rc;
     all = json_array();
-    if (json_object_set_new(out, "tools", all) != 0)
+    left_out = json_array();
+    if (json_object_set_new(out, "tools", all) != 0 ||
+        json_object_set_new(out, "left out", left_out) != 0)
         return error_no_memory(err, 0, "the request");
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(tools); i++)
-        rc = chat_tool(all, json_array_get(tools, i), i, err);
+        rc = chat_tool(all, left_out, json_array_get(tools, i), i, err);
     return rc;
 }
 

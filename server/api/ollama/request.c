@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agents/constraint/constraint.h"
+#include "server/api/foreign_fields.h"
 #include "server/api/ollama/request_chat.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
@@ -52,78 +53,46 @@ static const struct field_table of_ollama = FIELD_TABLE(ollama_rows),
 
 /* --- options --- */
 
-/* Options that have another name here, or are not served but for one value. All others are
- * Parley's own, or hints about memory and threads, or unknown: those are ignored. */
-static const struct ollama_option {
-    const char *name, *ours; /* ours NULL: not served */
-    double only;             /* the value that changes nothing */
-    const char *says;
-} ollama_options[] = {
-    {"mirostat", NULL, 0, "is not supported: use temperature, top_k, top_p and min_p"},
-    {"num_predict", "max_tokens", 0, NULL},
-    {"repeat_last_n", NULL, -1, "must be -1: repeat_penalty counts all that was said"},
-    {"repeat_penalty", "repetition_penalty", 0, NULL},
-    {"tfs_z", NULL, 1, "is not supported: use min_p"},
-    {"typical_p", NULL, 1, "is not supported: use min_p"},
-};
-
-static const struct ollama_option *ollama_option_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof(ollama_options) / sizeof(ollama_options[0]); i++) {
-        if (strcmp(ollama_options[i].name, name) == 0)
-            return &ollama_options[i];
-    }
-    return NULL;
-}
-
-/* Negative: the server's choice of a seed, a reply as long as the context allows. */
+/* A negative seed is the server's choice. */
 static bool is_left_open(const char *name, const json_t *value)
 {
-    return json_is_integer(value) && json_integer_value(value) < 0 &&
-           (strcmp(name, "seed") == 0 || strcmp(name, "num_predict") == 0);
+    return json_is_number(value) && json_number_value(value) < 0 && strcmp(name, "seed") == 0;
 }
 
-/* How far back a penalty looks is of no account without one. */
-static bool has_penalty(const json_t *options)
+/* num_predict: negative, the reply may be as long as the context allows. */
+static bool is_boundless(const char *name, const json_t *value)
 {
-    const json_t *penalty = field(options, "repeat_penalty");
-
-    return penalty != NULL && json_number_value(penalty) != 1;
+    return json_is_number(value) && json_number_value(value) < 0 &&
+           strcmp(name, "num_predict") == 0;
 }
 
-static enum status ollama_take_option(struct sampling_overrides *p, const json_t *options,
-                                      const char *name, const json_t *value, struct arena *arena,
-                                      struct error *err)
+static enum status ollama_take_option(struct sampling_overrides *p, const char *name,
+                                      const json_t *value, struct arena *arena, struct error *err)
 {
-    const struct ollama_option *o = ollama_option_find(name);
-    enum status rc;
-
     if (json_is_null(value) || is_left_open(name, value))
         return STATUS_OK;
-    if (o == NULL)
-        return sampling_json_set(p, name, value, arena, err);
-    if (o->ours != NULL) {
-        rc = sampling_json_set(p, o->ours, value, arena, err);
-        return rc == STATUS_INVALID ? error_prefix(err, "%s", name) : rc;
-    }
-    if (!json_is_number(value))
-        return field_wrong(err, name, "a number", value);
-    if (json_number_value(value) == o->only ||
-        (strcmp(name, "repeat_last_n") == 0 && !has_penalty(options)))
+    if (is_boundless(name, value)) {
+        p->given |= SAMPLING_MAX_TOKENS;
+        p->values.max_tokens = 0;
         return STATUS_OK;
-    return error_field(err, name, "%s", o->says);
+    }
+    if (strcmp(name, "num_predict") == 0 &&
+        sampling_json_set(p, "max_tokens", value, arena, err) != STATUS_OK)
+        return field_rename(err, "max_tokens", name);
+    return sampling_json_set(p, name, value, arena, err);
 }
 
+/* Hints about memory and threads, and unknown options, are ignored. */
 static enum status ollama_take_options(struct sampling_overrides *p, const json_t *options,
                                        struct arena *arena, struct error *err)
 {
     json_t *o = (json_t *)options; /* jansson's iterators change nothing */
-    enum status rc = STATUS_OK;
+    enum status rc = foreign_fields_take(p, options, arena, err);
 
     for (void *at = json_object_iter(o); at != NULL && rc == STATUS_OK;
          at = json_object_iter_next(o, at))
-        rc = ollama_take_option(p, options, json_object_iter_key(at), json_object_iter_value(at),
-                                arena, err);
+        rc =
+            ollama_take_option(p, json_object_iter_key(at), json_object_iter_value(at), arena, err);
     return rc;
 }
 
@@ -210,6 +179,7 @@ static enum status ollama_take_common(struct ollama_body *out, const struct fiel
         field_table_read(own, out, body, err) != STATUS_OK ||
         ollama_refuse_unmet(body, r->model, err) != STATUS_OK ||
         ollama_take_thinking(r, body, arena, err) != STATUS_OK ||
+        foreign_fields_take(&r->overrides, body, arena, err) != STATUS_OK ||
         ollama_take_options(&r->overrides, out->options, arena, err) != STATUS_OK ||
         request_constraint(r, body, NULL, "", arena, err) != STATUS_OK)
         return err->status;
@@ -246,6 +216,13 @@ static enum status ollama_take_messages(struct request *out, const json_t *body,
     return request_refuse_begun(out->prompts, "messages", err);
 }
 
+static const struct field_name ollama_names[] = {
+    {"max_tokens", "num_predict"}, {"repetition_penalty", "repeat_penalty"}, {0}};
+static const struct field_name ollama_generate_names[] = {{"max_tokens", "num_predict"},
+                                                          {"repetition_penalty", "repeat_penalty"},
+                                                          {"messages", "prompt"},
+                                                          {0}};
+
 enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,
                                 struct error *err)
 {
@@ -255,6 +232,7 @@ enum status ollama_request_chat(struct ollama_request *out, const json_t *body, 
     if (ollama_take_common(&given, &of_ollama_chat, body, arena, err) != STATUS_OK ||
         ollama_refuse_messages(given.messages, r->base.model, err) != STATUS_OK)
         return err->status;
+    r->base.names = ollama_names;
     r->is_empty = json_array_size(given.messages) == 0;
     if (!r->is_empty &&
         ollama_take_messages(&r->base, body, given.messages, arena, err) != STATUS_OK)
@@ -295,6 +273,7 @@ enum status ollama_request_generate(struct ollama_request *out, const json_t *bo
         return error_field(err, "system", "cannot be combined with raw: put it into the prompt");
     if (given.prompt != NULL && !json_is_string(given.prompt))
         return field_wrong(err, "prompt", "a string", given.prompt);
+    r->base.names = ollama_generate_names;
     r->is_empty = json_string_length(given.prompt) == 0;
     if (!r->is_empty)
         rc = given.is_raw

@@ -90,7 +90,7 @@ static enum status load_reply(json_t **out, const struct conversation *c,
     buf_init(&text, REPLY_MAX_BYTES);
     w = json_writer_begin(&text);
     json_begin_array(&w, NULL);
-    response_write_items(place, t, c->host.model->info.text.reply_format, &w);
+    response_write_items(place, t, c->host.model->info.text.reply_format, false, &w);
     json_end_array(&w);
     *out =
         json_writer_end(&w) == STATUS_OK ? fields_load(text.data, text.len, &why, &is_short) : NULL;

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/json_writer.h"
+#include "server/api/context_counts.h"
+#include "server/http/status.h"
 
 static const struct kind {
     int status;
@@ -54,13 +56,33 @@ static const char *code_of(int http_status, const struct error *err)
     return error_kind_of(http_status)->code;
 }
 
+const char *openai_error_code(const struct error *err)
+{
+    return code_of(http_status_of(err->status), err);
+}
+
+void openai_write_message(struct json_writer *w, const struct error *err)
+{
+    struct context_counts counts;
+
+    /* Programs look for these words, and make their history shorter. */
+    if (context_counts_read(&counts, err))
+        json_write_format(w, "message",
+                          "This model's maximum context length is %llu tokens. However, your "
+                          "messages resulted in %llu tokens. Please reduce the length of the "
+                          "messages.",
+                          (unsigned long long)counts.n_most, (unsigned long long)counts.n_tokens);
+    else
+        json_write_text(w, "message", err->text);
+}
+
 static enum status append_error(struct buf *out, int http_status, const struct error *err)
 {
     struct json_writer w = json_writer_begin(out);
 
     json_begin_object(&w, NULL);
     json_begin_object(&w, "error");
-    json_write_text(&w, "message", err->text);
+    openai_write_message(&w, err);
     json_write_text(&w, "type", error_kind_of(http_status)->type);
     json_write_text(&w, "param", err->field[0] == '\0' ? NULL : err->field);
     json_write_text(&w, "code", code_of(http_status, err));

@@ -7,4 +7,11 @@
 
 extern const struct http_api openai_api;
 
+struct json_writer;
+
+/* The code that programs read. */
+const char *openai_error_code(const struct error *err);
+/* Writes the member "message". */
+void openai_write_message(struct json_writer *w, const struct error *err);
+
 #endif

@@ -15,8 +15,10 @@ enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
 struct openai_body {
     struct responses_request r;
     const json_t *messages, *input, *metadata, *conversation, *reasoning, *text, *stream_options,
-        *response_format;
-    const char *reasoning_format;
+        *response_format, *include;
+    const char *reasoning_format, *truncation;
+    const char *no_effect; /* of fields that are known, and change nothing */
+    uint32_t ignored;
     uint32_t best_of;
     bool has_best_of;
 };
@@ -24,11 +26,6 @@ struct openai_body {
 static bool is_no_bound(const json_t *value)
 {
     return json_is_integer(value) && json_integer_value(value) == -1;
-}
-
-static bool is_disabled(const json_t *value)
-{
-    return field_is_text(value, "disabled");
 }
 
 static bool is_all_text(const json_t *value)
@@ -40,40 +37,30 @@ static bool is_all_text(const json_t *value)
     return json_is_array(value);
 }
 
-/* Other members name items that replies never have. */
-static bool is_without_logprobs(const json_t *value)
+static bool includes(const json_t *list, const char *what)
 {
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        if (field_is_text(json_array_get(value, i), "message.output_text.logprobs"))
-            return false;
-    }
-    return json_is_array(value);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (field_is_text(json_array_get(list, i), what))
+            return true;
+    return false;
 }
 
 #define TO(member) offsetof(struct openai_body, member)
-#define NO_LOGPROBS "is not supported here: /v1/chat/completions has logprobs"
+#define NO_PROMPTS "is not supported here: /v1/chat/completions has prompt_logprobs"
 
 /* Refused are fields that other servers know and that would change the reply, or its form. Beside
- * the tables, sampling, constraints, tools, the template's variables and prompt_logprobs have
- * readers of their own. */
+ * the tables, sampling (foreign_fields.c has others' parameters), constraints, tools, the
+ * template's variables and prompt_logprobs have readers of their own. */
 /* clang-format off */
 #define REFUSED(name, off, why) {name, FIELD_ANY, .refused = (why), .is_off = field_is_##off}
 static const struct field_row every_rows[] = {
-    REFUSED("allowed_token_ids", empty, "is not supported: use logit_bias"),
-    REFUSED("bad_words", empty, "is not supported: use logit_bias"),
-    REFUSED("include_stop_str_in_output", empty, "is not supported: add the text to the reply"),
-    REFUSED("logits_processors", empty, "is not supported: use logit_bias"),
-    REFUSED("mirostat", empty, "is not supported: use temperature, top_k, top_p and min_p"),
     {"model", FIELD_TEXT, .to = TO(r.base.model)},
     {"n_predict", FIELD_ANY, .refused = "is not supported: use max_tokens", .is_off = is_no_bound},
     REFUSED("n_probs", empty, "is not supported: use logprobs"),
     REFUSED("return_token_ids", empty, "is not supported: /tokenize gives ids"),
     REFUSED("return_tokens_as_token_ids", empty, "is not supported: tokens are given as text"),
     REFUSED("skip_special_tokens", true, "must be true: replies have none"),
-    REFUSED("stop_token_ids", empty, "is not supported: use stop"),
     {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
-    REFUSED("truncate_prompt_tokens", empty, "is not supported: a prompt is read whole"),
-    REFUSED("use_beam_search", empty, "is not supported: replies are sampled"),
 };
 
 static const struct field_row chat_rows[] = {
@@ -88,6 +75,7 @@ static const struct field_row chat_rows[] = {
     {"messages", FIELD_LIST, .to = TO(messages)},
     {"modalities", FIELD_ANY, .refused = "may have text alone", .is_off = is_all_text},
     {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
+    {"reasoning", FIELD_OBJECT, .to = TO(reasoning)}, /* OpenRouter's spelling */
     {"reasoning_format", FIELD_TEXT, .to = TO(reasoning_format)},
     {"response_format", FIELD_ANY, .to = TO(response_format)},
     {"stream_options", FIELD_OBJECT, .to = TO(stream_options)},
@@ -113,18 +101,23 @@ static const struct field_row responses_rows[] = {
     REFUSED("continue_final_message", empty, "is not supported: a reply is a message of its own"),
     {"conversation", FIELD_ANY, .to = TO(conversation)},
     REFUSED("documents", empty, "is not supported: put them into a message"),
-    {"include", FIELD_ANY, .refused = NO_LOGPROBS, .is_off = is_without_logprobs},
+    {"include", FIELD_LIST, .to = TO(include)},
     {"input", FIELD_ANY, .to = TO(input)},
     {"instructions", FIELD_TEXT, .to = TO(r.instructions)},
+    {"max_tool_calls", FIELD_WHOLE, .to = TO(ignored), .least = 1, .most = UINT32_MAX}, /* of tools that run elsewhere */
     {"metadata", FIELD_OBJECT, .to = TO(metadata)},
     {"previous_response_id", FIELD_TEXT, .to = TO(r.previous)},
     REFUSED("prompt", empty, "is not supported: no prompts are stored"),
-    REFUSED("prompt_logprobs", false, NO_LOGPROBS),
+    {"prompt_cache_key", FIELD_TEXT, .to = TO(no_effect)},
+    {"prompt_cache_retention", FIELD_TEXT, .to = TO(no_effect)},
+    REFUSED("prompt_logprobs", false, NO_PROMPTS),
     {"reasoning", FIELD_OBJECT, .to = TO(reasoning)},
+    {"safety_identifier", FIELD_TEXT, .to = TO(no_effect)},
     {"store", FIELD_BOOL, .to = TO(r.store)},
     {"text", FIELD_OBJECT, .to = TO(text)},
-    REFUSED("top_logprobs", empty, NO_LOGPROBS),
-    {"truncation", FIELD_ANY, .refused = "must be disabled: a prompt is read whole", .is_off = is_disabled},
+    {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
+    {"truncation", FIELD_TEXT, .to = TO(truncation)},
+    {"user", FIELD_TEXT, .to = TO(no_effect)},
 };
 
 static const struct field_row stream_rows[] = {
@@ -165,6 +158,23 @@ static enum status take_prompt_logprobs(struct request *r, const json_t *body, s
     return STATUS_OK;
 }
 
+/* {"effort", "summary", "max_tokens"}; a summary is the thoughts themselves. */
+static enum status take_reasoning(struct request *out, const json_t *body, const json_t *reasoning,
+                                  struct arena *arena, struct error *err)
+{
+    struct thinking_request asked = {0};
+
+    if (request_effort(&asked, field(reasoning, "effort"), "reasoning.effort", err) != STATUS_OK)
+        return err->status;
+    if (request_budget(&asked, reasoning, "max_tokens", err) != STATUS_OK)
+        return field_inside(err, "reasoning");
+    return request_variables(out, body, &asked, arena, err);
+}
+
+static const struct field_name names_of_chat[] = {{"max_tokens", "max_completion_tokens"}, {0}};
+static const struct field_name names_of_responses[] = {
+    {"max_tokens", "max_output_tokens"}, {"messages", "input"}, {0}};
+
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err)
 {
@@ -176,7 +186,7 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
         request_constraint(r, body, given.response_format, "response_format", arena, err) !=
             STATUS_OK ||
         request_tools(r, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK ||
-        request_variables(r, body, NULL, arena, err) != STATUS_OK ||
+        take_reasoning(r, body, given.reasoning, arena, err) != STATUS_OK ||
         take_prompt_logprobs(r, body, err) != STATUS_OK)
         return err->status;
     if (r->n_top > 0 && !r->want_logprobs)
@@ -192,21 +202,23 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
         return error_no_memory(err, 0, "the request");
     if (request_messages(r->prompts, given.messages, "messages", arena, err) != STATUS_OK)
         return err->status;
+    if (field(body, "max_completion_tokens") != NULL)
+        r->names = names_of_chat;
     *out = *r;
     return STATUS_OK;
 }
 
 /* max_tokens of 0: results of the prompt alone, no reply. */
-static enum status take_no_reply(struct request *r, struct error *err)
+static enum status take_no_reply(struct request *r, const json_t *body, struct error *err)
 {
-    struct sampling_overrides *o = &r->overrides;
+    const json_t *most = field(body, "max_tokens");
 
-    if ((o->given & SAMPLING_MAX_TOKENS) == 0 || o->values.max_tokens > 0)
+    if (most == NULL || json_number_value(most) != 0)
         return STATUS_OK;
     if (!r->echo && !r->has_prompt_logprobs)
         return error_field(err, "max_tokens", "is 0, which needs echo or prompt_logprobs");
     r->no_reply = true;
-    o->values.max_tokens = 1;
+    r->overrides.values.max_tokens = 1;
     return STATUS_OK;
 }
 
@@ -223,7 +235,8 @@ enum status request_completion(struct request *out, const json_t *body, struct a
         return err->status;
     if (given.has_best_of && given.best_of != r->n)
         return error_field(err, "best_of", "must be as large as n, which is %u", r->n);
-    if (take_prompt_logprobs(r, body, err) != STATUS_OK || take_no_reply(r, err) != STATUS_OK ||
+    if (take_prompt_logprobs(r, body, err) != STATUS_OK ||
+        take_no_reply(r, body, err) != STATUS_OK ||
         request_prompts(r, field(body, "prompt"), arena, err) != STATUS_OK)
         return err->status;
     if ((r->overrides.given & SAMPLING_MAX_TOKENS) == 0) {
@@ -308,18 +321,6 @@ static enum status keep_json_text(const char **out, json_t *value, struct arena 
     return *out != NULL ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
-/* {"effort", "summary"}; a summary is the thoughts themselves. */
-static enum status responses_take_reasoning(struct responses_request *out, const json_t *body,
-                                            const json_t *reasoning, struct arena *arena,
-                                            struct error *err)
-{
-    struct thinking_request asked = {0};
-
-    if (request_effort(&asked, field(reasoning, "effort"), "reasoning.effort", err) != STATUS_OK)
-        return err->status;
-    return request_variables(&out->base, body, &asked, arena, err);
-}
-
 /* Tools and their choice as the response repeats them. */
 static enum status take_echo(struct responses_request *out, const json_t *body, struct arena *arena,
                              struct error *err)
@@ -347,6 +348,77 @@ static enum status take_echo(struct responses_request *out, const json_t *body, 
     return rc;
 }
 
+/* A text's format as the response repeats it. */
+static enum status take_text_echo(const char **out, const json_t *text, struct arena *arena,
+                                  struct error *err)
+{
+    json_t *copy = json_copy((json_t *)text); /* it changes nothing */
+    enum status rc = STATUS_OK;
+
+    if (copy != NULL && field(copy, "format") == NULL &&
+        json_object_set_new(copy, "format", json_pack("{s:s}", "type", "text")) != 0)
+        rc = error_no_memory(err, 0, "the request");
+    if (rc == STATUS_OK && text != NULL)
+        rc = copy == NULL ? error_no_memory(err, 0, "the request")
+                          : keep_json_text(out, copy, arena, err);
+    json_decref(copy);
+    return rc;
+}
+
+static enum status take_echoes(struct responses_request *out, const json_t *body,
+                               const json_t *reasoning, const json_t *text, struct arena *arena,
+                               struct error *err)
+{
+    static const char *const names[N_RESPONSE_ECHOES] = {
+        [ECHO_MAX_TOOL_CALLS] = "max_tool_calls",
+        [ECHO_PROMPT_CACHE_KEY] = "prompt_cache_key",
+        [ECHO_PROMPT_CACHE_RETENTION] = "prompt_cache_retention",
+        [ECHO_SAFETY_IDENTIFIER] = "safety_identifier",
+        [ECHO_TOP_LOGPROBS] = "top_logprobs",
+        [ECHO_TRUNCATION] = "truncation",
+        [ECHO_USER] = "user",
+    };
+    const json_t *summary = field(reasoning, "summary");
+
+    for (size_t i = 0; i < N_RESPONSE_ECHOES; i++) {
+        const json_t *value = names[i] == NULL ? NULL : field(body, names[i]);
+
+        if (value != NULL && keep_json_text(&out->echo[i], (json_t *)value, arena, err) !=
+                                 STATUS_OK) /* it changes nothing */
+            return err->status;
+    }
+    if (summary != NULL && !json_is_string(summary))
+        return field_wrong(err, "reasoning.summary", "a string", summary);
+    if (summary != NULL && keep_json_text(&out->echo[ECHO_REASONING_SUMMARY], (json_t *)summary,
+                                          arena, err) != STATUS_OK)
+        return err->status;
+    return take_text_echo(&out->echo[ECHO_TEXT], text, arena, err);
+}
+
+/* What a response has beside its text, and whether the history may be cut. */
+static enum status responses_take_terms(struct openai_body *given, const json_t *body,
+                                        struct arena *arena, struct error *err)
+{
+    struct responses_request *r = &given->r;
+    const char *truncation = given->truncation == NULL ? "disabled" : given->truncation;
+
+    for (size_t i = 0; i < json_array_size(given->include); i++)
+        if (!json_is_string(json_array_get(given->include, i)))
+            return field_wrong(err, "include", "a list of strings",
+                               json_array_get(given->include, i));
+    r->truncates = strcmp(truncation, "auto") == 0;
+    if (!r->truncates && strcmp(truncation, "disabled") != 0)
+        return error_field(err, "truncation", "is '%.40s', it must be auto or disabled",
+                           truncation);
+    r->gives_thoughts = includes(given->include, "reasoning.encrypted_content");
+    r->gives_logprobs = includes(given->include, "message.output_text.logprobs");
+    r->base.want_logprobs = r->gives_logprobs;
+    if (r->base.n_top > 0 && !r->gives_logprobs)
+        return error_field(err, "top_logprobs",
+                           "needs include to have message.output_text.logprobs");
+    return take_echoes(r, body, given->reasoning, given->text, arena, err);
+}
+
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err)
 {
@@ -362,12 +434,14 @@ enum status request_responses(struct responses_request *out, const json_t *body,
     if (request_metadata(&r->metadata, &r->n_metadata, given.metadata, arena, err) != STATUS_OK ||
         request_tools(&r->base, body, TOOLS_OF_RESPONSES, arena, err) != STATUS_OK ||
         take_echo(r, body, arena, err) != STATUS_OK ||
-        responses_take_reasoning(r, body, given.reasoning, arena, err) != STATUS_OK ||
+        responses_take_terms(&given, body, arena, err) != STATUS_OK ||
+        take_reasoning(&r->base, body, given.reasoning, arena, err) != STATUS_OK ||
         request_sampling(&r->base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
         openai_request_take_input(r->base.prompts, body, given.input, arena, err) != STATUS_OK ||
-        request_constraint(&r->base, body, field(given.text, "format"), "format", arena, err) !=
-            STATUS_OK)
+        request_constraint(&r->base, body, field(given.text, "format"), "text.format", arena,
+                           err) != STATUS_OK)
         return err->status;
+    r->base.names = names_of_responses;
     r->conversation = request_conversation(given.conversation);
     if (given.conversation != NULL && r->conversation == NULL)
         return field_wrong(err, "conversation", "an id, or an object with an id",

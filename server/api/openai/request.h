@@ -11,16 +11,37 @@
 
 struct pair;
 
+/* The beginning of the "encrypted_content" of reasoning that a response has given out, which goes
+ * on in base64: clients that keep nothing else send it back. */
+#define RESPONSE_THOUGHTS_MARK "parley:"
+
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err) MUST_CHECK;
 enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
                                struct error *err) MUST_CHECK;
+
+/* Fields that a response repeats as the request has them. */
+enum response_echo {
+    ECHO_MAX_TOOL_CALLS,
+    ECHO_PROMPT_CACHE_KEY,
+    ECHO_PROMPT_CACHE_RETENTION,
+    ECHO_REASONING_SUMMARY,
+    ECHO_SAFETY_IDENTIFIER,
+    ECHO_TEXT,
+    ECHO_TOP_LOGPROBS,
+    ECHO_TRUNCATION,
+    ECHO_USER,
+    N_RESPONSE_ECHOES
+};
 
 struct responses_request {
     struct request base;                 /* one prompt, without instructions */
     const char *instructions, *previous; /* NULL: not given */
     const char *conversation;            /* its id or name; NULL: not given */
     const char *tools, *choice;          /* JSON, for the response */
+    const char *echo[N_RESPONSE_ECHOES]; /* JSON, for the response; NULL: its default */
+    bool gives_thoughts, gives_logprobs; /* what "include" asks for */
+    bool truncates;                      /* the front of a history that is too long is dropped */
     bool store;
     const struct pair *metadata; /* [n_metadata] */
     size_t n_metadata;

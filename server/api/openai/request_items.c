@@ -1,7 +1,12 @@
-/* The input items of Responses as the messages of chat completions. */
+/* The input items of Responses as the messages of chat completions. Reasoning goes to the
+ * assistant's message behind it: templates show it, or drop it. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
+
 #include "server/api/openai/request.h"
+#include "server/json/field_table.h"
 #include "server/json/fields.h"
 
 /* A member of the item, or null. */
@@ -12,16 +17,35 @@ static json_t *item_member(const json_t *item, const char *name)
     return value == NULL ? json_null() : json_incref(value);
 }
 
-/* The calls of the assistant's message that list ends in; of a new one if it does not. */
-static json_t *last_calls(json_t *list)
+/* What is read so far. */
+struct items {
+    json_t *list;     /* the messages */
+    json_t *thoughts; /* a string, of the assistant's next message; NULL: none */
+};
+
+/* Gives the message the thoughts that are pending. */
+static bool items_think(struct items *x, json_t *message)
 {
+    json_t *thoughts = x->thoughts;
+
+    x->thoughts = NULL;
+    return thoughts == NULL || json_object_set_new(message, "reasoning_content", thoughts) == 0;
+}
+
+/* The calls of the assistant's message that the list ends in; of a new one if it does not. */
+static json_t *last_calls(struct items *x)
+{
+    json_t *list = x->list;
     json_t *last = json_array_get(list, json_array_size(list) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
 
     if (role == NULL || strcmp(role, "assistant") != 0) {
         last = json_pack("{s:s,s:n}", "role", "assistant", "content");
-        if (last == NULL || json_array_append_new(list, last) != 0)
+        if (last == NULL || !items_think(x, last) || json_array_append(list, last) != 0) {
+            json_decref(last);
             return NULL;
+        }
+        json_decref(last); /* the list has it */
     }
     if (json_object_get(last, "tool_calls") == NULL &&
         json_object_set_new(last, "tool_calls", json_array()) != 0)
@@ -29,72 +53,207 @@ static json_t *last_calls(json_t *list)
     return json_object_get(last, "tool_calls");
 }
 
-static bool add_call_item(json_t *list, const json_t *item)
+/* The id of a call; some items have it in another member. */
+static json_t *item_call_id(const json_t *item)
 {
-    json_t *calls = last_calls(list);
-    json_t *call = json_pack("{s:o,s:s,s:{s:o,s:o}}", "id", item_member(item, "call_id"), "type",
-                             "function", "function", "name", item_member(item, "name"), "arguments",
-                             item_member(item, "arguments"));
-
-    if (calls != NULL && call != NULL)
-        return json_array_append_new(calls, call) == 0;
-    json_decref(call);
-    return false;
+    return item_member(item, json_object_get(item, "call_id") != NULL ? "call_id" : "id");
 }
 
-static bool add_output_item(json_t *list, const json_t *item)
+/* The name that the call's function was offered under; a new reference. */
+static json_t *items_call_name(const json_t *item)
 {
-    json_t *message =
-        json_pack("{s:s,s:o,s:o}", "role", "tool", "tool_call_id", item_member(item, "call_id"),
-                  "content", item_member(item, "output"));
+    const char *space = json_string_value(json_object_get(item, "namespace"));
+    const char *name = json_string_value(json_object_get(item, "name"));
 
-    return message != NULL && json_array_append_new(list, message) == 0;
+    return space == NULL || space[0] == '\0' || name == NULL ? item_member(item, "name")
+                                                             : json_pack("s++", space, "/", name);
+}
+
+/* Takes name and arguments, NULL without memory. */
+static bool items_add_call(struct items *x, const json_t *item, json_t *name, json_t *arguments)
+{
+    json_t *calls = last_calls(x), *call = NULL;
+
+    if (calls != NULL && name != NULL && arguments != NULL)
+        call = json_pack("{s:o,s:s,s:{s:O,s:O}}", "id", item_call_id(item), "type", "function",
+                         "function", "name", name, "arguments", arguments);
+    json_decref(name);
+    json_decref(arguments);
+    return call != NULL && json_array_append_new(calls, call) == 0;
+}
+
+static bool add_call_item(struct items *x, const json_t *item)
+{
+    return items_add_call(x, item, items_call_name(item), item_member(item, "arguments"));
+}
+
+static bool add_custom_item(struct items *x, const json_t *item)
+{
+    return items_add_call(x, item, items_call_name(item),
+                          json_pack("{s:o}", "input", item_member(item, "input")));
+}
+
+/* The action without its type, which is exec. */
+static bool add_shell_item(struct items *x, const json_t *item)
+{
+    json_t *action = json_copy(json_object_get(item, "action"));
+
+    if (json_is_object(action))
+        (void)json_object_del(action, "type"); /* where it is not, that is fine */
+    return items_add_call(x, item, json_string(TOOLS_SHELL), action);
+}
+
+static bool add_output_item(struct items *x, const json_t *item)
+{
+    json_t *message = json_pack("{s:s,s:o,s:o}", "role", "tool", "tool_call_id", item_call_id(item),
+                                "content", item_member(item, "output"));
+
+    return message != NULL && json_array_append_new(x->list, message) == 0;
+}
+
+/* A call that the API's provider made, with its result. */
+static bool add_mcp_item(struct items *x, const json_t *item)
+{
+    return add_call_item(x, item) && add_output_item(x, item);
 }
 
 /* A message of its own, since calls that follow may be added to it. */
-static bool add_message_item(json_t *list, const json_t *item)
+static bool add_message_item(struct items *x, const json_t *item)
 {
     json_t *copy = json_copy((json_t *)item); /* it changes nothing */
+    const bool is_good =
+        copy != NULL &&
+        (!field_is_text(json_object_get(copy, "role"), "assistant") || items_think(x, copy)) &&
+        json_array_append(x->list, copy) == 0;
 
-    return copy != NULL && json_array_append_new(list, copy) == 0;
+    json_decref(copy);
+    return is_good;
 }
 
-static enum status add_item(json_t *list, const json_t *item, const char *name, struct error *err)
+/* The texts of the list's parts of this type, joined; NULL: there are none, or no memory. */
+static json_t *texts_of(const json_t *parts, const char *type)
 {
+    json_t *all = NULL;
+
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i);
+        const char *text = json_string_value(json_object_get(part, "text"));
+        json_t *longer;
+
+        if (text == NULL || !field_is_text(json_object_get(part, "type"), type))
+            continue;
+        longer = json_pack("s+", all == NULL ? "" : json_string_value(all), text);
+        json_decref(all);
+        all = longer;
+    }
+    return all;
+}
+
+/* What a response has given out as encrypted: the reasoning in base64. Of other servers' nothing
+ * can be read. */
+static json_t *decoded_thoughts(const json_t *value)
+{
+    static const char mark[] = RESPONSE_THOUGHTS_MARK;
+    const char *text = json_string_value(value);
+    json_t *thoughts = NULL;
+    uint8_t *bytes;
+    size_t len;
+
+    if (text == NULL || strncmp(text, mark, sizeof(mark) - 1) != 0)
+        return NULL;
+    text += sizeof(mark) - 1;
+    bytes = malloc(base64_max_bytes(strlen(text)));
+    if (bytes != NULL && base64_decode(bytes, &len, text, strlen(text)))
+        thoughts = json_stringn((const char *)bytes, len); /* NULL: it is no UTF-8 */
+    free(bytes);
+    return thoughts;
+}
+
+static bool add_reasoning_item(struct items *x, const json_t *item)
+{
+    json_t *thoughts = texts_of(json_object_get(item, "content"), "reasoning_text");
+
+    if (thoughts == NULL)
+        thoughts = decoded_thoughts(json_object_get(item, "encrypted_content"));
+    json_decref(x->thoughts);
+    x->thoughts = thoughts;
+    return true;
+}
+
+static bool skip_item(struct items *x, const json_t *item)
+{
+    return true;
+}
+
+/* Items of tools that the API's provider runs are read and left out, as the tools are. So is what
+ * it has made of a long history, which only it can read. */
+static const struct item_type {
+    const char *type;
+    bool (*add)(struct items *x, const json_t *item);
+} item_types[] = {
+    {"code_interpreter_call", skip_item},
+    {"compaction", skip_item},
+    {"compaction_summary", skip_item},
+    {"computer_call", skip_item},
+    {"computer_call_output", skip_item},
+    {"custom_tool_call", add_custom_item},
+    {"custom_tool_call_output", add_output_item},
+    {"file_search_call", skip_item},
+    {"function_call", add_call_item},
+    {"function_call_output", add_output_item},
+    {"image_generation_call", skip_item},
+    {"local_shell_call", add_shell_item},
+    {"local_shell_call_output", add_output_item},
+    {"mcp_approval_request", skip_item},
+    {"mcp_approval_response", skip_item},
+    {"mcp_call", add_mcp_item},
+    {"mcp_list_tools", skip_item},
+    {"message", add_message_item},
+    {"reasoning", add_reasoning_item},
+    {"tool_search_call", skip_item},
+    {"tool_search_output", skip_item},
+    {"web_search_call", skip_item},
+};
+
+static const struct item_type *item_type_find(const char *type)
+{
+    for (size_t i = 0; i < sizeof(item_types) / sizeof(item_types[0]); i++)
+        if (strcmp(item_types[i].type, type) == 0)
+            return &item_types[i];
+    return NULL;
+}
+
+static enum status add_item(struct items *x, const json_t *item, const char *name,
+                            struct error *err)
+{
+    const struct item_type *known;
     const char *type = "message";
-    bool is_good;
 
     if (!json_is_object(item))
         return field_wrong(err, name, "a list of messages", item);
     if (field_text(&type, item, "type", err) != STATUS_OK)
         return err->status;
-    if (strcmp(type, "reasoning") == 0)
-        return STATUS_OK; /* templates drop the thoughts of earlier turns */
-    if (strcmp(type, "message") == 0)
-        is_good = add_message_item(list, item);
-    else if (strcmp(type, "function_call") == 0)
-        is_good = add_call_item(list, item);
-    else if (strcmp(type, "function_call_output") == 0)
-        is_good = add_output_item(list, item);
-    else
+    known = item_type_find(type);
+    if (known == NULL)
         return error_field(err, name,
-                           "has an item of type '%.40s': messages, function_call, "
-                           "function_call_output and reasoning are taken",
+                           "has an item of type '%.40s', which is not known: messages, calls, "
+                           "their outputs and reasoning are taken",
                            type);
-    return is_good ? STATUS_OK : error_no_memory(err, 0, "the input");
+    return known->add(x, item) ? STATUS_OK : error_no_memory(err, 0, "the input");
 }
 
 enum status request_items(json_t **out, const json_t *input, const char *name, struct error *err)
 {
-    json_t *list = json_array();
-    enum status rc = list == NULL ? error_no_memory(err, 0, "the input") : STATUS_OK;
+    struct items x = {.list = json_array()};
+    enum status rc = x.list == NULL ? error_no_memory(err, 0, "the input") : STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(input); i++)
-        rc = add_item(list, json_array_get(input, i), name, err);
+        rc = add_item(&x, json_array_get(input, i), name, err);
+    json_decref(x.thoughts);
     if (rc != STATUS_OK) {
-        json_decref(list);
+        json_decref(x.list);
         return rc;
     }
-    *out = list;
+    *out = x.list;
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "server/api/foreign_fields.h"
 #include "server/api/openai/request.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
@@ -53,21 +54,37 @@ static enum status request_sampling_take_biases(struct sampling_overrides *p, co
     return STATUS_OK;
 }
 
+/* The most tokens of the reply; -1: no bound. 0 is refused, or the caller (of completions, whose
+ * own name is max_tokens) takes care of it. */
+static enum status take_bound(struct sampling_overrides *p, const json_t *body, const char *name,
+                              const char *own_name, struct error *err)
+{
+    const int64_t least = strcmp(own_name, "max_tokens") == 0 ? 0 : 1;
+    bool is_given = false;
+    int64_t n = 0;
+
+    if (field_whole(&n, &is_given, body, name, -1, UINT32_MAX, err) != STATUS_OK)
+        return err->status;
+    if (!is_given)
+        return STATUS_OK;
+    if (n < least && n != -1)
+        return error_field(err, name, "is %lld, it must be from 1 to %u, or -1 for no bound",
+                           (long long)n, UINT32_MAX);
+    p->given |= SAMPLING_MAX_TOKENS;
+    p->values.max_tokens = n == -1 ? 0 : (uint32_t)n;
+    return STATUS_OK;
+}
+
 enum status request_sampling(struct sampling_overrides *out, const json_t *body,
                              const char *max_field, struct arena *arena, struct error *err)
 {
-    const json_t *named = field(body, max_field);
     struct sampling_overrides p = {0};
-    /* 0 would mean no bound, so it is refused, or the caller (of completions) takes care of it. */
-    const int64_t min = strcmp(max_field, "max_tokens") == 0 ? 0 : 1;
-    int64_t ignored;
 
-    if (field_whole(&ignored, NULL, body, "max_tokens", min, UINT32_MAX, err) != STATUS_OK ||
-        field_whole(&ignored, NULL, body, max_field, min, UINT32_MAX, err) != STATUS_OK ||
-        sampling_json_set_all(&p, body, arena, err) != STATUS_OK ||
+    if (sampling_json_set_all(&p, body, arena, err) != STATUS_OK ||
+        foreign_fields_take(&p, body, arena, err) != STATUS_OK ||
+        take_bound(&p, body, "max_tokens", max_field, err) != STATUS_OK ||
+        take_bound(&p, body, max_field, max_field, err) != STATUS_OK ||
         request_sampling_take_biases(&p, body, arena, err) != STATUS_OK)
-        return err->status;
-    if (named != NULL && sampling_json_set(&p, "max_tokens", named, arena, err) != STATUS_OK)
         return err->status;
     *out = p;
     return STATUS_OK;

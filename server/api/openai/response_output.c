@@ -1,6 +1,10 @@
 #include "server/api/openai/response_output.h"
 
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "server/api/openai/request.h"
 
 enum { ITEM_MAX_BYTES = 64 << 20 };
 
@@ -17,6 +21,96 @@ void response_output_deinit(struct response_output *o)
     buf_deinit(&o->text);
 }
 
+/* --- what a call is to the client --- */
+
+enum call_kind { CALL_OF_FUNCTION, CALL_OF_CUSTOM, CALL_OF_SHELL };
+
+/* The title of the parameters of the tool of that name; a reference to tools, or NULL. */
+static const char *tool_title(const json_t *tools, struct text name)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = json_object_get(json_array_get(tools, i), "function");
+        const json_t *its = json_object_get(function, "name");
+
+        if (json_string_length(its) == name.len &&
+            memcmp(json_string_value(its), name.text, name.len) == 0)
+            return json_string_value(
+                json_object_get(json_object_get(function, "parameters"), "title"));
+    }
+    return NULL;
+}
+
+/* tools: as in a tool_use. */
+static enum call_kind call_kind_of(struct text tools, struct text name)
+{
+    enum call_kind kind = CALL_OF_FUNCTION;
+    const char *title;
+    json_t *list;
+
+    if (name.len == 0 ||
+        (memmem(tools.text, tools.len, TOOLS_CUSTOM_TITLE, strlen(TOOLS_CUSTOM_TITLE)) == NULL &&
+         memmem(tools.text, tools.len, TOOLS_SHELL_TITLE, strlen(TOOLS_SHELL_TITLE)) == NULL))
+        return kind;
+    list = json_loadb(tools.text, tools.len, 0, NULL);
+    title = tool_title(list, name);
+    if (title != NULL && strcmp(title, TOOLS_CUSTOM_TITLE) == 0)
+        kind = CALL_OF_CUSTOM;
+    if (title != NULL && strcmp(title, TOOLS_SHELL_TITLE) == 0)
+        kind = CALL_OF_SHELL;
+    json_decref(list);
+    return kind;
+}
+
+/* Writes the text that is the input of a custom tool. Arguments that were cut stay as they are. */
+static void write_custom_input(struct json_writer *w, const char *name, struct text arguments)
+{
+    json_t *all = json_loadb(arguments.text, arguments.len, JSON_ALLOW_NUL, NULL);
+    const json_t *input = json_object_get(all, "input");
+
+    if (json_is_string(input))
+        json_write_string(w, name, json_string_value(input), json_string_length(input));
+    else
+        json_write_string(w, name, arguments.text, arguments.len);
+    json_decref(all);
+}
+
+/* Writes what the shell is to do. */
+static void write_shell_action(struct json_writer *w, struct text arguments)
+{
+    json_t *action = json_loadb(arguments.text, arguments.len, 0, NULL);
+    char *text = NULL;
+
+    if (!json_is_object(action)) {
+        json_decref(action);
+        action = json_object();
+    }
+    if (json_object_set_new(action, "type", json_string("exec")) == 0 &&
+        (json_object_get(action, "command") != NULL ||
+         json_object_set_new(action, "command", json_array()) == 0) &&
+        (json_object_get(action, "env") != NULL ||
+         json_object_set_new(action, "env", json_object()) == 0))
+        text = json_dumps(action, 0);
+    if (text == NULL)
+        json_writer_fail(w, STATUS_EXHAUSTED);
+    else
+        json_write_json(w, "action", text, strlen(text));
+    free(text);
+    json_decref(action);
+}
+
+/* Writes a call's name, and its namespace if it has one. */
+static void write_call_name(struct json_writer *w, struct text name)
+{
+    const char *slash = name.len == 0 ? NULL : memchr(name.text, '/', name.len);
+
+    if (slash != NULL) {
+        json_write_string(w, "namespace", name.text, (size_t)(slash - name.text));
+        name.len -= (size_t)(slash + 1 - name.text);
+        name.text = slash + 1;
+    }
+    json_write_string(w, "name", name.text, name.len);
+}
+
 /* --- items --- */
 
 /* What an item is called: its id, and the id of a call. */
@@ -24,14 +118,16 @@ struct item_id {
     char text[80], call[CALL_ID_CHARS];
 };
 
-static struct item_id item_id_of(const char *id, enum reply_part_kind kind, uint32_t number,
-                                 uint64_t seed)
+static struct item_id item_id_of(const char *id, enum reply_part_kind kind, enum call_kind call,
+                                 uint32_t number, uint64_t seed)
 {
+    static const char *const prefixes[] = {
+        [CALL_OF_FUNCTION] = "fc", [CALL_OF_CUSTOM] = "ctc", [CALL_OF_SHELL] = "lsh"};
     struct item_id out = {0};
 
     call_id_format(out.call, seed, number);
     if (kind == REPLY_CALL)
-        (void)snprintf(out.text, sizeof(out.text), "fc_%s", out.call);
+        (void)snprintf(out.text, sizeof(out.text), "%s_%s", prefixes[call], out.call);
     else if (kind == REPLY_THOUGHT)
         (void)snprintf(out.text, sizeof(out.text), "rs_%s", id);
     else if (number == 0)
@@ -54,32 +150,81 @@ static void write_text_part(struct json_writer *w, const char *name, enum reply_
     json_end_object(w);
 }
 
-/* is_new: as it is added, without content. */
-static void write_output_item(struct json_writer *w, const char *member, const struct item_id *id,
-                              enum reply_part_kind kind, const char *status, struct text name,
-                              struct text text, bool is_new)
+static void write_call_item(struct json_writer *w, const char *member, const struct item_id *id,
+                            enum call_kind call, const char *status, struct text name,
+                            struct text text)
 {
-    static const char *const types[] = {
-        [REPLY_TEXT] = "message", [REPLY_THOUGHT] = "reasoning", [REPLY_CALL] = "function_call"};
+    static const char *const types[] = {[CALL_OF_FUNCTION] = "function_call",
+                                        [CALL_OF_CUSTOM] = "custom_tool_call",
+                                        [CALL_OF_SHELL] = "local_shell_call"};
 
     json_begin_object(w, member);
-    json_write_text(w, "type", types[kind]);
+    json_write_text(w, "type", types[call]);
     json_write_text(w, "id", id->text);
-    if (kind == REPLY_CALL)
-        json_write_text(w, "call_id", id->call);
+    json_write_text(w, "call_id", id->call);
     json_write_text(w, "status", status);
-    if (kind == REPLY_CALL) {
-        json_write_string(w, "name", name.text, name.len);
+    if (call != CALL_OF_SHELL)
+        write_call_name(w, name);
+    if (call == CALL_OF_FUNCTION)
         json_write_string(w, "arguments", text.text, text.len);
-        json_end_object(w);
+    else if (call == CALL_OF_CUSTOM)
+        write_custom_input(w, "input", text);
+    else
+        write_shell_action(w, text);
+    json_end_object(w);
+}
+
+/* What an item is written from. is_new: as it is added, without content. */
+struct item_form {
+    struct item_id id;
+    enum reply_part_kind kind;
+    enum call_kind call;
+    struct text name, text;
+    bool is_new, gives_thoughts;
+};
+
+/* Thoughts that the client keeps and sends back: see request.h. */
+static void write_kept_thoughts(struct json_writer *w, struct text text)
+{
+    struct json_writer inner;
+    struct buf quoted, all;
+
+    buf_init(&quoted, ITEM_MAX_BYTES);
+    buf_init(&all, ITEM_MAX_BYTES);
+    inner = json_writer_begin(&quoted);
+    json_write_base64(&inner, NULL, text.text, text.len);
+    json_writer_fail(w, json_writer_end(&inner));
+    json_writer_fail(w, buf_append(&all, RESPONSE_THOUGHTS_MARK, strlen(RESPONSE_THOUGHTS_MARK)));
+    if (w->rc == STATUS_OK)
+        json_writer_fail(w, buf_append(&all, quoted.data + 1, quoted.len - 2));
+    if (w->rc == STATUS_OK)
+        json_write_string(w, "encrypted_content", all.data, all.len);
+    buf_deinit(&quoted);
+    buf_deinit(&all);
+}
+
+static void write_output_item(struct json_writer *w, const char *member,
+                              const struct item_form *form, const char *status)
+{
+    const enum reply_part_kind kind = form->kind;
+    const struct text text = form->text;
+
+    if (kind == REPLY_CALL) {
+        write_call_item(w, member, &form->id, form->call, status, form->name, text);
         return;
     }
-    if (kind == REPLY_THOUGHT)
+    json_begin_object(w, member);
+    json_write_text(w, "type", kind == REPLY_THOUGHT ? "reasoning" : "message");
+    json_write_text(w, "id", form->id.text);
+    json_write_text(w, "status", status);
+    if (kind == REPLY_THOUGHT) {
         json_write_empty_array(w, "summary");
-    else
+        if (form->gives_thoughts && !form->is_new)
+            write_kept_thoughts(w, text);
+    } else
         json_write_text(w, "role", "assistant");
     json_begin_array(w, "content");
-    if (!is_new)
+    if (!form->is_new)
         write_text_part(w, NULL, kind, text);
     json_end_array(w);
     json_end_object(w);
@@ -109,18 +254,25 @@ static void output_end_event(const struct response_output *o, struct json_writer
 
 static struct item_id output_item_id(const struct response_output *o, const struct choice *c)
 {
-    return item_id_of(o->id, o->kind, o->kind == REPLY_CALL ? o->call : o->n_messages - 1,
-                      generation_call_seed(c));
+    return item_id_of(o->id, o->kind, (enum call_kind)o->call_kind,
+                      o->kind == REPLY_CALL ? o->call : o->n_messages - 1, generation_call_seed(c));
 }
 
 static void output_item_event(struct response_output *o, const struct choice *c, const char *type,
                               const char *status, bool is_new, struct json_writer *w)
 {
-    const struct item_id id = output_item_id(o, c);
+    const struct item_form form = {
+        .id = output_item_id(o, c),
+        .kind = o->kind,
+        .call = (enum call_kind)o->call_kind,
+        .name = {o->name.data, o->name.len},
+        .text = {o->text.data, is_new ? 0 : o->text.len},
+        .is_new = is_new,
+        .gives_thoughts = o->gives_thoughts,
+    };
 
     output_event(o, c, type, w);
-    write_output_item(w, "item", &id, o->kind, status, (struct text){o->name.data, o->name.len},
-                      (struct text){o->text.data, o->text.len}, is_new);
+    write_output_item(w, "item", &form, status);
     output_end_event(o, w);
 }
 
@@ -157,11 +309,35 @@ static void output_text_event(struct response_output *o, const struct choice *c,
     (void)snprintf(type, sizeof(type), "%s.%s", types[o->kind], what);
     output_content_event(o, c, type, w);
     if (o->kind == REPLY_CALL && strcmp(what, "done") == 0)
-        json_write_string(w, "name", o->name.data, o->name.len);
+        write_call_name(w, (struct text){o->name.data, o->name.len});
     if (o->kind == REPLY_TEXT)
         json_write_empty_array(w, "logprobs");
     json_write_string(w, name, text.text, text.len);
     output_end_event(o, w);
+}
+
+/* A call's input comes at once, when it is complete: a custom tool's is inside the arguments. */
+static void output_custom_event(struct response_output *o, const struct choice *c, const char *what,
+                                const char *name, struct json_writer *w)
+{
+    char type[64];
+
+    (void)snprintf(type, sizeof(type), "response.custom_tool_call_input.%s", what);
+    output_content_event(o, c, type, w);
+    write_custom_input(w, name, (struct text){o->text.data, o->text.len});
+    output_end_event(o, w);
+}
+
+static void output_close_text(struct response_output *o, const struct choice *c,
+                              struct json_writer *w)
+{
+    if (o->kind != REPLY_CALL || o->call_kind == CALL_OF_FUNCTION) {
+        output_text_event(o, c, "done", o->kind == REPLY_CALL ? "arguments" : "text",
+                          (struct text){o->text.data, o->text.len}, w);
+    } else if (o->call_kind == CALL_OF_CUSTOM) {
+        output_custom_event(o, c, "delta", "delta", w);
+        output_custom_event(o, c, "done", "input", w);
+    }
 }
 
 static void output_close(struct response_output *o, const struct choice *c, const char *status,
@@ -169,8 +345,7 @@ static void output_close(struct response_output *o, const struct choice *c, cons
 {
     if (!o->is_open)
         return;
-    output_text_event(o, c, "done", o->kind == REPLY_CALL ? "arguments" : "text",
-                      (struct text){o->text.data, o->text.len}, w);
+    output_close_text(o, c, w);
     output_part_event(o, c, "response.content_part.done", w);
     output_item_event(o, c, "response.output_item.done", status, false, w);
     o->is_open = false;
@@ -188,8 +363,11 @@ static void output_open(struct response_output *o, const struct choice *c,
     o->call = part->call;
     o->n_messages += part->kind == REPLY_TEXT;
     o->is_open = true;
-    if (part->kind == REPLY_CALL)
+    o->call_kind = CALL_OF_FUNCTION;
+    if (part->kind == REPLY_CALL) {
         json_writer_fail(w, buf_append(&o->name, part->text, part->len));
+        o->call_kind = call_kind_of(generation_tools(c), (struct text){part->text, part->len});
+    }
     output_item_event(o, c, "response.output_item.added", "in_progress", true, w);
     output_part_event(o, c, "response.content_part.added", w);
 }
@@ -197,7 +375,8 @@ static void output_open(struct response_output *o, const struct choice *c,
 static void output_add(struct response_output *o, const struct choice *c,
                        const struct reply_part *part, struct json_writer *w)
 {
-    output_text_event(o, c, "delta", "delta", (struct text){part->text, part->len}, w);
+    if (o->kind != REPLY_CALL || o->call_kind == CALL_OF_FUNCTION)
+        output_text_event(o, c, "delta", "delta", (struct text){part->text, part->len}, w);
     if (part->len > 0)
         json_writer_fail(w, buf_append(&o->text, part->text, part->len));
 }
@@ -234,20 +413,28 @@ void response_output_end(struct response_output *o, struct choice *c, const char
 struct gathered_item {
     const char *id;
     uint64_t seed;
+    struct text tools;
     enum reply_part_kind kind;
-    bool is_open;
+    bool is_open, gives_thoughts;
     uint32_t call, n_messages;
     struct buf name, text;
 };
 
 static void gathered_write(struct gathered_item *g, const char *status, struct json_writer *w)
 {
-    const struct item_id item =
-        item_id_of(g->id, g->kind, g->kind == REPLY_CALL ? g->call : g->n_messages - 1, g->seed);
+    struct item_form form = {
+        .kind = g->kind,
+        .name = {g->name.data, g->name.len},
+        .text = {g->text.data, g->text.len},
+        .gives_thoughts = g->gives_thoughts,
+    };
 
+    if (g->kind == REPLY_CALL)
+        form.call = call_kind_of(g->tools, form.name);
+    form.id = item_id_of(g->id, g->kind, form.call,
+                         g->kind == REPLY_CALL ? g->call : g->n_messages - 1, g->seed);
     if (g->is_open)
-        write_output_item(w, NULL, &item, g->kind, status, (struct text){g->name.data, g->name.len},
-                          (struct text){g->text.data, g->text.len}, false);
+        write_output_item(w, NULL, &form, status);
     buf_clear(&g->name);
     buf_clear(&g->text);
     g->is_open = false;
@@ -280,10 +467,13 @@ static enum status gathered_take_all(struct gathered_item *g, struct reply_parse
 
 void response_output_whole(const char *id, const struct completed_turn *t,
                            const struct reply_parser_config *config, const char *status,
-                           struct json_writer *w)
+                           bool gives_thoughts, struct json_writer *w)
 {
     static const struct reply_part nothing = {.kind = REPLY_TEXT, .text = ""};
-    struct gathered_item g = {.id = id, .seed = t->request->tool_use.seed};
+    struct gathered_item g = {.id = id,
+                              .seed = t->request->tool_use.seed,
+                              .tools = t->request->tool_use.tools,
+                              .gives_thoughts = gives_thoughts};
     struct reply_parser_config whole = *config;
     struct reply_parser *p = NULL;
     struct error err;

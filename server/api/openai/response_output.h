@@ -16,6 +16,8 @@ struct response_output {
     enum reply_part_kind kind;
     bool is_open, has_id; /* has_id: the next event bears the id of the choice's place */
     uint32_t call;        /* of the open item, where it is a call */
+    int call_kind;        /* what it is to the client */
+    bool gives_thoughts;  /* reasoning has its text as encrypted_content, too */
     uint32_t n_messages;
     struct buf name, text; /* of the open item */
 };
@@ -32,6 +34,6 @@ void response_output_end(struct response_output *o, struct choice *c, const char
 /* The items of a complete reply, as entries of the array that is open. */
 void response_output_whole(const char *id, const struct completed_turn *t,
                            const struct reply_parser_config *config, const char *status,
-                           struct json_writer *w);
+                           bool gives_thoughts, struct json_writer *w);
 
 #endif

@@ -11,6 +11,7 @@
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/request.h"
+#include "server/api/openai/truncation.h"
 #include "server/api/request_key.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -188,19 +189,37 @@ enum status response_of_turn(struct response **out, const struct conversation *c
 
 /* --- output --- */
 
-static void write_part(struct json_writer *w, const char *name, const char *text, size_t len)
+/* c: whose tokens in the piece have log-probabilities that are wanted; NULL: none. */
+static void write_text_logprobs(struct json_writer *w, const struct choice *c,
+                                const struct turn_event *piece)
 {
+    if (c != NULL && piece->piece.has_logprobs)
+        generation_write_logprobs(c->generation, c, "logprobs", piece, w);
+    else
+        json_write_empty_array(w, "logprobs");
+}
+
+/* c: as above, of the whole reply. */
+static void write_part(struct json_writer *w, const char *name, const char *text, size_t len,
+                       const struct choice *c)
+{
+    struct turn_event all = {.kind = EVENT_PIECE};
+    const char *whole;
+    size_t whole_len;
+
+    if (c != NULL)
+        generation_all(c, &all, &whole, &whole_len);
     json_begin_object(w, name);
     json_write_text(w, "type", "output_text");
     json_write_empty_array(w, "annotations");
-    json_write_empty_array(w, "logprobs");
+    write_text_logprobs(w, c, &all);
     json_write_string(w, "text", text, len);
     json_end_object(w);
 }
 
 /* Writes the one message; text NULL: it has no content yet. */
 static void write_item(const char *id, struct json_writer *w, const char *name, const char *status,
-                       const char *text, size_t len)
+                       const char *text, size_t len, const struct choice *c)
 {
     json_begin_object(w, name);
     json_write_text(w, "type", "message");
@@ -209,7 +228,7 @@ static void write_item(const char *id, struct json_writer *w, const char *name, 
     json_write_text(w, "role", "assistant");
     json_begin_array(w, "content");
     if (text != NULL)
-        write_part(w, NULL, text, len);
+        write_part(w, NULL, text, len, c);
     json_end_array(w);
     json_end_object(w);
 }
@@ -350,6 +369,15 @@ static void response_write_tools(const struct response_view *v, struct json_writ
         json_write_empty_array(w, "tools");
 }
 
+/* Writes what the request has said, or what holds where it says nothing. */
+static void response_write_echo(const struct response *r, enum response_echo which,
+                                const char *name, const char *otherwise, struct json_writer *w)
+{
+    const char *json = r->echo[which] == NULL ? otherwise : r->echo[which];
+
+    json_write_json(w, name, json, strlen(json));
+}
+
 static void response_write_reasoning(const struct response_view *v, struct json_writer *w)
 {
     const struct text given = v->request != NULL ? v->request->variables.json : (struct text){0};
@@ -358,13 +386,21 @@ static void response_write_reasoning(const struct response_view *v, struct json_
 
     json_begin_object(w, "reasoning");
     json_write_text(w, "effort", effort);
-    json_write_null(w, "summary");
+    response_write_echo(v->response, ECHO_REASONING_SUMMARY, "summary", "null", w);
     json_end_object(w);
     json_decref(all);
 }
 
-static void response_write_error(const struct completed_turn *t, struct json_writer *w)
+static void response_write_error(const struct response *r, const struct completed_turn *t,
+                                 struct json_writer *w)
 {
+    if (r->failure != NULL) {
+        json_begin_object(w, "error");
+        json_write_text(w, "code", openai_error_code(r->failure));
+        openai_write_message(w, r->failure);
+        json_end_object(w);
+        return;
+    }
     if (t == NULL || t->finish != FINISH_ERROR) {
         json_write_null(w, "error");
         return;
@@ -375,40 +411,44 @@ static void response_write_error(const struct completed_turn *t, struct json_wri
     json_end_object(w);
 }
 
-/* What is the same in every response: parameters that are not supported. */
-static void response_write_constants(struct json_writer *w)
+/* A response that is read again has lost them. */
+static void response_write_echoes(const struct response *r, struct json_writer *w)
 {
-    json_write_text(w, "truncation", "disabled");
     json_write_text(w, "service_tier", "default");
-    json_write_unsigned(w, "top_logprobs", 0);
-    json_write_null(w, "max_tool_calls");
-    json_write_null(w, "safety_identifier");
-    json_write_null(w, "prompt_cache_key");
-    json_write_null(w, "user");
-    json_begin_object(w, "text");
-    json_begin_object(w, "format");
-    json_write_text(w, "type", "text");
-    json_end_object(w);
-    json_end_object(w);
+    response_write_echo(r, ECHO_TRUNCATION, "truncation", "\"disabled\"", w);
+    response_write_echo(r, ECHO_TOP_LOGPROBS, "top_logprobs", "0", w);
+    response_write_echo(r, ECHO_MAX_TOOL_CALLS, "max_tool_calls", "null", w);
+    response_write_echo(r, ECHO_SAFETY_IDENTIFIER, "safety_identifier", "null", w);
+    response_write_echo(r, ECHO_PROMPT_CACHE_KEY, "prompt_cache_key", "null", w);
+    response_write_echo(r, ECHO_PROMPT_CACHE_RETENTION, "prompt_cache_retention", "null", w);
+    response_write_echo(r, ECHO_USER, "user", "null", w);
+    response_write_echo(r, ECHO_TEXT, "text", "{\"format\":{\"type\":\"text\"}}", w);
 }
 
 void response_write_items(const char *id, const struct completed_turn *t,
-                          const struct reply_format *format, struct json_writer *w)
+                          const struct reply_format *format, bool gives_thoughts,
+                          struct json_writer *w)
 {
     struct reply_parser_config config;
 
     if (tools_divide(&config, t->request, format))
-        response_output_whole(id, t, &config, responses_item_status(t), w);
+        response_output_whole(id, t, &config, responses_item_status(t), gives_thoughts, w);
     else
-        write_item(id, w, NULL, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
+        write_item(id, w, NULL, responses_item_status(t), t->len == 0 ? "" : t->text, t->len, NULL);
 }
 
-static void response_write_output(const struct response *r, const struct completed_turn *t,
-                                  const struct reply_format *format, struct json_writer *w)
+static void response_write_output(const struct response_view *v, struct json_writer *w)
 {
+    const struct reply_format *format = v->model->info.text.reply_format;
+    const struct response *r = v->response;
+    const struct completed_turn *t = v->completed;
+
     json_begin_array(w, "output");
-    if (t != NULL)
-        response_write_items(r->id + 5, t, format, w);
+    if (t != NULL && v->choice != NULL && r->gives_logprobs && !generation_has_parts(v->choice))
+        write_item(r->id + 5, w, NULL, responses_item_status(t), t->len == 0 ? "" : t->text, t->len,
+                   v->choice);
+    else if (t != NULL)
+        response_write_items(r->id + 5, t, format, r->gives_thoughts, w);
     json_end_array(w);
 }
 
@@ -422,16 +462,16 @@ void response_write(const struct response_view *v, const char *name, struct json
     json_write_text(w, "id", r->id);
     json_write_text(w, "object", "response");
     json_write_unsigned(w, "created_at", v->created_s);
-    json_write_text(w, "status", responses_status_of(t));
+    json_write_text(w, "status", r->failure != NULL ? "failed" : responses_status_of(t));
     json_write_text(w, "model", v->model->name);
-    response_write_error(t, w);
+    response_write_error(r, t, w);
     json_write_json(w, "metadata", metadata, strlen(metadata));
     json_write_bool(w, "store", r->store);
     json_write_bool(w, "background", v->request != NULL && v->request->is_detached);
-    response_write_constants(w);
+    response_write_echoes(r, w);
     response_write_reasoning(v, w);
     response_write_tools(v, w);
-    response_write_output(r, t, v->model->info.text.reply_format, w);
+    response_write_output(v, w);
     response_write_sampling(v, w);
     json_write_text(w, "instructions", r->instructions);
     json_write_text(w, "previous_response_id", r->previous);
@@ -458,6 +498,7 @@ static void response_write_now(const struct generation *g, const char *name, boo
                    : reader->completed != NULL ? reader->completed->request
                                                : NULL,
         .completed = c->is_done && !is_begun ? reader->completed : NULL,
+        .choice = c,
     };
 
     response_write(&v, name, w);
@@ -501,13 +542,14 @@ static void response_event(const struct generation *g, const char *type, uint64_
 }
 
 static void item_event(const struct response *r, const char *type, uint64_t sequence,
-                       const char *status, const char *text, size_t len, struct json_writer *w)
+                       const char *status, const char *text, size_t len, const struct choice *c,
+                       struct json_writer *w)
 {
     if (response_has_sent(r, sequence))
         return;
     begin_event(type, sequence, w);
     json_write_unsigned(w, "output_index", 0);
-    write_item(r->id + 5, w, "item", status, text, len);
+    write_item(r->id + 5, w, "item", status, text, len, c);
     generation_end_event(w);
 }
 
@@ -521,23 +563,25 @@ static void begin_in_part(const struct response *r, const char *type, uint64_t s
 }
 
 static void part_event(const struct response *r, const char *type, uint64_t sequence,
-                       const char *text, size_t len, struct json_writer *w)
+                       const char *text, size_t len, const struct choice *c, struct json_writer *w)
 {
     if (response_has_sent(r, sequence))
         return;
     begin_in_part(r, type, sequence, w);
-    write_part(w, "part", text, len);
+    write_part(w, "part", text, len, c);
     generation_end_event(w);
 }
 
+/* piece: what the text is of; with c, its log-probabilities are told. */
 static void text_event(const struct response *r, const char *type, uint64_t sequence,
-                       const char *name, const char *text, size_t len, struct json_writer *w)
+                       const char *name, const struct text *text, const struct choice *c,
+                       const struct turn_event *piece, struct json_writer *w)
 {
     if (response_has_sent(r, sequence))
         return;
     begin_in_part(r, type, sequence, w);
-    json_write_empty_array(w, "logprobs");
-    json_write_string(w, name, text, len);
+    write_text_logprobs(w, c, piece);
+    json_write_string(w, name, text->text, text->len);
     generation_end_event(w);
 }
 
@@ -552,8 +596,8 @@ static void response_begin(struct generation *g, struct json_writer *w)
     response_event(g, "response.in_progress", SEQUENCE_IN_PROGRESS, true, w);
     if (generation_has_parts(&g->choices[0]))
         return;
-    item_event(r, "response.output_item.added", SEQUENCE_ITEM, "in_progress", NULL, 0, w);
-    part_event(r, "response.content_part.added", SEQUENCE_PART, "", 0, w);
+    item_event(r, "response.output_item.added", SEQUENCE_ITEM, "in_progress", NULL, 0, NULL, w);
+    part_event(r, "response.content_part.added", SEQUENCE_PART, "", 0, NULL, w);
 }
 
 static void response_piece(struct generation *g, struct choice *c, const struct turn_event *event,
@@ -571,7 +615,8 @@ static void response_piece(struct generation *g, struct choice *c, const struct 
     generation_write_id(g, w);
     /* A token without text, too: numbers have no gaps. */
     text_event(g->renderer_state, "response.output_text.delta", response_sequence(c), "delta",
-               event->piece.text, event->piece.len, w);
+               &(struct text){event->piece.text, event->piece.len}, r->gives_logprobs ? c : NULL,
+               event, w);
 }
 
 static const char *response_last_event(const struct completed_turn *t)
@@ -585,6 +630,7 @@ static void response_finish(struct generation *g, struct choice *c, struct json_
 {
     struct response *r = g->renderer_state;
     const struct completed_turn *t = c->reader.completed;
+    const struct choice *whole = r->gives_logprobs ? c : NULL;
     uint64_t sequence = response_sequence(c);
     struct turn_event all;
     struct error err;
@@ -602,10 +648,11 @@ static void response_finish(struct generation *g, struct choice *c, struct json_
         return;
     }
     generation_all(c, &all, &text, &len);
-    text_event(r, "response.output_text.done", sequence, "text", text, len, w);
-    part_event(r, "response.content_part.done", sequence + 1, text, len, w);
+    text_event(r, "response.output_text.done", sequence, "text", &(struct text){text, len}, whole,
+               &all, w);
+    part_event(r, "response.content_part.done", sequence + 1, text, len, whole, w);
     item_event(r, "response.output_item.done", sequence + 2, responses_item_status(t), text, len,
-               w);
+               whole, w);
     generation_write_id(g, w); /* the last: who has only some of these gets all of them again */
     response_event(g, response_last_event(t), sequence + 3, false, w);
 }
@@ -779,7 +826,11 @@ static void response_take_tools(struct response *r, const struct responses_reque
     r->tools = q->tools;
     r->choice = q->choice;
     r->is_single = q->base.tools != NULL && q->base.tools->is_single;
+    memcpy(r->echo, q->echo, sizeof(r->echo));
+    r->gives_thoughts = q->gives_thoughts;
+    r->gives_logprobs = q->gives_logprobs;
     response_output_init(&r->output, r->id + 5, SEQUENCE_ITEM);
+    r->output.gives_thoughts = q->gives_thoughts;
 }
 
 /* The response of a stored reply, whose conversation may have gone: what the repeated request says
@@ -818,6 +869,84 @@ static enum status response_take_own(struct response *r, const struct responses_
     return response_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err);
 }
 
+/* A stream whose prompt the context does not hold. It fails as a response that has begun: programs
+ * that make their history shorter then look for that. */
+struct refused_response {
+    struct response *response;
+    struct model *model; /* held */
+    uint64_t created_s;
+    struct error err;
+};
+
+static void refused_event(const struct refused_response *f, const char *type, uint64_t sequence,
+                          struct json_writer *w)
+{
+    const struct response_view v = {
+        .response = f->response, .model = f->model, .created_s = f->created_s};
+
+    begin_event(type, sequence, w);
+    response_write(&v, "response", w);
+    generation_end_event(w);
+}
+
+static void refused_write(struct exchange *x, void *state)
+{
+    struct refused_response *f = state;
+    struct json_writer w = json_writer_begin(exchange_stream(x));
+
+    refused_event(f, "response.created", SEQUENCE_CREATED, &w);
+    refused_event(f, "response.in_progress", SEQUENCE_IN_PROGRESS, &w);
+    f->response->failure = &f->err;
+    refused_event(f, "response.failed", SEQUENCE_ITEM, &w);
+    (void)!json_writer_end(&w); /* without memory the stream just ends */
+    exchange_end(x);
+}
+
+static void refused_close(struct exchange *x, void *state)
+{
+    struct refused_response *f = state;
+
+    response_output_deinit(&f->response->output);
+    model_release(f->model);
+}
+
+static enum status refuse_in_stream(struct exchange *x, struct response *r, struct model *model,
+                                    uint64_t created_s, struct error *err)
+{
+    static const struct exchange_handler handler = {.on_write_ready = refused_write,
+                                                    .on_close = refused_close};
+    struct refused_response *f = arena_alloc(exchange_arena(x), 1, sizeof(*f));
+
+    if (f == NULL)
+        return error_no_memory(err, sizeof(*f), "a response");
+    *f = (struct refused_response){
+        .response = r, .model = model, .created_s = created_s, .err = *err};
+    model_hold(model);
+    exchange_set_handler(x, &handler, f);
+    exchange_notify(x);
+    return STATUS_OK;
+}
+
+/* What the model does not do is left out, and of a history that is too long its beginning, where
+ * that is all in the request. */
+static enum status response_fit(struct exchange *x, struct responses_request *q,
+                                const struct model *model, struct error *err)
+{
+    const struct reply_format *format = model->info.text.reply_format;
+    struct arena *arena = exchange_arena(x);
+    struct request *r = &q->base;
+
+    if (request_fit_model(r, format, arena, err) != STATUS_OK)
+        return err->status;
+    /* Tokens of a reply in parts are not those of its text alone. */
+    if (q->gives_logprobs && format != NULL && (r->tools != NULL || format->thoughts != NULL) &&
+        request_leave_out(r, "message.output_text.logprobs", arena, err) != STATUS_OK)
+        return err->status;
+    return q->truncates && q->previous == NULL && q->conversation == NULL
+               ? truncation_apply(r, q->instructions, model, arena, err)
+               : STATUS_OK;
+}
+
 static enum status responses_first(struct exchange *x, struct responses_request *q,
                                    const struct request_key *key, struct error *err)
 {
@@ -848,7 +977,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     if (rc == STATUS_OK) {
         r->store = q->store;
         response_take_tools(r, q);
-        rc = request_fit_model(&q->base, model->info.text.reply_format, exchange_arena(x), err);
+        rc = response_fit(x, q, model, err);
     }
     plan.is_to_keep = q->store && q->conversation == NULL;
     plan.renderer_state = r;
@@ -861,6 +990,8 @@ static enum status responses_first(struct exchange *x, struct responses_request 
         c = conversations_get(exchange_server(x)->conversations, &id);
         if (c != NULL && q->conversation == NULL)
             conversation_close(c, WATCH_CLOSED, "its request was refused");
+        if (r != NULL && q->base.stream && err->reason == REASON_CONTEXT_EXCEEDED)
+            return refuse_in_stream(x, r, model, plan.created_s, err);
         return rc;
     }
     if (q->store && q->conversation == NULL)
@@ -886,11 +1017,14 @@ static enum status responses_begin(struct exchange *x, const json_t *body, struc
 
     if (exchange_conversation(x)[0] != '\0')
         return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
-    if (request_responses(&q, body, exchange_arena(x), err) != STATUS_OK ||
+    if (references_resolve(x, body, err) != STATUS_OK ||
+        request_responses(&q, body, exchange_arena(x), err) != STATUS_OK ||
         request_key_read(&key, x, err) != STATUS_OK)
         return err->status;
-    return key.reply != NULL ? responses_rejoin(x, &q, &key, err)
-                             : responses_first(x, &q, &key, err);
+    if (key.reply != NULL)
+        return responses_rejoin(x, &q, &key, err);
+    return responses_first(x, &q, &key, err) == STATUS_OK ? STATUS_OK
+                                                          : request_name_error(&q.base, err);
 }
 
 static void responses_serve_now(struct exchange *x)

@@ -127,8 +127,6 @@ START_TEST(test_refusals)
                      "\"tool_use\"}]}]}"},
         {"tools[0].input_schema", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":"
                                   "\"a\"}],\"tools\":[{\"name\":\"f\"}]}"},
-        {"tools[0].type", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
-                          "\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}]}"},
         {"tool_choice.type",
          "{\"max_tokens\":1,\"messages\":[],\"tool_choice\":{\"type\":\"some\"}}"},
         {"tool_choice.name",

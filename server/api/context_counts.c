@@ -1,0 +1,30 @@
+#include "server/api/context_counts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The first number in the text; *text goes behind it. */
+static bool counts_take(const char **text, uint64_t *out)
+{
+    char *end;
+
+    *text += strcspn(*text, "0123456789");
+    if (**text == '\0')
+        return false;
+    *out = strtoull(*text, &end, 10);
+    *text = end;
+    return true;
+}
+
+/* Agents say both in the text, the prompt's tokens first: an error has no place for numbers. */
+bool context_counts_read(struct context_counts *out, const struct error *err)
+{
+    const char *text = err->text;
+
+    if (err->reason != REASON_CONTEXT_EXCEEDED || strstr(text, " tokens") == NULL ||
+        !counts_take(&text, &out->n_tokens) || !counts_take(&text, &out->n_most))
+        return false;
+    if (out->n_tokens <= out->n_most)
+        out->n_tokens = out->n_most + 1;
+    return true;
+}
