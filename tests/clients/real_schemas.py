@@ -22,6 +22,7 @@ import children  # noqa: E402
 import schemas  # noqa: E402
 
 MOST_REFUSED = 0.12
+PYTHON = "build/schema_pairs/bin/python"  # schema_pairs.sh makes it
 
 
 def main():
@@ -31,6 +32,7 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="of so many schemas one is asked for replies")
     parser.add_argument("--tokens", default="60,200,1000", help="the most that a reply may have")
     options = parser.parse_args()
+    subprocess.run([f"{HERE.parent}/integration/schema_pairs.sh", "--make"], check=True)
     drawn = [json.loads(line) for line in gzip.decompress((HERE / "real_schemas.jsonl.gz").read_bytes()).decode().splitlines()]
     module = {"PARLEY_GRAMMAR_MODULE": f"{options.build}/agents/lm/grammar/libparley-grammar.so"}
     compiled = subprocess.run([f"{options.build}/tests/bench/bench_schemas", options.model], input="".join(json.dumps(s) + "\n" for s in drawn),
@@ -57,7 +59,7 @@ def main():
     for (n, way, finish), count in sorted(counts.items()):
         print(f"{n:5} tokens, {way:8} {finish:12} {count:4}")
     ended = [(s, way, n, text) for s, _, way, n, finish, text in said if finish == "stop"]
-    wrong = [(s, way, n, text, why) for (s, way, n, text), why in zip(ended, schemas.validate([(s["schema"], text) for s, _, _, text in ended])) if why]
+    wrong = [(s, way, n, text, why) for (s, way, n, text), why in zip(ended, schemas.validate([(s["schema"], text) for s, _, _, text in ended], PYTHON)) if why]
     for s, way, n, text, why in wrong:
         print(f"does not validate: {s['name']}, {way}, {n}: {why}: {text[:200]!r}")
     n_cut = sum(finish != "stop" and least <= n for _, least, _, n, finish, _ in said)

@@ -43,16 +43,17 @@ def ask(http, drawn, way, n_tokens):
         return "refused", said
 
 
-def validate(pairs):
-    """Runs in the environment that has jsonschema: for each pair of a schema and a text "" or what is wrong."""
+def validate(pairs, python=None):
+    """Runs in an environment that has jsonschema: for each pair of a schema and a text "" or what is wrong, formats included."""
     script = ("import json, sys, jsonschema\n"
+              "checker = jsonschema.Draft202012Validator.FORMAT_CHECKER\n"
               "for line in sys.stdin:\n"
               "    schema, text = json.loads(line)\n"
               "    try:\n"
-              "        jsonschema.Draft202012Validator(schema).validate(json.loads(text)); print('\"\"')\n"
+              "        jsonschema.Draft202012Validator(schema, format_checker=checker).validate(json.loads(text)); print('\"\"')\n"
               "    except Exception as e:\n"
               "        print(json.dumps(type(e).__name__ + ': ' + str(e).split(chr(10))[0][:200]))\n")
-    done = subprocess.run([environments.python_of("frameworks"), "-c", script], input="".join(json.dumps(p) + "\n" for p in pairs),
+    done = subprocess.run([python or environments.python_of("frameworks"), "-c", script], input="".join(json.dumps(p) + "\n" for p in pairs),
                           capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
