@@ -7,13 +7,36 @@
 
 #include "base/status.h"
 
-#define LIBPQ_FUNCTIONS(X)                                                                     \
-    X(PQclear) X(PQconninfoFree) X(PQconninfoParse) X(PQconnectPoll) X(PQconnectStartParams)   \
-    X(PQconsumeInput) X(PQenterPipelineMode) X(PQerrorMessage) X(PQfinish) X(PQflush)          \
-    X(PQfreemem) X(PQgetisnull) X(PQgetlength) X(PQgetResult) X(PQgetvalue) X(PQisBusy)        \
-    X(PQntuples) X(PQpipelineSync) X(PQresultErrorField) X(PQresultStatus)                     \
-    X(PQsendFlushRequest) X(PQsendQueryParams) X(PQserverVersion) X(PQsetNoticeReceiver)       \
-    X(PQsetnonblocking) X(PQsocket) X(PQstatus)
+/* clang-format off */
+#define LIBPQ_FUNCTIONS(X)  \
+    X(PQclear)              \
+    X(PQconninfoFree)       \
+    X(PQconninfoParse)      \
+    X(PQconnectPoll)        \
+    X(PQconnectStartParams) \
+    X(PQconsumeInput)       \
+    X(PQenterPipelineMode)  \
+    X(PQerrorMessage)       \
+    X(PQfinish)             \
+    X(PQflush)              \
+    X(PQfreemem)            \
+    X(PQgetisnull)          \
+    X(PQgetlength)          \
+    X(PQgetResult)          \
+    X(PQgetvalue)           \
+    X(PQisBusy)             \
+    X(PQntuples)            \
+    X(PQpipelineSync)       \
+    X(PQresultErrorField)   \
+    X(PQresultStatus)       \
+    X(PQsendFlushRequest)   \
+    X(PQsendQueryParams)    \
+    X(PQserverVersion)      \
+    X(PQsetNoticeReceiver)  \
+    X(PQsetnonblocking)     \
+    X(PQsocket)             \
+    X(PQstatus)
+/* clang-format on */
 
 /* libpq's functions, under their own names. */
 struct libpq {

@@ -12,7 +12,8 @@ static const struct {
     {"SELECT count(*) FROM parley.event AS e WHERE NOT EXISTS (SELECT FROM parley.conversation AS c"
      " WHERE c.id = e.conversation)",
      "events belong to no conversation"},
-    {"SELECT count(*) FROM parley.event AS e WHERE kind = 4 AND gone = 0 AND NOT EXISTS (SELECT FROM"
+    {"SELECT count(*) FROM parley.event AS e WHERE kind = 4 AND gone = 0 AND NOT EXISTS (SELECT "
+     "FROM"
      " parley.event AS a WHERE a.conversation = e.conversation AND a.gone = 0"
      " AND a.generation = e.generation AND a.turn = e.turn AND a.kind = 3)",
      "replies belong to no accepted turn"},
@@ -27,7 +28,7 @@ static const struct {
 
 /* The number that a statement gives. */
 static enum status postgres_count(struct postgres_store *s, const char *sql, uint64_t *out,
-                                struct error *err)
+                                  struct error *err)
 {
     PGresult *r = link_query(&s->link, sql, NULL, 0, err);
 
@@ -39,8 +40,8 @@ static enum status postgres_count(struct postgres_store *s, const char *sql, uin
 }
 
 /* The value of the parent's chain where the conversation begins. */
-static enum status postgres_check_begin(struct postgres_store *s, const uint8_t *parent, uint64_t seq,
-                               struct chain_check *out, struct error *err)
+static enum status postgres_check_begin(struct postgres_store *s, const uint8_t *parent,
+                                        uint64_t seq, struct chain_check *out, struct error *err)
 {
     PGresult *r = link_query(&s->link,
                              "SELECT chain FROM parley.event WHERE conversation = $1 AND seq < $2"
@@ -121,7 +122,7 @@ static enum status postgres_check_chains(struct postgres_store *s, struct error 
 }
 
 static enum status postgres_check_sum(const struct postgres_store *s, const PGresult *r, int row,
-                             int column, const char *name, struct error *err)
+                                      int column, const char *name, struct error *err)
 {
     size_t len;
     const void *body = link_column_bytes(&s->link, r, row, column, &len);
@@ -135,8 +136,8 @@ static enum status postgres_check_sum(const struct postgres_store *s, const PGre
 static enum status postgres_check_kept(struct postgres_store *s, struct error *err)
 {
     struct link_connection *l = &s->link;
-    PGresult *kept = link_query(l, "SELECT name, checkpoint, n_blocks, body FROM parley.kept", NULL,
-                                0, err);
+    PGresult *kept =
+        link_query(l, "SELECT name, checkpoint, n_blocks, body FROM parley.kept", NULL, 0, err);
     enum status rc = STATUS_OK;
     size_t len;
 
@@ -148,12 +149,11 @@ static enum status postgres_check_kept(struct postgres_store *s, struct error *e
 
         rc = postgres_check_sum(s, kept, i, 3, name, err);
         for (uint64_t n = 0; n < n_blocks && rc == STATUS_OK; n++) {
-            PGresult *r = link_query(l,
-                                     "SELECT body FROM parley.block WHERE checkpoint = $1"
-                                     " AND number = $2",
-                                     LINK_ARGS(link_id(link_column_bytes(l, kept, i, 1, &len)),
-                                               link_number(n)),
-                                     err);
+            PGresult *r = link_query(
+                l,
+                "SELECT body FROM parley.block WHERE checkpoint = $1"
+                " AND number = $2",
+                LINK_ARGS(link_id(link_column_bytes(l, kept, i, 1, &len)), link_number(n)), err);
 
             if (r == NULL) {
                 rc = err->status;
@@ -188,9 +188,10 @@ enum status postgres_check(struct journal_store *base, uint64_t *ret_conversatio
         rc = postgres_check_kept(s, err);
     if (rc == STATUS_OK)
         rc = postgres_count(s, "SELECT count(*) FROM parley.conversation WHERE NOT is_closed",
-                          ret_conversations, err);
+                            ret_conversations, err);
     if (rc == STATUS_OK)
-        rc = postgres_count(s, "SELECT count(*) FROM parley.event WHERE kind IN (4, 5) AND gone = 0",
-                          ret_turns, err);
+        rc =
+            postgres_count(s, "SELECT count(*) FROM parley.event WHERE kind IN (4, 5) AND gone = 0",
+                           ret_turns, err);
     return rc;
 }

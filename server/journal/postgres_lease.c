@@ -79,7 +79,8 @@ void postgres_end_lease(struct postgres_store *s)
     struct error ignored; /* the lease ends by itself */
 
     if (s->link.c != NULL)
-        (void)!link_do(&s->link, "DELETE FROM parley.daemon WHERE id = $1 OR until <"
+        (void)!link_do(&s->link,
+                       "DELETE FROM parley.daemon WHERE id = $1 OR until <"
                        " clock_timestamp() - interval '1 day'",
                        LINK_ARGS(link_text(s->daemon)), &ignored);
 }
@@ -123,12 +124,12 @@ static enum status lease_try(struct postgres_store *s, const uint8_t *id, bool *
                              bool *ret_is_found, uint64_t *ret_epoch, struct error *err)
 {
     struct link_connection *l = &s->link;
-    PGresult *r = link_query(
-        l,
-        "SELECT owner, owner_epoch, (SELECT name FROM parley.daemon WHERE daemon.id ="
-        " split_part(owner, '.', 1) AND until > clock_timestamp())"
-        " FROM parley.conversation WHERE id = $1 AND NOT is_closed",
-        LINK_ARGS(link_id(id)), err);
+    PGresult *r =
+        link_query(l,
+                   "SELECT owner, owner_epoch, (SELECT name FROM parley.daemon WHERE daemon.id ="
+                   " split_part(owner, '.', 1) AND until > clock_timestamp())"
+                   " FROM parley.conversation WHERE id = $1 AND NOT is_closed",
+                   LINK_ARGS(link_id(id)), err);
     char owner[POSTGRES_OWNER_CHARS], name[LEASE_NAME_CHARS];
     bool is_alive;
     size_t len;
@@ -203,8 +204,10 @@ enum status postgres_take_things(struct postgres_store *s, struct error *err)
         return postgres_elsewhere(s, "parameter sets, keys of Store and tables of Replay were",
                                   "meanwhile; start parleyd again to have them here", err);
     if (s->things_epoch == 0 &&
-        !link_do(l, "DELETE FROM parley.block WHERE checkpoint NOT IN (SELECT checkpoint FROM"
-                 " parley.params UNION ALL SELECT checkpoint FROM parley.kept)", NULL, 0, err))
+        !link_do(l,
+                 "DELETE FROM parley.block WHERE checkpoint NOT IN (SELECT checkpoint FROM"
+                 " parley.params UNION ALL SELECT checkpoint FROM parley.kept)",
+                 NULL, 0, err))
         return err->status;
     s->things_epoch = epoch;
     return STATUS_OK;

@@ -65,8 +65,8 @@ uint64_t link_column(const struct link_connection *l, const PGresult *r, int row
 const void *link_column_bytes(const struct link_connection *l, const PGresult *r, int row,
                               int column, size_t *ret_len);
 
-#define LINK_ARGS(...)                        \
-    (const struct link_arg[]){__VA_ARGS__},   \
+#define LINK_ARGS(...)                      \
+    (const struct link_arg[]){__VA_ARGS__}, \
         sizeof((const struct link_arg[]){__VA_ARGS__}) / sizeof(struct link_arg)
 
 #endif

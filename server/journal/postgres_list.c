@@ -90,13 +90,11 @@ static PGresult *list_ask(struct postgres_store *s, const struct journal_query *
                           LINK_ARGS(link_text(q->principal), link_number(q->place),
                                     link_number(q->max_rows), link_text(q->text)),
                           err);
-    return link_query(&s->link,
-                      LIST_SELECT " WHERE c.seq > $1 AND NOT c.is_closed AND c.kind = 1"
-                                  " AND " POSTGRES_IS_FREE("c.owner", "$3")
-                                  " ORDER BY c.seq LIMIT $2",
-                      LINK_ARGS(link_number(q->place), link_number(q->max_rows),
-                                link_text(s->daemon)),
-                      err);
+    return link_query(
+        &s->link,
+        LIST_SELECT " WHERE c.seq > $1 AND NOT c.is_closed AND c.kind = 1"
+                    " AND " POSTGRES_IS_FREE("c.owner", "$3") " ORDER BY c.seq LIMIT $2",
+        LINK_ARGS(link_number(q->place), link_number(q->max_rows), link_text(s->daemon)), err);
 }
 
 enum status postgres_read_list(struct postgres_store *s, const struct journal_query *q,

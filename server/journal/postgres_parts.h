@@ -78,7 +78,7 @@ void postgres_slice_row(const struct postgres_store *s, const PGresult *r, int r
 
 /* A condition of SQL: the process that wrote the column has no lease any more, or is the process
  * that the parameter names. */
-#define POSTGRES_IS_FREE(column, daemon)                                                  \
+#define POSTGRES_IS_FREE(column, daemon)                                                    \
     "(split_part(" column ", '.', 1) = " daemon " OR NOT EXISTS (SELECT FROM parley.daemon" \
     " WHERE daemon.id = split_part(" column ", '.', 1) AND daemon.until > clock_timestamp()))"
 

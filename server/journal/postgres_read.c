@@ -177,11 +177,11 @@ static enum status postgres_find(struct postgres_store *s, const struct journal_
         [JOURNAL_BY_NAME] = "SELECT id, parent, request_id FROM parley.conversation"
                             " WHERE principal = $1 AND name = $2"};
     struct link_connection *l = &s->link;
-    PGresult *r = link_query(l, by[q->by],
-                             LINK_ARGS(link_text(q->principal),
-                                       q->by == JOURNAL_BY_ID ? link_id(q->id)
-                                                              : link_text(q->text)),
-                             err);
+    PGresult *r =
+        link_query(l, by[q->by],
+                   LINK_ARGS(link_text(q->principal),
+                             q->by == JOURNAL_BY_ID ? link_id(q->id) : link_text(q->text)),
+                   err);
     enum status rc = STATUS_OK;
     const char *request_id;
     size_t len;

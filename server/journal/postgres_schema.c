@@ -17,7 +17,8 @@ static const char *const schema_1[] = {
     " since timestamptz NOT NULL DEFAULT clock_timestamp(), until timestamptz NOT NULL)",
     "CREATE TABLE parley.conversation (id uuid PRIMARY KEY, principal text NOT NULL,"
     " request_id text, name text, parent uuid, seq bigint NOT NULL, owner text NOT NULL,"
-    " owner_epoch bigint NOT NULL DEFAULT 1, is_wanted boolean NOT NULL DEFAULT false, is_closed boolean NOT NULL DEFAULT false,"
+    " owner_epoch bigint NOT NULL DEFAULT 1, is_wanted boolean NOT NULL DEFAULT false, is_closed "
+    "boolean NOT NULL DEFAULT false,"
     " model text NOT NULL DEFAULT '', kind integer NOT NULL DEFAULT 1,"
     " is_listed boolean NOT NULL DEFAULT true)",
     "CREATE UNIQUE INDEX conversation_request ON parley.conversation (principal, request_id)"
@@ -137,11 +138,11 @@ static enum status postgres_migrate(struct postgres_store *s, int64_t from, stru
         n += 3;
     }
     /* Waits for another --init-data, and fails if that has changed the version. */
-    is_sent = is_sent && link_send(l,
-                                   "UPDATE parley.schema SET version = CASE WHEN version = $1::bigint"
-                                   " THEN $2::bigint ELSE 1 / (version - version) END",
-                                   LINK_ARGS(link_number((uint64_t)from),
-                                             link_number(SCHEMA_VERSION)));
+    is_sent =
+        is_sent && link_send(l,
+                             "UPDATE parley.schema SET version = CASE WHEN version = $1::bigint"
+                             " THEN $2::bigint ELSE 1 / (version - version) END",
+                             LINK_ARGS(link_number((uint64_t)from), link_number(SCHEMA_VERSION)));
     n++;
     for (int64_t i = from; i < SCHEMA_VERSION; i++)
         for (const char *const *sql = schemas[i]; is_sent && *sql != NULL; sql++, n++)

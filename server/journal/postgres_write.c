@@ -101,10 +101,10 @@ static void commit_collect(struct commit *c)
             c->rows[n++] = c->rows[i];
     c->n_rows = n;
     for (size_t i = 0; i < c->n_items; i++)
-        c->items[i].row = is_of_things(c->items[i].record->kind)
-                              ? SIZE_MAX
-                              : (size_t)(commit_find(c, c->items[i].record->conversation) -
-                                         c->rows);
+        c->items[i].row =
+            is_of_things(c->items[i].record->kind)
+                ? SIZE_MAX
+                : (size_t)(commit_find(c, c->items[i].record->conversation) - c->rows);
 }
 
 static bool commit_write_ids(struct commit *c)
@@ -148,9 +148,10 @@ static bool commit_ask(struct commit *c)
     if (c->n_rows > 0)
         is_sent =
             link_send(c->link,
-                      "SELECT id, owner, owner_epoch, " POSTGRES_IS_FREE("owner", "$2")
-                      " FROM parley.conversation WHERE id = ANY($1::uuid[]) ORDER BY id"
-                      " FOR NO KEY UPDATE",
+                      "SELECT id, owner, owner_epoch, " POSTGRES_IS_FREE(
+                          "owner",
+                          "$2") " FROM parley.conversation WHERE id = ANY($1::uuid[]) ORDER BY id"
+                                " FOR NO KEY UPDATE",
                       LINK_ARGS(link_text(c->ids.data), link_text(c->s->daemon))) &&
             link_send(c->link,
                       "SELECT i, e.chain FROM unnest($1::uuid[]) AS i, LATERAL (SELECT chain"
@@ -161,14 +162,14 @@ static bool commit_ask(struct commit *c)
         is_sent = link_send(c->link,
                             "SELECT c.id FROM parley.keyed AS k JOIN parley.conversation AS c"
                             " ON c.id = k.conversation WHERE k.until_ms > 0 AND k.until_ms < $1"
-                            " AND " POSTGRES_IS_FREE("c.owner", "$3") " ORDER BY k.until_ms"
-                            " LIMIT $2 FOR NO KEY UPDATE OF c SKIP LOCKED",
+                            " AND " POSTGRES_IS_FREE(
+                                "c.owner", "$3") " ORDER BY k.until_ms"
+                                                 " LIMIT $2 FOR NO KEY UPDATE OF c SKIP LOCKED",
                             LINK_ARGS(link_number(c->keys_over_unix_ms),
                                       link_number(c->n_keys_over), link_text(c->s->daemon)));
     if (is_sent && c->has_things)
-        is_sent = link_send(c->link,
-                            "SELECT owner, owner_epoch FROM parley.things FOR NO KEY UPDATE", NULL,
-                            0);
+        is_sent = link_send(
+            c->link, "SELECT owner, owner_epoch FROM parley.things FOR NO KEY UPDATE", NULL, 0);
     return is_sent && link_ask(c->link);
 }
 
@@ -382,8 +383,8 @@ static enum status commit_judge(struct commit *c, struct error *err)
 /* --- the second part --- */
 
 /* Sends a statement of an item. */
-static bool commit_send(struct commit *c, size_t item, const char *sql,
-                        const struct link_arg *args, size_t n)
+static bool commit_send(struct commit *c, size_t item, const char *sql, const struct link_arg *args,
+                        size_t n)
 {
     if (c->n_sent == c->cap_sent) {
         c->cap_sent = 2 * c->cap_sent + 64;
@@ -432,11 +433,11 @@ static bool put_open(struct commit *c, size_t i)
     uint8_t content[SHA256_BYTES];
 
     if (r->name != NULL &&
-        !commit_send(c, i,
-                     "UPDATE parley.conversation SET name = NULL WHERE principal = $1 AND name = $2"
-                     " AND " POSTGRES_IS_FREE("owner", "$3"),
-                     LINK_ARGS(link_text(r->principal), link_text(r->name),
-                               link_text(c->s->daemon))))
+        !commit_send(
+            c, i,
+            "UPDATE parley.conversation SET name = NULL WHERE principal = $1 AND name = $2"
+            " AND " POSTGRES_IS_FREE("owner", "$3"),
+            LINK_ARGS(link_text(r->principal), link_text(r->name), link_text(c->s->daemon))))
         return false;
     commit_chain(c, &c->items[i], content);
     return commit_send(
@@ -448,8 +449,8 @@ static bool put_open(struct commit *c, size_t i)
         LINK_ARGS(link_id(r->conversation), link_number(r->generation), link_number(r->turn),
                   link_number(r->unix_ms), link_bytes(r->body, r->size_bytes),
                   link_bytes(content, sizeof(content)),
-                  link_bytes(c->rows[c->items[i].row].chain, SHA256_BYTES),
-                  link_text(r->principal), link_text(r->request_id), link_text(r->name),
+                  link_bytes(c->rows[c->items[i].row].chain, SHA256_BYTES), link_text(r->principal),
+                  link_text(r->request_id), link_text(r->name),
                   r->parent == NULL ? link_text(NULL) : link_id(r->parent),
                   link_text(r->model == NULL ? "" : r->model), link_text(c->s->owner)));
 }
@@ -556,11 +557,11 @@ static bool put_params(struct commit *c, size_t i)
 {
     const struct journal_record *r = c->items[i].record;
 
-    if (!commit_send(c, i,
-                     "DELETE FROM parley.block WHERE checkpoint IN (SELECT checkpoint FROM"
-                     " parley.params WHERE principal = $1 AND name = $2 AND checkpoint <> $3)",
-                     LINK_ARGS(link_text(r->principal), link_text(r->name),
-                               link_id(r->conversation))))
+    if (!commit_send(
+            c, i,
+            "DELETE FROM parley.block WHERE checkpoint IN (SELECT checkpoint FROM"
+            " parley.params WHERE principal = $1 AND name = $2 AND checkpoint <> $3)",
+            LINK_ARGS(link_text(r->principal), link_text(r->name), link_id(r->conversation))))
         return false;
     if (r->kind == JOURNAL_CHECKPOINT)
         return commit_send(c, i,
@@ -568,8 +569,7 @@ static bool put_params(struct commit *c, size_t i)
                            " ($1, $2, $3, $4) ON CONFLICT (principal, name) DO UPDATE SET"
                            " seq = DEFAULT, checkpoint = excluded.checkpoint, body = excluded.body",
                            LINK_ARGS(link_text(r->principal), link_text(r->name),
-                                     link_id(r->conversation),
-                                     link_bytes(r->body, r->size_bytes)));
+                                     link_id(r->conversation), link_bytes(r->body, r->size_bytes)));
     return commit_send(c, i, "DELETE FROM parley.block WHERE checkpoint = $1",
                        LINK_ARGS(link_id(r->conversation))) &&
            commit_send(c, i, "DELETE FROM parley.params WHERE principal = $1 AND name = $2",
@@ -598,10 +598,9 @@ static bool put_kept(struct commit *c, size_t i)
                                      link_number(r->turn), link_bytes(r->body, r->size_bytes)));
     return commit_send(c, i, "DELETE FROM parley.block WHERE checkpoint = $1",
                        LINK_ARGS(link_id(r->conversation))) &&
-           commit_send(c, i,
-                       "DELETE FROM parley.kept WHERE kind = $1 AND principal = $2 AND name = $3",
-                       LINK_ARGS(link_number(r->generation), link_text(r->principal),
-                                 link_text(r->name)));
+           commit_send(
+               c, i, "DELETE FROM parley.kept WHERE kind = $1 AND principal = $2 AND name = $3",
+               LINK_ARGS(link_number(r->generation), link_text(r->principal), link_text(r->name)));
 }
 
 static bool commit_put(struct commit *c, size_t i)

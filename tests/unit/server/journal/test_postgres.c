@@ -262,7 +262,8 @@ START_TEST(test_damage)
     static const struct {
         const char *sql, *says;
     } rows[] = {
-        {"UPDATE parley.event SET body = 'z' WHERE turn = 1 AND kind = 3", "is not what was written"},
+        {"UPDATE parley.event SET body = 'z' WHERE turn = 1 AND kind = 3",
+         "is not what was written"},
         {"DELETE FROM parley.event WHERE turn = 1 AND kind = 4", "does not follow"},
         {"UPDATE parley.event SET seq = DEFAULT WHERE turn = 1 AND kind = 3", "does not follow"},
     };
