@@ -69,7 +69,7 @@ static void must_sync(struct backend *b)
 
 static struct kv *open_kv(struct bench *t, size_t n_layers, size_t n_pages)
 {
-    struct kv_shape shape = {n_layers, KV_HEADS, HEAD_DIM, n_pages, t->type, 0};
+    struct kv_shape shape = {n_layers, KV_HEADS, HEAD_DIM, n_pages, t->type, 0, NULL};
     struct kv *kv = NULL;
     struct error err;
 

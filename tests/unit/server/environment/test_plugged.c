@@ -6,6 +6,7 @@
 
 #include "agents/plugin/environment.h"
 #include "base/alarm.h"
+#include "server/environment/plugged.h"
 #include "server/environment/vectors.h"
 #include "tests/unit/base/suite.h"
 
