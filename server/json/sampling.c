@@ -71,7 +71,7 @@ static enum status json_take_u32(struct sampling *s, const struct known *k, cons
     if (n < 0 || n > UINT32_MAX)
         return error_field(err, k->name, "must be a whole number%s",
                            is_top_k   ? ", -1 or 0 for all"
-                           : has_none ? ", -1 or 0 for no bound"
+                           : has_none ? ", -1 for no bound"
                                       : " from 0 to 4294967295");
     number = (uint32_t)n;
     memcpy((char *)s + k->offset, &number, sizeof(number));
