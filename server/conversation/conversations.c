@@ -469,10 +469,12 @@ static void conversation_leave(struct conversation *c, enum watch_what what, con
 /* If the journal has no room for the record, the conversation is found again, and its time passes
  * again. */
 static void conversations_write_closed(struct conversations *all, const struct conversation_id *id,
-                                       unsigned generation)
+                                       unsigned generation, uint64_t owner_epoch)
 {
-    struct journal_record r = {
-        .kind = JOURNAL_CLOSE, .generation = generation, .unix_ms = conversations_unix_ms(all)};
+    struct journal_record r = {.kind = JOURNAL_CLOSE,
+                               .generation = generation,
+                               .unix_ms = conversations_unix_ms(all),
+                               .owner_epoch = owner_epoch};
     struct error ignored;
 
     memcpy(r.conversation, id->bytes, sizeof(r.conversation));
@@ -482,13 +484,13 @@ static void conversations_write_closed(struct conversations *all, const struct c
 void conversations_forget(struct conversations *all, const struct conversation_id *id)
 {
     if (all->keeping.journal != NULL)
-        conversations_write_closed(all, id, 0);
+        conversations_write_closed(all, id, 0, 0);
 }
 
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason)
 {
     if (c->host.is_kept)
-        conversations_write_closed(c->all, &c->id, c->host.generation);
+        conversations_write_closed(c->all, &c->id, c->host.generation, c->owner_epoch);
     conversation_leave(c, what, reason);
 }
 
