@@ -112,7 +112,7 @@ def wrong(parley):
     refused(parley, "input", "4000000 is not a token id", [4000000])
     refused(parley, "input", "input 1: 263333 is not a token id", [[5], [263333]])
     refused(parley, "input", "at most 2048 are allowed", ["a"] * 2049)
-    refused(parley, "input", "the context holds only 2048", list(range(3, 203)) * 11)
+    refused(parley, "input", "maximum context length is 2048 tokens", list(range(3, 203)) * 11)
     refused(parley, "input", "not a number", [1.5])
     refused(parley, "encoding_format", "float or base64", "a", encoding_format="int8")
     for name, says, value in [("normalize", "must be true", False), ("truncate_prompt_tokens", "read whole", 8), ("input_type", "prefix", "query"),

@@ -225,7 +225,7 @@ def endings(parley):
 
 def wrong(parley):
     for param, says, more in [("max_tokens", "needs echo", {"max_tokens": 0}), ("prompt_logprobs", "stream", {"prompt_logprobs": 1, "stream": True}),
-                              ("prompt_logprobs", "20", {"prompt_logprobs": 21}), ("prompt", "the context holds", {"prompt": [5] * 2049, "max_tokens": 0, "echo": True})]:
+                              ("prompt_logprobs", "20", {"prompt_logprobs": 21}), ("prompt", "maximum context length is 2048 tokens", {"prompt": [5] * 2049, "max_tokens": 0, "echo": True})]:
         error = post(parley, "/v1/completions", {"model": "tiny", "prompt": "a", "logprobs": 1, **more})
         assert error["param"] == param and says in error["message"], (param, says, error)
     error = post(parley, "/v1/completions", {"model": "echo", "prompt": "a", "echo": True, "logprobs": 1})

@@ -465,7 +465,7 @@ def bad_input(parley):
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, messages=[user, odd])), "messages[1].role")
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, "a", messages=[user])), "text")
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, "a", want_logprobs=21)), "want_logprobs")
-    for name, value in (("temperature", -0.5), ("top_p", 0), ("top_p", 1.5), ("min_p", 2), ("repetition_penalty", 0), ("presence_penalty", 3)):
+    for name, value in (("temperature", -0.5), ("top_p", -0.1), ("top_p", 1.5), ("min_p", 2), ("repetition_penalty", 0), ("presence_penalty", 3)):
         r = request(c, 1, "a")
         setattr(r.sampling, name, value)
         fails(code.INVALID_ARGUMENT, lambda: call(r), name)

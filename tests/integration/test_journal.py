@@ -39,7 +39,7 @@ def new_journal(parleyd, folder, name):
     if not POSTGRES:
         return ["--data", os.path.join(folder, name)]
     children.run(["psql", "-q", POSTGRES, "-c", f"CREATE DATABASE {name}"], check=True)
-    data = ["--data", POSTGRES.replace("/postgres?", f"/{name}?"), "--lease", "500ms"]
+    data = ["--data", POSTGRES.replace("/postgres?", f"/{name}?"), "--lease", "1500ms"]
     children.run([parleyd, "--init-data", *data], check=True)
     return data
 

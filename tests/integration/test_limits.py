@@ -28,7 +28,7 @@ from parley.v1 import act_pb2 as act, env_pb2 as env, env_pb2_grpc, replay_pb2 a
 MB = 1 << 20
 OPTIONS = {"--max-conversations": "300", "--max-sessions": "6", "--max-queue": "8", "--store-bytes": "4M", "--replay-bytes": "8M", "--params-bytes": "4M"}
 # What costs too much here, or needs workers: the unit tests of their folders.
-ELSEWHERE = {"gRPC calls in flight", "constraints that are compiled", "bytes of constraints of running replies", "names of conversations", "stored responses", "replies under an Idempotency-Key",
+ELSEWHERE = {"gRPC calls in flight", "Connect calls in flight", "constraints that are compiled", "bytes of constraints of running replies", "names of conversations", "stored responses", "replies under an Idempotency-Key",
              "bytes of replies under an Idempotency-Key", "sequences of KServe", "groups of Registry", "bytes of values in groups of Registry",
              "keys of Store", "tasks of Work", "bytes of payloads and results of Work", "workers of Work", "functions of Work", "attached workers"}
 

@@ -146,7 +146,8 @@ def main():
         children.run([WRITE_TINY_MODEL, path], check=True)
         parley.policies.create(pole, 4, 2)
         test_programs_of()
-        daemon = stack.enter_context(Daemon(PARLEYD, "--http", "127.0.0.1:0", "--model", f"smollm2={path}", "--model", f"pole={pole}"))
+        daemon = stack.enter_context(Daemon(PARLEYD, "--http", "127.0.0.1:0", "--model", f"smollm2={path}",
+                                            "--model", f"pole={pole}", "--max-reply", "smollm2=200"))  # the tiny model ends no reply itself
         test_programs(daemon, folder, stack)
         test_requests(daemon)
         test_what_pages_promise(daemon)

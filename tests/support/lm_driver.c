@@ -43,8 +43,9 @@ enum status drive_open(struct agent **out, const struct tiny_config *tiny,
     return rc;
 }
 
-enum status drive_begin_messages(struct drive *d, struct clone *c, const struct message *messages,
-                                 size_t n_messages, const struct sampling *s, struct error *err)
+static enum status drive_observe(struct drive *d, struct clone *c, const struct message *messages,
+                                 size_t n_messages, const struct sampling *s,
+                                 const struct template_variables *variables, struct error *err)
 {
     struct message *own;
 
@@ -57,15 +58,33 @@ enum status drive_begin_messages(struct drive *d, struct clone *c, const struct 
     memcpy(own, messages, n_messages * sizeof(*own));
     d->turn.seen =
         (struct observation){.messages = own, .n_messages = n_messages, .sampling = *s, .turn = 1};
+    d->turn.seen.variables = *variables;
     return c->agent->type->observe(c, &d->turn, err);
+}
+
+enum status drive_begin_messages(struct drive *d, struct clone *c, const struct message *messages,
+                                 size_t n_messages, const struct sampling *s, struct error *err)
+{
+    const struct template_variables nothing = {0};
+
+    return drive_observe(d, c, messages, n_messages, s, &nothing, err);
+}
+
+enum status drive_begin_variables(struct drive *d, struct clone *c, const char *text,
+                                  const struct sampling *s,
+                                  const struct template_variables *variables, struct error *err)
+{
+    const struct message message = {.role = ROLE_USER, .text = text, .len = strlen(text)};
+
+    return drive_observe(d, c, &message, 1, s, variables, err);
 }
 
 enum status drive_begin(struct drive *d, struct clone *c, const char *text,
                         const struct sampling *s, struct error *err)
 {
-    const struct message message = {.role = ROLE_USER, .text = text, .len = strlen(text)};
+    const struct template_variables nothing = {0};
 
-    return drive_begin_messages(d, c, &message, 1, s, err);
+    return drive_begin_variables(d, c, text, s, &nothing, err);
 }
 
 size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t max_grant)

@@ -32,6 +32,10 @@ enum status drive_begin(struct drive *d, struct clone *c, const char *text,
 /* Observes messages; their texts are borrowed until drive_end. */
 enum status drive_begin_messages(struct drive *d, struct clone *c, const struct message *messages,
                                  size_t n_messages, const struct sampling *s, struct error *err);
+/* drive_begin with variables of the model's template. */
+enum status drive_begin_variables(struct drive *d, struct clone *c, const char *text,
+                                  const struct sampling *s,
+                                  const struct template_variables *variables, struct error *err);
 /* One step of the rows that are not done, each with at most max_grant tokens and all together
  * within the agent's step. Returns how many need another step; a failed row's error is in its row.
  */

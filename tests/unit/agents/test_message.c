@@ -70,7 +70,7 @@ START_TEST(test_numbers)
     check_number(&s.temperature, &s, "temperature", INFINITY, false);
     check_number(&s.top_p, &s, "top_p", 1, true);
     check_number(&s.top_p, &s, "top_p", 0.001f, true);
-    check_number(&s.top_p, &s, "top_p", 0, false);
+    check_number(&s.top_p, &s, "top_p", 0, true);
     check_number(&s.top_p, &s, "top_p", 1.001f, false);
     check_number(&s.top_p, &s, "top_p", -1, false);
     check_number(&s.top_p, &s, "top_p", NAN, false);

@@ -330,7 +330,7 @@ START_TEST(test_sampling)
     ck_assert_str_eq(r.overrides->values.stops[1].text, "b");
     ck_assert_uint_eq(r.overrides->values.max_tokens, 7);
     add_text("seed", "seven");
-    refused(&text, STATUS_INVALID, "seed must be a whole number");
+    refused(&text, STATUS_INVALID, "seed must be a whole number from -2^63 to 2^63 - 1");
 }
 END_TEST
 
