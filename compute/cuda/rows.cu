@@ -46,8 +46,11 @@ static __device__ __forceinline__ void quantise_quad(float4 x, bool there, float
                  __shfl_xor_sync(WARP_ALL, second, by));
     is_outlier = activation_is_outlier(greatest, second, above);
     scale = activation_scale_of(is_outlier ? second : greatest);
-    if (there && lane == 0 && !is_outlier)
-        outlier->column = UINT32_MAX;
+    if (there && lane == 0 && !is_outlier) {
+        struct cuda_outlier none = {0.0f, UINT32_MAX};
+
+        *outlier = none;
+    }
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
         bool is_it = is_outlier && (__float_as_uint(v[i]) & 0x7fffffff) == greatest;
