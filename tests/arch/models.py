@@ -734,7 +734,7 @@ def all_models():
             "expert_count": 12, "expert_used_count": 3, "expert_feed_forward_length": 40, "expert_shared_count": 1,
             "leading_dense_block_count": 1, "expert_group_count": 4, "expert_group_used_count": 2, "expert_gating_func": 1},
             bias=QKV + ("select",), tied=False, experts=12, expert_ff=40, shared=40, hd=32, rot=16, peak=1.0),
-        "deepseek2": build("deepseek2", 48, dict(YARN, **{
+        "deepseek2": build("deepseek2", 48, dict(YARN, **{"rope.scaling.original_context_length": 32,
             "rope.scaling.yarn_log_multiplier": 0.1, "expert_count": 8, "expert_used_count": 2, "expert_group_count": 4,
             "expert_group_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 1,
             "leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5}),
