@@ -372,9 +372,10 @@ static enum status chat_tools(json_t *out, const json_t *body, struct error *err
     if (rc != STATUS_OK || tools == NULL)
         return rc;
     all = json_array();
+    if (json_object_set_new(out, "tools", all) != 0)
+        return error_no_memory(err, 0, "the request");
     left_out = json_array();
-    if (json_object_set_new(out, "tools", all) != 0 ||
-        json_object_set_new(out, "left out", left_out) != 0)
+    if (json_object_set_new(out, "left out", left_out) != 0)
         return error_no_memory(err, 0, "the request");
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(tools); i++)
         rc = chat_tool(all, left_out, json_array_get(tools, i), i, err);
