@@ -11,9 +11,9 @@ struct shared_store {
     struct journal_store base;
     uint8_t refused; /* records of the conversation with this first byte are left out; 0: none */
     uv_sem_t *gate;  /* the first commit waits for it; NULL: it does not */
-    size_t n_commits, n_elsewhere; /* so many reads find their thing elsewhere */
-    size_t n_reads, n_given, n_records;
-    bool is_silent; /* no renewal succeeds */
+    _Atomic size_t n_commits, n_elsewhere; /* so many reads find their thing elsewhere */
+    _Atomic size_t n_reads, n_given, n_records;
+    _Atomic bool is_silent; /* no renewal succeeds */
 };
 
 static struct shared_store shared;
