@@ -81,7 +81,8 @@ struct journal_sharing {
 };
 
 void journal_share(struct journal *j, const struct journal_sharing *sharing);
-/* Whether nobody else can have changed what is in memory. In SQLite always. */
+/* Returns whether what this process has in memory is current: no other process can have
+ * changed the store meanwhile. Always true with SQLite. */
 bool journal_has_lease(const struct journal *j);
 /* Gives a conversation up, behind everything that was appended so far. Nothing of it may be in
  * memory. If it fails, wanted is called again. */
