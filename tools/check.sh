@@ -14,8 +14,9 @@ tools/minutes.py check || bad=1
 tools/check_wire.py || bad=1
 
 # Layout, one version of the tool for all: Debian 12's.
-git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror 2>&1 | head -n 40 || true
-git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror >/dev/null 2>&1 ||
+layout=$(git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror 2>&1) || {
+    head -n 40 <<<"$layout" >&2
     complain 'the formatting above is wrong: run ./run format'
+}
 
 exit $bad
