@@ -64,7 +64,7 @@ enum status latent_open_tables(struct transformer *m, struct error *err)
 {
     const struct transformer_shape *s = &m->shape;
     struct latent_tables *t = &m->latent;
-    size_t n = m->config.max_tokens, all_bytes = 0;
+    size_t n = m->config.max_tokens;
     const struct {
         struct buffer **out;
         size_t width;
@@ -77,14 +77,9 @@ enum status latent_open_tables(struct transformer *m, struct error *err)
         {&t->values, s->n_heads * s->value_dim},
     };
 
-    for (size_t i = 0; s->latent_rank > 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
-        size_t size_bytes = n * rooms[i].width * sizeof(float);
-
-        all_bytes += size_bytes;
-        *rooms[i].out = m->backend->type->buffer_open(m->backend, size_bytes);
-        if (*rooms[i].out == NULL)
-            return error_no_memory(err, all_bytes, "activations");
-    }
+    for (size_t i = 0; s->latent_rank > 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
+        if (state_open_buffer(m, rooms[i].out, n, rooms[i].width, err) != STATUS_OK)
+            return err->status;
     return STATUS_OK;
 }
 

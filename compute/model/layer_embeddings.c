@@ -33,7 +33,7 @@ enum status layer_embeddings_open_tables(struct transformer *m, struct error *er
 {
     const struct transformer_shape *s = &m->shape;
     struct layer_embeddings *e = &m->embeddings;
-    size_t n = m->config.max_tokens, all = s->n_layers * s->embedding_width, all_bytes = 0;
+    size_t n = m->config.max_tokens, all = s->n_layers * s->embedding_width;
     const struct {
         struct buffer **out;
         size_t width;
@@ -44,14 +44,9 @@ enum status layer_embeddings_open_tables(struct transformer *m, struct error *er
                  {&e->gate, s->embedding_width},
                  {&e->out, s->width}};
 
-    for (size_t i = 0; s->embedding_width > 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++) {
-        size_t size_bytes = n * rooms[i].width * sizeof(float);
-
-        all_bytes += size_bytes;
-        *rooms[i].out = m->backend->type->buffer_open(m->backend, size_bytes);
-        if (*rooms[i].out == NULL)
-            return error_no_memory(err, all_bytes, "activations");
-    }
+    for (size_t i = 0; s->embedding_width > 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
+        if (state_open_buffer(m, rooms[i].out, n, rooms[i].width, err) != STATUS_OK)
+            return err->status;
     return STATUS_OK;
 }
 

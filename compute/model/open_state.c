@@ -163,15 +163,6 @@ static enum status open_weights(struct transformer *m, struct error *err)
     return rc;
 }
 
-static enum status open_buffer(struct transformer *m, struct buffer **out, size_t n, size_t width,
-                               struct error *err)
-{
-    size_t size_bytes = n * width * sizeof(float);
-
-    *out = m->backend->type->buffer_open(m->backend, size_bytes);
-    return *out != NULL ? STATUS_OK : error_no_memory(err, size_bytes, "activations");
-}
-
 /* Whether the halves of a layer are normed or scaled before they are added to x. */
 static bool has_branch(const struct transformer_shape *s)
 {
@@ -195,17 +186,17 @@ static enum status open_further_buffers(struct transformer *m, struct error *err
     enum status rc = STATUS_OK;
 
     if (s->arch->norm_kind == NORM_KIND_LAYER)
-        rc = open_buffer(m, &m->normed, n > m->max_picks ? n : m->max_picks, s->width, err);
+        rc = state_open_buffer(m, &m->normed, n > m->max_picks ? n : m->max_picks, s->width, err);
     if (rc == STATUS_OK && s->n_experts > 0 && s->arch->experts_beside_network)
-        rc = open_buffer(m, &m->beside, n, s->width, err);
+        rc = state_open_buffer(m, &m->beside, n, s->width, err);
     if (s->n_taps > 0 && rc == STATUS_OK)
-        rc = open_buffer(m, &m->conv_in, n, 3 * s->width, err);
+        rc = state_open_buffer(m, &m->conv_in, n, 3 * s->width, err);
     for (size_t i = 0; s->n_taps > 0 && i < 2 && rc == STATUS_OK; i++)
-        rc = open_buffer(m, &m->conv[i], n, s->width, err);
+        rc = state_open_buffer(m, &m->conv[i], n, s->width, err);
     if (rc != STATUS_OK || hidden == 0)
         return rc;
-    rc = open_buffer(m, &m->gated, n, hidden, err);
-    return rc == STATUS_OK ? open_buffer(m, &m->upped, n, hidden, err) : rc;
+    rc = state_open_buffer(m, &m->gated, n, hidden, err);
+    return rc == STATUS_OK ? state_open_buffer(m, &m->upped, n, hidden, err) : rc;
 }
 
 static enum status open_buffers(struct transformer *m, struct error *err)
@@ -215,14 +206,14 @@ static enum status open_buffers(struct transformer *m, struct error *err)
     size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
     enum status rc;
 
-    if ((rc = open_buffer(m, &m->x, n, s->width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->q, n, q_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->attn_output, n, q_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->picked, m->max_picks, s->width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->hidden, n, s->width, err)) != STATUS_OK ||
-        (has_branch(s) && (rc = open_buffer(m, &m->branch, n, s->width, err)) != STATUS_OK))
+    if ((rc = state_open_buffer(m, &m->x, n, s->width, err)) != STATUS_OK ||
+        (rc = state_open_buffer(m, &m->q, n, q_width, err)) != STATUS_OK ||
+        (rc = state_open_buffer(m, &m->attn_output, n, q_width, err)) != STATUS_OK ||
+        (rc = state_open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
+        (rc = state_open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
+        (rc = state_open_buffer(m, &m->picked, m->max_picks, s->width, err)) != STATUS_OK ||
+        (rc = state_open_buffer(m, &m->hidden, n, s->width, err)) != STATUS_OK ||
+        (has_branch(s) && (rc = state_open_buffer(m, &m->branch, n, s->width, err)) != STATUS_OK))
         return rc;
     rc = experts_open_tables(m, err);
     if (rc == STATUS_OK)
@@ -232,9 +223,9 @@ static enum status open_buffers(struct transformer *m, struct error *err)
     if (rc == STATUS_OK)
         rc = open_further_buffers(m, err);
     if (rc == STATUS_OK)
-        rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
+        rc = state_open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
     if (rc == STATUS_OK && m->backend->type->sample != NULL)
-        rc = open_buffer(m, &m->fetched, n_logits, s->n_vocab, err);
+        rc = state_open_buffer(m, &m->fetched, n_logits, s->n_vocab, err);
     return rc;
 }
 

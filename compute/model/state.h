@@ -134,4 +134,14 @@ struct transformer {
     float **places;               /* [max_logits] and where they go */
 };
 
+/* Opens a buffer of activations: n rows of width floats. EXHAUSTED. */
+static inline enum status state_open_buffer(struct transformer *m, struct buffer **out, size_t n,
+                                            size_t width, struct error *err)
+{
+    size_t size_bytes = n * width * sizeof(float);
+
+    *out = m->backend->type->buffer_open(m->backend, size_bytes);
+    return *out != NULL ? STATUS_OK : error_no_memory(err, size_bytes, "activations");
+}
+
 #endif
