@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/openai/responses.h"
+#include "server/api/openai/response.h"
 #include "server/json/fields.h"
 #include "server/model/model.h"
 

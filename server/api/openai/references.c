@@ -1,9 +1,10 @@
 /* Items of an input that name an item of an earlier response. */
-#include "server/api/openai/responses.h"
+#include "server/api/openai/references.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "server/api/openai/response.h"
 #include "server/conversation/completed_turn.h"
 #include "server/conversation/conversation.h"
 #include "server/json/field_table.h"

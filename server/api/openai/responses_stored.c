@@ -1,7 +1,8 @@
 /* /v1/responses/ID: a response that was begun before is read, whole or its events again, cancelled
  * or deleted, and its input listed. All of it is found in the conversation that the id names. */
 #include "base/number.h"
-#include "server/api/openai/responses.h"
+#include "server/api/openai/response.h"
+#include "server/api/openai/response_events.h"
 
 #include <stdio.h>
 #include <string.h>
