@@ -9,15 +9,17 @@
 
 struct config;
 
-/* Opens every model and binds every address, and gives them back; an address that a running parleyd
- * has is fine. Looks at the folders of --data and --model-dir, and changes nothing in them. */
+/* Opens every model, binds every address, and closes all of them again. An address that a running
+ * parleyd has bound is no error. Looks at the folders of --data and --model-dir without a change in
+ * them. */
 enum status check_config(const struct config *config, struct error *err) MUST_CHECK;
 
-/* Raises the limit of open files as far as it goes. EXHAUSTED: that is too low to start. */
+/* Raises the limit of open files as far as the system allows. EXHAUSTED where the limit is then too
+ * low for a start. */
 enum status check_open_files(struct error *err) MUST_CHECK;
 
-/* What --data has is sound; how many open conversations and completed turns it has. PRECONDITION
- * while a parleyd has it. */
+/* Checks what --data has, and counts its open conversations and completed turns. PRECONDITION while
+ * a parleyd uses it. */
 enum status check_data(const struct config *config, uint64_t *ret_conversations,
                        uint64_t *ret_turns, struct error *err) MUST_CHECK;
 

@@ -9,8 +9,8 @@
 
 struct loop_watch {
     uv_prepare_t prepare;
-    uint64_t last_us;    /* processor time of the thread, when it last went to look */
-    uint64_t longest_us; /* processor time between two looks: of one callback, or of several */
+    uint64_t last_us;    /* the thread's processor time when it last looked for events */
+    uint64_t longest_us; /* the most processor time between two looks, of one or more callbacks */
 };
 
 static inline uint64_t loop_watch_now_us(void)

@@ -18,15 +18,16 @@ struct notifier {
     uv_timer_t watchdog;
 };
 
-/* The values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, NULL for those that are not set;
- * they are not kept. With a watchdog the loop sends a sign of life twice in its time, from now on.
- * A value that is wrong counts as not set: a manager that misses its message says so itself. */
+/* Opens the socket. The texts are the values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, or
+ * NULL for a variable that is not set; they are not kept. With a watchdog the loop sends two signs
+ * of life in the watchdog's time from now on. A wrong value counts as not set, because a manager
+ * that misses its message says so itself. */
 void notifier_open(struct notifier *n, uv_loop_t *loop, const char *path, const char *watchdog_us,
                    const char *watchdog_pid);
-/* Done when the loop has run the timer's close callback. */
+/* Closes the socket and the timer. The timer is closed in the loop's next iteration. */
 void notifier_close(struct notifier *n);
 
-/* Sends lines like "READY=1\nSTATUS=…". One that is not taken is lost. */
+/* Sends lines like "READY=1\nSTATUS=…". Lines that the socket does not take at once are lost. */
 void notifier_send(struct notifier *n, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #endif

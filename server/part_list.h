@@ -20,17 +20,21 @@ struct part_list {
 
 /* Allocates all registries, sets their pointers in host's server, and makes them. */
 void part_list_init(struct part_list *list, struct part_host *host);
+/* Each of these calls the function of its name of every part (part.h says what the functions do).
+ */
 void part_list_keep(struct part_list *list, struct part_host *host);
 void part_list_configure(struct part_list *list, const struct config *to);
 void part_list_drain(struct part_list *list);
-void part_list_end(struct part_list *list); /* also drains, if need be */
+/* Also drains the parts that were not drained before. */
+void part_list_end(struct part_list *list);
+/* Return whether all parts are idle, and whether all have kept what they keep. */
 bool part_list_are_idle(const struct part_list *list);
-/* Each row is stopped once those behind it have stopped. Returns whether all have. */
-bool part_list_stop(struct part_list *list);
 bool part_list_are_kept(struct part_list *list);
+/* Stops each part once the parts behind it have stopped. Returns whether all have stopped. */
+bool part_list_stop(struct part_list *list);
 /* Closes the alarms, in the loop's next iteration. */
 void part_list_close(struct part_list *list);
-/* The loop has ended. */
+/* Frees the parts, once the loop has ended. */
 void part_list_deinit(struct part_list *list);
 
 #endif

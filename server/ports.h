@@ -17,7 +17,7 @@ struct peer_addresses;
 struct port;
 struct tls;
 
-/* With --listen-admin there are both, else the first. */
+/* The ports of gRPC. The second is there only with --listen-admin. */
 enum { PORTS_GRPC, PORTS_GRPC_ADMIN, N_PORTS };
 
 struct ports {
@@ -34,30 +34,34 @@ struct ports {
     bool has_answered;
 };
 
-/* Calls are answered once the loop runs. access is NULL: everybody may call. */
+/* Binds the addresses. Calls are answered once the loop runs. access is who may call, or NULL where
+ * everybody may. */
 enum status ports_open(struct ports *p, struct access *access, struct error *err) MUST_CHECK;
-/* All routes of HTTP are served from now on. */
+/* Serves all routes of HTTP from now on. */
 void ports_serve(struct ports *p);
-/* The address that is written first. There is a port. */
+/* Returns the address that is written first. There is a port. */
 const char *ports_address(const struct ports *p);
 /* Writes the one line that tells other programs that the daemon serves, where, and what. */
 void ports_say_ready(const struct ports *p);
-/* Calls and requests of revoked keys end. */
+/* Ends the calls and requests whose keys were revoked. */
 void ports_check_keys(struct ports *p);
 
+/* Tells all long-lived calls and requests to drain. */
 void ports_drain(struct ports *p);
-/* How many calls and requests go on although the server drains. */
+/* Returns how many calls and requests go on although the server drains. */
 size_t ports_n_awaited(const struct ports *p);
-/* All calls and requests end, with one error: else each would have that of what it waits for. */
+/* Ends all calls and requests with one error. Otherwise each would end with the error of what it
+ * waits for. */
 void ports_end(struct ports *p);
-/* After ports_end: whether all that was asked has its answer, or those who asked do not take it. It
- * is to be called again until then. */
+/* Returns whether, after ports_end, every call and request has its answer, or its peer does not
+ * take the answer. The caller asks again until it is so. */
 bool ports_have_answered(struct ports *p);
-/* After that: whether all ports of gRPC have stopped; host's go_on follows a false. */
+/* Returns whether, after that, all ports of gRPC have stopped. After false, host's go_on is called
+ * once it may be so. */
 bool ports_stop(struct ports *p);
-/* The last handles are closed in the loop's next iterations. No descriptor is opened any more. */
+/* Closes the last handles, in the loop's next iterations. No descriptor is opened any more. */
 void ports_close(struct ports *p);
-/* The loop has ended. */
+/* Frees what is left, once the loop has ended. */
 void ports_deinit(struct ports *p);
 
 #endif

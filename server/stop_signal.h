@@ -16,18 +16,19 @@
 
 #include "base/status.h"
 
-/* told: on the loop, for each signal or several at once: the last one's number, and how many have
- * come since the start. */
+/* Handles the signals from now on. told is called on the loop, for one signal or for several at
+ * once, with the number of the last signal and with how many signals have come since the start. */
 enum status stop_signal_open(uv_loop_t *loop, void (*told)(void *arg, int number, unsigned n),
                              void *arg, struct error *err) MUST_CHECK;
-/* The loop is told nothing more; a second signal still ends the process. The handle is closed in
- * the loop's next iteration. Without open it does nothing. */
+/* Tells the loop nothing more; a second signal still ends the process. The handle is closed in the
+ * loop's next iteration. Does nothing where stop_signal_open was not called. */
 void stop_signal_close(void);
 
-/* How long the loop may take from the first signal to stop_signal_allow: a loop that is stuck is
- * then ended as by a second signal. */
+/* Sets how long the loop may take from the first signal to stop_signal_allow. A loop that takes
+ * longer is stuck, and the process ends as by a second signal. */
 void stop_signal_set_patience(uint64_t ms);
-/* What follows may take ms at most, 0: as long as it takes. A second signal's second stays. */
+/* Allows the rest of the stop at most ms, or any time where ms is 0. A second signal still ends the
+ * process within a second. */
 void stop_signal_allow(uint64_t ms);
 
 #endif

@@ -34,16 +34,17 @@ struct keys_line {
     uint64_t until_s; /* the first second, since 1970, in which the key is invalid; 0: none */
 };
 
-/* 1 to PRINCIPAL_NAME_MAX letters, digits, '.', '_', '@' and '-'. */
+/* Returns whether name is 1 to PRINCIPAL_NAME_MAX letters, digits, '.', '_', '@' and '-'. */
 bool keys_file_is_name(const char *name);
 
-/* *out[*ret_n] is the caller's, by free; NULL where there is no key. STATUS_INVALID names the line
- * and never quotes it: it may hold a key. */
+/* Reads the lines of a text. The caller frees *out [*ret_n], which is NULL where there is no key.
+ * INVALID names the line and never quotes it, because the line may hold a key. */
 enum status keys_file_parse(struct keys_line **out, size_t *ret_n, const char *text, size_t len,
                             struct error *err) MUST_CHECK;
 
-/* The same of a file. STATUS_INVALID also where others than its owner may change it, or others than
- * its owner and group may read it; NOT_FOUND where it cannot be read. Errors name the path. */
+/* Reads the lines of a file. INVALID also where others than the file's owner may change the file,
+ * or others than its owner and group may read it; NOT_FOUND where it cannot be read. Errors name
+ * the path. */
 enum status keys_file_read(struct keys_line **out, size_t *ret_n, const char *path,
                            struct error *err) MUST_CHECK;
 

@@ -17,10 +17,12 @@ struct step_reply {
     struct tensor_view tensors[]; /* [n_tensors] */
 };
 
-/* Copies the turn's reply; the caller sets seq and queue_us. STATUS_EXHAUSTED. */
+/* Copies the turn's reply, with one reference. The caller sets seq and queue_us. EXHAUSTED. */
 enum status step_reply_make(struct step_reply **out, const struct reply *from,
                             struct error *err) MUST_CHECK;
+/* Adds a reference, and returns r. */
 struct step_reply *step_reply_ref(struct step_reply *r);
-void step_reply_unref(struct step_reply *r); /* NULL is fine */
+/* Drops a reference, and frees the reply with the last. r may be NULL. */
+void step_reply_unref(struct step_reply *r);
 
 #endif

@@ -61,27 +61,34 @@ struct call_handler {
     bool is_unawaited; /* a draining server does not wait for it: it ends with the port */
 };
 
-/* Of one request: enough for any turn (wire.c), the request with the most fields. Requests that a
- * handler decodes itself may have more. */
+/* The most fields of one request. A turn has the most fields of all requests, and fits
+ * (server/api/parley/wire.c). A request that its handler decodes may have more. */
 enum { CALL_MAX_FIELDS = 1 << 14 };
 
-/* The one request; NULL where the client streams. It lives as long as the call, in its arena. */
-const void *call_request(const struct call *call);
-struct arena *call_arena(struct call *call);        /* lives as long as the call */
-uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0: none */
-/* Value of a request header (text, key in lower case), NULL if absent; valid as long as the call.
+/* Returns the one request, or NULL where the client streams. The request lies in the call's arena.
  */
+const void *call_request(const struct call *call);
+/* Returns the call's arena, which lives as long as the call. */
+struct arena *call_arena(struct call *call);
+/* Returns the call's deadline on env's monotonic clock; 0: the call has none. */
+uint64_t call_deadline_us(const struct call *call);
+/* Returns the value of a request header, or NULL if the request has none of this key. The key is in
+ * lower case. The value is a text and lives as long as the call. */
 const char *call_header(struct call *call, const char *key);
-/* Whose call it is; valid as long as the daemon. */
+/* Returns who makes the call. A principal lives as long as the daemon. */
 const struct principal *call_principal(const struct call *call);
-struct server *call_server(const struct call *call); /* the daemon's registries */
-struct health *call_health(const struct call *call); /* the health of the daemon's services */
+/* Returns the daemon's registries. */
+struct server *call_server(const struct call *call);
+/* Returns the health of the daemon's services. */
+struct health *call_health(const struct call *call);
 
 /* Allocates a handler's zeroed state with try_alloc. Without memory it ends the call and returns
  * NULL. */
 void *call_state(struct call *call, size_t size_bytes) MUST_CHECK;
+/* Gives the call its handler and the handler's state. The handler's struct lives as long as the
+ * call. */
 void call_set_handler(struct call *call, const struct call_handler *handler, void *state);
-/* The call has no handler any more, and may be given another in the same iteration of the loop. */
+/* Takes the handler from the call, which may be given another in the same iteration of the loop. */
 void call_clear_handler(struct call *call);
 
 /* Ends a call with its one response. */
@@ -96,21 +103,25 @@ void call_answer(struct call *call, enum status rc, const struct error *err,
  * write-ready again at once. Without more the message is sent at the end of the loop's iteration at
  * the latest. */
 void call_write(struct call *call, const ProtobufCMessage *message, bool more);
-/* The same for an encoded message, in pieces. */
+/* Writes an encoded message, which is the pieces in order. The rest is as for call_write. */
 void call_write_pieces(struct call *call, const struct call_piece *pieces, size_t n_pieces,
                        bool more);
+/* Returns whether the transport takes a message now. */
 bool call_is_write_ready(const struct call *call);
-/* There is something to write: on_write_ready is called as soon as possible, not inside. */
+/* Says that the handler has something to write. on_write_ready is called as soon as possible, never
+ * inside. */
 void call_notify(struct call *call);
 
-/* Where the client streams: requests the next message. One at a time. */
+/* Requests the next message of a client's stream. At most one request is open at a time. */
 void call_read(struct call *call);
-/* The same where the client may wait for the handler's next message: once the client has shown that
- * it sends nothing before, the read begins behind the next write, or some milliseconds later. */
+/* Requests the next message of a client that may wait for the handler's next message. Once the
+ * client has shown that it sends nothing before, the read begins behind the next write, or some
+ * milliseconds later. */
 void call_read_behind(struct call *call);
 
-/* Ends a call: OK (err NULL or its status is OK), or a failure with its detail and the time after
- * which to come again. Earlier messages are sent first. Nothing may be written afterwards. */
+/* Ends a call with OK, where err is NULL or its status is OK, or with a failure, its detail and the
+ * time after which the client may come again. Earlier messages are sent first. The handler writes
+ * nothing afterwards. */
 void call_finish(struct call *call, const struct error *err);
 
 /* Ends a stream with its last message and OK together; only when call_is_write_ready. */

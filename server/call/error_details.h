@@ -10,10 +10,11 @@
 #include "base/status.h"
 #include "parley/v1/error.pb-c.h"
 
-/* Whose reasons ErrorInfo has. */
+/* The domain of an ErrorInfo: the reasons are Parley's own. */
 #define ERROR_DETAILS_DOMAIN "parley"
 
-/* A status with its trailers must fit in the 8 KiB that gRPC takes of metadata. */
+/* The most bytes of details: a status with its trailers fits into the 8 KiB of metadata that gRPC
+ * accepts. */
 enum { ERROR_DETAILS_MAX_BYTES = 2048 };
 enum { ERROR_DETAILS_MAX = 3 };
 
@@ -30,14 +31,14 @@ struct error_details {
     size_t used;
 };
 
-/* The texts stay err's. */
+/* Fills in our own message. Its texts are err's, and live as long as err. */
 void error_details_fill(Parley__V1__ErrorDetail *out, const struct error *err);
 
-/* A detail that does not fit is left out. */
+/* Makes google.rpc's messages. A message that does not fit is left out. */
 void error_details_pack(struct error_details *out, const struct error *err);
 
-/* The bytes of a google.rpc.Status with these details. Allocates nothing. Returns the size; 0 if
- * they do not fit: the call's status is then sent without them. */
+/* Writes the bytes of a google.rpc.Status with these messages and returns their number. Returns 0
+ * if they do not fit: the call's status is then sent without details. Allocates nothing. */
 size_t error_details_encode(uint8_t out[ERROR_DETAILS_MAX_BYTES], const struct error *err);
 
 #endif

@@ -20,12 +20,13 @@ struct health {
 };
 
 void health_init(struct health *h);
-/* Every watching call is closed. */
+/* Frees the services. No call watches any more. */
 void health_deinit(struct health *h);
 
-/* Notifies watchers. service is copied; a new one may have watchers already. */
+/* Sets the status of a service, whose name is copied, and tells its watchers. A service that is new
+ * here may have watchers already. */
 void health_set(struct health *h, const char *service, enum health_status status);
-/* Sets every known service. */
+/* Sets the status of every service that was set before. */
 void health_set_all(struct health *h, enum health_status status);
 
 /* The service's methods; their calls find their health by call_health. */

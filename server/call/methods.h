@@ -34,7 +34,8 @@ struct call_method {
     enum access_level access;         /* of the caller; zero: a key, where keys are configured */
 };
 
-/* The client sends a stream of messages, the first of which is not there when the call begins. */
+/* Returns whether the client sends a stream of messages. The first of these need not have come when
+ * the call begins. */
 static inline bool call_method_is_client_stream(const struct call_method *method)
 {
     return method->kind == CALL_BIDI || method->kind == CALL_CLIENT_STREAM;
@@ -46,7 +47,7 @@ struct call_table {
     size_t n;
 };
 
-/* The type of a message: Parley__V1__Model of parley__v1__model. */
+/* The type of a message by its prefix: Parley__V1__Model by parley__v1__model. */
 #define CALL_MESSAGE(message) __typeof__(*message##__unpack(NULL, 0, NULL))
 #define CALL_REQUEST(call, request) ((const CALL_MESSAGE(request) *)call_request(call))
 
@@ -68,11 +69,12 @@ struct call_table {
 #define CALL_KIND_CLIENT_STREAM CALL_CLIENT_STREAM
 #define CALL_KIND_BIDI CALL_BIDI
 
-/* Defines f_start, which calls f. */
+/* Defines f_start, a call_method's start, which calls f. */
 #define CALL_FUNCTION(form, access, path, request, response, f) \
     CALL_START_##form(f##_start, request, response, f)
 
-/* answer is call_answer, or what answers in its place. */
+/* Defines the start of a function of the form ANSWER. answer is call_answer, or a function that
+ * answers in its place. */
 #define CALL_START_BY(start, request, response, f, answer)         \
     static void start(struct call *call)                           \
     {                                                              \

@@ -1,4 +1,5 @@
-/* grpc.reflection.v1 and v1alpha: the services and their descriptors. */
+/* The services grpc.reflection.v1 and v1alpha, which tell a client the daemon's services and their
+ * descriptors. */
 #ifndef SERVER_CALL_REFLECTION_H
 #define SERVER_CALL_REFLECTION_H
 

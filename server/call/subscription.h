@@ -1,6 +1,6 @@
-/* What calls share that tell a client of something for as long as there is something to tell: such
- * a call ends once, whether the client leaves, the thing goes or the server drains. The first
- * member of a handler's state. */
+/* A subscription: a call that tells its client of changes for as long as there may be changes. The
+ * call ends once, whether the client leaves, the thing that changes is gone, or the server drains.
+ * A subscription is the first member of its handler's state. Loop. */
 #ifndef SERVER_CALL_SUBSCRIPTION_H
 #define SERVER_CALL_SUBSCRIPTION_H
 
@@ -10,15 +10,15 @@
 
 struct subscription {
     struct call *call;
-    bool is_over; /* it has ended: nothing is to be written any more */
+    bool is_over; /* the call has ended: the handler writes nothing any more */
 };
 
-/* Sets the handler, whose state begins with s; what there is to tell is written first. */
+/* Sets the call's handler, whose state begins with s, and has it write what it has to tell now. */
 void subscription_start(struct subscription *s, struct call *call,
                         const struct call_handler *handler);
-/* The first end counts. err as for call_finish. */
+/* Ends the call with err, as call_finish does, unless the call has ended already. */
 void subscription_end(struct subscription *s, const struct error *err);
-/* A handler's drain: UNAVAILABLE, "the server is shutting down". */
+/* The drain of such a handler: ends the call with UNAVAILABLE, "the server is shutting down". */
 void subscription_drain(struct call *call, void *state);
 
 #endif

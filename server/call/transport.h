@@ -16,8 +16,8 @@ struct call_transport {
     void (*write_pieces)(struct call *call, const struct call_piece *pieces, size_t n_pieces,
                          bool more);
     void (*notify)(struct call *call);
-    void (*read)(struct call *call, bool is_behind); /* the call_read_behind */
-    /* call_finish; last, unless NULL, is a message that goes before the status. */
+    void (*read)(struct call *call, bool is_behind); /* is_behind: as call_read_behind */
+    /* Ends the call as call_finish does. last is a message that goes before the status, or NULL. */
     void (*finish)(struct call *call, const struct error *err, const ProtobufCMessage *last);
 };
 
@@ -31,15 +31,15 @@ struct call {
     const ProtobufCMessage *request; /* NULL where the client streams */
     struct arena arena;
     uint64_t deadline_us;
-    size_t *n_unawaited; /* of the transport: its calls whose handler is_unawaited */
+    size_t *n_unawaited; /* the transport's count of calls whose handler is_unawaited */
     const struct call_handler *handler;
     void *handler_state;
 };
 
-/* Each calls the handler's function, if there is one. */
+/* Each calls the handler's function of its name, if the handler has that function. */
 void call_tell_write_ready(struct call *call);
 void call_tell_drain(struct call *call);
-/* The last that a handler hears. */
+/* Calls on_close. The transport calls no function of the handler afterwards. */
 void call_tell_close(struct call *call, enum status why);
 
 #endif

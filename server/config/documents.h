@@ -5,14 +5,16 @@
 
 #include <stdio.h>
 
-/* A failure to write shows in ferror(out). */
+/* Each function writes a document to out. A failure to write shows in ferror(out). */
+
+/* The text of --help. */
 void document_help(FILE *out);
-/* YAML with all keys, each a comment: as it stands it changes nothing. */
+/* An example file in YAML. Every key is commented out, so the file changes nothing as it stands. */
 void document_example(FILE *out);
-/* roff: the section OPTIONS, without its heading. */
+/* The section OPTIONS of the man page in roff, without the section's heading. */
 void document_manual(FILE *out);
-/* A line for each option, its fields separated by tabs: flag, value, key, variable, default, unit,
- * "reloadable" or "", help. Without a field: "". */
+/* A line for each option, with its fields separated by tabs: flag, value, key, variable, default,
+ * unit, "reloadable" or "", help. A field that an option lacks is "". */
 void document_table(FILE *out);
 
 #endif

@@ -10,10 +10,10 @@
 
 struct config;
 
-/* on, true, yes; off, false, no. */
+/* Reads "on", "true" or "yes", and "off", "false" or "no". */
 enum status config_switch(bool *out, const char *text, struct error *err) MUST_CHECK;
 
-/* An entry of the file: {name: NAME, path: PATH}. */
+/* Adds the model of the file's entry {name: NAME, path: PATH}. */
 enum status config_add_model(struct config *c, const char *name, size_t name_len, const char *path,
                              struct error *err) MUST_CHECK;
 

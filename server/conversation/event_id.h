@@ -16,7 +16,7 @@ struct event_id {
     size_t n_indexes;
 };
 
-/* STATUS_INVALID, of field Last-Event-ID, unless the text is such an id. */
+/* Reads an id. INVALID, with the field Last-Event-ID, where the text is none. */
 enum status event_id_parse(struct event_id *out, const char *text, size_t len,
                            struct error *err) MUST_CHECK;
 

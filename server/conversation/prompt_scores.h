@@ -10,7 +10,7 @@ struct prompt_scores;
 
 enum {
     PROMPT_SCORES_MAX_INPUTS = 2048,
-    /* Of all results; a request that has more is refused once that is known. */
+    /* The most bytes of a request's results. A request is refused once its results have more. */
     PROMPT_SCORES_MAX_BYTES = 64 << 20,
 };
 
@@ -23,20 +23,22 @@ struct prompt_scores_request {
     uint64_t deadline_us;              /* 0: none */
 };
 
-/* Begins; notify as prompt_batch_events.notify. On failure nothing has begun. STATUS_UNIMPLEMENTED
- * for kinds of models that have no tokens. */
+/* Begins the computation. notify is called as prompt_batch_events.notify is. On failure nothing has
+ * begun. UNIMPLEMENTED for kinds of models that have no tokens. */
 enum status prompt_scores_open(struct prompt_scores **out, struct conversations *all,
                                const struct prompt_scores_request *r, void (*notify)(void *arg),
                                void *arg, struct error *err) MUST_CHECK;
+/* Ends the computation, also where it is not done, and frees s. */
 void prompt_scores_close(struct prompt_scores *s);
 
-/* As prompt_batch_advance. */
+/* Goes on, and fails, as prompt_batch_advance does. */
 enum status prompt_scores_advance(struct prompt_scores *s, bool *ret_is_done,
                                   struct error *err) MUST_CHECK;
 
-/* Once all is done: the tokens of the i-th input. */
+/* Returns the tokens of the i-th input, once all is done. */
 const struct prompt_token *prompt_scores_tokens(const struct prompt_scores *s, size_t i,
                                                 size_t *ret_n);
+/* Returns the batch, for its counts of tokens. */
 const struct prompt_batch *prompt_scores_batch(const struct prompt_scores *s);
 
 #endif

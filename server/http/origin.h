@@ -17,7 +17,7 @@
 
 enum { ORIGIN_MAX_BYTES = 255 };
 
-/* Allowed by this name: the origins that Ollama allows as installed. */
+/* A name for all origins that Ollama allows as it is installed. */
 #define ORIGIN_OLLAMA "ollama"
 
 struct origin_rules {
@@ -26,14 +26,17 @@ struct origin_rules {
     size_t n_allowed;
 };
 
-/* host and origin are the header values, "" where there is none. STATUS_DENIED: 403. */
+/* Checks a request by its headers Host and Origin, which are "" where the request has none. DENIED,
+ * which is 403, where the rules do not allow the request. */
 enum status origin_check(const struct origin_rules *rules, const char *host, const char *origin,
                          struct error *err) MUST_CHECK;
 
-/* Checks an origin to be allowed: SCHEME://HOST[:PORT] without a path, a * as its port for any
- * port, or as its host for any host, "null", "*" for any, or ORIGIN_OLLAMA. */
+/* Checks the text of an origin that the configuration allows: SCHEME://HOST[:PORT] without a path,
+ * where * stands for any host or any port; "null"; "*" for any origin; or ORIGIN_OLLAMA. INVALID.
+ */
 enum status origin_parse(const char *text, struct error *err) MUST_CHECK;
 
+/* Returns whether the address is one of the machine's loopback addresses. */
 bool origin_is_loopback(const struct sockaddr *address);
 
 #endif

@@ -14,7 +14,8 @@ struct access_quota;
     "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, " \
     "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 
-/* Appends lines of a head; none for a rate without a limit. STATUS_EXHAUSTED: no memory. */
+/* Appends the header's lines to a response's head. A rate without a limit has none. EXHAUSTED
+ * without memory. */
 enum status rate_limits_append(struct buf *out, const struct access_quota *q,
                                uint64_t now_us) MUST_CHECK;
 

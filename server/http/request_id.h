@@ -1,4 +1,4 @@
-/* The id of a request, by which a client's log and ours can be compared. Pure. */
+/* The id of a request, by which a client's log and the daemon's can be compared. */
 #ifndef SERVER_HTTP_REQUEST_ID_H
 #define SERVER_HTTP_REQUEST_ID_H
 
@@ -9,11 +9,11 @@ struct env;
 enum { REQUEST_ID_MAX_BYTES = 128 };
 
 struct request_id {
-    char text[REQUEST_ID_MAX_BYTES + 2]; /* NUL-ended; one byte more than the longest: too long */
+    char text[REQUEST_ID_MAX_BYTES + 2]; /* NUL-ended; room for one byte that makes it too long */
     size_t len;
 };
 
-/* Keeps the client's id if it is short and printable, without spaces; else draws one. */
+/* Keeps the client's id where it is short, printable and without spaces. Otherwise draws an id. */
 void request_id_settle(struct request_id *id, const struct env *env);
 
 #endif

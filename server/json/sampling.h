@@ -7,16 +7,16 @@
 #include "base/arena.h"
 #include "server/conversation/sampling.h"
 
-/* Whether name is that of a row of proto/sampling_fields.h, or "stop" (a text or a list of them).
- */
+/* Returns whether name is that of a row of proto/sampling_fields.h, or "stop". */
 bool sampling_json_knows(const char *name);
 
-/* Sets the value of one of those names; null counts as not given. INVALID naming it for a wrong
- * type. Texts are copied to the arena. sampling_check reports values out of range. */
+/* Sets the parameter of such a name. A null counts as not given; "stop" is a text or a list of
+ * texts. Texts are copied to the arena. INVALID naming the parameter for a value of another type;
+ * values out of range are left to sampling_check. */
 enum status sampling_json_set(struct sampling_overrides *p, const char *name, const json_t *value,
                               struct arena *arena, struct error *err) MUST_CHECK;
 
-/* Sets all known members of an object; unknown names are ignored. */
+/* Sets the parameters that the object's members name. Other members are ignored. */
 enum status sampling_json_set_all(struct sampling_overrides *p, const json_t *object,
                                   struct arena *arena, struct error *err) MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* How many descriptors the process may have open. */
+/* The bound on the process's open descriptors, and its shares by kind of connection. */
 #ifndef SERVER_NET_OPEN_FILES_H
 #define SERVER_NET_OPEN_FILES_H
 
@@ -9,6 +9,7 @@ enum { OPEN_FILES_MIN = 64 };
 
 /* Sets the soft limit to the hard limit, at most 131,072. */
 void open_files_raise(void);
+/* Returns the soft limit. */
 size_t open_files_max(void);
 
 /* The system assigns the lowest free number, so a bound on numbers is one on all that is open. Each

@@ -1,5 +1,5 @@
-/* The files of TLS: certificates, a private key, and whom clients' certificates must be of. Read
- * whole at a start and at each reload. */
+/* The files of TLS: the daemon's certificates, its private key, and the certificates of those who
+ * may sign clients' certificates. The files are read whole at a start and at each reload. */
 #ifndef SERVER_NET_TLS_FILES_H
 #define SERVER_NET_TLS_FILES_H
 
@@ -12,13 +12,13 @@
 
 enum tls_file { TLS_FILE_CERTIFICATE, TLS_FILE_KEY, TLS_FILE_CLIENT_CA, TLS_FILES };
 
-/* What was read last. */
+/* What is known of the files that were read last. */
 struct tls_files {
-    uint8_t sums[TLS_FILES][SHA256_BYTES]; /* of their bytes; of a file that is not given: zeros */
-    char until[24];                        /* when our certificate expires: 2027-01-31T12:00:00Z */
+    uint8_t sums[TLS_FILES][SHA256_BYTES]; /* the files' hashes; zeros where no file is given */
+    char until[24]; /* when the daemon's certificate expires: 2027-01-31T12:00:00Z */
 };
 
-/* Reads them into context. STATUS_INVALID names the file, what is wrong with it, and what helps.
+/* Reads the files into context. INVALID names the file, what is wrong with it, and what helps.
  * Logs a warning for each certificate that has expired or is not valid yet: it is served all the
  * same, since the clock may be wrong. */
 enum status tls_files_read(struct tls_files *out, SSL_CTX *context, const struct tls_config *config,

@@ -1,4 +1,4 @@
-/* What a set of parameters has counted since it was made; a checkpoint has the counters too. */
+/* What a set of parameters has counted since it was made. The counters are part of a checkpoint. */
 #ifndef SERVER_PARAMS_COUNTERS_H
 #define SERVER_PARAMS_COUNTERS_H
 

@@ -13,10 +13,10 @@
 #include "base/env.h"
 
 enum {
-    /* Of the set's numbers. For less the chunks cost little, and each memory takes a descriptor:
-     * so the budget of bytes also bounds the descriptors. */
+    /* The least bytes of the set's numbers. For fewer bytes the chunks cost little. Each memory
+     * takes a descriptor, so that the budget of bytes also bounds the descriptors. */
     PARAMS_SHARED_MIN_BYTES = 4 << 20,
-    PARAMS_SHARED_LABEL_SIZE = 48, /* of the memfd's name, with the NUL */
+    PARAMS_SHARED_LABEL_SIZE = 48, /* bytes of the memfd's name, with the NUL */
 };
 
 struct params_shared {
@@ -24,16 +24,18 @@ struct params_shared {
     struct params_budget *budget;
     int fd;
     char label[PARAMS_SHARED_LABEL_SIZE]; /* unpredictable: who finds it has found this memory */
-    size_t n, size_bytes;                 /* numbers of the set; of both halves */
-    float *gradient;                      /* [n] the client writes it before it says so */
-    float *values;                        /* [n] the daemon writes them before it says so */
+    size_t n, size_bytes;                 /* the set's numbers; the bytes of both halves */
+    float *gradient; /* [n] written by the client, which then says so on the stream */
+    float *values;   /* [n] written by the daemon, which then says so on the stream */
 };
 
 /* Makes the memory for a set of n numbers, with one reference; it counts in the budget, which
  * outlives it. INVALID for a set that is too small, EXHAUSTED. */
 enum status params_shared_open(struct params_shared **out, struct params_budget *budget, size_t n,
                                const struct env *env, struct error *err) MUST_CHECK;
+/* Adds a reference, and returns s. */
 struct params_shared *params_shared_ref(struct params_shared *s);
-void params_shared_unref(struct params_shared *s); /* s may be NULL */
+/* Drops a reference, and frees the memory with the last. s may be NULL. */
+void params_shared_unref(struct params_shared *s);
 
 #endif

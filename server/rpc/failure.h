@@ -15,7 +15,10 @@ struct failure {
     grpc_metadata trailers[3];
 };
 
+/* Makes the end of a call that failed with err; the caller frees it. Returns NULL without memory.
+ */
 struct failure *failure_make(const struct error *err);
+/* Frees f, which may be NULL. */
 void failure_free(struct failure *f);
 
 #endif

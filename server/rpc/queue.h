@@ -1,5 +1,6 @@
-/* The completion queue of a port and the state that the port and its calls share: the operations
- * given to gRPC, and the lists of calls. Lies below both. Loop. */
+/* The completion queue of a port, and the state that the port and its calls share: the operations
+ * given to gRPC, and the lists of calls. The queue knows neither the port nor the calls. Loop, but
+ * rpc_queue_take. */
 #ifndef SERVER_RPC_QUEUE_H
 #define SERVER_RPC_QUEUE_H
 
@@ -33,18 +34,20 @@ struct rpc_op {
     struct rpc_call *call; /* NULL for the port's own */
     enum op_kind kind;
     bool ok;
-    uint64_t came_us; /* of a request, where there are keys: when gRPC returned it */
+    uint64_t came_us; /* when gRPC returned a request; known only where keys are configured */
     /* Given to gRPC and not returned yet. Atomic because ThreadSanitizer cannot see gRPC's own
      * ordering: rpc_op_give releases what rpc_op_take acquires. */
     atomic_bool is_out;
 };
 
+/* Notes that op is given to gRPC. Called just before. */
 static inline void rpc_op_give(struct rpc_op *op)
 {
     assert(!atomic_load_explicit(&op->is_out, memory_order_relaxed));
     atomic_store_explicit(&op->is_out, true, memory_order_release);
 }
 
+/* Notes that gRPC has returned op. Called by the thread that polls. */
 static inline void rpc_op_take(struct rpc_op *op, bool ok)
 {
     assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
@@ -56,7 +59,8 @@ static inline void rpc_op_take(struct rpc_op *op, bool ok)
 struct rpc_method {
     const struct call_method *row;
     void *registered;
-    size_t n_waiting, n_wanted; /* calls requested from gRPC; n_wanted doubles once all were used */
+    size_t n_waiting; /* calls requested from gRPC that no peer has begun */
+    size_t n_wanted;  /* how many shall wait; doubles once all were used */
 };
 
 struct rpc_queue {
@@ -65,45 +69,46 @@ struct rpc_queue {
     grpc_completion_queue *events;
     uv_timer_t tick; /* runs while calls are unwatched, or reads are delayed */
     void (*on_tick)(struct rpc_queue *q);
-    struct server *carried; /* passed to handlers */
+    struct server *carried; /* handed to handlers */
     struct health *health;
     const struct access *access; /* NULL: no keys */
     const struct env *env;
     size_t max_message_bytes, max_calls;
-    struct shared_limit calls; /* in flight, of callers with a valid key */
+    struct shared_limit calls; /* calls in flight of callers with a valid key */
     struct list live;          /* calls in flight */
     struct list spare;         /* calls for reuse, at most MAX_SPARE */
-    struct list back;          /* ops that came back on the loop's own thread */
-    struct list ready;         /* calls for call_attend */
+    struct list back;          /* operations that came back on the loop's own thread */
+    struct list ready;         /* calls for rpc_call_attend */
     struct list unwatched;     /* calls begun since the last tick */
     struct list unwatched_old; /* calls begun in the tick before */
-    struct list delayed;       /* calls whose read waits for a write, since the last tick */
-    struct list delayed_old;   /* the same of the tick before */
+    struct list delayed;       /* calls whose read has waited for a write since the last tick */
+    struct list delayed_old;   /* calls whose read has waited since the tick before */
     size_t n_live, n_spare;
-    size_t n_unawaited;       /* of the live ones */
-    size_t n_ending;          /* of the live ones, those that were so at the port's end */
+    size_t n_unawaited;       /* live calls whose handler is_unawaited */
+    size_t n_ending;          /* live calls that were live at the port's end */
     size_t n_requested;       /* calls requested from gRPC */
-    struct call_stats *stats; /* its calls in flight are in n_calls, too */
+    struct call_stats *stats; /* counts the live calls, too */
     bool is_draining, is_refusing, is_stopping, is_shut_down;
 };
 
-/* The lists are empty, all else is zero. on_tick is called every UNWATCHED_MS while the timer runs.
- */
+/* Makes a queue with empty lists and all else zero. on_tick is called every UNWATCHED_MS while the
+ * timer runs. */
 void rpc_queue_init(struct rpc_queue *q, void (*on_tick)(struct rpc_queue *q));
-void rpc_queue_open_tick(struct rpc_queue *q, uv_loop_t *loop); /* closed by its owner */
+/* Opens the timer on the loop. The port closes the timer. */
+void rpc_queue_open_tick(struct rpc_queue *q, uv_loop_t *loop);
 
-/* Links a call into a list that the tick handles. */
+/* Links a call into a list that the tick handles, and starts the timer. */
 void rpc_queue_await_tick(struct rpc_queue *q, struct list *list, struct link *link);
 
-/* Takes an operation that gRPC returned, on any thread, and notes when a request came. */
+/* Takes an operation that gRPC has returned, and notes when a request came. Any thread. */
 void rpc_queue_take(const struct rpc_queue *q, struct rpc_op *op, bool ok);
 
-/* A pair around each call into gRPC core: one event that completes inside is returned instead of
- * going to the queue's thread. */
+/* Stand before and behind each call into gRPC core. close returns one operation that completed in
+ * between, which then does not go to the queue's thread, or NULL. */
 void rpc_queue_cache_open(struct rpc_queue *q);
-struct rpc_op *rpc_queue_cache_close(struct rpc_queue *q); /* taken; NULL: none */
+struct rpc_op *rpc_queue_cache_close(struct rpc_queue *q);
 
-/* Once the server is shut down and no call is left, destroys it and shuts the queue down. */
+/* Destroys the server and shuts the queue down, if the server is shut down and no call is left. */
 void rpc_queue_maybe_stopped(struct rpc_queue *q);
 
 #endif

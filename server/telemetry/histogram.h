@@ -11,8 +11,8 @@ enum { HISTOGRAM_MAX_BOUNDS = 20 };
 /* The bounds of the buckets, and the unit that readers see. */
 struct histogram_scale {
     size_t n_bounds;
-    uint64_t bounds[HISTOGRAM_MAX_BOUNDS]; /* [n_bounds], rising; inclusive */
-    double unit;                           /* our units in one of the readers': 1e6 for us as s */
+    uint64_t bounds[HISTOGRAM_MAX_BOUNDS]; /* [n_bounds], rising; a bucket includes its bound */
+    double unit; /* counted units in a unit that readers see: 1e6 for microseconds as seconds */
 };
 
 extern const struct histogram_scale histogram_times;  /* microseconds, read as seconds */
@@ -20,7 +20,8 @@ extern const struct histogram_scale histogram_rows;   /* 1 … 4,096 */
 extern const struct histogram_scale histogram_tokens; /* 1 … 65,536 */
 
 struct histogram {
-    uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1]; /* the last: above all bounds; not cumulative */
+    /* How many values each bucket has by itself. The last bucket is that above all bounds. */
+    uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1];
     uint64_t n, sum;
 };
 

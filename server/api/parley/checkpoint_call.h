@@ -1,5 +1,5 @@
-/* A call that is answered once a thing of the journal is kept: Checkpoint of Params, Replay and
- * Store. */
+/* A call that is answered once a thing of the journal is kept: Checkpoint of Params, of Replay and
+ * of Store. Loop. */
 #ifndef SERVER_API_PARLEY_CHECKPOINT_CALL_H
 #define SERVER_API_PARLEY_CHECKPOINT_CALL_H
 
@@ -12,10 +12,12 @@ struct checkpoint_call {
     const ProtobufCMessage *response;
 };
 
-/* Makes the call wait: its wait is to be given to what keeps the thing. response is sent then; it
- * has no fields, and is static. NULL: there is no memory, and the call has ended. */
+/* Makes the call wait. The caller gives the result's wait to the keeper of the thing. response is
+ * the answer; it is static and has no fields. Without memory the call has ended, and the result is
+ * NULL.
+ */
 struct checkpoint_call *checkpoint_call_make(struct call *call, const ProtobufCMessage *response);
-/* Ends the call: what was asked for is kept, or failed. */
+/* Ends the call, with OK once the thing is kept, or with err. */
 void checkpoint_call_end(struct checkpoint_call *c, const struct error *err);
 
 #endif

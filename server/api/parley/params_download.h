@@ -1,5 +1,5 @@
-/* A snapshot that is being sent to a client: a version, chunks shared by all downloads of it, the
- * hash. */
+/* A snapshot on its way to a client: a message with the version, messages of chunks, which all
+ * downloads of the snapshot share, and a message with the hash. Loop. */
 #ifndef SERVER_API_PARLEY_PARAMS_DOWNLOAD_H
 #define SERVER_API_PARLEY_PARAMS_DOWNLOAD_H
 
@@ -16,12 +16,13 @@ struct params_download {
     uint64_t last_step; /* download_begin sets 0 */
 };
 
-/* Holds s until the last message is written, or download_drop. */
+/* Begins a download, which holds s until the last message is written or the download is dropped. */
 void download_begin(struct params_download *d, struct snapshot *s, bool has_values,
                     uint64_t wait_us, uint64_t counted_in);
-/* Writes the next message to the write-ready call. True with the last message; then no download is
- * under way. */
+/* Writes the next message to the write-ready call. Returns true with the last message, after which
+ * no download is under way. */
 bool download_write(struct params_download *d, struct call *call);
+/* Ends a download that may be under way. */
 void download_drop(struct params_download *d);
 
 #endif

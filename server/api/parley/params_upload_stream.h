@@ -1,5 +1,6 @@
-/* The client's side of a stream that uploads numbers: a header, chunks, the hash. Enforces the
- * order of messages, reads on while the upload accepts chunks, and ends the call on an error. */
+/* What a client sends on a stream that uploads numbers: a header, chunks, the hash. The stream
+ * enforces the order of these messages, reads on while the upload accepts chunks, and ends the call
+ * on an error. Loop. */
 #ifndef SERVER_API_PARLEY_PARAMS_UPLOAD_STREAM_H
 #define SERVER_API_PARLEY_PARAMS_UPLOAD_STREAM_H
 
@@ -33,16 +34,17 @@ struct upload_stream {
     bool is_over;     /* the call has been ended */
 };
 
-/* Reads the first header. */
+/* Begins the stream, and asks for the first header. */
 void upload_stream_init(struct upload_stream *in, struct call *call,
                         const struct upload_stream_kind *kind);
-/* Called from the call's bytes and on_close. */
+/* Are called from the functions bytes and on_close of the call's handler. */
 void upload_stream_bytes(struct upload_stream *in, struct call_bytes *bytes);
 void upload_stream_close(struct upload_stream *in);
 
 /* Begins an upload; a failure ends the call. */
 void upload_stream_begin(struct upload_stream *in, const struct upload_config *config);
-/* The complete upload has been handled: the next header may come. */
+/* Says that the complete upload, or the request for memory, has been handled: the next header may
+ * come. */
 void upload_stream_next(struct upload_stream *in);
 /* Ends the call. Does nothing if it has ended. */
 void upload_stream_fail(struct upload_stream *in, const struct error *err);

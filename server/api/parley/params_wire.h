@@ -8,13 +8,12 @@
 #include "server/params/params.h"
 #include "server/params/upload.h"
 
-/* Of one message: a tensor's description is four fields. */
+/* The most fields of one message: a tensor's description has four. */
 enum { PARAMS_WIRE_MAX_FIELDS = 4 * PARAMS_MAX_TENSORS + CALL_MAX_FIELDS };
 
-/* A message of a stream that uploads numbers. ParamsUpload and ParamsCreateRequest are alike: a
- * header in field 1, chunks in field 2, the hash in field 3; ParamsUpload's field 4 asks for
- * memory.
- */
+/* The kinds of messages of a stream that uploads numbers. ParamsUpload and ParamsCreateRequest are
+ * alike: field 1 is a header, field 2 a chunk, field 3 the hash. Field 4 of ParamsUpload asks for
+ * memory. */
 enum params_part_kind {
     PARAMS_PART_HEADER,
     PARAMS_PART_CHUNK,
@@ -24,27 +23,27 @@ enum params_part_kind {
 
 struct params_part {
     enum params_part_kind kind;
-    const ProtobufCMessage *message; /* all but a chunk: in the arena */
-    const uint8_t *sha256;           /* [SHA256_BYTES] NULL: it is empty */
-    struct chunk chunk;              /* in the bytes */
+    const ProtobufCMessage *message; /* in the arena; NULL for a chunk */
+    const uint8_t *sha256;           /* [SHA256_BYTES] the hash; NULL: the client gave none */
+    struct chunk chunk;              /* a view of the received bytes */
 };
 
-/* A chunk is not copied. STATUS_INVALID for bytes that are no such message. */
+/* Reads a message. A chunk is not copied. INVALID for bytes that are no such message. */
 enum status params_part_read(struct params_part *out, const struct call_bytes *bytes,
                              const ProtobufCMessageDescriptor *type, struct arena *arena,
                              struct error *err) MUST_CHECK;
 
-/* Whom the set is shared with; borrows the names. */
-/* Texts stay the message's; other memory comes from arena. */
+/* Reads what a new set is. Its texts are the message's, all else lies in the arena. */
 enum status params_wire_config(struct params_spec *out, const Parley__V1__ParamsConfig *from,
                                struct arena *arena, struct error *err) MUST_CHECK;
-/* What params_describe keeps of a set. */
+/* Gives the set what params_describe keeps of the message. */
 enum status params_wire_describe(struct params_set *set, const Parley__V1__ParamsConfig *from,
                                  struct error *err) MUST_CHECK;
-/* The caller's tensors are the set's; one without a name is called as the set's. n 0: not compared.
- */
+/* Checks that the caller's n tensors are the set's, in order. A tensor without a name has the set's
+ * name of its place. n 0: the caller gave none, and nothing is compared. */
 enum status params_wire_match(const struct params_set *set, Parley__V1__TensorSpec *const *specs,
                               size_t n, struct error *err) MUST_CHECK;
+/* Makes views of the n tensors, in the arena, without their numbers. INVALID names the field. */
 enum status params_wire_tensors(const struct tensor_view **out,
                                 Parley__V1__TensorSpec *const *specs, size_t n, struct arena *arena,
                                 struct error *err) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* How Turn, Ask and Chat begin a turn. */
+/* How the methods Turn, Ask and Chat begin a turn. */
 #ifndef SERVER_API_PARLEY_TURN_BEGIN_H
 #define SERVER_API_PARLEY_TURN_BEGIN_H
 
@@ -11,9 +11,9 @@ struct call;
 struct turn_parts;
 struct turn_reader;
 
-/* Queues the request's turn in its conversation, as conversation_turn. call is the one that the
- * request came on; arena is for the decoded request. *out is the conversation, parts is how the
- * reply's text is to be divided. */
+/* Queues the request's turn in its conversation, as conversation_turn does, and fails as that does.
+ * call is the call that the request came on; the decoded request lies in the arena. Sets *out to
+ * the conversation, and parts to how the reply's text is divided. */
 enum status turn_begin(struct conversation **out, struct call *call,
                        const Parley__V1__TurnRequest *request, struct arena *arena,
                        struct turn_reader *reader, struct turn_parts *parts,

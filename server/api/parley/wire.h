@@ -20,19 +20,21 @@ struct principal;
 
 enum { WIRE_MAX_MESSAGES = 4096 };
 
-/* format: of the model that the turn is of; NULL: it has none. */
+/* Reads a turn's request. format is the reply format of the turn's model, or NULL where the model
+ * has none. */
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
                       const struct reply_format *format, struct arena *arena,
                       struct error *err) MUST_CHECK;
 
-/* The text or the messages of a turn alone. */
+/* Reads only the text or the messages of a turn. */
 enum status wire_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
                           struct arena *arena, struct error *err) MUST_CHECK;
 
-/* A turn as a transcript tells it. */
+/* Reads a turn of a transcript, for an import. */
 enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__TranscriptTurn *from,
                                struct arena *arena, struct error *err) MUST_CHECK;
 
+/* Read the request of Conversations.Open, of Update, and the metadata of Fork's. */
 enum status wire_open(struct open_request *out, const Parley__V1__ConversationsOpenRequest *from,
                       struct arena *arena, struct error *err) MUST_CHECK;
 
@@ -54,44 +56,47 @@ struct wire_event {
     Parley__V1__TurnTimings timings;
 };
 
-/* reader produced the event, parts took it; parts may be NULL. STATUS_EXHAUSTED without memory. */
+/* Makes the message of an event that reader has given out and parts has taken. parts may be NULL.
+ * EXHAUSTED without memory. */
 enum status wire_event(struct wire_event *out, const struct turn_event *event,
                        const struct turn_reader *reader, struct turn_parts *parts,
                        struct arena *arena, struct error *err) MUST_CHECK;
 
-/* The whole reply of the turn that reader has seen complete: its completed is set. generation: of
- * the conversation. STATUS_EXHAUSTED without memory. */
+/* Makes the message of the whole reply of a turn that reader has seen complete: reader->completed
+ * is set. generation is the conversation's. EXHAUSTED without memory. */
 enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *reader,
                        const struct turn_parts *parts, uint32_t generation, struct arena *arena,
                        struct error *err) MUST_CHECK;
 
-/* Without its transcript. Only its owner may be told of it. */
+/* Makes the message of a conversation, without its transcript. Only the conversation's owner may
+ * see the message. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
                               const struct principal *owner, struct arena *arena,
                               struct error *err) MUST_CHECK;
 
-/* The same of one that the journal lists. Of the KV cache of one that is not in memory nothing is
- * known. */
+/* Makes the message of a conversation that the journal lists. Where the conversation is not in
+ * memory, the message says nothing of its KV cache. */
 enum status wire_listed_conversation(Parley__V1__Conversation **out,
                                      const struct conversations *all, const struct journal_row *row,
                                      const struct principal *owner, struct arena *arena,
                                      struct error *err) MUST_CHECK;
 
-/* Of a page of a transcript; bytes are those of the whole message. A page has at least one turn,
- * however many bytes that has. */
+/* The turns of a page of a transcript: the default, the most, and the bytes of the message behind
+ * which no turn is added. A page has at least one turn, however many bytes that turn has. */
 enum { WIRE_PAGE_TURNS = 100, WIRE_PAGE_TURNS_MAX = 1000, WIRE_PAGE_BYTES = 2 << 20 };
 
-/* Adds a page of the transcript to m, wire_conversation's, which has none; oldest turns first.
- * page_size 0: WIRE_PAGE_TURNS. page_token "": the first page. STATUS_INVALID for a malformed
- * token, STATUS_RANGE for one from before a rewind; both name the field. */
+/* Adds a page of the transcript, the oldest turn first, to m, which wire_conversation has made and
+ * which has no page yet. page_size 0 means WIRE_PAGE_TURNS, page_token "" the first page. INVALID
+ * for a malformed token, RANGE for a token from before a rewind; both name the field. */
 enum status wire_transcript(Parley__V1__Conversation *m, const struct conversation *c,
                             uint32_t page_size, const char *page_token, struct arena *arena,
                             struct error *err) MUST_CHECK;
 
-/* All models that are loaded: the list, and its length. with_unloaded: behind them those that are
- * known. */
+/* Makes the messages of all loaded models and, with with_unloaded, behind them those of the models
+ * that can be loaded by name. */
 enum status wire_models(Parley__V1__Model ***ret_models, size_t *ret_n, const struct models *models,
                         bool with_unloaded, struct arena *arena, struct error *err) MUST_CHECK;
+/* Makes the message of one model. */
 enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,
                        struct arena *arena, struct error *err) MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* What the files that convert share. */
+/* Parts that several files of conversions need. */
 #ifndef SERVER_API_PARLEY_WIRE_PARTS_H
 #define SERVER_API_PARLEY_WIRE_PARTS_H
 
@@ -9,12 +9,13 @@
 
 struct turn_parts;
 
-/* parts: of the conversation's model. STATUS_EXHAUSTED without memory; fills no error. */
+/* Makes the message of a turn of a transcript. parts is how the conversation's model divides its
+ * replies. EXHAUSTED without memory; no error is filled in. */
 enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
                                  const struct turn_parts *parts, struct arena *arena) MUST_CHECK;
 
-/* A copy, ended by NUL, without the NUL bytes that such a string cannot hold. NULL without memory.
- */
+/* Copies a text into the arena, with a NUL behind it and without the NUL bytes in it, which a
+ * string of C cannot hold. Returns NULL without memory. */
 char *wire_copy(const char *text, size_t len, struct arena *arena) MUST_CHECK;
 
 #endif

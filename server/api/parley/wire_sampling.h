@@ -1,4 +1,4 @@
-/* Sampling parameters as parley.v1's message. */
+/* Converts between sampling parameters and parley.v1's message of them. */
 #ifndef SERVER_API_PARLEY_WIRE_SAMPLING_H
 #define SERVER_API_PARLEY_WIRE_SAMPLING_H
 
@@ -7,13 +7,13 @@
 #include "base/arena.h"
 #include "server/conversation/sampling.h"
 
-/* What a client gave. *out is NULL where from is; else *out borrows the message's texts and lies in
- * the arena. STATUS_INVALID names the field. */
+/* Reads what a client gave. *out is NULL where from is NULL; otherwise *out lies in the arena and
+ * borrows the message's texts. INVALID names the field. */
 enum status wire_sampling(const struct sampling_overrides **out, const Parley__V1__Sampling *from,
                           struct arena *arena, struct error *err) MUST_CHECK;
 
-/* A message of the values whose bits are in given (of enum sampling_field); no other field is set.
- * The message lies in the arena, with copies of all texts. STATUS_EXHAUSTED without memory. */
+/* Makes a message of the values whose bits, of enum sampling_field, are in given. No other field is
+ * set. The message lies in the arena, with copies of all texts. EXHAUSTED without memory. */
 enum status wire_sampling_message(Parley__V1__Sampling **out, const struct sampling *values,
                                   uint32_t given, struct arena *arena) MUST_CHECK;
 
