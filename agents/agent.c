@@ -1,3 +1,5 @@
+/* Opens, shares and frees agents and their clones, for all kinds of agents. The second half adapts
+ * a clone's turns to the batcher, which knows rows and costs alone. */
 #include "agents/agent.h"
 
 #include <assert.h>

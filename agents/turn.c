@@ -1,3 +1,5 @@
+/* Moves a turn from state to state by one table, and refuses every other move. Between the states
+ * it calls the agent, prepares what the agent waits for, and submits the row to the batcher. */
 #include "agents/turn.h"
 
 #include <assert.h>

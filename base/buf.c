@@ -1,3 +1,5 @@
+/* Appends bytes and formatted text to a buffer that grows up to a bound. The formatter knows the
+ * few directives that are used and depends on no locale. */
 #include "base/buf.h"
 
 #include <assert.h>

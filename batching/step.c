@@ -1,3 +1,6 @@
+/* Forms a step in the order of the header: decode rows, chunks of prompts, admissions,
+ * reservations. Each stage takes from the step's budget of tokens, so that the next stage sees what
+ * is left. */
 #include "batching/step.h"
 
 #include <assert.h>

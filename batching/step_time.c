@@ -1,3 +1,5 @@
+/* Learns the times of past steps by the sizes of their parts, in buckets. From these it says how
+ * long a step would take, and how many tokens of prompts a step may read. */
 #include "batching/step_time.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Computes the level to which tenants are filled, and from it how many rows a heavy tenant may
+ * have. The functions read the tenants and the step-time model, and change neither. */
 #include "batching/time_share.h"
 
 /* The part of its share of time that a heavy tenant's rows may take beyond the light tenants'. */

@@ -1,3 +1,5 @@
+/* Keeps the waiting requests in one queue for each tenant and priority, and a queue of preempted
+ * ones. The next request is found by the fronts of these queues alone. */
 #include "batching/waiting.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Runs the trials of --check in the order of their table, and stops at the first that fails. The
+ * commands on a stopped daemon's data, --check-data, --init-data and --backup, begin here, too. */
 #include "server/check.h"
 
 #include <stdbool.h>

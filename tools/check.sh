@@ -13,6 +13,12 @@ tools/minutes.py check || bad=1
 # It says itself what to do.
 tools/check_wire.py || bad=1
 
+# A source above 200 lines opens with what it does.
+while read -r file; do
+    [ "$(head -c 2 "$file")" = '/*' ] || [ "$(wc -l <"$file")" -le 200 ] ||
+        complain "$file has more than 200 lines: say in two sentences at its top what it does"
+done < <(git ls-files '*.c' '*.cc' '*.cu' | grep -v '^tests/')
+
 # Layout, one version of the tool for all: Debian 12's.
 layout=$(git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror 2>&1) || {
     head -n 40 <<<"$layout" >&2

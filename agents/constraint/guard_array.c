@@ -1,3 +1,6 @@
+/* Checks the keywords of arrays, and normalises them: the items that a prefix names, the rest, how
+ * many there may be, and whether they must differ. What the compiler would not enforce is refused
+ * or left out by name. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

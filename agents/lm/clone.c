@@ -1,3 +1,5 @@
+/* Opens, forks, rewinds, saves and restores the clones of a language model. A clone's ids are
+ * copied, and its pages are shared until one of the sharers writes. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Reads the keys and the list of tensors of a file, and computes from these what the model needs:
+ * memory, pages, and whether this build runs it. No tensor is read. */
 #include "agents/lm/inspection.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Opens a language model: its vocabulary, template, engine, memory for keys and values, and a
+ * step's buffers, fewer of these where memory is short. The rest is the description of the model
+ * and its tokenizer for other folders. */
 #include "agents/lm/lm.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Hands out blocks of a set's size and keeps returned blocks for the next round. A budget that all
+ * sets share bounds the bytes of all blocks. */
 #include "agents/params/memory.h"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+/* A machine with a stack of open arrays and objects: a state says which characters may come next.
+ * It stops at the first character that no JSON value has at that place. */
 #include "agents/reply/json_scan.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The tables of families, of reasoning and of calls, with the texts around each. A template is
+ * searched for a row's texts, and the first row that fits is the model's. */
 #include "agents/reply/reply_format.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Chooses the kernels for the processor, and opens the backend's buffers and threads. Its operators
+ * are in the files beside it; this file has what moves bytes. */
 #include "compute/cpu/cpu.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Opens and closes the device: the driver's and the device's versions are checked first, then
+ * streams and libraries are opened. Its operators are in the files beside it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,6 @@
+/* Makes a plan of cuBLASLt for a shape of a product and keeps it for the next product of that
+ * shape. gemm_takes says for which shapes the library has a plan; the caller computes the others
+ * by kernels of its own. */
 #include "compute/cuda/gemm.h"
 
 #include <assert.h>

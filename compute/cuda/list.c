@@ -1,3 +1,5 @@
+/* Records the launches of operators and their inputs, then runs them as one copy and one launch. A
+ * list of equal bytes was seen before, and runs as the graph that was captured then. */
 #include "compute/cuda/list.h"
 
 #include <assert.h>

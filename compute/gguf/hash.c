@@ -1,3 +1,5 @@
+/* Hashes a model's files on a thread of its own while the model loads. A hash is remembered in the
+ * user's cache by the file's size and times, and is computed again where any of these differs. */
 #include "compute/gguf/hash.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Reads the head of a GGUF file: its keys and the names, types, shapes and places of its tensors.
+ * Every length is checked against the file's size before it is used, and no two tensors may
+ * overlap. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,3 +1,5 @@
+/* Writes a file of the same format under a temporary name, from declared keys and tensors and then
+ * their data in order. The last step syncs the file and gives it its name. */
 #include "compute/gguf/write.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Counts the users of each page and keeps the free and the cached ones in lists. Growing a sequence
+ * replaces a shared last page by a copy, which the next step carries out. */
 #include "compute/kv/pages.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Opens a layer's router and experts in the layouts that files have, fused or apart. A run lists
+ * the rows of each expert, computes these together, and adds the results to the rows expert by
+ * expert. */
 #include "compute/model/experts.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Runs an engine on the prompts and passages of a file, and compares ids and log-probabilities with
+ * those of the file. The report counts what differs, and says how far apart the two are. */
 #include "compute/model/golden.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Opens the weights on the backend, layer by layer, then the buffers of a step, the tables and the
+ * memory of keys and values. Closing takes any state that opening has left. */
 #include "compute/model/open_state.h"
 
 #include <assert.h>

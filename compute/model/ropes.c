@@ -1,3 +1,5 @@
+/* Reads a file's keys of rotation and computes the divisors of the frequencies by them. A kind of
+ * scaling that is not known is refused by its name. */
 #include "compute/model/ropes.h"
 
 #include <math.h>

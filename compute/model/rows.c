@@ -1,3 +1,6 @@
+/* Runs a step's rows through the layers: attention or convolution, then the feed-forward network,
+ * as the descriptor of the architecture says. Logits, draws and hidden states are then fetched for
+ * the positions that want them. */
 #include "compute/model/rows.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Finds a part of a layer in a file by the names that files of its architecture use, alone or as
+ * rows of a fused tensor, and checks the shape. A tensor that no part takes is refused by its name.
+ */
 #include "compute/model/tensors.h"
 
 #include <stdio.h>

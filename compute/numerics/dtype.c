@@ -1,3 +1,5 @@
+/* Converts between floats of different widths, and decodes the blocks of quantised types, in plain
+ * C. One table has a row for each type that a file may have. */
 #include "compute/numerics/dtype.h"
 
 #include <assert.h>

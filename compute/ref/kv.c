@@ -1,3 +1,5 @@
+/* The reference of what is done with keys and values: pages, stores into their formats, reads,
+ * copies, and the states of convolutions. Loops are plain and follow the definition. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

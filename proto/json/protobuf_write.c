@@ -1,3 +1,5 @@
+/* Writes any message of protobuf-c as JSON by its descriptor, as protobuf's mapping says. A field's
+ * kind decides the form of its value; well-known types have forms of their own. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Reads a line's words from left to right: the principal, the hash, then settings in any order.
+ * Each wrong word has an error with the line's number and without the word. */
 #include "server/access/keys_file.h"
 
 #include <errno.h>

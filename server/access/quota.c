@@ -1,3 +1,5 @@
+/* Counts a principal's requests, tokens and conversations against its limits. A rate is a bucket
+ * that fills with time; what a check takes can be given back where the request then fails. */
 #include "server/access/quota.h"
 
 static const uint64_t unit = 60000000; /* of a token or a request: microseconds a minute */

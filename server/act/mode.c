@@ -1,3 +1,5 @@
+/* Checks the mode that a call asks for, and makes the batching policy of it. In lock-step it gives
+ * each session its row, and takes the row back when the session leaves. */
 #include "server/act/mode.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Reads the messages or prompts of a request of any HTTP API in OpenAI's form. Parts, calls of
+ * tools and token ids each have one reader, whose errors name the place in the list. */
 #include "server/api/request.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* Makes of the offered tools what a turn needs: their text for the template, a constraint where a
+ * call is asked for, and how the reply is divided. A tool is checked once, whichever API offers it.
+ */
 #include "server/api/tools.h"
 
 #include <stdlib.h>

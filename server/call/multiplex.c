@@ -1,3 +1,5 @@
+/* Keeps a stream's items in the order in which they have something to write, and lets one write at
+ * a time. The stream reads on while fewer than the most items are in flight. */
 #include "server/call/multiplex.h"
 
 #include <assert.h>

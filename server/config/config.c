@@ -1,3 +1,6 @@
+/* Takes the values of flags, variables, the file's keys and defaults, the weakest source first.
+ * Each value goes through its option's setter, and the strongest source that gave one is
+ * remembered. */
 #include "server/config/config.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Writes the documents row by row from the table of options, each with the escapes of its format.
+ */
 #include "server/config/documents.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Walks the tree that libyaml makes of the file, and hands on each key and value with its line.
+ * Whatever is not one flat mapping of texts is refused at its line. */
 #include "server/config/file.h"
 
 #include <errno.h>

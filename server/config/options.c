@@ -1,3 +1,5 @@
+/* The table itself, in the order in which --help shows it. Behind it stand the few functions that
+ * need a row's offsets. */
 #include "server/config/options.h"
 
 #include <assert.h>

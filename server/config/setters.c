@@ -1,3 +1,5 @@
+/* One function for each option whose value is more than a number, and the readers that they share.
+ * A setter says in its error what would be a right value. */
 #include "server/config/setters.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Writes and reads each kind of body field by field, in one order. Newer versions only add fields
+ * at a body's end, or behind a check of the version. */
 #include "server/conversation/body.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Copies requests and replies into blocks of their own and links completed turns. Each turn has a
+ * second link further back, by which a turn is found in few steps. */
 #include "server/conversation/completed_turn.h"
 
 #include <assert.h>

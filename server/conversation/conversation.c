@@ -1,3 +1,6 @@
+/* Checks an operation against the conversation's limits and state, then carries it out on the
+ * clone, the turns and the journal together. A turn that is sent again finds the turn that there
+ * is already. */
 #include "server/conversation/conversation.h"
 
 #include <stdlib.h>

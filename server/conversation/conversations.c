@@ -1,3 +1,5 @@
+/* Keeps the conversations in a table by id, in a list by age, and in a list for each owner. It
+ * closes, suspends or unloads those that are idle, and tells watchers of each change. */
 #include "server/conversation/conversations.h"
 
 #include <assert.h>

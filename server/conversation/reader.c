@@ -1,3 +1,5 @@
+/* Finds what is next behind a reader's place, in the turn or in the completed turn, and cuts it
+ * into an event. Places are counted in tokens, and a piece never ends inside a character. */
 #include "server/conversation/reader.h"
 
 #include <assert.h>

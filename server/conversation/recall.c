@@ -1,3 +1,5 @@
+/* Applies the records of a conversation one after the other, as they were written. Turns that were
+ * not completed are put back as requests, to be run when someone asks. */
 #include "server/conversation/recall.h"
 
 #include <assert.h>

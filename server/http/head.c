@@ -1,3 +1,5 @@
+/* Takes the head field by field, each by a row of a table, and keeps what the exchange needs.
+ * Everything that is refused has a sentence, and the refusal ends the connection. */
 #include "server/http/head.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* A machine over lines: request line, fields, then a body of a known length or in chunks. It holds
+ * at most one line and hands all else on. */
 #include "server/http/http1.h"
 
 #include <string.h>

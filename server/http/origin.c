@@ -1,3 +1,5 @@
+/* Compares the host and the origin of a request with the listener's address and the allowed
+ * origins. Names, ports and brackets are parsed here, without a lookup. */
 #include "server/http/origin.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,5 @@
+/* Parses a body with bounds on its depth and its numbers, and reads members by type. The errors
+ * name a field by its path, as the client wrote it. */
 #include "server/json/fields.h"
 
 #include <stdio.h>

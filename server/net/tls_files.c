@@ -1,3 +1,5 @@
+/* Reads the three files, checks each certificate and that the key fits, and puts them into a
+ * context. Each file is read once, so that what was checked is what is served. */
 #include "server/net/tls_files.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/* Keeps the pages of clones in a table by the token ids that they hold, so that other clones adopt
+ * a page in place of computing it. Where pages are short, the clone that has been idle longest
+ * gives up its own. */
 #include "agents/lm/cache/pages.h"
 
 #include <assert.h>

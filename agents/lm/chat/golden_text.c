@@ -1,3 +1,5 @@
+/* Reads the files of known results line by line, runs the tokenizer and the template on each line,
+ * and counts what differs. The first differences are reported with their file and line. */
 #include "agents/lm/chat/golden_text.h"
 
 #include <errno.h>

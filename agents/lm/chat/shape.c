@@ -1,3 +1,6 @@
+/* Brings a template into a canonical text, without what its layout alone decides, and matches such
+ * a text with a pattern. Parts of the pattern capture what differs between templates of one family.
+ */
 #include "agents/lm/chat/shape.h"
 
 #include <stdint.h>

@@ -1,3 +1,6 @@
+/* Recognises a template by its shape, and finds the control tokens that the shape needs in the
+ * vocabulary. Then puts messages into token ids, so that no text of a message can become a control
+ * token. */
 #include "agents/lm/chat/template.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Writes a compiled grammar as the rules, the automata and the masks, each with its length before
+ * it. The reader checks every index against these lengths, because the bytes come from another
+ * process. */
 #include "agents/lm/grammar/compiled_bytes.h"
 
 #include <compiled_grammar_impl.h>

@@ -1,3 +1,5 @@
+/* Follows a reply through its compiled constraint by the functions of the grammar module. Where few
+ * tokens are left, it lets follow only tokens from which the shortest way out still fits. */
 #include "agents/lm/grammar/matcher.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* The values of a template's program: made, compared, and written as Python writes them. Each value
+ * counts in the program's budget of memory, and values lie in its arena. */
 #include "agents/lm/jinja/parts.h"
 
 #include <math.h>

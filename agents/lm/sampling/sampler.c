@@ -1,3 +1,6 @@
+/* Adjusts logits by penalties, biases and the constraint's mask, keeps the candidates that the
+ * parameters allow, and draws one of them. The draw of a position is a function of the seed, the
+ * turn and the position, so it does not depend on what else a step computes. */
 #include "agents/lm/sampling/sampler.h"
 
 #include <assert.h>

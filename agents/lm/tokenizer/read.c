@@ -1,3 +1,5 @@
+/* Reads a file's tokens, their types, the special ones, and the merges or scores, and checks each
+ * list against the others. What the file leaves out is decided by the kind of its tokenizer. */
 #include "agents/lm/tokenizer/read.h"
 
 #include <math.h>

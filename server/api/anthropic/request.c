@@ -1,3 +1,5 @@
+/* Reads the fields of a request by a table, and its messages by request_chat.c. What Anthropic's
+ * API has and this daemon does not do is refused or left out by name. */
 #include "server/api/anthropic/request.h"
 
 #include <string.h>

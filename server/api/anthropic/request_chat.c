@@ -1,3 +1,5 @@
+/* Turns blocks of content, tools and choices into messages, tools and choices of chat completions.
+ * So one reader serves both APIs from there on. */
 #include "server/api/anthropic/request_chat.h"
 
 #include <stdlib.h>

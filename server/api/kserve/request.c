@@ -1,3 +1,5 @@
+/* Reads the input tensors, the wanted outputs and the parameters of a request, each by name. A
+ * shape, a type or a size that the signature does not allow is refused with the tensor's name. */
 #include "server/api/kserve/request.h"
 
 #include <stdio.h>

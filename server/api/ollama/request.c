@@ -1,3 +1,5 @@
+/* Reads the requests of /api/chat and /api/generate: their common fields by a table, then messages
+ * or a prompt. Options go to the one reader of sampling parameters. */
 #include "server/api/ollama/request.h"
 
 #include <string.h>

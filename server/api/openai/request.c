@@ -1,3 +1,5 @@
+/* Reads the requests of chat completions, completions and responses by one table each. Fields that
+ * the response repeats are kept as JSON. */
 #include "server/api/openai/request.h"
 
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/* Writes a response's items as they come out of the reply's parser: each is opened, grows and is
+ * closed by events of its type. The whole list of a stored reply is gathered by the same functions.
+ */
 #include "server/api/openai/response_output.h"
 
 #include <jansson.h>

@@ -1,3 +1,5 @@
+/* Reads the configurations of sets of parameters, compares tensors with a set's, and splits the
+ * messages of an upload. Chunks of numbers are views of the received bytes. */
 #include "server/api/parley/params_wire.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/api/parley/wire_tensor.h"

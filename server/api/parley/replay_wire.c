@@ -1,3 +1,5 @@
+/* Converts configurations, chunks and batches of replay tables. Numbers are not copied on their way
+ * in, and once on their way out. */
 #include "server/api/parley/replay_wire.h"
 
 #include <string.h>

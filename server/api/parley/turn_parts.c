@@ -1,3 +1,5 @@
+/* Divides the text of a reply by the parser of its model's format, for one reader of the turn.
+ * Events of the wire are filled with what the parser has ready. */
 #include "server/api/parley/turn_parts.h"
 
 #include <string.h>

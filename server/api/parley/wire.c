@@ -1,3 +1,5 @@
+/* Reads the requests about conversations and turns, and fills in events, replies, transcripts and
+ * models. Each kind of message has one function in each direction that it travels. */
 #include "server/api/parley/wire.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Reads the tools of a request, the choice among them and the reasoning that is asked for. Calls
+ * and results of tools in messages are converted in both directions. */
 #include "server/api/parley/wire_tools.h"
 
 #include <string.h>
