@@ -1,4 +1,4 @@
-/* Whole answers that are no generation. */
+/* Whole answers to requests that generate nothing. Loop. */
 #ifndef SERVER_API_ANSWER_H
 #define SERVER_API_ANSWER_H
 
@@ -8,8 +8,8 @@ struct exchange;
 
 /* Answers with the body that w has written, or says that memory was short. */
 void answer_json(struct exchange *x, struct json_writer *w, const struct buf *body);
-/* The same, of a request that has no handler, once what it has changed is durable; UNAVAILABLE if
- * that cannot be known. */
+/* Answers likewise once what the request has changed is durable, or with UNAVAILABLE where that
+ * cannot be known. The exchange has no handler. */
 void answer_json_kept(struct exchange *x, struct json_writer *w, const struct buf *body);
 
 #endif

@@ -9,7 +9,8 @@ struct server;
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Upper bound of a full daemon's page: the limit to give the buffer. */
+/* The most bytes of a page, also of a daemon with as much as it may have. A buffer for the page has
+ * this bound. */
 enum { METRICS_MAX_BYTES = 4 << 20 };
 
 /* Appends the page. Lines that do not fit in the buffer are left out as a whole. */

@@ -9,12 +9,13 @@ struct params_spec;
 struct access_sharing;
 struct arena;
 
-/* Reads what the service describes a set of parameters by: read_config of struct params_sets. */
+/* Reads the bytes of a message by which the service describes a set of parameters. It is the
+ * read_config of struct params_sets. */
 enum status services_read_params(struct params_spec *out, struct access_sharing *sharing,
                                  const void *config, size_t size_bytes, struct arena *arena,
                                  struct error *err) MUST_CHECK;
 
-/* [*ret_n]; static. */
+/* Returns all tables, of which there are *ret_n. They are static. */
 const struct call_table *const *services_tables(size_t *ret_n);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "server/api/request.h"
 
-/* The system prompt is the first message. is_counted: only the tokens are, so no bound on the reply
- * is needed. */
+/* Reads a request. The system prompt becomes the first message. With is_counted only the prompt's
+ * tokens are counted, so the request needs no bound on the reply. INVALID names the field. */
 enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
                               struct arena *arena, struct error *err) MUST_CHECK;
 

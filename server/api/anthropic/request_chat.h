@@ -7,8 +7,9 @@
 
 #include "base/status.h"
 
-/* A new reference to {"messages", "tools", "tool_choice", "parallel_tool_calls"}. Results of tools
- * are messages of their own; how a result is an error is said in its text. */
+/* Makes an object with "messages", "tools", "tool_choice" and "parallel_tool_calls", a new
+ * reference. Each result of a tool is a message of its own; the text of a result that is an error
+ * says so. */
 enum status anthropic_chat(json_t **out, const json_t *body, struct error *err) MUST_CHECK;
 
 #endif

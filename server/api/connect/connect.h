@@ -8,9 +8,10 @@
 
 struct route;
 
-/* As struct routes' make. A method that a service of ours lacks has a route, too, which says so. */
+/* Makes the route of a path, as struct routes' make does. The path of a method that a known service
+ * lacks has a route, too, which says so. */
 bool connect_make_route(struct route *out, const char *path);
-/* The same without the methods of administration: where another port has them. */
+/* Makes such a route where another port has the methods of administration: these have none here. */
 bool connect_make_public_route(struct route *out, const char *path);
 
 #endif

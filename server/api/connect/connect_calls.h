@@ -20,7 +20,7 @@ struct connect_calls {
 
 void connect_calls_init(struct connect_calls *c, const struct env *env, struct alarm *alarm,
                         struct health *health);
-/* No call is in flight any more. */
+/* Frees the registry. No call is in flight any more. */
 void connect_calls_deinit(void *calls);
 /* Ends the calls whose deadline has passed. */
 void connect_calls_tick(void *calls);

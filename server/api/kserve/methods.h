@@ -1,5 +1,5 @@
-/* Rows of inference.GRPCInferenceService (server/call/methods.h), without its name: "ServerLive",
- * server_live_request. */
+/* The form of rows of inference.GRPCInferenceService (server/call/methods.h). A row leaves out the
+ * service's name: it says "ServerLive" and server_live_request. */
 #ifndef SERVER_API_KSERVE_METHODS_H
 #define SERVER_API_KSERVE_METHODS_H
 

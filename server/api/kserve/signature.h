@@ -22,12 +22,12 @@ struct kserve_tensor {
 };
 
 struct kserve_signature {
-    bool is_policy;    /* observations to actions; else texts to texts */
-    bool is_embedding; /* texts to their embeddings; else likewise */
+    bool is_policy;    /* the model turns observations into actions */
+    bool is_embedding; /* the model turns texts into embeddings; with neither, texts into texts */
     const char *platform, *backend;
     struct kserve_tensor inputs[KSERVE_MAX_INPUTS]; /* [n_inputs] */
     size_t n_inputs;
-    size_t n_declared; /* of them, in the metadata: load testers fill every declared input */
+    size_t n_declared; /* inputs that the metadata names: load testers fill every one of these */
     struct kserve_tensor outputs[KSERVE_MAX_OUTPUTS]; /* [n_outputs] */
     size_t n_outputs;
     bool is_decoupled; /* a request may have several responses on a stream */
@@ -37,14 +37,15 @@ struct kserve_signature {
 /* Indices of the inputs of models that speak. */
 enum { KSERVE_TEXT_INPUT, KSERVE_STREAM, KSERVE_SAMPLING };
 
-/* What the model shows, and serves unless a request asks for another output. Points into info's
- * constant texts. */
+/* Makes the signature that a model shows, and has for a request that asks for no other output. The
+ * texts are info's, which are constant. */
 void kserve_signature(struct kserve_signature *out, const struct agent_info *info);
-/* What it serves to a request for these outputs. */
+/* Makes the signature that the model has for this request, by the outputs that the request wants.
+ */
 void kserve_signature_for(struct kserve_signature *out, const struct agent_info *info,
                           const Inference__ModelInferRequest *r);
 
-/* The shape, in 2 numbers; returns how many are used. */
+/* Writes a tensor's shape, and returns how many of the 2 numbers the shape has. */
 size_t kserve_tensor_shape(int64_t out[2], const struct kserve_tensor *t);
 
 #endif

@@ -7,9 +7,10 @@
 
 struct ollama_request {
     struct request base;
-    bool is_empty; /* nothing is said: only the model is meant to be loaded */
+    bool is_empty; /* the request has no message or prompt: it only loads or unloads the model */
 };
 
+/* Read the body of /api/chat and of /api/generate. INVALID names the field. */
 enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,
                                 struct error *err) MUST_CHECK;
 enum status ollama_request_generate(struct ollama_request *out, const json_t *body,

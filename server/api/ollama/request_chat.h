@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 
-/* A new reference. Calls without an id get one, and the results that follow belong to them: by
- * tool_name, else in their order. */
+/* Makes the messages, a new reference. A call without an id gets one, and a result belongs to the
+ * call that its tool_name names or, without one, to the next call in order. */
 enum status ollama_chat_messages(json_t **out, const json_t *messages,
                                  struct error *err) MUST_CHECK;
 

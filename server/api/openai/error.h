@@ -9,7 +9,7 @@ extern const struct http_api openai_api;
 
 struct json_writer;
 
-/* The code that programs read. */
+/* Returns the "code" of an error, by which programs know it. */
 const char *openai_error_code(const struct error *err);
 /* Writes the member "message". */
 void openai_write_message(struct json_writer *w, const struct error *err);
