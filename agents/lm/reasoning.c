@@ -253,10 +253,16 @@ static size_t reasoning_ends_in(const struct lm_reasoning *r, const char *mark, 
     return 0;
 }
 
-static size_t reasoning_closes(const struct lm *m, const struct lm_reasoning *r, const char *bytes,
-                               size_t len)
+/* As reasoning_ends_in of the close. One that is a control token is not spelled by others. */
+static size_t reasoning_closes(const struct lm *m, const struct lm_reasoning *r, int32_t id,
+                               const char *bytes, size_t len)
 {
-    return reasoning_ends_in(r, m->format.thoughts->close, bytes, len);
+    const char *close = m->format.thoughts->close;
+    const struct reply_control *control = reply_format_control(&m->format, close);
+
+    if (control != NULL && strcmp(control->text, close) == 0)
+        return id == control->id ? len : 0;
+    return reasoning_ends_in(r, close, bytes, len);
 }
 
 static void reasoning_add_tail(struct lm_reasoning *r, const char *bytes, size_t len)
@@ -293,7 +299,7 @@ static enum status reasoning_settle(struct lm *m, struct lm_reasoning *r, int32_
     struct buf ids;
 
     reasoning_bytes(m, *id, &bytes, &len);
-    n = reasoning_closes(m, r, bytes, len);
+    n = reasoning_closes(m, r, *id, bytes, len);
     if (n == 0 || is_space_alone(bytes + n, len - n))
         return STATUS_OK;
     buf_init(&ids, SIZE_MAX);
@@ -346,6 +352,17 @@ static bool budget_may_open(const struct lm_reasoning *r, const char *open)
            memcmp(r->tail + at, open, r->n_tail - at) == 0;
 }
 
+/* Whether the reply begins with another token than the control token that the open begins with. */
+static bool budget_is_spelled(const struct lm *m, const struct lm_reasoning *r, int32_t id,
+                              const char *bytes, size_t len)
+{
+    const struct thought_format *f = m->format.thoughts;
+    const struct reply_control *control = reply_format_control(&m->format, f->open);
+
+    return control != NULL && !f->is_anywhere && id != control->id &&
+           is_space_alone(r->tail, r->n_tail) && !is_space_alone(bytes, len);
+}
+
 static void budget_accept(const struct lm *m, struct lm_reasoning *r, int32_t id)
 {
     const struct thought_format *f = m->format.thoughts;
@@ -356,12 +373,16 @@ static void budget_accept(const struct lm *m, struct lm_reasoning *r, int32_t id
     reasoning_bytes(m, id, &bytes, &len);
     if (r->phase == REASONING_IS_ON) {
         r->n_thought++;
-        is_over = reasoning_closes(m, r, bytes, len) > 0;
+        is_over = reasoning_closes(m, r, id, bytes, len) > 0;
         reasoning_add_tail(r, bytes, len);
         if (!is_over)
             return;
         r->phase = f->is_anywhere ? REASONING_MAY_BEGIN : REASONING_IS_OVER;
         r->n_tail = 0;
+        return;
+    }
+    if (budget_is_spelled(m, r, id, bytes, len)) {
+        r->phase = REASONING_IS_OVER;
         return;
     }
     is_over = f->is_anywhere && reasoning_ends_in(r, f->open, bytes, len) > 0;
@@ -404,7 +425,7 @@ enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, ui
         size_t len;
 
         reasoning_bytes(m, id, &bytes, &len);
-        if (reasoning_closes(m, r, bytes, len) == 0)
+        if (reasoning_closes(m, r, id, bytes, len) == 0)
             reasoning_write(m, r, REASONING_CUT, REASONING_IS_OVER);
     }
     if (r->phase == REASONING_WRITES)
@@ -434,7 +455,7 @@ void lm_reasoning_accept(const struct lm *m, struct lm_turn *t, int32_t id)
     reasoning_bytes(m, id, &bytes, &len);
     if (len == 0)
         return;
-    n = reasoning_closes(m, r, bytes, len);
+    n = reasoning_closes(m, r, id, bytes, len);
     if (n == len) {
         reasoning_write(m, r, REASONING_AFTER, REASONING_IS_OVER);
     } else if (n > 0) {

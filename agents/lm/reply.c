@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agents/lm/lm.h"
+#include "agents/reply/reply_places.h"
 #include "agents/reply/whole_reply.h"
 
 /* --- the format --- */
@@ -112,6 +113,27 @@ static enum status find_names(struct lm *m, struct error *err)
     return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
 }
 
+/* The letters of the format's control tokens count only where those tokens stand. */
+static void find_controls(struct lm *m)
+{
+    struct reply_format *f = &m->format;
+
+    for (size_t i = 0; i < m->n_marks && f->n_controls < REPLY_FORMAT_MAX_CONTROLS; i++) {
+        struct reply_control *control = &f->controls[f->n_controls];
+        const char *bytes;
+        struct error ignored; /* it is a token */
+        size_t len;
+
+        if (vocab_bytes(m->vocab, m->marks[i], true, &bytes, &len, &ignored) != STATUS_OK ||
+            len == 0 || len >= sizeof(control->text))
+            continue;
+        memcpy(control->text, bytes, len);
+        control->text[len] = '\0';
+        control->id = m->marks[i];
+        f->n_controls++;
+    }
+}
+
 enum status lm_format_open(struct lm *m, const char *text, size_t len, struct error *err)
 {
     const bool takes_tools = m->prompter != NULL && chat_prompter_uses(m->prompter, "tools");
@@ -122,6 +144,7 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len, struct er
     m->n_thought_marks = m->n_marks;
     if (rc == STATUS_OK)
         rc = find_marks(m, true, err);
+    find_controls(m);
     m->format.marks_calls = m->format.calls->shape == CALL_OBJECT &&
                             m->format.calls->close[0] != '\0' && m->n_marks == m->n_thought_marks;
     for (int i = 0; rc == STATUS_OK && i < N_THINKING; i++)
@@ -192,9 +215,9 @@ bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n
 
 /* --- what is remembered --- */
 
-/* The reply as text; its bytes may be no UTF-8. */
+/* The reply as text; its bytes may be no UTF-8. places: struct token_place, one for each token. */
 static enum status reply_bytes(const struct lm_clone *c, const struct agent_turn *turn,
-                               struct buf *out, struct error *err)
+                               struct buf *out, struct buf *places, struct error *err)
 {
     const struct lm *m = container_of(c->base.agent, const struct lm, base);
     const struct lm_turn *t = turn->row.turn;
@@ -207,10 +230,27 @@ static enum status reply_bytes(const struct lm_clone *c, const struct agent_turn
             break;
         rc = vocab_bytes(m->vocab, c->ids[i], lm_is_mark(m, &turn->seen, c->ids[i]), &bytes, &len,
                          err);
-        if (rc == STATUS_OK && buf_append(out, bytes, len) != STATUS_OK)
+        if (rc == STATUS_OK &&
+            (buf_append(out, bytes, len) != STATUS_OK ||
+             buf_append(places, &(struct token_place){c->ids[i], (uint32_t)out->len},
+                        sizeof(struct token_place)) != STATUS_OK))
             rc = error_no_memory(err, len, "a reply");
     }
     return rc;
+}
+
+static struct token_place place_in(const void *places, size_t i)
+{
+    return ((const struct token_place *)places)[i];
+}
+
+static bool buf_has_token(const void *places, int32_t id, size_t at, size_t len)
+{
+    const struct buf *b = places;
+
+    return reply_tokens_have(
+        &(struct reply_tokens){place_in, b->data, b->len / sizeof(struct token_place)}, id, at,
+        len);
 }
 
 /* Templates drop and show thoughts, and calls, by themselves. */
@@ -219,7 +259,9 @@ enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn, struc
     const struct lm *m = container_of(c->base.agent, const struct lm, base);
     const struct tool_use *use = &turn->seen.tool_use;
     const struct constraint *constraint = turn->seen.sampling.constraint;
+    struct buf bytes, more, places;
     const struct reply_parser_config config = {.format = &m->format,
+                                               .places = {buf_has_token, &places},
                                                .tools = use->tools,
                                                .is_forced = use->is_forced,
                                                .is_single = use->is_single,
@@ -227,12 +269,12 @@ enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn, struc
                                                           constraint->form == CONSTRAINT_SCHEMA,
                                                .thinking = turn->seen.variables.thinking};
     struct whole_reply reply = {0};
-    struct buf bytes, more;
     enum status rc;
 
     buf_init(&bytes, SIZE_MAX);
     buf_init(&more, SIZE_MAX);
-    rc = reply_bytes(c, turn, &bytes, err);
+    buf_init(&places, SIZE_MAX);
+    rc = reply_bytes(c, turn, &bytes, &places, err);
     if (rc == STATUS_OK)
         rc = whole_reply_read(&reply, &config, bytes.data, bytes.len, err);
     if (rc == STATUS_OK)
@@ -246,5 +288,6 @@ enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn, struc
     whole_reply_deinit(&reply);
     buf_deinit(&bytes);
     buf_deinit(&more);
+    buf_deinit(&places);
     return rc;
 }

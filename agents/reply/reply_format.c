@@ -293,3 +293,11 @@ const struct call_format *call_format_at(size_t i)
 {
     return i < N_FAMILIES && families[i].calls.open[0] != '\0' ? &families[i].calls : NULL;
 }
+
+const struct reply_control *reply_format_control(const struct reply_format *f, const char *mark)
+{
+    for (size_t i = 0; i < f->n_controls; i++)
+        if (strncmp(mark, f->controls[i].text, strlen(f->controls[i].text)) == 0)
+            return &f->controls[i];
+    return NULL;
+}

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "agents/message.h"
 
@@ -51,6 +52,15 @@ struct reply_family {
     struct thought_format thoughts; /* of those of its models that reason; open NULL: none does */
 };
 
+/* A control token of a delimiter. The letters of such a delimiter count only where the token
+ * stands: spelled by other tokens they are text. */
+struct reply_control {
+    int32_t id;
+    char text[48]; /* NUL-ended; not empty */
+};
+
+enum { REPLY_FORMAT_MAX_MARKS = 8, REPLY_FORMAT_MAX_CONTROLS = 32 };
+
 /* A model's own. */
 struct reply_format {
     const struct call_format *calls;       /* never NULL */
@@ -59,15 +69,18 @@ struct reply_format {
     const struct thought_format *thoughts; /* NULL: it has none */
     bool begins_in_thought[N_THINKING];    /* the prompt then ends behind the open of a thought */
     bool marks_calls; /* its marks are ordinary text, and a forced call is to have them */
+    struct reply_control controls[REPLY_FORMAT_MAX_CONTROLS]; /* [n_controls] */
+    size_t n_controls;
 };
 
-enum { REPLY_FORMAT_MAX_MARKS = 8 };
-
-/* text NULL: a model without a template. Leaves begins_in_thought and marks_calls false. */
+/* text NULL: a model without a template. Leaves begins_in_thought and marks_calls false, and has no
+ * control tokens. */
 void reply_format_find(struct reply_format *out, const char *text, size_t len, bool takes_tools);
 /* All texts of the format, which may have control tokens: of thoughts, or of calls. At most
  * REPLY_FORMAT_MAX_MARKS; returns how many. */
 size_t reply_format_marks(const struct reply_format *f, bool of_calls, const char *out[]);
+/* The control token that a delimiter begins with; NULL: it is ordinary text. */
+const struct reply_control *reply_format_control(const struct reply_format *f, const char *mark);
 
 /* The calls of the i-th family; NULL after the last that has a form of its own. */
 const struct call_format *call_format_at(size_t i);

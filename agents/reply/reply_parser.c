@@ -35,6 +35,7 @@ struct parsed {
 
 struct reply_parser {
     const struct reply_format *format;
+    struct reply_places places;
     const struct call_format *calls; /* NULL: does not search for calls */
     const struct thought_format *thoughts;
     json_t *tools;
@@ -163,6 +164,16 @@ static size_t parser_beginning(const struct reply_parser *p, const char *mark)
     return 0;
 }
 
+/* Whether the mark's letters, which are at this place of held, are a delimiter. */
+static bool parser_is_mark(const struct reply_parser *p, const char *mark, size_t at)
+{
+    const struct reply_control *control =
+        p->places.has == NULL ? NULL : reply_format_control(p->format, mark);
+
+    return control == NULL || p->places.has(p->places.arg, control->id,
+                                            p->n_added - p->held.len + at, strlen(control->text));
+}
+
 /* Whether held begins with mark; *ret_is_open if more text may make it so. */
 static bool parser_begins_with(const struct reply_parser *p, const char *mark, bool *ret_is_open)
 {
@@ -171,7 +182,7 @@ static bool parser_begins_with(const struct reply_parser *p, const char *mark, b
     if (n == 0 || most == 0 || memcmp(p->held.data, mark, most) != 0)
         return false;
     *ret_is_open = *ret_is_open || (most < n && !p->is_over);
-    return most == n;
+    return most == n && parser_is_mark(p, mark, 0);
 }
 
 static size_t parser_space(const struct reply_parser *p)
@@ -221,7 +232,8 @@ static void look_for(const struct reply_parser *p, struct found_mark *f, const c
         if (found == NULL)
             return;
         at = (size_t)(found - p->held.data);
-        if (at < f->at && (p->state == PARSE_THOUGHT || !parser_is_quoted(p, at))) {
+        if (at < f->at && parser_is_mark(p, mark, at) &&
+            (p->state == PARSE_THOUGHT || !parser_is_quoted(p, at))) {
             *f = (struct found_mark){at, n, next, f->n_open};
             return;
         }
@@ -307,9 +319,9 @@ static bool parser_at_thought(struct reply_parser *p, size_t n, struct found_mar
         if (len == 0 || memcmp(p->held.data + n, mark, most) != 0)
             continue;
         *out = (struct found_mark){n, len, i == 0 ? PARSE_THOUGHT : PARSE_TEXT, 0};
-        if (most == len)
+        if (most == len && parser_is_mark(p, mark, n))
             return true;
-        *ret_is_open = !p->is_over;
+        *ret_is_open = *ret_is_open || (most < len && !p->is_over);
     }
     return false;
 }
@@ -473,7 +485,7 @@ static bool parser_reopens(struct reply_parser *p, bool *ret_is_open)
     }
     *ret_is_open = most < len && !p->is_over;
     p->may_reopen = *ret_is_open;
-    return most == len;
+    return most == len && parser_is_mark(p, open, 0);
 }
 
 static bool parser_thought(struct reply_parser *p)
@@ -749,6 +761,7 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
     if (p == NULL)
         return error_no_memory(err, sizeof(*p), "a reply's parts");
     p->format = config->format;
+    p->places = config->places;
     buf_init(&p->held, MAX_PARSED_BYTES);
     buf_init(&p->out, MAX_PARSED_BYTES);
     buf_init(&p->parts, MAX_PARSED_BYTES);

@@ -33,8 +33,18 @@ struct reply_part {
     size_t len;
 };
 
+/* Where the tokens of a reply stand in its text. */
+struct reply_places {
+    /* Whether the text of this token, [len] bytes, begins at this byte of the reply. The text up to
+     * there and the text of the token were added. */
+    bool (*has)(const void *arg, int32_t id, size_t at, size_t len);
+    const void *arg; /* borrowed as long as the parser is there */
+};
+
 struct reply_parser_config {
     const struct reply_format *format; /* borrowed; NULL: all is text */
+    struct reply_places
+        places;         /* has NULL: tokens are not known, delimiters count by their letters */
     struct text tools;  /* an array in OpenAI's form; len 0: no calls are looked for */
     bool is_forced;     /* the reply is a call, perhaps without its family's marks */
     bool is_json;       /* behind its thoughts the reply is JSON by a constraint: has no calls */
@@ -45,7 +55,7 @@ struct reply_parser_config {
     bool keeps_thoughts;    /* as text, with their marks */
 };
 
-/* Borrows nothing but the format. Fails without memory alone. */
+/* Borrows the format and the places. Fails without memory alone. */
 enum status reply_parser_open(struct reply_parser **out, const struct reply_parser_config *config,
                               struct error *err) MUST_CHECK;
 void reply_parser_close(struct reply_parser *p); /* NULL is fine */

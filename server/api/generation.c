@@ -644,6 +644,7 @@ static bool choice_divides(const struct choice *c, struct reply_parser_config *o
 
     const bool divides = tools_divide(out, asked, g->model->info.text.reply_format);
 
+    out->places = (struct reply_places){reader_has_token, &c->reader};
     out->keeps_thoughts = g->request->keeps_thoughts;
     out->streams_calls = !g->renderer->has_whole_calls;
     return divides && g->renderer->has_parts;

@@ -308,6 +308,7 @@ static bool is_reply_of(const struct message *m, const struct completed_turn *r,
 {
     const struct tool_use *use = &r->request->tool_use;
     const struct reply_parser_config config = {.format = r->request->is_plain ? NULL : format,
+                                               .places = {completed_turn_has_token, r},
                                                .tools = use->tools,
                                                .is_forced = use->is_forced,
                                                .is_single = use->is_single,

@@ -338,6 +338,7 @@ uint32_t tools_thought_tokens(const struct completed_turn *t, const struct reply
 
     if (!tools_divide(&config, t->request, format) || format->thoughts == NULL)
         return 0;
+    config.places = (struct reply_places){completed_turn_has_token, t};
     if (reply_parser_open(&p, &config, &ignored) == STATUS_OK &&
         reply_parser_add(p, t->len == 0 ? "" : t->text, t->len, &ignored) == STATUS_OK &&
         reply_parser_end(p, &ignored) == STATUS_OK) {

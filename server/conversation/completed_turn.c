@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/reply/reply_places.h"
 #include "base/alloc.h"
 
 /* Copies a text to *at, where a zero follows it, and moves *at behind that. */
@@ -274,6 +275,21 @@ void completed_turn_unref(struct completed_turn *r)
         free(r);
         r = before;
     }
+}
+
+static struct token_place place_of_said(const void *tokens, size_t i)
+{
+    const struct said_token *t = (const struct said_token *)tokens + i;
+
+    return (struct token_place){t->id, t->text_end};
+}
+
+bool completed_turn_has_token(const void *completed, int32_t id, size_t at, size_t len)
+{
+    const struct completed_turn *r = completed;
+
+    return reply_tokens_have(&(struct reply_tokens){place_of_said, r->tokens, r->n_tokens}, id, at,
+                             len);
 }
 
 struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32_t number)

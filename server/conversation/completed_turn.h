@@ -135,6 +135,10 @@ struct completed_turn *completed_turn_ref(struct completed_turn *r);
 /* r may be NULL. */
 void completed_turn_unref(struct completed_turn *r);
 
+/* Whether the text of this token, [len] bytes, begins at this byte of the reply; completed is a
+ * struct completed_turn. See struct reply_places. */
+bool completed_turn_has_token(const void *completed, int32_t id, size_t at, size_t len);
+
 /* Returns the turn of this number, in O(log n) steps; NULL if the chain has no such turn. newest
  * may be NULL. */
 struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32_t number);

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "agents/reply/reply_places.h"
 #include "base/utf8.h"
 
 void reader_init(struct turn_reader *r, void (*notify)(void *arg), void *arg)
@@ -95,6 +96,26 @@ bool reader_has_more(const struct turn_reader *r)
         return true; /* its failure */
     v = reader_view_of(r);
     return !reader_is_ahead(r, &v) && next_kind(r, &v, &kind);
+}
+
+static struct token_place place_of_running(const void *tokens, size_t i)
+{
+    const struct reply_token *t = (const struct reply_token *)tokens + i;
+
+    return (struct token_place){t->id, t->text_end};
+}
+
+bool reader_has_token(const void *reader, int32_t id, size_t at, size_t len)
+{
+    const struct turn_reader *r = reader;
+    const struct reader_view v = reader_view_of(r);
+
+    if (r->turn == NULL)
+        return completed_turn_has_token(r->completed, id, at, len);
+    return v.n_tokens > 0 &&
+           reply_tokens_have(
+               &(struct reply_tokens){place_of_running, r->turn->agent.reply.tokens, v.n_tokens},
+               id, at, len);
 }
 
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,

@@ -60,6 +60,10 @@ bool reader_has_more(const struct turn_reader *r);
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
                   struct piece_token *out);
 
+/* Whether the text of this token, [len] bytes, begins at this byte of the reply so far; reader is a
+ * struct turn_reader. See struct reply_places. */
+bool reader_has_token(const void *reader, int32_t id, size_t at, size_t len);
+
 /* Returns the prompt's tokens with their log-probabilities, [*ret_n]; NULL until they are known.
  * Valid until control returns to the loop. */
 const struct prompt_token *reader_prompt(const struct turn_reader *r, size_t *ret_n);

@@ -364,6 +364,24 @@ def whole_or_text(parley):
     assert all(told[name] is not None for name in told if "streamed" not in name or "ollama" in name), told
 
 
+def spelled(parley):
+    """Where delimiters are control tokens, their letters are text: a reply that spells them in ordinary tokens comes back whole, in every API."""
+    for text in (CALL, "<think>\nHm.\n</think>\n\nYes.", f"So: {CALL} <think>a</think> </tool_call>"):
+        told = told_by_all(parley, text, model="controls")
+        assert len(told) == 10 and all(t == (text, [], "stop") for t in told.values()), (text, told)
+    asked = {"model": "controls", "messages": ASK, "temperature": 0, "max_tokens": 400}
+    said = posted(parley, "/v1/chat/completions", **asked, enable_thinking=True, **says("</think>\nYes, <think>."))["choices"][0]["message"]
+    assert said["content"] == "</think>\nYes, <think>." and "reasoning_content" not in said, said
+    one = {"type": "object", "properties": {"a": {"const": f"<think>{CALL}</think>"}}, "required": ["a"]}
+    for thinks in (True, False):  # the tokens that are written for it count
+        said = posted(parley, "/v1/chat/completions", **asked, seed=1, enable_thinking=thinks,
+                      response_format={"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": one}})["choices"][0]
+        assert json.loads(said["message"]["content"]) == {"a": one["properties"]["a"]["const"]} and said["finish_reason"] == "stop", said
+        assert bool(said["message"].get("reasoning_content")) == thinks, said
+    called = posted(parley, "/v1/chat/completions", **asked, tools=TOOLS, tool_choice=NAMED)["choices"][0]["message"]
+    check_arguments(called["tool_calls"][0]["function"]["arguments"])
+
+
 def reasons_first(parley):
     """Under a schema, or made to call, a model reasons first where its template opens the reasoning or the request asks for it: then comes JSON, in
     every API."""
@@ -392,7 +410,7 @@ def reasons_first(parley):
             check_arguments(message["tool_calls"][0]["function"]["arguments"])
             assert bool(message.get("reasoning_content")) == reasons and message["content"] is None, (model, more, said)
     effort = content.Reasoning(effort=content.Reasoning.EFFORT_HIGH)
-    wire = dict(text="Bonn?", constraint=content.Constraint(json_schema=json.dumps(one)), sampling=harness.sampling.Sampling(max_tokens=160))
+    wire = dict(text="Bonn?", constraint=content.Constraint(json_schema=json.dumps(one)), sampling=harness.sampling.Sampling(max_tokens=160, seed=1))
     for model in ("switch", "hermes"):
         said = parley.conversations.Ask(pb.TurnRequest(conversation=parley.open(model), reasoning=effort, **wire))
         check(said.message.text)
@@ -963,14 +981,15 @@ def main():
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
         flags = ["--model", f"tiny={tiny}"]
-        for name, text in (("hermes", HERMES), ("switch", SWITCH)):
+        controls = ["!<think>", "!</think>", "!<tool_call>", "!</tool_call>"]
+        for name, text, tokens in (("hermes", HERMES, []), ("switch", SWITCH, []), ("controls", HERMES, controls)):
             template, model = (os.path.join(folder, f"{name}.{kind}") for kind in ("jinja", "gguf"))
             with open(template, "w", encoding="utf-8") as f:
                 f.write(text)
-            children.run([write_tiny_model, model, "8192", "1", template], check=True)
+            children.run([write_tiny_model, model, "8192", "1", template, *tokens], check=True)
             flags += ["--model", f"{name}={model}"]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, whole_or_text, reasons_first, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, whole_or_text, spelled, reasons_first, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

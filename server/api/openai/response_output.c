@@ -482,6 +482,7 @@ void response_output_whole(const char *id, const struct completed_turn *t,
     struct error err;
 
     whole.streams_calls = false;
+    whole.places = (struct reply_places){completed_turn_has_token, t};
     buf_init(&g.name, ITEM_MAX_BYTES);
     buf_init(&g.text, ITEM_MAX_BYTES);
     json_writer_fail(w, reply_parser_open(&p, &whole, &err));

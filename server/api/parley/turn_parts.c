@@ -47,6 +47,7 @@ static enum status parts_begin(struct turn_parts *p, const struct turn_reader *r
     if (!parts_divide(p, asked, &config))
         return STATUS_OK;
     config.streams_calls = true;
+    config.places = (struct reply_places){reader_has_token, r};
     rc = reply_parser_open(&p->parser, &config, &p->err);
     if (rc == STATUS_OK && r->text_at > len)
         rc = reply_parser_add(p->parser, text, r->text_at - len, &p->err);
@@ -217,6 +218,7 @@ enum status turn_parts_message(Parley__V1__Message *out, const struct turn_parts
 
     if (!parts_divide(p, r->request, &config))
         return STATUS_OK;
+    config.places = (struct reply_places){completed_turn_has_token, r};
     rc = whole_reply_read(&reply, &config, r->text, r->len, &ignored);
     if (rc != STATUS_OK)
         return rc;

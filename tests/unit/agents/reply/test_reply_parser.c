@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agents/reply/reply_places.h"
 #include "base/buf.h"
 #include "tests/unit/base/suite.h"
 
@@ -294,6 +295,96 @@ START_TEST(test_no_tools)
 }
 END_TEST
 
+/* The places of control tokens: those of the marks in a text that stand behind a '!'. */
+struct marked {
+    char text[512];
+    struct token_place tokens[64];
+    size_t n;
+};
+
+static struct token_place place_at(const void *tokens, size_t i)
+{
+    return ((const struct token_place *)tokens)[i];
+}
+
+static bool marked_has(const void *arg, int32_t id, size_t at, size_t len)
+{
+    const struct marked *m = arg;
+
+    return reply_tokens_have(&(struct reply_tokens){place_at, m->tokens, m->n}, id, at, len);
+}
+
+static void marked_read(struct marked *m, const struct reply_format *f, const char *text)
+{
+    size_t len = 0;
+
+    m->n = 0;
+    while (*text != '\0') {
+        int32_t id = 1;
+        size_t n = 1;
+
+        if (*text == '!') {
+            const struct reply_control *control = reply_format_control(f, ++text);
+
+            ck_assert_ptr_nonnull(control);
+            id = control->id;
+            n = strlen(control->text);
+        }
+        memcpy(m->text + len, text, n);
+        text += n;
+        len += n;
+        m->tokens[m->n++] = (struct token_place){id, (uint32_t)len};
+    }
+    m->text[len] = '\0';
+}
+
+/* Of a delimiter that is a control token, only that token counts; its letters are text. */
+START_TEST(test_controls)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"!<think>Hm</think>.!</think>A", "|R:Hm</think>.|T:A"},
+        {"<think>Hm</think>A", "|T:<think>Hm</think>A"},
+        {"!<tool_call>{\"name\": \"now\"}!</tool_call>", "|C:now|A:{}"},
+        {"a <tool_call>{\"name\": \"now\"}", "|T:a <tool_call>{\"name\": \"now\"}"},
+        {"!<tool_call>{\"name\": \"now\"}</tool_call>", "|C:now|A:{}|T:</tool_call>"},
+        {"<tool_call>!<tool_call>{\"name\": \"now\"}", "|T:<tool_call>|C:now|A:{}"},
+        {" !<think>!<think>", "|R:<think>"},
+    };
+    static const char template[] = "{{ tools }}<tool_call> ... </think>";
+    struct reply_format format;
+    struct marked m;
+    const struct reply_parser_config config = {
+        .format = &format, .places = {marked_has, &m}, .tools = {tools, sizeof(tools) - 1}};
+
+    reply_format_find(&format, template, sizeof(template) - 1, true);
+    format.n_controls = 4;
+    format.controls[0] = (struct reply_control){7, "<think>"};
+    format.controls[1] = (struct reply_control){8, "</think>"};
+    format.controls[2] = (struct reply_control){9, "<tool_call>"};
+    format.controls[3] = (struct reply_control){10, "</tool_call>"};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        marked_read(&m, &format, cases[i].text);
+        check_parts(&config, m.text, cases[i].expected);
+    }
+}
+END_TEST
+
+/* Text that a stop text has held back came with a later token than its own. */
+START_TEST(test_places)
+{
+    static const struct token_place tokens[] = {{1, 2}, {7, 2}, {1, 2}, {1, 11}, {7, 18}};
+    const struct reply_tokens t = {place_at, tokens, 5};
+
+    ck_assert(reply_tokens_have(&t, 7, 2, 7)); /* shown with the third behind it */
+    ck_assert(!reply_tokens_have(&t, 8, 2, 7) && !reply_tokens_have(&t, 7, 1, 7));
+    ck_assert(reply_tokens_have(&t, 7, 11, 7));
+    ck_assert(!reply_tokens_have(&t, 7, 12, 7) && !reply_tokens_have(&t, 7, 18, 7));
+    ck_assert(!reply_tokens_have(&(struct reply_tokens){place_at, tokens, 0}, 7, 0, 7));
+}
+END_TEST
+
 /* A forced reply may be a bare call in any family, and one call is all where one was asked for. */
 START_TEST(test_forced)
 {
@@ -533,7 +624,8 @@ int main(void)
 {
     const TTest *const tests[] = {test_families, test_no_tools, test_forced,   test_thoughts,
                                   test_json,     test_streamed, test_channels, test_probes,
-                                  test_headers,  test_bounds,   test_marks};
+                                  test_headers,  test_bounds,   test_marks,    test_controls,
+                                  test_places};
 
     return suite_run("reply_parser", tests, sizeof(tests) / sizeof(*tests));
 }
