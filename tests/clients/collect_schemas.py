@@ -3,13 +3,15 @@
 modules, every tool of MCP servers (each is started and asked), every request body of OpenAPI files, every version of Kubernetes CRDs. Titles and
 descriptions are left out. What it collects is committed, since the packages change: run it to collect it anew.
 
-usage: collect_schemas.py      (writes real_schemas.jsonl.gz beside it; installs the packages into build/clients/collected)
+usage: collect_schemas.py [--check]      (writes real_schemas.jsonl.gz beside it; installs the packages into build/clients/collected)
+exit 1: with --check, which writes nothing, what is collected is not what is committed
 """
 import gzip
 import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import environments  # noqa: E402
@@ -134,7 +136,8 @@ def bare(value):
 
 def main():
     python = environments.python_of("collected")
-    done = subprocess.run([python, "-c", INSIDE, json.dumps([MODULES, SERVERS, FILES])], stdout=subprocess.PIPE, text=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:  # some servers leave files where they are started
+        done = subprocess.run([python, "-c", INSIDE, json.dumps([MODULES, SERVERS, FILES])], stdout=subprocess.PIPE, text=True, check=True, cwd=folder)
     seen, lines = set(), []
     for line in done.stdout.splitlines():
         kind, name, schema = json.loads(line)
@@ -144,7 +147,11 @@ def main():
             seen.add(text)
             lines.append(json.dumps({"kind": kind, "name": name, "schema": schema}, ensure_ascii=False))
     out = pathlib.Path(__file__).resolve().parent / "real_schemas.jsonl.gz"
-    out.write_bytes(gzip.compress("".join(line + "\n" for line in lines).encode(), mtime=0))
+    text = "".join(line + "\n" for line in lines)
+    if "--check" not in sys.argv[1:]:
+        out.write_bytes(gzip.compress(text.encode(), mtime=0))
+    elif gzip.decompress(out.read_bytes()).decode() != text:
+        sys.exit(f"{len(lines)} schemas, which are not those of {out.name}")
     print(f"{len(lines)} schemas")
 
 
