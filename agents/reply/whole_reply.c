@@ -10,11 +10,27 @@ static enum status whole_reply_bound(struct whole_reply *r)
     return buf_append(&r->bounds, &r->calls.len, sizeof(r->calls.len));
 }
 
+static enum status whole_reply_run(struct whole_reply *r, const struct reply_part *part)
+{
+    const struct whole_run run = {part->kind, part->len};
+    struct whole_run *last =
+        r->runs.len == 0 ? NULL : (struct whole_run *)(void *)(r->runs.data + r->runs.len) - 1;
+
+    if (part->kind == REPLY_ARGUMENTS)
+        return STATUS_OK;
+    if (last == NULL || last->kind != part->kind || part->kind == REPLY_CALL)
+        return buf_append(&r->runs, &run, sizeof(run));
+    last->len += part->len;
+    return STATUS_OK;
+}
+
 /* A call's name ends with a bound at once, its arguments with the next call or the reply. */
 static enum status whole_reply_take(struct whole_reply *r, const struct reply_part *part)
 {
-    enum status rc = STATUS_OK;
+    enum status rc = whole_reply_run(r, part);
 
+    if (rc != STATUS_OK)
+        return rc;
     switch (part->kind) {
     case REPLY_TEXT:
         return buf_append(&r->text, part->text, part->len);
@@ -52,6 +68,7 @@ enum status whole_reply_read(struct whole_reply *out, const struct reply_parser_
 
     buf_init(&r.text, SIZE_MAX);
     buf_init(&r.thoughts, SIZE_MAX);
+    buf_init(&r.runs, SIZE_MAX);
     buf_init(&r.calls, SIZE_MAX);
     buf_init(&r.bounds, SIZE_MAX);
     *out = r;
@@ -78,6 +95,7 @@ void whole_reply_deinit(struct whole_reply *r)
 {
     buf_deinit(&r->text);
     buf_deinit(&r->thoughts);
+    buf_deinit(&r->runs);
     buf_deinit(&r->calls);
     buf_deinit(&r->bounds);
     r->n_calls = 0;

@@ -6,8 +6,15 @@
 #include "agents/reply/reply_parser.h"
 #include "base/buf.h"
 
+/* A run of one kind: the next len bytes of the text or the thoughts, or the next call. */
+struct whole_run {
+    enum reply_part_kind kind; /* not REPLY_ARGUMENTS */
+    size_t len;
+};
+
 struct whole_reply {
     struct buf text, thoughts;
+    struct buf runs;   /* struct whole_run, in the order in which the model wrote them */
     struct buf calls;  /* names and arguments, one after the other */
     struct buf bounds; /* size_t: the end of each in calls */
     uint32_t n_calls;

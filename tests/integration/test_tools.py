@@ -668,6 +668,11 @@ def messages(parley):
             assert told(stream.get_final_message()) == expected, text
         got = [[b[0], b[1], b[2] or "{}"] if b[0] == "tool_use" else b for b in events_of(events)]
         assert got == expected and events[-2].delta.stop_reason == whole.stop_reason, (text, got)
+    # Blocks come in the order in which the model said them.
+    asked = dict(model="hermes", extra_body=says("<think>Hm.</think>A " + CALL + " B " + CALL + " C"), **ask)
+    whole = client.messages.create(**asked)
+    assert [getattr(b, b.type, b.type) for b in whole.content] == ["Hm.", "A", "tool_use", "B", "tool_use", "C"], whole
+    assert [b[0] for b in events_of(list(client.messages.create(stream=True, **asked)))] == [b.type for b in whole.content]
     none = client.messages.create(model="hermes", tool_choice={"type": "none"}, **{**ask, "max_tokens": 4})
     assert none.stop_reason in ("max_tokens", "end_turn")
     # In a bound conversation a history of the client's objects goes on from what was said.

@@ -337,31 +337,53 @@ static void anthropic_failed(struct generation *g, const struct error *err, stru
     json_write_around(w, "\n\n");
 }
 
+/* Writes a text or thoughts, [len], as a block. */
+static void anthropic_write_block(const struct choice *c, enum reply_part_kind kind,
+                                  const char *text, size_t len, struct json_writer *w)
+{
+    content_begin_block(c, NULL, &(struct reply_part){.kind = kind}, w);
+    if (kind == REPLY_THOUGHT)
+        json_write_text(w, "signature", "");
+    json_write_string(w, kind == REPLY_THOUGHT ? "thinking" : "text", text, len);
+    json_end_object(w);
+}
+
+static void anthropic_write_call(const struct choice *c, const struct whole_reply *reply,
+                                 uint32_t i, struct json_writer *w)
+{
+    struct reply_part part = {.kind = REPLY_CALL, .call = i};
+    struct tool_call call;
+
+    whole_reply_call(reply, i, &call);
+    part.text = call.name.text;
+    part.len = call.name.len;
+    content_begin_block(c, NULL, &part, w);
+    tools_write_arguments(w, "input", call.arguments);
+    json_end_object(w);
+}
+
+/* In the order in which the model wrote them, as a stream has them. */
 static void anthropic_write_blocks(const struct choice *c, const struct whole_reply *reply,
                                    struct json_writer *w)
 {
-    if (reply->thoughts.len > 0) {
-        content_begin_block(c, NULL, &(struct reply_part){.kind = REPLY_THOUGHT}, w);
-        json_write_text(w, "signature", "");
-        json_write_string(w, "thinking", reply->thoughts.data, reply->thoughts.len);
-        json_end_object(w);
-    }
-    if (reply->text.len > 0 || (reply->n_calls == 0 && reply->thoughts.len == 0)) {
-        content_begin_block(c, NULL, &(struct reply_part){.kind = REPLY_TEXT}, w);
-        json_write_string(w, "text", reply->text.data, reply->text.len);
-        json_end_object(w);
-    }
-    for (uint32_t i = 0; i < reply->n_calls; i++) {
-        struct reply_part part = {.kind = REPLY_CALL, .call = i};
-        struct tool_call call;
+    const struct whole_run *runs = (const struct whole_run *)(const void *)reply->runs.data;
+    const size_t n = reply->runs.len / sizeof(*runs);
+    const char *text = reply->text.data, *thoughts = reply->thoughts.data;
+    uint32_t n_calls = 0;
 
-        whole_reply_call(reply, i, &call);
-        part.text = call.name.text;
-        part.len = call.name.len;
-        content_begin_block(c, NULL, &part, w);
-        tools_write_arguments(w, "input", call.arguments);
-        json_end_object(w);
+    for (size_t i = 0; i < n; i++) {
+        if (runs[i].kind == REPLY_CALL) {
+            anthropic_write_call(c, reply, n_calls++, w);
+        } else if (runs[i].kind == REPLY_THOUGHT) {
+            anthropic_write_block(c, REPLY_THOUGHT, thoughts, runs[i].len, w);
+            thoughts += runs[i].len;
+        } else {
+            anthropic_write_block(c, REPLY_TEXT, text, runs[i].len, w);
+            text += runs[i].len;
+        }
     }
+    if (n == 0)
+        anthropic_write_block(c, REPLY_TEXT, "", 0, w);
 }
 
 static void anthropic_whole(struct generation *g, struct json_writer *w)
