@@ -114,7 +114,7 @@ static enum status find_names(struct lm *m, struct error *err)
 }
 
 /* The letters of the format's control tokens count only where those tokens stand. */
-static void find_controls(struct lm *m)
+static void note_controls(struct lm *m)
 {
     struct reply_format *f = &m->format;
 
@@ -144,7 +144,7 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len, struct er
     m->n_thought_marks = m->n_marks;
     if (rc == STATUS_OK)
         rc = find_marks(m, true, err);
-    find_controls(m);
+    note_controls(m);
     m->format.marks_calls = m->format.calls->shape == CALL_OBJECT &&
                             m->format.calls->close[0] != '\0' && m->n_marks == m->n_thought_marks;
     for (int i = 0; rc == STATUS_OK && i < N_THINKING; i++)
