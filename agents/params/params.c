@@ -189,7 +189,8 @@ enum status params_check_step(const struct params_client *c, uint64_t step_id, s
 static enum status check_gradient(const struct params *p, const struct params_client *c,
                                   const struct params_gradient *g, struct error *err)
 {
-    enum status rc = p->spec->dedupe ? params_check_step(c, g->step_id, err) : STATUS_OK;
+    enum status rc =
+        p->spec->dedupe && g->follows == NULL ? params_check_step(c, g->step_id, err) : STATUS_OK;
 
     return rc == STATUS_OK ? params_check_fresh(&p->base, g->base_version, err) : rc;
 }
@@ -218,6 +219,8 @@ static void params_self_observe(struct clone *c, struct agent_turn *turn)
     const struct params_turn *t = container_of(turn, struct params_turn, base);
     struct params_client *client = params_client_of(c);
 
+    if (t->gradients[0]->follows != NULL)
+        return;
     client->has_step = true;
     client->last_step = t->gradients[t->n_gradients - 1]->step_id;
     client->last_version = t->counted_in;
@@ -383,7 +386,12 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
     r.snapshot->version = pass.round;
     r.snapshot->values = first->values;
     first->values = NULL; /* owned by the snapshot now */
-    params_pass_run(&pass, r.snapshot, p->sha);
+    if (first->follows == NULL) {
+        params_pass_run(&pass, r.snapshot, p->sha);
+    } else {
+        assert(n == 1 && first->follows->n == r.snapshot->n);
+        params_pass_follow(pass.values, first->follows->values, first->tau, r.snapshot, p->sha);
+    }
     p->made_version = pass.round;
     p->next = snapshot_ref(r.snapshot);
     round_free(&r);

@@ -40,6 +40,11 @@ struct params_gradient {
     bool *skips;   /* [spec->n_tensors] the tensors that have no gradient; NULL: all have one */
     bool has_rate; /* it asks for a learning rate, from which the schedule goes on */
     double rate;   /* 0 or more, at most FLT_MAX */
+    /* Not NULL: no gradient, but a step towards this version of another set, which has as many
+     * numbers, by tau (0 to 1). The caller holds a reference. values is room for the result. Such a
+     * row is alone in its round, and no step of its client. */
+    struct snapshot *follows;
+    float tau;
 };
 
 /* A row: its turn and its gradients. The caller zeroes it before it fills in gradients. */

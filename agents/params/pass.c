@@ -102,3 +102,16 @@ void params_pass_run(const struct params_pass *pass, struct snapshot *out, struc
     }
     sha256_take(sha, out->sha256);
 }
+
+void params_pass_follow(const float *values, const float *to, float tau, struct snapshot *out,
+                        struct sha256 *sha)
+{
+    for (size_t at = 0; at < out->n; at += BLOCK) {
+        size_t n = out->n - at < BLOCK ? out->n - at : BLOCK;
+
+        for (size_t i = at; i < at + n; i++)
+            out->values[i] = tau == 1 ? to[i] : values[i] + tau * (to[i] - values[i]);
+        snapshot_add_checksum(out, sha, at * sizeof(float), n * sizeof(float));
+    }
+    sha256_take(sha, out->sha256);
+}

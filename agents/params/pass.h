@@ -40,4 +40,10 @@ struct params_pass {
  * scratch, begun and ended inside. */
 void params_pass_run(const struct params_pass *pass, struct snapshot *out, struct sha256 *sha);
 
+/* A step of a set that follows another, as a target network does: out's numbers are values [n]
+ * moved by tau (0 to 1) towards `to` [n], value + tau * (to - value); those of `to` at tau 1.
+ * Writes out->values and out's checksums, as params_pass_run. */
+void params_pass_follow(const float *values, const float *to, float tau, struct snapshot *out,
+                        struct sha256 *sha);
+
 #endif

@@ -58,6 +58,7 @@ enum status gradient_make(struct params_gradient **out, const char *client, uint
 static void gradient_free(struct params_set *set, struct params_gradient *g)
 {
     params_memory_give(set->memory, g->values);
+    snapshot_unref(g->follows);
     free(g->skips);
     free(pushed_of(g));
 }
@@ -311,6 +312,30 @@ enum status params_submit(struct params_set *set, struct params_gradient *gradie
     t->attempt = set->attempt + 1;
     list_push(&c->waiters, &w->link);
     return round_update_ask(c, timeout_ms, err);
+}
+
+enum status params_follow(struct params_set *set, const char *source, struct snapshot *to,
+                          float tau, struct update_waiter *w, struct error *err)
+{
+    uint64_t version = params_current(set->model->agent)->version;
+    struct params_gradient *step = NULL;
+    float *values;
+
+    assert(to->n == set->spec.n);
+    if (set->spec.round_size != 1)
+        return error_because(err, STATUS_PRECONDITION, REASON_NONE, "name",
+                             "a round of '%.64s' has %zu gradients: only a set whose round_size "
+                             "is 1 can follow another",
+                             set->spec.name, set->spec.round_size);
+    if (params_memory_take(&values, set->memory, err) != STATUS_OK)
+        return err->status;
+    if (gradient_make(&step, source, 0, version, values, err) != STATUS_OK) {
+        params_memory_give(set->memory, values);
+        return err->status;
+    }
+    step->follows = snapshot_ref(to);
+    step->tau = tau;
+    return params_submit(set, step, 0, w, err);
 }
 
 uint64_t params_last_step(struct params_set *set, const char *client)

@@ -48,6 +48,11 @@ enum status gradient_make(struct params_gradient **out, const char *client, uint
 enum status params_submit(struct params_set *set, struct params_gradient *gradient,
                           uint64_t timeout_ms, struct update_waiter *w,
                           struct error *err) MUST_CHECK;
+/* Submits a step of the set by tau (0 to 1) towards `to`, a version of another set of the same
+ * tensors, whose name is source. Takes nothing. On success w is told once, later. PRECONDITION if
+ * the set's rounds have more than one gradient. EXHAUSTED. */
+enum status params_follow(struct params_set *set, const char *source, struct snapshot *to,
+                          float tau, struct update_waiter *w, struct error *err) MUST_CHECK;
 /* Adds a waiter to the update of a step that JOINS. */
 void params_join(struct params_set *set, const char *client, uint64_t step_id,
                  struct update_waiter *w);

@@ -199,7 +199,8 @@ def test_policies():
                 some.wait()
                 assert (out := some.act(table))["action"].tolist() == actions and out.keys() == {"action"}
         for bad, words in [({"head": "x", "actions": 2}, "head is 'x'"), ({}, "exactly one"), ({"actions": 2, "action_numbers": 1}, "exactly one"),
-                           ({"head": "gaussian", "actions": 2}, "needs action_numbers")]:
+                           ({"head": "gaussian", "actions": 2}, "needs action_numbers"), ({"actions": 2, "stack": -1}, "stack is -1"),
+                           ({"actions": 2, "value": True, "critic": np.dot}, "value and critic")]:
             try:
                 parley.Policy("bad", lambda seen: seen, observations=2, **bad)
                 raise AssertionError("it was made")
@@ -440,6 +441,7 @@ def test_kept():
             params, store = parley.Params(server), parley.OrderedStore(server)
             optimizer = optim.RemoteOptimizer([np.zeros(5, np.float32)], server, "net", lr=1.0)
             params.checkpoint("net")  # has no round yet: is kept already
+            assert params.follow("target", "net") == params.follow("target", "net") == 0
             seen, watching = [], threading.Event()
 
             def watch():
@@ -454,6 +456,9 @@ def test_kept():
                 optimizer.step([np.ones(5, np.float32)])
             until("the versions are seen", lambda: seen[-1][0] == 3)
             assert seen[0] == (0, ()) and seen[-1][1] == (optimizer.client,), seen
+            assert params.follow("target", "net", tau=0.5) == 1 and params.pull("target")[0].tolist() == [-1.5] * 5
+            refused(lambda: params.follow("target", "net", tau=2), "INVALID_ARGUMENT", "tau")
+            params.checkpoint("target")
             params.checkpoint("net")
             params.checkpoint("net")
             threads = [threading.Thread(target=params.checkpoint, args=("net",)) for _ in range(4)]
@@ -476,8 +481,11 @@ def test_kept():
             params, store = parley.Params(server), parley.OrderedStore(server)
             values, version = params.pull("net")
             assert version == 4 and values.tolist() == [-4] * 5 and store.pull("key") == ({"a": 1}, 1)
-            assert [(p.name, p.version) for p in params.list()] == [("net", 4)]
+            assert {p.name: p.version for p in params.list()} == {"net": 4, "target": 1}
+            assert params.pull("target")[0].tolist() == [-1.5] * 5
+            assert params.follow("target", "net", tau=0.5) == 2 and params.pull("target")[0].tolist() == [-2.75] * 5
             params.delete("net")
+            params.delete("target")
             assert not params.list()
             refused(lambda: params.delete("net"), "NOT_FOUND", "net")
     with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
@@ -505,7 +513,52 @@ def test_examples():
         assert n >= 2
 
 
-TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_acting, test_vector, test_models, test_kept, test_examples]
+def test_critic_and_stack():
+    """A critic sees the actions that were taken; the rows of a stack go to their own of several policies."""
+    with serving() as (daemon, server):
+        weights = np.random.default_rng(1).standard_normal((3, 4, 2))  # of three policies and their critics
+        critics = np.random.default_rng(2).standard_normal((3, 6))
+        passes = []
+
+        def act(seen):
+            passes.append(seen.shape)
+            return seen @ weights  # [3, n, 4] @ [3, 4, 2]
+
+        def worth(seen, actions):
+            return np.einsum("knw,kw->kn", np.concatenate([seen, actions], 2), critics)
+
+        together = parley.Policy("together", act, observations=4, action_numbers=2, head="action", critic=worth, stack=3)
+        alone = parley.Policy("alone", lambda seen: seen @ weights[1], observations=4, action_numbers=2, head="action",
+                              critic=lambda seen, actions: np.concatenate([seen, actions], 1) @ critics[1])
+        chooses = parley.Policy("chooses", lambda seen: seen[:, :2], observations=4, actions=2, head="greedy", critic=lambda seen, chosen: seen[:, 2] + chosen)
+        for policy in together, alone, chooses:
+            serve(policy, daemon.address)
+        acts = [parley.Act(server, policy.name, 6) for policy in (together, alone, chooses)]
+        for some in acts:
+            some.wait()
+        seen = np.random.default_rng(3).standard_normal((6, 4)).astype("f4")
+        refused(lambda: acts[0].act(seen[:, :4]), "INTERNAL", "lock-step")
+        acts[0].reset()
+        acts[0].configure("lockstep", n=6)
+        out, one = acts[0].act(seen), acts[1].act(seen)
+        assert passes[-1] == (3, 2, 4)
+        for row in range(6):
+            assert np.allclose(out["action"][row], seen[row] @ weights[row % 3], atol=1e-5)
+            assert np.allclose(out["value"][row], np.concatenate([seen[row], out["action"][row]]) @ critics[row % 3], atol=1e-5)
+        assert np.allclose(out["action"][1::3], one["action"][1::3], atol=1e-5) and np.allclose(out["value"][1::3], one["value"][1::3], atol=1e-5)
+        chosen = acts[2].act(seen)
+        assert np.allclose(chosen["value"], seen[:, 2] + chosen["action"])
+        alone.update(critic=lambda seen, actions: np.full(len(seen), np.nan))
+        refused(lambda: acts[1].act(seen), "INTERNAL", "not finite")
+        try:
+            parley.Policy("x", act, observations=4, actions=2).update(critic=worth)
+        except ValueError as e:
+            assert "without one" in str(e)
+        else:
+            raise AssertionError("a critic where there was none was taken")
+
+
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_critic_and_stack, test_acting, test_vector, test_models, test_kept, test_examples]
 
 
 def main():

@@ -325,6 +325,62 @@ def wants(parley):
     fails(grpc.StatusCode.NOT_FOUND, lambda: next(parley.params.Watch(params.ParamsWatchRequest(name="nobody"))))
 
 
+def follow(parley, name, source, **more):
+    return parley.params.Follow(params.ParamsFollowRequest(name=name, source=source, **more))
+
+
+def follows(parley):
+    """A target network: made by the first call, moved by each, while rounds of the source go on."""
+    invalid, missing = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
+    net = np.arange(3001, dtype=np.float32) / 7
+    create(parley.params, "followed", {"w": [3000], "b": [1]}, values=net, round_size=1, dedupe=True)
+    made = follow(parley, "target", "followed", tau=0.5)
+    assert (made.version, made.is_made) == (0, True)
+    updates, target = Updates(parley.params), net.copy()
+    for step in range(1, 5):
+        net = updates.update("followed", "a", step, np.ones(3001), base=step - 1).values
+        moved = follow(parley, "target", "followed", tau=0.25)
+        target += np.float32(0.25) * (net - target)
+        assert (moved.version, moved.source_version, moved.is_made) == (step, step, False), moved
+        assert pull(parley, "target").values.tobytes() == target.tobytes()
+    assert follow(parley, "target", "followed").version == 4, "without tau it stays"
+    assert follow(parley, "target", "followed", tau=0).version == 5 and pull(parley, "target").values.tobytes() == target.tobytes()
+    follow(parley, "target", "followed", tau=1)
+    assert pull(parley, "target").values.tobytes() == net.tobytes()
+    create(parley.params, "narrow", {"w": [3000], "c": [1]}, round_size=1)
+    create(parley.params, "of two", {"w": [3000], "b": [1]}, round_size=2)
+    fails(invalid, lambda: follow(parley, "narrow", "followed", tau=0.5), says="'c'")
+    fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: follow(parley, "of two", "followed", tau=0.5), field="name", says="round_size")
+    fails(invalid, lambda: follow(parley, "target", "target", tau=0.5), field="source")
+    fails(missing, lambda: follow(parley, "new", "nobody", tau=0.5), field="source", says="nobody")
+    for tau in -0.1, 1.1, float("nan"):
+        fails(invalid, lambda tau=tau: follow(parley, "target", "followed", tau=tau), field="tau")
+    fails(invalid, lambda: follow(parley, "x" * 65, "followed", tau=0.5), field="name")
+    assert "new" not in [p.name for p in parley.params.List(params.ParamsListRequest()).params]
+    # many at once, with rounds between: each counts once, in some order
+    before = info(parley, "target").version
+    moves = [later(lambda: follow(parley, "target", "followed", tau=0.1).version) for _ in range(8)]
+    for step in range(5, 9):
+        updates.update("followed", "a", step, np.ones(3001), base=step - 1)
+    assert sorted(move() for move in moves) == list(range(before + 1, before + 9))
+    # who leaves before a set is made, or before the step, leaves nothing half made
+    for i in range(5):
+        calls = [parley.params.Follow.future(params.ParamsFollowRequest(name=f"left {i}", source="followed")) for _ in range(2)]
+        calls[0].cancel()
+        calls[1].cancel()
+    until("nothing half made", lambda: all(follow_is_whole(parley, f"left {i}") for i in range(5)))
+    parley.params.Delete(params.ParamsDeleteRequest(name="followed"))
+    assert pull(parley, "target").version.version == before + 8, "the target has its own memory"
+    updates.close()
+
+
+def follow_is_whole(parley, name):
+    try:
+        return len(pull(parley, name).values) == 3001
+    except grpc.RpcError as error:
+        return error.code() == grpc.StatusCode.NOT_FOUND
+
+
 def creation(parley):
     exists, invalid = grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.INVALID_ARGUMENT
     create(parley.params, "taken", {"w": [1]})
@@ -485,7 +541,7 @@ def stops_with_a_round_open(parleyd):
 def main():
     parleyd = sys.argv[1]
     with harness.Parleyd(parleyd) as parley:
-        for part in (sgd_vector, three_trainers, fan_in, pushed_and_awaited, killed_trainer, duplicates, bad_uploads, wants, creation,
+        for part in (sgd_vector, three_trainers, fan_in, pushed_and_awaited, killed_trainer, duplicates, bad_uploads, wants, follows, creation,
                      deletion, in_memory):
             begun = time.monotonic()
             part(parley)

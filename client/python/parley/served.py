@@ -95,6 +95,18 @@ class Params:
         """Deletes a set, also from the disk; whoever waits for its round or watches it gets NOT_FOUND."""
         self._link.once("Params/Delete", params_pb2.ParamsDeleteRequest(name=name), params_pb2.ParamsDeleteResponse)
 
+    def follow(self, name: str, source: str, tau: float | None = None) -> int:
+        """Moves a set by tau times its difference towards another one of the same tensors, as a target network follows what is trained, and
+        returns the set's version. A set that is not there is made, as a copy; without tau one that is there stays as it is. The step is
+        not asked for again where a connection breaks: it may have been made."""
+        if tau is not None and not 0 <= tau <= 1:
+            raise wire.Invalid("tau", f"is {tau!r}, it must be from 0 to 1")
+        request = params_pb2.ParamsFollowRequest(name=name, source=source)
+        if tau is None:
+            return int(self._link.call("Params/Follow", request, params_pb2.ParamsFollowResponse).version)
+        request.tau = tau
+        return int(self._link.once("Params/Follow", request, params_pb2.ParamsFollowResponse).version)
+
     def watch(self, name: str) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yields the newest version, then each new one: its number, and the clients whose gradients it has. Versions that follow each
         other fast may be left out."""

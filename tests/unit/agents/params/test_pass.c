@@ -293,4 +293,34 @@ START_TEST(test_optimisers)
 }
 END_TEST
 
-SUITE_MAIN("agents/params/pass", test_sum, test_mean, test_in_place, test_skips, test_optimisers)
+START_TEST(test_follow)
+{
+    const float taus[] = {0, 0.005f, 0.5f, 1};
+
+    for (size_t t = 0; t < sizeof(taus) / sizeof(taus[0]); t++) {
+        uint8_t whole[SHA256_BYTES];
+        struct bench b;
+
+        bench_open(&b);
+        params_pass_follow(b.values, b.gradients[0], taus[t], b.out, b.sha);
+        for (size_t i = 0; i < N; i++) {
+            float want = b.values[i] + taus[t] * (b.gradients[0][i] - b.values[i]);
+
+            if (taus[t] == 1)
+                want = b.gradients[0][i];
+            ck_assert_mem_eq(&b.out->values[i], &want, sizeof(want));
+        }
+        sha256_add(b.sha, b.out->values, N * sizeof(float));
+        sha256_take(b.sha, whole);
+        ck_assert_mem_eq(b.out->sha256, whole, sizeof(whole));
+        for (size_t i = 0; i < b.out->n_chunks; i++)
+            ck_assert_uint_eq(b.out->crcs[i],
+                              crc32c(0, (const char *)b.out->values + i * SNAPSHOT_CHUNK_BYTES,
+                                     snapshot_chunk_bytes(b.out, i)));
+        bench_close(&b);
+    }
+}
+END_TEST
+
+SUITE_MAIN("agents/params/pass", test_sum, test_mean, test_in_place, test_skips, test_optimisers,
+           test_follow)
