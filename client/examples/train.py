@@ -20,7 +20,6 @@ usage: train.py a2c|a3c|ppo|dqn|apex|impala [options]; `./run train a2c` starts 
 import argparse
 import collections
 import contextlib
-import ctypes
 import importlib.util
 import json
 import math
@@ -28,8 +27,6 @@ import os
 import queue
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -39,6 +36,7 @@ import numpy as np
 import parley
 import parley.policies
 from event_file import EventFile
+from launch import daemon
 from parley.rollouts import Environments, Returns, Transition, join, learn, learn_q, transitions
 
 # What each environment is learned with, and the mean return of 100 episodes at which it is learned. Pendulum's actions are
@@ -356,19 +354,6 @@ def draw(path, curves, title):
                   f'<text x="{left}" y="{height - 12}">mean return of the last 100 episodes</text></svg>\n')
 
 
-def daemon(parleyd, model):
-    """A parleyd of our own, and its address. It ends with this process, also where that is killed (PR_SET_PDEATHSIG)."""
-    prctl = ctypes.CDLL(None).prctl
-    process = subprocess.Popen([parleyd, "--model", f"policy={model}", "--listen", "127.0.0.1:0", "--log-level", "warn"],
-                               stderr=subprocess.PIPE, text=True, preexec_fn=lambda: prctl(1, signal.SIGTERM))
-    for line in process.stderr:
-        if line.startswith("ready "):
-            threading.Thread(target=lambda: sys.stderr.writelines(process.stderr), daemon=True).start()
-            return process, dict(word.split("=", 1) for word in line.split()[1:])["grpc"]
-        sys.stderr.write(line)
-    raise SystemExit("parleyd did not start")
-
-
 def train(way, server, options, state=None):
     training = Training(server, options)
     training.restore(state)
@@ -407,7 +392,7 @@ def run(options):
         if state is None:
             head = "duelling" if options.way in ("dqn", "apex") else "gaussian" if task.is_continuous else "softmax"
             parley.policies.create(path, task.observations, task.actions, head=head, seed=options.seed, environment=task.name)
-        process, address = daemon(options.parleyd, path)
+        process, address = daemon(options.parleyd, "--model", f"policy={path}")
         try:
             with parley.connect(address) as server:
                 task.serve(address)

@@ -132,29 +132,40 @@ class Policy:
         "greedy"    [n, actions] values; the action is that of the greatest
         "action"    the actions themselves: [n] choices, or [n, action_numbers] numbers
 
-    With `value` the module returns a pair; the second is [n], the estimated returns. observations: how many numbers an observation has,
+    With `value` the module returns a pair; the second is [n], the estimated returns. critic: a second network beside the policy, a module
+    or function of the observations and the actions taken, [n, …] each, that returns [n], what they are worth; it is answered as `value`.
+    stack: the module is of so many policies (parley.stack): under lock-step row r is policy r % stack's, and the module takes and returns
+    [stack, n / stack, …], as its critic does. observations: how many numbers an observation has,
     or its shape. Draws depend on the seed, the row and the number of a session's step, and are those that the daemon's own policies make.
     greedy: the likeliest action is taken. rows: the most rows of a step (1024 at most). params_version is what the daemon reports with
     each action; update() sets it with a new module."""
 
     def __init__(self, name: str, module: Callable[[Any], Any], *, observations: int | Sequence[int], actions: int = 0, action_numbers: int = 0,
-                 head: str = "softmax", value: bool = False, greedy: bool = False, rows: int = 64, version: str = "") -> None:
+                 head: str = "softmax", value: bool = False, critic: Callable[[Any, Any], Any] | None = None, stack: int = 0, greedy: bool = False,
+                 rows: int = 64, version: str = "") -> None:
         if head not in ("softmax", "gaussian", "greedy", "action"):
             raise ValueError(f"head is {head!r}, it must be 'softmax', 'gaussian', 'greedy' or 'action'")
         if (actions > 0) == (action_numbers > 0):
             raise ValueError("exactly one of actions and action_numbers must be set")
         if (head in ("softmax", "greedy") and not actions) or (head == "gaussian" and not action_numbers):
             raise ValueError(f"the head {head!r} needs {'action_numbers' if head == 'gaussian' else 'actions'}")
+        if value and critic is not None:
+            raise ValueError("value and critic are set: a policy answers one value, the module's own or its critic's")
+        if stack < 0:
+            raise ValueError(f"stack is {stack}, it must be the number of policies, or 0")
         self.shape = (observations,) if isinstance(observations, int) else tuple(observations)
-        self.name, self.actions, self.action_numbers, self.head, self.value = name, actions, action_numbers, head, value
+        self.name, self.actions, self.action_numbers, self.head, self.value = name, actions, action_numbers, head, value or critic is not None
+        self.stack, self._critic = stack, critic
         self.greedy, self.rows, self.version = greedy, rows, version
         self.has_logp = head in ("softmax", "gaussian")
         self._lock, self._module, self.params_version = threading.Lock(), module, 0
 
-    def update(self, module: Callable[[Any], Any] | None = None, params_version: int | None = None) -> None:
-        """Replaces the module (None: it was changed in place) between two steps, and sets the version (None: one more)."""
+    def update(self, module: Callable[[Any], Any] | None = None, params_version: int | None = None, *, critic: Callable[[Any, Any], Any] | None = None) -> None:
+        """Replaces the module and the critic (None: changed in place) between two steps, and sets the version (None: one more)."""
+        if critic is not None and self._critic is None:
+            raise ValueError("critic is set, but the policy was made without one")
         with self._lock:
-            self._module = module or self._module
+            self._module, self._critic = module or self._module, critic or self._critic
             self.params_version = self.params_version + 1 if params_version is None else params_version
 
     def __parley_worker__(self, name: str = "") -> PolicyWorker:
@@ -164,9 +175,15 @@ class Policy:
     def compute(self, seen: NDArray[np.float32], draws: Sequence[tuple[int, int, int]]) -> tuple[Outputs, int]:
         """Returns the outputs for observations [n, *shape], and the version that computed them. draws: (seed, row, step) of each."""
         with self._lock:
-            given, version = self._call(seen), self.params_version
-        n = len(seen)
-        raw, value = given if self.value else (given, None)
+            given, critic, version = self._rows(self._call(self._module, self._stacked(seen, draws))), self._critic, self.params_version
+            outputs = self._outputs(given, len(seen), draws)
+            if critic is not None:
+                worth = self._rows(self._call(critic, self._stacked(seen, draws), self._stacked(outputs["action"], draws)))
+                outputs["value"] = self._values(worth, len(seen))
+        return outputs, version
+
+    def _outputs(self, given: Any, n: int, draws: Sequence[tuple[int, int, int]]) -> dict[str, Array]:
+        raw, value = given if self.value and self._critic is None else (given, None)
         outputs: dict[str, Array] = {}
         if self.head == "action":
             outputs["action"] = self._actions(as_array(raw), n)
@@ -175,18 +192,42 @@ class Policy:
             numbers = checked("outputs", as_array(raw), (n, width)).astype(np.float64)
             outputs |= self._gaussian(numbers, draws) if self.head == "gaussian" else self._choices(numbers, draws)
         if value is not None:
-            values = as_array(value)
-            outputs["value"] = checked("values", values.reshape(n) if values.size == n else values, (n,)).astype("<f4")
-        return outputs, version
+            outputs["value"] = self._values(value, n)
+        return outputs
 
-    def _call(self, seen: NDArray[np.float32]) -> Any:
+    def _values(self, value: Any, n: int) -> Array:
+        values = as_array(value)
+        return checked("values", values.reshape(n) if values.size == n else values, (n,)).astype("<f4")
+
+    def _stacked(self, rows: Array, draws: Sequence[tuple[int, int, int]]) -> Array:
+        """Returns a copy of the rows, which a module may write to; of a stack as [stack, n / stack, …]."""
+        if not self.stack:
+            return rows.copy()
+        if [row for _, row, _ in draws] != list(range(len(draws))) or len(draws) % self.stack:
+            raise ValueError(f"a step has the rows {[row for _, row, _ in draws]} for a stack of {self.stack} policies: use lock-step, with a multiple of {self.stack} "
+                             f"rows: Act.configure('lockstep', n=…)")
+        return np.ascontiguousarray(rows.reshape(-1, self.stack, *rows.shape[1:]).swapaxes(0, 1))
+
+    def _rows(self, given: Any) -> Any:
+        """Undoes _stacked, for what a module returned."""
+        if not self.stack:
+            return given
+        if isinstance(given, tuple):
+            return tuple(map(self._rows, given))
+        a = as_array(given)
+        if a.ndim < 2 or a.shape[0] != self.stack:
+            raise ValueError(f"the module returns the shape {a.shape}, that of a stack must begin with {self.stack}")
+        return a.swapaxes(0, 1).reshape(-1, *a.shape[2:])
+
+    @staticmethod
+    def _call(module: Callable[..., Any], *rows: Array) -> Any:
         torch = sys.modules.get("torch")
-        if torch is None or not isinstance(self._module, torch.nn.Module):
-            return self._module(seen)
+        if torch is None or not isinstance(module, torch.nn.Module):
+            return module(*rows)
         with torch.no_grad():
-            parameter = next(self._module.parameters(), None)
-            at = torch.from_numpy(seen)
-            return self._module(at if parameter is None else at.to(parameter.device))
+            parameter = next(module.parameters(), None)
+            tensors = [torch.from_numpy(a) for a in rows]
+            return module(*(t if parameter is None else t.to(parameter.device) for t in tensors))
 
     def _actions(self, given: Array, n: int) -> Array:
         if self.action_numbers:
@@ -260,7 +301,7 @@ class PolicyWorker:
     def step(self, given: Sequence[agents_pb2.AgentRow]) -> list[agents_pb2.AgentRowResult]:
         rows = sorted(given, key=lambda row: row.row_key)  # so that a lock-step's batch is the same, whoever came first
         seen = np.frombuffer(b"".join(row.observation[0].data for row in rows), "<f4").reshape(len(rows), *self.policy.shape)
-        outputs, version = self.policy.compute(seen.copy(), [(row.sampling.seed, row.row_key, row.turn - 1) for row in rows])
+        outputs, version = self.policy.compute(seen, [(row.sampling.seed, row.row_key, row.turn - 1) for row in rows])
         parts = [(name, tensor_pb2.DTYPE_I64 if array.dtype.kind == "i" else tensor_pb2.DTYPE_F32, array) for name, array in outputs.items()]
         return [agents_pb2.AgentRowResult(row=row.row, outcome=agents_pb2.AGENT_ROW_OUTCOME_DONE, params_version=version, output=[
             tensor_pb2.Tensor(name=name, dtype=dtype, shape=array.shape[1:], data=array[i].tobytes()) for name, dtype, array in parts])
