@@ -10,8 +10,8 @@
 #include "server/journal/body_bytes.h"
 
 /* Version 1 had no tools, 2 no variables of chat templates, 3 no revisions, and the server's ttl
- * where a client had asked for none. */
-enum { BODY_VERSION = 4, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
+ * where a client had asked for none, 4 no origins of turns. */
+enum { BODY_VERSION = 5, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
 #define IS_WRITTEN(name, NAME, kind, number, neutral, least, most, bounds, since) \
     _Static_assert((since) <= BODY_VERSION, "a parameter that came later is not in the body");
@@ -82,7 +82,7 @@ enum status body_write_terms(struct buf *out, const struct body_terms *t, struct
 
 enum status body_write_accept(struct buf *out, const struct stored_request *request,
                               const struct sampling *sampling, const char *binding,
-                              struct error *err)
+                              const struct turn_origin *origin, struct error *err)
 {
     struct body_writer w = {.out = out};
 
@@ -112,6 +112,9 @@ enum status body_write_accept(struct buf *out, const struct stored_request *requ
     body_put_u32(&w, request->variables.thinking);
     body_put_u32(&w, AGENT_ENGINE_REVISION);
     body_put_u32(&w, AGENT_COMPILER_REVISION);
+    body_put_u32(&w, origin == NULL ? 0 : origin->generation);
+    if (origin != NULL)
+        body_put_bytes(&w, origin->conversation.bytes, sizeof(origin->conversation.bytes));
     return body_written(&w, err);
 }
 
@@ -161,6 +164,18 @@ enum status body_write_finish(struct buf *out, const struct completed_turn *t, c
 static bool body_take_bool(struct body_reader *r)
 {
     return body_take_up_to(r, 1) != 0;
+}
+
+/* Bytes of a size that is known. */
+static void body_take_fixed(struct body_reader *r, void *out, size_t size_bytes)
+{
+    size_t len;
+    const void *bytes = body_take_bytes(r, &len);
+
+    if (bytes == NULL || len != size_bytes)
+        r->is_bad = true;
+    else
+        memcpy(out, bytes, size_bytes);
 }
 
 static void body_take_constraint(struct body_reader *r, struct sampling *out)
@@ -304,6 +319,8 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
         out->engine_revision = body_take_u32(&r);
         out->compiler_revision = body_take_u32(&r);
     }
+    if (r.version > 4 && (out->origin.generation = body_take_u32(&r)) != 0)
+        body_take_fixed(&r, out->origin.conversation.bytes, CONVERSATION_ID_BYTES);
     return body_end(&r, err);
 }
 
@@ -382,18 +399,6 @@ enum status body_write_key(struct buf *out, const struct body_key *k, struct err
     if (k->instructions != NULL)
         body_put_text(&w, k->instructions);
     return body_written(&w, err);
-}
-
-/* Bytes of a size that is known. */
-static void body_take_fixed(struct body_reader *r, void *out, size_t size_bytes)
-{
-    size_t len;
-    const void *bytes = body_take_bytes(r, &len);
-
-    if (bytes == NULL || len != size_bytes)
-        r->is_bad = true;
-    else
-        memcpy(out, bytes, size_bytes);
 }
 
 enum status body_read_key(struct body_key *out, const void *body, size_t size_bytes,

@@ -42,11 +42,13 @@ struct body_accept {
     const char *binding;             /* NUL-ended: see keeping_binding */
     /* The revisions of the process that accepted the turn (agents/agent.h). 0: unknown. */
     uint32_t engine_revision, compiler_revision;
+    struct turn_origin origin; /* generation 0: the record's conversation and generation */
 };
 
+/* origin may be NULL: see struct body_accept. */
 enum status body_write_accept(struct buf *out, const struct stored_request *request,
                               const struct sampling *sampling, const char *binding,
-                              struct error *err) MUST_CHECK;
+                              const struct turn_origin *origin, struct error *err) MUST_CHECK;
 enum status body_read_accept(struct body_accept *out, const void *body, size_t size_bytes,
                              struct arena *arena, struct error *err) MUST_CHECK;
 

@@ -6,6 +6,7 @@
 #include "agents/agent.h"
 #include "agents/turn.h"
 #include "server/conversation/sampling.h"
+#include "server/conversation/watch.h"
 
 /* Which results of the prompt a turn asks for. The members are as in struct observation. */
 struct prompt_wants {
@@ -106,11 +107,19 @@ struct prompt_results {
     size_t n_tokens;
 };
 
+/* The conversation that a turn was taken in, and its generation then. With the turn's number, no
+ * other turn has the same: a generation ends when a turn of it is dropped. */
+struct turn_origin {
+    struct conversation_id conversation;
+    uint32_t generation; /* from 1; 0: not known */
+};
+
 struct completed_turn {
     size_t n_refs;
     struct completed_turn *before; /* the turn before, shared */
     struct completed_turn *skip;   /* a turn further back, for completed_turn_find; borrowed */
     uint32_t number;
+    struct turn_origin origin; /* set by the opener, as timings; forks share it */
     enum finish finish;
     struct usage usage;
     struct timings timings;

@@ -540,8 +540,11 @@ static void on_turn_began(struct turn_host *host)
 
 static void on_turn_left(struct turn_host *host, bool is_complete)
 {
-    struct conversations *all = container_of(host, struct conversation, host)->all;
+    struct conversation *c = container_of(host, struct conversation, host);
+    struct conversations *all = c->all;
 
+    if (is_complete)
+        host->newest->origin = (struct turn_origin){c->id, host->generation};
     all->n_turns += is_complete;
     assert(all->n_live > 0);
     if (--all->n_live == 0 && all->on_idle != NULL)

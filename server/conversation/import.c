@@ -114,6 +114,8 @@ enum status conversation_import(struct conversation *c, const struct imported_tu
         rc = import_acted(&completed, c, &request, &finish, err);
     if (rc == STATUS_OK) {
         request = NULL; /* given away */
+        completed->origin =
+            t->origin.generation != 0 ? t->origin : (struct turn_origin){c->id, c->host.generation};
         c->host.newest = completed;
         c->host.n_turns = completed->number;
         c->is_inexact = c->is_inexact || !t->request.is_observed;

@@ -12,6 +12,9 @@ struct imported_turn {
     enum finish finish;
     struct usage usage;
     struct timings timings; /* zeros: not known */
+    /* Of a turn that stands for a dropped one of the same number: that turn's. generation 0: the
+     * turn is new. */
+    struct turn_origin origin;
 };
 
 /* Adds the turn behind the conversation's turns. The refusals are those of conversation_turn.

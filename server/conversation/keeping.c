@@ -168,12 +168,15 @@ static enum status keeping_import_part(struct conversation *c, enum journal_kind
                                        size_t trace_size, struct error *err)
 {
     struct journal_record r = keeping_record(c, kind);
+    const bool is_new = t->origin.generation == r.generation &&
+                        memcmp(&t->origin.conversation, &c->id, sizeof(c->id)) == 0;
     struct buf body;
     enum status rc;
 
     buf_init(&body, RECORD_MAX_BYTES);
-    rc = kind == JOURNAL_FINISH ? body_write_finish(&body, t, trace, trace_size, err)
-                                : body_write_accept(&body, t->request, NULL, "", err);
+    rc = kind == JOURNAL_FINISH
+             ? body_write_finish(&body, t, trace, trace_size, err)
+             : body_write_accept(&body, t->request, NULL, "", is_new ? NULL : &t->origin, err);
     r.turn = t->number;
     r.body = body.data;
     r.size_bytes = body.len;
@@ -221,7 +224,7 @@ static enum status keeping_accept(struct turn_host *h, struct turn *t, struct er
     buf_init(&binding, RECORD_MAX_BYTES);
     rc = keeping_binding(&binding, c->all, h->model, err);
     if (rc == STATUS_OK)
-        rc = body_write_accept(&body, t->request, &t->agent.seen.sampling, binding.data, err);
+        rc = body_write_accept(&body, t->request, &t->agent.seen.sampling, binding.data, NULL, err);
     r.turn = t->number;
     r.body = body.data;
     r.size_bytes = body.len;
@@ -253,7 +256,7 @@ static enum status keeping_store(struct turn_host *h, struct turn *t, struct err
         r.kind = JOURNAL_WITHDRAW;
     } else if (t->is_observed) {
         r.kind = JOURNAL_OBSERVE;
-        rc = body_write_accept(&body, t->completed->request, NULL, "", err);
+        rc = body_write_accept(&body, t->completed->request, NULL, "", NULL, err);
     } else {
         rc = body_write_finish(&body, t->completed, t->trace.data, t->trace.len, err);
     }

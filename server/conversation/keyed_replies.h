@@ -18,7 +18,7 @@ struct alarm;
 struct buf;
 struct env;
 
-enum { KEYED_KEY_MAX = 255, KEYED_ID_CHARS = 48 };
+enum { KEYED_KEY_MAX = 255, KEYED_ID_CHARS = 64 };
 
 enum keyed_state {
     KEYED_RUNNING,   /* at least one turn is not completed */

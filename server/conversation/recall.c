@@ -164,10 +164,18 @@ enum status recall_turn(struct turn_host *h, const struct stored_request *reques
     return rc;
 }
 
-/* The turn is the newest; takes completed. */
+/* The turn is the newest; takes completed. given: generation 0: the turn was taken where e is of.
+ */
 static void recall_count(struct recall *r, const struct journal_event *e,
-                         struct completed_turn *completed)
+                         const struct turn_origin *given, struct completed_turn *completed)
 {
+    struct turn_origin *origin = &completed->origin;
+
+    *origin = *given;
+    if (given->generation == 0) {
+        origin->generation = e->generation;
+        memcpy(origin->conversation.bytes, e->conversation, sizeof(e->conversation));
+    }
     r->c->host.newest = completed;
     r->c->host.n_turns = completed->number;
     r->last_unix_ms = e->unix_ms;
@@ -204,7 +212,7 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
     }
     completed->timings = finish.timings;
     r->c->is_inexact = r->c->is_inexact || strcmp(accept.binding, r->binding.data) != 0;
-    recall_count(r, e, completed);
+    recall_count(r, e, &accept.origin, completed);
     r->accepted = NULL;
     return STATUS_OK;
 }
@@ -228,7 +236,7 @@ static enum status recall_observed(struct recall *r, const struct journal_event 
     if (rc != STATUS_OK)
         stored_request_close(request);
     else
-        recall_count(r, e, completed);
+        recall_count(r, e, &accept.origin, completed);
     return rc;
 }
 

@@ -50,6 +50,7 @@ enum status journal_found_take(struct journal_found *f, const struct journal_rec
                              "the stored conversation has more than %zu bytes", max_bytes);
     if (journal_found_add(&e, f, r->size_bytes, err) != STATUS_OK)
         return err->status;
+    memcpy(e->conversation, r->conversation, sizeof(e->conversation));
     e->kind = r->kind;
     e->generation = r->generation;
     e->turn = r->turn;

@@ -90,6 +90,7 @@ struct journal_record {
 /* A stored record, in one block. */
 struct journal_event {
     struct link link;
+    uint8_t conversation[JOURNAL_ID_BYTES]; /* an ancestor's, where the record is of one */
     enum journal_kind kind;
     uint32_t generation, turn;
     uint64_t unix_ms;

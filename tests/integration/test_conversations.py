@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import json
 import os
+import random
 import sys
 import tempfile
 import threading
@@ -180,6 +181,78 @@ def by_name_and_after_a_restart(parleyd, folder):
     print("names, and restarts")
 
 
+class Ledger:
+    """What each id has named so far, and which ids a conversation has lost."""
+
+    def __init__(self):
+        self.named, self.shown, self.lost, self.responses = {}, {}, {}, {}
+
+    def look(self, client):
+        """Each id names what it has named; what was dropped from a conversation is not there again, by its old id or in another's place."""
+        for of, before in list(self.shown.items()):
+            items = list(client.conversations.items.list(of, limit=100, order="asc"))
+            now = [i.id for i in items]
+            assert len(set(now)) == len(now), now
+            for item in items:
+                assert self.named.setdefault(item.id, item) == item and item.id not in self.lost[of], item
+            for item in items[-3:]:
+                assert client.conversations.items.retrieve(item.id, conversation_id=of) == item
+            for gone in set(before) - set(now):
+                refused(404, "no item", client.conversations.items.retrieve, gone, conversation_id=of)
+            self.lost[of] |= set(before) - set(now)
+            self.shown[of] = now
+        for response, (of, said) in list(self.responses.items())[-6:]:
+            if said[0] in self.shown[of]:
+                again = client.responses.retrieve(response)
+                assert [again.output[0].id, again.output_text] == said and again.conversation.id == of, (again, said)
+            else:
+                refused(404, "there is no response", client.responses.retrieve, response)
+
+    def begin(self, of):
+        self.shown[of], self.lost[of] = [], set()
+        return of
+
+
+def ids_name_one_item(parleyd, folder):
+    """A walk: items are added and deleted, turns are asked for, rewound and forked, the same texts again and again, with restarts and kills between."""
+    flags = "--http", "127.0.0.1:0", "--data", os.path.join(folder, "ids")
+    chance, ledger = random.Random(45), Ledger()
+
+    def step(client, daemon):
+        of = chance.choice(list(ledger.shown))
+        what = chance.choice(("add", "add", "respond", "respond", "delete", "delete", "rewind", "fork"))
+        if what == "add":
+            client.conversations.items.create(of, items=[user("a"), *CALL, user("b")][:chance.randint(1, 4)])
+        elif what == "respond":
+            r = client.responses.create(model="echo", conversation=of, input=[user("a"), user("b")][:chance.randint(1, 2)])
+            ledger.responses[r.id] = (of, [r.output[0].id, r.output_text])
+        elif what == "delete" and ledger.shown[of]:
+            client.conversations.items.delete(ledger.shown[of][-1], conversation_id=of)
+        elif what == "rewind":
+            daemon.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=of, to_turn=chance.randint(0, daemon.get(of).turns)))
+        elif what == "fork" and len(ledger.shown) < 5:
+            fork = ledger.begin(daemon.fork(of))
+            shared = [i.id for i in client.conversations.items.list(fork, limit=100, order="asc")]
+            assert shared == ledger.shown[of], "a fork's items are its parent's"
+
+    for life in range(4):
+        served = harness.Parleyd(parleyd, *flags)
+        with served as daemon:
+            client = client_of(daemon)
+            if not ledger.shown:
+                ledger.begin(client.conversations.create().id)
+            ledger.look(client)  # as before the restart
+            for _ in range(30 // children.STRIDE + 1):
+                step(client, daemon)
+                ledger.look(client)
+            if life % 2 == 0:
+                served.process.kill()
+                served.process.wait()
+                served.process.returncode = 0  # it was to be killed
+    assert sum(map(len, ledger.lost.values())) > 5 and len(ledger.shown) > 1
+    print(f"{len(ledger.named)} ids of items, {sum(map(len, ledger.lost.values()))} dropped: each has named one")
+
+
 def interrupted(parleyd, model, folder):
     """A retry with a key is the same response; a reply that kill -9 interrupted goes on first, with its own number."""
     flags = "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--data", os.path.join(folder, "killed"), "--linger", "60"
@@ -267,6 +340,7 @@ def main():
             refusals(client_of(daemon), daemon)
             of_a_model(client_of(daemon), daemon)
         by_name_and_after_a_restart(parleyd, folder)
+        ids_name_one_item(parleyd, folder)
         interrupted(parleyd, model, folder)
         of_others(parleyd, folder)
 

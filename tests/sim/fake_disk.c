@@ -159,6 +159,7 @@ static enum status disk_read_past(const uint8_t *id, size_t until, struct journa
         rc = journal_found_add(&e, out, r->size_bytes, err);
         if (rc != STATUS_OK)
             break;
+        memcpy(e->conversation, r->conversation, sizeof(e->conversation));
         e->kind = r->kind;
         e->generation = r->generation;
         e->turn = r->turn;

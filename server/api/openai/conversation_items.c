@@ -10,15 +10,14 @@
 #include "server/json/fields.h"
 #include "server/model/model.h"
 
-enum { REPLY_MAX_BYTES = 64 << 20, CALLS_LOOKED_AT = 32, PLACE_CHARS = CONVERSATION_ID_CHARS + 8 };
+enum { REPLY_MAX_BYTES = 64 << 20, CALLS_LOOKED_AT = 32 };
 
-/* The conversation and the turn in an id, as in a response's whose request named the conversation:
- * an item has the same id in both. */
-static void format_place(char out[PLACE_CHARS], const struct conversation *c, uint32_t turn)
+/* As in a response's id whose request named the conversation: an item has the same id in both. */
+static void format_place(char out[TURN_PLACE_CHARS], const struct completed_turn *t)
 {
-    conversation_id_format(&c->id, out);
-    (void)snprintf(out + CONVERSATION_ID_CHARS - 1, PLACE_CHARS - CONVERSATION_ID_CHARS + 1, "%08x",
-                   (unsigned)(turn | RESPONSE_TURN_OF_NAMED));
+    const struct turn_place place = {.origin = t->origin, .turn = t->number, .is_of_named = true};
+
+    turn_place_format(&place, out);
 }
 
 /* --- the request --- */
@@ -105,12 +104,12 @@ enum status turn_items_read(struct turn_items *out, const struct conversation *c
 {
     const struct stored_request *r = t->request;
     struct conversation_item *messages;
-    char place[PLACE_CHARS];
+    char place[TURN_PLACE_CHARS];
     json_t *reply = NULL;
     size_t n = 0;
     enum status rc = STATUS_OK;
 
-    format_place(place, c, t->number);
+    format_place(place, t);
     messages = arena_alloc(arena, r->n_messages + 1, sizeof(*messages));
     if (messages == NULL)
         return error_no_memory(err, 0, "items");
@@ -153,17 +152,13 @@ static bool may_have_call(const struct completed_turn *t, const char *id)
 static const struct completed_turn *turn_of_item(const struct conversation *c, const char *id)
 {
     const char *at = strchr(id, '_');
-    char hex[CONVERSATION_ID_CHARS];
     const struct completed_turn *t;
-    unsigned turn;
+    struct turn_place place;
 
     if (at == NULL)
         return NULL;
-    conversation_id_format(&c->id, hex);
-    if (strncmp(++at, hex, CONVERSATION_ID_CHARS - 1) == 0)
-        return sscanf(at + CONVERSATION_ID_CHARS - 1, "%8x", &turn) == 1
-                   ? completed_turn_find(c->host.newest, turn & ~RESPONSE_TURN_OF_NAMED)
-                   : NULL;
+    if (turn_place_read(&place, ++at) != NULL)
+        return turn_place_find(&place, c);
     if (strlen(at) != CALL_ID_CHARS - 1)
         return NULL;
     for (t = c->host.newest; t != NULL && !may_have_call(t, at); t = t->before)

@@ -1,6 +1,6 @@
 /* A conversation's turns as OpenAI's items: each message of a request is one, or one for its text
  * and one for each call; so is each part of a reply. An item's id names the turn, and its place in
- * it. */
+ * it; a turn's name is never given again, so neither is an item's. */
 #ifndef SERVER_API_OPENAI_CONVERSATION_ITEMS_H
 #define SERVER_API_OPENAI_CONVERSATION_ITEMS_H
 

@@ -96,14 +96,15 @@ static enum status go_on(struct conversation *c, struct error *err)
     return c->unended.request == NULL ? STATUS_OK : conversation_run_unended(c, err);
 }
 
-/* Adds a turn without a reply. */
+/* Adds a turn without a reply. origin: of the turn that had the messages before; NULL: none had. */
 static enum status add_messages(struct conversation *c, const struct message *messages, size_t n,
-                                struct error *err)
+                                const struct turn_origin *origin, struct error *err)
 {
     const struct imported_turn turn = {
         .request = {.messages = messages, .n_messages = n, .is_observed = true},
         .reply = "",
         .finish = FINISH_OBSERVED,
+        .origin = origin == NULL ? (struct turn_origin){.generation = 0} : *origin,
     };
 
     return n == 0 ? STATUS_OK : conversation_import(c, &turn, err);
@@ -138,7 +139,7 @@ static enum status conversation_create(struct exchange *x, const json_t *body, s
     if (rc == STATUS_OK) {
         const struct conversation_id id = c->id;
 
-        rc = add_messages(c, items.messages, items.n_messages, err);
+        rc = add_messages(c, items.messages, items.n_messages, NULL, err);
         if (rc == STATUS_OK)
             answer_conversation(x, c, answer_json_kept);
         else if ((c = conversations_get(exchange_server(x)->conversations, &id)) != NULL)
@@ -393,7 +394,7 @@ static enum status conversation_items_add(const struct conversation_target *t, s
     if (rc == STATUS_OK)
         rc = go_on(t->conversation, err);
     if (rc == STATUS_OK)
-        rc = add_messages(t->conversation, items.messages, items.n_messages, err);
+        rc = add_messages(t->conversation, items.messages, items.n_messages, NULL, err);
     if (rc == STATUS_OK)
         rc = answer_new_items(x, t->conversation, err);
     json_decref(list);
@@ -457,7 +458,7 @@ static enum status conversation_item_delete(const struct conversation_target *t,
     turn = completed_turn_ref(c->host.newest); /* its messages are added again */
     rc = conversation_rewind(c, turn->number - 1, err);
     if (rc == STATUS_OK)
-        rc = add_messages(c, turn->request->messages, n, err);
+        rc = add_messages(c, turn->request->messages, n, &turn->origin, err);
     completed_turn_unref(turn);
     if (rc == STATUS_OK)
         answer_conversation(x, c, answer_json_kept);

@@ -1,7 +1,6 @@
 /* Items of an input that name an item of an earlier response. */
 #include "server/api/openai/references.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "server/api/openai/response.h"
@@ -45,14 +44,14 @@ static enum status reference_find(json_t **out, const struct exchange *x, const 
                                   struct error *err)
 {
     const char *rest = strchr(id, '_');
-    char response[RESPONSE_ID_CHARS];
-    struct response_place place;
+    char response[RESPONSE_ID_CHARS] = "resp_";
+    struct turn_place place;
     struct conversation *c;
     json_t *items = NULL;
 
-    if (rest == NULL || strlen(rest + 1) < RESPONSE_ID_CHARS - 6)
+    if (rest == NULL || turn_place_read(&place, rest + 1) == NULL) /* a number may follow */
         return reference_missing(id, err);
-    (void)snprintf(response, sizeof(response), "resp_%s", rest + 1); /* a number may follow */
+    turn_place_format(&place, response + 5);
     if (response_find(&c, &place, x, response, "input", err) != STATUS_OK ||
         place.turn > c->host.n_turns)
         return reference_missing(id, err);

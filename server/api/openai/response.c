@@ -2,7 +2,6 @@
  * it is written as JSON. */
 #include "server/api/openai/response.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,58 +16,68 @@ static const char response_error[] = "the reply could not be computed to its end
 
 enum { RESPONSE_METADATA_BYTES = 8 * METADATA_MAX_BYTES };
 
-void response_format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id *id,
-                        uint32_t turn)
+void response_format_id(char out[RESPONSE_ID_CHARS], const struct turn_place *place)
 {
-    char hex[CONVERSATION_ID_CHARS];
+    memcpy(out, "resp_", 5);
+    turn_place_format(place, out + 5);
+}
 
-    conversation_id_format(id, hex);
-    (void)snprintf(out, RESPONSE_ID_CHARS, "resp_%s%08x", hex, turn);
+/* Returns whether the id is one of a response. */
+static bool response_read_id(struct turn_place *out, const char *id)
+{
+    const char *end = strncmp(id, "resp_", 5) == 0 ? turn_place_read(out, id + 5) : NULL;
+
+    return end != NULL && end[0] == '\0';
 }
 
 struct response_conversation response_conversation_of(const char *id)
 {
     struct response_conversation c = {.text = ""};
+    struct turn_place place;
 
-    if (strlen(id) == RESPONSE_ID_CHARS - 1 && strncmp(id, "resp_", 5) == 0)
-        memcpy(c.text, id + 5, CONVERSATION_ID_CHARS - 1);
+    if (response_read_id(&place, id))
+        conversation_id_format(&place.origin.conversation, c.text);
     return c;
 }
 
 /* Its turn was accepted by an earlier process, and waits for a model that is not served. */
-static bool response_waits(const struct conversation *c, unsigned turn)
+static bool response_waits(const struct conversation *c, uint32_t turn)
 {
     return c->unended.request != NULL && turn == c->host.n_turns + 1 &&
            model_is_absent(c->host.model);
 }
 
-enum status response_find(struct conversation **out, struct response_place *ret_place,
+/* Returns whether c has the response's turn, completed or not. */
+static bool response_is_there(const struct conversation *c, const struct turn_place *p)
+{
+    const struct completed_turn *t = turn_place_find(p, c);
+
+    if (p->turn <= c->host.n_turns)
+        return t != NULL && !t->request->is_observed;
+    return p->origin.generation == c->host.generation &&
+           (p->turn <= c->host.n_turns + c->host.n_live || response_waits(c, p->turn));
+}
+
+enum status response_find(struct conversation **out, struct turn_place *ret_place,
                           const struct exchange *x, const char *id, const char *field,
                           struct error *err)
 {
-    const struct response_conversation hex = response_conversation_of(id);
-    struct conversation_id key;
     struct conversation *c = NULL;
-    unsigned said = 0, turn;
+    struct turn_place p;
 
-    if (conversation_id_parse(&key, hex.text) &&
-        sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &said) == 1)
+    if (response_read_id(&p, id))
         c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
-                                 &key);
-    turn = said & ~RESPONSE_TURN_OF_NAMED;
-    if (c != NULL && turn == c->host.n_turns + 1 && !response_waits(c, turn) &&
+                                 &p.origin.conversation);
+    if (c != NULL && p.turn == c->host.n_turns + 1 && !response_waits(c, p.turn) &&
         conversation_run_unended(c, err) != STATUS_OK)
         return err->status;
-    if (c == NULL || turn == 0 ||
-        (turn > c->host.n_turns + c->host.n_live && !response_waits(c, turn)) ||
-        (turn <= c->host.n_turns &&
-         completed_turn_find(c->host.newest, turn)->request->is_observed)) {
+    if (c == NULL || !response_is_there(c, &p)) {
         (void)error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND, field,
                             "there is no response '%.60s', or it is not kept any more", id);
         return STATUS_NOT_FOUND;
     }
     *out = c;
-    *ret_place = (struct response_place){turn, (said & RESPONSE_TURN_OF_NAMED) != 0};
+    *ret_place = p;
     return STATUS_OK;
 }
 
@@ -104,15 +113,16 @@ enum status response_set_metadata(const char **out, const struct pair *pairs, si
 static enum status response_previous(const char **out, const struct conversation *c, uint32_t turn,
                                      struct arena *arena, struct error *err)
 {
+    const struct completed_turn *before = completed_turn_find(c->host.newest, turn - 1);
     char *id;
 
     *out = NULL;
-    if (turn == 1)
+    if (before == NULL)
         return STATUS_OK;
     id = arena_alloc(arena, RESPONSE_ID_CHARS, 1);
     if (id == NULL)
         return error_no_memory(err, RESPONSE_ID_CHARS, "a response");
-    response_format_id(id, c->has_parent ? &c->parent : &c->id, turn - 1);
+    response_format_id(id, &(struct turn_place){.origin = before->origin, .turn = turn - 1});
     *out = id;
     return STATUS_OK;
 }
@@ -131,8 +141,7 @@ enum status response_set_conversation(struct response *r, const struct conversat
 }
 
 enum status response_of_turn(struct response **out, const struct conversation *c,
-                             const struct response_place *place, struct arena *arena,
-                             struct error *err)
+                             const struct turn_place *place, struct arena *arena, struct error *err)
 {
     const struct conversation_options *options = c->host.options;
     const struct metadata *m = c->metadata;
@@ -141,8 +150,7 @@ enum status response_of_turn(struct response **out, const struct conversation *c
     if (r == NULL)
         return error_no_memory(err, sizeof(*r), "a response");
     *r = (struct response){.store = true};
-    response_format_id(r->id, &c->id,
-                       place->turn | (place->is_of_named ? RESPONSE_TURN_OF_NAMED : 0));
+    response_format_id(r->id, place);
     response_output_init(&r->output, r->id + 5, SEQUENCE_ITEM);
     *out = r;
     if (place->is_of_named) /* its metadata and instructions are not the conversation's */

@@ -7,8 +7,9 @@
 #include "server/api/generation.h"
 #include "server/api/openai/request.h"
 #include "server/api/openai/response_output.h"
+#include "server/api/openai/turn_place.h"
 
-enum { RESPONSE_ID_CHARS = 5 + CONVERSATION_ID_CHARS - 1 + 8 + 1 };
+enum { RESPONSE_ID_CHARS = 5 + TURN_PLACE_CHARS };
 
 /* Sequence numbers of the events before the text. A delta's number follows from the delta's place,
  * whoever reads the delta and in however many streams. */
@@ -38,29 +39,18 @@ struct response_conversation {
 };
 struct response_conversation response_conversation_of(const char *id);
 
-/* A bit of the turn's number in an id, above all numbers: the request named the conversation. */
-#define RESPONSE_TURN_OF_NAMED (UINT32_C(1) << 31)
-
-/* Writes the id of the response that is this turn of the conversation. turn may have
- * RESPONSE_TURN_OF_NAMED. */
-void response_format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id *id,
-                        uint32_t turn);
-
-/* A response's turn. */
-struct response_place {
-    uint32_t turn;
-    bool is_of_named; /* the request named the conversation */
-};
+/* Writes the id of the response that is this turn. */
+void response_format_id(char out[RESPONSE_ID_CHARS], const struct turn_place *place);
 
 /* Finds the conversation and the turn, completed or not, that the id names. NOT_FOUND names the
  * field, unless field is NULL. */
-enum status response_find(struct conversation **out, struct response_place *ret_place,
+enum status response_find(struct conversation **out, struct turn_place *ret_place,
                           const struct exchange *x, const char *id, const char *field,
                           struct error *err) MUST_CHECK;
 
 /* Makes the response of a turn of a conversation, in the arena. */
 enum status response_of_turn(struct response **out, const struct conversation *c,
-                             const struct response_place *place, struct arena *arena,
+                             const struct turn_place *place, struct arena *arena,
                              struct error *err) MUST_CHECK;
 /* Sets the conversation that r's request named. The text of the id lies in the arena. */
 enum status response_set_conversation(struct response *r, const struct conversation_id *id,

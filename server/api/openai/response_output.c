@@ -118,7 +118,7 @@ static void write_call_name(struct json_writer *w, struct text name)
 
 /* What an item is called: its id, and the id of a call. */
 struct item_id {
-    char text[80], call[CALL_ID_CHARS];
+    char text[96], call[CALL_ID_CHARS];
 };
 
 static struct item_id item_id_of(const char *id, enum reply_part_kind kind, enum call_kind call,
@@ -136,7 +136,8 @@ static struct item_id item_id_of(const char *id, enum reply_part_kind kind, enum
     else if (number == 0)
         (void)snprintf(out.text, sizeof(out.text), "msg_%s", id);
     else
-        (void)snprintf(out.text, sizeof(out.text), "msg_%s_%u", id, number);
+        (void)snprintf(out.text, sizeof(out.text), "msg_%s_r%u", id,
+                       number); /* "_1" is of the request */
     return out;
 }
 

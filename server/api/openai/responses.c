@@ -26,7 +26,7 @@
 static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
                                  const struct exchange *x, const char *id, struct error *err)
 {
-    struct response_place place;
+    struct turn_place place;
     enum status rc = response_find(out, &place, x, id, "previous_response_id", err);
 
     *ret_turn = rc == STATUS_OK ? place.turn : 0;
@@ -164,9 +164,10 @@ static enum status response_of_reply(struct response **out, const struct respons
         return error_no_memory(err, sizeof(*r), "a response");
     *r = (struct response){
         .store = q->store, .previous = q->previous, .instructions = reply->instructions};
-    response_format_id(r->id, &reply->turns[0].conversation,
-                       reply->turns[0].number |
-                           (q->conversation != NULL ? RESPONSE_TURN_OF_NAMED : 0));
+    response_format_id(r->id, &(struct turn_place){.origin = {reply->turns[0].conversation,
+                                                              reply->turns[0].generation},
+                                                   .turn = reply->turns[0].number,
+                                                   .is_of_named = q->conversation != NULL});
     response_take_tools(r, q);
     if (keep_text(&r->previous, arena, err) != STATUS_OK ||
         keep_text(&r->instructions, arena, err) != STATUS_OK ||
@@ -216,7 +217,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
                                    .request = &q->base,
                                    .key = key,
                                    .is_ephemeral = !q->store && q->conversation == NULL};
-    struct response_place place = {.is_of_named = q->conversation != NULL};
+    struct turn_place place = {.is_of_named = q->conversation != NULL};
     struct response *r = NULL;
     struct conversation *c = NULL;
     struct conversation_id id;
@@ -232,6 +233,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
         return rc;
     id = c->id;
     plan.created_s = response_created_s(c);
+    place.origin = (struct turn_origin){c->id, c->host.generation};
     place.turn = c->host.n_turns + (uint32_t)c->host.n_live + 1;
     rc = response_of_turn(&r, c, &place, exchange_arena(x), err);
     if (rc == STATUS_OK && q->conversation != NULL)

@@ -26,7 +26,7 @@ enum {
 /* What a request is about. */
 struct stored_response {
     struct conversation *conversation;
-    struct response_place place;
+    struct turn_place place;
     const struct stored_request *request;
     const struct completed_turn *completed; /* NULL: it is in progress */
     struct response *response;

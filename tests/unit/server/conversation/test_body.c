@@ -159,6 +159,7 @@ START_TEST(an_acceptance_is_kept)
                              .variables = {{"{\"a\":1}", 7}, THINKING_OFF},
                              .overrides = &all};
     struct sampling_overrides read_all = {.given = ~0u};
+    const struct turn_origin origin = {.conversation = {{9, 8, 7}}, .generation = 3};
     struct stored_request *stored;
     struct body_accept out;
     struct error err;
@@ -167,7 +168,8 @@ START_TEST(an_acceptance_is_kept)
     put_all(&all.values);
     buf_init(&body, 1 << 20);
     ck_assert_int_eq(stored_request_open(&stored, &r, &err), STATUS_OK);
-    ck_assert_int_eq(body_write_accept(&body, stored, &all.values, "engine 1", &err), STATUS_OK);
+    ck_assert_int_eq(body_write_accept(&body, stored, &all.values, "engine 1", NULL, &err),
+                     STATUS_OK);
     arena_init(&arena, 1 << 20);
     ck_assert_int_eq(body_read_accept(&out, body.data, body.len, &arena, &err), STATUS_OK);
     ck_assert(stored_request_matches(stored, &out.request));
@@ -181,6 +183,17 @@ START_TEST(an_acceptance_is_kept)
     ck_assert_uint_eq(out.compiler_revision, AGENT_COMPILER_REVISION);
     read_all.values = *out.sampling;
     ck_assert(sampling_overrides_is_equal(&read_all, &all));
+    ck_assert_uint_eq(out.origin.generation, 0);
+    check_cuts(&body, read_accept);
+    body.data[0] = 4; /* a version without origins */
+    ck_assert_int_eq(body_read_accept(&out, body.data, body.len - 4, &arena, &err), STATUS_OK);
+    ck_assert_str_eq(out.binding, "engine 1");
+    ck_assert_uint_eq(out.origin.generation, 0);
+    buf_clear(&body);
+    ck_assert_int_eq(body_write_accept(&body, stored, NULL, "", &origin, &err), STATUS_OK);
+    ck_assert_int_eq(body_read_accept(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert_uint_eq(out.origin.generation, 3);
+    ck_assert_mem_eq(&out.origin.conversation, &origin.conversation, sizeof(origin.conversation));
     check_cuts(&body, read_accept);
     stored_request_close(stored);
     buf_deinit(&body);

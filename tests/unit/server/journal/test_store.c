@@ -119,6 +119,30 @@ START_TEST(test_old_keys)
 }
 END_TEST
 
+/* Which conversation each record of one is of: the number of its id. */
+static const char *owners_of(struct journal_store *s, int conversation)
+{
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+    static char out[64];
+    struct journal_found f;
+    struct error err = {0};
+    size_t n = 0;
+
+    memcpy(q.id, kept_ids[conversation], sizeof(q.id));
+    journal_found_init(&f);
+    ck_assert_int_eq(s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err), STATUS_OK);
+    for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l)) {
+        const struct journal_event *e = container_of(l, struct journal_event, link);
+
+        for (char i = 0; i < 3; i++)
+            if (memcmp(e->conversation, kept_ids[(int)i], JOURNAL_ID_BYTES) == 0)
+                out[n++] = (char)('0' + i);
+    }
+    out[n] = '\0';
+    journal_found_deinit(&f);
+    return out;
+}
+
 /* A fork has the past of its parent until then, whatever happens to that, and pins it: a closed
  * parent is deleted with its last fork. */
 START_TEST(test_forks)
@@ -138,6 +162,8 @@ START_TEST(test_forks)
     commit(s, r);
     commit(s, record(JOURNAL_OBSERVE, 1, 2, "c2"));
     ck_assert_str_eq(stored(s, 1), "1.1.0:o 5.1.1:b1 1.1.1:fork 5.1.2:c2");
+    ck_assert_str_eq(owners_of(s, 1), "0011");
+    ck_assert_str_eq(owners_of(s, 2), "0012");
     ck_assert_str_eq(stored(s, 2), "1.1.0:o 5.1.1:b1 1.1.1:fork 1.1.1:again");
     commit(s, record(JOURNAL_CLOSE, 0, 0, ""));
     commit(s, record(JOURNAL_CLOSE, 1, 0, ""));
