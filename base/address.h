@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-enum { ADDRESS_HOST_MAX = 255 };
+enum { ADDRESS_HOST_MAX = 255, ADDRESS_PORT_CHARS = 6 };
 
 /* STATUS_INVALID for text that is no address, whether or not it could be bound. */
 enum status address_check(const char *address, struct error *err) MUST_CHECK;

@@ -14,13 +14,17 @@
 
 #include <assert.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "proto/descriptors.h"
 #include "server/access/access.h"
 #include "server/check.h"
+#include "server/cluster/cluster.h"
 #include "server/conversation/conversations.h"
 #include "server/daemon_state.h"
 #include "server/journal/journal.h"
@@ -198,6 +202,31 @@ static void on_journal_changed(void *arg)
                    journal_trouble(d->host.journal) == NULL ? HEALTH_SERVING : HEALTH_NOT_SERVING);
 }
 
+/* Where others reach this daemon: as was said, with the port that was bound; or at the first
+ * address, unless only this machine can know it or it is any address. */
+static void daemon_join_cluster(struct daemon *d)
+{
+    const char *said = d->config.cluster_address, *bound = ports_address(&d->ports);
+    char host[ADDRESS_HOST_MAX + 1], port[ADDRESS_PORT_CHARS], address[JOURNAL_ADDRESS_CHARS] = "";
+    struct error ignored;
+
+    if (!journal_is_shared(d->host.journal))
+        return;
+    if (said == NULL && address_unix_path(bound) == NULL && strncmp(bound, "0.0.0.0:", 8) != 0 &&
+        strncmp(bound, "[::]:", 5) != 0)
+        said = bound;
+    if (said == NULL)
+        log_warn("cluster", "passed_on=no what=\"other daemons cannot pass calls on to this one: "
+                            "give --cluster-address HOST:PORT, or off\"");
+    else if (strcmp(said, "off") != 0)
+        (void)snprintf(address, sizeof(address), "%s", said);
+    if (strlen(address) > 2 && strcmp(address + strlen(address) - 2, ":0") == 0 &&
+        address_split(host, port, bound, &ignored) == STATUS_OK)
+        (void)snprintf(address + strlen(address) - 1, sizeof(address) - strlen(address) + 1, "%s",
+                       port);
+    cluster_join(d->server.cluster, address);
+}
+
 /* The host's loaded. */
 static void daemon_serve(struct part_host *host)
 {
@@ -208,6 +237,7 @@ static void daemon_serve(struct part_host *host)
     health_set_all(&d->health, HEALTH_SERVING);
     on_journal_changed(d);
     ports_say_ready(&d->ports);
+    daemon_join_cluster(d);
     notifier_send(&d->notifier, "READY=1\nSTATUS=serves %zu models on %s",
                   d->server.models->n_loaded, ports_address(&d->ports));
     if (d->is_reload_due)

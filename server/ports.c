@@ -11,6 +11,7 @@
 #include "server/api/connect/connect.h"
 #include "server/api/routes.h"
 #include "server/api/services.h"
+#include "server/cluster/cluster.h"
 #include "server/config/config.h"
 #include "server/http/http.h"
 #include "server/model/model.h"
@@ -58,6 +59,8 @@ static enum status grpc_port_start(struct grpc_port *g, const char *flag, enum p
         .n_refused = &host->server->n_connections_refused,
         .n_dropped = &host->server->n_connections_dropped,
         .access = access,
+        .admit_passed = journal_is_shared(host->journal) ? cluster_admit : NULL,
+        .admit_arg = host->server->cluster,
         .env = host->env,
     };
     enum status rc;
@@ -132,6 +135,7 @@ static enum status ports_open_http(struct ports *p, struct access *access, struc
         *err = why;
         return rc;
     }
+    server->http = p->http;
     if (config.listen != NULL)
         log_info("listening", "http=%s", http_address(p->http));
     if (config.admin != NULL)

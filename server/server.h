@@ -30,13 +30,15 @@
     PART(groups, groups)                 /* of processes */ \
     PART(stores, stores)                 /* versioned values */ \
     PART(replays, replays)               /* tables of items to learn from */ \
-    PART(connected, connect_calls)       /* calls by Connect */
+    PART(connected, connect_calls)       /* calls by Connect */ \
+    PART(cluster, cluster)               /* daemons that share the journal */
 /* clang-format on */
 
 #define SERVER_PART_TYPE(name, type) struct type;
 SERVER_PARTS(SERVER_PART_TYPE)
 struct access;
 struct env;
+struct http;
 struct loop_watch;
 
 enum server_state {
@@ -55,6 +57,7 @@ struct server {
     const struct access *access; /* NULL: everybody may call */
 #define SERVER_PART_MEMBER(name, type) struct type *name;
     SERVER_PARTS(SERVER_PART_MEMBER)
+    struct http *http;                                     /* NULL: no port */
     const struct loop_watch *watch;                        /* NULL: none, in tests */
     uint64_t n_reloads_done, n_reloads_failed;             /* of the configuration */
     uint64_t n_connections_refused, n_connections_dropped; /* for the limit of open files; silent */

@@ -375,14 +375,9 @@ static enum status access_look_up(const struct access_key **out, const struct ac
     return STATUS_OK;
 }
 
-enum status access_admit(const struct access_key **out, const struct access *a,
-                         enum access_level level, const struct access_proof *proof,
-                         struct error *err)
+static enum status access_check_role(const struct access_key **out, const struct access_key *key,
+                                     enum access_level level, struct error *err)
 {
-    const struct access_key *key = a == NULL ? &key_of_anyone : &key_of_stranger;
-
-    if (a != NULL && level != ACCESS_OPEN && access_look_up(&key, a, proof, err) != STATUS_OK)
-        return err->status;
     if (level == ACCESS_ADMIN && (key->principal->roles & ACCESS_ROLE_ADMIN) == 0)
         return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,
                              "this needs a key with the role admin");
@@ -391,6 +386,37 @@ enum status access_admit(const struct access_key **out, const struct access *a,
                              "this needs a key with the role attach");
     *out = key;
     return STATUS_OK;
+}
+
+enum status access_admit(const struct access_key **out, const struct access *a,
+                         enum access_level level, const struct access_proof *proof,
+                         struct error *err)
+{
+    const struct access_key *key = a == NULL ? &key_of_anyone : &key_of_stranger;
+
+    if (a != NULL && level != ACCESS_OPEN && access_look_up(&key, a, proof, err) != STATUS_OK)
+        return err->status;
+    return access_check_role(out, key, level, err);
+}
+
+enum status access_admit_as(const struct access_key **out, const struct access *a,
+                            enum access_level level, const char *principal, struct error *err)
+{
+    const struct access_key *found = a == NULL && principal[0] == '\0' ? &key_of_anyone : NULL;
+
+    for (struct link *at = a == NULL ? NULL : list_first(&a->keys); at != NULL && found == NULL;
+         at = list_next(&a->keys, at)) {
+        const struct access_key *key = container_of(at, struct access_key, link);
+
+        if (strcmp(key->principal->name, principal) == 0 && access_key_is_valid(a, key))
+            found = key;
+    }
+    if (found == NULL)
+        return error_because(err, STATUS_UNAUTHENTICATED, REASON_KEY_INVALID, NULL,
+                             "the parleyd that has the conversation has no key of '%.80s': all "
+                             "need the same --keys",
+                             principal);
+    return access_check_role(out, found, level, err);
 }
 
 const struct principal *access_key_principal(const struct access_key *key)

@@ -75,6 +75,12 @@ enum status access_admit(const struct access_key **out, const struct access *a,
                          enum access_level level, const struct access_proof *proof,
                          struct error *err) MUST_CHECK;
 
+/* The same for a call that another daemon has admitted as the principal of this name: finds one of
+ * the principal's keys. UNAUTHENTICATED if the principal has no valid key here. */
+enum status access_admit_as(const struct access_key **out, const struct access *a,
+                            enum access_level level, const char *principal,
+                            struct error *err) MUST_CHECK;
+
 /* Returns the weight of a principal's id; 1 if there is no such principal. */
 unsigned access_weight(const struct access *a, uint32_t principal);
 

@@ -9,6 +9,7 @@
 #include "server/access/quota.h"
 #include "server/act/session.h"
 #include "server/api/kserve/sequences.h"
+#include "server/cluster/cluster.h"
 #include "server/compile/compiler.h"
 #include "server/conversation/conversations.h"
 #include "server/journal/journal.h"
@@ -117,6 +118,7 @@ void metrics_render(struct server *server, struct buf *out)
                    (double)server->watch->longest_us / 1e6);
     groups_metrics(server->groups, out);
     journal_metrics(conversations->keeping.journal, out);
+    cluster_metrics(server->cluster, out);
     metric_one(out, "parley_live_turns", "gauge", "Turns in flight or queued.",
                (double)conversations->n_live);
     write_reloads(server, out);

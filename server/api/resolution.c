@@ -9,7 +9,9 @@
 #include "agents/reply/whole_reply.h"
 #include "server/access/access.h"
 #include "server/api/generation.h"
+#include "server/api/passed_exchange.h"
 #include "server/api/request_key.h"
+#include "server/cluster/cluster.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/keeping.h"
 #include "server/conversation/keyed_lookup.h"
@@ -39,6 +41,7 @@ struct resolution {
     resolution_begin_fn begin;         /* of resolution_serve; else NULL */
     void (*serve)(struct exchange *x); /* of resolution_recall; else NULL */
     const char *id;                    /* for RESOLUTION_RECALL */
+    enum lookup_how how;
     union {
         struct models_wait model;
         struct keyed_lookup key;
@@ -47,6 +50,8 @@ struct resolution {
 };
 
 static void resolution_resume(struct resolution *r, const struct error *err);
+static void resolution_looked_up(struct resolution *r, const struct journal_peer *owner,
+                                 const struct error *err);
 
 /* --- the model --- */
 
@@ -109,7 +114,7 @@ static void leave_model(struct resolution *r)
 
 static void on_key_looked_up(struct keyed_lookup *l, const struct error *err)
 {
-    resolution_resume(container_of(l, struct resolution, wait.key), err);
+    resolution_looked_up(container_of(l, struct resolution, wait.key), &l->lookup.owner, err);
 }
 
 static bool want_key(struct resolution *r, struct error *err)
@@ -117,8 +122,8 @@ static bool want_key(struct resolution *r, struct error *err)
     struct exchange *x = r->exchange;
 
     return exchange_key(x) != NULL &&
-           keyed_lookup_begin(&r->wait.key, exchange_server(x)->keyed, exchange_principal(x)->id,
-                              exchange_key(x), on_key_looked_up);
+           keyed_lookup_begin(&r->wait.key, exchange_server(x)->keyed, r->how,
+                              exchange_principal(x)->id, exchange_key(x), on_key_looked_up);
 }
 
 static void leave_key(struct resolution *r)
@@ -130,14 +135,15 @@ static void leave_key(struct resolution *r)
 
 static void on_conversation(struct named_lookup *l, const struct error *err)
 {
-    resolution_resume(container_of(l, struct resolution, wait.conversation), err);
+    resolution_looked_up(container_of(l, struct resolution, wait.conversation), &l->lookup.owner,
+                         err);
 }
 
 static bool resolution_look_up(struct resolution *r, const char *text)
 {
     struct exchange *x = r->exchange;
 
-    return named_lookup_begin(&r->wait.conversation, exchange_server(x)->names,
+    return named_lookup_begin(&r->wait.conversation, exchange_server(x)->names, r->how,
                               exchange_principal(x)->id, text, on_conversation);
 }
 
@@ -232,6 +238,29 @@ static void resolution_resume(struct resolution *r, const struct error *err)
     resolution_advance(r);
 }
 
+/* The daemon that had the conversation has ended: looks again, and waits. */
+static void resolution_here(struct exchange *x, void *arg)
+{
+    struct resolution *r = arg;
+
+    r->how = LOOKUP_HERE;
+    resolution_advance(r);
+}
+
+static void resolution_looked_up(struct resolution *r, const struct journal_peer *owner,
+                                 const struct error *err)
+{
+    const struct journal_peer to = *owner; /* which is the wait's */
+
+    if (err->status != STATUS_UNAVAILABLE || to.id[0] == '\0') {
+        resolution_resume(r, err);
+        return;
+    }
+    exchange_drop_handler(r->exchange);
+    if (!passed_exchange_begin(r->exchange, &to, resolution_here, r))
+        resolution_here(r->exchange, r);
+}
+
 static void resolution_start(struct exchange *x, const struct resolution *start)
 {
     struct resolution *r = arena_alloc(exchange_arena(x), 1, sizeof(*r));
@@ -243,6 +272,9 @@ static void resolution_start(struct exchange *x, const struct resolution *start)
         return;
     }
     *r = *start;
+    r->how = cluster_can_pass_on(exchange_server(x)->cluster) && !exchange_is_passed_on(x)
+                 ? LOOKUP_ANYWHERE
+                 : LOOKUP_HERE;
     resolution_advance(r);
 }
 

@@ -36,6 +36,11 @@ const struct principal *call_principal(const struct call *call)
     return call->principal;
 }
 
+bool call_is_passed_on(const struct call *call)
+{
+    return call->is_passed_on;
+}
+
 struct server *call_server(const struct call *call)
 {
     return call->server;

@@ -77,6 +77,8 @@ uint64_t call_deadline_us(const struct call *call);
 const char *call_header(struct call *call, const char *key);
 /* Returns who makes the call. A principal lives as long as the daemon. */
 const struct principal *call_principal(const struct call *call);
+/* Returns whether another daemon passed the call on, and has admitted its caller. */
+bool call_is_passed_on(const struct call *call);
 /* Returns the daemon's registries. */
 struct server *call_server(const struct call *call);
 /* Returns the health of the daemon's services. */

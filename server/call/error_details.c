@@ -2,10 +2,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/arena.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
 #include "proto/codec.h"
+
+#define DETAIL_MAX_BYTES ((size_t)64 << 10)
 
 void error_details_fill(Parley__V1__ErrorDetail *out, const struct error *err)
 {
@@ -17,6 +21,38 @@ void error_details_fill(Parley__V1__ErrorDetail *out, const struct error *err)
     out->have_version = err->have_version;
     out->want_version = err->want_version;
     out->reason = (char *)error_reason(err);
+}
+
+static enum reason reason_of_name(const char *name)
+{
+    for (int i = REASON_NONE + 1; i < N_REASONS; i++)
+        if (strcmp(reason_name((enum reason)i), name) == 0)
+            return (enum reason)i;
+    return REASON_NONE;
+}
+
+bool error_details_read(struct error *out, const void *bytes, size_t size_bytes)
+{
+    const Parley__V1__ErrorDetail *detail;
+    ProtobufCMessage *message = NULL;
+    struct error ignored;
+    struct arena arena;
+    bool is_read;
+
+    arena_init(&arena, DETAIL_MAX_BYTES);
+    is_read = codec_decode(&message, &parley__v1__error_detail__descriptor, bytes, size_bytes,
+                           CODEC_ANY_FIELDS, &arena, &ignored) == STATUS_OK;
+    detail = (const Parley__V1__ErrorDetail *)message;
+    is_read = is_read && detail->code > STATUS_OK && detail->code <= STATUS_UNAUTHENTICATED;
+    if (is_read) {
+        (void)error_because(out, (enum status)detail->code, reason_of_name(detail->reason),
+                            detail->field[0] == '\0' ? NULL : detail->field, "%s", detail->message);
+        out->retry_after_ms = detail->retry_after_ms;
+        out->have_version = detail->have_version;
+        out->want_version = detail->want_version;
+    }
+    arena_deinit(&arena);
+    return is_read;
 }
 
 static void error_details_add(struct error_details *d, const ProtobufCMessage *detail)

@@ -4,6 +4,7 @@
 #define SERVER_RPC_ERROR_DETAILS_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,10 @@ struct error_details {
 
 /* Fills in our own message. Its texts are err's, and live as long as err. */
 void error_details_fill(Parley__V1__ErrorDetail *out, const struct error *err);
+
+/* Reads an encoded ErrorDetail. Returns false, and changes nothing, if the bytes are none, or name
+ * no failure. */
+bool error_details_read(struct error *out, const void *bytes, size_t size_bytes);
 
 /* Makes google.rpc's messages. A message that does not fit is left out. */
 void error_details_pack(struct error_details *out, const struct error *err);

@@ -31,6 +31,7 @@ struct call {
     const ProtobufCMessage *request; /* NULL where the client streams */
     struct arena arena;
     uint64_t deadline_us;
+    bool is_passed_on;   /* another daemon passed the call on: it is not passed on again */
     size_t *n_unawaited; /* the transport's count of calls whose handler is_unawaited */
     const struct call_handler *handler;
     void *handler_state;

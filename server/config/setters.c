@@ -380,6 +380,25 @@ enum status set_tls_client_ca(struct config *c, const char *value, struct error 
     return STATUS_OK;
 }
 
+enum status set_cluster_address(struct config *c, const char *value, struct error *err)
+{
+    const char *colon = strrchr(value, ':');
+
+    if (strcmp(value, "off") != 0 && (colon == NULL || colon == value || colon[1] == '\0' ||
+                                      strspn(colon + 1, "0123456789") != strlen(colon + 1)))
+        return error_set(err, STATUS_INVALID, "is not HOST:PORT, [IPV6]:PORT or off");
+    c->cluster_address = value;
+    return STATUS_OK;
+}
+
+enum status set_cluster_ca(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->cluster_ca = value;
+    return STATUS_OK;
+}
+
 enum status set_drain_timeout(struct config *c, const char *value, struct error *err)
 {
     return config_number(&c->drain_timeout_ms, value, config_times, (uint64_t)24 * 3600 * 1000,

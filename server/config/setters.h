@@ -23,6 +23,8 @@ enum status set_keys(struct config *c, const char *value, struct error *err) MUS
 enum status set_tls_cert(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_tls_key(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_tls_client_ca(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_cluster_address(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_cluster_ca(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_backup(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_init_data(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_check_data(struct config *c, const char *value, struct error *err) MUST_CHECK;

@@ -56,6 +56,7 @@ struct config {
     size_t checkpoint_rounds;
     uint64_t checkpoint_ms;
     uint64_t lease_ms;
+    const char *cluster_address, *cluster_ca; /* NULL: not given */
     uint64_t unload_idle_ms, retain_age_ms;
     size_t retain_bytes;
     size_t memory_bytes;         /* of all models; 0: no bound */

@@ -357,8 +357,13 @@ static struct turn *find_live(const struct conversation *c, uint32_t number)
 enum status conversation_cancel_from(struct conversation *c, uint32_t number, size_t *ret_n,
                                      struct error *err)
 {
-    uint32_t last = c->host.n_turns + c->host.n_live;
+    uint32_t last;
 
+    /* A turn that an earlier process accepted is cancelled as one that runs. */
+    if (c->unended.request != NULL && (number == 0 || number == c->host.n_turns + 1) &&
+        conversation_run_unended(c, err) != STATUS_OK)
+        return err->status;
+    last = c->host.n_turns + c->host.n_live;
     if (number > last) {
         (void)error_field(err, "turn", "is %u, there are %u turns", number, last);
         return err->status = STATUS_RANGE;

@@ -523,6 +523,27 @@ bool conversation_suspend(struct conversation *c)
     return true;
 }
 
+static const struct error handed_over = {
+    .status = STATUS_UNAVAILABLE,
+    .reason = REASON_SERVER_DRAINING,
+    .retry_after_ms = 100,
+    .text = "this parleyd is shutting down; the turn goes on at another one: send the request "
+            "again, with the place after the last part that came",
+};
+
+bool conversation_hand_over(struct conversation *c)
+{
+    const struct conversation_id id = c->id;
+    struct conversations *all = c->all;
+
+    if (!c->host.is_kept || all->keeping.is_inexact || c->host.model->info.is_inexact)
+        return false;
+    turn_lose_all(&c->host, &handed_over);
+    conversation_leave(c, WATCH_CLOSED, "another parleyd goes on with it");
+    journal_give(all->keeping.journal, id.bytes, true);
+    return true;
+}
+
 void conversation_lose(struct conversation *c)
 {
     if (c->is_closed)
@@ -643,9 +664,17 @@ void conversations_expiry_changed(struct conversation *c)
 void conversations_drain(void *conversations)
 {
     struct conversations *all = conversations;
+    struct conversation *c, *next;
 
     all->is_draining = true;
     end_lingering(all, UINT64_MAX);
+    if (all->keeping.journal == NULL || journal_n_others(all->keeping.journal) == 0)
+        return;
+    for (c = conversations_newest(all); c != NULL; c = next) {
+        next = conversations_older(all, c);
+        if (c->host.n_live > 0)
+            (void)conversation_hand_over(c); /* else the turn ends here */
+    }
 }
 
 void conversations_cancel_all(void *conversations)
@@ -766,6 +795,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
     list_init(&all->newest_first);
     list_init(&all->lingering);
     list_init(&all->closing);
+    list_init(&all->orphans);
     config->env->random(config->env->self, &life, sizeof(life));
     watch_ring_init(&all->watch, life);
 }

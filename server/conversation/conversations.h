@@ -20,6 +20,7 @@
 struct alarm;
 struct clone;
 struct journal;
+struct journal_orphan;
 struct model;
 struct access_quota;
 struct models;
@@ -32,6 +33,10 @@ struct keeping_config {
     bool is_inexact;         /* the arithmetic does not compute the same bits again */
     /* Returns a principal's name. NULL: every name is "". */
     const char *(*principal_name)(void *self, uint32_t principal);
+    /* Finds the id of the principal of this name. Returns false if there is none. */
+    bool (*find_principal)(void *self, const char *name, uint32_t *out);
+    /* The orphan of struct journal_sharing; NULL where one daemon alone uses the journal. */
+    void (*orphan)(void *conversations, const struct journal_orphan *orphan);
     void *self;
 };
 
@@ -131,6 +136,7 @@ struct conversations {
     struct model_user user;
     struct absent_models absent; /* models of kept conversations that are not served */
     struct keeping_config keeping;
+    struct list orphans; /* lookups of turns that no daemon goes on with: see orphans.h */
     struct list closing; /* what a pass closes in the journal: see retention.h */
     uint64_t stored_ms;  /* the time of the newest record of earlier processes; 0: unknown yet */
     size_t n_expired; /* kept conversations whose own idle time closed them since the last pass */
@@ -232,6 +238,9 @@ void conversation_put_away(struct conversation *c, const char *reason);
 /* Takes c out of memory because the server stops: the next process computes the accepted turn
  * again. Returns false, and does nothing, if the next process could not do so. */
 bool conversation_suspend(struct conversation *c);
+/* The same where other daemons share the journal: one of them goes on with the turn at once, and
+ * readers are told to ask again. */
+bool conversation_hand_over(struct conversation *c);
 /* Takes c, which has no turn any more and may be closed already, out of memory. */
 void conversation_lose(struct conversation *c);
 

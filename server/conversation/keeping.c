@@ -298,7 +298,7 @@ static void on_wanted(void *arg, const uint8_t *id)
         return;
     if (c != NULL)
         conversation_put_away(c, "another parleyd goes on with it");
-    journal_give(all->keeping.journal, id);
+    journal_give(all->keeping.journal, id, false);
 }
 
 static struct conversation *keeping_first(const struct conversations *all)
@@ -344,6 +344,8 @@ void conversations_keep(struct conversations *all, const struct keeping_config *
     all->turns.store = keeping_store;
     all->turns.lost = keeping_lost;
     memcpy(&all->opened.key, journal_secret(config->journal), sizeof(all->opened.key));
-    journal_share(config->journal,
-                  &(struct journal_sharing){.wanted = on_wanted, .lapsed = on_lapsed, .arg = all});
+    journal_share(config->journal, &(struct journal_sharing){.wanted = on_wanted,
+                                                             .orphan = config->orphan,
+                                                             .lapsed = on_lapsed,
+                                                             .arg = all});
 }

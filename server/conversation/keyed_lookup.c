@@ -58,7 +58,7 @@ static bool keyed_lookup_advance(struct keyed_lookup *l, struct error *err)
             break;
         memcpy(which.bytes, key.conversation, sizeof(which.bytes));
         conversation_id_format(&which, id);
-        is_waiting = lookup_begin(&l->lookup, l->all->config.conversations, JOURNAL_BY_ID,
+        is_waiting = lookup_begin(&l->lookup, l->all->config.conversations, JOURNAL_BY_ID, l->how,
                                   l->principal, id, on_keyed_conversation);
     }
     arena_deinit(&arena);
@@ -85,13 +85,14 @@ static void on_key(void *arg, struct journal_found *found, const struct error *e
         keyed_lookup_end(l, &why);
 }
 
-bool keyed_lookup_begin(struct keyed_lookup *l, struct keyed_replies *all, uint32_t principal,
-                        const char *key, keyed_lookup_done_fn done)
+bool keyed_lookup_begin(struct keyed_lookup *l, struct keyed_replies *all, enum lookup_how how,
+                        uint32_t principal, const char *key, keyed_lookup_done_fn done)
 {
     const struct conversations *conversations = all->config.conversations;
     struct journal_query q = {.by = JOURNAL_BY_KEY, .text = key};
 
-    *l = (struct keyed_lookup){.all = all, .principal = principal, .key = key, .done = done};
+    *l = (struct keyed_lookup){
+        .all = all, .principal = principal, .key = key, .done = done, .how = how};
     list_init(&l->parts);
     keeping_check_lease(all->config.conversations);
     if (conversations->keeping.journal == NULL || !keyed_replies_lack(all, principal, key))

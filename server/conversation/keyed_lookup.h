@@ -19,6 +19,7 @@ struct keyed_lookup {
     struct keyed_replies *all;
     uint32_t principal;
     const char *key;
+    enum lookup_how how;
     struct list parts; /* of struct journal_event */
     struct link *at;   /* the part that is looked up; NULL: all parts are in memory */
     keyed_lookup_done_fn done;
@@ -26,8 +27,8 @@ struct keyed_lookup {
 
 /* Begins a lookup, which borrows key until its end. Returns false if there is nothing to wait for,
  * and true if done is called later, unless keyed_lookup_leave comes before. */
-bool keyed_lookup_begin(struct keyed_lookup *l, struct keyed_replies *all, uint32_t principal,
-                        const char *key, keyed_lookup_done_fn done);
+bool keyed_lookup_begin(struct keyed_lookup *l, struct keyed_replies *all, enum lookup_how how,
+                        uint32_t principal, const char *key, keyed_lookup_done_fn done);
 /* Ends the lookup: done is not called. */
 void keyed_lookup_leave(struct keyed_lookup *l);
 

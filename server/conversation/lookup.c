@@ -30,6 +30,9 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
     struct conversation *c = NULL;
 
     memcpy(l->id.bytes, found->id, sizeof(l->id.bytes));
+    l->owner = found->owner;
+    if (why.status == STATUS_OK)
+        l->owner.id[0] = '\0';
     if (why.status == STATUS_OK && found->is_found && !retention_is_closing(l->all, &l->id)) {
         c = lookup_in_memory(l, found);
         if (c == NULL) /* else another lookup was sooner */
@@ -40,9 +43,12 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
 }
 
 bool lookup_begin(struct lookup *l, struct conversations *all, enum journal_by by,
-                  uint32_t principal, const char *text, lookup_done_fn done)
+                  enum lookup_how how, uint32_t principal, const char *text, lookup_done_fn done)
 {
-    struct journal_query q = {.by = by, .text = text};
+    struct journal_query q = {.by = by,
+                              .text = text,
+                              .wants_owner = how == LOOKUP_ANYWHERE,
+                              .is_sweep = how == LOOKUP_FREE};
     struct conversation_id id;
 
     *l = (struct lookup){.all = all, .principal = principal, .done = done};

@@ -8,7 +8,7 @@ static bool named_lookup_by_name(struct named_lookup *l, uint32_t principal)
 {
     l->is_by_name = true;
     return conversation_name_is_valid(l->text) &&
-           lookup_begin(&l->lookup, l->names->all, JOURNAL_BY_NAME, principal, l->text,
+           lookup_begin(&l->lookup, l->names->all, JOURNAL_BY_NAME, l->how, principal, l->text,
                         on_named_lookup);
 }
 
@@ -28,14 +28,16 @@ static void on_named_lookup(struct lookup *lookup, const struct error *err)
 }
 
 bool named_lookup_begin(struct named_lookup *l, struct conversation_names *names,
-                        uint32_t principal, const char *text, named_lookup_done_fn done)
+                        enum lookup_how how, uint32_t principal, const char *text,
+                        named_lookup_done_fn done)
 {
-    *l = (struct named_lookup){.names = names, .text = text, .done = done};
+    *l = (struct named_lookup){.names = names, .text = text, .done = done, .how = how};
     keeping_check_lease(names->all);
     if (names->all->keeping.journal == NULL || text[0] == '\0' ||
         conversation_names_find(names, principal, text) != NULL)
         return false;
-    return lookup_begin(&l->lookup, names->all, JOURNAL_BY_ID, principal, text, on_named_lookup) ||
+    return lookup_begin(&l->lookup, names->all, JOURNAL_BY_ID, how, principal, text,
+                        on_named_lookup) ||
            named_lookup_by_name(l, principal);
 }
 

@@ -18,6 +18,7 @@ struct named_lookup {
     struct conversation_names *names;
     const char *text;
     named_lookup_done_fn done;
+    enum lookup_how how;
     bool is_by_name; /* the lookup under way is by name, else by id */
 };
 
@@ -25,7 +26,8 @@ struct named_lookup {
  * wait for; then done is not called. Returns true if done will be called later, unless
  * named_lookup_leave comes first. */
 bool named_lookup_begin(struct named_lookup *l, struct conversation_names *names,
-                        uint32_t principal, const char *text, named_lookup_done_fn done);
+                        enum lookup_how how, uint32_t principal, const char *text,
+                        named_lookup_done_fn done);
 /* Ends the wait: done is not called. Does nothing if the lookup does not wait. */
 void named_lookup_leave(struct named_lookup *l);
 

@@ -220,6 +220,10 @@ static void exchange_check_key(struct exchange *x)
     };
     enum access_level level = x->route == NULL ? ACCESS_KEY : x->route->access;
 
+    if (x->passed_key != NULL) {
+        x->access = x->passed_key;
+        return;
+    }
     if (is_preflight(x))
         level = ACCESS_OPEN; /* browsers send no key with a preflight */
     if (access_admit(&x->access, x->front->config.access, level, &proof, &x->err) != STATUS_OK)
@@ -232,6 +236,8 @@ static void check_origin(struct exchange *x)
 {
     struct origin_rules rules = x->front->config.origins;
 
+    if (x->passed_key != NULL)
+        return; /* the daemon that got it has looked */
     if (x->sink->is_admin)
         rules.is_loopback = x->front->is_admin_loopback;
     if (origin_check(&rules, x->host, x->origin, &x->err) == STATUS_OK)
@@ -489,6 +495,12 @@ static void reply(struct exchange *x, int http_status, const char *type, const c
     buf_deinit(&packed);
 }
 
+void exchange_reply_with(struct exchange *x, int http_status, const char *type, const char *more,
+                         const char *body, size_t len)
+{
+    reply_plain(x, http_status, type, more, body, len);
+}
+
 void exchange_reply(struct exchange *x, int http_status, const char *type, const char *body,
                     size_t len)
 {
@@ -586,17 +598,80 @@ void exchange_fail(struct exchange *x, const struct error *err)
     exchange_fail_as(x, exchange_status_of(x, err->status), err);
 }
 
-struct buf *exchange_stream(struct exchange *x)
+struct buf *exchange_stream_with(struct exchange *x, int http_status, const char *type,
+                                 const char *more)
 {
     if (!x->is_streaming && !x->is_ended) {
         x->is_streaming = true;
         x->must_close =
             x->must_close || x->is_http_1_0 || (x->front->is_draining && !x->sink->is_http_2);
-        if (append_head(x, 200, x->stream_type != NULL ? x->stream_type : "text/event-stream", "",
-                        SIZE_MAX) != STATUS_OK)
+        if (append_head(x, http_status, type, more, SIZE_MAX) != STATUS_OK)
             exchange_cut(x);
     }
     return &x->events;
+}
+
+struct buf *exchange_stream(struct exchange *x)
+{
+    return exchange_stream_with(x, 200,
+                                x->stream_type != NULL ? x->stream_type : "text/event-stream", "");
+}
+
+/* A path's bytes, but for those that may stand in one. */
+static enum status append_path(struct buf *out, const struct exchange *x)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-._~!$&'()*+,;=:@/";
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; x->path[i] != '\0' && rc == STATUS_OK; i++)
+        rc = strchr(plain, x->path[i]) != NULL && i != x->coded_slash
+                 ? buf_append(out, &x->path[i], 1)
+                 : buf_printf(out, "%%%02X", (unsigned char)x->path[i]);
+    return rc;
+}
+
+static enum status append_header(struct buf *out, const char *name, const char *value, size_t len)
+{
+    return value == NULL || len == 0 ? STATUS_OK
+                                     : buf_printf(out, "\n%s: %.*s", name, (int)len, value);
+}
+
+enum status exchange_write_head(struct exchange *x, struct buf *out, struct error *err)
+{
+    static const char *const kept[] = {[KEPT_CONTENT_TYPE] = "Content-Type",
+                                       [KEPT_TIMEOUT_MS] = "Connect-Timeout-Ms",
+                                       [KEPT_PROTOCOL] = "Connect-Protocol-Version",
+                                       [KEPT_MESSAGE_CODING] = "Connect-Content-Encoding"};
+    const struct {
+        const char *name, *value;
+        size_t len;
+    } rows[] = {
+        {"X-Request-Id", x->request_id.text, x->request_id.len},
+        {"X-Conversation-Id", x->conversation, strlen(x->conversation)},
+        {"Idempotency-Key", x->has_key ? x->key : NULL, x->key_len},
+        {"Last-Event-ID", x->has_last_event ? x->last_event.data : NULL, x->last_event.len},
+        {"Accept-Encoding", x->accepts, strlen(x->accepts)},
+        {"If-None-Match", x->known, strlen(x->known)},
+    };
+    enum status rc = buf_printf(out, "%s ", x->method_name);
+
+    if (rc == STATUS_OK)
+        rc = append_path(out, x);
+    if (rc == STATUS_OK && x->query != NULL)
+        rc = buf_printf(out, "?%s", x->query);
+    request_id_settle(&x->request_id, x->front->config.env);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && rc == STATUS_OK; i++)
+        rc = append_header(out, rows[i].name, rows[i].value,
+                           i == 0 ? strlen(x->request_id.text) : rows[i].len);
+    for (size_t i = 0; i < N_KEPT_HEADERS && rc == STATUS_OK; i++)
+        rc = append_header(out, kept[i], x->kept[i], x->kept[i] == NULL ? 0 : strlen(x->kept[i]));
+    return rc == STATUS_OK ? STATUS_OK : error_no_memory(err, out->len, "a request's head");
+}
+
+bool exchange_is_passed_on(const struct exchange *x)
+{
+    return x->passed_key != NULL;
 }
 
 void exchange_set_stream_type(struct exchange *x, const char *type)

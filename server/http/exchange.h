@@ -71,6 +71,16 @@ void exchange_set_stream_type(struct exchange *x, const char *type);
  * the returned buffer is sent when on_write_ready returns. */
 struct buf *exchange_stream(struct exchange *x);
 void exchange_end(struct exchange *x);
+/* exchange_stream, and the whole answer, with another status, type and further headers, each with
+ * its line end: those of an answer that another daemon has given. */
+struct buf *exchange_stream_with(struct exchange *x, int http_status, const char *type,
+                                 const char *more);
+void exchange_reply_with(struct exchange *x, int http_status, const char *type, const char *more,
+                         const char *body, size_t len);
+/* Appends the request's method, target and headers as inner.h takes them. EXHAUSTED. */
+enum status exchange_write_head(struct exchange *x, struct buf *out, struct error *err) MUST_CHECK;
+/* Whether another daemon passed the request on: it is not passed on again. */
+bool exchange_is_passed_on(const struct exchange *x);
 bool exchange_is_streaming(const struct exchange *x);
 
 /* Returns the value of a header, valid as long as the exchange; NULL if the request has none. */

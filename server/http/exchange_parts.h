@@ -131,7 +131,9 @@ struct exchange {
     const char *kept[N_KEPT_HEADERS];  /* in the arena; NULL: the header has not come */
     struct buf authorization, api_key; /* while the head is read, and where keys are configured */
     const struct access_key *access;   /* NULL until the head is read and the caller admitted */
-    uint32_t seen;                     /* the headers that have come: bits 1 << enum header */
+    /* Of a request that another daemon passed on, which has admitted its client; else NULL. */
+    const struct access_key *passed_key;
+    uint32_t seen; /* the headers that have come: bits 1 << enum header */
 };
 
 /* Opens the exchange of a request that begins. NULL without memory. */

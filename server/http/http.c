@@ -357,6 +357,11 @@ void http_configure(struct http *h, uint64_t timeout_ms, const char *const *orig
     h->front.config.origins.n_allowed = n_origins;
 }
 
+struct http_front *http_front(struct http *h)
+{
+    return &h->front;
+}
+
 size_t http_n_answering(const struct http *h)
 {
     return h->front.n_answering;

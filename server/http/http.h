@@ -12,6 +12,7 @@
 #include "server/http/config.h"
 
 struct http;
+struct http_front;
 
 /* Makes the port, which listens from now on. STATUS_UNAVAILABLE if an address cannot be bound. */
 enum status http_start(struct http **out, uv_loop_t *loop, const struct http_config *config,
@@ -42,6 +43,9 @@ void http_drain(struct http *h);
  * caller calls http_end again until it returns true: then all is sent, and no connection is left.
  */
 bool http_end(struct http *h);
+
+/* The port's connections and requests. */
+struct http_front *http_front(struct http *h);
 
 /* Closes all connections; answers in flight end as if their clients had hung up. NULL is fine. */
 void http_stop(struct http *h);

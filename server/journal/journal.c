@@ -27,7 +27,7 @@ enum { JOURNAL_TIMERS = 3, JOURNAL_BEAT_MS = 200 /* at most from one beat to the
 enum { JOURNAL_PAUSE_MS = 25, JOURNAL_MAX_PAUSE_MS = 400 }; /* between two reads of one item */
 enum { JOURNAL_RETRY_MS = 1000, JOURNAL_PROBE_MS = 5000, JOURNAL_TEXT = 240 };
 
-enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ, ITEM_GIVE };
+enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ, ITEM_GIVE, ITEM_LIST };
 
 /* With copies of its texts and bytes behind it. */
 struct journal_item {
@@ -40,9 +40,12 @@ struct journal_item {
     struct journal_wait *wait;  /* NULL: nobody waits, or no more */
     journal_done_fn done;
     journal_found_fn read_done;
+    struct journal_members *members; /* of a list: the journal's thread fills it */
+    journal_members_fn listed;
     void *arg;
     size_t size_bytes;
-    bool is_read; /* wholly: the journal's thread says so */
+    bool is_read;    /* wholly: the journal's thread says so */
+    bool is_unended; /* of what is given up */
     /* Of a read whose thing another process has: when it gives up, and when it asks again. 0: it
      * has not met this. */
     uint64_t until_ms, again_ms;
@@ -77,6 +80,11 @@ struct journal {
     void *changed_arg;
     struct journal_sharing sharing;
     uint64_t lease_until_us; /* of env_real: when others may take over what this process has */
+    uint64_t n_beats;        /* that succeeded */
+    size_t n_others;         /* of the last beat, as are others */
+    char others[JOURNAL_MAX_MEMBERS][JOURNAL_DAEMON_CHARS];
+    char address[JOURNAL_ADDRESS_CHARS];
+    bool is_sweeping;
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
@@ -95,11 +103,13 @@ static void journal_run(struct job *job)
         (void)type->commit(j->store, j->records, j->n_records, &j->err); /* it is in j->err */
     for (at = list_first(&j->running); at != NULL && j->err.status == STATUS_OK;
          at = list_next(&j->running, at)) {
-        const struct journal_item *item = container_of(at, struct journal_item, link);
+        struct journal_item *item = container_of(at, struct journal_item, link);
         struct error ignored; /* it is asked for again */
 
         if (item->kind == ITEM_GIVE)
-            (void)type->give(j->store, item->record.conversation, &ignored);
+            (void)type->give(j->store, item->record.conversation, item->is_unended, &ignored);
+        if (item->kind == ITEM_LIST)
+            (void)type->list(j->store, item->members, &item->err); /* it is in item->err */
     }
     for (at = list_first(&j->reading); at != NULL && n_bytes < JOURNAL_SLICE_BYTES;
          at = list_next(&j->reading, at)) {
@@ -149,6 +159,8 @@ static void journal_begin(struct journal *j)
     j->is_probe = j->wants_probe;
     j->is_beat = j->wants_beat;
     j->wants_probe = j->wants_beat = false;
+    memcpy(j->store->address, j->address, sizeof(j->address));
+    j->store->is_sweeping = j->is_sweeping;
     journal_take(j);
     j->is_running = true;
     j->job = (struct job){.run = journal_run, .done = journal_done};
@@ -172,6 +184,9 @@ static void journal_item_end(struct journal *j, struct journal_item *item, const
         item->read_done(item->arg, &item->found, why);
     else if (item->done != NULL)
         item->done(item->arg, why);
+    else if (item->listed != NULL)
+        item->listed(item->arg, item->members, why);
+    free(item->members);
     journal_found_deinit(&item->found);
     free(item);
 }
@@ -259,7 +274,8 @@ static bool journal_is_patient(struct journal *j, struct journal_item *item)
     const uint64_t now_ms = uv_now(j->again.loop);
     const bool is_lasting = item->query.by == JOURNAL_CHECKPOINTS || item->query.by == JOURNAL_KEPT;
 
-    if (!item->found.is_elsewhere || j->is_stopping || item->read_done == NULL)
+    if (!item->found.is_elsewhere || j->is_stopping || item->read_done == NULL ||
+        item->found.owner.id[0] != '\0')
         return false;
     if (item->until_ms == 0) {
         item->until_ms = is_lasting ? UINT64_MAX : now_ms + JOURNAL_PATIENCE_MS;
@@ -352,7 +368,8 @@ static void journal_done(struct job *job)
     const struct error err = j->err;
     const bool has_written = j->n_records > 0 || j->is_probe || j->is_beat;
     uint8_t wanted[JOURNAL_MAX_WANTED][JOURNAL_ID_BYTES]; /* as the store is the thread's below */
-    size_t n_wanted = 0, n_refused;
+    struct journal_orphan orphans[JOURNAL_MAX_SWEPT];
+    size_t n_wanted = 0, n_orphans = 0, n_refused;
     bool has_lapsed = false;
     struct list ended;
     struct link *at, *next;
@@ -364,6 +381,11 @@ static void journal_done(struct job *job)
     if (j->is_beat && j->sharing.wanted != NULL && err.status == STATUS_OK && !j->is_stopping) {
         n_wanted = j->store->n_wanted;
         memcpy(wanted, j->store->wanted, n_wanted * sizeof(wanted[0]));
+        n_orphans = j->store->n_orphans;
+        memcpy(orphans, j->store->orphans, n_orphans * sizeof(orphans[0]));
+        j->n_beats++;
+        j->n_others = j->store->n_others;
+        memcpy(j->others, j->store->others, sizeof(j->others));
     }
     if (j->store->type->beat != NULL)
         has_lapsed = journal_note_lease(j);
@@ -394,6 +416,8 @@ static void journal_done(struct job *job)
         journal_item_end(j, container_of(at, struct journal_item, link), &err);
     for (size_t i = 0; i < n_wanted; i++)
         j->sharing.wanted(j->sharing.arg, wanted[i]);
+    for (size_t i = 0; i < n_orphans && j->is_sweeping; i++)
+        j->sharing.orphan(j->sharing.arg, &orphans[i]);
     journal_begin(j);
     if (j->is_stopping && !j->is_running)
         journal_stop(j, j->stopped, j->stopped_arg);
@@ -540,13 +564,67 @@ bool journal_has_lease(const struct journal *j)
     return j->store->type->beat == NULL || env_now_us(&env_real) < j->lease_until_us;
 }
 
-void journal_give(struct journal *j, const uint8_t *id)
+void journal_set_address(struct journal *j, const char *address)
+{
+    const bool is_fit = strlen(address) < sizeof(j->address);
+
+    (void)snprintf(j->address, sizeof(j->address), "%s", is_fit ? address : "");
+    j->wants_beat = j->store->type->beat != NULL;
+    journal_begin(j);
+}
+
+void journal_set_sweeping(struct journal *j, bool is_sweeping)
+{
+    j->is_sweeping = is_sweeping;
+}
+
+const char *journal_self(const struct journal *j)
+{
+    return j->store->self; /* no use of the store changes it */
+}
+
+size_t journal_n_others(const struct journal *j)
+{
+    return j->n_others;
+}
+
+uint64_t journal_n_beats(const struct journal *j)
+{
+    return j->n_beats;
+}
+
+bool journal_has_other(const struct journal *j, const char *id)
+{
+    for (size_t i = 0; i < j->n_others && i < JOURNAL_MAX_MEMBERS; i++)
+        if (strcmp(j->others[i], id) == 0)
+            return true;
+    return j->n_others > JOURNAL_MAX_MEMBERS; /* it may be one of the rest */
+}
+
+bool journal_is_shared(const struct journal *j)
+{
+    return j != NULL && j->store->type->beat != NULL;
+}
+
+void journal_give(struct journal *j, const uint8_t *id, bool is_unended)
 {
     struct journal_wait wait = {NULL};
     struct journal_item *item = journal_wait(j, &wait, ITEM_GIVE, 0, NULL);
 
     item->wait = NULL; /* nobody is told */
+    item->is_unended = is_unended;
     memcpy(item->record.conversation, id, JOURNAL_ID_BYTES);
+    journal_begin(j);
+}
+
+void journal_list_members(struct journal *j, struct journal_wait *w, journal_members_fn done,
+                          void *arg)
+{
+    struct journal_item *item = journal_wait(j, w, ITEM_LIST, 0, arg);
+
+    assert(j->store->type->list != NULL);
+    item->members = xalloc(sizeof(*item->members));
+    item->listed = done;
     journal_begin(j);
 }
 
@@ -557,6 +635,7 @@ void journal_leave(struct journal_wait *w)
     w->item->wait = NULL;
     w->item->done = NULL;
     w->item->read_done = NULL;
+    w->item->listed = NULL;
     w->item = NULL;
 }
 

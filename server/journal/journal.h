@@ -75,6 +75,9 @@ struct journal_sharing {
     /* Another process asks for a conversation that this one has. Called again and again, until
      * journal_give gives it up. */
     void (*wanted)(void *arg, const uint8_t *id);
+    /* No process has a conversation with a turn that did not end. Called again and again, until
+     * some process has read it. */
+    void (*orphan)(void *arg, const struct journal_orphan *orphan);
     /* The lease was over for a time: others may have changed whatever is in memory. */
     void (*lapsed)(void *arg);
     void *arg;
@@ -85,8 +88,32 @@ void journal_share(struct journal *j, const struct journal_sharing *sharing);
  * changed the store meanwhile. Always true with SQLite. */
 bool journal_has_lease(const struct journal *j);
 /* Gives a conversation up, behind everything that was appended so far. Nothing of it may be in
- * memory. If it fails, wanted is called again. */
-void journal_give(struct journal *j, const uint8_t *id);
+ * memory. If it fails, wanted is called again. is_unended: it has a turn that did not end, and the
+ * process that finds it first goes on with it. */
+void journal_give(struct journal *j, const uint8_t *id, bool is_unended);
+
+/* Sets where the other processes reach this one, which they know once the lease is renewed. "" or
+ * too long an address: they cannot reach it. */
+void journal_set_address(struct journal *j, const char *address);
+/* Has orphan be called from now on, or no more. */
+void journal_set_sweeping(struct journal *j, bool is_sweeping);
+/* Returns the id of this process among those that share the store; "" if none share it. */
+const char *journal_self(const struct journal *j);
+/* Returns how many other processes had a lease at the last beat. */
+size_t journal_n_others(const struct journal *j);
+/* Returns how many times the journal has looked for the other processes. */
+uint64_t journal_n_beats(const struct journal *j);
+/* Returns whether this process had a lease at the last beat, as far as is known. */
+bool journal_has_other(const struct journal *j, const char *id);
+/* Returns whether processes may share the store. */
+bool journal_is_shared(const struct journal *j);
+
+/* Called with the processes that share the store; the callee may not keep them. */
+typedef void (*journal_members_fn)(void *arg, const struct journal_members *members,
+                                   const struct error *err);
+/* Finds the processes that share the store, which journal_is_shared says may be. */
+void journal_list_members(struct journal *j, struct journal_wait *w, journal_members_fn done,
+                          void *arg);
 
 /* Ends a wait: its callback is not called. Does nothing if w does not wait. */
 void journal_leave(struct journal_wait *w);

@@ -95,7 +95,7 @@ enum status postgres_connect(struct postgres_store *s, struct error *err)
     if (s->tried_ms != 0 && env_now_ms(&env_real) - s->tried_ms < POSTGRES_PAUSE_MS)
         return postgres_lost(s, err);
     s->n_links++;
-    (void)snprintf(s->owner, sizeof(s->owner), "%s.%u", s->daemon, s->n_links);
+    (void)snprintf(s->owner, sizeof(s->owner), "%s.%u", s->base.self, s->n_links);
     rc = link_open(&s->link, s->url, err);
     if (rc == STATUS_OK)
         rc = postgres_check_schema(s, err);
@@ -135,7 +135,7 @@ static enum status postgres_open(struct journal_store **out, const char *url, st
     s->base.lease_ms = POSTGRES_LEASE_MS;
     s->url = xstrdup(url);
     env_real.random(env_real.self, &random, sizeof(random));
-    (void)snprintf(s->daemon, sizeof(s->daemon), "%016llx", (unsigned long long)random);
+    (void)snprintf(s->base.self, sizeof(s->base.self), "%016llx", (unsigned long long)random);
     rc = libpq_load(&s->link.pq, err);
     if (rc == STATUS_OK)
         rc = chain_open(&s->chain, err);
@@ -186,4 +186,5 @@ const struct journal_store_type journal_postgres = {
     .check = postgres_check,
     .beat = postgres_beat,
     .give = postgres_give,
+    .list = postgres_members,
 };

@@ -18,13 +18,16 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
     (void)gethostname(host, sizeof(host) - 1); /* a name that is cut off is a name, too */
     (void)snprintf(name, sizeof(name), "%s:%d", host, (int)getpid());
     if (!link_do(&s->link,
-                 "INSERT INTO parley.daemon (id, name, until) VALUES ($1, $2, clock_timestamp() +"
-                 " $3 * interval '1 millisecond')"
-                 " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
-                 LINK_ARGS(link_text(s->daemon), link_text(name), link_number(s->base.lease_ms)),
+                 "INSERT INTO parley.daemon (id, name, until, address) VALUES ($1, $2,"
+                 " clock_timestamp() + $3 * interval '1 millisecond', $4)"
+                 " ON CONFLICT (id) DO UPDATE SET until = excluded.until,"
+                 " address = excluded.address",
+                 LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
+                           link_text(s->base.address)),
                  err))
         return err->status;
     s->base.renewed_us = began_us;
+    memcpy(s->said, s->base.address, sizeof(s->said));
     return STATUS_OK;
 }
 
@@ -32,10 +35,11 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
 static enum status lease_find_wanted(struct postgres_store *s, struct error *err)
 {
     struct link_connection *l = &s->link;
-    PGresult *r = link_query(l,
-                             "SELECT id FROM parley.conversation WHERE is_wanted"
-                             " AND split_part(owner, '.', 1) = $1 LIMIT $2",
-                             LINK_ARGS(link_text(s->daemon), link_number(JOURNAL_MAX_WANTED)), err);
+    PGresult *r =
+        link_query(l,
+                   "SELECT id FROM parley.conversation WHERE is_wanted"
+                   " AND split_part(owner, '.', 1) = $1 LIMIT $2",
+                   LINK_ARGS(link_text(s->base.self), link_number(JOURNAL_MAX_WANTED)), err);
     size_t len;
 
     s->base.n_wanted = 0;
@@ -54,42 +58,48 @@ enum status postgres_beat(struct journal_store *base, struct error *err)
 
     if (postgres_connect(s, err) != STATUS_OK)
         return err->status;
-    if (env_now_us(&env_real) - s->base.renewed_us >= (uint64_t)s->base.lease_ms * 1000 / 3 &&
+    if ((env_now_us(&env_real) - s->base.renewed_us >= (uint64_t)s->base.lease_ms * 1000 / 3 ||
+         strcmp(s->said, s->base.address) != 0) &&
         postgres_renew(s, err) != STATUS_OK)
         return err->status;
-    return lease_find_wanted(s, err);
+    if (lease_find_wanted(s, err) != STATUS_OK)
+        return err->status;
+    return postgres_sweep(s, err);
 }
 
-enum status postgres_give(struct journal_store *base, const uint8_t *id, struct error *err)
+enum status postgres_give(struct journal_store *base, const uint8_t *id, bool is_unended,
+                          struct error *err)
 {
     struct postgres_store *s = postgres_store_of(base);
 
     if (postgres_connect(s, err) != STATUS_OK)
         return err->status;
     return link_do(&s->link,
-                   "UPDATE parley.conversation SET owner = '', owner_epoch = owner_epoch + 1"
+                   "UPDATE parley.conversation SET owner = '', owner_epoch = owner_epoch + 1,"
+                   " is_wanted = $3::bigint <> 0"
                    " WHERE id = $1 AND split_part(owner, '.', 1) = $2",
-                   LINK_ARGS(link_id(id), link_text(s->daemon)), err)
+                   LINK_ARGS(link_id(id), link_text(s->base.self), link_number(is_unended)), err)
                ? STATUS_OK
                : err->status;
 }
 
+/* The row stays until another process has looked for turns that did not end. */
 void postgres_end_lease(struct postgres_store *s)
 {
     struct error ignored; /* the lease ends by itself */
 
     if (s->link.c != NULL)
         (void)!link_do(&s->link,
-                       "DELETE FROM parley.daemon WHERE id = $1 OR until <"
-                       " clock_timestamp() - interval '1 day'",
-                       LINK_ARGS(link_text(s->daemon)), &ignored);
+                       "UPDATE parley.daemon SET until = clock_timestamp(), address = ''"
+                       " WHERE id = $1",
+                       LINK_ARGS(link_text(s->base.self)), &ignored);
 }
 
 bool postgres_is_mine(const struct postgres_store *s, const char *owner)
 {
-    const size_t n = strlen(s->daemon);
+    const size_t n = strlen(s->base.self);
 
-    return strncmp(owner, s->daemon, n) == 0 && owner[n] == '.';
+    return strncmp(owner, s->base.self, n) == 0 && owner[n] == '.';
 }
 
 enum status postgres_elsewhere(struct postgres_store *s, const char *what, const char *daemon,
@@ -108,28 +118,34 @@ static const char lease_end_writer[] =
     " ON l.locktype = 'transactionid' AND l.transactionid = c.xmax AND l.granted"
     " WHERE c.id = $1 AND l.pid <> pg_backend_pid()";
 
-/* The owner sees it at its next beat. */
-static enum status lease_ask_for(struct postgres_store *s, const uint8_t *id, const char *daemon,
-                                 struct error *err)
+/* Another process has the conversation. The owner sees at its next beat that it is wanted, but for
+ * one that is asked itself. */
+static enum status lease_leave_to(struct postgres_store *s, const struct journal_query *q,
+                                  const char *name, struct journal_found *out, struct error *err)
 {
-    if (!link_do(&s->link,
+    if (q->is_sweep) {
+        out->is_found = false;
+        return STATUS_OK;
+    }
+    if (!(q->wants_owner && out->owner.address[0] != '\0') &&
+        !link_do(&s->link,
                  "UPDATE parley.conversation SET is_wanted = true WHERE id = $1 AND NOT is_wanted",
-                 LINK_ARGS(link_id(id)), err))
+                 LINK_ARGS(link_id(out->id)), err))
         return err->status;
-    return postgres_elsewhere(s, "the conversation is", daemon, err);
+    return postgres_elsewhere(s, "the conversation is", name, err);
 }
 
 /* One attempt. *ret_is_over: it is known what became of it. */
-static enum status lease_try(struct postgres_store *s, const uint8_t *id, bool *ret_is_over,
-                             bool *ret_is_found, uint64_t *ret_epoch, struct error *err)
+static enum status lease_try(struct postgres_store *s, const struct journal_query *q,
+                             bool *ret_is_over, struct journal_found *out, struct error *err)
 {
     struct link_connection *l = &s->link;
-    PGresult *r =
-        link_query(l,
-                   "SELECT owner, owner_epoch, (SELECT name FROM parley.daemon WHERE daemon.id ="
-                   " split_part(owner, '.', 1) AND until > clock_timestamp())"
-                   " FROM parley.conversation WHERE id = $1 AND NOT is_closed",
-                   LINK_ARGS(link_id(id)), err);
+    PGresult *r = link_query(
+        l,
+        "SELECT owner, owner_epoch, d.name, d.address FROM parley.conversation LEFT JOIN"
+        " parley.daemon AS d ON d.id = split_part(owner, '.', 1) AND until > clock_timestamp()"
+        " WHERE conversation.id = $1 AND NOT is_closed",
+        LINK_ARGS(link_id(out->id)), err);
     char owner[POSTGRES_OWNER_CHARS], name[LEASE_NAME_CHARS];
     bool is_alive;
     size_t len;
@@ -137,44 +153,48 @@ static enum status lease_try(struct postgres_store *s, const uint8_t *id, bool *
     *ret_is_over = true;
     if (r == NULL)
         return err->status;
-    *ret_is_found = l->pq->PQntuples(r) > 0;
-    if (!*ret_is_found) {
+    out->is_found = l->pq->PQntuples(r) > 0;
+    if (!out->is_found) {
         l->pq->PQclear(r);
         return STATUS_OK;
     }
     (void)snprintf(owner, sizeof(owner), "%s", (const char *)link_column_bytes(l, r, 0, 0, &len));
-    *ret_epoch = link_column(l, r, 0, 1);
+    out->owner_epoch = link_column(l, r, 0, 1);
     is_alive = !l->pq->PQgetisnull(r, 0, 2);
     (void)snprintf(name, sizeof(name), "%s", (const char *)link_column_bytes(l, r, 0, 2, &len));
+    (void)snprintf(out->owner.id, sizeof(out->owner.id), "%.*s", (int)strcspn(owner, "."), owner);
+    (void)snprintf(out->owner.address, sizeof(out->owner.address), "%s",
+                   (const char *)link_column_bytes(l, r, 0, 3, &len));
     l->pq->PQclear(r);
     if (strcmp(owner, s->owner) == 0)
         return STATUS_OK;
     if (is_alive && !postgres_is_mine(s, owner))
-        return lease_ask_for(s, id, name, err);
-    if (!link_do(l, lease_end_writer, LINK_ARGS(link_id(id)), err))
+        return lease_leave_to(s, q, name, out, err);
+    if (!link_do(l, lease_end_writer, LINK_ARGS(link_id(out->id)), err))
         return err->status;
     r = link_query(l,
                    "UPDATE parley.conversation SET owner = $2, owner_epoch = owner_epoch + 1,"
                    " is_wanted = false"
                    " WHERE id = $1 AND owner_epoch = $3 AND NOT is_closed RETURNING owner_epoch",
-                   LINK_ARGS(link_id(id), link_text(s->owner), link_number(*ret_epoch)), err);
+                   LINK_ARGS(link_id(out->id), link_text(s->owner), link_number(out->owner_epoch)),
+                   err);
     if (r == NULL)
         return err->status;
     *ret_is_over = l->pq->PQntuples(r) == 1; /* else another one was sooner */
     if (*ret_is_over)
-        *ret_epoch = link_column(l, r, 0, 0);
+        out->owner_epoch = link_column(l, r, 0, 0);
     l->pq->PQclear(r);
     return STATUS_OK;
 }
 
-enum status postgres_take(struct postgres_store *s, const uint8_t *id, bool *ret_is_found,
-                          uint64_t *ret_epoch, struct error *err)
+enum status postgres_take(struct postgres_store *s, const struct journal_query *q,
+                          struct journal_found *out, struct error *err)
 {
     bool is_over = false;
     enum status rc = STATUS_OK;
 
     for (int i = 0; i < LEASE_TRIES && !is_over && rc == STATUS_OK; i++)
-        rc = lease_try(s, id, &is_over, ret_is_found, ret_epoch, err);
+        rc = lease_try(s, q, &is_over, out, err);
     return rc == STATUS_OK && !is_over
                ? postgres_elsewhere(s, "the conversation is", "which has just taken it", err)
                : rc;
@@ -189,7 +209,7 @@ enum status postgres_take_things(struct postgres_store *s, struct error *err)
         " UPDATE parley.things SET owner = $1, owner_epoch = things.owner_epoch +"
         " CASE WHEN split_part(t.owner, '.', 1) = $2 THEN 0 ELSE 1 END"
         " FROM t WHERE " POSTGRES_IS_FREE("t.owner", "$2") " RETURNING things.owner_epoch",
-        LINK_ARGS(link_text(s->owner), link_text(s->daemon)), err);
+        LINK_ARGS(link_text(s->owner), link_text(s->base.self)), err);
     uint64_t epoch = 0;
 
     if (r == NULL)

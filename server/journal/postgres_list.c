@@ -94,7 +94,7 @@ static PGresult *list_ask(struct postgres_store *s, const struct journal_query *
         &s->link,
         LIST_SELECT " WHERE c.seq > $1 AND NOT c.is_closed AND c.kind = 1"
                     " AND " POSTGRES_IS_FREE("c.owner", "$3") " ORDER BY c.seq LIMIT $2",
-        LINK_ARGS(link_number(q->place), link_number(q->max_rows), link_text(s->daemon)), err);
+        LINK_ARGS(link_number(q->place), link_number(q->max_rows), link_text(s->base.self)), err);
 }
 
 enum status postgres_read_list(struct postgres_store *s, const struct journal_query *q,

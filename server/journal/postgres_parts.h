@@ -5,24 +5,28 @@
 #include "server/journal/chain.h"
 #include "server/journal/postgres_link.h"
 
-enum { POSTGRES_DAEMON_CHARS = 17, POSTGRES_OWNER_CHARS = 32, POSTGRES_RETRY_MS = 1000 };
+enum { POSTGRES_OWNER_CHARS = 32, POSTGRES_RETRY_MS = 1000 };
 
 struct postgres_store {
     struct journal_store base;
     char *url;
     struct link_connection link;
     struct journal_chain chain;
-    char daemon[POSTGRES_DAEMON_CHARS]; /* this process in the table of leases: random */
     /* This process and its connection, "DAEMON.NUMBER": what was sent over a connection that is
      * lost may still run, and must not run behind what the next connection reads. */
     char owner[POSTGRES_OWNER_CHARS];
     uint32_t n_links;
-    uint64_t tried_ms; /* when a connection failed last; 0: the last one did not */
-    bool has_secret;   /* base.secret was read */
-    bool is_elsewhere; /* the read met something that another process has */
+    uint64_t tried_ms;                /* when a connection failed last; 0: the last one did not */
+    bool has_secret;                  /* base.secret was read */
+    char said[JOURNAL_ADDRESS_CHARS]; /* the address that others know */
+    bool is_elsewhere;                /* the read met something that another process has */
     /* The epoch under which this process read the checkpoints of parameter sets, keys and tables;
      * 0: it did not. */
     uint64_t things_epoch;
+    /* The process whose conversations are being looked through, and the last of them that was. */
+    char swept[JOURNAL_DAEMON_CHARS];
+    uint8_t swept_to[JOURNAL_ID_BYTES];
+    bool has_swept_any; /* one of them has a turn that did not end, or had since the first */
 };
 
 struct postgres_store *postgres_store_of(struct journal_store *s);
@@ -44,14 +48,20 @@ enum status postgres_check_schema(struct postgres_store *s, struct error *err) M
  * It fences nothing: that is done by owner and epoch in the row of what is written. */
 enum status postgres_renew(struct postgres_store *s, struct error *err) MUST_CHECK;
 void postgres_end_lease(struct postgres_store *s);
-/* Makes a conversation this process's, if its owner's lease is over. *ret_is_found is false if it
- * is not there any more. What the owner before has sent is over when this returns, or is refused.
- */
-enum status postgres_take(struct postgres_store *s, const uint8_t *id, bool *ret_is_found,
-                          uint64_t *ret_epoch, struct error *err) MUST_CHECK;
+/* Makes the conversation that was found, of out->id, this process's, if its owner's lease is over,
+ * and sets out->owner_epoch. out->is_found is false if it is not there any more. What the owner
+ * before has sent is over when this returns, or is refused. */
+enum status postgres_take(struct postgres_store *s, const struct journal_query *q,
+                          struct journal_found *out, struct error *err) MUST_CHECK;
 enum status postgres_beat(struct journal_store *base, struct error *err) MUST_CHECK;
-enum status postgres_give(struct journal_store *base, const uint8_t *id,
+enum status postgres_give(struct journal_store *base, const uint8_t *id, bool is_unended,
                           struct error *err) MUST_CHECK;
+
+/* postgres_sweep.c: finds turns that no process goes on with, into the base, and forgets processes
+ * whose lease is over and that left none. */
+enum status postgres_sweep(struct postgres_store *s, struct error *err) MUST_CHECK;
+enum status postgres_members(struct journal_store *base, struct journal_members *out,
+                             struct error *err) MUST_CHECK;
 /* The same for the checkpoints of parameter sets, keys and tables, which one process has. */
 enum status postgres_take_things(struct postgres_store *s, struct error *err) MUST_CHECK;
 

@@ -203,7 +203,7 @@ static enum status postgres_find(struct postgres_store *s, const struct journal_
     }
     l->pq->PQclear(r);
     if (rc == STATUS_OK && out->is_found)
-        rc = postgres_take(s, out->id, &out->is_found, &out->owner_epoch, err);
+        rc = postgres_take(s, q, out, err);
     return rc;
 }
 
@@ -282,6 +282,7 @@ enum status postgres_read(struct journal_store *base, const struct journal_query
 {
     struct postgres_store *s = postgres_store_of(base);
     enum status rc = postgres_connect(s, err);
+    struct journal_peer owner;
 
     s->is_elsewhere = false;
     if (rc != STATUS_OK) {
@@ -313,8 +314,11 @@ enum status postgres_read(struct journal_store *base, const struct journal_query
         break;
     }
     if (rc != STATUS_OK) {
+        owner = out->owner;
         journal_found_deinit(out);
         out->is_elsewhere = s->is_elsewhere;
+        if (s->is_elsewhere && q->wants_owner && owner.address[0] != '\0')
+            out->owner = owner;
     }
     return rc;
 }

@@ -56,8 +56,15 @@ static const char *const schema_1[] = {
     " n_blocks bigint NOT NULL, body bytea NOT NULL, PRIMARY KEY (kind, principal, name))",
     NULL};
 
+/* Where a daemon is reached, and what is looked through when it has ended. */
+static const char *const schema_2[] = {
+    "ALTER TABLE parley.daemon ADD COLUMN address text NOT NULL DEFAULT ''",
+    "CREATE INDEX conversation_daemon ON parley.conversation (split_part(owner, '.', 1), id)"
+    " WHERE NOT is_closed",
+    NULL};
+
 /* Each leads from the version before to the one of its number. */
-static const char *const *const schemas[] = {schema_1};
+static const char *const *const schemas[] = {schema_1, schema_2};
 
 enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 

@@ -152,7 +152,7 @@ static bool commit_ask(struct commit *c)
                           "owner",
                           "$2") " FROM parley.conversation WHERE id = ANY($1::uuid[]) ORDER BY id"
                                 " FOR NO KEY UPDATE",
-                      LINK_ARGS(link_text(c->ids.data), link_text(c->s->daemon))) &&
+                      LINK_ARGS(link_text(c->ids.data), link_text(c->s->base.self))) &&
             link_send(c->link,
                       "SELECT i, e.chain FROM unnest($1::uuid[]) AS i, LATERAL (SELECT chain"
                       " FROM parley.event WHERE conversation = i ORDER BY seq DESC LIMIT 1) AS e",
@@ -166,7 +166,7 @@ static bool commit_ask(struct commit *c)
                                 "c.owner", "$3") " ORDER BY k.until_ms"
                                                  " LIMIT $2 FOR NO KEY UPDATE OF c SKIP LOCKED",
                             LINK_ARGS(link_number(c->keys_over_unix_ms),
-                                      link_number(c->n_keys_over), link_text(c->s->daemon)));
+                                      link_number(c->n_keys_over), link_text(c->s->base.self)));
     if (is_sent && c->has_things)
         is_sent = link_send(
             c->link, "SELECT owner, owner_epoch FROM parley.things FOR NO KEY UPDATE", NULL, 0);
@@ -437,7 +437,7 @@ static bool put_open(struct commit *c, size_t i)
             c, i,
             "UPDATE parley.conversation SET name = NULL WHERE principal = $1 AND name = $2"
             " AND " POSTGRES_IS_FREE("owner", "$3"),
-            LINK_ARGS(link_text(r->principal), link_text(r->name), link_text(c->s->daemon))))
+            LINK_ARGS(link_text(r->principal), link_text(r->name), link_text(c->s->base.self))))
         return false;
     commit_chain(c, &c->items[i], content);
     return commit_send(
@@ -546,7 +546,7 @@ static bool put_accept(struct commit *c, size_t i)
                                  link_number(r->turn), link_number(r->unix_ms),
                                  link_number(r->key_until_unix_ms),
                                  link_bytes(r->key_body, r->key_size_bytes),
-                                 link_number(r->keys_over_unix_ms), link_text(c->s->daemon))) &&
+                                 link_number(r->keys_over_unix_ms), link_text(c->s->base.self))) &&
            (r->key_until_unix_ms == 0 ||
             commit_send(c, i, "UPDATE parley.conversation SET is_listed = false WHERE id = $1",
                         LINK_ARGS(link_id(r->conversation))));

@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 enum { JOURNAL_ID_BYTES = 16, JOURNAL_SECRET_BYTES = 16 };
+enum { JOURNAL_DAEMON_CHARS = 17, JOURNAL_ADDRESS_CHARS = 256, JOURNAL_NAME_CHARS = 256 };
 
 /* What a record says. The numbers are stored. A record of an unknown kind stays in the journal, in
  * backups and across changes of the format, and counts in the chain of its conversation. A program
@@ -121,6 +122,18 @@ struct journal_query {
     uint64_t place;   /* of rows: the place of the last row of the page before */
     uint32_t max_rows;
     bool wants_total; /* of JOURNAL_PAGE: the number of rows on all pages is wanted */
+    /* Of a query for a conversation: while another process has it that can be asked, the query ends
+     * at once and says which process that is. */
+    bool wants_owner;
+    /* Of JOURNAL_BY_ID: a conversation that another process has is not found, and that process is
+     * not asked for it. */
+    bool is_sweep;
+};
+
+/* A process that shares the store, and where the others reach it. */
+struct journal_peer {
+    char id[JOURNAL_DAEMON_CHARS];       /* "": there is none */
+    char address[JOURNAL_ADDRESS_CHARS]; /* of its gRPC; "": it cannot be reached */
 };
 
 /* A summary of an open conversation, in one block. */
@@ -152,7 +165,8 @@ struct journal_found {
     bool has_more;     /* there are rows behind the found ones */
     /* Of a read that was UNAVAILABLE: another process has what was asked for, which may pass. */
     bool is_elsewhere;
-    uint64_t store_bytes; /* of JOURNAL_SWEEP: what the store takes on disk */
+    struct journal_peer owner; /* that process, if the query wants it and it can be reached */
+    uint64_t store_bytes;      /* of JOURNAL_SWEEP: what the store takes on disk */
     /* Where the store continues to read. NULL: everything has been read, or nothing yet. One block,
      * which journal_found_deinit frees. */
     void *reading;
@@ -183,6 +197,7 @@ enum { JOURNAL_SLICE_BYTES = 1 << 20 };
 
 /* Each back-end has a struct of its own, whose first member is a struct journal_store. */
 struct journal_store;
+struct journal_members;
 
 struct journal_store_type {
     const char *name;
@@ -219,11 +234,37 @@ struct journal_store_type {
      * passed, and finds out which of them another process asks for: see wanted. NULL: one process
      * alone uses the store. */
     enum status (*beat)(struct journal_store *s, struct error *err);
-    /* Gives a conversation up, whose records are all committed: who asks for it next has it. */
-    enum status (*give)(struct journal_store *s, const uint8_t *id, struct error *err);
+    /* Gives a conversation up, whose records are all committed: who asks for it next has it. If
+     * is_unended, it has a turn that did not end, and another process goes on with it unasked. */
+    enum status (*give)(struct journal_store *s, const uint8_t *id, bool is_unended,
+                        struct error *err);
+    /* Finds the processes that share the store. NULL: one process alone uses the store. */
+    enum status (*list)(struct journal_store *s, struct journal_members *out, struct error *err);
 };
 
-enum { JOURNAL_MAX_WANTED = 64 };
+enum { JOURNAL_MAX_WANTED = 64, JOURNAL_MAX_SWEPT = 64, JOURNAL_MAX_MEMBERS = 256 };
+
+/* A conversation that no process has, with a turn that did not end. */
+struct journal_orphan {
+    uint8_t id[JOURNAL_ID_BYTES];
+    char principal[JOURNAL_NAME_CHARS];
+};
+
+/* A process that shares the store, as the store knows it. */
+struct journal_member {
+    struct journal_peer peer;
+    char name[JOURNAL_NAME_CHARS]; /* host and process */
+    int64_t lease_ms;              /* of its lease that are left; below 0: it is over */
+    uint64_t up_ms;                /* since its lease began */
+    uint64_t n_conversations;      /* that it owns */
+    bool is_self;
+};
+
+struct journal_members {
+    size_t n;
+    struct journal_member rows[JOURNAL_MAX_MEMBERS]; /* [n] */
+    uint64_t n_free;                                 /* conversations that no process owns */
+};
 
 struct journal_store {
     const struct journal_store_type *type;
@@ -235,6 +276,15 @@ struct journal_store {
     uint64_t renewed_us; /* of env_real: when the last renewal of the lease that succeeded began */
     uint8_t wanted[JOURNAL_MAX_WANTED][JOURNAL_ID_BYTES]; /* [n_wanted] of the last beat */
     size_t n_wanted;
+    /* What the beat says of this process, and what it looks for: set between two uses. */
+    char address[JOURNAL_ADDRESS_CHARS]; /* where others reach it; "": they cannot */
+    bool is_sweeping;                    /* it goes on with turns of processes that ended */
+    /* What the last beat found. */
+    char self[JOURNAL_DAEMON_CHARS]; /* this process's id; set by open */
+    size_t n_others;                 /* processes that live, beside this one */
+    char others[JOURNAL_MAX_MEMBERS][JOURNAL_DAEMON_CHARS]; /* of those as many as fit */
+    struct journal_orphan orphans[JOURNAL_MAX_SWEPT];       /* [n_orphans] */
+    size_t n_orphans;
 };
 
 extern const struct journal_store_type journal_sqlite;

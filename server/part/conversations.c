@@ -6,10 +6,12 @@
 #include <time.h>
 
 #include "agents/agent.h"
+#include "server/access/access.h"
 #include "server/config/config.h"
 #include "server/conversation/keeping.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
+#include "server/conversation/orphans.h"
 #include "server/conversation/retention.h"
 #include "server/part.h"
 #include "server/server.h"
@@ -38,6 +40,15 @@ static void conversations_part_init(void *self, struct part_host *host, struct a
     models_add_user(host->server->models, &all->user);
 }
 
+static bool conversations_part_find_principal(void *host, const char *name, uint32_t *out)
+{
+    const struct principal *p = part_find_principal(host, name);
+
+    if (p != NULL)
+        *out = p->id;
+    return p != NULL;
+}
+
 static void conversations_part_keep(void *self, struct part_host *host, struct alarm *alarm)
 {
     static char binding[64]; /* what computes */
@@ -48,6 +59,8 @@ static void conversations_part_keep(void *self, struct part_host *host, struct a
         .binding = binding,
         .is_inexact = options->fast_math,
         .principal_name = part_principal_name,
+        .find_principal = conversations_part_find_principal,
+        .orphan = orphans_take,
         .self = host,
     };
 
@@ -76,6 +89,7 @@ static bool conversations_part_stop(void *self)
 
     conversations_close_all(all, NULL, "the server is shutting down");
     assert(all->n_closing == 0);
+    orphans_leave(all);
     return true;
 }
 

@@ -39,6 +39,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "proto/codec.h"
+#include "server/access/pass.h"
 #include "server/call/transport.h"
 #include "server/rpc/failure.h"
 
@@ -414,14 +415,26 @@ static const char *rpc_call_find_header(const struct rpc_call *call, const char 
 
 static enum status rpc_call_authenticate(struct rpc_call *call, struct error *err)
 {
+    const struct rpc_queue *q = call->queue;
     struct access_proof proof = {0};
+    const char *pass = NULL;
+    size_t len;
 
-    if (call->queue->access != NULL) {
+    if (q->admit_passed != NULL)
+        pass = rpc_call_find_header(call, PASS_HEADER, &len);
+    if (pass != NULL) {
+        if (q->admit_passed(q->admit_arg, pass, len, call->method->row->access, &call->key, err) !=
+            STATUS_OK)
+            return err->status;
+        call->base.principal = access_key_principal(call->key);
+        call->base.is_passed_on = true;
+        return STATUS_OK;
+    }
+    if (q->access != NULL) {
         proof.authorization = rpc_call_find_header(call, "authorization", &proof.authorization_len);
         proof.api_key = rpc_call_find_header(call, "x-api-key", &proof.api_key_len);
     }
-    if (access_admit(&call->key, call->queue->access, call->method->row->access, &proof, err) !=
-        STATUS_OK)
+    if (access_admit(&call->key, q->access, call->method->row->access, &proof, err) != STATUS_OK)
         return err->status;
     call->base.principal = access_key_principal(call->key);
     return STATUS_OK;

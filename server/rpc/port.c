@@ -301,6 +301,8 @@ static struct port *port_make(const struct port_config *config)
     p->queue.stats = config->stats;
     p->queue.health = config->health;
     p->queue.access = config->access;
+    p->queue.admit_passed = config->admit_passed;
+    p->queue.admit_arg = config->admit_arg;
     p->queue.env = config->env;
     p->queue.max_message_bytes =
         config->max_message_bytes == 0 ? MESSAGE_MAX_BYTES : config->max_message_bytes;

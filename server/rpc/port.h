@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "server/call/methods.h"
 
+struct access_key;
 struct call_stats;
 struct port;
 struct peer_addresses;
@@ -40,6 +41,11 @@ struct port_config {
     uint64_t *n_refused, *n_dropped;       /* as those of listeners and silents; NULL: no count */
     struct tls *tls;                       /* of all sockets but unix ones; NULL: none */
     const struct access *access;           /* who may call; NULL: everybody */
+    /* Admits a call that another daemon passes on with this pass, as access_admit does. NULL: none
+     * are passed on. */
+    enum status (*admit_passed)(void *arg, const char *pass, size_t len, enum access_level level,
+                                const struct access_key **out, struct error *err);
+    void *admit_arg;
     const struct env *env;
 };
 

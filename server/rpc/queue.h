@@ -14,9 +14,9 @@
 #include "base/list.h"
 #include "base/owner_thread.h"
 #include "base/shared_limit.h"
+#include "server/access/access.h"
 #include "server/call/call_stats.h"
 
-struct access;
 struct call_method;
 struct health;
 struct rpc_call;
@@ -72,6 +72,9 @@ struct rpc_queue {
     struct server *carried; /* handed to handlers */
     struct health *health;
     const struct access *access; /* NULL: no keys */
+    enum status (*admit_passed)(void *arg, const char *pass, size_t len, enum access_level level,
+                                const struct access_key **out, struct error *err); /* NULL: none */
+    void *admit_arg;
     const struct env *env;
     size_t max_message_bytes, max_calls;
     struct shared_limit calls; /* calls in flight of callers with a valid key */

@@ -174,7 +174,8 @@ static struct conversation *client_conversation(struct client *c)
     if (found != NULL)
         return found;
     conversation_id_format(&c->id, text);
-    c->is_waiting = lookup_begin(&c->lookup, &c->w->s.all, JOURNAL_BY_ID, 0, text, on_found);
+    c->is_waiting =
+        lookup_begin(&c->lookup, &c->w->s.all, JOURNAL_BY_ID, LOOKUP_HERE, 0, text, on_found);
     return NULL;
 }
 

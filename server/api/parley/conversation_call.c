@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "server/api/parley/passed_call.h"
+#include "server/cluster/cluster.h"
 #include "server/conversation/named_lookup.h"
 #include "server/server.h"
 
@@ -12,26 +14,39 @@ struct conversation_want {
     struct named_lookup named;
     struct lookup opened;
     struct call *call;
+    const char *text;
+    bool is_opened; /* text is the id of the request that opened the conversation */
     void (*then)(struct call *call);
 };
 
-static void want_is_over(struct conversation_want *w, const struct error *err)
+static void want_look_up(struct conversation_want *w, enum lookup_how how);
+
+/* The daemon that had the conversation has ended. */
+static void want_here(struct call *call, void *arg)
+{
+    want_look_up(arg, LOOKUP_HERE);
+}
+
+static void want_is_over(struct conversation_want *w, const struct journal_peer *owner,
+                         const struct error *err)
 {
     call_clear_handler(w->call);
     if (err->status == STATUS_OK)
         w->then(w->call);
-    else
+    else if (err->status != STATUS_UNAVAILABLE || owner->id[0] == '\0')
         call_finish(w->call, err);
+    else if (!passed_call_begin(w->call, owner, want_here, w))
+        want_look_up(w, LOOKUP_HERE);
 }
 
 static void on_want(struct named_lookup *l, const struct error *err)
 {
-    want_is_over(container_of(l, struct conversation_want, named), err);
+    want_is_over(container_of(l, struct conversation_want, named), &l->lookup.owner, err);
 }
 
 static void on_want_opened(struct lookup *l, const struct error *err)
 {
-    want_is_over(container_of(l, struct conversation_want, opened), err);
+    want_is_over(container_of(l, struct conversation_want, opened), &l->owner, err);
 }
 
 static void want_on_close(struct call *call, void *state, enum status why)
@@ -42,65 +57,59 @@ static void want_on_close(struct call *call, void *state, enum status why)
     lookup_leave(&w->opened);
 }
 
-/* NULL: the call has ended, without memory. */
-static struct conversation_want *want_begin(struct call *call, void (*then)(struct call *call))
-{
-    struct conversation_want *w = arena_alloc(call_arena(call), 1, sizeof(*w));
-    struct error err;
-
-    if (w == NULL) {
-        (void)error_no_memory(&err, sizeof(*w), "a call");
-        call_finish(call, &err);
-        return NULL;
-    }
-    w->call = call;
-    w->then = then;
-    return w;
-}
-
-static void want_go_on(struct conversation_want *w, bool is_waiting)
+static void want_look_up(struct conversation_want *w, enum lookup_how how)
 {
     static const struct call_handler handler = {.on_close = want_on_close};
+    struct server *server = call_server(w->call);
+    const uint32_t principal = call_principal(w->call)->id;
+    bool is_waiting;
 
+    if (w->is_opened)
+        is_waiting = lookup_begin(&w->opened, server->conversations, JOURNAL_BY_REQUEST, how,
+                                  principal, w->text, on_want_opened);
+    else
+        is_waiting = named_lookup_begin(&w->named, server->names, how, principal, w->text, on_want);
     if (is_waiting)
         call_set_handler(w->call, &handler, w);
     else
         w->then(w->call);
 }
 
-/* Whether the journal may have what text stands for. */
-static bool may_be_stored(const struct call *call, const char *text)
+static void want_begin(struct call *call, const char *text, bool is_opened,
+                       void (*then)(struct call *call))
 {
-    return call_server(call)->conversations->keeping.journal != NULL && text[0] != '\0';
+    struct server *server = call_server(call);
+    struct conversation_want *w;
+    struct error err;
+
+    if (server->conversations->keeping.journal == NULL || text[0] == '\0') {
+        then(call); /* the journal has nothing that text stands for */
+        return;
+    }
+    w = arena_alloc(call_arena(call), 1, sizeof(*w));
+    if (w == NULL) {
+        (void)error_no_memory(&err, sizeof(*w), "a call");
+        call_finish(call, &err);
+        return;
+    }
+    w->call = call;
+    w->text = text;
+    w->is_opened = is_opened;
+    w->then = then;
+    want_look_up(w, cluster_can_pass_on(server->cluster) && !call_is_passed_on(call)
+                        ? LOOKUP_ANYWHERE
+                        : LOOKUP_HERE);
 }
 
 void conversation_call_want(struct call *call, const char *text, void (*then)(struct call *call))
 {
-    struct conversation_want *w;
-
-    if (!may_be_stored(call, text)) {
-        then(call);
-        return;
-    }
-    w = want_begin(call, then);
-    if (w != NULL)
-        want_go_on(w, named_lookup_begin(&w->named, call_server(call)->names,
-                                         call_principal(call)->id, text, on_want));
+    want_begin(call, text, false, then);
 }
 
 void conversation_call_want_opened(struct call *call, const char *request_id,
                                    void (*then)(struct call *call))
 {
-    struct conversation_want *w;
-
-    if (!may_be_stored(call, request_id)) {
-        then(call);
-        return;
-    }
-    w = want_begin(call, then);
-    if (w != NULL)
-        want_go_on(w, lookup_begin(&w->opened, call_server(call)->conversations, JOURNAL_BY_REQUEST,
-                                   call_principal(call)->id, request_id, on_want_opened));
+    want_begin(call, request_id, true, then);
 }
 
 enum status conversation_call_find(struct conversation **out, const struct call *call,

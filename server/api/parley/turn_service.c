@@ -7,10 +7,12 @@
 #include "base/list.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/passed_turn.h"
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
 #include "server/call/error_details.h"
 #include "server/call/multiplex.h"
+#include "server/cluster/cluster.h"
 #include "server/conversation/named_lookup.h"
 #include "server/conversation/reader.h"
 #include "server/server.h"
@@ -125,6 +127,8 @@ struct chat_item {
     const Parley__V1__ChatRequest *request;
     bool is_wanted, is_cancelled;
     bool has_begun;    /* else err is its one event, and there is no reader */
+    bool is_passed_on; /* another daemon answers: passed has the events, and there is no reader */
+    struct passed_turn passed;
     bool is_tag_taken; /* err refuses the message: another item has the tag */
     struct error err;
 };
@@ -149,7 +153,9 @@ static void chat_cancel(struct multiplex_item *of_tag)
         return; /* the turn may just have ended */
     item = chat_item_of(of_tag);
     item->is_cancelled = item->is_wanted;
-    if (item->has_begun)
+    if (item->is_passed_on)
+        passed_turn_cancel(&item->passed);
+    else if (item->has_begun)
         reader_cancel(&item->reader);
 }
 
@@ -168,10 +174,45 @@ static enum status chat_begin_turn(struct chat_item *item, const Parley__V1__Cha
     return rc;
 }
 
+static void on_chat_lookup(struct named_lookup *l, const struct error *err);
+
+/* False: the conversation is in memory, or not stored. */
+static bool chat_look_up(struct chat_item *item, const Parley__V1__ChatRequest *request,
+                         enum lookup_how how)
+{
+    struct call *call = multiplex_call(&item->base);
+
+    return named_lookup_begin(&item->lookup, call_server(call)->names, how,
+                              call_principal(call)->id, request->turn->conversation,
+                              on_chat_lookup);
+}
+
+/* Has the daemon answer that has the conversation; if it cannot, waits for the conversation. */
+static void chat_pass_on(struct chat_item *item, const struct journal_peer *owner)
+{
+    struct call *call = multiplex_call(&item->base);
+    const struct error nothing = {0};
+
+    item->is_passed_on =
+        passed_turn_begin(&item->passed, call_server(call)->cluster, owner,
+                          call_principal(call)->name, item->request->turn, item_notify, item);
+    if (item->is_passed_on) {
+        item->is_wanted = false;
+        if (item->is_cancelled)
+            passed_turn_cancel(&item->passed);
+    } else if (!chat_look_up(item, item->request, LOOKUP_HERE)) {
+        on_chat_lookup(&item->lookup, &nothing);
+    }
+}
+
 static void on_chat_lookup(struct named_lookup *l, const struct error *err)
 {
     struct chat_item *item = container_of(l, struct chat_item, lookup);
 
+    if (err->status == STATUS_UNAVAILABLE && l->lookup.owner.id[0] != '\0') {
+        chat_pass_on(item, &l->lookup.owner);
+        return;
+    }
     item->is_wanted = false;
     item->err = *err;
     if (err->status != STATUS_OK ||
@@ -184,10 +225,11 @@ static void on_chat_lookup(struct named_lookup *l, const struct error *err)
 static bool chat_want(struct chat_item *item, const Parley__V1__ChatRequest *request,
                       struct arena *arena)
 {
-    struct call *call = multiplex_call(&item->base);
+    const struct call *call = multiplex_call(&item->base);
+    const bool may_pass_on =
+        cluster_can_pass_on(call_server(call)->cluster) && !call_is_passed_on(call);
 
-    if (!named_lookup_begin(&item->lookup, call_server(call)->names, call_principal(call)->id,
-                            request->turn->conversation, on_chat_lookup))
+    if (!chat_look_up(item, request, may_pass_on ? LOOKUP_ANYWHERE : LOOKUP_HERE))
         return false;
     item->is_wanted = true;
     item->request = request;
@@ -230,6 +272,53 @@ static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufC
     }
 }
 
+/* An event of another daemon, which is the same here. */
+static enum multiplex_written chat_write_passed(struct chat_item *item)
+{
+    Parley__V1__ChatEvent message = PARLEY__V1__CHAT_EVENT__INIT;
+    Parley__V1__TurnEvent *event = NULL;
+    Parley__V1__ErrorDetail detail;
+    struct passed_turn *t = &item->passed;
+    struct arena arena;
+    bool is_last = false, has_event;
+
+    if (t->is_over && t->is_refused) {
+        item->is_passed_on = false;
+        item->is_wanted = true;
+        if (!chat_look_up(item, item->request, LOOKUP_HERE))
+            on_chat_lookup(&item->lookup, &(struct error){0});
+        return WROTE_NOTHING;
+    }
+    message.tag = item->tag;
+    arena_init(&arena, EVENT_MAX_BYTES);
+    has_event = passed_turn_next(t, &event, &arena);
+    if (has_event && event->event_case == PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED) {
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ACCEPTED;
+        message.accepted = event->accepted;
+    } else if (has_event && event->event_case == PARLEY__V1__TURN_EVENT__EVENT_PROGRESS) {
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_PROGRESS;
+        message.progress = event->progress;
+    } else if (has_event && event->event_case == PARLEY__V1__TURN_EVENT__EVENT_PIECE) {
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_PIECE;
+        message.piece = event->piece;
+    } else if (has_event && event->event_case == PARLEY__V1__TURN_EVENT__EVENT_DONE) {
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_DONE;
+        message.done = event->done;
+        is_last = true;
+    } else if (t->is_over) { /* without a last event */
+        error_details_fill(&detail, &t->err);
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ERROR;
+        message.error = &detail;
+        is_last = true;
+    }
+    if (message.event_case != PARLEY__V1__CHAT_EVENT__EVENT__NOT_SET)
+        multiplex_write(&item->base, &message.base, false);
+    arena_deinit(&arena);
+    return is_last                                                        ? WROTE_LAST
+           : message.event_case != PARLEY__V1__CHAT_EVENT__EVENT__NOT_SET ? WROTE_ONE
+                                                                          : WROTE_NOTHING;
+}
+
 static enum multiplex_written chat_write(struct multiplex_item *base)
 {
     struct chat_item *item = chat_item_of(base);
@@ -242,6 +331,8 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
 
     if (item->is_wanted)
         return WROTE_NOTHING;
+    if (item->is_passed_on)
+        return chat_write_passed(item);
     if (item->has_begun && !turn_parts_next(&item->parts, &item->reader, &event))
         return WROTE_NOTHING;
     message.tag = item->tag;
@@ -289,6 +380,7 @@ static void turn_service_chat_end(struct multiplex_item *base, enum status why)
     struct chat_item *item = chat_item_of(base);
 
     named_lookup_leave(&item->lookup);
+    passed_turn_leave(&item->passed);
     turn_parts_close(&item->parts);
     if (item->has_begun)
         reader_close(&item->reader, why == STATUS_OK ? STATUS_CANCELLED : why);

@@ -130,7 +130,7 @@ static struct conversation *sought(const struct conversation_id *id)
     struct seeking k = {.is_done = false};
 
     conversation_id_format(id, text);
-    if (lookup_begin(&k.lookup, &s.all, JOURNAL_BY_ID, 0, text, on_sought))
+    if (lookup_begin(&k.lookup, &s.all, JOURNAL_BY_ID, LOOKUP_HERE, 0, text, on_sought))
         while (!k.is_done)
             (void)uv_run(&loop, UV_RUN_ONCE);
     return conversations_get(&s.all, id);

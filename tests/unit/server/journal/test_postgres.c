@@ -346,6 +346,136 @@ START_TEST(test_init_twice)
 }
 END_TEST
 
+/* Tables of the first version become those of this one, with what is in them. */
+START_TEST(test_upgrade)
+{
+    struct journal_store *s = opened();
+    struct error err = {0};
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    s->type->close(s);
+    s = NULL;
+    kept_sql("DROP INDEX parley.conversation_daemon");
+    kept_sql("ALTER TABLE parley.daemon DROP COLUMN address");
+    kept_sql("UPDATE parley.schema SET version = 1");
+    ck_assert_int_eq(journal_postgres.open(&s, kept_place(), &err), STATUS_PRECONDITION);
+    ck_assert_msg(strstr(err.text, "--init-data") != NULL, "%s", err.text);
+    ck_assert_msg(postgres_init_data(kept_place(), &err) == STATUS_OK, "%s", err.text);
+    s = opened();
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o");
+    s->type->close(s);
+}
+END_TEST
+
+static void beats(struct journal_store *s)
+{
+    struct error err = {0};
+
+    ck_assert_msg(s->type->beat(s, &err) == STATUS_OK, "%s", err.text);
+}
+
+/* Who asks for a conversation whose daemon can be reached is told where, at once, and the daemon is
+ * not asked to give it up; without an address it is, as before. */
+START_TEST(test_owner)
+{
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna", .wants_owner = true};
+    struct journal_store *a = opened(), *b = opened();
+    struct journal_found f;
+    struct error err = {0};
+
+    memcpy(q.id, kept_ids[0], JOURNAL_ID_BYTES);
+    commit(a, record(JOURNAL_OPEN, 0, 0, "o"));
+    journal_found_init(&f);
+    (void)snprintf(a->address, sizeof(a->address), "10.0.0.1:8001");
+    beats(a);
+    ck_assert_int_eq(b->type->read(b, &q, KEPT_MAX_BYTES, &f, &err), STATUS_UNAVAILABLE);
+    ck_assert_str_eq(f.owner.address, "10.0.0.1:8001");
+    ck_assert_str_eq(f.owner.id, a->self);
+    beats(a);
+    ck_assert_uint_eq(a->n_wanted, 0);
+    a->address[0] = '\0';
+    beats(a);
+    ck_assert_int_eq(b->type->read(b, &q, KEPT_MAX_BYTES, &f, &err), STATUS_UNAVAILABLE);
+    ck_assert_str_eq(f.owner.id, "");
+    beats(a);
+    ck_assert_uint_eq(a->n_wanted, 1);
+    q.is_sweep = true;
+    ck_assert_int_eq(b->type->read(b, &q, KEPT_MAX_BYTES, &f, &err), STATUS_OK);
+    ck_assert(!f.is_found);
+    journal_found_deinit(&f);
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+/* Beats of s until it has gone through what a daemon left; the most orphans of one of them. */
+static size_t sweeps(struct journal_store *s)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        beats(s);
+        n = s->n_orphans > n ? s->n_orphans : n;
+    }
+    return n;
+}
+
+/* Of what a daemon left whose lease is over, only turns that did not end are found: not those of a
+ * daemon that lives, not before this one sweeps, and not once they ended. Then the daemon is
+ * forgotten. What was given up with its turn is found at once. */
+START_TEST(test_orphans)
+{
+    struct journal_store *a = opened(), *b = opened();
+    struct journal_members *members = calloc(1, sizeof(*members));
+    struct error err = {0};
+    uint64_t epoch;
+
+    ck_assert_ptr_nonnull(members);
+    for (int i = 0; i < 4; i++)
+        commit(a, record(JOURNAL_OPEN, i, 0, "o"));
+    commit(a, record(JOURNAL_ACCEPT, 0, 1, "a")); /* 0 has one, 1 has ended, 2 has taken it back */
+    commit(a, record(JOURNAL_ACCEPT, 1, 1, "a"));
+    commit(a, record(JOURNAL_FINISH, 1, 1, "f"));
+    commit(a, record(JOURNAL_ACCEPT, 2, 1, "a"));
+    commit(a, record(JOURNAL_WITHDRAW, 2, 1, ""));
+    commit(a, record(JOURNAL_UPDATE, 0, 0, "u")); /* which is no turn */
+    b->is_sweeping = true;
+    ck_assert_uint_eq(sweeps(b), 0);
+    ck_assert_uint_eq(b->n_others, 1);
+    leases_end();
+    b->renewed_us = 0; /* its own lease is renewed */
+    b->is_sweeping = false;
+    ck_assert_uint_eq(sweeps(b), 0);
+    ck_assert_uint_eq(b->n_others, 0);
+    b->is_sweeping = true;
+    ck_assert_uint_eq(sweeps(b), 1);
+    ck_assert_mem_eq(b->orphans[0].id, kept_ids[0], JOURNAL_ID_BYTES);
+    ck_assert_str_eq(b->orphans[0].principal, "anna");
+    ck_assert_int_eq(b->type->list(b, members, &err), STATUS_OK);
+    ck_assert_uint_eq(members->n, 2);
+    ck_assert_int_eq(reads(b, 0, &epoch, &err), STATUS_OK);
+    commit(b, with_epoch(record(JOURNAL_FINISH, 0, 1, "f"), epoch, NULL));
+    (void)sweeps(b);
+    ck_assert_uint_eq(b->n_orphans, 0);
+    ck_assert_int_eq(b->type->list(b, members, &err), STATUS_OK);
+    ck_assert_uint_eq(members->n, 1);
+    ck_assert(members->rows[0].is_self);
+    ck_assert_uint_eq(members->rows[0].n_conversations, 1);
+    ck_assert_uint_eq(members->n_free, 3);
+    ck_assert_int_gt(members->rows[0].lease_ms, 0);
+    commit(b, with_epoch(record(JOURNAL_ACCEPT, 0, 2, "a"), epoch, NULL));
+    ck_assert_int_eq(b->type->give(b, kept_ids[0], true, &err), STATUS_OK);
+    beats(b);
+    ck_assert_uint_eq(b->n_orphans, 1);
+    ck_assert_int_eq(reads(b, 0, &epoch, &err), STATUS_OK);
+    beats(b);
+    ck_assert_uint_eq(b->n_orphans, 0);
+    free(members);
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
 /* No password, wherever it stands in the URL, is shown. */
 START_TEST(test_shown)
 {
@@ -384,6 +514,9 @@ int main(void)
     tcase_add_test(t, test_things);
     tcase_add_loop_test(t, test_refused, 0, 3);
     tcase_add_test(t, test_init_twice);
+    tcase_add_test(t, test_upgrade);
+    tcase_add_test(t, test_owner);
+    tcase_add_test(t, test_orphans);
     tcase_add_test(t, test_shown);
     suite_add_tcase(suite, t);
     runner = srunner_create(suite);

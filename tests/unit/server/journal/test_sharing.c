@@ -67,7 +67,8 @@ static enum status shared_beat(struct journal_store *s, struct error *err)
     return STATUS_OK;
 }
 
-static enum status shared_give(struct journal_store *s, const uint8_t *id, struct error *err)
+static enum status shared_give(struct journal_store *s, const uint8_t *id, bool is_unended,
+                               struct error *err)
 {
     ck_assert_int_eq(id[0], 7);
     ck_assert_uint_eq(shared.n_records, 1); /* behind what was appended before */
@@ -199,7 +200,7 @@ static void on_wanted(void *arg, const uint8_t *id)
     if (n_asked++ == 0)
         return; /* it has a turn in flight */
     append(7);
-    journal_give(j, id);
+    journal_give(j, id, false);
 }
 
 static void on_lapsed(void *arg)

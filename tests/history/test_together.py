@@ -1,0 +1,344 @@
+#!/usr/bin/env python3
+"""Daemons that share a PostgreSQL, any call at any of them: calls for a conversation of another daemon are answered by that daemon, whatever API
+they come by; nobody but a daemon may name a principal; turns of a daemon that was killed go on though nobody asks, and those of one that
+stops are handed over; clients resume by themselves.
+
+usage: postgres.sh test_together.py PARLEYD WRITE_TINY_MODEL
+"""
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "integration"))
+import grpc  # noqa: E402
+import children  # noqa: E402
+import harness  # noqa: E402
+from harness import conversations  # noqa: E402
+
+POSTGRES = os.environ["PARLEY_TEST_POSTGRES"]
+LEASE_S = 4
+
+
+class Together:
+    """Daemons of one database."""
+
+    def __init__(self, parleyd, database, *flags):
+        self.parleyd = parleyd
+        self.url = POSTGRES.replace("/postgres?", f"/{database}?")
+        children.run(["psql", "-q", POSTGRES, "-c", f"CREATE DATABASE {database}"], check=True)
+        children.run([parleyd, "--init-data", "--data", self.url], check=True)
+        self.flags = ["--http", "127.0.0.1:0", "--lease", f"{int(LEASE_S * 1000)}ms", "--data", self.url, *flags]
+
+    def daemon(self, *flags):
+        return harness.Parleyd(self.parleyd, *self.flags, *flags)
+
+    def sql(self, statement):
+        done = children.run(["psql", "-qtA", self.url, "-c", statement], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout.strip()
+
+    def owner(self, conversation):
+        return self.sql(f"SELECT split_part(owner, '.', 1) FROM parley.conversation WHERE id = '{conversation}'")
+
+
+def turn(client, conversation, text, metadata=(), **more):
+    request = conversations.TurnRequest(conversation=conversation, text=text, **more)
+    return list(client.conversations.Turn(request, metadata=metadata, timeout=children.PATIENCE))
+
+
+def text_of(events):
+    return "".join(event.piece.text for event in events)
+
+
+def metric(client, name):
+    connection = http.client.HTTPConnection(client.http, timeout=children.PATIENCE)
+    connection.request("GET", "/metrics")
+    body = connection.getresponse().read().decode()
+    return float(next(line for line in body.splitlines() if line.startswith(name + " ")).split()[1])
+
+
+def fails(code, call, *args, **more):
+    try:
+        call(*args, **more)
+    except grpc.RpcError as e:
+        assert e.code() == code, (e.code(), e.details())
+        return e
+    raise AssertionError(f"no failure: {args}")
+
+
+def posted(client, path, body, headers=(), method="POST"):
+    connection = http.client.HTTPConnection(client.http, timeout=children.PATIENCE)
+    connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json", **dict(headers)})
+    answer = connection.getresponse()
+    return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def by_grpc(all, a, b):
+    """Each method at the daemon that has not the conversation, which stays where it is."""
+    c = a.open("echo", request_id="r1")
+    home = all.owner(c)
+    assert text_of(turn(b, c, "one", turn=1)) == "one"
+    assert text_of(turn(b, c, "one", turn=1)) == "one"  # the stored reply
+    assert text_of(turn(a, c, "two")) == "two"
+    assert b.open("echo", request_id="r1") == c
+    assert [t.turn for t in b.get(c).transcript] == [1, 2]
+    fork = b.fork(c, at_turn=1)
+    assert all.owner(fork) == home and text_of(turn(b, fork, "three")) == "three"
+    rewound = b.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=1))
+    assert rewound.turns == 1 and a.get(c).turns == 1
+    b.conversations.Update(conversations.ConversationsUpdateRequest(conversation=c, metadata=conversations.ConversationMetadata(entries={"k": "v"})))
+    assert a.get(c).metadata == {"k": "v"}
+    assert b.conversations.Ask(conversations.TurnRequest(conversation=c, text="four")).message.text == "four"
+    # A failure comes as it is, with its detail.
+    e = fails(grpc.StatusCode.ALREADY_EXISTS, turn, b, c, "another", turn=1)
+    assert dict(e.trailing_metadata())["parley-error-bin"], "no detail"
+    assert "another body" in e.details()
+    b.close(c)
+    fails(grpc.StatusCode.NOT_FOUND, a.get, c)
+    assert all.owner(fork) == home
+    assert metric(b, "parley_cluster_passed_on_total") >= 10 and metric(a, "parley_cluster_taken_total") >= 10
+    assert metric(b, "parley_cluster_taken_total") == 0
+    fails(grpc.StatusCode.NOT_FOUND, b.get, "0" * 32)
+
+
+def by_chat(all, a, b):
+    """Turns of a Chat stream: of conversations here and there, cancelled too."""
+    here, there = b.open("echo"), a.open("echo")
+    requests = [conversations.ChatRequest(tag=i, turn=conversations.TurnRequest(conversation=c, text=f"say {i}"))
+                for i, c in enumerate([here, there, here, there])]
+    said = {}
+    for event in b.conversations.Chat(iter(requests), timeout=children.PATIENCE):
+        assert event.WhichOneof("event") != "error", event
+        said[event.tag] = said.get(event.tag, "") + event.piece.text
+    assert said == {i: f"say {i}" for i in range(4)}, said
+
+
+def by_model(all, a, b):
+    """A long turn of another daemon: its stream, another reader of it, and its cancellation."""
+    c = a.open("tiny")
+    more = {"sampling": harness.sampling.Sampling(max_tokens=children.LONG_TURN, seed=7, ignore_eos=True)}
+    request = conversations.TurnRequest(conversation=c, text="go", turn=1, **more)
+    stream = b.conversations.Turn(request, timeout=children.PATIENCE)
+    first = [next(stream), next(stream)]
+    assert first[0].WhichOneof("event") == "accepted"
+    assert b.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c)).cancelled == 1
+    rest = list(stream)
+    assert harness.word(rest[-1].done, "finish_reason") == "cancelled", rest[-1]
+    cut = b.conversations.Turn(conversations.TurnRequest(conversation=c, text="go on", **more), timeout=children.PATIENCE)
+    next(cut)
+    cut.cancel()  # the last reader: the turn ends at its daemon
+    children.until("the turn's end", lambda: metric(a, "parley_live_turns") == 0)
+    late = {"text": "again", "turn": 3, "sampling": more["sampling"]}
+    try:
+        list(b.conversations.Turn(conversations.TurnRequest(conversation=c, **late), timeout=0.5))
+    except grpc.RpcError as e:
+        assert e.code() == grpc.StatusCode.DEADLINE_EXCEEDED, e
+    b.close(c)
+
+
+def by_connect(all, a, b):
+    c = a.open("echo")
+    status, _, body = posted(b, "/parley.v1.Conversations/Ask", {"conversation": c, "text": "hello"})
+    assert status == 200 and json.loads(body)["message"]["text"] == "hello", body
+    status, _, body = posted(b, "/parley.v1.Conversations/Get", {"conversation": c})
+    assert status == 200 and json.loads(body)["turns"] == 1, body
+    status, _, body = posted(b, "/parley.v1.Conversations/Rewind", {"conversation": c, "toTurn": 9})
+    assert status == 400 and json.loads(body)["code"] == "out_of_range", (status, body)
+    envelope = json.dumps({"conversation": c, "text": "streamed"}).encode()
+    connection = http.client.HTTPConnection(b.http, timeout=children.PATIENCE)
+    connection.request("POST", "/parley.v1.Conversations/Turn", b"\0" + len(envelope).to_bytes(4, "big") + envelope,
+                       {"Content-Type": "application/connect+json"})
+    body = connection.getresponse().read()
+    assert b'"text":"streamed"' in body and body.endswith(b"{}"), body
+
+
+def chat(client, text, conversation=None, stream=False, headers=(), **more):
+    body = {"model": "echo", "messages": [{"role": "user", "content": text}], "stream": stream, **more}
+    return posted(client, "/v1/chat/completions", body, [*([("X-Conversation-Id", conversation)] if conversation else []), *headers])
+
+
+def by_http(all, a, b):
+    """OpenAI's, Anthropic's and Ollama's APIs, whole and streamed, small and large; names, keys, responses, deletion."""
+    status, headers, body = chat(a, "one", "http-1")
+    assert status == 200 and headers["X-Conversation-Id"], body
+    c = headers["X-Conversation-Id"]
+    home = all.owner(c)
+    status, headers, body = chat(b, "two", "http-1")
+    assert status == 200 and json.loads(body)["choices"][0]["message"]["content"] == "two", (status, body)
+    assert headers["X-Conversation-Id"] == c and headers["Content-Length"] == str(len(body)) and headers["X-Request-Id"], headers
+    assert headers["Content-Type"] == "application/json", headers
+    status, headers, body = chat(b, "three", "http-1", stream=True)
+    assert status == 200 and headers["Content-Type"].startswith("text/event-stream") and body.endswith(b"data: [DONE]\n\n"), (headers, body)
+    large = "x" * (3 << 20)
+    status, _, body = chat(b, large, "http-1")
+    assert status == 200 and json.loads(body)["choices"][0]["message"]["content"] == large, (status, body[:300])
+    status, _, body = chat(b, "four", "http-1", n=2)
+    assert status == 400 and "must be 1 in a conversation" in json.loads(body)["error"]["message"], (status, body)
+    status, headers, body = chat(b, "t" * 4000, "http-1", headers=[("Accept-Encoding", "gzip")])
+    assert status == 200 and headers["Content-Encoding"] == "gzip", headers
+    said = {"model": "echo", "max_tokens": 99, "messages": [{"role": "user", "content": "five"}]}
+    status, headers, body = posted(b, "/v1/messages", said, [("X-Conversation-Id", "http-1"), ("anthropic-version", "2023-06-01")])
+    assert status == 200 and json.loads(body)["content"][0]["text"] == "five", (status, body)
+    status, headers, body = posted(b, "/v1/messages", {**said, "stream": True}, [("X-Conversation-Id", "http-1")])
+    assert status == 200 and b"message_stop" in body, body
+    status, headers, body = posted(b, "/api/chat", {**said, "stream": True}, [("X-Conversation-Id", "http-1")])
+    assert status == 200 and headers["Content-Type"].startswith("application/x-ndjson") and json.loads(body.splitlines()[-1])["done"], (headers, body)
+    assert a.get(c).turns == 8 and all.owner(c) == home
+    status, _, body = chat(b, "more", "http-1", messages=[])
+    assert status == 400 and json.loads(body)["error"]["type"] == "invalid_request_error", (status, body)
+    # A key's reply is one, wherever it is asked for again; and so is a stored response.
+    first = chat(a, "keyed", headers=[("Idempotency-Key", "key-1")], n=3)
+    again = chat(b, "keyed", headers=[("Idempotency-Key", "key-1")], n=3)
+    assert first[0] == again[0] == 200 and json.loads(first[2])["choices"] == json.loads(again[2])["choices"], (first, again)
+    made = json.loads(posted(a, "/v1/responses", {"model": "echo", "input": "stored"})[2])
+    status, _, body = posted(b, f"/v1/responses/{made['id']}", None, method="GET")
+    assert status == 200 and json.loads(body)["output"] == made["output"], (status, body)
+    status, _, body = posted(b, "/v1/responses", {"model": "echo", "input": "on", "previous_response_id": made["id"]})
+    assert status == 200 and json.loads(body)["output"][0]["content"][0]["text"] == "on", (status, body)
+    status, _, body = posted(b, f"/v1/responses/{made['id']}", None, method="DELETE")
+    assert status == 200 and json.loads(body)["deleted"], (status, body)
+    assert posted(a, f"/v1/responses/{made['id']}", None, method="GET")[0] == 404
+    held = json.loads(posted(a, "/v1/conversations", {"items": [{"type": "message", "role": "user", "content": "kept"}]})[2])["id"]
+    status, _, body = posted(b, f"/v1/conversations/{held}/items", None, method="GET")
+    assert status == 200 and json.loads(body)["data"][0]["content"][0]["text"] == "kept", (status, body)
+
+
+def by_http_stream(all, a, b):
+    """A long stream of another daemon: it comes piece by piece, ends there when its client hangs up here, and is resumed."""
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "go"}], "stream": True, "max_tokens": children.LONG_TURN, "seed": 3, "ignore_eos": True}
+    posted(a, "/v1/chat/completions", {**body, "max_tokens": 1, "stream": False}, [("X-Conversation-Id", "long")])
+    connection = http.client.HTTPConnection(b.http, timeout=children.PATIENCE)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"X-Conversation-Id": "long"})
+    answer = connection.getresponse()
+    assert answer.status == 200 and answer.readline().startswith(b"data: "), "no stream"
+    assert metric(a, "parley_live_turns") == 1
+    answer.close()
+    connection.close()
+    children.until("the turn's end", lambda: metric(a, "parley_live_turns") == 0)
+
+
+def forged(all, a, b):
+    """Nobody but a daemon names a principal, and a call is passed on once."""
+    c = a.open("echo")
+    secret = bytes.fromhex(all.sql("SELECT encode(value, 'hex') FROM parley.meta WHERE key = 'secret'"))
+    home, other = all.owner(c), all.owner(b.open("echo"))
+
+    def passes(to, principal, key):
+        text = f"v1/{to}/{other}/{principal}"
+        return [("x-parley-pass", hmac.new(key, text.encode(), hashlib.sha256).hexdigest() + "/" + text)]
+
+    for wrong in (passes(home, "", b"0" * 16), [("x-parley-pass", "x")], [("x-parley-pass", "a/" * 200)], passes(home, "", secret[::-1]),
+                  [("x-parley-pass", passes(home, "", secret)[0][1] + "root")], [("x-parley-pass", "")]):
+        fails(grpc.StatusCode.UNAUTHENTICATED, turn, a, c, "x", wrong)
+    fails(grpc.StatusCode.ABORTED, turn, a, c, "x", passes(other, "", secret))  # meant for another daemon
+    fails(grpc.StatusCode.UNAUTHENTICATED, turn, a, c, "x", passes(home, "root", secret))  # nobody here has that name
+    assert text_of(turn(a, c, "x", passes(home, "", secret))) == "x"
+    # What has come with a pass is not passed on: it waits until the conversation is free.
+    assert text_of(turn(b, c, "y", passes(other, "", secret))) == "y"
+    assert all.owner(c) == other, "it was passed on"
+
+
+LONG = {"sampling": harness.sampling.Sampling(max_tokens=1200, seed=11, ignore_eos=True)}
+
+
+def whole(all):
+    """What the long turn says when nothing happens to it."""
+    with all.daemon() as client:
+        return text_of(turn(client, client.open("tiny"), "tell me all", turn=1, **LONG))
+
+
+def begun(client, conversation, metadata=()):
+    """A stream of the long turn, with the first piece taken."""
+    stream = client.conversations.Turn(conversations.TurnRequest(conversation=conversation, text="tell me all", turn=1, **LONG), metadata=metadata)
+    taken = [next(stream), next(stream), next(stream)]
+    assert taken[-1].piece.next_index > 0, taken
+    return stream, taken
+
+
+def resumed(client, conversation, taken):
+    cursor = conversations.TurnRequest(conversation=conversation, turn=1)
+    cursor.resume_from.generation, cursor.resume_from.turn, cursor.resume_from.index = taken[0].accepted.generation, 1, taken[-1].piece.next_index
+    return text_of(taken) + text_of(client.conversations.Turn(cursor, timeout=children.PATIENCE))
+
+
+def swept(all, expected):
+    """A daemon is killed in the middle of turns that nobody asks for again: another one ends them, within 5 s."""
+    with all.daemon() as b:
+        a = all.daemon()
+        client = a.__enter__()
+        idle, here = client.open("echo"), b.open("echo")
+        made = [client.open("tiny") for _ in range(3)]
+        streams = [begun(client, c) for c in made]
+        a.process.kill()
+        died = time.monotonic()
+        a.process.wait()
+        a.listener.join()
+        children.until("the takeover", lambda: {all.owner(c) for c in made} == {all.owner(here)})
+        took = time.monotonic() - died
+        ends = "SELECT count(*) FROM parley.event WHERE kind = 4 AND turn = 1 AND conversation IN ('" + "', '".join(made) + "')"
+        children.until("all turns' end", lambda: all.sql(ends) == "3")
+        assert all.owner(idle) != all.owner(here), "what has no turn was taken over"
+        for c, (_, taken) in zip(made, streams):
+            assert resumed(b, c, taken) == expected
+        children.until("the dead daemon's row to go", lambda: all.sql("SELECT count(*) FROM parley.daemon") == "1")
+        print(f"killed: three turns went on after {took:.1f} s", flush=True)
+        assert took < LEASE_S + 5, took
+
+
+def handed_over(all, expected):
+    """SIGTERM in the middle of a turn: its reader is told, and another daemon goes on at once."""
+    with all.daemon() as b:
+        with all.daemon() as client:
+            c, keyed = client.open("tiny"), "handed-over"
+            stream, taken = begun(client, c)
+            body = {"model": "tiny", "messages": [{"role": "user", "content": "tell me all"}], "stream": True, "max_tokens": 1200, "seed": 11, "ignore_eos": True}
+            connection = http.client.HTTPConnection(client.http, timeout=children.PATIENCE)
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Idempotency-Key": keyed})
+            answer = connection.getresponse()
+            first = answer.readline()
+            assert first.startswith(b"id: ") or first.startswith(b"data: "), first
+            began = time.monotonic()
+            os.kill(client_pid(client), signal.SIGTERM)
+            try:
+                taken += list(stream)
+                raise AssertionError("the turn was not handed over")
+            except grpc.RpcError as e:
+                assert e.code() == grpc.StatusCode.UNAVAILABLE and "goes on at another" in e.details(), e.details()
+            rest = answer.read()
+            assert b"goes on at another" in rest, rest[-500:]
+            assert resumed(b, c, taken[:3]) == expected
+            print(f"handed over and ended after {time.monotonic() - began:.1f} s", flush=True)
+        # By the same key the rest comes from there.
+        status, _, body = posted(b, "/v1/chat/completions", body, [("Idempotency-Key", keyed)])
+        events = [json.loads(line[6:]) for line in body.decode().splitlines() if line.startswith("data: {")]
+        assert status == 200 and "".join(e["choices"][0]["delta"].get("content", "") for e in events) == expected, body[-500:]
+
+
+def client_pid(client):
+    return client.admin.Status(harness.admin.AdminStatusRequest()).pid
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "tiny.gguf")
+        children.run([write_tiny_model, model, "8192"], check=True)
+        all = Together(parleyd, "together", "--model", f"tiny={model}", "--linger", "0")
+        with all.daemon() as a, all.daemon() as b:
+            for check in (by_grpc, by_chat, by_model, by_connect, by_http, by_http_stream, forged):
+                began = time.monotonic()
+                check(all, a, b)
+                print(check.__name__, f"{time.monotonic() - began:.1f} s", flush=True)
+        expected = whole(all)
+        swept(all, expected)
+        handed_over(all, expected)
+
+
+if __name__ == "__main__":
+    main()
