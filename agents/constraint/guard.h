@@ -18,6 +18,7 @@ enum {
     GUARD_MAX_NODES = 1 << 14,  /* schemas and enumerated values, together */
     GUARD_MAX_LENGTH = 1 << 16, /* of a string whose length has a bound */
     GUARD_MAX_ITEMS = 1 << 12,  /* of an array, likewise */
+    GUARD_MAX_CONTAINS = 64,    /* items that have to match contains, or may */
 };
 
 /* Appends the grammar to out; its rules begin with "root". A keyword that cannot be enforced is

@@ -65,6 +65,119 @@ static bool walk_prefix(struct guard *g, json_t *walked, const json_t *list, con
     return true;
 }
 
+/* What is left of contains, item by item. */
+struct containing {
+    const json_t *schema;   /* NULL: there is no contains */
+    json_int_t least, most; /* items that are still to match; that still may, -1: any number */
+};
+
+static struct containing containing_of(const json_t *s)
+{
+    const json_t *c = json_object_get(s, "contains");
+
+    return (struct containing){json_object_get(c, "schema"),
+                               json_integer_value(json_object_get(c, "least")),
+                               json_integer_value(json_object_get(c, "most"))};
+}
+
+/* The item, walked, under one schema more: that of contains, or its opposite. */
+static json_t *walk_item(struct guard *g, const json_t *given, const json_t *schema,
+                         bool is_opposite)
+{
+    json_t *more = is_opposite ? json_pack("{s:O}", "not", schema) : json_incref((json_t *)schema),
+           *both = given == NULL ? json_incref(more)
+                                 : json_pack("{s:[O,O]}", "allOf", (json_t *)given, more),
+           *out = both != NULL
+                      ? guard_walk_at(g, both, is_opposite ? "maxContains" : "contains", NULL)
+                      : guard_no_memory(g);
+
+    json_decref(more);
+    json_decref(both);
+    return out;
+}
+
+/* The next item, where contains has it match or not: the first items that can match do, as many as
+ * have to; where no more may match none does. */
+static json_t *walk_next(struct guard *g, struct containing *c, const json_t *given)
+{
+    json_t *out = NULL;
+
+    if (c->least > 0) {
+        out = walk_item(g, given, c->schema, false);
+        if (out == NULL || !json_is_false(out)) {
+            c->least--;
+            c->most -= c->most > 0;
+            return out;
+        }
+        json_decref(out); /* it cannot match */
+    } else if (c->most == 0) {
+        return walk_item(g, given, c->schema, true);
+    } else {
+        c->most -= c->most > 0;
+    }
+    return given != NULL ? guard_walk_at(g, given, "items", NULL) : json_object();
+}
+
+/* What is beside contains. */
+static bool check_containing(struct guard *g, const json_t *s, const struct containing *c,
+                             const json_t *list, const char *list_name, bool *ret_is_never)
+{
+    const json_t *rest = json_object_get(s, "unevaluatedItems");
+
+    if (list != NULL && !json_is_array(list))
+        return guard_fail(g, list_name, "must be a list of schemas") != NULL;
+    if (c->most >= 0 && c->least > c->most) {
+        json_decref(guard_never(g, "minContains", "is more than maxContains"));
+        *ret_is_never = true;
+    }
+    return rest == NULL || json_is_true(rest) ||
+           guard_leave_out(g, "unevaluatedItems", "cannot be enforced together with contains");
+}
+
+/* The items up to those that are all alike, which are written to out, as a prefix. */
+static bool walk_containing(struct guard *g, json_t *out, json_t *prefix, const json_t *list,
+                            const json_t *items, struct containing c, bool *ret_is_closed,
+                            bool *ret_is_never)
+{
+    const size_t n = json_array_size(list);
+    json_int_t n_needed = 0;
+    json_t *one;
+
+    for (size_t i = 0; (i < n || c.least > 0 || c.most > 0) && !*ret_is_closed; i++) {
+        const json_int_t before = c.least;
+
+        one = walk_next(g, &c, i < n ? json_array_get(list, i) : items);
+        if (one == NULL)
+            return false;
+        if (c.least < before)
+            n_needed = (json_int_t)i + 1;
+        else if (i >= n && c.least > 0)
+            *ret_is_closed = true; /* nor can a later one match */
+        if (json_is_false(one)) {
+            json_decref(one);
+            *ret_is_closed = true;
+        } else if (json_array_append_new(prefix, one) != 0) {
+            return guard_no_memory(g) != NULL;
+        }
+    }
+    if (c.least > 0) {
+        json_decref(guard_never(g, "contains", "has a schema that too few items can match"));
+        *ret_is_never = true;
+        return true;
+    }
+    if (!*ret_is_closed && (c.most == 0 || items != NULL)) {
+        one = walk_next(g, &c, items);
+        *ret_is_closed = json_is_false(one);
+        if (one == NULL)
+            return false;
+        if (json_object_set_new(out, "items", one) != 0)
+            return guard_no_memory(g) != NULL;
+    }
+    return size_in(out, "min_items", 0) >= n_needed ||
+           json_object_set_new(out, "min_items", json_integer(n_needed)) == 0 ||
+           guard_no_memory(g) != NULL;
+}
+
 /* Adds a value if it is not there. */
 static bool add_value(json_t *values, json_t *value)
 {
@@ -225,6 +338,7 @@ bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_nev
 {
     const json_t *items = json_object_get(s, "items"), *list = json_object_get(s, "prefixItems");
     const char *rest_name = "items", *list_name = "prefixItems";
+    const struct containing c = containing_of(s);
     json_t *prefix, *rest;
     bool is_closed = false, is_walked;
 
@@ -244,11 +358,15 @@ bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_nev
     is_walked = prefix != NULL || guard_no_memory(g) != NULL;
     if (is_walked && json_object_set_new(out, "prefix", prefix) != 0)
         return guard_no_memory(g) != NULL;
-    if (is_walked && list != NULL)
-        is_walked = walk_prefix(g, prefix, list, list_name, &is_closed);
     is_walked = is_walked && guard_size(g, out, s, "minItems", GUARD_MAX_ITEMS) &&
                 guard_size(g, out, s, "maxItems", GUARD_MAX_ITEMS);
-    if (is_walked && items != NULL && !is_closed) {
+    if (is_walked && c.schema != NULL)
+        is_walked = check_containing(g, s, &c, list, list_name, ret_is_never) &&
+                    (*ret_is_never ||
+                     walk_containing(g, out, prefix, list, items, c, &is_closed, ret_is_never));
+    else if (is_walked && list != NULL)
+        is_walked = walk_prefix(g, prefix, list, list_name, &is_closed);
+    if (is_walked && c.schema == NULL && items != NULL && !is_closed) {
         rest = guard_walk_at(g, items, rest_name, NULL);
         is_closed = json_is_false(rest);
         is_walked = rest != NULL &&
@@ -258,7 +376,11 @@ bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_nev
         (void)json_object_del(out, "prefix");
     if (is_walked && json_is_true(json_object_get(s, "uniqueItems")) &&
         (!is_closed || json_array_size(prefix) > 1))
-        is_walked = walk_unique(g, out, items);
+        is_walked = c.schema == NULL
+                        ? walk_unique(g, out, items)
+                        : size_in(out, "max_items", 2) <= 1 ||
+                              guard_leave_out(g, "uniqueItems",
+                                              "cannot be enforced together with contains");
     return is_walked &&
            close_array(g, out, json_object_get(out, "prefix"), is_closed, ret_is_never);
 }

@@ -74,8 +74,8 @@ unsigned guard_type_of_value(const json_t *value)
 
 /* --- opposites --- */
 
-/* Adds to out, a list, schemas of which one holds exactly where schema does not. False: they have
- * no form, or there was no memory. */
+/* Adds to out, a list, schemas of which each holds only where schema does not, and one holds there
+ * but for rare cases. False: they have no form, or there was no memory. */
 static bool add_opposite(json_t *out, const json_t *schema, unsigned depth);
 
 /* One of the list, which it takes; false for an empty one. */
@@ -162,6 +162,45 @@ static bool add_opposite_any(json_t *out, const json_t *list, unsigned depth)
     return is_made;
 }
 
+/* Bounds, each with the bound of what is beyond it. */
+static const struct bound {
+    const char *name, *type, *opposite;
+    int step; /* from the one bound to the other */
+} bounds[] = {
+    {"exclusiveMaximum", "number", "minimum", 0},
+    {"exclusiveMinimum", "number", "maximum", 0},
+    {"maxItems", "array", "minItems", 1},
+    {"maxLength", "string", "minLength", 1},
+    {"maxProperties", "object", "minProperties", 1},
+    {"maximum", "number", "exclusiveMinimum", 0},
+    {"minItems", "array", "maxItems", -1},
+    {"minLength", "string", "maxLength", -1},
+    {"minProperties", "object", "maxProperties", -1},
+    {"minimum", "number", "exclusiveMaximum", 0},
+};
+
+static const struct bound *bound_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        if (strcmp(name, bounds[i].name) == 0)
+            return &bounds[i];
+    return NULL;
+}
+
+static bool add_opposite_bound(json_t *out, const struct bound *b, json_t *value)
+{
+    const double beyond = json_number_value(value) + b->step;
+
+    if (!json_is_number(value)) /* draft 4 has true and false here */
+        return json_is_boolean(value);
+    if (beyond < 0 && b->step < 0)
+        return true; /* nothing is */
+    return json_array_append_new(out, json_pack("{s:s,s:o}", "type", b->type, b->opposite,
+                                                b->step == 0 ? json_incref(value)
+                                                             : json_integer((json_int_t)beyond))) ==
+           0;
+}
+
 static bool says_nothing(const char *keyword)
 {
     static const char *const names[] = {"$comment", "default",  "deprecated", "description",
@@ -186,6 +225,7 @@ static bool add_opposite(json_t *out, const json_t *schema, unsigned depth)
     for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
         const char *name = json_object_iter_key(at);
         json_t *value = json_object_iter_value(at);
+        const struct bound *bound = bound_named(name);
         bool is_added = says_nothing(name);
 
         if (strcmp(name, "type") == 0)
@@ -206,6 +246,8 @@ static bool add_opposite(json_t *out, const json_t *schema, unsigned depth)
             is_added = add_opposite_any(out, value, depth);
         else if (strcmp(name, "not") == 0)
             is_added = json_array_append(out, value) == 0;
+        else if (bound != NULL)
+            is_added = add_opposite_bound(out, bound, value);
         if (!is_added)
             return false;
     }
@@ -585,6 +627,34 @@ static bool normal_refused(struct guard *g, json_t *out, const json_t *s, const 
     return guard_leave_out(g, name, "cannot be enforced");
 }
 
+/* With its counts, which say nothing without it. */
+static bool normal_contains(struct guard *g, json_t *out, const json_t *s, const char *name,
+                            json_t *value)
+{
+    static const char *const counts[] = {"minContains", "maxContains"};
+    double count[] = {1, INFINITY};
+    json_t *all;
+
+    if (!json_is_object(value) && !json_is_boolean(value))
+        return guard_fail(g, name, "must be a schema") != NULL;
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *given = json_object_get(s, counts[i]);
+
+        if (given != NULL)
+            count[i] = json_number_value(given);
+        if (given != NULL &&
+            (!json_is_number(given) || count[i] < 0 || floor(count[i]) != count[i]))
+            return guard_fail(g, counts[i], "must be a whole number of at least 0") != NULL;
+        if (count[i] > GUARD_MAX_CONTAINS && count[i] < INFINITY)
+            return guard_leave_out(g, counts[i], "is larger than the compiler's limit");
+    }
+    if (count[0] == 0 && count[1] == INFINITY)
+        return true;
+    all = json_pack("{s:O,s:i,s:i}", "schema", value, "least", (int)count[0], "most",
+                    count[1] < INFINITY ? (int)count[1] : -1);
+    return (all != NULL && json_object_set_new(out, name, all) == 0) || guard_no_memory(g) != NULL;
+}
+
 static bool normal_ignored(struct guard *g, json_t *out, const json_t *s, const char *name,
                            json_t *value)
 {
@@ -681,7 +751,7 @@ static const struct keyword {
     {"allOf", normal_same},
     {"anyOf", normal_any_of},
     {"const", normal_const},
-    {"contains", normal_refused},
+    {"contains", normal_contains},
     {"dependencies", normal_dependent},
     {"dependentRequired", normal_dependent},
     {"dependentSchemas", normal_dependent},

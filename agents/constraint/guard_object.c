@@ -14,6 +14,7 @@ enum {
     MAX_PATTERNS = 4,   /* of names: each set of them has an automaton */
     MAX_COUNTED = 8192, /* members times counts */
     MAX_LEAST = 16,
+    N_PARTINGS = 2, /* ways to tell names apart: by their first character, by their last */
 };
 
 struct pattern {
@@ -37,6 +38,8 @@ struct object_walk {
     json_t *required;   /* a member for each of the names */
     const char **known; /* [n_known]: names that were looked at */
     size_t n_known;
+    size_t n_distinct; /* of the members that must be there beside those that are required, each
+                          has a name of a kind of its own; 0: there is no need */
 };
 
 static bool is_trivial(const json_t *schema)
@@ -292,6 +295,72 @@ static bool walk_members(struct object_walk *o, bool *ret_is_never)
 
 /* --- the rest --- */
 
+static void class_put(char *at, size_t kind, size_t n_kinds, bool is_upper)
+{
+    const size_t first = 26 * kind / n_kinds, last = 26 * (kind + 1) / n_kinds - 1;
+
+    (void)snprintf(at, 4, "%c-%c", (int)((is_upper ? 'A' : 'a') + first),
+                   (int)((is_upper ? 'A' : 'a') + last));
+}
+
+/* Adds to out, a list, what is left of the names in one of the kinds, by their first or last
+ * character: an automaton, or false. The last kind has all characters that no other has. */
+static bool add_kind(struct object_walk *o, json_t *out, const struct string_rules *names,
+                     size_t kind, bool is_by_last, struct error *why)
+{
+    const bool is_rest = kind + 1 == o->n_distinct;
+    struct string_rules r = *names;
+    char pattern[8 * MAX_LEAST + 8] = "";
+    struct automaton kept, text;
+    size_t len = 0;
+    enum status rc;
+    struct buf key;
+
+    len += (size_t)snprintf(pattern, sizeof(pattern), "%s[%s", is_by_last ? "" : "^",
+                            is_rest ? "^" : "");
+    for (size_t i = is_rest ? 0 : kind; i < (is_rest ? o->n_distinct - 1 : kind + 1); i++) {
+        class_put(pattern + len, i, o->n_distinct, false);
+        class_put(pattern + len + 3, i, o->n_distinct, true);
+        len += 6;
+    }
+    (void)snprintf(pattern + len, sizeof(pattern) - len, "]%s", is_by_last ? "$" : "");
+    buf_init(&key, GUARD_MAX_BYTES);
+    rc = string_rules_add_pattern(&r, pattern, strlen(pattern), why);
+    if (rc == STATUS_OK)
+        rc = string_rules_join(&r, &kept, why);
+    if (rc == STATUS_OK && kept.n_states > 0)
+        rc = string_to_json(&text, &kept, &o->arena, why);
+    if (rc == STATUS_OK && kept.n_states > 0)
+        rc = automaton_put(&key, &text);
+    if (rc == STATUS_OK &&
+        json_array_append_new(out, kept.n_states > 0 ? json_string(key.data) : json_false()) != 0)
+        rc = error_no_memory(why, 0, "a schema");
+    buf_deinit(&key);
+    return rc == STATUS_OK;
+}
+
+/* The names in kinds, for each way to part them; NULL with the error in why. */
+static json_t *kinds_of(struct object_walk *o, const struct string_rules *names, struct error *why)
+{
+    json_t *ways = json_array();
+
+    for (size_t way = 0; way < N_PARTINGS; way++) {
+        json_t *kinds = json_array();
+
+        if (kinds == NULL || json_array_append_new(ways, kinds) != 0) {
+            (void)error_no_memory(why, 0, "a schema");
+            break;
+        }
+        for (size_t i = 0; i < o->n_distinct && why->status == STATUS_OK; i++)
+            if (!add_kind(o, kinds, names, i, way > 0, why))
+                break;
+    }
+    if (why->status == STATUS_OK)
+        return ways;
+    json_decref(ways);
+    return NULL;
+}
+
 /* The names that are found in the patterns of the set and in no others, and are not known. */
 static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json_t *given)
 {
@@ -300,7 +369,7 @@ static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json
     struct error why = {0};
     size_t *lens = arena_alloc(&o->arena, o->n_known + 1, sizeof(*lens));
     enum status rc = STATUS_OK;
-    json_t *all = json_array(), *value, *one;
+    json_t *all = json_array(), *kinds = NULL, *value, *one;
     struct buf key;
     bool is_added = false;
 
@@ -336,6 +405,10 @@ static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json
         rc = string_to_json(&text, &names, &o->arena, &why);
     if (rc == STATUS_OK && r.n_parts > 0 && names.n_states > 0)
         rc = automaton_put(&key, &text);
+    if (rc == STATUS_OK && o->n_distinct > 0) {
+        kinds = kinds_of(o, &r, &why);
+        rc = why.status;
+    }
     if (rc != STATUS_OK) {
         is_added =
             because(o->g, o->n_patterns > 0 ? "patternProperties" : "additionalProperties", &why);
@@ -353,12 +426,13 @@ static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json
         else if (value != NULL)
             is_added =
                 json_array_append_new(
-                    rest, json_pack("[o,o]", key.len > 0 ? json_string(key.data) : json_null(),
-                                    value)) == 0 ||
+                    rest, json_pack("[o,o,O*]", key.len > 0 ? json_string(key.data) : json_null(),
+                                    value, kinds)) == 0 ||
                 guard_no_memory(o->g) != NULL;
     }
     buf_deinit(&key);
     json_decref(all);
+    json_decref(kinds);
     return is_added;
 }
 
@@ -375,8 +449,23 @@ static bool is_open(const struct object_walk *o)
            (o->n_patterns == 0 && least > (double)json_array_size(o->members));
 }
 
+static size_t count_required(const struct object_walk *o)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < json_array_size(o->members); i++)
+        n += json_is_true(json_array_get(json_array_get(o->members, i), 2));
+    return n;
+}
+
 static bool walk_rest(struct object_walk *o, json_t *rest)
 {
+    const double least = json_number_value(json_object_get(o->s, "minProperties"));
+
+    /* a name that is not one of ours could come twice */
+    if (least <= MAX_LEAST && least > 1 + (double)count_required(o))
+        o->n_distinct = (size_t)least - count_required(o);
+
     for (size_t set = 1; set < (size_t)1 << o->n_patterns; set++)
         if (!add_rest(o, rest, set, NULL))
             return false;
@@ -385,17 +474,51 @@ static bool walk_rest(struct object_walk *o, json_t *rest)
 
 /* --- how many --- */
 
-static bool walk_counts(struct object_walk *o, json_t *out, const json_t *rest, bool *ret_is_never)
+/* Whether each kind of names, parted in this way, has some. */
+static bool kinds_are_there(const struct object_walk *o, const json_t *rest, size_t way)
+{
+    for (size_t kind = 0; kind < o->n_distinct; kind++) {
+        bool is_there = false;
+
+        for (size_t i = 0; i < json_array_size(rest); i++) {
+            const json_t *kinds = json_array_get(json_array_get(json_array_get(rest, i), 2), way);
+
+            is_there = is_there || json_is_string(json_array_get(kinds, kind));
+        }
+        if (!is_there)
+            return false;
+    }
+    return true;
+}
+
+/* Each of the rest keeps the kinds of one way, if there is a way: else false, and none. */
+static bool choose_kinds(const struct object_walk *o, json_t *rest)
+{
+    size_t way = 0;
+
+    while (way < N_PARTINGS && !kinds_are_there(o, rest, way))
+        way++;
+    for (size_t i = 0; i < json_array_size(rest); i++) {
+        json_t *one = json_array_get(rest, i),
+               *kinds = json_incref(json_array_get(json_array_get(one, 2), way));
+
+        (void)json_array_remove(one, 2);
+        if (kinds != NULL)
+            (void)json_array_append_new(one, kinds); /* where one was taken away */
+    }
+    return way < N_PARTINGS;
+}
+
+static bool walk_counts(struct object_walk *o, json_t *out, json_t *rest, bool *ret_is_never)
 {
     const size_t n = json_array_size(o->members);
     const bool is_rest = json_array_size(rest) > 0;
-    size_t n_required = 0, least, most;
+    const size_t n_required = count_required(o);
+    size_t least, most;
 
     if (!guard_size(o->g, out, o->s, "minProperties", GUARD_MAX_ITEMS) ||
         !guard_size(o->g, out, o->s, "maxProperties", GUARD_MAX_ITEMS))
         return false;
-    for (size_t i = 0; i < n; i++)
-        n_required += json_is_true(json_array_get(json_array_get(o->members, i), 2));
     least = (size_t)json_integer_value(json_object_get(out, "min_members"));
     most = json_object_get(out, "max_members") != NULL
                ? (size_t)json_integer_value(json_object_get(out, "max_members"))
@@ -414,11 +537,10 @@ static bool walk_counts(struct object_walk *o, json_t *out, const json_t *rest, 
         *ret_is_never = true;
         return true;
     }
-    /* a name that is not one of ours could come twice */
-    if (least > 1 && is_rest) {
+    if (o->n_distinct > 0 && !choose_kinds(o, rest) && is_rest) {
         (void)json_object_del(out, "min_members");
         return guard_leave_out(o->g, "minProperties",
-                               "is enforced only up to 1 where names are not listed");
+                               "is enforced only up to 1 where all names begin and end alike");
     }
     if (least > MAX_LEAST || (most != SIZE_MAX && (n + 1) * (most + 1) > MAX_COUNTED)) {
         const bool is_least = least > MAX_LEAST;

@@ -6,6 +6,7 @@
  *   anyOf           a list of lists of schemas as given: one of each holds (oneOf, if,
  *                   dependentRequired too)
  *   exclusiveMinimum and -Maximum    numbers
+ *   contains        {"schema", "least", "most"}; most -1: any number
  *   -opposite       true where anyOf has the opposite of a schema
  * What a walk returns is a schema of the third form, which schema_grammar.h describes; json_false()
  * where no value matches; NULL with an error in g. */

@@ -425,12 +425,22 @@ static bool values_open(struct values *v)
     static const char *const of_strings[] = {"pattern", "format", "minLength", "maxLength"};
     static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
                                              "exclusiveMaximum", "multipleOf"};
-    static const char *const of_others[] = {
-        "additionalItems",  "additionalProperties",  "items",
-        "maxItems",         "maxProperties",         "minItems",
-        "minProperties",    "patternProperties",     "prefixItems",
-        "properties",       "propertyNames",         "required",
-        "unevaluatedItems", "unevaluatedProperties", "uniqueItems"};
+    static const char *const of_others[] = {"additionalItems",
+                                            "additionalProperties",
+                                            "contains",
+                                            "items",
+                                            "maxItems",
+                                            "maxProperties",
+                                            "minItems",
+                                            "minProperties",
+                                            "patternProperties",
+                                            "prefixItems",
+                                            "properties",
+                                            "propertyNames",
+                                            "required",
+                                            "unevaluatedItems",
+                                            "unevaluatedProperties",
+                                            "uniqueItems"};
     const json_t *values = json_object_get(v->s, "enum");
     struct string_rules r;
     unsigned types = 0;
@@ -440,7 +450,9 @@ static bool values_open(struct values *v)
     string_rules_init(&r, &v->g->work, &v->arena);
     v->has_strings = (types & TYPE_STRING) != 0 && has_one(v->s, of_strings, 4);
     v->has_numbers = (types & TYPE_NUMBER) != 0 && has_one(v->s, of_numbers, 5);
-    for (size_t i = 0; (types & (TYPE_OBJECT | TYPE_ARRAY)) != 0 && i < 15; i++)
+    for (size_t i = 0;
+         (types & (TYPE_OBJECT | TYPE_ARRAY)) != 0 && i < sizeof(of_others) / sizeof(of_others[0]);
+         i++)
         if (json_object_get(v->s, of_others[i]) != NULL &&
             !guard_leave_out(v->g, of_others[i], "cannot be enforced together with enum or const"))
             return false;

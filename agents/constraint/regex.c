@@ -16,7 +16,17 @@ enum {
     UNBOUNDED = -1,
 };
 
-enum node_kind { NODE_EMPTY, NODE_SET, NODE_START, NODE_END, NODE_BOTH, NODE_EITHER, NODE_REPEAT };
+enum node_kind {
+    NODE_EMPTY,
+    NODE_SET,
+    NODE_START,
+    NODE_END,
+    NODE_EDGE, /* of a word: \b */
+    NODE_NO_EDGE,
+    NODE_BOTH,
+    NODE_EITHER,
+    NODE_REPEAT
+};
 
 struct node {
     enum node_kind kind;
@@ -347,8 +357,10 @@ static const struct node *regex_take_backslash(struct regex_parser *p)
         p->at++;
         return node_of_set(p, &s);
     }
-    if (*p->at == 'b' || *p->at == 'B')
-        return regex_refuse(p, "a word boundary");
+    if (*p->at == 'b' || *p->at == 'B') {
+        p->at++;
+        return node_of(p, (struct node){.kind = p->at[-1] == 'b' ? NODE_EDGE : NODE_NO_EDGE});
+    }
     if (*p->at == 'p' || *p->at == 'P')
         return regex_refuse(p, "a property of characters (\\p)");
     if (*p->at == 'k' || (*p->at >= '1' && *p->at <= '9'))
@@ -507,7 +519,7 @@ static const struct node *regex_parse(struct regex_parser *p)
 
 /* --- as a nondeterministic automaton --- */
 
-enum step_kind { STEP_MATCH, STEP_SET, STEP_START, STEP_END, STEP_FORK };
+enum step_kind { STEP_MATCH, STEP_SET, STEP_START, STEP_END, STEP_EDGE, STEP_NO_EDGE, STEP_FORK };
 
 struct step {
     enum step_kind kind;
@@ -521,6 +533,8 @@ struct steps {
     uint32_t symbols[MAX_SYMBOLS]; /* [n_symbols], ascending */
     size_t n_symbols;
     bool is_full;
+    bool has_edges;       /* of words */
+    struct char_set word; /* then: the characters of words */
 };
 
 static uint32_t steps_add(struct steps *s, struct step one)
@@ -611,6 +625,15 @@ static uint32_t steps_write(struct steps *s, const struct node *node, uint32_t n
         return steps_add(s, (struct step){.kind = STEP_START, .next = next});
     case NODE_END:
         return steps_add(s, (struct step){.kind = STEP_END, .next = next});
+    case NODE_EDGE:
+    case NODE_NO_EDGE:
+        if (!s->has_edges)
+            (void)!set_of_letter('w', &s->word); /* there is room */
+        s->has_edges = true;
+        steps_add_symbols(s, &s->word);
+        return steps_add(s,
+                         (struct step){.kind = node->kind == NODE_EDGE ? STEP_EDGE : STEP_NO_EDGE,
+                                       .next = next});
     case NODE_BOTH:
         /* a sequence leans to the left: not as deep as it is long */
         for (; node->kind == NODE_BOTH; node = node->left)
@@ -644,8 +667,19 @@ static void key_set(unsigned char *key, uint32_t step)
     key[step / 8] |= (unsigned char)(1u << step % 8);
 }
 
+/* What is known of a place between two characters. */
+struct step_place {
+    bool is_start, is_end, is_edge, is_no_edge; /* neither of the last: the next one is not known */
+};
+
+static bool place_lets_pass(const struct step_place *p, enum step_kind kind)
+{
+    return (kind == STEP_START && p->is_start) || (kind == STEP_END && p->is_end) ||
+           (kind == STEP_EDGE && p->is_edge) || (kind == STEP_NO_EDGE && p->is_no_edge);
+}
+
 /* Adds what can be reached from a step without a character. */
-static void key_close(const struct steps *s, uint32_t step, bool is_at_start, bool is_at_end,
+static void key_close(const struct steps *s, uint32_t step, struct step_place place,
                       unsigned char *seen)
 {
     uint32_t waiting[MAX_STEPS]; /* each step is put there once */
@@ -660,7 +694,7 @@ static void key_close(const struct steps *s, uint32_t step, bool is_at_start, bo
         const uint32_t next[2] = {at->next, at->other};
         size_t n_next = at->kind == STEP_FORK ? 2 : 0;
 
-        if ((at->kind == STEP_START && is_at_start) || (at->kind == STEP_END && is_at_end))
+        if (place_lets_pass(&place, at->kind))
             n_next = 1;
         for (size_t i = 0; i < n_next; i++)
             if (!key_has(seen, next[i])) {
@@ -677,14 +711,43 @@ static void key_keep(const struct steps_machine *m, const unsigned char *seen,
         ret_key[i] = seen[i] & m->kept[i];
 }
 
+/* Where the expression has edges of words, two bits behind those of the steps say whether a word's
+ * character came last, and whether none came at all. */
+static bool key_is_word(const struct steps *s, const unsigned char *key)
+{
+    return s->has_edges && key_has(key, s->n);
+}
+
+/* Copies the key and adds what lies behind its edges, where a word's character follows or not. */
+static void key_pass_edges(const struct steps_machine *m, const unsigned char *key, bool is_word,
+                           bool is_end, unsigned char *ret_seen)
+{
+    const struct steps *s = m->steps;
+    const bool is_edge = key_is_word(s, key) != is_word;
+    const struct step_place place = {.is_start = s->has_edges && key_has(key, s->n + 1),
+                                     .is_end = is_end,
+                                     .is_edge = is_edge,
+                                     .is_no_edge = !is_edge};
+
+    memset(ret_seen, 0, m->n_bytes);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (key_has(key, i) && !place_lets_pass(&place, s->all[i].kind))
+            key_set(ret_seen, i);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (key_has(key, i) && place_lets_pass(&place, s->all[i].kind))
+            key_close(s, i, place, ret_seen);
+}
+
 static void steps_start(const void *self, void *ret_key)
 {
     const struct steps_machine *m = self;
     unsigned char seen[AUTOMATON_MAX_KEY];
 
     memset(seen, 0, m->n_bytes);
-    key_close(m->steps, m->first, true, false, seen);
+    key_close(m->steps, m->first, (struct step_place){.is_start = true}, seen);
     key_keep(m, seen, ret_key);
+    if (m->steps->has_edges)
+        key_set(ret_key, m->steps->n + 1);
 }
 
 static bool steps_step(const void *self, const void *key, uint32_t code, void *ret_key)
@@ -692,18 +755,25 @@ static bool steps_step(const void *self, const void *key, uint32_t code, void *r
     const struct steps_machine *m = self;
     const struct steps *s = m->steps;
     const unsigned char *at = key;
-    unsigned char seen[AUTOMATON_MAX_KEY];
+    unsigned char seen[AUTOMATON_MAX_KEY], passed[AUTOMATON_MAX_KEY];
+    const bool is_word = s->has_edges && char_set_has(&s->word, code);
     bool is_alive = false;
 
+    if (s->has_edges) {
+        key_pass_edges(m, key, is_word, false, passed);
+        at = passed;
+    }
     memset(seen, 0, m->n_bytes);
     for (uint32_t byte = 0; byte < m->n_bytes; byte++)
-        for (uint32_t i = byte * 8; at[byte] >> (i - byte * 8) != 0; i++)
+        for (uint32_t i = byte * 8; i < s->n && at[byte] >> (i - byte * 8) != 0; i++)
             if (key_has(at, i) && s->all[i].kind == STEP_SET && char_set_has(s->all[i].set, code)) {
-                key_close(s, s->all[i].next, false, false, seen);
+                key_close(s, s->all[i].next, (struct step_place){0}, seen);
                 is_alive = true;
             }
     if (is_alive)
         key_keep(m, seen, ret_key);
+    if (is_alive && is_word)
+        key_set(ret_key, s->n);
     return is_alive;
 }
 
@@ -714,10 +784,7 @@ static bool steps_is_end(const void *self, const void *key)
     unsigned char seen[AUTOMATON_MAX_KEY];
     bool is_end = false;
 
-    memset(seen, 0, m->n_bytes);
-    for (uint32_t i = 0; i < s->n; i++)
-        if (key_has(key, i) && (s->all[i].kind == STEP_END || s->all[i].kind == STEP_MATCH))
-            key_close(s, i, false, true, seen);
+    key_pass_edges(m, key, false, true, seen);
     for (uint32_t i = 0; !is_end && i < s->n; i++)
         is_end = key_has(seen, i) && s->all[i].kind == STEP_MATCH;
     return is_end;
@@ -744,7 +811,7 @@ static enum status regex_automaton(struct automaton *out, struct regex_parser *p
         (void)regex_refuse(p, "too many repetitions or characters for an automaton");
         return p->err->status;
     }
-    self.n_bytes = s->n / 8 + 1;
+    self.n_bytes = (s->n + 1) / 8 + 1;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->all[i].kind != STEP_FORK && s->all[i].kind != STEP_START)
             key_set(self.kept, i);

@@ -22,7 +22,7 @@ struct regex {
 };
 
 /* UNIMPLEMENTED names what has no automaton: look-around elsewhere, back references, properties of
- * characters, word boundaries, too many repetitions. work: as a machine's. */
+ * characters, too many repetitions. work: as a machine's. */
 enum status regex_compile(struct regex *out, const char *pattern, size_t len, size_t *work,
                           struct arena *arena, struct error *err) MUST_CHECK;
 

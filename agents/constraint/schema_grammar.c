@@ -314,7 +314,9 @@ struct name_node {
 
 struct member_chain {
     const json_t *members, *rest;
-    char **names;                     /* [n]: as JSON text, behind the first quote */
+    int **kind_keys; /* [n_rest][n_kinds]; -1: none */
+    size_t n_kinds;  /* of so many members up to the least number each has a name of its kind */
+    char **names;    /* [n]: as JSON text, behind the first quote */
     int *values, *keys, *rest_values; /* the rules [n], [n_rest], [n_rest] */
     size_t n, n_rest, least, most;
     size_t n_counts;  /* how many members were written is told apart up to n_counts - 1 */
@@ -543,12 +545,22 @@ static void write_chain_end(struct schema_grammar *s, const struct member_chain 
 /* The names of the rest. */
 static void write_rest(struct schema_grammar *s, const struct member_chain *c, size_t count)
 {
+    const char *between = "";
+
     if (c->n_rest == 0 || !chain_is_open(c, c->n, count, 1))
         return;
     rule_put(s, "r%d ::= ", c->rest_rule + (int)count);
-    for (size_t k = 0; k < c->n_rest; k++)
-        rule_put(s, "%sr%d \": \" r%d r%d", k > 0 ? " | " : "", c->keys[k], c->rest_values[k],
+    for (size_t k = 0; k < c->n_rest; k++) {
+        const int key = count < c->least && count >= c->least - c->n_kinds
+                            ? c->kind_keys[k][count - (c->least - c->n_kinds)]
+                            : c->keys[k];
+
+        if (key < 0)
+            continue;
+        rule_put(s, "%sr%d \": \" r%d r%d", between, key, c->rest_values[k],
                  chain_end(c, c->n, chain_count(c, count)));
+        between = " | ";
+    }
     rule_put(s, "\n");
 }
 
@@ -581,7 +593,9 @@ static bool chain_open(struct schema_grammar *s, struct member_chain *c)
     c->required = arena_alloc(&c->arena, c->n + 1, sizeof(*c->required));
     c->names = arena_alloc(&c->arena, c->n + 1, sizeof(*c->names));
     c->roots = arena_alloc(&c->arena, c->n_counts, sizeof(*c->roots));
-    if (c->values == NULL || c->required == NULL || c->names == NULL || c->roots == NULL) {
+    c->kind_keys = arena_alloc(&c->arena, c->n_rest + 1, sizeof(*c->kind_keys));
+    if (c->kind_keys == NULL || c->values == NULL || c->required == NULL || c->names == NULL ||
+        c->roots == NULL) {
         grammar_fail(s);
         return false;
     }
@@ -600,6 +614,27 @@ static bool chain_open(struct schema_grammar *s, struct member_chain *c)
         }
     }
     return true;
+}
+
+/* The keys of the i-th of the rest where members have names of different kinds. */
+static void chain_write_kinds(struct schema_grammar *s, struct member_chain *c, size_t i,
+                              const json_t *kinds)
+{
+    const size_t n = json_array_size(kinds);
+
+    if (n == 0 || n > c->least)
+        return;
+    c->n_kinds = n;
+    c->kind_keys[i] = arena_alloc(&c->arena, n, sizeof(*c->kind_keys[i]));
+    if (c->kind_keys[i] == NULL) {
+        grammar_fail(s);
+        return;
+    }
+    for (size_t k = 0; k < n; k++) {
+        const char *key = json_string_value(json_array_get(kinds, k));
+
+        c->kind_keys[i][k] = key != NULL ? write_automaton(s, key) : -1;
+    }
 }
 
 static void write_object(struct schema_grammar *s, int rule, const json_t *schema)
@@ -626,6 +661,7 @@ static void write_object(struct schema_grammar *s, int rule, const json_t *schem
         c.keys[i] =
             json_is_string(key) ? write_automaton(s, json_string_value(key)) : write_any_string(s);
         c.rest_values[i] = write_schema(s, json_array_get(one, 1));
+        chain_write_kinds(s, &c, i, json_array_get(one, 2));
     }
     if (!s->is_failed)
         write_chain(s, &c, rule);

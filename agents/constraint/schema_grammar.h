@@ -14,7 +14,10 @@
  *               "values": [...]: each of these at most once; or "classes": [...]: at most one item
  *               of each of these schemas
  *     objects   "members": [[NAME, SCHEMA, is_required], ...], "rest": [[AUTOMATON or null of the
- *               name behind its first quote, SCHEMA], ...], "min_members", "max_members"
+ *               name behind its first quote, SCHEMA, KINDS], ...], "min_members", "max_members".
+ *               KINDS may be missing, in all or in none: of the last of the first "min_members"
+ *               members each has a name of its automaton in this list, where it is of the rest;
+ *               false: it is not of this one
  * Members come in this order, each once; then the rest. */
 #ifndef AGENTS_CONSTRAINT_SCHEMA_GRAMMAR_H
 #define AGENTS_CONSTRAINT_SCHEMA_GRAMMAR_H

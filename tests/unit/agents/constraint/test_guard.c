@@ -115,6 +115,21 @@ START_TEST(test_same)
         {"{\"type\":\"array\",\"maxItems\":1,\"prefixItems\":[{\"type\":\"null\"}]}",
          "{\"type\":\"array\",\"items\":[{\"type\":\"null\"}],\"additionalItems\":false,"
          "\"uniqueItems\":true}"},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"const\":1}],\"minItems\":1}",
+         "{\"type\":\"array\",\"contains\":{\"const\":1}}"},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"enum\":[1]},{\"enum\":[1,2]}],\"items\":{"
+         "\"enum\":"
+         "[2]},\"minItems\":2}",
+         "{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"contains\":{\"const\":1},"
+         "\"maxContains\":2,"
+         "\"minItems\":2}"},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"},{\"const\":1}],\"minItems\":2}",
+         "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"null\"}],\"contains\":{\"const\":1}}"},
+        {"{\"type\":\"integer\",\"maximum\":2}",
+         "{\"type\":\"integer\",\"not\":{\"minimum\":2.5}}"},
+        {"{\"type\":\"array\",\"maxItems\":1}", "{\"type\":\"array\",\"not\":{\"minItems\":2}}"},
+        {"{\"type\":\"object\",\"minProperties\":2}",
+         "{\"allOf\":[{\"type\":\"object\",\"minProperties\":1},{\"minProperties\":2}]}"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -162,12 +177,17 @@ END_TEST
 START_TEST(test_unenforced)
 {
     static const struct sample rows[] = {
-        {"{\"not\":{\"minimum\":1}}", "# not"},
+        {"{\"not\":{\"pattern\":\"a\"}}", "# not"},
         {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2}", "# uniqueItems"},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{\"contains\":{}}}}",
-         "#/properties/a contains"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"uniqueItems\":true,\"contains\":{}}}}",
+         "#/properties/a uniqueItems"},
+        {"{\"contains\":{\"pattern\":\"a\"},\"maxContains\":1}", "#/maxContains not"},
+        {"{\"contains\":{},\"minContains\":65}", "# minContains"},
         {"{\"type\":\"object\",\"patternProperties\":{\"(?<=a)b\":{}}}", "# patternProperties"},
-        {"{\"type\":\"object\",\"minProperties\":2}", "# minProperties"},
+        {"{\"type\":\"object\",\"minProperties\":17}", "# minProperties"},
+        {"{\"additionalProperties\":false,\"patternProperties\":{\"^aa?$\":{}},"
+         "\"minProperties\":2}",
+         "# minProperties"},
         {"{\"type\":\"integer\",\"multipleOf\":123457}", "# multipleOf"},
         {"{\"type\":\"string\",\"minLength\":1000000000}", "# minLength"},
         {"{\"type\":\"string\",\"pattern\":\"a(?=a)\"}", "# pattern"},
@@ -176,8 +196,8 @@ START_TEST(test_unenforced)
         {"{\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{}]},{\"prefixItems\":[{}]}]}",
          "# allOf"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
-        {"{\"anyOf\":[{\"not\":{\"minimum\":1}}]}", "#/anyOf/0 not"},
-        {"{\"if\":{\"minimum\":1},\"then\":{\"maximum\":2}}", "# if"},
+        {"{\"anyOf\":[{\"not\":{\"format\":\"date\"}}]}", "#/anyOf/0 not"},
+        {"{\"if\":{\"multipleOf\":2},\"then\":{\"maximum\":2}}", "# if"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
