@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Hostile constraints over HTTP while a neighbour's chat streams on: each alone, then all from 16 clients at once, then all from clients
 that leave. For each its status, how long it took and what of the processor time of parleyd's loop; for each of the three rounds the
-p50, p99 and longest time of /health, the most that the loop computed at a stretch, the most memory of parleyd, the most memory and the
-most processor time of a process that compiles, and the longest time between two pieces of the chat.
+p50, p99 and longest time of /health, the p50 and p99 of what a small constraint, new each time, takes another client, the most that the loop
+computed at a stretch, the most memory of parleyd, the most memory and the most processor time of a process that compiles, and the longest time
+between two pieces of the chat.
 
 usage: hostile.py BUILD_DIR MODEL.gguf [--tokens N]      exit 1: a limit is exceeded
 """
@@ -22,7 +23,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 import bombs  # noqa: E402
 import children  # noqa: E402
 
-HEALTH_P99_MS, LOOP_MS, GROWTH_MIB, CHILD_MIB = 100, 100, 256, 512 + 64
+HEALTH_P99_MS, LOOP_MS, GROWTH_MIB, CHILD_MIB, OTHERS_P99_MS = 100, 100, 256, 512 + 64, 500
 ALLOWED = {200, 400, 413, 429}
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -55,6 +56,21 @@ def probe(address, is_over, pipe):
         link.getresponse().read()
         link.close()
         times.append((time.monotonic() - begin) * 1e3)
+    pipe.send(times)
+
+
+def probe_constraints(address, round_, is_over, pipe):
+    """Asks for a reply of one token under a constraint that was never compiled, one after the other; again where all places are taken (429)."""
+    times = []
+    while not is_over.wait(0.1):
+        begin = time.monotonic()
+        fields = f'"guided_regex":"x{{{len(times) + 1}}}[a-m]{{{round_}}}"'
+        status, why = ask(address, fields, 1)
+        while status == 429 and not is_over.wait(0.02):
+            status, why = ask(address, fields, 1)
+        if status != 429:
+            assert status == 200, (status, why)
+            times.append((time.monotonic() - begin) * 1e3)
     pipe.send(times)
 
 
@@ -93,11 +109,16 @@ class Chat(threading.Thread):
 class Measures:
     """What is watched during one round."""
 
+    n_rounds = 0
+
     def __init__(self, address, pid):
+        Measures.n_rounds += 1
         self.pid, self.rss, self.child_mib, self.child_seconds, self.children = pid, [], 0, 0, {}
-        self.is_over, (self.pipe, other) = multiprocessing.Event(), multiprocessing.Pipe()
-        self.prober = multiprocessing.Process(target=probe, args=(address, self.is_over, other), daemon=True)
-        self.prober.start()
+        self.is_over, (self.pipe, other), (self.others_pipe, others_end) = multiprocessing.Event(), multiprocessing.Pipe(), multiprocessing.Pipe()
+        self.probers = [multiprocessing.Process(target=probe, args=(address, self.is_over, other), daemon=True),
+                        multiprocessing.Process(target=probe_constraints, args=(address, Measures.n_rounds, self.is_over, others_end), daemon=True)]
+        for prober in self.probers:
+            prober.start()
         self.begin = time.monotonic()
         self.sampler = Sampler(self.look, 0.02)
 
@@ -118,14 +139,17 @@ class Measures:
         self.sampler.stop()
         self.seconds = time.monotonic() - self.begin
         self.is_over.set()
-        self.health = self.pipe.recv()
-        self.prober.join()
+        self.health, self.others = self.pipe.recv(), self.others_pipe.recv()
+        for prober in self.probers:
+            prober.join()
         self.child_seconds = max((used[-1] for used in self.children.values()), default=0)
         self.health.sort()
+        self.others.sort()
         return self
 
-    def health_ms(self, share):
-        return self.health[min(len(self.health) - 1, int(share * len(self.health)))] if self.health else float("nan")
+
+def quantile(times, share):
+    return times[min(len(times) - 1, int(share * len(times)))] if times else float("nan")
 
 
 def resident_mib(pid):
@@ -206,13 +230,14 @@ def main():
         left_seconds = time.monotonic() - begin
         rounds.append(("16 that leave at once", measures.end(), []))
 
-        print(f"\n{'':26} {'s':>6} {'health p50':>10} {'p99':>7} {'max ms':>7} {'parleyd +MiB':>12} {'child MiB':>9} {'child s':>8} {'chat: max ms':>12}  statuses")
+        print(f"\n{'':26} {'s':>6} {'health p50':>10} {'p99':>7} {'max ms':>7} {'others p50':>10} {'p99 ms':>7} {'parleyd +MiB':>12} {'child MiB':>9} {'child s':>8} {'chat: max ms':>12}  statuses")
         for name, m, statuses in rounds:
             growth = max(m.rss) - before
             counts = " ".join(f"{s}: {statuses.count(s)}" for s in sorted(set(statuses)))
-            print(f"{name:26} {m.seconds:6.1f} {m.health_ms(0.5):10.1f} {m.health_ms(0.99):7.1f} {m.health[-1]:7.1f} {growth:12.0f} {m.child_mib:9.0f} "
+            print(f"{name:26} {m.seconds:6.1f} {quantile(m.health, 0.5):10.1f} {quantile(m.health, 0.99):7.1f} {m.health[-1]:7.1f} {quantile(m.others, 0.5):10.0f} {quantile(m.others, 0.99):7.0f} {growth:12.0f} {m.child_mib:9.0f} "
                   f"{m.child_seconds:8.1f} {chat.longest_ms(m.begin, m.begin + m.seconds):12.0f}  {counts}")
-            limits = [(m.health_ms(0.99) > HEALTH_P99_MS, f"/health p99 {m.health_ms(0.99):.0f} ms"), (growth > GROWTH_MIB, f"{growth:.0f} MiB more"),
+            limits = [(quantile(m.health, 0.99) > HEALTH_P99_MS, f"/health p99 {quantile(m.health, 0.99):.0f} ms"), (growth > GROWTH_MIB, f"{growth:.0f} MiB more"),
+                      (quantile(m.others, 0.99) > OTHERS_P99_MS, f"another client's constraint took {quantile(m.others, 0.99):.0f} ms"),
                       (m.child_mib > CHILD_MIB, f"a process of {m.child_mib:.0f} MiB"), (not set(statuses) <= ALLOWED, f"statuses {counts}")]
             exceeded += [f"{name}: {what}" for is_exceeded, what in limits if is_exceeded]
         after = metrics(parley.http)

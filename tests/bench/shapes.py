@@ -5,7 +5,7 @@ MODEL's, with more tokens where the shape has a larger vocabulary. Which tensors
 importance matrix; MXFP4, which that gives to experts alone, is here for all matrices of the layers.
 
 usage: shapes.py MODEL.gguf SHAPE TYPE [FOLDER]   prints the file's path; one that is there already is not made again
-       SHAPE: 135M (SmolLM2), 1B (Llama 3.2), 8B (Llama 3.1)
+       SHAPE: 135M (SmolLM2), 1B (Llama 3.2), 8B (Llama 3.1); 3M, which is no model's, where only the vocabulary matters
        TYPE: Q4_0, Q4_1, Q8_0, Q4_K_M, Q5_K_M, IQ4_XS, MXFP4, BF16
 """
 import math
@@ -32,6 +32,7 @@ class Shape(typing.NamedTuple):
 
 
 SHAPES = {
+    "3M": Shape(2, 64, 256, 2, 1, 32, 49152, True, 100000.0),
     "135M": Shape(30, 576, 1536, 9, 3, 64, 49152, True, 100000.0),
     "1B": Shape(16, 2048, 8192, 32, 8, 64, 128256, True, 500000.0),
     "8B": Shape(32, 4096, 14336, 32, 8, 128, 128256, False, 500000.0),

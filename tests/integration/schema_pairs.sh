@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Drawn schemas and instances, judged by PyPI's validators too. usage: schema_pairs.sh --make | schema_pairs.sh VERDICTS PAIRS [SEED]
-# --make puts the validators into build/schema_pairs, once; without them the test is skipped.
+# Drawn schemas and instances, judged by PyPI's validators too.
+# usage: schema_pairs.sh --make | schema_pairs.sh VERDICTS PAIRS [SEED] | schema_pairs.sh --seeds VERDICTS FIRST LAST
+# --make puts the validators into build/schema_pairs, once; without them the test is skipped. --seeds draws 20,000 pairs for each seed; what was
+# said of one is kept there, and a run that was ended goes on behind it, as long as the programs are the same.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 venv=$here/../../build/schema_pairs
@@ -17,4 +19,16 @@ if [ "${1-}" = --make ]; then
     exit
 fi
 [ -f "$venv/packages" ] || { echo "the validators are not there: ./run test fetches them"; exit 77; }
+if [ "${1-}" = --seeds ]; then
+    of=$(cat "$2" "$PARLEY_GRAMMAR_MODULE" "$here/schema_pairs.py" | sha256sum | cut -c 1-16)
+    mkdir -p "$venv/$of"
+    for seed in $(seq "$3" "$4"); do
+        if ! [ -f "$venv/$of/$seed" ]; then
+            "$venv/bin/python" "$here/schema_pairs.py" "$2" 20000 "$seed" >"$venv/$of/part" || { cat "$venv/$of/part"; exit 1; }
+            mv "$venv/$of/part" "$venv/$of/$seed"
+        fi
+        cat "$venv/$of/$seed"
+    done
+    exit
+fi
 exec "$venv/bin/python" "$here/schema_pairs.py" "$@"
