@@ -70,7 +70,7 @@ static enum status reader_choice(struct constraint_reader *r, const char *field,
                                  const json_t *value, struct error *err)
 {
     const size_t n = json_array_size(value);
-    struct text *texts = arena_alloc(r->arena, n, sizeof(*texts));
+    struct text *texts = arena_alloc(r->arena, n + 1, sizeof(*texts));
     enum status rc = reader_check_first(r, field, err);
 
     if (rc != STATUS_OK)
@@ -139,11 +139,10 @@ struct spelled {
     enum spelling as;
 };
 
-/* An empty string is given: it is an error. */
+/* An empty string or list is given: it is an error. */
 static bool is_given_value(const json_t *value)
 {
-    return value != NULL && !json_is_null(value) && !json_is_false(value) &&
-           !(json_is_array(value) && json_array_size(value) == 0);
+    return value != NULL && !json_is_null(value) && !json_is_false(value);
 }
 
 static enum status reader_member(struct constraint_reader *r, const struct spelled *s,

@@ -409,6 +409,8 @@ def errors(parley):
                 "type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"properties": {"a": {"not": {"pattern": "a"}}}}}}}),
             ("response_format", "has no schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}),
             ("typical_p", "is not supported", {"extra_body": {"typical_p": 0.5}}),
+            ("guided_choice", "there are 0 choices", {"extra_body": {"guided_choice": []}}),
+            ("structured_outputs.choice", "there are 0 choices", {"extra_body": {"structured_outputs": {"choice": []}}}),
             ("regex", "use structured_outputs.regex", {"extra_body": {"regex": "a+"}}),
             ("max_completion_tokens", "it must be from 1", {"max_completion_tokens": 0}),
             ("messages[0].tool_calls[0].id", "must be a string", {"messages": [{"role": "assistant", "tool_calls": [{"id": 7, "function": {"name": "f"}}]}]}),
