@@ -53,15 +53,32 @@ static inline struct kv_layer kv_layer_of(const struct kv_shape *s, size_t i)
 }
 
 /* One sequence's part in a step: n_tokens queries at positions pos … pos + n_tokens - 1, that see
- * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. Rows whose
- * tables begin alike share those pages, and a backend may read them once for all. Rows and tables
- * stay as they are until the next backend_sync. */
+ * every position up to their own and, of this row's, up to n_ahead behind it. Position p lives in
+ * page pages[p / KV_PAGE_TOKENS]. Rows whose tables begin alike share those pages, and a backend
+ * may read them once for all. Rows and tables stay as they are until the next backend_sync. */
 struct attend_row {
     size_t first; /* row of its first token in the step's activations */
     size_t n_tokens;
     size_t pos;
     const int32_t *pages; /* host memory */
+    size_t n_ahead;       /* not 0 only where the type attends_ahead */
 };
+
+/* The positions that the row's token t sees: all before the end, or of those the ones from the
+ * first on that a window leaves. */
+static inline size_t attend_row_end(const struct attend_row *r, size_t t)
+{
+    size_t n_behind = r->n_tokens - t - 1;
+
+    return r->pos + t + 1 + (r->n_ahead < n_behind ? r->n_ahead : n_behind);
+}
+
+static inline size_t attend_row_first(const struct attend_row *r, size_t t, size_t window)
+{
+    size_t own = r->pos + t + 1;
+
+    return window > 0 && own > window ? own - window : 0;
+}
 
 /* How queries attend to keys. Scores are the products of a query and the keys, times scale, then
  * capped: cap * tanh(score / cap). */
@@ -69,7 +86,7 @@ struct attention {
     size_t n_heads;
     float scale;   /* 0: 1/sqrt(head_dim) */
     float cap;     /* 0: none */
-    size_t window; /* positions that a token sees, its own included; 0: all up to its own */
+    size_t window; /* positions up to its own that a token sees, that included; 0: all of them */
     /* [n_heads] a further score of each head, neither scaled nor capped, whose value is 0; only
      * where the type attends_to_sinks. NULL: none */
     const struct weight *sinks;
@@ -93,10 +110,11 @@ struct product {
 /* What `activate` does to a number a, beside which b stands; GELU in its approximation by tanh. The
  * fused ffn has the first two. */
 enum activation {
-    ACTIVATION_SILU,    /* a * sigmoid(a) * b */
-    ACTIVATION_GELU,    /* GELU(a) * b */
-    ACTIVATION_PRODUCT, /* a * b */
-    ACTIVATION_CLAMPED, /* g * sigmoid(1.702 g) * (u + 1): g is a, at most 7, u is b in [-7, 7] */
+    ACTIVATION_SILU,     /* a * sigmoid(a) * b */
+    ACTIVATION_GELU,     /* GELU(a) * b */
+    ACTIVATION_PRODUCT,  /* a * b */
+    ACTIVATION_CLAMPED,  /* g * sigmoid(1.702 g) * (u + 1): g is a, at most 7, u is b in [-7, 7] */
+    ACTIVATION_GELU_ERF, /* GELU(a) * b, by the error function */
     N_ACTIVATIONS,
 };
 
@@ -136,7 +154,7 @@ struct backend_type {
     const char *name;
     size_t size; /* of the backend's struct, whose first member is struct backend */
     bool has_fast_math;
-    bool attends_to_sinks, has_unlike_layers;
+    bool attends_to_sinks, has_unlike_layers, attends_ahead;
 
     /* Optional: this type has only a name; load finds the whole type in a library, which may be
      * missing. Any thread. */

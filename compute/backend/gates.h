@@ -27,6 +27,8 @@ static inline float gates_activated(enum activation kind, float x, float by)
     switch (kind) {
     case ACTIVATION_GELU:
         return scalar_gelu(x) * by;
+    case ACTIVATION_GELU_ERF:
+        return scalar_gelu_erf(x) * by;
     case ACTIVATION_PRODUCT:
         return x * by;
     case ACTIVATION_CLAMPED:

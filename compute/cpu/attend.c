@@ -323,7 +323,7 @@ static size_t seen(const struct attend_token *t, size_t span)
 /* The first position that a token sees. */
 static size_t first_seen(const struct attend_token *t, size_t window)
 {
-    return window > 0 && t->n > window ? t->n - window : 0;
+    return window > 0 && t->own > window ? t->own - window : 0;
 }
 
 /* Positions of the span that lie before those. */

@@ -265,6 +265,7 @@ const struct backend_type cpu_backend = {
     .scatter_add = cpu_scatter_add,
     .scale_rows = cpu_scale_rows,
     .attends_to_sinks = true,
+    .attends_ahead = true,
     .has_unlike_layers = true,
     .layer_norm = cpu_layer_norm,
     .activate = cpu_activate,

@@ -16,6 +16,10 @@ void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_GELU, x[i], by != NULL ? by[i] : 1.0f);
         break;
+    case ACTIVATION_GELU_ERF:
+        for (size_t i = 0; i < n; i++)
+            x[i] = gates_activated(ACTIVATION_GELU_ERF, x[i], by != NULL ? by[i] : 1.0f);
+        break;
     case ACTIVATION_PRODUCT:
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_PRODUCT, x[i], by[i]);

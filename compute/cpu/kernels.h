@@ -139,7 +139,8 @@ struct kv_view {
 /* A token of a step, of any sequence. */
 struct attend_token {
     const int32_t *pages;
-    size_t n;   /* positions it sees: its own is n - 1 */
+    size_t n;   /* positions up to the last that it sees */
+    size_t own; /* positions up to its own, from which windows reach back */
     size_t row; /* in the step's activations */
 };
 
@@ -155,7 +156,7 @@ struct attend_block {
     size_t n_sharing, n_tokens;
     const struct attend_token *tokens;
     size_t begin, end;  /* positions, in whole spans; those that a token does not see are ignored */
-    size_t window;      /* positions that a token sees; 0: all up to its own */
+    size_t window;      /* positions up to its own that a token sees; 0: all of them */
     float factor;       /* attend_factor */
     float cap;          /* of scores, times log2 e; 0: none */
     const float *sinks; /* [n_sharing] as struct attention's, of these heads; NULL: none */

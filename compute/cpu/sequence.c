@@ -231,8 +231,10 @@ static bool cpu_sequence_plan_tokens(struct cpu *c, const struct kv *kv,
 
         p->end = r->first + r->n_tokens > p->end ? r->first + r->n_tokens : p->end;
         for (size_t t = 0; t < r->n_tokens; t++)
-            p->tokens[p->n_tokens++] =
-                (struct attend_token){.pages = r->pages, .n = r->pos + t + 1, .row = r->first + t};
+            p->tokens[p->n_tokens++] = (struct attend_token){.pages = r->pages,
+                                                             .n = attend_row_end(r, t),
+                                                             .own = r->pos + t + 1,
+                                                             .row = r->first + t};
     }
     p->kv = kv;
     p->rows = rows;
@@ -425,7 +427,7 @@ static void store_piece(void *arg, size_t begin, size_t end)
 
     for (const struct attend_token *t = s->cpu->plan.tokens + begin; t < s->cpu->plan.tokens + end;
          t++) {
-        size_t pos = t->n - 1, at = t->row * s->n_kv_heads * s->kv.head_dim;
+        size_t pos = t->own - 1, at = t->row * s->n_kv_heads * s->kv.head_dim;
 
         for (size_t h = 0; h < s->n_kv_heads; h++, at += s->kv.head_dim)
             s->cpu->kernels->kv_store(&s->kv, t->pages[pos / KV_PAGE_TOKENS], pos % KV_PAGE_TOKENS,
@@ -487,7 +489,8 @@ static void store_rows_piece(void *arg, size_t begin, size_t end)
 
     for (const struct attend_token *t = c->cpu->plan.tokens + begin; t < c->cpu->plan.tokens + end;
          t++)
-        memcpy(cpu_kv_row_of(c, t->pages, t->n - 1), c->x + t->row * width, width * sizeof(*c->x));
+        memcpy(cpu_kv_row_of(c, t->pages, t->own - 1), c->x + t->row * width,
+               width * sizeof(*c->x));
 }
 
 static void conv_piece(void *arg, size_t begin, size_t end)
@@ -502,9 +505,9 @@ static void conv_piece(void *arg, size_t begin, size_t end)
         for (size_t tap = 0; tap < c->n_taps; tap++) {
             size_t back = c->n_taps - tap; /* positions, its own included */
 
-            if (back <= t->n)
+            if (back <= t->own)
                 c->cpu->kernels->add_tap(c->taps, c->n_taps, tap,
-                                         cpu_kv_row_of(c, t->pages, t->n - back), width, out);
+                                         cpu_kv_row_of(c, t->pages, t->own - back), width, out);
             else
                 memset(out, 0, width * sizeof(*out));
         }

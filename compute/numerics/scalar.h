@@ -121,6 +121,21 @@ SCALAR_FN float scalar_gelu(float x)
     return x * (1.0f / (1.0f + scalar_exp2(held, SCALAR_LOG2_E)));
 }
 
+/* x * (1 + erf(x / sqrt 2)) / 2; erf within 2e-7, by formula 7.1.26 of Abramowitz and Stegun. The
+ * exponent is clamped to [-86, 0]. */
+SCALAR_FN float scalar_gelu_erf(float x)
+{
+    float z = fabsf(x) * 0.70710678f, t = 1.0f / fmaf(0.3275911f, z, 1.0f), held = -z * z, p, e;
+
+    held = scalar_choose(held < -86.0f, -86.0f, held);
+    p = fmaf(1.061405429f, t, -1.453152027f);
+    p = fmaf(p, t, 1.421413741f);
+    p = fmaf(p, t, -0.284496736f);
+    p = fmaf(p, t, 0.254829592f);
+    e = p * t * scalar_exp2(held, SCALAR_LOG2_E); /* 1 - erf(z) */
+    return x * scalar_choose(x < 0.0f, 0.5f * e, fmaf(-0.5f, e, 1.0f));
+}
+
 /* tanh(x) within 1e-7, for caps: 1 - 2 / (1 + e^2x). The exponent is clamped to [-86, 86]. */
 SCALAR_FN float scalar_cap_tanh(float x)
 {

@@ -78,13 +78,13 @@ static float cap_score(float score, float cap)
     return cap > 0.0f ? cap * tanhf(score / cap) : score;
 }
 
-/* One head of one query at position n - 1: q and out [head_dim]. sink is the head's, or NULL. */
+/* One head of one query that sees positions first … n - 1: q and out [head_dim]. sink is the
+ * head's, or NULL. */
 static void attend_head(const struct kv *kv, size_t layer, const struct attention *how,
-                        const int32_t *pages, size_t head, size_t n, const float *q,
+                        const int32_t *pages, size_t head, size_t first, size_t n, const float *q,
                         const float *sink, float *scores /* [n + head_dim] */, float *out)
 {
     size_t head_dim = kv->layers[layer].is.head_dim;
-    size_t first = how->window > 0 && n > how->window ? n - how->window : 0;
     float scale = how->scale > 0.0f ? how->scale : 1.0f / sqrtf((float)head_dim);
     float *scratch = scores + n, sum;
 
@@ -130,7 +130,8 @@ void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
             return;
         for (size_t t = 0; t < row->n_tokens; t++)
             for (size_t h = 0; h < n_heads; h++)
-                attend_head(kv, layer, how, row->pages, h / n_sharing, row->pos + t + 1,
+                attend_head(kv, layer, how, row->pages, h / n_sharing,
+                            attend_row_first(row, t, how->window), attend_row_end(row, t),
                             from + t * width + h * head_dim, sinks != NULL ? sinks + h : NULL,
                             scores, to + t * width + h * head_dim);
     }

@@ -106,6 +106,7 @@ const struct backend_type ref_backend = {
     .scatter_add = ref_scatter_add,
     .scale_rows = ref_scale_rows,
     .attends_to_sinks = true,
+    .attends_ahead = true,
     .has_unlike_layers = true,
     .layer_norm = ref_layer_norm,
     .activate = ref_activate,

@@ -106,8 +106,8 @@ static double time_decode(struct bench *t, size_t context, size_t n_shared, size
         for (size_t p = 0; p < n_pages; p++) /* scattered, as on a server that has run for long */
             pages[i * n_pages + p] =
                 (int32_t)(p < n_common ? p * ROWS : p * ROWS + (i * 37 + p * 11) % ROWS);
-        rows[i] = (struct attend_row){i, 1, context - 1, pages + i * n_pages};
-        fill = (struct attend_row){0, context, 0, pages + i * n_pages};
+        rows[i] = (struct attend_row){i, 1, context - 1, pages + i * n_pages, 0};
+        fill = (struct attend_row){0, context, 0, pages + i * n_pages, 0};
         for (size_t layer = 0; layer < n_layers; layer++)
             t->b->type->kv_store(t->b, kv, layer, t->k, t->v, &fill, 1);
     }
@@ -127,7 +127,7 @@ static double time_prompt(struct bench *t, size_t pos, size_t n_tokens)
 {
     struct kv *kv = open_kv(t, 1, LONGEST / KV_PAGE_TOKENS);
     int32_t pages[LONGEST / KV_PAGE_TOKENS];
-    struct attend_row fill = {0, pos + n_tokens, 0, pages}, row = {0, n_tokens, pos, pages};
+    struct attend_row fill = {0, pos + n_tokens, 0, pages, 0}, row = {0, n_tokens, pos, pages, 0};
     double best = 0.0;
 
     for (size_t p = 0; p < LONGEST / KV_PAGE_TOKENS; p++)

@@ -42,7 +42,7 @@ static void tensors_init(struct tensors *t, const struct step *s, bool before)
     for (size_t i = 0; i < s->n_sequences; i++) {
         size_t n = before ? s->before[i] : s->n_tokens[i];
 
-        t->rows[i] = (struct attend_row){t->n, n, before ? 0 : s->before[i], t->tables[i]};
+        t->rows[i] = (struct attend_row){t->n, n, before ? 0 : s->before[i], t->tables[i], 0};
         t->n += n;
         for (size_t p = 0; p < MAX_POSITIONS / KV_PAGE_TOKENS; p++)
             t->tables[i][p] = (int32_t)(p * s->n_sequences + (i + p) % s->n_sequences);

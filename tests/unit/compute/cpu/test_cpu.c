@@ -452,6 +452,8 @@ static void run_more_rows(struct backend *b, size_t n, float *out /* [13][n][96]
     b->type->activate(b, ACTIVATION_CLAMPED, y, n, WIDTH, x);
     b->type->download(b, out + 9 * step, x, size_bytes);
     b->type->activate(b, ACTIVATION_GELU, NULL, n, WIDTH, x);
+    b->type->activate(b, ACTIVATION_GELU_ERF, y, n, WIDTH, x);
+    b->type->activate(b, ACTIVATION_GELU_ERF, NULL, n, WIDTH, x);
     b->type->download(b, out + 10 * step, x, size_bytes);
     b->type->copy_columns(b, x, HEAD, 5, n * 4, 7, y, HEAD, 11);
     b->type->activate(b, ACTIVATION_SILU, x, n, WIDTH, y);
@@ -669,7 +671,8 @@ static void run_attention(struct backend *b, const struct shape *shape, size_t c
             if (left == 0 || (i == 1 && !together && n_rows > 0))
                 continue;
             of[n_rows] = i;
-            rows[n_rows] = (struct attend_row){n, left < chunk ? left : chunk, pos[i], tables[i]};
+            rows[n_rows] =
+                (struct attend_row){n, left < chunk ? left : chunk, pos[i], tables[i], 0};
             memcpy(some[0] + n * width, q[i] + pos[i] * width,
                    rows[n_rows].n_tokens * width * sizeof(float));
             memcpy(some[1] + n * kv_width, k[i] + pos[i] * kv_width,
@@ -785,13 +788,13 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
     ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
     for (size_t i = 0; i < N_CONTEXTS; i++) {
         size_t n = contexts[i], n_tokens = i % 2 == 0 || n < 3 ? 1 : 3;
-        struct attend_row store = {0, n, 0, tables[i]};
+        struct attend_row store = {0, n, 0, tables[i], 0};
 
         for (size_t p = 0; p < TABLE; p++)
             tables[i][p] = (int32_t)(n >= SHARED && p < SHARED / KV_PAGE_TOKENS
                                          ? (N_CONTEXTS - 1) * TABLE + p
                                          : (i * 5 % N_CONTEXTS) * TABLE + (TABLE - 1 - p));
-        rows[i] = (struct attend_row){i * 3, n_tokens, n - n_tokens, tables[i]};
+        rows[i] = (struct attend_row){i * 3, n_tokens, n - n_tokens, tables[i], i % 4};
         fill(x, n * kv_width, 81 + (uint32_t)i);
         fill(x, (n < SHARED ? n : SHARED) * kv_width, 80);
         b->type->upload(b, m, x, n * kv_width * sizeof(*x));
@@ -825,8 +828,9 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
     b->type->buffer_close(b, before);
 }
 
-/* Sequences that share pages are computed together, and few long ones by several threads: the bits
- * are those of each alone, in every set, in any order, with any threads; and near ref's. */
+/* Sequences that share pages, of which some see tokens ahead, are computed together, and few long
+ * ones by several threads: the bits are those of each alone, in every set, in any order, with any
+ * threads; and near ref's. */
 START_TEST(attention_forgets_sharers)
 {
     static const size_t threads[] = {1, 2, 5};
@@ -869,7 +873,7 @@ static struct backend *open_with_kv(size_t n_threads, const struct kv_shape *pag
 static void attend_end(size_t n_threads, size_t n, float *out /* [n][MAX_WIDTH] */)
 {
     struct kv_shape pages = {1, 3, 64, TABLE, KV_F16, 0, NULL};
-    struct attend_row all = {0, LONGEST, 0, NULL}, last = {0, n, LONGEST - n, NULL};
+    struct attend_row all = {0, LONGEST, 0, NULL, 0}, last = {0, n, LONGEST - n, NULL, 0};
     int32_t table[TABLE];
     static float x[LONGEST * MAX_WIDTH];
     struct buffer *k, *q, *outs;
@@ -927,11 +931,11 @@ static void attend_unlike(size_t n_threads, float *out /* [N_LONG + 1][9 * 64] *
     k = buffer_of(b, x, LONG * 3 * 64);
     for (size_t i = 0; i <= N_LONG; i++) {
         size_t n = i < N_LONG ? LONG : SHORT;
-        struct attend_row all = {0, n, 0, tables[i]};
+        struct attend_row all = {0, n, 0, tables[i], 0};
 
         for (size_t p = 0; p < LONG_PAGES; p++)
             tables[i][p] = (int32_t)(p < COMMON_PAGES ? p : i * LONG_PAGES + p);
-        rows[i] = (struct attend_row){i, 1, n - 1, tables[i]};
+        rows[i] = (struct attend_row){i, 1, n - 1, tables[i], 0};
         b->type->kv_store(b, kv, 0, k, k, &all, 1);
         must_sync(b);
     }
@@ -968,9 +972,9 @@ START_TEST(attention_forgets_who_stood_between)
     const struct kv_shape shape = {1, 1, DIM, 64, all_types[_i], 0, NULL};
     static float x[N * DIM], together[ALL * WIDTH], alone[ALL * WIDTH];
     int32_t tables[3][PAGES];
-    struct attend_row rows[3] = {{0, FIRST, N - FIRST, tables[0]},
-                                 {FIRST, 1, N - 1, tables[1]},
-                                 {FIRST + 1, 1, N - 1, tables[2]}};
+    struct attend_row rows[3] = {{0, FIRST, N - FIRST, tables[0], 0},
+                                 {FIRST, 1, N - 1, tables[1], 0},
+                                 {FIRST + 1, 1, N - 1, tables[2], 0}};
     struct backend *b = open_set("generic", 1);
     struct buffer *m = buffer_of(b, NULL, N * DIM), *q, *out;
     struct kv *kv = NULL;
@@ -978,7 +982,7 @@ START_TEST(attention_forgets_who_stood_between)
 
     ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
     for (size_t i = 0; i < 3; i++) {
-        struct attend_row all = {0, N, 0, tables[i]};
+        struct attend_row all = {0, N, 0, tables[i], 0};
 
         for (int32_t p = 0; p < PAGES; p++)
             tables[i][p] = p < 15 ? p : p == 15 ? 20 + (int32_t)i : i == 1 ? 40 : 30;
@@ -1015,7 +1019,7 @@ static void attend_last(struct backend *b, enum kv_type type, size_t n, const fl
 {
     struct kv_shape pages = {1, 1, ODD_DIM, N_ODD / KV_PAGE_TOKENS + 1, type, 0, NULL};
     int32_t table[N_ODD / KV_PAGE_TOKENS + 1];
-    struct attend_row all = {0, n, 0, table}, last = {0, 1, n - 1, table};
+    struct attend_row all = {0, n, 0, table, 0}, last = {0, 1, n - 1, table, 0};
     struct buffer *qs = buffer_of(b, q, ODD_HEADS * ODD_DIM), *ks = buffer_of(b, k, n * ODD_DIM);
     struct buffer *vs = buffer_of(b, v, n * ODD_DIM);
     struct buffer *outs = buffer_of(b, NULL, ODD_HEADS * ODD_DIM);
@@ -1110,7 +1114,7 @@ START_TEST(attention_forgets_what_a_page_held)
 {
     struct kv_shape shape = {1, 1, ODD_DIM, 1, all_types[_i], 0, NULL};
     int32_t page = 0;
-    struct attend_row full = {0, KV_PAGE_TOKENS, 0, &page}, few = {0, 3, 0, &page};
+    struct attend_row full = {0, KV_PAGE_TOKENS, 0, &page, 0}, few = {0, 3, 0, &page, 0};
     float x[KV_PAGE_TOKENS * ODD_DIM], clean[3 * ODD_DIM], got[3 * ODD_DIM];
 
     for (size_t set = 0; set < N_SETS; set++) {
@@ -1152,7 +1156,7 @@ START_TEST(a_page_is_copied_in_all_layers)
     struct kv_shape shape = {3, 2, 16, 4, KV_F32, 0, NULL};
     struct backend *b = open_set("generic", 1);
     int32_t pages[2] = {1, 3};
-    struct attend_row row = {0, 1, 0, &pages[0]};
+    struct attend_row row = {0, 1, 0, &pages[0], 0};
     float x[32], scaled[32], got[3][2][32];
     struct buffer *m, *out;
     struct kv *kv = NULL;
@@ -1203,7 +1207,7 @@ START_TEST(memory_of_pages_is_taken_ahead)
     struct kv_shape shape = {4, 4, 64, 256, KV_F16, 0, NULL}; /* 16.5 MiB */
     struct backend *b = open_set("generic", 1);
     int32_t page = 191;
-    struct attend_row row = {0, 1, 0, &page};
+    struct attend_row row = {0, 1, 0, &page, 0};
     float x[256], before[256], after[256];
     struct buffer *m, *out;
     struct kv *kv = NULL;
