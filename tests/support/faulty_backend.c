@@ -248,6 +248,43 @@ static void faulty_gather(struct backend *b, const struct buffer *in, const uint
         real_of(b)->type->gather(real_of(b), in, rows, n, width, out);
 }
 
+static void faulty_layer_norm(struct backend *b, const struct layer_norm *how,
+                              const struct buffer *x, size_t n, size_t width, struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->layer_norm(real_of(b), how, x, n, width, out);
+}
+
+static void faulty_activate(struct backend *b, enum activation kind, const struct buffer *by,
+                            size_t n, size_t width, struct buffer *x)
+{
+    if (works(b))
+        real_of(b)->type->activate(real_of(b), kind, by, n, width, x);
+}
+
+static void faulty_copy_columns(struct backend *b, const struct buffer *in, size_t in_stride,
+                                size_t in_at, size_t n, size_t width, struct buffer *out,
+                                size_t out_stride, size_t out_at)
+{
+    if (works(b))
+        real_of(b)->type->copy_columns(real_of(b), in, in_stride, in_at, n, width, out, out_stride,
+                                       out_at);
+}
+
+static void faulty_kv_conv(struct backend *b, struct kv *kv, size_t layer,
+                           const struct weight *taps, size_t n_taps, const struct buffer *x,
+                           const struct attend_row *rows, size_t n_rows, struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->kv_conv(real_of(b), kv, layer, taps, n_taps, x, rows, n_rows, out);
+}
+
+static void faulty_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x)
+{
+    if (works(b))
+        real_of(b)->type->fill(real_of(b), value, n, width, x);
+}
+
 static void faulty_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
                           const struct draw_list *list, struct drawn *out)
 {
@@ -374,6 +411,11 @@ const struct backend_type faulty_backend = {
     .scatter_add = faulty_scatter_add,
     .scale_rows = faulty_scale_rows,
     .gather = faulty_gather,
+    .layer_norm = faulty_layer_norm,
+    .activate = faulty_activate,
+    .copy_columns = faulty_copy_columns,
+    .kv_conv = faulty_kv_conv,
+    .fill = faulty_fill,
     .sample = faulty_sample,
     .memory_free = faulty_memory_free,
     .net = &faulty_net_ops,
