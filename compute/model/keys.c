@@ -87,6 +87,7 @@ static const struct {
     {"logit_scale", RULE_UNKNOWN, KEYS_SCALES | KEYS_LOGIT_FACTOR},
     {"tensor_data_layout", RULE_LAYOUT, 0},
     {"pooling_type", RULE_HARMLESS, 0}, /* of embeddings; the agent reads it */
+    {"classifier.output_labels", RULE_HARMLESS, 0},
 };
 
 enum { N_RULES = sizeof(rules) / sizeof(rules[0]), SHOWN_MAX = 60 };

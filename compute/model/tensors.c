@@ -346,8 +346,7 @@ struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n)
     return part;
 }
 
-/* Numbers first … first + n - 1 of a tensor of one row of floats. */
-static struct tensor columns_of(const struct tensor *t, size_t first, size_t n)
+struct tensor tensor_columns(const struct tensor *t, size_t first, size_t n)
 {
     struct tensor part = *t;
 
@@ -396,7 +395,7 @@ static enum status qkv_bias(struct tensor *out, const struct gguf *g,
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "%s: tensor '%s' is %s, it must have floating-point numbers", gguf_path(g),
                          all->name, dtype_name(all->type));
-    *out = columns_of(all, first, part == PART_Q_BIAS ? q : k);
+    *out = tensor_columns(all, first, part == PART_Q_BIAS ? q : k);
     return rc;
 }
 
@@ -576,6 +575,8 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
                                            "output_norm.weight",
                                            "output.weight",
                                            "output.bias",
+                                           "cls.output.weight", /* the agent's, to rank by */
+                                           "cls.output.bias",
                                            "rope_freqs.weight",
                                            "rope_factors_long.weight",
                                            "rope_factors_short.weight"};

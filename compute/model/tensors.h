@@ -80,6 +80,8 @@ enum status transformer_layer_tensor(struct tensor *out, const struct gguf *g,
 
 /* Rows first … first + n - 1. */
 struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n);
+/* Numbers first … first + n - 1 of a tensor of one row of floats. */
+struct tensor tensor_columns(const struct tensor *t, size_t first, size_t n);
 
 /* The numbers of a part of one row, in memory of the caller's, who frees it; NULL where the layer
  * has no such part. */

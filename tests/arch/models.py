@@ -33,7 +33,8 @@ class Model:
         step = self.keys.get("interleave_moe_layer_step", 1)
         return il >= self.keys.get("leading_dense_block_count", 0) and (il + 1) % step == 0
 
-    def write(self, path):
+    def write(self, path, vocab=None):
+        """vocab: writes a tokenizer's keys, given the writer."""
         w = gguf.GGUFWriter(path, self.arch)
         n, a = self.n, self.arch + "."
         for name, value in (("block_count", n["layers"]), ("context_length", n["ctx"]), ("embedding_length", n["d"]),
@@ -69,6 +70,8 @@ class Model:
                 w.add_string(a + name, value)
             else:
                 w.add_array(a + name, value)
+        if vocab is not None:
+            vocab(w)
         for name, tensor in self.tensors.items():
             w.add_tensor(name, tensor)
         w.write_header_to_file()

@@ -1,0 +1,119 @@
+"""Every encoder against its definition in float64 (encoders.py), on each backend, and the bits of the same texts batched in
+other ways (encode.c). With mutate: each rule of the definition broken in turn must be seen.
+
+usage: test_encoders.py ENCODE [NAME…]
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import encoders
+
+LENGTHS = (64, 1, 17, 70, 33)  # longer than the windows; the first and the fourth are two texts
+MOST = {"ref": 1e-4, "cpu": 0.02}  # of a vector's norm
+
+
+def rows_of(model):
+    rng = np.random.default_rng(7)
+    rows = []
+    for i, n in enumerate(LENGTHS):
+        ids = rng.integers(0, model.n["vocab"], n)
+        rows.append((ids, n // 3 if i % 3 == 0 else n))
+    return rows
+
+
+def run(encode, folder, path, backend, rows):
+    given, got = folder / "rows", folder / "vectors"
+    np.concatenate([np.concatenate([[len(ids), first], ids]) for ids, first in rows]).astype(np.int32).tofile(given)
+    done = subprocess.run([encode, path, backend, "0", given, got], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{path.stem} on {backend}: exit {done.returncode}: {done.stderr.strip()}")
+    return np.fromfile(got, np.float32).astype(np.float64).reshape(len(rows), -1)
+
+
+def furthest(got, want):
+    """The greatest difference, as a part of the vector's norm; a score is a number from 0 to 1."""
+    scale = 1.0 if want.shape[1] == 1 else np.linalg.norm(want, axis=1, keepdims=True)
+    return (np.abs(got - want) / scale).max()
+
+
+# What an engine might do wrong: method of Forward -> what takes its place
+def causal(self, n, il):
+    return np.tril(np.ones((n, n), bool))
+
+
+def whole_window(self, n, il):
+    away = np.abs(np.arange(n)[:, None] - np.arange(n))
+    return away <= self.m.keys["attention.sliding_window"] if self.is_windowed(il) else away >= 0
+
+
+def one_base(self, il):
+    return self.m.keys["rope.freq_base"]
+
+
+def one_type(self, ids, n_first):
+    return ORIGINAL_EMBED(self, ids, len(ids))
+
+
+def no_embedding_norm(self, x, name):
+    return x if name == "token_embd_norm" else ORIGINAL_NORM(self, x, name)
+
+
+def all_windowed_but(place):
+    return lambda self, il: "attention.sliding_window" in self.m.keys and il % (3 if self.m.arch == "modern-bert" else 6) != place
+
+
+ORIGINAL_EMBED, ORIGINAL_NORM = encoders.Forward.embed, encoders.Forward.layer_norm
+MUTATIONS = (("sees", causal, ("bert", "nomic", "modern", "gemma")), ("sees", whole_window, ("modern", "gemma")),
+             ("base", one_base, ("modern", "gemma")), ("embed", one_type, ("bert", "nomic")),
+             ("layer_norm", no_embedding_norm, ("bert", "nomic", "modern")),
+             ("is_windowed", all_windowed_but(1), ("modern", "gemma")),
+             ("rotate", lambda self, x, il: x, ("nomic", "modern", "gemma")))
+
+
+def check_mutations(got):
+    """got: name -> vectors of ref. Each mistake must differ from them."""
+    for method, wrong, names in MUTATIONS:
+        right = getattr(encoders.Forward, method)
+        setattr(encoders.Forward, method, wrong)
+        for name in names:
+            model = encoders.all_encoders()[name]
+            want = np.array([encoders.Forward(model).vector(*row) for row in rows_of(model)])
+            assert furthest(got[name], want) > 10 * MOST["ref"], f"{name}: a wrong {method} is not seen"
+        setattr(encoders.Forward, method, right)
+
+
+def main():
+    encode, names = sys.argv[1], sys.argv[2:]
+    failures, of_ref = [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for name, model in encoders.all_encoders().items():
+            if names and name not in names:
+                continue
+            path = folder / (name + ".gguf")
+            model.write(path)
+            rows = [(ids[:model.n["ctx"]], first) for ids, first in rows_of(model)]
+            want = np.array([encoders.Forward(model).vector(*row) for row in rows])
+            for backend, most in MOST.items():
+                got = run(encode, folder, path, backend, rows)
+                if backend == "ref":
+                    of_ref[name] = got
+                off = furthest(got, want)
+                print(f"{name:14} {backend}: {off:.1e}", end="  ")
+                if not off <= most:
+                    failures.append(f"{name} on {backend}: {off:.2e}")
+            print(flush=True)
+    if not names:
+        check_mutations(of_ref)
+    for text in failures:
+        print("FAILED", text)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
