@@ -22,6 +22,8 @@ struct text_info {
     size_t n_embedding;   /* values of an embedding; 0: it gives none */
     enum pooling pooling; /* of embeddings; POOLING_NONE: it gives none */
     bool is_embedder;     /* it was made for embeddings: its file says how to pool */
+    bool is_encoder;      /* it gives no replies */
+    bool ranks;           /* it has a head that scores a query with a document (POOLING_RANK) */
     uint64_t drafted_tokens, accepted_tokens; /* draft tokens computed, accepted */
     const struct reply_format *reply_format;  /* of a language model; NULL: replies are text */
 };

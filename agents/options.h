@@ -19,8 +19,9 @@ enum speculate {
     SPECULATE_OFF,
 };
 
-/* How the hidden states of a text's positions become its embedding. */
-enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
+/* How the hidden states of a text's positions become its embedding: by their mean, or the last or
+ * the first one; or how those of a query with a document become their score. */
+enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST, POOLING_CLS, POOLING_RANK };
 
 /* kv_host_bytes: the size that KV pages would default to on the host; 0 if the device is the host.
  */

@@ -61,7 +61,9 @@ struct observation {
     const struct scored_continuation *scored; /* [n_scored] none empty */
     size_t n_scored;
     /* The prompt's embedding, which only no_reply may ask for; or the log-probability of each of
-     * its tokens, with the most likely ones. Neither together with scored. */
+     * its tokens, with the most likely ones. Neither together with scored. POOLING_RANK: the
+     * messages are a query and a document, and the embedding is one number, how well they fit:
+     * from 0 to 1. */
     enum pooling pooling;
     bool want_prompt_logprobs;
     uint32_t n_prompt_tops; /* at most SAMPLING_MAX_LOGPROBS */

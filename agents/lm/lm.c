@@ -17,6 +17,7 @@
 #include "base/checksum.h"
 #include "base/number.h"
 #include "compute/backends.h"
+#include "compute/encoder/head.h"
 #include "compute/gguf/hash.h"
 #include "compute/model/arch/arch.h"
 #include "compute/model/read_shape.h"
@@ -62,7 +63,7 @@ static void read_defaults(struct lm *m, const char *max_reply)
 /* What <architecture>.pooling_type says; POOLING_NONE: nothing, or what is not computed here. */
 static enum pooling file_pooling(const struct lm *m)
 {
-    enum { FILE_MEAN = 1, FILE_LAST = 3 };
+    enum { FILE_MEAN = 1, FILE_LAST = 3 }; /* and 4 of models that rank: rank.c */
     struct error ignored;
     const char *arch;
     char key[80];
@@ -80,7 +81,7 @@ static enum pooling file_pooling(const struct lm *m)
 /* The option's, else the file's, which says it where it was made for embeddings, else the mean. */
 static enum pooling choose_pooling(const struct lm *m, enum pooling option)
 {
-    if (option == POOLING_NONE)
+    if (option == POOLING_NONE || option == POOLING_CLS) /* the first token sees no other */
         option = file_pooling(m);
     return option == POOLING_NONE ? POOLING_MEAN : option;
 }
@@ -379,6 +380,7 @@ static void lm_close(struct agent *a)
     known_logprobs_close(m->known);
     chat_prompter_close(m->prompter);
     vocab_close(m->vocab);
+    head_close(m->rank);
     gguf_close(m->gguf);
 }
 
@@ -420,6 +422,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
                            err);
     if (rc == STATUS_OK && !config->options.no_prefix_cache)
         rc = known_logprobs_open(&m->known, LM_KNOWN_BYTES, config->env, err);
+    if (rc == STATUS_OK)
+        rc = lm_rank_open(m, err);
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK)
@@ -463,7 +467,8 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .adds_bos = vocab_adds_bos(m->vocab),
         .chat_template = m->template_text,
         .chat_template_len = m->template_len,
-        .n_embedding = transformer_shape(m->transformer)->width,
+        .n_embedding = m->rank != NULL ? 0 : transformer_shape(m->transformer)->width,
+        .ranks = m->rank != NULL,
         .pooling = m->pooling,
         .is_embedder = m->is_embedder,
         .drafted_tokens = m->n_drafted,

@@ -71,6 +71,10 @@ struct lm {
     struct sampling defaults;
     enum pooling pooling;
     bool is_embedder; /* its file says how to pool */
+    struct head
+        *rank; /* scores a query with a document; NULL: the file has none, or does not rank */
+    const char *rank_text; /* [rank_text_len] their template */
+    size_t rank_text_len;
     char version[65];
     struct lm_system *default_system;
     struct lm_systems systems;
@@ -140,8 +144,8 @@ struct lm_results {
     uint32_t n_wanted;
     /* Of an embedding. */
     double *sum;      /* [width] of the hidden states so far */
-    float *embedding; /* [width] at the end */
-    size_t width;
+    float *embedding; /* [n_embedding] at the end */
+    size_t width, n_embedding;
     uint32_t n_pooled; /* positions */
     /* Of log-probabilities. */
     struct prompt_token *tokens; /* [n_prompt]; the first n_taken + 1 are known */
@@ -300,6 +304,13 @@ void lm_unprepare(struct clone *c, struct agent_turn *t);
 /* In reserve: adopts published pages of the turn's ids, and corrects its counts if its own pages
  * were evicted while it waited. */
 void lm_turn_resume(struct lm *m, struct agent_turn *turn);
+
+/* rank.c */
+/* Opens the head of a model that ranks, by its file; m->rank stays NULL for others. */
+enum status lm_rank_open(struct lm *m, struct error *err) MUST_CHECK;
+/* Appends the prompt of a query and a document. */
+enum status lm_rank_render(const struct lm *m, struct text query, struct text document,
+                           struct buf *ids, struct error *err) MUST_CHECK;
 
 /* prompt_results.c */
 /* For the prompt ids [n_prompt]; *out is zeroed where nothing is wanted. */

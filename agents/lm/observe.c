@@ -25,7 +25,7 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
                                 struct buf *ids, struct error *err)
 {
     const struct lm *m = lm_observe_lm_of(c);
-    const int32_t bos = vocab_bos(m->vocab);
+    const int32_t bos = vocab_bos(m->vocab), eos = vocab_eos(m->vocab);
     /* Ids without messages may include bos themselves. */
     const bool has_begun = seen->n_messages == 0 && seen->n_raw_ids > 0 && seen->raw_ids[0] == bos;
     bool is_empty = seen->n_raw_ids == 0; /* then the prompt is bos alone */
@@ -38,12 +38,29 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
         rc = error_no_memory(err, sizeof(bos), "a prompt");
     for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)
         rc = vocab_encode(m->vocab, seen->messages[i].text, seen->messages[i].len, ids, err);
+    if (rc == STATUS_OK && seen->pooling != POOLING_NONE && seen->n_messages > 0 &&
+        vocab_adds_eos(
+            m->vocab)) /* made for embeddings: its last token's state stands for a text */
+        rc = lm_append_ids(m, &eos, eos >= 0, ids, err);
     if (rc == STATUS_OK)
         rc = lm_append_ids(m, seen->raw_ids, seen->n_raw_ids, ids, err);
     if (rc == STATUS_OK && ids->len == 0)
         rc = error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "prompt",
                            "an empty text has no next token");
     return rc;
+}
+
+/* A query and a document. */
+static enum status render_pair(const struct lm *m, const struct observation *seen, struct buf *ids,
+                               struct error *err)
+{
+    const struct message *t = seen->messages;
+
+    if (m->rank == NULL || seen->n_messages != 2)
+        return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
+                             "the model has no head that ranks documents");
+    return lm_rank_render(m, (struct text){t[0].text, t[0].len}, (struct text){t[1].text, t[1].len},
+                          ids, err);
 }
 
 /* The whole conversation by a template that is rendered whole: *ret_n_kept of the clone's ids stay,
@@ -110,6 +127,8 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
 
     *ret_system = NULL;
     *ret_n_kept = c->n_ids;
+    if (seen->pooling == POOLING_RANK)
+        return render_pair(m, seen, ids, err);
     if (seen->is_raw_prompt)
         return render_plain(c, seen, ids, err);
     if (turn_is_whole(c, seen))

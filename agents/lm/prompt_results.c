@@ -11,6 +11,7 @@
 #include "agents/lm/sampling/logits.h"
 #include "agents/lm/sampling/tops.h"
 #include "agents/lm/sampling/unused.h"
+#include "compute/encoder/head.h"
 
 static struct lm_clone *lm_results_clone_of(const struct row *row)
 {
@@ -24,10 +25,11 @@ static enum status open_embedding(struct lm_results *r, const struct lm *m,
     r->width = transformer_shape(m->transformer)->width;
     r->kind = LM_RESULTS_EMBEDDING;
     r->n_wanted = n_prompt;
-    r->n_taken = seen->pooling == POOLING_LAST ? n_prompt - 1 : 0;
+    r->n_embedding = seen->pooling == POOLING_RANK ? 1 : r->width;
+    r->n_taken = seen->pooling != POOLING_MEAN ? n_prompt - 1 : 0;
     r->n_pooled = n_prompt - r->n_taken;
     r->sum = arena_alloc(arena, r->width, sizeof(*r->sum));
-    r->embedding = arena_alloc(arena, r->width, sizeof(*r->embedding));
+    r->embedding = arena_alloc(arena, r->width, sizeof(*r->embedding)); /* n_embedding are left */
     if (r->sum == NULL || r->embedding == NULL)
         return error_no_memory(err, r->width * (sizeof(*r->sum) + sizeof(*r->embedding)),
                                "an embedding");
@@ -133,6 +135,16 @@ static enum status take_logprob(struct lm *m, struct lm_results *r, float *logit
     return STATUS_OK;
 }
 
+/* The last state becomes its relevance. */
+static void rank_results(struct lm *m, struct lm_results *r)
+{
+    float scores[2];
+
+    assert(head_n_out(m->rank) <= 2);
+    head_run(m->rank, r->embedding, scores);
+    r->embedding[0] = head_relevance(scores, head_n_out(m->rank));
+}
+
 enum status lm_results_take(struct lm *m, struct row *row, struct transformer_row *computed)
 {
     struct lm_turn *t = row->turn;
@@ -149,6 +161,8 @@ enum status lm_results_take(struct lm *m, struct row *row, struct transformer_ro
         return rc;
     for (size_t i = 0; i < r->width; i++)
         r->embedding[i] = (float)(r->sum[i] / r->n_pooled);
+    if (r->kind == LM_RESULTS_EMBEDDING && r->n_embedding != r->width)
+        rank_results(m, r);
     t->finish = r->kind == LM_RESULTS_EMBEDDING ? FINISH_STOP : FINISH_LENGTH;
     computed->n_logits = 0;
     return rc;
@@ -209,7 +223,7 @@ void lm_results_stepped(struct lm *m, struct agent_turn *turn)
     if (r->kind == LM_RESULTS_NONE || lm_results_are_pending(t) || reply->prompt != NULL)
         return;
     reply->embedding = r->embedding;
-    reply->n_embedding = r->width;
+    reply->n_embedding = r->n_embedding;
     reply->prompt = r->tokens;
     reply->n_prompt_tokens = r->tokens != NULL ? t->n_prompt : 0;
     if (r->no_reply)

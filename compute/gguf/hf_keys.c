@@ -107,6 +107,20 @@ void hf_key_numbers(struct hf_keys *k, const char *name, uint64_t n)
     hf_put_array(k, name, VALUE_U32, n);
 }
 
+void hf_key_floats(struct hf_keys *k, const char *name, uint64_t n)
+{
+    hf_put_array(k, name, VALUE_F32, n);
+}
+
+void hf_item_float(struct hf_keys *k, double number)
+{
+    float f = (float)number;
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof(bits));
+    hf_put_int(k, bits, 4);
+}
+
 void hf_key_bools(struct hf_keys *k, const char *name, const bool *values, uint64_t n)
 {
     hf_put_array(k, name, VALUE_BOOL, n);

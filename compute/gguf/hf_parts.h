@@ -1,8 +1,8 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
  * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
- * hf_splitting.c and hf_tokenizer.c translate, hf_names.c and hf_merged.c know the tensors,
- * hf_tensors.c reads a file's head, safetensors.c puts all together. */
+ * hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate, hf_names.c and hf_merged.c know the
+ * tensors, hf_tensors.c reads a file's head, safetensors.c puts all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 
@@ -47,6 +47,8 @@ void hf_key_bool(struct hf_keys *k, const char *name, bool value);
 /* An array of n texts or numbers; its items follow. */
 void hf_key_texts(struct hf_keys *k, const char *name, uint64_t n);
 void hf_key_numbers(struct hf_keys *k, const char *name, uint64_t n);
+void hf_key_floats(struct hf_keys *k, const char *name, uint64_t n);
+void hf_item_float(struct hf_keys *k, double number);
 void hf_item_text(struct hf_keys *k, const char *text, size_t len);
 void hf_item_number(struct hf_keys *k, uint32_t number);
 /* An array of n truth values. */
@@ -191,11 +193,24 @@ struct hf_splitting {
     /* Where merges are of characters: a space is put before text, only before that which begins
      * the prompt, only where none is. */
     bool adds_space, only_first, only_missing;
+    /* Of hf_pieces.c. */
+    enum hf_pieces { HF_MERGES, HF_WORDS, HF_UNIGRAMS } pieces;
+    bool folds_case, strips_accents;
+    bool removes_spaces, trims_left, trims_right, cuts_at_white_space;
+    const char *charsmap; /* in base64; NULL: none */
 };
 
 /* UNIMPLEMENTED names what is not translated. */
 enum status hf_splitting_read(struct hf_splitting *out, const json_t *tokenizer,
                               struct error *err) MUST_CHECK;
+
+/* hf_pieces.c: models of WordPiece and of unigrams */
+
+enum status hf_pieces_read(struct hf_splitting *out, const json_t *tokenizer,
+                           struct error *err) MUST_CHECK;
+/* Writes the keys that only these have. */
+enum status hf_pieces_write(struct hf_keys *keys, const struct hf_splitting *s,
+                            const json_t *tokenizer, size_t n_tokens, struct error *err) MUST_CHECK;
 
 /* hf_tokenizer.c */
 

@@ -183,10 +183,9 @@ static enum status check_bpe(const json_t *model, struct error *err)
     const char *type = hf_json_text(model, "type");
 
     if (strcmp(type, "BPE") != 0)
-        return error_set(
-            err, STATUS_UNIMPLEMENTED,
-            "a model of type '%.*s' is not supported, only BPE is; convert the model to GGUF",
-            SPLIT_SHOWN_MAX, type);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "a model of type '%.*s' is not supported; convert the model to GGUF",
+                         SPLIT_SHOWN_MAX, type);
     for (size_t i = 0; i < sizeof(affixes) / sizeof(affixes[0]); i++)
         if (*hf_json_text(model, affixes[i]) != '\0')
             return error_set(err, STATUS_UNIMPLEMENTED, "its model has a %s; convert it to GGUF",
@@ -203,6 +202,9 @@ enum status hf_splitting_read(struct hf_splitting *out, const json_t *tokenizer,
     struct hf_splitting s = {.model = "gpt2",
                              .ignores_merges = hf_json_is_true(model, "ignore_merges")};
 
+    if (strcmp(hf_json_text(model, "type"), "WordPiece") == 0 ||
+        strcmp(hf_json_text(model, "type"), "Unigram") == 0)
+        return hf_pieces_read(out, tokenizer, err);
     if (check_bpe(model, err) != STATUS_OK)
         return err->status;
     if (!asked_each(&a, normalizer, "normalizers", asked_normalize))

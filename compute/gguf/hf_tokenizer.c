@@ -96,6 +96,8 @@ static enum status hf_count_tokens(size_t *out, const json_t *vocab, const json_
     json_t *id;
     size_t i;
 
+    if (json_is_array(vocab))
+        most = (json_int_t)json_array_size(vocab) - 1;
     json_object_foreach((json_t *)vocab, text, id)
     { /* only read */
         most = json_integer_value(id) > most ? json_integer_value(id) : most;
@@ -114,15 +116,34 @@ static enum status hf_count_tokens(size_t *out, const json_t *vocab, const json_
     return STATUS_OK;
 }
 
+/* Unigrams are a list of texts with their scores, by id. */
+static enum status put_unigrams(struct hf_vocab *v, const json_t *vocab, struct error *err)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(vocab, i, one)
+    {
+        const json_t *text = json_array_get(one, 0);
+
+        if (!json_is_string(text) || !json_is_number(json_array_get(one, 1)))
+            return error_set(err, STATUS_DATA_LOSS, "token %zu is not a text with a score", i);
+        v->tokens[i] = (struct hf_token){json_string_value(text), TYPE_NORMAL, 0};
+    }
+    return STATUS_OK;
+}
+
 static enum status put_tokens(struct hf_vocab *v, const json_t *vocab, const json_t *added,
                               struct error *err)
 {
-    enum status rc = STATUS_OK;
+    enum status rc = put_unigrams(v, vocab, err);
     const char *text;
     const json_t *one;
     json_t *id;
     size_t i;
 
+    if (rc != STATUS_OK)
+        return rc;
     json_object_foreach((json_t *)vocab, text, id)
     { /* only read */
         rc = put_token(v, id, text, TYPE_NORMAL, err);
@@ -142,7 +163,7 @@ static enum status put_tokens(struct hf_vocab *v, const json_t *vocab, const jso
 
 static enum status hf_vocab_open(struct hf_vocab *v, const json_t *tokenizer, struct error *err)
 {
-    const json_t *vocab = hf_json_object(hf_json_object(tokenizer, "model"), "vocab");
+    const json_t *vocab = json_object_get(hf_json_object(tokenizer, "model"), "vocab");
     const json_t *added = json_object_get(tokenizer, "added_tokens");
     enum status rc = hf_count_tokens(&v->n, vocab, added, err);
 
@@ -154,30 +175,66 @@ static enum status hf_vocab_open(struct hf_vocab *v, const json_t *tokenizer, st
     return put_tokens(v, vocab, added, err);
 }
 
-static void write_tokens(struct hf_keys *keys, const struct hf_vocab *v)
+/* In GGUF a token that begins a word begins with U+2581, and others have no ##. */
+static enum status write_word_piece(struct hf_keys *keys, const char *text, struct buf *room,
+                                    struct error *err)
 {
-    hf_key_texts(keys, "tokenizer.ggml.tokens", v->n);
-    for (size_t i = 0; i < v->n; i++) {
-        struct error ignored; /* carries the text of an unused id: "[PAD7]" */
-
-        if (v->tokens[i].text == NULL)
-            (void)error_set(&ignored, STATUS_OK, "[PAD%zu]", i);
-        hf_item_text(keys, v->tokens[i].text == NULL ? ignored.text : v->tokens[i].text,
-                     strlen(v->tokens[i].text == NULL ? ignored.text : v->tokens[i].text));
+    if (strncmp(text, "##", 2) == 0) {
+        hf_item_text(keys, text + 2, strlen(text + 2));
+        return STATUS_OK;
     }
+    buf_clear(room);
+    if (buf_printf(room, "\xE2\x96\x81%s", text) != STATUS_OK)
+        return error_no_memory(err, strlen(text), "a token");
+    hf_item_text(keys, room->data, room->len);
+    return STATUS_OK;
+}
+
+/* The text of token i; an unused id has one like "[PAD7]". */
+static enum status write_token(struct hf_keys *keys, const struct hf_vocab *v, size_t i,
+                               bool is_word_piece, struct buf *room, struct error *err)
+{
+    const struct hf_token *t = &v->tokens[i];
+
+    if (t->text != NULL && is_word_piece && t->type == TYPE_NORMAL)
+        return write_word_piece(keys, t->text, room, err);
+    buf_clear(room);
+    if (t->text == NULL && buf_printf(room, "[PAD%zu]", i) != STATUS_OK)
+        return error_no_memory(err, 0, "a token");
+    hf_item_text(keys, t->text == NULL ? room->data : t->text,
+                 t->text == NULL ? room->len : strlen(t->text));
+    return STATUS_OK;
+}
+
+static enum status write_tokens(struct hf_keys *keys, const struct hf_vocab *v, bool is_word_piece,
+                                struct error *err)
+{
+    enum status rc = STATUS_OK;
+    struct buf room;
+
+    buf_init(&room, SIZE_MAX);
+    hf_key_texts(keys, "tokenizer.ggml.tokens", v->n);
+    for (size_t i = 0; rc == STATUS_OK && i < v->n; i++)
+        rc = write_token(keys, v, i, is_word_piece, &room, err);
+    buf_deinit(&room);
+    if (rc != STATUS_OK)
+        return rc;
     hf_key_numbers(keys, "tokenizer.ggml.token_type", v->n);
     for (size_t i = 0; i < v->n; i++)
         hf_item_number(keys, v->tokens[i].text == NULL ? TYPE_UNUSED : v->tokens[i].type);
     if (!v->has_trims)
-        return;
+        return STATUS_OK;
     hf_key_numbers(keys, "tokenizer.parley.trims", v->n);
     for (size_t i = 0; i < v->n; i++)
         hf_item_number(keys, v->tokens[i].trim);
+    return STATUS_OK;
 }
 
 static void write_splitting(struct hf_keys *keys, const struct hf_splitting *s)
 {
     hf_key_text(keys, "tokenizer.ggml.model", s->model, strlen(s->model));
+    if (s->pieces != HF_MERGES)
+        return;
     hf_key_text(keys, "tokenizer.ggml.pre", s->pre, strlen(s->pre));
     hf_key_bool(keys, "tokenizer.parley.ignore_merges", s->ignores_merges);
     if (s->is_nfc)
@@ -295,6 +352,8 @@ static enum status write_ends(struct hf_keys *keys, const struct hf_vocab *v,
         add_end(&ends, id);
     add_ends_of(&ends, texts->generation_config);
     add_ends_of(&ends, texts->config);
+    if (ends.n == 0 && *named_token(texts, "sep_token") != '\0') /* an encoder writes no replies */
+        return STATUS_OK;
     if (ends.n == 0 || ends.has_more)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the model has %s tokens that end a reply (eos_token, eos_token_id), "
@@ -321,6 +380,23 @@ static bool puts_first(const json_t *processor, const char *token)
             return true;
     }
     return false;
+}
+
+/* The tokens of encoders: that which begins a text, the one between two texts, and the one of a
+ * word that is none. */
+static void write_encoder_tokens(struct hf_keys *keys, const struct hf_vocab *v,
+                                 const struct hf_texts *texts)
+{
+    const json_t *model = hf_json_object(texts->tokenizer, "model");
+    uint64_t id;
+
+    if (hf_id_of(v, named_token(texts, "cls_token"), &id))
+        hf_key_u64(keys, "tokenizer.ggml.cls_token_id", id);
+    if (hf_id_of(v, named_token(texts, "sep_token"), &id))
+        hf_key_u64(keys, "tokenizer.ggml.seperator_token_id", id); /* GGUF spells it so */
+    if (hf_id_of(v, hf_json_text(model, "unk_token"), &id) &&
+        strcmp(hf_json_text(model, "type"), "WordPiece") == 0)
+        hf_key_u64(keys, "tokenizer.ggml.unknown_token_id", id);
 }
 
 static void write_begin(struct hf_keys *keys, const struct hf_vocab *v,
@@ -371,10 +447,14 @@ enum status hf_tokenizer_read(struct hf_keys *keys, const struct hf_texts *texts
         (splitting.is_text && (rc = put_text_types(&v, err)) != STATUS_OK))
         goto out;
     write_splitting(keys, &splitting);
-    write_tokens(keys, &v);
-    rc = write_merges(keys, texts->tokenizer, err);
+    rc = write_tokens(keys, &v, splitting.pieces == HF_WORDS, err);
+    if (rc == STATUS_OK)
+        rc = splitting.pieces == HF_MERGES
+                 ? write_merges(keys, texts->tokenizer, err)
+                 : hf_pieces_write(keys, &splitting, texts->tokenizer, v.n, err);
     if (rc == STATUS_OK)
         rc = write_ends(keys, &v, texts, err);
+    write_encoder_tokens(keys, &v, texts);
     write_begin(keys, &v, texts);
     write_template(keys, texts);
 out:

@@ -4,12 +4,15 @@ transformers saves it, and read by `parley tokenize`. The ids of random texts mu
 usage: tokenizer_json.py PARLEY [TEXTS [SEED]]
 """
 
+import base64
 import json
 import pathlib
 import random
+import struct
 import sys
 import tempfile
 import unicodedata
+import zlib
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
@@ -69,6 +72,31 @@ CHARACTERS = {
     "no prefix": (None, pre_tokenizers.Metaspace(prepend_scheme="never", split=False), {}, ["<tool>"]),
 }
 
+# A table of characters by SentencePiece: ligatures, widths, white space, accents behind letters, and what is left out.
+CHARSMAP = base64.b64encode(zlib.decompress(base64.b64decode(
+    "eNol03dsTWEcxvHnnF4R0kYkEiT+qITYN1okRYm996hNSlpqltrztmqrFkXV6KVVbalZRXWgRnHtVVurw0xr7/E9cZJPnt97Tt6c857398omyV"
+    "3W5TA8JFe0KYM63tdNLndTYW2kWowrt5AqteR5DVOhFaSa3PNoIDHFURFxFNVIR7ipRJ67WbXNlKO3lMPYk3HSPCmi/P/8qozTySqkc70Uw/zq"
+    "1LX5kP1FpuqRdVAXDdEI9cErZUfqYakx2QTeaIYjnyUvMjPYVFZTU82p+Wy1Qmv4gCWoLbKOSb4ky1MHdEQ7tEcXdEUndEYP9EQ3dEcf9EUvsD"
+    "wNwED0Q3/4YQgGYTCGYwSGYhhGYwxGYhTGYhz800z5k4EYjwD+ZQA5EZMwAUGYimmYjCmYgRAEYzpmYw5mYhbmYwHmgi3QYizBQixCGJZaDYBQ"
+    "LMcKhGMZVmMNVmIV1iESaxGBDdiIKLCV2owtiMYmxGIbYrAVOxGH7diB3YiHE7uQiL1IwB6kYB+SkIwDOGj1idUH1r7jKA6BtlA6jiMNbLMycA"
+    "oncBLZyLH6xOoD5PoYOmszdJr6DC7gIs7hPC7jCvJwCddwHS5cxS3cxg3cxD3cxx3cxUM8Qj4e4Cme4TGe4EW+ocI8Q8+pC1CCUhShGK/xBi/x"
+    "CmVRhsrIt3iHD/iIcrzHF3zFJ3Ak9AM/8Q3f8Qd/8Qu/rZPvKbvdLq/C0HBvDpOfAoMUEkK75CarICNVJc6U4szIoszY0oRs/QN9PLES"))).decode()
+PRECOMPILED = {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}
+META = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
+STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
+SQUEEZE = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": BLANK}
+ENCODERS_TEXTS = ["a ", "a  b", " trailing \n", "x\u3000y\ttab\nnl\r\n", "don't re-do it...", "[CLS] x [SEP]", "a" * 101, "b" * 99, "é" * 100,
+                  "\u00ad soft\u200bzero", "\0a\x01b", "İstanbul ΣΑΣ ǅ", "ﬁne ½ ①", "日本語テスト한국어", "ｆｕｌｌ　ｗｉｄｔｈ", "𠀀𠀁ab", "👩‍👩‍👧‍👦", "e\u0301e\u0301\u0302"]
+# WordPiece: lowercase, strip_accents.
+WORD_PIECE = {"uncased": (True, None), "cased": (False, False), "uncased accents": (True, False), "cased bare": (False, True)}
+# Unigrams: normalizer, pre_tokenizer.
+UNIGRAMS = {
+    "xlm-r": (PRECOMPILED, {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, META]}),
+    "bge-m3": ({"type": "Sequence", "normalizers": [PRECOMPILED, SQUEEZE]}, META),
+    "stripped": ({"type": "Sequence", "normalizers": [PRECOMPILED, STRIP, SQUEEZE]}, META),
+    "bare": (None, META),
+}
+
 
 def folder_of(path, tokenizer):
     path.mkdir()
@@ -117,6 +145,34 @@ def characters(corpus, normalizer, pre_tokenizer, model, added):
     return file
 
 
+def word_piece(corpus, lowercase, strip_accents):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents), \
+        pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=2500, show_progress=False,
+                                                            special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    return json.loads(t.to_str())
+
+
+def unigrams(corpus, normalizer, pre_tokenizer):
+    t = Tokenizer(models.Unigram())
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.train_from_iterator([text.replace("\0", "") for text in corpus[:150]], trainers.UnigramTrainer(vocab_size=2500, show_progress=False, special_tokens=["<s>", "</s>", "<unk>"],
+                                                                unk_token="<unk>"))
+    file = json.loads(t.to_str()) | {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer}
+    scores = struct.unpack(f"{len(file['model']['vocab'])}f", struct.pack(f"{len(file['model']['vocab'])}f", *(s for _, s in file["model"]["vocab"])))
+    file["model"]["vocab"] = [[text, score] for (text, _), score in zip(file["model"]["vocab"], scores)]  # as SentencePiece's are
+    return file
+
+
+def is_new(c):
+    """A mark that is younger than the Unicode of PyPI's tokenizers."""
+    kind = unicodedata.category(c)
+    return kind[0] == "P" and len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(c + "a")) == 1 or \
+        kind == "Mn" and normalizers.StripAccents().normalize_str(c) == c or \
+        kind[0] == "C" and normalizers.BertNormalizer(lowercase=False).normalize_str(c) == c
+
+
 def without_special(file):
     return file | {"added_tokens": [token for token in file["added_tokens"] if not token["special"]]}
 
@@ -140,14 +196,19 @@ def composed(text):
 
 
 def check(parley, folder, name, file, samples):
-    if name == "gemma":  # runs of U+2581 in text are taken for spaces, which merge in another way
+    if name == "gemma" or name in UNIGRAMS:  # runs of U+2581 in text are taken for spaces, which merge in another way
         samples = [t.replace(BLANK, " ") for t in samples]
     if name in NFC:  # PyPI's tokenizers know no mark that is younger than Unicode 10; Python's unicodedata does
         samples = [t for t in samples if normalizers.NFC().normalize_str(t) == composed(t)]
+    if name in WORD_PIECE:
+        samples = [t for t in samples if not any(map(is_new, set(t)))]
+    if name in UNIGRAMS:  # they find a special token in text of which it is said that it has none
+        samples = [t for t in samples if not any(s in t for s in SPECIAL)]
     path = folder_of(folder / name, file)
     wrong = wrong_ids(parley, path, file, samples, False) + wrong_ids(parley, path, file, samples, True)
     given = [composed(t) for t in samples] if name in NFC else samples
-    lost = lost_texts(parley, path, given, file["model"]["byte_fallback"])
+    is_lossy = name in WORD_PIECE or name in UNIGRAMS
+    lost = [] if is_lossy else lost_texts(parley, path, given, file["model"]["byte_fallback"])
     print(json.dumps({"tokenizer.json": name, "texts": len(samples), "differ": len(wrong), "lost": len(lost)}), flush=True)
     for text, ours, theirs in wrong[:3]:
         print(f"  {text!r}\n    ours   {ours}\n    theirs {theirs}", file=sys.stderr)
@@ -165,8 +226,11 @@ def main():
     samples += ["", " ", "  ", " a", BLANK + "a", "<s>", "<s>a", "<s> a", "a<s>b</s>", "<tool> a", "\n\n\n\n\n", "a" * 5000, " " * 70]
     files = {name: byte_level(corpus, *kind, normalizers.NFC() if name in NFC else None) for name, kind in BYTE_LEVEL.items()}
     files |= {name: characters(corpus, *kind) for name, kind in CHARACTERS.items()}
+    files |= {name: word_piece(corpus, *kind) for name, kind in WORD_PIECE.items()}
+    files |= {name: unigrams(corpus, *kind) for name, kind in UNIGRAMS.items()}
     with tempfile.TemporaryDirectory() as folder:
-        is_good = [check(parley, pathlib.Path(folder), name, file, samples) for name, file in files.items()]
+        is_good = [check(parley, pathlib.Path(folder), name, file, samples + ENCODERS_TEXTS * (name in WORD_PIECE or name in UNIGRAMS))
+                   for name, file in files.items()]
     return 0 if all(is_good) else 1
 
 

@@ -10,7 +10,9 @@
 #include "agents/lm/tokenizer/spelling.h"
 #include "agents/lm/tokenizer/spm.h"
 #include "agents/lm/tokenizer/table.h"
+#include "agents/lm/tokenizer/ugm.h"
 #include "agents/lm/tokenizer/vocab.h"
+#include "agents/lm/tokenizer/wpm.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
 
@@ -62,10 +64,16 @@ static enum status encoding_text_escaped(struct encoding *e, const char *text, s
 
 static enum status encoding_text_split(struct encoding *e, const char *text, size_t len)
 {
-    enum status rc = e->v->kind == VOCAB_BYTES_BPE
-                         ? bpe_encode(&e->bpe, e->v, text, len, e->out, e->err)
-                         : encoding_text_escaped(e, text, len);
+    enum status rc;
 
+    if (e->v->kind == VOCAB_BYTES_BPE)
+        rc = bpe_encode(&e->bpe, e->v, text, len, e->out, e->err);
+    else if (e->v->kind == VOCAB_WPM)
+        rc = wpm_encode(e->v, text, len, e->out, e->err);
+    else if (e->v->kind == VOCAB_UGM)
+        rc = ugm_encode(e->v, text, len, e->v->has_space_prefix && e->may_prefix, e->out, e->err);
+    else
+        rc = encoding_text_escaped(e, text, len);
     e->may_prefix = false;
     return rc;
 }

@@ -21,6 +21,17 @@ static const char scores_key[] = "tokenizer.ggml.scores";
 static const char merges_key[] = "tokenizer.ggml.merges";
 static const char trims_key[] = "tokenizer.parley.trims"; /* ours: hf_tokenizer.c writes it */
 
+static enum status read_rule(bool *out, const struct gguf *g, const char *key, bool if_absent,
+                             struct error *err)
+{
+    enum status rc = gguf_get_bool(g, key, out, err);
+
+    if (rc != STATUS_NOT_FOUND)
+        return rc;
+    *out = if_absent;
+    return STATUS_OK;
+}
+
 static enum status read_type(const struct gguf *g, size_t i, uint8_t *ret_type, struct error *err)
 {
     int64_t type;
@@ -101,7 +112,9 @@ static enum status read_bytes(struct vocab *v, const struct gguf *g,
     char *bytes = v->bytes + v->starts[i];
     size_t n = len;
 
-    if (v->types[i] == TOKEN_NORMAL) {
+    if (v->types[i] == TOKEN_NORMAL && v->kind == VOCAB_WPM) {
+        n = spelling_unescape_first(text, len, bytes);
+    } else if (v->types[i] == TOKEN_NORMAL) {
         if (!spelling_decode(spelling, text, len, bytes, &n))
             return error_set(err, STATUS_DATA_LOSS,
                              "%s: %s: entry %zu, '%.*s', is not in the byte alphabet", gguf_path(g),
@@ -217,7 +230,8 @@ static enum status read_scores(struct vocab *v, const struct gguf *g, struct err
         return error_set(err, STATUS_DATA_LOSS, "%s: %s has %zu entries, %s has %zu", gguf_path(g),
                          tokens_key, v->n, scores_key, n);
     v->ranks = try_alloc(n, sizeof(*v->ranks));
-    if (v->ranks == NULL)
+    v->scores = v->kind == VOCAB_UGM ? try_alloc(n, sizeof(*v->scores)) : NULL;
+    if (v->ranks == NULL || (v->kind == VOCAB_UGM && v->scores == NULL))
         return error_no_memory(err, n * sizeof(*v->ranks), scores_key);
     for (size_t i = 0; i < n; i++) {
         double score;
@@ -228,8 +242,77 @@ static enum status read_scores(struct vocab *v, const struct gguf *g, struct err
             return error_set(err, STATUS_DATA_LOSS, "%s: %s: entry %zu is not a finite number",
                              gguf_path(g), scores_key, i);
         v->ranks[i] = rank_of_score((float)score);
+        if (v->scores == NULL)
+            continue;
+        v->scores[i] = (float)score;
+        if (v->types[i] == TOKEN_NORMAL && score < v->least_score)
+            v->least_score = score;
     }
     return STATUS_OK;
+}
+
+/* An array of bytes, signed or not. */
+static enum status read_charsmap(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+    uint8_t *bytes;
+    size_t n;
+    enum status rc = gguf_array_len(g, key, &n, err);
+
+    if (rc != STATUS_OK || n == 0)
+        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+    bytes = try_alloc(n, 1);
+    if (bytes == NULL)
+        return error_no_memory(err, n, key);
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        int64_t byte = 0;
+
+        rc = gguf_array_i64(g, key, i, &byte, err);
+        bytes[i] = (uint8_t)byte;
+    }
+    if (rc == STATUS_OK && charsmap_open(&v->charsmap, bytes, n, err) != STATUS_OK)
+        rc = error_set(err, STATUS_DATA_LOSS, "%s: %s is cut short", gguf_path(g), key);
+    free(bytes);
+    return rc;
+}
+
+static enum status read_unigrams(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    if (read_scores(v, g, err) != STATUS_OK || read_charsmap(v, g, err) != STATUS_OK)
+        return err->status;
+    if (read_rule(&v->removes_spaces, g, "tokenizer.ggml.remove_extra_whitespaces", true, err) !=
+            STATUS_OK ||
+        read_rule(&v->trims_left, g, "tokenizer.parley.trim_left", v->removes_spaces, err) !=
+            STATUS_OK ||
+        read_rule(&v->trims_right, g, "tokenizer.parley.trim_right", v->removes_spaces, err) !=
+            STATUS_OK)
+        return err->status;
+    if (read_rule(&v->maps_graphemes, g, "tokenizer.parley.map_graphemes", false, err) != STATUS_OK)
+        return err->status;
+    return read_rule(&v->cuts_at_white_space, g, "tokenizer.parley.split_white_space", false, err);
+}
+
+/* Whether a token of words has a capital letter: such a vocabulary tells cases apart. */
+static bool has_capitals(const struct vocab *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        size_t len;
+        const char *text = vocab_token_bytes(v, (int32_t)i, &len);
+
+        for (size_t k = 0; v->types[i] == TOKEN_NORMAL && k < len; k++)
+            if (text[k] >= 'A' && text[k] <= 'Z')
+                return true;
+    }
+    return false;
+}
+
+/* GGUF files do not say what is done to letters; folders of safetensors do. */
+static enum status read_words(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    if (read_rule(&v->folds_case, g, "tokenizer.parley.lowercase", !has_capitals(v), err) !=
+        STATUS_OK)
+        return err->status;
+    return read_rule(&v->strips_accents, g, "tokenizer.parley.strip_accents", v->folds_case, err);
 }
 
 /* A merge is two tokens with a space between them; the byte alphabet has no space. */
@@ -294,14 +377,29 @@ static enum status read_merges(struct vocab *v, struct gguf *g, const struct spe
     return rc;
 }
 
+static enum status read_pieces(struct vocab *v, struct gguf *g, const struct spelling *spelling,
+                               struct error *err)
+{
+    switch (v->kind) {
+    case VOCAB_SPM:
+        return read_scores(v, g, err);
+    case VOCAB_UGM:
+        return read_unigrams(v, g, err);
+    case VOCAB_WPM:
+        return read_words(v, g, err);
+    default:
+        return read_merges(v, g, spelling, err);
+    }
+}
+
 /* The kinds by the value of tokenizer.ggml.model. */
 static const struct {
     const char *name;
     enum vocab_kind kind;
-} kinds[] = {{"gpt2", VOCAB_BYTES_BPE},
-             {"llama", VOCAB_SPM},
-             {"gemma4", VOCAB_GEMMA4},
-             {"text-bpe", VOCAB_TEXT_BPE}}; /* ours: hf_tokenizer.c writes it */
+} kinds[] = {
+    {"gpt2", VOCAB_BYTES_BPE}, {"llama", VOCAB_SPM},
+    {"gemma4", VOCAB_GEMMA4},  {"bert", VOCAB_WPM},
+    {"t5", VOCAB_UGM},         {"text-bpe", VOCAB_TEXT_BPE}}; /* ours: hf_tokenizer.c writes it */
 
 static enum status read_model_kind(struct vocab *v, const struct gguf *g, struct error *err)
 {
@@ -317,7 +415,7 @@ static enum status read_model_kind(struct vocab *v, const struct gguf *g, struct
         }
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "%s: tokenizer '%.*s' is unknown; known: gpt2 (byte-level BPE), llama (SPM), "
-                     "gemma4 (BPE)",
+                     "gemma4 (BPE), bert (WordPiece), t5 (unigram)",
                      gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
 }
 
@@ -327,7 +425,7 @@ static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, stru
     enum status rc = STATUS_NOT_FOUND;
     size_t len;
 
-    if (v->kind == VOCAB_SPM)
+    if (v->kind == VOCAB_SPM || v->kind == VOCAB_WPM || v->kind == VOCAB_UGM)
         return STATUS_OK;
     if (v->kind != VOCAB_GEMMA4) {
         text = v->kind == VOCAB_BYTES_BPE ? "default" : "whole";
@@ -345,7 +443,33 @@ static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, stru
 /* Whether prompts begin with bos if the file does not say. */
 static bool adds_bos_by_kind(const struct vocab *v)
 {
-    return v->kind == VOCAB_SPM || pretokenizer_adds_bos(v->pretokenizer);
+    return v->pretokenizer == NULL || pretokenizer_adds_bos(v->pretokenizer);
+}
+
+/* The token between two texts, and those that begin and end each. Encoders' files name them by what
+ * BERT calls them, one of them with a letter too few. */
+static enum status read_separator(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    const bool is_wpm = v->kind == VOCAB_WPM;
+    int32_t cls;
+
+    if (ends_read_id(v, g, "tokenizer.ggml.seperator_token_id",
+                     is_wpm ? vocab_find_control(v, "[SEP]") : -1, &v->separator, err) != 0 ||
+        ends_read_id(v, g, "tokenizer.ggml.cls_token_id",
+                     is_wpm ? vocab_find_control(v, "[CLS]") : -1, &cls, err) != 0)
+        return err->status;
+    if (cls >= 0 && (is_wpm || v->bos < 0))
+        v->bos = cls;
+    return read_rule(&v->adds_eos, g, "tokenizer.ggml.add_eos_token", false, err);
+}
+
+static int32_t unknown_if_absent(const struct vocab *v)
+{
+    if (v->kind == VOCAB_SPM)
+        return 0;
+    if (v->kind == VOCAB_WPM)
+        return vocab_find_control(v, "[UNK]");
+    return v->kind == VOCAB_UGM ? vocab_find_control(v, "<unk>") : -1;
 }
 
 static enum status read_bos(struct vocab *v, const struct gguf *g, struct error *err)
@@ -354,25 +478,19 @@ static enum status read_bos(struct vocab *v, const struct gguf *g, struct error 
     enum status rc;
 
     if (ends_read_id(v, g, "tokenizer.ggml.bos_token_id", is_spm ? 1 : -1, &v->bos, err) != 0 ||
-        ends_read_id(v, g, "tokenizer.ggml.unknown_token_id", is_spm ? 0 : -1, &v->unknown, err))
+        ends_read_id(v, g, "tokenizer.ggml.unknown_token_id", unknown_if_absent(v), &v->unknown,
+                     err) != 0 ||
+        read_separator(v, g, err) != STATUS_OK)
         return err->status;
+    if (v->kind == VOCAB_UGM && v->unknown < 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s: tokenizer.ggml.unknown_token_id is missing",
+                         gguf_path(g));
     rc = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->adds_bos, err);
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         return rc;
     if (rc == STATUS_NOT_FOUND || v->kind == VOCAB_GEMMA4)
         v->adds_bos = adds_bos_by_kind(v);
     v->adds_bos = v->adds_bos && v->bos >= 0;
-    return STATUS_OK;
-}
-
-static enum status read_rule(bool *out, const struct gguf *g, const char *key, bool if_absent,
-                             struct error *err)
-{
-    enum status rc = gguf_get_bool(g, key, out, err);
-
-    if (rc != STATUS_NOT_FOUND)
-        return rc;
-    *out = if_absent;
     return STATUS_OK;
 }
 
@@ -386,10 +504,10 @@ static enum status read_whole_words(struct vocab *v, const struct gguf *g, struc
 
 static enum status read_prefix(struct vocab *v, const struct gguf *g, struct error *err)
 {
-    if (v->kind != VOCAB_SPM && v->kind != VOCAB_TEXT_BPE)
+    if (v->kind != VOCAB_SPM && v->kind != VOCAB_TEXT_BPE && v->kind != VOCAB_UGM)
         return STATUS_OK;
-    if (read_rule(&v->has_space_prefix, g, "tokenizer.ggml.add_space_prefix", v->kind == VOCAB_SPM,
-                  err) != STATUS_OK ||
+    if (read_rule(&v->has_space_prefix, g, "tokenizer.ggml.add_space_prefix",
+                  v->kind != VOCAB_TEXT_BPE, err) != STATUS_OK ||
         read_rule(&v->prefixes_once, g, "tokenizer.parley.space_prefix_once", false, err) !=
             STATUS_OK)
         return err->status;
@@ -466,7 +584,7 @@ enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
     if (read_tokens(v, g, &spelling, err) != STATUS_OK || read_unused(v, err) != STATUS_OK ||
         read_specials(v, err) != STATUS_OK)
         return err->status;
-    rc = v->kind == VOCAB_SPM ? read_scores(v, g, err) : read_merges(v, g, &spelling, err);
+    rc = read_pieces(v, g, &spelling, err);
     if (rc != STATUS_OK || read_prefix(v, g, err) != STATUS_OK ||
         read_rule(&v->is_nfc, g, "tokenizer.parley.nfc", false, err) != STATUS_OK ||
         read_whole_words(v, g, err) != STATUS_OK || read_bos(v, g, err) != STATUS_OK ||

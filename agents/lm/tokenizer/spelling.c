@@ -75,6 +75,18 @@ size_t spelling_unescape(const char *text, size_t len, char *out)
     return n;
 }
 
+size_t spelling_unescape_first(const char *text, size_t len, char *out)
+{
+    const size_t escape_len = sizeof(escaped_space) - 1;
+    const bool begins = len > escape_len && memcmp(text, escaped_space, escape_len) == 0;
+    const size_t skip = begins ? escape_len : 0;
+
+    memmove(out + begins, text + skip, len - skip);
+    if (begins)
+        out[0] = ' ';
+    return len - skip + begins;
+}
+
 static int hex_value(char c)
 {
     static const char digits[] = "0123456789ABCDEF";

@@ -24,6 +24,9 @@ bool spelling_decode(const struct spelling *s, const char *text, size_t len, cha
  * len. */
 size_t spelling_unescape(const char *text, size_t len, char *out);
 
+/* The same of one that text begins with and that is not all of it. */
+size_t spelling_unescape_first(const char *text, size_t len, char *out);
+
 /* The byte of a token that is spelled <0xHH>, -1 for another one. */
 int spelling_byte(const char *text, size_t len);
 

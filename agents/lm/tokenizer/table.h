@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/tokenizer/charsmap.h"
 #include "agents/lm/tokenizer/merges.h"
 #include "agents/lm/tokenizer/pretokenizer.h"
 #include "base/buf.h"
@@ -39,6 +40,8 @@ enum vocab_kind {
     VOCAB_TEXT_BPE,  /* text-bpe: merges of characters, within words or within the whole text */
     VOCAB_GEMMA4,    /* gemma4: the same within lines; line ends that are a token stay whole */
     VOCAB_SPM,       /* llama: merges of characters, by the score of what they make */
+    VOCAB_WPM,       /* bert: the longest tokens of words (wpm.h) */
+    VOCAB_UGM,       /* t5: the tokens with the greatest sum of scores (ugm.h) */
 };
 
 struct vocab {
@@ -56,10 +59,18 @@ struct vocab {
     struct specials specials; /* those and the control tokens */
     int32_t *lookup; /* [lookup_mask + 1] normal tokens by their bytes: id + 1, 0 is empty */
     size_t lookup_mask;
-    int32_t byte_ids[VOCAB_BYTES]; /* -1: the vocabulary lacks that byte */
-    uint32_t *ranks;               /* SPM: [n], the lowest merges first */
-    size_t longest;                /* SPM: bytes of the longest token in lookup */
-    bool is_nfc;                   /* text is composed before it is split */
+    int32_t byte_ids[VOCAB_BYTES];   /* -1: the vocabulary lacks that byte */
+    uint32_t *ranks;                 /* SPM: [n], the lowest merges first */
+    float *scores;                   /* UGM: [n] */
+    double least_score;              /* of them */
+    struct charsmap charsmap;        /* UGM */
+    bool removes_spaces;             /* UGM: of runs of spaces all but one, */
+    bool trims_left, trims_right;    /* and those at the ends */
+    bool cuts_at_white_space;        /* UGM: white space of all kinds is a space */
+    bool maps_graphemes;             /* UGM: the table is used as PyPI's tokenizers do */
+    bool folds_case, strips_accents; /* WPM */
+    size_t longest;                  /* bytes of the longest token in lookup */
+    bool is_nfc;                     /* text is composed before it is split */
     /* Kinds of characters: text that begins a prompt or follows a special token gets a space. */
     bool has_space_prefix;
     bool prefixes_once;    /* only text that begins a prompt does */
@@ -69,7 +80,8 @@ struct vocab {
     struct merges merges;  /* BPE */
     struct pretokenizer *pretokenizer; /* BPE */
     int32_t bos, eos, unknown;         /* -1: none */
-    bool adds_bos;
+    int32_t separator;                 /* of two texts: -1: none */
+    bool adds_bos, adds_eos;
 };
 
 /* The bytes of a token; id must be valid. */

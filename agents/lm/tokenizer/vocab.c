@@ -32,6 +32,8 @@ void vocab_close(struct vocab *v)
     merges_close(&v->merges);
     free(v->lookup);
     free(v->ranks);
+    free(v->scores);
+    charsmap_close(&v->charsmap);
     specials_close(&v->defined);
     specials_close(&v->specials);
     free(v->stop_tokens);
@@ -68,6 +70,30 @@ int32_t vocab_eos(const struct vocab *v)
 bool vocab_adds_bos(const struct vocab *v)
 {
     return v->adds_bos;
+}
+
+bool vocab_adds_eos(const struct vocab *v)
+{
+    return v->adds_eos;
+}
+
+enum status vocab_encode_pair(const struct vocab *v, const char *text, size_t len,
+                              const char *second, size_t second_len, struct buf *ids,
+                              size_t *ret_n_first, struct error *err)
+{
+    const int32_t end = v->separator >= 0 ? v->separator : v->eos;
+    enum status rc = vocab_append_ids(ids, &v->bos, v->bos >= 0, err);
+
+    if (rc == STATUS_OK)
+        rc = vocab_encode(v, text, len, ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_append_ids(ids, &end, end >= 0, err);
+    if (rc == STATUS_OK && second != NULL && v->kind == VOCAB_UGM)
+        rc = vocab_append_ids(ids, &end, end >= 0, err);
+    *ret_n_first = ids->len / sizeof(int32_t);
+    if (rc == STATUS_OK && second != NULL)
+        rc = vocab_encode(v, second, second_len, ids, err);
+    return rc == STATUS_OK && second != NULL ? vocab_append_ids(ids, &end, end >= 0, err) : rc;
 }
 
 static bool has_id(const struct vocab *v, int32_t id)

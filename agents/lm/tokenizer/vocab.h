@@ -1,6 +1,7 @@
 /* A vocabulary as GGUF files carry it, by tokenizer.ggml.model: byte-level BPE (gpt2), pre-split by
- * the patterns that tokenizer.ggml.pre names (families.c), SentencePiece's BPE (llama), and BPE of
- * characters (gemma4, and text-bpe for folders of safetensors). Immutable once open; any thread. */
+ * the patterns that tokenizer.ggml.pre names (families.c), SentencePiece's BPE (llama) and unigram
+ * model (t5), BERT's WordPiece (bert), and BPE of characters (gemma4, and text-bpe for folders of
+ * safetensors). Immutable once open; any thread. */
 #ifndef AGENTS_LM_TOKENIZER_VOCAB_H
 #define AGENTS_LM_TOKENIZER_VOCAB_H
 
@@ -23,6 +24,16 @@ size_t vocab_n_tokens(const struct vocab *v);
 int32_t vocab_bos(const struct vocab *v); /* -1: none */
 int32_t vocab_eos(const struct vocab *v); /* -1: none */
 bool vocab_adds_bos(const struct vocab *v);
+/* Whether the file says that eos ends each text; false where it does not say. */
+bool vocab_adds_eos(const struct vocab *v);
+
+/* Encodes a text, or two, as an encoder reads it: bos, the text, the separator or else eos; and
+ * then the second text (NULL: there is none) and the separator again. Of a unigram model two
+ * separators stand between the texts. *ret_n_first is the number of ids before the second text. As
+ * vocab_encode. */
+enum status vocab_encode_pair(const struct vocab *v, const char *text, size_t len,
+                              const char *second, size_t second_len, struct buf *ids,
+                              size_t *ret_n_first, struct error *err) MUST_CHECK;
 /* True for tokens that end a turn: eos, eot, eom, those that end code to be filled in, and the
  * control tokens known to do so (<|im_end|>, <|eot_id|>, <|endoftext|>, …). */
 bool vocab_is_stop_token(const struct vocab *v, int32_t id);

@@ -110,7 +110,9 @@ END_TEST
 
 START_TEST(what_is_not_known_is_refused)
 {
-    assert_refused("{\"model\":{\"type\":\"Unigram\"}}", "type 'Unigram'");
+    assert_refused("{\"model\":{\"type\":\"WordLevel\"}}", "type 'WordLevel'");
+    assert_refused("{\"model\":{\"type\":\"Unigram\"}}", "no unk_id");
+    assert_refused("{\"model\":{\"type\":\"WordPiece\"}}", "its normalizer of type");
     assert_refused("{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"}}",
                    "end_of_word_suffix");
     assert_refused("{\"normalizer\":{\"type\":\"Lowercase\"}," TEXT_MODEL, "'Lowercase'");

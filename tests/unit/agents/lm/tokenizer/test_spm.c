@@ -382,7 +382,7 @@ START_TEST(bad_vocabularies_are_refused)
         enum status status;
         const char *text;
     } all[] = {
-        {{.model = "bert"}, STATUS_UNIMPLEMENTED, "tokenizer 'bert' is unknown; known: gpt2"},
+        {{.model = "plamo2"}, STATUS_UNIMPLEMENTED, "tokenizer 'plamo2' is unknown; known: gpt2"},
         {{.n_scores_less = 1},
          STATUS_DATA_LOSS,
          "tokenizer.ggml.tokens has 259 entries, tokenizer.ggml.scores has 258"},
