@@ -78,6 +78,8 @@ struct agent_type {
     const char *name; /* "echo", "lm" */
     size_t agent_size, clone_size;
     bool has_own_files; /* a file whose general.architecture is name belongs to this kind */
+    /* Optional: further architectures whose files belong to this kind. */
+    bool (*serves)(const char *architecture, size_t len);
 
     /* Facets: NULL for kinds that lack them. */
     const struct agent_text *text;           /* agents/text.h: has a vocabulary */

@@ -18,6 +18,13 @@ const struct agent_type *agent_type_at(size_t i)
     return i < sizeof(types) / sizeof(types[0]) ? types[i] : NULL;
 }
 
+static bool agent_type_serves(const struct agent_type *t, const char *architecture, size_t len)
+{
+    if (t->has_own_files && len == strlen(t->name) && memcmp(architecture, t->name, len) == 0)
+        return true;
+    return t->serves != NULL && t->serves(architecture, len);
+}
+
 enum status agent_kind_of_file(const char **out, const char *path, struct error *err)
 {
     const char *architecture = "";
@@ -36,8 +43,7 @@ enum status agent_kind_of_file(const char **out, const char *path, struct error 
     (void)gguf_get_text(g, "general.architecture", &architecture, &len, &ignored);
     *out = "lm";
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-        if (types[i]->has_own_files && len == strlen(types[i]->name) &&
-            memcmp(architecture, types[i]->name, len) == 0)
+        if (agent_type_serves(types[i], architecture, len))
             *out = types[i]->name;
     gguf_close(g);
     return STATUS_OK;

@@ -322,8 +322,10 @@ enum status set_pooling(struct config *c, const char *value, struct error *err)
         c->options.pooling = POOLING_MEAN;
     else if (strcmp(value, "last") == 0)
         c->options.pooling = POOLING_LAST;
+    else if (strcmp(value, "cls") == 0)
+        c->options.pooling = POOLING_CLS;
     else
-        return error_set(err, STATUS_INVALID, "takes mean or last, not '%.40s'", value);
+        return error_set(err, STATUS_INVALID, "takes mean, last or cls, not '%.40s'", value);
     return STATUS_OK;
 }
 

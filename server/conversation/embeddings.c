@@ -40,7 +40,9 @@ enum status embeddings_open(struct embeddings **out, struct conversations *all,
                             void *arg, struct error *err)
 {
     const struct agent_info *info = &r->model->info;
-    size_t width = r->dimensions == 0 ? info->text.n_embedding : r->dimensions, n_values;
+    const bool ranks = r->pooling == POOLING_RANK;
+    const size_t n_all = ranks ? 1 : info->text.n_embedding;
+    size_t width = r->dimensions == 0 ? n_all : r->dimensions, n_values;
     struct embeddings *e;
     const struct prompt_batch_request prompts = {
         .principal = r->principal,
@@ -51,17 +53,18 @@ enum status embeddings_open(struct embeddings **out, struct conversations *all,
         .deadline_us = r->deadline_us,
     };
 
-    if (info->text.n_embedding == 0)
+    if (n_all == 0)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
-                             "model '%s' does not compute embeddings", r->model->name);
-    if (width > info->text.n_embedding)
+                             "model '%s' does not compute embeddings%s", r->model->name,
+                             info->text.ranks ? ": it ranks documents (/v1/rerank)" : "");
+    if (width > n_all)
         return error_field(err, "dimensions", "is %zu, an embedding of '%s' has %zu", width,
-                           r->model->name, info->text.n_embedding);
+                           r->model->name, n_all);
     n_values = r->n_inputs * width;
     e = try_alloc(1, sizeof(*e) + n_values * sizeof(e->values[0]));
     if (e == NULL)
         return error_no_memory(err, n_values * sizeof(e->values[0]), "embeddings");
-    e->keeps_length = r->keeps_length;
+    e->keeps_length = r->keeps_length || ranks;
     e->width = width;
     if (prompt_batch_open(&e->batch, all, &prompts,
                           &(struct prompt_batch_events){notify, embeddings_take, arg, e},

@@ -22,10 +22,11 @@ struct embeddings_request {
     struct model *model;               /* loaded; held until embeddings_close */
     const struct prompt_input *inputs; /* [n_inputs] borrowed until embeddings_close */
     size_t n_inputs;                   /* 1 … EMBEDDINGS_MAX_INPUTS */
-    enum pooling pooling;              /* POOLING_NONE: the model's own */
-    size_t dimensions;                 /* how many values are kept; 0: all */
-    bool keeps_length;                 /* the vectors are not scaled to length 1 */
-    uint64_t deadline_us;              /* 0: the request has no deadline */
+    enum pooling pooling; /* POOLING_NONE: the model's own. POOLING_RANK, of a model that ranks: the
+                             inputs are queries with documents, and each has one value */
+    size_t dimensions;    /* how many values are kept; 0: all */
+    bool keeps_length;    /* the vectors are not scaled to length 1 */
+    uint64_t deadline_us; /* 0: the request has no deadline */
 };
 
 /* Begins. notify is called when embeddings_advance may have something to do; since the call comes

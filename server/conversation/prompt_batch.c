@@ -63,11 +63,14 @@ static enum status prompt_turn_ask(struct prompt_turn *t, size_t input, struct c
 {
     const struct prompt_batch_request *of = &t->of->request;
     const struct prompt_input *in = &of->inputs[input];
-    const struct message message = {.role = ROLE_USER, .text = in->text, .len = in->len};
+    const struct message texts[] = {
+        {.role = ROLE_USER, .text = in->text, .len = in->len},
+        {.role = ROLE_USER, .text = in->document, .len = in->document_len}};
     const bool is_chat = in->n_messages > 0;
     struct turn_request r = {
-        .messages = is_chat ? in->messages : &message,
-        .n_messages = is_chat ? in->n_messages : in->text != NULL,
+        .messages = is_chat ? in->messages : texts,
+        .n_messages =
+            is_chat ? in->n_messages : (size_t)(in->text != NULL) + (size_t)(in->document != NULL),
         .is_plain = !is_chat,
         .plain_ids = in->ids,
         .n_plain_ids = is_chat || in->text != NULL ? 0 : in->n_ids,

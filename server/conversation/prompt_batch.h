@@ -16,10 +16,13 @@ struct conversations;
 struct model;
 struct prompt_batch;
 
-/* A prompt: a raw text, token ids, or the messages of a chat. It is not empty. */
+/* A prompt: a raw text, a query with a document, token ids, or the messages of a chat. It is not
+ * empty. */
 struct prompt_input {
     const char *text; /* [len]; NULL: the prompt is ids or messages */
     size_t len;
+    const char *document; /* [document_len] beside text, which is the query; NULL: there is none */
+    size_t document_len;
     const int32_t *ids; /* [n_ids] */
     size_t n_ids;
     const struct message *messages; /* [n_messages] */

@@ -19,6 +19,11 @@ enum { LIST_MAX_BYTES = 64 << 10, MODELS_PATH = sizeof("/v1/models") };
 
 /* --- models --- */
 
+static const char *pooling_name(enum pooling p)
+{
+    return p == POOLING_LAST ? "last" : p == POOLING_CLS ? "cls" : "mean";
+}
+
 /* As OpenAI's and as Anthropic's clients read it. */
 static void write_model(struct json_writer *w, const struct server *server, const struct model *m)
 {
@@ -36,7 +41,7 @@ static void write_model(struct json_writer *w, const struct server *server, cons
         json_write_unsigned(w, "max_model_len", m->info.text.context);
     if (m->info.text.n_embedding > 0) {
         json_write_unsigned(w, "embedding_dimensions", m->info.text.n_embedding);
-        json_write_text(w, "pooling", m->info.text.pooling == POOLING_LAST ? "last" : "mean");
+        json_write_text(w, "pooling", pooling_name(m->info.text.pooling));
     }
     json_end_object(w);
 }

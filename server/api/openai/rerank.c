@@ -1,5 +1,6 @@
 /* POST /rerank, /v1/rerank, /v2/rerank: documents in the order of their likeness to a query, as
- * Jina and Cohere have it. The score is the cosine of the embeddings of query and document. */
+ * Jina and Cohere have it. The score is that of the model's own head, which reads query and
+ * document as one text; of a model without one it is the cosine of their embeddings. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +22,13 @@ struct rerank_place {
     double score;
 };
 
-/* The inputs are the query, then the documents. */
+/* The inputs are the query, then the documents; of a model that ranks, the documents alone, each
+ * with the query. */
 struct rerank_request {
     const char *model;
     uint32_t top_n; /* 0: all */
     bool returns_documents;
+    bool ranks; /* the model has a head for it */
     size_t n;
     struct prompt_input *documents; /* [n] */
     struct rerank_place *places;    /* [n] */
@@ -45,12 +48,15 @@ static const struct field_row body_rows[] = {
 /* clang-format on */
 static const struct field_table of_body = FIELD_TABLE(body_rows);
 
-/* Of vectors of length 1. */
-static double rerank_cosine(const struct embeddings *e, size_t document)
+/* The head's score, or the cosine of vectors of length 1. */
+static double rerank_score(const struct rerank_request *r, const struct embeddings *e,
+                           size_t document)
 {
-    const float *a = embeddings_values(e, 0), *b = embeddings_values(e, 1 + document);
+    const float *a = embeddings_values(e, 0), *b = embeddings_values(e, !r->ranks + document);
     double sum = 0;
 
+    if (r->ranks)
+        return (double)b[0];
     for (size_t i = 0; i < embeddings_width(e); i++)
         sum += (double)a[i] * (double)b[i];
     return sum;
@@ -74,7 +80,9 @@ static void rerank_write_place(const struct rerank_request *r, const struct rera
     json_write_real(w, "relevance_score", place->score, 9);
     if (r->returns_documents) {
         json_begin_object(w, "document");
-        json_write_text(w, "text", r->documents[place->index].text);
+        json_write_text(w, "text",
+                        r->ranks ? r->documents[place->index].document
+                                 : r->documents[place->index].text);
         json_end_object(w);
     }
     json_end_object(w);
@@ -88,7 +96,7 @@ static void rerank_write(const struct embedding_answer *a, struct json_writer *w
     unsigned long long id;
 
     for (size_t i = 0; i < r->n; i++)
-        r->places[i] = (struct rerank_place){i, rerank_cosine(a->embeddings, i)};
+        r->places[i] = (struct rerank_place){i, rerank_score(r, a->embeddings, i)};
     qsort(r->places, r->n, sizeof(*r->places), by_score);
     server->env->random(server->env->self, &id, sizeof(id));
     json_begin_object(w, NULL);
@@ -151,6 +159,17 @@ static enum status rerank_take_texts(struct rerank_request *r, struct prompt_inp
     return STATUS_OK;
 }
 
+/* Gives each document the query, as a model with a head reads them. */
+static void rerank_pair(struct rerank_request *r, const struct prompt_input *query)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        struct prompt_input *d = &r->documents[i];
+
+        *d = (struct prompt_input){
+            .text = query->text, .len = query->len, .document = d->text, .document_len = d->len};
+    }
+}
+
 static enum status rerank_begin(struct exchange *x, const json_t *body, struct error *err)
 {
     struct arena *arena = exchange_arena(x);
@@ -165,8 +184,13 @@ static enum status rerank_begin(struct exchange *x, const json_t *body, struct e
         rerank_take_texts(r, &all, body, arena, err) != STATUS_OK ||
         resolution_find_model(&texts.model, x, r->model, err) != STATUS_OK)
         return err->status;
-    texts.inputs = all;
-    texts.n_inputs = r->n + 1;
+    r->ranks = texts.model->info.text.ranks;
+    if (r->ranks) {
+        rerank_pair(r, all);
+        texts.pooling = POOLING_RANK;
+    }
+    texts.inputs = r->ranks ? r->documents : all;
+    texts.n_inputs = r->n + !r->ranks;
     return embedding_answer_start(x, &texts, rerank_write, false, r, err);
 }
 
