@@ -23,13 +23,12 @@ static inline void act_record_finish(struct act_record *r, struct act_form form,
     }
 }
 
-/* Puts down the outlier of row r's group g, whose column is counted from the group's first. */
-static inline void act_outlier_put(const struct act_slice *s, size_t r, size_t g,
-                                   struct act_outlier o)
+/* Puts down where row r's group g, whose values are `in`, has its outlier, or ACT_NONE. */
+static inline void act_outlier_put(const struct act_slice *s, size_t r, size_t g, const float *in,
+                                   size_t place)
 {
-    if (o.column != ACT_NONE)
-        o.column += (uint32_t)(s->column + g * GROUP_VALUES);
-    s->outliers[g * s->step + r] = o;
+    s->places[g * s->step + r] = (uint8_t)place;
+    s->outliers[r * s->outlier_stride + g].value = in[place % GROUP_VALUES];
 }
 
 #endif

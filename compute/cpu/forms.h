@@ -1,6 +1,5 @@
 /* Shared by the vector files of quantised products: the choice of the kernel by type, which calls
- * `product`, defined by the including file, with the constants of the type's form; and the scalar
- * part of a record. */
+ * `product`, defined by the including file, with the constants of the type's form. */
 #ifndef COMPUTE_CPU_FORMS_H
 #define COMPUTE_CPU_FORMS_H
 

@@ -23,8 +23,6 @@ void ISA_NAME(attend_merge)(const struct attend_block *b);
 
 /* dense.c */
 void FLOAT_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last);
-/* outliers.c */
-void FLOAT_NAME(add_outliers)(const struct quant_slice *s, size_t first, size_t last);
 /* linear.c */
 void FLOAT_NAME(linear)(const struct linear_slice *s, size_t first, size_t last);
 void FLOAT_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t first,

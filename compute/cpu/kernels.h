@@ -53,10 +53,24 @@ struct act_record {
  * order of columns. */
 struct act_outlier {
     float value;
-    uint32_t column; /* of the row; ACT_NONE: there is none */
-    uint32_t row;    /* of the block */
+    uint32_t column; /* its column's place in the block's list of columns */
 };
-#define ACT_NONE UINT32_MAX
+
+/* How many outliers a block of rows has. */
+struct act_outlier_counts {
+    uint32_t n_columns; /* that have one in some row */
+    uint32_t of_row[ACT_ROWS];
+};
+
+/* The outliers of a block of rows. */
+struct act_outliers {
+    const struct act_outlier_counts *counts;
+    const uint32_t *columns; /* [n_columns], in the order of groups; each stands there once */
+    const struct act_outlier
+        *rows; /* [n_rows][n_groups], each row's first, in the order of columns */
+};
+
+enum { ACT_NONE = GROUP_VALUES /* an outlier's place in a group that has none */ };
 
 /* The fields of a record that depend on the format. */
 struct act_form {
@@ -74,10 +88,8 @@ struct quant_slice {
     size_t n_rows;                 /* at most ACT_ROWS */
     float *out;                    /* [n_rows][stride], column 0 */
     size_t n_columns, stride;
-    bool adds; /* adds to out, else stores */
-    /* [groups * n_rows], of all rows, in the order of groups and in a group by column; they end
-     * with ACT_NONE unless there is one for each row and group */
-    const struct act_outlier *outliers;
+    bool adds;                    /* adds to out, else stores */
+    struct act_outliers outliers; /* are added, too */
 };
 
 struct dense_slice {
@@ -175,11 +187,14 @@ struct act_slice {
     const float *in; /* [n_rows][n_groups * 32], stride floats from row to row */
     size_t n_rows, n_groups, stride;
     struct act_form form;
-    float above;                  /* activation_outlier_above */
-    struct act_record *out;       /* row r's group g is out[g * step + r] */
-    struct act_outlier *outliers; /* and its outlier outliers[g * step + r] */
-    size_t step;                  /* rows of the block */
-    size_t column;                /* of the row: the first of the slice */
+    float above;            /* activation_outlier_above */
+    struct act_record *out; /* row r's group g is out[g * step + r] */
+    size_t step;            /* rows of the block */
+    /* Row r's group g: places[g * step + r] is where its outlier stands in it, or ACT_NONE, and
+     * outliers[r * outlier_stride + g] has its value; without an outlier that is any. */
+    uint8_t *places;
+    struct act_outlier *outliers;
+    size_t outlier_stride;
 };
 
 enum { KERNELS_HEAD_DIM = 576 }; /* the widest heads: latent keys of 512, and 64 that are rotated */
@@ -198,8 +213,6 @@ struct kernels {
 
     void (*quantise)(const struct act_slice *s);
     void (*quant_product)(const struct quant_slice *s, size_t first, size_t last);
-    /* Adds the outliers' part to the outputs of quant_product. */
-    void (*add_outliers)(const struct quant_slice *s, size_t first, size_t last);
     void (*dense_product)(const struct dense_slice *s, size_t first, size_t last);
     /* Forward: outputs first … last - 1. to_input: gradients of inputs first … last - 1.
      * to_weight: gradients of the weights of outputs first … last - 1, added. */

@@ -15,10 +15,13 @@ struct slab; /* memory of weights (weights.c) */
 
 /* Rows as products read them: quantised, or floats. */
 struct activation_rows {
-    struct act_record *acts;      /* [blocks of rows][groups][rows of the block] */
-    struct act_outlier *outliers; /* likewise */
-    float *floats;                /* [n][width] */
-    size_t acts_cap, outliers_cap, floats_cap;
+    struct act_record *acts;           /* [blocks of rows][groups][rows of the block] */
+    struct act_outlier *outliers;      /* [n][groups], of each block as struct act_outliers says */
+    struct act_outlier_counts *counts; /* [blocks] */
+    uint32_t *columns;                 /* [blocks][groups * rows of the block] */
+    uint8_t *places;                   /* likewise, as struct act_slice says */
+    float *floats;                     /* [n][width] */
+    size_t acts_cap, outliers_cap, counts_cap, columns_cap, places_cap, floats_cap;
 };
 
 /* Cosines and sines of one kind of rope, for positions 0 … n_positions - 1. */

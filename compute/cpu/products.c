@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/cpu/outliers.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
 #include "compute/numerics/activation_scale.h"
@@ -24,10 +25,18 @@ enum {
     UNLEVEL = 16,          /* threads' numbers of blocks may differ by 1/UNLEVEL of all */
 };
 
+static size_t count_blocks(size_t n_rows)
+{
+    return (n_rows + ACT_ROWS - 1) / ACT_ROWS;
+}
+
 void cpu_rows_free(struct activation_rows *r)
 {
     free(r->acts);
     free(r->outliers);
+    free(r->counts);
+    free(r->columns);
+    free(r->places);
     free(r->floats);
 }
 
@@ -36,10 +45,23 @@ struct operand {
     size_t n, width;
     bool is_quantised;
     struct act_form form;
-    const struct act_record *acts; /* if quantised */
-    struct act_outlier *outliers;  /* likewise */
-    const float *floats;           /* else */
+    const struct activation_rows *rows; /* if quantised */
+    const float *floats;                /* else */
 };
+
+/* Room for n groups of a block format, and their outliers. */
+static bool make_room_for_groups(struct cpu *c, struct activation_rows *r, size_t n,
+                                 size_t n_blocks)
+{
+    static const char what[] = "activations";
+
+    return cpu_reserve(c, (void **)&r->acts, &r->acts_cap, n, sizeof(*r->acts), what) &&
+           cpu_reserve(c, (void **)&r->outliers, &r->outliers_cap, n, sizeof(*r->outliers), what) &&
+           cpu_reserve(c, (void **)&r->counts, &r->counts_cap, n_blocks, sizeof(*r->counts),
+                       what) &&
+           cpu_reserve(c, (void **)&r->columns, &r->columns_cap, n, sizeof(*r->columns), what) &&
+           cpu_reserve(c, (void **)&r->places, &r->places_cap, n, sizeof(*r->places), what);
+}
 
 /* Makes room in r for n rows as w reads them. False: no memory, and cpu_fail was called. */
 static bool operand_make_room(struct operand *out, struct cpu *c, struct activation_rows *r,
@@ -51,15 +73,11 @@ static bool operand_make_room(struct operand *out, struct cpu *c, struct activat
                             .width = width,
                             .is_quantised = w->is_quantised,
                             .form = {w->form.bias, w->form.halves}};
-    if (w->is_quantised ? !cpu_reserve(c, (void **)&r->acts, &r->acts_cap, n_groups,
-                                       sizeof(*r->acts), "activations") ||
-                              !cpu_reserve(c, (void **)&r->outliers, &r->outliers_cap, n_groups,
-                                           sizeof(*r->outliers), "activations")
+    if (w->is_quantised ? !make_room_for_groups(c, r, n_groups, count_blocks(n))
                         : !cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width,
                                        sizeof(*r->floats), "activations"))
         return false;
-    out->acts = r->acts;
-    out->outliers = r->outliers;
+    out->rows = r;
     out->floats = r->floats;
     return true;
 }
@@ -79,12 +97,13 @@ static void put_rows(const struct cpu *c, const struct operand *o, struct activa
                           .form = o->form,
                           .above = activation_outlier_above(is_normed),
                           .step = step,
-                          .column = first};
+                          .outlier_stride = n_groups};
     size_t at = block * n_groups + first / GROUP_VALUES * step + i % ACT_ROWS;
 
     if (o->is_quantised) {
         s.out = to->acts + at;
-        s.outliers = to->outliers + at;
+        s.places = to->places + at;
+        s.outliers = to->outliers + i * n_groups + first / GROUP_VALUES;
         c->kernels->quantise(&s);
         return;
     }
@@ -92,51 +111,25 @@ static void put_rows(const struct cpu *c, const struct operand *o, struct activa
         memcpy(to->floats + (i + r) * o->width + first, from + r * stride, n * sizeof(*from));
 }
 
-/* Brings the outliers of a block's group, which lie at their rows, together by column. */
-static size_t list_group(struct act_outlier *to, const struct act_outlier *at_rows, size_t n_rows)
-{
-    struct act_outlier found[ACT_ROWS];
-    size_t n = 0, n_listed = 0;
-
-    for (size_t r = 0; r < n_rows; r++) {
-        found[n] = at_rows[r];
-        found[n].row = (uint32_t)r;
-        n += at_rows[r].column != ACT_NONE;
-    }
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = i, column = found[i].column; column != ACT_NONE && j < n; j++)
-            if (found[j].column == column) {
-                to[n_listed++] = found[j];
-                found[j].column = ACT_NONE;
-            }
-    return n;
-}
-
-/* Moves the outliers of blocks of rows to the blocks' beginnings, as kernels read them. */
 static void list_outliers_piece(void *arg, size_t begin, size_t end)
 {
     const struct operand *o = arg;
     size_t n_groups = o->width / GROUP_VALUES;
 
     for (; begin < end; begin++) {
-        size_t row = begin * ACT_ROWS, left = o->n - row, n_listed = 0;
-        size_t n_rows = left < ACT_ROWS ? left : ACT_ROWS;
-        struct act_outlier *block = o->outliers + row * n_groups;
+        size_t row = begin * ACT_ROWS, left = o->n - row, at = row * n_groups;
 
-        for (size_t g = 0; g < n_groups; g++)
-            n_listed += list_group(block + n_listed, block + g * n_rows, n_rows);
-        if (n_listed < n_groups * n_rows)
-            block[n_listed].column = ACT_NONE;
+        outliers_list(o->rows->outliers + at, o->rows->counts + begin, o->rows->columns + at,
+                      o->rows->places + at, n_groups, left < ACT_ROWS ? left : ACT_ROWS);
     }
 }
 
 static void list_outliers(const struct cpu *c, struct operand *o)
 {
-    size_t n_blocks = (o->n + ACT_ROWS - 1) / ACT_ROWS;
     size_t block_values = ACT_ROWS * o->width / GROUP_VALUES;
 
     if (o->is_quantised)
-        thread_pool_for(c->pool, n_blocks, 1 + OUTLIERS_PIECE / (1 + block_values),
+        thread_pool_for(c->pool, count_blocks(o->n), 1 + OUTLIERS_PIECE / (1 + block_values),
                         list_outliers_piece, o);
 }
 
@@ -208,27 +201,28 @@ static void products_multiply(const struct cpu *c, const struct operand *o, cons
     const uint8_t *panels = w->panels + first * w->panel_bytes;
     size_t n_columns = w->tensor.n_rows - first * PANEL_COLUMNS;
     size_t n_groups = o->width / GROUP_VALUES;
+    struct quant_slice quant = {.type = w->tensor.type,
+                                .form = w->form,
+                                .panels = panels,
+                                .n_groups = n_groups,
+                                .n_rows = n_rows,
+                                .out = out,
+                                .n_columns = n_columns,
+                                .stride = stride,
+                                .adds = adds};
     struct dense_slice dense = {
         w->tensor.type, panels, o->width, o->floats + row * o->width, n_rows, out,
         n_columns,      stride, adds};
-    struct quant_slice quant = {w->tensor.type,
-                                w->form,
-                                panels,
-                                n_groups,
-                                o->acts + row * n_groups,
-                                n_rows,
-                                out,
-                                n_columns,
-                                stride,
-                                adds,
-                                o->outliers + row * n_groups};
 
     if (!w->is_quantised) {
         c->kernels->dense_product(&dense, 0, n_panels);
         return;
     }
+    quant.acts = o->rows->acts + row * n_groups;
+    quant.outliers =
+        (struct act_outliers){o->rows->counts + row / ACT_ROWS, o->rows->columns + row * n_groups,
+                              o->rows->outliers + row * n_groups};
     c->kernels->quant_product(&quant, 0, n_panels);
-    c->kernels->add_outliers(&quant, 0, n_panels);
 }
 
 /* Products of one operand. */
@@ -292,11 +286,6 @@ static void blocks_piece(void *arg, size_t begin, size_t end)
 static size_t operand_grain_of(const struct operand *o, const struct weight *w)
 {
     return 1 + PIECE_BYTES / (1 + w->panel_bytes * (o->n < ACT_ROWS ? 1 : o->n / ACT_ROWS));
-}
-
-static size_t count_blocks(size_t n_rows)
-{
-    return (n_rows + ACT_ROWS - 1) / ACT_ROWS;
 }
 
 /* Whether the threads of the pool take rows instead of panels: a row then stays in the cache of one

@@ -5,6 +5,7 @@
 
 #include "compute/cpu/acts.h"
 #include "compute/cpu/isa.h"
+#include "compute/cpu/outlier_lanes.h"
 #include "compute/cpu/panels.h"
 
 enum {
@@ -282,7 +283,7 @@ static inline void quant_256_put(const struct quant_slice *s, size_t row, size_t
 }
 
 static inline __attribute__((always_inline)) void
-product(const struct quant_slice *s, struct block_form form, size_t first, size_t last)
+quant_256_product(const struct quant_slice *s, struct block_form form, size_t first, size_t last)
 {
     for (size_t i = first * 2; i < last * 2 && i * HALF_COLUMNS < s->n_columns; i++) {
         size_t column = i * HALF_COLUMNS, n_columns = s->n_columns - column;
@@ -303,6 +304,16 @@ product(const struct quant_slice *s, struct block_form form, size_t first, size_
             for (size_t r = 0; r < n; r++, row++)
                 quant_256_put(s, row, column, out[r], n_columns);
         }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+product(const struct quant_slice *s, struct block_form form, size_t first, size_t last)
+{
+    for (size_t next; first < last; first = next) {
+        next = last - first < OUTLIER_PANELS ? last : first + OUTLIER_PANELS;
+        quant_256_product(s, form, first, next);
+        outliers_add(s, form, first, next);
     }
 }
 
@@ -344,8 +355,7 @@ static inline int32_t sum_of(__m128i values)
 }
 
 /* Leaves out the value whose magnitude is given; returns its place. */
-static inline uint32_t quant_256_leave_out(__m256i whole[4], const __m256i bits[4],
-                                           __m256i greatest)
+static inline size_t quant_256_leave_out(__m256i whole[4], const __m256i bits[4], __m256i greatest)
 {
     uint32_t at = 0;
 
@@ -355,20 +365,20 @@ static inline uint32_t quant_256_leave_out(__m256i whole[4], const __m256i bits[
         whole[i] = _mm256_andnot_si256(is, whole[i]);
         at |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(is)) << 8 * i;
     }
-    return (uint32_t)__builtin_ctz(at);
+    return (size_t)__builtin_ctz(at);
 }
 
-/* Returns the group's outlier. */
-static struct act_outlier quant_256_quantise_group(const float *in, const struct act_slice *s,
-                                                   struct act_record *out)
+/* Returns the place of the group's outlier, or ACT_NONE. */
+static size_t quant_256_quantise_group(const float *in, const struct act_slice *s,
+                                       struct act_record *out)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     struct two_256 two = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    struct act_outlier outlier = {.column = ACT_NONE};
     __m256i bits[4], whole[4], bytes;
     struct activation_scale scale;
     uint32_t greatest, second;
+    size_t place = ACT_NONE;
     __m256 inverse;
     bool is_outlier;
 
@@ -384,10 +394,8 @@ static struct act_outlier quant_256_quantise_group(const float *in, const struct
     inverse = _mm256_set1_ps(scale.inverse);
     for (size_t i = 0; i < 4; i++)
         whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + 8 * i), inverse));
-    if (is_outlier) {
-        outlier.column = quant_256_leave_out(whole, bits, two.greatest);
-        outlier.value = in[outlier.column];
-    }
+    if (is_outlier)
+        place = quant_256_leave_out(whole, bits, two.greatest);
     bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
                                _mm256_packs_epi32(whole[2], whole[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, order);
@@ -396,7 +404,7 @@ static struct act_outlier quant_256_quantise_group(const float *in, const struct
     _mm256_storeu_si256((__m256i *)(void *)out->value, bytes);
     act_record_finish(out, s->form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
                       sum_of(_mm256_extracti128_si256(bytes, 1)));
-    return outlier;
+    return place;
 }
 
 void ISA_NAME(quantise)(const struct act_slice *s)
@@ -405,6 +413,6 @@ void ISA_NAME(quantise)(const struct act_slice *s)
         for (size_t g = 0; g < s->n_groups; g++) {
             const float *in = s->in + r * s->stride + g * GROUP_VALUES;
 
-            act_outlier_put(s, r, g, quant_256_quantise_group(in, s, s->out + g * s->step + r));
+            act_outlier_put(s, r, g, in, quant_256_quantise_group(in, s, s->out + g * s->step + r));
         }
 }

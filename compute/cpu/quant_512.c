@@ -8,6 +8,7 @@
 
 #include "compute/cpu/acts.h"
 #include "compute/cpu/isa.h"
+#include "compute/cpu/outlier_lanes.h"
 #include "compute/cpu/panels.h"
 
 enum {
@@ -466,8 +467,8 @@ TILE_PART void quant_512_rest(const struct quant_slice *s, struct block_form for
         quant_512_tile(s, form, panel, row, 1);
 }
 
-TILE_PART void product(const struct quant_slice *s, struct block_form form, size_t first,
-                       size_t last)
+TILE_PART void quant_512_product(const struct quant_slice *s, struct block_form form, size_t first,
+                                 size_t last)
 {
     const size_t n_rows = pair_rows(form);
 
@@ -479,6 +480,16 @@ TILE_PART void product(const struct quant_slice *s, struct block_form form, size
             quant_512_pair(s, form, first, row);
         for (size_t p = 0; p < n_panels; p++)
             quant_512_rest(s, form, first + p, row);
+    }
+}
+
+TILE_PART void product(const struct quant_slice *s, struct block_form form, size_t first,
+                       size_t last)
+{
+    for (size_t next; first < last; first = next) {
+        next = last - first < OUTLIER_PANELS ? last : first + OUTLIER_PANELS;
+        quant_512_product(s, form, first, next);
+        outliers_add(s, form, first, next);
     }
 }
 
@@ -547,8 +558,8 @@ enum { SOME = 4 };
 struct some_groups {
     const float *in;
     struct act_record *out;
+    uint8_t *places;
     struct act_outlier *outliers;
-    uint32_t column; /* of the row: the first */
     size_t n;
 };
 
@@ -558,8 +569,8 @@ enum { SOMES = 16 };
 
 struct rounding {
     _Alignas(16) float amax[SOME], second[SOME], scale[SOME], inverse[SOME];
-    unsigned ok;       /* bit i: the inverse of group i is not 0 */
-    unsigned outliers; /* bit i: group i has one */
+    _Alignas(16) int32_t outlier[SOME]; /* its magnitude's bits; < 0: there is none */
+    unsigned ok;                        /* bit i: the inverse of group i is not 0 */
 };
 
 static inline void load_group(const struct some_groups *s, size_t i, __m512 *low, __m512 *high)
@@ -596,15 +607,15 @@ static inline void find_scales(struct rounding *r, float above)
 {
     __m128 a = _mm_load_ps(r->amax), second = _mm_load_ps(r->second), s;
     __mmask8 not_tiny = _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
-    __mmask8 ok = not_tiny & _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p100f), _CMP_LT_OQ);
+    __mmask8 ok = not_tiny & _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p100f), _CMP_LT_OQ), outliers;
     __m128i up, bits;
 
-    r->outliers = ok & _mm_cmp_ps_mask(a, _mm_mul_ps(_mm_set1_ps(above), second), _CMP_GT_OQ);
-    if (r->outliers != 0) {
-        a = _mm_mask_mov_ps(a, (__mmask8)r->outliers, second);
-        not_tiny = _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
-        ok &= not_tiny;
-    }
+    outliers = ok & _mm_cmp_ps_mask(a, _mm_mul_ps(_mm_set1_ps(above), second), _CMP_GT_OQ);
+    _mm_store_si128((__m128i *)(void *)r->outlier,
+                    _mm_mask_mov_epi32(_mm_set1_epi32(-1), outliers, _mm_castps_si128(a)));
+    a = _mm_mask_mov_ps(a, outliers, second);
+    not_tiny = _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
+    ok &= not_tiny;
     bits = _mm_maskz_set1_epi32(not_tiny, 0x7fc00000);
     up = _mm_add_epi32(_mm_castps_si128(_mm_div_ps(a, _mm_set1_ps(127.0f))), _mm_set1_epi32(0xff));
     s = _mm_castsi128_ps(_mm_mask_and_epi32(bits, ok, up, _mm_set1_epi32(~0xff)));
@@ -613,20 +624,19 @@ static inline void find_scales(struct rounding *r, float above)
     r->ok = ok;
 }
 
-/* Leaves the group's value whose magnitude is `greatest` out of a and b, in which all are rounded;
- * returns it. */
-static inline struct act_outlier quant_512_leave_out(const float *in, float greatest, __m512i *a,
-                                                     __m512i *b)
+/* Rounds the values of a group but the one whose magnitude has the bits `outlier`; returns its
+ * place, or ACT_NONE. Branches on what activations are would be mispredicted. */
+TILE_PART size_t round_but(__m512i *a, __m512i *b, __m512 low, __m512 high, float inverse,
+                           int32_t outlier)
 {
-    __m512i bits = _mm512_castps_si512(_mm512_set1_ps(greatest));
-    __mmask16 low = _mm512_cmpeq_epi32_mask(magnitudes_of(_mm512_loadu_ps(in)), bits);
-    __mmask16 high =
-        _mm512_cmpeq_epi32_mask(magnitudes_of(_mm512_loadu_ps(in + HALF_VALUES)), bits);
-    uint32_t at = (uint32_t)__builtin_ctz(low | (uint32_t)high << HALF_VALUES);
+    __m512i bits = _mm512_set1_epi32(outlier);
+    __mmask16 in_low = _mm512_cmpneq_epi32_mask(magnitudes_of(low), bits);
+    __mmask16 in_high = _mm512_cmpneq_epi32_mask(magnitudes_of(high), bits);
+    uint32_t is = ~(in_low | (uint32_t)in_high << HALF_VALUES);
 
-    *a = _mm512_mask_mov_epi32(*a, low, _mm512_setzero_si512());
-    *b = _mm512_mask_mov_epi32(*b, high, _mm512_setzero_si512());
-    return (struct act_outlier){.value = in[at], .column = at};
+    *a = _mm512_maskz_cvtps_epi32(in_low, _mm512_mul_ps(low, _mm512_set1_ps(inverse)));
+    *b = _mm512_maskz_cvtps_epi32(in_high, _mm512_mul_ps(high, _mm512_set1_ps(inverse)));
+    return is == 0 ? ACT_NONE : (size_t)__builtin_ctz(is);
 }
 
 /* The values of two groups, each of two vectors of 16, as bytes in order. */
@@ -660,25 +670,19 @@ TILE_PART void round_some(const struct some_groups *s, const struct rounding *r,
     UNROLL
     for (size_t i = 0; i < SOME; i++) {
         __m512 low, high;
+        size_t place;
 
         load_group(s, i, &low, &high);
-        a[i] = _mm512_cvtps_epi32(_mm512_mul_ps(low, _mm512_set1_ps(r->inverse[i])));
-        b[i] = _mm512_cvtps_epi32(_mm512_mul_ps(high, _mm512_set1_ps(r->inverse[i])));
+        place = round_but(&a[i], &b[i], low, high, r->inverse[i], r->outlier[i]);
+        if (i < s->n) {
+            s->places[i * step] = (uint8_t)place;
+            s->outliers[i].value = s->in[i * GROUP_VALUES + place % GROUP_VALUES];
+        }
     }
     if (r->ok != (1 << SOME) - 1) /* values with an inverse of 0 may have been infinite */
         for (size_t i = 0; i < SOME; i++)
             if ((r->ok >> i & 1) == 0)
                 a[i] = b[i] = _mm512_setzero_si512();
-    for (size_t i = 0; i < s->n; i++)
-        s->outliers[i * step].column = ACT_NONE;
-    if (r->outliers != 0)
-        for (size_t i = 0; i < SOME; i++)
-            if ((r->outliers >> i & 1) != 0) {
-                struct act_outlier *o = &s->outliers[i * step];
-
-                *o = quant_512_leave_out(s->in + i * GROUP_VALUES, r->amax[i], &a[i], &b[i]);
-                o->column += s->column + (uint32_t)(i * GROUP_VALUES);
-            }
     UNROLL
     for (size_t i = 0; i < SOME; i++)
         fold[i] = _mm512_add_epi32(a[i], b[i]);
@@ -722,36 +726,31 @@ static void round_all(const struct some_groups *some, size_t n, const struct act
     }
 }
 
-/* A group of a format with halves. Returns its outlier. */
-static struct act_outlier quantise_halves(const float *in, const struct act_slice *s,
-                                          struct act_record *out)
+/* A group of a format with halves. Returns the place of its outlier, or ACT_NONE. */
+static size_t quantise_halves(const float *in, const struct act_slice *s, struct act_record *out)
 {
-    __m512 low = _mm512_loadu_ps(in), high = _mm512_loadu_ps(in + HALF_VALUES), inverse;
+    __m512 low = _mm512_loadu_ps(in), high = _mm512_loadu_ps(in + HALF_VALUES);
     __m512i a = magnitudes_of(low), b = magnitudes_of(high);
     __m512i of_lanes = _mm512_max_epu32(a, b);
     uint32_t greatest = _mm512_reduce_max_epu32(of_lanes), second;
     __mmask16 is = _mm512_cmpeq_epi32_mask(of_lanes, _mm512_set1_epi32((int)greatest));
-    struct act_outlier outlier = {.column = ACT_NONE};
     struct activation_scale scale;
     bool is_outlier;
+    size_t place;
 
     /* of one lane with the greatest, the lesser number counts; if there are more, the greatest */
     second =
         _mm512_reduce_max_epu32(_mm512_mask_min_epu32(of_lanes, is & (__mmask16)(0u - is), a, b));
     is_outlier = activation_is_outlier(greatest, second, s->above);
     scale = activation_scale_of(is_outlier ? second : greatest);
-    inverse = _mm512_set1_ps(scale.inverse);
-    a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-    b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-    if (is_outlier)
-        outlier = quant_512_leave_out(in, scalar_from_bits(greatest), &a, &b);
+    place = round_but(&a, &b, low, high, scale.inverse, is_outlier ? (int32_t)greatest : -1);
     if (scale.inverse == 0.0f) /* the values may have been infinite */
         a = b = _mm512_setzero_si512();
     _mm_storeu_si128((__m128i *)(void *)out->value, _mm512_cvtepi32_epi8(a));
     _mm_storeu_si128((__m128i *)(void *)(out->value + HALF_VALUES), _mm512_cvtepi32_epi8(b));
     act_record_finish(out, s->form, scale.scale, _mm512_reduce_add_epi32(a),
                       _mm512_reduce_add_epi32(b));
-    return outlier;
+    return place;
 }
 
 void ISA_NAME(quantise)(const struct act_slice *s)
@@ -764,13 +763,14 @@ void ISA_NAME(quantise)(const struct act_slice *s)
         struct act_record *out = s->out + r;
 
         for (size_t g = 0; s->form.halves && g < s->n_groups; g++)
-            act_outlier_put(s, r, g, quantise_halves(in + g * GROUP_VALUES, s, out + g * s->step));
+            act_outlier_put(s, r, g, in + g * GROUP_VALUES,
+                            quantise_halves(in + g * GROUP_VALUES, s, out + g * s->step));
         for (size_t g = 0; !s->form.halves && g < s->n_groups; g += SOME) {
             size_t left = s->n_groups - g;
 
             some[n++] = (struct some_groups){
-                in + g * GROUP_VALUES, out + g * s->step, s->outliers + g * s->step + r,
-                (uint32_t)(s->column + g * GROUP_VALUES), left < SOME ? left : SOME};
+                in + g * GROUP_VALUES, out + g * s->step, s->places + g * s->step + r,
+                s->outliers + r * s->outlier_stride + g, left < SOME ? left : SOME};
             if (n == SOMES) {
                 round_all(some, n, s);
                 n = 0;

@@ -7,9 +7,9 @@
 #include "compute/cpu/panels.h"
 #include "compute/numerics/scalar.h"
 
-/* Returns the group's outlier. */
-static struct act_outlier quant_generic_quantise_group(const float *x, const struct act_slice *s,
-                                                       struct act_record *out)
+/* Returns the place of the group's outlier, or ACT_NONE. */
+static size_t quant_generic_quantise_group(const float *x, const struct act_slice *s,
+                                           struct act_record *out)
 {
     uint32_t greatest = 0, second = 0; /* magnitudes as bits: NaN is above all */
     size_t at = 0;
@@ -37,8 +37,7 @@ static struct act_outlier quant_generic_quantise_group(const float *x, const str
         sums[i / HALF_VALUES] += out->value[i];
     }
     act_record_finish(out, s->form, scale.scale, sums[0], sums[1]);
-    return is_outlier ? (struct act_outlier){.value = x[at], .column = (uint32_t)at}
-                      : (struct act_outlier){.column = ACT_NONE};
+    return is_outlier ? at : ACT_NONE;
 }
 
 void ISA_NAME(quantise)(const struct act_slice *s)
@@ -47,7 +46,8 @@ void ISA_NAME(quantise)(const struct act_slice *s)
         for (size_t g = 0; g < s->n_groups; g++) {
             const float *in = s->in + r * s->stride + g * GROUP_VALUES;
 
-            act_outlier_put(s, r, g, quant_generic_quantise_group(in, s, s->out + g * s->step + r));
+            act_outlier_put(s, r, g, in,
+                            quant_generic_quantise_group(in, s, s->out + g * s->step + r));
         }
 }
 
@@ -86,6 +86,31 @@ static float add_group(float y, const struct block_form *form, const struct colu
     return form->has_min ? fmaf(s->min[0], act->sum, y) : y;
 }
 
+/* A number of the weight: of input i in a column of the panel. */
+static float generic_number_of(const uint8_t *panel, const struct block_form *form,
+                               const struct panel_layout *l, size_t column, size_t i)
+{
+    struct panel_group group = panel_group_at(panel, l, i / GROUP_VALUES);
+    struct panel_scales s = panel_scales_of(&group, form, column);
+    size_t half = i % GROUP_VALUES / HALF_VALUES;
+    int code = panel_code(group.codes, form, column, i % GROUP_VALUES);
+    float number = (float)block_value(form, code) * s.scale[half];
+
+    return form->has_min ? number + s.min[half] : number;
+}
+
+static float generic_add_outliers(float y, const struct quant_slice *s, const uint8_t *panel,
+                                  const struct panel_layout *l, size_t column, size_t row)
+{
+    const struct act_outlier *o = s->outliers.rows + row * s->n_groups;
+
+    for (size_t i = 0; i < s->outliers.counts->of_row[row]; i++)
+        y = fmaf(o[i].value,
+                 generic_number_of(panel, &s->form, l, column, s->outliers.columns[o[i].column]),
+                 y);
+    return y;
+}
+
 static void generic_column(const struct quant_slice *s, const uint8_t *panel, size_t column)
 {
     struct panel_layout l = panel_layout(s->form, s->n_groups);
@@ -102,7 +127,8 @@ static void generic_column(const struct quant_slice *s, const uint8_t *panel, si
     for (size_t row = 0; row < s->n_rows; row++) {
         float *to = s->out + row * s->stride + column;
 
-        *to = s->adds ? *to + y[row] : y[row];
+        y[row] = s->adds ? *to + y[row] : y[row];
+        *to = generic_add_outliers(y[row], s, panel, &l, column % PANEL_COLUMNS, row);
     }
 }
 

@@ -5,7 +5,6 @@ const struct kernels ISA_NAME(kernels) = {
     .name = ISA_STRING(ISA),
     .quantise = ISA_NAME(quantise),
     .quant_product = ISA_NAME(quant_product),
-    .add_outliers = FLOAT_NAME(add_outliers),
     .dense_product = FLOAT_NAME(dense_product),
     .linear = FLOAT_NAME(linear),
     .linear_pack = FLOAT_NAME(linear_pack),
