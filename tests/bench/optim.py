@@ -2,7 +2,7 @@
 three gradients and torch's own optimiser: how far the parameters are apart, and the seconds of a round. A perceptron, then the
 batch parameter server's tutorial: ResNet-50, small random images, SGD with momentum.
 
-    optim.py BUILD MODEL [--rounds N] [--batch N] [--pixels N]    (by a Python with torch, torchvision and grpcio; see optim.sh)"""
+    optim.py BUILD MODEL [--rounds N] [--batch N] [--pixels N]    (by a Python with torch, torchvision and grpcio; see tests/support/torch.sh)"""
 import argparse
 import os
 import subprocess

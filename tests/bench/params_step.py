@@ -2,7 +2,7 @@
 Executions" on PyTorch's own RPC, in turns: its batch parameter server, whose trainers send all gradients and get the whole model.
 Both step SGD with momentum; gradients are made beforehand.
 
-    params_step.py BUILD [--megabytes M] [--rounds N] [--pairs N]    (by a Python with torch and grpcio; see optim.sh)
+    params_step.py BUILD [--megabytes M] [--rounds N] [--pairs N]    (by a Python with torch and grpcio; see tests/support/torch.sh)
 
 Prints seconds of a round, the processor seconds of all processes a round, and ours over theirs: the median of the pairs."""
 import argparse

@@ -1,7 +1,7 @@
 """rpc_sync between two processes of this machine, by parley.parallel and by PyTorch's RPC, in turns: of nothing, of 40 MB that come back,
 and of 40 MB whose sum comes back. Ours also by way of the daemon (World(direct=False)).
 
-    rpc.py BUILD [--megabytes M] [--pairs N]    (by a Python with torch, grpcio and cloudpickle; see optim.sh)
+    rpc.py BUILD [--megabytes M] [--pairs N]    (by a Python with torch, grpcio and cloudpickle; see tests/support/torch.sh)
 
 Prints seconds a call and ours over theirs: the median of the pairs, with the least and the greatest."""
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|optim|rpc|gym|work]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|starspace|preprocess|dynamic-batching|env|agents|baselines|optim|rpc|gym|work]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -138,12 +138,17 @@ for what; do
     work) by_python work.py ;;
     rpc)
         "$here/../integration/venv.sh"
-        python=$("$here/optim.sh")
+        python=$("$here/../support/torch.sh")
         PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/rpc.py" "$build"
+        ;;
+    baselines)
+        python=$("$here/baselines.sh")
+        "$here/../integration/venv.sh"
+        PYTHONPATH=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/baselines.py" "$build" "${@:3}"
         ;;
     optim)
         "$here/../integration/venv.sh"
-        python=$("$here/optim.sh")
+        python=$("$here/../support/torch.sh")
         PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/optim.py" "$build" "$model"
         PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/params_step.py" "$build"
         ;;
@@ -154,6 +159,6 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, schema-pairs, real-schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, optim, rpc, gym, work\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, schema-pairs, real-schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, starspace, preprocess, dynamic-batching, agents, baselines, optim, rpc, gym, work\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""The examples of client/examples/algorithms: what they minimise beside the papers' formulas, written out in numpy; that they learn; that a
+stack is its networks one by one; that the daemon's optimiser and targets are torch's.
+
+usage: test_algorithms.py PARLEYD      (by a Python that has torch and grpcio; see algorithms.sh)"""
+import argparse
+import contextlib
+import copy
+import io
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/algorithms"))
+import numpy as np  # noqa: E402
+import parley  # noqa: E402
+import parley.stack  # noqa: E402
+import torch  # noqa: E402
+from children import Daemon  # noqa: E402
+
+import losses  # noqa: E402
+import networks  # noqa: E402
+import noise  # noqa: E402
+import spread  # noqa: E402
+import train  # noqa: E402
+from algorithms import ALGORITHMS, RAINBOW  # noqa: E402
+
+PARLEYD = sys.argv[1]
+O, A, N = 3, 2, 5  # numbers of an observation and of an action, rows
+
+
+class Task:
+    def __init__(self, observations=O, actions=A):
+        self.observations, self.actions = observations, actions
+
+
+def options(name="x", **more):
+    return argparse.Namespace(**{"name": name, "noise": None, "without": [], "prioritised": False, "decrease": 1.0} | more)
+
+
+def batch(k, choices=0, agents=1, seed=0):
+    draw = np.random.default_rng(seed)
+    found = {"observation": draw.standard_normal((k, N, O)), "next_observation": draw.standard_normal((k, N, O)), "reward": draw.standard_normal((k, N)),
+             "discount": draw.choice([0, 0.9], (k, N)), "action": draw.uniform(-1, 1, (k, N, A)), "weight": draw.uniform(0.5, 1, (k, N))}
+    if choices:
+        found["action"] = draw.integers(choices, size=(k, N))
+    return {name: torch.from_numpy(a) for name, a in found.items()}
+
+
+# --- the formulas, one network at a time, one row at a time, in numpy ---
+
+
+def numbers(stack, i):
+    """The weights and biases of network i of a stack."""
+    return [(layer.weight[i].detach().numpy().copy(), layer.bias[i, 0].detach().numpy().copy()) for layer in stack.layers if hasattr(layer, "weight")]
+
+
+def forward(layers, x):
+    for at, (w, b) in enumerate(layers):
+        x = w @ x + b
+        if at < len(layers) - 1:
+            x = np.maximum(x, 0)
+    return x
+
+
+def slope(loss, array, at, step=1e-6):
+    """The derivative of a loss by one number."""
+    was = array[at]
+    array[at] = was + step
+    high = loss()
+    array[at] = was - step
+    low = loss()
+    array[at] = was
+    return (high - low) / (2 * step)
+
+
+def agrees(found, stack, i, loss, layers, what):
+    """A loss and its gradient are the formula's."""
+    value = found[i].item()
+    assert abs(value - loss()) < 1e-9 * max(1, abs(value)), (what, value, loss())
+    parameters = [p for layer in stack.layers if hasattr(layer, "weight") for p in (layer.weight, layer.bias)]
+    gradients = torch.autograd.grad(found.sum(), parameters, retain_graph=True)
+    draw = np.random.default_rng(1)
+    for at, (w, b) in enumerate(layers):
+        for array, gradient in (w, gradients[2 * at][i]), (b, gradients[2 * at + 1][i, 0]):
+            for _ in range(3):
+                place = tuple(draw.integers(s) for s in array.shape)
+                numeric = slope(loss, array, place)
+                assert abs(gradient[place].item() - numeric) < 1e-5 * max(1, abs(numeric)), (what, at, place, gradient[place].item(), numeric)
+
+
+def stacks(*sizes, n=2):
+    return [networks.mlp(range(10 * i, 10 * i + n), *size).double() for i, size in enumerate(sizes)]
+
+
+def test_ddpg_and_td3():
+    actor, critic, actor_then, critic_then = stacks((O, 8, A), (O + A, 8, 1), (O, 8, A), (O + A, 8, 1))
+    twins, twins_then = stacks((O + A, 8, 1), (O + A, 8, 1), n=4)
+    b = batch(2)
+    drawn = torch.from_numpy(np.random.default_rng(2).uniform(-0.5, 0.5, (2, N, A)))
+    target = losses.ddpg_target(actor_then, critic_then, b)
+    lesser = losses.td3_target(actor_then, twins_then, b, drawn)
+    for i in range(2):
+        o, a, r, d, s = (b[name][i].numpy() for name in ("observation", "action", "reward", "discount", "next_observation"))
+        for row in range(N):
+            then = np.tanh(forward(numbers(actor_then, i), s[row]))
+            want = r[row] + d[row] * forward(numbers(critic_then, i), np.concatenate([s[row], then]))[0]
+            assert abs(target[i, row].item() - want) < 1e-9
+            then = np.clip(then + drawn[i, row].numpy(), -1, 1)
+            want = r[row] + d[row] * min(forward(numbers(twins_then, j), np.concatenate([s[row], then]))[0] for j in (i, 2 + i))
+            assert abs(lesser[i, row].item() - want) < 1e-9
+
+        def critic_loss(layers, goal, o=o, a=a):
+            return np.mean([(forward(layers, np.concatenate([o[row], a[row]]))[0] - goal[row]) ** 2 for row in range(N)])
+
+        layers = numbers(critic, i)
+        agrees(losses.td(critic, b["observation"], b["action"], target.detach())[0], critic, i,
+               lambda: critic_loss(layers, target[i].detach().numpy()), layers, "td")
+        weighed, priorities = losses.td(critic, b["observation"], b["action"], target.detach(), b["weight"], 0.3)
+        errors = [forward(layers, np.concatenate([o[row], a[row]]))[0] - target[i, row].item() for row in range(N)]
+        errors = np.array([0.3 * e if e > 0 else e for e in errors])
+        assert np.allclose(priorities[i], abs(errors)) and abs(weighed[i].item() - np.mean(b["weight"][i].numpy() * errors ** 2)) < 1e-9
+        both = [numbers(twins, j) for j in (i, 2 + i)]
+        value = losses.td(twins, b["observation"], b["action"], lesser.detach())[0][i].item()
+        assert abs(value - sum(critic_loss(one, lesser[i].detach().numpy()) for one in both)) < 1e-9
+        acts, judges = numbers(actor, i), [numbers(critic, i), numbers(twins, i)]
+        for which, judge in zip((critic, twins), judges, strict=True):
+            agrees(losses.deterministic_loss(actor, which, b["observation"]), actor, i,
+                   lambda judge=judge: -np.mean([forward(judge, np.concatenate([o[row], np.tanh(forward(acts, o[row]))]))[0] for row in range(N)]), acts, "actor")
+
+
+def test_sac():
+    actor, actor_of_batch = stacks((O, 8, 2 * A), (O, 8, 2 * A))
+    twins, twins_then = stacks((O + A, 8, 1), (O + A, 8, 1), n=4)
+    b, draws = batch(2), torch.from_numpy(np.random.default_rng(2).standard_normal((2, N, A)))
+    temperature = torch.tensor([0.2, 0.7], dtype=torch.float64)
+
+    def squashed(layers, seen, z):
+        out = forward(layers, seen)
+        mean, log_std = out[:A], np.clip(out[A:], -5, 2)
+        u = mean + np.exp(log_std) * z
+        return np.tanh(u), np.sum(-0.5 * z * z - log_std - 0.5 * np.log(2 * np.pi)) - np.sum(np.log(1 - np.tanh(u) ** 2))
+
+    def least(of, i, seen, action):
+        return min(forward(numbers(of, j), np.concatenate([seen, action]))[0] for j in (i, 2 + i))
+
+    target = losses.sac_target(actor_of_batch, twins_then, b, temperature, draws)
+    loss, logp = losses.sac_actor_loss(actor, twins, b["observation"], temperature, draws)
+    for i in range(2):
+        o, r, d, s = (b[name][i].numpy() for name in ("observation", "reward", "discount", "next_observation"))
+        z, t = draws[i].numpy(), temperature[i].item()
+        for row in range(N):
+            action, lp = squashed(numbers(actor_of_batch, i), s[row], z[row])
+            assert abs(target[i, row].item() - (r[row] + d[row] * (least(twins_then, i, s[row], action) - t * lp))) < 1e-9
+        acts = numbers(actor, i)
+
+        def by_formula(o=o, z=z, t=t, i=i, acts=acts):
+            rows = [squashed(acts, o[row], z[row]) for row in range(N)]
+            return np.mean([t * lp - least(twins, i, o[row], action) for row, (action, lp) in enumerate(rows)])
+
+        agrees(loss, actor, i, by_formula, acts, "sac")
+        assert abs(logp[i].item() - np.mean([squashed(acts, o[row], z[row])[1] for row in range(N)])) < 1e-9
+    extreme = losses.squashed(lambda seen: torch.full((1, 1, 2), 50.0), torch.zeros(1, 1, O), torch.zeros(1, 1, 1))
+    assert torch.isfinite(extreme[1]).all()
+
+
+def test_maddpg():
+    """Two runs of two agents: network 2 r + i is agent i's of run r."""
+    actor, actor_then = stacks((O, 8, A), (O, 8, A), n=4)
+    critic, critic_then = stacks((2 * (O + A), 8, 1), (2 * (O + A), 8, 1), n=4)
+    b = batch(4)
+    target, loss = losses.maddpg_target(actor_then, critic_then, b, 2), losses.maddpg_actor_loss(actor, critic, b, 2)
+    for k in range(4):
+        run, i = divmod(k, 2)
+        o, s, a = (b[name].numpy() for name in ("observation", "next_observation", "action"))
+        agents = [2 * run, 2 * run + 1]
+        for row in range(N):
+            then = [np.tanh(forward(numbers(actor_then, j), s[j, row])) for j in agents]
+            q = forward(numbers(critic_then, k), np.concatenate([s[j, row] for j in agents] + then))[0]
+            assert abs(target[k, row].item() - (b["reward"][k, row].item() + b["discount"][k, row].item() * q)) < 1e-9
+        acts, judge = numbers(actor, k), numbers(critic, k)
+
+        def by_formula(run=run, i=i, k=k, agents=agents, acts=acts, judge=judge, o=o, a=a):
+            total = 0
+            for row in range(N):
+                done = [a[j, row] for j in agents]
+                done[i] = np.tanh(forward(acts, o[k, row]))
+                total -= forward(judge, np.concatenate([o[j, row] for j in agents] + done))[0] / N
+            return total
+
+        agrees(loss, actor, k, by_formula, acts, "maddpg")
+
+
+def test_rainbow():
+    """The projection and the double target by loops; one atom is double Q-learning; each part changes what it is to change."""
+    draw, atoms = np.random.default_rng(4), torch.linspace(-2, 3, 11, dtype=torch.float64)
+    p = draw.dirichlet(np.ones(11), (2, N))
+    reward, discount = draw.uniform(-2, 2, (2, N)), draw.choice([0, 0.9], (2, N))
+    found = losses.projected(torch.from_numpy(p), torch.from_numpy(reward), torch.from_numpy(discount), atoms).numpy()
+    for i in range(2):
+        for row in range(N):
+            want = np.zeros(11)
+            for j in range(11):
+                at = (np.clip(reward[i, row] + discount[i, row] * atoms[j].item(), -2, 3) + 2) / 0.5
+                low = int(np.floor(at))
+                want[low] += p[i, row, j] * (1 - (at - low))
+                if at > low:
+                    want[low + 1] += p[i, row, j] * (at - low)
+            assert np.allclose(found[i, row], want, atol=1e-9) and abs(want.sum() - 1) < 1e-9
+    for is_double in False, True:
+        for n_atoms in 1, 11:
+            now, then = (networks.Rainbow(seeds, O, 3, n_atoms, 8, is_noisy=False).double() for seeds in ([1, 2], [3, 4]))
+            support, b = (atoms if n_atoms > 1 else torch.zeros(1, dtype=torch.float64)), batch(2, 3)
+            errors = losses.rainbow_errors(now, then, b, support, is_double)
+            for i in range(2):
+                for row in range(N):
+                    def out(net, name, i=i, row=row):
+                        return net(b[name])[i, row].detach().numpy()
+
+                    mine, next_out, next_mine = out(now, "observation"), out(then, "next_observation"), out(now, "next_observation")
+                    chooses = next_mine if is_double else next_out
+                    if n_atoms == 1:
+                        best = chooses[:, 0].argmax()
+                        goal = b["reward"][i, row].item() + b["discount"][i, row].item() * next_out[best, 0]
+                        want = 0.5 * (mine[b["action"][i, row].item(), 0] - goal) ** 2
+                    else:
+                        best = (np.exp(chooses) @ atoms.numpy()).argmax()
+                        goal = losses.projected(torch.from_numpy(np.exp(next_out[best]))[None, None], b["reward"][i:i + 1, row:row + 1],
+                                                b["discount"][i:i + 1, row:row + 1], atoms)[0, 0].numpy()
+                        want = -(goal * mine[b["action"][i, row].item()]).sum()
+                    assert abs(errors[i, row].item() - want) < 1e-9, (is_double, n_atoms, errors[i, row].item(), want)
+    net = networks.Rainbow([5], O, 3, 1, 8)
+    seen = torch.ones(1, 1, O)
+    noisy = net(seen)
+    net.draw()
+    assert not torch.equal(noisy, net(seen)), "drawn anew"
+    net.eval()
+    assert torch.equal(net(seen), net(seen)) and not torch.equal(noisy, net(seen)), "without noise"
+    ahead = train.Ahead(3, 0.5)
+    made = [list(ahead.add(t, t, 1.0 + t, t == 4, False, t + 1)) for t in range(5)]
+    assert [len(m) for m in made] == [0, 0, 1, 1, 3]
+    assert made[2] == [(0, 0, 1 + 0.5 * 2 + 0.25 * 3, 0.125, 3)] and [m[3] for m in made[4]] == [0, 0, 0] and made[4][2][:3] == (4, 4, 5.0)
+    assert [m[3] for m in list(ahead.add(9, 9, 1.0, False, True, 10))] == [0.5], "cut off, and worth what comes behind"
+
+
+def test_noise():
+    zero = lambda seen: torch.zeros(len(seen), seen.shape[1], 1)  # noqa: E731
+    seen = torch.zeros(2, 2000, O)
+    for kind, deviation in (noise.Normal(0.1), 0.1), (noise.Uniform(0.3), 0.3 / 3 ** 0.5):
+        drawn = kind.act(zero, seen)
+        assert abs(drawn.std().item() - deviation) < 0.01 and abs(drawn.mean().item()) < 0.01 and drawn.abs().max() <= 1
+    ou = noise.OrnsteinUhlenbeck(0.1, theta=0.2)
+    before = [ou.act(zero, seen).clone() for _ in range(60)][-1]
+    after = ou.act(zero, seen)
+    assert abs(after.std().item() - 0.1 / (1 - 0.8 ** 2) ** 0.5) < 0.01
+    assert abs(np.corrcoef(before.flatten(), after.flatten())[0, 1] - 0.8) < 0.03, "each depends on the one before"
+    over = torch.zeros(2, 2000, dtype=torch.bool)
+    over[1] = True
+    ou.reset(over)
+    assert not ou.at[1].any() and torch.equal(ou.at[0], after[0])
+    actor, kind = networks.mlp([1, 2], O, 8, A), noise.Parameters(0.2)
+    seen = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 50, O)).astype("f4"))
+    kind.adapt(actor, seen)  # before it has acted
+    for _ in range(500):
+        kind.act(actor, seen)
+        kind.adapt(actor, seen)
+    distances = []
+    for _ in range(40):
+        distances.append(((kind.act(actor, seen) - actor(seen).clamp(-1, 1)) ** 2).mean((1, 2)).sqrt().detach().numpy())
+        kind.adapt(actor, seen)
+    assert (abs(np.mean(distances, 0) - 0.2) < 0.08).all(), np.mean(distances, 0)
+
+
+def test_stack():
+    """A stack is its networks, also after they have learned; what it cannot stack it refuses by name."""
+    with_layers = [torch.nn.Sequential(torch.nn.Linear(O, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2, bias=False)) for _ in range(3)]
+    stack, x = parley.stack.Stack(with_layers), torch.randn(3, 6, O)
+    for i in range(3):
+        assert torch.allclose(stack(x)[i], with_layers[i](x[i]), atol=1e-6) and torch.equal(stack.one(i)(x[i]), with_layers[i](x[i]))
+    for bad, word in [([], "empty"), ([torch.nn.Conv1d(1, 1, 1)], "Conv1d"), ([torch.nn.Linear(2, 2), torch.nn.Linear(2, 3)], "networks[1][0]"),
+                      ([torch.nn.Sequential(torch.nn.ReLU()), torch.nn.Sequential()], "networks[1]"),
+                      ([torch.nn.LeakyReLU(0.1), torch.nn.LeakyReLU(0.2)], "one shape")]:
+        try:
+            parley.stack.Stack(bad)
+        except ValueError as e:
+            assert word in str(e), e
+        else:
+            raise AssertionError(f"stacked: {bad}")
+    together, alone = ALGORITHMS["ddpg"](Task(), [4, 7], options()), [ALGORITHMS["ddpg"](Task(), [seed], options()) for seed in (4, 7)]
+    for step in range(20):
+        b = {name: a.float() for name, a in batch(2, seed=step).items()}
+        together.learn(b)
+        for i, one in enumerate(alone):
+            one.learn({name: a[i:i + 1] for name, a in b.items()})
+    for i, one in enumerate(alone):
+        for mine, theirs in zip(one.actor.module.parameters(), together.actor.module.parameters(), strict=True):
+            assert torch.allclose(mine[0], theirs[i], atol=1e-5)
+
+
+# --- learning ---
+
+
+def learns(name, updates, **more):
+    """A task of one step, whose best action is known: what the policy does before and after."""
+    is_discrete, agents = name == "rainbow", 2 if name == "maddpg" else 1
+    small = type(name, (ALGORITHMS[name],), {"hidden": 32, "lr": 4e-3})
+    algorithm = small(Task(2, 2 if is_discrete else 1), [1, 2], options(**more))
+    draw, k = np.random.default_rng(1), 2 * agents
+
+    def error():
+        seen = draw.uniform(-1, 1, (k, 200, 2)).astype("f4")
+        did = np.asarray(algorithm.judge(seen))
+        if is_discrete:
+            return (did.argmax(-1) != (seen[..., 0] > 0)).mean((1,))
+        return abs(did[..., 0] - 0.8 * seen[..., 0]).mean(1)
+
+    before = error()
+    for _ in range(updates):
+        seen = draw.uniform(-1, 1, (k, 64, 2)).astype("f4")
+        action = draw.integers(2, size=(k, 64)) if is_discrete else draw.uniform(-1, 1, (k, 64, 1)).astype("f4")
+        if is_discrete:
+            reward = (action == (seen[..., 0] > 0)).astype("f4")
+        else:
+            each = -((action[..., 0] - 0.8 * seen[..., 0]) ** 2)
+            reward = each if agents == 1 else each.reshape(2, 2, 64).sum(1).repeat(2, 0)  # what all get is the sum of what each does
+        b = {"observation": seen, "action": action, "reward": reward, "discount": np.zeros((k, 64), "f4"), "next_observation": seen, "weight": np.ones((k, 64), "f4")}
+        algorithm.learn({n: torch.from_numpy(a) for n, a in b.items()})
+    after = error()
+    most = 0.1 if is_discrete else 0.12
+    assert (after < most).all() and (before > 1.5 * most).all(), (name, more, before, after)
+
+
+def test_learning():
+    for name in "ddpg", "td3", "sac", "maddpg":
+        learns(name, 150)
+    learns("rainbow", 60)
+    learns("rainbow", 60, without=list(RAINBOW.PARTS))
+
+
+def test_daemon():
+    """With the daemon's optimiser and targets the parameters are those of torch's; the programs run, and say what they reached."""
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        for name, agents in ("ddpg", 1), ("td3", 1), ("sac", 1), ("maddpg", 2), ("rainbow", 1):
+            choices = 3 if name == "rainbow" else 0
+            here, there = (ALGORITHMS[name](Task(O, choices or A), [1], options(f"of-{name}"), **more) for more in ({}, {"server": server}))
+            for one in here, there:
+                one.move_every = 5  # of rainbow
+            for step in range(12):
+                b = {n: a if a.dtype == torch.int64 else a.float() for n, a in batch(agents, choices, seed=step).items()}
+                here.learn(copy.deepcopy(b))
+                there.learn(b)
+            for part in "actor", "critic", "network", "temperature":
+                if not hasattr(here, part):
+                    continue
+                for which in "module", "target":
+                    for p, q in zip(getattr(getattr(here, part), which).parameters(), getattr(getattr(there, part), which).parameters(), strict=True):
+                        assert torch.allclose(p, q, atol=1e-5), (name, part, which, (p - q).abs().max())
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ALGORITHMS:
+                path, said = os.path.join(folder, name), io.StringIO()
+                more = ["--prioritised", "--decrease", "0.5", "--noise", "parameters"] if name in ("ddpg", "maddpg") else []
+                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+                    train.main([name, "--address", daemon.address, "--steps", "60", "--warm-up", "40", "--envs", "2", "--seeds", "1", "2", "--judged", "2", "--json", path, *more])
+                with open(path) as f:
+                    found = json.load(f)
+                assert len(found["scores"]) == 2 and np.isfinite(found["scores"]).all() and found["updates"] > 4 and name in said.getvalue(), (found, said.getvalue())
+        assert not [t for t in parley.Replay(server, "left", {"a": ("f4", ())})._link.call(
+            "Replay/ListTables", train.parley.replay.pb.ReplayListTablesRequest(), train.parley.replay.pb.ReplayListTablesResponse).tables if t.config.table != "left"]
+        for words, says in (["sac", "--env", "CartPole-v1"], "choices"), (["rainbow", "--env", "Pendulum-v1"], "numbers"):
+            try:
+                train.main([*words, "--address", daemon.address, "--steps", "60"])
+            except SystemExit as e:
+                assert "is for actions" in str(e), (says, e)
+            else:
+                raise AssertionError(words)
+
+
+def test_spread():
+    """Actors that go to the nearest free landmark do better than those that stand; the environment is one of gymnasium's."""
+    world, found = spread.Spread(), {}
+    for goes in False, True:
+        total = 0.0
+        for seed in range(10):
+            seen, _ = world.reset(seed=seed)
+            assert world.observation_space.contains(seen)
+            for step in range(spread.STEPS):
+                to = seen.reshape(2, 10)[:, 4:8].reshape(2, 2, 2)  # the landmarks as each agent sees them
+                swap = np.linalg.norm(to[0, 0]) + np.linalg.norm(to[1, 1]) > np.linalg.norm(to[0, 1]) + np.linalg.norm(to[1, 0])
+                seen, reward, ended, cut, _ = world.step(np.clip(4 * np.stack([to[0, int(swap)], to[1, int(not swap)]]), -1, 1).ravel() if goes else np.zeros(4))
+                total += reward / 10
+                assert not ended and cut == (step == spread.STEPS - 1)
+        found[goes] = total
+    assert found[True] > 0.5 * found[False] and found[True] > -20, found
+
+
+TESTS = [test_ddpg_and_td3, test_sac, test_maddpg, test_rainbow, test_noise, test_stack, test_learning, test_spread, test_daemon]
+
+
+def main():
+    torch.set_num_threads(1)
+    wanted = sys.argv[2:]
+    for test in TESTS:
+        if not wanted or test.__name__ in wanted:
+            print(test.__name__, flush=True)
+            test()
+
+
+main()
