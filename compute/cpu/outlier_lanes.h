@@ -27,7 +27,7 @@ typedef float outlier_numbers __attribute__((vector_size(LINE_BYTES)));
 struct outlier_place {
     size_t supers, scales;
     size_t lines[OUTLIER_PLANES];
-    outlier_codes shifts[OUTLIER_PLANES]; /* of a code's bits in each four bytes of the line */
+    unsigned shifts[OUTLIER_PLANES]; /* of a code's bits in each four bytes of the line */
 };
 
 /* The same places as panel_code's. form is a constant where this is called. */
@@ -50,7 +50,7 @@ outlier_place_of(struct block_form form, const struct panel_layout *l, uint32_t 
         if ((form.bits & plane) == 0)
             continue;
         p.lines[n] = codes + (plane == 4 ? quad % 4 : quad / quads) * LINE_BYTES;
-        p.shifts[n++] = (outlier_codes){0} + (uint32_t)shift;
+        p.shifts[n++] = (unsigned)shift;
     }
     return p;
 }
@@ -65,6 +65,18 @@ static FIXED_SIZE void outlier_values_of(outlier_numbers *to, struct block_form 
 
     memcpy(to, &table, sizeof(*to));
     *to = __builtin_shuffle(*to, (outlier_integers)*code);
+#elif defined(__AVX2__)
+    const __m256i table =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)values));
+    __m256i half[2];
+    __m256 number[2];
+
+    memcpy(half, code, sizeof(half));
+    for (size_t i = 0; i < 2; i++) { /* the lowest byte of each four */
+        half[i] = _mm256_slli_epi32(_mm256_shuffle_epi8(table, half[i]), 24);
+        number[i] = _mm256_cvtepi32_ps(_mm256_srai_epi32(half[i], 24));
+    }
+    memcpy(to, number, sizeof(*to));
 #else
     for (size_t c = 0; c < PANEL_COLUMNS; c++)
         (*to)[c] = (float)values[(*code)[c]];
