@@ -14,6 +14,7 @@
 struct agent;
 struct agent_turn;
 struct clone;
+struct raw_rules;
 
 struct agent_text {
     bool gives_prompt_results; /* embeddings and log-probabilities of prompts */
@@ -21,6 +22,10 @@ struct agent_text {
      * only if it is trusted. */
     enum status (*tokenize)(const struct agent *a, const char *text, size_t len, bool is_trusted,
                             struct buf *ids, struct error *err);
+    /* Appends the ids of a new conversation's raw prompt, n texts. */
+    enum status (*raw_prompt)(const struct agent *a, const struct raw_rules *rules,
+                              const struct message *texts, size_t n, struct buf *ids,
+                              struct error *err);
     enum status (*detokenize)(const struct agent *a, const int32_t *ids, size_t n, struct buf *text,
                               struct error *err);
     /* Appends, as int32_t, the prompt of a new conversation's first turn with these messages, n >

@@ -39,6 +39,16 @@ struct scored_continuation {
     size_t n_ids;
 };
 
+/* How a raw prompt is read, which is text or token ids without roles or chat template. */
+struct raw_rules {
+    bool parses_control; /* control tokens written in the text are recognised */
+    bool adds_no_bos;    /* else bos comes first where the model adds one and the prompt has none */
+    /* The texts are two, what is before a gap and what is behind it. The reply fills the gap in;
+     * INVALID for a model that has no tokens for this. Control tokens in them are text. */
+    bool fills_in;
+    bool is_chat; /* the ids are a chat's prompt: the reply may have reasoning and calls */
+};
+
 /* A turn's input: messages for language models, tensors for policies and parameter servers.
  * Borrowed until the turn's end: it lies in the turn's arena. */
 struct observation {
@@ -78,6 +88,8 @@ struct observation {
     bool is_raw_prompt;
     const int32_t *raw_ids; /* [n_raw_ids] */
     size_t n_raw_ids;
+    struct raw_rules raw;
+    bool want_prompt_ids; /* the reply has prompt_ids */
 };
 
 /* How likely a continuation is as the reply. In the turn's arena. */
@@ -116,6 +128,8 @@ struct reply {
     size_t n_embedding;
     const struct prompt_token *prompt; /* [n_prompt_tokens], once they are complete */
     size_t n_prompt_tokens;
+    const int32_t
+        *prompt_ids; /* [n_prompt] in the turn's arena; NULL: the turn does not want them */
 };
 
 enum agent_turn_state {

@@ -584,6 +584,7 @@ static enum status lm_check_template(const struct agent *a, struct error *err)
 
 static const struct agent_text lm_text = {
     .tokenize = lm_tokenize,
+    .raw_prompt = lm_raw_prompt,
     .detokenize = lm_detokenize,
     .render = lm_render,
     .check_template = lm_check_template,

@@ -240,10 +240,19 @@ bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n
 enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn,
                         struct error *err) MUST_CHECK;
 
+/* The ids of a raw prompt's texts, [n], without bos; and the whole prompt of a new conversation,
+ * for struct agent_text. */
+enum status lm_raw_texts(const struct lm *m, const struct raw_rules *rules,
+                         const struct message *texts, size_t n, struct buf *ids,
+                         struct error *err) MUST_CHECK;
+enum status lm_raw_prompt(const struct agent *a, const struct raw_rules *rules,
+                          const struct message *texts, size_t n, struct buf *ids,
+                          struct error *err) MUST_CHECK;
+
 /* How many of m's marks are part of this turn's reply. */
 static inline size_t lm_n_marks(const struct lm *m, const struct observation *seen)
 {
-    if (seen->is_raw_prompt)
+    if (seen->is_raw_prompt && !seen->raw.is_chat)
         return 0;
     return seen->tool_use.tools.len > 0 ? m->n_marks : m->n_thought_marks;
 }

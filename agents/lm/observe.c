@@ -20,31 +20,92 @@ static struct lm *lm_observe_lm_of(const struct lm_clone *c)
     return container_of(c->base.agent, struct lm, base);
 }
 
+/* Puts bos before the ids behind the first n bytes, unless they begin with one. */
+static enum status raw_add_bos(const struct lm *m, size_t n, struct buf *ids, struct error *err)
+{
+    const int32_t bos = vocab_bos(m->vocab);
+    int32_t first = -1;
+
+    if (ids->len > n)
+        memcpy(&first, ids->data + n, sizeof(first));
+    if (bos < 0 || first == bos)
+        return STATUS_OK;
+    if (buf_append(ids, (const char *)&bos, sizeof(bos)) != STATUS_OK)
+        return error_no_memory(err, sizeof(bos), "a prompt");
+    memmove(ids->data + n + sizeof(bos), ids->data + n, ids->len - n - sizeof(bos));
+    memcpy(ids->data + n, &bos, sizeof(bos));
+    return STATUS_OK;
+}
+
+/* The text before the gap and the text behind it, each behind its token. */
+static enum status raw_fill_in(const struct lm *m, const struct message *texts, size_t n,
+                               struct buf *ids, struct error *err)
+{
+    struct fill_in_tokens tokens;
+    enum status rc;
+
+    if (!vocab_fill_in(m->vocab, &tokens))
+        return error_because(err, STATUS_INVALID, REASON_MODEL_UNSUITABLE, "suffix",
+                             "suffix is not supported: the model's vocabulary has no tokens for "
+                             "filling in");
+    assert(n == 2);
+    rc = lm_append_ids(m, &tokens.prefix, 1, ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_encode(m->vocab, texts[0].text, texts[0].len, ids, err);
+    if (rc == STATUS_OK)
+        rc = lm_append_ids(m, &tokens.suffix, 1, ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_encode(m->vocab, texts[1].text, texts[1].len, ids, err);
+    return rc == STATUS_OK ? lm_append_ids(m, &tokens.middle, 1, ids, err) : rc;
+}
+
+enum status lm_raw_texts(const struct lm *m, const struct raw_rules *rules,
+                         const struct message *texts, size_t n, struct buf *ids, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    if (rules->fills_in)
+        return raw_fill_in(m, texts, n, ids, err);
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        const struct text_span span = {texts[i].len, rules->parses_control};
+
+        rc = vocab_encode_spans(m->vocab, texts[i].text, texts[i].len, &span, 1, true, ids, err);
+    }
+    return rc;
+}
+
+enum status lm_raw_prompt(const struct agent *a, const struct raw_rules *rules,
+                          const struct message *texts, size_t n, struct buf *ids, struct error *err)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+    const size_t len = ids->len;
+    enum status rc = lm_raw_texts(m, rules, texts, n, ids, err);
+
+    if (rc == STATUS_OK && !rules->adds_no_bos && vocab_adds_bos(m->vocab))
+        rc = raw_add_bos(m, len, ids, err);
+    return rc;
+}
+
 /* A raw prompt: bos if it is the clone's first text, the messages' text, and the raw ids. */
 static enum status render_plain(const struct lm_clone *c, const struct observation *seen,
                                 struct buf *ids, struct error *err)
 {
     const struct lm *m = lm_observe_lm_of(c);
-    const int32_t bos = vocab_bos(m->vocab), eos = vocab_eos(m->vocab);
-    /* Ids without messages may include bos themselves. */
-    const bool has_begun = seen->n_messages == 0 && seen->n_raw_ids > 0 && seen->raw_ids[0] == bos;
-    bool is_empty = seen->n_raw_ids == 0; /* then the prompt is bos alone */
-    enum status rc = STATUS_OK;
+    const int32_t eos = vocab_eos(m->vocab);
+    const size_t len = ids->len;
+    enum status rc = lm_raw_texts(m, &seen->raw, seen->messages, seen->n_messages, ids, err);
+    const bool is_empty = ids->len == len && seen->n_raw_ids == 0; /* the prompt is bos alone */
 
-    for (size_t i = 0; i < seen->n_messages; i++)
-        is_empty = is_empty && seen->messages[i].len == 0;
-    if (c->n_ids == 0 && bos >= 0 && !has_begun && (is_empty || vocab_adds_bos(m->vocab)) &&
-        buf_append(ids, (const char *)&bos, sizeof(bos)) != STATUS_OK)
-        rc = error_no_memory(err, sizeof(bos), "a prompt");
-    for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)
-        rc = vocab_encode(m->vocab, seen->messages[i].text, seen->messages[i].len, ids, err);
     if (rc == STATUS_OK && seen->pooling != POOLING_NONE && seen->n_messages > 0 &&
         vocab_adds_eos(
             m->vocab)) /* made for embeddings: its last token's state stands for a text */
         rc = lm_append_ids(m, &eos, eos >= 0, ids, err);
     if (rc == STATUS_OK)
         rc = lm_append_ids(m, seen->raw_ids, seen->n_raw_ids, ids, err);
-    if (rc == STATUS_OK && ids->len == 0)
+    if (rc == STATUS_OK && c->n_ids == 0 && !seen->raw.adds_no_bos &&
+        (is_empty || vocab_adds_bos(m->vocab)))
+        rc = raw_add_bos(m, len, ids, err);
+    if (rc == STATUS_OK && ids->len == len)
         rc = error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "prompt",
                            "an empty text has no next token");
     return rc;
@@ -226,6 +287,18 @@ static void restore_replaced(struct lm_clone *c, const struct lm_turn *t)
     c->n_ids += t->n_replaced;
 }
 
+static enum status keep_prompt_ids(const int32_t **out, const int32_t *ids, size_t n,
+                                   struct arena *arena, struct error *err)
+{
+    int32_t *own = arena_alloc(arena, n, sizeof(*own));
+
+    if (own == NULL)
+        return error_no_memory(err, n * sizeof(*own), "a prompt's ids");
+    memcpy(own, ids, n * sizeof(*own));
+    *out = own;
+    return STATUS_OK;
+}
+
 enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error *err)
 {
     struct lm_clone *c = container_of(base, struct lm_clone, base);
@@ -235,6 +308,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     struct buf ids;
     struct lm_scoring scoring = {0};
     struct lm_results results = {0};
+    const int32_t *prompt_ids = NULL;
     uint32_t n_kept;
     size_t n_all, n_longest, n_bytes = 0;
     enum status rc;
@@ -274,6 +348,8 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     if (ids.len != 0)
         memcpy(c->ids + c->n_ids, ids.data, ids.len);
     rc = lm_results_open(&results, m, turn, c->ids, (uint32_t)n_all, err);
+    if (rc == STATUS_OK && turn->seen.want_prompt_ids)
+        rc = keep_prompt_ids(&prompt_ids, c->ids, n_all, turn->arena, err);
     if (rc == STATUS_OK)
         rc = open_turn(t, m, turn, n_all, c, err);
     if (rc != STATUS_OK) {
@@ -304,6 +380,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     lm_clone_pages_busy(&c->pages);
     turn->row.clone = base;
     turn->row.turn = t;
+    turn->reply.prompt_ids = prompt_ids;
     lm_reasoning_begin(m, turn);
     turn->reply.n_prompt = t->n_prompt;
     turn->reply.n_cached = c->pages.kv.n_tokens;

@@ -109,7 +109,7 @@ void lm_reasoning_begin(const struct lm *m, struct agent_turn *turn)
     const enum thinking thinking = turn->seen.variables.thinking;
     struct lm_turn *t = turn->row.turn;
 
-    if (m->format.thoughts == NULL || turn->seen.is_raw_prompt ||
+    if (m->format.thoughts == NULL || (turn->seen.is_raw_prompt && !turn->seen.raw.is_chat) ||
         reasoning_is_bound(m, turn->seen.sampling.constraint))
         return;
     reasoning_take_budget(&t->reasoning, turn->seen.variables.json);

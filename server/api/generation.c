@@ -257,7 +257,8 @@ static void generation_notify(void *arg)
 /* Results of a prompt are not in the journal, and a reply with them is not found by a key there. */
 static bool generation_keeps_key(const struct generation *g)
 {
-    return g->reply != NULL && !request_wants_prompt_logprobs(g->request) && !g->request->no_reply;
+    return g->reply != NULL && !request_wants_prompt_logprobs(g->request) &&
+           !g->request->wants_ids && !g->request->no_reply;
 }
 
 static enum status generation_begin_turn(struct choice *c, const struct prompt *prompt,
@@ -276,13 +277,16 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
         .is_detached = r->is_background,
         .plain_ids = prompt->ids,
         .n_plain_ids = prompt->n_ids,
+        .raw = prompt->raw,
         .overrides = &overrides,
         .tool_use = prompt->tool_use,
         .variables = r->variables,
         .n_logprobs = !r->want_logprobs ? 0
                       : r->n_top == 0   ? 1
                                         : r->n_top,
-        .wants = {.logprobs = request_wants_prompt_logprobs(r), .no_reply = r->no_reply},
+        .wants = {.logprobs = request_wants_prompt_logprobs(r),
+                  .ids = r->wants_ids,
+                  .no_reply = r->no_reply},
     };
 
     if (r->echo && r->want_logprobs)
@@ -309,7 +313,7 @@ static struct prompt generation_fit(const struct prompt *prompt, const struct mo
 {
     struct prompt p = *prompt;
 
-    if (p.is_plain && p.n_ids == 0 && model->agent->type->text == NULL)
+    if (p.is_plain && p.n_ids == 0 && !p.raw.fills_in && model->agent->type->text == NULL)
         p.is_plain = false;
     return p;
 }
@@ -844,6 +848,36 @@ void generation_write_failure(struct generation *g, const struct error *err, str
 }
 
 /* JSON has no infinity: -9999 stands for an impossible token. Nine digits give back every f32. */
+void generation_write_prompt_ids(const struct generation *g, const struct choice *c,
+                                 struct json_writer *w)
+{
+    const int32_t *ids;
+    size_t n;
+
+    if (!g->request->wants_ids)
+        return;
+    ids = reader_prompt_ids(&c->reader, &n);
+    json_begin_array(w, "prompt_token_ids");
+    for (size_t i = 0; ids != NULL && i < n; i++)
+        json_write_signed(w, NULL, ids[i]);
+    json_end_array(w);
+}
+
+void generation_write_ids(const struct generation *g, const struct choice *c,
+                          const struct turn_event *piece, struct json_writer *w)
+{
+    if (!g->request->wants_ids)
+        return;
+    json_begin_array(w, "token_ids");
+    for (size_t i = 0; piece != NULL && i < piece->piece.n_tokens; i++) {
+        struct piece_token t;
+
+        reader_token(&c->reader, piece, i, &t);
+        json_write_signed(w, NULL, t.id);
+    }
+    json_end_array(w);
+}
+
 void generation_write_logprob(struct json_writer *w, const char *name, float logprob)
 {
     json_write_real(w, name, isfinite(logprob) ? (double)logprob : -9999.0, 9);
@@ -853,12 +887,19 @@ void generation_write_logprob(struct json_writer *w, const char *name, float log
 static void generation_begin_token(const struct generation *g, int32_t id, float logprob,
                                    struct json_writer *w)
 {
+    char id_name[32];
     struct buf text;
 
     buf_init(&text, 4096);
     json_writer_fail(w, generation_token(g, id, &text));
     json_begin_object(w, NULL);
-    json_write_string(w, "token", text.data, text.len);
+    (void)snprintf(id_name, sizeof(id_name), GENERATION_ID_NAME, id);
+    if (g->request->names_ids)
+        json_write_text(w, "token", id_name);
+    else
+        json_write_string(w, "token", text.data, text.len);
+    if (g->request->wants_ids)
+        json_write_signed(w, "id", id);
     generation_write_logprob(w, "logprob", logprob);
     json_begin_array(w, "bytes");
     for (size_t i = 0; i < text.len; i++)

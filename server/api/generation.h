@@ -30,6 +30,7 @@ struct choice {
     uint32_t n_thought;                  /* of n_said, once it is done */
     size_t n_chars;                      /* of the text so far, counted over its tokens */
     bool has_echoed;                     /* the stream has the prompt */
+    bool has_told_ids;                   /* the client has the prompt's ids */
     enum finish finish;
     struct timings timings; /* once it is done */
     /* Divides the text into parts; NULL: it is text alone, or nothing was read yet. */
@@ -159,6 +160,14 @@ void generation_write_running_usage(const struct generation *g, struct json_writ
 /* Writes the line of an event's id, if the request has a key. */
 void generation_write_id(const struct generation *g, struct json_writer *w);
 void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w);
+/* Writes, if the request wants ids, the member "prompt_token_ids" of c's prompt, and "token_ids" of
+ * a piece, or of none if it is NULL. */
+void generation_write_prompt_ids(const struct generation *g, const struct choice *c,
+                                 struct json_writer *w);
+void generation_write_ids(const struct generation *g, const struct choice *c,
+                          const struct turn_event *piece, struct json_writer *w);
+/* A token that is named by its id. */
+#define GENERATION_ID_NAME "token_id:%d"
 void generation_write_logprob(struct json_writer *w, const char *name, float logprob);
 /* The piece's tokens as OpenAI's chat has them:
  * [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}]}]. */

@@ -10,6 +10,7 @@
 
 #include "agents/message.h"
 #include "agents/message_extras.h"
+#include "agents/turn.h"
 #include "base/arena.h"
 #include "server/api/tools.h"
 #include "server/conversation/sampling.h"
@@ -21,7 +22,8 @@ struct prompt {
     const int32_t *ids; /* [n_ids] */
     size_t n_ids;
     bool is_plain;
-    bool has_names; /* a message that is no tool's result has a name */
+    struct raw_rules raw; /* of a plain one */
+    bool has_names;       /* a message that is no tool's result has a name */
     struct tool_use tool_use;
 };
 
@@ -50,6 +52,8 @@ struct request {
     bool has_prompt_logprobs; /* the prompt's log-probabilities in a list of their own */
     uint32_t n_prompt_top;    /* alternatives in that */
     bool no_reply;            /* results of the prompt alone */
+    bool wants_ids;           /* the prompt's token ids and those of the reply */
+    bool names_ids;           /* tokens of log-probabilities are named by their ids */
     bool stream, include_usage, continuous_usage;
     bool is_background; /* the turns go on without the client, who is answered once they are
                            accepted */
@@ -121,8 +125,20 @@ enum status request_refuse_begun(const struct prompt *p, const char *name,
 /* The text of a message: a string, or a list of parts that are text. Its role stays. */
 enum status request_content(struct message *out, const json_t *value, const char *name,
                             struct arena *arena, struct error *err) MUST_CHECK;
-/* A string, a list of strings, of ids, or of lists of ids. */
-enum status request_prompts(struct request *out, const json_t *value, struct arena *arena,
+/* Reads parse_special and add_special_tokens, or their other names, into the rules of raw texts;
+ * what is not given stays. */
+enum status request_raw_rules(struct raw_rules *out, const json_t *body,
+                              struct error *err) MUST_CHECK;
+/* A string, a list of strings, of ids, or of lists of ids. rules: of the texts; ids are taken as
+ * they are. */
+enum status request_prompts(struct request *out, const json_t *value, const struct raw_rules *rules,
+                            struct arena *arena, struct error *err) MUST_CHECK;
+/* Makes of the prompts, which must be texts, those of a gap with this text behind it. suffix: NULL
+ * or "" is none, and changes nothing. */
+enum status request_fill_in(struct request *out, const json_t *suffix, struct arena *arena,
                             struct error *err) MUST_CHECK;
+/* A chat's prompt as ids. */
+enum status request_chat_ids(struct prompt *out, const json_t *value, const char *name,
+                             struct arena *arena, struct error *err) MUST_CHECK;
 
 #endif

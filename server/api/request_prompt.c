@@ -323,43 +323,110 @@ enum status request_refuse_begun(const struct prompt *p, const char *name, struc
 
 /* --- raw prompts --- */
 
-static enum status request_prompt_take_ids(struct prompt *out, const json_t *list,
+/* A field, its other name, and the rule that it sets; is_not: where it is false. */
+struct raw_field {
+    const char *names[2];
+    size_t to;
+    bool is_not;
+};
+
+enum status request_raw_rules(struct raw_rules *out, const json_t *body, struct error *err)
+{
+    static const struct raw_field fields[] = {
+        {{"parse_special", NULL}, offsetof(struct raw_rules, parses_control), false},
+        {{"add_special_tokens", "add_special"}, offsetof(struct raw_rules, adds_no_bos), true},
+    };
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        for (size_t k = 0; k < 2 && fields[i].names[k] != NULL; k++) {
+            const json_t *value = field(body, fields[i].names[k]);
+            bool *to = (bool *)((char *)out + fields[i].to);
+
+            if (value == NULL)
+                continue;
+            if (!json_is_boolean(value))
+                return field_wrong(err, fields[i].names[k], "true or false", value);
+            *to = json_is_true(value) != fields[i].is_not;
+        }
+    return STATUS_OK;
+}
+
+static enum status request_prompt_take_ids(struct prompt *out, const json_t *list, const char *name,
                                            struct arena *arena, struct error *err)
 {
     size_t n = json_array_size(list);
     int32_t *ids;
 
     if (n == 0)
-        return error_field(err, "prompt", "is empty");
-    if (field_token_ids(&ids, list, "prompt", "text, or a list of token ids", arena, err) !=
-        STATUS_OK)
+        return error_field(err, name, "is empty");
+    if (field_token_ids(&ids, list, name, "text, or a list of token ids", arena, err) != STATUS_OK)
         return err->status;
-    *out = (struct prompt){.ids = ids, .n_ids = n, .is_plain = true};
+    *out = (struct prompt){.ids = ids, .n_ids = n, .is_plain = true, .raw = {.adds_no_bos = true}};
     return STATUS_OK;
 }
 
-static enum status take_prompt(struct prompt *out, const json_t *value, struct arena *arena,
+enum status request_chat_ids(struct prompt *out, const json_t *value, const char *name,
+                             struct arena *arena, struct error *err)
+{
+    if (!json_is_array(value))
+        return field_wrong(err, name, "a list of token ids", value);
+    if (request_prompt_take_ids(out, value, name, arena, err) != STATUS_OK)
+        return err->status;
+    out->raw.is_chat = true;
+    return STATUS_OK;
+}
+
+static enum status take_prompt(struct prompt *out, const json_t *value,
+                               const struct raw_rules *rules, struct arena *arena,
                                struct error *err)
 {
     struct message *message;
 
     if (json_is_array(value))
-        return request_prompt_take_ids(out, value, arena, err);
+        return request_prompt_take_ids(out, value, "prompt", arena, err);
     if (!json_is_string(value))
         return field_wrong(err, "prompt", "a string, or a list of token ids", value);
-    if (json_string_length(value) == 0)
-        return error_field(err, "prompt", "is empty");
     message = arena_alloc(arena, 1, sizeof(*message));
     if (message == NULL)
         return error_no_memory(err, 0, "the request");
     *message = (struct message){
         .role = ROLE_USER, .text = json_string_value(value), .len = json_string_length(value)};
-    *out = (struct prompt){.messages = message, .n_messages = 1, .is_plain = true};
+    *out = (struct prompt){.messages = message, .n_messages = 1, .is_plain = true, .raw = *rules};
     return STATUS_OK;
 }
 
-enum status request_prompts(struct request *out, const json_t *value, struct arena *arena,
+enum status request_fill_in(struct request *out, const json_t *suffix, struct arena *arena,
                             struct error *err)
+{
+    if (suffix != NULL && !json_is_string(suffix))
+        return field_wrong(err, "suffix", "a string", suffix);
+    for (size_t i = 0; i < out->n_prompts; i++) {
+        struct prompt *p = &out->prompts[i];
+        struct message *texts;
+
+        if (json_string_length(suffix) == 0) {
+            if (p->n_ids == 0 && p->messages[0].len == 0)
+                return error_field(err, "prompt", "is empty");
+            continue;
+        }
+        if (p->n_ids > 0)
+            return error_field(err, "suffix", "needs a prompt of text, not of token ids");
+        texts = arena_alloc(arena, 2, sizeof(texts[0]));
+        if (texts == NULL)
+            return error_no_memory(err, 0, "the request");
+        texts[0] = p->messages[0];
+        texts[1] = (struct message){.role = ROLE_USER,
+                                    .text = json_string_value(suffix),
+                                    .len = json_string_length(suffix)};
+        p->messages = texts;
+        p->n_messages = 2;
+        p->raw.fills_in = true;
+    }
+    return STATUS_OK;
+}
+
+enum status request_prompts(struct request *out, const json_t *value, const struct raw_rules *rules,
+                            struct arena *arena, struct error *err)
 {
     const json_t *first = json_array_get(value, 0);
     bool is_one = !json_is_array(value) || json_is_integer(first);
@@ -379,7 +446,7 @@ enum status request_prompts(struct request *out, const json_t *value, struct are
     for (size_t i = 0; i < n; i++) {
         const json_t *one = is_one ? value : json_array_get(value, i);
 
-        if (take_prompt(&out->prompts[i], one, arena, err) != STATUS_OK)
+        if (take_prompt(&out->prompts[i], one, rules, arena, err) != STATUS_OK)
             return err->status;
     }
     return STATUS_OK;

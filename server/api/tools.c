@@ -290,7 +290,7 @@ bool tools_divide(struct reply_parser_config *out, const struct stored_request *
                   const struct reply_format *format)
 {
     *out = (struct reply_parser_config){0};
-    if (asked == NULL || asked->is_plain)
+    if (asked == NULL || (asked->is_plain && !asked->raw.is_chat))
         return false;
     out->format = format;
     out->tools = asked->tool_use.tools;

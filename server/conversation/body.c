@@ -10,8 +10,8 @@
 #include "server/journal/body_bytes.h"
 
 /* Version 1 had no tools, 2 no variables of chat templates, 3 no revisions, and the server's ttl
- * where a client had asked for none, 4 no origins of turns. */
-enum { BODY_VERSION = 5, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
+ * where a client had asked for none, 4 no origins of turns, 5 no rules of raw prompts. */
+enum { BODY_VERSION = 6, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
 #define IS_WRITTEN(name, NAME, kind, number, neutral, least, most, bounds, since) \
     _Static_assert((since) <= BODY_VERSION, "a parameter that came later is not in the body");
@@ -80,6 +80,30 @@ enum status body_write_terms(struct buf *out, const struct body_terms *t, struct
     return body_written(&w, err);
 }
 
+enum {
+    RAW_PARSES_CONTROL = 1,
+    RAW_ADDS_NO_BOS = 2,
+    RAW_FILLS_IN = 4,
+    RAW_IS_CHAT = 8,
+    RAW_ALL = 15
+};
+
+static uint32_t raw_rules_bits(const struct raw_rules *r)
+{
+    return (r->parses_control ? RAW_PARSES_CONTROL : 0u) | (r->adds_no_bos ? RAW_ADDS_NO_BOS : 0u) |
+           (r->fills_in ? RAW_FILLS_IN : 0u) | (r->is_chat ? RAW_IS_CHAT : 0u);
+}
+
+static struct raw_rules raw_rules_of(uint32_t bits)
+{
+    return (struct raw_rules){
+        .parses_control = (bits & RAW_PARSES_CONTROL) != 0,
+        .adds_no_bos = (bits & RAW_ADDS_NO_BOS) != 0,
+        .fills_in = (bits & RAW_FILLS_IN) != 0,
+        .is_chat = (bits & RAW_IS_CHAT) != 0,
+    };
+}
+
 enum status body_write_accept(struct buf *out, const struct stored_request *request,
                               const struct sampling *sampling, const char *binding,
                               const struct turn_origin *origin, struct error *err)
@@ -115,6 +139,7 @@ enum status body_write_accept(struct buf *out, const struct stored_request *requ
     body_put_u32(&w, origin == NULL ? 0 : origin->generation);
     if (origin != NULL)
         body_put_bytes(&w, origin->conversation.bytes, sizeof(origin->conversation.bytes));
+    body_put_u32(&w, raw_rules_bits(&request->raw));
     return body_written(&w, err);
 }
 
@@ -321,6 +346,8 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
     }
     if (r.version > 4 && (out->origin.generation = body_take_u32(&r)) != 0)
         body_take_fixed(&r, out->origin.conversation.bytes, CONVERSATION_ID_BYTES);
+    if (r.version > 5)
+        request->raw = raw_rules_of(body_take_up_to(&r, RAW_ALL));
     return body_end(&r, err);
 }
 

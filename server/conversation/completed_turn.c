@@ -51,6 +51,7 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
     b->n_messages = (uint32_t)r->n_messages;
     b->size_bytes = size;
     b->is_plain = r->is_plain;
+    b->raw = r->raw;
     b->is_observed = r->is_observed;
     b->is_detached = r->is_detached;
     ids = (int32_t *)(b->messages + r->n_messages);
@@ -89,14 +90,21 @@ void stored_request_close(struct stored_request *b)
 static bool prompt_wants_are_equal(const struct prompt_wants *a, const struct prompt_wants *b)
 {
     return a->pooling == b->pooling && a->logprobs == b->logprobs && a->n_tops == b->n_tops &&
-           a->no_reply == b->no_reply && a->is_counted == b->is_counted;
+           a->ids == b->ids && a->no_reply == b->no_reply && a->is_counted == b->is_counted;
+}
+
+static bool raw_rules_are_equal(const struct raw_rules *a, const struct raw_rules *b)
+{
+    return a->parses_control == b->parses_control && a->adds_no_bos == b->adds_no_bos &&
+           a->fills_in == b->fills_in && a->is_chat == b->is_chat;
 }
 
 bool stored_request_matches(const struct stored_request *b, const struct turn_request *r)
 {
     if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs ||
         b->is_plain != r->is_plain || b->is_observed != r->is_observed ||
-        b->n_plain_ids != r->n_plain_ids || !prompt_wants_are_equal(&b->wants, &r->wants))
+        b->n_plain_ids != r->n_plain_ids || !raw_rules_are_equal(&b->raw, &r->raw) ||
+        !prompt_wants_are_equal(&b->wants, &r->wants))
         return false;
     if (!text_is_equal(b->tool_use.tools, r->tool_use.tools) ||
         b->tool_use.is_forced != r->tool_use.is_forced ||
@@ -159,23 +167,28 @@ static enum status keep_results(struct completed_turn *r, const struct reply *re
                                 size_t *ret_bytes, struct error *err)
 {
     const size_t n_tokens = reply->n_prompt_tokens, n_embedding = reply->n_embedding;
+    const size_t n_ids = reply->prompt_ids == NULL ? 0 : reply->n_prompt;
     struct prompt_results *results;
     struct top_logprob *tops;
     size_t n_tops = 0, n_bytes;
 
     *ret_bytes = 0;
-    if (n_tokens == 0 && n_embedding == 0)
+    if (n_tokens == 0 && n_embedding == 0 && n_ids == 0)
         return STATUS_OK;
     for (size_t i = 0; i < n_tokens; i++)
         n_tops += reply->prompt[i].n_top;
     n_bytes = sizeof(*results) + n_tokens * sizeof(results->tokens[0]) + n_tops * sizeof(*tops) +
-              n_embedding * sizeof(results->embedding[0]);
+              n_embedding * sizeof(results->embedding[0]) + n_ids * sizeof(results->ids[0]);
     results = try_alloc(1, n_bytes);
     if (results == NULL)
         return error_no_memory(err, n_bytes, "the results of a prompt");
     results->tokens = (struct prompt_token *)(results + 1);
     tops = (struct top_logprob *)(results->tokens + n_tokens);
     results->embedding = (float *)(tops + n_tops);
+    results->ids = (int32_t *)(results->embedding + n_embedding);
+    results->n_ids = n_ids;
+    if (n_ids > 0)
+        memcpy(results->ids, reply->prompt_ids, n_ids * sizeof(results->ids[0]));
     results->n_tokens = n_tokens;
     results->n_embedding = n_embedding;
     if (n_embedding > 0)

@@ -13,6 +13,7 @@ struct prompt_wants {
     enum pooling pooling;
     bool logprobs;
     uint32_t n_tops;
+    bool ids;        /* the prompt's token ids */
     bool no_reply;   /* the turn asks for these results alone, and no turn may follow */
     bool is_counted; /* the turn is a further part of a request that a quota has counted */
 };
@@ -28,6 +29,7 @@ struct stored_request {
     bool is_detached;         /* the turn goes on to its end without readers */
     const int32_t *plain_ids; /* [n_plain_ids] */
     size_t n_plain_ids;
+    struct raw_rules raw; /* of a raw prompt */
     struct tool_use tool_use;
     struct template_variables variables;
     uint32_t n_messages;
@@ -51,6 +53,7 @@ struct turn_request {
     bool is_plain; /* a raw prompt: the reply continues the texts or ids without a chat template */
     const int32_t *plain_ids; /* [n_plain_ids] a raw prompt in place of messages */
     size_t n_plain_ids;
+    struct raw_rules raw;                       /* of a raw prompt */
     const struct sampling_overrides *overrides; /* may be NULL */
     struct tool_use tool_use;                   /* a seed of 0 is drawn with the turn */
     struct template_variables variables;
@@ -101,6 +104,8 @@ struct said_logprob {
 
 /* The results of a turn's prompt, in one block. */
 struct prompt_results {
+    int32_t *ids; /* [n_ids] */
+    size_t n_ids;
     float *embedding; /* [n_embedding], not normalised */
     size_t n_embedding;
     struct prompt_token *tokens; /* [n_tokens] */

@@ -159,6 +159,21 @@ const struct prompt_token *reader_prompt(const struct turn_reader *r, size_t *re
     return d->results->n_tokens > 0 ? d->results->tokens : NULL;
 }
 
+const int32_t *reader_prompt_ids(const struct turn_reader *r, size_t *ret_n)
+{
+    const struct completed_turn *d = r->completed;
+
+    *ret_n = 0;
+    if (r->turn != NULL && r->turn->state != TURN_QUEUED) {
+        *ret_n = r->turn->agent.reply.n_prompt;
+        return r->turn->agent.reply.prompt_ids;
+    }
+    if (d == NULL || d->results == NULL || d->results->n_ids == 0)
+        return NULL;
+    *ret_n = d->results->n_ids;
+    return d->results->ids;
+}
+
 static size_t token_text_end(const struct turn_reader *r, size_t i)
 {
     return r->turn != NULL ? r->turn->agent.reply.tokens[i].text_end

@@ -68,6 +68,10 @@ bool reader_has_token(const void *reader, int32_t id, size_t at, size_t len);
  * Valid until control returns to the loop. */
 const struct prompt_token *reader_prompt(const struct turn_reader *r, size_t *ret_n);
 
+/* Returns the prompt's token ids, [*ret_n], if the turn wants them; NULL before its prompt is
+ * known, and where the turn was read from the journal. Valid until control returns to the loop. */
+const int32_t *reader_prompt_ids(const struct turn_reader *r, size_t *ret_n);
+
 /* Returns why the turn, which has ended, failed; NULL if it did not fail. */
 const struct error *reader_failure(const struct turn_reader *r);
 

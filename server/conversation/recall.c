@@ -141,6 +141,7 @@ enum status recall_turn(struct turn_host *h, const struct stored_request *reques
         .is_raw_prompt = request->is_plain,
         .raw_ids = request->plain_ids,
         .n_raw_ids = request->n_plain_ids,
+        .raw = request->raw,
         .turn = observed_n_acted(h->newest) + 1,
         .sampling = h->model->info.defaults,
         .tool_use = request->tool_use,

@@ -1,8 +1,8 @@
 /* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT [SEED
  * [TEMPLATE [TOKEN]...]]]`. CONTEXT: so many tokens instead of TINY_CONTEXT, for replies that are
- * still running when a test reaches them; or KEY=NUMBER, another key. SEED: other weights than
- * those of 1. TEMPLATE: a file with the chat template. TOKEN: the text of a further token, a
- * control token's behind '!'. */
+ * still running when a test reaches them; or KEY=NUMBER, another key; or add_bos. SEED: other
+ * weights than those of 1. TEMPLATE: a file with the chat template. TOKEN: the text of a further
+ * token, a control token's behind '!'. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ int main(int argc, char **argv)
         return 2;
     if (argc >= 4)
         config.seed = (uint32_t)strtoul(argv[3], NULL, 10);
-    if (argc >= 3) {
+    config.adds_bos = argc >= 3 && strcmp(argv[2], "add_bos") == 0;
+    if (argc >= 3 && !config.adds_bos) {
         value = strchr(argv[2], '=');
         if (value != NULL)
             *value = '\0';

@@ -112,10 +112,12 @@ static void key_text(struct file *f, const char *name, const char *value)
         put_text(&f->keys, value);
 }
 
-static void key_false(struct file *f, const char *name)
+static void key_bool(struct file *f, const char *name, bool value)
 {
+    const unsigned char truth = value;
+
     if (key(f, name, GGUF_BOOL))
-        put(&f->keys, "", 1);
+        put(&f->keys, &truth, 1);
 }
 
 static bool key_array(struct file *f, const char *name, uint32_t item_type, uint64_t n)
@@ -174,8 +176,8 @@ static void put_vocabulary(struct file *f)
     key_u32(f, "tokenizer.ggml.eos_token_id", TINY_IM_END);
     key_u32(f, "tokenizer.ggml.unknown_token_id", TINY_END_OF_TEXT);
     key_u32(f, "tokenizer.ggml.padding_token_id", TINY_IM_END);
-    key_false(f, "tokenizer.ggml.add_bos_token");
-    key_false(f, "tokenizer.ggml.add_space_prefix");
+    key_bool(f, "tokenizer.ggml.add_bos_token", f->config->adds_bos);
+    key_bool(f, "tokenizer.ggml.add_space_prefix", false);
     key_text(f, "tokenizer.chat_template",
              f->config->chat_template == NULL ? tiny_chat_template : f->config->chat_template);
 }

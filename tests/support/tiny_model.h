@@ -50,6 +50,7 @@ struct tiny_config {
     const char *chat_template;            /* NULL: SmolLM's */
     const struct tiny_token *more_tokens; /* [n_more_tokens] their ids are from TINY_VOCAB on */
     size_t n_more_tokens;
+    bool adds_bos; /* a prompt without a template begins with bos */
 
     /* Defects; NULL: none. */
     const char *architecture; /* instead of llama */

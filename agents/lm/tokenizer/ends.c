@@ -47,6 +47,26 @@ static const struct end_key end_keys[] = {
     {"tokenizer.ggml.fim_sep_token_id", {"<|file_sep|>"}},
 };
 
+/* The keys of the tokens for filling in, an older name of each, and the texts of control tokens
+ * that stand for it if both are absent. */
+struct fill_in_key {
+    const char *keys[2];
+    const char *texts[8]; /* NULL ends the list */
+};
+
+static const struct fill_in_key fill_in_prefix = {
+    {"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"},
+    {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uFF5Cfim\u2581begin\uFF5C>", "<PRE>",
+     "\u2581<PRE>", "<|code_prefix|>"}};
+static const struct fill_in_key fill_in_suffix = {
+    {"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"},
+    {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<\uFF5Cfim\u2581hole\uFF5C>", "<SUF>",
+     "\u2581<SUF>", "<|code_suffix|>"}};
+static const struct fill_in_key fill_in_middle = {
+    {"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"},
+    {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\uFF5Cfim\u2581end\uFF5C>", "<MID>",
+     "\u2581<MID>", "<|code_middle|>"}};
+
 bool ends_is_end_text(const char *text, size_t len)
 {
     if (len == 0 || strchr("<[_", text[0]) == NULL) /* few tokens begin with these characters */
@@ -121,6 +141,18 @@ static enum status ends_read_key(struct vocab *v, const struct gguf *g, const st
     return STATUS_OK;
 }
 
+static enum status ends_read_fill_in(int32_t *ret_id, const struct vocab *v, const struct gguf *g,
+                                     const struct fill_in_key *k, struct error *err)
+{
+    *ret_id = -1;
+    for (size_t i = 0; *ret_id < 0 && i < 2; i++)
+        if (ends_read_id(v, g, k->keys[i], -1, ret_id, err) != STATUS_OK)
+            return err->status;
+    for (size_t i = 0; *ret_id < 0 && k->texts[i] != NULL; i++)
+        *ret_id = vocab_find_control(v, k->texts[i]);
+    return STATUS_OK;
+}
+
 static enum status ends_list(struct vocab *v, struct error *err)
 {
     size_t n = 0;
@@ -149,5 +181,9 @@ enum status ends_read(struct vocab *v, const struct gguf *g, struct error *err)
         if (i == 0)
             v->eos = id;
     }
+    if (ends_read_fill_in(&v->fill_in.prefix, v, g, &fill_in_prefix, err) != STATUS_OK ||
+        ends_read_fill_in(&v->fill_in.suffix, v, g, &fill_in_suffix, err) != STATUS_OK ||
+        ends_read_fill_in(&v->fill_in.middle, v, g, &fill_in_middle, err) != STATUS_OK)
+        return err->status;
     return ends_list(v, err);
 }

@@ -1,4 +1,4 @@
-/* Which tokens end a turn. */
+/* Which tokens end a turn, and which ones divide a text with a gap. */
 #ifndef AGENTS_LM_TOKENIZER_ENDS_H
 #define AGENTS_LM_TOKENIZER_ENDS_H
 
@@ -13,7 +13,7 @@
  * control token whatever type the file gives it. */
 bool ends_is_end_text(const char *text, size_t len);
 
-/* Sets v->eos, v->is_stop_token and v->stop_tokens. */
+/* Sets v->eos, v->is_stop_token, v->stop_tokens and v->fill_in. */
 enum status ends_read(struct vocab *v, const struct gguf *g, struct error *err) MUST_CHECK;
 
 /* The token of a key; if_absent where the file lacks it and has such a token. -1: none. */

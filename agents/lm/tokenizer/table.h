@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agents/lm/tokenizer/charsmap.h"
+#include "agents/lm/tokenizer/fill_in.h"
 #include "agents/lm/tokenizer/merges.h"
 #include "agents/lm/tokenizer/pretokenizer.h"
 #include "base/buf.h"
@@ -47,11 +48,12 @@ enum vocab_kind {
 struct vocab {
     enum vocab_kind kind;
     size_t n;
-    char *bytes;          /* of all tokens, one after another */
-    uint32_t *starts;     /* [n + 1] into bytes */
-    uint8_t *types;       /* [n] enum token_type */
-    bool *is_stop_token;  /* [n] */
-    int32_t *stop_tokens; /* [n_stop_tokens] */
+    char *bytes;                   /* of all tokens, one after another */
+    uint32_t *starts;              /* [n + 1] into bytes */
+    uint8_t *types;                /* [n] enum token_type */
+    bool *is_stop_token;           /* [n] */
+    struct fill_in_tokens fill_in; /* -1: none */
+    int32_t *stop_tokens;          /* [n_stop_tokens] */
     size_t n_stop_tokens;
     int32_t *unused; /* [n_unused] ids of TOKEN_UNUSED */
     size_t n_unused;

@@ -117,6 +117,12 @@ bool vocab_is_control(const struct vocab *v, int32_t id)
     return has_id(v, id) && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN);
 }
 
+bool vocab_fill_in(const struct vocab *v, struct fill_in_tokens *out)
+{
+    *out = v->fill_in;
+    return out->prefix >= 0 && out->suffix >= 0 && out->middle >= 0;
+}
+
 int32_t vocab_control(const struct vocab *v, const char *text)
 {
     return vocab_find_control(v, text);

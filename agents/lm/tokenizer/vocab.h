@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/tokenizer/fill_in.h"
 #include "base/buf.h"
 #include "base/status.h"
 #include "compute/gguf/gguf.h"
@@ -43,6 +44,9 @@ const int32_t *vocab_stop_tokens(const struct vocab *v, size_t *ret_n);
  * vocabulary. Models may have logits for them, and for more ids than vocab_n_tokens. */
 const int32_t *vocab_unused(const struct vocab *v, size_t *ret_n);
 bool vocab_is_control(const struct vocab *v, int32_t id);
+
+/* The tokens of texts with a gap. False: the vocabulary lacks one of them. */
+bool vocab_fill_in(const struct vocab *v, struct fill_in_tokens *out);
 
 /* The id of a control token by its exact text, -1 if there is none. */
 int32_t vocab_control(const struct vocab *v, const char *text);

@@ -42,6 +42,7 @@ static const struct field_row anthropic_rows[] = {
     {"model", FIELD_TEXT, .to = TO(r.model)},
     {"output_config", FIELD_OBJECT, .to = TO(config)},
     {"output_format", FIELD_OBJECT, .to = TO(format)}, /* the former place of output_config's */
+    {"return_token_ids", FIELD_ANY, .refused = "is not supported here: /v1/chat/completions has it", .is_off = field_is_empty},
     {"stop_sequences", FIELD_LIST, .to = TO(stops)},
     {"stream", FIELD_BOOL, .to = TO(r.stream)},
 };

@@ -16,7 +16,7 @@
 /* What the tables fill; the rest of the request is read from these. */
 struct ollama_body {
     struct ollama_request r;
-    const json_t *options, *messages, *prompt;
+    const json_t *options, *messages, *prompt, *suffix;
     const char *system;
     bool is_raw;
 };
@@ -31,6 +31,7 @@ static const struct field_row ollama_rows[] = {
     {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
     {"model", FIELD_TEXT, .to = TO(r.base.model)},
     {"options", FIELD_OBJECT, .to = TO(options)},
+    {"return_token_ids", FIELD_ANY, .refused = "is not supported here: /v1/chat/completions has it", .is_off = field_is_empty},
     {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
     {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
 };
@@ -43,7 +44,7 @@ static const struct field_row ollama_generate_rows[] = {
     REFUSED("context", FIELD_LIST, "is not supported: /api/chat takes what was said"),
     {"prompt", FIELD_ANY, .to = TO(prompt)},
     {"raw", FIELD_BOOL, .to = TO(is_raw)},
-    REFUSED("suffix", FIELD_TEXT, "is not supported: a reply has nothing behind it"),
+    {"suffix", FIELD_ANY, .to = TO(suffix)},
     {"system", FIELD_TEXT, .to = TO(system)},
     REFUSED("template", FIELD_TEXT, "is not supported: the model's own is used"),
 };
@@ -267,7 +268,9 @@ enum status ollama_request_generate(struct ollama_request *out, const json_t *bo
 {
     struct ollama_body given;
     struct ollama_request *r = &given.r;
+    struct raw_rules rules = {.parses_control = true};
     enum status rc = STATUS_OK;
+    bool fills_in;
 
     if (ollama_take_common(&given, &of_ollama_generate, body, arena, err) != STATUS_OK)
         return err->status;
@@ -276,11 +279,19 @@ enum status ollama_request_generate(struct ollama_request *out, const json_t *bo
     if (given.prompt != NULL && !json_is_string(given.prompt))
         return field_wrong(err, "prompt", "a string", given.prompt);
     r->base.names = ollama_generate_names;
-    r->is_empty = json_string_length(given.prompt) == 0;
-    if (!r->is_empty)
-        rc = given.is_raw
-                 ? request_prompts(&r->base, given.prompt, arena, err)
-                 : ollama_take_turn(r->base.prompts, given.system, given.prompt, arena, err);
+    fills_in = json_string_length(given.suffix) > 0;
+    if (fills_in && given.system[0] != '\0')
+        return error_field(err, "system", "cannot be combined with suffix: put it into the prompt");
+    r->is_empty = json_string_length(given.prompt) == 0 && !fills_in;
+    if (!r->is_empty && !given.is_raw && !fills_in)
+        rc = ollama_take_turn(r->base.prompts, given.system, given.prompt, arena, err);
+    else if (!r->is_empty) {
+        rc = request_raw_rules(&rules, body, err);
+        if (rc == STATUS_OK)
+            rc = request_prompts(&r->base, given.prompt, &rules, arena, err);
+    }
+    if (rc == STATUS_OK && !r->is_empty && (given.is_raw || given.suffix != NULL))
+        rc = request_fill_in(&r->base, given.suffix, arena, err);
     if (rc == STATUS_OK)
         *out = *r;
     return rc;

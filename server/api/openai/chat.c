@@ -61,6 +61,8 @@ static void chat_begin_chunk(const struct generation *g, const struct choice *c,
 {
     generation_write_id(g, w);
     generation_begin_chunk(g, chat_chunk_object, w);
+    if (!c->has_told_ids && c->index == 0)
+        generation_write_prompt_ids(g, c, w);
     json_begin_array(w, "choices");
     json_begin_object(w, NULL);
     json_write_unsigned(w, "index", c->index);
@@ -77,10 +79,12 @@ static void chat_end_chunk(const struct generation *g, struct choice *c,
     json_end_object(w);
     chat_write_logprobs(g, c, piece, w);
     json_write_text(w, "finish_reason", finish);
+    generation_write_ids(g, c, piece, w);
     json_end_object(w);
     json_end_array(w);
     generation_write_running_usage(g, w);
     generation_end_event(w);
+    c->has_told_ids = true;
     c->has_begun = true;
 }
 
@@ -90,6 +94,7 @@ static enum status chat_passed(struct generation *g, struct choice *c,
     struct reply_part first;
     enum status rc = generation_parse_passed(c, part->piece.len, err);
 
+    c->has_told_ids = true;
     c->has_begun = c->was_finished || (part->piece.has_logprobs && part->piece.n_tokens > 0) ||
                    (c->parser == NULL ? part->piece.len > 0
                                       : rc == STATUS_OK && reply_parser_next(c->parser, &first));
@@ -153,7 +158,7 @@ static void chat_write_parts(struct generation *g, struct choice *c, const struc
         chat_end_chunk(g, c, event, NULL, w);
         event = NULL;
     }
-    if (event != NULL && event->piece.has_logprobs)
+    if (event != NULL && (event->piece.has_logprobs || g->request->wants_ids))
         chat_write_text(g, c, "", 0, event, w);
 }
 
@@ -163,7 +168,7 @@ static void chat_piece(struct generation *g, struct choice *c, const struct turn
 {
     struct error err;
 
-    if (event->piece.len == 0 && !event->piece.has_logprobs)
+    if (event->piece.len == 0 && !event->piece.has_logprobs && !g->request->wants_ids)
         return; /* tokens without text so far */
     json_writer_fail(w, generation_parse(c, event->piece.text, event->piece.len, &err));
     if (w->rc == STATUS_OK && c->parser != NULL)
@@ -260,6 +265,7 @@ static void chat_write_choice(struct generation *g, const struct choice *c, stru
     json_end_object(w);
     chat_write_logprobs(g, c, &all, w);
     json_write_text(w, "finish_reason", chat_finish_name(c, reply.n_calls));
+    generation_write_ids(g, c, &all, w);
     json_end_object(w);
     whole_reply_deinit(&reply);
 }
@@ -273,6 +279,7 @@ static void chat_whole(struct generation *g, struct json_writer *w)
     json_end_array(w);
     generation_write_usage(g, w);
     prompt_logprobs_write(g, &g->choices[0], w);
+    generation_write_prompt_ids(g, &g->choices[0], w);
     json_end_object(w);
 }
 
@@ -293,6 +300,8 @@ static enum status chat_begin(struct exchange *x, const json_t *body, struct err
 
     if (request_chat(&r, body, exchange_arena(x), err) != STATUS_OK)
         return err->status;
+    if (r.prompts[0].n_ids > 0 && exchange_conversation(x)[0] != '\0')
+        return error_field(err, "X-Conversation-Id", "has no place beside prompt_token_ids");
     return resolution_generate(x, &plan, &r, err);
 }
 

@@ -47,7 +47,9 @@ static enum status append_token_text(const struct generation *g, int32_t id, str
 
     buf_init(&text, TOKEN_MAX_BYTES);
     rc = generation_token(g, id, &text);
-    if (rc == STATUS_OK && utf8_is_valid(text.data, text.len))
+    if (rc == STATUS_OK && g->request->names_ids)
+        rc = buf_printf(out, GENERATION_ID_NAME, id);
+    else if (rc == STATUS_OK && utf8_is_valid(text.data, text.len))
         rc = buf_append(out, text.data, text.len);
     else if (rc == STATUS_OK)
         rc = append_token_bytes(out, text.data, text.len);
@@ -261,6 +263,10 @@ static void completions_write_choice(const struct generation *g, struct choice *
     buf_deinit(&whole);
     completions_write_logprobs(g, c, part, w);
     json_write_text(w, "finish_reason", finish);
+    if (!c->has_told_ids)
+        generation_write_prompt_ids(g, c, w);
+    c->has_told_ids = true;
+    generation_write_ids(g, c, part->piece, w);
     prompt_logprobs_write(g, c, w);
     json_end_object(w);
 }
@@ -288,6 +294,7 @@ static enum status completion_passed(struct generation *g, struct choice *c,
 
     buf_init(&text, BODY_MAX_BYTES);
     c->has_echoed = g->request->echo;
+    c->has_told_ids = true;
     if (g->request->echo && g->request->want_logprobs)
         rc = completions_echo(g, c, &text);
     c->n_chars += count_chars(&text);
@@ -320,7 +327,7 @@ static void completion_piece(struct generation *g, struct choice *c, const struc
     const struct completion_part part = {.piece = event};
 
     completion_echo(g, c, w);
-    if (event->piece.len == 0 && !event->piece.has_logprobs)
+    if (event->piece.len == 0 && !event->piece.has_logprobs && !g->request->wants_ids)
         return; /* tokens without text so far */
     completions_write_chunk(g, c, &part, event->piece.text, event->piece.len, NULL, w);
 }
@@ -364,18 +371,16 @@ static enum status completions_keep_prompts(struct request *r, struct arena *are
 {
     for (size_t i = 0; (r->echo || request_wants_prompt_logprobs(r)) && i < r->n_prompts; i++) {
         struct prompt *p = &r->prompts[i];
-        struct message *own;
-        char *text;
+        struct message *own = arena_alloc(arena, p->n_messages + 1, sizeof(*own));
 
-        if (p->n_messages == 0)
-            continue;
-        own = arena_alloc(arena, 1, sizeof(*own));
-        text = arena_alloc(arena, p->messages[0].len + 1, 1);
-        if (own == NULL || text == NULL)
-            return error_no_memory(err, p->messages[0].len + 1, "a prompt");
-        memcpy(text, p->messages[0].text, p->messages[0].len + 1);
-        *own = p->messages[0];
-        own->text = text;
+        if (own == NULL)
+            return error_no_memory(err, p->n_messages * sizeof(*own), "a prompt");
+        for (size_t k = 0; k < p->n_messages; k++) {
+            own[k] = p->messages[k];
+            own[k].text = arena_strndup(arena, p->messages[k].text, p->messages[k].len);
+            if (own[k].text == NULL)
+                return error_no_memory(err, p->messages[k].len + 1, "a prompt");
+        }
         p->messages = own;
     }
     return STATUS_OK;

@@ -17,7 +17,7 @@ enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
 struct openai_body {
     struct responses_request r;
     const json_t *messages, *input, *metadata, *conversation, *reasoning, *text, *stream_options,
-        *response_format, *include;
+        *response_format, *include, *ids, *suffix;
     const char *reasoning_format, *truncation;
     const char *no_effect; /* of fields that are known, and change nothing */
     uint32_t ignored;
@@ -48,6 +48,7 @@ static bool includes(const json_t *list, const char *what)
 }
 
 #define TO(member) offsetof(struct openai_body, member)
+#define NO_IDS "is not supported here: /v1/chat/completions has it"
 #define NO_PROMPTS "is not supported here: /v1/chat/completions has prompt_logprobs"
 
 /* Refused are fields that other servers know and that would change the reply, or its form. Beside
@@ -59,8 +60,6 @@ static const struct field_row every_rows[] = {
     {"model", FIELD_TEXT, .to = TO(r.base.model)},
     {"n_predict", FIELD_ANY, .refused = "is not supported: use max_tokens", .is_off = is_no_bound},
     REFUSED("n_probs", empty, "is not supported: use logprobs"),
-    REFUSED("return_token_ids", empty, "is not supported: /tokenize gives ids"),
-    REFUSED("return_tokens_as_token_ids", empty, "is not supported: tokens are given as text"),
     REFUSED("skip_special_tokens", true, "must be true: replies have none"),
     {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
 };
@@ -77,24 +76,29 @@ static const struct field_row chat_rows[] = {
     {"messages", FIELD_LIST, .to = TO(messages)},
     {"modalities", FIELD_ANY, .refused = "may have text alone", .is_off = is_all_text},
     {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
+    {"parse_special", FIELD_BOOL, .refused = "must be false: messages are text", .is_off = field_is_false},
+    {"prompt_token_ids", FIELD_ANY, .to = TO(ids)},
     {"reasoning", FIELD_OBJECT, .to = TO(reasoning)}, /* OpenRouter's spelling */
     {"reasoning_format", FIELD_TEXT, .to = TO(reasoning_format)},
     {"response_format", FIELD_ANY, .to = TO(response_format)},
+    {"return_token_ids", FIELD_BOOL, .to = TO(r.base.wants_ids)},
+    {"return_tokens_as_token_ids", FIELD_BOOL, .to = TO(r.base.names_ids)},
     {"stream_options", FIELD_OBJECT, .to = TO(stream_options)},
     {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
     REFUSED("web_search_options", false, "is not supported: nothing is searched"),
 };
 
 static const struct field_row completion_rows[] = {
-    {"add_special_tokens", FIELD_BOOL, .refused = "must be true: send token ids to have none", .is_off = field_is_true},
     {"best_of", FIELD_WHOLE, .to = TO(best_of), .least = 1, .most = REQUEST_MAX_CHOICES, .given = TO(has_best_of)},
     {"echo", FIELD_BOOL, .to = TO(r.base.echo)},
     {"logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = COMPLETION_MAX_TOPS, .given = TO(r.base.want_logprobs)},
     {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
     REFUSED("prompt_embeds", empty, "is not supported: a prompt is text or token ids"),
     {"response_format", FIELD_ANY, .to = TO(response_format)},
+    {"return_token_ids", FIELD_BOOL, .to = TO(r.base.wants_ids)},
+    {"return_tokens_as_token_ids", FIELD_BOOL, .to = TO(r.base.names_ids)},
     {"stream_options", FIELD_OBJECT, .to = TO(stream_options)},
-    {"suffix", FIELD_TEXT, .refused = "is not supported: a reply has nothing behind it", .is_off = field_is_empty},
+    {"suffix", FIELD_ANY, .to = TO(suffix)},
 };
 
 static const struct field_row responses_rows[] = {
@@ -113,7 +117,10 @@ static const struct field_row responses_rows[] = {
     {"prompt_cache_key", FIELD_TEXT, .to = TO(no_effect)},
     {"prompt_cache_retention", FIELD_TEXT, .to = TO(no_effect)},
     REFUSED("prompt_logprobs", false, NO_PROMPTS),
+    REFUSED("prompt_token_ids", empty, NO_IDS),
     {"reasoning", FIELD_OBJECT, .to = TO(reasoning)},
+    REFUSED("return_token_ids", false, NO_IDS),
+    REFUSED("return_tokens_as_token_ids", false, NO_IDS),
     {"safety_identifier", FIELD_TEXT, .to = TO(no_effect)},
     {"store", FIELD_BOOL, .to = TO(r.store)},
     {"text", FIELD_OBJECT, .to = TO(text)},
@@ -193,8 +200,11 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
         return err->status;
     if (r->n_top > 0 && !r->want_logprobs)
         return error_field(err, "top_logprobs", "needs logprobs to be true");
-    if (given.messages == NULL)
+    if (given.messages == NULL && given.ids == NULL)
         return error_field(err, "messages", "is missing");
+    if (given.ids != NULL && json_array_size(given.messages) > 0)
+        return error_field(err, "prompt_token_ids",
+                           "is the whole prompt: send it without messages, or with an empty list");
     /* Thoughts come apart, or as llama-server's "none" has it, in the text. */
     r->keeps_thoughts =
         given.reasoning_format != NULL && strcmp(given.reasoning_format, "none") == 0;
@@ -202,7 +212,9 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
     if (r->prompts == NULL)
         return error_no_memory(err, 0, "the request");
-    if (request_messages(r->prompts, given.messages, "messages", arena, err) != STATUS_OK)
+    if (given.ids != NULL
+            ? request_chat_ids(r->prompts, given.ids, "prompt_token_ids", arena, err) != STATUS_OK
+            : request_messages(r->prompts, given.messages, "messages", arena, err) != STATUS_OK)
         return err->status;
     if (field(body, "max_completion_tokens") != NULL)
         r->names = names_of_chat;
@@ -227,6 +239,7 @@ static enum status take_no_reply(struct request *r, const json_t *body, struct e
 enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
                                struct error *err)
 {
+    struct raw_rules rules = {.parses_control = true};
     struct openai_body given;
     struct request *r = &given.r.base;
 
@@ -239,8 +252,12 @@ enum status request_completion(struct request *out, const json_t *body, struct a
         return error_field(err, "best_of", "must be as large as n, which is %u", r->n);
     if (take_prompt_logprobs(r, body, err) != STATUS_OK ||
         take_no_reply(r, body, err) != STATUS_OK ||
-        request_prompts(r, field(body, "prompt"), arena, err) != STATUS_OK)
+        request_raw_rules(&rules, body, err) != STATUS_OK ||
+        request_prompts(r, field(body, "prompt"), &rules, arena, err) != STATUS_OK ||
+        request_fill_in(r, given.suffix, arena, err) != STATUS_OK)
         return err->status;
+    if (r->echo && r->prompts[0].raw.fills_in)
+        return error_field(err, "echo", "cannot be combined with suffix");
     if ((r->overrides.given & SAMPLING_MAX_TOKENS) == 0) {
         r->overrides.given |= SAMPLING_MAX_TOKENS;
         r->overrides.values.max_tokens = COMPLETION_DEFAULT_TOKENS;

@@ -2,6 +2,8 @@
  * llama-server's clients ask for them. */
 #include <string.h>
 
+#include "agents/turn.h"
+#include "base/utf8.h"
 #include "server/api/answer.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/request.h"
@@ -18,7 +20,7 @@ enum { TOKEN_MAX_BYTES = 64 << 10, TOKENS_MAX_BYTES = 64 << 20 };
 struct tokens_body {
     const char *model;
     const json_t *messages, *ids, *prompt, *content;
-    bool is_replied, parses_special;
+    bool is_replied, gives_texts, gives_pieces;
 };
 
 #define TO(member) offsetof(struct tokens_body, member)
@@ -32,11 +34,10 @@ static const struct field_row body_rows[] = {
     {"continue_final_message", FIELD_BOOL, .refused = "is not served here", .is_off = field_is_false},
     {"messages", FIELD_LIST, .to = TO(messages)},
     {"model", FIELD_TEXT, .to = TO(model)},
-    {"parse_special", FIELD_BOOL, .to = TO(parses_special)},
     {"prompt", FIELD_ANY, .to = TO(prompt)},
-    {"return_token_strs", FIELD_BOOL, .refused = "is not supported: /detokenize gives text", .is_off = field_is_false},
+    {"return_token_strs", FIELD_BOOL, .to = TO(gives_texts)},
     {"tokens", FIELD_LIST, .to = TO(ids)},
-    {"with_pieces", FIELD_BOOL, .refused = "is not supported: /detokenize gives text", .is_off = field_is_false},
+    {"with_pieces", FIELD_BOOL, .to = TO(gives_pieces)},
 };
 /* clang-format on */
 static const struct field_table of_body = FIELD_TABLE(body_rows);
@@ -45,7 +46,7 @@ static const struct field_table of_body = FIELD_TABLE(body_rows);
 static enum status tokens_begin(struct tokens_body *out, struct model **ret_model,
                                 struct exchange *x, const json_t *body, struct error *err)
 {
-    *out = (struct tokens_body){.model = "", .is_replied = true, .parses_special = true};
+    *out = (struct tokens_body){.model = "", .is_replied = true};
     if (field_table_read(&of_body, out, body, err) != STATUS_OK ||
         resolution_find_model(ret_model, x, out->model, err) != STATUS_OK ||
         model_check_ready(*ret_model, err) != STATUS_OK)
@@ -55,23 +56,79 @@ static enum status tokens_begin(struct tokens_body *out, struct model **ret_mode
     return STATUS_OK;
 }
 
+/* A piece of llama-server's: a token's text, or its bytes where these are a part of a character. */
+static void write_piece(struct json_writer *w, const struct model *m, int32_t id, struct buf *text)
+{
+    struct error ignored;
+
+    buf_clear(text);
+    json_writer_fail(w, m->agent->type->text->detokenize(m->agent, &id, 1, text, &ignored));
+    json_begin_object(w, NULL);
+    json_write_signed(w, "id", id);
+    if (utf8_is_valid(text->data, text->len)) {
+        json_write_string(w, "piece", text->data, text->len);
+    } else {
+        json_begin_array(w, "piece");
+        for (size_t i = 0; i < text->len; i++)
+            json_write_unsigned(w, NULL, (unsigned char)text->data[i]);
+        json_end_array(w);
+    }
+    json_end_object(w);
+}
+
+/* The texts of the tokens, as vLLM's clients ask for them. */
+static void write_token_texts(struct json_writer *w, const struct model *m, const int32_t *ids,
+                              size_t n, struct buf *text)
+{
+    struct error ignored;
+
+    json_begin_array(w, "token_strs");
+    for (size_t i = 0; w->rc == STATUS_OK && i < n; i++) {
+        buf_clear(text);
+        json_writer_fail(w, m->agent->type->text->detokenize(m->agent, &ids[i], 1, text, &ignored));
+        json_write_string(w, NULL, text->data, text->len);
+    }
+    json_end_array(w);
+}
+
 /* llama-server's clients name the text content, and are answered with the ids alone. */
 static void write_ids(struct json_writer *w, const struct model *m, const struct tokens_body *body,
                       const struct buf *ids)
 {
     const int32_t *id = (const int32_t *)(const void *)ids->data;
     size_t n = ids->len / sizeof(id[0]);
+    struct buf text;
 
+    buf_init(&text, TOKEN_MAX_BYTES);
     json_begin_object(w, NULL);
     if (body->content == NULL) {
         json_write_unsigned(w, "count", n);
         json_write_unsigned(w, "max_model_len", m->info.text.context);
     }
     json_begin_array(w, "tokens");
-    for (size_t i = 0; i < n; i++)
-        json_write_signed(w, NULL, id[i]);
+    for (size_t i = 0; w->rc == STATUS_OK && i < n; i++)
+        if (body->gives_pieces)
+            write_piece(w, m, id[i], &text);
+        else
+            json_write_signed(w, NULL, id[i]);
     json_end_array(w);
+    if (body->gives_texts)
+        write_token_texts(w, m, id, n, &text);
     json_end_object(w);
+    buf_deinit(&text);
+}
+
+/* The fields that say how a raw text is read: a chat template's prompt has them in its own way. */
+static enum status messages_take_rules(const json_t *body, struct error *err)
+{
+    struct raw_rules rules = {.adds_no_bos = true};
+
+    if (request_raw_rules(&rules, body, err) != STATUS_OK)
+        return err->status;
+    if (!rules.adds_no_bos)
+        return error_field(err, "add_special_tokens",
+                           "must be false with messages: the chat template has them");
+    return STATUS_OK;
 }
 
 /* The same ids as of a chat completion's prompt. */
@@ -83,7 +140,8 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
     struct prompt p = {0};
     struct request r = {.prompts = &p, .n_prompts = 1};
 
-    if (request_messages(&p, given->messages, "messages", arena, err) != STATUS_OK ||
+    if (messages_take_rules(body, err) != STATUS_OK ||
+        request_messages(&p, given->messages, "messages", arena, err) != STATUS_OK ||
         request_tools(&r, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK ||
         request_variables(&r, body, NULL, arena, err) != STATUS_OK ||
         request_fit_model(&r, m->info.text.reply_format, arena, err) != STATUS_OK)
@@ -97,6 +155,9 @@ static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const stru
                                  struct error *err)
 {
     const json_t *text = given->content != NULL ? given->content : given->prompt;
+    /* llama-server's clients ask for a bos, vLLM's for none. */
+    struct raw_rules rules = {.parses_control = true, .adds_no_bos = given->content != NULL};
+    struct message raw;
 
     if (given->messages != NULL)
         return messages_to_ids(ids, x, m, given, body, err);
@@ -104,9 +165,14 @@ static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const stru
         return error_field(err, "prompt", "is missing, and so are messages");
     if (!json_is_string(text))
         return field_wrong(err, given->content != NULL ? "content" : "prompt", "a string", text);
-    return m->agent->type->text->tokenize(m->agent, json_string_value(text),
-                                          json_string_length(text), given->parses_special, ids,
-                                          err);
+    if (request_raw_rules(&rules, body, err) != STATUS_OK)
+        return err->status;
+    raw = (struct message){
+        .role = ROLE_USER, .text = json_string_value(text), .len = json_string_length(text)};
+    if (m->agent->type->text->raw_prompt == NULL)
+        return m->agent->type->text->tokenize(m->agent, raw.text, raw.len, rules.parses_control,
+                                              ids, err);
+    return m->agent->type->text->raw_prompt(m->agent, &rules, &raw, 1, ids, err);
 }
 
 static enum status tokenize(struct exchange *x, const json_t *body, struct error *err)

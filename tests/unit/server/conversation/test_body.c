@@ -154,6 +154,7 @@ START_TEST(an_acceptance_is_kept)
                              .plain_ids = ids,
                              .n_plain_ids = 3,
                              .is_plain = true,
+                             .raw = {true, false, true, false},
                              .n_logprobs = 4,
                              .tool_use = {{"[1]", 3}, true, true, 77},
                              .variables = {{"{\"a\":1}", 7}, THINKING_OFF},
@@ -178,6 +179,14 @@ START_TEST(an_acceptance_is_kept)
     ck_assert(!stored_request_matches(stored, &out.request));
     out.request.variables = (struct template_variables){{"{\"a\":2}", 7}, THINKING_OFF};
     ck_assert(!stored_request_matches(stored, &out.request));
+    out.request.variables = r.variables;
+    ck_assert(stored_request_matches(stored, &out.request));
+    for (size_t i = 0; i < 4; i++) {
+        struct turn_request other = out.request;
+
+        ((bool *)&other.raw)[i] = !((bool *)&other.raw)[i];
+        ck_assert(!stored_request_matches(stored, &other));
+    }
     ck_assert_str_eq(out.binding, "engine 1");
     ck_assert_uint_eq(out.engine_revision, AGENT_ENGINE_REVISION);
     ck_assert_uint_eq(out.compiler_revision, AGENT_COMPILER_REVISION);
@@ -185,8 +194,11 @@ START_TEST(an_acceptance_is_kept)
     ck_assert(sampling_overrides_is_equal(&read_all, &all));
     ck_assert_uint_eq(out.origin.generation, 0);
     check_cuts(&body, read_accept);
-    body.data[0] = 4; /* a version without origins */
+    body.data[0] = 5; /* a version without rules of raw prompts */
     ck_assert_int_eq(body_read_accept(&out, body.data, body.len - 4, &arena, &err), STATUS_OK);
+    ck_assert(out.request.is_plain && !out.request.raw.parses_control);
+    body.data[0] = 4; /* a version without origins, too */
+    ck_assert_int_eq(body_read_accept(&out, body.data, body.len - 8, &arena, &err), STATUS_OK);
     ck_assert_str_eq(out.binding, "engine 1");
     ck_assert_uint_eq(out.origin.generation, 0);
     buf_clear(&body);

@@ -140,7 +140,7 @@ START_TEST(test_refusals)
         {true, "mirostat", "{\"options\":{\"mirostat\":2}}"},
         {true, "repeat_last_n", "{\"options\":{\"repeat_last_n\":64,\"repeat_penalty\":1.1}}"},
         {true, "typical_p", "{\"options\":{\"typical_p\":0.5}}"},
-        {false, "suffix", "{\"prompt\":\"a\",\"suffix\":\"b\"}"},
+        {false, "suffix", "{\"prompt\":\"a\",\"suffix\":1}"},
         {false, "template", "{\"prompt\":\"a\",\"template\":\"b\"}"},
         {false, "context", "{\"prompt\":\"a\",\"context\":[1]}"},
         {false, "system", "{\"prompt\":\"a\",\"raw\":true,\"system\":\"b\"}"},

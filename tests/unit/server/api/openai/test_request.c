@@ -228,7 +228,6 @@ static const struct unmet {
 } unmet[] = {
     {CHAT, "add_generation_prompt", "false", {"true"}},
     {CHAT, "add_special_tokens", "true", {"false"}},
-    {COMPLETION, "add_special_tokens", "false", {"true"}},
     {CHAT, "allowed_token_ids", "[1]", {"[]"}},
     {CHAT, "audio", "{\"voice\":\"x\"}", {"null"}},
     {CHAT, "bad_words", "[\"x\"]", {"[]"}},
@@ -252,8 +251,6 @@ static const struct unmet {
     {COMPLETION, "prompt_embeds", "\"x\"", {"null"}},
     {CHAT, "prompt_logprobs", "21", {"false"}},
     {COMPLETION, "prompt_logprobs", "-1", {"null"}},
-    {CHAT, "return_token_ids", "true", {"false"}},
-    {CHAT, "return_tokens_as_token_ids", "true", {"false"}},
     {CHAT, "skip_special_tokens", "false", {"true"}},
     {CHAT, "stop_token_ids", "[2]", {"[]"}},
     {CHAT, "tool_choice", "\"required\"", {"\"none\"", "\"auto\""}},

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Raw prompts and token ids over HTTP, with the unmodified `openai` client and bare HTTP: control tokens in the text of a prompt, the beginning
+of a prompt, gaps to fill in, the ids of prompts and replies, whole and streamed, and conversations that go on by ids alone.
+
+usage: test_raw.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients; see venv.sh)
+"""
+import json
+import os
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+import ollama
+import openai
+
+import children
+import harness
+from children import PATIENCE
+from test_tools import CALL, HERMES, TOOLS, says
+
+GAP = ["!<|fim_prefix|>", "!<|fim_suffix|>", "!<|fim_middle|>"]
+SAY = [{"role": "user", "content": "hello there"}]
+
+
+def post(parley, path, body):
+    """The status, and the reply as JSON."""
+    request = urllib.request.Request(f"http://{parley.http}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def ids_of(parley, model="tiny", **body):
+    status, reply = post(parley, "/tokenize", {"model": model, **body})
+    assert status == 200, reply
+    return reply["tokens"]
+
+
+def events(parley, path, body):
+    """The data of a stream's events."""
+    request = urllib.request.Request(f"http://{parley.http}{path}", json.dumps({"stream": True, **body}).encode())
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        lines = answer.read().decode().split("\n\n")
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line and not line.endswith("[DONE]")]
+
+
+def whole(parley, prompt, model="tiny", **more):
+    """The ids of a completion's prompt and reply."""
+    status, reply = post(parley, "/v1/completions", {"model": model, "prompt": prompt, "max_tokens": 6, "temperature": 0, "ignore_eos": True, "return_token_ids": True, **more})
+    assert status == 200, reply
+    choice = reply["choices"][0]
+    assert sum(len(c["prompt_token_ids"]) for c in reply["choices"]) == reply["usage"]["prompt_tokens"]
+    assert sum(len(c["token_ids"]) for c in reply["choices"]) == reply["usage"]["completion_tokens"]
+    return choice["prompt_token_ids"], choice["token_ids"]
+
+
+def control_tokens(parley):
+    """One rule for prompts, /tokenize and Ollama's raw prompts; messages have none."""
+    chat = "<|im_start|>user\nhello there<|im_end|>\n<|im_start|>assistant\n"
+    parsed, plain = ids_of(parley, prompt=chat), ids_of(parley, prompt=chat, parse_special=False)
+    assert len(parsed) < len(plain) and ids_of(parley, content=chat) == parsed and ids_of(parley, content=chat, parse_special=False) == plain
+    assert whole(parley, chat)[0] == parsed and whole(parley, chat, parse_special=False)[0] == plain
+    assert whole(parley, [chat, "hello"])[0] == parsed
+    raw = ollama.Client(host=f"http://{parley.http}", timeout=PATIENCE).generate("tiny", chat, raw=True, options={"num_predict": 1})
+    assert raw.prompt_eval_count == len(parsed), raw
+    # The same prompt as a chat's: the template of this model has a system message of its own before it.
+    asked = ids_of(parley, messages=SAY)
+    assert asked[-len(parsed):] == parsed
+    shown = post(parley, "/detokenize", {"model": "tiny", "tokens": asked})[1]["prompt"]
+    assert whole(parley, shown)[0] == asked
+    # A message's own stay text, and no field changes that.
+    said = [{"role": "user", "content": "<|im_end|>"}]
+    assert len(ids_of(parley, messages=said)) > len(ids_of(parley, messages=[{"role": "user", "content": ""}])) + 1
+    status, reply = post(parley, "/v1/chat/completions", {"model": "tiny", "messages": said, "parse_special": True})
+    assert status == 400 and reply["error"]["param"] == "parse_special", reply
+    # Scores of a prompt are those of its tokens.
+    for text, ids in ((chat, parsed), ("hello", ids_of(parley, prompt="hello"))):
+        body = {"model": "tiny", "prompt": text, "echo": True, "max_tokens": 0, "logprobs": 0}
+        told = post(parley, "/v1/completions", body)[1]["choices"][0]
+        assert len(told["logprobs"]["tokens"]) == len(ids) and told["text"] == text and told["logprobs"]["text_offset"][-1] < len(text)
+        by_ids = post(parley, "/v1/completions", {**body, "prompt": ids})[1]["choices"][0]
+        assert by_ids["logprobs"]["token_logprobs"] == told["logprobs"]["token_logprobs"]
+    for path in ("/v1/completions", "/tokenize"):
+        for field in ("parse_special", "add_special_tokens"):
+            status, reply = post(parley, path, {"model": "tiny", "prompt": "a", field: 1})
+            assert status == 400 and field in json.dumps(reply), reply
+
+
+def beginnings(parley):
+    """A model that begins prompts with a token: text gets it once, ids are taken as they are."""
+    bos = ids_of(parley, "bos", prompt="<|im_start|>", add_special_tokens=False)
+    text = ids_of(parley, "bos", prompt="hello", add_special_tokens=False)
+    assert len(bos) == 1 and ids_of(parley, "bos", prompt="hello") == bos + text == whole(parley, "hello", "bos")[0]
+    assert ids_of(parley, "bos", content="hello") == text and ids_of(parley, "bos", content="hello", add_special=True) == bos + text
+    assert whole(parley, "hello", "bos", add_special_tokens=False)[0] == text == whole(parley, text, "bos")[0]
+    assert whole(parley, "<|im_start|>hello", "bos")[0] == bos + text == ids_of(parley, "bos", prompt="<|im_start|>hello")
+    assert whole(parley, bos + text, "bos")[0] == bos + text
+    status, reply = post(parley, "/tokenize", {"model": "bos", "messages": SAY, "add_special_tokens": True})
+    assert status == 400 and "add_special_tokens" in reply["error"]["message"], reply
+
+
+def gaps(parley):
+    """A suffix: the prompt is the text before a gap. Control tokens in both are text."""
+    before, behind = "def f(x):\n    ", "\n    return y<|fim_middle|>"
+    prefix, suffix, middle = (ids_of(parley, "gap", prompt=token[1:])[0] for token in GAP)
+    plain = dict(parse_special=False)
+    wanted = [prefix, *ids_of(parley, "gap", prompt=before), suffix, *ids_of(parley, "gap", prompt=behind, **plain), middle]
+    told, said = whole(parley, before, "gap", suffix=behind)
+    assert told == wanted and whole(parley, wanted, "gap")[1] == said
+    assert whole(parley, "", "gap", suffix=behind)[0] == [prefix, suffix, *ids_of(parley, "gap", prompt=behind, **plain), middle]
+    assert whole(parley, before, "gap", suffix="")[0] == whole(parley, before, "gap", suffix=None)[0] == ids_of(parley, "gap", prompt=before)
+    assert len(post(parley, "/v1/completions", {"model": "gap", "prompt": before, "suffix": behind, "max_tokens": 0, "prompt_logprobs": 1})[1]["choices"][0]["prompt_logprobs"]) == len(wanted)
+    client = ollama.Client(host=f"http://{parley.http}", timeout=PATIENCE)
+    for prompt, wanted in ((before, wanted), ("", [prefix, suffix, *ids_of(parley, "gap", prompt=behind, **plain), middle])):
+        assert client.generate("gap", prompt, suffix=behind, options={"num_predict": 1}).prompt_eval_count == len(wanted)
+    for model, body, param in (("tiny", {"prompt": before, "suffix": behind}, "suffix"), ("echo", {"prompt": before, "suffix": behind}, "prompt"), ("gap", {"prompt": [1], "suffix": behind}, "suffix"),
+                               ("gap", {"prompt": before, "suffix": behind, "echo": True}, "echo"), ("gap", {"prompt": before, "suffix": 1}, "suffix"), ("gap", {"prompt": "", "suffix": ""}, "prompt")):
+        status, reply = post(parley, "/v1/completions", {"model": model, **body})
+        assert status == 400 and reply["error"]["param"] == param, (model, body, reply)
+    status, reply = post(parley, "/api/generate", {"model": "tiny", "prompt": before, "suffix": behind})
+    assert status == 400 and "filling in" in reply["error"], reply
+
+
+def pieces(parley):
+    """The texts of tokens beside their ids, in vLLM's form and in llama-server's."""
+    text = "hé <|im_end|>\U0001f600"
+    status, reply = post(parley, "/tokenize", {"model": "tiny", "prompt": text, "return_token_strs": True})
+    assert status == 200 and len(reply["token_strs"]) == reply["count"] and "<|im_end|>" in reply["token_strs"], reply
+    status, told = post(parley, "/tokenize", {"model": "tiny", "content": text, "with_pieces": True})
+    assert [t["id"] for t in told["tokens"]] == reply["tokens"]
+    assert b"".join(bytes(t["piece"]) if isinstance(t["piece"], list) else t["piece"].encode() for t in told["tokens"]).decode() == text
+
+
+def reply_ids(parley):
+    """A reply's ids, whole and in a stream, of text, thoughts and calls: none is left out, and that of the end is there."""
+    ends = [ids_of(parley, "hermes", prompt=text)[0] for text in ("<|im_end|>", "<|endoftext|>")]
+    for text in ("Yes.", CALL, f"<think>\nHm.\n</think>\n\n{CALL}\n{CALL}"):
+        body = {"model": "hermes", "messages": SAY, "tools": TOOLS, "return_token_ids": True, "temperature": 0, **says(text)}
+        status, reply = post(parley, "/v1/chat/completions", body)
+        choice = reply["choices"][0]
+        assert status == 200 and choice["finish_reason"] in ("stop", "tool_calls"), reply
+        assert reply["prompt_token_ids"] == ids_of(parley, "hermes", messages=SAY, tools=TOOLS)
+        assert choice["token_ids"][:-1] == ids_of(parley, "hermes", prompt=text) and choice["token_ids"][-1] in ends, choice
+        told = events(parley, "/v1/chat/completions", body)
+        assert told[0]["prompt_token_ids"] == reply["prompt_token_ids"] and not any("prompt_token_ids" in e for e in told[1:])
+        assert [i for e in told for i in e["choices"][0]["token_ids"]] == choice["token_ids"], told
+    body = {"model": "tiny", "prompt": ["once", "upon"], "n": 2, "max_tokens": 9, "ignore_eos": True, "seed": 4, "return_token_ids": True, "logprobs": 1, "return_tokens_as_token_ids": True}
+    reply = post(parley, "/v1/completions", body)[1]
+    told = events(parley, "/v1/completions", body)
+    for choice in reply["choices"]:
+        own = [e["choices"][0] for e in told if e["choices"][0]["index"] == choice["index"]]
+        assert own[0]["prompt_token_ids"] == choice["prompt_token_ids"] and [i for c in own for i in c["token_ids"]] == choice["token_ids"]
+        assert choice["logprobs"]["tokens"] == [f"token_id:{i}" for i in choice["token_ids"]]
+        assert all(key.startswith("token_id:") for top in choice["logprobs"]["top_logprobs"] for key in top)
+    client = openai.OpenAI(base_url=f"http://{parley.http}/v1", api_key="any", timeout=PATIENCE, max_retries=0)
+    said = client.chat.completions.create(model="tiny", messages=SAY, max_tokens=5, logprobs=True, top_logprobs=2, extra_body={"ignore_eos": True, "return_token_ids": True})
+    assert [t.id for t in said.choices[0].logprobs.content] == said.choices[0].token_ids and said.choices[0].logprobs.content[0].top_logprobs[0].id >= 0
+    # Without the field no answer has ids, and other APIs refuse it.
+    assert "token_ids" not in json.dumps(post(parley, "/v1/chat/completions", {"model": "tiny", "messages": SAY, "max_tokens": 2}))
+    for path, body in (("/v1/responses", {"input": "a"}), ("/v1/messages", {"messages": SAY, "max_tokens": 1}), ("/api/chat", {"messages": SAY})):
+        status, reply = post(parley, path, {"model": "tiny", "return_token_ids": True, **body})
+        assert status == 400 and "return_token_ids" in json.dumps(reply), (path, reply)
+
+
+def chats_by_ids(parley):
+    """A chat's prompt as ids: the same reply as by messages, in parts, and the next turn behind the exact ids of the one before."""
+    body = {"model": "hermes", "tools": TOOLS, "temperature": 0, "max_tokens": 200, "return_token_ids": True, **says(f"<think>\nHm.\n</think>\n\n{CALL}")}
+    first = post(parley, "/v1/chat/completions", {"messages": SAY, **body})[1]
+    again = post(parley, "/v1/chat/completions", {"prompt_token_ids": first["prompt_token_ids"], **body})[1]
+    for reply in (first, again):
+        reply["choices"][0]["message"]["tool_calls"][0].pop("id")  # it is another in each reply
+    assert again["choices"] == first["choices"] and again["prompt_token_ids"] == first["prompt_token_ids"] and again["usage"]["prompt_tokens"] == first["usage"]["prompt_tokens"]
+    told = events(parley, "/v1/chat/completions", {"prompt_token_ids": first["prompt_token_ids"], "messages": [], **body})
+    assert any(e["choices"][0]["delta"].get("tool_calls") for e in told) and any(e["choices"][0]["delta"].get("reasoning_content") for e in told)
+    more = ids_of(parley, "hermes", prompt="\n<|im_start|>user\nand then?<|im_end|>\n<|im_start|>assistant\n")
+    ids = first["prompt_token_ids"] + first["choices"][0]["token_ids"] + more
+    then = post(parley, "/v1/chat/completions", {"prompt_token_ids": ids, "model": "hermes", "max_tokens": 3, "return_token_ids": True})[1]
+    assert then["prompt_token_ids"] == ids and then["usage"]["prompt_tokens_details"]["cached_tokens"] >= len(first["prompt_token_ids"]) // 16 * 16, then
+    for wrong, param in (({"prompt_token_ids": [1], "messages": SAY}, "prompt_token_ids"), ({"prompt_token_ids": []}, "prompt_token_ids"), ({"prompt_token_ids": "a"}, "prompt_token_ids"),
+                         ({"prompt_token_ids": [-1]}, "prompt"), ({"prompt_token_ids": [10**6]}, "prompt"), ({"prompt_token_ids": [1.5]}, "prompt_token_ids"), ({}, "messages")):
+        status, reply = post(parley, "/v1/chat/completions", {"model": "hermes", **wrong})
+        assert status == 400 and param in reply["error"]["param"], (wrong, reply)
+    request = urllib.request.Request(f"http://{parley.http}/v1/chat/completions", json.dumps({"prompt_token_ids": [1]}).encode(), {"X-Conversation-Id": "ids"})
+    try:
+        urllib.request.urlopen(request, timeout=PATIENCE)
+        raise AssertionError("ids in a named conversation are taken")
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and b"X-Conversation-Id" in error.read()
+
+
+def kept(parleyd, flags, folder):
+    """A keyed raw prompt that a kill interrupts has the same ids afterwards: its rules are in the journal."""
+    asked = {"model": "tiny", "prompt": "<|im_start|>user\nhello<|im_end|>\n", "max_tokens": 4, "ignore_eos": True, "seed": 9}
+    data = ["--data", os.path.join(folder, "data")]
+
+    def ask(parley, **more):
+        request = urllib.request.Request(f"http://{parley.http}/v1/completions", json.dumps({**asked, **more}).encode(), {"Idempotency-Key": "raw-1"})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.loads(answer.read())
+
+    daemon = harness.Parleyd(parleyd, *flags, *data, "--http", "127.0.0.1:0")
+    with daemon as parley:
+        first = ask(parley)
+    with harness.Parleyd(parleyd, *flags, *data, "--http", "127.0.0.1:0") as parley:
+        assert ask(parley) == first
+        try:
+            ask(parley, parse_special=False)
+            raise AssertionError("the key's request is another one")
+        except urllib.error.HTTPError as error:
+            assert error.code == 422
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    only = sys.argv[3:]
+    with tempfile.TemporaryDirectory() as folder:
+        def path(name):
+            return os.path.join(folder, name)
+
+        with open(path("hermes.jinja"), "w", encoding="utf-8") as f:
+            f.write(HERMES)
+        children.run([write_tiny_model, path("tiny.gguf")], check=True)
+        children.run([write_tiny_model, path("bos.gguf"), "add_bos"], check=True)
+        children.run([write_tiny_model, path("gap.gguf"), "8192", "1", path("hermes.jinja"), *GAP], check=True)
+        children.run([write_tiny_model, path("hermes.gguf"), "8192", "1", path("hermes.jinja")], check=True)
+        flags = [flag for name in ("tiny", "bos", "gap", "hermes") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
+        with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
+            for test in (control_tokens, beginnings, gaps, pieces, reply_ids, chats_by_ids):
+                if not only or test.__name__ in only:
+                    start = time.monotonic()
+                    test(parley)
+                    print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
+        if not only or "kept" in only:
+            kept(parleyd, flags, folder)
+            print("kept: good", flush=True)
+
+
+if __name__ == "__main__":
+    main()
