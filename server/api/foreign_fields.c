@@ -69,6 +69,7 @@ static const struct foreign_field foreign_fields[] = {
     {"smoothing_factor", NULL, is_not_positive, CUTS},
     {"stop_regex", NULL, field_is_empty, "is not supported: use stop"},
     {"stop_token_ids", NULL, field_is_empty, "is not supported: use stop"},
+    {"structural_tag", NULL, field_is_empty, "is not supported: use tools, or structured_outputs"},
     {"tfs", NULL, is_one, CUTS},
     {"tfs_z", NULL, is_one, CUTS},
     {"top_a", NULL, is_not_positive, CUTS},
