@@ -61,10 +61,12 @@ static FIXED_SIZE void outlier_values_of(outlier_numbers *to, struct block_form 
 {
     const int8_t *values = form.codes == CODE_IQ4 ? dtype_iq4_values : dtype_e2m1_values;
 #if defined(__AVX512F__)
-    struct v16 table = v16_load_i8(values);
+    __m512i index;
+    __m512 number;
 
-    memcpy(to, &table, sizeof(*to));
-    *to = __builtin_shuffle(*to, (outlier_integers)*code);
+    memcpy(&index, code, sizeof(index));
+    number = _mm512_permutexvar_ps(index, v16_load_i8(values).x);
+    memcpy(to, &number, sizeof(*to));
 #elif defined(__AVX2__)
     const __m256i table =
         _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)values));
