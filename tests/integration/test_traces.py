@@ -188,7 +188,7 @@ def prefixes(parleyd, model, whole):
                     shares.append(n_found / before)
                 before = n_prompt
         assert len(shares) >= 40 and min(shares) >= 0.95, (name, min(shares), shares)
-        assert len(begins) == 2 and begins[0] == 0 and begins[1] >= (0.85 if whole else 0.7), (name, begins)
+        assert len(begins) == 2 and begins[0] == 0 and begins[1] >= 0.7, (name, begins)
         print(f"{name}: of the prompt before at least {min(shares):.4f} is found, of the second session's first prompt {begins[1]:.3f}", flush=True)
 
 
