@@ -111,6 +111,7 @@ class Training:
         seen, _ = self.envs.reset()
         began, fresh = np.zeros(len(seen)), np.zeros(len(seen), bool)  # fresh: this step begins an episode
         steps, updates, start, shown = 0, 0.0, time.monotonic(), 0.0
+        stored = [0] * self.runs  # transitions: a table without any has nothing to sample
         while steps < o.steps:
             action = self.any() if steps < o.warm_up else self.ask(act, seen)
             after, reward, terminated, truncated, _ = self.step(action)
@@ -125,12 +126,13 @@ class Training:
                 self.curves[i // self.n].append((steps, float(began[i])))
                 began[i] = 0
             self.algorithm.ended(torch.from_numpy(np.ascontiguousarray(fresh.reshape(self.runs, self.n).repeat(self.agents, 0))))
-            for table, given in zip(self.tables, made, strict=True):
+            for which, (table, given) in enumerate(zip(self.tables, made, strict=True)):
                 if given:
+                    stored[which] += len(given)
                     columns = zip(*given, strict=True)
                     table.insert_all(dict(zip(("observation", "action", "reward", "discount", "next_observation"), map(self.column, columns), strict=True)))
             seen = after
-            if steps >= o.warm_up:
+            if steps >= o.warm_up and min(stored) > 0:
                 updates += self.n * o.updates
                 self.learn(int(updates), steps)
                 updates -= int(updates)
@@ -227,12 +229,12 @@ def parsed(words):
     p.add_argument("algorithm", choices=ALGORITHMS)
     p.add_argument("--env", default="", help="Pendulum-v1; spread for maddpg, CartPole-v1 for rainbow; gymnasium:NAME")
     p.add_argument("--seeds", type=int, nargs="+", default=[1], help="a training each, all in one pass")
-    p.add_argument("--steps", type=int, default=0, help="of the environment, each seed")
+    p.add_argument("--steps", type=int, help="of the environment, each seed")
     p.add_argument("--envs", type=int, default=4, help="environments of each seed")
-    p.add_argument("--updates", type=float, default=0, help="to one step")
+    p.add_argument("--updates", type=float, help="to one step")
     p.add_argument("--warm-up", type=int, default=1000, help="steps of random actions at the start")
     p.add_argument("--memory", type=int, default=100_000, help="items of each table")
-    p.add_argument("--reward-scale", type=float, default=0)
+    p.add_argument("--reward-scale", type=float)
     p.add_argument("--noise", choices=KINDS, help="of ddpg, td3, maddpg")
     p.add_argument("--without", choices=RAINBOW.PARTS, nargs="+", default=[], help="parts that rainbow leaves out")
     p.add_argument("--prioritised", action="store_true", help="experience by the critic's errors; rainbow has it")
@@ -248,7 +250,12 @@ def parsed(words):
     options.name = options.name or options.algorithm
     defaults = {"maddpg": (15_000, 0.5, 0.1), "rainbow": (20_000, 0.5, 1.0)}.get(options.algorithm, (6_000, 1.0, 0.1))
     for i, name in enumerate(("steps", "updates", "reward_scale")):
-        setattr(options, name, getattr(options, name) or defaults[i])
+        setattr(options, name, defaults[i] if getattr(options, name) is None else getattr(options, name))
+    for name, least in ("steps", 1), ("envs", 1), ("updates", 0), ("warm_up", 0), ("memory", 1), ("judged", 1):
+        if getattr(options, name) < least:
+            p.error(f"--{name.replace('_', '-')} is {getattr(options, name)}, it must be at least {least}")
+    if len(set(options.seeds)) < len(options.seeds):
+        p.error(f"--seeds has {options.seeds}, each must be another one: they name the tables")
     return options
 
 
