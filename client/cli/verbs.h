@@ -10,7 +10,9 @@ enum exit_code ask_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_params_run(const struct verb *verb, int argc, char **argv);
 enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
+enum exit_code cluster_run(const struct verb *verb, int argc, char **argv);
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
+enum exit_code drain_run(const struct verb *verb, int argc, char **argv);
 enum exit_code keys_run(const struct verb *verb, int argc, char **argv);
 enum exit_code status_run(const struct verb *verb, int argc, char **argv);
 /* list_files is for `models list DIR`, which needs no server: it prints the model files of a

@@ -44,7 +44,7 @@ const struct config_option config_options[] = {
     {.flag = "--listen-admin", .value = "ADDRESS|off", .key = "listen_admin", .set = set_listen_admin,
      .usual = "off: --listen serves them", .example = "unix:/run/parley/admin.sock",
      .help = "a separate address for the administrative gRPC methods, which --listen then no longer serves: HOST:PORT, [IPV6]:PORT or unix:PATH",
-     .more = "These are the methods that need the role admin when --keys is set: Admin.Status, Models.Load and Unload, Act.Configure, Act.Attach, Act.Learn and Act.Train, and KServe's ModelStatistics, RepositoryModelLoad and RepositoryModelUnload. The health service is here too. Keys and TLS are the same as for --listen."},
+     .more = "These are the methods that need the role admin when --keys is set: Admin.Status and Drain, Cluster.List, Models.Load and Unload, Act.Configure, Act.Attach, Act.Learn and Act.Train, and KServe's ModelStatistics, RepositoryModelLoad and RepositoryModelUnload. The health service is here too. Keys and TLS are the same as for --listen."},
     {.flag = "--keys", .value = "FILE", .key = "keys", .set = set_keys,
      .usual = "every caller is served", .example = "/etc/parley/keys",
      .help = "serve only callers that send one of the keys in FILE; read again on SIGHUP",

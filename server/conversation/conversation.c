@@ -354,12 +354,20 @@ static struct turn *find_live(const struct conversation *c, uint32_t number)
     return NULL;
 }
 
+/* Whether the turn in flight is one that an earlier process had accepted. */
+static bool conversation_runs_again(const struct conversation *c)
+{
+    return c->host.n_live > 0 &&
+           container_of(list_first(&c->host.turns), struct turn, link)->resolved != NULL;
+}
+
+/* A turn that an earlier process had accepted is not cut: it may have come less far here than what
+ * its client has seen. */
 enum status conversation_cancel_from(struct conversation *c, uint32_t number, size_t *ret_n,
                                      struct error *err)
 {
-    uint32_t last;
+    uint32_t last, from = number;
 
-    /* A turn that an earlier process accepted is cancelled as one that runs. */
     if (c->unended.request != NULL && (number == 0 || number == c->host.n_turns + 1) &&
         conversation_run_unended(c, err) != STATUS_OK)
         return err->status;
@@ -368,10 +376,12 @@ enum status conversation_cancel_from(struct conversation *c, uint32_t number, si
         (void)error_field(err, "turn", "is %u, there are %u turns", number, last);
         return err->status = STATUS_RANGE;
     }
+    if (conversation_runs_again(c) && number <= c->host.n_turns + 1)
+        from = c->host.n_turns + 2; /* those behind it */
     if (number != 0 && number <= c->host.n_turns)
         *ret_n = 0;
     else
-        *ret_n = turn_cancel_from(&c->host, number);
+        *ret_n = turn_cancel_from(&c->host, from);
     return STATUS_OK;
 }
 

@@ -1,4 +1,5 @@
 /* parley.v1.Admin. */
+#include <signal.h>
 #include <unistd.h>
 
 #include "parley/v1/admin.pb-c.h"
@@ -39,8 +40,21 @@ static enum status admin_service_status(struct call *call,
                        call_arena(call), err);
 }
 
+/* The signal comes behind the answer: the loop takes both. */
+static enum status admin_service_drain(struct call *call,
+                                       const Parley__V1__AdminDrainRequest *request,
+                                       Parley__V1__AdminDrainResponse *response, struct error *err)
+{
+    response->turns = (uint32_t)call_server(call)->conversations->n_live;
+    if (kill(getpid(), SIGTERM) != 0)
+        return error_set(err, STATUS_INTERNAL, "the process cannot signal itself");
+    return STATUS_OK;
+}
+
 #define ADMIN_SERVICE_METHODS(METHOD)                                                  \
     METHOD(ANSWER, ADMIN, "Admin/Status", admin_status_request, admin_status_response, \
-           admin_service_status)
+           admin_service_status)                                                       \
+    METHOD(ANSWER, ADMIN, "Admin/Drain", admin_drain_request, admin_drain_response,    \
+           admin_service_drain)
 
 PARLEY_TABLE(admin_service_methods, ADMIN_SERVICE_METHODS)
