@@ -5,7 +5,7 @@ import { Chat } from './chat.js';
 import { showCompared } from './compare.js';
 import { Composer } from './composer.js';
 import { unary } from './connect.js';
-import { askForKey } from './key.js';
+import { askForKey, hasKey } from './key.js';
 import { Library } from './library.js';
 import { kept } from './memory.js';
 import { asked, complain, confirmed, copyText, notify, openDialog, openMenu } from './overlays.js';
@@ -29,6 +29,7 @@ export class App {
   /** @type {Map<string, Chat>} those that were shown */
   #chats = new Map();
   #pointed = null; // a turn to show once it is there
+  #covering = null; // what lies over a narrow window
 
   constructor() {
     this.root = document.getElementById('app');
@@ -54,6 +55,7 @@ export class App {
     if (!NARROW.matches && kept.get('sidebar', true) === false) this.root.classList.add('no-sidebar');
     this.panel.show(MIDDLE.matches ? null : kept.get('panel'));
     this.library.changed.on(() => this.draw());
+    NARROW.addEventListener('change', () => this.#cover());
     addEventListener('hashchange', () => this.#route());
     addEventListener('keydown', (event) => this.#key(event));
     addEventListener('storage', (event) => event.key === `parley.pending.${this.chat.id}` && this.#look());
@@ -71,9 +73,23 @@ export class App {
     }
     await this.#route();
     this.library.complete().catch(complain);
-    this.library.poll(() => this.#setReachable(false), () => this.#setReachable(true));
+    this.library.poll((error) => (error.code === 'unauthenticated' ? this.#askAgain() : this.#setReachable(false)), () => this.#setReachable(true));
     if (!NARROW.matches) this.composer.focus();
     this.root.removeAttribute('aria-busy');
+  }
+
+  /** The key is not admitted any more. */
+  async #askAgain() {
+    if (document.querySelector('#key')) return; // it is being asked for
+    await askForKey(() => this.library.refresh());
+    this.#look();
+  }
+
+  /** Another key is another person, whose conversations are others. */
+  async changeKey() {
+    if (!await askForKey(() => this.library.refresh(), 'Use another key')) return;
+    history.replaceState(null, '', location.pathname);
+    location.reload();
   }
 
   // --- drawing ---
@@ -115,6 +131,23 @@ export class App {
     this.treeButton.setAttribute('aria-pressed', String(tab === 'tree'));
     this.settingsButton.setAttribute('aria-pressed', String(tab === 'settings'));
     if (this.chat) this.panel.draw(this.chat);
+    this.#cover();
+  }
+
+  /** What lies over the rest of a narrow window has the keyboard, and what it covers has not; so the focus comes, and goes back. */
+  #cover() {
+    const isDrawer = NARROW.matches && this.root.classList.contains('drawer');
+    const isPanel = NARROW.matches && this.panel.tab !== null;
+    const main = document.getElementById('main');
+    const covers = isDrawer ? this.sidebar.host : isPanel ? this.panel.host : null;
+    if (covers === this.#covering) return;
+    const was = this.#covering;
+    this.#covering = covers;
+    main.inert = covers !== null;
+    this.panel.host.inert = isDrawer;
+    if (covers !== null) covers.querySelector('[role=tab][aria-selected=true], .brand button').focus();
+    else if (was === this.sidebar.host) this.menuButton.focus();
+    else (this.treeButton.checkVisibility() ? this.treeButton : this.moreButton).focus();
   }
 
   /** @param {boolean} isReachable */
@@ -411,6 +444,7 @@ export class App {
       { label: 'The server at work', icon: 'pulse', act: () => this.panel.show('batch') },
       { label: 'Import…', icon: 'upload', act: () => this.importFile() },
       { label: 'Help and shortcuts', icon: 'help', act: () => this.help() },
+      ...(hasKey() ? [{ label: 'Use another key…', icon: 'key', act: () => this.changeKey() }] : []),
       ...(!shown ? [] : [
         null,
         ...Object.entries(EXPORTS).map(([label, { ending, type, write }]) => ({ label, icon: 'download', act: () => saveFile(`${name}.${ending}`, type, write(chat, name)) })),
@@ -451,6 +485,7 @@ export class App {
   toggleSidebar(isShown) {
     if (NARROW.matches) {
       this.root.classList.toggle('drawer', isShown);
+      this.#cover();
     } else if (isShown === undefined) {
       kept.set('sidebar', !this.root.classList.toggle('no-sidebar') || false);
     }
@@ -480,7 +515,7 @@ export class App {
   #commands = {
     k: () => {
       this.root.classList.remove('no-sidebar');
-      if (NARROW.matches) this.root.classList.add('drawer');
+      if (NARROW.matches) this.toggleSidebar(true);
       this.sidebar.search.focus();
       this.sidebar.search.select();
     },
@@ -490,7 +525,13 @@ export class App {
   };
 
   #letters = {
-    '/': () => this.composer.focus(),
+    '/': () => {
+      if (NARROW.matches) {
+        this.toggleSidebar(false);
+        this.panel.show(null);
+      }
+      this.composer.focus();
+    },
     '?': () => this.help(),
     '[': () => this.#stepVersion(-1),
     ']': () => this.#stepVersion(1),

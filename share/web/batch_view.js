@@ -1,6 +1,7 @@
 // The server while it works, for who may ask: how many conversations each step computes, what waits, how full the memory is.
-import { el, svg, icon } from './dom.js';
+import { el, svg, button, icon } from './dom.js';
 import { unary } from './connect.js';
+import { hasKey } from './key.js';
 
 const SAMPLE_MS = 400;
 const COLUMNS = 90; // looks that the chart holds
@@ -64,7 +65,8 @@ export class BatchView {
     this.#drawn = null;
     const text = error.code === 'permission_denied' || error.code === 'unauthenticated' || error.code === 'unimplemented'
       ? 'Only administrators see the server at work. Use a key with the role admin.' : error.message;
-    this.node.replaceChildren(el('div', { class: 'panel-empty' }, icon('key'), el('p', { text })));
+    this.node.replaceChildren(el('div', { class: 'panel-empty' }, icon('key'), el('p', { text }),
+      hasKey() && button('key', 'Use another key', () => this.app.changeKey(), { text: true })));
   }
 
   #frame() {

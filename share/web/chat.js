@@ -19,6 +19,11 @@ export function requestId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
+/** What messages ask: the last text of the user's. @param {any[]|undefined} messages @returns {string|undefined} */
+export function askedOf(messages) {
+  return (messages?.findLast((m) => !m.role || m.role === 'user') ?? messages?.at(-1))?.text;
+}
+
 /** @param {string} text */
 export function titleOf(text) {
   const line = text.trim().split('\n', 1)[0].replace(/\s+/g, ' ');

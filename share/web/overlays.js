@@ -2,6 +2,7 @@
 import { el, icon, svg } from './dom.js';
 
 const NOTICE_MS = 4500;
+const MOST_NOTICES = 3;
 
 /** @param {string} [className] */
 export function logo(className = 'logo') {
@@ -13,7 +14,9 @@ export function logo(className = 'logo') {
 /** @param {string} text */
 export function notify(text) {
   const toast = el('div', { class: 'toast', text });
-  document.getElementById('toasts').append(toast);
+  const toasts = document.getElementById('toasts');
+  toasts.append(toast);
+  while (toasts.childElementCount > MOST_NOTICES) toasts.firstChild.remove();
   setTimeout(() => toast.remove(), NOTICE_MS);
 }
 
@@ -63,6 +66,11 @@ export function openMenu(anchor, items) {
     const at = entries.indexOf(document.activeElement);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
     if (event.key === 'Tab') menu.hidePopover();
+    if (/^\S$/u.test(event.key) && !event.ctrlKey && !event.altKey && !event.metaKey) { // to the next one that begins so
+      event.preventDefault();
+      event.stopPropagation();
+      [...entries.slice(at + 1), ...entries].find((entry) => entry.innerText.trim().toLowerCase().startsWith(event.key.toLowerCase()))?.focus();
+    }
     if (to === undefined) return;
     event.preventDefault();
     entries[(to + entries.length) % entries.length].focus();

@@ -53,6 +53,7 @@ export class Sidebar {
 
   /** @param {HTMLElement} host @param {any} app */
   constructor(host, app) {
+    this.host = host;
     this.app = app;
     this.search = el('input', { type: 'search', placeholder: 'Search', 'aria-label': 'Search conversations', autocomplete: 'off', spellcheck: 'false',
       on: { input: () => this.#reset(), keydown: (event) => event.key === 'ArrowDown' && this.#focusRow(0, event) } });

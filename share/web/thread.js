@@ -4,6 +4,7 @@ import { logo, sentence } from './overlays.js';
 import { TurnView } from './turn_view.js';
 
 const NEAR_END = 90; // pixels: who is so near wants to follow
+const LAID_OUT = 30; // the last turns, which are laid out also while they are not in view
 const IDEAS = [
   'Explain to a ten-year-old why the sky is blue.',
   'Write a haiku about patience.',
@@ -84,6 +85,7 @@ export class Thread {
     const run = chat.run?.request.turn === turn && chat.turns.length < turn ? chat.run : null;
     view.set(chat.turnAt(turn), run, { index: siblings.indexOf(treeNode), count: siblings.length },
       turn === last);
+    view.node.classList.toggle('is-past', turn <= last - LAID_OUT);
   }
 
   /** @param {number} turn */

@@ -1,6 +1,6 @@
 // Conversations as files: all that the server knows, as OpenAI's messages, or to be read; and files as conversations.
 import { unary } from './connect.js';
-import { requestId, titleOf } from './chat.js';
+import { askedOf, requestId, titleOf } from './chat.js';
 
 const FORMAT = 'parley.conversation';
 const IMPORT_BYTES = 2 << 20; // of turns in one request
@@ -9,9 +9,32 @@ const IMPORT_BYTES = 2 << 20; // of turns in one request
 function messagesOf(chat) {
   const system = chat.system ? [{ role: 'system', content: chat.system }] : [];
   return [...system, ...chat.turns.flatMap((turn) => [
-    ...(turn.messages ?? []).map((m) => ({ role: m.role || 'user', content: m.text ?? '' })),
-    ...(turn.finishReason === 'FINISH_REASON_OBSERVED' ? [] : [{ role: 'assistant', content: turn.reply ?? '' }]),
+    ...(turn.messages ?? []).map(messageOf),
+    ...(turn.finishReason === 'FINISH_REASON_OBSERVED' ? [] : [messageOf({ role: 'assistant', ...(turn.message ?? { text: turn.reply }) })]),
   ])];
+}
+
+/** A message of ours in OpenAI's form. @param {any} message */
+function messageOf({ role, text, name, toolCalls, toolCallId, reasoning }) {
+  return {
+    role: role || 'user',
+    content: text ?? '',
+    ...(name && { name }),
+    ...(reasoning && { reasoning_content: reasoning }),
+    ...(toolCalls?.length > 0 && { tool_calls: toolCalls.map((call) => ({ id: call.id ?? '', type: 'function', function: { name: call.name, arguments: call.arguments ?? '' } })) }),
+    ...(toolCallId && { tool_call_id: toolCallId }),
+  };
+}
+
+/** The calls of a message in OpenAI's form, as ours. @param {any[]|undefined} calls */
+function callsOf(calls) {
+  return (calls ?? []).map((call) => ({ id: call.id, name: call.function?.name, arguments: call.function?.arguments }));
+}
+
+/** To be read: a message's text, and its calls as code. @param {any} message */
+function readable({ role, content, tool_calls: calls = [] }) {
+  const made = calls.map((call) => `\`\`\`json\n${call.function.name}(${call.function.arguments})\n\`\`\``);
+  return `**${role}**\n\n${[content, ...made].filter(Boolean).join('\n\n')}\n`;
 }
 
 /** @type {Record<string, {ending: string, type: string, write: (chat: any, name: string) => string}>} */
@@ -19,7 +42,7 @@ export const EXPORTS = {
   'Export all of it (JSON)': { ending: 'json', type: 'application/json', write: (chat, name) => JSON.stringify({
     format: FORMAT, version: 1, name, model: chat.modelName, system: chat.system ?? '', sampling: chat.sampling ?? {}, turns: chat.turns }, null, 2) },
   'Export OpenAI’s messages': { ending: 'messages.json', type: 'application/json', write: (chat) => JSON.stringify({ model: chat.modelName, messages: messagesOf(chat) }, null, 2) },
-  'Export to read (Markdown)': { ending: 'md', type: 'text/markdown', write: (chat, name) => `# ${name}\n\n${messagesOf(chat).map((m) => `**${m.role}**\n\n${m.content}\n`).join('\n')}` },
+  'Export to read (Markdown)': { ending: 'md', type: 'text/markdown', write: (chat, name) => `# ${name}\n\n${messagesOf(chat).map(readable).join('\n')}` },
 };
 
 /** Gives the user a file. @param {string} name @param {string} type @param {string} text */
@@ -32,14 +55,18 @@ export function saveFile(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Turns of a list of messages: what stands before a reply is its turn's. @param {any[]} messages */
+/**
+ * Turns of a list of messages: what stands before a reply is its turn's. A message with calls is no reply of ours, since a model's
+ * own spelling of them is not known: it stands among the messages.
+ * @param {any[]} messages
+ */
 function turnsOf(messages) {
   const turns = [];
   let open = [];
   const textOf = (content) => (Array.isArray(content) ? content.map((part) => part.text ?? '').join('') : String(content ?? ''));
-  for (const { role, content, name } of messages) {
-    if (role !== 'assistant') {
-      open.push({ role, text: textOf(content), ...(name && { name }) });
+  for (const { role, content, name, tool_calls: calls, tool_call_id: toolCallId, reasoning_content: reasoning } of messages) {
+    if (role !== 'assistant' || calls?.length > 0) {
+      open.push({ role, text: textOf(content), ...(name && { name }), toolCalls: callsOf(calls), ...(toolCallId && { toolCallId }), ...(reasoning && { reasoning }) });
     } else {
       turns.push({ messages: open, reply: textOf(content), finishReason: 'FINISH_REASON_STOP' });
       open = [];
@@ -51,6 +78,8 @@ function turnsOf(messages) {
 
 /** @param {string} text @returns {{name: string, model: string, system: string, sampling: object, turns: any[]}} */
 export function parsedFile(text) {
+  const nothing = () => new Error('This file has no conversation that can be read.');
+  const areObjects = (list) => list.every((one) => one !== null && typeof one === 'object');
   let file;
   try {
     file = JSON.parse(text);
@@ -58,11 +87,12 @@ export function parsedFile(text) {
     throw new Error('This file is not JSON: an export of this page, or OpenAI’s messages, can be read.');
   }
   if (file?.format === FORMAT && Array.isArray(file.turns)) {
+    if (!areObjects(file.turns)) throw nothing();
     const { name = '', model = '', system = '', sampling = {}, turns } = file;
     return { name, model, system, sampling, turns };
   }
   const messages = Array.isArray(file) ? file : file?.messages;
-  if (!Array.isArray(messages) || messages.length === 0) throw new Error('This file has no conversation that can be read.');
+  if (!Array.isArray(messages) || messages.length === 0 || !areObjects(messages)) throw nothing();
   const [first, ...rest] = messages;
   const isSystem = first.role === 'system';
   return { name: '', model: '', system: isSystem ? String(first.content) : '', sampling: {}, turns: turnsOf(isSystem ? rest : messages) };
@@ -74,7 +104,7 @@ export function parsedFile(text) {
  * @returns {Promise<string>} its id
  */
 export async function importFile(file, library) {
-  const title = file.name || titleOf(file.turns[0]?.messages?.at(-1)?.text ?? '') || 'Imported';
+  const title = file.name || titleOf(askedOf(file.turns[0]?.messages) ?? '') || 'Imported';
   const model = library.models.some((m) => m.name === file.model) ? file.model : '';
   const { conversation } = await unary('Conversations/Open', { model, system: file.system, sampling: file.sampling, metadata: { title }, requestId: requestId() });
   let batch = [];

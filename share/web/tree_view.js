@@ -2,6 +2,7 @@
 import { el, svg, button, icon } from './dom.js';
 import { unary } from './connect.js';
 import { Signal } from './signal.js';
+import { askedOf } from './chat.js';
 import { dividedReply } from './turn_view.js';
 
 const ROW = 34; // pixels
@@ -9,11 +10,30 @@ const LANE = 20;
 const LEFT = 26;
 const START = { row: -1, lane: 0 }; // above the first turns
 const OVERSCAN = 8; // rows drawn beyond the view
-const LABEL_LENGTH = 44;
+const LABEL_LENGTH = 120; // characters, of which as many are shown as fit
+const LABEL_LEFT = 17; // of the spot
+const LABEL_RIGHT = 14; // of the edge
 const FETCHES = 4; // transcripts that are read at once
 
 /** @param {string} text @param {number} length */
 const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
+/** As much of the text as is at most so wide. @param {string} text @param {number} width pixels */
+const fitted = (() => {
+  const pen = document.createElement('canvas').getContext('2d');
+  const isWider = (text, width) => pen.measureText(text).width > width;
+  return (text, width) => {
+    pen.font = `0.8125rem ${getComputedStyle(document.body).fontFamily}`;
+    if (!isWider(text, width)) return text;
+    let [fits, end] = [0, text.length];
+    while (end - fits > 1) {
+      const middle = (fits + end) >> 1;
+      if (isWider(`${text.slice(0, middle)}…`, width)) end = middle;
+      else fits = middle;
+    }
+    return `${text.slice(0, fits).trimEnd()}…`;
+  };
+})();
 
 /** The children of an element, each made once as long as it stays in view. */
 class Pool {
@@ -62,6 +82,7 @@ export class TreeView {
   #onPath = new Set();
   #end = ''; // the key of the last node of the branch that is shown
   #width = 0;
+  #isShown = false; // it has had a height, so that what is to be seen could come into view
   #redraw = new Signal();
 
   /** @param {any} app */
@@ -94,16 +115,16 @@ export class TreeView {
       return;
     }
     if (!this.node.contains(this.scroller)) this.node.replaceChildren(this.scroller, this.foot);
-    if (isOther || !this.#byKey.has(this.#active)) {
-      this.#active = path.at(-1)?.key ?? this.#rows[0].node.key;
-      this.#reveal(this.#active);
-    }
+    const isLost = isOther || !this.#byKey.has(this.#active);
+    if (isLost) this.#active = path.at(-1)?.key ?? this.#rows[0].node.key;
     const lanes = 1 + Math.max(...this.#rows.map((row) => row.lane));
     this.#width = Math.max(this.scroller.clientWidth || 360, LEFT + lanes * LANE + 190);
     this.svg.setAttribute('width', String(this.#width));
     this.svg.setAttribute('height', String((this.#rows.length + 1) * ROW));
+    this.#drawFoot(); // it takes of the height
+    if (isLost || !this.#isShown) this.#reveal(this.#active);
+    this.#isShown = this.scroller.clientHeight > 0;
     this.#drawRows();
-    this.#drawFoot();
   }
 
   /** @param {{row: number, lane: number}} at */
@@ -141,13 +162,13 @@ export class TreeView {
 
   #start() {
     const [x, y] = this.#spot(START);
-    return svg('g', { class: 'start', 'aria-hidden': 'true' }, svg('circle', { cx: x, cy: y, r: 4 }), svg('text', { x: x + 17, y: y + 4.5, text: 'Start' }));
+    return svg('g', { class: 'start', 'aria-hidden': 'true' }, svg('circle', { cx: x, cy: y, r: 4 }), svg('text', { x: x + LABEL_LEFT, y: y + 4.5, text: 'Start' }));
   }
 
   /** What is to be seen of a row; the same key, the same picture. @param {any} row */
   #item(row) {
     const { node } = row;
-    const asked = this.#textOf(node)?.messages?.at(-1)?.text?.trim().replace(/\s+/g, ' ') ?? '';
+    const asked = askedOf(this.#textOf(node)?.messages)?.trim().replace(/\s+/g, ' ') ?? '';
     const siblings = this.#tree.siblings(node);
     const item = {
       node, spot: this.#spot(row), asked, version: siblings.indexOf(node) + 1, versions: siblings.length, isTip: node.isTip,
@@ -168,7 +189,7 @@ export class TreeView {
     }, svg('rect', { class: 'back', x: 3, y: y - ROW / 2 + 1, width: Math.max(0, width - 6), height: ROW - 2, rx: 8 }),
     svg('circle', { class: 'halo', cx: x, cy: y, r: 11 }),
     svg('circle', { class: 'spot', cx: x, cy: y, r: isTip ? 6 : 5 }),
-    svg('text', { x: x + 17, y: y + 4.5, text: asked ? shortened(asked, LABEL_LENGTH) : `Turn ${node.turn}` }));
+    svg('text', { x: x + LABEL_LEFT, y: y + 4.5, text: fitted(asked.slice(0, LABEL_LENGTH) || `Turn ${node.turn}`, width - x - LABEL_LEFT - LABEL_RIGHT) }));
   }
 
   /** What was said at a node; asks for it if it is not known. */

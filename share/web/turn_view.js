@@ -78,6 +78,7 @@ function toolCard(label, name, json, ...more) {
 export class TurnView {
   #markdown = new MarkdownView();
   #key = ''; // of what is drawn around the text
+  #drawn = null; // the complete turn that is drawn, and all else that set was given
   #cardsKey = '[]'; // of the calls: what is typed as their results stays
 
   /** @param {number} turn @param {any} app */
@@ -102,6 +103,9 @@ export class TurnView {
    * @param {boolean} isLast
    */
   set(turn, run, place, isLast) {
+    const drawn = run === null ? { turn, index: place.index, count: place.count, isLast } : null;
+    if (drawn !== null && this.#key !== '' && this.#drawn !== null && Object.keys(drawn).every((name) => drawn[name] === this.#drawn[name])) return;
+    this.#drawn = drawn;
     const reply = whole(run?.reply ?? storedReply(turn));
     this.#markdown.set(reply.text, run === null || run.isOver);
     this.reasoning.hidden = reply.reasoning === '';
@@ -131,8 +135,9 @@ export class TurnView {
       if (message.role === 'tool') return toolCard('Result of', message.name || 'a tool', text);
       const body = text.length > HUGE_TEXT ? plainBlock(text) : text;
       const note = message.role && message.role !== 'user' ? message.role : null;
-      return [note && el('span', { class: 'role-note', text: note }),
-        el('div', { class: `user-text${text.length > LONG_TEXT ? ' is-long' : ''}`, dir: 'auto', tabindex: text.length > LONG_TEXT ? '0' : null }, body)];
+      const calls = (message.toolCalls ?? []).map((call) => toolCard('Call of', call.name, call.arguments ?? ''));
+      return [note && el('span', { class: 'role-note', text: note }), ...calls,
+        text !== '' && el('div', { class: `user-text${text.length > LONG_TEXT ? ' is-long' : ''}`, dir: 'auto', tabindex: text.length > LONG_TEXT ? '0' : null }, body)];
     }).flat();
     const text = turn.messages?.at(-1)?.text ?? '';
     const isReady = !run || run.isOver;
