@@ -152,17 +152,18 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def go(self, url):
-        self._load("Page.navigate", url=url)
+        self.loading(lambda: self.call("Page.navigate", url=url))
 
     def reload(self):
-        self._load("Page.reload")
+        self.loading(lambda: self.call("Page.reload"))
 
-    def _load(self, method, **params):
+    def loading(self, act):
+        """Does what loads a page, and waits until that is there."""
         before = self.events["Page.loadEventFired"]
-        self.call(method, **params)
+        act()
         with self.browser._changed:
             if not self.browser._changed.wait_for(lambda: self.events["Page.loadEventFired"] > before, SECONDS):
-                raise PageError(f"{method} {params} loaded nothing")
+                raise PageError("nothing is loaded")
 
     def close(self):
         self.browser.call("Target.closeTarget", targetId=self.target)
@@ -205,6 +206,29 @@ class Page:
                 return
             self.press("Shift+Tab" if backwards else "Tab")
         raise PageError(f"no Tab leads to {selector}; the focus is at {self.js('document.activeElement?.outerHTML.slice(0, 200)')}")
+
+    def click(self, selector):
+        """Presses the mouse at the middle of what the selector finds, which must be in view and not covered."""
+        x, y = self.js(f"""(() => {{
+            const node = document.querySelector({json.dumps(selector)});
+            const box = node.getBoundingClientRect();
+            const at = [box.x + box.width / 2, box.y + box.height / 2];
+            if (!node.contains(document.elementFromPoint(...at))) throw new Error({json.dumps(selector + ' is covered')});
+            return at;
+        }})()""")
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="none" if kind == "mouseMoved" else "left", clickCount=int(kind != "mouseMoved"))
+
+    def pick(self, label):
+        """Chooses an item of the menu that is open, by the arrow keys."""
+        self.until("document.activeElement.matches('[role^=menuitem]')")
+        at = self.js(f"""(() => {{
+            const items = [...document.querySelectorAll('[role^=menuitem]')];
+            return items.findIndex((item) => item.innerText.includes({json.dumps(label)})) - items.indexOf(document.activeElement);
+        }})()""")
+        self.press("ArrowDown" if at > 0 else "ArrowUp", times=abs(at))
+        assert label in self.js("document.activeElement.innerText"), label
+        self.press("Enter")
 
     def type(self, text):
         self.call("Input.insertText", text=text)

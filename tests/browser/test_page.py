@@ -61,6 +61,23 @@ def check_looks(ready):
         assert not page.errors and not overflow(page), (width, page.errors, overflow(page))
         ground = page.js("getComputedStyle(document.body).backgroundColor")
         assert (int(ground[4:].split(",")[0]) < 128) == dark, ground
+        page.press("Control+.")
+        for tab in ("tree", "settings", "batch"):
+            page.until(f"document.querySelector('#tab-{tab}[aria-selected=true]')")
+            if width < 1000:  # it covers the rest, and has the keyboard
+                assert page.js(f"document.activeElement.id === 'tab-{tab}' && document.querySelector('#main').inert"), (width, tab)
+            assert not overflow(page), (width, tab, overflow(page))
+            page.tab_to("[role=tab][aria-selected=true]")
+            page.press("ArrowRight")
+        page.press("Control+.")
+        page.until("document.querySelector('#panel').hidden")
+        if width < 1000:
+            assert page.js("document.activeElement.matches('.head button') && !document.querySelector('#main').inert")
+            page.tab_to(".open-list", backwards=True)
+            page.press("Enter")
+            page.until("document.activeElement.matches('.sidebar button') && document.querySelector('#main').inert")
+            page.press("Escape")
+            page.until("document.activeElement.matches('.open-list') && !document.querySelector('#main').inert")
         page.shot(f"build/browser/empty-{width}-{'dark' if dark else 'light'}.png")
 
 
@@ -196,10 +213,8 @@ def check_constrained(ready):
         else:
             page.tab_to("[aria-label=More]", backwards=True)
             page.press("Enter")
-            page.until("document.activeElement.matches('[role=menuitem]')")
-            page.press("ArrowDown", times=page.js("[...document.querySelectorAll('[role=menuitem]')].findIndex((item) => item.innerText === 'Settings')"))
-            page.press("Enter")
-            page.until("document.querySelector('#schema')")
+            page.pick("Settings")
+            page.until("document.activeElement.matches('#tab-settings')")
         page.tab_to("#schema")
         page.type('{"type": "object", "properties": {"town": {"enum": ["Bonn", "Rome"]}}, "required": ["town"], "additionalProperties": false}')
         page.press("Tab")
@@ -250,9 +265,7 @@ def check_models(parleyd, browser, folder, write_tiny_model):
             page.until("document.activeElement.matches('[role=menuitemradio]')")
             assert page.js(item(name) + ".innerText").endswith("not loaded")
             page.shot(f"build/browser/models-{width}.png")
-            at = page.js(f"{ITEMS}.indexOf({item(name)}) - {ITEMS}.indexOf(document.activeElement)")
-            page.press("ArrowDown" if at > 0 else "ArrowUp", times=abs(at))
-            page.press("Enter")
+            page.pick(name)
             page.until(f"document.querySelector('.model-button').innerText === '{name}' && document.querySelector('.model-button .dot.ready')")
             write(page, "Hello.")
             page.until(f"{DONE} && {IDLE}")
@@ -264,10 +277,7 @@ def check_models(parleyd, browser, folder, write_tiny_model):
         page.press("Control+Shift+O")
         page.tab_to(".model-button", backwards=True)
         page.press("Enter")
-        page.until("document.activeElement.matches('[role=menuitemradio]')")
-        at = page.js(f"{ITEMS}.indexOf({item(name)}) - {ITEMS}.indexOf(document.activeElement)")
-        page.press("ArrowDown" if at > 0 else "ArrowUp", times=abs(at))
-        page.press("Enter")
+        page.pick(name)
         page.until("document.querySelector('.toasts').innerText.includes('" + name + ".gguf')")
         page.shot("build/browser/model-failed.png")
 
@@ -344,20 +354,22 @@ def check_files(ready, folder):
     page.until("document.querySelectorAll('.turn').length === 3")
     page.download_to(folder)
     for label, name in (("to read", "Kept.md"), ("all of it", "Kept.json"), ("OpenAI", "Kept.messages.json")):
-        page.js("document.querySelector('[aria-label=More]').click()")
-        page.js(f"[...document.querySelectorAll('[role=menuitem]')].find((item) => item.innerText.includes('{label}')).click()")
+        page.tab_to("[aria-label=More]", backwards=True)
+        page.press("Enter")
+        page.pick(label)
         path = os.path.join(folder, name)
         children.until(f"{name} is written", lambda: os.path.exists(path) and os.path.getsize(path) > 100)
         if not name.endswith(".json"):
             continue
         before = page.js("location.hash")
-        page.choose(lambda: page.call("Runtime.evaluate", expression="document.querySelector('.list-foot [aria-label^=Import]').click()", userGesture=True), path)
+        page.choose(lambda: page.click(".list-foot [aria-label^=Import]"), path)
         page.until(f"location.hash !== {before!r} && document.querySelectorAll('.turn').length === 3")
         assert said(page.js("location.hash.slice(4)")) == said(of)
     text = os.path.join(folder, "notes.txt")
     with open(text, "w") as out:
         out.write("some ``` notes\n")
-    page.choose(lambda: page.call("Runtime.evaluate", expression="document.querySelector('[aria-label^=Attach]').click()", userGesture=True), text)
+    page.tab_to("[aria-label^=Attach]")
+    page.choose(lambda: page.press("Enter"), text)
     page.until("document.querySelector('.file')?.innerText.includes('notes.txt')")
     write(page, "Read this.")
     page.until(f"document.querySelectorAll('.turn').length === 4 && {IDLE}")
@@ -403,11 +415,30 @@ def check_key(parleyd, browser, folder):
         page.until(READY)
         assert page.js("document.querySelector('dialog')") is None
         page.press("Control+.")
-        page.js("document.querySelector('#tab-batch').click()")
+        page.click("#tab-batch")
         page.until("document.querySelector('.panel-empty')?.innerText.includes('administrators')")
-        page.js("sessionStorage.setItem('parley.key', 'admin-key-123456')")
-        page.reload()
+        page.tab_to(".panel-empty button")
+        page.press("Enter")
+        page.until("document.activeElement?.id === 'key'")
+        page.press("Escape")  # the one that is there stays
+        page.until("document.querySelector('dialog') === null && document.activeElement.matches('.panel-empty button')")
+        page.press("Enter")
+        page.until("document.activeElement?.id === 'key'")
+        page.type("admin-key-123456")
+        page.loading(lambda: page.press("Enter"))
         page.until("document.querySelector('.figures')")
+        # A key that is not admitted any more is asked for anew, and what was open stays.
+        write(page, "Hello.")
+        page.until(f"document.querySelectorAll('.turn').length === 1 && {IDLE}")
+        with open(keys, "w") as out:
+            print("root", hashlib.sha256(b"other-key-123456").hexdigest(), "admin", file=out)
+        daemon.process.send_signal(signal.SIGHUP)
+        page.until("document.activeElement?.id === 'key'")
+        page.type("other-key-123456")
+        page.press("Enter")
+        page.until("document.querySelector('dialog') === null && document.querySelectorAll('.turn').length === 1")
+        write(page, "Again.")
+        page.until(f"document.querySelectorAll('.turn').length === 2 && {IDLE}")
 
 
 def main():
