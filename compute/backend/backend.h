@@ -29,6 +29,7 @@ struct buffer; /* memory of the device; each backend has its own */
 struct weight; /* a matrix, prepared for matmul and embed */
 struct kv;     /* pages of keys and values for all layers */
 struct net_ops;
+struct state_ops;
 
 /* What pages hold of a layer. */
 struct kv_layer {
@@ -113,6 +114,7 @@ enum activation {
     ACTIVATION_SILU,     /* a * sigmoid(a) * b */
     ACTIVATION_GELU,     /* GELU(a) * b */
     ACTIVATION_PRODUCT,  /* a * b */
+    ACTIVATION_SIGMOID,  /* sigmoid(a) * b */
     ACTIVATION_CLAMPED,  /* g * sigmoid(1.702 g) * (u + 1): g is a, at most 7, u is b in [-7, 7] */
     ACTIVATION_GELU_ERF, /* GELU(a) * b, by the error function */
     N_ACTIVATIONS,
@@ -289,6 +291,7 @@ struct backend_type {
     /* Optional, of a device. */
     void (*statistics)(const struct backend *b, struct backend_statistics *out);
 
+    const struct state_ops *state; /* recurrent state (compute/backend/states.h); NULL: none */
     const struct net_ops *net; /* small networks that learn (compute/backend/net.h); NULL: none */
 };
 

@@ -31,6 +31,8 @@ static inline float gates_activated(enum activation kind, float x, float by)
         return scalar_gelu_erf(x) * by;
     case ACTIVATION_PRODUCT:
         return x * by;
+    case ACTIVATION_SIGMOID:
+        return gates_sigmoid(x) * by;
     case ACTIVATION_CLAMPED:
         x = scalar_choose(x > GATES_CLAMP, GATES_CLAMP, x);
         return x * gates_sigmoid(x * GATES_CLAMPED_SLOPE) *

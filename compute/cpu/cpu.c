@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "compute/backend/net.h"
+#include "compute/backend/states.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
 
@@ -273,5 +274,6 @@ const struct backend_type cpu_backend = {
     .kv_conv = cpu_kv_conv,
     .fill = cpu_fill,
     .gather = cpu_gather,
+    .state = &cpu_state_ops,
     .net = &cpu_net_ops,
 };

@@ -52,4 +52,7 @@ void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_
 void FLOAT_NAME(add_tap)(const float *taps, size_t n_taps, size_t tap, const float *row,
                          size_t width, float *out);
 
+/* float_states.c */
+void FLOAT_NAME(recur)(const struct recur_block *b);
+
 #endif

@@ -207,6 +207,7 @@ static inline size_t attend_span_floats(const struct kv_view *kv)
 }
 
 struct net_draw; /* net.h */
+struct recur_block;
 
 struct kernels {
     const char *name;
@@ -240,6 +241,8 @@ struct kernels {
     void (*activate)(enum activation kind, float *x, const float *by, size_t n);
     void (*add_tap)(const float *taps, size_t n_taps, size_t tap, const float *row, size_t width,
                     float *out); /* gates_add_tap */
+    /* Columns of one head's recurrent state (recurrence.h). */
+    void (*recur)(const struct recur_block *b);
     /* k and v: one token's head [head_dim], to its place in page; */
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);

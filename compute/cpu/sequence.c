@@ -32,6 +32,7 @@ struct cpu_kv_layer {
 struct kv {
     struct kv_shape shape;
     struct cpu_kv_layer *layers; /* [n_layers] */
+    size_t first_layer;          /* that has a part of a page */
     uint8_t *base;
     size_t page_bytes;
     atomic_size_t n_used; /* pages up to the highest that was written; any thread */
@@ -70,6 +71,8 @@ static enum status kv_place_layers(struct kv *kv, struct error *err)
                 "the model's heads have %zu dimensions, this backend computes at most %d",
                 is.head_dim, (int)KERNELS_HEAD_DIM);
         kv->page_bytes = layer_place(&kv->layers[i], &is, kv->shape.type, kv->page_bytes);
+        if (kv->page_bytes == 0)
+            kv->first_layer = i + 1;
     }
     for (size_t i = 0; i < kv->shape.n_layers; i++)
         kv->layers[i].view.page_bytes = kv->page_bytes;
@@ -457,7 +460,7 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
 
     if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows))
         return;
-    if (layer == 0) /* the first layer of a step */
+    if (layer == kv->first_layer) /* of a step */
         note_pages(kv, rows, n_rows);
     s.k = cpu_read(k, c->plan.end, width);
     s.v = cpu_read(v, c->plan.end, width);
@@ -526,7 +529,7 @@ void cpu_kv_conv(struct backend *b, struct kv *kv, size_t layer, const struct we
     assert(taps->row != NULL && taps->tensor.n_cols == width * n_taps);
     if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows))
         return;
-    if (layer == 0) /* the first layer of a step */
+    if (layer == kv->first_layer) /* of a step */
         note_pages(kv, rows, n_rows);
     w.x = cpu_read(x, c->plan.end, width);
     w.out = cpu_written(out, c->plan.end, width);

@@ -21,6 +21,7 @@ const struct kernels ISA_NAME(kernels) = {
     .layer_norm = FLOAT_NAME(layer_norm),
     .activate = FLOAT_NAME(activate),
     .add_tap = FLOAT_NAME(add_tap),
+    .recur = FLOAT_NAME(recur),
     .kv_store = FLOAT_NAME(kv_store),
     .attend = ISA_NAME(attend),
     .attend_merge = ISA_NAME(attend_merge),

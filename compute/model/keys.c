@@ -71,6 +71,15 @@ static const struct {
     {"attention.shared_kv_layers", RULE_ZERO, KEYS_SHARED_KV},
     {"embedding_length_per_layer_input", RULE_ZERO, KEYS_LAYER_EMBEDDINGS},
     {"shortconv.l_cache", RULE_UNKNOWN, KEYS_CONVOLUTION},
+    {"ssm.conv_kernel", RULE_UNKNOWN, KEYS_STATE},
+    {"ssm.state_size", RULE_UNKNOWN, KEYS_STATE},
+    {"ssm.group_count", RULE_UNKNOWN, KEYS_STATE},
+    {"ssm.time_step_rank", RULE_UNKNOWN, KEYS_STATE},
+    {"ssm.inner_size", RULE_UNKNOWN, KEYS_STATE},
+    {"full_attention_interval", RULE_UNKNOWN, KEYS_RECURRENT_LAYERS},
+    {"attention.recurrent_layers", RULE_UNKNOWN, KEYS_RECURRENT_LAYERS},
+    /* of pictures: a text's three positions are one */
+    {"rope.dimension_sections", RULE_UNKNOWN, KEYS_RECURRENT_LAYERS},
     {"use_parallel_residual", RULE_HARMLESS, 0}, /* the tensors say so */
     {"expert_weights_scale", RULE_UNKNOWN, KEYS_EXPERTS},
     {"expert_used_count", RULE_HARMLESS, 0},            /* without experts */

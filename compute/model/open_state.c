@@ -12,6 +12,7 @@
 #include "compute/model/experts.h"
 #include "compute/model/latent.h"
 #include "compute/model/layer_embeddings.h"
+#include "compute/model/recurrent.h"
 #include "compute/model/state.h"
 
 static enum status state_open_weight(struct transformer *m, struct weight **out,
@@ -96,7 +97,8 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
 
         rc = transformer_layer_tensor(&t, m->file, &m->shape, layer, (enum transformer_part)part,
                                       err);
-        if (rc == STATUS_OK && part == PART_CONV_TAPS && t.name != NULL) {
+        if (rc == STATUS_OK && (part == PART_CONV_TAPS || part == PART_STATE_TAPS) &&
+            t.name != NULL) {
             t.n_cols *= t.n_rows; /* the operator reads one row */
             t.n_rows = 1;
         }
@@ -191,6 +193,10 @@ static enum status open_further_buffers(struct transformer *m, struct error *err
         rc = state_open_buffer(m, &m->normed, n > m->max_picks ? n : m->max_picks, s->width, err);
     if (rc == STATUS_OK && s->n_experts > 0 && s->arch->experts_beside_network)
         rc = state_open_buffer(m, &m->beside, n, s->width, err);
+    if (s->arch->gates_attention && rc == STATUS_OK)
+        rc = state_open_buffer(m, &m->gated_queries, n, 2 * s->n_heads * s->head_dim, err);
+    if (s->arch->gates_attention && rc == STATUS_OK)
+        rc = state_open_buffer(m, &m->query_gate, n, s->n_heads * s->head_dim, err);
     if (s->n_taps > 0 && rc == STATUS_OK)
         rc = state_open_buffer(m, &m->conv_in, n, 3 * s->width, err);
     for (size_t i = 0; s->n_taps > 0 && i < 2 && rc == STATUS_OK; i++)
@@ -222,6 +228,8 @@ static enum status open_buffers(struct transformer *m, struct error *err)
         rc = latent_open_tables(m, err);
     if (rc == STATUS_OK)
         rc = layer_embeddings_open_tables(m, err);
+    if (rc == STATUS_OK)
+        rc = recurrent_open_tables(m, err);
     if (rc == STATUS_OK)
         rc = open_further_buffers(m, err);
     if (rc == STATUS_OK)
@@ -310,7 +318,7 @@ enum status state_open_device(struct transformer *m, struct error *err)
 
     m->weight_bytes = 0;
     if ((rc = open_weights(m, err)) != STATUS_OK || (rc = prepare_ropes(m, err)) != STATUS_OK ||
-        (rc = open_kv(m, err)) != STATUS_OK)
+        (rc = open_kv(m, err)) != STATUS_OK || (rc = recurrent_open_states(m, err)) != STATUS_OK)
         return rc;
     return open_buffers(m, err);
 }
@@ -322,6 +330,7 @@ static enum status open_borrowed_device(struct transformer *m, struct transforme
 
     take_weights(m, of);
     m->kv = of->kv;
+    m->states = of->states;
     rc = open_buffers(m, err);
     return rc == STATUS_OK ? m->backend->type->sync(m->backend, err) : rc;
 }
@@ -382,13 +391,15 @@ static void close_weights(struct transformer *m)
 
 static void close_buffers(struct transformer *m)
 {
-    struct buffer **buffers[] = {&m->x,       &m->q,      &m->attn_output, &m->k,       &m->v,
-                                 &m->picked,  &m->branch, &m->logits,      &m->fetched, &m->hidden,
-                                 &m->normed,  &m->gated,  &m->upped,       &m->beside,  &m->conv_in,
-                                 &m->conv[0], &m->conv[1]};
+    struct buffer **buffers[] = {
+        &m->x,       &m->q,       &m->attn_output,   &m->k,         &m->v,
+        &m->picked,  &m->branch,  &m->logits,        &m->fetched,   &m->hidden,
+        &m->normed,  &m->gated,   &m->upped,         &m->beside,    &m->conv_in,
+        &m->conv[0], &m->conv[1], &m->gated_queries, &m->query_gate};
 
     experts_close_tables(m);
     latent_close_tables(m);
+    recurrent_close_tables(m);
     layer_embeddings_close_tables(m);
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
@@ -404,7 +415,10 @@ void state_close_device(struct transformer *m)
     close_weights(m);
     if (!m->borrows_kv)
         m->backend->type->kv_close(m->backend, m->kv);
+    if (!m->borrows_kv && m->states != NULL)
+        m->backend->type->state->close(m->backend, m->states);
     m->kv = NULL;
+    m->states = NULL;
 }
 
 void state_close(struct transformer *m)

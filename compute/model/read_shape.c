@@ -11,6 +11,7 @@
 #include "compute/model/arch/arch.h"
 #include "compute/model/numbers.h"
 #include "compute/model/read_experts.h"
+#include "compute/model/read_state.h"
 #include "compute/model/ropes.h"
 #include "compute/model/tensors.h"
 
@@ -34,7 +35,7 @@ static enum status read_head_count(struct transformer_shape *s, const struct ggu
         return rc;
     s->n_kv_heads = s->n_heads;
     rc = numbers_read_greatest(&s->n_kv_heads, g, a, "attention.head_count_kv", s->n_layers,
-                               a->keys & KEYS_CONVOLUTION ? 0 : 1, MAX_HEADS, err);
+                               a->keys & (KEYS_CONVOLUTION | KEYS_STATE) ? 0 : 1, MAX_HEADS, err);
     if (rc == STATUS_NOT_FOUND)
         rc = STATUS_OK;
     if (rc == STATUS_OK && s->n_heads % s->n_kv_heads != 0)
@@ -386,6 +387,8 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
 
     if (rc != STATUS_OK)
         return rc;
+    if ((a->keys & KEYS_STATE) != 0 && (rc = state_read_shape(s, g, err)) != STATUS_OK)
+        return rc;
     s->are_alike = true;
     for (size_t i = 0; i < s->n_layers; i++) {
         struct shape_layer *l = &s->layers[i];
@@ -393,6 +396,8 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
         l->head_dim = (uint16_t)(transformer_is_windowed(s, i) ? window_head_dim : s->head_dim);
         l->n_kv_heads =
             (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
+        if (transformer_recurs(s, i))
+            l->n_kv_heads = 0;
         l->ffn_width = (uint32_t)numbers_of_layer(g, a, "feed_forward_length", i, s->ffn_width);
         if (l->n_kv_heads > 0 && s->n_heads % l->n_kv_heads != 0)
             return error_set(err, STATUS_DATA_LOSS,

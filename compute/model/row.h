@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compute/backend/states.h"
 #include "compute/numerics/draw.h"
 
 /* One sequence's part in a call. */
@@ -13,8 +14,13 @@ struct transformer_row {
     size_t n_tokens;
     size_t pos;           /* position of ids[0]; all before it are in the pages already */
     const int32_t *pages; /* [(pos + n_tokens) / KV_PAGE_TOKENS, rounded up] */
-    size_t n_logits;      /* of the last n_logits tokens; 0 for a chunk that is not the last */
-    float *logits;        /* [n_logits][n_vocab], the caller's */
+    /* Of a model with recurrent state: the slot that holds it behind pos tokens, STATES_NONE at
+     * pos 0, and the slots that it is written to (struct state_row). */
+    int32_t state;
+    const struct state_save *saves; /* [n_saves], until the call returns */
+    size_t n_saves;
+    size_t n_logits; /* of the last n_logits tokens; 0 for a chunk that is not the last */
+    float *logits;   /* [n_logits][n_vocab], the caller's */
     /* Where the device is to draw the tokens itself (transformer_can_draw), else NULL. A logits row
      * is then written only where drawn has an id < 0. */
     const struct draw *draws; /* [n_logits] but for their row */

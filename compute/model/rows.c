@@ -12,6 +12,7 @@
 #include "compute/model/latent.h"
 #include "compute/model/layer_embeddings.h"
 #include "compute/model/network.h"
+#include "compute/model/recurrent.h"
 #include "compute/model/row.h"
 #include "compute/model/state.h"
 
@@ -69,6 +70,12 @@ static void rows_lay_out(struct transformer *m, const struct transformer_row *ro
         assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - wanted->n);
         assert(row->n_hidden == 0 || (row->n_logits == 0 && row->n_hidden <= row->n_tokens));
         assert(row->pos + row->n_tokens <= m->shape.context);
+        if (m->states != NULL)
+            m->recurrent.rows[all->n_rows] = (struct state_row){.first = all->n,
+                                                                .n_tokens = row->n_tokens,
+                                                                .from = row->state,
+                                                                .saves = row->saves,
+                                                                .n_saves = row->n_saves};
         m->rows[all->n_rows++] = (struct attend_row){
             .first = all->n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
         for (size_t t = 0; t < row->n_tokens; t++, all->n++) {
@@ -140,10 +147,29 @@ static void rotate_heads(struct transformer *m, size_t layer, const struct token
         m->backend->type->rope(m->backend, &rope, t->positions, t->n, x);
 }
 
+/* Where the products of queries go. */
+static struct buffer *queries_of(const struct transformer *m)
+{
+    return m->gated_queries != NULL ? m->gated_queries : m->q;
+}
+
+/* Parts queries from the gates of their heads' outputs. */
+static void split_queries(struct transformer *m, size_t layer, size_t n)
+{
+    const struct backend_type *op = m->backend->type;
+    const size_t width = m->shape.layers[layer].head_dim, n_rows = n * m->shape.n_heads;
+
+    op->copy_columns(m->backend, m->gated_queries, 2 * width, 0, n_rows, width, m->q, width, 0);
+    op->copy_columns(m->backend, m->gated_queries, 2 * width, width, n_rows, width, m->query_gate,
+                     width, 0);
+}
+
 /* From the products on to what attention takes, in two steps: the ropes of queries and keys come
  * one after the other, because a device may then run them with what follows. */
 static void finish_queries(struct transformer *m, size_t layer, const struct tokens *t)
 {
+    if (m->gated_queries != NULL)
+        split_queries(m, layer, t->n);
     add_bias(m, layer, PART_Q_BIAS, t->n, m->q);
     if (!m->shape.arch->head_norms_after_rope)
         norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
@@ -197,7 +223,7 @@ static void run_queries(struct transformer *m, size_t layer, const struct tokens
                         const struct tokens *t)
 {
     const struct backend_type *op = m->backend->type;
-    const struct product q = {m->layers[layer].parts[PART_Q], m->q};
+    const struct product q = {m->layers[layer].parts[PART_Q], queries_of(m)};
     struct input in;
 
     if (t->n == 0)
@@ -220,7 +246,7 @@ static void run_projections(struct transformer *m, size_t layer, const struct to
     struct weight *const *parts = m->layers[layer].parts;
     const struct input normed = layer_input(m, layer, PART_ATTN_NORM, all->x, all->n);
     const struct product qkv[] = {
-        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
+        {parts[PART_Q], queries_of(m)}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
     const bool is_all = t == all;
     const size_t n_products = parts[PART_V] != NULL ? 3 : 2;
     struct input picked;
@@ -303,6 +329,11 @@ static void run_attention(struct transformer *m, size_t layer, const struct toke
                     m->attn_output);
     if (is_latent)
         attn_output.x = latent_run_values(m, layer, t->n);
+    if (m->query_gate != NULL) {
+        b->type->activate(b, ACTIVATION_SIGMOID, m->attn_output, t->n,
+                          s->n_heads * s->layers[layer].head_dim, m->query_gate);
+        attn_output.x = m->query_gate;
+    }
     if (m->branch != NULL)
         b->type->matmul(b, &attn_output, t->n, &out, 1);
     else
@@ -404,10 +435,37 @@ static void run_convolution(struct transformer *m, size_t layer, const struct to
     add_branch(m, layer, PART_ATTN_POST_NORM, t);
 }
 
+/* The half of a layer that carries a state. */
+static void run_recurrence(struct transformer *m, size_t layer, const struct tokens *all,
+                           const struct tokens *t)
+{
+    struct backend *b = m->backend;
+    const struct input in = layer_input(m, layer, PART_ATTN_NORM, all->x, all->n);
+    const struct product out = {m->layers[layer].parts[PART_STATE_OUT],
+                                m->branch != NULL ? m->branch : t->x};
+    struct input mixed;
+
+    recurrent_run(m, layer, &in, all->n, all->n_rows);
+    if (t->n == 0)
+        return;
+    if (t != all)
+        b->type->gather(b, all->x, m->picks, t->n, m->shape.width, t->x);
+    mixed = (struct input){.x = recurrent_output(m, layer, t != all ? m->picks : NULL, t->n)};
+    if (m->branch != NULL)
+        b->type->matmul(b, &mixed, t->n, &out, 1);
+    else
+        b->type->matmul_add(b, &mixed, t->n, &out);
+    add_branch(m, layer, PART_ATTN_POST_NORM, t);
+}
+
 /* The half of a layer that mixes tokens. */
 static void run_mixer(struct transformer *m, size_t layer, const struct tokens *all,
                       const struct tokens *t)
 {
+    if (transformer_recurs(&m->shape, layer)) {
+        run_recurrence(m, layer, all, t);
+        return;
+    }
     if (transformer_convolves(&m->shape, layer)) {
         run_convolution(m, layer, all, t);
         return;

@@ -1,5 +1,7 @@
 #include "compute/model/shape.h"
 
+#include "compute/backend/states.h"
+
 bool transformer_is_windowed(const struct transformer_shape *s, size_t layer)
 {
     return s->has_windows && (s->has_window[layer / 64] >> layer % 64 & 1);
@@ -24,9 +26,32 @@ bool transformer_has_experts(const struct transformer_shape *s, size_t layer)
     return s->n_experts > 0 && layer >= s->n_dense_lead && (layer + 1) % s->expert_step == 0;
 }
 
+bool transformer_recurs(const struct transformer_shape *s, size_t layer)
+{
+    return s->state.n_heads > 0 && (s->has_state[layer / 64] >> layer % 64 & 1);
+}
+
+bool transformer_attends(const struct transformer_shape *s, size_t layer)
+{
+    return s->layers[layer].n_kv_heads > 0;
+}
+
 bool transformer_convolves(const struct transformer_shape *s, size_t layer)
 {
-    return s->layers[layer].n_kv_heads == 0;
+    return s->n_taps > 0 && !transformer_attends(s, layer);
+}
+
+size_t transformer_state_bytes(const struct transformer_shape *s)
+{
+    const struct shape_state *t = &s->state;
+    const struct states_layer one = {.n_tail = t->n_heads > 0 ? (t->n_taps - 1) * t->n_channels : 0,
+                                     .n_matrices = t->n_heads * t->key_dim * t->value_dim};
+    const struct states_shape layer = {.n_slots = 1, .n_layers = 1, .layers = &one};
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_layers; i++)
+        n += transformer_recurs(s, i);
+    return n * states_floats(&layer) * sizeof(float);
 }
 
 size_t transformer_kv_layer(const struct transformer_shape *s, size_t layer)

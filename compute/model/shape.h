@@ -17,14 +17,23 @@ struct shape_layer {
     uint16_t n_kv_heads, head_dim;
 };
 
+/* Of layers that carry a state: the numbers of struct recurrence, and the rows' width before it. */
+struct shape_state {
+    size_t n_heads; /* 0: the model has no such layers */
+    size_t n_key_heads, key_dim, value_dim;
+    size_t n_taps, n_channels; /* of the convolution before it */
+};
+
 struct transformer_shape {
     const struct arch *arch;
     size_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn_width, n_vocab, context;
     /* Of each; those above are the greatest. Where all layers are alike, are_alike is true. */
     struct shape_layer layers[SHAPE_MAX_LAYERS];
     bool are_alike;
-    size_t n_kv_layers;     /* that have keys and values; those behind them use another's */
-    size_t n_taps;          /* of convolutions: layers that have no key heads */
+    size_t n_kv_layers; /* that have keys and values; those behind them use another's */
+    struct shape_state state;
+    uint64_t has_state[SHAPE_MAX_LAYERS / 64]; /* a bit a layer */
+    size_t n_taps;          /* of convolutions: layers that have neither key heads nor a state */
     size_t embedding_width; /* of each layer's own embedding of a token; 0: none */
     size_t window_rotated;  /* as n_rotated, of the layers with a window */
     size_t n_blocks; /* of the file; those behind the layers predict further tokens, unused */
@@ -63,6 +72,12 @@ bool transformer_has_experts(const struct transformer_shape *s, size_t layer);
 
 /* Whether a convolution of its inputs stands in the place of attention. */
 bool transformer_convolves(const struct transformer_shape *s, size_t layer);
+/* Whether it carries a state in the place of attention. */
+bool transformer_recurs(const struct transformer_shape *s, size_t layer);
+/* Whether it attends to keys and values. */
+bool transformer_attends(const struct transformer_shape *s, size_t layer);
+/* Bytes of a slot of state, in all layers; 0: no layer has one. */
+size_t transformer_state_bytes(const struct transformer_shape *s);
 /* The layer whose keys and values a layer attends to. */
 size_t transformer_kv_layer(const struct transformer_shape *s, size_t layer);
 /* Bytes of a page of keys and values, in all layers. */

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "compute/backend/backend.h"
+#include "compute/backend/states.h"
 #include "compute/model/config.h"
 #include "compute/model/ropes.h"
 #include "compute/model/shape.h"
@@ -65,6 +66,16 @@ struct latent_tables {
     struct buffer *values;  /* [n_heads][value_dim] */
 };
 
+/* The memory of one call with recurrent layers: all [max_tokens] but for one more number each. */
+struct recurrent_tables {
+    struct buffer *in, *convolved;      /* [n_channels] */
+    struct buffer *gate, *out, *picked; /* [n_heads][value_dim]; picked: of the wanted tokens */
+    struct buffer *both;                /* [2 * n_heads] as the products give them */
+    struct buffer *parts[2];            /* [n_heads] of these, the strengths and the decays */
+    struct buffer *gates;               /* [2][n_heads] */
+    struct state_row *rows;             /* the host's */
+};
+
 struct model_layer {
     struct weight *parts[N_PARTS]; /* NULL: the model has none */
     struct model_experts experts;  /* networks NULL: none */
@@ -90,7 +101,8 @@ struct transformer {
     struct weight *head_bias; /* or NULL */
     struct model_ropes ropes;
     struct kv *kv;
-    bool borrows_kv;                   /* kv is of the model whose micro-batches it runs */
+    struct states *states; /* NULL: the model has no recurrent layers */
+    bool borrows_kv;       /* kv and states are of the model whose micro-batches it runs */
     struct micro_batch *micro_batches; /* [n_micro_batches] or none */
     size_t n_micro_batches;
     size_t n_undivided; /* the number of next steps that are not divided */
@@ -108,8 +120,11 @@ struct transformer {
     struct expert_tables experts;
     struct latent_tables latent;
     struct layer_embeddings embeddings;
-    struct buffer *conv_in; /* [max_tokens][3][width] of a convolution */
-    struct buffer *conv[2]; /* [max_tokens][width] */
+    struct recurrent_tables recurrent;
+    struct buffer *gated_queries; /* [max_tokens][n_heads][2][head_dim] as the product gives them */
+    struct buffer *query_gate;    /* [max_tokens][n_heads * head_dim]; both NULL without gates */
+    struct buffer *conv_in;       /* [max_tokens][3][width] of a convolution */
+    struct buffer *conv[2];       /* [max_tokens][width] */
     struct buffer *beside; /* [max_tokens][width] the experts' output beside a network's; or NULL */
     struct buffer *logits; /* [max_logits][n_vocab] */
     struct buffer *fetched; /* the same, of those that the host wants; only where it draws */

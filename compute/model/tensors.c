@@ -40,6 +40,12 @@ enum extent {
     EMBEDDING,
     THREE_WIDTHS,
     TAPS,
+    STATE_CHANNELS,
+    STATE_VALUES,
+    STATE_VALUE,
+    STATE_HEADS,
+    STATE_HEADS_TWICE,
+    STATE_TAPS,
 };
 /* When a layer has a part: always; where the file has it; by its norms; by what its network is. A
  * bias of a norm that the layer does not have is none. */
@@ -76,6 +82,9 @@ enum presence {
     CONVOLVED,
     ATTENDING,
     ATTENDING_BIAS,
+    RECURRENT,
+    RECURRENT_SPLIT,
+    RECURRENT_FUSED,
 };
 
 static const struct part_rule {
@@ -124,6 +133,16 @@ static const struct part_rule {
     [PART_CONV_IN] = {"shortconv.in_proj.weight", THREE_WIDTHS, WIDTH, CONVOLVED},
     [PART_CONV_TAPS] = {"shortconv.conv.weight", WIDTH, TAPS, CONVOLVED},
     [PART_CONV_OUT] = {"shortconv.out_proj.weight", WIDTH, WIDTH, CONVOLVED},
+    [PART_STATE_IN] = {"attn_qkv.weight", STATE_CHANNELS, WIDTH, RECURRENT},
+    [PART_STATE_GATE] = {"attn_gate.weight", STATE_VALUES, WIDTH, RECURRENT},
+    [PART_STATE_STRENGTH] = {"ssm_beta.weight", STATE_HEADS, WIDTH, RECURRENT_SPLIT},
+    [PART_STATE_DECAY] = {"ssm_alpha.weight", STATE_HEADS, WIDTH, RECURRENT_SPLIT},
+    [PART_STATE_BOTH] = {"ssm_ba.weight", STATE_HEADS_TWICE, WIDTH, RECURRENT_FUSED},
+    [PART_STATE_TAPS] = {"ssm_conv1d.weight", STATE_CHANNELS, STATE_TAPS, RECURRENT},
+    [PART_STATE_BIAS] = {"ssm_dt.bias", ONE, STATE_HEADS, RECURRENT},
+    [PART_STATE_SLOPE] = {"ssm_a", ONE, STATE_HEADS, RECURRENT},
+    [PART_STATE_NORM] = {"ssm_norm.weight", ONE, STATE_VALUE, RECURRENT},
+    [PART_STATE_OUT] = {"ssm_out.weight", WIDTH, STATE_VALUES, RECURRENT},
     [PART_EMBEDDING_GATE] = {"inp_gate.weight", EMBEDDING, WIDTH, EMBEDDED},
     [PART_EMBEDDING_OUT] = {"proj.weight", WIDTH, EMBEDDING, EMBEDDED},
     [PART_EMBEDDING_NORM] = {"post_norm.weight", ONE, WIDTH, EMBEDDED},
@@ -158,7 +177,8 @@ static size_t extent_of(const struct transformer_shape *s, size_t layer, enum ex
     case WIDTH:
         return s->width;
     case QUERIES:
-        return s->n_heads * (s->latent_rank > 0 ? s->plain_dim + s->n_rotated : l->head_dim);
+        return s->n_heads * (s->latent_rank > 0 ? s->plain_dim + s->n_rotated : l->head_dim) *
+               (s->arch->gates_attention ? 2 : 1);
     case KEYS:
         return l->n_kv_heads * (size_t)l->head_dim;
     case ATTENDED:
@@ -199,6 +219,18 @@ static size_t extent_of(const struct transformer_shape *s, size_t layer, enum ex
         return 3 * s->width;
     case TAPS:
         return s->n_taps;
+    case STATE_CHANNELS:
+        return s->state.n_channels;
+    case STATE_VALUES:
+        return s->state.n_heads * s->state.value_dim;
+    case STATE_VALUE:
+        return s->state.value_dim;
+    case STATE_HEADS:
+        return s->state.n_heads;
+    case STATE_HEADS_TWICE:
+        return 2 * s->state.n_heads;
+    case STATE_TAPS:
+        return s->state.n_taps;
     case HIDDEN:
         break;
     }
@@ -210,7 +242,7 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     const struct arch *a = s->arch;
     const bool is_sparse = transformer_has_experts(s, layer);
     const bool is_dense = !is_sparse || a->experts_beside_network;
-    const bool attends = !transformer_convolves(s, layer);
+    const bool attends = transformer_attends(s, layer), recurs = transformer_recurs(s, layer);
     const bool has_keys = attends && s->latent_rank == 0 && layer < s->n_kv_layers;
 
     switch (rules[part].presence) {
@@ -222,7 +254,13 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case PER_HEAD_BIAS:
         return attends && s->latent_rank == 0;
     case CONVOLVED:
-        return !attends;
+        return transformer_convolves(s, layer);
+    case RECURRENT:
+        return recurs;
+    case RECURRENT_SPLIT:
+        return recurs && s->arch->tiles_heads;
+    case RECURRENT_FUSED:
+        return recurs && !s->arch->tiles_heads;
     case ATTENDING:
     case ATTENDING_BIAS:
         return attends;
@@ -561,7 +599,9 @@ enum status transformer_head_bias_tensor(const struct tensor **out, const struct
 static bool is_part(const struct transformer_shape *s, size_t layer, const char *name)
 {
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
-        return s->latent_rank == 0 && !transformer_convolves(s, layer);
+        return s->latent_rank == 0 &&
+               (transformer_attends(s, layer) ||
+                (name[sizeof("attn_qkv.") - 1] == 'w' && transformer_recurs(s, layer)));
     for (int part = 0; part < N_PARTS; part++)
         if (strcmp(name, part_name(s, (enum transformer_part)part)) == 0 &&
             layer_has(s, layer, (enum transformer_part)part))

@@ -52,6 +52,16 @@ enum transformer_part {
     PART_CONV_IN, /* a convolution in the place of attention: of three parts that its rows make, */
     PART_CONV_TAPS,
     PART_CONV_OUT,
+    PART_STATE_IN,   /* a state in the place of attention: the inputs of its convolution, */
+    PART_STATE_GATE, /* of its output, */
+    PART_STATE_STRENGTH,
+    PART_STATE_DECAY,
+    PART_STATE_BOTH, /* or these two, of each key head one after the other */
+    PART_STATE_TAPS,
+    PART_STATE_BIAS, /* of decays */
+    PART_STATE_SLOPE,
+    PART_STATE_NORM,
+    PART_STATE_OUT,
     PART_EMBEDDING_GATE, /* of the layer's own embedding, */
     PART_EMBEDDING_OUT,
     PART_EMBEDDING_NORM,

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/alloc.h"
+#include "compute/backend/states.h"
 #include "compute/model/micro_batches.h"
 #include "compute/model/open_state.h"
 #include "compute/model/read_shape.h"
@@ -22,6 +23,11 @@ size_t transformer_weight_bytes(const struct transformer *m)
 size_t transformer_page_bytes(const struct transformer *m)
 {
     return transformer_kv_page_bytes(&m->shape, m->config.kv_type);
+}
+
+size_t transformer_slot_bytes(const struct transformer *m)
+{
+    return transformer_state_bytes(&m->shape);
 }
 
 bool transformer_can_draw(const struct transformer *m)
@@ -64,6 +70,8 @@ static const char *lacking(const struct backend_type *type, const struct transfo
 
     if (a->has_sinks && !type->attends_to_sinks)
         return "attention sinks";
+    if (s->state.n_heads > 0 && type->state == NULL)
+        return "recurrent state";
     if (s->n_taps > 0 && type->kv_conv == NULL)
         return "convolutions";
     if (!s->are_alike && !type->has_unlike_layers)
@@ -108,6 +116,7 @@ enum status transformer_open(struct transformer **out, struct backend *b, const 
         return rc;
     assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);
     m = xalloc(sizeof(*m));
+    assert(shape.state.n_heads == 0 || config->n_state_slots > 0);
     assert(config->n_kv_host_pages == 0 || transformer_can_offload(b));
     m->backend = b;
     m->file = g;

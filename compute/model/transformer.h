@@ -28,6 +28,9 @@ const struct transformer_shape *transformer_shape(const struct transformer *m);
 size_t transformer_weight_bytes(const struct transformer *m);
 size_t transformer_page_bytes(const struct transformer *m);
 
+/* Bytes of a slot of recurrent state; 0: the model has none. */
+size_t transformer_slot_bytes(const struct transformer *m);
+
 /* Whether the device draws tokens; whether it has slots beside its pages. */
 bool transformer_can_draw(const struct transformer *m);
 bool transformer_can_offload(const struct backend *b);

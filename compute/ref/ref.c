@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "compute/backend/net.h"
+#include "compute/backend/states.h"
 #include "compute/ref/parts.h"
 
 static enum status ref_open(struct backend *b, const struct backend_config *config,
@@ -115,5 +116,6 @@ const struct backend_type ref_backend = {
     .fill = ref_fill,
     .gather = ref_gather,
     .sample = ref_sample,
+    .state = &ref_state_ops,
     .net = &ref_net_ops,
 };

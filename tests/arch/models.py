@@ -255,11 +255,44 @@ def build_lfm2(arch, seed, kinds, keys=None, experts=0, taps=3, **numbers):
     return m
 
 
-HALVES = {"lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
+def build_delta(arch, seed, kinds, keys=None, key_heads=2, heads=4, state=16, taps=4, **numbers):
+    """kinds: of each layer, whether it attends; else it is a gated delta net, of so many heads of state x state numbers."""
+    m = build(arch, seed, keys, head_norms="each", **dict(dict(layers=len(kinds), hd=32, rot=8, peak=1.0, eps=1e-6), **numbers))
+    d, channels = m.n["d"], (2 * key_heads + heads) * state
+    m.n.update(key_heads=key_heads, state_heads=heads, state=state)
+    m.keys.update({"ssm.conv_kernel": taps, "ssm.state_size": state, "ssm.group_count": key_heads, "ssm.time_step_rank": heads,
+                   "ssm.inner_size": heads * state})
+    if kinds != [(il + 1) % 4 == 0 for il in range(len(kinds))]:
+        m.keys["attention.recurrent_layers"] = [not attends for attends in kinds]
+    for il, attends in enumerate(kinds):
+        b = f"blk.{il}."
+        if attends:
+            m.matrix(b + "attn_q.weight", 2 * m.n["heads"] * m.n["hd"], d, m.n["peak"])
+            continue
+        for name in [name for name in m.tensors if name.startswith(b + "attn_") and "attn_norm" not in name]:
+            del m.tensors[name]
+        m.matrix(b + "attn_qkv.weight", channels, d, 1.5)
+        m.matrix(b + "attn_gate.weight", heads * state, d, 1.5)
+        if arch in TILED:
+            m.matrix(b + "ssm_beta.weight", heads, d, 1.5)
+            m.matrix(b + "ssm_alpha.weight", heads, d, 1.5)
+        else:
+            m.matrix(b + "ssm_ba.weight", 2 * heads, d, 1.5)
+        m.matrix(b + "ssm_conv1d.weight", channels, taps, 2.0)
+        m.tensors[b + "ssm_a"] = -np.exp(m.rng.uniform(-3, 1, heads)).astype(np.float32)
+        m.vector(b + "ssm_dt.bias", heads, -1.0, 1.0)
+        m.vector(b + "ssm_norm.weight", state)
+        m.matrix(b + "ssm_out.weight", d, heads * state)
+    return m
+
+
+TILED = {"qwen35", "qwen35moe"}  # heads of state have the key heads in turn
+GATED = {"qwen35", "qwen35moe", "qwen3next"}  # attention's output
+HALVES = {"qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
           "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm"}
 WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
 LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm"}
-PRE2_POST = {"gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
+PRE2_POST = {"qwen35", "qwen35moe", "qwen3next", "gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
 NORM_AFTER_ROPE = {"hunyuan-dense", "hunyuan-moe"}
 UNROTATED_GLOBAL = {"exaone4", "cohere2"}
 LOGIT_FACTOR = {"command-r", "cohere2"}
@@ -412,13 +445,66 @@ class Forward:
         y = sum(rows[t:t + len(h)] * taps[:, t] for t in range(n_taps))
         return self.linear(b + "shortconv.out_proj", out_gate * y)
 
+    def unit(self, x):
+        return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + 1e-6)
+
+    def query_scale(self, dk):
+        return 1 / math.sqrt(dk)
+
+    def key_head(self, j):
+        n = self.m.n
+        return j % n["key_heads"] if self.m.arch in TILED else j // (n["state_heads"] // n["key_heads"])
+
+    def delta_step(self, S, k, v, decay, beta):
+        S = decay * S
+        return S + np.outer(k, beta * (v - S.T @ k))
+
+    def delta_output(self, o, z, w):
+        return rms(o, w, self.m.n["eps"]) * z * sigmoid(z)
+
+    def delta(self, b, h):
+        """A gated delta net."""
+        n, t = self.m.n, self.t
+        hk, hv, dk = n["key_heads"], n["state_heads"], n["state"]
+        x, taps = self.linear(b + "attn_qkv", h), t[b + "ssm_conv1d.weight"]
+        rows = np.concatenate([np.zeros((taps.shape[1] - 1, x.shape[1])), x])
+        u = self.convolved(sum(rows[i:i + len(h)] * taps[:, i] for i in range(taps.shape[1])))
+        q, k, v = np.split(u, [hk * dk, 2 * hk * dk], axis=1)
+        q, k = (self.unit(y.reshape(len(h), hk, dk)) for y in (q, k))
+        q, v = q * self.query_scale(dk), v.reshape(len(h), hv, dk)
+        if b + "ssm_ba.weight" in t:
+            ba = self.linear(b + "ssm_ba", h).reshape(len(h), hk, 2, hv // hk)
+            beta, alpha = ba[:, :, 0].reshape(len(h), hv), ba[:, :, 1].reshape(len(h), hv)
+        else:
+            beta, alpha = self.linear(b + "ssm_beta", h), self.linear(b + "ssm_alpha", h)
+        g = t[b + "ssm_a"] * np.logaddexp(0, alpha + t.get(b + "ssm_dt.bias", 0.0))
+        o = np.zeros((len(h), hv, dk))
+        for j in range(hv):
+            S = np.zeros((dk, dk))
+            for i in range(len(h)):
+                S = self.delta_step(S, k[i, self.key_head(j)], v[i, j], np.exp(g[i, j]), sigmoid(beta[i, j]))
+                o[i, j] = q[i, self.key_head(j)] @ S
+        z = self.linear(b + "attn_gate", h).reshape(o.shape)
+        return self.linear(b + "ssm_out", self.delta_output(o, z, t.get(b + "ssm_norm.weight", 1.0)).reshape(len(h), -1))
+
+    def convolved(self, x):
+        return x * sigmoid(x)
+
+    def gated_queries(self, q):
+        """Queries, and what their heads' outputs are multiplied by."""
+        q, gate = np.split(q.reshape(len(q), self.m.n["heads"], -1), 2, axis=2)
+        return q.reshape(len(q), -1), sigmoid(gate).reshape(len(q), -1)
+
     def attention(self, b, il, h):
         n, arch = self.m.n, self.m.arch
+        if b + "ssm_a" in self.t:
+            return self.delta(b, h)
         if b + "shortconv.conv.weight" in self.t:
             return self.convolution(b, h)
         if "rank" in n:
             return self.latent_attention(b, il, h)
         q, k, v = self.qkv(b, h)
+        q, gate = self.gated_queries(q) if arch in GATED else (q, 1.0)
         late = arch in NORM_AFTER_ROPE
         q = self.head_norm("" if late else b + "attn_q_norm.weight", q, n["heads"])
         n_kv = n["kv"][il] if isinstance(n["kv"], list) else n["kv"]
@@ -451,7 +537,7 @@ class Forward:
         p = np.exp(s - s.max(axis=-1, keepdims=True))
         p = (p / p.sum(axis=-1, keepdims=True))[..., :len(h)]
         y = np.einsum("hij,jhd->ihd", p, v).reshape(len(h), -1)
-        return self.linear(b + "attn_output", y)
+        return self.linear(b + "attn_output", y * gate)
 
     def routing(self):
         """(what the router's scores become, whether the shares are divided by their sum)"""
@@ -696,6 +782,16 @@ def all_models():
         "lfm2moe": build_lfm2("lfm2moe", 56, [False, False, True, False], {
             "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "leading_dense_block_count": 1},
             experts=8, expert_ff=40, bias=("select",)),
+        "qwen35": build_delta("qwen35", 57, [False, False, False, True]),
+        "qwen35_last": build_delta("qwen35", 58, [True, False, False], key_heads=1, heads=3, state=40, taps=3, d=96, hd=24, rot=6),
+        "qwen35_wide": build_delta("qwen35", 59, [False, True], key_heads=2, heads=2, state=128, d=64),
+        "qwen35moe": build_delta("qwen35moe", 60, [False, False, False, True], {
+            "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 32, "expert_shared_feed_forward_length": 48},
+            experts=8, expert_ff=32, shared=48, bias=("shared",), tied=False),
+        "qwen3next": build_delta("qwen3next", 61, [False, False, False, True, False], {
+            "expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 32, "expert_shared_feed_forward_length": 48,
+            "full_attention_interval": 4, "attention.recurrent_layers": [True, True, True, False, True]},
+            experts=8, expert_ff=32, shared=48, bias=("shared",), tied=False),
         "phi3": build("phi3", 16, {"attention.sliding_window": 17}, fused_qkv=True, fused_gate=True, tied=False),
         "phi3_long": with_factors(
             build("phi3", 17, {"rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.19},

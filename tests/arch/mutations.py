@@ -17,7 +17,8 @@ MOST_LAYERS = 12  # more take long, and have no rules of their own but one
 
 # the definition sees by the tensors what these say
 BY_TENSORS = ("shortconv.l_cache", "attention.sliding_window_pattern", "attention.key_length_swa", "attention.value_length_swa",
-              "attention.shared_kv_layers", "embedding_length_per_layer_input",
+              "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank", "ssm.inner_size",
+              "full_attention_interval", "attention.recurrent_layers", "attention.shared_kv_layers", "embedding_length_per_layer_input",
               "leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
               "expert_shared_feed_forward_length")
 
@@ -83,6 +84,45 @@ def other_shares():
     return mutated(routing=routing)
 
 
+def other_heads():
+    def key_head(forward, j):
+        n = forward.m.n
+        return j // (n["state_heads"] // n["key_heads"]) if forward.m.arch in models.TILED else j % n["key_heads"]
+    return mutated(key_head=key_head)
+
+
+def delta_mutations(m):
+    def late(forward, S, k, v, decay, beta):
+        return decay * (S + np.outer(k, beta * (v - S.T @ k)))
+
+    def early_gate(forward, o, z, w):
+        return models.rms(o * z * models.sigmoid(z), w, forward.m.n["eps"])
+
+    def halves_of_rows(forward, q):
+        q, gate = np.split(q, 2, axis=1)
+        return q, models.sigmoid(gate)
+
+    def steps(x):
+        return x[:, ::-1] if x.ndim == 2 else x
+
+    yield "decay ignored", mutated(delta_step=lambda forward, S, k, v, decay, beta: models.Forward.delta_step(forward, S, k, v, 1.0, beta))
+    yield "decay behind the step", mutated(delta_step=late)
+    if m.n["state_heads"] != m.n["key_heads"] > 1:
+        yield "heads the other way", other_heads()
+    yield "no gate of attention", mutated(gated_queries=lambda forward, q: (models.Forward.gated_queries(forward, q)[0], 1.0))
+    yield "queries, then gates", mutated(gated_queries=halves_of_rows)
+    yield "no SiLU", mutated(convolved=lambda forward, x: x)
+    yield "keys of any length", mutated(unit=lambda forward, x: x)
+    yield "queries not scaled", mutated(query_scale=lambda forward, dk: 1.0)
+    yield "the gate before the norm", mutated(delta_output=early_gate)
+
+    class Reversed(models.Forward):
+        def __init__(self, model):
+            super().__init__(model)
+            self.t = {name: steps(x) if name.endswith("ssm_conv1d.weight") else x for name, x in self.t.items()}
+    yield "taps reversed", Reversed
+
+
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
     if m.keys.get("rope.scaling.finetuned", True) and m.arch != "gemma4":
@@ -109,6 +149,8 @@ def mutations(name, m):
             yield "no " + part, without(part)
     if m.arch.startswith("lfm2"):
         yield "taps reversed", reversed_taps()
+    if m.arch in models.GATED:
+        yield from delta_mutations(m)
     if m.arch == "gemma4":
         yield "values not normed", mutated(gemma4_values=lambda forward, v, eps: v)
         yield "full heads rotated", without("rope_freqs.weight")

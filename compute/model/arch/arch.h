@@ -61,6 +61,13 @@ enum arch_routing {
     ROUTING_SOFTMAX_BIAS, /* by softmax over all plus a bias; its shares over their sum */
 };
 
+/* What stands in the place of attention in layers that carry a state (compute/backend/states.h). */
+enum arch_recurrence {
+    RECURRENCE_NONE,
+    RECURRENCE_DELTA, /* a gated delta net: a key's value is corrected before it is added */
+    RECURRENCE_SUM,   /* Mamba-2: it is added */
+};
+
 /* Keys beside those that all architectures have. */
 enum arch_keys {
     KEYS_ATTENTION_SCALE = 1 << 0,   /* attention.scale instead of 1/sqrt(head_dim) */
@@ -84,6 +91,8 @@ enum arch_keys {
     KEYS_WINDOW_HEADS = 1 << 16,  /* key_length_swa and more: heads of layers with a window */
     KEYS_SHARED_KV = 1 << 17, /* shared_kv_layers at the end have no keys and values of their own */
     KEYS_CONVOLUTION = 1 << 19, /* shortconv.l_cache; layers without key heads are convolutions */
+    KEYS_STATE = 1 << 20,       /* ssm.*, of layers that carry a state */
+    KEYS_RECURRENT_LAYERS = 1 << 21, /* full_attention_interval, attention.recurrent_layers */
     KEYS_LAYER_EMBEDDINGS = 1 << 18, /* embedding_length_per_layer_input */
 };
 
@@ -110,6 +119,9 @@ struct arch {
     bool pairs_may_stand;        /* a huge divisor in rope_freqs: that pair is not rotated */
     bool has_layer_scales;       /* each layer's output is multiplied by a number of its own */
     bool experts_beside_network; /* layers with experts have the other network, too */
+    enum arch_recurrence recurrence;
+    bool tiles_heads;     /* of state: their key heads come round again and again */
+    bool gates_attention; /* attn_q has for each head its query, then a gate of its output */
     enum activation activation;
     unsigned keys; /* of enum arch_keys */
 
