@@ -39,12 +39,15 @@ struct acting_info {
 /* Of kinds with KV pages; all 0 for others. */
 struct cache_info {
     size_t page_bytes, pages, pages_free, pages_shared;
-    size_t pages_cached;                /* found by their prefix; held by clones, or free */
-    uint64_t copies;                    /* pages copied on write */
-    uint64_t pages_evicted;             /* free cached pages reused for other content */
-    uint64_t evictions, recomputes;     /* how often CLONE_EVICTED, CLONE_RECOMPUTED happened */
-    size_t host_pages, host_pages_used; /* host pages */
-    uint64_t offloads, reloads;         /* pages copied to the host, and back */
+    size_t pages_cached;                  /* found by their prefix; held by clones, or free */
+    uint64_t copies;                      /* pages copied on write */
+    uint64_t pages_evicted;               /* free cached pages reused for other content */
+    uint64_t evictions, recomputes;       /* how often CLONE_EVICTED, CLONE_RECOMPUTED happened */
+    size_t host_pages, host_pages_used;   /* host pages */
+    uint64_t offloads, reloads;           /* pages copied to the host, and back */
+    size_t slot_bytes, slots, slots_free; /* of recurrent state; 0: the model has none */
+    size_t snapshots;                     /* slots that cached pages have */
+    uint64_t snapshots_made, snapshots_evicted, snapshots_used;
     uint64_t lookup_tokens, hit_tokens; /* tokens of prompts: looked up, and found */
 };
 

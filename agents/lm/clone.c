@@ -131,7 +131,7 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
                              at_turn < parent->history.n_turns ? at_turn : parent->history.n_turns,
                              err);
     if (rc == STATUS_OK && n_shared != 0)
-        rc = kv_seq_share(m->cache.pages, &c->pages.kv, &parent->pages.kv, n_shared, err);
+        rc = lm_clone_pages_share(&c->pages, &m->cache, &parent->pages, n_shared, err);
     if (rc == STATUS_OK)
         lm_clone_pages_idle(&c->pages, &m->cache);
     return rc; /* clone_fork calls lm_clone_close on failure */

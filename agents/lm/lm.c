@@ -27,7 +27,9 @@ enum {
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
     LM_MAX_ITL_US = 200 * 1000,
-    LM_LEAST_CONTEXT = 2048,   /* tokens that all pages must hold if device memory is scarce */
+    LM_LEAST_CONTEXT = 2048, /* tokens that all pages must hold if device memory is scarce */
+    LM_LEAST_SLOTS = 4, /* of recurrent state: a row reads one and writes one, a snapshot has one */
+    LM_MOST_SLOTS = 1024,
     LM_KNOWN_BYTES = 16 << 20, /* of log-probabilities of prompts, kept for later requests */
 };
 
@@ -129,7 +131,8 @@ static size_t host_pages_for(const struct lm *m, const struct agent_config *conf
 {
     size_t n_bytes = config->options.kv_host_bytes, n;
 
-    if (config->options.no_prefix_cache || !transformer_can_offload(m->backend))
+    if (config->options.no_prefix_cache || m->cache.n_state_slots > 0 ||
+        !transformer_can_offload(m->backend))
         return 0;
     if (n_bytes == KV_HOST_DEFAULT)
         n_bytes = backend_is_device(m->backend) ? default_kv_bytes() : 0;
@@ -137,7 +140,20 @@ static size_t host_pages_for(const struct lm *m, const struct agent_config *conf
     return n < INT32_MAX - m->cache.n_pages ? n : INT32_MAX - m->cache.n_pages;
 }
 
-/* Opens the model with pages of kv_bytes in all. */
+/* Of kv_bytes, at most half is for slots of recurrent state, and at least what one row needs. */
+static size_t state_slots_for(const struct transformer_shape *shape, size_t kv_bytes)
+{
+    const size_t slot_bytes = transformer_state_bytes(shape);
+    size_t n = slot_bytes == 0 ? 0 : kv_bytes / 2 / slot_bytes;
+
+    if (slot_bytes == 0)
+        return 0;
+    if (n < LM_LEAST_SLOTS)
+        return LM_LEAST_SLOTS;
+    return n < LM_MOST_SLOTS ? n : LM_MOST_SLOTS;
+}
+
+/* Opens the model with pages and slots of kv_bytes in all. */
 static enum status open_llama(struct lm *m, const struct agent_config *config,
                               const struct transformer_shape *shape, size_t kv_bytes,
                               size_t *ret_n_host_pages, struct error *err)
@@ -146,9 +162,12 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
     /* The system prompt and one more token. */
     const size_t n_opening = m->default_system->n_ids / KV_PAGE_TOKENS + 1;
     const size_t least_pages = n_opening < 2 ? 2 : n_opening;
+    const size_t n_slots = state_slots_for(shape, kv_bytes);
+    const size_t state_bytes = n_slots * transformer_state_bytes(shape);
     struct transformer_config transformer_config;
 
-    m->cache.n_pages = kv_bytes / size_bytes;
+    m->cache.n_state_slots = n_slots;
+    m->cache.n_pages = kv_bytes < state_bytes ? 0 : (kv_bytes - state_bytes) / size_bytes;
     if (m->cache.n_pages > INT32_MAX)
         m->cache.n_pages = INT32_MAX;
     m->limits.context = shape->context;
@@ -159,15 +178,20 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
     if (m->cache.n_pages < least_pages)
         return error_set(err, STATUS_INVALID,
                          "%zu bytes are too few for keys and values: --kv-bytes must be at least "
-                         "%zu, which are %zu pages of %d tokens",
-                         kv_bytes, least_pages * size_bytes, least_pages, KV_PAGE_TOKENS);
+                         "%zu, which are %zu pages of %d tokens and %zu slots of recurrent state",
+                         kv_bytes,
+                         least_pages * size_bytes +
+                             (n_slots > 0 ? LM_LEAST_SLOTS : 0) * transformer_state_bytes(shape),
+                         least_pages, KV_PAGE_TOKENS,
+                         n_slots > 0 ? (size_t)LM_LEAST_SLOTS : (size_t)0);
     *ret_n_host_pages = host_pages_for(m, config, size_bytes);
     transformer_config = (struct transformer_config){.max_tokens = m->max_tokens,
                                                      .max_logits = m->max_logits,
                                                      .max_context = config->max_context,
                                                      .n_kv_pages = m->cache.n_pages,
                                                      .kv_type = config->options.kv_type,
-                                                     .n_kv_host_pages = *ret_n_host_pages};
+                                                     .n_kv_host_pages = *ret_n_host_pages,
+                                                     .n_state_slots = n_slots};
     transformer_config.ends = vocab_stop_tokens(m->vocab, &transformer_config.n_ends);
     if (config->weights_of != NULL)
         transformer_config.weights_of =
@@ -450,9 +474,12 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
 static void lm_info(const struct agent *a, struct agent_info *out)
 {
     const struct lm *m = container_of(a, const struct lm, base);
+    struct kv_slot_usage slots = {0};
     struct kv_usage usage;
 
     kv_pages_usage(m->cache.pages, &usage);
+    if (lm_states_are_kept(&m->cache.states))
+        kv_slots_usage(m->cache.states.slots, &slots);
     out->architecture = transformer_shape(m->transformer)->arch->name;
     out->backend = m->backend->type->name;
     out->weight_bytes = transformer_weight_bytes(m->transformer);
@@ -490,6 +517,13 @@ static void lm_info(const struct agent *a, struct agent_info *out)
             m->cache.host_pages != NULL ? kv_host_pages_n_full(m->cache.host_pages) : 0,
         .offloads = m->cache.n_offloaded,
         .reloads = m->cache.n_reloaded,
+        .slot_bytes = transformer_slot_bytes(m->transformer),
+        .slots = slots.n_slots,
+        .slots_free = slots.n_free,
+        .snapshots = m->cache.states.n_snapshots,
+        .snapshots_made = m->cache.states.n_made,
+        .snapshots_evicted = m->cache.states.n_evicted,
+        .snapshots_used = m->cache.states.n_begun,
         .lookup_tokens = m->n_prefix_queries,
         .hit_tokens = m->n_prefix_hits,
     };

@@ -181,6 +181,29 @@ struct lm_reasoning {
     size_t n_thought;  /* of a free reply: its tokens so far */
 };
 
+/* Where a turn of a model with recurrent state leaves snapshots, and the slots of its steps
+ * (snapshots.c). */
+enum {
+    SNAPSHOT_PLACES =
+        3, /* of a prompt: behind the system prompt, before the last message, its end */
+    SNAPSHOT_EVERY = 2048,
+    SNAPSHOTS_A_STEP = 4,
+};
+
+struct lm_snapshots {
+    uint32_t places[SNAPSHOT_PLACES]; /* [n_places] tokens, whole pages */
+    uint32_t n_places;
+    uint32_t rolled; /* where the reply's last snapshot is, which the next one replaces; 0: none */
+    /* Of the current step. */
+    int32_t next; /* the slot of the state behind it */
+    struct {
+        uint32_t at; /* tokens */
+        int32_t slot;
+    } marks[SNAPSHOTS_A_STEP]; /* [n_marks] in rising order */
+    uint32_t n_marks;
+    struct state_save saves[SNAPSHOTS_A_STEP + 1];
+};
+
 /* A turn's private state, in the turn's arena. */
 struct lm_turn {
     /* Ids of the clone that this turn's prompt replaced, behind those that it kept: drop puts them
@@ -201,6 +224,7 @@ struct lm_turn {
     struct detokenizer detokenizer;
     struct lm_scoring scoring;
     struct lm_results results;
+    struct lm_snapshots snapshots;
     /* Of the current step. */
     struct kv_copy copy; /* from < 0: none */
     uint32_t n_room;     /* positions after the last id that are reserved for draft tokens */
@@ -360,6 +384,23 @@ size_t lm_scores_lay_out(const struct row *row, size_t n_room, size_t *ret_n_tok
 enum status lm_scores_take(struct lm *m, struct row *row,
                            const struct transformer_row *computed) MUST_CHECK;
 void lm_scores_stepped(struct lm *m, struct agent_turn *turn);
+
+/* snapshots.c: of a model with recurrent state; nothing is done for others. A step reads the
+ * clone's slot and writes another one; on the way it writes snapshots. */
+/* Loop: finds the places of the prompt, of n_prompt ids. */
+void lm_snapshots_begin(struct lm_snapshots *s, const struct lm *m, const struct lm_clone *c,
+                        uint32_t n_prompt);
+/* Loop: takes slots for the step's n tokens. EXHAUSTED: none is free, and nothing is taken. */
+enum status lm_snapshots_reserve(struct lm *m, struct lm_clone *c, struct lm_turn *t, size_t n,
+                                 struct error *err) MUST_CHECK;
+/* Compute: lays out what the row, whose tokens are known, reads and writes. */
+void lm_snapshots_lay_out(const struct lm *m, const struct lm_clone *c, struct lm_turn *t,
+                          struct transformer_row *out);
+/* Loop, behind a step whose pages are published: the clone's state becomes that behind its tokens,
+ * if the step computed any. */
+void lm_snapshots_stepped(struct lm *m, struct lm_clone *c, struct lm_turn *t, uint32_t n_before);
+/* Loop: gives back the slots of a step that is not run. */
+void lm_snapshots_drop(struct lm *m, struct lm_turn *t);
 
 /* step.c */
 size_t lm_cost(const struct agent *a, const struct row *row);

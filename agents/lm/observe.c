@@ -377,6 +377,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
         lm_results_share(m, c, &t->results);
         lm_clone_pages_cut(&c->pages, &m->cache, t->results.n_taken);
     }
+    lm_snapshots_begin(&t->snapshots, m, c, t->n_prompt);
     lm_clone_pages_busy(&c->pages);
     turn->row.clone = base;
     turn->row.turn = t;
@@ -395,10 +396,11 @@ out:
     return rc;
 }
 
-static void close_turn(struct agent_turn *turn)
+static void close_turn(struct lm *m, struct agent_turn *turn)
 {
     struct lm_turn *t = turn->row.turn;
 
+    lm_snapshots_drop(m, t);
     grammars_forget(&t->waiter);
     matcher_close(t->matcher);
     detokenizer_deinit(&t->detokenizer);
@@ -490,7 +492,7 @@ void lm_self_observe(struct clone *base, struct agent_turn *turn)
     c->is_whole = c->is_whole || t->is_whole;
     c->n_ids = t->n_ids + (uint32_t)n_end;
     c->turn_ends[c->n_turns++] = c->n_ids;
-    close_turn(turn);
+    close_turn(m, turn);
     lm_clone_pages_idle(&c->pages, &m->cache);
 }
 
@@ -501,7 +503,7 @@ void lm_drop(struct clone *base, struct agent_turn *turn)
 
     lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);
     restore_replaced(c, turn->row.turn);
-    close_turn(turn);
+    close_turn(m, turn);
     lm_clone_pages_idle(&c->pages, &m->cache);
 }
 

@@ -206,6 +206,6 @@ void lm_scores_stepped(struct lm *m, struct agent_turn *turn)
     turn->reply.n_scores = ++s->at;
     turn->reply.finish = t->finish;
     if (c->pages.kv.n_tokens >= t->n_prompt)
-        kv_seq_cut(m->cache.pages, &c->pages.kv, t->n_prompt - 1);
+        lm_clone_pages_cut(&c->pages, &m->cache, t->n_prompt - 1);
     lm_scores_begin(c, t);
 }

@@ -76,8 +76,9 @@ static size_t draft_room(const struct lm *m, const struct row *row)
     size_t end = lm_step_clone_of(row)->pages.kv.n_tokens + row->n_scheduled, room = DRAFT_MAX;
     struct kv_usage usage;
 
-    if (m->speculate == SPECULATE_OFF || end != t->n_ids || lm_is_scoring(t) ||
-        lm_results_are_pending(t))
+    /* a state cannot be taken back behind a rejected draft token */
+    if (m->speculate == SPECULATE_OFF || lm_states_are_kept(&m->cache.states) || end != t->n_ids ||
+        lm_is_scoring(t) || lm_results_are_pending(t))
         return 0;
     if (s->max_tokens != 0)
         room = lm_step_min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
@@ -116,10 +117,13 @@ enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
     if (row->n_scheduled > lm_cost(a, row))
         row->n_scheduled = lm_cost(a, row);
     t->n_room = (uint32_t)draft_room(m, row);
-    do
-        rc = reserve_pages(m, c, row->n_scheduled + t->n_room, t, err);
-    while (rc == STATUS_EXHAUSTED && lm_cache_evict_one(&m->cache));
+    do {
+        rc = lm_snapshots_reserve(m, c, t, row->n_scheduled, err);
+        if (rc == STATUS_OK)
+            rc = reserve_pages(m, c, row->n_scheduled + t->n_room, t, err);
+    } while (rc == STATUS_EXHAUSTED && lm_cache_evict_one(&m->cache));
     if (rc != STATUS_OK) {
+        lm_snapshots_drop(m, t);
         lm_clone_pages_wait(&c->pages, &m->cache, true);
         return rc;
     }
@@ -132,6 +136,7 @@ void lm_release(struct agent *a, struct row *row)
 {
     struct lm *m = container_of(a, struct lm, base);
 
+    lm_snapshots_drop(m, row->turn);
     lm_cache_evict(&m->cache, &lm_step_clone_of(row)->pages, "preempted: out of KV pages");
 }
 
@@ -429,7 +434,7 @@ static void lm_step_lay_out(struct lm *m, struct row *const *rows, size_t n, siz
     spare.slope = draft_slope(m, rows, n);
     for (size_t i = 0; i < n; i++) {
         const struct lm_clone *c = lm_step_clone_of(rows[i]);
-        const struct lm_turn *t = rows[i]->turn;
+        struct lm_turn *t = rows[i]->turn;
 
         m->rows[i] = (struct transformer_row){
             .ids = c->ids + c->pages.kv.n_tokens,
@@ -438,6 +443,7 @@ static void lm_step_lay_out(struct lm *m, struct row *const *rows, size_t n, siz
             .logits = m->logits + n_logits * m->n_vocab,
         };
         lay_out_row(m, rows[i], &spare, &m->rows[i]);
+        lm_snapshots_lay_out(m, c, t, &m->rows[i]);
         plan_draws(m, rows[i], n_logits, &m->rows[i]);
         n_logits += m->rows[i].n_logits;
         n_positions += m->rows[i].n_tokens;
@@ -587,12 +593,14 @@ void lm_stepped(struct agent *a, struct row *row)
     lm_notice_losses(m);
     n_before = c->pages.kv.n_tokens;
     if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, so its copies failed */
-        kv_seq_cut(m->cache.pages, &c->pages.kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
+        lm_clone_pages_cut(&c->pages, &m->cache, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
+    n_before = c->pages.kv.n_tokens;
     c->pages.kv.n_tokens += t->n_computed;
     t->n_computed = 0;
     kv_seq_cut(m->cache.pages, &c->pages.kv,
                c->pages.kv.n_tokens); /* releases the pages of rejected draft tokens */
     lm_cache_publish(&m->cache, &c->pages, c->ids, n_before);
+    lm_snapshots_stepped(m, c, t, n_before);
     if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->pages.kv.n_tokens)
         r->n_prefilled = c->pages.kv.n_tokens < t->n_prompt ? c->pages.kv.n_tokens : t->n_prompt;
     learn_acceptance(m, c, t);

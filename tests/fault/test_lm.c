@@ -8,9 +8,9 @@
 
 enum { N = 3 };
 
-static enum status open_tiny(struct agent **out, struct error *err)
+static enum status open_tiny_with(struct agent **out, bool has_state, struct error *err)
 {
-    static const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 3};
+    const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 3, .has_state = has_state};
     struct agent_config config = {.options.backend = "ref",
                                   .options.n_threads = 1,
                                   .options.kv_type = KV_F32,
@@ -22,11 +22,17 @@ static enum status open_tiny(struct agent **out, struct error *err)
     return drive_open(out, &tiny, &config, err);
 }
 
+static enum status open_tiny(struct agent **out, struct error *err)
+{
+    return open_tiny_with(out, false, err);
+}
+
 static enum status open_once(void *arg)
 {
+    const bool *has_state = arg;
     struct agent *a;
     struct error err;
-    enum status rc = open_tiny(&a, &err);
+    enum status rc = open_tiny_with(&a, *has_state, &err);
 
     if (rc == STATUS_OK)
         agent_unref(a);
@@ -36,7 +42,11 @@ static enum status open_once(void *arg)
 /* A model that cannot be opened for lack of memory reports it and leaves nothing behind. */
 START_TEST(open_fails_cleanly)
 {
-    ck_assert_int_gt(sweep(open_once, NULL), 20);
+    for (int i = 0; i < 2; i++) {
+        bool has_state = i == 1;
+
+        ck_assert_int_gt(sweep(open_once, &has_state), 20);
+    }
 }
 END_TEST
 
@@ -116,13 +126,15 @@ START_TEST(conversations_survive_failures)
     const struct clone_config config = {.system = "be brief", .system_len = 8};
     struct error err;
 
-    ck_assert_int_eq(open_tiny(&k.agent, &err), STATUS_OK);
-    ck_assert_int_eq(clone_open(&c, k.agent, &config, &err), STATUS_OK);
-    for (int turn = 0; turn < 2; turn++)
-        ck_assert_int_eq(turn_once(k.agent, c, k.want[turn], &err), STATUS_OK);
-    clone_close(c);
-    ck_assert_int_gt(sweep(converse_once, &k), 20);
-    agent_unref(k.agent);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(open_tiny_with(&k.agent, i == 1, &err), STATUS_OK);
+        ck_assert_int_eq(clone_open(&c, k.agent, &config, &err), STATUS_OK);
+        for (int turn = 0; turn < 2; turn++)
+            ck_assert_int_eq(turn_once(k.agent, c, k.want[turn], &err), STATUS_OK);
+        clone_close(c);
+        ck_assert_int_gt(sweep(converse_once, &k), 20);
+        agent_unref(k.agent);
+    }
 }
 END_TEST
 

@@ -197,7 +197,11 @@ static void put_key(struct file *f, const struct tiny_key *k)
 
 static const char *of_architecture(char name[64], const struct tiny_config *c, const char *key)
 {
-    (void)snprintf(name, 64, "%s.%s", c->has_own_keys ? c->architecture : "llama", key);
+    (void)snprintf(name, 64, "%s.%s",
+                   c->has_own_keys ? c->architecture
+                   : c->has_state  ? "qwen35"
+                                   : "llama",
+                   key);
     return name;
 }
 
@@ -206,7 +210,10 @@ static void put_metadata(struct file *f)
     const struct tiny_config *c = f->config;
     char name[64];
 
-    key_text(f, "general.architecture", c->architecture != NULL ? c->architecture : "llama");
+    key_text(f, "general.architecture",
+             c->architecture != NULL ? c->architecture
+             : c->has_state          ? "qwen35"
+                                     : "llama");
     key_text(f, "general.name", "tiny");
     key_u32(f, of_architecture(name, c, "block_count"), TINY_LAYERS);
     key_u32(f, of_architecture(name, c, "context_length"), TINY_CONTEXT);
@@ -218,6 +225,14 @@ static void put_metadata(struct file *f)
     key_u32(f, of_architecture(name, c, "vocab_size"), (uint32_t)file_n_vocab(f));
     key_f32(f, of_architecture(name, c, "rope.freq_base"), 10000.0f);
     key_f32(f, of_architecture(name, c, "attention.layer_norm_rms_epsilon"), 1e-5f);
+    if (c->has_state) {
+        key_u32(f, "qwen35.full_attention_interval", 2);
+        key_u32(f, "qwen35.ssm.conv_kernel", TINY_STATE_TAPS);
+        key_u32(f, "qwen35.ssm.state_size", TINY_STATE_DIM);
+        key_u32(f, "qwen35.ssm.group_count", TINY_STATE_KEYS);
+        key_u32(f, "qwen35.ssm.time_step_rank", TINY_STATE_HEADS);
+        key_u32(f, "qwen35.ssm.inner_size", TINY_WIDTH);
+    }
     put_vocabulary(f);
     for (size_t i = 0; i < sizeof(c->add_keys) / sizeof(c->add_keys[0]); i++)
         if (c->add_keys[i].name != NULL)
@@ -358,12 +373,67 @@ static void gain(struct file *f, const char *name)
     tensor(f, name, DTYPE_F32, 1, TINY_WIDTH, 1.0f, 0.1f);
 }
 
+struct layer_part {
+    const char *name;
+    size_t n_rows; /* 1: a gain */
+};
+
+static void put_parts(struct file *f, int layer, const struct layer_part *parts, size_t n)
+{
+    char name[64];
+
+    for (size_t i = 0; i < n; i++) {
+        (void)snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, parts[i].name);
+        if (parts[i].n_rows == 1)
+            gain(f, name);
+        else
+            matrix(f, name, parts[i].n_rows);
+    }
+}
+
+/* A layer with a state, or one that attends with gates. */
+static void put_state_layer(struct file *f, int layer)
+{
+    enum { CHANNELS = (2 * TINY_STATE_KEYS + TINY_STATE_HEADS) * TINY_STATE_DIM };
+    static const struct layer_part state[] = {
+        {"attn_qkv", CHANNELS},          {"attn_gate", TINY_WIDTH}, {"ssm_beta", TINY_STATE_HEADS},
+        {"ssm_alpha", TINY_STATE_HEADS}, {"ssm_out", TINY_WIDTH},
+    };
+    static const struct layer_part attention[] = {
+        {"attn_q", 2 * TINY_HEADS * TINY_HEAD_DIM},
+        {"attn_k", TINY_KV_HEADS * TINY_HEAD_DIM},
+        {"attn_v", TINY_KV_HEADS * TINY_HEAD_DIM},
+        {"attn_output", TINY_WIDTH},
+    };
+    static const struct layer_part both[] = {
+        {"attn_norm", 1},       {"post_attention_norm", 1}, {"ffn_gate", TINY_WIDTH},
+        {"ffn_up", TINY_WIDTH}, {"ffn_down", TINY_WIDTH},
+    };
+    char name[64];
+
+    put_parts(f, layer, both, sizeof(both) / sizeof(both[0]));
+    if (layer % 2 == 1) {
+        put_parts(f, layer, attention, sizeof(attention) / sizeof(attention[0]));
+        (void)snprintf(name, sizeof(name), "blk.%d.attn_q_norm.weight", layer);
+        tensor(f, name, DTYPE_F32, 1, TINY_HEAD_DIM, 1.0f, 0.1f);
+        (void)snprintf(name, sizeof(name), "blk.%d.attn_k_norm.weight", layer);
+        tensor(f, name, DTYPE_F32, 1, TINY_HEAD_DIM, 1.0f, 0.1f);
+        return;
+    }
+    put_parts(f, layer, state, sizeof(state) / sizeof(state[0]));
+    (void)snprintf(name, sizeof(name), "blk.%d.ssm_conv1d.weight", layer);
+    tensor(f, name, DTYPE_F32, CHANNELS, TINY_STATE_TAPS, 0.0f, 0.7f);
+    (void)snprintf(name, sizeof(name), "blk.%d.ssm_a", layer);
+    tensor(f, name, DTYPE_F32, 1, TINY_STATE_HEADS, -0.4f, 0.2f);
+    (void)snprintf(name, sizeof(name), "blk.%d.ssm_dt.bias", layer);
+    tensor(f, name, DTYPE_F32, 1, TINY_STATE_HEADS, -1.0f, 0.5f);
+    (void)snprintf(name, sizeof(name), "blk.%d.ssm_norm.weight", layer);
+    tensor(f, name, DTYPE_F32, 1, TINY_STATE_DIM, 1.0f, 0.1f);
+}
+
 static void put_layer(struct file *f, int layer)
 {
-    static const struct {
-        const char *name;
-        size_t n_rows; /* 1: a gain */
-    } parts[] = {
+    static const struct layer_part parts[] = {
         {"attn_norm", 1},
         {"attn_q", TINY_HEADS * TINY_HEAD_DIM},
         {"attn_k", TINY_KV_HEADS * TINY_HEAD_DIM},
@@ -374,15 +444,11 @@ static void put_layer(struct file *f, int layer)
         {"ffn_up", TINY_WIDTH},
         {"ffn_down", TINY_WIDTH},
     };
-    char name[64];
 
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        (void)snprintf(name, sizeof(name), "blk.%d.%s.weight", layer, parts[i].name);
-        if (parts[i].n_rows == 1)
-            gain(f, name);
-        else
-            matrix(f, name, parts[i].n_rows);
-    }
+    if (f->config->has_state)
+        put_state_layer(f, layer);
+    else
+        put_parts(f, layer, parts, sizeof(parts) / sizeof(parts[0]));
 }
 
 static void put_tensors(struct file *f)

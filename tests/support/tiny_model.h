@@ -18,6 +18,11 @@ enum {
     TINY_HEAD_DIM = TINY_WIDTH / TINY_HEADS,
     TINY_CONTEXT = 2048,
 
+    TINY_STATE_HEADS = 4, /* of layers with a state, and of keys */
+    TINY_STATE_KEYS = 2,
+    TINY_STATE_DIM = TINY_WIDTH / TINY_STATE_HEADS,
+    TINY_STATE_TAPS = 4,
+
     /* ids: the control tokens, then the 256 bytes by value, then the merged tokens */
     TINY_END_OF_TEXT = 0, /* <|endoftext|> */
     TINY_IM_START = 1,    /* <|im_start|>, also bos */
@@ -51,6 +56,8 @@ struct tiny_config {
     const struct tiny_token *more_tokens; /* [n_more_tokens] their ids are from TINY_VOCAB on */
     size_t n_more_tokens;
     bool adds_bos; /* a prompt without a template begins with bos */
+
+    bool has_state; /* architecture qwen35: the first layer carries a state, the second attends */
 
     /* Defects; NULL: none. */
     const char *architecture; /* instead of llama */

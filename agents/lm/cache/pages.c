@@ -24,6 +24,8 @@ enum status lm_cache_open(struct lm_cache *cache, bool has_prefixes, size_t n_ho
 {
     enum status rc = kv_pages_open(&cache->pages, cache->n_pages, err);
 
+    if (rc == STATUS_OK)
+        rc = lm_states_open(&cache->states, cache->n_state_slots, cache->n_pages, err);
     if (rc != STATUS_OK || !has_prefixes)
         return rc;
     kv_pages_on_forget(cache->pages, on_page_evicted, cache);
@@ -37,6 +39,7 @@ enum status lm_cache_open(struct lm_cache *cache, bool has_prefixes, size_t n_ho
 void lm_cache_close(struct lm_cache *cache)
 {
     assert(list_is_empty(&cache->idle) && list_is_empty(&cache->waiting));
+    lm_states_close(&cache->states);
     prefix_cache_close(cache->prefixes);
     kv_host_pages_close(cache->host_pages);
     kv_pages_close(cache->pages);
@@ -46,31 +49,77 @@ void lm_cache_close(struct lm_cache *cache)
 void lm_clone_pages_init(struct lm_clone_pages *p, struct lm_cache *cache, uint64_t salt)
 {
     p->salt = salt;
+    p->state = KV_NO_SLOT;
     link_init(&p->unused);
     link_init(&p->link);
     list_push(&cache->clones, &p->link);
+}
+
+static void clone_drop_state(struct lm_clone_pages *p, struct lm_cache *cache)
+{
+    if (lm_states_are_kept(&cache->states))
+        kv_slot_drop(cache->states.slots, p->state);
+    p->state = KV_NO_SLOT;
+    p->junction = 0;
 }
 
 void lm_clone_pages_deinit(struct lm_clone_pages *p, struct lm_cache *cache)
 {
     lm_clone_pages_busy(p);
     list_remove(&p->link);
+    clone_drop_state(p, cache);
     kv_seq_free(cache->pages, &p->kv);
 }
 
 void lm_clone_pages_reset(struct lm_clone_pages *p, struct lm_cache *cache)
 {
     lm_clone_pages_busy(p);
+    clone_drop_state(p, cache);
     kv_seq_free(cache->pages, &p->kv);
     p->n_evicted = 0;
 }
 
+/* Goes back to the last snapshot within n_tokens tokens. */
+static void clone_go_back(struct lm_clone_pages *p, struct lm_cache *cache, size_t n_tokens)
+{
+    n_tokens = lm_states_resume_point(&cache->states, &p->kv, n_tokens);
+    clone_drop_state(p, cache);
+    if (n_tokens > 0)
+        p->state = lm_states_begin_at(&cache->states, p->kv.pages[n_tokens / KV_PAGE_TOKENS - 1]);
+    kv_seq_cut(cache->pages, &p->kv, n_tokens);
+}
+
 void lm_clone_pages_cut(struct lm_clone_pages *p, struct lm_cache *cache, uint32_t n_tokens)
 {
-    if (p->kv.n_tokens > n_tokens)
+    if (p->kv.n_tokens > n_tokens && lm_states_are_kept(&cache->states))
+        clone_go_back(p, cache, n_tokens);
+    else if (p->kv.n_tokens > n_tokens)
         kv_seq_cut(cache->pages, &p->kv, n_tokens);
     if (p->n_evicted > n_tokens)
         p->n_evicted = n_tokens;
+}
+
+enum status lm_clone_pages_share(struct lm_clone_pages *p, struct lm_cache *cache,
+                                 const struct lm_clone_pages *parent, size_t n_tokens,
+                                 struct error *err)
+{
+    struct lm_states *states = &cache->states;
+    int32_t state = KV_NO_SLOT;
+    enum status rc;
+
+    if (lm_states_are_kept(states) && n_tokens < parent->kv.n_tokens) {
+        n_tokens = lm_states_resume_point(states, &parent->kv, n_tokens);
+        if (n_tokens > 0)
+            state = lm_states_begin_at(states, parent->kv.pages[n_tokens / KV_PAGE_TOKENS - 1]);
+    } else if (parent->state >= 0) {
+        state = kv_slot_share(states->slots, parent->state);
+    }
+    rc = n_tokens == 0 ? STATUS_OK : kv_seq_share(cache->pages, &p->kv, &parent->kv, n_tokens, err);
+    if (rc == STATUS_OK)
+        p->state = state;
+    else if (lm_states_are_kept(states))
+        kv_slot_drop(states->slots, state);
+    return rc;
 }
 
 void lm_clone_pages_busy(struct lm_clone_pages *p)
@@ -102,6 +151,7 @@ void lm_cache_evict(struct lm_cache *cache, struct lm_clone_pages *p, const char
     lm_clone_pages_busy(p);
     if (p->n_evicted < p->kv.n_tokens)
         p->n_evicted = p->kv.n_tokens;
+    clone_drop_state(p, cache);
     kv_seq_free(cache->pages, &p->kv);
     cache->n_evictions++;
     cache->on_event(cache->on_event_arg, p, LM_CACHE_EVICTED, reason);
@@ -166,6 +216,7 @@ static void on_page_evicted(void *arg, int32_t page)
     int32_t host_page = -1;
     bool was_full;
 
+    lm_states_detach(&cache->states, page);
     if (cache->host_pages != NULL && !cache->is_invalidating && lm_cache_grow_copies(cache))
         host_page = kv_host_pages_take(cache->host_pages, &was_full);
     if (host_page < 0) {
@@ -224,6 +275,7 @@ static void clone_pages_invalidate(struct lm_clone_pages *p, struct lm_cache *ca
         lm_cache_evict(cache, p, "the device failed");
         return;
     }
+    clone_drop_state(p, cache);
     kv_seq_free(cache->pages, &p->kv);
     lm_clone_pages_busy(p);
 }
@@ -242,6 +294,46 @@ void lm_cache_invalidate(struct lm_cache *cache)
     cache->is_invalidating = false;
 }
 
+/* As lm_cache_find, of a model with recurrent state: pages are taken only up to the last snapshot.
+ * How far they went beyond it is remembered, since the clone leaves a snapshot there. */
+static void cache_find_state(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
+                             size_t n_ids)
+{
+    const size_t begin = p->kv.n_tokens / KV_PAGE_TOKENS;
+    struct error ignored;
+    size_t n_found = begin, n_taken = begin;
+    int32_t parent, page, slot = KV_NO_SLOT;
+
+    if (cache->prefixes == NULL || !cache_has_parent(cache, p, begin, &parent))
+        return;
+    for (; (n_found + 1) * KV_PAGE_TOKENS < n_ids; n_found++, parent = page) {
+        page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + n_found * KV_PAGE_TOKENS);
+        if (page < 0)
+            break;
+        if (cache->states.of_pages[page] >= 0) {
+            n_taken = n_found + 1;
+            slot = page;
+        }
+    }
+    if (n_found * KV_PAGE_TOKENS > p->kv.n_tokens && n_found > n_taken)
+        p->junction = (uint32_t)(n_found * KV_PAGE_TOKENS);
+    if (slot < 0)
+        return;
+    slot = lm_states_begin_at(&cache->states, slot); /* held before pages are taken */
+    for (size_t i = begin; i < n_taken; i++) {
+        (void)cache_has_parent(cache, p, i, &parent);
+        page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
+        if (kv_seq_adopt(cache->pages, &p->kv, page, &ignored) == STATUS_OK)
+            continue;
+        kv_slot_drop(cache->states.slots, slot); /* no memory for the page table */
+        if (i > begin)                           /* else it is as it was */
+            clone_go_back(p, cache, p->kv.n_tokens);
+        return;
+    }
+    kv_slot_drop(cache->states.slots, p->state);
+    p->state = slot;
+}
+
 void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
                    size_t n_ids, bool may_reload)
 {
@@ -249,6 +341,10 @@ void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32
     int32_t parent, page;
     size_t i;
 
+    if (lm_states_are_kept(&cache->states)) {
+        cache_find_state(cache, p, ids, n_ids);
+        return;
+    }
     while (cache->prefixes != NULL) {
         i = p->kv.n_tokens / KV_PAGE_TOKENS;
         if ((i + 1) * KV_PAGE_TOKENS >= n_ids || !cache_has_parent(cache, p, i, &parent))

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/cache/states.h"
 #include "base/env.h"
 #include "base/list.h"
 #include "base/status.h"
@@ -19,7 +20,9 @@
 struct lm_clone_pages {
     struct kv_seq kv;
     struct link unused, link; /* in the cache's idle or waiting; in its clones */
-    uint64_t salt; /* of the tenant: clones share pages only with clones of the same salt */
+    uint64_t salt;     /* of the tenant: clones share pages only with clones of the same salt */
+    int32_t state;     /* behind kv.n_tokens tokens: a slot of cache->states, which it holds */
+    uint32_t junction; /* how many tokens lm_cache_find found the pages of, without a snapshot; 0 */
     /* How many of its ids had keys and values when its pages were evicted, until a step computes
      * them again; 0: none was evicted. */
     uint32_t n_evicted;
@@ -38,6 +41,8 @@ struct lm_cache {
     struct kv_pages *pages;
     struct kv_host_pages *host_pages; /* NULL: none */
     size_t n_pages;
+    size_t n_state_slots;    /* 0: the model has no recurrent state */
+    struct lm_states states; /* of the clones, and of pages */
     /* Entries of pages, followed by those of host pages; NULL: switched off. */
     struct prefix_cache *prefixes;
     struct list clones; /* all of them */
@@ -57,8 +62,8 @@ struct lm_cache {
 
 /* Call it before any other function; lm_cache_close may follow at once. */
 void lm_cache_init(struct lm_cache *cache, lm_cache_event_fn on_event, void *arg);
-/* Opens cache->n_pages pages and n_host_pages host pages. has_prefixes false: clones find no pages
- * of others. After a failure call lm_cache_close. */
+/* Opens cache->n_pages pages, cache->n_state_slots slots of state and n_host_pages host pages.
+ * has_prefixes false: clones find no pages of others. After a failure call lm_cache_close. */
 enum status lm_cache_open(struct lm_cache *cache, bool has_prefixes, size_t n_host_pages,
                           const struct env *env, struct error *err) MUST_CHECK;
 void lm_cache_close(struct lm_cache *cache); /* no clone may have pages */
@@ -67,8 +72,15 @@ void lm_clone_pages_init(struct lm_clone_pages *p, struct lm_cache *cache, uint6
 void lm_clone_pages_deinit(struct lm_clone_pages *p, struct lm_cache *cache);
 /* Releases all pages; they do not count as evicted. */
 void lm_clone_pages_reset(struct lm_clone_pages *p, struct lm_cache *cache);
-/* Keeps the pages of the first n_tokens tokens. */
+/* Keeps the pages of the first n_tokens tokens; with recurrent state, of fewer: up to the last
+ * snapshot that is there. */
 void lm_clone_pages_cut(struct lm_clone_pages *p, struct lm_cache *cache, uint32_t n_tokens);
+
+/* p, empty before, shares the pages of the first n_tokens tokens of parent, or with recurrent state
+ * of fewer, as cut. Fails only for want of memory: p is empty then. */
+enum status lm_clone_pages_share(struct lm_clone_pages *p, struct lm_cache *cache,
+                                 const struct lm_clone_pages *parent, size_t n_tokens,
+                                 struct error *err) MUST_CHECK;
 
 /* Puts the clone, if it has pages, at the end of the idle ones. */
 void lm_clone_pages_idle(struct lm_clone_pages *p, struct lm_cache *cache);
@@ -78,7 +90,8 @@ void lm_clone_pages_wait(struct lm_clone_pages *p, struct lm_cache *cache, bool 
 /* Removes the clone from idle and waiting, so that its pages are not evicted. */
 void lm_clone_pages_busy(struct lm_clone_pages *p);
 
-/* Extends the clone's pages by published ones that hold its first n_ids ids, without the last id.
+/* Extends the clone's pages by published ones that hold its first n_ids ids, without the last id;
+ * with recurrent state up to the last snapshot among them.
  * may_reload: host pages are reloaded with the next step; only in reserve. */
 void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
                    size_t n_ids, bool may_reload);

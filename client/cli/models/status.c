@@ -46,6 +46,12 @@ static void print_model(const Parley__V1__Model *m)
                table_bytes(bytes, m->kv_page_bytes), m->kv_copies, m->kv_evictions,
                m->kv_recomputes, m->kv_pages_cached, m->prefix_hit_tokens, m->prefix_lookup_tokens,
                m->kv_pages_evicted);
+    if (m->state_slots > 0)
+        printf("  state        %u of %u slots in use, %s each; %u snapshots, used %" PRIu64
+               " times, %" PRIu64 " evicted\n",
+               m->state_slots - m->state_slots_free, m->state_slots,
+               table_bytes(bytes, m->state_slot_bytes), m->state_snapshots, m->state_snapshots_used,
+               m->state_snapshots_evicted);
     if (*m->products != '\0')
         printf("  products     %s\n", m->products);
     if (m->device_host_pages > 0 || m->device_losses > 0 || m->device_graphs > 0)

@@ -645,6 +645,12 @@ static void fill_agent(Parley__V1__Model *out, const struct model *m, struct age
     out->kv_pages_evicted = info->cache.pages_evicted;
     out->kv_evictions = info->cache.evictions;
     out->kv_recomputes = info->cache.recomputes;
+    out->state_slot_bytes = info->cache.slot_bytes;
+    out->state_slots = (uint32_t)info->cache.slots;
+    out->state_slots_free = (uint32_t)info->cache.slots_free;
+    out->state_snapshots = (uint32_t)info->cache.snapshots;
+    out->state_snapshots_used = info->cache.snapshots_used;
+    out->state_snapshots_evicted = info->cache.snapshots_evicted;
     out->drafted_tokens = info->text.drafted_tokens;
     out->accepted_tokens = info->text.accepted_tokens;
     out->prefix_lookup_tokens = info->cache.lookup_tokens;
