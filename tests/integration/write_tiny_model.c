@@ -1,8 +1,8 @@
 /* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT [SEED
  * [TEMPLATE [TOKEN]...]]]`. CONTEXT: so many tokens instead of TINY_CONTEXT, for replies that are
- * still running when a test reaches them; or KEY=NUMBER, another key; or add_bos. SEED: other
- * weights than those of 1. TEMPLATE: a file with the chat template. TOKEN: the text of a further
- * token, a control token's behind '!'. */
+ * still running when a test reaches them; or KEY=NUMBER, another key: one of qwen35 makes a model
+ * with recurrent state; or add_bos. SEED: other weights than those of 1. TEMPLATE: a file with the
+ * chat template. TOKEN: the text of a further token, a control token's behind '!'. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +27,7 @@ int main(int argc, char **argv)
         value = strchr(argv[2], '=');
         if (value != NULL)
             *value = '\0';
+        config.has_state = value != NULL && strncmp(argv[2], "qwen35.", strlen("qwen35.")) == 0;
         config.set_key = value != NULL ? argv[2] : "llama.context_length";
         config.set_value = (uint32_t)strtoul(value != NULL ? value + 1 : argv[2], NULL, 10);
     }
