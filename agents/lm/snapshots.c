@@ -128,8 +128,7 @@ void lm_snapshots_lay_out(const struct lm *m, const struct lm_clone *c, struct l
     out->saves = s->saves;
     out->n_saves = 0;
     for (uint32_t i = 0; i < s->n_marks && s->marks[i].at - from < out->n_tokens; i++)
-        s->saves[out->n_saves++] =
-            (struct state_save){s->marks[i].at - from, s->marks[i].slot};
+        s->saves[out->n_saves++] = (struct state_save){s->marks[i].at - from, s->marks[i].slot};
     s->saves[out->n_saves++] = (struct state_save){out->n_tokens, s->next};
 }
 
@@ -141,9 +140,9 @@ static void leave_snapshot(struct lm *m, const struct lm_clone *c, uint32_t at, 
 
     if (m->cache.prefixes == NULL || !prefix_cache_has(m->cache.prefixes, page))
         return;
-    lm_states_attach(&m->cache.states, page, slot,
-                     at - (uint32_t)lm_states_resume_point(&m->cache.states, kv,
-                                                           at - KV_PAGE_TOKENS));
+    lm_states_attach(
+        &m->cache.states, page, slot,
+        at - (uint32_t)lm_states_resume_point(&m->cache.states, kv, at - KV_PAGE_TOKENS));
 }
 
 /* Behind whole pages of a reply: the snapshot replaces the one that the reply left before. */

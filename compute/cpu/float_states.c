@@ -32,8 +32,8 @@ static void recur_save(const struct recur_block *b, recur_rows s, int32_t slot)
 }
 
 static void recur_columns(const struct recur_block *b, recur_rows s, const float *key,
-                        const float *query, const float *value, float strength, float decay,
-                        float *out)
+                          const float *query, const float *value, float strength, float decay,
+                          float *out)
 {
     const struct recurrence *how = b->how;
     const struct v16 d = v16_all(decay);
@@ -87,8 +87,8 @@ void FLOAT_NAME(recur)(const struct recur_block *b)
     recur_load(b, s);
     for (size_t t = 0; t < b->n_tokens; t++) {
         recur_columns(b, s, x + how->key_at + key_skip, x + how->query_at + key_skip,
-                    x + how->value_at + value_skip, gates[b->head], gates[how->n_heads + b->head],
-                    out + value_skip);
+                      x + how->value_at + value_skip, gates[b->head], gates[how->n_heads + b->head],
+                      out + value_skip);
         x += how->width;
         gates += 2 * how->n_heads;
         out += how->n_heads * how->value_dim;

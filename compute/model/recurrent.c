@@ -73,7 +73,8 @@ void recurrent_close_tables(struct transformer *m)
 }
 
 /* The products of a layer's input; those that give strengths and decays, to parts. */
-static void recurrent_products(struct transformer *m, size_t layer, const struct input *in, size_t n)
+static void recurrent_products(struct transformer *m, size_t layer, const struct input *in,
+                               size_t n)
 {
     const struct backend_type *op = m->backend->type;
     const struct shape_state *t = &m->shape.state;

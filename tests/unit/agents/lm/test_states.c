@@ -222,7 +222,8 @@ END_TEST
 /* Rows that take turns at the fewest slots give the replies that they give alone. */
 START_TEST(few_slots_change_no_reply)
 {
-    static const char *const texts[CLONES] = {"Name a river.", "hello in the hell", "Who is there?"};
+    static const char *const texts[CLONES] = {"Name a river.", "hello in the hell",
+                                              "Who is there?"};
     struct agent *plenty = open_agent(0, true);
     const size_t slot_bytes = transformer_slot_bytes(lm_in(plenty)->transformer);
     struct agent *a = open_agent(9 * slot_bytes, true);

@@ -147,8 +147,7 @@ static void compare(size_t n_key_heads, size_t n_heads, size_t key_dim, size_t v
     const struct state_row fresh[2] = {{0, 9, STATES_NONE, saves, 4},
                                        {9, MAX_TOKENS - 9, STATES_NONE, saves + 4, 1}};
     /* from slots, which are written again at the end */
-    const struct state_row further[2] = {{0, 9, 3, again, 2},
-                                         {9, MAX_TOKENS - 9, 4, again + 2, 1}};
+    const struct state_row further[2] = {{0, 9, 3, again, 2}, {9, MAX_TOKENS - 9, 4, again + 2, 1}};
     struct numbers in = {.x = malloc(MAX_TOKENS * how.width * sizeof(float)),
                          .gates = malloc(MAX_TOKENS * 2 * n_heads * sizeof(float)),
                          .taps = malloc(TAPS * how.width * sizeof(float)),
