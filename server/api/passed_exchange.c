@@ -146,7 +146,8 @@ static bool passed_exchange_is_named(const char *line, size_t len, const char *n
 static enum status passed_exchange_read_head(struct passed_exchange *p, struct error *err)
 {
     static const char protocol[] = "HTTP/1.1 ";
-    const char *at = p->in.data, *end = memmem(at, p->in.len, "\r\n\r\n", 4), *line_end;
+    const char *at = p->in.data, *line_end;
+    const char *end = at == NULL ? NULL : memmem(at, p->in.len, "\r\n\r\n", 4);
     enum status rc = STATUS_OK;
 
     if (end == NULL)
