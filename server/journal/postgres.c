@@ -17,12 +17,7 @@
 #include "base/env.h"
 #include "server/journal/postgres_parts.h"
 
-enum { POSTGRES_LEASE_MS = 3000, POSTGRES_PAUSE_MS = 500, POSTGRES_SHOWN_CHARS = 160 };
-
-struct postgres_store *postgres_store_of(struct journal_store *s)
-{
-    return container_of(s, struct postgres_store, base);
-}
+enum { POSTGRES_LEASE_MS = 3000, POSTGRES_SHOWN_CHARS = 160 };
 
 bool postgres_is_url(const char *data)
 {
@@ -53,60 +48,58 @@ const char *postgres_shown(const char *url, char out[POSTGRES_SHOWN_MAX])
     return out;
 }
 
-enum status postgres_lost(struct postgres_store *s, struct error *err)
-{
-    (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
-                        "the journal's database cannot be used: the connection was lost");
-    err->retry_after_ms = POSTGRES_RETRY_MS;
-    return STATUS_UNAVAILABLE;
-}
+/* --- what is asked of the lease --- */
 
-/* --- the connection --- */
-
-/* Once: by a later connection the loop may be reading what was found. */
-static enum status postgres_read_secret(struct postgres_store *s, struct error *err)
+/* Which conversations others ask for. */
+static enum status lease_find_wanted(struct postgres_store *s, struct error *err)
 {
-    PGresult *r;
-    const void *secret;
+    struct link_connection *l = &s->link;
+    PGresult *r =
+        link_query(l,
+                   "SELECT id FROM parley.conversation WHERE is_wanted"
+                   " AND split_part(owner, '.', 1) = $1 LIMIT $2",
+                   LINK_ARGS(link_text(s->base.self), link_number(JOURNAL_MAX_WANTED)), err);
     size_t len;
 
-    if (s->has_secret)
-        return STATUS_OK;
-    r = link_query(&s->link, "SELECT value FROM parley.meta WHERE key = 'secret'", NULL, 0, err);
+    s->base.n_wanted = 0;
     if (r == NULL)
         return err->status;
-    if (s->link.pq->PQntuples(r) == 1) {
-        secret = link_column_bytes(&s->link, r, 0, 0, &len);
-        s->has_secret = len == JOURNAL_SECRET_BYTES;
-        if (s->has_secret)
-            memcpy(s->base.secret, secret, JOURNAL_SECRET_BYTES);
-    }
-    s->link.pq->PQclear(r);
-    return s->has_secret ? STATUS_OK
-                         : error_set(err, STATUS_DATA_LOSS, "the table parley.meta has no secret");
+    for (int i = 0; i < l->pq->PQntuples(r); i++)
+        memcpy(s->base.wanted[s->base.n_wanted++], link_column_bytes(l, r, i, 0, &len),
+               JOURNAL_ID_BYTES);
+    l->pq->PQclear(r);
+    return STATUS_OK;
 }
 
-enum status postgres_connect(struct postgres_store *s, struct error *err)
+static enum status postgres_beat(struct journal_store *base, struct error *err)
 {
-    enum status rc;
+    struct postgres_store *s = postgres_store_of(base);
 
-    if (s->link.c != NULL)
-        return STATUS_OK;
-    if (s->tried_ms != 0 && env_now_ms(&env_real) - s->tried_ms < POSTGRES_PAUSE_MS)
-        return postgres_lost(s, err);
-    s->n_links++;
-    (void)snprintf(s->owner, sizeof(s->owner), "%s.%u", s->base.self, s->n_links);
-    rc = link_open(&s->link, s->url, err);
-    if (rc == STATUS_OK)
-        rc = postgres_check_schema(s, err);
-    if (rc == STATUS_OK)
-        rc = postgres_read_secret(s, err);
-    if (rc == STATUS_OK)
-        rc = postgres_renew(s, err);
-    s->tried_ms = rc == STATUS_OK ? 0 : env_now_ms(&env_real);
-    if (rc != STATUS_OK)
-        link_close(&s->link);
-    return rc;
+    if (postgres_connect(s, err) != STATUS_OK)
+        return err->status;
+    if ((env_now_us(&env_real) - s->base.renewed_us >= (uint64_t)s->base.lease_ms * 1000 / 3 ||
+         strcmp(s->said, s->base.address) != 0) &&
+        postgres_renew(s, err) != STATUS_OK)
+        return err->status;
+    if (lease_find_wanted(s, err) != STATUS_OK)
+        return err->status;
+    return postgres_sweep(s, err);
+}
+
+static enum status postgres_give(struct journal_store *base, const uint8_t *id, bool is_unended,
+                                 struct error *err)
+{
+    struct postgres_store *s = postgres_store_of(base);
+
+    if (postgres_connect(s, err) != STATUS_OK)
+        return err->status;
+    return link_do(&s->link,
+                   "UPDATE parley.conversation SET owner = '', owner_epoch = owner_epoch + 1,"
+                   " is_wanted = $3::bigint <> 0"
+                   " WHERE id = $1 AND split_part(owner, '.', 1) = $2",
+                   LINK_ARGS(link_id(id), link_text(s->base.self), link_number(is_unended)), err)
+               ? STATUS_OK
+               : err->status;
 }
 
 /* --- life --- */

@@ -31,58 +31,6 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
     return STATUS_OK;
 }
 
-/* Which conversations others ask for. */
-static enum status lease_find_wanted(struct postgres_store *s, struct error *err)
-{
-    struct link_connection *l = &s->link;
-    PGresult *r =
-        link_query(l,
-                   "SELECT id FROM parley.conversation WHERE is_wanted"
-                   " AND split_part(owner, '.', 1) = $1 LIMIT $2",
-                   LINK_ARGS(link_text(s->base.self), link_number(JOURNAL_MAX_WANTED)), err);
-    size_t len;
-
-    s->base.n_wanted = 0;
-    if (r == NULL)
-        return err->status;
-    for (int i = 0; i < l->pq->PQntuples(r); i++)
-        memcpy(s->base.wanted[s->base.n_wanted++], link_column_bytes(l, r, i, 0, &len),
-               JOURNAL_ID_BYTES);
-    l->pq->PQclear(r);
-    return STATUS_OK;
-}
-
-enum status postgres_beat(struct journal_store *base, struct error *err)
-{
-    struct postgres_store *s = postgres_store_of(base);
-
-    if (postgres_connect(s, err) != STATUS_OK)
-        return err->status;
-    if ((env_now_us(&env_real) - s->base.renewed_us >= (uint64_t)s->base.lease_ms * 1000 / 3 ||
-         strcmp(s->said, s->base.address) != 0) &&
-        postgres_renew(s, err) != STATUS_OK)
-        return err->status;
-    if (lease_find_wanted(s, err) != STATUS_OK)
-        return err->status;
-    return postgres_sweep(s, err);
-}
-
-enum status postgres_give(struct journal_store *base, const uint8_t *id, bool is_unended,
-                          struct error *err)
-{
-    struct postgres_store *s = postgres_store_of(base);
-
-    if (postgres_connect(s, err) != STATUS_OK)
-        return err->status;
-    return link_do(&s->link,
-                   "UPDATE parley.conversation SET owner = '', owner_epoch = owner_epoch + 1,"
-                   " is_wanted = $3::bigint <> 0"
-                   " WHERE id = $1 AND split_part(owner, '.', 1) = $2",
-                   LINK_ARGS(link_id(id), link_text(s->base.self), link_number(is_unended)), err)
-               ? STATUS_OK
-               : err->status;
-}
-
 /* The row stays until another process has looked for turns that did not end. */
 void postgres_end_lease(struct postgres_store *s)
 {

@@ -29,6 +29,7 @@ struct postgres_store {
     bool has_swept_any; /* one of them has a turn that did not end, or had since the first */
 };
 
+/* postgres_connect.c */
 struct postgres_store *postgres_store_of(struct journal_store *s);
 
 /* Before each use: opens the connection if there is none. UNAVAILABLE, PRECONDITION. */
@@ -53,9 +54,6 @@ void postgres_end_lease(struct postgres_store *s);
  * before has sent is over when this returns, or is refused. */
 enum status postgres_take(struct postgres_store *s, const struct journal_query *q,
                           struct journal_found *out, struct error *err) MUST_CHECK;
-enum status postgres_beat(struct journal_store *base, struct error *err) MUST_CHECK;
-enum status postgres_give(struct journal_store *base, const uint8_t *id, bool is_unended,
-                          struct error *err) MUST_CHECK;
 
 /* postgres_sweep.c: finds turns that no process goes on with, into the base, and forgets processes
  * whose lease is over and that left none. */
