@@ -3,87 +3,14 @@
  * if the schema is strict, and else is left out and listed. */
 #include "agents/constraint/guard.h"
 
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "agents/constraint/automaton.h"
 #include "agents/constraint/guard_parts.h"
 #include "agents/constraint/schema_grammar.h"
 
-enum { MAX_PATH = 160 }; /* bytes of a path in an error */
-
-void *guard_fail(struct guard *g, const char *keyword, const char *why)
-{
-    (void)error_because(
-        g->err, STATUS_INVALID, REASON_INVALID_FIELD, NULL, "the schema at %.*s: '%.40s' %s",
-        g->path.len > MAX_PATH ? MAX_PATH : (int)g->path.len, g->path.data, keyword, why);
-    return NULL;
-}
-
-void *guard_no_memory(struct guard *g)
-{
-    (void)error_no_memory(g->err, GUARD_MAX_BYTES, "a schema");
-    return NULL;
-}
-
-bool guard_leave_out(struct guard *g, const char *keyword, const char *why)
-{
-    if (g->strict)
-        return guard_fail(g, keyword, why) != NULL;
-    if (g->left_out->len > 0 && buf_append_text(g->left_out, ", ") != STATUS_OK)
-        return true; /* the list is full; the names in it are enough */
-    (void)!buf_printf(g->left_out, "%s %s", g->path.data, keyword);
-    return true;
-}
-
-json_t *guard_never(struct guard *g, const char *keyword, const char *why)
-{
-    (void)snprintf(g->never, sizeof(g->never), "the schema at %.*s: '%.40s' %s",
-                   g->path.len > MAX_PATH / 2 ? MAX_PATH / 2 : (int)g->path.len, g->path.data,
-                   keyword, why);
-    return json_false();
-}
-
-size_t guard_path_push(struct guard *g, const char *name)
-{
-    size_t len = g->path.len;
-
-    /* a full path only makes messages shorter */
-    if (buf_append_text(&g->path, "/") == STATUS_OK)
-        (void)!buf_append_text(&g->path, name);
-    return len;
-}
-
-void guard_path_pop(struct guard *g, size_t len)
-{
-    g->path.len = len;
-    g->path.data[len] = '\0';
-}
-
-bool guard_count(struct guard *g, const char *keyword, size_t n)
-{
-    g->n_nodes += n;
-    return g->n_nodes <= GUARD_MAX_NODES ||
-           guard_fail(g, keyword,
-                      strcmp(keyword, "schemas") == 0
-                          ? "are too many"
-                          : "has too many values, with all other schemas and values") != NULL;
-}
-
-json_t *guard_walk_at(struct guard *g, const json_t *schema, const char *keyword, const char *name)
-{
-    size_t outer = guard_path_push(g, keyword);
-    json_t *out;
-
-    if (name != NULL)
-        (void)guard_path_push(g, name);
-    out = guard_walk(g, schema);
-    guard_path_pop(g, outer);
-    return out;
-}
-
 static json_t *walk_normal(struct guard *g, const json_t *s);
+static json_t *guard_walk(struct guard *g, const json_t *schema);
 
 /* A reference becomes one to a definition of ours, which is walked where it is met first. */
 static json_t *walk_ref(struct guard *g, const json_t *ref)
@@ -307,7 +234,7 @@ static json_t *walk_normal(struct guard *g, const json_t *s)
     return out;
 }
 
-json_t *guard_walk(struct guard *g, const json_t *schema)
+static json_t *guard_walk(struct guard *g, const json_t *schema)
 {
     json_t *normal, *out = NULL;
 
@@ -328,6 +255,7 @@ enum status guard_schema(struct buf *out, const json_t *schema, bool strict, str
                          struct error *err)
 {
     struct guard g = {.root = schema,
+                      .walk = guard_walk,
                       .left_out = left_out,
                       .strict = strict,
                       .work = AUTOMATON_MAX_WORK,

@@ -22,6 +22,8 @@
 
 struct guard {
     const json_t *root;
+    /* Walks a schema as it was given (guard.c), for the files of the types, which it calls. */
+    json_t *(*walk)(struct guard *g, const json_t *schema);
     json_t *refs;  /* pointer: the name of its definition */
     json_t *defs;  /* the definitions, as they are walked */
     json_t *names; /* $id, $anchor: the schema */
@@ -34,7 +36,7 @@ struct guard {
     struct error *err;
 };
 
-/* --- guard.c --- */
+/* --- guard_state.c --- */
 
 void *guard_fail(struct guard *g, const char *keyword, const char *why); /* NULL */
 void *guard_no_memory(struct guard *g);                                  /* NULL */
@@ -46,8 +48,8 @@ size_t guard_path_push(struct guard *g, const char *name);
 void guard_path_pop(struct guard *g, size_t len);
 /* Counts schemas and values. False with an error where they are too many. */
 bool guard_count(struct guard *g, const char *keyword, size_t n);
-json_t *guard_walk(struct guard *g, const json_t *schema);
-/* Under a keyword, and perhaps a name in it, that the path names. */
+/* Walks a schema that stands under a keyword, and perhaps under a name in it: the path names both
+ * meanwhile. */
 json_t *guard_walk_at(struct guard *g, const json_t *schema, const char *keyword, const char *name);
 
 /* --- guard_normal.c --- */
