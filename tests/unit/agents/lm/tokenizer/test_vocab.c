@@ -356,7 +356,8 @@ END_TEST
 START_TEST(bad_vocabularies_are_refused)
 {
     static const struct bad all[] = {
-        {{.model = "t5"}, STATUS_UNIMPLEMENTED, "tiny.gguf: tokenizer 't5' is unknown"},
+        {{.model = "rwkv"}, STATUS_UNIMPLEMENTED, "tiny.gguf: tokenizer 'rwkv' is unknown"},
+        {{.model = "t5"}, STATUS_NOT_FOUND, "tokenizer.ggml.scores"},
         {{.model = "llama"}, STATUS_NOT_FOUND, "tokenizer.ggml.scores"},
         {{.pre = "superbpe"},
          STATUS_UNIMPLEMENTED,

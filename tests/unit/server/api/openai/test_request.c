@@ -167,10 +167,8 @@ static const struct wrong {
      "has no schema"},
     {CHAT, "{" USER ",\"guided_regex\":\"a\",\"grammar\":\"root ::= \\\"a\\\"\"}", "guided_regex",
      "cannot be combined with grammar"},
-    {CHAT,
-     "{" USER ",\"guided_choice\":[],"
-     "\"guided_json\":{\"type\":\"x\"}}",
-     "guided_json", "is not a type"},
+    {CHAT, "{" USER ",\"guided_json\":{\"type\":\"x\"}}", "guided_json", "is not a type"},
+    {CHAT, "{" USER ",\"guided_choice\":[]}", "guided_choice", "there are 0 choices"},
     {COMPLETION, "{\"prompt\":\"a\",\"grammar\":\"root ::= b\"}", "grammar",
      "uses a rule that is not defined: 'b'"},
     {COMPLETION, "{\"prompt\":\"a\",\"grammar\":\"\"}", "grammar", "is empty"},
