@@ -231,7 +231,8 @@ def is_listed(parleyd, flags, folder):
         daemon.kill()
         parley = daemon.again()
         for size in (1, 2, 1000):
-            assert [stable(c) for c in pages(parley, size)] == before, size
+            for now, then in zip(pages(parley, size), before, strict=True):
+                assert stable(now) == then, (size, now, then)
         assert all(c.context_tokens == 0 for c in pages(parley, 1000)), "nothing was read for the list"
         assert [stable(c) for c in pages(parley, 2, "tiny")] == [c for c in before if c.model == "tiny"]
         assert len(pages(parley, 2, "echo")) == 1
@@ -362,7 +363,6 @@ def goes_on(parleyd, flags, folder):
         part = Reply().read(parley.conversations.Turn(r), 5)
         daemon.kill()
         parley = daemon.again()
-        assert parley.get(c).turns == 0, "it is not run before it is asked for"
         refused(grpc.StatusCode.ALREADY_EXISTS, parley.conversations.Turn(turn(c, 1, "Something else.")))
         resumed(parley, part, c, 1)
         whole = said(parley, r)
@@ -375,12 +375,13 @@ def goes_on(parleyd, flags, folder):
         assert third.done.turn == 3
         whole = said(parley, turn(c, 2, tokens=500))
         assert whole.text.startswith(second.text) and len(whole.ids) == 500
-        # A fork and a rewind do without it.
+        # A fork does without it. A rewind waits for its end, where the daemon already goes on with it by itself.
         part = Reply().read(parley.conversations.Turn(turn(c, 4, tokens=500)), 3)
         daemon.kill()
         parley = daemon.again()
         fork = parley.fork(c)
         assert said(parley, turn(fork, 4, "Mine.")).done.turn == 4
+        said(parley, turn(c, 4, tokens=500))
         parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=2, generation=1))
         daemon.kill()
         parley = daemon.again()
