@@ -30,13 +30,14 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
 def methods(channel):
-    """Every method of every service: path, whether the client streams, whether the server does."""
+    """Every method of every service but Drain, which would end the others: path, whether client and server stream."""
     database = ProtoReflectionDescriptorDatabase(channel)
     found = []
     for name in database.get_services():
         file = database.FindFileContainingSymbol(name)
         found += [(f"/{name}/{method.name}", method.client_streaming, method.server_streaming)
-                  for service in file.service if f"{file.package}.{service.name}" == name for method in service.method]
+                  for service in file.service if f"{file.package}.{service.name}" == name
+                  for method in service.method if method.name != "Drain"]
     assert len(found) > 60, found
     return found
 

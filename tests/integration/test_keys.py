@@ -28,7 +28,8 @@ from harness import conversations
 OPEN = {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/inference.GRPCInferenceService/ServerLive",
         "/inference.GRPCInferenceService/ServerReady"}
 ATTACH = {"/parley.v1.Agents/Attach"}  # the role attach
-ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Models/Load", "/parley.v1.Models/Unload", "/parley.v1.Act/Configure", "/parley.v1.Act/Train", "/parley.v1.Act/Learn", "/parley.v1.Act/Attach",
+INNER = {"/parley.v1.Cluster/Http"}  # for other daemons, with a pass
+ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Admin/Drain", "/parley.v1.Cluster/List", "/parley.v1.Models/Load", "/parley.v1.Models/Unload", "/parley.v1.Act/Configure", "/parley.v1.Act/Train", "/parley.v1.Act/Learn", "/parley.v1.Act/Attach",
          "/inference.GRPCInferenceService/RepositoryModelLoad", "/inference.GRPCInferenceService/RepositoryModelUnload",
          "/inference.GRPCInferenceService/ModelStatistics"}
 ROUTES = [("GET", "/v1/models"), ("GET", "/v1/models/echo"), ("GET", "/metrics"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions"),
@@ -132,7 +133,7 @@ def all_methods_ask(daemon, alice, admin):
                 continue
             for metadata in (bearer(alice), [("x-api-key", alice)]):
                 got = knock(channel, path, metadata)
-                assert (got == grpc.StatusCode.PERMISSION_DENIED) == (path in ADMIN | ATTACH) and got != grpc.StatusCode.UNAUTHENTICATED, (path, got)
+                assert (got == grpc.StatusCode.PERMISSION_DENIED) == (path in ADMIN | ATTACH | INNER) and got != grpc.StatusCode.UNAUTHENTICATED, (path, got)
 
 
 def all_routes_ask(daemon, alice, admin):
@@ -268,7 +269,7 @@ def administers(parleyd, parley, folder, path, alice, admin):
                     paths = sorted(methods(channel))
                 with grpc.insecure_channel(address) as channel:
                     for call in paths:
-                        if call.endswith(("/Watch", "/Attach", "/Train")) or "Reflection" in call:
+                        if call.endswith(("/Watch", "/Attach", "/Train", "/Drain")) or "Reflection" in call:
                             continue
                         assert is_there(channel, call, bearer(admin)) == has(call), (address, call)
                         if call in ADMIN and has(call):
