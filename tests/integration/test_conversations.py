@@ -249,7 +249,8 @@ def ids_name_one_item(parleyd, folder):
                 served.process.kill()
                 served.process.wait()
                 served.process.returncode = 0  # it was to be killed
-    assert sum(map(len, ledger.lost.values())) > 5 and len(ledger.shown) > 1
+    # A sanitized walk is short, and may not fork.
+    assert sum(map(len, ledger.lost.values())) > (5 if children.STRIDE == 1 else 0) and (len(ledger.shown) > 1 or children.STRIDE > 1)
     print(f"{len(ledger.named)} ids of items, {sum(map(len, ledger.lost.values()))} dropped: each has named one")
 
 
