@@ -472,7 +472,6 @@ static bool normal_one_of(struct guard *g, json_t *out, const json_t *s, const c
 static bool normal_any_of(struct guard *g, json_t *out, const json_t *s, const char *name,
                           json_t *list)
 {
-    (void)s;
     if (!json_is_array(list) || json_array_size(list) == 0)
         return guard_fail(g, name, "must be a list of schemas") != NULL;
     return add_alternatives(g, out, json_incref(list));
@@ -489,8 +488,6 @@ static bool normal_not(struct guard *g, json_t *out, const json_t *s, const char
 {
     json_t *values = only_values(schema), *known = json_object_get(out, "not"), *opposite;
 
-    (void)s;
-    (void)name;
     if (values != NULL) {
         const bool is_set = known != NULL ? json_array_extend(known, values) == 0
                                           : json_object_set_new(out, "not", json_copy(values)) == 0;
@@ -549,7 +546,6 @@ fail:
 static bool normal_dependent(struct guard *g, json_t *out, const json_t *s, const char *name,
                              json_t *dependents)
 {
-    (void)s;
     if (!json_is_object(dependents))
         return guard_fail(g, name, "must be an object") != NULL;
     for (void *at = json_object_iter(dependents); at != NULL;
@@ -588,14 +584,12 @@ bool guard_check_unevaluated(struct guard *g, const json_t *s, const char *keywo
 static bool normal_same(struct guard *g, json_t *out, const json_t *s, const char *name,
                         json_t *value)
 {
-    (void)s;
     return json_object_set(out, name, value) == 0 || guard_no_memory(g) != NULL;
 }
 
 static bool normal_list(struct guard *g, json_t *out, const json_t *s, const char *name,
                         json_t *value)
 {
-    (void)s;
     return json_object_set_new(out, name, json_pack("[O]", value)) == 0 ||
            guard_no_memory(g) != NULL;
 }
@@ -621,9 +615,6 @@ static bool normal_names(struct guard *g, json_t *out, const json_t *s, const ch
 static bool normal_refused(struct guard *g, json_t *out, const json_t *s, const char *name,
                            json_t *value)
 {
-    (void)out;
-    (void)s;
-    (void)value;
     return guard_leave_out(g, name, "cannot be enforced");
 }
 
@@ -658,11 +649,6 @@ static bool normal_contains(struct guard *g, json_t *out, const json_t *s, const
 static bool normal_ignored(struct guard *g, json_t *out, const json_t *s, const char *name,
                            json_t *value)
 {
-    (void)g;
-    (void)out;
-    (void)s;
-    (void)name;
-    (void)value;
     return true;
 }
 
@@ -683,7 +669,6 @@ static bool has_reference(const json_t *at, unsigned depth)
 static bool normal_id(struct guard *g, json_t *out, const json_t *s, const char *name,
                       json_t *value)
 {
-    (void)out;
     if (s == g->root || !json_is_string(value) || !has_reference(s, 0))
         return true;
     return guard_leave_out(g, name, "cannot be enforced where references are inside");
@@ -715,7 +700,6 @@ static bool normal_exclusive_maximum(struct guard *g, json_t *out, const json_t 
 static bool normal_const(struct guard *g, json_t *out, const json_t *s, const char *name,
                          json_t *value)
 {
-    (void)name;
     return json_object_get(s, "enum") != NULL || normal_list(g, out, s, "enum", value);
 }
 
