@@ -38,13 +38,14 @@ void lm_states_close(struct lm_states *s)
     free(s->of_pages);
 }
 
-/* Tokens that a snapshot saves, for its age. */
+/* The worth of a snapshot: the tokens that the snapshot saves, divided by the snapshot's age. */
 static double snapshot_worth(const struct lm_states *s, const struct lm_snapshot *one)
 {
     return ((double)one->n_saved + 1.0) / ((double)(s->clock - one->used) + 1.0);
 }
 
-/* The snapshot that nobody else holds and that is worth least; KV_NO_SLOT: none. */
+/* Returns the slot of the least worthy snapshot among those that no sequence shares, or KV_NO_SLOT.
+ */
 static int32_t least_snapshot(const struct lm_states *s)
 {
     int32_t least = KV_NO_SLOT;
