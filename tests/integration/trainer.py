@@ -6,9 +6,12 @@ import hashlib
 import queue
 import struct
 import sys
+import time
 
+import grpc
 import harness
 import numpy as np
+from children import PATIENCE
 from harness import params, params_pb2_grpc, tensor_pb2
 
 CHUNK = 1 << 20
@@ -83,6 +86,7 @@ class Updates:
 
 
 def create(stub, name, shapes, values=None, **config):
+    """A daemon that has just started refuses for a moment, while it reads which sets its journal holds: that is tried again."""
     def messages():
         specs = [tensor_pb2.TensorSpec(name=key, dtype=tensor_pb2.DTYPE_F32, shape=shape) for key, shape in shapes.items()]
         config.setdefault("optimiser", params.ParamsOptimiser(learning_rate=1))
@@ -91,7 +95,13 @@ def create(stub, name, shapes, values=None, **config):
         if values is not None:
             yield from parts(params.ParamsCreateRequest, values)
 
-    return stub.Create(messages()).version
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return stub.Create(messages()).version
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
+                raise
 
 
 # --- a linear model: y = x w + b, mean squared error ---
