@@ -305,7 +305,11 @@ enum status lm_reasoning_sample(struct lm *m, struct row *row, float *logits, ui
 /* The token was chosen, and the phase is not REASONING_IS_OVER. */
 void lm_reasoning_accept(const struct lm *m, struct lm_turn *t, int32_t id);
 
-/* lm.c. Call both between two steps. */
+/* open.c */
+enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err);
+void lm_close(struct agent *a);
+
+/* device.c. Call both between two steps. */
 void lm_read_statistics(struct lm *m);
 /* If a step has lost all pages and host pages, takes them from all clones. */
 void lm_notice_losses(struct lm *m);

@@ -1,13 +1,10 @@
-/* Opens a language model: its vocabulary, template, engine, memory for keys and values, and a
- * step's buffers, fewer of these where memory is short. The rest is the description of the model
- * and its tokenizer for other folders. */
+/* Opens and closes a language model: its vocabulary, template, engine, memory for keys and values,
+ * and a step's buffers, fewer of these where memory is short. */
 #include "agents/lm/lm.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agents/lm/chat/named_template.h"
@@ -19,14 +16,11 @@
 #include "compute/backends.h"
 #include "compute/encoder/head.h"
 #include "compute/gguf/hash.h"
-#include "compute/model/arch/arch.h"
 #include "compute/model/read_shape.h"
 
 enum {
     LM_MAX_ROWS = 64,
     LM_MAX_TOKENS = 512,
-    LM_MAX_WAITING = 1024,
-    LM_MAX_ITL_US = 200 * 1000,
     LM_LEAST_CONTEXT = 2048, /* tokens that all pages must hold if device memory is scarce */
     LM_LEAST_SLOTS = 4, /* of recurrent state: a row reads one and writes one, a snapshot has one */
     LM_MOST_SLOTS = 1024,
@@ -383,7 +377,7 @@ static enum status open_step_memory(struct lm *m, struct error *err)
     return STATUS_OK;
 }
 
-static void lm_close(struct agent *a)
+void lm_close(struct agent *a)
 {
     struct lm *m = container_of(a, struct lm, base);
 
@@ -408,7 +402,7 @@ static void lm_close(struct agent *a)
     gguf_close(m->gguf);
 }
 
-static enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err)
+enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
     struct lm *m = container_of(a, struct lm, base);
     struct model_hasher *hasher = NULL;
@@ -470,190 +464,3 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     model_hasher_close(hasher);
     return rc; /* agent_open calls lm_close on failure */
 }
-
-static void lm_info(const struct agent *a, struct agent_info *out)
-{
-    const struct lm *m = container_of(a, const struct lm, base);
-    struct kv_slot_usage slots = {0};
-    struct kv_usage usage;
-
-    kv_pages_usage(m->cache.pages, &usage);
-    if (lm_states_are_kept(&m->cache.states))
-        kv_slots_usage(m->cache.states.slots, &slots);
-    out->architecture = transformer_shape(m->transformer)->arch->name;
-    out->backend = m->backend->type->name;
-    out->weight_bytes = transformer_weight_bytes(m->transformer);
-    out->device_losses = m->n_losses_seen;
-    out->device_graphs = m->figures.n_graphs;
-    out->defaults = m->defaults;
-    out->text = (struct text_info){
-        .context = m->limits.context,
-        .n_vocab = m->n_vocab,
-        .bos = vocab_bos(m->vocab),
-        .eos = vocab_eos(m->vocab),
-        .adds_bos = vocab_adds_bos(m->vocab),
-        .chat_template = m->template_text,
-        .chat_template_len = m->template_len,
-        .n_embedding = m->rank != NULL ? 0 : transformer_shape(m->transformer)->width,
-        .ranks = m->rank != NULL,
-        .pooling = m->pooling,
-        .is_embedder = m->is_embedder,
-        .drafted_tokens = m->n_drafted,
-        .accepted_tokens = m->n_accepted,
-        .reply_format = &m->format,
-    };
-    out->cache = (struct cache_info){
-        .page_bytes = transformer_page_bytes(m->transformer),
-        .pages = usage.n_pages,
-        .pages_free = usage.n_free,
-        .pages_shared = usage.n_shared,
-        .pages_cached = usage.n_cached,
-        .copies = usage.n_copies,
-        .pages_evicted = usage.n_evicted,
-        .evictions = m->cache.n_evictions,
-        .recomputes = m->cache.n_recomputes,
-        .host_pages = m->cache.host_pages != NULL ? kv_host_pages_n(m->cache.host_pages) : 0,
-        .host_pages_used =
-            m->cache.host_pages != NULL ? kv_host_pages_n_full(m->cache.host_pages) : 0,
-        .offloads = m->cache.n_offloaded,
-        .reloads = m->cache.n_reloaded,
-        .slot_bytes = transformer_slot_bytes(m->transformer),
-        .slots = slots.n_slots,
-        .slots_free = slots.n_free,
-        .snapshots = m->cache.states.n_snapshots,
-        .snapshots_made = m->cache.states.n_made,
-        .snapshots_evicted = m->cache.states.n_evicted,
-        .snapshots_used = m->cache.states.n_begun,
-        .lookup_tokens = m->n_prefix_queries,
-        .hit_tokens = m->n_prefix_hits,
-    };
-    memcpy(out->version, m->version, sizeof(out->version));
-    memcpy(out->products, m->figures.products, sizeof(out->products));
-}
-
-static void lm_batching(const struct agent *a, struct batcher_config *out)
-{
-    const struct lm *m = container_of(a, const struct lm, base);
-
-    *out = (struct batcher_config){.policy = BATCH_CONTINUOUS,
-                                   .max_rows = m->max_rows,
-                                   .max_cost = m->max_tokens,
-                                   .max_waiting = LM_MAX_WAITING,
-                                   .max_itl_us = LM_MAX_ITL_US};
-}
-
-static enum status lm_tokenize(const struct agent *a, const char *text, size_t len, bool is_trusted,
-                               struct buf *ids, struct error *err)
-{
-    const struct lm *m = container_of(a, const struct lm, base);
-    const struct text_span span = {len, is_trusted};
-
-    return vocab_encode_spans(m->vocab, text, len, &span, 1, true, ids, err);
-}
-
-static enum status lm_detokenize(const struct agent *a, const int32_t *ids, size_t n,
-                                 struct buf *text, struct error *err)
-{
-    const struct lm *m = container_of(a, const struct lm, base);
-
-    return vocab_decode(m->vocab, ids, n, text, err);
-}
-
-static enum status render_parts(const struct lm *m, const struct message *messages, size_t n,
-                                bool is_replied, struct buf *ids, struct error *err)
-{
-    const bool has_system = messages[0].role == ROLE_SYSTEM;
-    const char *system = has_system ? messages[0].text : chat_template_default_system(m->template);
-    enum status rc = chat_template_begin(
-        m->template, system, has_system ? messages[0].len : strlen(system), ids, NULL, err);
-
-    for (size_t i = has_system; rc == STATUS_OK && i < n; i++)
-        rc = chat_template_message(m->template, &messages[i], ids, NULL, err);
-    if (rc == STATUS_OK && is_replied)
-        rc = chat_template_reply_start(m->template, ids, NULL, err);
-    return rc;
-}
-
-static enum status lm_render(const struct agent *a, const struct message *messages, size_t n,
-                             struct text tools, struct text variables, bool is_replied,
-                             struct buf *ids, struct error *err)
-{
-    const struct lm *m = container_of(a, const struct lm, base);
-    struct chat_input in = {.n_messages = n,
-                            .tools = tools,
-                            .variables = variables,
-                            .wants_reply = is_replied,
-                            .now = time(NULL),
-                            .date = m->template == NULL ? NULL : chat_template_date(m->template)};
-    size_t n_bytes = tools.len + variables.len, ignored;
-    struct arena arena;
-    enum status rc;
-
-    for (size_t i = 0; i < n; i++)
-        n_bytes += messages[i].len + messages[i].more_len;
-    rc = prompt_check_size(&m->limits, 0, n_bytes, err);
-    if (rc != STATUS_OK)
-        return rc;
-    arena_init(&arena, SIZE_MAX);
-    rc = lm_fit_messages(&in.messages, m, messages, n, &arena, err);
-    if (rc == STATUS_OK)
-        rc = lm_needs_whole(m, messages, n, tools, variables)
-                 ? chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err)
-                 : render_parts(m, in.messages, n, is_replied, ids, err);
-    arena_deinit(&arena);
-    return rc;
-}
-
-static bool lm_work_ahead(struct agent *a, bool is_busy)
-{
-    return transformer_prefault(container_of(a, struct lm, base)->transformer, is_busy);
-}
-
-static enum status lm_check_template(const struct agent *a, struct error *err)
-{
-    const struct lm *m = container_of(a, const struct lm, base);
-
-    return m->prompter == NULL ? STATUS_OK : chat_prompter_check(m->prompter, err);
-}
-
-static const struct agent_text lm_text = {
-    .tokenize = lm_tokenize,
-    .raw_prompt = lm_raw_prompt,
-    .detokenize = lm_detokenize,
-    .render = lm_render,
-    .check_template = lm_check_template,
-    .prepare = lm_prepare,
-    .unprepare = lm_unprepare,
-    .gives_prompt_results = true,
-};
-
-const struct agent_type lm_agent = {
-    .name = "lm",
-    .agent_size = sizeof(struct lm),
-    .clone_size = sizeof(struct lm_clone),
-    .open = lm_open,
-    .close = lm_close,
-    .info = lm_info,
-    .batching = lm_batching,
-    .clone_open = lm_clone_open,
-    .clone_close = lm_clone_close,
-    .clone_info = lm_clone_info,
-    .fork = lm_clone_fork,
-    .rewind = lm_clone_rewind,
-    .reset = lm_clone_reset,
-    .save = lm_clone_save,
-    .restore = lm_clone_restore,
-    .observe = lm_observe,
-    .self_observe = lm_self_observe,
-    .drop = lm_drop,
-    .trace = lm_trace,
-    .recall = lm_recall,
-    .cost = lm_cost,
-    .min_chunk = lm_min_chunk,
-    .reserve = lm_reserve,
-    .release = lm_release,
-    .batch_act = lm_batch_act,
-    .stepped = lm_stepped,
-    .work_ahead = lm_work_ahead,
-    .text = &lm_text,
-};
