@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "worlds/score/scorer.h"
+#include "worlds/score/scratch.h"
 
 static const double unmatched = 1e-12;
 

@@ -4,7 +4,7 @@
 #include <libstemmer.h>
 #include <string.h>
 
-#include "worlds/score/scorer.h"
+#include "worlds/score/scratch.h"
 
 enum { MAX_TEXT = 665, MIN_STEMMED = 4 };
 
