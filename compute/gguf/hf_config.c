@@ -5,7 +5,7 @@
 
 #include "compute/gguf/hf_parts.h"
 
-enum { LAYERS_MAX = 1 << 10, EXPERTS_MAX = 1 << 12, SIZE_MAX_WIDTH = 1 << 24, SHOWN_MAX = 40 };
+enum { EXPERTS_MAX = 1 << 12, SHOWN_MAX = 40 };
 
 const json_t *hf_config_text(const json_t *config)
 {
@@ -14,17 +14,16 @@ const json_t *hf_config_text(const json_t *config)
     return text != NULL ? text : config;
 }
 
-/* A key that is null is none, even where the family has a default for one that is absent. */
-static enum status read_config_f64(double *out, const struct hf_family *f, const json_t *config,
-                                   const char *name, struct error *err)
+enum status hf_config_f64(double *out, const struct hf_family *f, const json_t *config,
+                          const char *name, struct error *err)
 {
     enum status rc = hf_json_f64(config, name, out, err);
 
     return json_object_get(config, name) == NULL ? hf_family_default(out, f, name) : rc;
 }
 
-static enum status read_config_size(uint64_t *out, const struct hf_family *f, const json_t *config,
-                                    const char *name, uint64_t max, struct error *err)
+enum status hf_config_size(uint64_t *out, const struct hf_family *f, const json_t *config,
+                           const char *name, uint64_t max, struct error *err)
 {
     double usual;
     enum status rc = hf_json_u64(config, name, out, err);
@@ -44,11 +43,11 @@ static enum status read_config_size(uint64_t *out, const struct hf_family *f, co
 static enum status read_hf_head_width(struct hf_model *m, const json_t *config, struct error *err)
 {
     double width = (double)(m->width / m->n_heads);
-    enum status rc = read_config_f64(&width, m->family, config, "head_dim", err);
+    enum status rc = hf_config_f64(&width, m->family, config, "head_dim", err);
 
     if (rc == STATUS_DATA_LOSS)
         return rc;
-    if (!(width >= 2 && width <= SIZE_MAX_WIDTH) || (uint64_t)width % 2 != 0)
+    if (!(width >= 2 && width <= HF_WIDTH_MAX) || (uint64_t)width % 2 != 0)
         return error_set(err, STATUS_DATA_LOSS,
                          "the width of a head is %g, it must be an even number", width);
     m->head_dim = (uint64_t)width;
@@ -61,13 +60,13 @@ static enum status read_hf_heads(struct hf_model *m, const json_t *config, struc
     const struct hf_family *f = m->family;
     const json_t *given = json_object_get(config, kv_heads);
     double usual;
-    enum status rc = read_config_size(&m->n_heads, f, config, "num_attention_heads", 1 << 12, err);
+    enum status rc = hf_config_size(&m->n_heads, f, config, "num_attention_heads", 1 << 12, err);
 
     if (rc != STATUS_OK)
         return rc;
     m->n_kv_heads = m->n_heads;
     if (given != NULL ? !json_is_null(given) : hf_family_default(&usual, f, kv_heads) == STATUS_OK)
-        rc = read_config_size(&m->n_kv_heads, f, config, kv_heads, 1 << 12, err);
+        rc = hf_config_size(&m->n_kv_heads, f, config, kv_heads, 1 << 12, err);
     return rc == STATUS_OK ? read_hf_head_width(m, config, err) : rc;
 }
 
@@ -89,13 +88,33 @@ static enum status copy_numbers(struct hf_keys *keys, const struct hf_family *f,
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         double value;
-        enum status rc = read_config_f64(&value, f, config, numbers[i].from, err);
+        enum status rc = hf_config_f64(&value, f, config, numbers[i].from, err);
 
         if (rc == STATUS_OK)
             hf_key_f32(keys, numbers[i].to, value);
         else if (rc != STATUS_NOT_FOUND)
             return rc;
     }
+    return STATUS_OK;
+}
+
+/* MiniCPM states its factors for models of any size. */
+static enum status write_depth_scales(const struct hf_model *m, struct hf_keys *keys,
+                                      const json_t *config, struct error *err)
+{
+    double embedding = 0, depth = 0, base = 0;
+
+    if (!m->family->scales_by_depth)
+        return STATUS_OK;
+    if (hf_config_f64(&embedding, m->family, config, "scale_emb", err) != STATUS_OK ||
+        hf_config_f64(&depth, m->family, config, "scale_depth", err) != STATUS_OK ||
+        hf_config_f64(&base, m->family, config, "dim_model_base", err) != STATUS_OK || !(base > 0))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "keys 'scale_emb', 'scale_depth' and 'dim_model_base' must be numbers "
+                         "above 0");
+    hf_key_f32(keys, ".embedding_scale", embedding);
+    hf_key_f32(keys, ".residual_scale", depth / sqrt((double)m->n_layers));
+    hf_key_f32(keys, ".logit_scale", (double)m->width / base);
     return STATUS_OK;
 }
 
@@ -130,7 +149,7 @@ static enum status read_window_size(uint64_t *out, const struct hf_model *m, con
 static enum status write_layer_types(const struct hf_model *m, struct hf_keys *keys,
                                      const json_t *types, struct error *err)
 {
-    bool has_window[LAYERS_MAX];
+    bool has_window[HF_LAYERS_MAX];
     const json_t *one;
     size_t i;
 
@@ -192,7 +211,7 @@ static enum status read_hf_window(struct hf_model *m, struct hf_keys *keys, cons
         hf_key_u64(keys, ".attention.sliding_window_pattern", 0);
         return STATUS_OK;
     }
-    rc = write_window_pattern(m, keys, config, err);
+    rc = m->family->has_two_heads ? STATUS_OK : write_window_pattern(m, keys, config, err);
     return rc == STATUS_OK ? hf_rope_write_window_base(keys, config, err) : rc;
 }
 
@@ -203,7 +222,7 @@ static enum status write_query_scale(const struct hf_model *m, struct hf_keys *k
 {
     const bool is_27b = m->n_layers == 46 || m->n_layers == 62;
     double scalar = 0;
-    enum status rc = read_config_f64(&scalar, m->family, config, "query_pre_attn_scalar", err);
+    enum status rc = hf_config_f64(&scalar, m->family, config, "query_pre_attn_scalar", err);
 
     if (rc != STATUS_OK)
         return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
@@ -336,7 +355,7 @@ static enum status read_hf_experts(struct hf_model *m, struct hf_keys *keys, con
     double scale, norms = 1;
     enum status rc;
 
-    if (!f->has_experts)
+    if (!f->has_experts || (f->experts_if != NULL && !hf_json_is_true(config, f->experts_if)))
         return STATUS_OK;
     for (size_t i = 0; i < sizeof(expert_numbers) / sizeof(expert_numbers[0]); i++) {
         const struct expert_number *n = &expert_numbers[i];
@@ -408,16 +427,21 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
         const char *name;
         uint64_t *out, max;
     } sizes[] = {
-        {"num_hidden_layers", &m->n_layers, LAYERS_MAX},
-        {"hidden_size", &m->width, SIZE_MAX_WIDTH},
-        {"intermediate_size", ret_ffn_width, SIZE_MAX_WIDTH},
-        {"max_position_embeddings", &m->context, SIZE_MAX_WIDTH},
-        {"vocab_size", ret_vocab, SIZE_MAX_WIDTH},
+        {"num_hidden_layers", &m->n_layers, HF_LAYERS_MAX},
+        {"hidden_size", &m->width, HF_WIDTH_MAX},
+        {"intermediate_size", ret_ffn_width, HF_WIDTH_MAX},
+        {"max_position_embeddings", &m->context, HF_WIDTH_MAX},
+        {"vocab_size", ret_vocab, HF_WIDTH_MAX},
     };
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        enum status rc =
-            read_config_size(sizes[i].out, m->family, config, sizes[i].name, sizes[i].max, err);
+        enum status rc;
+
+        /* not of a model whose layers all have experts */
+        if (sizes[i].out == ret_ffn_width && m->family->has_experts &&
+            json_object_get(config, sizes[i].name) == NULL)
+            continue;
+        rc = hf_config_size(sizes[i].out, m->family, config, sizes[i].name, sizes[i].max, err);
 
         if (rc != STATUS_OK)
             return rc;
@@ -449,6 +473,24 @@ static void write_kv_heads(const struct hf_model *m, struct hf_keys *keys, const
         hf_item_number(keys, is_layer_type(type, "conv") ? 0 : (uint32_t)m->n_kv_heads);
 }
 
+/* The widths of heads and networks, where layers differ. */
+static enum status write_hf_layers(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                                   uint64_t ffn_width, struct error *err)
+{
+    uint64_t window_dim;
+    enum status rc;
+
+    if (m->family->has_two_heads)
+        return hf_two_heads_read(m, &window_dim, keys, config, ffn_width, err);
+    if ((rc = hf_latent_read(m, keys, config, err)) != STATUS_OK ||
+        (rc = hf_state_read(m, keys, config, err)) != STATUS_OK)
+        return rc;
+    if (ffn_width > 0)
+        hf_key_u64(keys, ".feed_forward_length", ffn_width);
+    write_kv_heads(m, keys, config);
+    return STATUS_OK;
+}
+
 /* The keys that all architectures have. */
 static enum status write_hf_sizes(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                                   struct error *err)
@@ -463,19 +505,19 @@ static enum status write_hf_sizes(struct hf_model *m, struct hf_keys *keys, cons
 
     if (rc != STATUS_OK)
         return rc;
-    rc = read_config_f64(&eps, m->family, config, eps_name, err);
+    rc = hf_config_f64(&eps, m->family, config, eps_name, err);
     if (rc != STATUS_OK)
         return rc == STATUS_NOT_FOUND
                    ? error_set(err, STATUS_DATA_LOSS, "key '%s' is absent", eps_name)
                    : rc;
     hf_key_u64(keys, ".block_count", m->n_layers);
     hf_key_u64(keys, ".embedding_length", m->width);
-    hf_key_u64(keys, ".feed_forward_length", ffn_width);
     hf_key_u64(keys, ".vocab_size", n_vocab);
     hf_key_u64(keys, ".attention.head_count", m->n_heads);
-    write_kv_heads(m, keys, config);
-    hf_key_u64(keys, ".attention.key_length", m->head_dim);
-    hf_key_u64(keys, ".attention.value_length", m->head_dim);
+    if ((rc = write_hf_layers(m, keys, config, ffn_width, err)) != STATUS_OK)
+        return rc;
+    hf_key_u64(keys, ".attention.key_length", m->latent_rank + m->head_dim);
+    hf_key_u64(keys, ".attention.value_length", m->latent_rank > 0 ? m->latent_rank : m->head_dim);
     hf_key_f32(keys,
                m->family->eps != NULL ? ".attention.layer_norm_epsilon"
                                       : ".attention.layer_norm_rms_epsilon",
@@ -513,6 +555,7 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     if ((rc = check_hf_activation(m.family, config, err)) != STATUS_OK ||
         (rc = write_hf_sizes(&m, keys, config, err)) != STATUS_OK ||
         (rc = copy_numbers(keys, m.family, config, err)) != STATUS_OK ||
+        (rc = write_depth_scales(&m, keys, config, err)) != STATUS_OK ||
         (rc = hf_rope_read(&m, keys, config, err)) != STATUS_OK ||
         (rc = read_hf_window(&m, keys, config, err)) != STATUS_OK ||
         (rc = read_hf_experts(&m, keys, config, err)) != STATUS_OK ||

@@ -20,6 +20,33 @@ enum { SHOWN_MAX = 40 };
 #define MINISTRAL3                                                                          \
     .architecture = "mistral3", .activation = "silu", .has_pairs = true, .has_betas = true, \
     .defaults = {{"num_key_value_heads", 8}, {"head_dim", 128}, {"rms_norm_eps", 1e-5}}
+#define STATE_DEFAULTS                                                             \
+    {"rms_norm_eps", 1e-6}, {"head_dim", 256}, {"max_position_embeddings", 32768}, \
+        {"partial_rotary_factor", 0.25}, {"linear_conv_kernel_dim", 4},            \
+        {"linear_key_head_dim", 128}, {"linear_value_head_dim", 128},              \
+        {"linear_num_key_heads", 16},                                              \
+    {                                                                              \
+        "linear_num_value_heads", 32                                               \
+    }
+#define QWEN_STATE .activation = "silu", .norm_add = 1, .has_state = true, .has_later_layers = true
+#define QWEN35                                                   \
+    .architecture = "qwen35", .names = names_qwen35, QWEN_STATE, \
+    .defaults = {{"num_key_value_heads", 4}, STATE_DEFAULTS}
+#define QWEN35_MOE                                                                       \
+    .architecture = "qwen35moe", .names = names_qwen35, .has_experts = true, QWEN_STATE, \
+    .defaults = {{"num_key_value_heads", 2}, {"num_experts_per_tok", 8}, STATE_DEFAULTS}
+#define GEMMA4                                                                                     \
+    .architecture = "gemma4", .activation = GEMMA_ACTIVATION, .names = names_gemma4,               \
+    .is_tied = true, .has_two_heads = true, .has_experts = true, .experts_if = "enable_moe_block", \
+    .window = HF_WINDOW_KEY,                                                                       \
+    .defaults = {{"rms_norm_eps", 1e-6},     {"head_dim", 256},                                    \
+                 {"num_attention_heads", 8}, {"num_key_value_heads", 4},                           \
+                 {"vocab_size", 262144},     {"max_position_embeddings", 131072},                  \
+                 {"rope_theta", 1e6},        {"partial_rotary_factor", 0.25},                      \
+                 {"sliding_window", 512},    {"hidden_size_per_layer_input", 256}}
+#define DEEPSEEK                                                                \
+    .architecture = "deepseek2", .activation = "silu", .names = names_deepseek, \
+    .has_experts = true, .has_latent = true, .has_later_layers = true
 #define NO_WINDOW_UNLESS_USED .window_is_optional = true
 
 /* Where post_attention_layernorm follows the attention. */
@@ -96,6 +123,68 @@ static const struct hf_name names_hunyuan[] = {
 static const struct hf_name names_starcoder2[] = {
     {.from = "mlp.c_fc", .to = "ffn_up"},
     {.from = "mlp.c_proj", .to = "ffn_down"},
+    {0},
+};
+
+#define STATE_NAMES                                                                        \
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},                     \
+        {.from = "linear_attn.in_proj_qkv", .to = "attn_qkv"},                             \
+        {.from = "linear_attn.in_proj_z", .to = "attn_gate"},                              \
+        {.from = "linear_attn.in_proj_b", .to = "ssm_beta"},                               \
+        {.from = "linear_attn.in_proj_a", .to = "ssm_alpha"},                              \
+        {.from = "linear_attn.conv1d.weight", .to = "ssm_conv1d.weight", .kind = HF_SLAB}, \
+        {.from = "linear_attn.A_log", .to = "ssm_a", .is_whole = true, .kind = HF_DECAYS}, \
+        {.from = "linear_attn.dt_bias", .to = "ssm_dt.bias"},                              \
+        {.from = "linear_attn.norm", .to = "ssm_norm"},                                    \
+        {.from = "linear_attn.out_proj", .to = "ssm_out"},                                 \
+        {.from = "mlp.shared_expert.gate_proj", .to = "ffn_gate_shexp"},                   \
+        {.from = "mlp.shared_expert.up_proj", .to = "ffn_up_shexp"},                       \
+        {.from = "mlp.shared_expert.down_proj", .to = "ffn_down_shexp"},                   \
+        {.from = "mlp.shared_expert_gate", .to = "ffn_gate_inp_shexp"},                    \
+        {.from = "mlp.experts.gate_up_proj",                                               \
+         .to = "ffn_gate_exps.weight",                                                     \
+         .kind = HF_SLAB_GATE_UP},                                                         \
+    {                                                                                      \
+        .from = "mlp.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB     \
+    }
+static const struct hf_name names_qwen35[] = {STATE_NAMES, {0}};
+static const struct hf_name names_qwen3_next[] = {
+    {.from = "linear_attn.in_proj_qkvz.weight", .to = "attn_qkv.weight", .kind = HF_STATE_HEADS},
+    {.from = "linear_attn.in_proj_ba", .to = "ssm_ba"},
+    STATE_NAMES,
+    {0},
+};
+static const struct hf_name names_deepseek[] = {
+    {.from = "self_attn.q_a_proj", .to = "attn_q_a"},
+    {.from = "self_attn.q_a_layernorm", .to = "attn_q_a_norm"},
+    {.from = "self_attn.q_b_proj", .to = "attn_q_b"},
+    {.from = "self_attn.kv_a_proj_with_mqa", .to = "attn_kv_a_mqa"},
+    {.from = "self_attn.kv_a_layernorm", .to = "attn_kv_a_norm"},
+    {.from = "self_attn.kv_b_proj.weight", .to = "attn_k_b.weight", .kind = HF_LATENT},
+    {.from = "mlp.gate.e_score_correction_bias", .to = "exp_probs_b.bias"},
+    {.from = "mlp.shared_experts.gate_proj", .to = "ffn_gate_shexp"},
+    {.from = "mlp.shared_experts.up_proj", .to = "ffn_up_shexp"},
+    {.from = "mlp.shared_experts.down_proj", .to = "ffn_down_shexp"},
+    {.from = "mlp.experts.gate_up_proj", .to = "ffn_gate_exps.weight", .kind = HF_SLAB_GATE_UP},
+    {.from = "mlp.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB},
+    {0},
+};
+static const struct hf_name names_gemma4[] = {
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},
+    {.from = "pre_feedforward_layernorm", .to = "ffn_norm"},
+    {.from = "post_feedforward_layernorm", .to = "post_ffw_norm"},
+    {.from = "pre_feedforward_layernorm_2", .to = "pre_ffw_norm_2"},
+    {.from = "post_feedforward_layernorm_1", .to = "post_ffw_norm_1"},
+    {.from = "post_feedforward_layernorm_2", .to = "post_ffw_norm_2"},
+    {.from = "layer_scalar", .to = "layer_output_scale.weight"},
+    {.from = "per_layer_input_gate", .to = "inp_gate"},
+    {.from = "per_layer_projection", .to = "proj"},
+    {.from = "post_per_layer_input_norm", .to = "post_norm"},
+    {.from = "router.proj", .to = "ffn_gate_inp"},
+    {.from = "router.scale", .to = "ffn_gate_inp.scale"},
+    {.from = "router.per_expert_scale", .to = "ffn_down_exps.scale"},
+    {.from = "experts.gate_up_proj", .to = "ffn_gate_exps.weight", .kind = HF_SLAB_GATE_UP},
+    {.from = "experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB},
     {0},
 };
 
@@ -206,6 +295,17 @@ static const struct hf_family families[] = {
      .names = names_around,
      .window = HF_WINDOW_KEY,
      .defaults = {{"rms_norm_eps", 1e-5}, {"rope_theta", 5e5}, {"sliding_window", 4096}}},
+    {.model_type = "minicpm",
+     .architecture = "minicpm",
+     .activation = "silu",
+     .has_pairs = true,
+     .is_tied = true,
+     .scales_by_depth = true,
+     .defaults = {{"rms_norm_eps", 1e-6},
+                  {"max_position_embeddings", 2048},
+                  {"scale_emb", 1},
+                  {"scale_depth", 1},
+                  {"dim_model_base", 1}}},
     {.model_type = "granite",
      .architecture = "granite",
      .activation = "silu",
@@ -339,6 +439,44 @@ static const struct hf_family families[] = {
      .has_experts = true,
      .routing = ROUTING_SIGMOID,
      .defaults = {{"norm_eps", 1e-5}, {"num_key_value_heads", 8}, {"rope_theta", 1e6}}},
+    {.model_type = "qwen3_5_text", QWEN35},
+    {.model_type = "qwen3_5", .nested_type = "qwen3_5_text", QWEN35},
+    {.model_type = "qwen3_5_moe_text", QWEN35_MOE},
+    {.model_type = "qwen3_5_moe", .nested_type = "qwen3_5_moe_text", QWEN35_MOE},
+    {.model_type = "qwen3_next",
+     .architecture = "qwen3next",
+     .names = names_qwen3_next,
+     .has_experts = true,
+     QWEN_STATE,
+     .defaults = {{"num_key_value_heads", 2}, {"num_experts_per_tok", 10}, STATE_DEFAULTS}},
+    {.model_type = "gemma4_text", GEMMA4},
+    {.model_type = "gemma4", .nested_type = "gemma4_text", GEMMA4},
+    {.model_type = "deepseek_v3",
+     .routing = ROUTING_SIGMOID,
+     DEEPSEEK,
+     .defaults = {{"rms_norm_eps", 1e-6},
+                  {"max_position_embeddings", 4096},
+                  {"q_lora_rank", 1536},
+                  {"kv_lora_rank", 512},
+                  {"qk_nope_head_dim", 128},
+                  {"qk_rope_head_dim", 64},
+                  {"v_head_dim", 128},
+                  {"n_group", 8},
+                  {"topk_group", 4},
+                  {"num_experts_per_tok", 8},
+                  {"first_k_dense_replace", 3},
+                  {"routed_scaling_factor", 2.5}}},
+    {.model_type = "deepseek_v2",
+     .routing = ROUTING_SOFTMAX,
+     DEEPSEEK,
+     .defaults = {{"rms_norm_eps", 1e-6},
+                  {"max_position_embeddings", 2048},
+                  {"q_lora_rank", 1536},
+                  {"kv_lora_rank", 512},
+                  {"qk_nope_head_dim", 128},
+                  {"qk_rope_head_dim", 64},
+                  {"v_head_dim", 128},
+                  {"norm_topk_prob", 0}}},
     {.model_type = "stablelm",
      .architecture = "stablelm",
      .activation = "silu",

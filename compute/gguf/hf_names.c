@@ -13,6 +13,9 @@ static const struct hf_name whole_names[] = {
     {.from = "model.norm.bias", .to = "output_norm.bias"},
     {.from = "model.embedding_norm.weight", .to = "token_embd_norm.weight"}, /* LFM2's last norm */
     {.from = "lm_head.weight", .to = "output.weight"},
+    {.from = "model.embed_tokens_per_layer.weight", .to = "per_layer_token_embd.weight"},
+    {.from = "model.per_layer_model_projection.weight", .to = "per_layer_model_proj.weight"},
+    {.from = "model.per_layer_projection_norm.weight", .to = "per_layer_proj_norm.weight"},
 };
 
 static const struct hf_name layer_names[] = {
@@ -42,8 +45,10 @@ static const struct hf_name expert_names[] = {
 /* What may stand before a name where the language model is one of several. */
 static const char *const language_prefixes[] = {"model.language_model.", "language_model.model.",
                                                 "language_model."};
-static const char *const other_models[] = {"vision_tower.", "multi_modal_projector.",
-                                           "model.vision_tower.", "model.multi_modal_projector."};
+static const char *const other_models[] = {"vision_tower.",       "multi_modal_projector.",
+                                           "model.vision_tower.", "model.audio_tower.",
+                                           "model.embed_vision.", "model.embed_audio.",
+                                           "model.visual.",       "model.multi_modal_projector."};
 
 enum {
     N_LAYER_NAMES = sizeof(layer_names) / sizeof(layer_names[0]),
@@ -111,7 +116,7 @@ static const struct hf_name *find_part(const struct hf_model *m, const char *nam
     size_t len;
 
     *ret_end = "";
-    if (found != NULL && strchr(found->to, '.') != NULL)
+    if (found != NULL && (found->is_whole || strchr(found->to, '.') != NULL))
         return found;
     if (dot == NULL)
         return NULL;
@@ -138,7 +143,7 @@ static const char *name_in_layer(const struct hf_model *m, const char *name, uin
 
 static bool is_norm(const char *name)
 {
-    return strstr(name, "norm.weight") != NULL;
+    return strstr(name, "norm.weight") != NULL && strstr(name, "ssm_norm") == NULL;
 }
 
 /* Vectors are F32 in GGUF files; Gemma's norms are stored less 1. */
@@ -190,9 +195,12 @@ static bool is_of_later_layer(const struct hf_model *m, const char *name)
     static const char prefix[] = "model.layers.";
     uint64_t layer;
 
-    return hf_begins_with(name, prefix) &&
-           number_take(&layer, name + strlen(prefix), SIZE_MAX, UINT64_MAX) > 0 &&
-           layer >= m->n_layers && m->family->has_later_layers;
+    if (!m->family->has_later_layers)
+        return false;
+    return hf_begins_with(name, "mtp.") ||
+           (hf_begins_with(name, prefix) &&
+            number_take(&layer, name + strlen(prefix), SIZE_MAX, UINT64_MAX) > 0 &&
+            layer >= m->n_layers);
 }
 
 static bool hf_ends_with(const char *name, const char *end)

@@ -1,8 +1,8 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
  * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
- * hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate, hf_names.c and hf_merged.c know the
- * tensors, hf_tensors.c reads a file's head, safetensors.c puts all together. */
+ * hf_layers.c, hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate, hf_names.c and hf_merged.c
+ * know the tensors, hf_tensors.c reads a file's head, safetensors.c puts all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 
@@ -62,6 +62,11 @@ struct hf_model {
     uint64_t n_layers, width, n_heads, n_kv_heads, head_dim, context;
     uint64_t n_rotated; /* of a head's numbers */
     uint64_t n_experts; /* 0: the layers are dense */
+    /* Latent attention, of each head: numbers of a key that are not rotated, those of a value. */
+    uint64_t latent_rank, plain_dim, value_dim;
+    /* Heads of state: those of keys, those of values, and the numbers of each. */
+    uint64_t n_key_heads, n_state_heads, state_dim;
+    uint64_t n_turning; /* pairs of a head that are rotated, where the others stand; 0: all are */
     bool is_tied;
     uint64_t block_rows, block_cols; /* that a scale of FP8 is for; 0: one scale is for all */
     /* llama 3's rope: divisors are to be made where factor is not 0. */
@@ -79,7 +84,7 @@ enum hf_window {
     HF_WINDOW_ALL,  /* it is a key, and all layers have it */
 };
 
-enum { HF_DEFAULTS_MAX = 9 };
+enum { HF_DEFAULTS_MAX = 14, HF_LAYERS_MAX = 1 << 10, HF_WIDTH_MAX = 1 << 24 };
 
 /* What a tensor of transformers holds: HF_PLAIN one of GGUF's, the others what hf_merged.c says. Of
  * gate and up the name of the gate stands in the tables. */
@@ -94,6 +99,9 @@ enum hf_kind {
     HF_GATE_UP,         /* the gate, then the up */
     HF_BLOCKS,          /* all experts in MXFP4, without the exponents */
     HF_BLOCKS_GATE_UP,  /* rows of gates and ups in turn */
+    HF_LATENT,          /* of each head what makes its keys, then what makes its values */
+    HF_STATE_HEADS,     /* of each key head of state: query, key, its values, their gates */
+    HF_DECAYS,          /* logarithms of decays, whose negatives GGUF has */
 };
 
 /* A tensor's name in transformers, and in GGUF. A name of GGUF without an ending has that of
@@ -101,6 +109,7 @@ enum hf_kind {
 struct hf_name {
     const char *from, *to;
     bool has_pairs; /* where the family has them */
+    bool is_whole;  /* although `to` has no ending */
     enum hf_kind kind;
 };
 
@@ -115,8 +124,13 @@ struct hf_family {
     bool has_pairs;              /* GGUF has its queries and keys as adjacent pairs */
     bool is_tied;                /* where tie_word_embeddings is absent */
     bool has_experts;
+    const char *experts_if; /* the key that is true where it has them; NULL: it has */
     bool has_later_layers; /* layers behind the last one predict further tokens, and are not read */
     bool has_betas;        /* YaRN's beta_fast and beta_slow are keys */
+    bool scales_by_depth;  /* branches by the root of the number of layers, logits by the width */
+    bool has_latent;       /* attention is latent */
+    bool has_state;        /* layers carry a state, unless layer_types says that they attend */
+    bool has_two_heads;    /* those of layers with a window are of another width */
     bool yarn_is_exact;    /* truncate: false */
     bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
     float norm_add;          /* to the weights of norms */
@@ -144,7 +158,30 @@ enum status hf_rope_read(struct hf_model *m, struct hf_keys *keys, const json_t 
 enum status hf_rope_write_window_base(struct hf_keys *keys, const json_t *config,
                                       struct error *err) MUST_CHECK;
 
+/* hf_layers.c: layers that are not of the common kind */
+
+/* Latent keys and values: m's head_dim becomes what is rotated of a head. */
+enum status hf_latent_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                           struct error *err) MUST_CHECK;
+/* Layers that carry a state in the place of attention. */
+enum status hf_state_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                          struct error *err) MUST_CHECK;
+/* Layers with heads of two widths, networks of two widths, embeddings of their own: m's head_dim
+ * and n_kv_heads become those of the layers without a window, *ret_window_dim is that of the
+ * others. */
+enum status hf_two_heads_read(struct hf_model *m, uint64_t *ret_window_dim, struct hf_keys *keys,
+                              const json_t *config, uint64_t ffn_width,
+                              struct error *err) MUST_CHECK;
+
 /* hf_config.c */
+
+/* A number of config.json, else the family's; *out keeps its value where neither has one:
+ * NOT_FOUND. A key that is null is none. */
+enum status hf_config_f64(double *out, const struct hf_family *f, const json_t *config,
+                          const char *name, struct error *err) MUST_CHECK;
+/* A number from 1 to max, which may not be absent. */
+enum status hf_config_size(uint64_t *out, const struct hf_family *f, const json_t *config,
+                           const char *name, uint64_t max, struct error *err) MUST_CHECK;
 
 /* Where the language model's keys are: config, or its text_config. */
 const json_t *hf_config_text(const json_t *config);
@@ -176,11 +213,15 @@ struct hf_tensor;
 bool hf_merged_is_blocks(enum hf_kind kind);
 /* How many tensors of GGUF it holds. */
 size_t hf_merged_n(enum hf_kind kind);
+/* Of how many parts that lie apart the i-th of them is; 0: of none. */
+size_t hf_merged_n_parts(enum hf_kind kind, const struct hf_model *m, size_t i);
+/* Where part `part` of the i-th of them begins, in rows of the file's tensor. */
+size_t hf_merged_part_row(enum hf_kind kind, const struct hf_model *m, size_t i, size_t part);
 /* Names the i-th of them; t has the name of the first. */
 void hf_merged_name(struct named_tensor *t, enum hf_kind kind, size_t i);
 /* Makes t, which has the first's name and from's place, the i-th of them. */
-enum status hf_merged_form(struct named_tensor *t, enum hf_kind kind, const struct hf_tensor *from,
-                           size_t i, struct error *err) MUST_CHECK;
+enum status hf_merged_form(struct named_tensor *t, enum hf_kind kind, const struct hf_model *m,
+                           const struct hf_tensor *from, size_t i, struct error *err) MUST_CHECK;
 
 /* hf_splitting.c */
 

@@ -107,8 +107,8 @@ static double yarn_rise(double factor, double times)
 
 /* Queries and keys are multiplied by an amplitude: attention_factor, or what mscale and
  * mscale_all_dim say, or the usual one. GGUF has it as a multiple of the usual one. */
-static enum status write_yarn_amplitude(struct hf_keys *keys, const json_t *rope, double factor,
-                                        struct error *err)
+static enum status write_yarn_amplitude(const struct hf_model *m, struct hf_keys *keys,
+                                        const json_t *rope, double factor, struct error *err)
 {
     double amplitude = yarn_rise(factor, 1), scale = 0, scale_all = 0;
 
@@ -119,8 +119,12 @@ static enum status write_yarn_amplitude(struct hf_keys *keys, const json_t *rope
         amplitude = yarn_rise(factor, scale) / yarn_rise(factor, scale_all);
     if (read_rope_number(&amplitude, rope, "attention_factor", err) != STATUS_OK)
         return err->status;
-    if (amplitude != yarn_rise(factor, 1))
+    if (m->family->has_latent) { /* its scores are scaled by the other, and it by itself */
+        hf_key_f32(keys, ".rope.scaling.yarn_log_multiplier", 0.1 * scale_all);
+        hf_key_f32(keys, ".rope.scaling.attn_factor", amplitude);
+    } else if (amplitude != yarn_rise(factor, 1)) {
         hf_key_f32(keys, ".rope.scaling.attn_factor", amplitude / (1 + 0.1 * log(factor)));
+    }
     return STATUS_OK;
 }
 
@@ -137,7 +141,7 @@ static enum status read_scaled_rope(struct hf_model *m, struct hf_keys *keys, co
     hf_key_f32(keys, ".rope.scaling.factor", factor);
     rc = read_rope_original(m, keys, config, rope, err);
     if (rc == STATUS_OK && strcmp(type, "yarn") == 0) {
-        rc = write_yarn_amplitude(keys, rope, factor, err);
+        rc = write_yarn_amplitude(m, keys, rope, factor, err);
         if (rc == STATUS_OK)
             rc = write_yarn_ends(m, keys, rope, err);
     }
@@ -191,7 +195,8 @@ static enum status read_rope_scaling(struct hf_model *m, struct hf_keys *keys, c
 {
     const char *type = rope_type_of(rope);
 
-    if (strcmp(type, "default") == 0)
+    if (strcmp(type, "default") == 0 ||
+        (strcmp(type, "proportional") == 0 && m->family->has_two_heads))
         return STATUS_OK;
     if (strcmp(type, "llama3") == 0)
         return read_llama3_rope(m, rope, err);
@@ -228,6 +233,10 @@ static enum status read_rotated_part(struct hf_model *m, const json_t *config, c
         read_rope_number(&part, rope, name, err) != STATUS_OK)
         return err->status;
     m->n_rotated = part > 0 && part <= 1 ? (uint64_t)((double)m->head_dim * part) : 0;
+    if (strcmp(rope_type_of(rope), "proportional") == 0 && m->n_rotated != 0) {
+        m->n_turning = m->n_rotated / 2;
+        m->n_rotated = m->head_dim;
+    }
     return m->n_rotated != 0 && m->n_rotated % 2 == 0
                ? STATUS_OK
                : error_set(err, STATUS_DATA_LOSS,

@@ -384,6 +384,23 @@ static enum status place_scales(struct hf_folder *f, struct named_tensor *t,
     return STATUS_OK;
 }
 
+/* The parts of the i-th tensor of those that one of the file holds. */
+static enum status place_heads(struct hf_folder *f, const struct named_tensor *t, enum hf_kind kind,
+                               size_t i, struct error *err)
+{
+    const size_t n = hf_merged_n_parts(kind, &f->model, i);
+    enum status rc = STATUS_OK;
+
+    for (size_t part = 0; part < n && rc == STATUS_OK; part++) {
+        struct named_tensor one = *t;
+
+        one.tensor.file_at += hf_merged_part_row(kind, &f->model, i, part) *
+                              dtype_row_bytes(one.tensor.type, one.tensor.n_cols);
+        rc = place_part(f, &one, part, n, err);
+    }
+    return rc;
+}
+
 static enum status place_merged(struct hf_folder *f, const struct named_tensor *t,
                                 const struct hf_tensor *from, enum hf_kind kind, struct error *err)
 {
@@ -392,8 +409,10 @@ static enum status place_merged(struct hf_folder *f, const struct named_tensor *
     for (size_t i = 0; i < hf_merged_n(kind) && rc == STATUS_OK; i++) {
         struct named_tensor one = *t;
 
-        rc = hf_merged_form(&one, kind, from, i, err);
-        if (rc == STATUS_OK)
+        rc = hf_merged_form(&one, kind, &f->model, from, i, err);
+        if (rc == STATUS_OK && hf_merged_n_parts(kind, &f->model, i) > 0)
+            rc = place_heads(f, &one, kind, i, err);
+        else if (rc == STATUS_OK)
             rc = hf_merged_is_blocks(kind) ? place_part(f, &one, 0, 1, err)
                                            : gguf_tensors_add(f->g, &one, err);
     }
@@ -485,6 +504,13 @@ static void fill_llama3(float *divisors, const struct hf_model *m)
     }
 }
 
+/* Pairs that stand have a divisor that no position reaches. */
+static void fill_standing(float *divisors, const struct hf_model *m)
+{
+    for (size_t i = 0; i < m->n_rotated / 2; i++)
+        divisors[i] = i < m->n_turning ? 1.0f : 1e30f;
+}
+
 static void fill_listed(float *divisors, const json_t *list)
 {
     const json_t *one;
@@ -501,14 +527,17 @@ static enum status make_rope(struct hf_folder *f, struct error *err)
     float *divisors;
     enum status rc;
 
-    if (m->factor == 0 && m->long_divisors == NULL)
+    if (m->factor == 0 && m->long_divisors == NULL && m->n_turning == 0)
         return STATUS_OK;
     divisors = try_alloc(2 * n, sizeof(*divisors));
     if (divisors == NULL)
         return error_no_memory(err, 2 * n * sizeof(*divisors), "rope");
     f->g->own_weights = divisors;
     if (m->long_divisors == NULL) {
-        fill_llama3(divisors, m);
+        if (m->n_turning > 0)
+            fill_standing(divisors, m);
+        else
+            fill_llama3(divisors, m);
         return add_own(f, "rope_freqs.weight", divisors, n, err);
     }
     fill_listed(divisors, m->long_divisors);
@@ -525,7 +554,9 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     gguf_tensors_clear(g);
-    f->parts_room = 2 * f->n_tensors + 1; /* a tensor is at most a gate and an up */
+    /* a tensor is at most a gate and an up, or one of a layer's heads of state */
+    f->parts_room = 2 * f->n_tensors + 1 +
+                    2 * f->model.n_layers * (f->model.n_key_heads + f->model.n_state_heads);
     g->own_parts = try_alloc(f->parts_room, sizeof(*g->own_parts));
     if (g->own_parts == NULL)
         return error_no_memory(err, f->parts_room * sizeof(*g->own_parts), "its experts");

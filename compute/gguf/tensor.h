@@ -2,6 +2,7 @@
 #ifndef COMPUTE_GGUF_TENSOR_H
 #define COMPUTE_GGUF_TENSOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,7 @@ struct tensor {
     enum tensor_form form;
     enum dtype file_type; /* TENSOR_WIDE, TENSOR_STRIDED: the file's */
     float add;            /* TENSOR_WIDE: to each number */
+    bool is_decay;        /* TENSOR_WIDE: -e^ each number */
     size_t head_dim;      /* even: of a head whose pairs are adjacent. TENSOR_WIDE: 0 for none */
     const struct tensor_part *parts; /* TENSOR_PARTS */
     size_t n_part_rows;              /* TENSOR_PARTS, TENSOR_STRIDED */

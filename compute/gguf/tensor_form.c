@@ -194,6 +194,8 @@ static enum status copy_vector(const struct tensor *t, float *to, struct error *
         dtype_decode(t->file_type, room, t->n_cols, values);
     for (size_t i = 0; i < t->n_cols && rc == STATUS_OK; i++)
         to[i] = values[t->head_dim == 0 ? i : row_of_pair(t, i)] + t->add;
+    for (size_t i = 0; t->is_decay && i < t->n_cols && rc == STATUS_OK; i++)
+        to[i] = -expf(to[i]);
     free(values);
     free(room);
     return rc;

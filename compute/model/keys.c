@@ -72,6 +72,7 @@ static const struct {
     {"embedding_length_per_layer_input", RULE_ZERO, KEYS_LAYER_EMBEDDINGS},
     {"shortconv.l_cache", RULE_UNKNOWN, KEYS_CONVOLUTION},
     {"ssm.conv_kernel", RULE_UNKNOWN, KEYS_STATE},
+    {"ssm.groups_values", RULE_UNKNOWN, KEYS_STATE}, /* of a folder of transformers */
     {"ssm.state_size", RULE_UNKNOWN, KEYS_STATE},
     {"ssm.group_count", RULE_UNKNOWN, KEYS_STATE},
     {"ssm.time_step_rank", RULE_UNKNOWN, KEYS_STATE},

@@ -56,6 +56,8 @@ enum status state_read_shape(struct transformer_shape *s, const struct gguf *g, 
 {
     const struct arch *a = s->arch;
     struct shape_state *t = &s->state;
+    char key[ARCH_KEY_MAX];
+    bool is_grouped;
     size_t inner = 0;
     enum status rc;
 
@@ -70,6 +72,9 @@ enum status state_read_shape(struct transformer_shape *s, const struct gguf *g, 
         (rc = numbers_read_size(&inner, g, a, "ssm.inner_size", STATE_MAX_WIDTH, err)) != STATUS_OK)
         return rc;
     t->value_dim = t->key_dim;
+    t->is_tiled = a->tiles_heads;
+    if (gguf_get_bool(g, arch_key(key, a, "ssm.groups_values"), &is_grouped, err) == STATUS_OK)
+        t->is_tiled = !is_grouped;
     t->n_channels = 2 * t->n_key_heads * t->key_dim + t->n_heads * t->value_dim;
     rc = check_state(s, g, inner, err);
     return rc == STATUS_OK ? read_recurrent_layers(s, g, err) : rc;

@@ -120,7 +120,7 @@ void recurrent_run(struct transformer *m, size_t layer, const struct input *in, 
                                    .key_at = keys,
                                    .value_at = 2 * keys,
                                    .width = t->n_channels,
-                                   .is_tiled = m->shape.arch->tiles_heads,
+                                   .is_tiled = t->is_tiled,
                                    .corrects = true};
 
     recurrent_products(m, layer, in, n);

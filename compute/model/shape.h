@@ -22,6 +22,7 @@ struct shape_state {
     size_t n_heads; /* 0: the model has no such layers */
     size_t n_key_heads, key_dim, value_dim;
     size_t n_taps, n_channels; /* of the convolution before it */
+    bool is_tiled;             /* as of struct recurrence */
 };
 
 struct transformer_shape {

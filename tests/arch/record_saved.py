@@ -19,6 +19,12 @@ BASE = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_attention_h
             max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 WIDE = BASE | dict(head_dim=32)
 MOE = dict(moe_intermediate_size=32, num_experts_per_tok=2)
+STATE = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16, num_hidden_layers=3,
+             layer_types=["linear_attention", "full_attention", "linear_attention"])
+STATE_MOE = STATE | MOE | dict(num_experts=4, shared_expert_intermediate_size=48, num_hidden_layers=2,
+                               layer_types=["linear_attention", "full_attention"])
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=20)
+GEMMA4 = dict(sliding_window=16, head_dim=16, global_head_dim=32)
 SCALES = dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.11, logits_scaling=2.5)
 
 
@@ -71,6 +77,20 @@ RECIPES = {
                                  block_auto_adjust_ff_dim=True)),
     "lfm2_moe": ("Lfm2Moe", BASE | MOE | dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], num_experts=4,
                                               num_dense_layers=1)),
+    "qwen3_5": ("Qwen3_5:Qwen3_5Text", WIDE | STATE),
+    "qwen3_5_moe": ("Qwen3_5Moe:Qwen3_5MoeText", {k: v for k, v in WIDE.items() if k != "intermediate_size"} | STATE_MOE),
+    "qwen3_next": ("Qwen3Next", WIDE | STATE_MOE),
+    "gemma4": ("Gemma4:Gemma4Text", BASE | GEMMA4 | dict(
+        num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, use_double_wide_mlp=True,
+        hidden_size_per_layer_input=8, vocab_size_per_layer_input=96, final_logit_softcapping=30.0)),
+    "gemma4_moe": ("Gemma4:Gemma4Text", BASE | GEMMA4 | dict(
+        num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], num_global_key_value_heads=1, attention_k_eq_v=True,
+        enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=32, hidden_size_per_layer_input=0)),
+    "deepseek_v3": ("DeepseekV3", BASE | MOE | LATENT | dict(
+        num_hidden_layers=2, q_lora_rank=24, n_routed_experts=8, n_group=4, topk_group=2, first_k_dense_replace=1) |
+        rope("yarn", **YARN, mscale=0.7, mscale_all_dim=1.3)),
+    "deepseek_v2": ("DeepseekV2", BASE | MOE | LATENT | dict(
+        num_hidden_layers=2, q_lora_rank=None, n_routed_experts=8, n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.5)),
     "stablelm": ("StableLm", BASE | dict(num_hidden_layers=2, use_qkv_bias=True)),
 }
 

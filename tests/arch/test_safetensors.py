@@ -28,7 +28,7 @@ FAMILIES = {
     "gemma2": dict(parts=AROUND, norm_less=1), "gemma3_text": dict(parts=AROUND, norm_less=1),
     "gemma3": dict(parts=AROUND, norm_less=1, prefix="model.language_model."),
     "phi3": dict(parts={"ffn_up": "mlp.gate_up_proj"}), "smollm3": dict(pairs=True), "olmo2": dict(parts=AROUND),
-    "olmo3": dict(parts=AROUND), "granite": dict(pairs=True),
+    "olmo3": dict(parts=AROUND), "granite": dict(pairs=True), "minicpm": dict(pairs=True),
     "mixtral": dict(pairs=True, parts={"ffn_gate_inp": "block_sparse_moe.gate"},
                     experts=("block_sparse_moe.experts", {"gate": "w1", "up": "w3", "down": "w2"})),
     "qwen3_moe": dict(parts={"ffn_gate_inp": "mlp.gate"},
@@ -181,6 +181,8 @@ def cases():
         "olmo2": ("olmo2", known["olmo2"], {}),
         "olmo3": ("olmo3", known["olmo2_window"], dict(sliding_window=16, layer_types=pattern(4, 8), rope_scaling=YARN)),
         "granite": ("granite", known["granite"], granite),
+        # scale_depth / sqrt(4 layers), a width of 80
+        "minicpm": ("minicpm", known["minicpm"], dict(scale_emb=2, scale_depth=1.4, dim_model_base=80 / 1.5)),
     }
 
 
@@ -194,6 +196,7 @@ REFUSED = {
     "mixtral": (dict(num_local_experts=4), "experts.4.w1"),
     "olmo3": (dict(layer_types=["sliding_attention"]), "'layer_types' has 1 entries, it must have 8"),
     "qwen3": (dict(hidden_act="relu"), "'hidden_act' is 'relu'"),
+    "minicpm": (dict(dim_model_base=0), "'dim_model_base' must be"),
 }
 
 

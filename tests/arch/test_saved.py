@@ -80,6 +80,22 @@ def write_folder(folder, config, tensors):
     saved_weights.write(folder / "model.safetensors", tensors)
 
 
+# What is not run as it says, and the words of its refusal.
+REFUSED = {
+    "qwen3_5": [({"layer_types": ["linear_attention", "full_attention"]}, "'layer_types' has 2 entries"),
+                ({"layer_types": ["linear_attention", "mamba", "linear_attention"]}, "unsupported type of layer 1"),
+                ({"linear_value_head_dim": 8}, "values of 8"), ({"linear_num_key_heads": 3}, "4 of values for 3 of keys"),
+                ({"attn_output_gate": False}, "without a gate"), ({"linear_conv_kernel_dim": None}, "'linear_conv_kernel_dim' is absent")],
+    "qwen3_next": [({"linear_num_value_heads": 8}, "a size or a type that is not supported")],
+    "gemma4": [({"per_layer_config": {"1": {"head_dim": 32}, "3": {"head_dim": 16}}}, "different heads"),
+               ({"per_layer_config": {"0": {"head_dim": 32}}}, "no layer without a window"),
+               ({"per_layer_config": {"1": {"hidden_act": "relu"}}}, "'hidden_act'"),
+               ({"num_kv_shared_layers": 4}, "'num_kv_shared_layers'"), ({"use_bidirectional_attention": "all"}, "is 'all'")],
+    "deepseek_v3": [({"rope_interleave": False}, "'rope_interleave'"), ({"qk_nope_head_dim": 12}, "a size or a type")],
+    "deepseek_v2": [({"topk_method": "group_limited_greedy"}, "'topk_method'"), ({"kv_lora_rank": 0}, "'kv_lora_rank' is 0")],
+}
+
+
 class Test:
     def __init__(self, program, folder):
         self.program, self.folder, self.failures = program, pathlib.Path(folder), 0
@@ -109,6 +125,12 @@ class Test:
         most = max(own, np.abs(got[-1, :len(known["last"])] - known["last"]).max())
         self.say(name, None if most <= MOST else f"differs by {most:.1e}", f"at most {most:.1e}")
 
+    def refused(self, name, config, tensors):
+        for i, (changed, words) in enumerate(REFUSED.get(name, [])):
+            write_folder(self.folder / f"{name}_refused{i}", config | changed, tensors)
+            got = self.logprobs(self.folder / f"{name}_refused{i}", [1], config["vocab_size"])
+            self.say(f"{name}_refused{i}", None if isinstance(got, str) and words in got else f"not refused by '{words}': {got}", "refused")
+
     def quantised(self, name, known, config, small, real):
         write_folder(self.folder / f"{name}_small", config, small)
         write_folder(self.folder / f"{name}_real", {k: v for k, v in config.items() if k != "quantization_config"}, real)
@@ -137,6 +159,28 @@ def fp8(test, name, known, config, tensors, block):
     test.quantised(f"{name}_fp8", known, config | {"quantization_config": quantization}, small, real)
 
 
+OLDER_NESTED = ("qwen3_5", "qwen3_5_moe", "gemma4_moe")
+
+
+def older(test, name, known, config, tensors):
+    """As such models are published: nested beside what sees and what predicts further tokens, in transformers 4's spelling."""
+    text = dict(config)
+    wide = text.pop("per_layer_config", {})
+    for keys in wide.values():
+        text |= {"global_head_dim": keys["head_dim"], "num_global_key_value_heads": keys.get("num_key_value_heads")}
+    if "qwen" in name:
+        text |= {"full_attention_interval": 2, "attn_output_gate": True, "mtp_num_hidden_layers": 1}
+        types = text.pop("layer_types")
+        text |= {"layer_types": types} if types[0] == types[-1] else {}
+    nested = {"model_type": config["model_type"].removesuffix("_text"), "text_config": text, "vocab_size": config["vocab_size"],
+              "tie_word_embeddings": config["tie_word_embeddings"]}
+    renamed = {(n if n.startswith("lm_head") else n.replace("model.", "model.language_model.", 1)): t for n, t in tensors.items()}
+    one = ("F32", (1, 64), bytes(256))
+    renamed |= {"model.visual.blocks.0.attn.qkv.weight": one, "mtp.layers.0.mlp.up_proj.weight": one} if "qwen" in name else \
+        {"model.vision_tower.patch.weight": one, "model.embed_vision.embedding_projection.weight": one}
+    test.recorded(f"{name}_older", known, nested, renamed)
+
+
 def twice(test, known, config, tensors):
     """Experts in one tensor and alone, or scales of experts that are in one: refused."""
     head = ("F32", (96, 64), bytes(96 * 64 * 4))
@@ -160,6 +204,9 @@ def main():
                 n: ("F32", shape, saved_weights.values(n, shape, base, scale).tobytes())
                 for n, (shape, base, scale) in known["tensors"].items()}
             test.recorded(name, known, config, tensors)
+            test.refused(name, config, tensors)
+            if name in OLDER_NESTED:
+                older(test, name, known, config, tensors)
             if name in ("llama", "qwen3_moe"):  # blocks that do not divide the matrices; permuted rows; experts
                 fp8(test, name, known, config, tensors, (40, 24))
             if name == "ministral3":

@@ -1,0 +1,254 @@
+/* Layers of config.json that are not of the common kind: latent keys and values (DeepSeek), a state
+ * in the place of attention (Qwen3.5, Granite 4), heads of two widths (Gemma 4). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "compute/gguf/hf_parts.h"
+
+enum { HEADS_MAX = 1 << 12 };
+
+static bool is_layer_of(const json_t *types, size_t layer, const char *type)
+{
+    const json_t *one = json_array_get(types, layer);
+
+    return json_is_string(one) && strcmp(json_string_value(one), type) == 0;
+}
+
+/* The list of the layers' types, one for each; NULL where config.json has none. */
+static enum status layer_types_of(const json_t **out, const struct hf_model *m,
+                                  const json_t *config, struct error *err)
+{
+    const json_t *types = json_object_get(config, "layer_types");
+
+    *out = json_is_array(types) ? types : NULL;
+    if (*out != NULL && json_array_size(types) != m->n_layers)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key 'layer_types' has %zu entries, it must have %llu, one for each layer",
+                         json_array_size(types), (unsigned long long)m->n_layers);
+    return STATUS_OK;
+}
+
+/* --- latent keys and values --- */
+
+enum status hf_latent_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                           struct error *err)
+{
+    const struct hf_family *f = m->family;
+    const char *method = hf_json_text(config, "topk_method");
+    double query_rank = 0;
+    enum status rc;
+
+    if (!f->has_latent)
+        return STATUS_OK;
+    if ((rc = hf_config_size(&m->latent_rank, f, config, "kv_lora_rank", HF_WIDTH_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&m->plain_dim, f, config, "qk_nope_head_dim", HF_WIDTH_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&m->head_dim, f, config, "qk_rope_head_dim", HF_WIDTH_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&m->value_dim, f, config, "v_head_dim", HF_WIDTH_MAX, err)) !=
+            STATUS_OK)
+        return rc;
+    rc = hf_config_f64(&query_rank, f, config, "q_lora_rank", err);
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
+    if (json_is_false(json_object_get(config, "rope_interleave")))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "key 'rope_interleave' is false, which is not supported");
+    if (strcmp(method, "group_limited_greedy") == 0)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "key 'topk_method' is 'group_limited_greedy', which is not supported; "
+                         "'greedy' and 'noaux_tc' are");
+    if (query_rank >= 1)
+        hf_key_u64(keys, ".attention.q_lora_rank", (uint64_t)query_rank);
+    hf_key_u64(keys, ".attention.kv_lora_rank", m->latent_rank);
+    hf_key_u64(keys, ".attention.key_length_mla", m->plain_dim + m->head_dim);
+    hf_key_u64(keys, ".attention.value_length_mla", m->value_dim);
+    m->n_kv_heads = 1;
+    return STATUS_OK;
+}
+
+/* --- state --- */
+
+/* Which layers carry a state: the list, else all but each so many. */
+static enum status write_state_layers(const struct hf_model *m, struct hf_keys *keys,
+                                      const json_t *config, struct error *err)
+{
+    bool recurs[HF_LAYERS_MAX];
+    uint64_t interval = 4;
+    const json_t *types;
+    enum status rc = layer_types_of(&types, m, config, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = hf_json_u64(config, "full_attention_interval", &interval, err);
+    if (rc == STATUS_DATA_LOSS || interval == 0)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key 'full_attention_interval' must be a number above 0");
+    for (size_t i = 0; i < m->n_layers; i++) {
+        recurs[i] =
+            types == NULL ? (i + 1) % interval != 0 : is_layer_of(types, i, "linear_attention");
+        if (types != NULL && !recurs[i] && !is_layer_of(types, i, "full_attention"))
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "key 'layer_types' has an unsupported type of layer %zu", i);
+    }
+    hf_key_bools(keys, ".attention.recurrent_layers", recurs, m->n_layers);
+    return STATUS_OK;
+}
+
+enum status hf_state_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                          struct error *err)
+{
+    const struct hf_family *f = m->family;
+    uint64_t value_dim = 0, n_taps = 0;
+    enum status rc;
+
+    if (!f->has_state)
+        return STATUS_OK;
+    if ((rc = hf_config_size(&m->n_key_heads, f, config, "linear_num_key_heads", HEADS_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&m->n_state_heads, f, config, "linear_num_value_heads", HEADS_MAX,
+                             err)) != STATUS_OK ||
+        (rc = hf_config_size(&m->state_dim, f, config, "linear_key_head_dim", HEADS_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&value_dim, f, config, "linear_value_head_dim", HEADS_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&n_taps, f, config, "linear_conv_kernel_dim", HEADS_MAX, err)) !=
+            STATUS_OK)
+        return rc;
+    if (value_dim != m->state_dim || m->n_state_heads % m->n_key_heads != 0 ||
+        json_is_false(json_object_get(config, "attn_output_gate")))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "heads of state with keys of %llu numbers and values of %llu, %llu of "
+                         "values for %llu of keys, or attention without a gate of its output: not "
+                         "supported",
+                         (unsigned long long)m->state_dim, (unsigned long long)value_dim,
+                         (unsigned long long)m->n_state_heads, (unsigned long long)m->n_key_heads);
+    hf_key_u64(keys, ".ssm.conv_kernel", n_taps);
+    hf_key_u64(keys, ".ssm.state_size", m->state_dim);
+    hf_key_u64(keys, ".ssm.group_count", m->n_key_heads);
+    hf_key_u64(keys, ".ssm.time_step_rank", m->n_state_heads);
+    hf_key_u64(keys, ".ssm.inner_size", m->n_state_heads * value_dim);
+    hf_key_bool(keys, ".ssm.groups_values", true);
+    return write_state_layers(m, keys, config, err);
+}
+
+/* --- heads of two widths --- */
+
+/* What one layer's entry of per_layer_config says of its heads. */
+static enum status read_override(const json_t *entry, uint64_t *head_dim, uint64_t *n_kv_heads,
+                                 struct error *err)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)entry, name, value)
+    {
+        uint64_t *out = strcmp(name, "head_dim") == 0              ? head_dim
+                        : strcmp(name, "num_key_value_heads") == 0 ? n_kv_heads
+                                                                   : NULL;
+
+        if (out == NULL || !json_is_integer(value) || json_integer_value(value) <= 0 ||
+            json_integer_value(value) > HEADS_MAX)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "key 'per_layer_config' has '%.40s', which is not supported", name);
+        *out = (uint64_t)json_integer_value(value);
+    }
+    return STATUS_OK;
+}
+
+/* The heads of the layers without a window: transformers 5 writes them into per_layer_config, older
+ * files have keys for all. */
+static enum status read_wide_heads(struct hf_model *m, const bool *windows, const json_t *config,
+                                   struct error *err)
+{
+    const json_t *each = hf_json_object(config, "per_layer_config");
+    const bool by_key = json_is_true(json_object_get(config, "attention_k_eq_v"));
+    uint64_t wide = 512, n_kv = m->n_kv_heads;
+    const char *name;
+    json_t *entry;
+    bool has_any = false;
+
+    if (hf_json_u64(config, "global_head_dim", &wide, err) == STATUS_DATA_LOSS ||
+        (by_key &&
+         hf_json_u64(config, "num_global_key_value_heads", &n_kv, err) == STATUS_DATA_LOSS))
+        return STATUS_DATA_LOSS;
+    json_object_foreach((json_t *)each, name, entry)
+    {
+        uint64_t layer, dim = m->head_dim, n = m->n_kv_heads;
+        const size_t len = number_take(&layer, name, SIZE_MAX, m->n_layers - 1);
+
+        if (len == 0 || name[len] != '\0' || windows[layer] || !json_is_object(entry))
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "key 'per_layer_config' has '%.40s', which is no layer without a "
+                             "window",
+                             name);
+        if (read_override(entry, &dim, &n, err) != STATUS_OK)
+            return err->status;
+        if (has_any && (dim != wide || n != n_kv))
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "key 'per_layer_config' has different heads for layers without a "
+                             "window, which is not supported");
+        wide = dim;
+        n_kv = n;
+        has_any = true;
+    }
+    if (wide < 2 || wide > HEADS_MAX || wide % 2 != 0 || n_kv == 0 || n_kv > HEADS_MAX)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "layers without a window have %llu heads of keys of %llu numbers",
+                         (unsigned long long)n_kv, (unsigned long long)wide);
+    m->head_dim = wide;
+    m->n_kv_heads = n_kv;
+    return STATUS_OK;
+}
+
+enum status hf_two_heads_read(struct hf_model *m, uint64_t *ret_window_dim, struct hf_keys *keys,
+                              const json_t *config, uint64_t ffn_width, struct error *err)
+{
+    const uint64_t window_kv = m->n_kv_heads;
+    bool windows[HF_LAYERS_MAX];
+    uint64_t n_sharing = 0, embedding = 0;
+    const bool is_double = hf_json_is_true(config, "use_double_wide_mlp");
+    double own = 0;
+    const json_t *types;
+    enum status rc = layer_types_of(&types, m, config, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    for (size_t i = 0; i < m->n_layers; i++)
+        windows[i] =
+            i + 1 < m->n_layers &&
+            (types == NULL ? (i + 1) % 6 != 0 : is_layer_of(types, i, "sliding_attention"));
+    if (json_is_string(json_object_get(config, "use_bidirectional_attention")) &&
+        strcmp(hf_json_text(config, "use_bidirectional_attention"), "all") == 0)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "key 'use_bidirectional_attention' is 'all', which is not supported");
+    if (hf_json_u64(config, "num_kv_shared_layers", &n_sharing, err) == STATUS_DATA_LOSS ||
+        hf_config_f64(&own, m->family, config, "hidden_size_per_layer_input", err) ==
+            STATUS_DATA_LOSS)
+        return STATUS_DATA_LOSS;
+    if (n_sharing >= m->n_layers || !(own >= 0 && own <= HF_WIDTH_MAX))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "keys 'num_kv_shared_layers' and 'hidden_size_per_layer_input' are %llu "
+                         "and %g",
+                         (unsigned long long)n_sharing, own);
+    embedding = (uint64_t)own;
+    *ret_window_dim = m->head_dim;
+    if ((rc = read_wide_heads(m, windows, config, err)) != STATUS_OK)
+        return rc;
+    hf_key_bools(keys, ".attention.sliding_window_pattern", windows, m->n_layers);
+    hf_key_u64(keys, ".attention.key_length_swa", *ret_window_dim);
+    hf_key_u64(keys, ".attention.value_length_swa", *ret_window_dim);
+    hf_key_u64(keys, ".rope.dimension_count_swa", *ret_window_dim);
+    hf_key_u64(keys, ".attention.shared_kv_layers", n_sharing);
+    hf_key_u64(keys, ".embedding_length_per_layer_input", embedding);
+    hf_key_numbers(keys, ".attention.head_count_kv", m->n_layers);
+    for (size_t i = 0; i < m->n_layers; i++)
+        hf_item_number(keys, (uint32_t)(windows[i] ? window_kv : m->n_kv_heads));
+    hf_key_numbers(keys, ".feed_forward_length", m->n_layers);
+    for (size_t i = 0; i < m->n_layers; i++)
+        hf_item_number(keys,
+                       (uint32_t)(ffn_width * (is_double && i + n_sharing >= m->n_layers ? 2 : 1)));
+    return STATUS_OK;
+}
