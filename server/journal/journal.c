@@ -306,11 +306,13 @@ static void journal_sort_reads(struct journal *j, struct list *ended)
 }
 
 /* The lease is over here a tenth earlier than in the store: clocks differ in speed. Whether there
- * was a time without one. */
+ * was, or may have been, a time without one: a renewal that began before the lease's end may have
+ * reached the store behind it, so what counts is when its answer came. */
 static bool journal_note_lease(struct journal *j)
 {
     const uint64_t until_us = j->store->renewed_us + (uint64_t)j->store->lease_ms * 900;
-    const bool has_lapsed = j->lease_until_us != 0 && j->store->renewed_us > j->lease_until_us;
+    const bool has_lapsed = j->lease_until_us != 0 && until_us != j->lease_until_us &&
+                            env_now_us(&env_real) >= j->lease_until_us;
 
     j->lease_until_us = until_us;
     return has_lapsed;

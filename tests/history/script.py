@@ -75,14 +75,15 @@ class Walk:
                 if status(error) not in ("UNAVAILABLE", "CANCELLED"):
                     self.note("refused", step=self.step, error=status(error), why=error.details())
                     raise Refused(error) from error
-            except Gone:
-                pass
-            self.wait()
+                why = f"{status(error)}: {error if isinstance(error, ValueError) else error.details()}"
+            except Gone as error:
+                why = str(error)
+            self.wait(why)
         self.note("refused", step=self.step, error=None, why="it is never answered")
         raise Refused
 
-    def wait(self):
-        assert self.may_fail, "the daemon failed, and nobody killed it"
+    def wait(self, why):
+        assert self.may_fail, f"step {self.step} failed, and nobody killed the daemon: {why}"
         assert self.daemon.is_back.wait(children.PATIENCE), "the daemon does not come back"
 
     # --- rounds ---
@@ -168,7 +169,7 @@ class Walk:
         at, at_text = (len(part.ids), len(part.text)) if is_read else (0, 0)
         if is_read:
             r = conversations.TurnRequest(conversation=self.conv, resume_from=cursor_pb2.Cursor(generation=self.gen, turn=number, index=part.index))
-        ids, text, accepted, done, error, index = [], "", False, None, None, 0
+        ids, text, accepted, done, error, why, index = [], "", False, None, None, "", 0
         call = parley.conversations.Turn(r)
         try:
             for event in call:
@@ -185,7 +186,7 @@ class Walk:
                     call.cancel()
                     break
         except (grpc.RpcError, ValueError) as e:
-            error = status(e)
+            error, why = status(e), str(e)
         self.note("stream", conv=self.conv, gen=self.gen, turn=number, body=None if is_read else self.step, at=at, at_text=at_text, ids=ids, text=text,
                   accepted=accepted, done=done, error=error)
         part.is_acknowledged = part.is_acknowledged or accepted
@@ -193,7 +194,7 @@ class Walk:
             part.ids, part.text, part.index = part.ids[:at] + ids, part.text[:at_text] + text, max(part.index, index)
         part.done = part.done or done
         if error in ("UNAVAILABLE", "CANCELLED"):
-            raise Gone(error)
+            raise Gone(why)
         if error is not None and error != "DEADLINE_EXCEEDED" and not (error == "OUT_OF_RANGE" and is_read):
             raise Refused(error)  # the record says so
         return error
@@ -212,9 +213,9 @@ class Walk:
             list(parley.conversations.Turn(other))
             error = None
         except (grpc.RpcError, ValueError) as e:
-            error = status(e)
+            error, why = status(e), str(e)
         if error in ("UNAVAILABLE", "CANCELLED"):
-            raise Gone(error)
+            raise Gone(why)
         self.note("taken", conv=self.conv, gen=self.gen, turn=number, body="other", error=error)
 
     def turn(self, need, number, observe=False):
@@ -236,7 +237,7 @@ class Walk:
             if part.done is None:
                 if leave_at is not None and self.daemon.is_back.is_set():
                     return once(parley)
-                raise Gone
+                raise Gone(f"turn {number} ended without done, leave_at {leave_at}")
             return None
 
         self.patiently(once)
@@ -348,7 +349,7 @@ class Walk:
         finally:
             connection.close()
         if answer.status == 503:
-            raise Gone
+            raise Gone(said)
         if answer.status == 200:
             del said["usage"]["prompt_tokens_details"]
         self.note("keyed", key=self.step, body=json.dumps(body), status=answer.status, reply=json.dumps(said) if answer.status == 200 else "")

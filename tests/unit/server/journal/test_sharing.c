@@ -14,6 +14,7 @@ struct shared_store {
     _Atomic size_t n_commits, n_elsewhere; /* so many reads find their thing elsewhere */
     _Atomic size_t n_reads, n_given, n_records;
     _Atomic bool is_silent; /* no renewal succeeds */
+    uv_sem_t *late;         /* each renewal waits for it after it began; NULL: it does not */
 };
 
 static struct shared_store shared;
@@ -61,9 +62,14 @@ static enum status shared_read(struct journal_store *s, const struct journal_que
 
 static enum status shared_beat(struct journal_store *s, struct error *err)
 {
+    uint64_t began_us;
+
     if (shared.is_silent)
         return error_set(err, STATUS_UNAVAILABLE, "it is silent");
-    s->renewed_us = env_now_us(&env_real);
+    began_us = env_now_us(&env_real);
+    if (shared.late != NULL)
+        uv_sem_wait(shared.late);
+    s->renewed_us = began_us;
     return STATUS_OK;
 }
 
@@ -242,6 +248,33 @@ START_TEST(test_lapse)
 }
 END_TEST
 
+/* A renewal that begins within the lease and is answered behind its end may have reached the store
+ * behind it: another process may have taken over meanwhile. */
+START_TEST(test_late_renewal)
+{
+    uv_sem_t late;
+
+    ck_assert_int_eq(uv_sem_init(&late, 0), 0);
+    begin((struct shared_store){.late = &late});
+    shared.base.lease_ms = 300;
+    journal_share(j, &(struct journal_sharing){.wanted = on_wanted, .lapsed = on_lapsed});
+    uv_sem_post(&late); /* the first beat notes the shorter lease */
+    while (journal_n_beats(j) == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    n_lapsed = 0;
+    while (journal_has_lease(j))
+        (void)uv_run(&loop, UV_RUN_ONCE); /* the second one is begun meanwhile */
+    uv_sem_post(&late);
+    while (journal_n_beats(j) == 1)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_uint_eq(n_lapsed, 1);
+    for (int i = 0; i < 8; i++)
+        uv_sem_post(&late);
+    end();
+    uv_sem_destroy(&late);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("server/journal/sharing");
@@ -254,6 +287,7 @@ int main(void)
     tcase_add_test(t, test_patience);
     tcase_add_test(t, test_wanted);
     tcase_add_test(t, test_lapse);
+    tcase_add_test(t, test_late_renewal);
     suite_add_tcase(suite, t);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
