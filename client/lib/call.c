@@ -5,12 +5,12 @@
  * called, the call leaves its channel.
  *
  * Failure: gRPC completes both in any case, and the status says what failed. A message that the
- * client refuses cancels the call, and the client's reason replaces the status. */
+ * client refuses cancels the call, and the client's reason replaces the status. A repeatable call
+ * whose failure may pass does not end: after a pause it begins anew (see repeat.c). */
 #include <assert.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
-#include <grpc/support/time.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -24,13 +24,13 @@ struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *
     if (call == NULL)
         return NULL;
     call->kind = kind;
-    call->read.call = call->finish.call = call->write.call = call;
+    call->read.call = call->finish.call = call->write.call = call->pause.call = call;
     list_init(&call->outgoing);
     atomic_init(&call->n_refs, 1);
     (void)pthread_mutex_init(&call->lock, NULL); /* cannot fail on Linux */
     grpc_metadata_array_init(&call->headers);
     grpc_metadata_array_init(&call->trailers);
-    call->details = grpc_empty_slice();
+    call->details = call->request = grpc_empty_slice();
     return call;
 }
 
@@ -44,6 +44,7 @@ void parley_call_unref(struct parley_call *call)
         call->kind->free(call);
     grpc_metadata_array_destroy(&call->headers);
     grpc_metadata_array_destroy(&call->trailers);
+    grpc_slice_unref(call->request);
     (void)pthread_mutex_destroy(&call->lock);
     free(call);
 }
@@ -51,7 +52,10 @@ void parley_call_unref(struct parley_call *call)
 void parley_call_cancel(struct parley_call *call)
 {
     (void)pthread_mutex_lock(&call->lock);
-    if (call->core != NULL)
+    call->is_cancelled = true;
+    if (call->is_paused) /* without operations: the polling thread looks at its pauses at once */
+        (void)grpc_call_start_batch(call->core, NULL, 0, NULL, NULL);
+    else if (call->core != NULL)
         (void)grpc_call_cancel(call->core, NULL); /* the call's end reports it */
     (void)pthread_mutex_unlock(&call->lock);
 }
@@ -65,7 +69,7 @@ static void call_start_ops(grpc_call *core, struct call_op *op, const grpc_op *o
     assert(rc == GRPC_CALL_OK);
 }
 
-static grpc_slice encode_message(const ProtobufCMessage *message)
+grpc_slice call_encode(const ProtobufCMessage *message)
 {
     grpc_slice slice = grpc_slice_malloc(codec_size(message));
 
@@ -73,28 +77,27 @@ static grpc_slice encode_message(const ProtobufCMessage *message)
     return slice;
 }
 
-static grpc_byte_buffer *call_encode(const struct call_start *how)
+/* The message of an attempt; NULL on a bidirectional stream. */
+static grpc_byte_buffer *call_message(struct parley_call *call)
 {
+    grpc_slice slices[2] = {call->request, grpc_empty_slice()};
     grpc_byte_buffer *out;
-    grpc_slice slice;
 
-    if (how->is_bidi)
+    if (call->how.is_bidi)
         return NULL;
-    slice = how->request != NULL ? encode_message(how->request)
-                                 : grpc_slice_from_copied_buffer(how->bytes, how->len);
-    out = grpc_raw_byte_buffer_create(&slice, 1);
-    grpc_slice_unref(slice);
+    if (call->n_attempts == 1 || call->amend == NULL)
+        return grpc_raw_byte_buffer_create(slices, 1);
+    slices[1] = call->amend(call);
+    out = grpc_raw_byte_buffer_create(slices, 2);
+    grpc_slice_unref(slices[1]);
     return out;
 }
 
-void parley_call_start(struct parley_channel *channel, struct parley_call *call,
-                       const struct call_start *how)
+/* Begins an attempt. */
+static void call_begin(struct parley_call *call)
 {
-    const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
-    const gpr_timespec end =
-        how->deadline_ms == 0
-            ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
-            : gpr_time_add(now, gpr_time_from_millis(how->deadline_ms, GPR_TIMESPAN));
+    struct parley_channel *channel = call->channel;
+    const struct call_start *how = &call->how;
     grpc_op finish = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
     /* A bidirectional stream leaves out the operations after the third. The last is finish, only
      * for unary calls: one event instead of two. */
@@ -105,20 +108,20 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     };
     const bool is_unary = !how->is_bidi && !call->kind->is_stream;
     grpc_slice method = grpc_slice_from_copied_string(how->method);
-    grpc_byte_buffer *request = call_encode(how);
+    grpc_byte_buffer *request;
     grpc_call *core;
 
-    call->channel = channel;
-    call->deadline_ms = how->deadline_ms;
+    call->n_attempts++;
+    request = call_message(call);
     call->n_out = is_unary ? 1 : 2;
     core = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, channel->queue,
-                                    method, NULL, end, NULL);
+                                    method, NULL, call->deadline, NULL);
     grpc_slice_unref(method);
+    (void)pthread_mutex_lock(&call->lock);
     call->core = core;
-    (void)atomic_fetch_add_explicit(&call->n_refs, 1, memory_order_relaxed); /* we hold one */
-    (void)pthread_mutex_lock(&channel->lock);
-    list_push(&channel->live, &call->link);
-    (void)pthread_mutex_unlock(&channel->lock);
+    if (call->is_cancelled) /* between two attempts */
+        (void)grpc_call_cancel(core, NULL);
+    (void)pthread_mutex_unlock(&call->lock);
 
     finish.data.recv_status_on_client.status = &call->status;
     finish.data.recv_status_on_client.status_details = &call->details;
@@ -135,6 +138,30 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     call_start_ops(core, &call->read, read, is_unary ? 6 : how->is_bidi ? 3 : 5);
     if (request != NULL)
         grpc_byte_buffer_destroy(request); /* gRPC owns its slices now */
+}
+
+void parley_call_start(struct parley_channel *channel, struct parley_call *call,
+                       const struct call_start *how)
+{
+    const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
+
+    call->channel = channel;
+    call->how = *how;
+    call->deadline = how->deadline_ms == 0
+                         ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
+                         : gpr_time_add(now, gpr_time_from_millis(how->deadline_ms, GPR_TIMESPAN));
+    if (!how->is_bidi)
+        call->request = how->request != NULL ? call_encode(how->request)
+                                             : grpc_slice_from_copied_buffer(how->bytes, how->len);
+    (void)atomic_fetch_add_explicit(&call->n_refs, 1, memory_order_relaxed); /* we hold one */
+    (void)pthread_mutex_lock(&channel->lock);
+    list_push(&channel->live, &call->link);
+    (void)pthread_mutex_unlock(&channel->lock);
+    call_begin(call);
+    if (!how->is_repeatable) { /* the caller's reference keeps the call */
+        grpc_slice_unref(call->request);
+        call->request = grpc_empty_slice();
+    }
 }
 
 static void read_next(struct parley_call *call)
@@ -204,7 +231,7 @@ bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message)
 
     if (o == NULL)
         return false;
-    o->slice = encode_message(message);
+    o->slice = call_encode(message);
     (void)pthread_mutex_lock(&call->lock);
     is_taken = !call->is_over && !call->wants_half_close;
     if (is_taken) {
@@ -254,6 +281,7 @@ static bool take_message(struct parley_call *call)
     }
     grpc_byte_buffer_destroy(call->in);
     call->in = NULL;
+    channel_is_reached(call->channel);
     rc = call->kind->message(call, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole),
                              &call->failure);
     grpc_slice_unref(whole);
@@ -262,19 +290,14 @@ static bool take_message(struct parley_call *call)
     return rc == STATUS_OK && call->kind->is_stream;
 }
 
-static void call_end(struct parley_call *call)
+static void call_end(struct parley_call *call, const struct parley_error *err)
 {
     struct parley_channel *channel = call->channel;
-    struct parley_error err = {0};
 
-    if (call->failure.status != STATUS_OK)
-        outcome_of_failure(&err, &call->failure);
-    else
-        outcome_of_call(&err, call);
-    grpc_slice_unref(call->details);
-    call->kind->end(call, &err);
+    call->kind->end(call, err);
     (void)pthread_mutex_lock(&call->lock);
-    grpc_call_unref(call->core);
+    if (call->core != NULL)
+        grpc_call_unref(call->core);
     call->core = NULL;
     (void)pthread_mutex_unlock(&call->lock);
     (void)pthread_mutex_lock(&channel->lock);
@@ -285,6 +308,31 @@ static void call_end(struct parley_call *call)
     parley_call_unref(call);
 }
 
+/* An attempt has ended: so does the call, unless there is another one. */
+static void call_attempt_end(struct parley_call *call)
+{
+    struct parley_error err = {0};
+
+    if (call->failure.status != STATUS_OK)
+        outcome_of_failure(&err, &call->failure);
+    else
+        outcome_of_call(&err, call);
+    grpc_slice_unref(call->details);
+    call->details = grpc_empty_slice();
+    if (!call->how.is_repeatable || err.status == PARLEY_OK || !call_repeats(call, &err))
+        call_end(call, &err);
+}
+
+static void call_pause_over(struct parley_call *call)
+{
+    const struct parley_error err = {.status = PARLEY_CANCELLED, .text = "cancelled"};
+
+    if (call_pause_ended(call))
+        call_begin(call);
+    else
+        call_end(call, &err);
+}
+
 void parley_call_op_back(struct call_op *op, bool ok)
 {
     struct parley_call *call;
@@ -293,6 +341,10 @@ void parley_call_op_back(struct call_op *op, bool ok)
     assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
     atomic_store_explicit(&op->is_out, false, memory_order_relaxed);
     call = op->call;
+    if (op == &call->pause) {
+        call_pause_over(call);
+        return;
+    }
     if (op == &call->read && call->in != NULL && take_message(call))
         read_next(call);
     (void)pthread_mutex_lock(&call->lock);
@@ -308,5 +360,5 @@ void parley_call_op_back(struct call_op *op, bool ok)
     }
     (void)pthread_mutex_unlock(&call->lock);
     if (is_last)
-        call_end(call);
+        call_attempt_end(call);
 }

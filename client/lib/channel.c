@@ -74,20 +74,35 @@ bool channel_may_wait(const struct parley_channel *channel)
 
 /* --- the thread --- */
 
+static void channel_pass_on(struct parley_channel *channel, struct call_op *op, bool ok)
+{
+    if (channel->fd < 0)
+        parley_call_op_back(op, ok);
+    else
+        channel_hand_over(channel, op, ok);
+}
+
 static void *channel_poll_queue(void *arg)
 {
     struct parley_channel *channel = arg;
+    struct call_op *op;
+    struct list pauses;
     grpc_event event;
 
+    list_init(&pauses);
     for (;;) {
-        event =
-            grpc_completion_queue_next(channel->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        event = grpc_completion_queue_next(channel->queue, pauses_next_end(&pauses), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             return NULL;
-        if (channel->fd < 0)
-            parley_call_op_back(event.tag, event.success != 0);
-        else
-            channel_hand_over(channel, event.tag, event.success != 0);
+        op = event.type == GRPC_OP_COMPLETE ? event.tag : NULL; /* NULL: look at the pauses */
+        if (op != NULL && !call_op_is_pause(op)) {
+            channel_pass_on(channel, op, event.success != 0);
+            continue;
+        }
+        if (op != NULL)
+            list_push(&pauses, &op->link);
+        while ((op = pauses_take_over(&pauses)) != NULL)
+            channel_pass_on(channel, op, true);
     }
 }
 
@@ -178,6 +193,8 @@ static bool channel_init(struct parley_channel *channel,
                          const struct parley_channel_options *options)
 {
     channel->fd = -1;
+    atomic_init(&channel->patience_ms, PARLEY_PATIENCE_MS);
+    atomic_init(&channel->is_reached, false);
     channel->address = try_strndup(options->address, strlen(options->address));
     if (channel->address == NULL)
         return false;

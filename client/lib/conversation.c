@@ -1,5 +1,7 @@
 /* Conversations: a future for each call, and the calls that wait for it. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/lib/parts.h"
 #include "parley/v1/conversations.pb-c.h"
@@ -16,6 +18,21 @@ static void request_copy(char *out, size_t size, const char *text)
 
     memcpy(out, text, len);
     out[len] = '\0';
+}
+
+/* Fills in an id that nobody else draws, so that what is sent twice makes one conversation; "" if
+ * the system has no randomness. */
+static char *draw_id(char out[33])
+{
+    uint8_t bytes[16];
+
+    if (getentropy(bytes, sizeof(bytes)) != 0) {
+        *out = '\0';
+        return out;
+    }
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return out;
 }
 
 /* --- open --- */
@@ -38,7 +55,7 @@ struct parley_future *parley_conversation_open_start(struct parley_channel *chan
 {
     static const struct future_kind kind = {"/parley.v1.Conversations/Open",
                                             &parley__v1__conversations_open_response__descriptor,
-                                            take_opened};
+                                            take_opened, PARLEY_OK};
     Parley__V1__ConversationsOpenRequest request = PARLEY__V1__CONVERSATIONS_OPEN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
     Parley__V1__ConversationLimits limits = PARLEY__V1__CONVERSATION_LIMITS__INIT;
@@ -46,12 +63,13 @@ struct parley_future *parley_conversation_open_start(struct parley_channel *chan
     struct error ignored; /* fails only if memory is exhausted */
     enum status rc = STATUS_OK;
     struct arena arena;
+    char id[33];
 
     arena_init(&arena, DECODED_MAX_BYTES);
     request.model = request_text_of(what->model);
     request.system = request_text_of(what->system);
     request.ttl_ms = what->ttl_ms;
-    request.request_id = request_text_of(what->request_id);
+    request.request_id = what->request_id != NULL ? request_text_of(what->request_id) : draw_id(id);
     limits.priority = what->priority;
     request.limits = what->priority != 0 ? &limits : NULL;
     if (what->sampling != NULL) {
@@ -59,7 +77,8 @@ struct parley_future *parley_conversation_open_start(struct parley_channel *chan
         request.sampling = &sampling;
     }
     if (rc == STATUS_OK)
-        f = future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS);
+        f = future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS,
+                         *request.request_id != '\0');
     arena_deinit(&arena);
     return f;
 }
@@ -94,15 +113,17 @@ struct parley_future *parley_fork_start(struct parley_channel *channel, const ch
 {
     static const struct future_kind kind = {"/parley.v1.Conversations/Fork",
                                             &parley__v1__conversations_fork_response__descriptor,
-                                            take_fork};
+                                            take_fork, PARLEY_OK};
     Parley__V1__ConversationsForkRequest request = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
+    char id[33];
 
     request.conversation = request_text_of(conversation);
+    request.request_id = draw_id(id);
     if (at_turn != PARLEY_ALL_TURNS) {
         request.at_case = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN;
         request.at_turn = at_turn;
     }
-    return future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS);
+    return future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS, *id != '\0');
 }
 
 enum parley_status parley_fork(struct parley_channel *channel, const char *conversation,
@@ -131,13 +152,13 @@ struct parley_future *parley_rewind_start(struct parley_channel *channel, const 
 {
     static const struct future_kind kind = {"/parley.v1.Conversations/Rewind",
                                             &parley__v1__conversations_rewind_response__descriptor,
-                                            take_rewound};
+                                            take_rewound, PARLEY_OK};
     Parley__V1__ConversationsRewindRequest request = PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__INIT;
 
     request.conversation = request_text_of(conversation);
     request.to_case = PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN;
     request.to_turn = to_turn;
-    return future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS);
+    return future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS, true);
 }
 
 /* Waits for a future whose result is a number of turns. */
@@ -177,12 +198,12 @@ enum parley_status parley_cancel_turn(struct parley_channel *channel, const char
 {
     static const struct future_kind kind = {"/parley.v1.Conversations/Cancel",
                                             &parley__v1__conversations_cancel_response__descriptor,
-                                            take_cancelled};
+                                            take_cancelled, PARLEY_OK};
     Parley__V1__ConversationsCancelRequest request = PARLEY__V1__CONVERSATIONS_CANCEL_REQUEST__INIT;
 
     request.conversation = request_text_of(conversation);
     request.turn = turn;
-    return finish_turns(future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS),
+    return finish_turns(future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS, true),
                         ret_cancelled, err);
 }
 
@@ -190,11 +211,11 @@ struct parley_future *parley_close_start(struct parley_channel *channel, const c
 {
     static const struct future_kind kind = {"/parley.v1.Conversations/Close",
                                             &parley__v1__conversations_close_response__descriptor,
-                                            NULL};
+                                            NULL, PARLEY_NOT_FOUND};
     Parley__V1__ConversationsCloseRequest request = PARLEY__V1__CONVERSATIONS_CLOSE_REQUEST__INIT;
 
     request.conversation = request_text_of(conversation);
-    return future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS);
+    return future_start(channel, &kind, &request.base, REQUEST_DEADLINE_MS, true);
 }
 
 enum parley_status parley_close(struct parley_channel *channel, const char *conversation,

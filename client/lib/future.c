@@ -53,6 +53,10 @@ static void future_end(struct parley_call *call, const struct parley_error *err)
 
     list_init(&thens);
     f->result.err = *err;
+    if (call->n_attempts > 1 && err->status == f->kind->done_before && err->status != PARLEY_OK) {
+        f->result.err = (struct parley_error){0};
+        f->has_response = true;
+    }
     if (err->status == PARLEY_OK && !f->has_response) {
         (void)error_set(&missing, STATUS_INTERNAL, "%s answered without a response",
                         f->kind->method);
@@ -79,11 +83,14 @@ static void future_free(struct parley_call *call)
 }
 
 struct parley_future *future_start(struct parley_channel *channel, const struct future_kind *kind,
-                                   const ProtobufCMessage *request, uint32_t deadline_ms)
+                                   const ProtobufCMessage *request, uint32_t deadline_ms,
+                                   bool is_repeatable)
 {
     static const struct call_kind unary = {false, future_message, future_end, future_free};
-    const struct call_start how = {
-        .method = kind->method, .request = request, .deadline_ms = deadline_ms};
+    const struct call_start how = {.method = kind->method,
+                                   .request = request,
+                                   .deadline_ms = deadline_ms,
+                                   .is_repeatable = is_repeatable};
     struct parley_call *call = parley_call_make(sizeof(struct parley_future), &unary);
     struct parley_future *f;
 

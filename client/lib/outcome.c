@@ -95,9 +95,9 @@ void outcome_of_call(struct parley_error *out, const struct parley_call *call)
         return;
     if (call->status == GRPC_STATUS_UNAVAILABLE)
         explain_unavailable(out, call->channel->address);
-    else if (call->status == GRPC_STATUS_DEADLINE_EXCEEDED && call->deadline_ms > 0)
+    else if (call->status == GRPC_STATUS_DEADLINE_EXCEEDED && call->how.deadline_ms > 0)
         (void)snprintf(out->text, sizeof(out->text), "the call did not end within %u ms",
-                       call->deadline_ms);
+                       call->how.deadline_ms);
     else if (call->status == GRPC_STATUS_CANCELLED)
         outcome_copy(out->text, sizeof(out->text), "cancelled", strlen("cancelled"));
 }

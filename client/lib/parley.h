@@ -70,6 +70,14 @@ struct parley_channel_options {
 /* NULL if out of memory, if the key has bytes that a header must not have, or if a polled channel
  * gets no file descriptor. */
 struct parley_channel *parley_channel_open_with(const struct parley_channel_options *options);
+/* How long a call is sent again that fails because the server, or the connection to it, is gone or
+ * full, once the channel has reached a server; counted from the failure, or since the last piece
+ * before it. This concerns what may be sent twice: numbered turns (parley_turn_start, parley_turn,
+ * parley_ask_start), opens, forks, rewinds, cancels and closes. A turn goes on
+ * behind the last piece that came: its events are as if nothing had happened. 0: never. Any
+ * thread; it holds for later failures. */
+#define PARLEY_PATIENCE_MS 30000 /* of a new channel */
+void parley_channel_set_patience(struct parley_channel *channel, uint32_t patience_ms);
 /* Cancels the calls in flight, waits for their callbacks, and frees the channel. Not in a callback.
  */
 void parley_channel_close(struct parley_channel *channel);
@@ -126,7 +134,7 @@ struct parley_open {
     uint64_t ttl_ms;                        /* 0: the server's */
     int priority;
     /* 1 to 128 bytes: the same request with the same id returns the conversation that it opened.
-     * NULL: none. */
+     * NULL: one that nobody else has is drawn. "": none, and it is sent only once. */
     const char *request_id;
 };
 
@@ -142,12 +150,13 @@ enum parley_status parley_conversation_open(struct parley_channel *channel,
 
 struct parley_turn {
     const char *conversation;
-    uint32_t turn;                         /* 0: the next one; a number makes a retry safe */
+    uint32_t
+        turn; /* 0: the next one, once; a number: sent again as parley_channel_set_patience says */
     const struct parley_message *messages; /* [n_messages] */
     size_t n_messages;
     const struct parley_sampling *sampling; /* NULL: the conversation's */
     int want_logprobs;                      /* 0: none; 1 … 20: each token and the N likeliest */
-    uint32_t deadline_ms;                   /* 0: none */
+    uint32_t deadline_ms;                   /* 0: none; with all that is sent again */
     const char *json_schema;                /* the reply must match it; NULL: none */
 };
 

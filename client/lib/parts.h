@@ -3,6 +3,7 @@
 #define CLIENT_LIB_PARTS_H
 
 #include <grpc/grpc.h>
+#include <grpc/support/time.h>
 #include <protobuf-c/protobuf-c.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,6 +32,9 @@ struct parley_channel {
     int fd;              /* an eventfd; -1: callbacks run on the thread */
     struct list back;    /* of call_op; guarded by lock; fd is readable while it is not empty */
     bool is_in_dispatch; /* the dispatching thread's */
+    atomic_uint patience_ms;
+    atomic_bool
+        is_reached; /* a server has answered, once; it guards nothing, so relaxed is enough */
 };
 
 /* Whether this thread may wait for a call of the channel: not in a callback. */
@@ -59,6 +63,20 @@ struct call_op {
     bool ok;
 };
 
+/* How to begin a call. */
+struct call_start {
+    const char *method;
+    const ProtobufCMessage *request; /* or else: */
+    const void *bytes;               /* [len] */
+    size_t len;
+    uint32_t deadline_ms;  /* of all attempts together; 0: none */
+    bool is_bidi;          /* nothing is sent at first, and parley_call_send later */
+    bool waits_for_server; /* instead of failing at once when no server listens */
+    /* Sending it twice does no harm: it is sent again while its failure may pass, as long as the
+     * channel is patient. method must then outlive the call. */
+    bool is_repeatable;
+};
+
 /* The first member of every kind of call. Fields without a lock are the starter's until
  * parley_call_start and the channel's thread's after. */
 struct parley_call {
@@ -74,7 +92,18 @@ struct parley_call {
     struct list outgoing;
     bool is_writing, wants_half_close, is_half_closed;
     bool is_over; /* nothing more is sent */
-    uint32_t deadline_ms;
+    struct call_start how;
+    gpr_timespec deadline;
+    unsigned n_attempts;
+    grpc_slice request; /* of a call that is not bidirectional; empty if it is not repeatable */
+    /* What another attempt's request has behind the first one's bytes; the caller unrefs it. NULL:
+     * nothing. */
+    grpc_slice (*amend)(struct parley_call *call);
+    bool is_cancelled, is_paused; /* guarded by lock; is_paused: between two attempts, core stays */
+    struct call_op pause;
+    uint64_t due_ms;     /* the pause's end */
+    uint32_t pause_ms;   /* the next one; 0: the first */
+    uint64_t give_up_ms; /* 0: nothing has failed since something new came */
     grpc_metadata_array headers, trailers;
     grpc_byte_buffer *in;
     grpc_status_code status;
@@ -82,17 +111,8 @@ struct parley_call {
     struct error failure; /* found by the client, on a call that gRPC completed */
 };
 
-/* How to begin a call. */
-struct call_start {
-    const char *method;
-    const ProtobufCMessage *request; /* or else: */
-    const void *bytes;               /* [len] */
-    size_t len;
-    uint32_t deadline_ms;  /* 0: none */
-    bool is_bidi;          /* nothing is sent at first, and parley_call_send later */
-    bool waits_for_server; /* instead of failing at once when no server listens */
-};
-
+/* The message's bytes; the caller unrefs them. */
+grpc_slice call_encode(const ProtobufCMessage *message);
 /* A zeroed call of size_bytes with one reference; NULL without memory. */
 struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *kind);
 /* From now on kind's functions are called; end always, and last. */
@@ -103,6 +123,22 @@ void parley_call_op_back(struct call_op *op, bool ok);
 /* Bidi: sends after the messages sent before. False when the call is over, or without memory. Any
  * thread. */
 bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message);
+
+/* A server has answered. Any thread. */
+void channel_is_reached(struct parley_channel *channel);
+/* The call has brought something new: what fails after it is another failure. On the channel's
+ * thread. */
+void call_got_on(struct parley_call *call);
+/* After an attempt that ended with err: true if there will be another one, before which the call
+ * pauses. False: the call ends with *err. On the channel's thread. */
+bool call_repeats(struct parley_call *call, struct parley_error *err);
+/* The pause is over. False: by a cancel, and there is no other attempt. */
+bool call_pause_ended(struct parley_call *call);
+/* Calls that pause. The channel's polling thread owns the list: it pushes each that the queue
+ * gives (call_op_is_pause), and takes those whose pause is over. */
+bool call_op_is_pause(const struct call_op *op);
+struct call_op *pauses_take_over(struct list *pauses); /* NULL: none */
+gpr_timespec pauses_next_end(struct list *pauses);     /* without any: never */
 
 /* Waits for the end of a call or a turn. */
 struct waiter {
@@ -136,6 +172,8 @@ struct future_kind {
     /* Fills in the result; may be NULL. */
     enum status (*take)(struct parley_future *f, const ProtobufCMessage *response,
                         struct error *err);
+    /* What a second attempt fails with if the first one succeeded; PARLEY_OK: with nothing. */
+    enum parley_status done_before;
 };
 
 struct parley_future {
@@ -149,9 +187,10 @@ struct parley_future {
     char *text; /* the result's; owned */
 };
 
-/* NULL without memory. */
+/* is_repeatable: as of call_start. NULL without memory. */
 struct parley_future *future_start(struct parley_channel *channel, const struct future_kind *kind,
-                                   const ProtobufCMessage *request, uint32_t deadline_ms);
+                                   const ProtobufCMessage *request, uint32_t deadline_ms,
+                                   bool is_repeatable);
 /* Takes the future, which may be NULL: waits for its end. ret_result, ret_err: may be NULL;
  * *ret_result only if it succeeded, without its text. */
 enum parley_status future_finish(struct parley_future *f, struct parley_result *ret_result,

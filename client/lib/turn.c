@@ -1,16 +1,30 @@
-/* A turn: one request, then its events until the end. */
+/* A turn: one request, then its events until the end. A numbered turn whose stream breaks is asked
+ * for again behind the last tokens that came; text that came without tokens is passed over. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "client/lib/parts.h"
 #include "proto/codec.h"
 #include "proto/words.h"
 
+enum { MAX_BEHIND_BYTES = 64 << 20 };
+
+/* Where a turn has come to, over all its attempts. On the channel's thread. */
+struct reply_place {
+    uint32_t turn, generation;
+    uint64_t index;              /* of the cursor behind the last tokens; 0: there were none */
+    struct buf behind;           /* the text that came after them, without tokens of its own */
+    size_t n_repeated;           /* bytes of it that this attempt has told again */
+    bool is_accepted, has_piece; /* what was told */
+};
+
 struct client_turn_call {
     struct parley_call base;
     struct parley_turn_events events;
+    struct reply_place place;
 };
 
 void turn_tell_accepted(const struct parley_turn_events *e, const Parley__V1__TurnAccepted *from)
@@ -80,10 +94,88 @@ void turn_tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDo
         e->done(e->arg, &done);
 }
 
+/* Cuts from the piece's text what an earlier attempt told. */
+static enum status place_skip(struct reply_place *place, char **text, struct error *err)
+{
+    size_t n = place->behind.len - place->n_repeated, len = strlen(*text);
+
+    if (n > len)
+        n = len;
+    if (n > 0 && memcmp(*text, place->behind.data + place->n_repeated, n) != 0)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the resumed reply differs from the part that was received before: rewind "
+                         "the conversation and repeat the turn");
+    place->n_repeated += n;
+    *text += n;
+    return STATUS_OK;
+}
+
+/* Keeps text that has no tokens, and so no cursor behind it; what is too long, or finds no memory,
+ * is not resumed. */
+static void place_keep(struct client_turn_call *c, const char *text)
+{
+    if (!c->base.how.is_repeatable)
+        return;
+    if (buf_append(&c->place.behind, text, strlen(text)) != STATUS_OK)
+        c->base.how.is_repeatable = false;
+    c->place.n_repeated = c->place.behind.len;
+}
+
+static enum status take_piece(struct client_turn_call *c, Parley__V1__TurnPiece *piece,
+                              struct arena *arena, struct error *err)
+{
+    const char *whole = piece->text;
+    enum status rc = place_skip(&c->place, &piece->text, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (piece->n_token_ids > 0) {
+        c->place.index = piece->next_index;
+        buf_clear(&c->place.behind);
+        c->place.n_repeated = 0;
+    } else {
+        place_keep(c, piece->text);
+        if (piece->text != whole && *piece->text == '\0') /* told before */
+            return STATUS_OK;
+    }
+    c->place.has_piece = true;
+    call_got_on(&c->base);
+    return turn_tell_piece(&c->events, piece, arena, err);
+}
+
+static void take_accepted(struct client_turn_call *c, const Parley__V1__TurnAccepted *from)
+{
+    c->place.turn = from->turn;
+    c->place.generation = from->generation;
+    if (!c->place.is_accepted)
+        turn_tell_accepted(&c->events, from);
+    c->place.is_accepted = true;
+}
+
+/* The request's cursor: nothing, if the reply has to come from its start. */
+static grpc_slice turn_amend(struct parley_call *call)
+{
+    struct reply_place *place = &((struct client_turn_call *)call)->place;
+    Parley__V1__TurnRequest more = PARLEY__V1__TURN_REQUEST__INIT;
+    Parley__V1__Cursor cursor = PARLEY__V1__CURSOR__INIT;
+
+    place->n_repeated = 0;
+    cursor.generation = place->generation;
+    cursor.turn = place->turn;
+    cursor.index = place->index;
+    more.resume_from = place->index > 0 ? &cursor : NULL;
+    return call_encode(&more.base);
+}
+
+static void turn_free(struct parley_call *call)
+{
+    buf_deinit(&((struct client_turn_call *)call)->place.behind);
+}
+
 static enum status on_message(struct parley_call *call, const void *data, size_t len,
                               struct error *err)
 {
-    const struct parley_turn_events *e = &((struct client_turn_call *)call)->events;
+    struct client_turn_call *c = (struct client_turn_call *)call;
     const Parley__V1__TurnEvent *event;
     ProtobufCMessage *m = NULL;
     struct arena arena;
@@ -99,16 +191,17 @@ static enum status on_message(struct parley_call *call, const void *data, size_t
     event = (const Parley__V1__TurnEvent *)m;
     switch (event->event_case) {
     case PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED:
-        turn_tell_accepted(e, event->accepted);
+        take_accepted(c, event->accepted);
         break;
     case PARLEY__V1__TURN_EVENT__EVENT_PROGRESS:
-        turn_tell_progress(e, event->progress);
+        if (!c->place.has_piece) /* else the prompt is read once more */
+            turn_tell_progress(&c->events, event->progress);
         break;
     case PARLEY__V1__TURN_EVENT__EVENT_PIECE:
-        rc = turn_tell_piece(e, event->piece, &arena, err);
+        rc = take_piece(c, event->piece, &arena, err);
         break;
     case PARLEY__V1__TURN_EVENT__EVENT_DONE:
-        turn_tell_done(e, event->done);
+        turn_tell_done(&c->events, event->done);
         break;
     default: /* an event of a newer server */
         break;
@@ -170,12 +263,13 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
                                       const struct parley_turn *turn,
                                       const struct parley_turn_events *events)
 {
-    static const struct call_kind kind = {true, on_message, on_end, NULL};
+    static const struct call_kind kind = {true, on_message, on_end, turn_free};
     Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
     const struct call_start how = {.method = "/parley.v1.Conversations/Turn",
                                    .request = &request.base,
-                                   .deadline_ms = turn->deadline_ms};
+                                   .deadline_ms = turn->deadline_ms,
+                                   .is_repeatable = turn->turn > 0};
     struct parley_call *call;
     struct error ignored; /* fails only if memory is exhausted */
     struct arena arena;
@@ -189,6 +283,8 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
     }
     if (call != NULL) {
         ((struct client_turn_call *)call)->events = *events;
+        call->amend = turn_amend;
+        buf_init(&((struct client_turn_call *)call)->place.behind, MAX_BEHIND_BYTES);
         parley_call_start(channel, call, &how);
     }
     arena_deinit(&arena);
@@ -218,8 +314,8 @@ static enum status take_reply(struct parley_future *f, const ProtobufCMessage *r
 struct parley_future *parley_ask_start(struct parley_channel *channel,
                                        const struct parley_turn *turn)
 {
-    static const struct future_kind kind = {"/parley.v1.Conversations/Ask",
-                                            &parley__v1__turn_reply__descriptor, take_reply};
+    static const struct future_kind kind = {
+        "/parley.v1.Conversations/Ask", &parley__v1__turn_reply__descriptor, take_reply, PARLEY_OK};
     Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
     struct parley_future *f = NULL;
@@ -228,7 +324,7 @@ struct parley_future *parley_ask_start(struct parley_channel *channel,
 
     arena_init(&arena, DECODED_MAX_BYTES);
     if (turn_fill(&request, &sampling, turn, &arena, &ignored) == STATUS_OK)
-        f = future_start(channel, &kind, &request.base, turn->deadline_ms);
+        f = future_start(channel, &kind, &request.base, turn->deadline_ms, turn->turn > 0);
     arena_deinit(&arena);
     return f;
 }

@@ -68,6 +68,7 @@ static struct target *parley_target_open(const char *address, const struct targe
     t = xalloc(sizeof(*t));
     t->base.type = &parley_target;
     t->channel = channel;
+    parley_channel_set_patience(channel, 0); /* a failure is counted, not hidden */
     t->model = config->model;
     t->is_multiplexed = config->is_multiplexed;
     t->sampling = (struct parley_sampling){.set = PARLEY_TEMPERATURE | PARLEY_MAX_TOKENS |

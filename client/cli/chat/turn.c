@@ -1,6 +1,6 @@
 /* The happy path: cli_turn_run starts the turn; callbacks on the channel's thread append what has
- * come and wake the caller's thread, which shows it. A Ctrl-C cancels the turn at the server; a
- * turn that fails since the server is unavailable is sent again under the same number. */
+ * come and wake the caller's thread, which shows it. A Ctrl-C cancels the turn at the server. The
+ * library goes on with a turn whose connection breaks. */
 #include "client/cli/chat/turn.h"
 
 #include <errno.h>
@@ -17,14 +17,9 @@
 
 /* The channel's thread stores events in the turn and wakes the caller's thread, which polls for
  * them and for Ctrl-C. A Ctrl-C asks the server to cancel the turn, so that it ends in order and
- * its partial reply is kept; if that fails, or at a second Ctrl-C, the call itself is cancelled.
- * When the server is unavailable (UNAVAILABLE, or full with a retry hint), the turn is sent again
- * after a pause; its reply is streamed from the start, and the part already shown is skipped. */
+ * its partial reply is kept; if that fails, or at a second Ctrl-C, the call itself is cancelled. */
 
 enum {
-    MAX_ATTEMPTS = 5,
-    FIRST_PAUSE_MS = 100, /* doubles with each attempt, unless the server gives a retry hint */
-    MAX_PAUSE_MS = 5000,
     CANCEL_MS = 2000, /* time limit of a cancel */
     MAX_REPLY_BYTES = 64 << 20,
 };
@@ -158,8 +153,8 @@ static bool ask_to_cancel(struct cli_turn *x)
     return has_cancelled;
 }
 
-/* Runs one attempt to its end. */
-static void attempt(struct cli_turn *x)
+/* Runs the turn to its end. */
+static void cli_turn_follow(struct cli_turn *x)
 {
     const struct parley_turn_events events = {
         .progress = on_progress, .piece = on_piece, .done = on_done, .end = on_end, .arg = x};
@@ -199,37 +194,8 @@ static void attempt(struct cli_turn *x)
     parley_call_unref(call);
 }
 
-static void forget_attempt(struct cli_turn *x)
-{
-    buf_clear(&x->reply);
-    (void)json_array_clear(x->token_ids);
-    (void)json_array_clear(x->logprobs);
-    x->is_done = x->has_ended = x->has_progress = false;
-    x->err = (struct parley_error){0};
-}
-
-/* True, after a pause, when the turn should be sent again. */
-static bool wait_to_retry(struct cli_turn *x, unsigned n_attempts)
-{
-    unsigned pause_ms = (unsigned)FIRST_PAUSE_MS << n_attempts;
-    bool is_away = x->err.status == PARLEY_UNAVAILABLE;
-    bool is_full = x->err.status == PARLEY_RESOURCE_EXHAUSTED && x->err.retry_after_ms > 0;
-
-    if ((!is_away && !is_full) || x->was_stopped || n_attempts == MAX_ATTEMPTS)
-        return false;
-    if (x->err.retry_after_ms > 0)
-        pause_ms = x->err.retry_after_ms;
-    if (!interrupt_sleep(pause_ms < MAX_PAUSE_MS ? pause_ms : MAX_PAUSE_MS)) {
-        x->was_stopped = interrupt_take();
-        return false;
-    }
-    return true;
-}
-
 enum parley_status cli_turn_run(struct cli_turn *x)
 {
-    unsigned n_attempts = 0;
-
     x->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (x->event_fd < 0) {
         x->err.status = PARLEY_RESOURCE_EXHAUSTED;
@@ -242,10 +208,7 @@ enum parley_status cli_turn_run(struct cli_turn *x)
     x->token_ids = json_array();
     x->logprobs = json_array();
     (void)interrupt_take(); /* discards an earlier Ctrl-C, which was not meant for this reply */
-    do {
-        forget_attempt(x);
-        attempt(x);
-    } while (wait_to_retry(x, ++n_attempts));
+    cli_turn_follow(x);
     (void)close(x->event_fd);
     pthread_mutex_destroy(&x->lock);
     if (x->is_overfull && x->err.status == PARLEY_OK)

@@ -1,6 +1,5 @@
-/* A turn in the foreground: sends it, shows the reply as it arrives, stops it on Ctrl-C, and
- * resends it under the same number after the server was unavailable. The number keeps the server
- * from replying twice. */
+/* A turn in the foreground: sends it, shows the reply as it arrives, and stops it on Ctrl-C. It is
+ * numbered, so libparley goes on with it where its connection broke. */
 #ifndef CLIENT_CLI_CHAT_TURN_H
 #define CLIENT_CLI_CHAT_TURN_H
 
@@ -38,7 +37,7 @@ struct cli_turn {
     pthread_mutex_t lock;
     int event_fd; /* written with lock held, when there is something new */
     uint64_t sent_us;
-    size_t n_shown;               /* bytes of the reply, over all attempts */
+    size_t n_shown;               /* bytes of the reply */
     uint32_t n_read, n_to_read;   /* guarded by lock: of the prompt */
     bool has_progress, has_ended; /* guarded by lock, as are all results until the end */
     bool is_overfull;             /* guarded by lock: the reply is beyond its bound */

@@ -21,6 +21,9 @@
 struct server {
     struct health health;
     uv_sem_t has_begun, is_gone;
+    /* The loop's: attempts at what fails at first. */
+    unsigned n_attempts;
+    char told[400]; /* what each of them asked for */
 };
 
 static struct server world;
@@ -64,6 +67,7 @@ static void write_accepted(struct call *call, uint32_t turn, uint32_t n_prompt)
     accepted.turn = turn;
     accepted.prompt_tokens = n_prompt;
     accepted.cached_tokens = 1;
+    accepted.generation = 3;
     event.event_case = PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED;
     event.accepted = &accepted;
     call_write(call, &event.base, true);
@@ -136,7 +140,95 @@ static void reply_room(struct call *call, void *state)
     }
 }
 
-/* Does what the first message asks for: "hang", "refuse", "nonsense", or echo it. */
+/* --- a turn whose stream breaks --- */
+
+struct broken_reply {
+    const char *const *pieces; /* texts, up to NULL; "=" before one that has a token */
+    const char *text;          /* asked for: "tokens", "texts", "differs", "never" */
+    unsigned attempt;
+    uint64_t index;
+};
+
+/* What each attempt tells, from its cursor on; the last one is whole. */
+static const char *const *broken_script(const struct broken_reply *b)
+{
+    static const char *const tokens[][5] = {
+        {"=a", "=b", NULL}, {"=c", " behind", NULL}, {" behind", " it", "=d", NULL}};
+    static const char *const texts[][4] = {
+        {"Hel", "lo", NULL}, {"H", NULL}, {"Hello wo", "rld", NULL}};
+    static const char *const differs[][3] = {{"Hel", "lo", NULL}, {"Help", NULL}};
+    static const char *const never[] = {NULL};
+
+    if (strcmp(b->text, "tokens") == 0)
+        return tokens[b->attempt < 3 ? b->attempt : 2];
+    if (strcmp(b->text, "texts") == 0)
+        return texts[b->attempt < 3 ? b->attempt : 2];
+    return strcmp(b->text, "differs") == 0 ? differs[b->attempt < 2 ? b->attempt : 1] : never;
+}
+
+static void broken_gone(struct call *call, void *state, enum status why)
+{
+    free(state);
+}
+
+static void broken_room(struct call *call, void *state)
+{
+    struct broken_reply *b = state;
+    Parley__V1__TurnEvent event = PARLEY__V1__TURN_EVENT__INIT;
+    Parley__V1__TurnPiece piece = PARLEY__V1__TURN_PIECE__INIT;
+    Parley__V1__TurnDone done = PARLEY__V1__TURN_DONE__INIT;
+    struct error err;
+
+    if (*b->pieces != NULL) {
+        const bool is_token = **b->pieces == '=';
+
+        piece.text = (char *)(uintptr_t)(*b->pieces++ + is_token);
+        piece.n_token_ids = is_token;
+        piece.token_ids = (int32_t[]){42};
+        piece.next_index = is_token ? ++b->index : 0;
+        event.event_case = PARLEY__V1__TURN_EVENT__EVENT_PIECE;
+        event.piece = &piece;
+        call_write(call, &event.base, true);
+        call_notify(call);
+    } else if (b->attempt < 2) {
+        (void)error_set(&err, STATUS_UNAVAILABLE, "attempt %u breaks", b->attempt);
+        err.retry_after_ms = strcmp(b->text, "never") == 0 ? 600000 : 1;
+        call_finish(call, &err);
+    } else {
+        done.turn = 7;
+        done.finish_reason = PARLEY__V1__FINISH_REASON__FINISH_REASON_STOP;
+        event.event_case = PARLEY__V1__TURN_EVENT__EVENT_DONE;
+        event.done = &done;
+        call_finish_with(call, &event.base);
+    }
+}
+
+static void fake_broken(struct call *call, struct server *server, const char *text,
+                        const Parley__V1__TurnRequest *request)
+{
+    static const struct call_handler tell = {.on_write_ready = broken_room,
+                                             .on_close = broken_gone};
+    const Parley__V1__Cursor *at = request->resume_from;
+    struct broken_reply *b = xalloc(sizeof(*b));
+    size_t len = strlen(server->told);
+
+    (void)snprintf(server->told + len, sizeof(server->told) - len, "%u:%u:%d;", request->turn,
+                   at == NULL ? 0 : at->generation, at == NULL ? 0 : (int)at->index);
+    *b = (struct broken_reply){.text = strcmp(text, "tokens") == 0    ? "tokens"
+                                       : strcmp(text, "texts") == 0   ? "texts"
+                                       : strcmp(text, "differs") == 0 ? "differs"
+                                                                      : "never",
+                               .attempt = server->n_attempts++,
+                               .index = at == NULL ? 0 : at->index};
+    b->pieces = broken_script(b);
+    call_set_handler(call, &tell, b);
+    write_accepted(call, request->turn, 0);
+    call_notify(call);
+    uv_sem_post(&server->has_begun);
+}
+
+/* Does what the first message asks for: to hang, to refuse, nonsense, a broken stream, or to echo
+ * it. */
 static void fake_turn(struct call *call)
 {
     static const struct call_handler hang = {.on_close = fake_gone};
@@ -157,6 +249,8 @@ static void fake_turn(struct call *call)
         write_accepted(call, request->turn, 0);
         call_notify(call);
         uv_sem_post(&server->has_begun);
+    } else if (strcmp(request->conversation, "broken") == 0) {
+        fake_broken(call, server, text, request);
     } else if (strcmp(text, "nonsense") == 0) {
         nonsense.text = (char[]){"\x7f\x7f\x7f"};
         call_finish_with(call, &nonsense.base);
@@ -197,7 +291,20 @@ static void fake_fork(struct call *call)
 {
     Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
     const Parley__V1__ConversationsForkRequest *request = call_request(call);
+    struct server *server = call_server(call);
+    struct error err;
     char id[64];
+
+    if (strcmp(request->conversation, "broken") == 0) {
+        const size_t len = strlen(server->told);
+
+        (void)snprintf(server->told + len, sizeof(server->told) - len, "%s;", request->request_id);
+        if (server->n_attempts++ < 2) {
+            (void)error_set(&err, STATUS_UNAVAILABLE, "not yet");
+            call_finish(call, &err);
+            return;
+        }
+    }
 
     (void)snprintf(id, sizeof(id), "%s-%u", request->conversation, request->at_turn);
     response.conversation = id;
@@ -229,8 +336,14 @@ static void fake_close(struct call *call)
     const Parley__V1__ConversationsCloseRequest *request = call_request(call);
     Parley__V1__ConversationsCloseResponse response =
         PARLEY__V1__CONVERSATIONS_CLOSE_RESPONSE__INIT;
+    struct server *server = call_server(call);
     struct error err;
 
+    if (strcmp(request->conversation, "broken") == 0 && server->n_attempts++ == 0) {
+        (void)error_set(&err, STATUS_UNAVAILABLE, "it is closed, and this gets lost");
+        call_finish(call, &err);
+        return;
+    }
     if (strcmp(request->conversation, "known") == 0) {
         call_reply(call, &response.base);
         return;
@@ -270,6 +383,8 @@ static void serve(const char *address)
     struct port_config config = {
         .services = services, .n_services = 2, .server = &world, .health = &world.health};
 
+    world.n_attempts = 0;
+    world.told[0] = '\0';
     health_init(&world.health);
     assert(uv_sem_init(&world.has_begun, 0) == 0 && uv_sem_init(&world.is_gone, 0) == 0);
     config.listen = address == NULL ? NULL : &address;
@@ -402,7 +517,8 @@ START_TEST(opens)
     channel = parley_channel_open(rig.address);
     ck_assert_int_eq(parley_conversation_open(channel, &plain, &opened, &err), PARLEY_OK);
     ck_assert_str_eq(opened.conversation, "0123456789abcdef0123456789abcdef");
-    ck_assert_str_eq(opened.model, "||0|0|");
+    ck_assert_mem_eq(opened.model, "||0|0|", 6);
+    ck_assert_uint_eq(strlen(opened.model), 6 + 32); /* an id was drawn */
     ck_assert_str_eq(opened.version, "no sampling");
     ck_assert_int_eq(parley_conversation_open(channel, &rich, &opened, NULL), PARLEY_OK);
     ck_assert_str_eq(opened.model, "m|be brief|9|-3|one");
@@ -799,6 +915,7 @@ START_TEST(server_goes_away)
 
     serve(NULL);
     channel = parley_channel_open(rig.address);
+    parley_channel_set_patience(channel, 0);
     parley_call_unref(start(channel, "hang", 0, &h));
     uv_sem_wait(&world.has_begun);
     serve_no_more();
@@ -807,6 +924,174 @@ START_TEST(server_goes_away)
     ck_assert_str_eq(h.err.text, "the server is shutting down");
     hear_no_more(&h);
     parley_channel_close(channel);
+}
+END_TEST
+
+static struct parley_call *start_broken(struct parley_channel *channel, const char *text,
+                                        uint32_t number, uint32_t deadline_ms, struct heard *h)
+{
+    const struct parley_message message = {"user", text};
+    const struct parley_turn turn = {.conversation = "broken",
+                                     .turn = number,
+                                     .messages = &message,
+                                     .n_messages = 1,
+                                     .deadline_ms = deadline_ms};
+    const struct parley_turn_events events = hear(h);
+    struct parley_call *call = parley_turn_start(channel, &turn, &events);
+
+    ck_assert_ptr_nonnull(call);
+    return call;
+}
+
+/* A channel that this thread, or its own, dispatches. */
+static struct parley_channel *channel_to(const char *address, bool is_polled)
+{
+    return parley_channel_open_with(
+        &(struct parley_channel_options){.address = address, .is_polled = is_polled});
+}
+
+static void await_end(struct parley_channel *channel, struct heard *h)
+{
+    struct pollfd fd = {.fd = parley_channel_fd(channel), .events = POLLIN};
+
+    if (fd.fd < 0) {
+        uv_sem_wait(&h->has_ended);
+        return;
+    }
+    while (uv_sem_trywait(&h->has_ended) != 0) {
+        (void)poll(&fd, 1, -1);
+        parley_channel_dispatch(channel);
+    }
+}
+
+/* A numbered turn whose stream breaks goes on behind the last tokens that came; what came without
+ * tokens is told once, however the other attempts cut it. */
+START_TEST(turns_go_on)
+{
+    static const struct {
+        const char *text, *told, *asked;
+    } cases[] = {
+        {"tokens",
+         "accepted 7 0 1; piece 'a' 42 0; piece 'b' 42 0; piece 'c' 42 0; piece ' behind'; "
+         "piece ' it'; piece 'd' 42 0; done 7 stop 0 0 0; ",
+         "7:0:0;7:3:2;7:3:3;"},
+        {"texts",
+         "accepted 7 0 1; piece 'Hel'; piece 'lo'; piece ' wo'; piece 'rld'; done 7 stop 0 0 0; ",
+         "7:0:0;7:0:0;7:0:0;"},
+    };
+
+    for (size_t i = 0; i < 4; i++) {
+        struct parley_channel *channel;
+        struct heard h;
+
+        serve(NULL);
+        channel = channel_to(rig.address, i >= 2);
+        parley_call_unref(start_broken(channel, cases[i % 2].text, 7, 0, &h));
+        await_end(channel, &h);
+        ck_assert_int_eq(h.err.status, PARLEY_OK);
+        ck_assert_str_eq(h.text, cases[i % 2].told);
+        parley_channel_close(channel);
+        serve_no_more();
+        ck_assert_str_eq(world.told, cases[i % 2].asked);
+        hear_no_more(&h);
+    }
+}
+END_TEST
+
+/* What differs from what was told before ends the turn; without a number, or patience, the first
+ * failure does. */
+START_TEST(turns_that_do_not_go_on)
+{
+    struct parley_channel *channel;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    parley_call_unref(start_broken(channel, "differs", 7, 0, &h));
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_eq(h.err.status, PARLEY_DATA_LOSS);
+    ck_assert_str_eq(h.text, "accepted 7 0 1; piece 'Hel'; piece 'lo'; ");
+    hear_no_more(&h);
+    parley_call_unref(start_broken(channel, "never", 0, 0, &h));
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_eq(h.err.status, PARLEY_OK); /* the third attempt of this test */
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+    for (uint32_t number = 0; number < 2; number++) {
+        serve(NULL);
+        channel = parley_channel_open(rig.address);
+        if (number != 0)
+            parley_channel_set_patience(channel, 0);
+        parley_call_unref(start_broken(channel, "tokens", number, 0, &h));
+        uv_sem_wait(&h.has_ended);
+        ck_assert_int_eq(h.err.status, PARLEY_UNAVAILABLE);
+        ck_assert_str_eq(h.err.text, "attempt 0 breaks");
+        hear_no_more(&h);
+        parley_channel_close(channel);
+        serve_no_more();
+        ck_assert_uint_eq(world.n_attempts, 1);
+    }
+}
+END_TEST
+
+/* A pause before another attempt ends at a cancel, at the channel's end, at the deadline, and with
+ * the patience. */
+START_TEST(pauses_end)
+{
+    for (size_t i = 0; i < 8; i++) {
+        struct parley_channel *channel;
+        struct parley_call *call;
+        struct heard h;
+
+        serve(NULL);
+        channel = channel_to(rig.address, i >= 4);
+        if (i % 4 == 3)
+            parley_channel_set_patience(channel, 50);
+        call = start_broken(channel, "never", 7, i % 4 == 2 ? 300 : 0, &h);
+        if (i % 4 < 2)
+            uv_sem_wait(&world.has_begun);
+        if (i % 4 == 0)
+            parley_call_cancel(call);
+        if (i % 4 == 1)
+            parley_channel_close(channel);
+        else
+            await_end(channel, &h);
+        ck_assert_int_eq(h.err.status, i % 4 == 2   ? PARLEY_DEADLINE_EXCEEDED
+                                       : i % 4 == 3 ? PARLEY_UNAVAILABLE
+                                                    : PARLEY_CANCELLED);
+        parley_call_unref(call);
+        if (i % 4 != 1)
+            parley_channel_close(channel);
+        hear_no_more(&h);
+        serve_no_more();
+    }
+}
+END_TEST
+
+/* A fork that is sent again has its id again; a close that had succeeded has succeeded. */
+START_TEST(small_requests_go_on)
+{
+    struct parley_channel *channel;
+    struct parley_error err;
+    char id[33];
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(parley_fork(channel, "broken", 4, id, &err), PARLEY_OK);
+    ck_assert_str_eq(id, "broken-4");
+    parley_channel_close(channel);
+    serve_no_more();
+    ck_assert_uint_eq(strlen(world.told), 3 * 33);
+    ck_assert_mem_eq(world.told, world.told + 33, 33);
+    ck_assert_mem_eq(world.told, world.told + 66, 33);
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(parley_close(channel, "known", &err), PARLEY_OK);
+    ck_assert_int_eq(parley_close(channel, "broken", &err), PARLEY_OK);
+    ck_assert_int_eq(parley_close(channel, "broken", &err), PARLEY_NOT_FOUND);
+    parley_channel_close(channel);
+    serve_no_more();
 }
 END_TEST
 
@@ -965,7 +1250,7 @@ START_TEST(futures)
     all[4] = parley_close_start(channel, "unknown");
     all[5] = ask(channel, "hello");
     ck_assert(parley_wait_all(all, 6, PARLEY_FOREVER));
-    ck_assert_str_eq(parley_future_result(all[0])->opened.model, "m||0|0|");
+    ck_assert_mem_eq(parley_future_result(all[0])->opened.model, "m||0|0|", 7);
     ck_assert_str_eq(parley_future_result(all[1])->opened.conversation, "parent-4");
     ck_assert_uint_eq(parley_future_result(all[2])->turns, 5);
     ck_assert_int_eq(parley_future_result(all[3])->err.status, PARLEY_OK);
@@ -1179,5 +1464,6 @@ END_TEST
 
 SUITE_MAIN("client/parley", opens, turns, turns_blocking, refusals, small_requests, any_unary,
            any_server_stream, unary_without_waiting, cancels, deadlines, close_cancels,
-           nobody_listens, server_goes_away, nonsense_from_the_server, waits_for_a_server,
+           nobody_listens, server_goes_away, turns_go_on, turns_that_do_not_go_on, pauses_end,
+           small_requests_go_on, nonsense_from_the_server, waits_for_a_server,
            threads_share_a_channel, faults, futures, thens, waits, polled, future_faults, names)
