@@ -5,6 +5,7 @@ stops are handed over; clients resume by themselves.
 
 usage: postgres.sh test_together.py PARLEYD WRITE_TINY_MODEL PARLEY
 """
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -320,6 +321,149 @@ def handed_over(all, expected):
         assert status == 200 and "".join(e["choices"][0]["delta"].get("content", "") for e in events) == expected, body[-500:]
 
 
+SAMPLING = {"max_tokens": 1200, "seed": 11, "ignore_eos": True}
+
+
+class Follower:
+    """A client that follows the long turn in a process of its own, and nobody tells it how to go on."""
+
+    def __init__(self, command):
+        self.process = children.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def begin(self):
+        self.first = self.process.stdout.read1(4096)
+        assert self.first, "it ended before its first piece"
+
+    def rest(self):
+        said = self.first + self.process.stdout.read()
+        assert self.process.wait(children.PATIENCE) == 0, said[-500:]
+        return said
+
+
+def package(how, addresses, conversation):
+    script = os.path.join(os.path.dirname(__file__), "follow.py")
+    follower = Follower([sys.executable, script, how, ",".join(addresses), conversation, "tell me all", json.dumps(SAMPLING)])
+    assert follower.process.stdout.readline() == b"ready\n"
+    return follower
+
+
+def library(cli, addresses):
+    """parley ask, which is a client of libparley; gRPC itself takes several addresses."""
+    return Follower([cli, "ask", "tell me all", "--model", "tiny", "--max-tokens", "1200", "--seed", "11", "--ignore-eos", "--server",
+                     "ipv4:" + ",".join(addresses)])
+
+
+def of_package(said):
+    """The reply, which is what the pieces were, each once."""
+    *pieces, end = map(json.loads, said.splitlines())
+    assert end["reply"] == "".join(pieces), "pieces are not the reply"
+    assert len(end["ids"]) == 1200 and end["turn"] == 1 and end["finish"] == "length", end
+    return end["reply"]
+
+
+class Events:
+    """A keyed stream of Server-Sent Events, as browsers read it: they ask again with the id of the last event that they have."""
+
+    def __init__(self, key):
+        self.key, self.last, self.texts, self.is_done = key, None, [], False
+        self.body = {"model": "tiny", "messages": [{"role": "user", "content": "tell me all"}], "stream": True, **SAMPLING}
+
+    def ask(self, address):
+        headers = {"Idempotency-Key": self.key, **({} if self.last is None else {"Last-Event-ID": self.last})}
+        connection = http.client.HTTPConnection(address, timeout=children.PATIENCE)
+        connection.request("POST", "/v1/chat/completions", json.dumps(self.body), headers)
+        self.answer = connection.getresponse()
+        assert self.answer.status == 200 or self.answer.status == 503, self.answer.read()
+
+    def take(self, n=None):
+        """Until it is cut, or its end, or it has n texts."""
+        id = None
+        while n is None or len(self.texts) < n:
+            line = self.answer.readline().decode().rstrip()
+            if line.startswith("id: "):
+                id = line[4:]
+            elif line == "data: [DONE]":
+                self.is_done = True
+            elif line.startswith("data: ") and "error" not in (event := json.loads(line[6:])):
+                self.texts += [c["delta"].get("content", "") for c in event["choices"]]
+                self.last = id
+            elif line.startswith("data: ") or (not line and self.answer.isclosed()):
+                return
+
+    def follow(self, addresses):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            self.take()
+        children.until("the stream's end", lambda: self.is_done or any(self.goes_on(address) for address in addresses))
+        return "".join(self.texts)
+
+    def goes_on(self, address):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            self.ask(address)
+            if self.answer.status == 200:
+                self.take()
+        return self.is_done
+
+
+def followed(all, expected, cli, *clients):
+    """Clients of all kinds in the middle of the long turn at the first daemon, which each of them knows beside the second one. Returns what
+    checks that each has all of it in the end."""
+    grpcs, https = [client.address for client in clients], [client.http for client in clients]
+    followers = [package(how, grpcs, clients[0].open("tiny")) for how in ("blocking", "asyncio")]
+    for follower in followers:
+        follower.process.stdin.write(b"go\n")
+        follower.process.stdin.flush()
+    followers.append(library(cli, grpcs))
+    events = Events(f"followed {time.monotonic()}")
+    events.ask(https[0])
+    events.take(5)
+    for follower in followers:
+        follower.begin()
+
+    def check():
+        for follower in followers[:2]:
+            assert of_package(follower.rest()) == expected
+        assert followers[2].rest() == all.asked, "parley ask says something else"
+        assert events.follow(https) == expected
+
+    return check
+
+
+def followed_at_once(*args):
+    """The same, with all of them in the middle at one moment, which a busy machine may make impossible."""
+    for _ in range(5):
+        check = followed(*args)
+        n = metric(args[3], "parley_live_turns")
+        if n == 4:
+            break
+        check()
+    print(f"{n:.0f} clients are in the middle of a reply", flush=True)
+    return check if n == 4 else followed(*args)
+
+
+def clients_go_on(all, expected, cli):
+    """Clients are in the middle of a reply when their daemon is killed, and again when the next one hands over: nothing is lost for them, and
+    nothing doubled. Nobody tells them."""
+    with all.daemon() as whole:
+        asked = library(cli, [whole.address])
+        asked.begin()
+        all.asked = asked.rest()
+    a, b = all.daemon(), all.daemon()
+    one, two = a.__enter__(), b.__enter__()
+    check = followed_at_once(all, expected, cli, one, two)
+    a.process.kill()
+    a.process.wait()
+    a.listener.join()
+    check()
+    c = all.daemon()
+    three = c.__enter__()
+    check = followed_at_once(all, expected, cli, two, three)
+    b.process.send_signal(signal.SIGTERM)
+    check()
+    assert b.process.wait(children.PATIENCE) == 0
+    b.listener.join()
+    c.__exit__(None, None, None)
+
+
 def shown_and_drained(all, cli):
     """The verbs: parley cluster and parley drain."""
     def said(client, *args):
@@ -383,6 +527,7 @@ def main():
         expected = whole(all)
         swept(all, expected)
         handed_over(all, expected)
+        clients_go_on(all, expected, cli)
         shown_and_drained(all, cli)
         by_tls(all, folder)
 

@@ -14,7 +14,7 @@ import grpc.aio
 from parley import agents, wire
 from parley.v1 import agents_pb2, sampling_pb2
 from parley.v1 import conversations_pb2 as pb
-from parley.wire import Cursor, Error, Patience, Piece, Reply, Said, TurnProgress
+from parley.wire import Cursor, Error, Patience, Piece, Reply, Route, Said, TurnProgress
 
 T = TypeVar("T")
 
@@ -66,11 +66,11 @@ class Server:
         patience = Patience(self.patience)
         while True:
             for _ in self.links:
-                link = self.links[self._next % len(self.links)]
+                at = self._next % len(self.links)
                 self._next += 1
                 try:
-                    answer = await link.once("Conversations/Open", request, pb.ConversationsOpenResponse)
-                    return Conversation(link, answer.conversation)
+                    answer = await self.links[at].once("Conversations/Open", request, pb.ConversationsOpenResponse)
+                    return Conversation(Route(self.links, at), answer.conversation)
                 except Error as e:
                     error = e
                     if e.code not in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
@@ -78,16 +78,18 @@ class Server:
             await asyncio.sleep(patience.wait_after(error))
 
     async def conversation(self, id: str) -> Conversation:
-        error: Error | None = None
-        for link in self.links:
-            try:
-                request = pb.ConversationsGetRequest(conversation=id, without_transcript=True)
-                state = await link.call("Conversations/Get", request, pb.Conversation)
-                return Conversation(link, id, state.turns, state.generation)
-            except Error as e:
-                error = e if error is None or error.code == "NOT_FOUND" else error
-        assert error is not None
-        raise error
+        request = pb.ConversationsGetRequest(conversation=id, without_transcript=True)
+        patience = Patience(self.patience)
+        while True:
+            error: Error | None = None
+            for at, link in enumerate(self.links):
+                try:
+                    state = await link.once("Conversations/Get", request, pb.Conversation)
+                    return Conversation(Route(self.links, at), id, state.turns, state.generation)
+                except Error as e:
+                    error = e if error is None or error.code == "NOT_FOUND" else error
+            assert error is not None
+            await asyncio.sleep(patience.wait_after(error))
 
     async def close(self) -> None:
         for link in self.links:
@@ -134,6 +136,8 @@ class Turn:
                 while (event := await self._call.read()) is not grpc.aio.EOF:
                     piece = self._progress.take(event)
                     if piece is not None:
+                        self._patience.renew()
+                        self._chat._route.reached()
                         return piece
                 if self._progress.done is None:
                     raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
@@ -144,7 +148,8 @@ class Turn:
                     self._call = None
                     raise
                 self._call = None
-                await asyncio.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
+                error = self._chat._route.after(e if isinstance(e, Error) else wire.error_of(e))
+                await asyncio.sleep(self._patience.wait_after(error))
         self._chat._ended(self._progress)
         raise StopAsyncIteration
 
@@ -156,7 +161,7 @@ class Turn:
     async def close(self) -> None:
         if self._is_begun and self._progress.done is None:
             request = pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number)
-            await self._chat._link.call("Conversations/Cancel", request, pb.ConversationsCancelResponse)
+            await self._chat._call("Conversations/Cancel", request, pb.ConversationsCancelResponse)
             await self.reply()
 
     async def __aenter__(self) -> Turn:
@@ -169,9 +174,25 @@ class Turn:
 class Conversation:
     """Like parley.Conversation. Only one task at a time may use it."""
 
-    def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
-        self._link, self.id, self.turns, self.generation = link, id, turns, generation
+    def __init__(self, route: Route[Link], id: str, turns: int = 0, generation: int = 1) -> None:
+        self._route, self.id, self.turns, self.generation = route, id, turns, generation
         self._doubt: pb.TurnRequest | None = None  # as in parley.Conversation
+
+    @property
+    def _link(self) -> Link:
+        return self._route.link
+
+    async def _call(self, method: str, request: Any, response: type[T]) -> T:
+        """Makes a call that is safe to repeat, at whichever daemon has the conversation."""
+        patience = Patience(self._link.patience)
+        while True:
+            try:
+                answer = await self._link.once(method, request, response)
+                self._route.reached()
+                return answer
+            except Error as e:
+                error = self._route.after(e)
+            await asyncio.sleep(patience.wait_after(error))
 
     def _ended(self, progress: TurnProgress) -> None:
         self.turns, self.generation = progress.request.turn, progress.generation
@@ -190,12 +211,12 @@ class Conversation:
         if doubt.turn:
             try:
                 cancel = pb.ConversationsCancelRequest(conversation=self.id, turn=doubt.turn)
-                await self._link.call("Conversations/Cancel", cancel, pb.ConversationsCancelResponse)
+                await self._call("Conversations/Cancel", cancel, pb.ConversationsCancelResponse)
                 await self.resume(Cursor(self.generation, doubt.turn, 0)).reply()
             except Error as e:
                 if e.code != "OUT_OF_RANGE":  # a turn that has never begun
                     raise
-        state = await self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id, without_transcript=True), pb.Conversation)
+        state = await self._call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id, without_transcript=True), pb.Conversation)
         self.turns, self.generation, self._doubt = state.turns, state.generation, None
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
@@ -205,7 +226,7 @@ class Conversation:
         request = wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline)
         await self._next(request)
         self._doubt = request
-        reply = await self._link.call("Conversations/Ask", request, pb.TurnReply)
+        reply = await self._call("Conversations/Ask", request, pb.TurnReply)
         self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
         return wire.reply_of(reply)
 
@@ -220,23 +241,23 @@ class Conversation:
         request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
         if at_turn is not None:
             request.at_turn = at_turn
-        answer = await self._link.call("Conversations/Fork", request, pb.ConversationsForkResponse)
-        return Conversation(self._link, answer.conversation, answer.turns)
+        answer = await self._call("Conversations/Fork", request, pb.ConversationsForkResponse)
+        return Conversation(self._route.fork(), answer.conversation, answer.turns)
 
     async def rewind(self, to_turn: int) -> None:
         await self._settle()
         self._doubt = pb.TurnRequest()
         request = pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn)
-        answer = await self._link.call("Conversations/Rewind", request, pb.ConversationsRewindResponse)
+        answer = await self._call("Conversations/Rewind", request, pb.ConversationsRewindResponse)
         self.turns, self.generation, self._doubt = answer.turns, answer.generation, None
 
     async def get(self) -> pb.Conversation:
-        return await self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
+        return await self._call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
 
     async def close(self) -> None:
         try:
             request = pb.ConversationsCloseRequest(conversation=self.id)
-            await self._link.call("Conversations/Close", request, pb.ConversationsCloseResponse)
+            await self._call("Conversations/Close", request, pb.ConversationsCloseResponse)
         except Error as e:
             if e.code != "NOT_FOUND":
                 raise

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from time import sleep
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -13,12 +13,14 @@ from parley import wire
 from parley.channel import Link as Link
 from parley.v1 import conversations_pb2 as pb
 from parley.v1 import sampling_pb2
-from parley.wire import Cursor, Error, Patience, Piece, Reply, Said, TurnProgress
+from parley.wire import Cursor, Error, Patience, Piece, Reply, Route, Said, TurnProgress
+
+T = TypeVar("T")
 
 
 class Server:
-    """One daemon or several. A conversation stays at the daemon that opened it. New conversations go to the daemons in turn; daemons
-    that are unreachable or full are skipped."""
+    """One daemon or several. A conversation stays at the daemon that opened it; if that one is unavailable, it goes on at another one
+    that shares its database. New conversations go to the daemons in turn; daemons that are unreachable or full are skipped."""
 
     def __init__(self, addresses: str | Sequence[str], key: str | None, tls: wire.Tls, patience: float) -> None:
         self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
@@ -34,10 +36,10 @@ class Server:
         patience = Patience(self.patience)
         while True:
             for _ in self.links:
-                link = self.links[self._next % len(self.links)]
+                at = self._next % len(self.links)
                 self._next += 1
                 try:
-                    return Conversation(link, link.once("Conversations/Open", request, pb.ConversationsOpenResponse).conversation)
+                    return Conversation(Route(self.links, at), self.links[at].once("Conversations/Open", request, pb.ConversationsOpenResponse).conversation)
                 except Error as e:
                     error = e
                     if e.code not in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
@@ -46,15 +48,18 @@ class Server:
 
     def conversation(self, id: str) -> Conversation:
         """Continues an existing conversation, whoever opened it."""
-        error: Error | None = None
-        for link in self.links:
-            try:
-                state = link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=id, without_transcript=True), pb.Conversation)
-                return Conversation(link, id, state.turns, state.generation)
-            except Error as e:
-                error = e if error is None or error.code == "NOT_FOUND" else error
-        assert error is not None
-        raise error
+        request = pb.ConversationsGetRequest(conversation=id, without_transcript=True)
+        patience = Patience(self.patience)
+        while True:
+            error: Error | None = None
+            for at, link in enumerate(self.links):
+                try:
+                    state = link.once("Conversations/Get", request, pb.Conversation)
+                    return Conversation(Route(self.links, at), id, state.turns, state.generation)
+                except Error as e:
+                    error = e if error is None or error.code == "NOT_FOUND" else error
+            assert error is not None
+            sleep(patience.wait_after(error))
 
     def close(self) -> None:
         for link in self.links:
@@ -98,12 +103,15 @@ class Turn:
                 for event in self._call:
                     piece = self._progress.take(event)
                     if piece is not None:
+                        self._patience.renew()
+                        self._chat._route.reached()
                         return piece
                 if self._progress.done is None:
                     raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
             except (Error, grpc.RpcError) as e:
                 self._call = None
-                sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
+                error = self._chat._route.after(e if isinstance(e, Error) else wire.error_of(e))
+                sleep(self._patience.wait_after(error))
             except BaseException:  # what had arrived may be lost: go on behind the last piece, on another call
                 if self._call is not None:
                     self._call.cancel()
@@ -121,8 +129,8 @@ class Turn:
     def close(self) -> None:
         """Cancels the turn if it is not complete."""
         if self._is_begun and self._progress.done is None:
-            self._chat._link.call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number),
-                                  pb.ConversationsCancelResponse)
+            self._chat._call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number),
+                             pb.ConversationsCancelResponse)
             self.reply()
 
     def __enter__(self) -> Turn:
@@ -136,10 +144,26 @@ class Conversation:
     """A conversation. Its turns are numbered: when a connection breaks, the client asks for the turn with the same number again, and
     the daemon runs it only once. Only one thread at a time may use a conversation."""
 
-    def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
-        self._link, self.id, self.turns, self.generation = link, id, turns, generation
+    def __init__(self, route: Route[Link], id: str, turns: int = 0, generation: int = 1) -> None:
+        self._route, self.id, self.turns, self.generation = route, id, turns, generation
         # A request that the daemon may have carried out, although no answer to it has been read to its end.
         self._doubt: pb.TurnRequest | None = None
+
+    @property
+    def _link(self) -> Link:
+        return self._route.link
+
+    def _call(self, method: str, request: Any, response: type[T], is_long: bool = False) -> T:
+        """Makes a call that is safe to repeat, at whichever daemon has the conversation. is_long: see Link.wait."""
+        patience = Patience(self._link.patience)
+        while True:
+            try:
+                answer = self._link.wait(method, request, response) if is_long else self._link.once(method, request, response)
+                self._route.reached()
+                return answer
+            except Error as e:
+                error = self._route.after(e)
+            sleep(patience.wait_after(error))
 
     def _ended(self, progress: TurnProgress) -> None:
         self.turns, self.generation = progress.request.turn, progress.generation
@@ -161,13 +185,13 @@ class Conversation:
             return
         if doubt.turn:
             try:
-                self._link.call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self.id, turn=doubt.turn),
-                                pb.ConversationsCancelResponse)
+                self._call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self.id, turn=doubt.turn),
+                           pb.ConversationsCancelResponse)
                 self.resume(Cursor(self.generation, doubt.turn, 0)).reply()
             except Error as e:
                 if e.code != "OUT_OF_RANGE":  # a turn that has never begun
                     raise
-        state = self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id, without_transcript=True), pb.Conversation)
+        state = self._call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id, without_transcript=True), pb.Conversation)
         self.turns, self.generation, self._doubt = state.turns, state.generation, None
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
@@ -178,7 +202,7 @@ class Conversation:
         """Like turn, but returns the whole reply at once."""
         request = self._next(said, sampling, deadline=deadline)
         self._doubt = request
-        reply = self._link.retried(lambda: self._link.wait("Conversations/Ask", request, pb.TurnReply))
+        reply = self._call("Conversations/Ask", request, pb.TurnReply, is_long=True)
         self.turns, self.generation, self._doubt = reply.turn, reply.generation, None
         return wire.reply_of(reply)
 
@@ -196,25 +220,25 @@ class Conversation:
         request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
         if at_turn is not None:
             request.at_turn = at_turn
-        answer = self._link.call("Conversations/Fork", request, pb.ConversationsForkResponse)
-        return Conversation(self._link, answer.conversation, answer.turns)
+        answer = self._call("Conversations/Fork", request, pb.ConversationsForkResponse)
+        return Conversation(self._route.fork(), answer.conversation, answer.turns)
 
     def rewind(self, to_turn: int) -> None:
         """Removes the turns after to_turn."""
         self._settle()
         self._doubt = pb.TurnRequest()
-        answer = self._link.call("Conversations/Rewind", pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn),
-                                 pb.ConversationsRewindResponse)
+        answer = self._call("Conversations/Rewind", pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn),
+                            pb.ConversationsRewindResponse)
         self.turns, self.generation, self._doubt = answer.turns, answer.generation, None
 
     def get(self) -> pb.Conversation:
         """Returns the conversation's state at the daemon, with its first turns."""
-        return self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
+        return self._call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
 
     def close(self) -> None:
         """Closes the conversation at the daemon. It is not an error if the conversation does not exist any more."""
         try:
-            self._link.call("Conversations/Close", pb.ConversationsCloseRequest(conversation=self.id), pb.ConversationsCloseResponse)
+            self._call("Conversations/Close", pb.ConversationsCloseRequest(conversation=self.id), pb.ConversationsCloseResponse)
         except Error as e:
             if e.code != "NOT_FOUND":
                 raise
@@ -229,6 +253,6 @@ class Conversation:
 def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
             patience: float = 30) -> Server:
     """Connects to one daemon or several. addresses: "host:port" or "unix:path"; several in a list, or separated by commas. patience:
-    for how many seconds calls that are safe to repeat are retried. tls: True, the path of a file with trusted certificates, or
+    for how many seconds calls that are safe to repeat are retried after they fail. tls: True, the path of a file with trusted certificates, or
     grpc.ChannelCredentials."""
     return Server(addresses, key, tls, patience)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
 
@@ -14,6 +14,7 @@ from parley.v1 import content_pb2, conversations_pb2, cursor_pb2, error_pb2, sam
 DEFAULT_ADDRESS = "127.0.0.1:8001"
 # Until a daemon that says nothing is asked for a sign of life, and until it is to have given one.
 KEEPALIVE_MS, ACKNOWLEDGE_MS = 60000, 60000
+L = TypeVar("L")
 Tls = Any  # None, True, the path of a file with certificates to trust, or grpc.ChannelCredentials
 
 
@@ -103,20 +104,59 @@ def wholly(write: Callable[[], None]) -> None:
 
 
 class Patience:
-    """Decides how long to wait before the next attempt of a call that is safe to repeat, until `seconds` have passed."""
+    """Decides how long to wait before the next attempt of a call that is safe to repeat, until `seconds` have passed since the first
+    failure."""
 
     def __init__(self, seconds: float) -> None:
-        self.end, self.delay = time.monotonic() + seconds, 0.05
+        self.seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """The call has brought something new: what fails after it is another failure."""
+        self.end: float | None = None
+        self.delay = 0.05
 
     def wait_after(self, error: Error) -> float:
         """Returns how many seconds to wait; raises the error if another attempt is useless or the time is over."""
         passing = (error.code == "UNAVAILABLE" or error.code == "RESOURCE_EXHAUSTED" and error.retry_after > 0
                    or error.reason == "MODEL_NOT_FOUND")  # an open conversation whose worker has not reconnected yet
-        delay = min(error.retry_after or self.delay, max(0.0, self.end - time.monotonic()))
+        now = time.monotonic()
+        self.end = now + self.seconds if self.end is None else self.end
+        delay = min(error.retry_after or self.delay, max(0.0, self.end - now))
         self.delay = min(2 * self.delay, 1.0)
         if not passing or delay <= 0:
             raise error
         return delay
+
+
+class Route(Generic[L]):
+    """At which of several daemons a conversation is asked for: where it was last, until that daemon is unavailable. Others go on with it
+    if they share its database; if they do not know it, nothing has changed."""
+
+    def __init__(self, links: Sequence[L], at: int) -> None:
+        self.links, self._home, self._at = links, at, at
+        self._why: Error | None = None  # the failure that made it leave
+
+    @property
+    def link(self) -> L:
+        return self.links[self._at]
+
+    def fork(self) -> Route[L]:
+        return Route(self.links, self._at)
+
+    def reached(self) -> None:
+        self._home = self._at
+
+    def after(self, error: Error) -> Error:
+        """Decides where the next attempt goes. Returns the failure by which it is to be judged."""
+        is_away = self._at != self._home
+        if len(self.links) == 1 or not (error.code == "UNAVAILABLE" or error.code == "NOT_FOUND" and is_away):
+            return error
+        self._at = (self._at + 1) % len(self.links)
+        if error.code == "UNAVAILABLE":
+            self._why = error
+        assert self._why is not None
+        return self._why
 
 
 @dataclasses.dataclass(frozen=True)
