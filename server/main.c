@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/denormals.h"
+#include "proto/exit.h"
 #include "server/check.h"
 #include "server/config/config.h"
 #include "server/config/documents.h"
@@ -98,6 +99,7 @@ int main(int argc, char **argv)
     int code = EXIT_STOPPED;
 
     denormals_are_zero();
+    (void)exit_keeps_openssl(); /* a failure leaves OpenSSL as it is */
     if (config_parse(&config, argc, argv, environ, &err) != STATUS_OK) {
         (void)fprintf(stderr, "parleyd: %s\n", err.text);
         return EXIT_WRONG_USE;

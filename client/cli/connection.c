@@ -140,7 +140,8 @@ static struct parley_channel *open_channel(const struct connection_options *opti
     return channel;
 }
 
-/* Waits in slices, so that a Ctrl-C can end the wait and the remark can be printed during it. */
+/* Waits in slices, so that a Ctrl-C can end the wait and the remark can be printed during it. What
+ * a longer wait cannot change ends it at once. */
 static enum parley_status wait_ready(struct parley_channel *channel,
                                      const struct connection_options *options, uint64_t wait_ms,
                                      struct parley_error *err)
@@ -157,7 +158,7 @@ static enum parley_status wait_ready(struct parley_channel *channel,
         waited_ms = env_now_ms(&env_real) - start_ms;
         if (rc != PARLEY_OK && waited_ms >= QUIET_MS && waited_ms < wait_ms)
             console_progress("waiting for the server at %s …", options->server);
-    } while (rc != PARLEY_OK && waited_ms < wait_ms && interrupt_sleep(0));
+    } while (rc == PARLEY_DEADLINE_EXCEEDED && waited_ms < wait_ms && interrupt_sleep(0));
     console_clear();
     return rc;
 }
@@ -171,9 +172,11 @@ struct parley_channel *connection_open(const struct connection_options *options)
     if (channel == NULL)
         return NULL;
     if (wait_ready(channel, options, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
-        console_error("no server is ready at %s (waited %.1f s); start one with './run chat' or "
-                      "'parleyd', or give the address of one with --server",
-                      options->server, wait_s);
+        if (err.status == PARLEY_DEADLINE_EXCEEDED)
+            console_error("%s (waited %.1f s; 'parleyd' starts a server, --server names another)",
+                          err.text, wait_s);
+        else
+            console_error("%s", err.text);
         parley_channel_close(channel);
         return NULL;
     }

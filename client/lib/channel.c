@@ -3,6 +3,7 @@
  * is_empty; then the queue is shut down, and its thread ends and is joined. */
 #include <assert.h>
 #include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
 #include <grpc/support/time.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +15,8 @@
 
 #include "base/alloc.h"
 #include "client/lib/parts.h"
+#include "client/lib/reach.h"
+#include "proto/exit.h"
 #include "proto/locks.h"
 
 /* --- a channel that its user polls --- */
@@ -116,7 +119,8 @@ static grpc_channel_credentials *channel_credentials(const struct parley_channel
                                        NULL, NULL);
 }
 
-static grpc_channel *connect_lazily(const struct parley_channel_options *options)
+static grpc_channel *connect_lazily(const char *address,
+                                    const struct parley_channel_options *options)
 {
     static const struct {
         const char *key;
@@ -143,7 +147,7 @@ static grpc_channel *connect_lazily(const struct parley_channel_options *options
         args[i].key = (char *)(uintptr_t)ints[i].key; /* gRPC only reads it */
         args[i].value.integer = ints[i].value;
     }
-    core = grpc_channel_create(options->address, credentials, &all);
+    core = grpc_channel_create(address, credentials, &all);
     grpc_channel_credentials_release(credentials);
     return core;
 }
@@ -192,10 +196,14 @@ static void channel_free(struct parley_channel *channel)
 static bool channel_init(struct parley_channel *channel,
                          const struct parley_channel_options *options)
 {
+    char address[REACH_ADDRESS_SIZE];
+
     channel->fd = -1;
     atomic_init(&channel->patience_ms, PARLEY_PATIENCE_MS);
     atomic_init(&channel->is_reached, false);
-    channel->address = try_strndup(options->address, strlen(options->address));
+    channel->is_tls = options->is_tls;
+    (void)reach_address(address, options->address, &channel->malformed); /* calls then fail */
+    channel->address = try_strndup(address, strlen(address));
     if (channel->address == NULL)
         return false;
     if (options->is_polled) {
@@ -220,7 +228,10 @@ static struct parley_channel *channel_make(const struct parley_channel_options *
         free(channel);
         return NULL;
     }
-    (void)locks_unchecked(); /* a failure only makes calls slower */
+    (void)exit_keeps_openssl();           /* a failure leaves OpenSSL as it is */
+    (void)locks_unchecked();              /* a failure only makes calls slower */
+    if (getenv("GRPC_VERBOSITY") == NULL) /* else its user wants to see gRPC's log */
+        gpr_set_log_verbosity((gpr_log_severity)(GPR_LOG_SEVERITY_ERROR + 1));
     grpc_init();
     list_init(&channel->live);
     (void)pthread_mutex_init(&channel->lock, NULL); /* neither can fail on Linux */
@@ -230,7 +241,7 @@ static struct parley_channel *channel_make(const struct parley_channel_options *
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&channel->is_settled, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    channel->core = connect_lazily(options);
+    channel->core = connect_lazily(channel->address, options);
     channel->queue = grpc_completion_queue_create_for_next(NULL);
     if (pthread_create(&channel->thread, NULL, channel_poll_queue, channel) != 0) {
         grpc_completion_queue_shutdown(channel->queue);

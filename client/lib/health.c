@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "client/lib/parts.h"
+#include "client/lib/reach.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "proto/codec.h"
 
@@ -30,33 +31,68 @@ static enum status on_health(void *arg, const void *data, size_t len, struct err
     return rc;
 }
 
-enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
+/* Watches until the server serves, or until the deadline. */
+static enum parley_status watch_health(struct parley_channel *channel, uint32_t deadline_ms,
                                        struct parley_error *ret_err)
 {
     Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
-    struct call_start how = {.method = "/grpc.health.v1.Health/Watch",
-                             .request = &request.base,
-                             .waits_for_server = true};
-    const uint64_t end_ms = clock_ms() + timeout_ms;
+    const struct call_start how = {.method = "/grpc.health.v1.Health/Watch",
+                                   .request = &request.base,
+                                   .waits_for_server = true,
+                                   .deadline_ms = deadline_ms};
     struct health_wait w = {false};
-    struct parley_error err = {0};
-    uint64_t now;
 
-    do {
-        now = clock_ms();
-        how.deadline_ms = now < end_ms ? (uint32_t)(end_ms - now) : 1;
-        (void)request_wait(channel, &how, true, on_health, &w, &err);
+    (void)request_wait(channel, &how, true, on_health, &w, ret_err);
+    if (w.is_serving)
+        *ret_err = (struct parley_error){0};
+    return ret_err->status;
+}
+
+/* A watch waits for a connection and does not tell what prevents it. A call that does not wait
+ * fails with the cause. */
+static enum parley_status ask_cause(struct parley_channel *channel, uint32_t deadline_ms,
+                                    struct parley_error *ret_err)
+{
+    Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+    const struct call_start how = {.method = "/grpc.health.v1.Health/Check",
+                                   .request = &request.base,
+                                   .deadline_ms = deadline_ms};
+    struct health_wait w = {false};
+
+    return request_wait(channel, &how, false, on_health, &w, ret_err);
+}
+
+enum { WATCH_MS = 250, CAUSE_MS = 1000 };
+
+enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
+                                       struct parley_error *ret_err)
+{
+    const uint64_t end_ms = clock_ms() + timeout_ms;
+    struct parley_error err = channel->malformed, cause = {0};
+    uint64_t now = clock_ms();
+    bool is_over = err.status != PARLEY_OK;
+
+    while (!is_over) {
+        uint64_t left_ms = now < end_ms ? end_ms - now : 1;
+
+        (void)watch_health(channel, (uint32_t)(left_ms < WATCH_MS ? left_ms : WATCH_MS), &err);
         /* UNAVAILABLE: the server was there and stopped; it may return. */
-    } while (!w.is_serving && err.status == PARLEY_UNAVAILABLE && clock_ms() < end_ms);
-    if (w.is_serving) {
-        err = (struct parley_error){0};
-    } else if (err.status == PARLEY_DEADLINE_EXCEEDED) {
-        (void)snprintf(
-            err.text, sizeof(err.text),
-            "%s did not become ready within %u ms; is parleyd running? start it with parleyd, "
-            "or ./run chat",
-            channel->address, timeout_ms);
+        is_over = err.status != PARLEY_UNAVAILABLE && err.status != PARLEY_DEADLINE_EXCEEDED;
+        if (err.status == PARLEY_DEADLINE_EXCEEDED)
+            (void)ask_cause(channel, CAUSE_MS, &cause);
+        now = clock_ms();
+        is_over = is_over || now >= end_ms || reach_is_final(&cause);
     }
+    if (err.status == PARLEY_DEADLINE_EXCEEDED && cause.reason[0] != '\0') {
+        err = cause;
+        err.status = PARLEY_DEADLINE_EXCEEDED;
+    } else if (err.status == PARLEY_DEADLINE_EXCEEDED) {
+        (void)snprintf(err.text, sizeof(err.text),
+                       "the server at %s did not become ready within %u ms", channel->address,
+                       timeout_ms);
+    }
+    if (reach_is_final(&err) && err.status != PARLEY_INVALID_ARGUMENT)
+        err.status = PARLEY_FAILED_PRECONDITION;
     if (ret_err != NULL)
         *ret_err = err;
     return err.status;

@@ -1,8 +1,8 @@
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/lib/parts.h"
+#include "client/lib/reach.h"
 #include "parley/v1/error.pb-c.h"
 #include "proto/codec.h"
 
@@ -54,28 +54,6 @@ static bool read_detail(struct parley_error *out, const grpc_slice *value)
     return is_there;
 }
 
-/* gRPC's "failed to connect to all addresses; last error: UNKNOWN: ipv4:…: Failed to connect to
- * remote host: Connection refused" holds one useful part: the last. */
-static void explain_unavailable(struct parley_error *out, const char *address)
-{
-    char why[sizeof(out->text)];
-    const char *last = strrchr(out->text, ':');
-    bool has_been_there = strstr(out->text, "connect") == NULL &&
-                          strstr(out->text, "DNS") == NULL && strstr(out->text, "resol") == NULL;
-
-    last = last != NULL && last[1] == ' ' && last[2] != '\0' ? last + 2 : out->text;
-    outcome_copy(why, sizeof(why), last, strlen(last));
-    why[0] = (char)tolower((unsigned char)why[0]);
-    if (has_been_there)
-        (void)snprintf(out->text, sizeof(out->text),
-                       "lost %.100s: %.200s; is parleyd still running?", address, why);
-    else
-        (void)snprintf(out->text, sizeof(out->text),
-                       "cannot reach %.100s: %.150s; is parleyd running? start it with parleyd, or "
-                       "./run chat",
-                       address, why);
-}
-
 void outcome_of_call(struct parley_error *out, const struct parley_call *call)
 {
     bool is_from_parleyd = false;
@@ -93,8 +71,11 @@ void outcome_of_call(struct parley_error *out, const struct parley_call *call)
     }
     if (is_from_parleyd)
         return;
-    if (call->status == GRPC_STATUS_UNAVAILABLE)
-        explain_unavailable(out, call->channel->address);
+    if (call->channel->malformed.status != PARLEY_OK)
+        *out = call->channel->malformed;
+    else if (call->status == GRPC_STATUS_UNAVAILABLE ||
+             strstr(out->text, "http2 header with status") != NULL)
+        reach_explain(out, call->channel->address, call->channel->is_tls);
     else if (call->status == GRPC_STATUS_DEADLINE_EXCEEDED && call->how.deadline_ms > 0)
         (void)snprintf(out->text, sizeof(out->text), "the call did not end within %u ms",
                        call->how.deadline_ms);

@@ -47,14 +47,20 @@ struct parley_error {
     uint32_t retry_after_ms; /* 0: no hint */
     char field[48];          /* the request's field that is wrong; "" for none */
     char text[400];
-    char reason[48]; /* a stable word such as "QUEUE_FULL"; "" if parleyd sent none */
+    char reason[48]; /* a stable word such as "QUEUE_FULL"; "" if parleyd sent none. If no server
+                        answered, the cause: NOTHING_LISTENS, HOST_UNKNOWN, UNREACHABLE,
+                        NOTHING_BEHIND (a proxy), NOT_GRPC, TLS_WANTED, TLS_NOT_WANTED,
+                        AUTHORITY_UNKNOWN, AUTHORITIES_MISSING, NAME_DIFFERS, CERTIFICATE_WANTED,
+                        ADDRESS_MALFORMED */
 };
 
 struct parley_channel;
 struct parley_call; /* in flight */
 
-/* address: "HOST:PORT" or "unix:/path". Connects lazily. Its threads block all signals. NULL only
- * if out of memory. */
+/* address: "HOST:PORT", "[IPV6]:PORT", a host without a port (8001), or "unix:/path". Connects
+ * lazily; each call on a channel whose address is malformed fails with INVALID_ARGUMENT. Its
+ * threads block all signals. gRPC's own log is off, unless the environment has GRPC_VERBOSITY. NULL
+ * only if out of memory. */
 struct parley_channel *parley_channel_open(const char *address);
 
 /* If all but address is zero, the same as parley_channel_open. Strings are copied. */
@@ -81,7 +87,10 @@ void parley_channel_set_patience(struct parley_channel *channel, uint32_t patien
 /* Cancels the calls in flight, waits for their callbacks, and frees the channel. Not in a callback.
  */
 void parley_channel_close(struct parley_channel *channel);
-/* Waits until the server answers its health check, or until timeout_ms. */
+/* Waits until the server answers its health check, or until timeout_ms. DEADLINE_EXCEEDED says in a
+ * sentence what prevented it. FAILED_PRECONDITION, at once, if waiting cannot change the cause (the
+ * port is not gRPC's, or TLS or a certificate does not fit); INVALID_ARGUMENT for a malformed
+ * address. */
 enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
                                        struct parley_error *err);
 

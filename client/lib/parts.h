@@ -17,7 +17,9 @@
 #include "proto/words.h"
 
 struct parley_channel {
-    char *address;
+    char *address;                 /* as gRPC takes it */
+    struct parley_error malformed; /* the failure of every call, if the address is malformed */
+    bool is_tls;
     grpc_metadata key; /* sent with each call */
     size_t n_keys;     /* 0: there is none */
     grpc_channel *core;

@@ -1,9 +1,10 @@
-/* Another attempt of a call whose failure may pass: whether there is one, and when. The pause before
- * it is an operation like others: the polling thread gives it back when its time is over. */
+/* Another attempt of a call whose failure may pass: whether there is one, and when. The pause
+ * before it is an operation like others: the polling thread gives it back when its time is over. */
 #include <assert.h>
 
 #include "base/clock.h"
 #include "client/lib/parts.h"
+#include "client/lib/reach.h"
 
 enum {
     FIRST_PAUSE_MS = 50, /* doubles with each attempt that brings nothing */
@@ -50,7 +51,7 @@ static uint32_t call_next_pause(struct parley_call *call, const struct parley_er
 
     if (!error_may_pass(err))
         return 0;
-    if (err->reason[0] != '\0') /* parleyd's own words */
+    if (err->reason[0] != '\0' && !reach_is_cause(err)) /* parleyd's own words */
         channel_is_reached(call->channel);
     if (!atomic_load_explicit(&call->channel->is_reached, memory_order_relaxed))
         return 0;

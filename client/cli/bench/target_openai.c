@@ -277,19 +277,22 @@ static size_t openai_keep_text(char *bytes, size_t size, size_t n, void *arg)
 }
 
 /* GET /v1/models: true when the server answers without a server error. */
-static bool ask_models(const struct openai_target *t, const char *url, struct buf *answer)
+static bool ask_models(const struct openai_target *t, const char *url, struct buf *answer,
+                       CURLcode *ret_why)
 {
     CURL *easy = open_easy(t);
     long code;
 
     buf_clear(answer);
+    *ret_why = CURLE_OUT_OF_MEMORY;
     if (easy == NULL)
         return false;
     (void)curl_easy_setopt(easy, CURLOPT_URL, url);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, openai_keep_text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
     (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)PROBE_MS);
-    code = curl_easy_perform(easy) == CURLE_OK ? response_code(easy) : 0;
+    *ret_why = curl_easy_perform(easy);
+    code = *ret_why == CURLE_OK ? response_code(easy) : 0;
     curl_easy_cleanup(easy);
     return code >= 200 && code < 500;
 }
@@ -302,18 +305,21 @@ static bool find_server(struct openai_target *t, const char *server)
     uint64_t end_us = env_now_us(&env_real) + (uint64_t)(wait_s * 1e6);
     struct buf answer;
     char url[512];
+    CURLcode why;
     bool is_there;
     json_t *list;
     const char *name;
 
     buf_init(&answer, MAX_ANSWER_BYTES);
     (void)snprintf(url, sizeof(url), "%s/v1/models", server); /* fits: its length was checked */
-    while (!(is_there = ask_models(t, url, &answer)) && env_now_us(&env_real) < end_us &&
+    while (!(is_there = ask_models(t, url, &answer, &why)) && env_now_us(&env_real) < end_us &&
            interrupt_sleep(PAUSE_MS))
         console_progress("waiting for the server at %s …", server);
     console_clear();
     if (!is_there)
-        console_error("no server is ready at %s (waited %.1f s)", server, wait_s);
+        console_error("no server is ready at %s: %s (waited %.1f s)", server,
+                      why == CURLE_OK ? "it answers with an error" : curl_easy_strerror(why),
+                      wait_s);
     list = json_loadb(answer.data, answer.len, 0, NULL);
     name =
         json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));

@@ -18,6 +18,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from parley import _silence as _silence  # before gRPC
 from parley import aio
 from parley.agents import Row, agent, serve
 from parley.client import Conversation, Server, Turn, connect

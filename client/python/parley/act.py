@@ -21,7 +21,6 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from parley import wire
 from parley.channel import Link
 from parley.client import Server, connect
 from parley.exact import exact
@@ -138,7 +137,7 @@ class Act:
             raise Error("UNAVAILABLE", "the daemon ended the stream of actions") from None
         except grpc.RpcError as e:
             self.close()
-            raise wire.error_of(e) from None
+            raise self.link.error_of(e) from None
         except BaseException:
             self.close()  # what was not read goes with the stream
             raise

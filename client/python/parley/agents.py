@@ -16,13 +16,14 @@ import copy
 import dataclasses
 import inspect
 import queue
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc
 
-from parley import wire
+from parley import reach, wire
 from parley.environments import Host, is_environment
 from parley.v1 import agents_pb2 as pb
 from parley.v1 import content_pb2, error_pb2, sampling_pb2
@@ -229,7 +230,38 @@ def worker_of(what: Any, name: str) -> Any:
 
 def is_final(error: Error) -> bool:
     """Returns whether attaching again after this error is useless."""
-    return error.code != "UNAVAILABLE" or error.message.endswith("was unloaded")
+    return error.code != "UNAVAILABLE" or error.message.endswith("was unloaded") or error.reason in reach.FINAL
+
+
+class Tidings:
+    """Tells on stderr what is served and to whom, and, after a second without a daemon, what is waited for: once for each cause."""
+
+    PATIENCE_S = 1.0
+
+    def __init__(self, address: str) -> None:
+        self.address, self.name, self.said = address, "", ""
+        self.since: float | None = None  # when the first attempt failed; None: none has, or the last one has not
+
+    def offered(self, request: pb.AgentsAttachRequest) -> pb.AgentsAttachRequest:
+        self.name = request.offer.name
+        return request
+
+    def taken(self, order: pb.AgentsAttachResponse) -> None:
+        if order.WhichOneof("what") == "accepted":
+            self.since, self.said = None, ""
+            self._tell(f"serving '{self.name}' to the daemon at {self.address}")
+
+    def failed(self, error: Error) -> None:
+        now = time.monotonic()
+        self.since = now if self.since is None else self.since
+        if now - self.since >= self.PATIENCE_S and error.message != self.said:
+            self.said = error.message
+            self._tell(f"waiting to serve '{self.name}': {error.message}")
+
+    @staticmethod
+    def _tell(text: str) -> None:
+        sys.stderr.write(f"parley: {text}\n")  # at once, so that the lines of several threads do not mix
+        sys.stderr.flush()
 
 
 def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
@@ -238,24 +270,27 @@ def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, ke
     from parley.client import Link
 
     link, delay = Link(address, key, tls, 0), 0.05
+    tidings = Tidings(link.address)
     method = link.channel.stream_stream("/parley.v1.Agents/Attach", pb.AgentsAttachRequest.SerializeToString,
                                         pb.AgentsAttachResponse.FromString)
     try:
         while True:
             answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
             worker = worker_of(agent, name)
-            answers.put(worker.offer())
+            answers.put(tidings.offered(worker.offer()))
             call = method(iter(answers.get, None), metadata=link.metadata)
             try:
                 for order in call:
                     delay = 0.05
+                    tidings.taken(order)
                     answer = worker.take(order)
                     if answer is not None:
                         answers.put(answer)
             except grpc.RpcError as e:
-                error = wire.error_of(e)
+                error = link.error_of(e)
                 if is_final(error):
                     raise error from None
+                tidings.failed(error)
             finally:
                 answers.put(None)
                 call.cancel()

@@ -23,10 +23,15 @@ class Link:
     """A channel to one daemon."""
 
     def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
-        self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
-        credentials, options = wire.channel_arguments(address, tls)
-        self.channel = (grpc.aio.insecure_channel(address, options) if credentials is None
-                        else grpc.aio.secure_channel(address, credentials, options))
+        self.address, self.patience, self.metadata = wire.address_of(address), patience, wire.metadata_of(key)
+        credentials, options = wire.channel_arguments(tls)
+        self.is_tls = credentials is not None
+        self.channel = (grpc.aio.insecure_channel(self.address, options) if credentials is None
+                        else grpc.aio.secure_channel(self.address, credentials, options))
+
+    def error_of(self, failure: Any) -> Error:
+        """Converts an exception of a call of this channel."""
+        return wire.error_of(failure, self.address, self.is_tls)
 
     async def once(self, method: str, request: Any, response: type[T]) -> T:
         call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
@@ -34,7 +39,7 @@ class Link:
             answer: T = await call(request, metadata=self.metadata)
             return answer
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self.error_of(e) from None
 
     async def call(self, method: str, request: Any, response: type[T]) -> T:
         """Makes a call and repeats it while its failure may be temporary. Use it only for calls that are safe to repeat."""
@@ -148,7 +153,7 @@ class Turn:
                     self._call = None
                     raise
                 self._call = None
-                error = self._chat._route.after(e if isinstance(e, Error) else wire.error_of(e))
+                error = self._chat._route.after(e if isinstance(e, Error) else self._chat._link.error_of(e))
                 await asyncio.sleep(self._patience.wait_after(error))
         self._chat._ended(self._progress)
         raise StopAsyncIteration
@@ -281,7 +286,7 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
     link = Link(address, key, tls, 0)
     method = link.channel.stream_stream("/parley.v1.Agents/Attach", agents_pb2.AgentsAttachRequest.SerializeToString,
                                         agents_pb2.AgentsAttachResponse.FromString)
-    delay = 0.05
+    tidings, delay = agents.Tidings(link.address), 0.05
     try:
         while True:
             worker, call, tasks = agents.worker_of(agent, name), method(metadata=link.metadata), set[asyncio.Task[None]]()
@@ -299,9 +304,10 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                 await write(said)
 
             try:
-                await call.write(worker.offer())
+                await call.write(tidings.offered(worker.offer()))
                 while (order := await call.read()) is not grpc.aio.EOF:
                     delay = 0.05
+                    tidings.taken(order)
                     what = order.WhichOneof("what")
                     if what in ("step", "env_reset", "env_step"):
                         # Steps are answered in the order in which they end, orders to environments in the order in which they came.
@@ -314,9 +320,10 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                         await write(state)
                 raise Error("UNAVAILABLE", "the daemon ended the stream")
             except (grpc.RpcError, Error) as e:
-                error = e if isinstance(e, Error) else wire.error_of(e)
+                error = e if isinstance(e, Error) else link.error_of(e)
                 if agents.is_final(error):
                     raise error from None
+                tidings.failed(error)
             finally:
                 call.cancel()
                 for task in tasks:

@@ -8,52 +8,72 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
 import grpc
 
-from parley import wire
+from parley import reach, wire
 from parley.wire import Error, Patience
 
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-
-def _answer_of(future: Any) -> Any:
-    """Waits for a call's answer. The call does not outlive this."""
-    try:
-        return future.result()
-    except grpc.RpcError as e:
-        raise wire.error_of(e) from None
-    finally:
-        future.cancel()
+WATCH_S, CAUSE_S = 0.25, 1.0  # how long to wait for a connection before a call is made that tells what prevents it; how long that call may take
 
 
 class Link:
     """A channel to one daemon."""
 
     def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
-        self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
-        credentials, options = wire.channel_arguments(address, tls)
-        self.channel = (grpc.insecure_channel(address, options) if credentials is None
-                        else grpc.secure_channel(address, credentials, options))
+        self.address, self.patience, self.metadata = wire.address_of(address), patience, wire.metadata_of(key)
+        credentials, options = wire.channel_arguments(tls)
+        self.is_tls = credentials is not None
+        self.channel = (grpc.insecure_channel(self.address, options) if credentials is None
+                        else grpc.secure_channel(self.address, credentials, options))
         self._is_reached = False
+
+    def error_of(self, failure: Any) -> Error:
+        """Converts an exception of a call of this channel."""
+        return wire.error_of(failure, self.address, self.is_tls)
+
+    def _answer_of(self, future: Any) -> Any:
+        """Waits for a call's answer. The call does not outlive this."""
+        try:
+            return future.result()
+        except grpc.RpcError as e:
+            raise self.error_of(e) from None
+        finally:
+            future.cancel()
 
     def reach(self) -> None:
         """Waits until the channel is connected for the first time. Use it before a call that is not safe to repeat: such a call would
         fail if connecting took long."""
         if self._is_reached:
             return
+        end = monotonic() + self.patience
         ready = grpc.channel_ready_future(self.channel)
         try:
-            ready.result(timeout=self.patience)
-        except grpc.FutureTimeoutError:
-            raise Error("UNAVAILABLE", f"no connection to {self.address} within {self.patience:g} s: check the address and that the daemon runs") from None
+            while True:
+                try:
+                    ready.result(timeout=max(0.0, min(WATCH_S, end - monotonic())))
+                    break
+                except grpc.FutureTimeoutError:
+                    self._raise_cause(monotonic() >= end)
         finally:
             ready.cancel()
         self._is_reached = True
+
+    def _raise_cause(self, is_over: bool) -> None:
+        """Raises why the channel is not connected: a cause that waiting does not change, or, if the time is over, any."""
+        try:
+            self.channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=CAUSE_S)
+        except grpc.RpcError as e:
+            error = self.error_of(e)
+            if error.reason in reach.FINAL or is_over and error.reason:
+                raise error from None
+        if is_over:
+            raise Error("UNAVAILABLE", f"no connection to {self.address} within {self.patience:g} s: check the address and that the daemon runs")
 
     def once(self, method: str, request: Any, response: type[T]) -> T:
         """Makes a unary call, once; method is "Service/Name"."""
@@ -62,12 +82,12 @@ class Link:
             answer: T = call(request, metadata=self.metadata)
             return answer
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self.error_of(e) from None
 
     def wait(self, method: str, request: Any, response: type[T]) -> T:
         """Like once, for calls that take long: an interruption ends the call at the daemon, too. It costs some more."""
         call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
-        answer: T = _answer_of(call.future(request, metadata=self.metadata))
+        answer: T = self._answer_of(call.future(request, metadata=self.metadata))
         return answer
 
     def retried(self, attempt: Callable[[], T]) -> T:
@@ -77,7 +97,7 @@ class Link:
             try:
                 return attempt()
             except grpc.RpcError as e:
-                error = wire.error_of(e)
+                error = self.error_of(e)
             except Error as e:
                 error = e
             sleep(patience.wait_after(error))
@@ -98,14 +118,14 @@ class Link:
         except StopIteration:
             raise Error("UNAVAILABLE", f"the daemon ended the answer to {method} before it was complete") from None
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self.error_of(e) from None
         finally:
             stream.cancel()
 
     def upload(self, method: str, messages: Iterable[Q], serialise: Callable[[Q], bytes], response: type[T]) -> T:
         """Makes a call that sends a stream, once, and returns its answer. The call does not outlive this."""
         call = self.channel.stream_unary(f"/parley.v1.{method}", serialise, response.FromString)  # type: ignore[attr-defined]
-        answer: T = _answer_of(call.future(iter(messages), metadata=self.metadata))
+        answer: T = self._answer_of(call.future(iter(messages), metadata=self.metadata))
         return answer
 
 
@@ -145,7 +165,7 @@ class Dialogue(Generic[Q, A]):
         except StopIteration:
             raise Error("UNAVAILABLE", f"the daemon ended the stream of {self._method}") from None
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self._link.error_of(e) from None
 
     @contextlib.contextmanager
     def whole(self, timeout: float = 0, late: Callable[[], Error] | None = None) -> Iterator[None]:

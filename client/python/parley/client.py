@@ -110,7 +110,7 @@ class Turn:
                     raise Error("UNAVAILABLE", "the daemon ended the stream before the reply was complete")
             except (Error, grpc.RpcError) as e:
                 self._call = None
-                error = self._chat._route.after(e if isinstance(e, Error) else wire.error_of(e))
+                error = self._chat._route.after(e if isinstance(e, Error) else self._chat._link.error_of(e))
                 sleep(self._patience.wait_after(error))
             except BaseException:  # what had arrived may be lost: go on behind the last piece, on another call
                 if self._call is not None:

@@ -16,7 +16,6 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from parley import wire
 from parley.act import Act, link_of
 from parley.channel import Link
 from parley.client import Server
@@ -147,7 +146,7 @@ class Observers:
         try:
             self.actor.rows = [next(call).accepted.row for call in self.calls]
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self.link.error_of(e) from None
 
     def episodes(self, on_failure: Any) -> None:
         """Runs the episodes that the daemon asks for, until close()."""
@@ -163,7 +162,7 @@ class Observers:
                         result=pb.ActEpisodeResult(episode=order.episode, returns=returns[:, i].tolist(), reward=float(first))))
         except BaseException as e:  # passed on to the thread that waits for the training
             if not self.is_closing:
-                self.failure = wire.error_of(e) if isinstance(e, grpc.RpcError) else e
+                self.failure = self.link.error_of(e) if isinstance(e, grpc.RpcError) else e
                 on_failure()
 
     def close(self) -> None:
@@ -197,7 +196,7 @@ def train(env: Any, server: Server | str, model: str = "", *, n: int = 8, episod
         except grpc.RpcError as e:
             if observers.failure is not None:
                 raise observers.failure from None
-            raise wire.error_of(e) from None
+            raise link.error_of(e) from None
     finally:
         if call is not None:
             call.cancel()

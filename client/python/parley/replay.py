@@ -292,7 +292,7 @@ class Replay:
             for m in stream:
                 yield batch_of(m)
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self._link.error_of(e) from None
         finally:
             stream.cancel()
 

@@ -115,7 +115,7 @@ class Params:
             for version in stream:
                 yield version.version, tuple(version.contributors)
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise self._link.error_of(e) from None
         finally:
             stream.cancel()
 

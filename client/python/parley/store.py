@@ -165,11 +165,12 @@ class OrderedStore:
 
     def watch(self, key: str) -> Iterator[int]:
         """Yields the number of the newest version, then the number of each new version."""
+        link = self._link(key)
         try:
-            for version in self._link(key).stream("Store/Watch", pb.StoreWatchRequest(key=key), pb.StoreVersion):
+            for version in link.stream("Store/Watch", pb.StoreWatchRequest(key=key), pb.StoreVersion):
                 yield version.version
         except grpc.RpcError as e:
-            raise wire.error_of(e) from None
+            raise link.error_of(e) from None
 
     def versions(self, key: str) -> list[int]:
         """Returns the numbers of the versions that are kept, the newest first."""

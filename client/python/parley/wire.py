@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from parley import reach
 from parley.v1 import content_pb2, conversations_pb2, cursor_pb2, error_pb2, sampling_pb2
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
@@ -43,17 +44,18 @@ class Invalid(Error, ValueError):
         return Invalid, (self.field, self.problem)
 
 
-def error_of(failure: Any) -> Error:
-    """Converts an exception of grpc or grpc.aio."""
+def error_of(failure: Any, address: str = "the address", is_tls: bool = False) -> Error:
+    """Converts an exception of grpc or grpc.aio. address and is_tls are the channel's."""
     code, message = failure.code().name, failure.details() or ""
     for key, value in failure.trailing_metadata() or ():
         if key == "parley-error-bin":
             detail = error_pb2.ErrorDetail.FromString(value)
             return Error(code, detail.message, detail.reason, detail.field, detail.retry_after_ms / 1000)
-    return Error(code, message)
+    cause = reach.cause_of(message, is_tls)
+    return Error(code, message) if cause is None else Error(code, cause[1].format(address), cause[0])
 
 
-def channel_arguments(address: str, tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
+def channel_arguments(tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
     """Returns a channel's credentials (None: without TLS) and its options."""
     # gRPC gives up connecting after min_reconnect_backoff_ms; the other two say how soon it tries again.
     options = [("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 100),
@@ -76,8 +78,8 @@ def metadata_of(key: str | None) -> list[tuple[str, str]]:
 
 def addresses_of(addresses: str | Sequence[str]) -> list[str]:
     found = addresses.split(",") if isinstance(addresses, str) else list(addresses)
-    if not found or not all(found):
-        raise ValueError(f"addresses is {addresses!r}, it must have at least one address and no empty one")
+    if not found:
+        raise ValueError(f"addresses is {addresses!r}, it must have at least one address")
     return found
 
 
@@ -103,6 +105,25 @@ def wholly(write: Callable[[], None]) -> None:
         raise
 
 
+class Malformed(Error, ValueError):
+    """The address of a daemon is not one."""
+
+    def __init__(self, address: str, fault: str) -> None:
+        super().__init__("INVALID_ARGUMENT", f"'{address[:100]}' is not an address: {fault}", "ADDRESS_MALFORMED", "address")
+        self.address, self.fault = address, fault
+
+    def __reduce__(self) -> Any:
+        return Malformed, (self.address, self.fault)
+
+
+def address_of(address: str) -> str:
+    """Returns an address as gRPC takes it. Raises Malformed."""
+    fault = reach.fault_of(address)
+    if fault:
+        raise Malformed(address, fault)
+    return reach.address_of(address)
+
+
 class Patience:
     """Decides how long to wait before the next attempt of a call that is safe to repeat, until `seconds` have passed since the first
     failure."""
@@ -118,7 +139,7 @@ class Patience:
 
     def wait_after(self, error: Error) -> float:
         """Returns how many seconds to wait; raises the error if another attempt is useless or the time is over."""
-        passing = (error.code == "UNAVAILABLE" or error.code == "RESOURCE_EXHAUSTED" and error.retry_after > 0
+        passing = (error.code == "UNAVAILABLE" and error.reason not in reach.FINAL or error.code == "RESOURCE_EXHAUSTED" and error.retry_after > 0
                    or error.reason == "MODEL_NOT_FOUND")  # an open conversation whose worker has not reconnected yet
         now = time.monotonic()
         self.end = now + self.seconds if self.end is None else self.end

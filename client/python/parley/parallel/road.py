@@ -38,7 +38,7 @@ class Road:
             accepted = next(self._call).accepted
         except grpc.RpcError as e:
             self._out.put(None)
-            raise wire.error_of(e) from None
+            raise link.error_of(e) from None
         except BaseException:
             self._out.put(None)
             self._call.cancel()

@@ -1,0 +1,213 @@
+/* Explains why a server is not reached. gRPC tells it in a long text with one useful part, which a
+ * table finds and turns into a sentence. */
+#include "client/lib/reach.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+enum { PARLEYD_PORT = 8001 };
+
+/* --- addresses --- */
+
+/* A host of len bytes, and its port as text; NULL: the address names no port. */
+struct address_parts {
+    const char *host, *port;
+    size_t len;
+    bool is_ipv6;
+};
+
+/* Returns whether an address is a path or a list of addresses, which gRPC reads by itself. */
+static bool has_scheme(const char *address)
+{
+    static const char *const schemes[] = {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:"};
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (strncmp(address, schemes[i], strlen(schemes[i])) == 0)
+            return true;
+    return false;
+}
+
+static struct address_parts split_address(const char *address)
+{
+    const char *colon = strchr(address, ':');
+    const size_t len = strcspn(address, "]");
+
+    if (*address == '[' && strcmp(address + len, "]") == 0)
+        return (struct address_parts){.host = address + 1, .len = len - 1, .is_ipv6 = true};
+    if (*address == '[' && strncmp(address + len, "]:", 2) == 0)
+        return (struct address_parts){
+            .host = address + 1, .len = len - 1, .port = address + len + 2, .is_ipv6 = true};
+    if (colon != NULL && strchr(colon + 1, ':') != NULL)
+        return (struct address_parts){.host = address, .len = strlen(address), .is_ipv6 = true};
+    return (struct address_parts){
+        .host = address, .len = strcspn(address, ":"), .port = colon == NULL ? NULL : colon + 1};
+}
+
+static bool is_host(const struct address_parts *p)
+{
+    for (size_t i = 0; i < p->len; i++) {
+        unsigned char c = (unsigned char)p->host[i];
+
+        if (!isalnum(c) && strchr(p->is_ipv6 ? ":.%_-" : "._-", c) == NULL)
+            return false;
+    }
+    return p->len > 0;
+}
+
+bool reach_address(char out[REACH_ADDRESS_SIZE], const char *address, struct parley_error *err)
+{
+    const struct address_parts place = split_address(address);
+    uint64_t port = PARLEYD_PORT;
+    const char *why = NULL;
+
+    if (strlen(address) + sizeof("[]:65535") > REACH_ADDRESS_SIZE)
+        why = "it is too long";
+    else if (has_scheme(address))
+        (void)snprintf(out, REACH_ADDRESS_SIZE, "%s", address); /* it fits */
+    else if (strstr(address, "://") != NULL)
+        why = "it is a URL; give HOST:PORT, with the port of gRPC";
+    else if (!is_host(&place))
+        why = "give HOST:PORT, [IPV6]:PORT or unix:/PATH";
+    else if (place.port != NULL && (!number_read(&port, place.port, UINT16_MAX) || port == 0))
+        why = "its port must be a number from 1 to 65535";
+    else
+        (void)snprintf(out, REACH_ADDRESS_SIZE, "%s%.*s%s:%u", place.is_ipv6 ? "[" : "",
+                       (int)place.len, place.host, place.is_ipv6 ? "]" : "",
+                       (unsigned)port); /* it fits */
+    if (why == NULL)
+        return true;
+    (void)snprintf(out, REACH_ADDRESS_SIZE, "%s", address); /* one that is too long is cut */
+    *err = (struct parley_error){.status = PARLEY_INVALID_ARGUMENT, .reason = "ADDRESS_MALFORMED"};
+    (void)snprintf(err->text, sizeof(err->text), "'%.100s' is not an address: %s", address, why);
+    return false;
+}
+
+/* --- causes --- */
+
+struct cause {
+    const char *reason;
+    const char *before, *after; /* the sentence, around the address */
+    bool is_final;
+};
+
+static const struct cause nothing_listens = {"NOTHING_LISTENS", "nothing listens at ",
+                                             ": is parleyd running there?", false};
+static const struct cause host_unknown = {"HOST_UNKNOWN", "the host of ",
+                                          " is not known: check its name", false};
+static const struct cause unreachable = {"UNREACHABLE", "no way leads to ",
+                                         ": check the address and the network", false};
+static const struct cause nothing_behind = {"NOTHING_BEHIND", "the proxy at ",
+                                            " has no server behind it: is parleyd running there?",
+                                            false};
+static const struct cause not_grpc = {
+    "NOT_GRPC", "a web server answers at ",
+    ", it is not the port of gRPC: parleyd prints that port when it starts, it is 8001 by default",
+    true};
+/* A server that stops may end a connection as these two do. */
+static const struct cause tls_wanted = {
+    "TLS_WANTED", "the server at ",
+    " closes the connection: it probably wants TLS; connect with TLS and the file of the "
+    "authority that signed its certificate",
+    false};
+static const struct cause tls_not_wanted = {"TLS_NOT_WANTED", "the server at ",
+                                            " does not use TLS: connect without TLS", true};
+static const struct cause authority_unknown = {
+    "AUTHORITY_UNKNOWN", "the certificate of ",
+    " is signed by an authority that is not known here: name the authority's file", true};
+static const struct cause authorities_missing = {
+    "AUTHORITIES_MISSING", "the certificate of ",
+    " cannot be checked, this system has no certificates of authorities: name the authority's file",
+    true};
+static const struct cause name_differs = {
+    "NAME_DIFFERS", "the certificate of ",
+    " is for another name: connect by the name that the certificate has", true};
+static const struct cause certificate_wanted = {
+    "CERTIFICATE_WANTED", "the server at ",
+    " ends the TLS handshake: it probably wants a client's certificate; name its file and its "
+    "key's",
+    false};
+
+/* What gRPC's text contains, for OpenSSL and for BoringSSL. The first row that matches counts. */
+static const struct {
+    const char *part;
+    const struct cause *cause, *with_tls; /* with_tls: on a channel with TLS; NULL: the same */
+} texts[] = {
+    {"http2 header with status: 50", &nothing_behind, NULL}, /* 502, 503, 504 */
+    {"http2 header with status", &not_grpc, NULL},
+    {"Trying to connect an http1.x server", &not_grpc, NULL},
+    {"certificate verify failed", &authority_unknown, NULL},
+    {"CERTIFICATE_VERIFY_FAILED", &authority_unknown, NULL},
+    {"is not in peer certificate", &name_differs, NULL},
+    {"Failed to create secure client channel", &authorities_missing, NULL},
+    {"wrong version number", &tls_not_wanted, NULL},
+    {"WRONG_VERSION_NUMBER", &tls_not_wanted, NULL},
+    {"certificate required", &certificate_wanted, NULL},
+    {"CERTIFICATE_REQUIRED", &certificate_wanted, NULL},
+    {"Connection refused", &nothing_listens, NULL},
+    {"No such file or directory", &nothing_listens, NULL},
+    {"DNS", &host_unknown, NULL},
+    {"omain name not found", &host_unknown, NULL},
+    {"unreachable", &unreachable, NULL},
+    {"No route to host", &unreachable, NULL},
+    {"Connection reset by peer", &tls_wanted, &certificate_wanted},
+    {"Socket closed", &tls_wanted, &certificate_wanted},
+    {"ndpoint read failed", &tls_wanted, &certificate_wanted},
+};
+
+/* A connection that was there and was lost has no cause of the table: nothing is wrong with how
+ * the caller connects. */
+static const struct cause *find_cause(const char *text, bool is_tls)
+{
+    const bool is_connecting = strstr(text, "connect") != NULL || strstr(text, "DNS") != NULL ||
+                               strstr(text, "http2 header") != NULL ||
+                               strstr(text, "client channel") != NULL;
+
+    for (size_t i = 0; is_connecting && i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (strstr(text, texts[i].part) != NULL)
+            return is_tls && texts[i].with_tls != NULL ? texts[i].with_tls : texts[i].cause;
+    return NULL;
+}
+
+void reach_explain(struct parley_error *err, const char *address, bool is_tls)
+{
+    const struct cause *cause = find_cause(err->text, is_tls);
+    const char *last = strrchr(err->text, ':');
+    char why[sizeof(err->text)];
+
+    if (cause != NULL) {
+        (void)snprintf(err->text, sizeof(err->text), "%s%.150s%s", cause->before, address,
+                       cause->after); /* a longer one is cut */
+        (void)snprintf(err->reason, sizeof(err->reason), "%s", cause->reason);
+        return;
+    }
+    last = last != NULL && last[1] == ' ' && last[2] != '\0' ? last + 2 : err->text;
+    (void)snprintf(why, sizeof(why), "%s", last);
+    why[0] = (char)tolower((unsigned char)why[0]);
+    (void)snprintf(err->text, sizeof(err->text),
+                   "lost the connection to %.100s: %.200s; is parleyd still running?", address,
+                   why);
+}
+
+static const struct cause *cause_of(const struct parley_error *err)
+{
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (strcmp(texts[i].cause->reason, err->reason) == 0)
+            return texts[i].cause;
+    return NULL;
+}
+
+bool reach_is_cause(const struct parley_error *err)
+{
+    return cause_of(err) != NULL || strcmp(err->reason, "ADDRESS_MALFORMED") == 0;
+}
+
+bool reach_is_final(const struct parley_error *err)
+{
+    const struct cause *cause = cause_of(err);
+
+    return cause == NULL ? reach_is_cause(err) : cause->is_final;
+}
