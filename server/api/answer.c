@@ -1,5 +1,7 @@
 #include "server/api/answer.h"
 
+#include <string.h>
+
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
 #include "server/journal/journal.h"
@@ -73,4 +75,9 @@ void answer_json_kept(struct exchange *x, struct json_writer *w, const struct bu
     *a = (struct kept_answer){.exchange = x, .body = copy, .len = body->len};
     exchange_set_handler(x, &handler, a);
     journal_settle(journal, &a->wait, on_answer_kept, a);
+}
+
+const char *answer_unsaid_field(const struct error *err)
+{
+    return strstr(err->text, err->field) == NULL ? err->field : "";
 }

@@ -12,4 +12,8 @@ void answer_json(struct exchange *x, struct json_writer *w, const struct buf *bo
  * cannot be known. The exchange has no handler. */
 void answer_json_kept(struct exchange *x, struct json_writer *w, const struct buf *body);
 
+/* The field of err that its text does not name, for APIs whose errors have no place for it; "":
+ * there is none. */
+const char *answer_unsaid_field(const struct error *err);
+
 #endif

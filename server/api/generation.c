@@ -878,6 +878,20 @@ void generation_write_ids(const struct generation *g, const struct choice *c,
     json_end_array(w);
 }
 
+void generation_write_whole_ids(const struct generation *g, const struct choice *c,
+                                struct json_writer *w)
+{
+    struct turn_event all;
+    const char *ignored;
+    size_t len;
+
+    if (!g->request->wants_ids)
+        return;
+    generation_all(c, &all, &ignored, &len);
+    generation_write_prompt_ids(g, c, w);
+    generation_write_ids(g, c, &all, w);
+}
+
 void generation_write_logprob(struct json_writer *w, const char *name, float logprob)
 {
     json_write_real(w, name, isfinite(logprob) ? (double)logprob : -9999.0, 9);

@@ -166,6 +166,9 @@ void generation_write_prompt_ids(const struct generation *g, const struct choice
                                  struct json_writer *w);
 void generation_write_ids(const struct generation *g, const struct choice *c,
                           const struct turn_event *piece, struct json_writer *w);
+/* Writes both of c's whole reply, once it is done. */
+void generation_write_whole_ids(const struct generation *g, const struct choice *c,
+                                struct json_writer *w);
 /* A token that is named by its id. */
 #define GENERATION_ID_NAME "token_id:%d"
 void generation_write_logprob(struct json_writer *w, const char *name, float logprob);

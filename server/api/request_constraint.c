@@ -160,7 +160,8 @@ static enum status reader_member(struct constraint_reader *r, const struct spell
     case SPELLS_OBJECT:
         break;
     }
-    return reader_object(r, s->path, err);
+    return json_is_true(value) ? reader_object(r, s->path, err)
+                               : field_wrong(err, s->path, "true or false", value);
 }
 
 static enum status reader_members(struct constraint_reader *r, const json_t *holder,

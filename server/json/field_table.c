@@ -15,6 +15,11 @@ bool field_is_true(const json_t *value)
     return json_is_true(value);
 }
 
+bool field_is_one(const json_t *value)
+{
+    return json_is_number(value) && json_number_value(value) == 1;
+}
+
 bool field_is_text(const json_t *value, const char *text)
 {
     return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
@@ -38,6 +43,16 @@ static int field_row_by_name(const void *key, const void *row)
         b++;
     }
     return *a - *b;
+}
+
+static const struct field_row *field_table_find(const struct field_table *t, const char *name)
+{
+    return bsearch(name, t->rows, t->n, sizeof(t->rows[0]), field_row_by_name);
+}
+
+bool field_table_has(const struct field_table *t, const char *name)
+{
+    return field_table_find(t, name) != NULL;
 }
 
 /* What a value that is not of the kind must be; NULL: the value is of the kind. */
@@ -100,8 +115,7 @@ enum status field_table_read(const struct field_table *t, void *out, const json_
     /* An object has fewer fields than a table. */
     for (void *at = json_object_iter(o); at != NULL; at = json_object_iter_next(o, at)) {
         const json_t *value = json_object_iter_value(at);
-        const struct field_row *row =
-            bsearch(json_object_iter_key(at), t->rows, t->n, sizeof(t->rows[0]), field_row_by_name);
+        const struct field_row *row = field_table_find(t, json_object_iter_key(at));
         const char *missed;
 
         if (row == NULL || json_is_null(value))

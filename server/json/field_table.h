@@ -1,7 +1,8 @@
 /* A request as a table. A row says of one field of a JSON object which kind its value has, within
  * which bounds, and where the value goes, or why it is refused. A field that changes a reply and
  * has neither a row nor a reader of its own would be dropped without a word: each such field of an
- * API has a row. Fields without a row are unknown, and ignored; a null counts as not given. */
+ * API has a row. Fields without a row are passed over, and left to others (of HTTP's APIs,
+ * server/api/known_fields.h); a null counts as not given. */
 #ifndef SERVER_JSON_FIELD_TABLE_H
 #define SERVER_JSON_FIELD_TABLE_H
 
@@ -46,10 +47,14 @@ struct field_table {
 enum status field_table_read(const struct field_table *t, void *out, const json_t *object,
                              struct error *err) MUST_CHECK;
 
+/* Whether the table has a row of that name. */
+bool field_table_has(const struct field_table *t, const char *name);
+
 /* For is_off. Empty: false, 0, "", [] and {}. */
 bool field_is_false(const json_t *value);
 bool field_is_true(const json_t *value);
 bool field_is_empty(const json_t *value);
+bool field_is_one(const json_t *value);
 bool field_is_text(const json_t *value, const char *text);
 
 #endif

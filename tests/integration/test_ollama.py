@@ -165,7 +165,7 @@ def errors(daemon):
     expect(400, "assistant", client.chat, "tiny", STORY + [{"role": "assistant", "content": "Once"}])
     expect(400, "suffix", client.generate, "tiny", "x", suffix="y")
     expect(400, "template", client.generate, "tiny", "x", template="y")
-    expect(400, "context", client.generate, "tiny", "x", context=[1, 2])
+    expect(400, "context", client.generate, "tiny", "x", context=[1, 2], raw=True)
     expect(400, "system", client.generate, "tiny", "x", raw=True, system="y")
     expect(400, "temperature", client.chat, "tiny", STORY, options={"temperature": -1})
     expect(400, "mirostat", client.chat, "tiny", STORY, options={"mirostat": 1})

@@ -432,7 +432,7 @@ def errors(parley):
     for tools in ([{"type": "web_search"}, {"type": "custom", "custom": {"name": "f"}}], []):
         raw = client.chat.completions.with_raw_response.create(model="tiny", messages=wide, tools=tools or openai.NOT_GIVEN, max_completion_tokens=3,
                                                                extra_body={"max_tokens": 3.0, "unknown": 2**64, "top_p": 0, "ignore_eos": True})
-        assert raw.headers["x-parley-unenforced"] == ("web_search, custom, " if tools else "") + "messages.name", raw.headers
+        assert raw.headers["x-parley-unenforced"] == ("web_search, custom, " if tools else "") + "unknown, messages.name", raw.headers
         assert raw.parse().usage.completion_tokens == 3
     echoes = {"prompt_cache_key": "k", "safety_identifier": "s", "user": "u", "truncation": "auto", "max_tool_calls": 3, "text": {"verbosity": "low", "format": {"type": "text"}}}
     told = client.responses.create(model="tiny", input="x", max_output_tokens=3, temperature=0, top_logprobs=2, include=["message.output_text.logprobs"],

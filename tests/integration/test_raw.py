@@ -159,11 +159,8 @@ def reply_ids(parley):
     client = openai.OpenAI(base_url=f"http://{parley.http}/v1", api_key="any", timeout=PATIENCE, max_retries=0)
     said = client.chat.completions.create(model="tiny", messages=SAY, max_tokens=5, logprobs=True, top_logprobs=2, extra_body={"ignore_eos": True, "return_token_ids": True})
     assert [t.id for t in said.choices[0].logprobs.content] == said.choices[0].token_ids and said.choices[0].logprobs.content[0].top_logprobs[0].id >= 0
-    # Without the field no answer has ids, and other APIs refuse it.
+    # Without the field no answer has ids.
     assert "token_ids" not in json.dumps(post(parley, "/v1/chat/completions", {"model": "tiny", "messages": SAY, "max_tokens": 2}))
-    for path, body in (("/v1/responses", {"input": "a"}), ("/v1/messages", {"messages": SAY, "max_tokens": 1}), ("/api/chat", {"messages": SAY})):
-        status, reply = post(parley, path, {"model": "tiny", "return_token_ids": True, **body})
-        assert status == 400 and "return_token_ids" in json.dumps(reply), (path, reply)
 
 
 def chats_by_ids(parley):
@@ -214,6 +211,69 @@ def kept(parleyd, flags, folder):
             assert error.code == 422
 
 
+def said_by(parley, path, body):
+    """The last object of a stream of any API that has ids of the whole reply."""
+    request = urllib.request.Request(f"http://{parley.http}{path}", json.dumps({**body, "stream": True}).encode())
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        lines = [line.removeprefix("data: ") for line in answer.read().decode().splitlines() if line.startswith(("data: {", "{"))]
+    told = [json.loads(line) for line in lines]
+    told = [event.get("response", event) if path == "/v1/responses" else event for event in told]
+    having = [event for event in told if "token_ids" in event]
+    assert len(having) == 1, told
+    return having[0]
+
+
+def ids_elsewhere(parley):
+    """Responses, Messages and Ollama's two return the same ids as chat completions, whole and in the last object of a stream."""
+    tool = {"name": TOOLS[0]["function"]["name"], "input_schema": TOOLS[0]["function"]["parameters"]}
+    apis = (("/v1/responses", {"input": SAY, "tools": [{"type": "function", **TOOLS[0]["function"]}]}), ("/v1/messages", {"messages": SAY, "max_tokens": 1000, "tools": [tool]}),
+            ("/api/chat", {"messages": SAY, "tools": TOOLS[:1]}))
+    for text in ("Yes.", CALL, f"<think>\nHm.\n</think>\n\n{CALL}"):
+        common = {"model": "hermes", "return_token_ids": True, **says(text)}
+        _, chat = post(parley, "/v1/chat/completions", {**common, "messages": SAY, "tools": TOOLS[:1]})
+        wanted = chat["prompt_token_ids"], chat["choices"][0]["token_ids"]
+        for path, body in apis:
+            status, reply = post(parley, path, {"stream": False, **common, **body})
+            assert status == 200 and reply["token_ids"][:-1] == wanted[1][:-1], (path, reply, wanted)
+            streamed = said_by(parley, path, {**common, **body})
+            assert streamed["prompt_token_ids"] == reply["prompt_token_ids"] and streamed["token_ids"][:-1] == wanted[1][:-1], (path, streamed)
+            if path != "/v1/messages":  # whose tool has no description, and so another prompt
+                assert reply["prompt_token_ids"] == wanted[0], path
+            status, reply = post(parley, path, {"stream": False, "model": "hermes", **says(text), **body})
+            assert status == 200 and not {"token_ids", "prompt_token_ids", "context"} & set(reply), reply
+            status, reply = post(parley, path, {**common, **body, "return_token_ids": 1})
+            assert status == 400 and "return_token_ids" in json.dumps(reply), reply
+
+
+def contexts(parley):
+    """Ollama's context: the ids of what was said, behind which a prompt goes on as if it were one chat, whatever ended the reply."""
+    client = ollama.Client(host=f"http://{parley.http}", timeout=PATIENCE)
+    for text in ("Yes.", "Maybe"):
+        first = post(parley, "/api/generate", {"model": "hermes", "prompt": SAY[0]["content"], "stream": False, **says(text)})[1]
+        assert first["context"][:first["prompt_eval_count"]] == ids_of(parley, "hermes", messages=SAY) and first["context"][first["prompt_eval_count"]:] == ids_of(parley, "hermes", prompt=text)
+        history = [*SAY, {"role": "assistant", "content": text}, {"role": "user", "content": "and now?"}]
+        body = {"model": "hermes", "prompt": "and now?", "context": first["context"], "return_token_ids": True, "options": {"num_predict": 3}}
+        for context in (first["context"], first["context"] + ids_of(parley, "hermes", prompt="<|im_end|>")):  # with or without what ended the reply
+            status, second = post(parley, "/api/generate", {**body, "context": context, "stream": False})
+            assert status == 200 and second["prompt_token_ids"] == ids_of(parley, "hermes", messages=history), second
+            assert second["context"] == second["prompt_token_ids"] + second["token_ids"]
+        assert said_by(parley, "/api/generate", body)["prompt_token_ids"] == second["prompt_token_ids"]
+    second = client.generate("hermes", "and now?", context=first["context"], options={"num_predict": 3})
+    assert list(second.context[:len(first["context"])]) == first["context"]
+    third = client.generate("hermes", "and then?", context=second.context, system="Be brief.", options={"num_predict": 3})
+    shown = post(parley, "/detokenize", {"model": "hermes", "tokens": third.context})[1]["prompt"]
+    assert shown.startswith("<|im_start|>user\nhello there<|im_end|>\n") and "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nand then?<|im_end|>\n" in shown, shown
+    assert client.generate("hermes", "a", context=[], options={"num_predict": 1}).context
+    for body, word in (({"context": [10 ** 9]}, "10"), ({"context": [-1]}, "-1"), ({"context": "x"}, "context"), ({"context": ["x"]}, "context"), ({"context": [1.5]}, "context"),
+                       ({"context": [1], "raw": True}, "context"), ({"context": [1] * 20000}, ""), ({"context": [1], "model": "echo"}, "context")):
+        status, reply = post(parley, "/api/generate", {"model": "hermes", "prompt": "x", "options": {"num_predict": 1}, "stream": False, **body})
+        assert status == 400 and word in reply["error"], (body if len(str(body)) < 100 else "long", status, reply)
+    raw = post(parley, "/api/generate", {"model": "hermes", "prompt": "x", "raw": True, "stream": False, "options": {"num_predict": 1}})[1]
+    assert "context" not in raw, raw
+    request = urllib.request.Request(f"http://{parley.http}/api/generate", json.dumps({"model": "hermes", "prompt": "x", "stream": False, "options": {"num_predict": 1}}).encode(), {"Idempotency-Key": "contexts"})
+    assert "context" not in json.loads(urllib.request.urlopen(request, timeout=PATIENCE).read())
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
@@ -229,7 +289,7 @@ def main():
         children.run([write_tiny_model, path("hermes.gguf"), "8192", "1", path("hermes.jinja")], check=True)
         flags = [flag for name in ("tiny", "bos", "gap", "hermes") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (control_tokens, beginnings, gaps, pieces, reply_ids, chats_by_ids):
+            for test in (control_tokens, beginnings, gaps, pieces, reply_ids, ids_elsewhere, contexts, chats_by_ids):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

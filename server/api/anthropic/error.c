@@ -1,6 +1,7 @@
 #include "server/api/anthropic/error.h"
 
 #include "base/json_writer.h"
+#include "server/api/answer.h"
 #include "server/api/context_counts.h"
 
 static const char *anthropic_error_type(int http_status)
@@ -40,7 +41,8 @@ static enum status anthropic_append_error(struct buf *out, int http_status, cons
         json_write_format(&w, "message", "prompt is too long: %llu tokens > %llu maximum",
                           (unsigned long long)counts.n_tokens, (unsigned long long)counts.n_most);
     else
-        json_write_text(&w, "message", err->text);
+        json_write_format(&w, "message", "%s%s%s", answer_unsaid_field(err),
+                          answer_unsaid_field(err)[0] == '\0' ? "" : ": ", err->text);
     json_end_object(&w);
     json_end_object(&w);
     return json_writer_end(&w);

@@ -323,6 +323,7 @@ static void anthropic_finish(struct generation *g, struct choice *c, struct json
     anthropic_write_stop(g, c, n_calls, w);
     json_end_object(w);
     anthropic_write_usage(c, w);
+    generation_write_whole_ids(g, c, w);
     generation_end_event(w);
     generation_write_id(g, w); /* the last: who has only some of these gets all of them again */
     generation_begin_event("message_stop", w);
@@ -401,6 +402,7 @@ static void anthropic_whole(struct generation *g, struct json_writer *w)
     json_end_array(w);
     anthropic_write_stop(g, c, reply.n_calls, w);
     anthropic_write_usage(c, w);
+    generation_write_whole_ids(g, c, w);
     json_end_object(w);
     whole_reply_deinit(&reply);
 }
@@ -443,6 +445,8 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
         return err->status;
     if (m->agent->type->text == NULL)
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
+    if (r.left_out != NULL && r.left_out[0] != '\0')
+        exchange_set_unenforced(x, r.left_out);
     buf_init(&ids, COUNT_MAX_BYTES);
     buf_init(&out, COUNT_ANSWER_BYTES);
     rc = request_fit_model(&r, m->info.text.reply_format, exchange_arena(x), err);

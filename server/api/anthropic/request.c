@@ -6,9 +6,10 @@
 
 #include "agents/constraint/constraint.h"
 #include "server/api/anthropic/request_chat.h"
-#include "server/api/foreign_fields.h"
+#include "server/api/known_fields.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
+#include "server/json/foreign_fields.h"
 #include "server/json/sampling.h"
 
 /* The member "type" of an object, "" where it has none. */
@@ -31,18 +32,26 @@ struct anthropic_body {
 };
 
 #define TO(member) offsetof(struct anthropic_body, member)
+#define IN_CHAT "is not supported here: /v1/chat/completions has it"
+#define ONE_REPLY "must be 1: /v1/chat/completions has n"
 
 /* Beside the table, sampling, constraints, thinking, system, messages and tools have readers of
  * their own. */
 /* clang-format off */
 static const struct field_row anthropic_rows[] = {
+    {"best_of", FIELD_ANY, .refused = ONE_REPLY, .is_off = field_is_one},
+    {"logit_bias", FIELD_ANY, .refused = IN_CHAT, .is_off = field_is_empty},
+    {"max_completion_tokens", FIELD_ANY, .refused = "is not supported: use max_tokens", .is_off = field_is_empty},
     {"max_tokens", FIELD_WHOLE, .to = TO(max_tokens), .least = 1, .most = UINT32_MAX, .given = TO(has_max_tokens)},
     {"mcp_servers", FIELD_LIST, .refused = "cannot be called by the models that are served", .is_off = field_is_empty},
     {"metadata", FIELD_OBJECT, .to = TO(metadata)},
     {"model", FIELD_TEXT, .to = TO(r.model)},
+    {"n", FIELD_ANY, .refused = ONE_REPLY, .is_off = field_is_one},
     {"output_config", FIELD_OBJECT, .to = TO(config)},
     {"output_format", FIELD_OBJECT, .to = TO(format)}, /* the former place of output_config's */
-    {"return_token_ids", FIELD_ANY, .refused = "is not supported here: /v1/chat/completions has it", .is_off = field_is_empty},
+    {"prompt_logprobs", FIELD_ANY, .refused = IN_CHAT, .is_off = field_is_empty},
+    {"prompt_token_ids", FIELD_ANY, .refused = IN_CHAT, .is_off = field_is_empty},
+    {"return_token_ids", FIELD_BOOL, .to = TO(r.wants_ids)},
     {"stop_sequences", FIELD_LIST, .to = TO(stops)},
     {"stream", FIELD_BOOL, .to = TO(r.stream)},
 };
@@ -199,6 +208,25 @@ static enum status anthropic_take_chat(struct request *out, const json_t *body, 
     return anthropic_take_prompt(out->prompts, body, chat, arena, err);
 }
 
+/* The members that the API does not know. What readers add to the body comes later. */
+static enum status anthropic_list_others(const char **out, const struct anthropic_body *given,
+                                         const json_t *body, struct arena *arena, struct error *err)
+{
+    const struct known_object objects[] = {
+        {.object = body,
+         .path = "",
+         .has_sampling = true,
+         .has_foreign = true,
+         .tables = {&of_anthropic}},
+        {.object = given->config, .path = "output_config."},
+        {.object = field(body, "structured_outputs"), .path = "structured_outputs."},
+        {.object = field(body, "thinking"), .path = "thinking."},
+    };
+
+    return known_fields_list_others(out, objects, sizeof(objects) / sizeof(objects[0]),
+                                    FIELDS_OF_MESSAGES, arena, err);
+}
+
 static const struct field_name anthropic_names[] = {{"stop", "stop_sequences"}, {0}};
 
 enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
@@ -207,15 +235,18 @@ enum status anthropic_request(struct request *out, const json_t *body, bool is_c
     struct anthropic_body given = {
         .r = {.model = "", .n = 1, .n_prompts = 1, .names = anthropic_names}};
     struct request *r = &given.r;
+    const char *others;
 
     r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
     if (r->prompts == NULL)
         return error_no_memory(err, sizeof(r->prompts[0]), "the request");
     if (field_table_read(&of_anthropic, &given, body, err) != STATUS_OK ||
+        anthropic_list_others(&others, &given, body, arena, err) != STATUS_OK ||
         anthropic_take_thinking(&given, body, arena, err) != STATUS_OK ||
         anthropic_take_sampling(&given, body, is_counted, arena, err) != STATUS_OK ||
         anthropic_take_format(&given, body, arena, err) != STATUS_OK ||
-        anthropic_take_chat(r, body, arena, err) != STATUS_OK)
+        anthropic_take_chat(r, body, arena, err) != STATUS_OK ||
+        request_leave_out(r, others, arena, err) != STATUS_OK)
         return err->status;
     *out = *r;
     return STATUS_OK;

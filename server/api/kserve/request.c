@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "server/conversation/event_id.h"
 #include "server/json/fields.h"
+#include "server/json/foreign_fields.h"
 #include "server/json/sampling.h"
 
 typedef Inference__ModelInferRequest request;
@@ -254,6 +255,8 @@ static enum status take_sampling(struct sampling_overrides *overrides, const str
         return error_field(err, "sampling_parameters", "is no JSON: %.120s", why.text);
     if (json_is_object(json)) {
         rc = sampling_json_set_all(overrides, json, arena, err);
+        if (rc == STATUS_OK)
+            rc = foreign_fields_take(overrides, json, arena, err);
         if (rc != STATUS_OK)
             (void)error_prefix(err, "sampling_parameters");
     } else {
@@ -435,11 +438,11 @@ static enum status take_sequence(const char **out, const parameter *p, struct ar
     return *out != NULL ? STATUS_OK : error_no_memory(err, sizeof(number), "a sequence");
 }
 
-/* A sampling parameter, converted to JSON. */
+/* A sampling parameter, ours or another server's, converted to JSON. */
 static enum status take_setting(struct sampling_overrides *overrides, const char *key,
                                 const parameter *p, struct arena *arena, struct error *err)
 {
-    json_t *value = NULL;
+    json_t *value = NULL, *object;
     enum status rc;
 
     switch (p->parameter_choice_case) {
@@ -463,8 +466,14 @@ static enum status take_setting(struct sampling_overrides *overrides, const char
     }
     if (value == NULL)
         return error_field(err, key, "has a value that is none");
-    rc = sampling_json_set(overrides, key, value, arena, err);
-    json_decref(value);
+    object = json_object();
+    if (json_object_set_new(object, key, value) != 0) /* which takes the value in any case */
+        rc = error_no_memory(err, 0, "sampling parameters");
+    else if (sampling_json_knows(key))
+        rc = sampling_json_set(overrides, key, value, arena, err);
+    else
+        rc = foreign_fields_take(overrides, object, arena, err);
+    json_decref(object);
     return rc;
 }
 
@@ -535,7 +544,7 @@ static enum status take_parameter(struct kserve_request *out, struct sampling_ov
         return take_dimensions(&out->dimensions, key, p, err);
     if (strcmp(key, "resume_from") == 0)
         return take_cursor(out, key, p, err);
-    if (sampling_json_knows(key))
+    if (sampling_json_knows(key) || foreign_fields_know(key))
         return take_setting(overrides, key, p, arena, err);
     return STATUS_OK;
 }

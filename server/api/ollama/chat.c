@@ -4,10 +4,12 @@
 
 #include "server/api/answer.h"
 #include "server/api/generation.h"
+#include "server/api/ollama/context.h"
 #include "server/api/ollama/error.h"
 #include "server/api/ollama/request.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
+#include "server/conversation/completed_turn.h"
 #include "server/conversation/conversations.h"
 #include "server/json/fields.h"
 #include "server/model/model.h"
@@ -18,6 +20,8 @@ enum { OLLAMA_EMPTY_MAX_BYTES = 4096, OLLAMA_CALL_MAX_BYTES = 64 << 20 };
 struct ollama_reply {
     const char *model; /* as the request names it */
     bool is_chat;
+    bool names_ids; /* of the prompt and of the reply, in lists of their own */
+    bool gives_context;
     bool has_call; /* whose name and arguments are these, so far */
     uint32_t call;
     struct buf name, arguments;
@@ -183,6 +187,45 @@ static void ollama_write_done(const struct choice *c, struct json_writer *w)
     json_write_unsigned(w, "eval_duration", t->decode_us * 1000);
 }
 
+/* How many of a reply's tokens have a text: those that ended it have none. */
+static size_t ollama_n_spoken(const struct completed_turn *t)
+{
+    size_t n = t->n_tokens;
+
+    while (t->finish == FINISH_STOP && n > 0 &&
+           t->tokens[n - 1].text_end == (n == 1 ? 0 : t->tokens[n - 2].text_end))
+        n--;
+    return n;
+}
+
+/* The ids of the prompt and of the reply as one list, by which the next request goes on. */
+static void ollama_write_context(const struct choice *c, struct json_writer *w)
+{
+    const struct completed_turn *t = c->reader.completed;
+    size_t n;
+    const int32_t *ids = reader_prompt_ids(&c->reader, &n);
+
+    if (ids == NULL || t == NULL)
+        return;
+    json_begin_array(w, "context");
+    for (size_t i = 0; i < n; i++)
+        json_write_signed(w, NULL, ids[i]);
+    for (size_t i = 0; i < ollama_n_spoken(t); i++)
+        json_write_signed(w, NULL, t->tokens[i].id);
+    json_end_array(w);
+}
+
+static void ollama_write_ids(const struct generation *g, const struct choice *c,
+                             struct json_writer *w)
+{
+    const struct ollama_reply *r = g->renderer_state;
+
+    if (r->names_ids)
+        generation_write_whole_ids(g, c, w);
+    if (r->gives_context)
+        ollama_write_context(c, w);
+}
+
 static void ollama_piece(struct generation *g, struct choice *c, const struct turn_event *event,
                          struct json_writer *w)
 {
@@ -211,6 +254,7 @@ static void ollama_finish(struct generation *g, struct choice *c, struct json_wr
     ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
     ollama_end_said(r->is_chat, w);
     ollama_write_done(c, w);
+    ollama_write_ids(g, c, w);
     ollama_end_line(w);
 }
 
@@ -260,6 +304,7 @@ static void ollama_whole(struct generation *g, struct json_writer *w)
     ollama_end_said(r->is_chat, w);
     ollama_write_logprobs(g, c, &all, w);
     ollama_write_done(c, w);
+    ollama_write_ids(g, c, w);
     json_end_object(w);
     whole_reply_deinit(&reply);
 }
@@ -303,6 +348,26 @@ static enum status ollama_answer_empty(struct exchange *x, const struct ollama_r
     return STATUS_OK;
 }
 
+/* A reply of /api/generate has a context, unless its model has no ids, or the reply has a key: one
+ * that is stored has none. */
+static enum status ollama_fit_context(struct exchange *x, struct ollama_request *r, bool *ret_gives,
+                                      struct error *err)
+{
+    const struct agent_text *text;
+    struct model *m;
+
+    if (r->n_context > 0 && exchange_conversation(x)[0] != '\0')
+        return error_field(err, "X-Conversation-Id", "has no place beside context");
+    if (resolution_find_model(&m, x, r->base.model, err) != STATUS_OK)
+        return err->status;
+    text = m->agent->type->text;
+    *ret_gives = text != NULL && text->gives_prompt_results && exchange_key(x) == NULL;
+    r->base.wants_ids = r->base.wants_ids || *ret_gives;
+    if (r->n_context == 0)
+        return STATUS_OK;
+    return ollama_context_continue(r, m, exchange_arena(x), err);
+}
+
 static enum status ollama_start(struct exchange *x, struct ollama_request *r, bool is_chat,
                                 const json_t *body, struct error *err)
 {
@@ -329,6 +394,9 @@ static enum status ollama_start(struct exchange *x, struct ollama_request *r, bo
     if (reply == NULL)
         return error_no_memory(err, sizeof(*reply), "a reply");
     reply->is_chat = is_chat;
+    reply->names_ids = r->base.wants_ids;
+    if (!is_chat && r->is_chat && ollama_fit_context(x, r, &reply->gives_context, err) != STATUS_OK)
+        return err->status;
     buf_init(&reply->name, OLLAMA_CALL_MAX_BYTES);
     buf_init(&reply->arguments, OLLAMA_CALL_MAX_BYTES);
     reply->model = arena_strndup(arena, r->base.model, strlen(r->base.model));

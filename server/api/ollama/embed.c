@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "server/api/embedding_request.h"
+#include "server/api/known_fields.h"
 #include "server/api/ollama/error.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -75,6 +76,7 @@ static enum status ollama_embed_start(struct exchange *x, const json_t *body, bo
     if (is_old && json_is_array(field(body, "prompt")))
         return error_field(err, "prompt", "must be a text: /api/embed takes lists");
     if (field_table_read(&of_body, &given, body, err) != STATUS_OK ||
+        known_fields_name_others(x, body, &of_body, FIELDS_OF_OLLAMA_EMBED, err) != STATUS_OK ||
         embedding_request_inputs(&inputs, &r.n_inputs, body, is_old ? "prompt" : "input", arena,
                                  err) != STATUS_OK ||
         resolution_find_model(&r.model, x, given.model, err) != STATUS_OK)

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "agents/constraint/constraint.h"
-#include "server/api/foreign_fields.h"
+#include "server/api/known_fields.h"
 #include "server/api/ollama/request_chat.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
+#include "server/json/foreign_fields.h"
 #include "server/json/sampling.h"
 
 /* --- what the API knows --- */
@@ -16,22 +17,32 @@
 /* What the tables fill; the rest of the request is read from these. */
 struct ollama_body {
     struct ollama_request r;
-    const json_t *options, *messages, *prompt, *suffix;
+    const json_t *options, *messages, *prompt, *suffix, *context;
     const char *system;
+    const char *others; /* members that are not known, as a list */
     bool is_raw;
 };
 
 #define TO(member) offsetof(struct ollama_body, member)
+
+#define IN_CHAT "is not supported here: /v1/chat/completions has it"
+#define ONE_REPLY "must be 1: /v1/chat/completions has n"
 
 /* Beside the tables, images, keep_alive, think, format, constraints and tools have readers of their
  * own. */
 /* clang-format off */
 #define REFUSED(name, kind, why) {name, kind, .refused = (why), .is_off = field_is_empty}
 static const struct field_row ollama_rows[] = {
+    {"best_of", FIELD_ANY, .refused = ONE_REPLY, .is_off = field_is_one},
+    REFUSED("logit_bias", FIELD_ANY, IN_CHAT),
     {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
     {"model", FIELD_TEXT, .to = TO(r.base.model)},
+    {"n", FIELD_ANY, .refused = ONE_REPLY, .is_off = field_is_one},
     {"options", FIELD_OBJECT, .to = TO(options)},
-    {"return_token_ids", FIELD_ANY, .refused = "is not supported here: /v1/chat/completions has it", .is_off = field_is_empty},
+    REFUSED("prompt_logprobs", FIELD_ANY, IN_CHAT),
+    REFUSED("prompt_token_ids", FIELD_ANY, IN_CHAT),
+    {"return_token_ids", FIELD_BOOL, .to = TO(r.base.wants_ids)},
+    {"return_tokens_as_token_ids", FIELD_BOOL, .to = TO(r.base.names_ids)},
     {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
     {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
 };
@@ -41,12 +52,15 @@ static const struct field_row ollama_chat_rows[] = {
 };
 
 static const struct field_row ollama_generate_rows[] = {
-    REFUSED("context", FIELD_LIST, "is not supported: /api/chat takes what was said"),
+    {"context", FIELD_LIST, .to = TO(context)},
+    REFUSED("height", FIELD_ANY, "is not supported: replies are text"),
     {"prompt", FIELD_ANY, .to = TO(prompt)},
     {"raw", FIELD_BOOL, .to = TO(is_raw)},
+    REFUSED("steps", FIELD_ANY, "is not supported: replies are text"),
     {"suffix", FIELD_ANY, .to = TO(suffix)},
     {"system", FIELD_TEXT, .to = TO(system)},
     REFUSED("template", FIELD_TEXT, "is not supported: the model's own is used"),
+    REFUSED("width", FIELD_ANY, "is not supported: replies are text"),
 };
 /* clang-format on */
 
@@ -168,8 +182,25 @@ static enum status ollama_refuse_unmet(const json_t *body, const char *model, st
     return STATUS_OK;
 }
 
+/* The members that the API does not know. What readers add to the body comes later. */
+static enum status ollama_list_others(struct ollama_body *out, const struct field_table *own,
+                                      enum field_owner api, const json_t *body, struct arena *arena,
+                                      struct error *err)
+{
+    const struct known_object objects[] = {
+        {.object = body, .path = "", .has_foreign = true, .tables = {&of_ollama, own}},
+        {.object = out->options, .path = "options.", .has_sampling = true, .has_foreign = true},
+        {.object = field(body, "structured_outputs"), .path = "structured_outputs."},
+        {.object = field(body, "thinking"), .path = "thinking."},
+    };
+
+    return known_fields_list_others(&out->others, objects, sizeof(objects) / sizeof(objects[0]),
+                                    api, arena, err);
+}
+
 static enum status ollama_take_common(struct ollama_body *out, const struct field_table *own,
-                                      const json_t *body, struct arena *arena, struct error *err)
+                                      enum field_owner api, const json_t *body, struct arena *arena,
+                                      struct error *err)
 {
     struct request *r = &out->r.base;
 
@@ -180,6 +211,7 @@ static enum status ollama_take_common(struct ollama_body *out, const struct fiel
         return error_no_memory(err, 0, "the request");
     if (field_table_read(&of_ollama, out, body, err) != STATUS_OK ||
         field_table_read(own, out, body, err) != STATUS_OK ||
+        ollama_list_others(out, own, api, body, arena, err) != STATUS_OK ||
         ollama_refuse_unmet(body, r->model, err) != STATUS_OK ||
         ollama_take_thinking(r, body, arena, err) != STATUS_OK ||
         foreign_fields_take(&r->overrides, body, arena, err) != STATUS_OK ||
@@ -232,13 +264,17 @@ enum status ollama_request_chat(struct ollama_request *out, const json_t *body, 
     struct ollama_body given;
     struct ollama_request *r = &given.r;
 
-    if (ollama_take_common(&given, &of_ollama_chat, body, arena, err) != STATUS_OK ||
+    if (ollama_take_common(&given, &of_ollama_chat, FIELDS_OF_OLLAMA_CHAT, body, arena, err) !=
+            STATUS_OK ||
         ollama_refuse_messages(given.messages, r->base.model, err) != STATUS_OK)
         return err->status;
     r->base.names = ollama_names;
     r->is_empty = json_array_size(given.messages) == 0;
+    r->is_chat = true;
     if (!r->is_empty &&
         ollama_take_messages(&r->base, body, given.messages, arena, err) != STATUS_OK)
+        return err->status;
+    if (request_leave_out(&r->base, given.others, arena, err) != STATUS_OK)
         return err->status;
     *out = *r;
     return STATUS_OK;
@@ -263,6 +299,26 @@ static enum status ollama_take_turn(struct prompt *out, const char *system, cons
     return STATUS_OK;
 }
 
+/* An empty list begins a context. */
+static enum status ollama_take_context(struct ollama_body *given, struct arena *arena,
+                                       struct error *err)
+{
+    int32_t *ids = NULL;
+
+    if (json_array_size(given->context) == 0)
+        return STATUS_OK;
+    if (!given->r.is_chat)
+        return error_field(err, "context",
+                           "cannot be combined with raw or suffix: prompt takes "
+                           "all that was said");
+    if (field_token_ids(&ids, given->context, "context", "a list of token ids", arena, err) !=
+        STATUS_OK)
+        return err->status;
+    given->r.context = ids;
+    given->r.n_context = json_array_size(given->context);
+    return STATUS_OK;
+}
+
 enum status ollama_request_generate(struct ollama_request *out, const json_t *body,
                                     struct arena *arena, struct error *err)
 {
@@ -272,7 +328,8 @@ enum status ollama_request_generate(struct ollama_request *out, const json_t *bo
     enum status rc = STATUS_OK;
     bool fills_in;
 
-    if (ollama_take_common(&given, &of_ollama_generate, body, arena, err) != STATUS_OK)
+    if (ollama_take_common(&given, &of_ollama_generate, FIELDS_OF_OLLAMA_GENERATE, body, arena,
+                           err) != STATUS_OK)
         return err->status;
     if (given.is_raw && given.system[0] != '\0')
         return error_field(err, "system", "cannot be combined with raw: put it into the prompt");
@@ -283,7 +340,10 @@ enum status ollama_request_generate(struct ollama_request *out, const json_t *bo
     if (fills_in && given.system[0] != '\0')
         return error_field(err, "system", "cannot be combined with suffix: put it into the prompt");
     r->is_empty = json_string_length(given.prompt) == 0 && !fills_in;
-    if (!r->is_empty && !given.is_raw && !fills_in)
+    r->is_chat = !given.is_raw && !fills_in;
+    if (ollama_take_context(&given, arena, err) != STATUS_OK)
+        return err->status;
+    if (!r->is_empty && r->is_chat)
         rc = ollama_take_turn(r->base.prompts, given.system, given.prompt, arena, err);
     else if (!r->is_empty) {
         rc = request_raw_rules(&rules, body, err);
@@ -292,6 +352,8 @@ enum status ollama_request_generate(struct ollama_request *out, const json_t *bo
     }
     if (rc == STATUS_OK && !r->is_empty && (given.is_raw || given.suffix != NULL))
         rc = request_fill_in(&r->base, given.suffix, arena, err);
+    if (rc == STATUS_OK)
+        rc = request_leave_out(&r->base, given.others, arena, err);
     if (rc == STATUS_OK)
         *out = *r;
     return rc;

@@ -3,6 +3,7 @@
 
 #include "server/access/access.h"
 #include "server/api/embedding_request.h"
+#include "server/api/known_fields.h"
 #include "server/api/openai/error.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -76,6 +77,7 @@ static enum status embeddings_begin_request(struct exchange *x, const json_t *bo
     struct embeddings_body given = {.model = "", .format = "float"};
 
     if (field_table_read(&of_body, &given, body, err) != STATUS_OK ||
+        known_fields_name_others(x, body, &of_body, FIELDS_OF_EMBEDDINGS, err) != STATUS_OK ||
         embeddings_check_format(given.format, err) != STATUS_OK ||
         embedding_request_inputs(&inputs, &r.n_inputs, body, "input", exchange_arena(x), err) !=
             STATUS_OK ||

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/known_fields.h"
 #include "server/conversation/conversation.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
@@ -25,11 +26,6 @@ struct openai_body {
     bool has_best_of;
 };
 
-static bool is_no_bound(const json_t *value)
-{
-    return json_is_integer(value) && json_integer_value(value) == -1;
-}
-
 static bool is_all_text(const json_t *value)
 {
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -49,6 +45,8 @@ static bool includes(const json_t *list, const char *what)
 
 #define TO(member) offsetof(struct openai_body, member)
 #define NO_IDS "is not supported here: /v1/chat/completions has it"
+#define NO_LENGTH "is not supported: use max_tokens"
+#define NO_BEST "must be 1: use n, and choose among the replies"
 #define NO_PROMPTS "is not supported here: /v1/chat/completions has prompt_logprobs"
 
 /* Refused are fields that other servers know and that would change the reply, or its form. Beside
@@ -58,21 +56,16 @@ static bool includes(const json_t *list, const char *what)
 #define REFUSED(name, off, why) {name, FIELD_ANY, .refused = (why), .is_off = field_is_##off}
 static const struct field_row every_rows[] = {
     {"model", FIELD_TEXT, .to = TO(r.base.model)},
-    {"n_predict", FIELD_ANY, .refused = "is not supported: use max_tokens", .is_off = is_no_bound},
-    REFUSED("n_probs", empty, "is not supported: use logprobs"),
-    REFUSED("skip_special_tokens", true, "must be true: replies have none"),
     {"stream", FIELD_BOOL, .to = TO(r.base.stream)},
 };
 
 static const struct field_row chat_rows[] = {
-    REFUSED("add_generation_prompt", true, "must be true: a reply is a message of its own"),
     REFUSED("add_special_tokens", false, "must be false: the chat template has them"),
     REFUSED("audio", empty, "is not supported: replies are text"),
-    REFUSED("chat_template", empty, "is not supported: the model's own is used"),
-    REFUSED("continue_final_message", empty, "is not supported: a reply is a message of its own"),
-    REFUSED("documents", empty, "is not supported: put them into a message"),
+    REFUSED("best_of", one, NO_BEST),
     REFUSED("echo", empty, "is not supported: put the message before the reply"),
     {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
+    REFUSED("max_output_tokens", empty, NO_LENGTH),
     {"messages", FIELD_LIST, .to = TO(messages)},
     {"modalities", FIELD_ANY, .refused = "may have text alone", .is_off = is_all_text},
     {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
@@ -92,8 +85,10 @@ static const struct field_row completion_rows[] = {
     {"best_of", FIELD_WHOLE, .to = TO(best_of), .least = 1, .most = REQUEST_MAX_CHOICES, .given = TO(has_best_of)},
     {"echo", FIELD_BOOL, .to = TO(r.base.echo)},
     {"logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = COMPLETION_MAX_TOPS, .given = TO(r.base.want_logprobs)},
+    REFUSED("max_completion_tokens", empty, NO_LENGTH),
+    REFUSED("max_output_tokens", empty, NO_LENGTH),
     {"n", FIELD_WHOLE, .to = TO(r.base.n), .least = 1, .most = REQUEST_MAX_CHOICES},
-    REFUSED("prompt_embeds", empty, "is not supported: a prompt is text or token ids"),
+    REFUSED("prompt_token_ids", empty, "is not supported here: prompt takes ids"),
     {"response_format", FIELD_ANY, .to = TO(response_format)},
     {"return_token_ids", FIELD_BOOL, .to = TO(r.base.wants_ids)},
     {"return_tokens_as_token_ids", FIELD_BOOL, .to = TO(r.base.names_ids)},
@@ -103,15 +98,15 @@ static const struct field_row completion_rows[] = {
 
 static const struct field_row responses_rows[] = {
     {"background", FIELD_BOOL, .to = TO(r.base.is_background)},
-    REFUSED("chat_template", empty, "is not supported: the model's own is used"),
-    REFUSED("continue_final_message", empty, "is not supported: a reply is a message of its own"),
+    REFUSED("best_of", one, NO_BEST),
     {"conversation", FIELD_ANY, .to = TO(conversation)},
-    REFUSED("documents", empty, "is not supported: put them into a message"),
     {"include", FIELD_LIST, .to = TO(include)},
     {"input", FIELD_ANY, .to = TO(input)},
     {"instructions", FIELD_TEXT, .to = TO(r.instructions)},
+    REFUSED("max_completion_tokens", empty, "is not supported: use max_output_tokens"),
     {"max_tool_calls", FIELD_WHOLE, .to = TO(ignored), .least = 1, .most = UINT32_MAX}, /* of tools that run elsewhere */
     {"metadata", FIELD_OBJECT, .to = TO(metadata)},
+    REFUSED("n", one, "must be 1: a response has one reply"),
     {"previous_response_id", FIELD_TEXT, .to = TO(r.previous)},
     REFUSED("prompt", empty, "is not supported: no prompts are stored"),
     {"prompt_cache_key", FIELD_TEXT, .to = TO(no_effect)},
@@ -119,10 +114,11 @@ static const struct field_row responses_rows[] = {
     REFUSED("prompt_logprobs", false, NO_PROMPTS),
     REFUSED("prompt_token_ids", empty, NO_IDS),
     {"reasoning", FIELD_OBJECT, .to = TO(reasoning)},
-    REFUSED("return_token_ids", false, NO_IDS),
+    {"return_token_ids", FIELD_BOOL, .to = TO(r.base.wants_ids)},
     REFUSED("return_tokens_as_token_ids", false, NO_IDS),
     {"safety_identifier", FIELD_TEXT, .to = TO(no_effect)},
     {"store", FIELD_BOOL, .to = TO(r.store)},
+    {"stream_options", FIELD_OBJECT, .to = TO(stream_options)}, /* there is always usage */
     {"text", FIELD_OBJECT, .to = TO(text)},
     {"top_logprobs", FIELD_WHOLE, .to = TO(r.base.n_top), .least = 0, .most = SAMPLING_MAX_LOGPROBS},
     {"truncation", FIELD_TEXT, .to = TO(truncation)},
@@ -149,6 +145,29 @@ static enum status openai_body_read(struct openai_body *out, const struct field_
         field_table_read(own, out, body, err) != STATUS_OK)
         return err->status;
     return field_table_read(&of_stream, out, out->stream_options, err);
+}
+
+/* The members that the API does not know. What readers add to the body comes later. */
+static enum status openai_body_list_others(const char **out, const struct openai_body *given,
+                                           const struct field_table *own, enum field_owner api,
+                                           const json_t *body, struct arena *arena,
+                                           struct error *err)
+{
+    const struct known_object objects[] = {
+        {.object = body,
+         .path = "",
+         .has_sampling = true,
+         .has_foreign = true,
+         .tables = {&of_every, own}},
+        {.object = given->stream_options, .path = "stream_options.", .tables = {&of_stream}},
+        {.object = given->reasoning, .path = "reasoning."},
+        {.object = given->text, .path = "text."},
+        {.object = field(body, "structured_outputs"), .path = "structured_outputs."},
+        {.object = field(body, "thinking"), .path = "thinking."},
+    };
+
+    return known_fields_list_others(out, objects, sizeof(objects) / sizeof(objects[0]), api, arena,
+                                    err);
 }
 
 /* vLLM's field; false is none. */
@@ -189,8 +208,11 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
 {
     struct openai_body given;
     struct request *r = &given.r.base;
+    const char *others;
 
     if (openai_body_read(&given, &of_chat, body, err) != STATUS_OK ||
+        openai_body_list_others(&others, &given, &of_chat, FIELDS_OF_CHAT, body, arena, err) !=
+            STATUS_OK ||
         request_sampling(&r->overrides, body, "max_completion_tokens", arena, err) != STATUS_OK ||
         request_constraint(r, body, given.response_format, "response_format", arena, err) !=
             STATUS_OK ||
@@ -218,6 +240,8 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
         return err->status;
     if (field(body, "max_completion_tokens") != NULL)
         r->names = names_of_chat;
+    if (request_leave_out(r, others, arena, err) != STATUS_OK)
+        return err->status;
     *out = *r;
     return STATUS_OK;
 }
@@ -242,8 +266,11 @@ enum status request_completion(struct request *out, const json_t *body, struct a
     struct raw_rules rules = {.parses_control = true};
     struct openai_body given;
     struct request *r = &given.r.base;
+    const char *others;
 
     if (openai_body_read(&given, &of_completion, body, err) != STATUS_OK ||
+        openai_body_list_others(&others, &given, &of_completion, FIELDS_OF_COMPLETIONS, body, arena,
+                                err) != STATUS_OK ||
         request_sampling(&r->overrides, body, "max_tokens", arena, err) != STATUS_OK ||
         request_constraint(r, body, given.response_format, "response_format", arena, err) !=
             STATUS_OK)
@@ -265,6 +292,8 @@ enum status request_completion(struct request *out, const json_t *body, struct a
     if (r->n * r->n_prompts > REQUEST_MAX_CHOICES)
         return error_field(err, "n", "times the prompts is %zu, at most %d are allowed",
                            r->n * r->n_prompts, REQUEST_MAX_CHOICES);
+    if (request_leave_out(r, others, arena, err) != STATUS_OK)
+        return err->status;
     *out = *r;
     return STATUS_OK;
 }
@@ -443,8 +472,11 @@ enum status request_responses(struct responses_request *out, const json_t *body,
 {
     struct openai_body given;
     struct responses_request *r = &given.r;
+    const char *others;
 
-    if (openai_body_read(&given, &of_responses, body, err) != STATUS_OK)
+    if (openai_body_read(&given, &of_responses, body, err) != STATUS_OK ||
+        openai_body_list_others(&others, &given, &of_responses, FIELDS_OF_RESPONSES, body, arena,
+                                err) != STATUS_OK)
         return err->status;
     r->base.n_prompts = 1;
     r->base.prompts = arena_alloc(arena, 1, sizeof(r->base.prompts[0]));
@@ -470,6 +502,8 @@ enum status request_responses(struct responses_request *out, const json_t *body,
                            "and previous_response_id exclude each other: give one of them");
     if (r->base.is_background && !r->store)
         return error_field(err, "background", "needs store: the response is read later");
+    if (request_leave_out(&r->base, others, arena, err) != STATUS_OK)
+        return err->status;
     *out = *r;
     return STATUS_OK;
 }

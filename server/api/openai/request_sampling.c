@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "server/api/foreign_fields.h"
 #include "server/api/openai/request.h"
 #include "server/json/fields.h"
+#include "server/json/foreign_fields.h"
 #include "server/json/sampling.h"
 
 static enum status take_bias(struct logit_bias *out, const char *key, const json_t *value,

@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "server/api/embedding_request.h"
+#include "server/api/known_fields.h"
 #include "server/api/openai/error.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -181,6 +182,7 @@ static enum status rerank_begin(struct exchange *x, const json_t *body, struct e
         return error_no_memory(err, sizeof(*r), "a request");
     *r = (struct rerank_request){.model = ""};
     if (field_table_read(&of_body, r, body, err) != STATUS_OK ||
+        known_fields_name_others(x, body, &of_body, FIELDS_OF_EMBEDDINGS, err) != STATUS_OK ||
         rerank_take_texts(r, &all, body, arena, err) != STATUS_OK ||
         resolution_find_model(&texts.model, x, r->model, err) != STATUS_OK)
         return err->status;

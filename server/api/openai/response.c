@@ -460,5 +460,7 @@ void response_write(const struct response_view *v, const char *name, struct json
         json_end_object(w);
     }
     write_outcome(w, v, t);
+    if (t != NULL && v->choice != NULL)
+        generation_write_whole_ids(v->choice->generation, v->choice, w);
     json_end_object(w);
 }

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "server/api/embedding_request.h"
+#include "server/api/known_fields.h"
 #include "server/api/openai/error.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -117,6 +118,7 @@ static enum status score_begin(struct exchange *x, const json_t *body, struct er
     if (s == NULL)
         return error_no_memory(err, sizeof(*s), "a request");
     if (field_table_read(&of_body, &model, body, err) != STATUS_OK ||
+        known_fields_name_others(x, body, &of_body, FIELDS_OF_EMBEDDINGS, err) != STATUS_OK ||
         score_take_texts(&first, &s->n_first, body, "text_1", arena, err) != STATUS_OK ||
         score_take_texts(&second, &s->n_second, body, "text_2", arena, err) != STATUS_OK ||
         resolution_find_model(&r.model, x, model, err) != STATUS_OK)

@@ -5,6 +5,7 @@
 #include "agents/turn.h"
 #include "base/utf8.h"
 #include "server/api/answer.h"
+#include "server/api/known_fields.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/request.h"
 #include "server/api/resolution.h"
@@ -48,6 +49,7 @@ static enum status tokens_begin(struct tokens_body *out, struct model **ret_mode
 {
     *out = (struct tokens_body){.model = "", .is_replied = true};
     if (field_table_read(&of_body, out, body, err) != STATUS_OK ||
+        known_fields_name_others(x, body, &of_body, FIELDS_OF_TOKENS, err) != STATUS_OK ||
         resolution_find_model(ret_model, x, out->model, err) != STATUS_OK ||
         model_check_ready(*ret_model, err) != STATUS_OK)
         return err->status;

@@ -120,6 +120,22 @@ START_TEST(test_generate)
 }
 END_TEST
 
+/* A context is ids; fields that the API does not know are listed. */
+START_TEST(test_context_and_others)
+{
+    struct read x;
+
+    ck_assert_int_eq(take(&x, false,
+                          "{\"prompt\":\"a\",\"context\":[7,8],\"odd\":1,\"width\":0,"
+                          "\"options\":{\"num_ctx\":1,\"odd\":2}}"),
+                     STATUS_OK);
+    ck_assert_uint_eq(x.r.n_context, 2);
+    ck_assert(x.r.context[0] == 7 && x.r.context[1] == 8 && x.r.is_chat);
+    ck_assert_str_eq(x.r.base.left_out, "odd, options.odd");
+    request_case_close(&x.c);
+}
+END_TEST
+
 /* What cannot be kept is refused by name. */
 START_TEST(test_refusals)
 {
@@ -142,7 +158,11 @@ START_TEST(test_refusals)
         {true, "typical_p", "{\"options\":{\"typical_p\":0.5}}"},
         {false, "suffix", "{\"prompt\":\"a\",\"suffix\":1}"},
         {false, "template", "{\"prompt\":\"a\",\"template\":\"b\"}"},
-        {false, "context", "{\"prompt\":\"a\",\"context\":[1]}"},
+        {false, "context", "{\"prompt\":\"a\",\"context\":[1],\"raw\":true}"},
+        {false, "context", "{\"prompt\":\"a\",\"context\":[\"1\"]}"},
+        {false, "context", "{\"prompt\":\"a\",\"context\":1}"},
+        {false, "width", "{\"prompt\":\"a\",\"width\":64}"},
+        {true, "n", "{\"n\":2}"},
         {false, "system", "{\"prompt\":\"a\",\"raw\":true,\"system\":\"b\"}"},
         {false, "prompt", "{\"prompt\":[1]}"},
     };
@@ -156,6 +176,9 @@ START_TEST(test_refusals)
     }
 }
 END_TEST
+
+static const char with_others[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"odd\":1,\"even\":2}";
 
 static enum status take_once(void *arg)
 {
@@ -171,8 +194,9 @@ START_TEST(memory_fails)
 {
     ck_assert_int_gt(request_case_sweep(take_once, whole_chat), 5);
     ck_assert_int_gt(request_case_sweep(take_once, with_calls), 20);
+    ck_assert_int_gt(request_case_sweep(take_once, with_others), 5);
 }
 END_TEST
 
-SUITE_MAIN("server/api/ollama/request", test_chat, test_calls, test_generate, test_refusals,
-           memory_fails)
+SUITE_MAIN("server/api/ollama/request", test_chat, test_calls, test_generate,
+           test_context_and_others, test_refusals, memory_fails)

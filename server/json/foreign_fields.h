@@ -1,11 +1,15 @@
-/* Fields of other servers' samplers. */
-#ifndef SERVER_API_FOREIGN_FIELDS_H
-#define SERVER_API_FOREIGN_FIELDS_H
+/* Fields of other servers, most of their samplers'. */
+#ifndef SERVER_JSON_FOREIGN_FIELDS_H
+#define SERVER_JSON_FOREIGN_FIELDS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/arena.h"
 #include "server/conversation/sampling.h"
+
+/* Whether name is that of such a field. */
+bool foreign_fields_know(const char *name);
 
 /* Takes the members of object, which is a body or its options, that are known elsewhere under
  * another name, into p. STATUS_INVALID names the first one that is not served and would change the
