@@ -3,8 +3,10 @@
 after it does. Whatever the place, the object's next call gets the answer to its own question, and nothing is half written.
 
 usage: test_whole.py PARLEYD      (run by the interpreter that has grpcio; see venv.sh)"""
+import contextlib
 import os
 import queue
+import signal
 import sys
 import tempfile
 import threading
@@ -188,8 +190,9 @@ def check_writer(w, _):
 
 
 def read_batches(replay):
-    for batch, _ in zip(replay.batches(2), range(3)):
-        assert len(batch) == 2
+    with contextlib.closing(replay.batches(2)) as batches:
+        for batch, _ in zip(batches, range(3)):
+            assert len(batch) == 2
 
 
 # --- Store ---
@@ -355,6 +358,17 @@ def check_gym(server, _):
     assert parley.gym.rollout("CartPole-v1", server, "pole", n=3, n_steps=2).rewards.shape == (2, 3)
 
 
+def learn(server):
+    events = list(parley.gym.train("CartPole-v1", server, "pole", n=3, episodes=2, n_steps=3))
+    assert [(e.episode, e.observers) for e in events] == [(1, 3), (2, 3)]
+
+
+def check_learn(server, at):
+    """No training and no observer is left behind, and no mode of gathering."""
+    learn(server)
+    check_gym(server, at)
+
+
 class Served:
     def __init__(self, server):
         self.params, self.models, self.name = parley.Params(server), parley.Models(server), f"s{next(NUMBERS)}"
@@ -497,6 +511,7 @@ TABLE = {
     "VectorEnv.step": (gym_vector, lambda v: v.step(np.array([0, 1])), check_gym_vector),
     "VectorEnv.reset": (gym_vector, lambda v: v.reset(seed=3), check_gym_vector),
     "gym.rollout": (lambda server: server, lambda s: parley.gym.rollout("CartPole-v1", s, "pole", n=2, n_steps=2), check_gym),
+    "gym.train": (lambda server: server, learn, check_learn),
     "Params, Models": (Served, serve, check_served),
     "Pool": (lambda server: POOLS[0], pooled, lambda pool, _: pooled(pool)),
 }
@@ -533,7 +548,7 @@ def sweep_group(name):
     return n
 
 
-def sweep(server, name, row):
+def sweep(server, name, row, stride=1):
     make, act, check = row
     at = 1
     while True:
@@ -548,7 +563,38 @@ def sweep(server, name, row):
         if n < at:
             assert at > 2, "it has places"
             return at - 1
-        at += children.STRIDE
+        at += stride * children.STRIDE
+
+
+# Calls of each kind that gRPC has. Ctrl-C is a signal here; it comes right after gRPC has taken a lock, where what is raised would leave it taken.
+LOCKS = ["OrderedStore.push", "Replay.insert", "Replay.sample", "Replay.batches", "Conversation.ask", "Conversation.turn", "RemoteOptimizer.step", "Act.act", "gym.train"]
+
+
+class Locks(Points):
+    def is_here(self):
+        if self.at is None or threading.get_ident() != threading.main_thread().ident:
+            return False
+        self.n += 1
+        return self.n == self.at
+
+    def around(self, does, *args, **more):
+        return does(*args, **more)
+
+
+def sweep_locks(server):
+    """Each lock of gRPC's that a method takes; a lock that stays taken makes the check wait for ever."""
+    global POINTS
+    points, POINTS = POINTS, Locks()
+    said = {"is_here": POINTS.is_here, "raise_signal": signal.raise_signal}
+    # where Python's own would be, for the channel looks at the place
+    exec(compile("def enter(self):\n    taken = self._lock.__enter__()\n    if is_here():\n        raise_signal(2)\n    return taken", threading.__file__, "exec"), said)
+    entered, threading.Condition.__enter__ = threading.Condition.__enter__, said["enter"]
+    try:
+        for name in LOCKS:
+            print(f"{name}: {sweep(server, name, TABLE[name], 3)} locks", flush=True)
+    finally:
+        threading.Condition.__enter__ = entered
+        POINTS = points
 
 
 def main():
@@ -556,7 +602,7 @@ def main():
     parley.parallel.direct.Packets.send = lambda *args, **more: POINTS.around(sent, *args, **more)
     threading.Condition.wait = lambda *args, **more: POINTS.around(CONDITION_WAIT, *args, **more)
     parley.channel.SimpleQueue = Queue
-    parley.channel.sleep = parley.client.sleep = parley.rollouts.sleep = sleep
+    parley.channel.sleep = parley.client.sleep = parley.gym.sleep = parley.rollouts.sleep = sleep
     with tempfile.TemporaryDirectory() as folder:
         parley.policies.create(os.path.join(folder, "pole.gguf"), 4, 2)
         check(os.path.join(folder, "pole.gguf"))
@@ -567,12 +613,13 @@ def check(policy):
         threading.Thread(target=parley.serve, args=(Speller, daemon.address), daemon=True).start()
         until("the agent is attached", lambda: "speller" in {m.name for m in server.links[0].call(
             "Models/List", models_pb2.ModelsListRequest(), models_pb2.ModelsListResponse).models})
-        for link in server.links:
-            link.channel = Channel(link.channel)
         threading.Thread(target=parley.serve, args=(parley.Policy("sign", lambda x: x @ SIGNS, observations=2, actions=2, greedy=True), daemon.address),
                          daemon=True).start()
         with parley.Act(server, "sign", 1) as one:
             one.wait()
+        sweep_locks(server)
+        for link in server.links:
+            link.channel = Channel(link.channel)
         POOLS.append(Pool(1, address=daemon.address))
         POOLS[0]._link.channel = Channel(POOLS[0]._link.channel)
         for name in TABLE:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from parley import reach, wire
+from parley.interrupts import Call, Channel, shielded
 from parley.wire import Error, Patience
 
 T = TypeVar("T")
@@ -29,8 +30,8 @@ class Link:
         self.address, self.patience, self.metadata = wire.address_of(address), patience, wire.metadata_of(key)
         credentials, options = wire.channel_arguments(tls)
         self.is_tls = credentials is not None
-        self.channel = (grpc.insecure_channel(self.address, options) if credentials is None
-                        else grpc.secure_channel(self.address, credentials, options))
+        self.channel = Channel(grpc.insecure_channel(self.address, options) if credentials is None
+                               else grpc.secure_channel(self.address, credentials, options))
         self._is_reached = False
 
     def error_of(self, failure: Any) -> Error:
@@ -52,7 +53,7 @@ class Link:
         if self._is_reached:
             return
         end = monotonic() + self.patience
-        ready = grpc.channel_ready_future(self.channel)
+        ready = Call(shielded(grpc.channel_ready_future, self.channel))
         try:
             while True:
                 try:

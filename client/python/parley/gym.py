@@ -5,10 +5,12 @@ one batch, and learns from them.
         print(e.episode, e.mean_reward)"""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import queue
 import threading
 from collections.abc import Iterator
+from time import sleep
 from typing import Any
 
 import grpc
@@ -16,10 +18,12 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from parley import wire
 from parley.act import Act, link_of
 from parley.channel import Link
 from parley.client import Server
 from parley.v1 import act_pb2 as pb
+from parley.wire import Error, Patience
 
 Array = npt.NDArray[Any]
 
@@ -143,10 +147,13 @@ class Observers:
             raise
 
     def attach(self) -> None:
+        """Waits until the daemon has accepted all observers, in the rows from 0 on, which are those that a training takes."""
         try:
             self.actor.rows = [next(call).accepted.row for call in self.calls]
         except grpc.RpcError as e:
             raise self.link.error_of(e) from None
+        if sorted(self.actor.rows) != list(range(len(self.calls))):
+            raise Error("UNAVAILABLE", f"other observers are attached to the policy '{self.actor.model}': these have the rows {self.actor.rows} of a batch")
 
     def episodes(self, on_failure: Any) -> None:
         """Runs the episodes that the daemon asks for, until close()."""
@@ -167,6 +174,9 @@ class Observers:
 
     def close(self) -> None:
         self.is_closing = True
+        wire.wholly(self._end)
+
+    def _end(self) -> None:
         for answers in self.answers:
             answers.put(None)
         for call in self.calls:
@@ -174,35 +184,67 @@ class Observers:
         self.actor.close()
 
 
+def attached(envs: Any, link: Link, model: str) -> Observers:
+    """Returns observers in the rows from 0 on. The error is temporary if others are attached, as those of a training that has just been
+    interrupted are until the daemon knows."""
+    observers = Observers(envs, link, model)
+    try:
+        observers.attach()
+        return observers
+    except BaseException:
+        observers.close()
+        raise
+
+
 def train(env: Any, server: Server | str, model: str = "", *, n: int = 8, episodes: int = 100, n_steps: int = 500, gamma: float = 0.99,
           learning_rate: float = 0.01, normalise: bool = True, seed: int = 1, until: float = 0.0, save_path: str = "") -> Iterator[pb.ActTrainEvent]:
     """Trains a policy with REINFORCE in n environments. After each episode (n_steps in every environment) it yields an event with
     mean_reward and running_reward. Training ends when the running reward reaches `until` (0: no such limit). save_path: see
-    ActTrainRequest."""
+    ActTrainRequest. While other observers are attached to the policy, or it is being trained, it waits, for the connection's patience.
+    Whatever ends it early, Ctrl-C too, ends the training at the daemon."""
     envs, link = make(env, n), link_of(server)
-    observers = Observers(envs, link, model)
-    thread, call = None, None
+    observers: Observers | None = None
+    thread: threading.Thread | None = None
+    call: Any = None
+
+    def end() -> None:
+        if call is not None:
+            call.cancel()
+        if observers is not None:
+            observers.close()
+            while thread is not None and thread.is_alive():
+                thread.join(0.05)
+                observers.close()  # the thread may have opened a stream of actions meanwhile
+            with contextlib.suppress(Error):  # the daemon is gone
+                link.once("Act/Configure", pb.ActConfigureRequest(model=model, mode=pb.ACT_MODE_AUTO), pb.ActConfigureResponse)
+        if envs is not env:
+            envs.close()
+
     try:
-        observers.attach()
+        observers = link.retried(lambda: attached(envs, link, model))
         lockstep = pb.ActConfigureRequest(model=model, mode=pb.ACT_MODE_LOCKSTEP, n=envs.num_envs)
         link.call("Act/Configure", lockstep, pb.ActConfigureResponse)
         request = pb.ActTrainRequest(model=model, observers=envs.num_envs, episodes=episodes, n_steps=n_steps, gamma=gamma,
                                      learning_rate=learning_rate, normalise=normalise, seed=seed, until=until, save_path=save_path)
         call = link.stream("Act/Train", request, pb.ActTrainEvent)
-        thread = threading.Thread(target=observers.episodes, args=(call.cancel,), daemon=True)
+        thread = threading.Thread(target=observers.episodes, args=(lambda: call.cancel(),), daemon=True)
         thread.start()
-        try:
-            yield from call
-        except grpc.RpcError as e:
+        patience = Patience(link.patience)
+        while True:
+            try:
+                yield from call
+                return
+            except grpc.RpcError as e:
+                error = link.error_of(e)
             if observers.failure is not None:
-                raise observers.failure from None
-            raise link.error_of(e) from None
+                raise observers.failure
+            if error.reason != "MODEL_IN_TRAINING":
+                raise error
+            try:
+                delay = patience.wait_after(Error("UNAVAILABLE", error.message))
+            except Error:
+                raise error from None
+            sleep(delay)
+            call = link.stream("Act/Train", request, pb.ActTrainEvent)
     finally:
-        if call is not None:
-            call.cancel()
-        observers.close()
-        if thread is not None:
-            thread.join()
-        link.call("Act/Configure", pb.ActConfigureRequest(model=model, mode=pb.ACT_MODE_AUTO), pb.ActConfigureResponse)
-        if envs is not env:
-            envs.close()
+        wire.wholly(end)

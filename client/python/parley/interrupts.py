@@ -1,0 +1,180 @@
+"""A channel of gRPC whose calls Ctrl-C may interrupt at any place.
+
+Python raises KeyboardInterrupt in the main thread between any two instructions, thus also where gRPC has just taken one of its locks and not
+yet begun the block that gives it back. The lock then stays taken, and the next call on the channel waits for ever. So while the main
+thread is in gRPC's code, the handler of SIGINT that is installed runs as always, but what it raises waits: until gRPC has returned, which
+a call that is cancelled at once does soon, or until no lock is taken. A handler that raises nothing changes nothing.
+
+This module does not need numpy."""
+from __future__ import annotations
+
+import _thread
+import functools
+import signal
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# Without their conversion to enums, which takes longer than all else here.
+_get, _set = getattr(signal.getsignal, "__wrapped__", signal.getsignal), getattr(signal.signal, "__wrapped__", signal.signal)
+AGAIN_AFTER = 0.002  # seconds until a place without a lock is looked for again
+
+
+class _Helper:
+    """A thread that does what a handler of signals must not do itself."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        if self._thread is None or not self._thread.is_alive():  # a process that was forked has it no more
+            self._thread = threading.Thread(target=self._live, name="parley-interrupts", daemon=True)
+            self._thread.start()
+
+    def do(self, work: Callable[[], Any]) -> None:
+        self._work.put(work)
+
+    def _live(self) -> None:
+        while True:
+            self._work.get()()
+
+
+_HELPER = _Helper()
+
+
+def _is_main() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
+
+
+class _Shield:
+    """The handler of SIGINT while the main thread is in gRPC's code."""
+
+    def __init__(self, before: Callable[..., Any], end: Callable[[], Any] | None, wherever: bool) -> None:
+        self._before, self._end, self._wherever = before, end, wherever
+        self.raised: BaseException | None = None
+        self._lock, self._is_over = threading.Lock(), False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.raised is None:
+            try:
+                self._before(number, frame)
+                return
+            except BaseException as e:
+                self.raised = e
+        if self._wherever:
+            if self._end is not None:
+                _HELPER.do(self._end)
+        elif frame is not None and frame.f_code.co_filename not in (threading.__file__, __file__):
+            raise self.raised  # gRPC takes its locks by threading's functions: in this frame none is being taken or given back
+        else:
+            _HELPER.do(self._again)
+
+    def _again(self) -> None:
+        """Has the handler called once more."""
+        time.sleep(AGAIN_AFTER)
+        with self._lock:
+            if not self._is_over:
+                _thread.interrupt_main(signal.SIGINT)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_over = True
+        _set(signal.SIGINT, self._before)  # calls the handler before, if it is due
+
+
+def shielded(does: Callable[..., T], *args: Any, end: Callable[[], Any] | None = None, undo: Callable[[T], Any] | None = None,
+             wherever: bool = True, **more: Any) -> T:
+    """Calls a function of gRPC. What a handler of SIGINT raises meanwhile is raised when the function has returned; `end`, which another
+    thread calls then, makes it return early, and `undo` gets what it returned, which the caller does not. wherever: false for a blocking
+    unary call, which nothing ends: there it is raised as soon as no lock is taken."""
+    before = _get(signal.SIGINT) if _is_main() else None
+    if not callable(before):
+        return does(*args, **more)
+    _HELPER.begin()
+    shield = _Shield(before, end, wherever)
+    try:
+        _set(signal.SIGINT, shield)
+        done = does(*args, **more)
+        if shield.raised is not None and undo is not None:
+            undo(done)
+        return done
+    finally:
+        shield.close()
+        if shield.raised is not None:
+            raise shield.raised
+
+
+class Call:
+    """A call of gRPC, or a future of its: what waits may be interrupted, which cancels the call."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def __iter__(self) -> Call:
+        return self
+
+    def __next__(self) -> Any:
+        return shielded(self._call.__next__, end=self._call.cancel)
+
+    def result(self, timeout: float | None = None) -> Any:
+        return shielded(self._call.result, timeout, end=self._call.cancel)
+
+    def cancel(self) -> Any:
+        return shielded(self._call.cancel)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def __del__(self) -> None:
+        if _is_main():  # gRPC takes the call's lock when it frees the call, and what is raised there is lost: another thread does it
+            _HELPER.do(functools.partial(id, self._call))
+
+
+class _Method:
+    def __init__(self, method: Any, is_unary: bool) -> None:
+        self._method, self._is_unary = method, is_unary
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        if self._is_unary:
+            return shielded(self._method, *args, wherever=False, **more)
+        return Call(shielded(self._method, *args, undo=_cancel, **more))
+
+    def future(self, *args: Any, **more: Any) -> Call:
+        return Call(shielded(self._method.future, *args, undo=_cancel, **more))
+
+
+def _cancel(call: Any) -> None:
+    call.cancel()
+
+
+class Channel:
+    """A channel of gRPC, with those of its methods that this package uses."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def unary_unary(self, *args: Any) -> _Method:
+        return _Method(shielded(self._channel.unary_unary, *args), True)
+
+    def unary_stream(self, *args: Any) -> _Method:
+        return _Method(shielded(self._channel.unary_stream, *args), False)
+
+    def stream_unary(self, *args: Any) -> _Method:
+        return _Method(shielded(self._channel.stream_unary, *args), False)
+
+    def stream_stream(self, *args: Any) -> _Method:
+        return _Method(shielded(self._channel.stream_stream, *args), False)
+
+    def subscribe(self, *args: Any, **more: Any) -> None:
+        shielded(self._channel.subscribe, *args, **more)
+
+    def unsubscribe(self, *args: Any) -> None:
+        shielded(self._channel.unsubscribe, *args)
+
+    def close(self) -> None:
+        shielded(self._channel.close)
