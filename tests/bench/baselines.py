@@ -88,7 +88,7 @@ def main():
     p.add_argument("which", nargs="*", default=["ppo", "sac"])
     p.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     p.add_argument("--steps", type=int, default=3500)
-    o = p.parse_args()
+    o = p.parse_intermixed_args()
     import stable_baselines3
     import torch
 

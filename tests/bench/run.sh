@@ -26,6 +26,14 @@ shaped() {
     PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/shapes.py" "$model" "$1" "$2"
 }
 
+# baselines [ppo|sac]… [--seeds N…] [--steps N]: with a Python that has torch 2 and stable-baselines3
+baselines() {
+    local python
+    python=$("$here/baselines.sh")
+    "$here/../integration/venv.sh"
+    PYTHONPATH=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/baselines.py" "$build" "$@"
+}
+
 case ${1-} in
 --peer) by_python compare.py "$@"; exit ;;
 --openvino)
@@ -39,6 +47,10 @@ starspace)
     if [ "${2-}" = --parlai ]; then
         exec python3 "$here/starspace.py" "$build" --parlai "$("$here/parlai.sh" --torch)" "${@:3}"
     fi
+    ;;
+baselines)
+    baselines "${@:2}"
+    exit
     ;;
 history) by_python ../history/bench.py "${@:2}"; exit ;;
 replay)
@@ -146,11 +158,7 @@ for what; do
         python=$("$here/../support/torch.sh")
         PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/rpc.py" "$build"
         ;;
-    baselines)
-        python=$("$here/baselines.sh")
-        "$here/../integration/venv.sh"
-        PYTHONPATH=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/baselines.py" "$build" "${@:3}"
-        ;;
+    baselines) baselines ;;
     optim)
         "$here/../integration/venv.sh"
         python=$("$here/../support/torch.sh")
