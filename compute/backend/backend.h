@@ -117,6 +117,7 @@ enum activation {
     ACTIVATION_SIGMOID,  /* sigmoid(a) * b */
     ACTIVATION_CLAMPED,  /* g * sigmoid(1.702 g) * (u + 1): g is a, at most 7, u is b in [-7, 7] */
     ACTIVATION_GELU_ERF, /* GELU(a) * b, by the error function */
+    ACTIVATION_SQUARE,   /* a^2 * b where a is above 0, else 0 */
     N_ACTIVATIONS,
 };
 

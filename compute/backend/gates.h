@@ -33,6 +33,9 @@ static inline float gates_activated(enum activation kind, float x, float by)
         return x * by;
     case ACTIVATION_SIGMOID:
         return gates_sigmoid(x) * by;
+    case ACTIVATION_SQUARE:
+        x = scalar_choose(x < 0.0f, 0.0f, x);
+        return x * x * by;
     case ACTIVATION_CLAMPED:
         x = scalar_choose(x > GATES_CLAMP, GATES_CLAMP, x);
         return x * gates_sigmoid(x * GATES_CLAMPED_SLOPE) *

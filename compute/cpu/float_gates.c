@@ -28,6 +28,10 @@ void FLOAT_NAME(activate)(enum activation kind, float *x, const float *by, size_
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_SIGMOID, x[i], by != NULL ? by[i] : 1.0f);
         break;
+    case ACTIVATION_SQUARE:
+        for (size_t i = 0; i < n; i++)
+            x[i] = gates_activated(ACTIVATION_SQUARE, x[i], by != NULL ? by[i] : 1.0f);
+        break;
     case ACTIVATION_CLAMPED:
         for (size_t i = 0; i < n; i++)
             x[i] = gates_activated(ACTIVATION_CLAMPED, x[i], by[i]);

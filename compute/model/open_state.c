@@ -103,7 +103,8 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
             t.n_rows = 1;
         }
         if (rc == STATUS_OK && t.name != NULL && !experts_have_part((enum transformer_part)part) &&
-            !latent_has_part((enum transformer_part)part) && part != PART_LAYER_SCALE)
+            !latent_has_part((enum transformer_part)part) && part != PART_LAYER_SCALE &&
+            !(part == PART_STATE_NORM && m->shape.arch->recurrence == RECURRENCE_SUM))
             rc = part == PART_ROUTER
                      ? experts_open_router(m, &m->layers[layer].parts[part], &t, err)
                      : state_open_weight(m, &m->layers[layer].parts[part], &t, err);
@@ -112,6 +113,8 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
         rc = experts_open_weights(m, &m->layers[layer].experts, layer, err);
     if (rc == STATUS_OK && m->shape.latent_rank > 0)
         rc = latent_open_weights(m, &m->layers[layer].latent, layer, err);
+    if (rc == STATUS_OK)
+        rc = recurrent_open_weights(m, layer, err);
     return rc == STATUS_OK ? read_layer_scale(m, layer, err) : rc;
 }
 
@@ -372,6 +375,7 @@ static void close_weights(struct transformer *m)
     for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++) {
         experts_close_weights(m, &m->layers[layer].experts);
         latent_close_weights(m, &m->layers[layer].latent);
+        recurrent_close_weights(m, layer);
         for (int part = 0; part < N_PARTS; part++)
             op->weight_close(m->backend, m->layers[layer].parts[part]);
     }

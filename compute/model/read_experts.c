@@ -98,6 +98,20 @@ static enum status experts_read_shared_width(struct transformer_shape *s, const 
     return STATUS_OK;
 }
 
+/* Which layers have experts, where tensors say it. */
+static void find_sparse(struct transformer_shape *s, const struct gguf *g)
+{
+    const struct tensor *ignored;
+    struct error err;
+    char name[ARCH_KEY_MAX];
+
+    for (size_t i = 0; s->arch->has_halves && i < s->n_layers; i++) {
+        (void)snprintf(name, sizeof(name), "blk.%zu.ffn_gate_inp.weight", i);
+        if (gguf_tensor(g, name, &ignored, &err) != STATUS_OK)
+            s->is_dense[i / 64] |= (uint64_t)1 << i % 64;
+    }
+}
+
 enum status experts_read_shape(struct transformer_shape *s, const struct gguf *g, struct error *err)
 {
     const struct arch *a = s->arch;
@@ -108,6 +122,7 @@ enum status experts_read_shape(struct transformer_shape *s, const struct gguf *g
 
     s->expert_scale = 1.0f;
     s->expert_step = 1;
+    find_sparse(s, g);
     if ((a->keys & KEYS_EXPERTS) == 0)
         return STATUS_OK;
     rc = gguf_get_u64(g, arch_key(key, a, "expert_count"), &n, err);

@@ -144,6 +144,8 @@ static enum status read_constants(struct transformer_shape *s, const struct gguf
     char key[ARCH_KEY_MAX];
     enum status rc = numbers_read(&eps, g, arch_key(key, s->arch, name), err);
 
+    if (rc == STATUS_NOT_FOUND && s->arch->names_layer_epsilon)
+        rc = numbers_read(&eps, g, arch_key(key, s->arch, "attention.layer_norm_epsilon"), err);
     if (rc != STATUS_OK)
         return rc;
     if (!(eps >= 0.0 && eps < 1.0))
@@ -338,8 +340,9 @@ static enum status read_layers(struct transformer_shape *s, const struct gguf *g
 static enum status read_ffn_width(struct transformer_shape *s, const struct gguf *g,
                                   struct error *err)
 {
-    enum status rc = numbers_read_greatest(&s->ffn_width, g, s->arch, "feed_forward_length",
-                                           s->n_layers, 1, MAX_FFN_WIDTH, err);
+    enum status rc =
+        numbers_read_greatest(&s->ffn_width, g, s->arch, "feed_forward_length", s->n_layers,
+                              s->arch->has_halves ? 0 : 1, MAX_FFN_WIDTH, err);
 
     if (rc == STATUS_NOT_FOUND && (s->arch->keys & KEYS_EXPERTS) != 0 &&
         numbers_read_size(&s->ffn_width, g, s->arch, "expert_feed_forward_length", MAX_FFN_WIDTH,
@@ -377,6 +380,21 @@ static enum status read_window_heads(struct transformer_shape *s, const struct g
     return STATUS_OK;
 }
 
+/* The width of a layer's network: its tensor's, where layers have one half each, since files state
+ * there that of experts. 0: none. */
+static size_t ffn_width_of(const struct transformer_shape *s, const struct gguf *g, size_t layer)
+{
+    size_t width = numbers_of_layer(g, s->arch, "feed_forward_length", layer, s->ffn_width);
+    const struct tensor *t;
+    struct error err;
+    char name[ARCH_KEY_MAX];
+
+    (void)snprintf(name, sizeof(name), "blk.%zu.ffn_up.weight", layer);
+    if (s->arch->has_halves && width > 0 && gguf_tensor(g, name, &t, &err) == STATUS_OK)
+        width = t->n_rows <= MAX_FFN_WIDTH ? t->n_rows : width;
+    return width;
+}
+
 /* What each layer has; all else is read. */
 static enum status read_each_layer(struct transformer_shape *s, const struct gguf *g,
                                    struct error *err)
@@ -398,7 +416,11 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
             (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
         if (transformer_recurs(s, i))
             l->n_kv_heads = 0;
-        l->ffn_width = (uint32_t)numbers_of_layer(g, a, "feed_forward_length", i, s->ffn_width);
+        l->ffn_width = (uint32_t)ffn_width_of(s, g, i);
+        s->ffn_width = l->ffn_width > s->ffn_width ? l->ffn_width : s->ffn_width;
+        if (a->recurrence == RECURRENCE_SUM && l->n_kv_heads == 0 &&
+            (!a->has_halves || l->ffn_width == 0))
+            s->has_state[i / 64] |= (uint64_t)1 << i % 64;
         if (l->n_kv_heads > 0 && s->n_heads % l->n_kv_heads != 0)
             return error_set(err, STATUS_DATA_LOSS,
                              "%s: %zu heads of layer %zu cannot share %u heads of keys",

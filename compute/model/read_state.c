@@ -39,7 +39,7 @@ static enum status check_state(const struct transformer_shape *s, const struct g
 {
     const struct shape_state *t = &s->state;
 
-    if (t->n_heads % t->n_key_heads != 0 || inner != t->n_heads * t->value_dim)
+    if (t->n_heads % t->n_key_heads != 0 || t->value_dim == 0 || inner != t->n_heads * t->value_dim)
         return error_set(err, STATUS_DATA_LOSS,
                          "%s: %zu heads of state with %zu heads of keys, of %zu numbers, and %zu "
                          "numbers in all: heads must share keys evenly and have as many values",
@@ -71,11 +71,12 @@ enum status state_read_shape(struct transformer_shape *s, const struct gguf *g, 
             STATUS_OK ||
         (rc = numbers_read_size(&inner, g, a, "ssm.inner_size", STATE_MAX_WIDTH, err)) != STATUS_OK)
         return rc;
-    t->value_dim = t->key_dim;
+    t->value_dim = a->recurrence == RECURRENCE_SUM ? inner / t->n_heads : t->key_dim;
     t->is_tiled = a->tiles_heads;
     if (gguf_get_bool(g, arch_key(key, a, "ssm.groups_values"), &is_grouped, err) == STATUS_OK)
         t->is_tiled = !is_grouped;
     t->n_channels = 2 * t->n_key_heads * t->key_dim + t->n_heads * t->value_dim;
     rc = check_state(s, g, inner, err);
-    return rc == STATUS_OK ? read_recurrent_layers(s, g, err) : rc;
+    return rc == STATUS_OK && a->recurrence == RECURRENCE_DELTA ? read_recurrent_layers(s, g, err)
+                                                                : rc;
 }

@@ -12,6 +12,44 @@ static size_t values_width(const struct transformer *m)
     return m->shape.state.n_heads * m->shape.state.value_dim;
 }
 
+static bool sums(const struct transformer *m)
+{
+    return m->shape.arch->recurrence == RECURRENCE_SUM;
+}
+
+enum status recurrent_open_weights(struct transformer *m, size_t layer, struct error *err)
+{
+    const size_t n = m->shape.state.n_key_heads;
+    struct tensor all;
+    enum status rc;
+
+    if (!sums(m) || !transformer_recurs(&m->shape, layer))
+        return STATUS_OK;
+    rc = transformer_layer_tensor(&all, m->file, &m->shape, layer, PART_STATE_NORM, err);
+    if (rc != STATUS_OK)
+        return rc;
+    m->layers[layer].state_norms = try_alloc(n, sizeof(struct weight *));
+    if (m->layers[layer].state_norms == NULL)
+        return error_no_memory(err, n * sizeof(struct weight *), "norms of heads");
+    for (size_t i = 0; i < n && rc == STATUS_OK; i++) {
+        struct tensor t = tensor_rows(&all, i, 1);
+
+        rc = m->backend->type->weight_open(m->backend, &t, &m->layers[layer].state_norms[i], err);
+        m->weight_bytes += rc == STATUS_OK ? t.size_bytes : 0;
+    }
+    return rc;
+}
+
+void recurrent_close_weights(struct transformer *m, size_t layer)
+{
+    struct weight ***norms = &m->layers[layer].state_norms;
+
+    for (size_t i = 0; *norms != NULL && i < m->shape.state.n_key_heads; i++)
+        m->backend->type->weight_close(m->backend, (*norms)[i]);
+    free(*norms);
+    *norms = NULL;
+}
+
 enum status recurrent_open_states(struct transformer *m, struct error *err)
 {
     const struct shape_state *t = &m->shape.state;
@@ -46,6 +84,11 @@ enum status recurrent_open_tables(struct transformer *m, struct error *err)
     r->rows = try_alloc(n, sizeof(*r->rows));
     if (r->rows == NULL)
         return error_no_memory(err, n * sizeof(*r->rows), "the tables of a step");
+    if (sums(m) && ((rc = state_open_buffer(m, &r->all, n, t->n_channels + values + t->n_heads,
+                                            err)) != STATUS_OK ||
+                    (rc = state_open_buffer(m, &r->group, m->max_picks > n ? m->max_picks : n,
+                                            values / t->n_key_heads, err)) != STATUS_OK))
+        return rc;
     if ((rc = state_open_buffer(m, &r->in, n, t->n_channels, err)) != STATUS_OK ||
         (rc = state_open_buffer(m, &r->convolved, n, t->n_channels, err)) != STATUS_OK ||
         (rc = state_open_buffer(m, &r->gate, n, values, err)) != STATUS_OK ||
@@ -61,8 +104,9 @@ enum status recurrent_open_tables(struct transformer *m, struct error *err)
 void recurrent_close_tables(struct transformer *m)
 {
     struct recurrent_tables *r = &m->recurrent;
-    struct buffer **buffers[] = {&r->in,   &r->convolved, &r->gate,     &r->out,  &r->picked,
-                                 &r->both, &r->parts[0],  &r->parts[1], &r->gates};
+    struct buffer **buffers[] = {&r->in,     &r->convolved, &r->gate,     &r->out,
+                                 &r->picked, &r->both,      &r->parts[0], &r->parts[1],
+                                 &r->gates,  &r->all,       &r->group};
 
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
@@ -99,6 +143,22 @@ static void recurrent_products(struct transformer *m, size_t layer, const struct
                          2 * t->n_heads, i * t->n_heads);
 }
 
+/* The same of one product of all. */
+static void recurrent_product(struct transformer *m, size_t layer, const struct input *in, size_t n)
+{
+    const struct backend_type *op = m->backend->type;
+    const struct shape_state *t = &m->shape.state;
+    struct recurrent_tables *r = &m->recurrent;
+    const size_t values = values_width(m), width = values + t->n_channels + t->n_heads;
+    const struct product all = {m->layers[layer].parts[PART_STATE_ALL], r->all};
+
+    op->matmul(m->backend, in, n, &all, 1);
+    op->copy_columns(m->backend, r->all, width, 0, n, values, r->gate, values, 0);
+    op->copy_columns(m->backend, r->all, width, values, n, t->n_channels, r->in, t->n_channels, 0);
+    op->copy_columns(m->backend, r->all, width, width - t->n_heads, n, t->n_heads, r->gates,
+                     2 * t->n_heads, t->n_heads);
+}
+
 void recurrent_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
                    size_t n_rows)
 {
@@ -107,31 +167,54 @@ void recurrent_run(struct transformer *m, size_t layer, const struct input *in, 
     const struct shape_state *t = &m->shape.state;
     struct weight *const *parts = m->layers[layer].parts;
     struct recurrent_tables *r = &m->recurrent;
-    const size_t keys = t->n_key_heads * t->key_dim;
+    const size_t keys = t->n_key_heads * t->key_dim, values = values_width(m);
+    const bool corrects = !sums(m);
     const struct state_gates gates = {.bias = parts[PART_STATE_BIAS],
                                       .slope = parts[PART_STATE_SLOPE],
                                       .n_heads = t->n_heads,
-                                      .corrects = true};
+                                      .corrects = corrects};
     const struct recurrence how = {.n_key_heads = t->n_key_heads,
                                    .n_heads = t->n_heads,
                                    .key_dim = t->key_dim,
                                    .value_dim = t->value_dim,
-                                   .query_at = 0,
-                                   .key_at = keys,
-                                   .value_at = 2 * keys,
+                                   .query_at = corrects ? 0 : values + keys,
+                                   .key_at = corrects ? keys : values,
+                                   .value_at = corrects ? 2 * keys : 0,
                                    .width = t->n_channels,
                                    .is_tiled = t->is_tiled,
-                                   .corrects = true};
+                                   .corrects = corrects,
+                                   .skip = parts[PART_STATE_SKIP]};
 
-    recurrent_products(m, layer, in, n);
-    state->conv(m->backend, m->states, layer, parts[PART_STATE_TAPS], t->n_taps, NULL, r->in,
-                t->n_channels, r->rows, n_rows, r->convolved);
+    if (corrects)
+        recurrent_products(m, layer, in, n);
+    else
+        recurrent_product(m, layer, in, n);
+    state->conv(m->backend, m->states, layer, parts[PART_STATE_TAPS], t->n_taps,
+                parts[PART_STATE_TAPS_BIAS], r->in, t->n_channels, r->rows, n_rows, r->convolved);
     op->activate(m->backend, ACTIVATION_SILU, NULL, n, t->n_channels, r->convolved);
-    state->unit(m->backend, 2 * t->n_key_heads, t->key_dim, t->n_key_heads,
-                1.0f / sqrtf((float)t->key_dim), n, t->n_channels, r->convolved);
+    if (corrects)
+        state->unit(m->backend, 2 * t->n_key_heads, t->key_dim, t->n_key_heads,
+                    1.0f / sqrtf((float)t->key_dim), n, t->n_channels, r->convolved);
     state->gates(m->backend, &gates, n, r->gates);
     state->recur(m->backend, m->states, layer, &how, r->convolved, r->gates, r->rows, n_rows,
                  r->out);
+}
+
+/* Norms each group of heads of x [n][n_heads * value_dim]. */
+static void norm_groups(struct transformer *m, size_t layer, size_t n, struct buffer *x)
+{
+    const struct backend_type *op = m->backend->type;
+    const size_t n_groups = m->shape.state.n_key_heads, all = values_width(m);
+    const size_t width = all / n_groups;
+    struct buffer *group = m->recurrent.group;
+
+    for (size_t i = 0; i < n_groups; i++) {
+        const struct input in = {group, m->layers[layer].state_norms[i], m->shape.norm_eps};
+
+        op->copy_columns(m->backend, x, all, i * width, n, width, group, width, 0);
+        op->norm(m->backend, &in, n, width, group);
+        op->copy_columns(m->backend, group, width, 0, n, width, x, all, i * width);
+    }
 }
 
 const struct buffer *recurrent_output(struct transformer *m, size_t layer, const uint32_t *picks,
@@ -150,7 +233,10 @@ const struct buffer *recurrent_output(struct transformer *m, size_t layer, const
         op->gather(m->backend, r->out, picks, n, width, r->gate); /* which is free now */
         normed.x = mixed = r->gate;
     }
-    op->norm(m->backend, &normed, n * t->n_heads, t->value_dim, mixed);
+    if (!sums(m))
+        op->norm(m->backend, &normed, n * t->n_heads, t->value_dim, mixed);
     op->activate(m->backend, ACTIVATION_SILU, mixed, n, width, gate);
+    if (sums(m))
+        norm_groups(m, layer, n, gate);
     return gate;
 }

@@ -13,6 +13,11 @@ struct buffer;
 struct input;
 struct transformer;
 
+/* Opens a layer's norms of groups of heads; recurrent_close_weights follows in any case. */
+enum status recurrent_open_weights(struct transformer *m, size_t layer,
+                                   struct error *err) MUST_CHECK;
+void recurrent_close_weights(struct transformer *m, size_t layer);
+
 /* Opens the slots of state; the memory of a call. Both do nothing where no layer carries a state.
  * recurrent_close_tables follows in any case. */
 enum status recurrent_open_states(struct transformer *m, struct error *err) MUST_CHECK;

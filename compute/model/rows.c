@@ -371,8 +371,9 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
 {
     struct backend *b = m->backend;
     struct weight *const *parts = m->layers[layer].parts;
+    const enum transformer_part norm = m->shape.arch->has_halves ? PART_ATTN_NORM : PART_FFN_NORM;
     const struct input in = m->shape.is_parallel ? (struct input){.x = m->normed}
-                                                 : layer_input(m, layer, PART_FFN_NORM, t->x, t->n);
+                                                 : layer_input(m, layer, norm, t->x, t->n);
     const struct model_network f = {.gate = parts[PART_GATE],
                                     .up = parts[PART_UP],
                                     .down = parts[PART_DOWN],
@@ -462,6 +463,11 @@ static void run_recurrence(struct transformer *m, size_t layer, const struct tok
 static void run_mixer(struct transformer *m, size_t layer, const struct tokens *all,
                       const struct tokens *t)
 {
+    if (!transformer_mixes(&m->shape, layer)) {
+        if (t != all && t->n > 0)
+            m->backend->type->gather(m->backend, all->x, m->picks, t->n, m->shape.width, t->x);
+        return;
+    }
     if (transformer_recurs(&m->shape, layer)) {
         run_recurrence(m, layer, all, t);
         return;
@@ -488,7 +494,7 @@ static enum status run_layer(struct transformer *m, size_t layer, const struct t
     enum status rc;
 
     run_mixer(m, layer, all, t);
-    if (t->n == 0)
+    if (t->n == 0 || !transformer_has_network(&m->shape, layer))
         return STATUS_OK;
     rc = rows_run_ffn(m, layer, t, err);
     if (rc != STATUS_OK)

@@ -18,12 +18,15 @@ bool transformer_rotates(const struct transformer_shape *s, size_t layer)
         return false;
     if (s->arch->unrotated == UNROTATED_GLOBAL)
         return !s->has_windows || transformer_is_windowed(s, layer);
+    if (s->arch->unrotated == UNROTATED_ALL)
+        return false;
     return s->arch->unrotated == UNROTATED_NONE || (layer + 1) % 4 != 0;
 }
 
 bool transformer_has_experts(const struct transformer_shape *s, size_t layer)
 {
-    return s->n_experts > 0 && layer >= s->n_dense_lead && (layer + 1) % s->expert_step == 0;
+    return s->n_experts > 0 && layer >= s->n_dense_lead && (layer + 1) % s->expert_step == 0 &&
+           (s->is_dense[layer / 64] >> layer % 64 & 1) == 0;
 }
 
 bool transformer_recurs(const struct transformer_shape *s, size_t layer)
@@ -39,6 +42,17 @@ bool transformer_attends(const struct transformer_shape *s, size_t layer)
 bool transformer_convolves(const struct transformer_shape *s, size_t layer)
 {
     return s->n_taps > 0 && !transformer_attends(s, layer);
+}
+
+bool transformer_mixes(const struct transformer_shape *s, size_t layer)
+{
+    return transformer_attends(s, layer) || transformer_recurs(s, layer) ||
+           transformer_convolves(s, layer);
+}
+
+bool transformer_has_network(const struct transformer_shape *s, size_t layer)
+{
+    return !s->arch->has_halves || !transformer_mixes(s, layer);
 }
 
 size_t transformer_state_bytes(const struct transformer_shape *s)

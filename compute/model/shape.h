@@ -34,6 +34,7 @@ struct transformer_shape {
     size_t n_kv_layers; /* that have keys and values; those behind them use another's */
     struct shape_state state;
     uint64_t has_state[SHAPE_MAX_LAYERS / 64]; /* a bit a layer */
+    uint64_t is_dense[SHAPE_MAX_LAYERS / 64];  /* likewise: that has no experts */
     size_t n_taps;          /* of convolutions: layers that have neither key heads nor a state */
     size_t embedding_width; /* of each layer's own embedding of a token; 0: none */
     size_t window_rotated;  /* as n_rotated, of the layers with a window */
@@ -75,6 +76,10 @@ bool transformer_has_experts(const struct transformer_shape *s, size_t layer);
 bool transformer_convolves(const struct transformer_shape *s, size_t layer);
 /* Whether it carries a state in the place of attention. */
 bool transformer_recurs(const struct transformer_shape *s, size_t layer);
+/* Whether one of these, or attention, stands before the network. */
+bool transformer_mixes(const struct transformer_shape *s, size_t layer);
+/* Whether it has a network, of experts or not. */
+bool transformer_has_network(const struct transformer_shape *s, size_t layer);
 /* Whether it attends to keys and values. */
 bool transformer_attends(const struct transformer_shape *s, size_t layer);
 /* Bytes of a slot of state, in all layers; 0: no layer has one. */

@@ -73,14 +73,19 @@ struct recurrent_tables {
     struct buffer *both;                /* [2 * n_heads] as the products give them */
     struct buffer *parts[2];            /* [n_heads] of these, the strengths and the decays */
     struct buffer *gates;               /* [2][n_heads] */
-    struct state_row *rows;             /* the host's */
+    struct buffer
+        *all; /* [n_channels + n_heads * (value_dim + 1)]: gate, inputs, decays; or NULL */
+    struct buffer
+        *group; /* [n_heads * value_dim / n_key_heads] of an output that is normed; or NULL */
+    struct state_row *rows; /* the host's */
 };
 
 struct model_layer {
     struct weight *parts[N_PARTS]; /* NULL: the model has none */
     struct model_experts experts;  /* networks NULL: none */
     struct model_latent latent;
-    float scale; /* of its output */
+    struct weight **state_norms; /* [n_key_heads] of groups of heads of state; or NULL */
+    float scale;                 /* of its output */
 };
 
 struct transformer {

@@ -41,8 +41,10 @@ enum extent {
     THREE_WIDTHS,
     TAPS,
     STATE_CHANNELS,
+    STATE_ALL,
     STATE_VALUES,
-    STATE_VALUE,
+    STATE_NORMS,
+    STATE_NORMED,
     STATE_HEADS,
     STATE_HEADS_TWICE,
     STATE_TAPS,
@@ -83,8 +85,11 @@ enum presence {
     ATTENDING,
     ATTENDING_BIAS,
     RECURRENT,
+    RECURRENT_DELTA,
     RECURRENT_SPLIT,
     RECURRENT_FUSED,
+    RECURRENT_SUM,
+    RECURRENT_SUM_BIAS,
 };
 
 static const struct part_rule {
@@ -133,15 +138,18 @@ static const struct part_rule {
     [PART_CONV_IN] = {"shortconv.in_proj.weight", THREE_WIDTHS, WIDTH, CONVOLVED},
     [PART_CONV_TAPS] = {"shortconv.conv.weight", WIDTH, TAPS, CONVOLVED},
     [PART_CONV_OUT] = {"shortconv.out_proj.weight", WIDTH, WIDTH, CONVOLVED},
-    [PART_STATE_IN] = {"attn_qkv.weight", STATE_CHANNELS, WIDTH, RECURRENT},
-    [PART_STATE_GATE] = {"attn_gate.weight", STATE_VALUES, WIDTH, RECURRENT},
+    [PART_STATE_IN] = {"attn_qkv.weight", STATE_CHANNELS, WIDTH, RECURRENT_DELTA},
+    [PART_STATE_GATE] = {"attn_gate.weight", STATE_VALUES, WIDTH, RECURRENT_DELTA},
+    [PART_STATE_ALL] = {"ssm_in.weight", STATE_ALL, WIDTH, RECURRENT_SUM},
     [PART_STATE_STRENGTH] = {"ssm_beta.weight", STATE_HEADS, WIDTH, RECURRENT_SPLIT},
     [PART_STATE_DECAY] = {"ssm_alpha.weight", STATE_HEADS, WIDTH, RECURRENT_SPLIT},
     [PART_STATE_BOTH] = {"ssm_ba.weight", STATE_HEADS_TWICE, WIDTH, RECURRENT_FUSED},
     [PART_STATE_TAPS] = {"ssm_conv1d.weight", STATE_CHANNELS, STATE_TAPS, RECURRENT},
+    [PART_STATE_TAPS_BIAS] = {"ssm_conv1d.bias", ONE, STATE_CHANNELS, RECURRENT_SUM_BIAS},
+    [PART_STATE_SKIP] = {"ssm_d", ONE, STATE_HEADS, RECURRENT_SUM},
     [PART_STATE_BIAS] = {"ssm_dt.bias", ONE, STATE_HEADS, RECURRENT},
     [PART_STATE_SLOPE] = {"ssm_a", ONE, STATE_HEADS, RECURRENT},
-    [PART_STATE_NORM] = {"ssm_norm.weight", ONE, STATE_VALUE, RECURRENT},
+    [PART_STATE_NORM] = {"ssm_norm.weight", STATE_NORMS, STATE_NORMED, RECURRENT},
     [PART_STATE_OUT] = {"ssm_out.weight", WIDTH, STATE_VALUES, RECURRENT},
     [PART_EMBEDDING_GATE] = {"inp_gate.weight", EMBEDDING, WIDTH, EMBEDDED},
     [PART_EMBEDDING_OUT] = {"proj.weight", WIDTH, EMBEDDING, EMBEDDED},
@@ -223,8 +231,14 @@ static size_t extent_of(const struct transformer_shape *s, size_t layer, enum ex
         return s->state.n_channels;
     case STATE_VALUES:
         return s->state.n_heads * s->state.value_dim;
-    case STATE_VALUE:
-        return s->state.value_dim;
+    case STATE_ALL:
+        return s->state.n_channels + s->state.n_heads * (s->state.value_dim + 1);
+    case STATE_NORMS:
+        return s->arch->recurrence == RECURRENCE_SUM ? s->state.n_key_heads : 1;
+    case STATE_NORMED:
+        return s->arch->recurrence == RECURRENCE_SUM
+                   ? s->state.n_heads * s->state.value_dim / s->state.n_key_heads
+                   : s->state.value_dim;
     case STATE_HEADS:
         return s->state.n_heads;
     case STATE_HEADS_TWICE:
@@ -241,7 +255,9 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
 {
     const struct arch *a = s->arch;
     const bool is_sparse = transformer_has_experts(s, layer);
-    const bool is_dense = !is_sparse || a->experts_beside_network;
+    const bool is_dense =
+        (!is_sparse || a->experts_beside_network) && transformer_has_network(s, layer);
+    const bool sums = a->recurrence == RECURRENCE_SUM;
     const bool attends = transformer_attends(s, layer), recurs = transformer_recurs(s, layer);
     const bool has_keys = attends && s->latent_rank == 0 && layer < s->n_kv_layers;
 
@@ -257,10 +273,15 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
         return transformer_convolves(s, layer);
     case RECURRENT:
         return recurs;
+    case RECURRENT_DELTA:
+        return recurs && !sums;
     case RECURRENT_SPLIT:
-        return recurs && s->arch->tiles_heads;
+        return recurs && !sums && a->tiles_heads;
     case RECURRENT_FUSED:
-        return recurs && !s->arch->tiles_heads;
+        return recurs && !sums && !a->tiles_heads;
+    case RECURRENT_SUM:
+    case RECURRENT_SUM_BIAS:
+        return recurs && sums;
     case ATTENDING:
     case ATTENDING_BIAS:
         return attends;
@@ -269,7 +290,7 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case BEFORE:
         return a->norms != NORMS_AFTER;
     case BEFORE_NETWORK:
-        return a->norms != NORMS_AFTER && !s->is_parallel;
+        return a->norms != NORMS_AFTER && !s->is_parallel && !a->has_halves;
     case LAYER_NORM_BIAS:
         return a->norm_kind == NORM_KIND_LAYER;
     case NETWORK_NORM_BIAS:
@@ -286,7 +307,8 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case FUSED_EXPERTS:
         return is_sparse && s->fuses_experts;
     case SPLIT_EXPERTS:
-        return is_sparse && !s->fuses_experts;
+        return is_sparse && !s->fuses_experts &&
+               !(part == PART_GATE_EXPERTS && a->network == NETWORK_PLAIN);
     case EMBEDDED:
         return s->embedding_width > 0;
     case SCALED:
@@ -298,7 +320,7 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case DENSE:
         return is_dense;
     case DENSE_BIAS:
-        return !is_sparse && a->network == NETWORK_PLAIN;
+        return is_dense && a->network == NETWORK_PLAIN;
     case SPARSE:
         return is_sparse;
     case SPARSE_BIAS:
@@ -307,7 +329,8 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
         return is_sparse && s->routing != ROUTING_TOP_SOFTMAX;
     case SHARED:
     case SHARED_OPTIONAL:
-        return is_sparse && s->shared_width > 0;
+        return is_sparse && s->shared_width > 0 &&
+               !(part == PART_SHARED_GATE && a->network == NETWORK_PLAIN);
     default:
         return true;
     }
@@ -325,6 +348,7 @@ static bool may_be_absent(const struct transformer_shape *s, enum transformer_pa
     case DENSE_BIAS:
     case SHARED_OPTIONAL:
     case SCALED:
+    case RECURRENT_SUM_BIAS:
         return true;
     case OWN_VALUES:
         return s->arch->values_may_be_keys;
@@ -459,15 +483,21 @@ static enum status layer_tensor_own(struct tensor *out, const struct gguf *g,
                                     enum transformer_part part, struct error *err)
 {
     const struct part_rule *rule = &rules[part];
+    const size_t n_rows = extent_of(s, layer, rule->rows), n_cols = extent_of(s, layer, rule->cols);
     const struct tensor *t = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc = transformer_tensor_of_shape(&t, g, layer_name(name, layer, part_name(s, part)),
-                                                 extent_of(s, layer, rule->rows),
-                                                 extent_of(s, layer, rule->cols), err);
+    enum status rc = gguf_tensor(g, layer_name(name, layer, part_name(s, part)), &t, err);
 
-    if (rc == STATUS_OK)
-        *out = *t;
-    return rc;
+    if (rc != STATUS_OK)
+        return rc;
+    *out = *t;
+    /* files of some architectures have these as a column */
+    if ((part == PART_STATE_SLOPE || part == PART_STATE_SKIP) && t->n_cols == 1) {
+        out->n_cols = t->n_rows;
+        out->n_rows = 1;
+    }
+    return out->n_rows == n_rows && out->n_cols == n_cols ? STATUS_OK
+                                                          : wrong_shape(g, t, n_rows, n_cols, err);
 }
 
 /* The part in a fused tensor: NOT_FOUND where there is none. */
@@ -601,7 +631,7 @@ static bool is_part(const struct transformer_shape *s, size_t layer, const char 
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
         return s->latent_rank == 0 &&
                (transformer_attends(s, layer) ||
-                (name[sizeof("attn_qkv.") - 1] == 'w' && transformer_recurs(s, layer)));
+                (name[sizeof("attn_qkv.") - 1] == 'w' && layer_has(s, layer, PART_STATE_IN)));
     for (int part = 0; part < N_PARTS; part++)
         if (strcmp(name, part_name(s, (enum transformer_part)part)) == 0 &&
             layer_has(s, layer, (enum transformer_part)part))

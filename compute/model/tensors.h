@@ -54,13 +54,16 @@ enum transformer_part {
     PART_CONV_OUT,
     PART_STATE_IN,   /* a state in the place of attention: the inputs of its convolution, */
     PART_STATE_GATE, /* of its output, */
+    PART_STATE_ALL,  /* or the gate, the inputs and the decays one after the other */
     PART_STATE_STRENGTH,
     PART_STATE_DECAY,
     PART_STATE_BOTH, /* or these two, of each key head one after the other */
     PART_STATE_TAPS,
+    PART_STATE_TAPS_BIAS,
+    PART_STATE_SKIP, /* of a head's values to its output */
     PART_STATE_BIAS, /* of decays */
     PART_STATE_SLOPE,
-    PART_STATE_NORM,
+    PART_STATE_NORM, /* a row for each group of heads, or one for each head */
     PART_STATE_OUT,
     PART_EMBEDDING_GATE, /* of the layer's own embedding, */
     PART_EMBEDDING_OUT,

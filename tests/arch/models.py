@@ -57,7 +57,7 @@ class Model:
         if "query_rank" in n:
             w.add_uint32(a + "attention.q_lora_rank", n["query_rank"])
         w.add_float32(a + "rope.freq_base", n["base"])
-        kind = "" if self.arch in LAYER_NORMED else "rms_"
+        kind = "" if self.arch in LAYER_NORMED or self.arch in HALVED else "rms_"
         w.add_float32(a + f"attention.layer_norm_{kind}epsilon", n["eps"])
         for name, value in self.keys.items():
             if isinstance(value, bool):
@@ -286,6 +286,71 @@ def build_delta(arch, seed, kinds, keys=None, key_heads=2, heads=4, state=16, ta
     return m
 
 
+def add_mamba(m, b, heads, head, state, groups, taps):
+    """Mamba-2: heads of state x head numbers, whose keys and queries are of groups."""
+    d, inner = m.n["d"], heads * head
+    channels = inner + 2 * groups * state
+    m.matrix(b + "ssm_in.weight", inner + channels + heads, d, 1.5)
+    m.matrix(b + "ssm_conv1d.weight", channels, taps, 2.0)
+    m.vector(b + "ssm_conv1d.bias", channels, 0.0, 0.5)
+    m.tensors[b + "ssm_a"] = -np.exp(m.rng.uniform(-3, 1, (heads, 1))).astype(np.float32)
+    m.tensors[b + "ssm_d"] = m.rng.uniform(0.5, 1.5, (heads, 1)).astype(np.float32)
+    m.vector(b + "ssm_dt.bias", heads, -1.0, 1.0)
+    m.tensors[b + "ssm_norm.weight"] = (1 + m.rng.uniform(-0.3, 0.3, (groups, inner // groups))).astype(np.float32)
+    m.matrix(b + "ssm_out.weight", d, inner)
+
+
+def mamba_keys(heads, head, state, groups, taps):
+    return {"ssm.conv_kernel": taps, "ssm.state_size": state, "ssm.group_count": groups, "ssm.time_step_rank": heads,
+            "ssm.inner_size": heads * head}
+
+
+def build_granitehybrid(seed, kinds, keys=None, heads=8, head=16, state=16, groups=1, taps=4, **numbers):
+    """kinds: of each layer, whether it attends; else it is Mamba-2."""
+    m = build("granitehybrid", seed, keys, layers=len(kinds), **numbers)
+    m.keys.update(mamba_keys(heads, head, state, groups, taps))
+    m.n.update(state_heads=heads, groups=groups, state=state, kv=[m.n["kv"] if attends else 0 for attends in kinds])
+    for il, attends in enumerate(kinds):
+        if attends:
+            continue
+        for name in [name for name in m.tensors if name.startswith(f"blk.{il}.attn_") and "attn_norm" not in name]:
+            del m.tensors[name]
+        add_mamba(m, f"blk.{il}.", heads, head, state, groups, taps)
+    return m
+
+
+def build_nemotron(arch, seed, kinds, keys=None, heads=8, head=16, state=16, groups=2, taps=4, experts=0, **numbers):
+    """kinds: of each layer, M for Mamba-2, * for attention, - for a network, E for experts."""
+    m = Model(arch, seed, layers=len(kinds), **dict(dict(hd=32), **numbers))
+    n = m.n
+    d, ff, q, k = n["d"], n["ff"], n["heads"] * n["hd"], n["kv"] * n["hd"]
+    m.keys.update(mamba_keys(heads, head, state, groups, taps) | (keys or {}))
+    n.update(state_heads=heads, groups=groups, state=state, experts=experts)
+    m.matrix("token_embd.weight", n["vocab"], d, math.sqrt(d) * 0.3)
+    m.vector("output_norm.weight", d)
+    m.matrix("output.weight", n["vocab"], d, 2.0)
+    n["kv"] = [n["kv"] if kind == "*" else 0 for kind in kinds]
+    n["ffs"] = [{"-": n.get("expert_ff", ff), "E": n.get("expert_ff", ff)}.get(kind, 0) for kind in kinds]
+    for il, kind in enumerate(kinds):
+        b = f"blk.{il}."
+        m.vector(b + "attn_norm.weight", d)
+        if kind == "M":
+            add_mamba(m, b, heads, head, state, groups, taps)
+        elif kind == "*":
+            for name, rows, cols, scale in (("q", q, d, n["peak"]), ("k", k, d, n["peak"]), ("v", k, d, 1.0), ("output", d, q, 1.0)):
+                m.matrix(b + f"attn_{name}.weight", rows, cols, scale)
+        elif kind == "-":
+            m.matrix(b + "ffn_up.weight", ff, d, 2.0)
+            m.matrix(b + "ffn_down.weight", d, ff)
+        else:
+            add_experts(m, b, experts, n["expert_ff"], ("select",))
+            for name in ("ffn_gate_exps", "ffn_gate_shexp"):
+                del m.tensors[b + name + ".weight"]
+    return m
+
+
+HALVED = {"nemotron_h", "nemotron_h_moe"}  # layers have one half
+HALVED_UNROTATED = HALVED  # and their attention no positions
 TILED = {"qwen35", "qwen35moe"}  # heads of state have the key heads in turn
 GATED = {"qwen35", "qwen35moe", "qwen3next"}  # attention's output
 HALVES = {"qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
@@ -409,7 +474,7 @@ class Forward:
 
     def scale(self):
         n, arch = self.m.n, self.m.arch
-        own = self.key("attention.scale", 0.0) if arch in ("llama", "granite", "granitemoe", "gemma2", "gemma3") else 0.0
+        own = self.key("attention.scale", 0.0) if arch in ("llama", "granite", "granitemoe", "granitehybrid", "gemma2", "gemma3", *HALVED) else 0.0
         if not own and (arch, n["layers"]) in (("gemma2", 46), ("gemma3", 62)):
             return 1 / math.sqrt(n["d"] / n["heads"])
         return own or 1 / math.sqrt(n["hd"])
@@ -490,6 +555,39 @@ class Forward:
     def convolved(self, x):
         return x * sigmoid(x)
 
+    def mamba_group(self, j):
+        return j // (self.m.n["state_heads"] // self.m.n["groups"])
+
+    def mamba_decay(self, a):
+        return a
+
+    def mamba_output(self, y, z, w):
+        """y, z [tokens][inner]; w [groups][inner / groups]"""
+        y = (y * z * sigmoid(z)).reshape(len(y), *np.shape(w))
+        return rms(y, w, self.m.n["eps"]).reshape(len(y), -1)
+
+    def mamba(self, b, h):
+        """Mamba-2, one token after the other."""
+        n, t = self.m.n, self.t
+        heads, groups, state = n["state_heads"], n["groups"], n["state"]
+        inner = t[b + "ssm_out.weight"].shape[1]
+        z, x, dt = np.split(self.linear(b + "ssm_in", h), [inner, 2 * inner + 2 * groups * state], axis=1)
+        taps = t[b + "ssm_conv1d.weight"]
+        rows = np.concatenate([np.zeros((taps.shape[1] - 1, x.shape[1])), x])
+        u = self.convolved(sum(rows[i:i + len(h)] * taps[:, i] for i in range(taps.shape[1])) + t.get(b + "ssm_conv1d.bias", 0.0))
+        x, B, C = np.split(u, [inner, inner + groups * state], axis=1)
+        x, B, C = x.reshape(len(h), heads, -1), B.reshape(len(h), groups, state), C.reshape(len(h), groups, state)
+        dt = np.logaddexp(0, dt + t.get(b + "ssm_dt.bias", 0.0))
+        a, skip = self.mamba_decay(t[b + "ssm_a"][:, 0]), t[b + "ssm_d"][:, 0] if b + "ssm_d" in t else np.zeros(heads)
+        y = np.zeros_like(x)
+        for j in range(heads):
+            S, g = np.zeros((x.shape[2], state)), self.mamba_group(j)
+            for i in range(len(h)):
+                S = np.exp(dt[i, j] * a[j]) * S + dt[i, j] * np.outer(x[i, j], B[i, g])
+                y[i, j] = S @ C[i, g] + skip[j] * x[i, j]
+        w = t.get(b + "ssm_norm.weight", np.ones((groups, inner // groups)))
+        return self.linear(b + "ssm_out", self.mamba_output(y.reshape(len(h), -1), z, w))
+
     def gated_queries(self, q):
         """Queries, and what their heads' outputs are multiplied by."""
         q, gate = np.split(q.reshape(len(q), self.m.n["heads"], -1), 2, axis=2)
@@ -497,6 +595,8 @@ class Forward:
 
     def attention(self, b, il, h):
         n, arch = self.m.n, self.m.arch
+        if b + "ssm_in.weight" in self.t:
+            return self.mamba(b, h)
         if b + "ssm_a" in self.t:
             return self.delta(b, h)
         if b + "shortconv.conv.weight" in self.t:
@@ -510,7 +610,7 @@ class Forward:
         n_kv = n["kv"][il] if isinstance(n["kv"], list) else n["kv"]
         k = self.head_norm("" if late else b + "attn_k_norm.weight", k, n_kv)
         v = v.reshape(len(v), n_kv, n["hd"])
-        unrotated = (arch == "smollm3" and (il + 1) % 4 == 0) or \
+        unrotated = (arch == "smollm3" and (il + 1) % 4 == 0) or arch in HALVED_UNROTATED or \
                     (arch.startswith("granite") and not self.key("rope.scaling.finetuned", True)) or \
                     (arch in UNROTATED_GLOBAL and self.window() > 0 and not self.is_windowed(il))
         if not unrotated:
@@ -543,7 +643,7 @@ class Forward:
         """(what the router's scores become, whether the shares are divided by their sum)"""
         arch = self.m.arch
         default = {"qwen2moe": ("softmax", False), "glm4moe": ("sigmoid", False), "deepseek2": ("softmax", False), "lfm2moe": ("sigmoid", True),
-                   "ernie4_5-moe": ("softmax", True)}
+                   "ernie4_5-moe": ("softmax", True), "nemotron_h_moe": ("sigmoid", False)}
         kind, renorm = default.get(arch, ("softmax", True))
         kind = {0: kind, 1: "softmax", 2: "sigmoid"}[self.key("expert_gating_func", 0)]
         return kind, self.key("expert_weights_norm", renorm)
@@ -567,6 +667,8 @@ class Forward:
         if arch == "gpt-oss":
             gate, up = np.minimum(gate, 7.0), np.clip(up, -7.0, 7.0)
             return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+        if arch in HALVED:
+            return np.maximum(gate, 0.0) ** 2 * up
         if arch.startswith("gemma") or arch == "starcoder2":
             return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3))) * up
         return gate / (1 + np.exp(-np.maximum(gate, -500.0))) * up
@@ -574,17 +676,19 @@ class Forward:
     def experts(self, b, h):
         """Softmax, the best few, renormed, is the same as softmax over those."""
         scores = self.linear(b + "ffn_gate_inp", h)
-        gate, up, down = (self.t[b + f"ffn_{x}_exps.weight"] for x in ("gate", "up", "down"))
+        up, down = (self.t[b + f"ffn_{x}_exps.weight"] for x in ("up", "down"))
+        gate = self.t.get(b + "ffn_gate_exps.weight", up)
         gate_bias, up_bias, down_bias = (self.t.get(b + f"ffn_{x}_exps.bias", np.zeros(len(gate)))
                                          for x in ("gate", "up", "down"))
         out = np.zeros_like(h)
         for i, row in enumerate(h):
             for e, share in zip(*self.shares(b, scores[i])):
-                y = self.activated(gate[e] @ row + gate_bias[e], up[e] @ row + up_bias[e])
+                y = self.activated(gate[e] @ row + gate_bias[e], 1.0 if gate is up else up[e] @ row + up_bias[e])
                 out[i] += share * (down[e] @ y + down_bias[e])
         assert self.m.n["experts"] == len(gate)
         if b + "ffn_up_shexp.weight" in self.t:
-            y = self.activated(self.linear(b + "ffn_gate_shexp", h), self.linear(b + "ffn_up_shexp", h))
+            up = self.linear(b + "ffn_up_shexp", h)
+            y = self.activated(up, 1.0) if self.m.arch in HALVED else self.activated(self.linear(b + "ffn_gate_shexp", h), up)
             y = self.linear(b + "ffn_down_shexp", y)
             if b + "ffn_gate_inp_shexp.weight" in self.t:
                 y = y * sigmoid(h @ self.t[b + "ffn_gate_inp_shexp.weight"])[:, None]
@@ -597,7 +701,7 @@ class Forward:
         up = self.linear(b + "ffn_up", h)
         if b + "ffn_gate.weight" in self.t:
             gate = self.linear(b + "ffn_gate", h)
-        elif self.m.arch == "starcoder2":
+        elif self.m.arch == "starcoder2" or self.m.arch in HALVED:
             gate, up = up, 1.0
         else:
             gate, up = np.split(up, 2, axis=1)
@@ -699,6 +803,10 @@ class Forward:
         for il in range(n["layers"]):
             b = f"blk.{il}."
             h = self.norm(b + "attn_norm", x)
+            if arch in HALVED:
+                mixes = b + "ssm_in.weight" in self.t or b + "attn_q.weight" in self.t
+                x = x + (self.attention(b, il, h) if mixes else self.network(b, h))
+                continue
             a, f = self.attention(b, il, h), None
             if b + "ffn_norm.weight" not in self.t and arch in LAYER_NORMED:
                 f = self.network(b, h)  # in parallel
@@ -792,6 +900,18 @@ def all_models():
             "expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 32, "expert_shared_feed_forward_length": 48,
             "full_attention_interval": 4, "attention.recurrent_layers": [True, True, True, False, True]},
             experts=8, expert_ff=32, shared=48, bias=("shared",), tied=False),
+        "granitehybrid": build_granitehybrid(62, [False, False, True, False], {
+            "attention.scale": 0.11, "embedding_scale": 3.0, "residual_scale": 0.4, "logit_scale": 2.5, "rope.scaling.finetuned": False,
+            "expert_count": 6, "expert_used_count": 3, "expert_shared_feed_forward_length": 40}, experts=6, shared=40, peak=1.0),
+        # dense, rotated, with groups of heads, and a state as wide as those of real models
+        "granitehybrid_dense": build_granitehybrid(63, [True, False], {
+            "attention.scale": 0.2, "embedding_scale": 1.5, "residual_scale": 0.7, "logit_scale": 0.5}, groups=2, heads=6, head=24,
+            state=128, taps=3),
+        "nemotron_h": build_nemotron("nemotron_h", 64, "M-*-M"),
+        "nemotron_h_moe": build_nemotron("nemotron_h_moe", 65, "ME*-ME", {
+            "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 1,
+            "expert_shared_feed_forward_length": 56, "expert_weights_norm": True, "expert_weights_scale": 2.5},
+            experts=8, expert_ff=40, shared=56, groups=4),
         "phi3": build("phi3", 16, {"attention.sliding_window": 17}, fused_qkv=True, fused_gate=True, tied=False),
         "phi3_long": with_factors(
             build("phi3", 17, {"rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.19},

@@ -123,9 +123,25 @@ def delta_mutations(m):
     yield "taps reversed", Reversed
 
 
+def mamba_mutations(m):
+    def early_norm(forward, y, z, w):
+        return models.rms(y.reshape(len(y), *np.shape(w)), w, forward.m.n["eps"]).reshape(len(y), -1) * z * models.sigmoid(z)
+
+    def one_group(forward, y, z, w):
+        return models.Forward.mamba_output(forward, y, z, np.reshape(w, (1, -1)))
+
+    yield "the norm before the gate", mutated(mamba_output=early_norm)
+    yield "no SiLU", mutated(convolved=lambda forward, x: x)
+    yield "no skip", without("ssm_d")
+    yield "logarithms of decays", mutated(mamba_decay=lambda forward, a: np.log(-a))
+    if m.n["groups"] > 1:
+        yield "heads the other way", mutated(mamba_group=lambda forward, j: j % forward.m.n["groups"])
+        yield "one group", mutated(mamba_output=one_group)
+
+
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
-    if m.keys.get("rope.scaling.finetuned", True) and m.arch != "gemma4":
+    if m.keys.get("rope.scaling.finetuned", True) and m.arch != "gemma4" and m.arch not in models.HALVED:
         yield "pairs of the other kind", mutated(rope=other_halves)
     for key in m.keys:
         if key in ("rope.scaling.type", "expert_count", "expert_used_count", "expert_feed_forward_length",
@@ -151,6 +167,11 @@ def mutations(name, m):
         yield "taps reversed", reversed_taps()
     if m.arch in models.GATED:
         yield from delta_mutations(m)
+    if "groups" in m.n:
+        yield from mamba_mutations(m)
+    if m.arch in models.HALVED:
+        yield "not squared", mutated(activated=lambda forward, gate, up: np.maximum(gate, 0.0) * up)
+        yield "rotated", set_without("HALVED_UNROTATED", m.arch)
     if m.arch == "gemma4":
         yield "values not normed", mutated(gemma4_values=lambda forward, v, eps: v)
         yield "full heads rotated", without("rope_freqs.weight")

@@ -43,6 +43,7 @@ enum arch_unrotated {
     UNROTATED_NONE,
     UNROTATED_EVERY_FOURTH, /* the last of each four */
     UNROTATED_GLOBAL,       /* those without a window, of a model that has windows */
+    UNROTATED_ALL,
 };
 
 /* The feed-forward network. */
@@ -120,8 +121,12 @@ struct arch {
     bool has_layer_scales;       /* each layer's output is multiplied by a number of its own */
     bool experts_beside_network; /* layers with experts have the other network, too */
     enum arch_recurrence recurrence;
-    bool tiles_heads;     /* of state: their key heads come round again and again */
-    bool gates_attention; /* attn_q has for each head its query, then a gate of its output */
+    /* Layers have one half: attention, a state, or a network; tensors say which networks have
+     * experts, and how wide the others are. */
+    bool has_halves;
+    bool names_layer_epsilon; /* the epsilon of RMS norms is attention.layer_norm_epsilon */
+    bool tiles_heads;         /* of state: their key heads come round again and again */
+    bool gates_attention;     /* attn_q has for each head its query, then a gate of its output */
     enum activation activation;
     unsigned keys; /* of enum arch_keys */
 

@@ -5,6 +5,13 @@
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
 
+#define NEMOTRON                                                                               \
+    .recurrence = RECURRENCE_SUM, .has_halves = true, .names_layer_epsilon = true,             \
+    .network = NETWORK_PLAIN, .activation = ACTIVATION_SQUARE, .unrotated = UNROTATED_ALL,     \
+    .routing = ROUTING_SIGMOID,                                                                \
+    .keys = KEYS_EXPERTS | KEYS_ROUTING | KEYS_SHARED_EXPERT | KEYS_STATE | KEYS_NEXT_TOKENS | \
+            KEYS_ATTENTION_SCALE
+
 static const struct arch archs[] = {
     {.name = "llama", .keys = KEYS_ATTENTION_SCALE | KEYS_EXPERTS, .rotates_whole_heads = true},
     {.name = "mistral3",
@@ -107,6 +114,12 @@ static const struct arch archs[] = {
     {.name = "granitemoe",
      .keys = KEYS_ATTENTION_SCALE | KEYS_SCALES | KEYS_EXPERTS | KEYS_SHARED_EXPERT,
      .may_be_unrotated = true},
+    {.name = "granitehybrid",
+     .recurrence = RECURRENCE_SUM,
+     .keys = KEYS_ATTENTION_SCALE | KEYS_SCALES | KEYS_EXPERTS | KEYS_SHARED_EXPERT | KEYS_STATE,
+     .may_be_unrotated = true},
+    {.name = "nemotron_h", NEMOTRON},
+    {.name = "nemotron_h_moe", NEMOTRON},
     {.name = "minicpm", .keys = KEYS_SCALES, .requires_scales = true},
     {.name = "seed_oss", .rope_halves = true, .names_ffn_norm_post = true},
     {.name = "qwen2moe",
@@ -190,10 +203,7 @@ static const struct {
     {"mamba", RECURRENT, NULL},
     {"mamba2", RECURRENT, NULL},
     {"falcon-h1", RECURRENT, "llama"},
-    {"granitehybrid", RECURRENT, "granite or granitemoe"},
     {"jamba", RECURRENT, NULL},
-    {"nemotron_h", RECURRENT, "llama"},
-    {"nemotron_h_moe", RECURRENT, "qwen3moe"},
     {"plamo2", RECURRENT, NULL},
     {"rwkv6", RECURRENT, NULL},
     {"rwkv7", RECURRENT, NULL},
