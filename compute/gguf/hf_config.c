@@ -348,6 +348,16 @@ static enum status check_expert_layers(const struct hf_model *m, const json_t *c
                      "layers without experts, which is not supported");
 }
 
+/* A model of a family that may have experts says that it has none. */
+static bool has_no_experts(const struct hf_model *m, const json_t *config)
+{
+    const json_t *n = json_object_get(config, "num_local_experts");
+
+    if (m->family->mamba == HF_MAMBA_HALVES)
+        return memchr(m->kinds, 'E', m->n_layers) == NULL;
+    return m->family->mamba == HF_MAMBA && json_is_integer(n) && json_integer_value(n) == 0;
+}
+
 static enum status read_hf_experts(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                                    struct error *err)
 {
@@ -355,7 +365,8 @@ static enum status read_hf_experts(struct hf_model *m, struct hf_keys *keys, con
     double scale, norms = 1;
     enum status rc;
 
-    if (!f->has_experts || (f->experts_if != NULL && !hf_json_is_true(config, f->experts_if)))
+    if (!f->has_experts || (f->experts_if != NULL && !hf_json_is_true(config, f->experts_if)) ||
+        has_no_experts(m, config))
         return STATUS_OK;
     for (size_t i = 0; i < sizeof(expert_numbers) / sizeof(expert_numbers[0]); i++) {
         const struct expert_number *n = &expert_numbers[i];
@@ -393,6 +404,8 @@ static enum status check_hf_activation(const struct hf_family *f, const json_t *
 
     if (*is == '\0')
         is = hf_json_text(config, "hidden_act");
+    if (*is == '\0')
+        is = hf_json_text(config, "mlp_hidden_act");
     if (*is != '\0' && strcmp(is, f->activation) != 0)
         return error_set(
             err, STATUS_UNIMPLEMENTED,
@@ -441,6 +454,11 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
         if (sizes[i].out == ret_ffn_width && m->family->has_experts &&
             json_object_get(config, sizes[i].name) == NULL)
             continue;
+        if (sizes[i].out == &m->n_layers && m->family->mamba == HF_MAMBA_HALVES) {
+            m->n_layers = hf_mamba_n_layers(config);
+            if (m->n_layers > 0 && m->n_layers <= HF_LAYERS_MAX)
+                continue;
+        }
         rc = hf_config_size(sizes[i].out, m->family, config, sizes[i].name, sizes[i].max, err);
 
         if (rc != STATUS_OK)
@@ -463,6 +481,12 @@ static void write_kv_heads(const struct hf_model *m, struct hf_keys *keys, const
     bool convolves = false;
     size_t i;
 
+    if (m->family->mamba == HF_MAMBA) {
+        hf_key_numbers(keys, key, m->n_layers);
+        for (i = 0; i < m->n_layers; i++)
+            hf_item_number(keys, m->kinds[i] == '*' ? (uint32_t)m->n_kv_heads : 0);
+        return;
+    }
     json_array_foreach(types, i, type) convolves = convolves || is_layer_type(type, "conv");
     if (!convolves || json_array_size(types) != m->n_layers) {
         hf_key_u64(keys, key, m->n_kv_heads);
@@ -471,6 +495,25 @@ static void write_kv_heads(const struct hf_model *m, struct hf_keys *keys, const
     hf_key_numbers(keys, key, m->n_layers);
     json_array_foreach(types, i, type)
         hf_item_number(keys, is_layer_type(type, "conv") ? 0 : (uint32_t)m->n_kv_heads);
+}
+
+/* Each layer has heads of keys, or a network, or neither. */
+static enum status write_halves(const struct hf_model *m, struct hf_keys *keys,
+                                const json_t *config, uint64_t ffn_width, struct error *err)
+{
+    uint64_t of_experts = 0;
+
+    if (hf_json_u64(config, "moe_intermediate_size", &of_experts, err) == STATUS_DATA_LOSS)
+        return STATUS_DATA_LOSS;
+    hf_key_numbers(keys, ".attention.head_count_kv", m->n_layers);
+    for (size_t i = 0; i < m->n_layers; i++)
+        hf_item_number(keys, m->kinds[i] == '*' ? (uint32_t)m->n_kv_heads : 0);
+    hf_key_numbers(keys, ".feed_forward_length", m->n_layers);
+    for (size_t i = 0; i < m->n_layers; i++)
+        hf_item_number(keys, m->kinds[i] == '-'   ? (uint32_t)ffn_width
+                             : m->kinds[i] == 'E' ? (uint32_t)of_experts
+                                                  : 0);
+    return STATUS_OK;
 }
 
 /* The widths of heads and networks, where layers differ. */
@@ -483,12 +526,18 @@ static enum status write_hf_layers(struct hf_model *m, struct hf_keys *keys, con
     if (m->family->has_two_heads)
         return hf_two_heads_read(m, &window_dim, keys, config, ffn_width, err);
     if ((rc = hf_latent_read(m, keys, config, err)) != STATUS_OK ||
-        (rc = hf_state_read(m, keys, config, err)) != STATUS_OK)
+        (rc = hf_state_read(m, keys, config, err)) != STATUS_OK ||
+        (rc = hf_mamba_read(m, keys, config, err)) != STATUS_OK)
         return rc;
-    if (ffn_width > 0)
+    if (m->family->mamba == HF_MAMBA && has_no_experts(m, config))
+        rc = hf_config_size(&ffn_width, m->family, config, "shared_intermediate_size", HF_WIDTH_MAX,
+                            err);
+    if (rc == STATUS_OK && m->family->mamba == HF_MAMBA_HALVES)
+        return write_halves(m, keys, config, ffn_width, err);
+    if (rc == STATUS_OK && ffn_width > 0)
         hf_key_u64(keys, ".feed_forward_length", ffn_width);
     write_kv_heads(m, keys, config);
-    return STATUS_OK;
+    return rc;
 }
 
 /* The keys that all architectures have. */

@@ -90,6 +90,49 @@ static const struct hf_name names_granitemoe[] = {
     {.from = "shared_mlp.output_linear", .to = "ffn_down_shexp"},
     {0},
 };
+#define MAMBA_NAMES(of)                                                            \
+    {.from = of ".in_proj", .to = "ssm_in"},                                       \
+        {.from = of ".conv1d.weight", .to = "ssm_conv1d.weight", .kind = HF_SLAB}, \
+        {.from = of ".conv1d.bias", .to = "ssm_conv1d.bias"},                      \
+        {.from = of ".A_log", .to = "ssm_a", .is_whole = true, .kind = HF_DECAYS}, \
+        {.from = of ".D", .to = "ssm_d", .is_whole = true},                        \
+        {.from = of ".dt_bias", .to = "ssm_dt.bias"},                              \
+        {.from = of ".norm.weight", .to = "ssm_norm.weight", .kind = HF_GROUPS},   \
+    {                                                                              \
+        .from = of ".out_proj", .to = "ssm_out"                                    \
+    }
+static const struct hf_name names_granitehybrid[] = {
+    MAMBA_NAMES("mamba"),
+    {.from = "block_sparse_moe.router.layer", .to = "ffn_gate_inp"},
+    {.from = "block_sparse_moe.input_linear", .to = "ffn_gate_exps", .kind = HF_SLAB_GATE_UP},
+    {.from = "block_sparse_moe.output_linear", .to = "ffn_down_exps", .kind = HF_SLAB},
+    {.from = "shared_mlp.input_linear", .to = "ffn_gate_shexp", .kind = HF_GATE_UP},
+    {.from = "shared_mlp.output_linear", .to = "ffn_down_shexp"},
+    {0},
+};
+static const struct hf_name names_granitehybrid_dense[] = {
+    MAMBA_NAMES("mamba"),
+    {.from = "shared_mlp.input_linear", .to = "ffn_gate", .kind = HF_GATE_UP},
+    {.from = "shared_mlp.output_linear", .to = "ffn_down"},
+    {0},
+};
+static const struct hf_name names_nemotron[] = {
+    MAMBA_NAMES("mixer"),
+    {.from = "norm", .to = "attn_norm"},
+    {.from = "mixer.q_proj", .to = "attn_q"},
+    {.from = "mixer.k_proj", .to = "attn_k"},
+    {.from = "mixer.v_proj", .to = "attn_v"},
+    {.from = "mixer.o_proj", .to = "attn_output"},
+    {.from = "mixer.up_proj", .to = "ffn_up"},
+    {.from = "mixer.down_proj", .to = "ffn_down"},
+    {.from = "mixer.gate.e_score_correction_bias", .to = "exp_probs_b.bias"},
+    {.from = "mixer.gate", .to = "ffn_gate_inp"},
+    {.from = "mixer.shared_experts.up_proj", .to = "ffn_up_shexp"},
+    {.from = "mixer.shared_experts.down_proj", .to = "ffn_down_shexp"},
+    {.from = "mixer.experts.up_proj", .to = "ffn_up_exps.weight", .kind = HF_SLAB},
+    {.from = "mixer.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB},
+    {0},
+};
 static const struct hf_name names_gpt_oss[] = {
     {.from = "post_attention_layernorm", .to = "post_attention_norm"},
     {.from = "self_attn.sinks", .to = "attn_sinks.weight"},
@@ -325,6 +368,47 @@ static const struct hf_family families[] = {
      .has_pairs = true,
      .has_experts = true,
      .defaults = {{"rms_norm_eps", 1e-6}}},
+    {.model_type = "granitemoehybrid",
+     .architecture = "granitehybrid",
+     .activation = "silu",
+     .names = names_granitehybrid,
+     .names_dense = names_granitehybrid_dense,
+     .mamba = HF_MAMBA,
+     .has_pairs = true,
+     .has_experts = true,
+     .defaults = {{"rms_norm_eps", 1e-6},
+                  {"max_position_embeddings", 2048},
+                  {"num_local_experts", 8},
+                  {"num_experts_per_tok", 2},
+                  {"shared_intermediate_size", 1024},
+                  {"mamba_n_heads", 128},
+                  {"mamba_n_groups", 1},
+                  {"mamba_d_state", 256},
+                  {"mamba_d_conv", 4},
+                  {"embedding_multiplier", 1},
+                  {"logits_scaling", 1},
+                  {"residual_multiplier", 1},
+                  {"attention_multiplier", 1}}},
+    {.model_type = "nemotron_h",
+     .architecture = "nemotron_h",
+     .activation = "relu2",
+     .names = names_nemotron,
+     .prefix = "backbone.",
+     .rms_eps = "layer_norm_epsilon",
+     .mamba = HF_MAMBA_HALVES,
+     .has_experts = true,
+     .has_later_layers = true,
+     .routing = ROUTING_SIGMOID,
+     .defaults = {{"layer_norm_epsilon", 1e-5},
+                  {"max_position_embeddings", 4096},
+                  {"num_key_value_heads", 8},
+                  {"head_dim", 128},
+                  {"num_experts_per_tok", 2},
+                  {"mamba_num_heads", 128},
+                  {"mamba_head_dim", 64},
+                  {"ssm_state_size", 128},
+                  {"n_groups", 8},
+                  {"conv_kernel", 4}}},
     {.model_type = "qwen2_moe",
      .architecture = "qwen2moe",
      .activation = "silu",

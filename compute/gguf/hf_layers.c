@@ -134,6 +134,117 @@ enum status hf_state_read(struct hf_model *m, struct hf_keys *keys, const json_t
     return write_state_layers(m, keys, config, err);
 }
 
+/* --- Mamba-2 --- */
+
+/* A layer's kind by the names that transformers 4 and 5 have for it, and by that of a pattern; 0
+ * for another. */
+static char layer_kind(const char *name, bool has_halves)
+{
+    static const struct {
+        const char *name;
+        char kind;
+        bool of_halves;
+    } kinds[] = {{"linear_attention", 'M', false},
+                 {"mamba", 'M', false},
+                 {"M", 'M', true},
+                 {"full_attention", '*', false},
+                 {"attention", '*', false},
+                 {"*", '*', true},
+                 {"mlp", '-', true},
+                 {"-", '-', true},
+                 {"moe", 'E', true},
+                 {"E", 'E', true}};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(kinds[i].name, name) == 0 && (has_halves || !kinds[i].of_halves))
+            return kinds[i].kind;
+    return 0;
+}
+
+/* The list of the layers' kinds, under the name that the file has for it. */
+static const json_t *layer_kinds_of(const json_t *config)
+{
+    const json_t *types = json_object_get(config, "layers_block_type");
+
+    return json_is_array(types) ? types : json_object_get(config, "layer_types");
+}
+
+size_t hf_mamba_n_layers(const json_t *config)
+{
+    const size_t n = json_array_size(layer_kinds_of(config));
+
+    return n > 0 ? n : strlen(hf_json_text(config, "hybrid_override_pattern"));
+}
+
+static enum status read_layer_kinds(struct hf_model *m, const json_t *config, struct error *err)
+{
+    const json_t *types = layer_kinds_of(config);
+    const char *pattern = hf_json_text(config, "hybrid_override_pattern");
+    const bool has_halves = m->family->mamba == HF_MAMBA_HALVES;
+
+    if (hf_mamba_n_layers(config) != m->n_layers)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key 'layer_types' has %zu entries, it must have %llu, one for each layer",
+                         hf_mamba_n_layers(config), (unsigned long long)m->n_layers);
+    for (size_t i = 0; i < m->n_layers; i++) {
+        const json_t *one = json_array_get(types, i);
+        const char text[] = {pattern[json_is_array(types) ? 0 : i], '\0'};
+        const char *name = json_is_string(one) ? json_string_value(one) : text;
+
+        m->kinds[i] = layer_kind(json_is_array(types) && one == NULL ? "" : name, has_halves);
+        if (m->kinds[i] == 0)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "key 'layer_types' has a layer of the unsupported type '%.40s'", name);
+    }
+    return STATUS_OK;
+}
+
+/* Limits of a step's length, which Mamba-2's definition does not have. */
+static bool limits_steps(const json_t *config)
+{
+    const json_t *limit = json_object_get(config, "time_step_limit");
+    const json_t *least = json_array_get(limit, 0), *most = json_array_get(limit, 1);
+
+    return (json_is_number(least) && json_number_value(least) > 0) || json_is_number(most);
+}
+
+enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                          struct error *err)
+{
+    static const char *const names[2][5] = {
+        {"mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups", "mamba_d_conv"},
+        {"mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel"}};
+    const struct hf_family *f = m->family;
+    const char *const *name = names[f->mamba == HF_MAMBA_HALVES];
+    uint64_t width = 0, n_taps = 0;
+    enum status rc;
+
+    if (f->mamba == HF_NO_MAMBA)
+        return STATUS_OK;
+    if ((rc = hf_config_size(&m->n_state_heads, f, config, name[0], HEADS_MAX, err)) != STATUS_OK ||
+        (rc = hf_config_size(&m->state_dim, f, config, name[2], HEADS_MAX, err)) != STATUS_OK ||
+        (rc = hf_config_size(&m->n_key_heads, f, config, name[3], HEADS_MAX, err)) != STATUS_OK ||
+        (rc = hf_config_size(&n_taps, f, config, name[4], HEADS_MAX, err)) != STATUS_OK)
+        return rc;
+    if (json_is_string(json_object_get(config, name[1]))) /* auto */
+        width = 2 * m->width / m->n_state_heads;
+    else if ((rc = hf_config_size(&width, f, config, name[1], HEADS_MAX, err)) != STATUS_OK)
+        return rc;
+    if (json_is_integer(json_object_get(config, "moe_latent_size")) || limits_steps(config))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "keys 'moe_latent_size' and 'time_step_limit' are not supported: experts "
+                         "of a latent width, limits of a step");
+    hf_key_u64(keys, ".ssm.conv_kernel", n_taps);
+    hf_key_u64(keys, ".ssm.state_size", m->state_dim);
+    hf_key_u64(keys, ".ssm.group_count", m->n_key_heads);
+    hf_key_u64(keys, ".ssm.time_step_rank", m->n_state_heads);
+    hf_key_u64(keys, ".ssm.inner_size", m->n_state_heads * width);
+    if (f->mamba == HF_MAMBA &&
+        strcmp(hf_json_text(config, "position_embedding_type"), "rope") != 0)
+        hf_key_bool(keys, ".rope.scaling.finetuned", false); /* as GGUF says that none is rotated */
+    return read_layer_kinds(m, config, err);
+}
+
 /* --- heads of two widths --- */
 
 /* What one layer's entry of per_layer_config says of its heads. */

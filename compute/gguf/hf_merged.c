@@ -20,7 +20,7 @@ static const struct hf_merge {
     [HF_ROWS_GATE_UP] = {2, true, true},     [HF_GATE_UP] = {2, true, false},
     [HF_BLOCKS] = {4, false, false},         [HF_BLOCKS_GATE_UP] = {4, true, false},
     [HF_LATENT] = {2, true, false},          [HF_STATE_HEADS] = {2, true, false},
-    [HF_DECAYS] = {1, false, true},
+    [HF_DECAYS] = {1, false, true},          [HF_GROUPS] = {1, false, true},
 };
 
 /* The first and the second of two that one tensor holds. */
@@ -79,7 +79,7 @@ size_t hf_merged_part_row(enum hf_kind kind, const struct hf_model *m, size_t i,
 static void set_strides(struct tensor *w, enum hf_kind kind, const struct hf_model *m,
                         const uint64_t *d, size_t i)
 {
-    size_t offset = 0, n_parts = kind == HF_GATE_UP ? 1 : d[0];
+    size_t offset = 0, n_parts = kind == HF_GATE_UP || kind == HF_GROUPS ? 1 : d[0];
 
     switch (kind) {
     case HF_SLAB_GATE_UP: /* [part][gates, ups][column] */
@@ -115,6 +115,11 @@ static void set_strides(struct tensor *w, enum hf_kind kind, const struct hf_mod
         w->n_cols = d[1];
         w->strides = (struct tensor_strides){0, d[1], 1};
         offset = i * d[0] / 2 * d[1];
+        break;
+    case HF_GROUPS: /* [group][number] */
+        w->n_part_rows = m->n_key_heads;
+        w->n_cols = d[0] / m->n_key_heads;
+        w->strides = (struct tensor_strides){0, w->n_cols, 1};
         break;
     case HF_LATENT: /* [head][numbers of a key, then of a value][latent number] */
         n_parts = m->n_heads;
@@ -171,6 +176,8 @@ static bool has_merged_rows(enum hf_kind kind, const struct hf_model *m, const u
 {
     if (kind == HF_LATENT)
         return m->latent_rank == d[1] && d[0] == m->n_heads * (m->plain_dim + m->value_dim);
+    if (kind == HF_GROUPS)
+        return m->n_key_heads > 0 && d[0] % m->n_key_heads == 0;
     return kind != HF_STATE_HEADS ||
            (m->n_key_heads > 0 && d[0] == 2 * (m->n_key_heads + m->n_state_heads) * m->state_dim);
 }

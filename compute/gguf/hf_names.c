@@ -13,6 +13,8 @@ static const struct hf_name whole_names[] = {
     {.from = "model.norm.bias", .to = "output_norm.bias"},
     {.from = "model.embedding_norm.weight", .to = "token_embd_norm.weight"}, /* LFM2's last norm */
     {.from = "lm_head.weight", .to = "output.weight"},
+    {.from = "model.embeddings.weight", .to = "token_embd.weight"}, /* Nemotron's */
+    {.from = "model.norm_f.weight", .to = "output_norm.weight"},
     {.from = "model.embed_tokens_per_layer.weight", .to = "per_layer_token_embd.weight"},
     {.from = "model.per_layer_model_projection.weight", .to = "per_layer_model_proj.weight"},
     {.from = "model.per_layer_projection_norm.weight", .to = "per_layer_proj_norm.weight"},
@@ -110,7 +112,9 @@ static const struct hf_name *find_expert(const struct hf_model *m, const char *n
 static const struct hf_name *find_part(const struct hf_model *m, const char *name,
                                        const char **ret_end, struct hf_place *ret)
 {
-    const struct hf_name *own = m->family->names;
+    const struct hf_name *own = m->n_experts == 0 && m->family->names_dense != NULL
+                                    ? m->family->names_dense
+                                    : m->family->names;
     const struct hf_name *found = find_among(own, n_names(own), name, strlen(name));
     const char *dot = strrchr(name, '.');
     size_t len;
@@ -178,6 +182,11 @@ static enum status set_form(struct named_tensor *t, const struct hf_model *m, bo
 static const char *language_name(const struct hf_model *m, const char *name,
                                  char room[GGUF_TENSOR_NAME_MAX * 2])
 {
+    if (m->family->prefix != NULL && hf_begins_with(name, m->family->prefix)) {
+        (void)snprintf(room, GGUF_TENSOR_NAME_MAX * 2, "model.%s",
+                       name + strlen(m->family->prefix));
+        return room;
+    }
     for (size_t i = 0; m->family->nested_type != NULL && i < 3; i++)
         if (hf_begins_with(name, language_prefixes[i])) {
             const char *rest = name + strlen(language_prefixes[i]);

@@ -66,6 +66,9 @@ struct hf_model {
     uint64_t latent_rank, plain_dim, value_dim;
     /* Heads of state: those of keys, those of values, and the numbers of each. */
     uint64_t n_key_heads, n_state_heads, state_dim;
+    /* Of each layer of a model that has such: M for Mamba-2, * for attention, - and E for a network
+     * alone, of experts; of others 0. */
+    char kinds[1 << 10];
     uint64_t n_turning; /* pairs of a head that are rotated, where the others stand; 0: all are */
     bool is_tied;
     uint64_t block_rows, block_cols; /* that a scale of FP8 is for; 0: one scale is for all */
@@ -101,6 +104,7 @@ enum hf_kind {
     HF_BLOCKS_GATE_UP,  /* rows of gates and ups in turn */
     HF_LATENT,          /* of each head what makes its keys, then what makes its values */
     HF_STATE_HEADS,     /* of each key head of state: query, key, its values, their gates */
+    HF_GROUPS,          /* a row for each group of heads of state */
     HF_DECAYS,          /* logarithms of decays, whose negatives GGUF has */
 };
 
@@ -130,8 +134,12 @@ struct hf_family {
     bool scales_by_depth;  /* branches by the root of the number of layers, logits by the width */
     bool has_latent;       /* attention is latent */
     bool has_state;        /* layers carry a state, unless layer_types says that they attend */
-    bool has_two_heads;    /* those of layers with a window are of another width */
-    bool yarn_is_exact;    /* truncate: false */
+    /* Layers are Mamba-2, unless a list says that they attend. */
+    enum { HF_NO_MAMBA, HF_MAMBA, HF_MAMBA_HALVES } mamba;
+    const struct hf_name *names_dense; /* its own where layers have no experts; NULL: the same */
+    const char *prefix;                /* in place of "model."; NULL: none */
+    bool has_two_heads;                /* those of layers with a window are of another width */
+    bool yarn_is_exact;                /* truncate: false */
     bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
     float norm_add;          /* to the weights of norms */
     enum hf_window window;
@@ -166,6 +174,11 @@ enum status hf_latent_read(struct hf_model *m, struct hf_keys *keys, const json_
 /* Layers that carry a state in the place of attention. */
 enum status hf_state_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                           struct error *err) MUST_CHECK;
+/* The same of Mamba-2. */
+enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                          struct error *err) MUST_CHECK;
+/* How many layers config.json lists, where it does not say their number. */
+size_t hf_mamba_n_layers(const json_t *config);
 /* Layers with heads of two widths, networks of two widths, embeddings of their own: m's head_dim
  * and n_kv_heads become those of the layers without a window, *ret_window_dim is that of the
  * others. */

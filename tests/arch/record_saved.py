@@ -24,6 +24,8 @@ STATE = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_d
 STATE_MOE = STATE | MOE | dict(num_experts=4, shared_expert_intermediate_size=48, num_hidden_layers=2,
                                layer_types=["linear_attention", "full_attention"])
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=20)
+MAMBA = dict(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], mamba_n_heads=8, mamba_d_head=16, mamba_d_state=16,
+             mamba_n_groups=2, mamba_chunk_size=16, shared_intermediate_size=48)
 GEMMA4 = dict(sliding_window=16, head_dim=16, global_head_dim=32)
 SCALES = dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.11, logits_scaling=2.5)
 
@@ -91,6 +93,12 @@ RECIPES = {
         rope("yarn", **YARN, mscale=0.7, mscale_all_dim=1.3)),
     "deepseek_v2": ("DeepseekV2", BASE | MOE | LATENT | dict(
         num_hidden_layers=2, q_lora_rank=None, n_routed_experts=8, n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.5)),
+    "granitehybrid": ("GraniteMoeHybrid", BASE | SCALES | MAMBA | dict(num_local_experts=4, num_experts_per_tok=2, position_embedding_type="nope")),
+    "granitehybrid_dense": ("GraniteMoeHybrid", BASE | SCALES | MAMBA | dict(num_local_experts=0, position_embedding_type="rope")),
+    "nemotron_h": ("NemotronH", WIDE | MOE | dict(
+        layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], ssm_state_size=16, mamba_num_heads=8, mamba_head_dim=16,
+        n_groups=2, chunk_size=16, time_step_min=1e-9, n_routed_experts=4, moe_shared_expert_intermediate_size=48,
+        routed_scaling_factor=2.5)),
     "stablelm": ("StableLm", BASE | dict(num_hidden_layers=2, use_qkv_bias=True)),
 }
 

@@ -92,6 +92,10 @@ REFUSED = {
                ({"per_layer_config": {"1": {"hidden_act": "relu"}}}, "'hidden_act'"),
                ({"num_kv_shared_layers": 4}, "'num_kv_shared_layers'"), ({"use_bidirectional_attention": "all"}, "is 'all'")],
     "deepseek_v3": [({"rope_interleave": False}, "'rope_interleave'"), ({"qk_nope_head_dim": 12}, "a size or a type")],
+    "granitehybrid": [({"layer_types": ["linear_attention", "moe"]}, "unsupported type 'moe'"), ({"mamba_n_groups": 3}, "a size or a type"),
+                      ({"time_step_limit": [0.1, 1]}, "'time_step_limit'"), ({"mamba_d_conv": 0}, "'mamba_d_conv' is 0")],
+    "nemotron_h": [({"layers_block_type": ["linear_attention"] * 3}, "does not belong"), ({"moe_latent_size": 32}, "'moe_latent_size'"),
+                   ({"mlp_hidden_act": "silu"}, "'relu2'"), ({"layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"]}, "does not belong")],
     "deepseek_v2": [({"topk_method": "group_limited_greedy"}, "'topk_method'"), ({"kv_lora_rank": 0}, "'kv_lora_rank' is 0")],
 }
 
@@ -162,6 +166,14 @@ def fp8(test, name, known, config, tensors, block):
 OLDER_NESTED = ("qwen3_5", "qwen3_5_moe", "gemma4_moe")
 
 
+def older_nemotron(test, known, config, tensors):
+    """Kinds of layers as a pattern; what predicts further tokens."""
+    older = config | {"hybrid_override_pattern": "ME*-", "num_hidden_layers": 4}
+    del older["layers_block_type"]
+    more = {"mtp.layers.0.norm.weight": ("F32", (64,), bytes(256))}
+    test.recorded("nemotron_h_older", known, older, tensors | more)
+
+
 def older(test, name, known, config, tensors):
     """As such models are published: nested beside what sees and what predicts further tokens, in transformers 4's spelling."""
     text = dict(config)
@@ -205,6 +217,11 @@ def main():
                 for n, (shape, base, scale) in known["tensors"].items()}
             test.recorded(name, known, config, tensors)
             test.refused(name, config, tensors)
+            if name == "nemotron_h":
+                older_nemotron(test, known, config, tensors)
+            if name.startswith("granitehybrid"):
+                older_names = {"linear_attention": "mamba", "full_attention": "attention"}
+                test.recorded(f"{name}_older", known, config | {"layer_types": [older_names[x] for x in config["layer_types"]]}, tensors)
             if name in OLDER_NESTED:
                 older(test, name, known, config, tensors)
             if name in ("llama", "qwen3_moe"):  # blocks that do not divide the matrices; permuted rows; experts
