@@ -16,6 +16,7 @@
 #include "server/http/http.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
+#include "server/net/inherited.h"
 #include "server/net/peer_addresses.h"
 #include "server/net/tls.h"
 #include "server/part.h"
@@ -56,6 +57,7 @@ static enum status grpc_port_start(struct grpc_port *g, const char *flag, enum p
         .health = host->health,
         .tls = g->ports->tls,
         .peer_addresses = g->ports->peer_addresses,
+        .inherited = g->ports->inherited,
         .n_refused = &host->server->n_connections_refused,
         .n_dropped = &host->server->n_connections_dropped,
         .access = access,
@@ -108,6 +110,7 @@ static enum status ports_open_http(struct ports *p, struct access *access, struc
         .origins = {.allowed = c->http_origins, .n_allowed = c->n_http_origins},
         .tls = p->tls,
         .peer_addresses = p->peer_addresses,
+        .inherited = p->inherited,
         .n_refused = &server->n_connections_refused,
         .n_dropped = &server->n_connections_dropped,
         .access = access,
@@ -146,16 +149,30 @@ static enum status ports_open_http(struct ports *p, struct access *access, struc
 enum status ports_open(struct ports *p, struct access *access, struct error *err)
 {
     const size_t max_connections = p->host->config->max_peer_connections;
+    struct inherited inherited;
+    enum status rc = inherited_open(&inherited, err);
 
+    p->inherited = &inherited;
     if (max_connections != 0)
         p->peer_addresses = peer_addresses_open(max_connections, p->host->env);
-    if (ports_open_tls(p, err) != STATUS_OK || ports_open_grpc(p, access, err) != STATUS_OK)
-        return err->status;
-    return ports_open_http(p, access, err);
+    if (rc == STATUS_OK)
+        rc = ports_open_tls(p, err);
+    if (rc == STATUS_OK)
+        rc = ports_open_grpc(p, access, err);
+    if (rc == STATUS_OK)
+        rc = ports_open_http(p, access, err);
+    if (rc == STATUS_OK)
+        rc = inherited_check(&inherited, err);
+    inherited_close(&inherited);
+    p->inherited = NULL;
+    return rc;
 }
 
 void ports_serve(struct ports *p)
 {
+    for (size_t i = 0; i < N_PORTS; i++)
+        if (p->grpc[i].port != NULL)
+            port_serve(p->grpc[i].port);
     if (p->http != NULL)
         http_serve(p->http);
 }

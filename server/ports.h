@@ -12,6 +12,7 @@
 
 struct access;
 struct http;
+struct inherited;
 struct part_host;
 struct peer_addresses;
 struct port;
@@ -25,6 +26,7 @@ struct ports {
     struct tls *tls;                       /* NULL: none */
     struct peer_addresses *peer_addresses; /* NULL: no bound */
     struct http *http;                     /* NULL: none */
+    struct inherited *inherited;           /* while the addresses are bound */
     struct grpc_port {
         struct ports *ports;
         struct port *port; /* NULL: none, or it has stopped */

@@ -10,6 +10,7 @@
 #include "server/http/route.h"
 
 struct access;
+struct inherited;
 struct peer_addresses;
 struct server;
 struct tls;
@@ -23,6 +24,7 @@ struct http_config {
     struct routes routes;
     uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
     struct origin_rules origins; /* the port sets is_loopback from its socket */
+    struct inherited *inherited; /* of the listeners; borrowed until http_start returns */
     struct peer_addresses *peer_addresses; /* connections by address; borrowed until http_free */
     uint64_t *n_refused, *n_dropped;       /* see net/listeners.h, net/silents.h; NULL: no count */
     struct tls *tls;                       /* borrowed until http_stop; NULL: no TLS */

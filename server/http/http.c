@@ -201,6 +201,7 @@ static enum status http_open_address(struct http_address *a, struct http *h, boo
         .has_room = http_has_room,
         .make_room = http_make_room,
         .peer_addresses = c->peer_addresses,
+        .inherited = c->inherited,
         .accepted = c->tls != NULL ? http_accepted_tls : http_accepted,
         .arg = a,
         .n_refused = c->n_refused};
@@ -372,6 +373,10 @@ size_t http_n_answering(const struct http *h)
 void http_serve(struct http *h)
 {
     h->front.is_serving = true;
+    if (h->public.listener != NULL)
+        listener_serve(h->public.listener);
+    if (h->admin.listener != NULL)
+        listener_serve(h->admin.listener);
 }
 
 void http_check_keys(struct http *h)
@@ -382,6 +387,10 @@ void http_check_keys(struct http *h)
 void http_drain(struct http *h)
 {
     front_drain(&h->front);
+    if (h->public.listener != NULL)
+        listener_drain(h->public.listener);
+    if (h->admin.listener != NULL)
+        listener_drain(h->admin.listener);
 }
 
 /* Whoever has connected may send a request yet. */

@@ -19,6 +19,7 @@
 #include "base/address_holder.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "server/net/inherited.h"
 #include "server/net/peer_addresses.h"
 
 enum {
@@ -33,9 +34,11 @@ struct listener {
     char address[ADDRESS_HOST_MAX + 16];
     struct {
         int fd;
+        bool is_inherited;
         uv_poll_t poll;
     } sockets[SOCKETS_MAX]; /* [n_sockets] */
     size_t n_sockets;
+    bool is_serving;                                                /* at inherited sockets */
     uv_timer_t again;                                               /* runs while accept fails */
     size_t n_handles;                                               /* open handles of the loop */
     size_t n_refused;                                               /* since the start */
@@ -100,8 +103,9 @@ static void on_connection(uv_poll_t *poll, int status, int events);
 static void poll_all(struct listener *l)
 {
     for (size_t i = 0; i < l->n_sockets; i++)
-        (void)uv_poll_start(&l->sockets[i].poll, UV_READABLE,
-                            on_connection); /* fails only when closing */
+        if (!l->sockets[i].is_inherited || l->is_serving)
+            (void)uv_poll_start(&l->sockets[i].poll, UV_READABLE,
+                                on_connection); /* fails only when closing */
 }
 
 static void on_again(uv_timer_t *again)
@@ -190,7 +194,22 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 void listener_accept_waiting(struct listener *l)
 {
     for (size_t i = 0; i < l->n_sockets; i++)
-        (void)listener_accept(l, l->sockets[i].fd, SOMAXCONN); /* more than wait there */
+        if (!l->sockets[i].is_inherited)
+            (void)listener_accept(l, l->sockets[i].fd, SOMAXCONN); /* more than wait there */
+}
+
+void listener_serve(struct listener *l)
+{
+    l->is_serving = true;
+    poll_all(l);
+}
+
+void listener_drain(struct listener *l)
+{
+    l->is_serving = false;
+    for (size_t i = 0; i < l->n_sockets; i++)
+        if (l->sockets[i].is_inherited)
+            (void)uv_poll_stop(&l->sockets[i].poll); /* cannot fail */
 }
 
 /* --- opening --- */
@@ -209,12 +228,28 @@ static void set_options(int fd, const struct listener_config *config)
                          sizeof(config->user_timeout_ms));
 }
 
+/* Takes the inherited socket that listens there. False: there is none. */
+static bool listener_inherits(struct listener *l, const struct sockaddr *at, socklen_t len)
+{
+    const int fd = inherited_take(l->config.inherited, at, len);
+
+    if (fd < 0)
+        return false;
+    if (at->sa_family != AF_UNIX)
+        set_options(fd, &l->config);
+    l->sockets[l->n_sockets].is_inherited = true;
+    l->sockets[l->n_sockets++].fd = fd;
+    return true;
+}
+
 /* Returns 0, or the errno. */
 static int listen_at(struct listener *l, int family, const struct sockaddr *at, socklen_t len)
 {
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int code = 0;
+    int code = 0, fd;
 
+    if (listener_inherits(l, at, len))
+        return 0;
+    fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;
     if (family != AF_UNIX)
@@ -231,17 +266,20 @@ static int listen_at(struct listener *l, int family, const struct sockaddr *at, 
 static enum status listen_unix(struct listener *l, const char *path, struct error *err)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    enum status rc = clear_path(path, l->config.address, err);
+    enum status rc;
     int code;
 
+    (void)snprintf(l->address, sizeof(l->address), "%s", l->config.address);
+    (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s", path); /* what is too long is refused */
+    if (listener_inherits(l, (const struct sockaddr *)&at, sizeof(at)))
+        return STATUS_OK;
+    rc = clear_path(path, l->config.address, err);
     if (rc != STATUS_OK)
         return rc;
-    memcpy(at.sun_path, path, strlen(path) + 1);
     code = listen_at(l, AF_UNIX, (const struct sockaddr *)&at, sizeof(at));
     if (code != 0)
         return error_set(err, STATUS_UNAVAILABLE, "%s", strerror(code));
     memcpy(l->unix_path, path, strlen(path) + 1);
-    (void)snprintf(l->address, sizeof(l->address), "%s", l->config.address);
     return STATUS_OK;
 }
 

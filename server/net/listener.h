@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 
+struct inherited;
 struct listener;
 struct peer_addresses;
 
@@ -30,14 +31,21 @@ struct listener_config {
                                               NULL: none is refused */
     void (*accepted)(void *arg, int fd);   /* takes fd, which does not block */
     void *arg;
-    uint64_t *n_refused; /* counts the refused connections; borrowed; NULL: not counted */
+    uint64_t *n_refused;         /* counts the refused connections; borrowed; NULL: not counted */
+    struct inherited *inherited; /* has sockets that may be at the address; borrowed until
+                                    listener_open returns; NULL: none */
 };
 
-/* Opens the sockets. Connections come from the loop's next iteration on. A socket file that nobody
- * listens at is replaced. UNAVAILABLE if the port is in use; INVALID for an invalid address. */
+/* Opens the sockets, or takes those that were inherited. Connections come from the loop's next
+ * iteration on, at inherited sockets after listener_serve. A socket file that nobody listens at is
+ * replaced. UNAVAILABLE if the port is in use; INVALID for an invalid address. */
 enum status listener_open(struct listener **out, uv_loop_t *loop,
                           const struct listener_config *config, struct error *err) MUST_CHECK;
-/* Accepts the connections that have come already. */
+/* Accepts at inherited sockets, too, from now on: until then another process may serve there. */
+void listener_serve(struct listener *l);
+/* Accepts no more at inherited sockets: connections wait for the process that has them next. */
+void listener_drain(struct listener *l);
+/* Accepts the connections that have come already, but not at inherited sockets. */
 void listener_accept_waiting(struct listener *l);
 /* Stops accepting, and frees l in the loop's next iterations. NULL is fine. */
 void listener_close(struct listener *l);

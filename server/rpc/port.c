@@ -436,6 +436,7 @@ static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct 
                                                .n_refused = config->n_refused,
                                                .user_timeout_ms = ACKNOWLEDGE_MS,
                                                .peer_addresses = config->peer_addresses,
+                                               .inherited = config->inherited,
                                                .accepted = is_plain ? on_accepted : on_accepted_tls,
                                                .arg = p};
 
@@ -482,12 +483,21 @@ const char *port_address(const struct port *p, size_t i)
     return listener_address(p->listeners[i]);
 }
 
+void port_serve(struct port *p)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    for (size_t i = 0; i < p->n_listeners; i++)
+        listener_serve(p->listeners[i]);
+}
+
 void port_drain(struct port *p)
 {
     struct link *link, *next;
 
     ASSERT_OWNER(&p->queue.owner);
     p->queue.is_draining = true;
+    for (size_t i = 0; i < p->n_listeners; i++)
+        listener_drain(p->listeners[i]);
     for (link = list_first(&p->queue.live); link != NULL; link = next) {
         next = list_next(&p->queue.live, link);
         rpc_call_drain(rpc_call_from_live(link));

@@ -39,6 +39,7 @@ struct port_config {
     struct health *health;                 /* handed to handlers */
     struct peer_addresses *peer_addresses; /* of the listeners; NULL: none */
     uint64_t *n_refused, *n_dropped;       /* as those of listeners and silents; NULL: no count */
+    struct inherited *inherited;           /* of the listeners; NULL: none */
     struct tls *tls;                       /* of all sockets but unix ones; NULL: none */
     const struct access *access;           /* who may call; NULL: everybody */
     /* Admits a call that another daemon passes on with this pass, as access_admit does. NULL: none
@@ -58,7 +59,10 @@ enum status port_start(struct port **out, uv_loop_t *loop, const struct port_con
 /* Returns the bound address of listen[i], with its real port number. */
 const char *port_address(const struct port *p, size_t i);
 
-/* Tells long-lived calls to drain, those in flight and those that begin from now on. */
+/* Accepts connections at inherited sockets, too. */
+void port_serve(struct port *p);
+/* Tells long-lived calls to drain, those in flight and those that begin from now on; leaves new
+ * connections at inherited sockets to the next process. */
 void port_drain(struct port *p);
 /* Returns how many calls in flight a drain waits for. */
 size_t port_n_awaited(const struct port *p);
