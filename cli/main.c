@@ -21,23 +21,28 @@ static enum exit_code models_or_files_run(const struct verb *verb, int argc, cha
     return models_run(verb, argc, argv, models_list_run);
 }
 
-/* A name of two words is not listed; of it, the first word's row tells in its own help. */
+/* In the order of the help. A row without a function is the heading of the rows below it. A name of
+ * two words is not listed; of it, the first word's row tells in its own help. */
 static const struct verb verbs[] = {
+    {"talk to a server", "", "", NULL},
     {"chat", "[OPTION]…", "Chat with a model; on a pipe, each line of stdin is a turn.", chat_run},
-    {"ask", "TEXT [OPTION]…",
-     "Ask one question and print the reply; TEXT - reads the question from stdin.", ask_run},
-    {"models", "[list DIR] [OPTION]…",
-     "List the server's models, or the model files of a folder without a server.",
-     models_or_files_run},
-    {"inspect", "PATH [OPTION]…", "Show what is in a model's file; needs no server.", inspect_run},
+    {"ask", "TEXT… [OPTION]…",
+     "Ask a question and print the reply; a file or pipe on stdin follows the question.", ask_run},
     {"conversations",
      "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID] | "
      "export [ID…] | import] [OPTION]…",
      "List, show, fork, rewind, close, watch, export or import conversations.", conversations_run},
-    {"keys", "new --principal NAME [OPTION]…",
-     "Make a new key and its line for the file of parleyd --keys; needs no server.", keys_run},
+    {"observe", "[OPTION]…",
+     "Run an environment that gets every action from a server, to train its policy.", observe_run},
+
+    {"run a server", "", "", NULL},
     {"status", "[OPTION]…", "Show the server's state: conversations, memory, batches, KV pages.",
      status_run},
+    {"models", "[list DIR] [OPTION]…",
+     "List the server's models, or the model files of a folder without a server.",
+     models_or_files_run},
+    {"keys", "new --principal NAME [OPTION]…",
+     "Make a new key and its line for the file of parleyd --keys; needs no server.", keys_run},
     {"cluster", "[OPTION]…",
      "Show the daemons that share the server's data: leases, conversations.", cluster_run},
     {"drain", "[OPTION]…",
@@ -49,51 +54,49 @@ static const struct verb verbs[] = {
      bench_cartpole_run},
     {"bench params", "[OPTION]…",
      "Measure rounds of a parameter server, and compare them with gRPC alone.", bench_params_run},
+
+    {"look into a model's file, without a server", "", "", NULL},
+    {"inspect", "PATH [OPTION]…", "Show what is in a model's file.", inspect_run},
+    {"tokenize", "[OPTION]…", "Convert JSON lines {\"text\":…} to {\"ids\":[…]}.", tokenize_run},
+    {"detokenize", "[OPTION]…", "Convert JSON lines {\"ids\":[…]} to {\"text\":…}.",
+     detokenize_run},
+    {"selftest", "[OPTION]…", "Compare a backend's operators with those of ref.", selftest_run},
+    {"place", "[FILE]", "Place models on devices, JSON in and JSON out.", place_run},
+
+    {"train and evaluate, without a server", "", "", NULL},
     {"train",
      "ENVIRONMENT | --task TASK --dict-file FILE | --task TASK --agent NAME --model-file FILE "
      "[OPTION]…",
-     "Train a policy or an agent, or build a dictionary from data; needs no server.", train_run},
-    {"tokenize", "[OPTION]…", "Convert JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",
-     tokenize_run},
-    {"detokenize", "[OPTION]…",
-     "Convert JSON lines {\"ids\":[…]} to {\"text\":…}; needs no server.", detokenize_run},
+     "Train a policy or an agent, or build a dictionary from data.", train_run},
     {"eval", "--task TASK | --golden DIR | --world ENVIRONMENT [OPTION]…",
-     "Score an agent on a data set, a model against known answers, or a policy in an environment.",
-     eval_run},
-    {"display", "--task TASK [OPTION]…", "Show data as it will be batched; needs no server.",
-     display_run},
-    {"data-stats", "--task TASK [OPTION]…",
-     "Count the utterances and tokens of data; needs no server.", data_stats_run},
-    {"convert", "--task TASK --to FORMAT [OPTION]…",
-     "Convert data to another format; needs no server.", convert_run},
+     "Score an agent on data, a model against known answers, or a policy in its world.", eval_run},
+    {"interactive", "[OPTION]…", "Talk with an agent in a world.", interactive_run},
+    {"self-chat", "[OPTION]…", "Let clones of a model, or several models, talk with each other.",
+     self_chat_run},
+    {"policy", "new FILE --observations N --actions N [OPTION]…",
+     "Write a policy file with fresh parameters.", policy_run},
+
+    {"prepare data, without a server", "", "", NULL},
+    {"display", "--task TASK [OPTION]…", "Show data as it will be batched.", display_run},
+    {"data-stats", "--task TASK [OPTION]…", "Count the utterances and tokens of data.",
+     data_stats_run},
+    {"convert", "--task TASK --to FORMAT [OPTION]…", "Convert data to another format.",
+     convert_run},
     {"build-data", "--task TASK [OPTION]…",
      "Build the data file and index that a :stream datatype reads.", build_data_run},
-    {"interactive", "[OPTION]…", "Talk with an agent in a world; needs no server.",
-     interactive_run},
-    {"self-chat", "[OPTION]…",
-     "Let clones of a model, or several models, talk with each other; needs no server.",
-     self_chat_run},
-    {"observe", "[OPTION]…",
-     "Run an environment that gets every action from a server, to train its policy.", observe_run},
-    {"place", "[FILE]", "Place models on devices, JSON in and JSON out; needs no server.",
-     place_run},
-    {"policy", "new FILE --observations N --actions N [OPTION]…",
-     "Write a policy file with fresh parameters; needs no server.", policy_run},
-    {"selftest", "[OPTION]…", "Compare a backend's operators with those of ref; needs no server.",
-     selftest_run},
 };
 
 enum { N_VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
 static bool is_listed(const struct verb *verb)
 {
-    return strchr(verb->name, ' ') == NULL;
+    return verb->run != NULL && strchr(verb->name, ' ') == NULL;
 }
 
 static const struct verb *find_verb(const char *name)
 {
     for (size_t i = 0; i < N_VERBS; i++)
-        if (strcmp(verbs[i].name, name) == 0)
+        if (verbs[i].run != NULL && strcmp(verbs[i].name, name) == 0)
             return &verbs[i];
     return NULL;
 }
@@ -115,11 +118,40 @@ static enum exit_code no_such_verb(const char *name)
 
 static void main_print_help(void)
 {
-    printf("usage: parley [VERB] [--server HOST:PORT] [--json] …\n\nverbs:\n");
+    printf("usage: parley [VERB] [--server HOST:PORT] [--json] …\n");
     for (size_t i = 0; i < N_VERBS; i++)
-        if (is_listed(&verbs[i]))
-            printf("  %-14s  %s%s\n", verbs[i].name, verbs[i].about, i == 0 ? " The default." : "");
-    printf("\n'parley VERB --help' lists a verb's options. 'man parley' is the manual.\n");
+        if (verbs[i].run == NULL)
+            printf("\n%s:\n", verbs[i].name);
+        else if (is_listed(&verbs[i]))
+            printf("  %-14s  %s%s\n", verbs[i].name, verbs[i].about,
+                   verbs[i].run == chat_run ? " The default." : "");
+    printf("\n'parley help VERB' lists a verb's options. 'man parley' is the manual.\n");
+}
+
+/* What a verb's name would be, but is answered here: help, --help, version and --version. */
+static bool main_answers(const char *word, int argc)
+{
+    if (argc == 2 &&
+        (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)) {
+        main_print_help();
+        return true;
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "version") == 0) {
+        printf("parley %s\n", PARLEY_VERSION);
+        return true;
+    }
+    return false;
+}
+
+/* Makes "help VERB" of "VERB --help". */
+static char **help_of_verb(int argc, char **argv)
+{
+    static char help[] = "--help";
+
+    for (int i = 1; i + 1 < argc; i++)
+        argv[i] = argv[i + 1];
+    argv[argc - 1] = help;
+    return argv;
 }
 
 static enum exit_code main_run(int argc, char **argv)
@@ -128,16 +160,16 @@ static enum exit_code main_run(int argc, char **argv)
     const struct verb *verb, *second;
     char name[64];
 
-    if (at == 0 && argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        main_print_help();
+    if (argc > 1 && main_answers(argv[1], argc))
         return EXIT_DONE;
+    if (argc > 2 && strcmp(argv[1], "help") == 0) {
+        argv = help_of_verb(argc, argv);
+        at = verb_index(argc, argv);
     }
-    if (at == 0 && argc > 1 && strcmp(argv[1], "--version") == 0) {
-        printf("parley %s\n", PARLEY_VERSION);
-        return EXIT_DONE;
+    if (at == 0) {
+        verb = find_verb("chat");
+        return verb->run(verb, argc, argv);
     }
-    if (at == 0)
-        return verbs[0].run(&verbs[0], argc, argv);
     verb = find_verb(argv[at]);
     if (verb == NULL || !is_listed(verb))
         return no_such_verb(argv[at]);

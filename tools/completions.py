@@ -22,8 +22,9 @@ def of_parleyd(program):
 def of_parley(program):
     """{verb: options}, {verb: what it does}."""
     verbs = dict(re.findall(r"^  ([\w-]+)  +(\S.*)$", said(program, "--help"), re.M))
-    found = r"^  (--[\w-]+)(?:, -\w+)? ?(\S*)(?:  +|\n +)(\S.*)$"
-    options = {verb: re.findall(found, said(program, verb, "--help"), re.M) for verb in verbs}
+    found = r"^  (--[\w-]+)(?:, -\w+)? ?(\S*)(?:  +|\n +)(\S.*(?:\n {30}\S.*)*)$"
+    options = {verb: [(flag, value, " ".join(text.split())) for flag, value, text in re.findall(found, said(program, verb, "--help"), re.M)]
+               for verb in verbs}
     assert verbs and all(options.values()), "the help of parley has another form"
     return options, verbs
 

@@ -35,8 +35,9 @@ def option_table(write_documents):
 
 
 def verb_table(parley):
-    verbs = re.findall(r"^  ([\w-]+) {2,}(\S.*)$", told(parley, "--help"), re.MULTILINE)
-    return "| verb | what it is for |\n|---|---|\n" + "".join(f"| `{verb}` | {cell(says)} |\n" for verb, says in verbs)
+    rows = re.findall(r"^(?:  ([\w-]+) {2,}(\S.*)|(?!usage)(\S.*):)$", told(parley, "--help"), re.MULTILINE)
+    return "| verb | what it is for |\n|---|---|\n" + "".join(
+        f"| **{heading}** | |\n" if heading else f"| `{verb}` | {cell(says)} |\n" for verb, says, heading in rows)
 
 
 def documents(write_documents, parley):

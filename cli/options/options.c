@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "cli/output/console.h"
 
-enum { MAX_OPTIONS = 128, MAX_NAME = 32, HELP_COLUMN = 30 };
+enum { MAX_OPTIONS = 128, MAX_NAME = 32, HELP_COLUMN = 30, HELP_WIDTH = 100, USAGE_INDENT = 8 };
 
 /* The rows of all groups, in getopt's order; a row with two names appears twice. */
 struct all_options {
@@ -164,6 +164,29 @@ static enum status options_read_value(const struct option_row *row,
     return rc;
 }
 
+/* Prints a text from a column on. Its words go on in the next line, behind indent spaces, where a
+ * line would be longer than HELP_WIDTH. */
+static void print_words(const char *text, int column, int indent)
+{
+    char word[ERROR_TEXT_MAX];
+
+    while (*text != '\0') {
+        int len = (int)strcspn(text, " "), width;
+
+        (void)snprintf(word, sizeof(word), "%.*s", len, text); /* no word is so long */
+        width = (int)utf8_count(word);
+        if (column > indent && column + 1 + width > HELP_WIDTH)
+            column = printf("\n%*s", indent, "") - 1;
+        else if (column > indent)
+            column += printf(" ");
+        printf("%s", word);
+        column += width;
+        text += len;
+        text += strspn(text, " ");
+    }
+    printf("\n");
+}
+
 static void print_row(const char *name, const char *value, const char *help)
 {
     const char *bar = strchr(name, '|');
@@ -177,13 +200,15 @@ static void print_row(const char *name, const char *value, const char *help)
         printf("\n%*s", HELP_COLUMN, "");
     else
         printf("%*s", HELP_COLUMN - width, "");
-    printf("%s\n", help);
+    print_words(help, HELP_COLUMN, HELP_COLUMN);
 }
 
 static void options_print_help(const struct verb *verb, const struct all_options *all)
 {
-    printf("usage: parley %s%s%s\n\n%s\n\noptions:\n", verb->name, *verb->args == '\0' ? "" : " ",
-           verb->args, verb->about);
+    print_words(verb->args, printf("usage: parley %s", verb->name), USAGE_INDENT);
+    printf("\n");
+    print_words(verb->about, 0, 0);
+    printf("\noptions:\n");
     for (int i = 0; i < all->n; i++)
         if (!all->is_short[i])
             print_row(all->rows[i]->name, all->rows[i]->value, all->rows[i]->help);
@@ -281,7 +306,8 @@ bool options_read(const struct verb *verb, const struct option_group *groups, si
     }
     n = argc - *ret_first;
     if (n < n_min)
-        *ret_code = options_misuse(verb, "something is missing: %s", verb->args);
+        *ret_code =
+            options_misuse(verb, "an argument is missing; 'parley %s %s'", verb->name, verb->args);
     else if (n > n_max)
         *ret_code = options_misuse(verb, "'%s' is one argument too many", argv[*ret_first + n_max]);
     return n >= n_min && n <= n_max;

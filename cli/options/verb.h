@@ -14,7 +14,7 @@ struct verb {
     const char *name;  /* the words after "parley": "chat", "bench cartpole" */
     const char *args;  /* "TEXT [OPTION]…" */
     const char *about; /* one line, for the list of verbs */
-    /* argv[0] is the verb. */
+    /* argv[0] is the verb. NULL: this is no verb, but the heading of those below it. */
     enum exit_code (*run)(const struct verb *verb, int argc, char **argv);
 };
 

@@ -85,7 +85,7 @@ class Programs:
             return [f"parleyd has no option {option}" for option in given if option not in self.daemon_options]
         if name != "parley":
             return []
-        if len(words) == 1 or words[1] in ("--help", "--version"):
+        if len(words) == 1 or words[1] in ("--help", "--version", "help", "version"):
             return []
         verb = "chat" if words[1].startswith("-") else words[1]
         if verb not in self.verbs:

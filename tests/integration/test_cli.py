@@ -113,9 +113,11 @@ def helps(cli):
     for verb in verbs:
         text = cli.out(verb, "--help")
         assert text.startswith(f"usage: parley {verb} ") and "--help" in text, text
+        assert text == cli.out("help", verb) and max(map(len, text.splitlines())) <= 100, verb
         columns = {len(option) for option in re.findall(r"^(  --.*?  +)\S", text, re.M)}
         assert columns == {30}, (verb, columns)  # where the options' help begins
-    assert re.fullmatch(r"parley \d+\.\d+\.\d+\n", cli.out("--version"))
+    assert cli.out("help") == cli.out("--help") and max(map(len, cli.out("help").splitlines())) <= 100
+    assert re.fullmatch(r"parley \d+\.\d+\.\d+\n", cli.out("--version")) and cli.out("version") == cli.out("--version")
 
 
 def interactive(cli):
@@ -137,7 +139,7 @@ def wrong_use(cli):
     for args, word in [
         (["frob"], "'frob'"),
         (["ask"], "TEXT"),
-        (["ask", "a", "b"], "'b'"),
+        (["help", "frob"], "'frob'"),
         (["ask", "--frob", "a"], "'--frob'"),
         (["ask", "a", "--temperature", "warm"], "--temperature"),
         (["ask", "a", "--seed"], "--seed"),
@@ -316,6 +318,14 @@ def ask(cli):
     assert cli.out("ask", "hello", "--model", "echo") == "hello\n"
     assert cli.out("ask", "-", "--model", "echo", stdin="two\nlines\n") == "two\nlines\n"
     assert cli.out("ask", "--model", "echo", "--", "--dash") == "--dash\n"
+    assert cli.out("ask", "what", "is", "--model", "echo", "this") == "what is this\n", "words need no quotes"
+    assert cli.out("ask", "Explain:", "--model", "echo", stdin="a\nb\n") == "Explain:\n\na\nb\n", "a pipe follows the question"
+    with tempfile.TemporaryFile("w+") as file:
+        file.write("of a file\n")
+        file.seek(0)
+        done = children.run([cli.path, "ask", "Explain", "--model", "echo"], stdin=file, capture_output=True, text=True, env=cli.environment)
+    assert (done.returncode, done.stdout) == (0, "Explain\n\nof a file\n"), done
+    assert "NUL" in cli.complaint("ask", "x", "--model", "echo", stdin="a\0b", code=1)
     [answer] = cli.lines("--json", "ask", "hello", "--model", "echo")
     assert answer["reply"] == "hello" and answer["finish_reason"] == "stop" and answer["model"] == "echo", answer
     assert set(answer["usage"]) == {"prompt_tokens", "cached_tokens", "completion_tokens"}

@@ -1,8 +1,13 @@
+/* Asks one question in a conversation of its own and prints the reply. The question is the words of
+ * the command line, and what a file or a pipe on stdin gives. */
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "cli/output/console.h"
@@ -118,9 +123,18 @@ static enum exit_code ask_send(struct parley_channel *channel, struct ask_verb *
     return code;
 }
 
-/* All of stdin, without its last newline. */
-static bool read_text(struct buf *text)
+/* Returns whether stdin was given for the question: a file or a pipe, no terminal and no device. */
+static bool is_stdin_given(void)
 {
+    struct stat st;
+
+    return fstat(STDIN_FILENO, &st) == 0 && (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode));
+}
+
+/* Appends all of stdin, without its last newline. */
+static bool read_stdin(struct buf *text)
+{
+    const size_t from = text->len;
     char bytes[16384];
     size_t n;
 
@@ -133,13 +147,39 @@ static bool read_text(struct buf *text)
         console_error("cannot read stdin: %s", strerror(errno));
         return false;
     }
-    if (text->len > 0 && memchr(text->data, '\0', text->len) != NULL) {
+    if (text->len > from && memchr(text->data + from, '\0', text->len - from) != NULL) {
         console_error("the text on stdin has a NUL byte in it");
         return false;
     }
-    if (text->len > 0 && text->data[text->len - 1] == '\n')
+    if (text->len > from && text->data[text->len - 1] == '\n')
         text->data[--text->len] = '\0';
     return true;
+}
+
+/* The question: the words of the command line, then, as a paragraph of its own, what stdin gives.
+ * "-" alone is stdin, whatever it is. */
+static bool read_question(struct buf *text, int n_words, char **words)
+{
+    const bool is_stdin_alone = n_words == 1 && strcmp(words[0], "-") == 0;
+    size_t len;
+    bool is_whole = true;
+
+    for (int i = 0; i < n_words && !is_stdin_alone; i++)
+        is_whole = is_whole && (i == 0 || buf_append(text, " ", 1) == STATUS_OK) &&
+                   buf_append_text(text, words[i]) == STATUS_OK;
+    if (is_stdin_alone)
+        return read_stdin(text);
+    if (is_whole && is_stdin_given()) {
+        is_whole = buf_append_text(text, "\n\n") == STATUS_OK;
+        len = text->len;
+        if (!is_whole || !read_stdin(text))
+            return false;
+        if (text->len == len) /* nothing came: the words alone are the question */
+            text->data[text->len -= 2] = '\0';
+    }
+    if (!is_whole)
+        console_error("the question is longer than 64 MiB");
+    return is_whole;
 }
 
 enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
@@ -153,22 +193,19 @@ enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
     enum exit_code code;
     int first;
 
-    if (!options_read(verb, groups, 3, argc, argv, 1, 1, &first, &code))
+    if (!options_read(verb, groups, 3, argc, argv, 1, INT_MAX, &first, &code))
         return code;
     if ((a.set & ASK_LOGPROBS) != 0 && (a.n_logprobs < 1 || a.n_logprobs > 20))
         return options_misuse(verb, "--logprobs is %u, it must be from 1 to 20", a.n_logprobs);
     buf_init(&text, MAX_TEXT_BYTES);
     code = EXIT_FAILED;
-    if (strcmp(argv[first], "-") == 0 && !read_text(&text))
+    if (!read_question(&text, argc - first, argv + first))
         goto out;
     interrupt_catch();
     channel = connection_open(&a.connection);
     if (channel == NULL)
         goto out;
-    code = ask_send(channel, &a,
-                    strcmp(argv[first], "-") != 0 ? argv[first]
-                    : text.data == NULL           ? ""
-                                                  : text.data);
+    code = ask_send(channel, &a, text.data == NULL ? "" : text.data);
 out:
     if (channel != NULL)
         parley_channel_close(channel);
