@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "server/json/foreign_fields.h"
 #include "server/http/exchange.h"
+#include "server/json/foreign_fields.h"
 #include "server/json/sampling.h"
 
 enum { OTHERS_MAX = 32, OTHERS_MAX_BYTES = 4096, PATH_MAX_BYTES = 96 };
@@ -182,8 +182,9 @@ static bool object_knows(const struct known_object *o, const char *name, unsigne
     if (snprintf(path, sizeof(path), "%s%s", o->path, name) >= (int)sizeof(path))
         return false;
     return known_is_among(read_elsewhere, sizeof(read_elsewhere) / sizeof(read_elsewhere[0]), path,
-                    api) ||
-           known_is_among(without_effect, sizeof(without_effect) / sizeof(without_effect[0]), path, api);
+                          api) ||
+           known_is_among(without_effect, sizeof(without_effect) / sizeof(without_effect[0]), path,
+                          api);
 }
 
 /* Appends a name in letters that a header may have. */

@@ -29,8 +29,8 @@ enum field_owner {
 struct known_object {
     const json_t *object; /* NULL: it was not given */
     const char *path;     /* before its members' names, with a point at the end; "": the body */
-    bool has_sampling; /* its members are also those of sampling */
-    bool has_foreign;  /* and those of others' samplers */
+    bool has_sampling;    /* its members are also those of sampling */
+    bool has_foreign;     /* and those of others' samplers */
     const struct field_table *tables[2]; /* NULL: none */
 };
 

@@ -39,7 +39,8 @@ static size_t context_same_end(const struct buf *a, const struct buf *b)
 
 /* What follows any reply is what two that differ have behind them in common. It begins with the
  * token that ends a reply, which a context, [n_context > 0], may have already. */
-static enum status context_join(struct ollama_request *r, const struct buf *one, const struct buf *other, struct arena *arena, struct error *err)
+static enum status context_join(struct ollama_request *r, const struct buf *one,
+                                const struct buf *other, struct arena *arena, struct error *err)
 {
     const size_t n = context_same_end(one, other), size = sizeof(int32_t);
     const int32_t *end = (const int32_t *)(const void *)(one->data + one->len - n * size);
