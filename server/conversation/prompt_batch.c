@@ -72,6 +72,7 @@ static enum status prompt_turn_ask(struct prompt_turn *t, size_t input, struct c
         .n_messages =
             is_chat ? in->n_messages : (size_t)(in->text != NULL) + (size_t)(in->document != NULL),
         .is_plain = !is_chat,
+        .raw = {.parses_control = in->parses_control},
         .plain_ids = in->ids,
         .n_plain_ids = is_chat || in->text != NULL ? 0 : in->n_ids,
         .wants = of->wants,

@@ -21,6 +21,7 @@ struct prompt_batch;
 struct prompt_input {
     const char *text; /* [len]; NULL: the prompt is ids or messages */
     size_t len;
+    bool parses_control;  /* control tokens written in the text are recognised */
     const char *document; /* [document_len] beside text, which is the query; NULL: there is none */
     size_t document_len;
     const int32_t *ids; /* [n_ids] */

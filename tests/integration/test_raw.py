@@ -12,12 +12,14 @@ import time
 import urllib.error
 import urllib.request
 
+import numpy
 import ollama
 import openai
 
 import children
 import harness
 from children import PATIENCE
+from parley.v1 import scores_pb2 as scores, scores_pb2_grpc as scores_grpc  # noqa: E402
 from test_tools import CALL, HERMES, TOOLS, says
 
 GAP = ["!<|fim_prefix|>", "!<|fim_suffix|>", "!<|fim_middle|>"]
@@ -84,6 +86,14 @@ def control_tokens(parley):
         assert len(told["logprobs"]["tokens"]) == len(ids) and told["text"] == text and told["logprobs"]["text_offset"][-1] < len(text)
         by_ids = post(parley, "/v1/completions", {**body, "prompt": ids})[1]["choices"][0]
         assert by_ids["logprobs"]["token_logprobs"] == told["logprobs"]["token_logprobs"]
+    # So are those of gRPC's Scores, and of its bits.
+    for literal, wanted in ((False, parsed), (True, plain)):
+        request = scores.ScoresScoreRequest(model="tiny", inputs=[scores.ScoreInput(text=chat)], literal_text=literal)
+        scored = scores_grpc.ScoresStub(parley.channel).Score(request).scores[0].tokens
+        assert [t.id for t in scored] == wanted, scored
+        if not literal:
+            assert [numpy.float32(t.logprob) for t in scored[1:]] == [numpy.float32(v) for v in post(parley, "/v1/completions", {
+                "model": "tiny", "prompt": chat, "echo": True, "max_tokens": 0, "logprobs": 0})[1]["choices"][0]["logprobs"]["token_logprobs"][1:]]
     for path in ("/v1/completions", "/tokenize"):
         for field in ("parse_special", "add_special_tokens"):
             status, reply = post(parley, path, {"model": "tiny", "prompt": "a", field: 1})

@@ -158,7 +158,7 @@ static enum status score_take_chat(struct prompt_input *out, const Parley__V1__S
 }
 
 static enum status score_take_input(struct prompt_input *out, const Parley__V1__ScoreInput *from,
-                                    struct arena *arena, struct error *err)
+                                    bool parses_control, struct arena *arena, struct error *err)
 {
     *out = (struct prompt_input){0};
     if (from->input_case == PARLEY__V1__SCORE_INPUT__INPUT_CHAT)
@@ -166,6 +166,7 @@ static enum status score_take_input(struct prompt_input *out, const Parley__V1__
     if (from->input_case == PARLEY__V1__SCORE_INPUT__INPUT_TEXT && from->text[0] != '\0') {
         out->text = from->text;
         out->len = strlen(from->text);
+        out->parses_control = parses_control;
         return STATUS_OK;
     }
     if (from->input_case == PARLEY__V1__SCORE_INPUT__INPUT_TOKENS && from->tokens->n_ids > 0) {
@@ -194,7 +195,8 @@ static enum status score_take_inputs(struct prompt_scores_request *out,
     if (inputs == NULL)
         return error_no_memory(err, from->n_inputs * sizeof(inputs[0]), "inputs");
     for (size_t i = 0; i < from->n_inputs; i++)
-        if (score_take_input(&inputs[i], from->inputs[i], arena, err) != STATUS_OK)
+        if (score_take_input(&inputs[i], from->inputs[i], !from->literal_text, arena, err) !=
+            STATUS_OK)
             return err->status;
     out->inputs = inputs;
     out->n_inputs = from->n_inputs;
