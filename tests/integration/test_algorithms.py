@@ -6,6 +6,7 @@ usage: test_algorithms.py PARLEYD      (by a Python that has torch and grpcio; s
 import argparse
 import contextlib
 import copy
+import doctest
 import io
 import json
 import os
@@ -274,7 +275,8 @@ def test_noise():
 
 
 def test_stack():
-    """A stack is its networks, also after they have learned; what it cannot stack it refuses by name."""
+    """A stack is its networks, also after they have learned; what it cannot stack it refuses by name. Its docstring's example."""
+    assert doctest.testmod(parley.stack).failed == 0
     with_layers = [torch.nn.Sequential(torch.nn.Linear(O, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2, bias=False)) for _ in range(3)]
     stack, x = parley.stack.Stack(with_layers), torch.randn(3, 6, O)
     for i in range(3):

@@ -8,6 +8,7 @@ import doctest
 import importlib
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 import threading
@@ -28,7 +29,7 @@ from parley import spaces as parley_spaces  # noqa: E402
 from parley.v1 import scores_pb2  # noqa: E402
 
 PARLEYD, WRITE_TINY_MODEL = sys.argv[1:3]
-WITH_EXAMPLES = ["language", "policies", "act", "vector", "served"]  # modules whose docstrings have examples
+NEEDS_TORCH = {"parley.stack"}  # whose examples test_algorithms.py runs
 
 
 @contextlib.contextmanager
@@ -495,22 +496,29 @@ def test_kept():
         refused(lambda: parley.OrderedStore(server).checkpoint("key"), "FAILED_PRECONDITION", "no --data")
 
 
+def examples():
+    """The examples of the docstrings of all modules of the package."""
+    for info in pkgutil.walk_packages(parley.__path__, "parley."):
+        if not info.name.startswith("parley.v1") and info.name not in NEEDS_TORCH:
+            module = importlib.import_module(info.name)
+            yield from (e for e in doctest.DocTestFinder(exclude_empty=True).find(module, info.name) if e.examples)
+    yield doctest.DocTestFinder().find(parley, "parley")[0]
+
+
 def test_examples():
     """What the docstrings show."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        pole = os.path.join(folder, "pole.gguf")
+        pole, value = os.path.join(folder, "pole.gguf"), os.path.join(folder, "value.gguf")
         policies.create(pole, 4, 2)
-        daemon, _ = stack.enter_context(serving("--model", f"pole={pole}"))
-        n = 0
-        for name in WITH_EXAMPLES:
-            module = importlib.import_module(f"parley.{name}")
-            for example in doctest.DocTestFinder(exclude_empty=True).find(module, f"parley.{name}", extraglobs={"ADDRESS": daemon.address, "parley": parley}):
-                if example.examples:
-                    print(f"  {example.name}", flush=True)
-                    failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example)
-                    assert failed == 0, example.name
-                    n += tried
-        assert n >= 2
+        policies.create(value, 4, 2, value=True)
+        daemon, _ = stack.enter_context(serving("--model", f"pole={pole}", "--model", f"value={value}"))
+        done = set()
+        for example in examples():
+            print(f"  {example.name}", flush=True)
+            example.globs.update({"ADDRESS": daemon.address, "parley": parley})
+            assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed == 0, example.name
+            done.add(example.name)
+        assert {"parley", "parley.parallel", "parley.parallel.group", "parley.replay", "parley.worlds"} <= done, done
 
 
 def test_critic_and_stack():

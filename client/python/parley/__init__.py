@@ -1,8 +1,9 @@
 """Parley from Python.
 
-    with parley.connect("127.0.0.1:8001") as server, server.open("smollm2") as chat:
-        for piece in chat.turn("What is the capital of Germany?"):
-            print(piece, end="", flush=True)
+    >>> with parley.connect(ADDRESS) as server, server.open("echo") as chat:  # ADDRESS: "127.0.0.1:8001", a daemon's
+    ...     for piece in chat.turn("What is the capital of Germany?"):
+    ...         print(piece, end="", flush=True)
+    What is the capital of Germany?
 
 - `parley.aio` is the same client for asyncio.
 - `parley.agent`, `parley.teacher`, `parley.world` and `parley.environment` define your own agents, data sets, worlds of participants

@@ -1,7 +1,15 @@
 """Define your own environments for `parley.v1.Env`: any object that has gymnasium's spaces, reset and step.
 
-    @parley.environment("Corridor-v0")
-    class Corridor(gymnasium.Env): ...
+    >>> import gymnasium
+    >>> @parley.environment("Corridor-v0")
+    ... class Corridor(gymnasium.Env):
+    ...     observation_space, action_space = gymnasium.spaces.Box(0, 5, (1,)), gymnasium.spaces.Discrete(2)
+    ...     def reset(self, *, seed=None, options=None):
+    ...         self.at = 0
+    ...         return [0], {}
+    ...     def step(self, action):
+    ...         self.at = max(self.at + 2 * action - 1, 0)
+    ...         return [self.at], float(self.at == 5), self.at == 5, False, {}
 
     parley.serve(Corridor, "127.0.0.1:8001")       # or environment("Acrobot-v1")(lambda: gymnasium.make("Acrobot-v1"))
 

@@ -1,8 +1,13 @@
 """Runs gymnasium's environments as observers of a policy that a daemon serves. The policy acts in all environments of a vector with
 one batch, and learns from them.
 
-    for e in parley.gym.train("CartPole-v1", server, model="pole", n=8, episodes=100):
-        print(e.episode, e.mean_reward)"""
+    >>> import parley.gym
+    >>> with parley.connect(ADDRESS) as server:
+    ...     for e in parley.gym.train("CartPole-v1", server, model="pole", n=4, episodes=2, n_steps=20):
+    ...         print(e.episode, e.observers, e.actions)
+    1 4 80
+    2 4 160
+"""
 from __future__ import annotations
 
 import contextlib

@@ -1,11 +1,14 @@
 """Trains parameters that several processes share. Each process sends its gradient, and the daemon takes one step of the optimiser for
 each round of gradients.
 
-    optimizer = parley.optim.RemoteOptimizer(model.parameters(), server, "net", round_size=3, lr=0.1)
-    for x, y in mine:
-        optimizer.zero_grad()
-        loss(model(x), y).backward()
-        optimizer.step()  # all trainers have the same parameters now
+    >>> import numpy as np
+    >>> from parley.optim import RemoteOptimizer
+    >>> with parley.connect(ADDRESS) as server:
+    ...     weights = [np.zeros(2)]  # or torch's model.parameters()
+    ...     optimizer = RemoteOptimizer(weights, server, "net", round_size=1, lr=0.1)  # round_size: as many as there are trainers
+    ...     version = optimizer.step([np.ones(2)])  # with torch: zero_grad(), loss.backward(), step()
+    ...     version, weights[0].round(3)  # all trainers have the same parameters now
+    (1, array([-0.1, -0.1]))
 
 Parameters are torch tensors or numpy arrays; the gradients of numpy arrays are passed to step(). The daemon computes in float32."""
 from __future__ import annotations

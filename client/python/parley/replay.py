@@ -1,11 +1,15 @@
 """Replay buffers: tables of items into which actors insert experience and from which learners sample it.
 
-    replay = parley.Replay(server, "pole", {"observation": ("f4", (4,)), "action": ("i8", ()), "reward": ("f4", ())},
-                           max_items=100_000, sampler="prioritized")
-    replay.insert({"observation": o, "action": a, "reward": r})
-    batch = replay.sample(32)
-    loss = batch.weights(beta=0.4) * error(batch["observation"], batch["action"], batch["reward"])
-    replay.update_priorities(batch, abs(errors))
+    >>> import numpy as np
+    >>> with parley.connect(ADDRESS) as server:
+    ...     replay = parley.Replay(server, "pole", {"observation": ("f4", (4,)), "action": ("i8", ()), "reward": ("f4", ())},
+    ...                            max_items=100_000, sampler="prioritized")
+    ...     for i in range(40):
+    ...         key = replay.insert({"observation": np.full(4, i), "action": i % 2, "reward": 1.0})
+    ...     batch = replay.sample(32)
+    ...     errors = batch.weights(beta=0.4) * (batch["reward"] - batch["action"])
+    ...     batch["observation"].shape, replay.update_priorities(batch, abs(errors))
+    ((32, 4), 32)
 
 An item is one step or a sequence of steps. `insert_run` inserts one whole sequence; `writer` makes overlapping sequences, which share
 their steps. With several daemons, the table's name decides which daemon holds the table."""

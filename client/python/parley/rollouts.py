@@ -1,9 +1,12 @@
 """Policies that act and learn in environments that run in the daemon; only trajectories leave the daemon.
 
-    environments = parley.rollouts.Environments(server, "CartPole-v1", 16)
-    for _ in range(100):
-        steps = environments.rollout("pole", 32)
-        parley.rollouts.learn(server, "pole", steps, gamma=0.99)
+    >>> from parley.rollouts import Environments, learn
+    >>> with parley.connect(ADDRESS) as server, Environments(server, "CartPole-v1", 4, seed=1) as environments:
+    ...     for _ in range(3):
+    ...         steps = environments.rollout("value", 8)  # a policy with a value head
+    ...         learned = learn(server, "value", steps, gamma=0.99)
+    >>> list(steps.reward.shape)
+    [4, 8]
 
 This module does not need numpy: it passes tensors on unchanged."""
 from __future__ import annotations

@@ -12,7 +12,7 @@
     ...     optimizer = RemoteOptimizer([np.zeros(3)], server, "shared", lr=0.5)
     ...     params = parley.Params(server)
     ...     version = optimizer.step([np.ones(3)])
-    ...     [(p.name, p.version, p.size_bytes) for p in params.list()], params.pull("shared")
+    ...     [(p.name, p.version, p.size_bytes) for p in params.list() if p.name == "shared"], params.pull("shared")
     ([('shared', 1, 12)], (array([-0.5, -0.5, -0.5], dtype=float32), 1))
 
 The models of several daemons are those of the first; each set of parameters lives at the first, too."""

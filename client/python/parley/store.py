@@ -1,13 +1,20 @@
 """Versioned values and models that processes share.
 
-    store = parley.OrderedStore(server)
-    store.push("scores", {"best": 3}, version=1)                       # True
-    store.push("scores", {"best": 4}, version=2, prev_version=1)       # True: the newest version was 1
-    store.pull("scores")                                               # ({"best": 4}, 2)
-
-    models = parley.PushPullModel(server, "actor")
-    models.push(learner)                                               # its parameters, as the next version
-    models.pull(actor)                                                 # loads them if they are newer
+    >>> import numpy as np
+    >>> server = parley.connect(ADDRESS)
+    >>> store = parley.OrderedStore(server)
+    >>> store.push("scores", {"best": 3}, version=1)
+    True
+    >>> store.push("scores", {"best": 4}, version=2, prev_version=1)  # the newest version was 1
+    True
+    >>> store.pull("scores")
+    ({'best': 4}, 2)
+    >>> learner, actor = {"w": np.ones(2)}, {"w": np.zeros(2)}  # or modules of torch
+    >>> parley.PushPullModel(server, "actor").push(learner)  # its parameters, as the next version
+    True
+    >>> parley.PushPullModel(server, "actor").pull(actor), actor["w"]  # loads them if they are newer
+    (True, array([1., 1.]))
+    >>> server.close()
 
 A value is bytes, a numpy array, a dict of numpy arrays, or anything that JSON can represent; nothing is pickled. With several daemons,
 the key decides which daemon holds the value."""

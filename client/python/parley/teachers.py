@@ -1,9 +1,9 @@
 """Define your own teachers: data sets for the verbs of `parley` that run agents over data. A teacher is a function that yields episodes:
 
-    @parley.teacher("sums")
-    def sums(fold, argument):                      # fold: "train", "valid" or "test"; argument: from attached:sums:ARGUMENT, else ""
-        for a in range(100):
-            yield [(f"{a} and 1?", str(a + 1)), ("And one more?", str(a + 2))]
+    >>> @parley.teacher("sums")
+    ... def sums(fold, argument):  # fold: "train", "valid" or "test"; argument: from attached:sums:ARGUMENT, else ""
+    ...     for a in range(100):
+    ...         yield [(f"{a} and 1?", str(a + 1)), ("And one more?", str(a + 2))]
 
     parley.serve(sums, "127.0.0.1:8001")           # parley eval -t attached:sums --server 127.0.0.1:8001
 

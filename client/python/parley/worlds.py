@@ -1,11 +1,11 @@
 """Define your own worlds for the verbs of `parley` that take --world. A world says which participants speak, in which order, and who
 hears whom. It is defined by a function that returns it:
 
-    @parley.world("quiz")
-    def quiz(argument):                                # from --world attached:quiz:ARGUMENT, else ""
-        return {"participants": [{"name": "asks", "teacher": "attached:sums", "hears": ["answers"]},
-                                 {"name": "answers", "agent": "attached:words", "hears": ["asks"]},
-                                 {"name": "watches", "agent": "attached:judge"}]}
+    >>> @parley.world("quiz")
+    ... def quiz(argument):  # from --world attached:quiz:ARGUMENT, else ""
+    ...     return {"participants": [{"name": "asks", "teacher": "attached:sums", "hears": ["answers"]},
+    ...                              {"name": "answers", "agent": "attached:words", "hears": ["asks"]},
+    ...                              {"name": "watches", "agent": "attached:judge"}]}
 
     parley.serve(quiz, "127.0.0.1:8001")               # parley eval --world attached:quiz --server 127.0.0.1:8001
 

@@ -1,8 +1,11 @@
 """Pools of processes and threads, threads and processes whose exceptions the parent sees, events that can be combined, and queues of
 tensors. The names are those of Machin.
 
-    with Pool(4) as pool:
-        print(pool.map(lambda x: (2 * x).sum(), arrays))
+    >>> import numpy as np
+    >>> from parley.parallel import Pool
+    >>> with Pool(2, address=ADDRESS) as pool:
+    ...     pool.map(lambda x: int((2 * x).sum()), [np.arange(3), np.ones(2)])
+    [6, 4]
 
 A pool's tasks go through a daemon (parley.v1.Work). When a worker is lost, its task is run again, up to `retries` times; after that the
 task fails with an error that says how the worker ended. Tensors are numpy arrays. By default they are copied. By reference

@@ -1,10 +1,13 @@
 """Groups of processes. The processes of a program form a world and have names in it. Within a group they call each other's functions and
 services, share named values, wait at barriers and run collectives on small values. The names are those of Machin.
 
-    world = World("0", rank=0, world_size=2, address=ADDRESS, secret=SECRET)
-    group = world.create_rpc_group("group", ["0", "1"])
-    group.register("count", counter.count)          # in one process
-    group.registered_sync("count")                  # in any other
+    >>> import itertools
+    >>> from parley.parallel import World
+    >>> with World("0", rank=0, world_size=1, address=ADDRESS, secret="secret") as world:
+    ...     group = world.create_rpc_group("group", ["0"])  # the names of its members
+    ...     group.register("count", itertools.count().__next__)  # in one process
+    ...     [group.registered_sync("count") for _ in range(3)]  # in any
+    [0, 1, 2]
 
 A process is a member as long as it is registered at the daemon (parley.v1.Registry). The registration ends with the process, or when the
 process has not renewed its lease in time; nobody then waits for the member any more. Calls are tasks (parley.v1.Work), so members need no
