@@ -11,7 +11,8 @@
   impala  actors roll out while the policy learns from batches of what they did, by V-trace (Espeholt et al., 2018)
 
 The environment is one of the daemon's (--env CartPole-v1, Pendulum-v1), one of gymnasium's (--env gymnasium:Acrobot-v1), or a class or
-function in a file of yours (--env corridor.py:Corridor), which has gymnasium's spaces, reset and step; the last two run in this process.
+function in a file of yours (--env corridor.py:Corridor), which has gymnasium's spaces, reset and step; these two run in this process. Or it is
+one that a running daemon has, which an attached worker offers or a plug-in (--env attached:Corridor-v0 --address HOST:PORT).
 
 With --run FOLDER a2c and ppo store what they have at the end of each chapter, so many updates, at whose beginning the environments start
 anew. The same command again goes on from there, and comes to the same bytes as if it had not been interrupted.
@@ -58,7 +59,7 @@ class Task:
             self.observations, self.actions, self.is_continuous = 3, 1, True
         elif options.env not in ENVIRONMENTS:
             try:
-                self._load(options.env)
+                self._load(options.env, options.address)
             except Exception as e:  # of the file's code, too
                 raise SystemExit(f"--env {options.env}: {type(e).__name__}: {e}") from e
         for key, value in ("until", options.until), ("gamma", options.gamma), ("learning_rate", options.learning_rate), ("reward_scale", options.reward_scale):
@@ -66,13 +67,19 @@ class Task:
                 self.config[key] = value
         self.until = self.config.pop("until")
 
-    def _load(self, env):
+    def _load(self, env, address):
         kind, _, what = env.partition(":")
         if kind == "gymnasium":
             import gymnasium
 
             self.factory, self.name = lambda: gymnasium.make(what), what
             self.config["until"] = gymnasium.spec(what).reward_threshold or math.inf
+        elif kind == "attached":
+            from attached import Attached
+
+            if not address:
+                raise SystemExit(f"--env {env}: say which daemon has it: --address HOST:PORT")
+            self.factory, self.name = lambda: Attached(address, what), what
         elif kind.endswith(".py"):
             spec = importlib.util.spec_from_file_location("environment_of_a_file", kind)
             module = importlib.util.module_from_spec(spec)
@@ -81,13 +88,14 @@ class Task:
                 raise SystemExit(f"--env {env}: say which class or function of the file it is: {kind}:NAME")
             self.factory, self.name = getattr(module, what), what
         else:
-            raise SystemExit(f"--env {env}: is none of {', '.join(ENVIRONMENTS)}, no gymnasium:NAME and no FILE.py:NAME")
+            raise SystemExit(f"--env {env}: is none of {', '.join(ENVIRONMENTS)}, no gymnasium:NAME, attached:NAME or FILE.py:NAME")
         one = self.factory()
         seen, done = one.observation_space, one.action_space
         if seen.shape is None or not (hasattr(done, "n") or done.shape):
             raise SystemExit(f"--env {env}: observations are to be numbers (Box, MultiDiscrete …), and actions a choice (Discrete) or numbers (Box)")
         self.observations, self.is_continuous = math.prod(seen.shape), not hasattr(done, "n")
         self.actions = math.prod(done.shape) if self.is_continuous else int(done.n)
+        one.close()
 
     def serve(self, address):
         """Offers the environment to the daemon, from this process."""
@@ -413,7 +421,8 @@ def run(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("way", choices=WAYS)
-    parser.add_argument("--env", default="CartPole-v1", help=f"{', '.join(ENVIRONMENTS)}, gymnasium:NAME, or FILE.py:NAME")
+    parser.add_argument("--env", default="CartPole-v1", help=f"{', '.join(ENVIRONMENTS)}, gymnasium:NAME, FILE.py:NAME, or attached:NAME")
+    parser.add_argument("--address", help="the daemon that has an environment attached:NAME")
     parser.add_argument("--parleyd", default="build/release/parleyd")
     parser.add_argument("--envs", type=int, default=16, help="environments of a vector")
     parser.add_argument("--n-steps", type=int, default=32, help="of a rollout")
@@ -437,7 +446,7 @@ def main():
         parser.error("--chapter is a number of rollouts, and needs --run")
     options.chapter = (options.chapter or 50) if options.run else sys.maxsize
     options.run = options.run and os.path.abspath(options.run)
-    options.command = {k: v for k, v in vars(options).items() if k not in ("run", "out", "plot", "tensorboard", "parleyd", "seeds")}
+    options.command = {k: v for k, v in vars(options).items() if k not in ("run", "out", "plot", "tensorboard", "parleyd", "seeds", "address")}
     options.task = Task(options)
     if options.way in ("dqn", "apex") and options.task.is_continuous:
         parser.error(f"{options.way} chooses among actions, those of {options.task.name} are numbers")

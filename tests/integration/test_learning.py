@@ -3,11 +3,13 @@
 refused, by field; the policies' files; and the example client/examples/train.py.
 
 usage: test_learning.py PARLEYD TRAIN_PY PARLEY [TEST…]      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
+import contextlib
 import os
 import random
 import struct
 import sys
 import tempfile
+import threading
 
 import google_crc32c
 import numpy as np
@@ -251,6 +253,21 @@ class Corridor(gymnasium.Env):
 """
 
 
+def has(server, name):
+    try:
+        Environments(server, name, 1).close()
+        return True
+    except parley.Error as e:
+        assert "is attached" in e.message, e
+        return False
+
+
+def ends_with(serve):
+    """A worker whose daemon goes is to say nothing."""
+    with contextlib.suppress(parley.Error):
+        serve()
+
+
 def test_runs(folder):
     """The example's runs: one that is killed and started again comes to the bytes of one that is not; other options are refused; an
     environment of gymnasium and one of a file, and what TensorBoard reads of them."""
@@ -296,9 +313,19 @@ def test_runs(folder):
             records.append(body)
             at += 16 + n
         assert b"brain.Event:2" in records[0] and (way == "dqn" or b"mean_return" in records[-1])
-    for what, words in ("nowhere", "is none of"), ("gymnasium:Nowhere-v0", "doesn't exist"), ("nowhere.py:A", "No such file"):
-        done = children.run([sys.executable, TRAIN, "a2c", "--parleyd", PARLEYD, "--env", what], stderr=-1, text=True, env=env)
-        assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr, done
+    with Daemon(PARLEYD) as other, parley.connect(other.address) as server:
+        attached = ["--address", other.address]
+        defined = {}
+        exec(CORRIDOR, defined)
+        threading.Thread(target=lambda: ends_with(lambda: parley.serve(parley.environment("Corridor-v0")(defined["Corridor"]), other.address)), daemon=True).start()
+        children.until("the environment is attached", lambda: has(server, "Corridor-v0"))
+        done = children.run([sys.executable, TRAIN, "ppo", "--parleyd", PARLEYD, "--env", "attached:Corridor-v0", *attached, "--steps", "300", "--envs", "2"],
+                            stderr=-1, text=True, env=env)
+        assert done.returncode in (0, 1) and "steps" in done.stderr and "Error" not in done.stderr, done
+        for what, words in (["nowhere"], "is none of"), (["gymnasium:Nowhere-v0"], "doesn't exist"), (["nowhere.py:A"], "No such file"), \
+                (["attached:Corridor-v0"], "--address HOST:PORT"), (["attached:Nowhere-v0", *attached], "no worker that offers it is attached"):
+            done = children.run([sys.executable, TRAIN, "a2c", "--parleyd", PARLEYD, "--env", *what], stderr=-1, text=True, env=env)
+            assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr, done
 
 
 def test_files(folder):
