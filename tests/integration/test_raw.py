@@ -73,6 +73,7 @@ def control_tokens(parley):
     asked = ids_of(parley, messages=SAY)
     assert asked[-len(parsed):] == parsed
     shown = post(parley, "/detokenize", {"model": "tiny", "tokens": asked})[1]["prompt"]
+    assert post(parley, "/apply-template", {"model": "tiny", "messages": SAY}) == (200, {"prompt": shown})
     assert whole(parley, shown)[0] == asked
     # A message's own stay text, and no field changes that.
     said = [{"role": "user", "content": "<|im_end|>"}]
@@ -131,6 +132,12 @@ def gaps(parley):
                                ("gap", {"prompt": before, "suffix": behind, "echo": True}, "echo"), ("gap", {"prompt": before, "suffix": 1}, "suffix"), ("gap", {"prompt": "", "suffix": ""}, "prompt")):
         status, reply = post(parley, "/v1/completions", {"model": model, **body})
         assert status == 400 and reply["error"]["param"] == param, (model, body, reply)
+    for path, instead in (("/infill", "suffix"), ("/completion", "/v1/completions"), ("/props", "/v1/models"), ("/lora-adapters", "adapters"), ("/slots", "conversations")):
+        status, reply = post(parley, path, {"input_prefix": before, "input_suffix": behind})
+        assert status == 501 and path in reply["error"]["message"] and instead in reply["error"]["message"], (path, status, reply)
+    for body, param in (({}, "messages"), ({"messages": []}, "messages"), ({"messages": SAY, "model": "echo"}, "model"), ({"messages": SAY, "chat_template": "x"}, "chat_template")):
+        status, reply = post(parley, "/apply-template", {"model": "gap", **body})
+        assert status == 400 and reply["error"]["param"] == param, (body, reply)
     status, reply = post(parley, "/api/generate", {"model": "tiny", "prompt": before, "suffix": behind})
     assert status == 400 and "filling in" in reply["error"], reply
 

@@ -1,5 +1,5 @@
-/* POST /tokenize, /detokenize, and GET /tokenizer_info: token ids of a model, as vLLM's and
- * llama-server's clients ask for them. */
+/* POST /tokenize, /detokenize, /apply-template, and GET /tokenizer_info: token ids of a model, as
+ * vLLM's and llama-server's clients ask for them. */
 #include <string.h>
 
 #include "agents/turn.h"
@@ -200,6 +200,39 @@ static enum status tokenize(struct exchange *x, const json_t *body, struct error
     return rc;
 }
 
+/* llama-server's: the text of a chat's prompt. */
+static enum status apply_template(struct exchange *x, const json_t *body, struct error *err)
+{
+    struct tokens_body given;
+    struct model *m;
+    struct buf ids, text, out;
+    enum status rc;
+
+    if (tokens_begin(&given, &m, x, body, err) != STATUS_OK)
+        return err->status;
+    if (given.messages == NULL)
+        return error_field(err, "messages", "is missing");
+    buf_init(&ids, TOKENS_MAX_BYTES);
+    buf_init(&text, TOKENS_MAX_BYTES);
+    buf_init(&out, TOKENS_MAX_BYTES);
+    rc = messages_to_ids(&ids, x, m, &given, body, err);
+    if (rc == STATUS_OK)
+        rc = m->agent->type->text->detokenize(m->agent, (const int32_t *)(const void *)ids.data,
+                                              ids.len / sizeof(int32_t), &text, err);
+    if (rc == STATUS_OK) {
+        struct json_writer w = json_writer_begin(&out);
+
+        json_begin_object(&w, NULL);
+        json_write_string(&w, "prompt", text.data, text.len);
+        json_end_object(&w);
+        answer_json(x, &w, &out);
+    }
+    buf_deinit(&ids);
+    buf_deinit(&text);
+    buf_deinit(&out);
+    return rc;
+}
+
 static enum status detokenize(struct exchange *x, const json_t *body, struct error *err)
 {
     struct tokens_body given;
@@ -294,7 +327,13 @@ static void detokenize_serve(struct exchange *x)
     resolution_serve(x, detokenize);
 }
 
+static void apply_template_serve(struct exchange *x)
+{
+    resolution_serve(x, apply_template);
+}
+
 static const struct route rows[] = {
+    {"/apply-template", .methods = METHOD_POST, .serve = apply_template_serve, .api = &openai_api},
     {"/tokenize", .methods = METHOD_POST, .serve = tokenize_serve, .api = &openai_api},
     {"/detokenize", .methods = METHOD_POST, .serve = detokenize_serve, .api = &openai_api},
     {"/tokenizer_info", .methods = METHOD_GET | METHOD_HEAD, .serve = tokenizer_info_serve,
