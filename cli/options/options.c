@@ -164,6 +164,65 @@ static enum status options_read_value(const struct option_row *row,
     return rc;
 }
 
+enum status options_set(const struct option_group *group, const char *name, const char *value,
+                        struct error *err)
+{
+    struct suggest near;
+
+    suggest_init(&near, name);
+    for (const struct option_row *row = group->rows; row->name != NULL; row++) {
+        if (strcmp(row->name, name) == 0 && row->value != NULL && value == NULL)
+            return error_set(err, STATUS_INVALID, "%s needs a value: %s", name, row->value);
+        if (strcmp(row->name, name) == 0)
+            return options_read_value(row, group, value, err);
+        suggest_try(&near, row->name);
+    }
+    return near.word == NULL
+               ? error_set(err, STATUS_NOT_FOUND, "there is no option '%s'", name)
+               : error_set(err, STATUS_NOT_FOUND, "there is no option '%s', did you mean '%s'?",
+                           name, near.word);
+}
+
+void options_show(char *out, size_t size, const struct option_group *group,
+                  const struct option_row *row)
+{
+    const void *at = (const char *)group->into + row->offset;
+    const struct option_texts *texts = at;
+
+    *out = '\0';
+    if (row->kind != OPTION_TEXTS && (*group->set & row->set) == 0)
+        return;
+    switch (row->kind) {
+    case OPTION_FLAG:
+    case OPTION_BOOL:
+        (void)snprintf(out, size, "%s", *(const bool *)at ? "true" : "false");
+        break;
+    case OPTION_TEXT:
+        (void)snprintf(out, size, "%s", *(const char *const *)at);
+        break;
+    case OPTION_TEXTS:
+        for (size_t i = 0; i < texts->n; i++)
+            (void)snprintf(out + strlen(out), size - strlen(out), "%s'%s'", i == 0 ? "" : " ",
+                           texts->texts[i]); /* a long list is cut */
+        break;
+    case OPTION_U32:
+        (void)snprintf(out, size, "%u", *(const uint32_t *)at);
+        break;
+    case OPTION_U64:
+        (void)snprintf(out, size, "%llu", (unsigned long long)*(const uint64_t *)at);
+        break;
+    case OPTION_I64:
+        (void)snprintf(out, size, "%lld", (long long)*(const int64_t *)at);
+        break;
+    case OPTION_FLOAT:
+        (void)snprintf(out, size, "%g", (double)*(const float *)at);
+        break;
+    case OPTION_DOUBLE:
+        (void)snprintf(out, size, "%g", *(const double *)at);
+        break;
+    }
+}
+
 /* Prints a text from a column on. Its words go on in the next line, behind indent spaces, where a
  * line would be longer than HELP_WIDTH. */
 static void print_words(const char *text, int column, int indent)

@@ -58,6 +58,15 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
                                size_t n_groups, int argc, char **argv, int *ret_first,
                                struct error *err);
 
+/* Sets the option of a name by a value, as if the command line had it; value may be NULL for a
+ * flag. NOT_FOUND, with the nearest name, if no row has that name; INVALID for a wrong value. */
+enum status options_set(const struct option_group *group, const char *name, const char *value,
+                        struct error *err) MUST_CHECK;
+
+/* Writes the value of a row of the group as text into out, "" if the option was not set. */
+void options_show(char *out, size_t size, const struct option_group *group,
+                  const struct option_row *row);
+
 /* Does what options_parse does, for a verb that takes from n_min to n_max arguments. The function
  * returns false if the verb must not run: it has then printed the help or what is wrong, and
  * *ret_code is the program's exit code. */

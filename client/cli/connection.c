@@ -24,7 +24,7 @@ const struct option_row connection_rows[] = {
     {"server", "HOST:PORT",
      "the address of parleyd, or unix:/PATH (PARLEY_SERVER, else 127.0.0.1:8001)", OPTION_TEXT,
      offsetof(struct connection_options, server), 0},
-    {"wait", "SECONDS", "how long to wait for the server to be ready (5)", OPTION_DOUBLE,
+    {"wait", "SECONDS", "how long to wait for the server to be ready, or to be back (5)", OPTION_DOUBLE,
      offsetof(struct connection_options, wait_s), 0},
     {"key-file", "FILE", "a file whose first line is the key to call with (PARLEY_API_KEY)",
      OPTION_TEXT, offsetof(struct connection_options, key_file), 0},
@@ -180,6 +180,7 @@ struct parley_channel *connection_open(const struct connection_options *options)
         parley_channel_close(channel);
         return NULL;
     }
+    parley_channel_set_patience(channel, (uint32_t)(wait_s * 1e3)); /* a day at most: it fits */
     return channel;
 }
 

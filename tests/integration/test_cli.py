@@ -435,6 +435,7 @@ def commands_of_the_chat(cli, folder):
     say("second", r"second\n+second\n")
     say("/help", r"/rewind(.|\n)*Ctrl-C stops")
     say("/frob it", r"no command '/frob'")
+    say("/retyr", r"did you mean '/retry'\?")
     say("/", r"no command '/'")
     text, lines = os.path.join(folder, "said.txt"), os.path.join(folder, "said.jsonl")
     say(f"/save {text}", r"saved 2 turns")
@@ -452,6 +453,19 @@ def commands_of_the_chat(cli, folder):
     say("of the child", r"of the child\n+of the child\n")
     [whole] = cli.lines("conversations", "show", child, "--json")
     assert [turn["reply"] for turn in whole["transcript"]] == ["grüße, мир, 世界", "of the child"]
+    say("/retry", r"of the child\n")  # the message again
+    say("/set temperature", r"temperature needs a value: T")
+    say("/set temprature 1", r"did you mean 'temperature'\?")
+    say("/set top-k much", r"--top-k must be a whole number, not 'much'")
+    say("/set top-k 5", r"")
+    say("/show", rf"model +echo(.|\n)*{child}, 2 turns(.|\n)*top-k +5(.|\n)*seed +1\n")
+    say("/model nobody", r"nobody(.|\n)*MODEL_NOT_FOUND|nobody")
+    say("/model", r"echo; ")
+    say("/model echo", r"a new conversation with echo")
+    say("/retry", r"no message of yours")
+    say("/clear", r"a new conversation")
+    say("a", r"a\n+a\n")
+    say("b", r"b\n+b\n")
     say("/rewind 2", r"back to the start")
     say("/system You are kind.", r"a new conversation")
     say("/system", r"needs the text")
@@ -742,7 +756,7 @@ def a_server_that_goes_away(path, parleyd, folder):
     """The chat outlives its server; the conversation does not, and the chat says so and begins another."""
     address = f"unix:{folder}/socket"
     with Parleyd(parleyd, listen=address):
-        shown = Terminal(Cli(path, address), "--model", "echo")
+        shown = Terminal(Cli(path, address), "--model", "echo", "--wait", "2")
         shown.expect(r"> ")
         shown.type("one\r")
         shown.expect(r"one\n+one\n(.|\n)*> ")

@@ -16,6 +16,8 @@
 #include "client/cli/chat/turn.h"
 #include "client/cli/verbs.h"
 
+enum { SETTINGS_MAX_BYTES = 1 << 20 };
+
 static const struct option_row chat_rows[] = {
     {"model", "NAME", "the model to use (the server's default)", OPTION_TEXT,
      offsetof(struct chat, wanted_model), 0},
@@ -93,6 +95,9 @@ static bool chat_say(struct chat *c, const char *text)
         .channel = c->channel, .turn = &turn, .show = chat_show, .progress = show_progress};
     bool is_good;
 
+    if (c->is_in_doubt && *c->conversation != '\0')
+        chat_count_turns(c);
+    c->is_in_doubt = false;
     if (*c->conversation == '\0' && !chat_begin(c))
         return false;
     turn.turn = c->n_turns + 1;
@@ -107,7 +112,8 @@ static bool chat_say(struct chat *c, const char *text)
             console_quiet("stopped");
         else
             chat_complain(c, &x);
-        if (*c->conversation != '\0')
+        c->is_in_doubt = x.err.status == PARLEY_UNAVAILABLE;
+        if (*c->conversation != '\0' && !c->is_in_doubt)
             chat_count_turns(c);
     }
     cli_turn_deinit(&x);
@@ -149,6 +155,10 @@ static enum exit_code run_terminal(struct chat *c)
             next = chat_command(c, text);
         else
             (void)chat_say(c, text); /* a failure was printed; the chat continues */
+        if (next == CHAT_SAYS) {
+            (void)chat_say(c, c->again); /* as above */
+            next = CHAT_GOES_ON;
+        }
         if (!out_flush())
             next = CHAT_QUITS;
     }
@@ -206,6 +216,7 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
             verb,
             "--conversation excludes --model and --system: the conversation has both already");
     interrupt_catch();
+    arena_init(&c.settings, SETTINGS_MAX_BYTES);
     c.system = c.first_system == NULL ? NULL : xstrdup(c.first_system);
     c.channel = connection_open(&c.connection);
     if (c.channel == NULL || !(c.wanted_conversation == NULL ? chat_begin(&c) : chat_resume(&c)))
@@ -217,5 +228,8 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
         parley_channel_close(c.channel);
     }
     free(c.system);
+    free(c.chosen_model);
+    free(c.again);
+    arena_deinit(&c.settings);
     return code;
 }

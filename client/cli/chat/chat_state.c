@@ -9,7 +9,8 @@
 
 bool chat_begin(struct chat *c)
 {
-    const struct parley_open what = {.model = c->wanted_model, .system = c->system};
+    const struct parley_open what = {
+        .model = c->chosen_model != NULL ? c->chosen_model : c->wanted_model, .system = c->system};
     struct parley_opened opened;
     struct parley_error err;
 

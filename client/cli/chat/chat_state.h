@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "client/cli/connection.h"
 #include "client/cli/options/sampling.h"
 #include "client/lib/parley.h"
@@ -17,10 +18,14 @@ struct chat {
     const char *first_system;        /* NULL: the model's own */
     struct parley_channel *channel;
     char *system;          /* of the next conversations; NULL: the model's own; owned */
+    char *chosen_model;    /* by /model; NULL: wanted_model; owned */
+    struct arena settings; /* the texts of /set */
+    char *again;           /* after CHAT_SAYS: what the person says next; owned */
     char conversation[33]; /* "": the next turn opens one */
     char model[128];
     uint32_t n_turns; /* complete ones */
     bool is_mine;     /* opened by this chat: no other client knows its id */
+    bool is_in_doubt; /* the server went away during a turn: n_turns is to be asked again */
 };
 
 /* Opens a new conversation and leaves the present one. On failure prints an error, returns false

@@ -1,11 +1,13 @@
 /* Has a function for each command of a chat, and the table of the commands with their help. */
 #include "client/cli/chat/commands.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/number.h"
+#include "base/suggest.h"
 #include "cli/output/console.h"
 #include "client/cli/chat/chat_state.h"
 #include "client/cli/chat/transcript.h"
@@ -136,6 +138,110 @@ static enum chat_next command_system(struct chat *c, const char *args)
     return CHAT_GOES_ON;
 }
 
+/* Takes the last turn back and says its message again, with the next seed: another reply. */
+static enum chat_next command_retry(struct chat *c, const char *args)
+{
+    Parley__V1__Conversation *found;
+    const Parley__V1__TranscriptTurn *last;
+    struct parley_error err;
+    uint32_t turns;
+
+    if (!chat_has_conversation(c))
+        return CHAT_GOES_ON;
+    if (transcript_get(&found, c->channel, c->conversation, true, &err) != PARLEY_OK) {
+        (void)connection_complain(&err);
+        return CHAT_GOES_ON;
+    }
+    last = found->n_transcript == 0 ? NULL : found->transcript[found->n_transcript - 1];
+    free(c->again);
+    c->again = last == NULL || last->n_messages != 1 ? NULL : xstrdup(last->messages[0]->text);
+    parley__v1__conversation__free_unpacked(found, NULL);
+    if (c->again == NULL) {
+        console_error("there is no message of yours to answer again");
+        return CHAT_GOES_ON;
+    }
+    if (parley_rewind(c->channel, c->conversation, c->n_turns - 1, &turns, &err) != PARLEY_OK) {
+        (void)connection_complain(&err);
+        return CHAT_GOES_ON;
+    }
+    c->n_turns = turns;
+    c->sampling.sampling.seed++;
+    c->sampling.sampling.set |= PARLEY_SEED;
+    return CHAT_SAYS;
+}
+
+static enum chat_next command_clear(struct chat *c, const char *args)
+{
+    if (chat_begin(c))
+        console_line("a new conversation");
+    return CHAT_GOES_ON;
+}
+
+static enum chat_next command_model(struct chat *c, const char *args)
+{
+    char *before = c->chosen_model;
+
+    if (*args == '\0') {
+        console_line("%s; '/model NAME' begins a new conversation with another, 'parley models' "
+                     "lists them",
+                     c->model);
+        return CHAT_GOES_ON;
+    }
+    c->chosen_model = xstrdup(args);
+    if (chat_begin(c)) {
+        free(before);
+        console_line("a new conversation with %s", c->model);
+    } else {
+        free(c->chosen_model);
+        c->chosen_model = before;
+    }
+    return CHAT_GOES_ON;
+}
+
+static struct option_group sampling_group(struct chat *c)
+{
+    return (struct option_group){sampling_rows, &c->sampling, &c->sampling.sampling.set};
+}
+
+static enum chat_next command_set(struct chat *c, const char *args)
+{
+    const struct option_group group = sampling_group(c);
+    char *text = arena_strndup(&c->settings, args, strlen(args));
+    size_t len = strcspn(args, " \t");
+    struct error err;
+    const char *value;
+
+    if (*args == '\0' || text == NULL) {
+        console_error("/set needs the name of a sampling option and a value, as in '/set "
+                      "temperature 0.5'; 'parley help chat' lists them");
+        return CHAT_GOES_ON;
+    }
+    value = text + len + strspn(text + len, " \t");
+    text[len] = '\0';
+    if (options_set(&group, text, *value == '\0' ? NULL : value, &err) != STATUS_OK)
+        console_error("%s", err.text);
+    return CHAT_GOES_ON;
+}
+
+static enum chat_next command_show(struct chat *c, const char *args)
+{
+    const struct option_group group = sampling_group(c);
+    char value[256];
+
+    console_line("model         %s", c->model);
+    console_line("server        %s", c->connection.server);
+    if (*c->conversation != '\0')
+        console_line("conversation  %s, %u turn%s", c->conversation, c->n_turns,
+                     c->n_turns == 1 ? "" : "s");
+    console_line("system        %s", c->system == NULL ? "(the model's own)" : c->system);
+    for (const struct option_row *row = group.rows; row->name != NULL; row++) {
+        options_show(value, sizeof(value), &group, row);
+        if (*value != '\0')
+            console_line("%-12s  %s", row->name, value);
+    }
+    return CHAT_GOES_ON;
+}
+
 static enum chat_next command_quit(struct chat *c, const char *args)
 {
     return CHAT_QUITS;
@@ -147,11 +253,24 @@ static const struct command commands[] = {
     {"fork", "[TURN]", "go on in a copy of this conversation, as it was after TURN", command_fork,
      false},
     {"rewind", "[TURNS]", "take back the last turn, or so many", command_rewind, false},
+    {"retry", "", "answer the last message again, with the next seed", command_retry, false},
+    {"clear", "", "a new conversation with the same model and system prompt", command_clear, false},
+    {"model", "[NAME]", "a new conversation with this model; without NAME: which it is",
+     command_model, false},
+    {"set", "OPTION VALUE", "change a sampling option from the next message on", command_set,
+     false},
+    {"show", "", "the model, the conversation, the system prompt and the options set", command_show,
+     false},
     {"save", "FILE", "write what was said to a new file; .jsonl: as JSON lines", command_save,
      false},
     {"system", "TEXT", "a new conversation with this system prompt", command_system, true},
     {"help", "", "this list", command_help, false},
     {"quit", "", "leave; Ctrl-D does, too", command_quit, false},
+    /* What other programs call them; /help does not list these. */
+    {"regenerate", "", NULL, command_retry, false},
+    {"new", "", NULL, command_clear, false},
+    {"bye", "", NULL, command_quit, false},
+    {"exit", "", NULL, command_quit, false},
 };
 
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -161,7 +280,9 @@ static enum chat_next command_help(struct chat *c, const char *args)
     for (size_t i = 0; i < N_COMMANDS; i++) {
         const struct command *command = &commands[i];
 
-        console_line("/%s %-*s  %s", command->name, (int)(14 - strlen(command->name)),
+        if (command->help == NULL)
+            continue;
+        console_line("/%s %-*s  %s", command->name, (int)(18 - strlen(command->name)),
                      command->args, command->help);
     }
     console_line(
@@ -188,6 +309,22 @@ static const struct command *commands_find(const char *text)
     return NULL;
 }
 
+static void complain_of_name(const char *text)
+{
+    char name[SUGGEST_MAX_BYTES];
+    struct suggest near;
+
+    (void)snprintf(name, sizeof(name), "%.*s", (int)name_length(text) - 1,
+                   text + 1); /* a longer one is near to none */
+    suggest_init(&near, name);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        suggest_try(&near, commands[i].name);
+    if (near.word != NULL)
+        console_error("there is no command '/%s', did you mean '/%s'?", name, near.word);
+    else
+        console_error("there is no command '/%s'; /help lists them", name);
+}
+
 bool chat_is_command(const char *text)
 {
     const struct command *command;
@@ -207,6 +344,6 @@ enum chat_next chat_command(struct chat *c, const char *text)
 
     if (command != NULL)
         return command->run(c, args + strspn(args, " \t\n"));
-    console_error("there is no command '%.*s'; /help lists them", (int)name_length(text), text);
+    complain_of_name(text);
     return CHAT_GOES_ON;
 }

@@ -6,7 +6,11 @@
 
 struct chat;
 
-enum chat_next { CHAT_GOES_ON, CHAT_QUITS };
+enum chat_next {
+    CHAT_GOES_ON,
+    CHAT_SAYS, /* the chat's text "again", as if the person had typed it */
+    CHAT_QUITS,
+};
 
 /* Whether text is a command: one line that begins with '/', or several for a command that takes
  * a text. */
