@@ -144,7 +144,7 @@ def test_settings(address):
         assert raised(parley.Error, lambda: late.apply(time.sleep, (0.5,))).code == "DEADLINE_EXCEEDED"
     patience, pools.REACH_S = pools.REACH_S, 0.2
     try:
-        assert "no connection to 127.0.0.1:1" in str(raised(parley.Error, lambda: Pool(1, address="127.0.0.1:1")))
+        assert "nothing listens at 127.0.0.1:1" in str(raised(parley.Error, lambda: Pool(1, address="127.0.0.1:1")))
     finally:
         pools.REACH_S = patience
 
