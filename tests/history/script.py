@@ -14,6 +14,12 @@ CLIENTS = 64
 WORDS = "river stone paper lamp winter garden seven engine letter bridge silver morning".split()
 
 
+SCHEMA = {"type": "object", "properties": {"word": {"enum": WORDS}, "n": {"type": "integer", "minimum": 0, "maximum": 9}},
+          "required": ["word", "n"], "additionalProperties": False}
+BOUND = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": SCHEMA}}}
+TOOL = {"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]}
+
+
 class Gone(Exception):
     """No answer came: what was asked for may be done or not."""
 
@@ -54,6 +60,8 @@ class Part:
 
 class Walk:
     """One client. daemon has client (of gRPC), http (its address) and is_back; with may_fail something may kill it at any time."""
+
+    has_constraints = False  # whether the daemon has the grammar module
 
     def __init__(self, daemon, number, seed, may_fail):
         self.daemon, self.number, self.seed, self.may_fail = daemon, number, seed, may_fail
@@ -329,14 +337,24 @@ class Walk:
         self.rewind(number - 1)
 
     def do_keyed(self, need):
-        """An HTTP request with a key, sent until it is answered, and once more; then another one with its key."""
+        """An HTTP request with a key, sent until it is answered, and once more; then another one with its key. Of one choice or three, of free
+        text, of what a schema binds, or of a tool's call."""
         body = {"model": "tiny", "messages": [{"role": "user", "content": need["text"]}], "max_tokens": need["tokens"], "temperature": 1,
-                "seed": need["seed"], "ignore_eos": True}
+                "seed": need["seed"], "ignore_eos": True, "n": 3 if need["logprobs"] else 1}
+        if self.has_constraints and need["patience"] % 3 == 0:
+            body.update(BOUND, max_tokens=60, ignore_eos=False)
+        elif self.has_constraints and need["patience"] % 3 == 1:
+            body.update(TOOL, max_tokens=60, ignore_eos=False)
         said = self.patiently(lambda _: self.ask(body))
-        self.note("final", step=self.step, ids=[], text=said["choices"][0]["message"]["content"], finish=said["choices"][0]["finish_reason"], is_cut=False,
-                  is_free=False)
+        text = json.dumps([self.told(choice["message"]) for choice in said["choices"]])
+        self.note("final", step=self.step, ids=[], text=text, finish=said["choices"][0]["finish_reason"], is_cut=False, is_free=False)
         self.patiently(lambda _: self.ask(body))
         self.patiently(lambda _: self.ask({**body, "seed": need["seed"] + 1}))
+
+    @staticmethod
+    def told(message):
+        """Without what is drawn anew each time: a call's id."""
+        return [message["content"], *([call["function"]["name"], call["function"]["arguments"]] for call in message.get("tool_calls", []))]
 
     def ask(self, body):
         try:

@@ -242,7 +242,8 @@ def main():
     parser.add_argument("--keep")
     args = parser.parse_args()
     script.CLIENTS = args.clients
-    print(f"PARLEY_SEED={args.seed}")
+    script.Walk.has_constraints = os.path.exists(os.path.join(os.path.dirname(args.parleyd), "agents/lm/grammar/libparley-grammar.so"))
+    print(f"PARLEY_SEED={args.seed} constraints={script.Walk.has_constraints}")
     n_broken = 0
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "tiny.gguf")
