@@ -3,7 +3,8 @@
  * and the owner's call finds it by its key.
  *
  * Failures: a conversation that is not there any more leaves the key free; one that cannot be read
- * now fails the lookup, since the key may not be given to another reply. */
+ * now, or that has left memory while another one was read, fails the lookup, since the key may not
+ * be given to another reply. */
 #include "server/conversation/keyed_lookup.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static void keyed_lookup_end(struct keyed_lookup *l, const struct error *err)
 
     if (why.status == STATUS_OK && !list_is_empty(&l->parts) &&
         keyed_replies_lack(l->all, l->principal, l->key)) /* else another lookup was sooner */
-        (void)!keyed_reply_restore(&reply, l->all, l->principal, l->key, &l->parts,
+        (void)!keyed_reply_restore(&reply, l->all, l->principal, l->key, &l->parts, l->is_gone,
                                    &why); /* it is in why */
     keyed_lookup_free_parts(l);
     l->done(l, &why); /* l may be freed */
@@ -70,6 +71,7 @@ static void on_keyed_conversation(struct lookup *lookup, const struct error *err
     struct keyed_lookup *l = container_of(lookup, struct keyed_lookup, lookup);
     struct error why = *err;
 
+    l->is_gone = l->is_gone || !lookup->is_found;
     if (why.status != STATUS_OK || !keyed_lookup_advance(l, &why))
         keyed_lookup_end(l, &why);
 }

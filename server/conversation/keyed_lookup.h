@@ -22,6 +22,7 @@ struct keyed_lookup {
     enum lookup_how how;
     struct list parts; /* of struct journal_event */
     struct link *at;   /* the part that is looked up; NULL: all parts are in memory */
+    bool is_gone;      /* the conversation of a part is not there any more */
     keyed_lookup_done_fn done;
 };
 

@@ -548,7 +548,7 @@ static void keyed_reply_let_go(struct keyed_reply *r)
 
 enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *k,
                                 uint32_t principal, const char *key, const struct list *parts,
-                                struct error *err)
+                                bool is_gone, struct error *err)
 {
     const struct link *at = list_first(parts);
     struct keyed_reply *r = NULL;
@@ -569,6 +569,11 @@ enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *
     for (; rc == STATUS_OK && at != NULL && n < what.n_turns; at = list_next(parts, at), n++) {
         rc = keyed_turn_restore(&r->turns[n], &c, container_of(at, struct journal_event, link),
                                 &arena, err);
+        if (rc == STATUS_OK && c == NULL && !is_gone) {
+            rc = error_set(err, STATUS_UNAVAILABLE,
+                           "a conversation of the reply has just left memory: ask again");
+            err->retry_after_ms = KEYED_RETRY_MS;
+        }
         if (rc == STATUS_OK && c == NULL)
             break;
     }

@@ -130,11 +130,12 @@ enum status keyed_reply_key(const struct keyed_reply *r, size_t i, const struct 
 void keyed_reply_add(struct keyed_reply *r, size_t i, const struct conversation *c,
                      bool is_ephemeral, const struct turn_reader *reader);
 /* Makes a reply of the turns that the journal has of it. parts are the journal's records of kind
- * JOURNAL_KEYED; the turns' conversations are in memory. The caller has joined the reply. *out is
- * NULL if a turn is missing. PRECONDITION if a turn was rewound. */
+ * JOURNAL_KEYED; the turns' conversations are in memory, or is_gone: one is not stored any more.
+ * The caller has joined the reply. *out is NULL if a turn is missing. PRECONDITION if a turn was
+ * rewound; UNAVAILABLE if a conversation has left memory. */
 enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *k,
                                 uint32_t principal, const char *key, const struct list *parts,
-                                struct error *err) MUST_CHECK;
+                                bool is_gone, struct error *err) MUST_CHECK;
 /* Gives the reply the id, shorter than KEYED_ID_CHARS, and the time of its HTTP response. */
 void keyed_reply_name(struct keyed_reply *r, const char *id, uint64_t created_s);
 /* Joins a further request to the reply. */

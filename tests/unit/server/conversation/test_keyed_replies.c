@@ -1,9 +1,14 @@
 #include "server/conversation/keyed_replies.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alarm.h"
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "server/conversation/body.h"
+#include "server/journal/store.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
 
@@ -427,6 +432,45 @@ START_TEST(bounds_their_bytes_and_age)
 }
 END_TEST
 
+/* A stored reply whose conversation has left memory before all were read is not free to be computed
+ * anew: another one would be told under its key. One that is not stored any more is. */
+START_TEST(restores_all_or_asks_again)
+{
+    const struct body_key what = {.conversation = {1},
+                                  .n_turns = 3,
+                                  .is_ephemeral = true,
+                                  .id = "a",
+                                  .model = "fake",
+                                  .version = "1"};
+    struct keyed_reply *r = NULL;
+    struct journal_event *part;
+    struct list parts;
+    struct error err;
+    struct buf body;
+
+    open_keyed(0, 0);
+    buf_init(&body, 4096);
+    ck_assert_int_eq(body_write_key(&body, &what, &err), STATUS_OK);
+    part = xalloc(sizeof(*part) + body.len);
+    part->turn = 1;
+    part->generation = 1;
+    part->size_bytes = body.len;
+    memcpy(part->body, body.data, body.len);
+    list_init(&parts);
+    list_push(&parts, &part->link);
+    ck_assert_int_eq(keyed_reply_restore(&r, &k, 0, "a", &parts, false, &err), STATUS_UNAVAILABLE);
+    ck_assert_uint_gt(err.retry_after_ms, 0);
+    ck_assert_int_eq(keyed_reply_restore(&r, &k, 0, "a", &parts, true, &err), STATUS_OK);
+    ck_assert_ptr_null(r);
+    ck_assert_uint_eq(k.by_key.n, 0);
+    ck_assert_uint_eq(k.limit.held, 0);
+    free(part);
+    buf_deinit(&body);
+    close_keyed();
+}
+END_TEST
+
 SUITE_MAIN("server/keyed_replies", answers_once, refuses_keys, forgets_failures,
            forgets_what_was_refused, lingers, spares_readers, spares_detached, drains,
-           bounds_their_number, bounds_a_principal, bounds_their_bytes_and_age)
+           bounds_their_number, bounds_a_principal, bounds_their_bytes_and_age,
+           restores_all_or_asks_again)
