@@ -100,7 +100,7 @@ class Cluster:
         self.daemons = [test_history.Mortal(parleyd, *flags, "--lease", f"{int(LEASE_S * 1000)}ms", "--data",
                                             url.replace(f"host={FOLDER}&port=21500", f"host=127.0.0.1&port={wire.port}")) for wire in self.wires]
         self.is_back, self.chance = Always(), random.Random()
-        self.n = dict.fromkeys(FAULTS, 0)
+        self.n = dict.fromkeys(FAULTS | ALONE, 0)
 
     @property
     def life(self):
@@ -167,7 +167,19 @@ def restarted(cluster, at, chance):
     subprocess.run([support, "--start"], check=True, stdout=subprocess.DEVNULL)
 
 
+def failed_over(cluster, at, chance):
+    """The database is killed, and its synchronous standby goes on."""
+    support = os.path.join(os.path.dirname(__file__), "..", "support", "postgres.sh")
+    subprocess.run([support, "--standby"], check=True, stdout=subprocess.DEVNULL)
+    time.sleep(chance.uniform(0.1, 1))  # the moment of the fault is random, and nothing is waited for
+    subprocess.run([support, "--fail-over"], check=True, stdout=subprocess.DEVNULL)
+    time.sleep(2)  # the clients go on with the standby
+
+
 FAULTS = {one.__name__: one for one in (killed, stopped, cut_off, unanswered, disconnected, restarted)}
+
+
+ALONE = {failed_over.__name__: failed_over}  # each with a database of its own: --only failed_over --faults 1
 
 
 def harmed(cluster, n_faults, seed, only):
@@ -183,7 +195,7 @@ def harmed(cluster, n_faults, seed, only):
                 time.sleep(chance.uniform(0.1, 0.8))  # the moment of the fault is random, and nothing is waited for
                 if any(one.done() for one in running):
                     break
-                FAULTS[kind](cluster, chance.randrange(DAEMONS), chance)
+                (FAULTS | ALONE)[kind](cluster, chance.randrange(DAEMONS), chance)
                 cluster.n[kind] += 1
         finally:
             is_over.set()
@@ -237,7 +249,7 @@ def main():
     parser.add_argument("write_tiny_model")
     parser.add_argument("--faults", type=int, default=10)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--only", choices=list(FAULTS))
+    parser.add_argument("--only", choices=list(FAULTS | ALONE))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("PARLEY_SEED", random.randrange(10**6))))
     parser.add_argument("--keep")
     args = parser.parse_args()

@@ -3,6 +3,8 @@
 # is PARLEY_TEST_POSTGRES_DIR. Status 77, by which meson skips a test: there is no PostgreSQL 14 or newer here.
 # postgres.sh --pgbouncer COMMAND…: the same, behind a PgBouncer that gives each transaction another connection.
 # postgres.sh --stop MODE, --start: of the one that PARLEY_TEST_POSTGRES_DIR names; MODE as of pg_ctl.
+# postgres.sh --standby: gives that one a synchronous standby; --fail-over: kills the first one, and has the standby in
+# its place, at the same socket.
 set -euo pipefail
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)
 if [ ! -x "$bin/initdb" ] || [ "$(basename "$(dirname "$bin")")" -lt 14 ]; then
@@ -24,6 +26,26 @@ start() {
 case ${1-} in
 --stop) cd "$PARLEY_TEST_POSTGRES_DIR" && exec "${as[@]}" "$bin/pg_ctl" -D "$PARLEY_TEST_POSTGRES_DIR/pg" -w -s -m "$2" stop ;;
 --start) start "$PARLEY_TEST_POSTGRES_DIR" && exit ;;
+--standby)
+    dir=$PARLEY_TEST_POSTGRES_DIR
+    cd "$dir"
+    "${as[@]}" "$bin/pg_basebackup" -h "$dir" -p 21500 -U parley -D "$dir/standby" -R -X stream -c fast
+    echo "port=21502" | "${as[@]}" tee -a "$dir/standby/postgresql.conf" >/dev/null
+    "${as[@]}" "$bin/pg_ctl" -D "$dir/standby" -w -t 20 -s -l "$dir/standby.log" start
+    psql -q -h "$dir" -p 21500 -U parley postgres -c "ALTER SYSTEM SET synchronous_standby_names = '*'" -c "SELECT pg_reload_conf()" -o /dev/null
+    until [ "$(psql -qtA -h "$dir" -p 21500 -U parley postgres -c "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")" = 1 ]; do
+        sleep 0.1 # it says when, to nobody
+    done
+    exit
+    ;;
+--fail-over)
+    dir=$PARLEY_TEST_POSTGRES_DIR
+    cd "$dir"
+    "$0" --stop immediate
+    "${as[@]}" "$bin/pg_ctl" -D "$dir/standby" -w -t 20 -s promote
+    ln -sf "$dir/.s.PGSQL.21502" "$dir/.s.PGSQL.21500"
+    exit
+    ;;
 --pgbouncer)
     shift
     if [ ! -x /usr/sbin/pgbouncer ]; then
@@ -37,7 +59,7 @@ esac
 PARLEY_TEST_POSTGRES_DIR=$(mktemp -d /tmp/pgXXXXXX) # short: it is the path of a socket
 dir=$PARLEY_TEST_POSTGRES_DIR
 # shellcheck disable=SC2064 # the folder of now
-trap "cd /; [ ! -f '$dir/bouncer.pid' ] || kill \$(cat '$dir/bouncer.pid'); '$0' --stop immediate 2>/dev/null || true; rm -rf '$dir'" EXIT
+trap "cd /; [ ! -f '$dir/bouncer.pid' ] || kill \$(cat '$dir/bouncer.pid'); [ ! -d '$dir/standby' ] || ${as[*]} $bin/pg_ctl -D '$dir/standby' -s -m immediate stop || true; '$0' --stop immediate 2>/dev/null || true; rm -rf '$dir'" EXIT
 [ ${#as[@]} = 0 ] || chown postgres "$dir"
 (cd "$dir" && "${as[@]}" "$bin/initdb" -D "$dir/pg" -U parley -A trust --no-locale -E UTF8 --no-sync --no-instructions >/dev/null)
 printf "listen_addresses=''\nport=21500\nunix_socket_directories='%s'\nfsync=on\nsynchronous_commit=on\njit=off\nmax_connections=40\n" "$dir" |
