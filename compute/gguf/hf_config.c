@@ -588,7 +588,7 @@ static void read_scale_blocks(struct hf_model *m, const json_t *config)
 }
 
 enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
-                           struct error *err)
+                           const json_t *pooling, struct error *err)
 {
     struct hf_model m = {0};
     const json_t *ties, *whole = config;
@@ -601,6 +601,12 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
         config = hf_config_text(config);
     keys->prefix = m.family->architecture;
     hf_key_text(keys, "general.architecture", keys->prefix, strlen(keys->prefix));
+    if (m.family->encoder_layers != NULL) {
+        rc = hf_encoder_read(&m, keys, config, pooling, err);
+        if (rc == STATUS_OK)
+            *out = m;
+        return rc;
+    }
     if ((rc = check_hf_activation(m.family, config, err)) != STATUS_OK ||
         (rc = write_hf_sizes(&m, keys, config, err)) != STATUS_OK ||
         (rc = copy_numbers(keys, m.family, config, err)) != STATUS_OK ||

@@ -133,6 +133,36 @@ static const struct hf_name names_nemotron[] = {
     {.from = "mixer.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB},
     {0},
 };
+static const struct hf_name names_bert[] = {
+    {.from = "attention.self.query", .to = "attn_q"},
+    {.from = "attention.self.key", .to = "attn_k"},
+    {.from = "attention.self.value", .to = "attn_v"},
+    {.from = "attention.output.dense", .to = "attn_output"},
+    {.from = "attention.output.LayerNorm", .to = "attn_output_norm"},
+    {.from = "intermediate.dense", .to = "ffn_up"},
+    {.from = "output.dense", .to = "ffn_down"},
+    {.from = "output.LayerNorm", .to = "layer_output_norm"},
+    {0},
+};
+static const struct hf_name names_nomic[] = {
+    {.from = "attn.Wqkv", .to = "attn_qkv"},      {.from = "attn.out_proj", .to = "attn_output"},
+    {.from = "mlp.fc11", .to = "ffn_up"},         {.from = "mlp.fc12", .to = "ffn_gate"},
+    {.from = "mlp.fc2", .to = "ffn_down"},        {.from = "norm1", .to = "attn_output_norm"},
+    {.from = "norm2", .to = "layer_output_norm"}, {0},
+};
+static const struct hf_name names_modernbert[] = {
+    {.from = "attn.Wqkv", .to = "attn_qkv"},
+    {.from = "attn.Wo", .to = "attn_output"},
+    {.from = "attn_norm", .to = "attn_norm"},
+    {.from = "mlp.Wi", .to = "ffn_up"},
+    {.from = "mlp.Wo", .to = "ffn_down"},
+    {.from = "mlp_norm", .to = "ffn_norm"},
+    {0},
+};
+#define BERT                                                           \
+    .architecture = "bert", .activation = "gelu", .names = names_bert, \
+    .encoder_layers = "encoder.layer.",                                \
+    .defaults = {{"layer_norm_eps", 1e-12}, {"max_position_embeddings", 512}}
 static const struct hf_name names_gpt_oss[] = {
     {.from = "post_attention_layernorm", .to = "post_attention_norm"},
     {.from = "self_attn.sinks", .to = "attn_sinks.weight"},
@@ -409,6 +439,30 @@ static const struct hf_family families[] = {
                   {"ssm_state_size", 128},
                   {"n_groups", 8},
                   {"conv_kernel", 4}}},
+    {.model_type = "bert", .prefix = "bert.", BERT},
+    {.model_type = "roberta", .prefix = "roberta.", .n_unused_positions = 2, BERT},
+    {.model_type = "xlm-roberta", .prefix = "roberta.", .n_unused_positions = 2, BERT},
+    {.model_type = "nomic_bert",
+     .architecture = "nomic-bert",
+     .activation = "silu",
+     .names = names_nomic,
+     .encoder_layers = "encoder.layers.",
+     .prefix = "bert.",
+     .rotates = true,
+     .defaults = {{"layer_norm_eps", 1e-12}, {"rope_theta", 1000}}},
+    {.model_type = "modernbert",
+     .architecture = "modern-bert",
+     .activation = "gelu",
+     .names = names_modernbert,
+     .encoder_layers = "layers.",
+     .prefix = "model.",
+     .rotates = true,
+     .window = HF_WINDOW_KEY,
+     .defaults = {{"layer_norm_eps", 1e-5},
+                  {"max_position_embeddings", 8192},
+                  {"local_attention", 128},
+                  {"rope_theta", 160000},
+                  {"local_rope_theta", 10000}}},
     {.model_type = "qwen2_moe",
      .architecture = "qwen2moe",
      .activation = "silu",

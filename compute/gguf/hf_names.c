@@ -13,6 +13,17 @@ static const struct hf_name whole_names[] = {
     {.from = "model.norm.bias", .to = "output_norm.bias"},
     {.from = "model.embedding_norm.weight", .to = "token_embd_norm.weight"}, /* LFM2's last norm */
     {.from = "lm_head.weight", .to = "output.weight"},
+    /* encoders' */
+    {.from = "embeddings.word_embeddings.weight", .to = "token_embd.weight"},
+    {.from = "embeddings.tok_embeddings.weight", .to = "token_embd.weight"},
+    {.from = "embeddings.position_embeddings.weight", .to = "position_embd.weight"},
+    {.from = "embeddings.token_type_embeddings.weight", .to = "token_types.weight"},
+    {.from = "embeddings.LayerNorm.weight", .to = "token_embd_norm.weight"},
+    {.from = "embeddings.LayerNorm.bias", .to = "token_embd_norm.bias"},
+    {.from = "emb_ln.weight", .to = "token_embd_norm.weight"},
+    {.from = "emb_ln.bias", .to = "token_embd_norm.bias"},
+    {.from = "embeddings.norm.weight", .to = "token_embd_norm.weight"},
+    {.from = "final_norm.weight", .to = "output_norm.weight"},
     {.from = "model.embeddings.weight", .to = "token_embd.weight"}, /* Nemotron's */
     {.from = "model.norm_f.weight", .to = "output_norm.weight"},
     {.from = "model.embed_tokens_per_layer.weight", .to = "per_layer_token_embd.weight"},
@@ -57,13 +68,34 @@ enum {
     N_EXPERT_NAMES = sizeof(expert_names) / sizeof(expert_names[0])
 };
 
+/* The heads of encoders that rank; of the others they are not used. */
+static const struct hf_name head_names[] = {
+    {.from = "pooler.dense.weight", .to = "cls.weight"},
+    {.from = "pooler.dense.bias", .to = "cls.bias"},
+    {.from = "classifier.dense.weight", .to = "cls.weight"}, /* RoBERTa's */
+    {.from = "classifier.dense.bias", .to = "cls.bias"},
+    {.from = "classifier.out_proj.weight", .to = "cls.output.weight"},
+    {.from = "classifier.out_proj.bias", .to = "cls.output.bias"},
+    {.from = "head.dense.weight", .to = "cls.weight"}, /* ModernBERT's */
+    {.from = "head.norm.weight", .to = "cls.norm.weight"},
+    {.from = "classifier.weight", .to = "cls.output.weight"},
+    {.from = "classifier.bias", .to = "cls.output.bias"},
+};
+/* What encoders have that gives no embedding: heads that were trained with, tables of numbers. */
+static const char *const encoder_leftovers[] = {
+    "pooler.", "cls.", "lm_head.", "decoder.", "head.", "classifier.", "embeddings.position_ids",
+};
+
 static bool hf_begins_with(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-static const struct hf_name *find_whole(const char *name)
+static const struct hf_name *find_whole(const struct hf_model *m, const char *name)
 {
+    for (size_t i = 0; m->is_ranker && i < sizeof(head_names) / sizeof(head_names[0]); i++)
+        if (strcmp(head_names[i].from, name) == 0)
+            return &head_names[i];
     for (size_t i = 0; i < sizeof(whole_names) / sizeof(whole_names[0]); i++)
         if (strcmp(whole_names[i].from, name) == 0)
             return &whole_names[i];
@@ -127,7 +159,7 @@ static const struct hf_name *find_part(const struct hf_model *m, const char *nam
     *ret_end = dot;
     len = (size_t)(dot - name);
     found = find_among(own, n_names(own), name, len);
-    if (found == NULL)
+    if (found == NULL && m->family->encoder_layers == NULL)
         found = find_among(layer_names, N_LAYER_NAMES, name, len);
     return found != NULL ? found : find_expert(m, name, len, ret);
 }
@@ -156,6 +188,15 @@ static enum status set_form(struct named_tensor *t, const struct hf_model *m, bo
 {
     struct tensor *w = &t->tensor;
     size_t n = w->n_rows == 1 ? w->n_cols : w->n_rows;
+    const size_t n_unused =
+        strcmp(t->name, "position_embd.weight") == 0 ? m->family->n_unused_positions : 0;
+    const size_t row_bytes = dtype_row_bytes(w->type, w->n_cols);
+
+    if (n_unused > 0 && w->n_rows > n_unused) {
+        w->n_rows -= n_unused;
+        w->size_bytes -= n_unused * row_bytes;
+        w->file_at += n_unused * row_bytes;
+    }
 
     if (has_pairs && n % m->head_dim != 0)
         return error_set(err, STATUS_DATA_LOSS,
@@ -177,11 +218,26 @@ static enum status set_form(struct named_tensor *t, const struct hf_model *m, bo
     return STATUS_OK;
 }
 
+/* Of an encoder, which may stand below a prefix; its layers as those of a language model. */
+static const char *encoder_name(const struct hf_family *f, const char *name,
+                                char room[GGUF_TENSOR_NAME_MAX * 2])
+{
+    if (f->prefix != NULL && hf_begins_with(name, f->prefix))
+        name += strlen(f->prefix);
+    if (!hf_begins_with(name, f->encoder_layers))
+        return name;
+    (void)snprintf(room, GGUF_TENSOR_NAME_MAX * 2, "model.layers.%s",
+                   name + strlen(f->encoder_layers));
+    return room;
+}
+
 /* The name as the language model alone would have it; `room` holds it where it is none of the
  * file's. */
 static const char *language_name(const struct hf_model *m, const char *name,
                                  char room[GGUF_TENSOR_NAME_MAX * 2])
 {
+    if (m->family->encoder_layers != NULL)
+        return encoder_name(m->family, name, room);
     if (m->family->prefix != NULL && hf_begins_with(name, m->family->prefix)) {
         (void)snprintf(room, GGUF_TENSOR_NAME_MAX * 2, "model.%s",
                        name + strlen(m->family->prefix));
@@ -225,6 +281,11 @@ static bool is_unused(const struct hf_model *m, const char *name)
          m->family->nested_type != NULL && i < sizeof(other_models) / sizeof(other_models[0]); i++)
         if (hf_begins_with(name, other_models[i]))
             return true;
+    for (size_t i = 0; m->family->encoder_layers != NULL &&
+                       i < sizeof(encoder_leftovers) / sizeof(encoder_leftovers[0]);
+         i++)
+        if (hf_begins_with(name, encoder_leftovers[i]) && find_whole(m, name) == NULL)
+            return true;
     return (m->is_tied && strcmp(name, "lm_head.weight") == 0) || is_of_later_layer(m, name) ||
            hf_ends_with(name,
                         "_proj.activation_scale") || /* of FP8: activations stay floats here */
@@ -263,7 +324,7 @@ enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, con
     scaled = scaled_name(of_language, scaled_room);
     ret->is_scale = scaled != NULL;
     of_language = scaled != NULL ? scaled : of_language;
-    known = find_whole(of_language);
+    known = find_whole(m, of_language);
     if (known != NULL) {
         len = (size_t)snprintf(t->name, sizeof(t->name), "%s", known->to);
     } else {

@@ -1,8 +1,9 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
  * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
- * hf_layers.c, hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate, hf_names.c and hf_merged.c
- * know the tensors, hf_tensors.c reads a file's head, safetensors.c puts all together. */
+ * hf_layers.c, hf_encoder.c, hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate, hf_names.c
+ * and hf_merged.c know the tensors, hf_tensors.c reads a file's head, safetensors.c puts all
+ * together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 
@@ -71,6 +72,7 @@ struct hf_model {
     char kinds[1 << 10];
     uint64_t n_turning; /* pairs of a head that are rotated, where the others stand; 0: all are */
     bool is_tied;
+    bool is_ranker; /* an encoder with a head that scores a query with a document */
     uint64_t block_rows, block_cols; /* that a scale of FP8 is for; 0: one scale is for all */
     /* llama 3's rope: divisors are to be made where factor is not 0. */
     double rope_base, factor, low, high, original;
@@ -138,8 +140,13 @@ struct hf_family {
     enum { HF_NO_MAMBA, HF_MAMBA, HF_MAMBA_HALVES } mamba;
     const struct hf_name *names_dense; /* its own where layers have no experts; NULL: the same */
     const char *prefix;                /* in place of "model."; NULL: none */
-    bool has_two_heads;                /* those of layers with a window are of another width */
-    bool yarn_is_exact;                /* truncate: false */
+    /* An encoder: its layers' names begin with this. It has names of its own for all that it has.
+     */
+    const char *encoder_layers;
+    bool rotates;                /* an encoder's queries and keys */
+    uint64_t n_unused_positions; /* at the begin of an encoder's table */
+    bool has_two_heads;          /* those of layers with a window are of another width */
+    bool yarn_is_exact;          /* truncate: false */
     bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
     float norm_add;          /* to the weights of norms */
     enum hf_window window;
@@ -199,9 +206,16 @@ enum status hf_config_size(uint64_t *out, const struct hf_family *f, const json_
 /* Where the language model's keys are: config, or its text_config. */
 const json_t *hf_config_text(const json_t *config);
 
-/* Writes the architecture's keys. UNIMPLEMENTED names what is not translated. */
+/* Writes the architecture's keys; pooling: as hf_encoder_read. UNIMPLEMENTED names what is not
+ * translated. */
 enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
-                           struct error *err) MUST_CHECK;
+                           const json_t *pooling, struct error *err) MUST_CHECK;
+
+/* hf_encoder.c */
+
+/* The same of an encoder; pooling: what stands beside it (1_Pooling/config.json), or NULL. */
+enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                            const json_t *pooling, struct error *err) MUST_CHECK;
 
 /* hf_names.c */
 
@@ -284,6 +298,8 @@ struct hf_tensor {
     const char *name; /* the header's */
     enum dtype type;  /* of floats of 16 or 32 bits */
     bool is_fp8, is_bytes;
+    const char *other_type;     /* one that no weight has; NULL: it has one of those above */
+    uint64_t number_bytes;      /* of the type */
     uint64_t dims[4];           /* [n_dims], the last is the fastest */
     size_t n_dims;              /* 0: one number */
     uint64_t begin, size_bytes; /* begin: from the file's start */
@@ -302,5 +318,7 @@ enum status hf_tensors_parse(struct hf_tensors *out, const char *header, size_t 
 enum status hf_tensors_open(struct hf_tensors *out, const struct gguf *file,
                             struct error *err) MUST_CHECK;
 void hf_tensors_close(struct hf_tensors *t);
+/* UNIMPLEMENTED: weights cannot be of that type. */
+enum status hf_tensor_refuse_type(const char *name, struct error *err);
 
 #endif

@@ -9,6 +9,14 @@
 
 enum { LENGTH_BYTES = 8, HEADER_MAX_BYTES = 100 << 20, SHOWN_MAX = 80, DIMS_MAX = 4 };
 
+enum status hf_tensor_refuse_type(const char *name, struct error *err)
+{
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "is of type '%.*s'; only F32, F16, BF16, F8_E4M3 and MXFP4's U8 are supported "
+                     "in safetensors",
+                     SHOWN_MAX, name);
+}
+
 static enum status read_hf_type(struct hf_tensor *out, const json_t *info, struct error *err)
 {
     static const struct {
@@ -17,19 +25,29 @@ static enum status read_hf_type(struct hf_tensor *out, const json_t *info, struc
     } types[] = {{"F32", DTYPE_F32}, {"F16", DTYPE_F16}, {"BF16", DTYPE_BF16}};
     const char *name = hf_json_text(info, "dtype");
 
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } others[] = {{"I64", 8}, {"I32", 4}, {"BOOL", 1}}; /* of tables that older files have */
+
     out->is_fp8 = strcmp(name, "F8_E4M3") == 0;
     out->is_bytes = strcmp(name, "U8") == 0;
+    out->number_bytes = 1;
     if (out->is_fp8 || out->is_bytes)
         return STATUS_OK;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(others[i].name, name) == 0) {
+            out->other_type = others[i].name;
+            out->number_bytes = others[i].bytes;
+            return STATUS_OK;
+        }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(types[i].name, name) == 0) {
             out->type = types[i].type;
+            out->number_bytes = dtype_block_bytes(out->type);
             return STATUS_OK;
         }
-    return error_set(err, STATUS_UNIMPLEMENTED,
-                     "is of type '%.*s'; only F32, F16, BF16, F8_E4M3 and MXFP4's U8 are supported "
-                     "in safetensors",
-                     SHOWN_MAX, name);
+    return hf_tensor_refuse_type(name, err);
 }
 
 /* The bytes that the shape takes. */
@@ -37,7 +55,7 @@ static enum status read_hf_shape(struct hf_tensor *t, uint64_t *ret_bytes, const
                                  struct error *err)
 {
     const json_t *shape = json_object_get(info, "shape");
-    uint64_t n = t->is_fp8 || t->is_bytes ? 1 : dtype_block_bytes(t->type);
+    uint64_t n = t->number_bytes;
 
     if (!json_is_array(shape))
         return error_set(err, STATUS_DATA_LOSS, "has no shape");

@@ -23,6 +23,7 @@ struct hf_folder {
     struct gguf *g;
     struct hf_model model;
     json_t *config, *generation_config, *tokenizer, *tokenizer_config, *index;
+    json_t *pooling;     /* of sentence-transformers */
     char *template_text; /* NULL: none */
     size_t template_len;
     size_t n_tensors; /* of the files read so far */
@@ -171,6 +172,8 @@ static enum status read_texts(struct hf_folder *f, struct error *err)
         rc = read_optional(f, "generation_config.json", &f->generation_config, err);
     if (rc == STATUS_OK)
         rc = read_optional(f, index_name, &f->index, err);
+    if (rc == STATUS_OK)
+        rc = read_optional(f, "1_Pooling/config.json", &f->pooling, err);
     if (rc != STATUS_OK)
         return rc;
     rc = read_small(f, "chat_template.jinja", &f->template_text, &f->template_len, err);
@@ -190,7 +193,7 @@ static enum status make_keys(struct hf_folder *f, struct error *err)
 
     hf_keys_init(&keys);
     hf_key_text(&keys, "general.name", name, strlen(name));
-    rc = hf_config_read(&f->model, &keys, f->config, err);
+    rc = hf_config_read(&f->model, &keys, f->config, f->pooling, err);
     if (rc != STATUS_OK)
         (void)error_prefix(err, "config.json");
     else if ((rc = hf_tokenizer_read(&keys, &texts, err)) != STATUS_OK)
@@ -461,6 +464,8 @@ static enum status name_tensors(struct hf_folder *f, const struct hf_tensors *he
         struct hf_place place;
         enum status rc = hf_name_tensor(&t, &f->model, from->name, &place, err);
 
+        if (rc == STATUS_OK && !place.is_unused && from->other_type != NULL)
+            rc = hf_tensor_refuse_type(from->other_type, err);
         if (rc == STATUS_OK && !place.is_unused && place.is_scale == scales)
             rc = scales ? place_scales(f, &t, from, &place, file, err)
                         : place_tensor(f, &t, from, &place, err);
@@ -581,6 +586,7 @@ static void close_folder(struct hf_folder *f)
     json_decref(f->tokenizer);
     json_decref(f->tokenizer_config);
     json_decref(f->index);
+    json_decref(f->pooling);
     free(f->template_text);
     free(f->path);
     gguf_close(f->g);

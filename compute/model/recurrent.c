@@ -1,5 +1,6 @@
-/* A layer that carries a state: the products of its inputs, the convolution, the steps of its heads,
- * and what norms and gates their output. Of a delta net, or of Mamba-2, whose gate comes first. */
+/* A layer that carries a state: the products of its inputs, the convolution, the steps of its
+ * heads, and what norms and gates their output. Of a delta net, or of Mamba-2, whose gate comes
+ * first. */
 #include "compute/model/recurrent.h"
 
 #include <math.h>

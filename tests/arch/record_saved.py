@@ -102,16 +102,29 @@ RECIPES = {
     "stablelm": ("StableLm", BASE | dict(num_hidden_layers=2, use_qkv_bias=True)),
 }
 
+TEXTS = {k: v for k, v in BASE.items() if k != "num_key_value_heads"} | dict(num_hidden_layers=2, max_position_embeddings=64)
+XLM = TEXTS | dict(pad_token_id=1, type_vocab_size=1)
+MODERN = TEXTS | dict(num_hidden_layers=4, local_attention=8, cls_token_id=1, sep_token_id=2)
+# name -> class of the encoder, how its class ends, arguments of its config
+ENCODERS = {
+    "bert": ("Bert", "Model", TEXTS),
+    "bert_rank": ("Bert", "ForSequenceClassification", TEXTS | dict(num_labels=1)),
+    "xlm_roberta": ("XLMRoberta", "ForMaskedLM", XLM),
+    "xlm_roberta_rank": ("XLMRoberta", "ForSequenceClassification", XLM | dict(num_labels=1)),
+    "nomic_bert": ("NomicBert", "Model", TEXTS),
+    "modernbert": ("ModernBert", "ForMaskedLM", MODERN),
+    "modernbert_rank": ("ModernBert", "ForSequenceClassification", MODERN | dict(num_labels=1)),
+}
+ROWS = [(40, 17), (9, 9)]  # texts of so many tokens, of which so many are the first of two
+
 
 def class_of(stem, end):
     return getattr(transformers, stem.rstrip("_") + end)
 
 
-def record(name, folder):
-    stem, arguments = RECIPES[name]
-    model, _, config = stem.partition(":")
-    path = pathlib.Path(folder) / name
-    class_of(model, "ForCausalLM")(class_of(config or model, "Config")(**arguments)).float().save_pretrained(path)
+def save_known(path, model):
+    """Saves the model with weights that its tensors' names give: its config and its tensors."""
+    model.float().save_pretrained(path)
     saved = (path / "model.safetensors").read_bytes()
     header = json.loads(saved[8:8 + int.from_bytes(saved[:8], "little")])
     data = saved[8 + int.from_bytes(saved[:8], "little"):]
@@ -124,12 +137,37 @@ def record(name, folder):
         tensors[tensor] = [info["shape"], *saved_weights.base_and_scale(tensor, info["shape"], mean)]
     saved_weights.write(path / "model.safetensors", {
         n: ("F32", shape, saved_weights.values(n, shape, base, scale).tobytes()) for n, (shape, base, scale) in tensors.items()})
+    return json.loads((path / "config.json").read_text()), tensors
+
+
+def record_encoder(name, folder):
+    stem, end, arguments = ENCODERS[name]
+    path = pathlib.Path(folder) / name
+    config, tensors = save_known(path, class_of(stem, end)(class_of(stem, "Config")(**arguments)))
+    ranks = end == "ForSequenceClassification"
+    loaded = class_of(stem, end if ranks else "Model").from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    rows, vectors = [], []
+    for i, (n, first) in enumerate(ROWS):
+        ids = np.random.RandomState(i).randint(3, 96, n)
+        types = {"token_type_ids": torch.tensor([[0] * first + [1] * (n - first)])} if config.get("type_vocab_size") == 2 else {}
+        with torch.no_grad():
+            out = loaded(input_ids=torch.tensor(ids)[None], **types)
+        vector = torch.sigmoid(out.logits[0]) if ranks else torch.nn.functional.normalize(out.last_hidden_state[0, 0], dim=0)
+        rows.append([first, *ids.tolist()])
+        vectors.append([round(float(x), 6) for x in vector[:N_SHOWN]])
+    return {"config": config, "tensors": tensors, "rows": rows, "vectors": vectors}
+
+
+def record(name, folder):
+    stem, arguments = RECIPES[name]
+    model, _, config = stem.partition(":")
+    path = pathlib.Path(folder) / name
+    config, tensors = save_known(path, class_of(model, "ForCausalLM")(class_of(config or model, "Config")(**arguments)))
     loaded = class_of(model, "ForCausalLM").from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
     ids = np.random.RandomState(5).randint(3, 96, N_TOKENS)
     with torch.no_grad():
         logits = loaded(input_ids=torch.tensor(ids)[None], use_cache=False).logits[0].double()
     logprobs = torch.log_softmax(logits, -1)[:, :].numpy()
-    config = json.loads((path / "config.json").read_text())
     return {"config": config, "tensors": tensors, "ids": ids.tolist(),
             "last": [round(float(x), 6) for x in logprobs[-1, :N_SHOWN]],
             "own": [round(float(logprobs[i, ids[i + 1]]), 6) for i in range(N_TOKENS - 1)]}
@@ -139,9 +177,9 @@ def main():
     out, *names = sys.argv[1:]
     recorded = {"transformers": transformers.__version__}
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or RECIPES:
-            recorded[name] = record(name, folder)
-            print(name, recorded[name]["last"][:3], flush=True)
+        for name in names or [*RECIPES, *ENCODERS]:
+            recorded[name] = record_encoder(name, folder) if name in ENCODERS else record(name, folder)
+            print(name, recorded[name].get("last", recorded[name].get("vectors"))[:1], flush=True)
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in recorded.items())
     pathlib.Path(out).write_text("{\n" + lines + "\n}\n")
 

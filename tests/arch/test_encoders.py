@@ -1,10 +1,12 @@
 """Every encoder against its definition in float64 (encoders.py), on each backend, and the bits of the same texts batched in
-other ways (encode.c). With mutate: each rule of the definition broken in turn must be seen.
+other ways (encode.c). Folders as transformers saves them against recordings (record_saved.py). With mutate: each rule of the definition broken in turn must be seen.
 
 usage: test_encoders.py ENCODE [NAME…]
 """
 
+import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,8 @@ import tempfile
 import numpy as np
 
 import encoders
+import saved_weights
+import test_saved
 
 LENGTHS = (64, 1, 17, 70, 33)  # longer than the windows; the first and the fourth are two texts
 MOST = {"ref": 1e-4, "cpu": 0.02}  # of a vector's norm
@@ -26,10 +30,10 @@ def rows_of(model):
     return rows
 
 
-def run(encode, folder, path, backend, rows):
+def run(encode, folder, path, backend, rows, pooling="0"):
     given, got = folder / "rows", folder / "vectors"
     np.concatenate([np.concatenate([[len(ids), first], ids]) for ids, first in rows]).astype(np.int32).tofile(given)
-    done = subprocess.run([encode, path, backend, "0", given, got], capture_output=True, text=True, check=False)
+    done = subprocess.run([encode, path, backend, pooling, given, got], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{path.stem} on {backend}: exit {done.returncode}: {done.stderr.strip()}")
     return np.fromfile(got, np.float32).astype(np.float64).reshape(len(rows), -1)
@@ -87,6 +91,57 @@ def check_mutations(got):
         setattr(encoders.Forward, method, right)
 
 
+def published(name, config, tensors):
+    """The same as it is published: tables of numbers, sentence-transformers' pooling, GPT-2's names of sizes."""
+    if name == "bert":
+        return config, tensors | {"embeddings.position_ids": ("I64", (1, 64), bytes(512))}
+    if name == "nomic_bert":
+        names = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd", "num_attention_heads": "n_head", "intermediate_size": "n_inner",
+                 "max_position_embeddings": "n_positions", "layer_norm_eps": "layer_norm_epsilon"}
+        older = {names.get(k, k): v for k, v in config.items() if k not in ("rope_parameters", "hidden_act")}
+        return older | {"rotary_emb_base": 1000, "activation_function": "swiglu", "rotary_emb_fraction": 1.0}, tensors
+    if name == "modernbert":
+        older = {k: v for k, v in config.items() if k not in ("rope_parameters", "layer_types")}
+        return older | {"global_rope_theta": 160000.0, "local_rope_theta": 10000.0, "global_attn_every_n_layers": 3}, tensors
+    return None
+
+
+def check_saved(encode, folder, names):
+    """What is wrong with folders."""
+    wrong = []
+    recorded = json.loads((pathlib.Path(__file__).parent / "saved.json").read_text())
+    for name, known in recorded.items():
+        if "vectors" not in known or (names and name not in names):
+            continue
+        tensors = {n: ("F32", shape, saved_weights.values(n, shape, base, scale).tobytes())
+                   for n, (shape, base, scale) in known["tensors"].items()}
+        rows = [(np.array(ids, np.int32), first) for first, *ids in known["rows"]]
+        for i, given in enumerate([(known["config"], tensors), published(name, known["config"], tensors)]):
+            if given is None:
+                continue
+            path = folder / f"{name}_{i}"
+            test_saved.write_folder(path, *given)
+            (path / "1_Pooling").mkdir()
+            (path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+            got = run(encode, folder, path, "ref", rows)
+            got = got if got.shape[1] == 1 else got / np.linalg.norm(got, axis=1, keepdims=True)
+            off = np.abs(got[:, :len(known["vectors"][0])] - known["vectors"]).max()
+            print(f"{path.name:20} ref: {off:.1e}", flush=True)
+            if not off <= 1e-5:
+                wrong.append(f"{path.name}: {off:.2e}")
+    path = folder / "refused"
+    config = recorded["bert"]["config"]
+    for changed, words in (({}, "is of type 'I32'"), ({"hidden_act": "relu"}, "'hidden_act' is 'relu'"), ({"is_decoder": True}, "'is_decoder' is true"),
+                           ({"position_embedding_type": "relative_key"}, "only 'absolute'"), ({"num_hidden_layers": 3}, "blk.2")):
+        shutil.rmtree(path, ignore_errors=True)
+        test_saved.write_folder(path, config | changed, {n: ("F32" if changed else "I32", shape, bytes(4 * int(np.prod(shape))))
+                                                         for n, (shape, _, _) in recorded["bert"]["tensors"].items()})
+        done = subprocess.run([encode, path, "ref", "0", folder / "rows", folder / "vectors"], capture_output=True, text=True, check=False)
+        if done.returncode == 0 or words not in done.stderr:
+            wrong.append(f"not refused by {words}: {done.stderr}")
+    return wrong
+
+
 def main():
     encode, names = sys.argv[1], sys.argv[2:]
     failures, of_ref = [], {}
@@ -108,6 +163,7 @@ def main():
                 if not off <= most:
                     failures.append(f"{name} on {backend}: {off:.2e}")
             print(flush=True)
+        failures += check_saved(encode, folder, names)
     if not names:
         check_mutations(of_ref)
     for text in failures:

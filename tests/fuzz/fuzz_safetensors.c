@@ -65,7 +65,7 @@ static void translate(const json_t *all)
     size_t len;
 
     hf_keys_init(&keys);
-    if (hf_config_read(&model, &keys, texts.config, &err) == STATUS_OK) {
+    if (hf_config_read(&model, &keys, texts.config, NULL, &err) == STATUS_OK) {
         name_all(&model, json_object_get(all, "names"));
         if (hf_tokenizer_read(&keys, &texts, &err) == STATUS_OK &&
             hf_keys_take(&keys, &bytes, &len, &err) == STATUS_OK) {

@@ -22,7 +22,7 @@ static uint64_t context_of(const char *text)
 
     ck_assert_int_eq(hf_json_parse(&config, text, strlen(text), &err), STATUS_OK);
     hf_keys_init(&keys);
-    ck_assert_int_eq(hf_config_read(&model, &keys, config, &err), STATUS_OK);
+    ck_assert_int_eq(hf_config_read(&model, &keys, config, NULL, &err), STATUS_OK);
     hf_keys_deinit(&keys);
     json_decref(config);
     return model.context;
@@ -98,7 +98,7 @@ static struct hf_model model_of(const char *text)
 
     ck_assert_int_eq(hf_json_parse(&config, text, strlen(text), &err), STATUS_OK);
     hf_keys_init(&keys);
-    ck_assert_msg(hf_config_read(&model, &keys, config, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_msg(hf_config_read(&model, &keys, config, NULL, &err) == STATUS_OK, "%s", err.text);
     hf_keys_deinit(&keys);
     json_decref(config);
     return model;
