@@ -111,7 +111,8 @@ class Load:
 
     def by_library(self, i):
         """libparley, by a program that begins and ends."""
-        done = children.run([self.cli, "ask", f"say {i}", "--model", "echo", "--wait", "60", "--server", self.address], stdout=-1, stderr=-1, text=True)
+        done = children.run([self.cli, "ask", f"say {i}", "--model", "echo", "--wait", "60", "--server", self.address], stdin=subprocess.DEVNULL,
+                            stdout=-1, stderr=-1, text=True)
         assert done.returncode == 0 and done.stdout == f"say {i}\n", done
 
     def by_http(self, i):

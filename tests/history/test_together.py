@@ -359,8 +359,8 @@ def handed_over_once(all, b, expected, keyed):
 class Follower:
     """A client that follows the long turn in a process of its own, and nobody tells it how to go on."""
 
-    def __init__(self, command):
-        self.process = children.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, command, stdin=subprocess.DEVNULL):
+        self.process = children.start(command, stdin=stdin, stdout=subprocess.PIPE)
 
     def begin(self):
         self.first = self.process.stdout.read1(4096)
@@ -374,7 +374,8 @@ class Follower:
 
 def package(how, addresses, conversation):
     script = os.path.join(os.path.dirname(__file__), "follow.py")
-    follower = Follower([sys.executable, script, how, ",".join(addresses), conversation, "tell me all", json.dumps(SAMPLING)])
+    follower = Follower([sys.executable, script, how, ",".join(addresses), conversation, "tell me all", json.dumps(SAMPLING)],
+                        subprocess.PIPE)
     assert follower.process.stdout.readline() == b"ready\n"
     return follower
 
