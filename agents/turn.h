@@ -90,6 +90,11 @@ struct observation {
     size_t n_raw_ids;
     struct raw_rules raw;
     bool want_prompt_ids; /* the reply has prompt_ids */
+    /* The token ids that the reply probably has, from its first token on; they may be any numbers.
+     * A kind that has tokens checks several of them in one step. They change no bit of the reply.
+     */
+    const int32_t *predicted; /* [n_predicted] */
+    size_t n_predicted;
 };
 
 /* How likely a continuation is as the reply. In the turn's arena. */

@@ -229,7 +229,7 @@ struct lm_turn {
     struct kv_copy copy; /* from < 0: none */
     uint32_t n_room;     /* positions after the last id that are reserved for draft tokens */
     uint32_t n_proposed, n_draft_tokens; /* proposed, and how many of them computed */
-    size_t n_match;                      /* length of the n-gram match that they follow from */
+    size_t n_match; /* length of the n-gram match that they follow from; 0: a prediction */
     /* Results of the last step, until stepped takes them over. */
     struct lm_generated generated[1 + DRAFT_MAX]; /* [n_generated] */
     uint32_t n_generated;

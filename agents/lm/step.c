@@ -3,9 +3,9 @@
  * prefill, chunked prefill, decode, and the recomputing of an evicted conversation.
  *
  * Behind its last id a row may compute speculative tokens (draft.h), if the step has tokens to
- * spare and the acceptance rate is high enough. Each position gives the token that it would give in
- * a step of its own, as long as the draft token before it was accepted; everything after the first
- * rejected one is discarded. So the reply is the same.
+ * spare and the acceptance rate is high enough, or if its turn predicts the reply. Each position
+ * gives the token that it would give in a step of its own, as long as the draft token before it was
+ * accepted; everything after the first rejected one is discarded. So the reply is the same.
  *
  * A row that scores a text (score.c) needs the logits of each of the text's positions. Where the
  * step has room for fewer, the row computes fewer tokens than were scheduled. */
@@ -77,8 +77,9 @@ static size_t draft_room(const struct lm *m, const struct row *row)
     struct kv_usage usage;
 
     /* a state cannot be taken back behind a rejected draft token */
-    if (m->speculate == SPECULATE_OFF || lm_states_are_kept(&m->cache.states) || end != t->n_ids ||
-        lm_is_scoring(t) || lm_results_are_pending(t))
+    if ((m->speculate == SPECULATE_OFF && turn->seen.n_predicted == 0) ||
+        lm_states_are_kept(&m->cache.states) || end != t->n_ids || lm_is_scoring(t) ||
+        lm_results_are_pending(t))
         return 0;
     if (s->max_tokens != 0)
         room = lm_step_min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
@@ -337,18 +338,53 @@ struct spare {
     double slope;
 };
 
-/* Writes draft tokens behind the row's ids; returns how many are worth computing. */
-static size_t draft(struct row *row, struct spare *spare)
+/* Writes what the turn predicts behind the row's ids, and returns how many ids that are: none once
+ * the reply has another token than was predicted. */
+static size_t draft_predicted(const struct lm *m, struct row *row)
+{
+    const struct agent_turn *turn = agent_turn_of(row);
+    const struct observation *seen = &turn->seen;
+    const struct lm_turn *t = row->turn;
+    const size_t n_said = turn->reply.n_tokens;
+    int32_t *ids = lm_step_clone_of(row)->ids + t->n_ids;
+    size_t n = 0;
+
+    if (n_said >= seen->n_predicted ||
+        memcmp(seen->predicted, ids - n_said, n_said * sizeof(*ids)) != 0)
+        return 0;
+    for (; n < t->n_room && n_said + n < seen->n_predicted; n++) {
+        const int32_t id = seen->predicted[n_said + n];
+
+        if (id < 0 || (size_t)id >= vocab_n_tokens(m->vocab))
+            break;
+        ids[n] = id;
+    }
+    return n;
+}
+
+/* Writes draft tokens behind the row's ids; returns how many are worth computing. Of a prediction
+ * all are. */
+static size_t draft(const struct lm *m, struct row *row, struct spare *spare)
 {
     const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
+    bool is_predicted;
     size_t n;
 
-    t->n_proposed = (uint32_t)draft_propose(c->ids, t->n_ids, t->n_room, &t->n_match);
+    t->n_proposed = (uint32_t)draft_predicted(m, row);
+    t->n_match = 0;
+    is_predicted = t->n_proposed != 0;
+    if (!is_predicted && m->speculate != SPECULATE_OFF)
+        t->n_proposed = (uint32_t)draft_propose(c->ids, t->n_ids, t->n_room, &t->n_match);
     if (t->n_proposed == 0)
         return 0;
     n = lm_step_min_size(lm_step_min_size(t->n_proposed, spare->n_positions), spare->n_logits);
-    n = draft_length(&c->acceptance, t->n_match, n, spare->slope, &spare->load);
+    if (is_predicted) {
+        spare->load.n_positions += (double)n;
+        spare->load.n_tokens += (double)n;
+    } else {
+        n = draft_length(&c->acceptance, t->n_match, n, spare->slope, &spare->load);
+    }
     spare->n_positions -= n;
     spare->n_logits -= n;
     return n;
@@ -375,7 +411,7 @@ static void lay_out_row(struct lm *m, struct row *row, struct spare *spare,
         return;
     }
     if (is_last)
-        t->n_draft_tokens = (uint32_t)draft(row, spare);
+        t->n_draft_tokens = (uint32_t)draft(m, row, spare);
     out->n_tokens = row->n_scheduled + t->n_draft_tokens;
     out->n_logits = is_last ? 1 + t->n_draft_tokens : 0;
 }
@@ -574,7 +610,7 @@ static void turn_keep_generated(struct agent_turn *turn)
 
 static void learn_acceptance(struct lm *m, struct lm_clone *c, struct lm_turn *t)
 {
-    for (uint32_t i = 0; i < t->n_verified; i++)
+    for (uint32_t i = 0; i < t->n_verified && t->n_match != 0; i++)
         draft_acceptance_learn(&c->acceptance, t->n_match, i < t->n_accepted);
     m->n_drafted += t->n_draft_tokens;
     m->n_accepted += lm_step_min_size(t->n_accepted, t->n_draft_tokens);

@@ -354,6 +354,69 @@ START_TEST(draft_tokens_leave_nothing_behind)
 }
 END_TEST
 
+enum { N_PREDICTIONS = 6, PREDICTED_MAX = 80 };
+
+/* Writes one of the predictions of a reply: right, wrong in the middle, wrong at once, right for a
+ * while and then not even ids, right and longer than the reply, nothing. */
+static size_t predict(int32_t out[PREDICTED_MAX], int way, const struct reply *r)
+{
+    for (size_t i = 0; i < r->n_tokens; i++)
+        out[i] = r->tokens[i].id;
+    if (way == 1)
+        out[r->n_tokens / 2] ^= 1;
+    if (way == 2)
+        out[0] ^= 1;
+    if (way == 3) {
+        out[r->n_tokens / 2] = -1;
+        out[r->n_tokens / 3] = INT32_MAX;
+    }
+    if (way == 4)
+        for (size_t i = r->n_tokens; i < PREDICTED_MAX; i++)
+            out[i] = 3;
+    return way == 4 ? PREDICTED_MAX : way == 5 ? 0 : r->n_tokens;
+}
+
+/* A prediction of the reply, right or not, changes no bit of it, whether the model speculates or
+ * not. With a right one, each step gives as many tokens as a row may draft. */
+START_TEST(predictions_change_no_reply)
+{
+    struct agent *a[2] = {open_with(SPECULATE_OFF, 256, 64), open_with(SPECULATE_AUTO, 256, 64)};
+
+    for (int k = 0; k < 2 * N_WAYS * N_PREDICTIONS; k++) {
+        struct agent *on = a[k % 2];
+        const int prediction = k / 2 % N_PREDICTIONS;
+        struct sampling s = way(k / 2 / N_PREDICTIONS);
+        struct clone *c[2] = {open_clone(a[0]), open_clone(on)};
+
+        for (int turn = 0; turn < 2; turn++) {
+            struct drive d[2], *only = &d[0];
+            int32_t ids[PREDICTED_MAX];
+            size_t n_steps = 1;
+            struct error err;
+
+            ck_assert_int_eq(drive_begin(&d[0], c[0], "the hello", &s, &err), STATUS_OK);
+            drive_run(a[0], &only, 1, 256);
+            ck_assert_int_eq(drive_begin(&d[1], c[1], "the hello", &s, &err), STATUS_OK);
+            d[1].turn.seen.predicted = ids;
+            d[1].turn.seen.n_predicted = predict(ids, prediction, &d[0].turn.reply);
+            for (only = &d[1]; drive_step(on, &only, 1, 256) != 0; n_steps++)
+                ;
+            check_same(&d[0], &d[1]);
+            if (prediction == 0 || prediction == 4)
+                ck_assert_uint_eq(n_steps, d[0].turn.reply.n_tokens / (1 + DRAFT_MAX) +
+                                               (d[0].turn.reply.n_tokens % (1 + DRAFT_MAX) != 0));
+            drive_end(&d[0], true);
+            drive_end(&d[1], true);
+            ck_assert_uint_eq(n_pages(c[0]), n_pages(c[1]));
+        }
+        clone_close(c[0]);
+        clone_close(c[1]);
+    }
+    agent_unref(a[0]);
+    agent_unref(a[1]);
+}
+END_TEST
+
 SUITE_MAIN("step", draft_tokens_change_no_reply, draft_tokens_where_room_ends,
            draft_tokens_among_many, no_draft_tokens_beside_a_prompt,
-           draft_tokens_leave_nothing_behind)
+           draft_tokens_leave_nothing_behind, predictions_change_no_reply)
