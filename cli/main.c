@@ -32,6 +32,8 @@ static const struct verb verbs[] = {
      "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID] | "
      "export [ID…] | import] [OPTION]…",
      "List, show, fork, rewind, close, watch, export or import conversations.", conversations_run},
+    {"verify", "[FILE | ID]… [OPTION]…",
+     "Compute conversations again, and say whether the replies are the same.", verify_run},
     {"observe", "[OPTION]…",
      "Run an environment that gets every action from a server, to train its policy.", observe_run},
 

@@ -401,6 +401,7 @@ enum status body_read_finish(struct body_finish *out, const void *body, size_t s
         r.is_bad = r.is_bad || reply->tokens[i].text_end < text_end;
         text_end = reply->tokens[i].text_end;
     }
+    r.is_bad = r.is_bad || text_end > reply->text.len;
     if (body_take_up_to(&r, 1) != 0)
         body_take_logprobs(&r, reply);
     out->trace = body_take_bytes(&r, &out->trace_size);

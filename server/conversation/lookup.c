@@ -6,12 +6,11 @@
 #include "server/conversation/recall.h"
 #include "server/conversation/retention.h"
 
-/* What is in memory, unless another process had the conversation since it was read. A lookup over a
- * later connection raises the epoch by one. */
-static struct conversation *lookup_in_memory(const struct lookup *l,
-                                             const struct journal_found *found)
+/* A lookup over a later connection raises the epoch by one. */
+struct conversation *lookup_has_read(struct conversations *all, const struct conversation_id *id,
+                                     const struct journal_found *found)
 {
-    struct conversation *c = conversations_get(l->all, &l->id);
+    struct conversation *c = conversations_get(all, id);
 
     if (c == NULL || c->owner_epoch == found->owner_epoch)
         return c;
@@ -34,7 +33,7 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
     if (why.status == STATUS_OK)
         l->owner.id[0] = '\0';
     if (why.status == STATUS_OK && found->is_found && !retention_is_closing(l->all, &l->id)) {
-        c = lookup_in_memory(l, found);
+        c = lookup_has_read(l->all, &l->id, found);
         if (c == NULL) /* else another lookup was sooner */
             (void)!conversation_recall(&c, l->all, l->principal, found, &why); /* it is in why */
         l->is_found = why.status == STATUS_OK && c != NULL;

@@ -36,6 +36,11 @@ struct lookup {
  * lookup_leave comes before. */
 bool lookup_begin(struct lookup *l, struct conversations *all, enum journal_by by,
                   enum lookup_how how, uint32_t principal, const char *text, lookup_done_fn done);
+/* Says that a query has read a conversation, for whoever asks the journal without a lookup. Takes
+ * the conversation out of memory if another process has had it meanwhile; else returns it, or NULL
+ * where it is not in memory. */
+struct conversation *lookup_has_read(struct conversations *all, const struct conversation_id *id,
+                                     const struct journal_found *found);
 /* Ends the lookup: done is not called. Does nothing if l does not wait. */
 void lookup_leave(struct lookup *l);
 

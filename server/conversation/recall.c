@@ -18,7 +18,8 @@
 
 struct recall {
     struct conversations *all;
-    struct conversation *c;               /* not registered yet; NULL before the first event */
+    struct conversation *c;
+    struct model *given; /* takes the place of the conversation's model; NULL: none does */
     const struct journal_event *accepted; /* and not ended; NULL: none */
     uint64_t last_unix_ms;                /* of what its idle time counts from */
     struct body_terms terms;              /* the last ones */
@@ -31,6 +32,10 @@ static enum status recall_model(struct recall *r, struct model **out, struct err
 {
     struct error ignored; /* conversation_check_model says why it cannot be used */
 
+    if (r->given != NULL) {
+        *out = r->given;
+        return STATUS_OK;
+    }
     if (models_get(out, r->all->keeping.models, r->terms.model, &ignored) == STATUS_OK &&
         model_check_ready(*out, &ignored) == STATUS_OK)
         return STATUS_OK;
@@ -76,7 +81,7 @@ static enum status recall_begin(struct recall *r, const struct journal_event *e,
     return rc;
 }
 
-static enum status recall_cut(struct recall *r, uint32_t to_turn, struct error *err)
+enum status recall_cut(struct recall *r, uint32_t to_turn, struct error *err)
 {
     struct turn_host *h = &r->c->host;
     struct completed_turn *newest = completed_turn_find(h->newest, to_turn);
@@ -241,10 +246,12 @@ static enum status recall_observed(struct recall *r, const struct journal_event 
     return rc;
 }
 
-static enum status recall_event(struct recall *r, const struct journal_event *e, struct error *err)
+enum status recall_event(struct recall *r, const struct journal_event *e, struct error *err)
 {
     enum status rc;
 
+    if (r->c->host.clone == NULL && e->kind != JOURNAL_OPEN)
+        return error_set(err, STATUS_DATA_LOSS, "the journal has lost how it was opened");
     switch (e->kind) {
     case JOURNAL_OPEN:
         r->accepted = NULL;
@@ -362,38 +369,74 @@ static enum status recall_all(struct recall *r, const struct journal_found *foun
     return rc;
 }
 
-enum status conversation_recall(struct conversation **out, struct conversations *all,
-                                uint32_t principal, const struct journal_found *found,
-                                struct error *err)
+enum status recall_open(struct recall **out, struct conversations *all, uint32_t principal,
+                        struct model *given, struct error *err)
 {
-    struct recall r = {.all = all, .c = try_alloc(1, sizeof(*r.c))};
-    struct conversation *c = r.c;
-    uint64_t now_ms = conversations_unix_ms(all);
-    enum status rc;
+    struct recall *r = try_alloc(1, sizeof(*r));
+    struct conversation *c = r == NULL ? NULL : try_alloc(1, sizeof(*c));
 
-    if (c == NULL)
-        return error_no_memory(err, sizeof(*c), "a conversation");
-    arena_init(&r.arena, RECALL_MAX_BYTES);
-    buf_init(&r.binding, RECALL_MAX_BYTES);
+    if (c == NULL) {
+        free(r);
+        return error_no_memory(err, sizeof(*c) + sizeof(*r), "a conversation");
+    }
+    r->all = all;
+    r->c = c;
+    r->given = given;
+    arena_init(&r->arena, RECALL_MAX_BYTES);
+    buf_init(&r->binding, RECALL_MAX_BYTES);
     c->all = all;
     c->principal = principal;
     c->host.config = &all->turns;
     c->host.generation = 1;
-    c->host.is_kept = true;
     list_init(&c->host.turns);
+    *out = r;
+    return STATUS_OK;
+}
+
+void recall_close(struct recall *r)
+{
+    if (r == NULL)
+        return;
+    buf_deinit(&r->binding);
+    arena_deinit(&r->arena);
+    free(r);
+}
+
+struct conversation *recall_conversation(const struct recall *r)
+{
+    return r->c;
+}
+
+const char *recall_binding(const struct recall *r)
+{
+    return r->binding.data;
+}
+
+enum status conversation_recall(struct conversation **out, struct conversations *all,
+                                uint32_t principal, const struct journal_found *found,
+                                struct error *err)
+{
+    struct recall *r = NULL;
+    struct conversation *c;
+    uint64_t now_ms = conversations_unix_ms(all);
+    enum status rc = recall_open(&r, all, principal, NULL, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    c = r->c;
+    c->host.is_kept = true;
     memcpy(c->id.bytes, found->id, sizeof(c->id.bytes));
     c->has_parent = found->has_parent;
     c->owner_epoch = found->owner_epoch;
     memcpy(c->parent.bytes, found->parent, sizeof(c->parent.bytes));
-    rc = recall_all(&r, found, err);
+    rc = recall_all(r, found, err);
     if (rc == STATUS_OK)
-        rc = conversations_add_again(all, c, now_ms > r.last_unix_ms ? now_ms - r.last_unix_ms : 0,
-                                     err);
+        rc = conversations_add_again(all, c,
+                                     now_ms > r->last_unix_ms ? now_ms - r->last_unix_ms : 0, err);
     if (rc == STATUS_OK)
         *out = c;
     else
         conversation_release(c);
-    buf_deinit(&r.binding);
-    arena_deinit(&r.arena);
+    recall_close(r);
     return rc;
 }

@@ -13,6 +13,23 @@ enum status conversation_recall(struct conversation **out, struct conversations 
                                 uint32_t principal, const struct journal_found *found,
                                 struct error *err) MUST_CHECK;
 
+/* A recall that goes record by record, for verification.c. given takes the place of the
+ * conversation's model; NULL: as conversation_recall. The caller adds or releases the conversation
+ * that recall_conversation returns, which has no clone before the first record. */
+struct recall;
+enum status recall_open(struct recall **out, struct conversations *all, uint32_t principal,
+                        struct model *given, struct error *err) MUST_CHECK;
+void recall_close(struct recall *r); /* NULL is fine */
+struct conversation *recall_conversation(const struct recall *r);
+/* The text of keeping_binding for what computes now; valid behind the first record. */
+const char *recall_binding(const struct recall *r);
+/* Applies the next record, which stays until recall_close. Records that are no part of the
+ * conversation any more are left out. No turn is in flight. */
+enum status recall_event(struct recall *r, const struct journal_event *e,
+                         struct error *err) MUST_CHECK;
+/* Drops the turns after to_turn; no turn is in flight. */
+enum status recall_cut(struct recall *r, uint32_t to_turn, struct error *err) MUST_CHECK;
+
 /* Has the clone observe the turn and take in the turn's reply. For import.c. */
 enum status recall_turn(struct turn_host *h, const struct stored_request *request,
                         const struct body_finish *finish, struct error *err) MUST_CHECK;

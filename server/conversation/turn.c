@@ -396,7 +396,7 @@ static enum status turn_start(struct turn *t, struct error *err)
 {
     struct turn_host *h = t->host;
     /* What an earlier process accepted was counted there. */
-    struct access_quota *quota = t->is_accepted ? NULL : h->quota;
+    struct access_quota *quota = t->is_accepted && !t->is_repeated ? NULL : h->quota;
     unsigned n_requests = t->request->wants.is_counted ? 0 : 1;
     uint64_t begun_us;
     enum status rc;
@@ -416,6 +416,8 @@ static enum status turn_start(struct turn *t, struct error *err)
         .is_accepted = t->is_accepted,
         .tool_use = t->request->tool_use,
         .variables = t->request->variables,
+        .predicted = t->predicted,
+        .n_predicted = t->n_predicted,
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);
@@ -706,6 +708,29 @@ static void turn_enqueue(struct turn *t)
     h->config->began(h);
 }
 
+/* Starts a turn that was accepted before. If that fails, request and resolved are still the
+ * caller's. */
+static enum status turn_start_again(struct turn *t, struct stored_request *request,
+                                    struct sampling_overrides *resolved, struct error *err)
+{
+    enum status rc;
+
+    t->is_numbered = true;
+    t->is_accepted = true;
+    t->why = FINISH_ERROR;
+    t->request = request;
+    t->resolved = resolved;
+    assert(list_is_empty(&t->host->turns));
+    rc = turn_start(t, err);
+    if (rc == STATUS_OK) {
+        turn_enqueue(t);
+        return STATUS_OK;
+    }
+    t->request = NULL; /* not taken */
+    t->resolved = NULL;
+    return rc;
+}
+
 enum status turn_reopen(struct turn_host *h, struct stored_request *request,
                         struct sampling_overrides *resolved, uint32_t number, bool is_cut,
                         struct error *err)
@@ -715,21 +740,38 @@ enum status turn_reopen(struct turn_host *h, struct stored_request *request,
 
     if (t == NULL)
         return error_no_memory(err, sizeof(*t), "a turn");
-    t->is_numbered = true;
-    t->is_accepted = true;
     t->is_cut = is_cut;
-    t->why = FINISH_ERROR;
-    t->request = request;
-    t->resolved = resolved;
-    assert(list_is_empty(&h->turns));
-    rc = turn_start(t, err);
-    if (rc == STATUS_OK) {
-        turn_enqueue(t);
-        return STATUS_OK;
+    rc = turn_start_again(t, request, resolved, err);
+    if (rc != STATUS_OK)
+        free_turn(t);
+    return rc;
+}
+
+enum status turn_repeat(struct turn_host *h, struct stored_request *request,
+                        struct sampling_overrides *resolved, const int32_t *predicted,
+                        size_t n_predicted, struct turn_reader *reader, struct error *err)
+{
+    struct turn *t = turn_new(h, h->n_turns + 1);
+    int32_t *ids = t == NULL ? NULL : arena_alloc(&t->arena, n_predicted + 1, sizeof(*ids));
+    enum status rc;
+
+    if (ids == NULL) {
+        if (t != NULL)
+            free_turn(t);
+        return error_no_memory(err, sizeof(*t) + n_predicted * sizeof(*ids), "a turn");
     }
-    t->request = NULL; /* not taken */
-    t->resolved = NULL;
-    free_turn(t);
+    if (n_predicted > 0)
+        memcpy(ids, predicted, n_predicted * sizeof(*ids));
+    t->predicted = ids;
+    t->n_predicted = n_predicted;
+    t->is_repeated = true;
+    turn_attach(t, reader);
+    rc = turn_start_again(t, request, resolved, err);
+    if (rc != STATUS_OK) {
+        list_remove(&reader->link);
+        reader->turn = NULL;
+        free_turn(t);
+    }
     return rc;
 }
 

@@ -112,8 +112,11 @@ struct turn {
     /* The complete sampling parameters of a turn that an earlier process accepted. NULL: the
      * parameters of now hold. Owned. */
     struct sampling_overrides *resolved;
-    struct turn_key *key;             /* the turn's Idempotency-Key, in one block; NULL: none */
-    bool is_accepted;                 /* the acceptance is durable */
+    struct turn_key *key;     /* the turn's Idempotency-Key, in one block; NULL: none */
+    bool is_accepted;         /* the acceptance is durable */
+    bool is_repeated;         /* the reply is known: see turn_repeat */
+    const int32_t *predicted; /* [n_predicted] in the arena: the ids of the known reply */
+    size_t n_predicted;
     bool is_cut;                      /* TURN_ACCEPTING: the turn ends once it is accepted */
     struct completed_turn *completed; /* TURN_STORING: owned; NULL: the turn failed with err */
     struct error err;
@@ -140,6 +143,15 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
  * ends with an empty reply. */
 enum status turn_reopen(struct turn_host *h, struct stored_request *request,
                         struct sampling_overrides *resolved, uint32_t number, bool is_cut,
+                        struct error *err) MUST_CHECK;
+
+/* Runs, as the host's next turn, one that was accepted before and whose reply has the predicted
+ * ids, as far as they are known. The host is not kept and has no turn in flight. reader reads the
+ * turn, which counts against the host's quota, unlike one that turn_reopen opens. On success the
+ * turn owns request and resolved; on failure nothing has changed. */
+enum status turn_repeat(struct turn_host *h, struct stored_request *request,
+                        struct sampling_overrides *resolved, const int32_t *predicted,
+                        size_t n_predicted, struct turn_reader *reader,
                         struct error *err) MUST_CHECK;
 
 /* Says that the record of turn_config's accept or store is durable, or, by err, that the record

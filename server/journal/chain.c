@@ -123,6 +123,23 @@ const char *chain_check_end(const struct chain_check *at)
     return at->has_replaced ? "was taken away, and nothing replaces it" : NULL;
 }
 
+enum status chain_take(struct journal_found *found, const struct journal_query *q,
+                       const struct chain_link *link, size_t max_bytes, struct error *err)
+{
+    struct journal_proof *proof;
+
+    if (link->gone != 0 && !q->wants_chain)
+        return STATUS_OK;
+    if (journal_found_take(found, &link->record, max_bytes, err) != STATUS_OK)
+        return err->status;
+    proof = &container_of(list_last(&found->events), struct journal_event, link)->proof;
+    proof->seq = link->seq;
+    proof->gone = link->gone;
+    memcpy(proof->content, link->content, SHA256_BYTES);
+    memcpy(proof->chain, link->chain, SHA256_BYTES);
+    return STATUS_OK;
+}
+
 /* "conversation 00…ff, record 3 (kind 4, turn 2) is not what was written" */
 enum status chain_refuse(const struct chain_link *link, const char *why, struct error *err)
 {

@@ -63,6 +63,11 @@ const char *chain_check(struct journal_chain *c, struct chain_check *at,
                         const struct chain_link *link);
 /* Comes after the last record of a conversation. Returns what is wrong; NULL: nothing is. */
 const char *chain_check_end(const struct chain_check *at);
+/* Appends the record to what was found, with its place in the chain, unless it is no part of the
+ * conversation any more and the query does not want the chain. EXHAUSTED, as journal_found_take. */
+enum status chain_take(struct journal_found *found, const struct journal_query *q,
+                       const struct chain_link *link, size_t max_bytes,
+                       struct error *err) MUST_CHECK;
 /* DATA_LOSS, with the record and what is wrong with it. */
 enum status chain_refuse(const struct chain_link *link, const char *why, struct error *err);
 

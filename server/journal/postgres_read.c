@@ -121,8 +121,8 @@ static enum status reading_slice(struct postgres_store *s, const struct journal_
         why = chain_check(&s->chain, &reading->check, &link);
         if (why != NULL)
             rc = chain_refuse(&link, why, err);
-        else if (link.gone == 0)
-            rc = journal_found_take(out, &link.record, max_bytes, err);
+        else
+            rc = chain_take(out, q, &link, max_bytes, err);
         reading->after = link.seq;
     }
     if (s->link.pq->PQntuples(r) == 0) {

@@ -562,7 +562,7 @@ static enum status sqlite_read(struct journal_store *base, const struct journal_
         if (out->reading == NULL)
             rc = sqlite_find(s, q, out, err);
         if (rc == STATUS_OK && out->is_found)
-            rc = sqlite_read_past(s, max_bytes, out, err);
+            rc = sqlite_read_past(s, q, max_bytes, out, err);
         break;
     case JOURNAL_CHECKPOINTS:
         rc = sqlite_read_rows(s, ST_CHECKPOINTS, NULL, 0, max_bytes, out, err);

@@ -304,8 +304,9 @@ static enum status events_check(struct sqlite_store *s, sqlite3_stmt *st, int64_
 
 /* A record that is not there any more was deleted since the reading began, with its conversation.
  */
-static enum status reading_step(struct sqlite_store *s, size_t max_bytes, struct journal_found *out,
-                                size_t *n_bytes, struct error *err)
+static enum status reading_step(struct sqlite_store *s, const struct journal_query *q,
+                                size_t max_bytes, struct journal_found *out, size_t *n_bytes,
+                                struct error *err)
 {
     struct sqlite_reading *r = out->reading;
     struct chain_link link = {.seq = 0};
@@ -319,8 +320,8 @@ static enum status reading_step(struct sqlite_store *s, size_t max_bytes, struct
         return STATUS_OK;
     }
     rc = events_check(s, st, r->seqs[r->at], &r->check, &link, err);
-    if (rc == STATUS_OK && link.gone == 0)
-        rc = journal_found_take(out, &link.record, max_bytes, err);
+    if (rc == STATUS_OK)
+        rc = chain_take(out, q, &link, max_bytes, err);
     *n_bytes += link.record.size_bytes + ROW_BYTES;
     (void)sqlite3_reset(st);
     r->at++;
@@ -342,8 +343,8 @@ static enum status reading_end(struct journal_found *out, struct error *err)
     return STATUS_OK;
 }
 
-enum status sqlite_read_past(struct sqlite_store *s, size_t max_bytes, struct journal_found *out,
-                             struct error *err)
+enum status sqlite_read_past(struct sqlite_store *s, const struct journal_query *q,
+                             size_t max_bytes, struct journal_found *out, struct error *err)
 {
     enum status rc = out->reading == NULL ? reading_begin(s, out, err) : STATUS_OK;
     size_t n_bytes = 0;
@@ -361,7 +362,7 @@ enum status sqlite_read_past(struct sqlite_store *s, size_t max_bytes, struct jo
             r->is_sliced = true;
             return STATUS_OK;
         } else {
-            rc = reading_step(s, max_bytes, out, &n_bytes, err);
+            rc = reading_step(s, q, max_bytes, out, &n_bytes, err);
         }
     }
     return rc;

@@ -166,7 +166,8 @@ void sqlite_forget_head(struct sqlite_store *s, const uint8_t *id);
 bool sqlite_read_event(struct sqlite_store *s, sqlite3_stmt **out, int64_t seq,
                        struct journal_record *r) MUST_CHECK;
 /* Goes on with out, which has is_found: see journal_store_type's read. */
-enum status sqlite_read_past(struct sqlite_store *s, size_t max_bytes, struct journal_found *out,
+enum status sqlite_read_past(struct sqlite_store *s, const struct journal_query *q,
+                             size_t max_bytes, struct journal_found *out,
                              struct error *err) MUST_CHECK;
 /* Whether the records of all conversations are those that were written. */
 enum status sqlite_check_chains(struct sqlite_store *s, struct error *err) MUST_CHECK;

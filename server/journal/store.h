@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/checksum.h"
 #include "base/list.h"
 #include "base/status.h"
 
@@ -88,6 +89,12 @@ struct journal_record {
     struct error *refusal;
 };
 
+/* A record's place in the chain of its conversation (chain.h). */
+struct journal_proof {
+    uint64_t seq, gone; /* as in struct chain_link */
+    uint8_t content[SHA256_BYTES], chain[SHA256_BYTES];
+};
+
 /* A stored record, in one block. */
 struct journal_event {
     struct link link;
@@ -95,6 +102,7 @@ struct journal_event {
     enum journal_kind kind;
     uint32_t generation, turn;
     uint64_t unix_ms;
+    struct journal_proof proof; /* of a record of a conversation; else zeroed */
     size_t size_bytes;
     unsigned char body[]; /* [size_bytes] */
 };
@@ -128,6 +136,9 @@ struct journal_query {
     /* Of JOURNAL_BY_ID: a conversation that another process has is not found, and that process is
      * not asked for it. */
     bool is_sweep;
+    /* Of a query for a conversation: the events are all records of its chain, also those that are
+     * no part of the conversation any more. */
+    bool wants_chain;
 };
 
 /* A process that shares the store, and where the others reach it. */

@@ -16,30 +16,6 @@
 #include "server/part.h"
 #include "server/server.h"
 
-static void conversations_part_init(void *self, struct part_host *host, struct alarm *alarm)
-{
-    struct conversations *all = self;
-    const struct config *c = host->config;
-    struct conversations_config config = {
-        .max_conversations = c->max_conversations,
-        .ttl_ms = c->ttl_ms,
-        .linger_us = c->linger_ms * 1000,
-        .unload_us = c->unload_idle_ms * 1000,
-        .env = host->env,
-        .quota_of = part_quota,
-        .quota_arg = host,
-        .alarm = alarm,
-    };
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
-    config.unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-    conversations_init(all, &config);
-    all->on_idle = host->go_on;
-    all->idle_arg = host;
-    models_add_user(host->server->models, &all->user);
-}
-
 static bool conversations_part_find_principal(void *host, const char *name, uint32_t *out)
 {
     const struct principal *p = part_find_principal(host, name);
@@ -68,6 +44,31 @@ static void conversations_part_keep(void *self, struct part_host *host, struct a
                    options->backend == NULL ? "cpu" : options->backend,
                    (int)options->kv_type); /* it fits */
     conversations_keep(self, &keeping);
+}
+
+static void conversations_part_init(void *self, struct part_host *host, struct alarm *alarm)
+{
+    struct conversations *all = self;
+    const struct config *c = host->config;
+    struct conversations_config config = {
+        .max_conversations = c->max_conversations,
+        .ttl_ms = c->ttl_ms,
+        .linger_us = c->linger_ms * 1000,
+        .unload_us = c->unload_idle_ms * 1000,
+        .env = host->env,
+        .quota_of = part_quota,
+        .quota_arg = host,
+        .alarm = alarm,
+    };
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    config.unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    conversations_init(all, &config);
+    conversations_part_keep(all, host, alarm); /* without a journal, as long as there is none */
+    all->on_idle = host->go_on;
+    all->idle_arg = host;
+    models_add_user(host->server->models, &all->user);
 }
 
 static void conversations_part_configure(void *self, const struct config *to)

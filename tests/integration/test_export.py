@@ -26,10 +26,11 @@ class As:
 
 
 def cli(parley, program, key, *arguments, lines=""):
-    """Its exit status, its lines of JSON, its complaint."""
+    """Its exit status, its lines of JSON without the records (test_proof.py), its complaint."""
     env = {**os.environ, "PARLEY_API_KEY": key}
     done = children.run([program, "conversations", *arguments, "--server", parley.address], input=lines, stdout=-1, stderr=-1, text=True, env=env)
-    return done.returncode, [json.loads(line) for line in done.stdout.split("\n") if line], done.stderr
+    said = [json.loads(line) for line in done.stdout.split("\n") if line]
+    return done.returncode, [line for line in said if line.get("type") != "record"], done.stderr
 
 
 def told(line):

@@ -1,5 +1,5 @@
-/* Export prints conversations and their turns as JSON lines. Import reads such lines, opens the
- * conversations, and adds the turns that the server lacks. */
+/* Export prints conversations, their turns and their stored records as JSON lines. Import reads
+ * such lines, opens the conversations, and adds the turns that the server lacks. */
 #include "client/cli/chat/export.h"
 
 #include <ctype.h>
@@ -12,35 +12,63 @@
 #include "client/cli/chat/transcript.h"
 #include "client/cli/connection.h"
 #include "client/cli/output/message_json.h"
+#include "client/cli/proof/records.h"
 #include "proto/codec.h"
 #include "proto/json/protobuf_json.h"
 
 /* --- export --- */
 
-static bool export_line(const char *type, const ProtobufCMessage *message)
+static bool export_line(const char *type, json_t *line)
 {
-    json_t *line = message_json(message);
-
     (void)json_object_del(line, "transcript");
     (void)json_object_del(line, "next_page_token");
     (void)json_object_set_new(line, "type", json_string(type));
     return out_json(line);
 }
 
+/* Fetches the conversation and its records, of one state: turns may end meanwhile. A conversation
+ * that is not stored has no records. */
+static enum parley_status export_get(Parley__V1__Conversation **out, struct records *records,
+                                     struct parley_channel *channel, const char *conversation,
+                                     struct parley_error *err)
+{
+    enum { TRIES = 100 };
+    enum parley_status rc;
+
+    for (int i = 1;; i++) {
+        rc = transcript_get(out, channel, conversation, true, err);
+        if (rc != PARLEY_OK)
+            return rc;
+        rc = records_get(records, channel, conversation, err);
+        if (rc == PARLEY_FAILED_PRECONDITION || rc == PARLEY_UNIMPLEMENTED) /* an older server */
+            return PARLEY_OK;
+        if (rc == PARLEY_OK && (i == TRIES || records_n_turns(records) == (*out)->n_transcript))
+            return PARLEY_OK;
+        parley__v1__conversation__free_unpacked(*out, NULL);
+        records_deinit(records);
+        if (rc != PARLEY_OK)
+            return rc;
+    }
+}
+
 enum parley_status export_one(struct parley_channel *channel, const char *conversation,
                               struct parley_error *err)
 {
     Parley__V1__Conversation *c;
-    enum parley_status rc = transcript_get(&c, channel, conversation, true, err);
+    struct records records;
+    enum parley_status rc = export_get(&c, &records, channel, conversation, err);
+    bool is_written;
 
     if (rc != PARLEY_OK)
         return rc;
     /* out_end reports what could not be written */
-    if (export_line("conversation", &c->base))
-        for (size_t i = 0; i < c->n_transcript; i++)
-            if (!export_line("turn", &c->transcript[i]->base))
-                break;
+    is_written = export_line("conversation", message_json(&c->base));
+    for (size_t i = 0; i < c->n_transcript && is_written; i++)
+        is_written = export_line("turn", message_json(&c->transcript[i]->base));
+    for (size_t i = 0; i < records.n && is_written; i++)
+        is_written = export_line("record", record_line(records.all[i]));
     parley__v1__conversation__free_unpacked(c, NULL);
+    records_deinit(&records);
     return PARLEY_OK;
 }
 
@@ -333,7 +361,10 @@ static enum status import_line(struct import *i, const json_t *line, struct erro
         return import_open(i, line, err);
     if (type != NULL && strcmp(type, "turn") == 0)
         return import_turn(i, line, err);
-    return error_set(err, STATUS_INVALID, "its type is '%.40s', it must be conversation or turn",
+    if (type != NULL && strcmp(type, "record") == 0)
+        return STATUS_OK; /* another server's; this one makes its own */
+    return error_set(err, STATUS_INVALID,
+                     "its type is '%.40s', it must be conversation, turn or record",
                      type == NULL ? "" : type);
 }
 

@@ -1,6 +1,8 @@
 /* Conversations as JSON lines, from one server to another: a line for each conversation, then one
- * for each of its turns. The lines are parley.v1's Conversation and TranscriptTurn with their
- * fields' names, and "type", which says what a line is: "conversation" or "turn". */
+ * for each of its turns, then one for each of its stored records, if it has any. The lines are
+ * parley.v1's Conversation and TranscriptTurn with their fields' names, and "type", which says what
+ * a line is: "conversation", "turn" or "record". A record is the member "record", in protobuf's
+ * JSON mapping. */
 #ifndef CLIENT_CLI_CHAT_EXPORT_H
 #define CLIENT_CLI_CHAT_EXPORT_H
 

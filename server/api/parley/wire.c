@@ -262,8 +262,8 @@ static char *wire_text(const char *text, size_t len, struct arena *arena)
     return wire_copy(text, len, arena);
 }
 
-static enum status fill_logprob(Parley__V1__TokenLogprob **out, const struct piece_token *token,
-                                struct arena *arena)
+enum status wire_logprob(Parley__V1__TokenLogprob **out, const struct piece_token *token,
+                         struct arena *arena)
 {
     Parley__V1__TokenLogprob *p = arena_alloc(arena, 1, sizeof(*p));
     Parley__V1__TopLogprob *tops = arena_alloc(arena, token->n_tops, sizeof(tops[0]));
@@ -319,13 +319,13 @@ static enum status fill_piece(Parley__V1__TurnPiece *out, const struct turn_even
         reader_token(reader, event, i, &token);
         out->token_ids[i] = token.id;
         if (event->piece.has_logprobs &&
-            fill_logprob(&out->logprobs[i], &token, arena) != STATUS_OK)
+            wire_logprob(&out->logprobs[i], &token, arena) != STATUS_OK)
             return STATUS_EXHAUSTED;
     }
     return STATUS_OK;
 }
 
-static Parley__V1__FinishReason wire_finish(enum finish finish)
+Parley__V1__FinishReason wire_finish(enum finish finish)
 {
     static const Parley__V1__FinishReason reasons[] = {
         [FINISH_NONE] = PARLEY__V1__FINISH_REASON__FINISH_REASON_UNSPECIFIED,

@@ -1,0 +1,49 @@
+/* Conversations that are to be verified: read from exports, or named by their ids on a server. */
+#ifndef CLIENT_CLI_PROOF_JOB_H
+#define CLIENT_CLI_PROOF_JOB_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "client/cli/proof/records.h"
+
+struct proof_job {
+    char *conversation;
+    bool is_stored; /* on the server, which reads its records itself */
+    struct records records;
+    json_t *line;   /* of an export: the conversation; NULL: stored */
+    json_t *turns;  /* array of the lines of its turns */
+    uint32_t *only; /* [n_only] the records whose turns are computed */
+    size_t n_only;
+    size_t n_turns;  /* that records end */
+    size_t n_shared; /* of these, turns that another conversation has, too, and checks */
+    /* The answer, once is_done. */
+    bool is_done;
+    Parley__V1__ConversationsVerifyResponse *answer; /* NULL: err says why not */
+    struct parley_error err;
+};
+
+struct proof_jobs {
+    struct proof_job *all; /* [n] */
+    size_t n, cap;
+    json_t *seen; /* the chains of turns that a job checks */
+};
+
+void proof_jobs_init(struct proof_jobs *jobs);
+void proof_jobs_deinit(struct proof_jobs *jobs);
+
+/* Reads an export; "-" is stdin. On failure err names the line. */
+enum status proof_jobs_read(struct proof_jobs *jobs, const char *path,
+                            struct error *err) MUST_CHECK;
+/* Fetches the records of a conversation. */
+enum parley_status proof_jobs_fetch(struct proof_jobs *jobs, struct parley_channel *channel,
+                                    const char *conversation, struct parley_error *err);
+
+/* Chooses which turns are computed: each turn once, also where forks share it, and at most n_sample
+ * of them, by seed; 0: all. */
+void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed);
+
+/* The encoded request; the caller frees *out. */
+size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced);
+
+#endif

@@ -1,0 +1,296 @@
+/* parley.v1.Conversations, Verify. The records are those of the request, or are read from the
+ * journal. The verification notifies the call, which lets it go on and answers once it is done. A
+ * peer that goes away ends it. */
+#include <string.h>
+
+#include "proto/codec.h"
+#include "server/api/parley/methods.h"
+#include "server/api/parley/stored_records.h"
+#include "server/api/parley/turn_parts.h"
+#include "server/api/parley/wire.h"
+#include "server/api/parley/wire_parts.h"
+#include "server/api/parley/wire_record.h"
+#include "server/conversation/keeping.h"
+#include "server/conversation/verification.h"
+#include "server/model/model.h"
+#include "server/server.h"
+
+/* Bound of one answer's memory: it has what the records say. */
+#define VERIFY_MAX_BYTES ((size_t)2 << 30)
+
+struct verify_call {
+    struct call *call;
+    struct stored_records stored;
+    struct verification_request request;
+    struct verification *verification; /* NULL: not begun, or over */
+    struct turn_parts parts;
+    bool was_sent; /* the request has the records */
+};
+
+static void verify_notify(void *arg)
+{
+    struct verify_call *v = arg;
+
+    call_notify(v->call);
+}
+
+/* --- the answer --- */
+
+/* A token's text; "" for the end of a reply, and for a token of another vocabulary. */
+static enum status verify_token_text(char **out, const struct verify_call *v, int32_t id,
+                                     struct arena *arena)
+{
+    const struct model *m = verification_model(v->verification);
+    struct error ignored;
+    struct buf text;
+
+    *out = (char *)"";
+    if (id < 0 || m->agent->type->text == NULL || m->agent->type->text->detokenize == NULL)
+        return STATUS_OK;
+    buf_init(&text, VERIFY_MAX_BYTES);
+    if (m->agent->type->text->detokenize(m->agent, &id, 1, &text, &ignored) == STATUS_OK)
+        *out = wire_copy(text.data, text.len, arena);
+    buf_deinit(&text);
+    return *out == NULL ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
+static enum status verify_fill_difference(Parley__V1__VerifiedTurn *out,
+                                          const struct verify_call *v,
+                                          const struct verified_difference *d, struct arena *arena)
+{
+    Parley__V1__TokenDifference *m = arena_alloc(arena, 1, sizeof(*m));
+    const struct piece_token token = {
+        .logprob = d->computed_logprob, .tops = d->top, .n_tops = d->n_top};
+
+    if (m == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__token_difference__init(m);
+    out->difference = m;
+    m->index = d->index;
+    m->recorded = d->recorded;
+    m->computed = d->computed;
+    if (verify_token_text(&m->recorded_text, v, d->recorded, arena) != STATUS_OK ||
+        verify_token_text(&m->computed_text, v, d->computed, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    return d->n_top == 0 ? STATUS_OK : wire_logprob(&m->computed_logprob, &token, arena);
+}
+
+static enum status verify_fill_turn(Parley__V1__VerifiedTurn *out, const struct verify_call *v,
+                                    const struct verified_turn *t, struct arena *arena)
+{
+    static const Parley__V1__VerifiedTurn__Verdict verdicts[] = {
+        [VERDICT_SAME] = PARLEY__V1__VERIFIED_TURN__VERDICT__VERDICT_SAME,
+        [VERDICT_DIFFERS] = PARLEY__V1__VERIFIED_TURN__VERDICT__VERDICT_DIFFERS,
+        [VERDICT_UNCHECKED] = PARLEY__V1__VERIFIED_TURN__VERDICT__VERDICT_UNCHECKED,
+        [VERDICT_SKIPPED] = PARLEY__V1__VERIFIED_TURN__VERDICT__VERDICT_SKIPPED,
+    };
+
+    parley__v1__verified_turn__init(out);
+    out->record = (uint32_t)t->record;
+    out->turn = t->turn;
+    out->verdict = verdicts[t->verdict];
+    out->tokens = t->n_tokens;
+    out->compared_tokens = t->n_compared;
+    out->why = (char *)t->why;
+    if (t->difference.has_tokens &&
+        verify_fill_difference(out, v, &t->difference, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    return v->was_sent && t->recorded != NULL
+               ? wire_transcript_turn(&out->recorded, t->recorded, &v->parts, arena)
+               : STATUS_OK;
+}
+
+static enum status verify_fill_turns(Parley__V1__ConversationsVerifyResponse *out,
+                                     const struct verify_call *v, struct arena *arena)
+{
+    const struct verified_turn *turns = verification_turns(v->verification, &out->n_turns);
+    Parley__V1__VerifiedTurn *all = arena_alloc(arena, out->n_turns, sizeof(*all));
+
+    out->turns = arena_alloc(arena, out->n_turns, sizeof(out->turns[0]));
+    if (all == NULL || out->turns == NULL)
+        return STATUS_EXHAUSTED;
+    for (size_t i = 0; i < out->n_turns; i++) {
+        if (verify_fill_turn(&all[i], v, &turns[i], arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
+        out->turns[i] = &all[i];
+    }
+    return STATUS_OK;
+}
+
+static enum status verify_fill_records(Parley__V1__ConversationsVerifyResponse *out,
+                                       const struct verify_call *v, size_t n, struct arena *arena,
+                                       struct error *err)
+{
+    const struct list *records = verification_records(v->verification);
+
+    out->records = arena_alloc(arena, n, sizeof(out->records[0]));
+    if (out->records == NULL)
+        return error_no_memory(err, n * sizeof(out->records[0]), "records");
+    for (struct link *at = list_first(records); at != NULL; at = list_next(records, at))
+        if (wire_record_facts(&out->records[out->n_records++],
+                              container_of(at, const struct journal_event, link), arena,
+                              err) != STATUS_OK)
+            return err->status;
+    return STATUS_OK;
+}
+
+static enum status verify_answer(Parley__V1__ConversationsVerifyResponse *out,
+                                 const struct verify_call *v, struct arena *arena,
+                                 struct error *err)
+{
+    const Parley__V1__ConversationsVerifyRequest *request = call_request(v->call);
+    const struct model *m = verification_model(v->verification);
+    const char *problem;
+    size_t record;
+
+    problem = verification_chain_problem(v->verification, &record);
+    out->chain_problem = (char *)(problem == NULL ? "" : problem);
+    out->chain_problem_record = problem == NULL ? 0 : (uint32_t)record;
+    out->chain = wire_hex(verification_chain(v->verification), SHA256_BYTES, arena);
+    if (m != NULL) {
+        out->model = m->name;
+        out->version = (char *)m->info.version;
+    }
+    if (out->chain == NULL || verify_fill_turns(out, v, arena) != STATUS_OK)
+        return error_no_memory(err, 0, "verified turns");
+    return v->was_sent ? verify_fill_records(out, v, request->n_records, arena, err) : STATUS_OK;
+}
+
+static void verify_reply(struct verify_call *v)
+{
+    Parley__V1__ConversationsVerifyResponse response =
+        PARLEY__V1__CONVERSATIONS_VERIFY_RESPONSE__INIT;
+    const struct model *m = verification_model(v->verification);
+    struct arena arena;
+    struct error err;
+
+    arena_init(&arena, VERIFY_MAX_BYTES);
+    turn_parts_init(&v->parts, m == NULL ? NULL : m->info.text.reply_format, true);
+    if (verify_answer(&response, v, &arena, &err) == STATUS_OK)
+        call_reply(v->call, &response.base);
+    else
+        call_finish(v->call, &err);
+    turn_parts_close(&v->parts);
+    arena_deinit(&arena);
+}
+
+/* --- the call --- */
+
+static void verify_write_ready(struct call *call, void *state)
+{
+    struct verify_call *v = state;
+    bool is_done = false;
+    struct error err;
+
+    if (v->verification == NULL)
+        return;
+    if (verification_advance(v->verification, &is_done, &err) != STATUS_OK)
+        call_finish(call, &err);
+    else if (is_done)
+        verify_reply(v);
+    else
+        return;
+    verification_close(v->verification);
+    v->verification = NULL;
+}
+
+static void verify_on_close(struct call *call, void *state, enum status why)
+{
+    struct verify_call *v = state;
+
+    stored_records_close(&v->stored);
+    verification_close(v->verification);
+    v->verification = NULL;
+}
+
+static enum status verify_begin(struct verify_call *v, struct journal_found *found,
+                                struct error *err)
+{
+    struct conversations *all = call_server(v->call)->conversations;
+
+    if (verification_open(&v->verification, all, &v->request, found, verify_notify, v, err) !=
+        STATUS_OK)
+        return err->status;
+    verify_notify(v);
+    return STATUS_OK;
+}
+
+static void on_verify_read(void *arg, const struct error *err)
+{
+    struct verify_call *v = arg;
+    struct error why = *err;
+
+    if (why.status != STATUS_OK || verify_begin(v, &v->stored.found, &why) != STATUS_OK)
+        call_finish(v->call, &why);
+}
+
+static enum status verify_sent(struct verify_call *v,
+                               const Parley__V1__ConversationsVerifyRequest *request,
+                               struct error *err)
+{
+    struct journal_found found;
+    enum status rc;
+
+    if (request->conversation[0] != '\0')
+        return error_field(err, "records", "cannot be combined with conversation");
+    journal_found_init(&found);
+    rc = wire_take_records(&found, &v->request.owner, request->records, request->n_records,
+                           call_arena(v->call), err);
+    if (rc == STATUS_OK)
+        rc = verify_begin(v, &found, err);
+    journal_found_deinit(&found);
+    return rc;
+}
+
+static enum status verify_start(struct verify_call *v,
+                                const Parley__V1__ConversationsVerifyRequest *request,
+                                struct error *err)
+{
+    struct server *server = call_server(v->call);
+
+    v->was_sent = request->n_records > 0;
+    v->request = (struct verification_request){
+        .principal = call_principal(v->call)->id,
+        .owner = keeping_principal(server->conversations, call_principal(v->call)->id),
+        .models = server->models,
+        .model = request->model,
+        .is_forced = request->force,
+        .only = request->n_only == 0 ? NULL : request->only,
+        .n_only = request->n_only,
+    };
+    for (size_t i = 1; i < request->n_only; i++)
+        if (request->only[i - 1] >= request->only[i])
+            return error_field(err, "only", "must rise");
+    return v->was_sent ? verify_sent(v, request, err)
+                       : stored_records_read(&v->stored, v->call, request->conversation,
+                                             on_verify_read, v, err);
+}
+
+static void verify_conversation(struct call *call,
+                                const Parley__V1__ConversationsVerifyRequest *request)
+{
+    static const struct call_handler handler = {.on_write_ready = verify_write_ready,
+                                                .on_close = verify_on_close};
+    struct verify_call *v = arena_alloc(call_arena(call), 1, sizeof(*v));
+    struct error err;
+
+    if (v == NULL) {
+        (void)error_no_memory(&err, sizeof(*v), "a call");
+        call_finish(call, &err);
+        return;
+    }
+    *v = (struct verify_call){.call = call};
+    if (verify_start(v, request, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    call_set_handler(call, &handler, v);
+    if (v->verification != NULL)
+        call_notify(call);
+}
+
+#define CONVERSATIONS_VERIFY_METHODS(METHOD)                                       \
+    METHOD(FOUND_UNARY, KEY, "Conversations/Verify", conversations_verify_request, \
+           conversations_verify_response, verify_conversation)
+
+PARLEY_TABLE(conversations_verify_methods, CONVERSATIONS_VERIFY_METHODS)

@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+"""Conversations of every kind are computed again by `parley verify`, to the same bits: against their daemon, and from an export on other
+threads and instruction sets. Whatever is changed in an export is found by its chain alone; and where the chain was mended, too, by
+computing, unless the changed conversation has the very same replies.
+
+usage: test_proof.py PARLEYD WRITE_TINY_MODEL PARLEY [CONVERSATIONS [SEED]]      (run by the interpreter that has grpcio and the stubs)"""
+import base64
+import copy
+import hashlib
+import json
+import os
+import random
+import struct
+import sys
+import tempfile
+
+import children
+import harness
+from children import until
+from harness import content, conversations
+from test_journal import Mortal
+
+KINDS = ("OPENED", "UPDATED", "ACCEPTED", "REPLIED", "OBSERVED", "WITHDRAWN", "REWOUND")
+
+
+def verify(program, *arguments, env=None):
+    """Its exit status, its lines of JSON: the conversations, the turns, the summary."""
+    done = children.run([program, "verify", "--json", *arguments], stdout=-1, stderr=-1, text=True, env={**os.environ, **(env or {})})
+    lines = [json.loads(line) for line in done.stdout.split("\n") if line]
+    assert lines, done.stderr
+    return done.returncode, [x for x in lines if x["type"] == "conversation"], [x for x in lines if x["type"] == "turn"], lines[-1]
+
+
+# --- talking ---
+
+
+def request(rng, c, constrained):
+    r = conversations.TurnRequest(conversation=c, text=" ".join(rng.choice(["the", "hello", "hell", "a", "and", "x"]) for _ in range(rng.randint(1, 8))))
+    r.sampling.max_tokens = rng.choice([1, 2, 15, 16, 17, 40])
+    r.sampling.temperature = rng.choice([0, 0.3, 0.8, 1.5])
+    if rng.random() < 0.5:
+        r.sampling.seed = rng.getrandbits(64)
+    if rng.random() < 0.3:
+        r.sampling.top_p, r.sampling.top_k = 0.9, 20
+    if rng.random() < 0.3:
+        r.sampling.repetition_penalty, r.sampling.presence_penalty = 1.1, 0.4
+    if rng.random() < 0.2:
+        r.sampling.logit_bias[rng.randint(5, 60)] = 4
+    if rng.random() < 0.3:
+        r.sampling.stop.append(rng.choice(["he", "the ", "l"]))
+    if rng.random() < 0.5:
+        r.sampling.ignore_eos = True
+    if rng.random() < 0.3:
+        r.want_logprobs = rng.randint(1, 5)
+    if constrained and rng.random() < 0.3:
+        r.constraint.CopyFrom(rng.choice([
+            content.Constraint(regex="(he|lo)+l*"), content.Constraint(choice=content.Constraint.Choice(texts=["hello", "the hell"])),
+            content.Constraint(json_schema='{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}')]))
+    elif rng.random() < 0.2:
+        r.tools.add(name="look", description="Looks.", parameters='{"type":"object","properties":{"at":{"type":"string"}}}')
+    return r
+
+
+def cut(parley, rng, c):
+    """A turn that is cancelled after its first tokens."""
+    r = conversations.TurnRequest(conversation=c, text="a long one")
+    r.sampling.max_tokens, r.sampling.ignore_eos, r.sampling.temperature = 400, True, 1
+    events = parley.conversations.Turn(r)
+    for event in events:
+        if event.WhichOneof("event") == "piece":
+            break
+    parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c))
+    list(events)
+
+
+def talk(parley, rng, n, constrained):
+    """n conversations, with what a client can do to them."""
+    made = []
+    while len(made) < n:
+        if made and rng.random() < 0.3:
+            c = rng.choice(made)
+            turns = parley.get(c, without_transcript=True).turns
+            made.append(parley.conversations.Fork(conversations.ConversationsForkRequest(conversation=c, at_turn=rng.randint(0, turns))).conversation)
+        else:
+            made.append(parley.open("tiny", system=rng.choice(["", "You are brief."])))
+        c = made[-1]
+        for _ in range(rng.randint(1, 4)):
+            what = rng.random()
+            turns = parley.get(c, without_transcript=True).turns
+            if what < 0.1:
+                list(parley.conversations.Turn(conversations.TurnRequest(conversation=c, text="Only listen.", observe_only=True)))
+            elif what < 0.2:
+                cut(parley, rng, c)
+            elif what < 0.3 and turns > 0:
+                parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=rng.randint(0, turns)))
+            elif what < 0.35:
+                update = conversations.ConversationsUpdateRequest(conversation=c)
+                update.sampling.temperature = 0.5
+                parley.conversations.Update(update)
+            else:
+                parley.conversations.Ask(request(rng, c, constrained))
+    return made
+
+
+# --- exports ---
+
+
+def load(path):
+    """Each conversation of an export: its line, its turns, its records."""
+    out = []
+    with open(path) as lines:
+        for line in map(json.loads, lines):
+            kind = line.pop("type")
+            if kind == "conversation":
+                out.append({"conversation": line, "turn": [], "record": []})
+            else:
+                out[-1][kind].append(line)
+    return out
+
+
+def save(path, export):
+    with open(path, "w") as out:
+        for c in export:
+            for kind in ("conversation", "turn", "record"):
+                for line in [c[kind]] if kind == "conversation" else c[kind]:
+                    out.write(json.dumps({**line, "type": kind}) + "\n")
+
+
+def word(record):
+    return record["kind"].removeprefix("CONVERSATION_RECORD_KIND_")
+
+
+def number(record, name):
+    return int(record.get(name, 0))
+
+
+def hashes(record, before):
+    """The content and the chain of a record, from docs/proof.md and without any of parleyd's code."""
+    owner = record.get("principal", "").encode() if word(record) == "OPENED" else b""
+    head = struct.pack("<IIIQI", KINDS.index(word(record)) + 1, number(record, "generation"), number(record, "turn"), number(record, "unixMs"), len(owner))
+    body = base64.b64decode(record.get("body", ""))
+    content_hash = hashlib.sha256(bytes.fromhex(record["conversation"]) + head + owner + body).digest()
+    if number(record, "gone") and word(record) != "WITHDRAWN":
+        content_hash = bytes.fromhex(record["content"])  # its body was taken away
+    return content_hash, hashlib.sha256(before + content_hash).digest()
+
+
+def check(c):
+    """The chain by this program's own arithmetic."""
+    before = bytes(32)
+    for line in c["record"]:
+        content_hash, before = hashes(line["record"], before)
+        if (content_hash.hex(), before.hex()) != (line["record"]["content"], line["record"]["chain"]):
+            return False
+    return True
+
+
+def mend(c):
+    before = bytes(32)
+    for line in c["record"]:
+        content_hash, before = hashes(line["record"], before)
+        line["record"]["content"], line["record"]["chain"] = content_hash.hex(), before.hex()
+
+
+def body(record):
+    return bytearray(base64.b64decode(record["body"]))
+
+
+def put(record, data):
+    record["body"] = base64.b64encode(bytes(data)).decode()
+
+
+def tokens_at(data):
+    """Of a reply's body: where the first (id, end of text) is, and how many there are."""
+    (length,) = struct.unpack_from("<Q", data, 52)
+    (n,) = struct.unpack_from("<I", data, 60 + length)
+    return 64 + length, n
+
+
+def replies(c):
+    return [line["record"] for line in c["record"] if word(line["record"]) == "REPLIED"]
+
+
+def acceptances(c):
+    return [line["record"] for line in c["record"] if word(line["record"]) == "ACCEPTED" and not number(line["record"], "gone")]
+
+
+def tamper_token(rng, c):
+    """One token of a reply, in the reply and in what the conversation goes on with."""
+    chosen = [r for r in replies(c) if tokens_at(body(r))[1] > 0]
+    if not chosen:
+        return None
+    record = rng.choice(chosen)
+    data = body(record)
+    at, n = tokens_at(data)
+    i = rng.randrange(n)
+    (old,) = struct.unpack_from("<i", data, at + 8 * i)
+    new = struct.pack("<i", old ^ 1)
+    data[at + 8 * i:at + 8 * i + 4] = new
+    data[len(data) - 4 * (n - i):len(data) - 4 * (n - i) + 4] = new
+    put(record, data)
+    record["replied"]["tokenIds"][i] = old ^ 1
+    return "token"
+
+
+def tamper_end(rng, c):
+    """The last token of a reply is left out, or how it ended is another."""
+    chosen = [r for r in replies(c) if tokens_at(body(r))[1] > 1]
+    if not chosen:
+        return None
+    record = rng.choice(chosen)
+    data = body(record)
+    if rng.random() < 0.5:
+        (finish,) = struct.unpack_from("<I", data, 4)
+        struct.pack_into("<I", data, 4, 1 if finish == 2 else 2)
+        record["replied"]["finishReason"] = "FINISH_REASON_STOP" if finish == 2 else "FINISH_REASON_LENGTH"
+    else:
+        at, n = tokens_at(data)
+        struct.pack_into("<I", data, at - 4, n - 1)
+        del data[at + 8 * (n - 1):at + 8 * n]
+        (traced,) = struct.unpack_from("<Q", data, len(data) - 4 * n - 8)
+        assert traced == 4 * n
+        struct.pack_into("<Q", data, len(data) - 4 * n - 8, traced - 4)
+        del data[-4:]
+        record["replied"]["tokenIds"].pop()
+    put(record, data)
+    return "end"
+
+
+def tamper_seed(rng, c):
+    chosen = [r for r in acceptances(c) if "seed" in r["accepted"].get("sampling", {})]
+    if not chosen:
+        return None
+    record = rng.choice(chosen)
+    seed = int(record["accepted"]["sampling"]["seed"])
+    data = bytes(body(record))
+    assert struct.pack("<Q", seed) in data
+    put(record, data.replace(struct.pack("<Q", seed), struct.pack("<Q", seed ^ 1)))
+    record["accepted"]["sampling"]["seed"] = str(seed ^ 1)
+    return "seed"
+
+
+def tamper_said(rng, c):
+    """A letter of what the user said."""
+    chosen = [r for r in acceptances(c) if any(t in bytes(body(r)) for t in (b"hell", b"long"))]
+    if not chosen:
+        return None
+    record = rng.choice(chosen)
+    data = bytes(body(record))
+    put(record, data.replace(b"hell", b"heII", 1) if b"hell" in data else data.replace(b"long", b"1ong", 1))
+    return "said"
+
+
+def tamper_text(rng, c):
+    """A letter of a reply's text."""
+    chosen = [r for r in replies(c) if struct.unpack_from("<Q", body(r), 52)[0] > 0]
+    if not chosen:
+        return None
+    record = rng.choice(chosen)
+    data = body(record)
+    (length,) = struct.unpack_from("<Q", data, 52)
+    letters = [i for i in range(length) if data[60 + i] < 0x7f]
+    if not letters:
+        return None
+    data[60 + rng.choice(letters)] ^= 1
+    put(record, data)
+    return "text"
+
+
+def tamper_order(rng, c):
+    """Two replies change places."""
+    chosen = [r for r in replies(c) if tokens_at(body(r))[1] > 0]
+    if len(chosen) < 2:
+        return None
+    a, b = rng.sample(chosen, 2)
+    if a["body"] == b["body"]:
+        return None
+    a["body"], b["body"] = b["body"], a["body"]
+    a["replied"], b["replied"] = b["replied"], a["replied"]
+    return "order"
+
+
+def tamper_lines(rng, c):
+    """What people read of an export, and nothing else."""
+    what = rng.randrange(4)
+    if what == 0 and c["turn"]:
+        line = rng.choice(c["turn"])
+        line["reply"] += "."
+    elif what == 1 and c["turn"]:
+        line = rng.choice(c["turn"])
+        line["messages"][0]["text"] += "?"
+    elif what == 2 and c["turn"]:
+        c["turn"].pop(rng.randrange(len(c["turn"])))
+    else:
+        c["conversation"]["system"] += "!"
+    return "lines"
+
+
+TAMPERS = [tamper_token, tamper_end, tamper_seed, tamper_said, tamper_text, tamper_order]
+
+
+def spoil(rng, c):
+    """Some change of a record, of the kind that the chain alone must find."""
+    what = rng.randrange(6)
+    records = c["record"]
+    at = rng.randrange(len(records))
+    record = records[at]["record"]
+    if what == 0 and "body" in record:
+        data = body(record)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        put(record, data)
+    elif what == 1:
+        record["unixMs"] = str(number(record, "unixMs") + 1)
+    elif what == 2:
+        record["turn"] = number(record, "turn") + 1
+    elif what == 3 and len(records) > 2 and at < len(records) - 1:
+        records.pop(at)
+    elif what == 4 and at < len(records) - 1:
+        records[at], records[at + 1] = records[at + 1], records[at]
+    else:
+        record["chain"] = hashlib.sha256(record["chain"].encode()).hexdigest()
+
+
+def attack(rng, program, model, export, folder, n):
+    """n changes of one conversation each: how many of each kind were found, and how many have the very same replies."""
+    spoilt, mended = copy.deepcopy([rng.choice(export) for _ in range(n)]), []
+    for c in spoilt:
+        spoil(rng, c)
+        assert not check(c)
+    for i, c in enumerate(spoilt):
+        c["conversation"]["conversation"] = f"{i:032x}"
+    path = os.path.join(folder, "spoilt.jsonl")
+    save(path, spoilt)
+    code, heads, _, _ = verify(program, path, "--model", f"tiny={model}", "--kv", "f32")
+    assert code == 1 and all(head["chain_problem"] for head in heads), (code, [head for head in heads if not head.get("chain_problem")])
+    kinds = {}
+    while len(mended) < n:
+        c = copy.deepcopy(rng.choice(export))
+        kind = TAMPERS[len(mended) % len(TAMPERS)](rng, c) or tamper_lines(rng, c)
+        if kind != "lines":
+            mend(c)
+        c["conversation"]["conversation"] = f"{len(mended):032x}"
+        mended.append((kind, c))
+    path = os.path.join(folder, "mended.jsonl")
+    save(path, [c for _, c in mended])
+    code, heads, turns, _ = verify(program, path, "--model", f"tiny={model}", "--kv", "f32")
+    assert code == 1
+    for (kind, _), head in zip(mended, heads):
+        id_ = head["conversation"]
+        differs = any(t["conversation"] == id_ and t["verdict"] == "differs" for t in turns)
+        found = differs or head["lines_problem"] != "" or head["chain_problem"] != ""
+        row = kinds.setdefault(kind, [0, 0])
+        row[0 if found else 1] += 1
+        # another seed or another question may have the same reply: then the record says what the model says
+        assert found or kind in ("seed", "said"), (kind, id_, head)
+    return kinds
+
+
+def main():
+    parleyd, write_tiny_model, program = sys.argv[1:4]
+    n = int(sys.argv[4]) if len(sys.argv) > 4 else 10 if children.STRIDE == 1 else 4
+    seed = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+    rng = random.Random(seed)
+    constrained = os.path.exists(os.path.join(os.path.dirname(parleyd), "agents/lm/grammar/libparley-grammar.so"))
+    with tempfile.TemporaryDirectory() as folder:
+        model, other = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "other.gguf")
+        children.run([write_tiny_model, model, "2048"], check=True)
+        children.run([write_tiny_model, other, "2048", "2"], check=True)
+        export_path = os.path.join(folder, "export.jsonl")
+        with Mortal(parleyd, "--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--kv", "f32") as parley:
+            daemon = parley.daemon
+            made = talk(parley, rng, n, constrained)
+            r = conversations.TurnRequest(conversation=made[0], text="once more")
+            r.sampling.max_tokens, r.sampling.ignore_eos, r.sampling.temperature = 300, True, 1
+            for event in parley.conversations.Turn(r):
+                if event.WhichOneof("event") == "piece":
+                    break
+            daemon.kill()
+            parley = daemon.again()
+            until("the turn is recovered", lambda: parley.get(made[0], without_transcript=True).state == conversations.CONVERSATION_STATE_IDLE)
+            code, heads, turns, summary = verify(program, "--server", parley.address)
+            assert code == 0 and summary["conversations"] == n and summary["same"] == len(turns) > n, (summary, [t for t in turns if t["verdict"] != "same"])
+            assert all(h["chain_problem"] == "" for h in heads)
+            with open(export_path, "w") as out:
+                children.run([program, "conversations", "export", "--server", parley.address], stdout=out, check=True)
+            code, _, _, against = verify(program, export_path, "--server", parley.address)
+            assert (code, against) == (0, summary), against
+            # a sample, one conversation alone, one that is not there
+            code, _, turns, one = verify(program, "--server", parley.address, "--sample", "3", "--seed", "5")
+            assert code == 0 and one["same"] == len(turns) == 3 and one["left_out"] == summary["same"] - 3, one
+            code, heads, _, one = verify(program, made[0], "--server", parley.address)
+            assert code == 0 and one["conversations"] == 1
+            assert heads[0]["chain"] == next(c["record"][-1]["record"]["chain"] for c in load(export_path) if c["conversation"]["conversation"] == made[0])
+            done = children.run([program, "verify", "0" * 32, "--server", parley.address], stdout=-1, stderr=-1, text=True)
+            assert done.returncode == 2 and "no" in done.stderr, done
+            unknown = children.run([program, "verify", export_path, "--server", parley.address, "--kv", "f32"], stderr=-1, text=True)
+            assert unknown.returncode == 2 and "--model" in unknown.stderr
+        export = load(export_path)
+        assert all(map(check, export))
+        with open(os.path.join(os.path.dirname(__file__), "../../docs/proof.md")) as page:
+            printed = page.read().split("```python\n")[1].split("```")[0]
+        told = children.run([sys.executable, "-", export_path], input=printed, stdout=-1, text=True, check=True).stdout.split("\n")
+        assert len(told) > n and all(line.endswith(" True") for line in told if line), told
+        for kernels in "generic", "avx2":
+            code, _, turns, offline = verify(program, export_path, "--model", f"tiny={model}", "--kv", "f32", env={"PARLEY_CPU": kernels})
+            assert (code, offline) == (0, summary), (kernels, offline, [t for t in turns if t["verdict"] != "same"])
+        with harness.Parleyd(parleyd, "--model", f"name={model}", "--kv", "f32", "--threads", "1", "--speculate", "off") as parley:
+            code, _, turns, offline = verify(program, export_path, "--server", parley.address)
+            assert (code, offline) == (0, summary), (offline, [t for t in turns if t["verdict"] != "same"])
+        # the wrong type of keys and values, and another model, are no differences; forced, they are
+        code, _, turns, _ = verify(program, export_path, "--model", f"tiny={model}")
+        assert code == 2 and any("kv=" in t["why"] for t in turns)
+        code, _, turns, _ = verify(program, export_path, "--model", f"tiny={other}", "--kv", "f32")
+        assert code == 2 and all(t["verdict"] != "differs" for t in turns)
+        code, _, turns, _ = verify(program, export_path, "--model", f"tiny={other}", "--kv", "f32", "--force")
+        assert code == 1 and any(t["verdict"] == "differs" and t.get("difference", {}).get("computed_logprob") for t in turns)
+        print(n, "conversations,", summary, "tampered:", attack(rng, program, model, export, folder, 4 * n))
+
+
+if __name__ == "__main__":
+    main()
