@@ -13,12 +13,12 @@ import numpy as np
 class Model:
     """Keys and tensors of a file; the forward pass reads them as an engine would."""
 
+    usual = dict(layers=4, d=80, heads=4, kv=2, hd=24, ff=112, vocab=160, ctx=256, eps=1e-5, base=10000.0, peak=2.0)
+
     def __init__(self, arch, seed, **numbers):
         self.arch = arch
         self.rng = np.random.default_rng(seed)
-        self.n = dict(layers=4, d=80, heads=4, kv=2, hd=24, ff=112, vocab=160, ctx=256, eps=1e-5, base=10000.0,
-                      peak=2.0)
-        self.n.update(numbers)
+        self.n = self.usual | numbers
         self.n.setdefault("rot", self.n["hd"])
         self.keys = {}  # beyond the numbers: name -> value
         self.tensors = {}  # name -> float32 array
@@ -78,6 +78,20 @@ class Model:
         w.write_kv_data_to_file()
         w.write_tensors_to_file()
         w.close()
+
+
+def byte_vocab(w, adds_eos=False):
+    """Byte-level BPE whose only merge is of two zeros: else a token is a byte."""
+    alphabet = [chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]]
+    alphabet += [chr(256 + i) for i in range(256 - len(alphabet))]
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("qwen2")
+    w.add_token_list(alphabet + ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "\u0100\u0100"])
+    w.add_token_types([1] * 256 + [3] * 3 + [4] * 2 + [1])
+    w.add_token_merges(["\u0100 \u0100"])
+    w.add_uint32("tokenizer.ggml.eos_token_id", 256)
+    if adds_eos:
+        w.add_add_eos_token(True)
 
 
 def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=True, fused_qkv=False,

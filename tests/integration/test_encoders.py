@@ -64,20 +64,6 @@ def unigram_vocab(w):
     w.add_uint32("tokenizer.ggml.unknown_token_id", 3)
 
 
-def byte_vocab(w, adds_eos=False):
-    """Byte-level BPE whose only merge is of two zeros: else a token is a byte."""
-    alphabet = [chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]]
-    alphabet += [chr(256 + i) for i in range(256 - len(alphabet))]
-    w.add_tokenizer_model("gpt2")
-    w.add_tokenizer_pre("qwen2")
-    w.add_token_list(alphabet + ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "\u0100\u0100"])
-    w.add_token_types([1] * 256 + [3] * 3 + [4] * 2 + [1])
-    w.add_token_merges(["\u0100 \u0100"])
-    w.add_uint32("tokenizer.ggml.eos_token_id", 256)
-    if adds_eos:
-        w.add_add_eos_token(True)
-
-
 def byte_ids(text):
     alphabet = [*range(33, 127), *range(161, 173), *range(174, 256)]
     order = {b: i for i, b in enumerate(alphabet + [b for b in range(256) if b not in alphabet])}
@@ -109,7 +95,7 @@ class Bench:
             if name == "judge":
                 model.matrix("cls.output.weight", 2, model.n["d"], 2.0)
             path = pathlib.Path(folder) / f"{name}.gguf"
-            model.write(path, lambda w, n=name: byte_vocab(w, n == "embedder"))
+            model.write(path, lambda w, n=name: models.byte_vocab(w, n == "embedder"))
             self.models[name] = model
             self.flags += ["--model", f"{name}={path}"]
 
