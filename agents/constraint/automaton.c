@@ -1,6 +1,7 @@
 /* Explores a machine's states, breadth first, each found again by its bytes in a hash table. Then
  * drops those that reach no end, and merges those that go on alike: classes of states are split by
- * where their edges lead until none is split any more (Moore), or no more time is due to it. */
+ * where their edges lead until none is split any more, or no more time is due to it. Only states
+ * that lead to a state of a new class are looked at again. */
 #include "agents/constraint/automaton.h"
 
 #include <stdlib.h>
@@ -26,13 +27,26 @@ static enum status automaton_no_memory(struct error *err)
     return error_no_memory(err, 0, "an automaton");
 }
 
+static uint64_t hash_add(uint64_t h, uint64_t value)
+{
+    h = (h + value + 1) * 0x9E3779B97F4A7C15u; /* splitmix64's rounds */
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBu;
+    return h ^ h >> 31;
+}
+
 static uint64_t hash_of_key(const char *key, size_t len)
 {
-    uint64_t h = 0xCBF29CE484222325u;
+    uint64_t h = 0, word;
 
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)key[i]) * 0x100000001B3u;
-    return h ^ h >> 29;
+    for (; len >= sizeof(word); key += sizeof(word), len -= sizeof(word)) {
+        memcpy(&word, key, sizeof(word));
+        h = (h ^ word) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 32;
+    }
+    word = 0;
+    memcpy(&word, key, len);
+    return hash_add(h, word);
 }
 
 /* The state of this key, which is new if it was not there. False: there are too many. */
@@ -114,8 +128,9 @@ enum status automaton_of_machine(struct automaton *out, const struct machine *m,
     enum status rc = STATUS_OK;
     uint32_t first;
 
-    if (m->key_bytes > sizeof(key))
+    if (m->key_bytes > sizeof(key) || *m->work < AUTOMATON_WORK)
         return explorer_too_large(&x);
+    *m->work -= AUTOMATON_WORK;
     x.a.states = arena_alloc(arena, max_states, sizeof(*x.a.states));
     x.keys = try_alloc(max_states, m->key_bytes + 1);
     x.table = try_alloc(x.table_size, sizeof(*x.table));
@@ -173,18 +188,10 @@ static void drop_dead(struct automaton *a, const bool *is_alive)
         a->n_states = 0;
 }
 
-static uint64_t hash_add(uint64_t h, uint64_t value)
+/* Of where the state leads, by classes: equal for states of one class that go on alike. */
+static uint64_t signature_of(const struct automaton_state *s, const uint32_t *classes)
 {
-    h = (h + value + 1) * 0x9E3779B97F4A7C15u; /* splitmix64's rounds */
-    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
-    h = (h ^ h >> 27) * 0x94D049BB133111EBu;
-    return h ^ h >> 31;
-}
-
-/* Of where the state leads, by classes: equal for states that are alike so far. */
-static uint64_t signature_of(const struct automaton_state *s, const uint32_t *classes, uint32_t own)
-{
-    uint64_t h = hash_add(hash_add(0, own), s->is_end);
+    uint64_t h = 0;
     uint32_t k = 0;
 
     while (k < s->n_edges) {
@@ -201,33 +208,203 @@ static uint64_t signature_of(const struct automaton_state *s, const uint32_t *cl
 
 struct signed_state {
     uint64_t signature;
-    uint32_t state;
+    uint32_t class, state;
 };
 
 static int signed_state_compare(const void *a, const void *b)
 {
     const struct signed_state *x = a, *y = b;
 
+    if (x->class != y->class)
+        return x->class < y->class ? -1 : 1;
     if (x->signature != y->signature)
         return x->signature < y->signature ? -1 : 1;
     return x->state < y->state ? -1 : x->state > y->state;
 }
 
-/* Splits the classes once; returns how many there are. Signatures are of 64 bits, and of a bounded
- * number of states of one schema: equal ones are taken for equal states. */
-static size_t split_classes(const struct automaton *a, uint32_t *classes, struct signed_state *all)
-{
-    size_t n = 0;
+/* The classes of the states, each a run of elements. A state is marked where it leads to a state
+ * that got another class; the marked ones come first in their class. Those behind them went on
+ * alike before, and still do. */
+struct partition {
+    const struct automaton *a;
+    uint32_t *classes;               /* [n_states]: of each state; as all that follow, but */
+    uint32_t *elements, *places;     /* the states by their classes, and where each stands */
+    uint32_t *first, *past, *marked; /* of each class: its elements, and how many are marked */
+    uint32_t *touched, *moved;       /* the classes with marked states; the states of new classes */
+    uint32_t *begins, *sources;      /* [n_states + 1], [edges]: the states that lead to each one */
+    uint64_t *unmarked;              /* of each class: the signature of its unmarked states */
+    struct signed_state *all;
+    uint32_t n_classes, n_touched, n_moved;
+};
 
-    for (uint32_t i = 0; i < a->n_states; i++)
-        all[i] = (struct signed_state){signature_of(&a->states[i], classes, classes[i]), i};
-    qsort(all, a->n_states, sizeof(*all), signed_state_compare);
-    for (size_t i = 0; i < a->n_states; i++) {
-        if (i > 0 && all[i].signature != all[i - 1].signature)
-            n++;
-        classes[all[i].state] = (uint32_t)n;
+static void partition_free(struct partition *p)
+{
+    free(p->classes);
+    free(p->sources);
+    free(p->unmarked);
+    free(p->all);
+}
+
+static bool partition_alloc(struct partition *p, size_t n)
+{
+    size_t n_edges = 0;
+
+    for (size_t i = 0; i < n; i++)
+        n_edges += p->a->states[i].n_edges;
+    p->classes = try_alloc(9 * n + 1, sizeof(*p->classes));
+    p->sources = try_alloc(n_edges + 1, sizeof(*p->sources));
+    p->unmarked = try_alloc(n + 1, sizeof(*p->unmarked));
+    p->all = try_alloc(n + 1, sizeof(*p->all));
+    if (p->classes == NULL || p->sources == NULL || p->unmarked == NULL || p->all == NULL)
+        return false;
+    p->elements = p->classes + n;
+    p->places = p->elements + n;
+    p->first = p->places + n;
+    p->past = p->first + n;
+    p->marked = p->past + n;
+    p->touched = p->marked + n;
+    p->moved = p->touched + n;
+    p->begins = p->moved + n;
+    return true;
+}
+
+static void partition_mark(struct partition *p, uint32_t state)
+{
+    const uint32_t class = p->classes[state], at = p->places[state],
+                   to = p->first[class] + p->marked[class], other = p->elements[to];
+
+    if (at < to)
+        return; /* it is marked already */
+    p->elements[at] = other;
+    p->places[other] = at;
+    p->elements[to] = state;
+    p->places[state] = to;
+    if (p->marked[class]++ == 0)
+        p->touched[p->n_touched++] = class;
+}
+
+/* The states of a class begin at p->elements[at]. */
+static void partition_put(struct partition *p, uint32_t at, uint32_t class,
+                          const struct signed_state *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        p->elements[at + i] = all[i].state;
+        p->places[all[i].state] = at + (uint32_t)i;
+        p->classes[all[i].state] = class;
     }
-    return n + 1;
+}
+
+static size_t run_length(const struct signed_state *all, size_t n)
+{
+    size_t len = 1;
+
+    while (len < n && all[len].signature == all[0].signature)
+        len++;
+    return len;
+}
+
+/* Splits a class by its marked states all [n], which are ordered. Those that go on as the unmarked
+ * ones keep the class; without unmarked ones the most that go on alike keep it. */
+static void partition_split(struct partition *p, const struct signed_state *all, size_t n)
+{
+    const uint32_t class = all[0].class;
+    const bool has_unmarked = p->first[class] + n < p->past[class];
+    uint32_t at = p->first[class];
+    size_t kept = 0, n_kept = 0, len;
+
+    for (size_t i = 0; i < n; i += len) {
+        len = run_length(all + i, n - i);
+        if (has_unmarked ? all[i].signature == p->unmarked[class] : len > n_kept) {
+            kept = i;
+            n_kept = len;
+        }
+    }
+    for (size_t i = 0; i < n; i += len) {
+        len = run_length(all + i, n - i);
+        if (n_kept > 0 && i == kept)
+            continue;
+        partition_put(p, at, p->n_classes, all + i, len);
+        for (size_t k = i; k < i + len; k++)
+            p->moved[p->n_moved++] = all[k].state;
+        p->first[p->n_classes] = at;
+        at += (uint32_t)len;
+        p->past[p->n_classes] = at;
+        p->marked[p->n_classes++] = 0;
+    }
+    partition_put(p, at, class, all + kept, n_kept);
+    p->first[class] = at;
+    p->marked[class] = 0;
+}
+
+/* Splits each class that has marked states; returns how many states it looked at. Signatures are of
+ * 64 bits, and of a bounded number of states of one schema: equal ones are taken for equal states.
+ */
+static size_t partition_refine(struct partition *p)
+{
+    size_t n = 0, n_class;
+
+    for (uint32_t i = 0; i < p->n_touched; i++) {
+        const uint32_t class = p->touched[i], end = p->first[class] + p->marked[class];
+
+        for (uint32_t at = p->first[class]; at < end; at++) {
+            const uint32_t state = p->elements[at];
+
+            p->all[n++] =
+                (struct signed_state){signature_of(&p->a->states[state], p->classes), class, state};
+        }
+        if (end < p->past[class])
+            p->unmarked[class] =
+                signature_of(&p->a->states[p->elements[p->past[class] - 1]], p->classes);
+    }
+    qsort(p->all, n, sizeof(*p->all), signed_state_compare);
+    p->n_touched = p->n_moved = 0;
+    for (size_t i = 0; i < n; i += n_class) {
+        for (n_class = 1; i + n_class < n && p->all[i + n_class].class == p->all[i].class;)
+            n_class++;
+        partition_split(p, p->all + i, n_class);
+    }
+    for (uint32_t i = 0; i < p->n_moved; i++)
+        for (uint32_t k = p->begins[p->moved[i]]; k < p->begins[p->moved[i] + 1]; k++)
+            partition_mark(p, p->sources[k]);
+    return n;
+}
+
+/* Which states lead to each one. */
+static void partition_find_sources(struct partition *p)
+{
+    const struct automaton *a = p->a;
+    const size_t n = a->n_states;
+
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < a->states[i].n_edges; k++)
+            p->begins[a->states[i].edges[k].target]++;
+    for (size_t i = 1; i <= n; i++)
+        p->begins[i] += p->begins[i - 1];
+    for (size_t i = 0; i < n; i++) /* begins move down to where they belong */
+        for (uint32_t k = 0; k < a->states[i].n_edges; k++)
+            p->sources[--p->begins[a->states[i].edges[k].target]] = (uint32_t)i;
+}
+
+/* Two classes, the states that are ends and the others; all are marked. */
+static void partition_begin(struct partition *p)
+{
+    const uint32_t n = (uint32_t)p->a->n_states;
+    uint32_t at = 0;
+
+    for (unsigned is_end = 0; is_end < 2; is_end++) {
+        p->first[p->n_classes] = at;
+        for (uint32_t i = 0; i < n; i++)
+            if (p->a->states[i].is_end == is_end) {
+                p->classes[i] = p->n_classes;
+                p->elements[at] = i;
+                p->places[i] = at++;
+            }
+        p->past[p->n_classes] = at;
+        if (at > p->first[p->n_classes])
+            p->n_classes++;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        partition_mark(p, i);
 }
 
 /* Numbers the classes in the order in which they are reached, and makes a state of each. */
@@ -262,30 +439,28 @@ static void merge_classes(struct automaton *a, const uint32_t *classes, uint32_t
 enum status automaton_minimize(struct automaton *a, struct arena *arena, struct error *err)
 {
     const size_t n = a->n_states;
-    uint32_t *classes = try_alloc(3 * n + 1, sizeof(*classes));
-    struct signed_state *all = try_alloc(n + 1, sizeof(*all));
+    struct partition p = {.a = a};
     bool *is_alive = try_alloc(n + 1, sizeof(*is_alive));
     struct automaton_state *states = arena_alloc(arena, n + 1, sizeof(*states));
     enum status rc = STATUS_OK;
-    size_t n_classes = 1, n_before = 0, n_rounds = 0;
+    size_t n_looks = 0;
 
-    if (classes == NULL || all == NULL || is_alive == NULL || states == NULL) {
+    if (is_alive == NULL || states == NULL || !partition_alloc(&p, n)) {
         rc = automaton_no_memory(err);
     } else {
         mark_alive(a, is_alive);
         drop_dead(a, is_alive);
         if (a->n_states > 0) {
-            for (; n_classes > n_before && n_rounds * n < MAX_SPLITS; n_rounds++) {
-                n_before = n_classes;
-                n_classes = split_classes(a, classes, all);
-            }
-            for (uint32_t i = 0; n_classes > n_before && i < n; i++)
-                classes[i] = i; /* it would take too long: nothing is merged */
-            merge_classes(a, classes, classes + n, classes + 2 * n, states);
+            partition_find_sources(&p);
+            partition_begin(&p);
+            while (p.n_touched > 0 && n_looks < MAX_SPLITS)
+                n_looks += partition_refine(&p);
+            for (uint32_t i = 0; p.n_touched > 0 && i < n; i++)
+                p.classes[i] = i; /* it would take too long: nothing is merged */
+            merge_classes(a, p.classes, p.first, p.past, states);
         }
     }
-    free(classes);
-    free(all);
+    partition_free(&p);
     free(is_alive);
     return rc;
 }

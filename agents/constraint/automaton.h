@@ -12,8 +12,8 @@
 
 enum {
     AUTOMATON_MAX_STATES = 4096,
-    AUTOMATON_MAX_WORK = 1 << 22, /* looks at a part of a state, for all of a schema */
-    AUTOMATON_MAX_KEY = 2048,     /* bytes of a machine's state */
+    AUTOMATON_WORK = 1024,    /* looks that an automaton costs, however small */
+    AUTOMATON_MAX_KEY = 2048, /* bytes of a machine's state */
 };
 
 #define AUTOMATON_DEAD UINT32_MAX

@@ -60,11 +60,12 @@ enum status constraint_of_schema(const struct constraint **out, const json_t *sc
                                  const char **ret_left_out, struct arena *arena, struct error *err)
 {
     struct buf text, left_out;
+    size_t work = GUARD_MAX_WORK;
     enum status rc;
 
     buf_init(&text, GUARD_MAX_BYTES + 1);
     buf_init(&left_out, CONSTRAINT_MAX_LEFT_OUT);
-    rc = guard_schema(&text, schema, strict, &left_out, err);
+    rc = guard_schema(&text, schema, strict, &left_out, &work, err);
     if (rc == STATUS_OK)
         rc = constraint_keep(out, CONSTRAINT_SCHEMA, text.data, text.len, arena, err);
     if (rc == STATUS_OK) {
@@ -193,6 +194,7 @@ enum status constraint_of_choices(const struct constraint **out, const struct te
 
 struct tags_writer {
     struct buf json;
+    size_t work; /* what may still be done, for all tools together */
     struct json_writer w;
 };
 
@@ -204,7 +206,7 @@ static enum status tags_put_schema(struct tags_writer *t, const json_t *schema, 
     enum status rc;
 
     buf_init(&text, GUARD_MAX_BYTES + 1);
-    rc = guard_schema(&text, schema, strict, left_out, err);
+    rc = guard_schema(&text, schema, strict, left_out, &t->work, err);
     if (rc == STATUS_OK) {
         json_begin_object(&t->w, "content");
         json_write_text(&t->w, "type", "grammar");
@@ -276,6 +278,7 @@ enum status constraint_of_calls(const struct constraint **out, const struct call
     struct buf left_out;
     enum status rc;
 
+    t.work = GUARD_MAX_WORK;
     buf_init(&t.json, CONSTRAINT_MAX_TAGS_BYTES);
     buf_init(&left_out, CONSTRAINT_MAX_LEFT_OUT);
     t.w = json_writer_begin(&t.json);

@@ -252,13 +252,13 @@ static json_t *guard_walk(struct guard *g, const json_t *schema)
 }
 
 enum status guard_schema(struct buf *out, const json_t *schema, bool strict, struct buf *left_out,
-                         struct error *err)
+                         size_t *work, struct error *err)
 {
     struct guard g = {.root = schema,
                       .walk = guard_walk,
                       .left_out = left_out,
                       .strict = strict,
-                      .work = AUTOMATON_MAX_WORK,
+                      .work = *work,
                       .err = err};
     json_t *top = NULL;
 
@@ -266,8 +266,9 @@ enum status guard_schema(struct buf *out, const json_t *schema, bool strict, str
     g.refs = json_object();
     g.defs = json_object();
     g.names = json_object();
+    g.made = json_object();
     buf_init(&g.path, 64 << 10);
-    if (g.refs == NULL || g.defs == NULL || g.names == NULL ||
+    if (g.refs == NULL || g.defs == NULL || g.names == NULL || g.made == NULL ||
         buf_append_text(&g.path, "#") != STATUS_OK)
         (void)guard_no_memory(&g);
     else if (guard_find_names(&g) && guard_any_number(&g))
@@ -280,6 +281,8 @@ enum status guard_schema(struct buf *out, const json_t *schema, bool strict, str
     json_decref(g.refs);
     json_decref(g.defs);
     json_decref(g.names);
+    json_decref(g.made);
     buf_deinit(&g.path);
+    *work = g.work;
     return err->status;
 }

@@ -19,13 +19,15 @@ enum {
     GUARD_MAX_LENGTH = 1 << 16, /* of a string whose length has a bound */
     GUARD_MAX_ITEMS = 1 << 12,  /* of an array, likewise */
     GUARD_MAX_CONTAINS = 64,    /* items that have to match contains, or may */
+    GUARD_MAX_WORK = 3 << 19,   /* looks at a part of an automaton's state; some 0.1 s */
 };
 
 /* Appends the grammar to out; its rules begin with "root". A keyword that cannot be enforced is
  * INVALID where strict; else it is left out, and "PATH KEYWORD" is appended to left_out, with ", "
  * between. A schema that is wrong, too large, or that nothing can match is INVALID in any case.
- * Errors name the path (a JSON pointer, "#/properties/a") and the keyword. Any thread. */
+ * *work is what may be done, less afterwards: schemas of one request share it. Errors name the path
+ * (a JSON pointer, "#/properties/a") and the keyword. Any thread. */
 enum status guard_schema(struct buf *out, const json_t *schema, bool strict, struct buf *left_out,
-                         struct error *err) MUST_CHECK;
+                         size_t *work, struct error *err) MUST_CHECK;
 
 #endif

@@ -14,6 +14,7 @@ enum {
     MAX_MERGED = 1 << 15, /* members of merged schemas, counted each time that they are merged */
     MAX_OPPOSITES = 32,   /* alternatives of an opposite */
     MAX_OPPOSITE_DEPTH = 8,
+    OPPOSITE_WORK = 512, /* what an opposite costs, in looks at a part of an automaton's state */
 };
 
 /* --- types --- */
@@ -420,6 +421,12 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, bool is_a
         if (k == i || json_is_false(json_array_get(list, k)) ||
             are_disjoint(g, one, json_array_get(list, k), is_alone))
             continue;
+        if (g->work < OPPOSITE_WORK) {
+            (void)guard_fail(g, "oneOf", "has too many alternatives that may match the same value");
+            json_decref(all);
+            return NULL;
+        }
+        g->work -= OPPOSITE_WORK;
         opposite = opposite_of(follow(g, json_array_get(list, k)));
         if (opposite == NULL || json_array_append_new(all, any_of(opposite)) != 0) {
             json_decref(all);
@@ -461,7 +468,8 @@ static bool normal_one_of(struct guard *g, json_t *out, const json_t *s, const c
             continue;
         }
         json_decref(alternatives);
-        return guard_leave_out(g, name,
+        return g->err->status == STATUS_OK &&
+               guard_leave_out(g, name,
                                "cannot be enforced because two alternatives may match the same "
                                "value") &&
                add_alternatives(g, out, json_incref(list));

@@ -329,7 +329,7 @@ static bool add_kind(struct object_walk *o, json_t *out, const struct string_rul
     if (rc == STATUS_OK)
         rc = string_rules_join(&r, &kept, why);
     if (rc == STATUS_OK && kept.n_states > 0)
-        rc = string_to_json(&text, &kept, &o->arena, why);
+        rc = string_to_json(&text, &kept, &o->g->work, &o->arena, why);
     if (rc == STATUS_OK && kept.n_states > 0)
         rc = automaton_put(&key, &text);
     if (rc == STATUS_OK &&
@@ -402,7 +402,7 @@ static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json
     if (rc == STATUS_OK && r.n_parts > 0)
         rc = string_rules_join(&r, &names, &why);
     if (rc == STATUS_OK && r.n_parts > 0 && names.n_states > 0)
-        rc = string_to_json(&text, &names, &o->arena, &why);
+        rc = string_to_json(&text, &names, &o->g->work, &o->arena, &why);
     if (rc == STATUS_OK && r.n_parts > 0 && names.n_states > 0)
         rc = automaton_put(&key, &text);
     if (rc == STATUS_OK && o->n_distinct > 0) {

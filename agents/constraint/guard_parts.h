@@ -27,6 +27,7 @@ struct guard {
     json_t *refs;  /* pointer: the name of its definition */
     json_t *defs;  /* the definitions, as they are walked */
     json_t *names; /* $id, $anchor: the schema */
+    json_t *made;  /* what was asked of strings: what they became */
     struct buf path, *left_out;
     bool strict;
     unsigned depth;

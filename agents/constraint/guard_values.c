@@ -8,6 +8,7 @@
 
 #include "agents/constraint/number_automaton.h"
 #include "agents/constraint/string_automaton.h"
+#include "base/alloc.h"
 
 enum {
     SCRATCH_BYTES = 48 << 20, /* for the automata of one string or number */
@@ -129,19 +130,52 @@ static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
 }
 
 /* Of so many characters of the set, as JSON text: a whole string, or a part of one. */
-static bool put_block(struct guard *g, json_t *out, const char *name, const struct char_set *set,
-                      size_t least, size_t most, bool is_part)
+static bool make_block(struct guard *g, json_t *out, const char *name, const struct char_set *set,
+                       size_t least, size_t most, bool is_part)
 {
     struct automaton chars, text;
+    struct error why = {0};
     struct arena arena;
+    enum status rc;
     bool is_put;
 
     arena_init(&arena, SCRATCH_BYTES);
-    is_put = string_of_set(&chars, set, least, most, &arena, g->err) == STATUS_OK &&
-             (is_part ? string_part_to_json(&text, &chars, &arena, g->err)
-                      : string_to_json(&text, &chars, &arena, g->err)) == STATUS_OK &&
-             put_automaton(g, out, name, &text);
+    rc = string_of_set(&chars, set, least, most, &arena, &why);
+    if (rc == STATUS_OK)
+        rc =
+            (is_part ? string_part_to_json : string_to_json)(&text, &chars, &g->work, &arena, &why);
+    if (rc == STATUS_UNIMPLEMENTED)
+        (void)guard_fail(g, "maxLength", "cannot be enforced: the strings take too much work");
+    else if (rc != STATUS_OK)
+        *g->err = why;
+    is_put = rc == STATUS_OK && put_automaton(g, out, name, &text);
     arena_deinit(&arena);
+    return is_put;
+}
+
+/* The same; a block that was made before is taken. */
+static bool put_block(struct guard *g, json_t *out, const char *name, const struct char_set *set,
+                      size_t least, size_t most, bool is_part)
+{
+    json_t *known;
+    struct buf key;
+    enum status rc;
+    bool is_put = true;
+
+    buf_init(&key, SIZE_MAX);
+    rc = buf_printf(&key, "%zu %zu %d", least, most, is_part);
+    for (size_t i = 0; rc == STATUS_OK && i < set->n; i++)
+        rc = buf_printf(&key, " %u-%u", set->ranges[i].first, set->ranges[i].last);
+    known = rc == STATUS_OK ? json_object_get(g->made, key.data) : NULL;
+    if (rc != STATUS_OK)
+        is_put = guard_no_memory(g) != NULL;
+    else if (known != NULL)
+        is_put = json_object_set(out, name, known) == 0 || guard_no_memory(g) != NULL;
+    else
+        is_put = make_block(g, out, name, set, least, most, is_part) &&
+                 (json_object_set(g->made, key.data, json_object_get(out, name)) == 0 ||
+                  guard_no_memory(g) != NULL);
+    buf_deinit(&key);
     return is_put;
 }
 
@@ -246,12 +280,12 @@ static bool values_put_string(struct guard *g, json_t *out, const struct automat
     struct error why = {0};
     struct automaton text;
 
-    if (string_to_json(&text, a, arena, &why) != STATUS_OK)
+    if (string_to_json(&text, a, &g->work, arena, &why) != STATUS_OK)
         return leave_out_because(g, "pattern", &why);
     return put_automaton(g, out, "string", &text);
 }
 
-bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
 {
     struct string_rules r;
     struct automaton a;
@@ -276,6 +310,61 @@ bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_ne
         }
     }
     arena_deinit(&arena);
+    return is_walked;
+}
+
+/* What s asks of strings, or of numbers, as a text; "" for nothing. NULL: there is no memory. */
+static char *rules_text(struct guard *g, const json_t *s, const char *const *names)
+{
+    json_t *rules = json_object();
+    bool is_there = rules != NULL;
+    char *text = NULL;
+
+    for (; is_there && *names != NULL; names++)
+        if (json_object_get(s, *names) != NULL)
+            is_there = json_object_set(rules, *names, json_object_get(s, *names)) == 0;
+    if (is_there)
+        text = json_object_size(rules) > 0 ? json_dumps(rules, JSON_COMPACT) : try_strndup("", 0);
+    json_decref(rules);
+    if (text == NULL)
+        (void)guard_no_memory(g);
+    return text;
+}
+
+/* What is asked in many places is made once, by make, and kept under the kind and the rules. What
+ * is left out is listed in each place. */
+static bool put_made(struct guard *g, json_t *out, const json_t *s, const char *kind,
+                     const char *rules,
+                     bool (*make)(struct guard *, json_t *, const json_t *, bool *),
+                     bool *ret_is_never)
+{
+    const size_t n_left_out = g->left_out->len;
+    json_t *made = json_object_get(g->made, rules), *known = json_object_get(made, kind);
+    bool is_put;
+
+    if (known != NULL)
+        return json_object_update(out, known) == 0 || guard_no_memory(g) != NULL;
+    known = json_object();
+    is_put = known != NULL && make(g, known, s, ret_is_never);
+    if (is_put && json_object_update(out, known) == 0 && !*ret_is_never &&
+        g->left_out->len == n_left_out) {
+        if (made == NULL)
+            is_put = json_object_set_new(g->made, rules, json_object()) == 0;
+        made = json_object_get(g->made, rules);
+        is_put = is_put && json_object_set(made, kind, known) == 0;
+    }
+    json_decref(known);
+    return is_put || (g->err->status == STATUS_OK && guard_no_memory(g) != NULL);
+}
+
+bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+{
+    static const char *const names[] = {"pattern", "format", "not", "minLength", "maxLength", NULL};
+    char *rules = rules_text(g, s, names);
+    bool is_walked = rules != NULL && (rules[0] == '\0' || put_made(g, out, s, "string", rules,
+                                                                    make_string, ret_is_never));
+
+    free(rules);
     return is_walked;
 }
 
@@ -356,8 +445,8 @@ static bool read_number_rules(struct guard *g, struct number_rules *r, const jso
            read_bound(g, r, &r->most, s, "exclusiveMaximum");
 }
 
-static bool make_number(struct guard *g, struct automaton *out, const json_t *s, bool is_integer,
-                        struct arena *arena)
+static bool join_number_rules(struct guard *g, struct automaton *out, const json_t *s,
+                              bool is_integer, struct arena *arena)
 {
     struct number_rules r = {.is_integer = is_integer};
     struct error why = {0};
@@ -372,15 +461,15 @@ static bool make_number(struct guard *g, struct automaton *out, const json_t *s,
     return number_to_json(out, &r, &g->work, arena, g->err) == STATUS_OK;
 }
 
-bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
-                  bool *ret_is_never)
+static bool make_number_or_integer(struct guard *g, json_t *out, const json_t *s, bool is_integer,
+                                   bool *ret_is_never)
 {
     struct automaton a;
     struct arena arena;
     bool is_walked;
 
     arena_init(&arena, SCRATCH_BYTES);
-    is_walked = make_number(g, &a, s, is_integer, &arena);
+    is_walked = join_number_rules(g, &a, s, is_integer, &arena);
     if (is_walked && a.n_states == 0) {
         json_decref(
             guard_never(g, "minimum", "and what stands beside it are satisfied by no number"));
@@ -389,6 +478,30 @@ bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer
         is_walked = put_automaton(g, out, "number", &a);
     }
     arena_deinit(&arena);
+    return is_walked;
+}
+
+static bool make_number(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+{
+    return make_number_or_integer(g, out, s, false, ret_is_never);
+}
+
+static bool make_integer(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
+{
+    return make_number_or_integer(g, out, s, true, ret_is_never);
+}
+
+bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
+                  bool *ret_is_never)
+{
+    static const char *const names[] = {"minimum",          "maximum",    "exclusiveMinimum",
+                                        "exclusiveMaximum", "multipleOf", NULL};
+    char *rules = rules_text(g, s, names);
+    bool is_walked =
+        rules != NULL && put_made(g, out, s, is_integer ? "integer" : "number", rules,
+                                  is_integer ? make_integer : make_number, ret_is_never);
+
+    free(rules);
     return is_walked;
 }
 
@@ -463,7 +576,7 @@ static bool values_open(struct values *v)
             return false;
         v->has_strings = !is_left;
     }
-    return !v->has_numbers || make_number(v->g, &v->numbers, v->s, false, &v->arena);
+    return !v->has_numbers || join_number_rules(v->g, &v->numbers, v->s, false, &v->arena);
 }
 
 static bool is_same_value(const json_t *a, const json_t *b)
@@ -514,7 +627,7 @@ static bool values_put_strings(struct values *v, json_t *out, json_t *strings)
     if (n == 0)
         return true;
     if (string_rules_add_texts(&r, texts, lens, n, false, &why) != STATUS_OK ||
-        string_to_json(&text, &r.parts[0].automaton, &v->arena, &why) != STATUS_OK) {
+        string_to_json(&text, &r.parts[0].automaton, &v->g->work, &v->arena, &why) != STATUS_OK) {
         if (why.status != STATUS_UNIMPLEMENTED) {
             *v->g->err = why;
             return false;

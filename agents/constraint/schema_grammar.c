@@ -17,7 +17,9 @@ struct schema_grammar {
     struct buf *out; /* all rules */
     const json_t *defs;
     json_t *def_rules; /* a definition's name: its rule */
-    json_t *texts;     /* an automaton, or a schema as text: its rule */
+    json_t *texts;     /* an automaton, or "#" and a schema's number: its rule */
+    json_t *shapes;    /* a value with its parts as numbers: its number */
+    json_t *numbers;   /* a value's address: its number, since it was looked at */
     json_t *waiting;   /* definitions whose rules are not written yet */
     size_t n_rules;
     int any, any_string; /* the rules; -1: not written yet */
@@ -752,26 +754,81 @@ static int write_ref(struct schema_grammar *s, const json_t *ref)
 
 static void write_into(struct schema_grammar *s, int rule, const json_t *schema);
 
+static json_int_t value_number(struct schema_grammar *s, const json_t *value);
+
+/* What a value is, with its parts as numbers. False: there is no memory. */
+static bool put_shape(struct schema_grammar *s, struct buf *out, const json_t *value)
+{
+    const char *name;
+    json_t *part;
+    size_t i;
+    enum status rc = STATUS_OK;
+    char *text;
+
+    if (json_is_object(value)) {
+        rc = buf_append_text(out, "{");
+        json_object_foreach((json_t *)value, name, part) /* jansson does not change it */
+            if (rc == STATUS_OK) rc = buf_printf(out, "%zu:%s%" JSON_INTEGER_FORMAT ",",
+                                                 strlen(name), name, value_number(s, part));
+    } else if (json_is_array(value)) {
+        rc = buf_append_text(out, "[");
+        json_array_foreach(value, i, part) if (rc == STATUS_OK) rc =
+            buf_printf(out, "%" JSON_INTEGER_FORMAT ",", value_number(s, part));
+    } else {
+        text = json_dumps(value, JSON_ENCODE_ANY);
+        rc = text != NULL ? buf_append_text(out, text) : STATUS_EXHAUSTED;
+        free(text);
+    }
+    return rc == STATUS_OK;
+}
+
+/* The number of a value of the schema: equal values have the same one. Each is looked at once. */
+static json_int_t value_number(struct schema_grammar *s, const json_t *value)
+{
+    char address[24];
+    const json_t *known;
+    json_int_t number = 0;
+    struct buf shape;
+
+    (void)snprintf(address, sizeof(address), "%p", (const void *)value);
+    known = json_object_get(s->numbers, address);
+    if (known != NULL)
+        return json_integer_value(known);
+    buf_init(&shape, SIZE_MAX);
+    if (put_shape(s, &shape, value)) {
+        known = json_object_get(s->shapes, shape.data);
+        number =
+            known != NULL ? json_integer_value(known) : (json_int_t)json_object_size(s->shapes);
+        if ((known == NULL &&
+             json_object_set_new(s->shapes, shape.data, json_integer(number)) != 0) ||
+            json_object_set_new(s->numbers, address, json_integer(number)) != 0)
+            grammar_fail(s);
+    } else {
+        grammar_fail(s);
+    }
+    buf_deinit(&shape);
+    return number;
+}
+
 /* The rule of a schema, which is written; the same as before for one that was. */
 static int write_schema(struct schema_grammar *s, const json_t *schema)
 {
     json_t *known;
-    char *text;
+    char number[24];
     int rule;
 
     if (json_object_size(schema) == 0)
         return write_any(s);
     if (json_object_get(schema, "$ref") != NULL)
         return write_ref(s, json_object_get(schema, "$ref"));
-    text = json_dumps(schema, JSON_COMPACT);
-    known = text != NULL ? json_object_get(s->texts, text) : NULL;
-    rule = known != NULL ? (int)json_integer_value(known) : new_rule(s);
-    if (known == NULL) {
-        write_into(s, rule, schema);
-        if (text == NULL || json_object_set_new(s->texts, text, json_integer(rule)) != 0)
-            grammar_fail(s);
-    }
-    free(text);
+    (void)snprintf(number, sizeof(number), "#%" JSON_INTEGER_FORMAT, value_number(s, schema));
+    known = json_object_get(s->texts, number);
+    if (known != NULL)
+        return (int)json_integer_value(known);
+    rule = new_rule(s);
+    write_into(s, rule, schema);
+    if (json_object_set_new(s->texts, number, json_integer(rule)) != 0)
+        grammar_fail(s);
     return rule;
 }
 
@@ -826,8 +883,11 @@ enum status schema_grammar_write(struct buf *out, const json_t *top, const json_
 
     s.def_rules = json_object();
     s.texts = json_object();
+    s.shapes = json_object();
+    s.numbers = json_object();
     s.waiting = json_array();
-    if (s.def_rules == NULL || s.texts == NULL || s.waiting == NULL)
+    if (s.def_rules == NULL || s.texts == NULL || s.shapes == NULL || s.numbers == NULL ||
+        s.waiting == NULL)
         grammar_fail(&s);
     first = new_rule(&s);
     rule_put(&s, "root ::= r%d\n", first);
@@ -841,6 +901,8 @@ enum status schema_grammar_write(struct buf *out, const json_t *top, const json_
     }
     json_decref(s.def_rules);
     json_decref(s.texts);
+    json_decref(s.shapes);
+    json_decref(s.numbers);
     json_decref(s.waiting);
     return s.is_failed ? err->status : STATUS_OK;
 }

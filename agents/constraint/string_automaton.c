@@ -138,6 +138,7 @@ static int code_compare(const void *a, const void *b)
 /* The characters of all texts, each as a run of its own, and the runs between them. */
 static size_t texts_symbols(uint32_t *symbols, const struct text_row *rows, size_t n)
 {
+    bool has[0x800] = {false}; /* the characters of one or two bytes, which most texts repeat */
     size_t n_symbols = 0, n_kept = 1;
     uint32_t code;
 
@@ -146,6 +147,10 @@ static size_t texts_symbols(uint32_t *symbols, const struct text_row *rows, size
         for (size_t at = 0; at < rows[i].len;
              at += utf8_decode(rows[i].text + at, rows[i].len - at, &code)) {
             (void)utf8_decode(rows[i].text + at, rows[i].len - at, &code);
+            if (code < sizeof(has) && has[code])
+                continue;
+            if (code < sizeof(has))
+                has[code] = true;
             symbols[n_symbols++] = code;
             symbols[n_symbols++] = code + 1;
         }
@@ -333,6 +338,7 @@ enum {
     KIND_CHAR,   /* a state of the automaton over characters */
     KIND_END,    /* behind the closing quote */
     MAX_RESTS = 1 << 14,
+    REST_WORK = 32, /* what a state of the result costs, in looks at a part of a state */
 };
 
 /* What remains of a character: ranges of what its remaining bits may be, and where each leads. */
@@ -351,14 +357,15 @@ struct json_maker {
     uint32_t n_rests;
     uint32_t *table; /* [MAX_RESTS], heads of lists, + 1 */
     struct automaton out;
+    size_t *work;
     struct arena *arena;
     struct error *err;
 };
 
 static bool maker_fail(struct json_maker *m)
 {
-    return error_set(m->err, STATUS_UNIMPLEMENTED, "needs an automaton with too many states") ==
-           STATUS_OK;
+    return error_set(m->err, STATUS_UNIMPLEMENTED,
+                     "needs an automaton with too many states or too much work") == STATUS_OK;
 }
 
 /* The state of a rest; copies the edges if it is new. */
@@ -382,8 +389,9 @@ static bool maker_find(struct json_maker *m, struct char_rest r, uint32_t *out)
             return true;
         }
     }
-    if (m->n_rests == MAX_RESTS)
+    if (m->n_rests == MAX_RESTS || *m->work < REST_WORK)
         return maker_fail(m);
+    *m->work -= REST_WORK;
     r.next = *head;
     if (r.n_edges > 0) {
         struct automaton_edge *copy = arena_alloc(m->arena, r.n_edges, sizeof(*copy));
@@ -609,53 +617,70 @@ static bool maker_add(struct json_maker *m, struct byte_edges *b, const struct c
     }
 }
 
-static enum status string_make_json(struct automaton *out, const struct automaton *a, bool is_part,
-                                    struct arena *arena, struct error *err)
+/* Writes the states of the result, as they are found. */
+static bool maker_run(struct json_maker *m, struct byte_edges *b)
 {
-    struct json_maker m = {.chars = a, .is_part = is_part, .arena = arena, .err = err};
-    struct byte_edges b;
     uint32_t first;
-    bool is_made;
+    bool is_made = maker_find(m, (struct char_rest){.kind = KIND_CHAR}, &first);
 
-    m.rests = arena_alloc(arena, MAX_RESTS, sizeof(*m.rests));
-    m.table = arena_alloc(arena, MAX_RESTS, sizeof(*m.table));
-    m.out.states = arena_alloc(arena, MAX_RESTS, sizeof(*m.out.states));
-    if (m.rests == NULL || m.table == NULL || m.out.states == NULL)
-        return error_no_memory(err, MAX_RESTS * sizeof(*m.rests), "an automaton");
-    is_made = maker_find(&m, (struct char_rest){.kind = KIND_CHAR}, &first);
-    for (uint32_t i = 0; is_made && i < m.n_rests; i++) {
-        const struct char_rest r = m.rests[i];
-        struct automaton_state *s = &m.out.states[i];
+    for (uint32_t i = 0; is_made && i < m->n_rests; i++) {
+        const struct char_rest r = m->rests[i];
+        struct automaton_state *s = &m->out.states[i];
 
-        b.n = 0;
-        is_made = maker_add(&m, &b, &r);
-        if (!is_made)
-            break;
-        s->is_end =
-            is_part ? r.kind == KIND_CHAR && a->states[r.n_more].is_end : r.kind == KIND_END;
-        s->n_edges = b.n;
-        s->edges = arena_alloc(arena, b.n + 1, sizeof(*s->edges));
+        b->n = 0;
+        if (!maker_add(m, b, &r))
+            return false;
+        s->is_end = m->is_part ? r.kind == KIND_CHAR && m->chars->states[r.n_more].is_end
+                               : r.kind == KIND_END;
+        s->n_edges = b->n;
+        s->edges = arena_alloc(m->arena, b->n + 1, sizeof(*s->edges));
         if (s->edges == NULL)
-            return error_no_memory(err, 0, "an automaton");
-        memcpy(s->edges, b.all, b.n * sizeof(*s->edges));
+            return error_no_memory(m->err, 0, "an automaton") == STATUS_OK;
+        memcpy(s->edges, b->all, b->n * sizeof(*s->edges));
     }
-    if (!is_made)
-        return err->status;
-    m.out.n_states = m.n_rests;
-    *out = m.out;
-    return automaton_minimize(out, arena, err);
+    return is_made;
 }
 
-enum status string_to_json(struct automaton *out, const struct automaton *a, struct arena *arena,
-                           struct error *err)
+static enum status string_make_json(struct automaton *out, const struct automaton *a, bool is_part,
+                                    size_t *work, struct arena *arena, struct error *err)
 {
-    return string_make_json(out, a, false, arena, err);
+    struct json_maker m = {
+        .chars = a, .is_part = is_part, .work = work, .arena = arena, .err = err};
+    struct automaton_state *states;
+    struct byte_edges b;
+    enum status rc = STATUS_OK;
+
+    if (*work < AUTOMATON_WORK)
+        return error_set(err, STATUS_UNIMPLEMENTED, "needs too much work");
+    *work -= AUTOMATON_WORK;
+    m.rests = try_alloc(MAX_RESTS, sizeof(*m.rests));
+    m.table = try_alloc(MAX_RESTS, sizeof(*m.table));
+    states = m.out.states = try_alloc(MAX_RESTS, sizeof(*states));
+    if (m.rests == NULL || m.table == NULL || m.out.states == NULL)
+        rc = error_no_memory(err, MAX_RESTS * sizeof(*m.rests), "an automaton");
+    else if (!maker_run(&m, &b))
+        rc = err->status;
+    m.out.n_states = m.n_rests;
+    if (rc == STATUS_OK)
+        rc = automaton_minimize(&m.out, arena, err); /* its states are the arena's */
+    if (rc == STATUS_OK)
+        *out = m.out;
+    free(m.rests);
+    free(m.table);
+    free(states);
+    return rc;
 }
 
-enum status string_part_to_json(struct automaton *out, const struct automaton *a,
+enum status string_to_json(struct automaton *out, const struct automaton *a, size_t *work,
+                           struct arena *arena, struct error *err)
+{
+    return string_make_json(out, a, false, work, arena, err);
+}
+
+enum status string_part_to_json(struct automaton *out, const struct automaton *a, size_t *work,
                                 struct arena *arena, struct error *err)
 {
-    return string_make_json(out, a, true, arena, err);
+    return string_make_json(out, a, true, work, arena, err);
 }
 
 enum status string_of_set(struct automaton *out, const struct char_set *set, size_t least,

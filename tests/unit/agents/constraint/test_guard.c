@@ -12,12 +12,13 @@ static enum status guard(const char *schema, bool strict, struct error *err)
 {
     json_t *read = json_loads(schema, JSON_DECODE_ANY, NULL);
     struct buf out, left_out;
+    size_t work = GUARD_MAX_WORK;
     enum status rc;
 
     ck_assert_msg(read != NULL, "%s", schema);
     buf_init(&out, sizeof(rewritten) - 1);
     buf_init(&left_out, sizeof(names) - 1);
-    rc = guard_schema(&out, read, strict, &left_out, err);
+    rc = guard_schema(&out, read, strict, &left_out, &work, err);
     memcpy(rewritten, out.len > 0 ? out.data : "", out.len + 1);
     memcpy(names, left_out.len > 0 ? left_out.data : "", left_out.len + 1);
     buf_deinit(&out);
@@ -294,6 +295,75 @@ START_TEST(test_bounds)
 }
 END_TEST
 
+/* An object with n members, which each have their number in their schema. */
+static enum status guard_members(const char *form, int n, struct error *err)
+{
+    struct buf schema;
+    enum status rc;
+
+    buf_init(&schema, 1 << 20);
+    ck_assert_int_eq(buf_append_text(&schema, "{\"properties\":{\"n\":{}"), STATUS_OK);
+    for (int i = 1; i <= n; i++) {
+        ck_assert_int_eq(buf_printf(&schema, ",\"n%d\":{\"type\":\"string\",", i), STATUS_OK);
+        ck_assert_int_eq(buf_printf(&schema, form, i), STATUS_OK);
+        ck_assert_int_eq(buf_append_text(&schema, "}"), STATUS_OK);
+    }
+    ck_assert_int_eq(buf_append_text(&schema, "}}"), STATUS_OK);
+    rc = guard(schema.data, true, err);
+    buf_deinit(&schema);
+    return rc;
+}
+
+/* The work for a schema is bounded; what stands in many places is made once. */
+START_TEST(test_work)
+{
+    static const struct {
+        const char *form, *says; /* NULL: it is taken */
+        int n;
+    } rows[] = {
+        {"\"format\":\"uri\",\"minLength\":1", NULL, 1000},
+        {"\"pattern\":\"^[ab]*a[ab]{8}$\"", NULL, 1000},
+        {"\"maxLength\":5000", NULL, 1000},
+        {"\"maxLength\":%d000", NULL, 10},
+        {"\"pattern\":\"^[ab]*a[ab]{8}c{%d}$\"", "'pattern' cannot be enforced: it needs", 1000},
+        {"\"not\":{\"enum\":[\"%1$dx\",\"y%1$d\"]},\"format\":\"uri\"", "too much work", 1000},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err = {0};
+        const enum status rc = guard_members(rows[i].form, rows[i].n, &err);
+
+        ck_assert_msg(rc == (rows[i].says == NULL ? STATUS_OK : STATUS_INVALID), "%s: %s",
+                      rows[i].form, err.text);
+        ck_assert_msg(rows[i].says == NULL || strstr(err.text, rows[i].says) != NULL, "%s: %s",
+                      rows[i].form, err.text);
+    }
+}
+END_TEST
+
+/* Alternatives that may match one value are compared with each other, up to a number. */
+START_TEST(test_alternatives)
+{
+    struct buf schema;
+    struct error err;
+
+    for (int n = 3; n <= 1000; n += 997) {
+        buf_init(&schema, 1 << 20);
+        ck_assert_int_eq(buf_append_text(&schema, "{\"oneOf\":[{\"const\":0}"), STATUS_OK);
+        for (int i = 1; i < n; i++)
+            ck_assert_int_eq(
+                buf_printf(&schema, ",{\"type\":\"object\",\"properties\":{\"a\":{\"const\":%d}}}",
+                           i),
+                STATUS_OK);
+        ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
+        ck_assert_int_eq(guard(schema.data, true, &err), n == 3 ? STATUS_OK : STATUS_INVALID);
+        ck_assert_msg(n == 3 || strstr(err.text, "'oneOf' has too many alternatives") != NULL, "%s",
+                      err.text);
+        buf_deinit(&schema);
+    }
+}
+END_TEST
+
 /* Without memory a schema is refused as such, whichever allocation fails; of the thousands of a
  * long string, some are tried. */
 START_TEST(test_no_memory)
@@ -322,4 +392,4 @@ START_TEST(test_no_memory)
 END_TEST
 
 SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_bounds,
-           test_no_memory)
+           test_work, test_alternatives, test_no_memory)

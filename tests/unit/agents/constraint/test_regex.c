@@ -1,3 +1,4 @@
+#include "agents/constraint/guard.h"
 #include "agents/constraint/regex.h"
 
 #include <check.h>
@@ -8,7 +9,7 @@
 static enum status compile(struct regex *out, const char *pattern, struct arena *arena,
                            struct error *err)
 {
-    size_t work = AUTOMATON_MAX_WORK;
+    size_t work = GUARD_MAX_WORK;
 
     return regex_compile(out, pattern, strlen(pattern), &work, arena, err);
 }
