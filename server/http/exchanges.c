@@ -3,9 +3,15 @@
 #include <assert.h>
 
 #include "server/access/access.h"
+#include "server/http/exchange.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/front.h"
 #include "server/http/http2.h"
+
+enum {
+    LONG_BODY_BYTES = 200, /* of a request that has a constraint, or is large */
+    TURN_US = 5000,        /* after so long no further long body is read in a turn of the loop */
+};
 
 void front_init(struct http_front *f, const struct http_config *config,
                 void (*stay_awake)(struct http_front *f))
@@ -22,14 +28,43 @@ void front_deinit(struct http_front *f)
     assert(list_is_empty(&f->exchanges));
 }
 
+/* The request is complete and has a body that may take long to read: a schema's automata do. */
+static bool may_take_long(const struct exchange *x)
+{
+    size_t len = 0;
+
+    if (x->state == EXCHANGE_DUE)
+        (void)exchange_body(x, &len); /* its length alone is wanted */
+    return len >= LONG_BODY_BYTES;
+}
+
+/* Bodies that may take long come last, and wait for the loop's next turn once this one was long: so
+ * a request that takes none waits for one of them, not for all. */
 void front_serve(struct http_front *f)
 {
-    struct list notified;
+    const uint64_t begin_us = env_now_us(f->config.env);
+    struct list notified, large;
 
     list_init(&notified);
+    list_init(&large);
     list_move(&f->notified, &notified);
-    while (!list_is_empty(&notified))
-        exchange_serve(container_of(list_first(&notified), struct exchange, notified));
+    while (!list_is_empty(&notified)) {
+        struct exchange *x = container_of(list_first(&notified), struct exchange, notified);
+
+        if (may_take_long(x)) {
+            list_remove(&x->notified);
+            list_push(&large, &x->notified);
+        } else {
+            exchange_serve(x);
+        }
+    }
+    while (!list_is_empty(&large)) {
+        exchange_serve(container_of(list_first(&large), struct exchange, notified));
+        if (env_now_us(f->config.env) - begin_us > TURN_US)
+            break;
+    }
+    list_move(&f->notified, &large); /* notified meanwhile: behind those that wait already */
+    list_move(&large, &f->notified);
     http2_flush_due(f);
 }
 

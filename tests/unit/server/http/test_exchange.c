@@ -159,19 +159,31 @@ static void serve_query(struct exchange *x)
     buf_deinit(&out);
 }
 
+static char order[16]; /* the first letters of the bodies that were served, '-' for none */
+
+static void serve_body(struct exchange *x)
+{
+    size_t len;
+    const char *body = exchange_body(x, &len);
+
+    order[strlen(order)] = len > 0 ? body[0] : '-';
+    exchange_reply(x, 200, "text/words", "", 0);
+}
+
 static const struct route word_routes[] = {
     {"/words", .methods = METHOD_GET, .serve = serve_failure, .api = &words},
     {"/linger", .methods = METHOD_GET, .serve = serve_lingering, .api = &words},
     {"/held", .methods = METHOD_GET, .serve = serve_held, .api = &words},
     {"/query", .methods = METHOD_GET, .serve = serve_query, .api = &words},
     {"/speaks", .methods = METHOD_GET, .serve = serve_speaking, .api = &words},
+    {"/body", .methods = METHOD_GET | METHOD_POST, .serve = serve_body, .api = &words},
     {"/waits", .methods = METHOD_GET | METHOD_POST, .serve = serve_waiting, .api = &words},
 };
 static const struct route number_routes[] = {
     {"/number/", true, METHOD_GET, .serve = serve_failure, .api = &numbers},
     {"/always", .methods = METHOD_GET, .always = true, .serve = serve_lingering, .api = &numbers},
 };
-static const struct route_table word_table = {word_routes, 6}, number_table = {number_routes, 2};
+static const struct route_table word_table = {word_routes, 7}, number_table = {number_routes, 2};
 static const struct route_table *const tables[] = {&word_table, &number_table};
 
 /* --- a client --- */
@@ -264,7 +276,8 @@ START_TEST(errors_are_the_apis)
     expect("/words", "422", "Content-Type: text/words\r\n", "words 422: it is there");
     expect("/number/7", "422", "Content-Type: text/numbers\r\n", "number 422");
     expect("/number/", "404", "Content-Type: text/words\r\n",
-           "there is no '/number/', there are: /words, /linger, /held, /query, /speaks, /waits, "
+           "there is no '/number/', there are: /words, /linger, /held, /query, /speaks, /body, "
+           "/waits, "
            "/always");
     close_front();
 }
@@ -380,5 +393,37 @@ START_TEST(unread_requests_are_answered)
 }
 END_TEST
 
+/* Says it without serving it. */
+static void tell(struct lws *s, const char *text)
+{
+    *s = (struct lws){0};
+    s->connection = connection_open(&f, s);
+    ck_assert_ptr_nonnull(s->connection);
+    connection_read(s->connection, text, strlen(text));
+}
+
+/* Requests with bodies that may take long to read come behind those without, in their order. */
+START_TEST(long_bodies_come_last)
+{
+    static struct lws clients[4];
+    char post[600];
+
+    open_front(true);
+    for (size_t i = 0; i < 4; i++) {
+        (void)snprintf(post, sizeof(post),
+                       "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n%c%0399d",
+                       (char)('a' + i), 0);
+        tell(&clients[i], i == 2 ? "GET /body HTTP/1.1\r\nHost: a\r\n\r\n" : post);
+    }
+    serve_all();
+    ck_assert_str_eq(order, "-abd");
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert(strncmp(clients[i].said, "HTTP/1.1 200 ", 13) == 0);
+        hang_up(&clients[i]);
+    }
+    close_front();
+}
+END_TEST
+
 SUITE_MAIN("server/http/exchange", queries_are_read, errors_are_the_apis, before_it_serves, drains,
-           ends, unread_requests_are_answered)
+           ends, unread_requests_are_answered, long_bodies_come_last)
