@@ -136,6 +136,24 @@ static enum status grammars_open_vocab(struct grammars *g, struct error *err)
     return rc;
 }
 
+/* Looks how each text must begin: that may take some milliseconds, which no turn's start should. */
+static void grammar_look(struct grammar *g)
+{
+    const struct grammar_module *module = g->owner->module;
+    void *matcher = module->matcher_open(g->compiled, &g->is_spent);
+
+    if (matcher == NULL && !g->is_spent) {
+        module->compiled_close(g->compiled);
+        g->compiled = NULL;
+        (void)error_no_memory(&g->err, sizeof(*g), "a constraint's state");
+    }
+    if (matcher == NULL)
+        return;
+    g->n_forced = module->matcher_forced(matcher, g->forced, sizeof(g->forced));
+    g->is_spent = module->matcher_is_spent(matcher);
+    module->matcher_close(matcher);
+}
+
 /* In the background, as the other jobs are. In this process. */
 static void grammar_compile(struct job *job)
 {
@@ -149,7 +167,9 @@ static void grammar_compile(struct job *job)
         return;
     g->compiled = owner->module->compile(owner->engine_vocab, (int)c->form, c->text, c->len,
                                          &no_memory, why, sizeof(why));
-    if (g->compiled == NULL)
+    if (g->compiled != NULL)
+        grammar_look(g);
+    else
         (void)error_because(&g->err, STATUS_INVALID, REASON_INVALID_FIELD, "constraint",
                             "the constraint cannot be compiled: %s", why);
 }
@@ -169,7 +189,9 @@ static void grammar_load(struct job *job)
 
     g->compiled = g->owner->module->compiled_load(g->owner->engine_vocab, g->bytes, g->n_bytes, why,
                                                   sizeof(why));
-    if (g->compiled == NULL)
+    if (g->compiled != NULL)
+        grammar_look(g);
+    else
         (void)error_set(&g->err, STATUS_UNAVAILABLE,
                         "the program that compiles constraints gave a wrong answer: %s", why);
 }

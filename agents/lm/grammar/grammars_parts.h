@@ -14,6 +14,8 @@ enum grammar_state {
     GRAMMAR_READY,
 };
 
+enum { GRAMMAR_MAX_FORCED = 256 };
+
 struct grammar {
     struct grammars *owner;
     enum grammar_state state;
@@ -23,6 +25,10 @@ struct grammar {
     size_t n_refs;
     void *compiled; /* NULL until then; the job's until it is done */
     size_t n_bytes;
+    char forced[GRAMMAR_MAX_FORCED]; /* [n_forced]: how each text must begin; at most so many bytes
+                                        are handled at once */
+    size_t n_forced;
+    bool is_spent;               /* no matcher can be opened: it would take too much work */
     const struct tenant *tenant; /* who asked first */
     struct job job;
     struct compile_job compile;

@@ -11,7 +11,6 @@
 #include "base/utf8.h"
 
 enum {
-    MAX_FORCED_BYTES = 256, /* of a forced text that are handled at once; the rest follows */
     MAX_CLOSING_BYTES = 4096,
     MAX_PLAN_TOKENS = 1024,
     MIN_FORCED_BYTES = 2,
@@ -110,19 +109,22 @@ static enum status matcher_mismatch(const struct matcher *m, int32_t id, struct 
     return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", id);
 }
 
-/* Finds the text that must come next, and its tokens but the last. Without memory for them each
+/* Takes the text that must come next: finds its tokens but the last. Without memory for them each
  * token is a choice of the model: but then a reply would depend on memory, so it fails. */
-static enum status find_forced(struct matcher *m, struct error *err)
+static enum status take_forced(struct matcher *m, const char *text, size_t len, struct error *err)
 {
-    char text[MAX_FORCED_BYTES];
-    size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof(text));
-
     m->forced.n = m->at_forced = 0;
-    if (matcher_check(m, err) != STATUS_OK)
-        return err->status;
     while (len > 0 && !utf8_is_valid(text, len))
         len--; /* the end is inside a character, or a token ended there */
     return len < MIN_FORCED_BYTES ? STATUS_OK : matcher_encode(m, text, len, 1, &m->forced, err);
+}
+
+static enum status find_forced(struct matcher *m, struct error *err)
+{
+    char text[GRAMMAR_MAX_FORCED];
+    const size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof(text));
+
+    return matcher_check(m, err) != STATUS_OK ? err->status : take_forced(m, text, len, err);
 }
 
 enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *arena,
@@ -135,6 +137,10 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
     bool is_spent = false;
     enum status rc;
 
+    if (g->is_spent) {
+        grammar_unref(g);
+        return matcher_too_ambiguous(err);
+    }
     if (m == NULL || mask == NULL) {
         grammar_unref(g);
         return error_no_memory(err, n_words * sizeof(*mask), "a constraint's mask");
@@ -146,7 +152,7 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
     else if (m->engine == NULL)
         rc = error_no_memory(err, sizeof(*m), "a constraint's state");
     else
-        rc = find_forced(m, err);
+        rc = take_forced(m, g->forced, g->n_forced, err);
     if (rc != STATUS_OK) {
         matcher_close(m);
         return rc;
