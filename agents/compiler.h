@@ -19,7 +19,7 @@ typedef void (*compile_done_fn)(struct compile_job *job, char *bytes, size_t len
 /* A member of whoever asks. Its fields are set before, and what they point to is borrowed until
  * done, or cancel. */
 struct compile_job {
-    struct link link; /* the compiler's, as user, child and is_repeated are */
+    struct link link; /* the compiler's, as user, child, is_repeated and is_long are */
     int form;         /* an enum constraint_form */
     const char *text; /* [len] */
     size_t len;
@@ -31,7 +31,7 @@ struct compile_job {
     /* Set before done: the budget of work was too small. */
     bool is_over_budget;
     void *user, *child;
-    bool is_repeated;
+    bool is_repeated, is_long;
 };
 
 struct agent_compiler {

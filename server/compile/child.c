@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -197,6 +198,24 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
 }
 
+/* The process's processor time. */
+static uint64_t child_cpu_ms(const struct child *c)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    if (c->pid == 0 || clock_getcpuclockid(c->pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0; /* it has ended */
+    return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+uint64_t child_spent_ms(const struct child *c)
+{
+    const uint64_t cpu_ms = child_cpu_ms(c);
+
+    return cpu_ms > c->since_cpu_ms ? cpu_ms - c->since_cpu_ms : 0;
+}
+
 static void on_written(uv_write_t *write, int status)
 {
     struct child *c = write->data;
@@ -229,6 +248,7 @@ enum status child_give(struct child *c, struct compile_job *job, uint32_t budget
     c->is_writing = true;
     c->job = job;
     c->since_ms = uv_now(c->pipe.loop);
+    c->since_cpu_ms = child_cpu_ms(c);
     return STATUS_OK;
 }
 

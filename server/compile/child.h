@@ -28,6 +28,7 @@ struct child {
     const struct child_events *events;
     struct compile_job *job; /* NULL: the child is idle */
     uint64_t since_ms; /* when the job was given or the child became idle, by the loop's clock */
+    uint64_t since_cpu_ms; /* the process's processor time when the job was given */
     unsigned n_answers;
     pid_t pid;        /* 0: the process has ended */
     int wait_status;  /* how the process ended, if it has */
@@ -48,6 +49,9 @@ enum status child_start(struct child **out, uv_loop_t *loop, const char *program
  * called. */
 enum status child_give(struct child *c, struct compile_job *job, uint32_t budget_ms,
                        uint32_t memory_mib, struct error *err) MUST_CHECK;
+
+/* Returns how much processor time the process has spent on its job, in ms. */
+uint64_t child_spent_ms(const struct child *c);
 
 /* Looks whether the process has ended. Called after a SIGCHLD. */
 void child_reap(struct child *c);

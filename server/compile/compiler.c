@@ -1,8 +1,11 @@
-/* A job waits in one queue until a process may take it: at most so many run at once, and once keys
- * are configured a tenant's at most half of them. The next is the first whose tenant has the fewest
- * running. It goes to an idle process of its model, or a new one. A process that answers is idle
- * again; one that ends without an answer takes its job with it, by the reason of its end, but for
- * one that had ended by itself before it could read the job, which another gets. */
+/* A job waits in one queue until a process may take it: so many new ones run at once, and as many
+ * long ones, which have taken COMPILER_NEW_MS of processor time. Once keys are configured a
+ * tenant's are at most half of both. The next is the first whose tenant has the fewest running. A
+ * new job that becomes long runs on in a place of the long ones; where none is free its process is
+ * ended, and it begins again when one is. A job goes to an idle process of its model, or a new one.
+ * A process that answers is idle again; one that ends without an answer takes its job with it, by
+ * the reason of its end, but for one that had ended by itself before it could read the job, which
+ * another gets. */
 #include "server/compile/compiler.h"
 
 #include <assert.h>
@@ -20,7 +23,12 @@
 #include "server/compile/child.h"
 #include "server/telemetry/metric.h"
 
-enum { TICK_MS = 1000, RETRY_MS = 1000 };
+enum {
+    TICK_MS = 1000,
+    RETRY_MS = 1000,
+    LOOK_MS = 20,
+    VOCAB_TOKENS_FOR_MS = 512, /* a new process reads so many tokens of the vocabulary in 1 ms */
+};
 
 struct compiler_user {
     struct compiler *compiler;
@@ -34,6 +42,7 @@ static struct compiler_user *child_user(const struct child *c)
 }
 
 static void compiler_advance(struct compiler *c);
+static void on_look(uv_timer_t *look);
 
 static struct child *compiler_next_child(const struct compiler *c, const struct child *child)
 {
@@ -262,14 +271,24 @@ static enum status compiler_start_child(struct child **out, struct compiler_user
 
 /* --- the queue --- */
 
-static size_t compiler_running_of(const struct compiler *c, const struct tenant *tenant)
+/* The long jobs that run, or the new ones; of this tenant alone where of_tenant is set. */
+static size_t compiler_running(const struct compiler *c, bool are_long, bool of_tenant,
+                               const struct tenant *tenant)
 {
     size_t n = 0;
 
     for (const struct child *at = compiler_next_child(c, NULL); at != NULL;
          at = compiler_next_child(c, at))
-        n += at->job != NULL && at->job->tenant == tenant;
+        n += at->job != NULL && at->job->is_long == are_long &&
+             (!of_tenant || at->job->tenant == tenant);
     return n;
+}
+
+/* Whether one more job of the tenant may run among the long or the new ones. */
+static bool compiler_has_place(const struct compiler *c, bool is_long, const struct tenant *tenant)
+{
+    return compiler_running(c, is_long, false, NULL) < c->n_at_once &&
+           (tenant == NULL || compiler_running(c, is_long, true, tenant) < c->n_at_once / 2);
 }
 
 /* NULL: none may run now. */
@@ -278,14 +297,12 @@ static struct compile_job *compiler_choose(const struct compiler *c)
     struct compile_job *best = NULL;
     size_t least = SIZE_MAX;
 
-    if (c->figures.n_running >= c->n_at_once)
-        return NULL;
     for (const struct link *at = list_first(&c->waiting); at != NULL;
          at = list_next(&c->waiting, at)) {
         struct compile_job *job = container_of(at, struct compile_job, link);
-        const size_t n = compiler_running_of(c, job->tenant);
+        const size_t n = compiler_running(c, job->is_long, true, job->tenant);
 
-        if (n < least && (job->tenant == NULL || n < c->n_at_once / 2)) {
+        if (n < least && compiler_has_place(c, job->is_long, job->tenant)) {
             best = job;
             least = n;
         }
@@ -309,6 +326,8 @@ static enum status compiler_run(struct compiler *c, struct compile_job *job, str
     if (rc == STATUS_OK) {
         job->child = child;
         c->figures.n_running++;
+        if (!job->is_long)
+            (void)uv_timer_start(&c->look, on_look, LOOK_MS, LOOK_MS); /* cannot fail */
         return STATUS_OK;
     }
     if (child != NULL)
@@ -327,6 +346,46 @@ static void compiler_advance(struct compiler *c)
             c->figures.n_running++; /* as job_end expects */
             job_fail(c, job, &err);
         }
+}
+
+/* A job that runs has become long. It goes on, or begins again later. */
+static void job_grow(struct compiler *c, struct compile_job *job, struct child *child)
+{
+    const bool has_place = compiler_has_place(c, true, job->tenant);
+
+    job->is_long = true;
+    if (has_place)
+        return;
+    job->child = NULL;
+    c->figures.n_running--;
+    list_push(&c->waiting, &job->link);
+    c->figures.n_waiting++;
+    compiler_close_child(c, child);
+}
+
+/* Finds new jobs that have become long. */
+static void on_look(uv_timer_t *look)
+{
+    struct compiler *c = look->data;
+    bool has_new = false;
+
+    for (struct child *at = compiler_next_child(c, NULL); at != NULL;
+         at = compiler_next_child(c, at)) {
+        struct compile_job *job = at->job;
+        uint64_t new_ms = COMPILER_NEW_MS;
+
+        if (job == NULL || job->is_long)
+            continue;
+        if (at->n_answers == 0)
+            new_ms += job->n_tokens / VOCAB_TOKENS_FOR_MS;
+        if (child_spent_ms(at) > new_ms)
+            job_grow(c, job, at);
+        else
+            has_new = true;
+    }
+    if (!has_new)
+        (void)uv_timer_stop(look); /* cannot fail */
+    compiler_advance(c);
 }
 
 static void on_later(uv_idle_t *later)
@@ -348,7 +407,7 @@ static enum status compiler_submit(void *self, struct compile_job *job, struct e
     }
     job->user = u;
     job->child = NULL;
-    job->is_repeated = job->is_over_budget = false;
+    job->is_repeated = job->is_over_budget = job->is_long = false;
     list_push(&c->waiting, &job->link);
     c->figures.n_waiting++;
     /* Others that may run do so already. */
@@ -464,8 +523,9 @@ void compiler_init(struct compiler *c, uv_loop_t *loop)
     list_init(&c->children);
     (void)uv_signal_init(loop, &c->on_child); /* none of these can fail */
     (void)uv_timer_init(loop, &c->tick);
+    (void)uv_timer_init(loop, &c->look);
     (void)uv_idle_init(loop, &c->later);
-    c->on_child.data = c->tick.data = c->later.data = c;
+    c->on_child.data = c->tick.data = c->look.data = c->later.data = c;
     (void)uv_signal_start(&c->on_child, on_signal, SIGCHLD);
 }
 
@@ -479,5 +539,6 @@ void compiler_close(struct compiler *c)
     }
     uv_close((uv_handle_t *)&c->on_child, NULL);
     uv_close((uv_handle_t *)&c->tick, NULL);
+    uv_close((uv_handle_t *)&c->look, NULL);
     uv_close((uv_handle_t *)&c->later, NULL);
 }

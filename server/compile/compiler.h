@@ -1,4 +1,5 @@
-/* Compiles constraints in other processes, several at once, in fair shares for the principals. The
+/* Compiles constraints in other processes, several at once, in fair shares for the principals. A
+ * new job does not wait for long ones: it has places of its own until it has become one. The
  * processes have limits of processor time and of memory, and are killed when nobody waits for them
  * any more. A process has the vocabulary of one model and compiles one constraint after the other.
  * It ends when it has been idle for long. All functions are called on the loop. */
@@ -18,7 +19,9 @@ enum {
     COMPILER_UNBOUNDED_MEMORY_MIB = 4096, /* the same for a turn that was accepted before */
     COMPILER_PATIENCE_MS = 60000,         /* wall-clock time for a constraint, on a busy machine */
     COMPILER_IDLE_MS = 60000,
-    COMPILER_MAX_AT_ONCE = 4, /* processes at once: half of the processors, 2 to this */
+    COMPILER_MAX_AT_ONCE =
+        4,                /* long jobs at once, and new ones: half of the processors, 2 to this */
+    COMPILER_NEW_MS = 50, /* processor time after which a job is a long one */
     COMPILER_MAX_WAITING = 64,
 };
 
@@ -36,6 +39,7 @@ struct compiler {
     uv_loop_t *loop;
     uv_signal_t on_child;
     uv_timer_t tick;      /* active while there are processes */
+    uv_timer_t look;      /* active while a new job runs */
     uv_idle_t later;      /* active while a job may be run, but not from inside a call */
     struct list waiting;  /* the jobs that wait */
     struct list children; /* all processes, with those that are closing */

@@ -274,6 +274,37 @@ START_TEST(test_tenants)
 }
 END_TEST
 
+/* A new job does not wait for jobs that take long, however many there are. */
+START_TEST(test_long)
+{
+    enum { N = 3 * COMPILER_MAX_AT_ONCE };
+    struct rig_job jobs[N], small;
+    const size_t n_at_once = (compile_rig_open(&rig), rig.compiler.n_at_once);
+    size_t n_long;
+
+    compile_rig_use(&rig, "while :; do :; done");
+    for (size_t i = 0; i < N; i++)
+        compile_well(&jobs[i], "a");
+    do { /* all have had their turn as new ones */
+        (void)uv_run(&rig.loop, UV_RUN_ONCE);
+        n_long = 0;
+        for (size_t i = 0; i < N; i++)
+            n_long += jobs[i].job.is_long;
+    } while (n_long < N);
+    ck_assert_uint_eq(compiler_count(&rig.compiler).n_running, n_at_once);
+    ck_assert_uint_eq(compiler_count(&rig.compiler).n_waiting, N - n_at_once);
+    compile_rig_use(&rig, NULL);
+    compile_well(&small, "b");
+    end_well(&small);
+    ck_assert_uint_eq(compiler_count(&rig.compiler).n_running, n_at_once);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_uint_eq(jobs[i].n_done, 0);
+        compile_rig_cancel(&rig, &jobs[i]);
+    }
+    compile_rig_close(&rig);
+}
+END_TEST
+
 /* Only so many jobs wait; the next is told when to come back. */
 START_TEST(test_full)
 {
@@ -296,8 +327,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_reuse,  test_deaths, test_retired, test_missing,
-                                  test_limits, test_cancel, test_tenants, test_full};
+    const TTest *const tests[] = {test_reuse,   test_deaths, test_retired,
+                                  test_missing, test_limits, test_cancel,
+                                  test_tenants, test_long,   test_full};
 
     if (getenv("PARLEY_COMPILE") == NULL || access(getenv("PARLEY_COMPILE"), X_OK) != 0) {
         printf("the program parley-compile is not built\n");
