@@ -13,6 +13,7 @@ FRAMEWORKS = ("langchain==1.5.2", "langchain-openai==1.7.4", "pydantic-ai-slim[o
               "dspy==3.4.1", "litellm[proxy]==1.108.7", "jsonschema==4.26.0")
 PACKAGES = {
     "frameworks": FRAMEWORKS,
+    "small": ("langchain-ollama==1.1.0", "llm==0.36"),
     "llama_index": ("llama-index-llms-openai-like==0.8.1",),
     "open_webui": ("open-webui==0.12.4",),
     "browser": ("playwright==1.61.0",),

@@ -13,7 +13,7 @@ import children  # noqa: E402
 import environments  # noqa: E402
 
 PROGRAMS = {"langchain": "frameworks", "pydantic_ai": "frameworks", "instructor": "frameworks", "openai_agents": "frameworks",
-            "llama_index": "llama_index", "dspy": "frameworks", "litellm": "frameworks", "open_webui": "browser"}
+            "llama_index": "llama_index", "dspy": "frameworks", "litellm": "frameworks", "langchain_ollama": "small", "llm": "small", "open_webui": "browser"}
 # What keeps them from telling others, and from asking the network.
 QUIET = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False", "DO_NOT_TRACK": "1",
          "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "none", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
