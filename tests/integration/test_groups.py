@@ -3,6 +3,8 @@
 Machin's vectors and examples.
 
 usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
+import contextlib
+import io
 import os
 import queue
 import signal
@@ -194,6 +196,105 @@ def test_calls(address, direct=True):
 
     children.released.clear()
     members(address, 2, body, direct=direct)
+
+
+def gives_never():
+    return children.never
+
+
+class Round:
+    """Callers get what the last of them brings."""
+
+    def __init__(self, n):
+        self.lock, self.left, self.future = threading.Lock(), n, parley.Future()
+
+    def call(self, x):
+        with self.lock:
+            self.left -= 1
+            mine = self.future.then(lambda f: f.wait() + x)
+            if self.left == 0:
+                self.future.set_result(x)
+        return mine
+
+
+def test_futures(address, direct=True):
+    """Functions whose results come later: more of them than threads, async ones, failures, references; those that are given up or left;
+    methods of a reference's value; threads that only wait are told of."""
+    gate, children.never, released, taken = parley.Future(), parley.Future(), threading.Event(), threading.Event()
+
+    async def opens(x):
+        return await gate + x
+
+    async def breaks():
+        raise LookupError("no sense")
+
+    def fails_later():
+        return gate.then(lambda f: {}["no sense"])
+
+    def blocks():
+        released.wait()
+
+    def leaves():
+        taken.set()
+        return parley.Future()
+
+    def run(name, results):
+        with World(name, world_size=2, world="futures", address=address, secret=SECRET, direct=direct, rpc_threads=2) as w:
+            group = w.create_rpc_group("group", ["0", "1"])
+            if name == "1":
+                for what in (Round(9).call, opens, breaks, fails_later, blocks, gives_never, leaves, lambda: gate.then(lambda f: gate)):
+                    group.register(f"{len(group._services)}", what)
+                group.barrier()
+                group.barrier()
+                group.destroy()  # ends the call of 6
+                children.never.set_result("for nobody")
+                return
+            group.barrier()
+            futures = [group.registered_async("0", (i,)) for i in range(9)]
+            got = [f.wait() for f in futures]
+            assert len({g - i for i, g in enumerate(got)}) == 1, got
+            futures = [group.registered_async("1", (i,)) for i in range(20)] + [group.registered_async("3"), group.registered_async("7")]
+            made = group.registered_remote("1", (100,))
+            assert not any(f.done() for f in futures)
+            gate.set_result(5)
+            assert [f.wait() for f in futures[:20]] == list(range(5, 25)) and made.to_here() == 105 and futures[21].wait() == 5
+            assert "no sense" in str(raised(KeyError, futures[20].wait)) and "no sense" in str(raised(LookupError, group.registered_sync, "2"))
+            assert "has its result" in str(raised(RuntimeError, gate.set_result, 6)) and gate.value() == 5
+            assert "cannot be pickled" in str(raised(RuntimeError, group.rpc_sync, "1", lambda: gate))
+            assert raised(parley.Error, group.rpc_sync, "1", gives_never, 0.1).code == "DEADLINE_EXCEEDED"
+            table = group.rpc_remote("1", lambda: [3, 1])
+            assert table.rpc_sync().append(2) is None and table.rpc_async().index(1).wait() == 1 and table.remote().copy().to_here() == [3, 1, 2]
+            assert "no_such" in str(raised(AttributeError, table.rpc_sync().no_such))
+            heard = io.StringIO()
+            with contextlib.redirect_stderr(heard):
+                blocked = [group.registered_async("4") for _ in range(3)]
+                children.until("those who run the member are told", lambda: "\n" in heard.getvalue())
+            released.set()
+            parley.wait_all(blocked)
+            assert "the 2 threads of '1'" in heard.getvalue() and "1 more wait" in heard.getvalue() and "rpc_threads" in heard.getvalue(), heard.getvalue()
+            left = group.registered_async("6")
+            assert taken.wait(PATIENCE)
+            group.barrier()
+            assert raised(parley.Error, left.wait).code == "CANCELLED"
+            results.append("done")
+
+    groups.BUSY_S = 0.2
+    results = []
+
+    def caught(name):
+        try:
+            run(name, results)
+        except BaseException as e:
+            results.append(e)
+            released.set()
+
+    threads = [threading.Thread(target=caught, args=(name,), daemon=True) for name in "01"]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(PATIENCE)
+    assert results == ["done"], results
+    groups.BUSY_S = 5.0
 
 
 def test_unwanted(address):
@@ -809,6 +910,10 @@ def test_examples(address):
     assert said[6:] == ["Ordered server check passed"] * 2, said
     for number in 1, 2, 3:
         assert sorted(s[2:] for s in said[:6] if f"push {number}" in s) == [f"push {number} failed", f"push {number} success"], said
+    said = sorted(lines("batch_parameter_server", address))
+    assert [s.split(":")[0] for s in said] == [f"trainer{i}" for i in range(1, 6)] and len({s.split("weights is ")[1] for s in said}) == 1, said
+    said = lines("batch_cartpole", address)
+    assert [s.split(", ")[2] for s in said] == ["50 batches of 3", "100 batches of 3"], said
     assert lines("dist_coll", address) == ["[1. 1. 1. 1. 1.]"] * 3
     assert lines("assign", PARLEY) in (["Assignment: ['cuda:0', 'cuda:0', 'cpu', 'cpu']"], ["Assignment: ['cpu', 'cpu', 'cuda:0', 'cuda:0']"])
 
@@ -821,9 +926,9 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_direct, test_services, test_calls, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
+        for test in test_direct, test_services, test_calls, test_futures, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
-        for test in test_calls, test_collectives, test_messages, test_leaving:
+        for test in test_calls, test_futures, test_collectives, test_messages, test_leaving:
             timed(test, daemon.address, False)
     with Daemon(PARLEYD, "--work-bytes", "1M") as daemon:
         timed(test_small_room, daemon.address)

@@ -116,6 +116,24 @@ def test_signatures():
     assert "the data ends before the end of an array" in str(raised(ValueError, lambda: unpack(body, values=values)))
 
 
+def test_futures(pool):
+    """Async functions, and those that return a future: the ones of a chunk are computed side by side."""
+    state = {}
+
+    async def meets(i):
+        both = state.setdefault("both", parley.Future())
+        if i == 1:
+            both.set_result("met")
+        return await both, i
+
+    async def breaks():
+        raise Odd(9)
+
+    assert pool.map(meets, [0, 1], chunksize=2) == [("met", 0), ("met", 1)]
+    assert pool.apply(lambda: [f := parley.Future(), f.set_result(4)][0].then(lambda done: done.wait() + 1)) == 5
+    assert raised(Odd, lambda: pool.apply(breaks)).number == 9
+
+
 def test_exceptions(pool):
     """An exception arrives with type, text and the trace of its process; the others' results come all the same."""
     e = raised(Odd, lambda: pool.apply(half, (7,)))
@@ -593,7 +611,7 @@ def test_alone():
 def main():
     with Daemon(PARLEYD) as daemon:
         with Pool(2, address=daemon.address) as pool:
-            for test in test_pool, test_arrays_by_value, test_exceptions, test_strange_exceptions, test_callbacks, test_queue:
+            for test in test_pool, test_arrays_by_value, test_futures, test_exceptions, test_strange_exceptions, test_callbacks, test_queue:
                 timed(test, pool)
             for test in test_lost_workers, test_deadlines:
                 timed(test, pool, daemon.address)

@@ -30,20 +30,22 @@ from parley.worlds import world
 
 if TYPE_CHECKING:
     from parley.act import Act
+    from parley.parallel.futures import Future, collect_all, wait_all
     from parley.policies import Policy
     from parley.replay import Replay
     from parley.served import Models, Params
     from parley.store import OrderedStore, PushPullModel
 
-__all__ = ["Act", "Conversation", "Cursor", "Error", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server", "Turn", "agent",
-           "aio", "connect", "environment", "serve", "teacher", "world"]
+__all__ = ["Act", "Conversation", "Cursor", "Error", "Future", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server",
+           "Turn", "agent", "aio", "collect_all", "connect", "environment", "serve", "teacher", "wait_all", "world"]
 
 
-LAZY = {"Act": "act", "Models": "served", "OrderedStore": "store", "Params": "served", "Policy": "policies", "PushPullModel": "store", "Replay": "replay"}  # and their modules
+LAZY = {"Act": "act", "Future": "parallel.futures", "Models": "served", "OrderedStore": "store", "Params": "served", "Policy": "policies", "PushPullModel": "store",
+        "Replay": "replay", "collect_all": "parallel.futures", "wait_all": "parallel.futures"}  # and their modules
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the classes that need numpy on first use, so that `import parley` works without numpy."""
+    """Imports on first use what needs numpy or cloudpickle, so that `import parley` works without them."""
     module = LAZY.get(name)
     if module is not None:
         return getattr(importlib.import_module(f"parley.{module}"), name)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from parley.parallel.assigner import ModelAssigner, ModelSizeEstimator
 from parley.parallel.events import AndEvent, Event, OrEvent
-from parley.parallel.group import Future, Group, Reference, RpcGroup, World, get_cur_name, get_cur_rank, get_world, is_world_initialized
+from parley.parallel.futures import Future, collect_all, wait_all
+from parley.parallel.group import Group, Reference, RpcGroup, World, get_cur_name, get_cur_rank, get_world, is_world_initialized
 from parley.parallel.membership import MemberLost
 from parley.parallel.messages import Receive
 from parley.parallel.pickle import dumps, loads, share
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AndEvent", "AsyncResult", "CtxPool", "CtxThreadPool", "Event", "Future", "Group", "MemberLost", "ModelAssigner",
            "ModelSizeEstimator", "OrEvent", "OrderedStore", "P2PPool", "Pool", "Process", "ProcessException", "Queue", "Receive",
-           "Reference", "RemoteError", "RpcException", "RpcGroup", "Thread", "ThreadException", "ThreadPool", "WorkerLost", "World", "dumps",
-           "get_context", "get_cur_name", "get_cur_rank", "get_world", "is_world_initialized", "loads", "share"]
+           "Reference", "RemoteError", "RpcException", "RpcGroup", "Thread", "ThreadException", "ThreadPool", "WorkerLost", "World", "collect_all",
+           "dumps", "get_context", "get_cur_name", "get_cur_rank", "get_world", "is_world_initialized", "loads", "share", "wait_all"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,24 +31,26 @@ from typing import Any
 from parley import wire
 from parley.client import Link
 from parley.parallel.collectives import Collectives, View, check_op
+from parley.parallel.futures import Future, later
 from parley.parallel.membership import SERVICE, VALUE, MemberLost, Membership
 from parley.parallel.messages import Messages, Receive, Refuse, Reply, message
 from parley.parallel.peer import ID_BYTES, Peer, peer_of
 from parley.parallel.pickle import pack, unpack, values_at
 from parley.parallel.road import Road
-from parley.parallel.tasks import AsyncResult, WorkerLost, milliseconds
+from parley.parallel.tasks import WorkerLost, milliseconds
 from parley.parallel.worker import SIGNATURE_BYTES, failure, opened, signed_parts
 from parley.wire import Error
 
 MAX_KEPT = 4096  # how many values a member keeps for references
 TOO_MANY = 0xffffffff  # more members than a barrier can have
+BUSY_S = 5.0  # how long all threads may compute before those who run the member are told
 GRACE_S = 1.0  # how long after its deadline a call waits for the daemon's answer
 _HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
 
 _world: World | None = None
 
 
-class Future(AsyncResult):
+class Called(Future):
     """The future result of a call."""
 
     def __init__(self, changed: threading.Condition | None = None, end: float | None = None, late: Error | None = None) -> None:
@@ -68,9 +70,15 @@ class Future(AsyncResult):
             with self._changed:
                 self._changed.notify_all()
 
-    def wait(self, timeout: float | None = None) -> Any:
-        """Waits and returns the result, like torch's futures."""
-        return self.get(timeout)
+
+class _On:
+    """The methods of a reference's value, as those of torch's rpc_sync(), rpc_async() and remote()."""
+
+    def __init__(self, call: Callable[[str, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: self._call(name, args, kwargs)
 
 
 class Reference:
@@ -92,6 +100,26 @@ class Reference:
             except multiprocessing.TimeoutError:
                 raise self._group._late(self._member) from None
         return self._group._call(self._member, self._what, max(end - time.monotonic(), 0.001) if timeout > 0 else timeout).get()
+
+    def rpc_sync(self, timeout: float = -1) -> Any:
+        """Of what this returns, the method m(…) calls the value's method m where the value is, and returns its result."""
+        return _On(lambda *what: self._begin(what, timeout).get())
+
+    def rpc_async(self, timeout: float = -1) -> Any:
+        """Like rpc_sync; m(…) returns a future. If the value is being made still, m(…) waits until it is there."""
+        return _On(lambda *what: self._begin(what, timeout))
+
+    def remote(self, timeout: float = -1) -> Any:
+        """Like rpc_async; m(…) returns a reference to the result, which stays where the value is."""
+        return _On(lambda *what: self._group._remote(self._member, ("on", self._made_here(), *what), timeout))
+
+    def _made_here(self) -> tuple[Any, ...]:
+        if self._made is not None:
+            self._made.get()
+        return self._what
+
+    def _begin(self, what: tuple[Any, ...], timeout: float) -> Future:
+        return self._group._call(self._member, ("on", self._made_here(), *what), timeout)
 
     def __reduce__(self) -> Any:
         raise RuntimeError("a reference cannot be pickled: it is valid only in the process that made it")
@@ -118,10 +146,14 @@ class Group:
         self._epoch = 0
         self._handler = threading.local()
         self._messages = Messages(self)
-        self._threads = concurrent.futures.ThreadPoolExecutor(world.rpc_threads, thread_name_prefix=f"group-{name}")
+        self._n_threads = world.rpc_threads
+        self._threads = concurrent.futures.ThreadPoolExecutor(self._n_threads, thread_name_prefix=f"group-{name}")
         self._membership = Membership(self._link, f"{world.world}/{name}", self._me, world.lease, self._end_calls)
         self._collectives = Collectives(self)
         self._open = dict[int, bool]()  # fetches and messages that were not answered yet
+        self._later = dict[int, bytes]()  # guarded by the lock: calls whose functions have returned a future, with their numbers
+        self._n_served = self._n_serving = 0  # guarded by the lock: calls that threads have computed, and those that came for them
+        self._watch: threading.Timer | None = None  # guarded by the lock: looks whether the threads do nothing but wait
         function = f"group/{secrets.token_hex(16)}"
         self._own_secret = self._secret_of(function.encode())
         self._road: Any = None
@@ -201,13 +233,14 @@ class Group:
         return error
 
     def _late(self, member: str, reason: str = "") -> Error:
-        return Error("DEADLINE_EXCEEDED", f"the member '{member}' of the group '{self.group_name}' did not answer in time", reason)
+        return Error("DEADLINE_EXCEEDED", f"the member '{member}' of the group '{self.group_name}' did not answer in time; if all its threads "
+                     "may wait, raise World(rpc_threads=) there, or let what it calls be async or return a Future", reason)
 
     def _submit(self, member: str, kind: bytes, head: Sequence[bytes], packed: Sequence[Any], seconds: float, is_raw: bool = False) -> Future:
         """head: what comes before the pickled data."""
         milliseconds(seconds)
         end = time.monotonic() + seconds + GRACE_S if seconds > 0 else None
-        future = Future(self._membership.changed if is_raw else None, end, self._late(member))
+        future = Called(self._membership.changed if is_raw else None, end, self._late(member))
         tag = secrets.randbits(8 * ID_BYTES)
         with self._membership.changed:
             if self._membership.error is not None:
@@ -392,10 +425,31 @@ class Group:
         if kind == b"k":  # registered here, before a release that follows it is handled
             with self._lock:
                 self._making[task] = bytes(payload[_HEAD_BYTES:_HEAD_BYTES + ID_BYTES])
+        with self._lock:
+            self._n_serving += 1
+            self._look_soon()
         try:
             self._threads.submit(self._serve, task, payload)
         except RuntimeError as e:  # the group was destroyed meanwhile
             self._fail(task, b"", e)
+
+    def _look_soon(self) -> None:
+        """Needs the lock."""
+        if self._n_serving > self._n_threads and self._watch is None:
+            self._watch = threading.Timer(BUSY_S, self._look, (self._n_served,))
+            self._watch.daemon = True
+            self._watch.start()
+
+    def _look(self, n_served: int) -> None:
+        """Says that calls wait while all threads have computed the same ones for BUSY_S, and what to do."""
+        with self._lock:
+            self._watch = None
+            is_stuck, n_waiting = n_served == self._n_served and self._world is not None, self._n_serving - self._n_threads
+            if not is_stuck and self._world is not None:
+                self._look_soon()
+        if is_stuck and n_waiting > 0:
+            print(f"parley: the {self._n_threads} threads of '{self._me}' in the group '{self.group_name}' have ended no call for {BUSY_S:g} s, and {n_waiting} more "
+                  "wait: raise World(rpc_threads=), or let functions that wait be async or return a Future", file=sys.stderr, flush=True)
 
     def _take_open(self, task: int, payload: bytes | memoryview, take: Callable[[memoryview, memoryview, Reply, Refuse], None]) -> None:
         """Takes a call that is answered later, without a waiting thread. reply returns False if the caller does not wait any more."""
@@ -427,6 +481,10 @@ class Group:
     def _recall(self, task: int) -> None:
         """Drops a call whose caller does not wait any more. A function that is already running is not stopped. Runs on the road's
         thread."""
+        with self._lock:
+            is_later = self._later.pop(task, None) is not None
+        if is_later:
+            self._road.answer(task, [])
         if self._open.pop(task, False):
             self._messages.recall(task)
             self._road.answer(task, [])
@@ -443,22 +501,62 @@ class Group:
             body, values = opened(self._own_secret, b"call", payload)
             number, call = bytes(body[1:1 + ID_BYTES]), body[1 + ID_BYTES:]
             if bytes(body[:1]) == b"k":
-                value = self._keep(task, *unpack(call[ID_BYTES:], values=values))
+                who, *what = unpack(call[ID_BYTES:], values=values)
+                self._check_room()
+                value, keeper = self._compute(who, *what), who
             else:
-                value = self._compute(*unpack(call, values=values))
-            packed = pack(value, False)[0]
-            at = values_at(packed)
-            answer = signed_parts(self._own_secret, b"answer", [number, *packed[:at]], packed[at:])
-            if self._road.is_limited(task) and (size := sum(map(len, answer))) > self._road.max_bytes:
-                raise ValueError(f"the result has {size} bytes, but the daemon takes at most {self._road.max_bytes}")
+                value, keeper = self._compute(*unpack(call, values=values)), None
+            self._finish(task, number, value, keeper)
         except BaseException as e:  # SystemExit, too: it fails only this call
             self._fail(task, number, e)
-        else:
-            self._road.answer(task, answer)
+            self._forget(task)
         finally:
             with self._lock:
-                self._making.pop(task, None)
-                self._unwanted.discard(task)
+                self._n_served, self._n_serving = self._n_served + 1, self._n_serving - 1
+
+    def _forget(self, task: int) -> None:
+        with self._lock:
+            self._making.pop(task, None)
+            self._unwanted.discard(task)
+
+    def _finish(self, task: int, number: bytes, value: Any, keeper: str | None) -> None:
+        """Answers a call with its value, or has it answered when that is there. keeper: the member whose reference is to be to the value."""
+        future = later(value)
+        if future is not None:
+            with self._lock:
+                is_here = self._world is not None
+                if is_here:
+                    self._later[task] = number
+            if not is_here:
+                raise self._left()
+            future.add_done_callback(lambda done: self._go_on(task, number, done, keeper))
+            return
+        if keeper is not None:
+            with self._lock:
+                if task not in self._unwanted:
+                    self._kept[self._making[task]] = keeper, value
+            value = None
+        packed = pack(value, False)[0]
+        at = values_at(packed)
+        answer = signed_parts(self._own_secret, b"answer", [number, *packed[:at]], packed[at:])
+        if self._road.is_limited(task) and (size := sum(map(len, answer))) > self._road.max_bytes:
+            raise ValueError(f"the result has {size} bytes, but the daemon takes at most {self._road.max_bytes}")
+        self._road.answer(task, answer)
+        self._forget(task)
+
+    def _go_on(self, task: int, number: bytes, done: Future, keeper: str | None) -> None:
+        """Answers a call whose future has its result; on the thread that has set it."""
+        with self._lock:
+            if self._later.pop(task, None) is None:
+                return  # its caller does not wait any more, or this member has left
+        try:
+            self._finish(task, number, done.get(0), keeper)
+        except BaseException as e:
+            self._fail(task, number, e)
+            self._forget(task)
+
+    def _left(self) -> Error:
+        return Error("CANCELLED", f"the member '{self._me}' has left the group '{self.group_name}' before the result of the call was there")
 
     def _compute(self, who: str, how: str, *what: Any) -> Any:
         if how == "kept":
@@ -469,6 +567,8 @@ class Group:
         if how == "release":
             self._release(*what)
             return None
+        if how == "on":
+            return getattr(self._compute(who, *what[0]), what[1])(*what[2], **what[3])
         table = self._services if how == "service" else self._values
         if how == "call":
             function, args, kwargs = what
@@ -479,18 +579,14 @@ class Group:
             found = table[what[0]]
         return found(*what[1], **what[2]) if how == "service" else found
 
-    def _keep(self, task: int, who: str, *what: Any) -> Any:
-        """Computes a value and keeps it here; the answer to the call is empty."""
+    def _check_room(self) -> None:
+        """Raises if no more values can be kept."""
         there = self._membership.members
         with self._lock:
             for gone in [n for n, (m, _) in self._kept.items() if m not in there]:
                 del self._kept[gone]
             if len(self._kept) >= MAX_KEPT:
                 raise RuntimeError(f"the member '{self._me}' keeps {MAX_KEPT} values for references already, which is the maximum: drop some references")
-        value = self._compute(who, *what)
-        with self._lock:
-            if task not in self._unwanted:
-                self._kept[self._making[task]] = who, value
 
     def _release(self, number: bytes) -> None:
         """Drops a kept value. If its call is still running, the value will not be kept; if its call failed, there is nothing to drop."""
@@ -623,6 +719,12 @@ class Group:
         if world is None:
             return
         world.groups.pop(self.group_name, None)
+        with self._lock:
+            open_calls, self._later = self._later, {}
+            if self._watch is not None:
+                self._watch.cancel()
+        for task, number in open_calls.items():
+            self._fail(task, number, self._left())
         try:
             self._collectives.forget(f"'{self._me}' has left the group", True)
             self._messages.end()

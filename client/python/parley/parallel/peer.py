@@ -14,7 +14,8 @@ from parley.v1 import work_pb2 as pb
 from parley.wire import Error
 
 if TYPE_CHECKING:
-    from parley.parallel.group import Future, Group
+    from parley.parallel.futures import Future
+    from parley.parallel.group import Group
 
 ID_BYTES = 8  # of a call's number
 

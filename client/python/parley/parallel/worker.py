@@ -156,8 +156,10 @@ class Log:
 class Worker:
     def __init__(self, settings: dict[str, Any]) -> None:
         from parley.client import Link
+        from parley.parallel import futures
         from parley.v1 import work_pb2
 
+        self.futures = futures
         self.pb = work_pb2
         self.settings = settings
         self.secret: bytes = settings["secret"]
@@ -270,13 +272,13 @@ class Worker:
             function = self.functions[key] = unpack(key)
         how, args, kwds = unpack(body[HEAD.size + size:], values=values)
         if how == "call":
-            return function(*self.context, *args, **kwds)
+            return self.futures.resolved(function(*self.context, *args, **kwds))
         if self.context:
-            return [function(*self.context, *((a,) if how == "map" else a)) for a in args]
+            return self.futures.all_resolved([function(*self.context, *((a,) if how == "map" else a)) for a in args])
         results = list(map(function, args) if how == "map" else itertools.starmap(function, args))  # a loop in C
         if len(results) < len(args):
             raise StopIteration(f"raised by the function for item {len(results)} of {len(args)}")
-        return results
+        return self.futures.all_resolved(results)
 
     def work(self, task: int, payload: bytes | bytearray) -> None:
         self.tag = 0
