@@ -113,6 +113,8 @@ bool call_pause_ended(struct parley_call *call)
 
 bool call_op_is_pause(const struct call_op *op)
 {
+    /* Pairs with the start of the operation, perhaps on another thread: see struct call_op. */
+    assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
     return op == &op->call->pause;
 }
 
