@@ -508,7 +508,8 @@ bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer
 bool guard_any_number(struct guard *g)
 {
     json_t *none = json_object();
-    bool is_never, is_made = none != NULL && guard_number(g, none, none, false, &is_never);
+    bool is_never = false;
+    bool is_made = none != NULL && guard_number(g, none, none, false, &is_never);
 
     is_made = is_made && json_object_set(g->defs, "-number", json_object_get(none, "number")) == 0;
     json_decref(none);
