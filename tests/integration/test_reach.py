@@ -15,8 +15,10 @@ import time
 
 import children
 
-import parley
-from parley import reach
+PACKAGE = os.environ["PARLEY_PACKAGE"]  # made by venv.sh
+sys.path.insert(0, PACKAGE)
+import parley  # noqa: E402
+from parley import reach  # noqa: E402
 
 PARLEYD, PARLEY = sys.argv[1:]
 
@@ -109,7 +111,7 @@ def served(folder):
     worker = "import sys, parley\n@parley.agent('words')\nclass Words:\n    def observe(self, messages): pass\n    def act(self): return 'ok'\n" \
              "parley.serve(Words, sys.argv[1])"
     address = f"unix:{folder}/socket"
-    child = children.start([sys.executable, "-c", worker, address], stderr=subprocess.PIPE, text=True)
+    child = children.start([sys.executable, "-c", worker, address], stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": PACKAGE})
     lines = iter(child.stderr.readline, "")
     assert next(lines) == f"parley: waiting to serve 'words': nothing listens at {address}: is parleyd running there?\n"
     with children.Daemon(PARLEYD, listen=address):
