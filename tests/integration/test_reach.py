@@ -78,7 +78,8 @@ def malformed():
     for address, whole in (("localhost", "localhost:8001"), ("::1", "[::1]:8001"), ("[::1]", "[::1]:8001"), ("[::1]:07", "[::1]:7"), ("h:1", "h:1"),
                            ("unix:/a b", "unix:/a b"), ("127.0.0.1", "127.0.0.1:8001"), ("fe80::1%eth0", "[fe80::1%eth0]:8001")):
         assert reach.fault_of(address) == "" and reach.address_of(address) == whole, address
-    for address in ("localhost:1", "[::1]:1", "unix:/nowhere/socket"):  # C: the address is in the sentence as it is used
+    # As C uses them they are in the sentence. No name is looked up: c-ares leaves ten bytes behind when a channel closes meanwhile.
+    for address in ("127.0.0.1:1", "[::1]:1", "unix:/nowhere/socket"):
         assert reach.address_of(address) in of_program(address, None, 0.1)[0]
 
 
