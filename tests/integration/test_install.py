@@ -45,7 +45,7 @@ def completed(root, program, *words):
 def completions(root):
     assert completed(root, "parleyd", "--kv-h") == ["--kv-host-bytes"]
     assert completed(root, "parleyd", "--kv", "") == ["f16", "q8", "f32"]
-    assert completed(root, "parley", "se") == ["self-chat", "selftest"]
+    assert completed(root, "parley", "se") == ["selftest", "self-chat"]
     assert completed(root, "parley", "ask", "--top") == ["--top-p", "--top-k"]
     for shell, files in ("zsh", ["share/zsh/site-functions/_parley", "share/zsh/site-functions/_parleyd"]), \
                         ("fish", ["share/fish/vendor_completions.d/parley.fish", "share/fish/vendor_completions.d/parleyd.fish"]):
