@@ -305,12 +305,12 @@ def http_stream(parley, n_tokens):
 def http2_stream(parley, n_tokens):
     try:
         peer = test_http2.Peer(parley)
-    except ConnectionError:
+        stream = peer.ask(test_http2.CHAT, json.dumps({**BODY, "max_tokens": n_tokens}).encode())
+        peer.h2.increment_flow_control_window(1 << 24)
+        peer.h2.increment_flow_control_window(1 << 24, stream)
+        peer.flush()
+    except ConnectionError:  # also: the connection ended before it had a request
         return "gone"
-    stream = peer.ask(test_http2.CHAT, json.dumps({**BODY, "max_tokens": n_tokens}).encode())
-    peer.h2.increment_flow_control_window(1 << 24)
-    peer.h2.increment_flow_control_window(1 << 24, stream)
-    peer.flush()
     status, body, heads = None, b"", hpack.Decoder()
     for kind, flags, id_, payload in test_http2.frames(peer.socket):  # h2 takes nothing behind a GOAWAY
         assert kind != 3, payload  # RST_STREAM

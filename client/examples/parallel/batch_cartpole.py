@@ -83,7 +83,7 @@ def main(rank, address, secret):
                 agent.learn(np.stack([rewards for rewards, _ in done]))
                 last = float(np.mean([first for _, first in done]))
                 running = 0.5 * last + 0.5 * running
-                print(f"Episode {episode}: last reward {last:.1f}, running reward {running:.1f}, {agent.n_batches} batches of {N_OBSERVERS}", flush=True)
+                print(f"Episode {episode}: last reward {last:.1f}, running reward {running:.1f}, {agent.n_batches} batches of {N_OBSERVERS}\n", end="", flush=True)
         group.barrier()
 
 

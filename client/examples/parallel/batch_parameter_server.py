@@ -58,7 +58,8 @@ def main(rank, address, secret):
         group.barrier()
         if rank > 0:
             losses, model = train(group, rank)
-            print(f"{names[rank]}: {N_BATCHES} batches, the loss falls to {100 * losses[-1] / losses[0]:.1f} %, the sum of the weights is {model.sum():.1f}", flush=True)
+            print(f"{names[rank]}: {N_BATCHES} batches, the loss falls to {100 * losses[-1] / losses[0]:.1f} %, "
+                  f"the sum of the weights is {model.sum():.1f}\n", end="", flush=True)
         group.barrier()
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import hashlib
+import math
 import multiprocessing
 import queue
 import secrets
@@ -41,6 +42,7 @@ from parley.parallel.tasks import WorkerLost, milliseconds
 from parley.parallel.worker import SIGNATURE_BYTES, failure, opened, signed_parts
 from parley.wire import Error
 
+INTERRUPTED_S = 10  # by when a daemon has learned that a call was interrupted
 MAX_KEPT = 4096  # how many values a member keeps for references
 TOO_MANY = 0xffffffff  # more members than a barrier can have
 BUSY_S = 5.0  # how long all threads may compute before those who run the member are told
@@ -600,14 +602,17 @@ class Group:
         """Waits until all members have called barrier. Raises MemberLost if a member is gone or is lost while the others wait. timeout:
         seconds (0: no limit; None: the world's)."""
         timeout = (self._patience if timeout is None else timeout) or None
-        end = None if timeout is None else time.monotonic() + timeout
+        began = time.monotonic()
+        end = None if timeout is None else began + timeout
         with self._one:
             view = self._view()
             if view != self._barrier_view:
                 self._barrier_view, self._epoch = view, 0
             name = hashlib.blake2b(repr(view).encode(), digest_size=16).hexdigest()
             while (error := self._wait_at(name, view, timeout, end)) is not None:
-                if error.code != "ABORTED":  # ABORTED: an event will tell which member is lost, or the lost one is not in this view
+                if error.code == "ALREADY_EXISTS" and time.monotonic() < min(began + INTERRUPTED_S, end or math.inf):
+                    time.sleep(0.01)  # an interrupted call of this member waits there until the daemon learns of its end, and nobody tells
+                elif error.code != "ABORTED":  # ABORTED: an event will tell which member is lost, or the lost one is not in this view
                     raise error
             self._epoch += 1
 
