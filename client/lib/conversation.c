@@ -20,8 +20,8 @@ static void request_copy(char *out, size_t size, const char *text)
     out[len] = '\0';
 }
 
-/* Fills in an id that nobody else draws, so that what is sent twice makes one conversation; "" if
- * the system has no randomness. */
+/* Writes a random id of 128 bits in hex, with which a request that is sent twice makes one
+ * conversation. Returns out, which is "" if the system gives no random bytes. */
 static char *draw_id(char out[33])
 {
     uint8_t bytes[16];

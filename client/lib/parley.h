@@ -87,10 +87,10 @@ void parley_channel_set_patience(struct parley_channel *channel, uint32_t patien
 /* Cancels the calls in flight, waits for their callbacks, and frees the channel. Not in a callback.
  */
 void parley_channel_close(struct parley_channel *channel);
-/* Waits until the server answers its health check, or until timeout_ms. DEADLINE_EXCEEDED says in a
- * sentence what prevented it. FAILED_PRECONDITION, at once, if waiting cannot change the cause (the
- * port is not gRPC's, or TLS or a certificate does not fit); INVALID_ARGUMENT for a malformed
- * address. */
+/* Waits until the server answers its health check, or until timeout_ms, and up to a second more for
+ * a host that does not answer at all. DEADLINE_EXCEEDED says in a sentence what prevented it.
+ * FAILED_PRECONDITION, at once, if waiting cannot change the cause (the port is not gRPC's, or TLS
+ * or a certificate does not fit); INVALID_ARGUMENT for a malformed address. */
 enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
                                        struct parley_error *err);
 
@@ -143,7 +143,7 @@ struct parley_open {
     uint64_t ttl_ms;                        /* 0: the server's */
     int priority;
     /* 1 to 128 bytes: the same request with the same id returns the conversation that it opened.
-     * NULL: one that nobody else has is drawn. "": none, and it is sent only once. */
+     * NULL: libparley draws a random id. "": the request has no id, and is sent only once. */
     const char *request_id;
 };
 
