@@ -155,12 +155,13 @@ static enum chat_next command_retry(struct chat *c, const char *args)
     last = found->n_transcript == 0 ? NULL : found->transcript[found->n_transcript - 1];
     free(c->again);
     c->again = last == NULL || last->n_messages != 1 ? NULL : xstrdup(last->messages[0]->text);
+    turns = last == NULL ? 0 : last->turn;
     parley__v1__conversation__free_unpacked(found, NULL);
     if (c->again == NULL) {
         console_error("there is no message of yours to answer again");
         return CHAT_GOES_ON;
     }
-    if (parley_rewind(c->channel, c->conversation, c->n_turns - 1, &turns, &err) != PARLEY_OK) {
+    if (parley_rewind(c->channel, c->conversation, turns - 1, &turns, &err) != PARLEY_OK) {
         (void)connection_complain(&err);
         return CHAT_GOES_ON;
     }
