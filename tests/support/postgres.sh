@@ -71,6 +71,11 @@ if [ "${bouncer-}" = yes ]; then
     printf '[databases]\npostgres = host=%s port=21500 user=parley\n[pgbouncer]\nlisten_addr=\nunix_socket_dir=%s\nlisten_port=21501\nauth_type=any\npool_mode=transaction\ndefault_pool_size=3\npidfile=%s/bouncer.pid\nlogfile=%s/bouncer.log\n' \
         "$dir" "$dir" "$dir" "$dir" >"$dir/bouncer.ini"
     (cd "$dir" && "${as[@]}" /usr/sbin/pgbouncer -q -d "$dir/bouncer.ini")
+    # The program goes into the background before its socket listens.
+    for _ in {1..200}; do
+        ! "$bin/pg_isready" -q -h "$dir" -p 21501 || break
+        sleep 0.05
+    done
     PARLEY_TEST_POSTGRES="postgresql://parley@/postgres?host=$dir&port=21501"
 fi
 "$@"
