@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How exactly `cpu` computes a model, beside the floats of `ref` on the same file: mean KL, the share of positions with the same
-likeliest token, and how many greedy replies of 32 tokens are those of the floats. By default the model is the default one; texts are
-those of tests/golden: passages, and the everyday questions with their replies.
+likeliest token, and how many greedy replies of 32 tokens are those of the floats; with keys and values as f16 and as q8. By default the
+model is the default one; texts are those of tests/golden: passages, and the everyday questions with their replies.
 
 usage: fidelity.py BUILD_DIR MODEL.gguf [SET…]    SET: an instruction set, as PARLEY_CPU names it; none: the machine's own
 """
@@ -74,7 +74,9 @@ def main():
         ref = Engine(build, model, folder, "ref", "f32")
         floats = [log_softmax(ref.logits(ids)[first:]) for ids, first, _ in texts()]
         for instructions in sets:
-            print(json.dumps({"set": instructions or "best"} | compare(Engine(build, model, folder, "cpu", "f16", instructions), floats)), flush=True)
+            for kv in "f16", "q8":
+                print(json.dumps({"set": instructions or "best", "kv": kv} | compare(Engine(build, model, folder, "cpu", kv, instructions), floats)),
+                      flush=True)
     return 0
 
 
