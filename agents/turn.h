@@ -44,7 +44,9 @@ struct raw_rules {
     bool parses_control; /* control tokens written in the text are recognised */
     bool adds_no_bos;    /* else bos comes first where the model adds one and the prompt has none */
     /* The texts are two, what is before a gap and what is behind it. The reply fills the gap in;
-     * INVALID for a model that has no tokens for this. Control tokens in them are text. */
+     * INVALID for a model that has no tokens for this. Control tokens in them are text. Of three
+     * and more, the third ends the text before the gap, by parses_control, and the others are the
+     * names and texts of files that come before all that, two by two. */
     bool fills_in;
     bool is_chat; /* the ids are a chat's prompt: the reply may have reasoning and calls */
 };

@@ -37,25 +37,81 @@ static enum status raw_add_bos(const struct lm *m, size_t n, struct buf *ids, st
     return STATUS_OK;
 }
 
+enum { GAP_BEFORE, GAP_BEHIND, GAP_TYPED, GAP_FILES };
+
+static enum status raw_text(const struct lm *m, const char *text, size_t len, struct buf *ids,
+                            struct error *err)
+{
+    return vocab_encode(m->vocab, text, len, ids, err);
+}
+
+/* A file's name, or what stands for one, behind the token of files; without such a token a line
+ * that parts the texts. */
+static enum status raw_file_name(const struct lm *m, const struct fill_in_tokens *tokens,
+                                 const struct message *name, struct buf *ids, struct error *err)
+{
+    static const char parts[] = "\n\n--- snippet ---\n\n";
+    enum status rc;
+
+    if (tokens->file < 0)
+        return name == NULL ? STATUS_OK : raw_text(m, parts, sizeof(parts) - 1, ids, err);
+    rc = lm_append_ids(m, &tokens->file, 1, ids, err);
+    if (rc == STATUS_OK)
+        rc = name == NULL ? raw_text(m, "filename\n", 9, ids, err)
+                          : raw_text(m, name->text, name->len, ids, err);
+    return rc;
+}
+
+/* The files before the text with the gap, as llama-server puts them: the same model sees the same
+ * prompt. Each name ends with a line feed. */
+static enum status raw_files(const struct lm *m, const struct fill_in_tokens *tokens,
+                             const struct message *files, size_t n, struct buf *ids,
+                             struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    if (tokens->repository >= 0) {
+        rc = lm_append_ids(m, &tokens->repository, 1, ids, err);
+        if (rc == STATUS_OK)
+            rc = raw_text(m, "myproject\n", 10, ids, err);
+    }
+    for (size_t i = 0; rc == STATUS_OK && i + 1 < n; i += 2) {
+        rc = raw_file_name(m, tokens, &files[i], ids, err);
+        if (rc == STATUS_OK)
+            rc = raw_text(m, files[i + 1].text, files[i + 1].len, ids, err);
+    }
+    return rc == STATUS_OK ? raw_file_name(m, tokens, NULL, ids, err) : rc;
+}
+
 /* The text before the gap and the text behind it, each behind its token. */
-static enum status raw_fill_in(const struct lm *m, const struct message *texts, size_t n,
-                               struct buf *ids, struct error *err)
+static enum status raw_fill_in(const struct lm *m, const struct raw_rules *rules,
+                               const struct message *texts, size_t n, struct buf *ids,
+                               struct error *err)
 {
     struct fill_in_tokens tokens;
-    enum status rc;
+    enum status rc = STATUS_OK;
 
     if (!vocab_fill_in(m->vocab, &tokens))
         return error_because(err, STATUS_INVALID, REASON_MODEL_UNSUITABLE, "suffix",
                              "suffix is not supported: the model's vocabulary has no tokens for "
                              "filling in");
-    assert(n == 2);
-    rc = lm_append_ids(m, &tokens.prefix, 1, ids, err);
+    assert(n >= 2);
+    if (n > GAP_TYPED)
+        rc = raw_files(m, &tokens, texts + GAP_FILES, n - GAP_FILES, ids, err);
     if (rc == STATUS_OK)
-        rc = vocab_encode(m->vocab, texts[0].text, texts[0].len, ids, err);
+        rc = lm_append_ids(m, &tokens.prefix, 1, ids, err);
+    if (rc == STATUS_OK)
+        rc = raw_text(m, texts[GAP_BEFORE].text, texts[GAP_BEFORE].len, ids, err);
+    if (rc == STATUS_OK && n > GAP_TYPED) {
+        const struct text_span span = {texts[GAP_TYPED].len, rules->parses_control};
+
+        rc = vocab_encode_spans(m->vocab, texts[GAP_TYPED].text, texts[GAP_TYPED].len, &span, 1,
+                                true, ids, err);
+    }
     if (rc == STATUS_OK)
         rc = lm_append_ids(m, &tokens.suffix, 1, ids, err);
     if (rc == STATUS_OK)
-        rc = vocab_encode(m->vocab, texts[1].text, texts[1].len, ids, err);
+        rc = raw_text(m, texts[GAP_BEHIND].text, texts[GAP_BEHIND].len, ids, err);
     return rc == STATUS_OK ? lm_append_ids(m, &tokens.middle, 1, ids, err) : rc;
 }
 
@@ -65,7 +121,7 @@ enum status lm_raw_texts(const struct lm *m, const struct raw_rules *rules,
     enum status rc = STATUS_OK;
 
     if (rules->fills_in)
-        return raw_fill_in(m, texts, n, ids, err);
+        return raw_fill_in(m, rules, texts, n, ids, err);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
         const struct text_span span = {texts[i].len, rules->parses_control};
 

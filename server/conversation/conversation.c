@@ -293,7 +293,7 @@ static enum status conversation_check_turn(const struct conversation *c,
         return error_field(err, "messages", "is empty: a turn says something");
     for (size_t i = 0; i < r->n_messages; i++)
         n_bytes += r->messages[i].len;
-    if (n_bytes == 0)
+    if (n_bytes == 0 && !r->raw.fills_in) /* a gap between nothing and nothing is one */
         return error_field(err, r->n_messages == 1 ? "messages[0].text" : "messages",
                            "is empty: a turn says something");
     if (r->n_logprobs > SAMPLING_MAX_LOGPROBS)

@@ -23,6 +23,7 @@ from parley.v1 import scores_pb2 as scores, scores_pb2_grpc as scores_grpc  # no
 from test_tools import CALL, HERMES, TOOLS, says
 
 GAP = ["!<|fim_prefix|>", "!<|fim_suffix|>", "!<|fim_middle|>"]
+FILES = ["!<|repo_name|>", "!<|file_sep|>"]
 SAY = [{"role": "user", "content": "hello there"}]
 
 
@@ -132,7 +133,7 @@ def gaps(parley):
                                ("gap", {"prompt": before, "suffix": behind, "echo": True}, "echo"), ("gap", {"prompt": before, "suffix": 1}, "suffix"), ("gap", {"prompt": "", "suffix": ""}, "prompt")):
         status, reply = post(parley, "/v1/completions", {"model": model, **body})
         assert status == 400 and reply["error"]["param"] == param, (model, body, reply)
-    for path, instead in (("/infill", "suffix"), ("/completion", "/v1/completions"), ("/props", "/v1/models"), ("/lora-adapters", "adapters"), ("/slots", "conversations")):
+    for path, instead in (("/props", "/v1/models"), ("/lora-adapters", "adapters"), ("/slots", "conversations")):
         status, reply = post(parley, path, {"input_prefix": before, "input_suffix": behind})
         assert status == 501 and path in reply["error"]["message"] and instead in reply["error"]["message"], (path, status, reply)
     for body, param in (({}, "messages"), ({"messages": []}, "messages"), ({"messages": SAY, "model": "echo"}, "model"), ({"messages": SAY, "chat_template": "x"}, "chat_template")):
@@ -140,6 +141,58 @@ def gaps(parley):
         assert status == 400 and reply["error"]["param"] == param, (body, reply)
     status, reply = post(parley, "/api/generate", {"model": "tiny", "prompt": before, "suffix": behind})
     assert status == 400 and "filling in" in reply["error"], reply
+
+
+def infills(parley):
+    """llama-server's /infill: the prompt is the one that llama-server makes, other files come before the gap, and its fields have their own names."""
+    before, behind, typed = "def f(x):\n    ", "\n    return y<|fim_middle|>", "y = <|im_end|>"
+    files = [{"filename": "a.py", "text": "A = 1\n"}, {"text": "B<|fim_suffix|>"}]
+
+    def text(content, **more):
+        return ids_of(parley, "gap", content=content, **{"parse_special": False, **more}) if content else []
+
+    prefix, suffix, middle = (ids_of(parley, "gap", prompt=token[1:])[0] for token in GAP)
+    repository, file = (ids_of(parley, "files", prompt=token[1:])[0] for token in FILES)
+    parting = "\n\n--- snippet ---\n\n"
+    gap = [prefix, *text(before), *text(typed, parse_special=True), suffix, *text(behind), middle]
+    for model, extra, wanted in (("gap", [], gap), ("files", [], [repository, *text("myproject\n"), file, *text("filename\n"), *gap]),
+                                 ("gap", files, [*text(parting), *text("A = 1\n"), *text(parting), *text("B<|fim_suffix|>"), *gap]),
+                                 ("files", files, [repository, *text("myproject\n"), file, *text("a.py\n"), *text("A = 1\n"), file, *text("tmp\n"), *text("B<|fim_suffix|>"), file, *text("filename\n"), *gap])):
+        body = {"model": model, "input_prefix": before, "input_suffix": behind, "prompt": typed, "input_extra": extra, "temperature": 0, "ignore_eos": True, "n_predict": 5, "return_tokens": True}
+        status, reply = post(parley, "/infill", body)
+        assert status == 200 and reply["tokens_evaluated"] == len(wanted) and reply["tokens_predicted"] == 5 and reply["stop_type"] == "limit", (reply, len(wanted))
+        assert reply["tokens"] == whole(parley, wanted, model, max_tokens=5)[1], model
+        assert reply["timings"]["prompt_n"] + reply["timings"]["cache_n"] == len(wanted) and reply["timings"]["predicted_n"] == 5
+        told = events(parley, "/infill", body)
+        assert [piece["stop"] for piece in told] == [False] * (len(told) - 1) + [True] and sum((piece["tokens"] for piece in told), []) == reply["tokens"]
+        assert "".join(piece["content"] for piece in told) == reply["content"] and told[-1]["tokens_predicted"] == 5
+    status, reply = post(parley, "/infill", {"model": "gap", "input_prefix": "", "input_suffix": "", "n_predict": 1})
+    assert status == 200 and reply["tokens_evaluated"] == 3, reply
+    status, reply = post(parley, "/infill", {**body, "n_predict": 0, "response_fields": ["content", "tokens", "timings/prompt_n", "timings/none", "none/x", ""]})
+    assert status == 200 and reply == {"content": "", "tokens": [], "timings/prompt_n": reply["timings/prompt_n"]}, reply  # an editor that warms the cache
+    assert post(parley, "/infill", body)[1]["timings"]["cache_n"] == len(wanted) // 16 * 16
+    request = urllib.request.Request(f"http://{parley.http}/infill", json.dumps({**body, "samplers": ["top_k"], "t_max_predict_ms": 50, "t_max_prompt_ms": 50, "n_indent": 2, "x": 1}).encode())
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        assert sorted(answer.getheader("X-Parley-Unenforced").split(", ")) == ["n_indent", "samplers", "t_max_predict_ms", "t_max_prompt_ms", "x"]
+    status, reply = post(parley, "/completion", {"model": "gap", "prompt": "hello", "n_predict": 6, "temperature": 0, "n_probs": 2, "ignore_eos": True, "return_tokens": True})
+    told, said = whole(parley, "hello", "gap")
+    assert status == 200 and reply["tokens"] == said == [t["id"] for t in reply["completion_probabilities"]] and reply["tokens_evaluated"] == len(told), reply
+    assert all(len(t["top_logprobs"]) == 2 for t in reply["completion_probabilities"])
+    stop = next(letter for letter in reply["content"] if letter.isascii() and letter.isalnum())
+    status, cut = post(parley, "/completions", {"model": "gap", "prompt": told, "n_predict": 6, "temperature": 0, "ignore_eos": True, "stop": [stop]})
+    assert status == 200 and (cut["stop_type"], cut["stopping_word"]) == ("word", stop) and cut["content"] == reply["content"].partition(stop)[0], cut
+    status, reply = post(parley, "/infill", {"model": "tiny", "input_prefix": before, "input_suffix": behind})
+    assert status == 501 and reply["error"]["param"] == "model" and "no tokens for filling in" in reply["error"]["message"], reply
+    for wrong, param in (({"input_prefix": None}, "input_prefix"), ({"input_suffix": None}, "input_suffix"), ({"input_suffix": 5}, "input_suffix"), ({"prompt": [1]}, "prompt"),
+                         ({"input_extra": {}}, "input_extra"), ({"input_extra": ["x"]}, "input_extra[0]"), ({"input_extra": [{"text": "x"}, {"text": 5}]}, "input_extra[1].text"),
+                         ({"input_extra": [{}] * 257}, "input_extra"), ({"n_predict": -3}, "n_predict"), ({"n_predict": "x"}, "n_predict"), ({"n_probs": 99}, "n_probs"), ({"n": 2}, "n"),
+                         ({"echo": True}, "echo"), ({"response_fields": "x"}, "response_fields"), ({"response_fields": [1]}, "response_fields"), ({"mirostat": 1}, "mirostat"), ({"top_p": 2}, "top_p"),
+                         ({"return_tokens": "x"}, "return_tokens"), ({"model": "none"}, "model")):
+        status, reply = post(parley, "/infill", {**body, **wrong})
+        assert status in (400, 404) and reply["error"]["param"] == param, (wrong, status, reply)
+    for wrong, param in (({}, "prompt"), ({"prompt": ["a", "b"]}, "prompt"), ({"prompt": [1, "b"]}, "prompt"), ({"prompt": 5}, "prompt")):
+        status, reply = post(parley, "/completion", {"model": "gap", **wrong})
+        assert status == 400 and reply["error"]["param"] == param, (wrong, status, reply)
 
 
 def pieces(parley):
@@ -303,10 +356,11 @@ def main():
         children.run([write_tiny_model, path("tiny.gguf")], check=True)
         children.run([write_tiny_model, path("bos.gguf"), "add_bos"], check=True)
         children.run([write_tiny_model, path("gap.gguf"), "8192", "1", path("hermes.jinja"), *GAP], check=True)
+        children.run([write_tiny_model, path("files.gguf"), "8192", "1", path("hermes.jinja"), *GAP, *FILES], check=True)
         children.run([write_tiny_model, path("hermes.gguf"), "8192", "1", path("hermes.jinja")], check=True)
-        flags = [flag for name in ("tiny", "bos", "gap", "hermes") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
+        flags = [flag for name in ("tiny", "bos", "gap", "files", "hermes") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (control_tokens, beginnings, gaps, pieces, reply_ids, ids_elsewhere, contexts, chats_by_ids):
+            for test in (control_tokens, beginnings, gaps, infills, pieces, reply_ids, ids_elsewhere, contexts, chats_by_ids):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

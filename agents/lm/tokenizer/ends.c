@@ -31,11 +31,13 @@ static const char *const end_texts[] = {
 };
 
 /* A key whose token ends a turn, and the texts of control tokens that stand for it if it is absent.
- */
+ * Tokens of texts with a gap are among them: a reply that begins another text is over. */
 struct end_key {
     const char *key;
     const char *texts[6]; /* NULL ends the list */
 };
+
+enum { END_OF_SEQUENCE, END_BY_REPOSITORY = 4, END_BY_FILE = 5 }; /* in end_keys */
 
 static const struct end_key end_keys[] = {
     {"tokenizer.ggml.eos_token_id", {0}},
@@ -174,12 +176,16 @@ enum status ends_read(struct vocab *v, const struct gguf *g, struct error *err)
         ends_set_text(v, end_texts[i], true);
     ends_except(v);
     for (size_t i = 0; i < sizeof(end_keys) / sizeof(end_keys[0]); i++) {
-        int32_t if_absent = i == 0 && v->kind == VOCAB_SPM ? 2 : -1, id;
+        int32_t if_absent = i == END_OF_SEQUENCE && v->kind == VOCAB_SPM ? 2 : -1, id;
 
         if (ends_read_key(v, g, &end_keys[i], if_absent, &id, err) != STATUS_OK)
             return err->status;
-        if (i == 0)
+        if (i == END_OF_SEQUENCE)
             v->eos = id;
+        if (i == END_BY_REPOSITORY)
+            v->fill_in.repository = id;
+        if (i == END_BY_FILE)
+            v->fill_in.file = id;
     }
     if (ends_read_fill_in(&v->fill_in.prefix, v, g, &fill_in_prefix, err) != STATUS_OK ||
         ends_read_fill_in(&v->fill_in.suffix, v, g, &fill_in_suffix, err) != STATUS_OK ||

@@ -45,7 +45,7 @@ const int32_t *vocab_stop_tokens(const struct vocab *v, size_t *ret_n);
 const int32_t *vocab_unused(const struct vocab *v, size_t *ret_n);
 bool vocab_is_control(const struct vocab *v, int32_t id);
 
-/* The tokens of texts with a gap. False: the vocabulary lacks one of them. */
+/* The tokens of texts with a gap. False: the vocabulary lacks one of the first three. */
 bool vocab_fill_in(const struct vocab *v, struct fill_in_tokens *out);
 
 /* The id of a control token by its exact text, -1 if there is none. */

@@ -9,9 +9,6 @@
 static const struct {
     const char *path, *instead;
 } llama_server_paths[] = {
-    {"/completion", "/v1/completions completes a text"},
-    {"/completions", "/v1/completions completes a text"},
-    {"/infill", "/v1/completions fills in, with the text behind the gap as suffix"},
     {"/lora-adapters", "no adapters are loaded"},
     {"/props", "/v1/models and /api/show describe a model"},
     {"/slots", "there are no slots: 'parley conversations' lists conversations"},
@@ -32,7 +29,8 @@ static void llama_server_serve(struct exchange *x)
 #define ANSWERS .methods = METHOD_GET | METHOD_POST, .serve = llama_server_serve, .api = &openai_api
 
 static const struct route rows[] = {
-    {"/completion", ANSWERS},    {"/completions", ANSWERS}, {"/infill", ANSWERS},
-    {"/lora-adapters", ANSWERS}, {"/props", ANSWERS},       {"/slots", ANSWERS},
+    {"/lora-adapters", ANSWERS},
+    {"/props", ANSWERS},
+    {"/slots", ANSWERS},
 };
 const struct route_table openai_llama_server_routes = {rows, sizeof(rows) / sizeof(rows[0])};
