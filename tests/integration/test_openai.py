@@ -4,6 +4,7 @@ errors as its own exceptions), and bare sockets that say what no client should: 
 
 usage: test_openai.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients; see venv.sh)
 """
+import base64
 import json
 import os
 import re
@@ -290,6 +291,54 @@ def stored(parley):
     head = f"HEAD /v1/responses/{second.id}?stream=true HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
     said = say(parley, head)
     assert said.startswith(b"HTTP/1.1 200") and said.endswith(b"\r\n\r\n") and said.count(b"\r\n\r\n") == 1, said
+
+
+def compacted(parley):
+    """The tokens of a response's prompt are counted without a reply; a history becomes the user's messages and a summary, which later input may have in its place."""
+    client = client_of(parley)
+    count, compact, create = client.responses.input_tokens.count, client.responses.compact, client.responses.create
+    past = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    brief = {"structured_outputs": {"choice": ["y"]}, "temperature": 0}
+    first = create(model="tiny", input=past, instructions="Be brief.", extra_body=brief)
+    named, other = (client.conversations.create(items=past[:2], extra_body={"model": "tiny"}).id for _ in range(2))
+    for asked in ({"input": "hello"}, {"input": past}, {"input": past, "instructions": "Be brief."}, {"input": "four", "previous_response_id": first.id},
+                  {"input": "four", "conversation": named}, {"input": "four", "conversation": {"id": other}, "instructions": "Be brief."}, {"input": "x", "tools": [tool]}):
+        counted = count(model="tiny", **asked)
+        assert counted.object == "response.input_tokens"
+        used = create(model="tiny", max_output_tokens=1, **asked).usage.input_tokens
+        assert abs(counted.input_tokens - used) <= ("previous_response_id" in asked), (asked, counted, used)  # an earlier reply may have ended by another token than the template's
+    second = create(model="tiny", input="four", previous_response_id=first.id, extra_body=brief)
+    for asked, said in (({"previous_response_id": second.id, "input": "five"}, ["one", "three", "four", "five"]), ({"input": past, "instructions": "Be brief."}, ["one", "three"])):
+        asked["extra_body"] = {"max_output_tokens": 12}
+        done = compact(model="tiny", **asked)
+        *kept, summary = done.output
+        assert done.object == "response.compaction" and done.created_at >= first.created_at and done.usage.output_tokens <= 12
+        assert [(item.type, item.role, item.content[0].type, item.content[0].text) for item in kept] == [("message", "user", "input_text", text) for text in said]
+        mark, _, coded = summary.encrypted_content.partition(":")
+        text = base64.b64decode(coded).decode()
+        assert summary.type == "compaction" and mark == "parley-summary" and text != "" and compact(model="tiny", **asked).output[-1].encrypted_content == summary.encrypted_content
+        items = [{"role": "user", "content": text} for text in said] + [{"type": "compaction", "id": summary.id, "encrypted_content": summary.encrypted_content}]
+        spelled = items[:-1] + [{"role": "user", "content": f"This summary stands for the conversation before it:\n\n{text}"}]
+        assert count(model="tiny", input=items) == count(model="tiny", input=spelled)
+        assert create(model="tiny", input=items, max_output_tokens=4, temperature=0).output_text == create(model="tiny", input=spelled, max_output_tokens=4, temperature=0).output_text
+        expect(openai.NotFoundError, "not kept", create, model="tiny", input="x", previous_response_id=done.id)
+    long = [{"role": role, "content": f"{i} " + "word " * 25} for i in range(10) for role in ("user", "assistant")]
+    assert count(model="tiny", input=long).input_tokens > 2048
+    assert [item.content[0].text[0] for item in compact(model="tiny", input=long, extra_body={"max_output_tokens": 4}).output[:-1]] == [str(i) for i in range(10)]  # its front is left out of the summary alone
+    expect(openai.BadRequestError, "maximum context length", compact, model="tiny", input="word " * 3000)
+    for call in (compact, count):
+        for field, wrong in (("input", {}), ("input", {"input": []}), ("input", {"input": 5}), ("model", {"input": "x", "model": 5}), ("previous_response_id", {"previous_response_id": "resp_0"}),
+                             ("conversation", {"conversation": named, "previous_response_id": first.id}), ("instructions", {"instructions": 5, "previous_response_id": first.id})):
+            own = {key: value for key, value in wrong.items() if call is count or key != "conversation"}
+            extra = {"conversation": named} if "conversation" in wrong and call is compact else {}
+            error = expect((openai.BadRequestError, openai.NotFoundError), "", call, **{"model": "tiny", **own}, extra_body=extra)
+            assert error.param == field, (error.param, field, wrong)
+        expect(openai.BadRequestError, "model 'tiny'", call, model="long", previous_response_id=first.id)
+    expect(openai.BadRequestError, "comes whole", compact, model="tiny", input="x", extra_body={"stream": True})
+    expect(openai.BadRequestError, "not stored", compact, model="tiny", input="x", extra_body={"background": True})
+    for path in ("/v1/responses/compact", "/v1/responses/input_tokens"):
+        assert call_bare(parley, "GET", path)[0] == 405
 
 
 def background(parley):
@@ -902,7 +951,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, background, constrained, closed, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, compacted, background, constrained, closed, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
               chunks, lengths]
     with tempfile.TemporaryDirectory() as folder:
         tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")

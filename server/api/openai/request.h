@@ -14,6 +14,8 @@ struct pair;
 /* The beginning of the "encrypted_content" of reasoning that a response has given out, which goes
  * on in base64: clients that keep nothing else send it back. */
 #define RESPONSE_THOUGHTS_MARK "parley:"
+/* The same of a compaction item, whose content is a summary. */
+#define RESPONSE_SUMMARY_MARK "parley-summary:"
 
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err) MUST_CHECK;

@@ -149,24 +149,23 @@ static json_t *texts_of(const json_t *parts, const char *type)
     return all;
 }
 
-/* What a response has given out as encrypted: the reasoning in base64. Of other servers' nothing
- * can be read. */
-static json_t *decoded_thoughts(const json_t *value)
+/* What a response has given out as encrypted: a text in base64 behind its mark. Of other servers'
+ * nothing can be read. */
+static json_t *decoded_text(const json_t *value, const char *mark)
 {
-    static const char mark[] = RESPONSE_THOUGHTS_MARK;
     const char *text = json_string_value(value);
-    json_t *thoughts = NULL;
+    json_t *decoded = NULL;
     uint8_t *bytes;
     size_t len;
 
-    if (text == NULL || strncmp(text, mark, sizeof(mark) - 1) != 0)
+    if (text == NULL || strncmp(text, mark, strlen(mark)) != 0)
         return NULL;
-    text += sizeof(mark) - 1;
+    text += strlen(mark);
     bytes = malloc(base64_max_bytes(strlen(text)));
     if (bytes != NULL && base64_decode(bytes, &len, text, strlen(text)))
-        thoughts = json_stringn((const char *)bytes, len); /* NULL: it is no UTF-8 */
+        decoded = json_stringn((const char *)bytes, len); /* NULL: it is no UTF-8 */
     free(bytes);
-    return thoughts;
+    return decoded;
 }
 
 static bool add_reasoning_item(struct items *x, const json_t *item)
@@ -174,10 +173,27 @@ static bool add_reasoning_item(struct items *x, const json_t *item)
     json_t *thoughts = texts_of(json_object_get(item, "content"), "reasoning_text");
 
     if (thoughts == NULL)
-        thoughts = decoded_thoughts(json_object_get(item, "encrypted_content"));
+        thoughts = decoded_text(json_object_get(item, "encrypted_content"), RESPONSE_THOUGHTS_MARK);
     json_decref(x->thoughts);
     x->thoughts = thoughts;
     return true;
+}
+
+/* The summary that /v1/responses/compact has given out; a user's message, so that a reply may
+ * follow it at once. */
+static bool add_compaction_item(struct items *x, const json_t *item)
+{
+    json_t *summary =
+        decoded_text(json_object_get(item, "encrypted_content"), RESPONSE_SUMMARY_MARK);
+    json_t *message;
+
+    if (summary == NULL)
+        return true;
+    message = json_pack("{s:s,s:s+}", "role", "user", "content",
+                        "This summary stands for the conversation before it:\n\n",
+                        json_string_value(summary));
+    json_decref(summary);
+    return message != NULL && json_array_append_new(x->list, message) == 0;
 }
 
 static bool skip_item(struct items *x, const json_t *item)
@@ -186,14 +202,14 @@ static bool skip_item(struct items *x, const json_t *item)
 }
 
 /* Items of tools that the API's provider runs are read and left out, as the tools are. So is what
- * it has made of a long history, which only it can read. */
+ * another provider has made of a long history, which only that can read. */
 static const struct item_type {
     const char *type;
     bool (*add)(struct items *x, const json_t *item);
 } item_types[] = {
     {"code_interpreter_call", skip_item},
-    {"compaction", skip_item},
-    {"compaction_summary", skip_item},
+    {"compaction", add_compaction_item},
+    {"compaction_summary", add_compaction_item},
     {"computer_call", skip_item},
     {"computer_call_output", skip_item},
     {"custom_tool_call", add_custom_item},

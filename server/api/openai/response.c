@@ -233,18 +233,34 @@ const char *response_item_status(const struct completed_turn *t)
     return response_is_cut_short(t) ? "incomplete" : "completed";
 }
 
+void response_write_usage(const struct completed_turn *t, const struct model *m,
+                          struct json_writer *w)
+{
+    const struct usage *u = &t->usage;
+
+    json_begin_object(w, "usage");
+    json_write_unsigned(w, "input_tokens", u->n_prompt);
+    json_begin_object(w, "input_tokens_details");
+    json_write_unsigned(w, "cached_tokens", u->n_cached);
+    json_write_unsigned(w, "cache_write_tokens", 0);
+    json_end_object(w);
+    json_write_unsigned(w, "output_tokens", u->n_completion);
+    json_begin_object(w, "output_tokens_details");
+    json_write_unsigned(w, "reasoning_tokens", tools_thought_tokens(t, m->info.text.reply_format));
+    json_end_object(w);
+    json_write_unsigned(w, "total_tokens", u->n_prompt + u->n_completion);
+    json_end_object(w);
+}
+
 static void write_outcome(struct json_writer *w, const struct response_view *v,
                           const struct completed_turn *t)
 {
-    const struct usage *u;
-
     if (t == NULL) {
         json_write_null(w, "completed_at");
         json_write_null(w, "incomplete_details");
         json_write_null(w, "usage");
         return;
     }
-    u = &t->usage;
     json_write_unsigned(w, "completed_at", v->created_s + t->timings.total_us / 1000000);
     if (response_is_cut_short(t) && t->finish != FINISH_CANCELLED && t->finish != FINISH_ERROR) {
         json_begin_object(w, "incomplete_details");
@@ -254,19 +270,7 @@ static void write_outcome(struct json_writer *w, const struct response_view *v,
     } else {
         json_write_null(w, "incomplete_details");
     }
-    json_begin_object(w, "usage");
-    json_write_unsigned(w, "input_tokens", u->n_prompt);
-    json_begin_object(w, "input_tokens_details");
-    json_write_unsigned(w, "cached_tokens", u->n_cached);
-    json_write_unsigned(w, "cache_write_tokens", 0);
-    json_end_object(w);
-    json_write_unsigned(w, "output_tokens", u->n_completion);
-    json_begin_object(w, "output_tokens_details");
-    json_write_unsigned(w, "reasoning_tokens",
-                        tools_thought_tokens(t, v->model->info.text.reply_format));
-    json_end_object(w);
-    json_write_unsigned(w, "total_tokens", u->n_prompt + u->n_completion);
-    json_end_object(w);
+    response_write_usage(t, v->model, w);
 }
 
 /* The parameters that the reply is sampled with. */

@@ -82,6 +82,10 @@ void response_write_part(struct json_writer *w, const char *name, const char *te
 void response_write_logprobs(struct json_writer *w, const struct choice *c,
                              const struct turn_event *piece);
 
+/* Writes the member "usage" of a turn's reply. */
+void response_write_usage(const struct completed_turn *t, const struct model *m,
+                          struct json_writer *w);
+
 /* What the object of a response is written from. */
 struct response_view {
     const struct response *response;

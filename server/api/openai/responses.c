@@ -6,6 +6,7 @@
 #include "server/access/access.h"
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
+#include "server/api/openai/history.h"
 #include "server/api/openai/references.h"
 #include "server/api/openai/request.h"
 #include "server/api/openai/response.h"
@@ -296,33 +297,9 @@ static void responses_serve_now(struct exchange *x)
     resolution_serve(x, responses_begin);
 }
 
-/* The conversation that the request goes on from, or names, may have to be read from the journal
- * first. */
-static const char *wanted_conversation(struct exchange *x)
-{
-    struct error ignored; /* begin reports it */
-    json_t *body = NULL;
-    struct response_conversation of_previous;
-    const char *text, *previous, *named;
-    size_t len;
-
-    text = exchange_body(x, &len);
-    if (exchange_server(x)->conversations->keeping.journal == NULL ||
-        fields_parse(&body, text, len, &ignored) != STATUS_OK)
-        return "";
-    previous = json_string_value(json_object_get(body, "previous_response_id"));
-    named = request_conversation(json_object_get(body, "conversation"));
-    of_previous = response_conversation_of(previous == NULL ? "" : previous);
-    if (named == NULL)
-        named = of_previous.text;
-    named = arena_strndup(exchange_arena(x), named, strlen(named));
-    json_decref(body);
-    return named == NULL ? "" : named; /* without memory it is not found */
-}
-
 static void responses_serve(struct exchange *x)
 {
-    resolution_recall(x, wanted_conversation(x), responses_serve_now);
+    resolution_recall(x, history_conversation(x), responses_serve_now);
 }
 
 static const struct route rows[] = {
