@@ -1,6 +1,9 @@
+/* Writes and reads what a message has besides its text, as one JSON object. The ids and keys of a
+ * reply's calls are made here, too, from the seed of its turn. */
 #include "agents/message_extras.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +22,26 @@ void call_id_format(char out[CALL_ID_CHARS], uint64_t seed, uint32_t call)
     for (size_t i = 0; i + 1 < CALL_ID_CHARS; i++, left /= sizeof(digits) - 1)
         out[i] = digits[left % (sizeof(digits) - 1)];
     out[CALL_ID_CHARS - 1] = '\0';
+}
+
+void call_key_format(char out[CALL_KEY_CHARS], uint64_t seed, uint32_t call)
+{
+    uint64_t halves[2];
+
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sip s = sip_start(~seed, seed);
+
+        sip_word(&s, call);
+        sip_word(&s, i);
+        halves[i] = sip_finish(&s);
+    }
+    /* version 8, and the variant of RFC 9562 */
+    halves[0] = (halves[0] & ~UINT64_C(0xf000)) | 0x8000;
+    halves[1] = (halves[1] & ~(UINT64_C(3) << 62)) | UINT64_C(2) << 62;
+    (void)snprintf(out, CALL_KEY_CHARS, "%08x-%04x-%04x-%04x-%012llx", (unsigned)(halves[0] >> 32),
+                   (unsigned)(halves[0] >> 16 & 0xffff), (unsigned)(halves[0] & 0xffff),
+                   (unsigned)(halves[1] >> 48),
+                   (unsigned long long)(halves[1] & UINT64_C(0xffffffffffff)));
 }
 
 static bool is_object(struct text t)

@@ -19,11 +19,14 @@ struct message_extras {
     struct text call_id, name; /* of a tool's result; len 0: not known */
 };
 
-enum { CALL_ID_CHARS = 10 };
+enum { CALL_ID_CHARS = 10, CALL_KEY_CHARS = 37 };
 
 /* The id of a reply's call, unique over a conversation: nine letters and digits, which all
  * templates take. */
 void call_id_format(char out[CALL_ID_CHARS], uint64_t seed, uint32_t call);
+/* The idempotency key of a reply's call: a UUID that follows from the seed, which is drawn once for
+ * each accepted turn, and from the call's place. It is another one than that of any other call. */
+void call_key_format(char out[CALL_KEY_CHARS], uint64_t seed, uint32_t call);
 
 /* Appends the JSON object; nothing if there are no extras. Arguments that are a JSON object stand
  * in it as one, others as a string. */

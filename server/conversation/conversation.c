@@ -10,6 +10,7 @@
 #include "server/conversation/keeping.h"
 #include "server/conversation/observed.h"
 #include "server/conversation/reader.h"
+#include "server/conversation/tool_results.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 
@@ -459,6 +460,8 @@ static enum status conversation_take_turn(struct conversation *c, const struct t
     for (size_t i = 0; i < r->n_messages; i++)
         n_bytes += r->messages[i].len;
     rc = check_limits(c, n_bytes, err);
+    if (rc == STATUS_OK)
+        rc = tool_results_check(&c->host, r, err);
     if (rc != STATUS_OK)
         return rc;
     return turn_open(&c->host, r, next, reader, err);

@@ -25,7 +25,7 @@ from parley.agents import Row, agent, serve
 from parley.client import Conversation, Server, Turn, connect
 from parley.environments import environment
 from parley.teachers import teacher
-from parley.wire import Cursor, Error, Piece, Reply
+from parley.wire import Cursor, Error, Piece, Reply, ToolCall
 from parley.worlds import world
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from parley.store import OrderedStore, PushPullModel
 
 __all__ = ["Act", "Conversation", "Cursor", "Error", "Future", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server",
-           "Turn", "agent", "aio", "collect_all", "connect", "environment", "serve", "teacher", "wait_all", "world"]
+           "ToolCall", "Turn", "agent", "aio", "collect_all", "connect", "environment", "serve", "teacher", "wait_all", "world"]
 
 
 LAZY = {"Act": "act", "Future": "parallel.futures", "Models": "served", "OrderedStore": "store", "Params": "served", "Policy": "policies", "PushPullModel": "store",

@@ -62,10 +62,10 @@ class Server:
         self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
         self.patience, self._next = patience, 0
 
-    async def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0,
+    async def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0, request_id: str = "",
                    **sampling: Any) -> Conversation:
         request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
-                                              request_id=uuid.uuid4().hex)
+                                              request_id=request_id or uuid.uuid4().hex)
         if sampling:
             request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
         patience = Patience(self.patience)

@@ -26,11 +26,12 @@ class Server:
         self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
         self.patience, self._next = patience, 0
 
-    def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0,
+    def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0, request_id: str = "",
              **sampling: Any) -> Conversation:
-        """Opens a conversation. The sampling options, such as temperature=0 or max_tokens=50, apply to all its turns."""
+        """Opens a conversation. The sampling options, such as temperature=0 or max_tokens=50, apply to all its turns. A program that gives
+        the same request_id when it is run again gets the same conversation, and its turns again from the first one, without computing."""
         request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
-                                              request_id=uuid.uuid4().hex)
+                                              request_id=request_id or uuid.uuid4().hex)
         if sampling:
             request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
         patience = Patience(self.patience)
@@ -195,7 +196,9 @@ class Conversation:
         self.turns, self.generation, self._doubt = state.turns, state.generation, None
 
     def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
-        """Sends a text, or messages ({"role": …, "text": …}), and returns the reply in pieces. logprobs=n: see Reply."""
+        """Sends a text, or messages ({"role": …, "text": …}), and returns the reply in pieces. logprobs=n: see Reply. tools: what the model
+        may call, as {"name": …, "description": …, "parameters": a JSON schema}; tool_choice: "auto", "none", "required" or a name;
+        parallel_tool_calls=False: one call at most. A result is a message {"role": "tool", "tool_call_id": …, "text": …}."""
         return Turn(self, TurnProgress(self._next(said, sampling, deadline=deadline), self.generation))
 
     def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:

@@ -3,6 +3,7 @@ retries. Nothing here blocks."""
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -199,6 +200,17 @@ class Piece(str):
 
 
 @dataclasses.dataclass(frozen=True)
+class ToolCall:
+    """The model asks for a run of a tool. `arguments` is JSON, as the model wrote it. `idempotency_key` names the call among all calls and
+    stays the same wherever the call is told again, so that a tool that knows it does its work once."""
+
+    id: str
+    name: str
+    arguments: str
+    idempotency_key: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Reply:
     """A whole reply. `token_ids` are its tokens, if the agent generates tokens. With `logprobs=n` in the call, `logprobs` has the natural
     log-probability of each token and `top_logprobs` the n likeliest tokens at its place, each as (id, log-probability). They are the
@@ -212,6 +224,7 @@ class Reply:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -228,7 +241,21 @@ def tops_of(logprobs: Iterable[content_pb2.TokenLogprob]) -> tuple[tuple[tuple[i
 
 def reply_of(reply: conversations_pb2.TurnReply) -> Reply:
     return Reply(reply.message.text, finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens, reply.usage.completion_tokens,
-                 tuple(reply.token_ids), tuple(token.logprob for token in reply.logprobs), tops_of(reply.logprobs))
+                 tuple(reply.token_ids), tuple(token.logprob for token in reply.logprobs), tops_of(reply.logprobs),
+                 tuple(ToolCall(c.id, c.name, c.arguments, c.idempotency_key) for c in reply.message.tool_calls))
+
+
+def tool_of(tool: Mapping[str, Any]) -> content_pb2.Tool:
+    parameters = tool.get("parameters", "")
+    return content_pb2.Tool(**{**tool, "parameters": parameters if isinstance(parameters, str) else json.dumps(parameters)})
+
+
+def tool_choice_of(choice: str, no_parallel: bool) -> content_pb2.ToolChoice:
+    modes = {"": content_pb2.ToolChoice.MODE_AUTO, "auto": content_pb2.ToolChoice.MODE_AUTO, "none": content_pb2.ToolChoice.MODE_NONE,
+             "required": content_pb2.ToolChoice.MODE_REQUIRED}
+    if choice in modes:
+        return content_pb2.ToolChoice(mode=modes[choice], no_parallel=no_parallel)
+    return content_pb2.ToolChoice(mode=content_pb2.ToolChoice.MODE_REQUIRED, name=choice, no_parallel=no_parallel)
 
 
 Said = str | Iterable[Mapping[str, Any]]
@@ -244,6 +271,10 @@ def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[s
         request.messages.extend(content_pb2.Message(**message) for message in said)
     options = dict(sampling)
     request.want_logprobs = options.pop("logprobs", 0)
+    request.tools.extend(map(tool_of, options.pop("tools", ())))
+    choice, is_parallel = options.pop("tool_choice", ""), options.pop("parallel_tool_calls", True)
+    if choice or not is_parallel:
+        request.tool_choice.CopyFrom(tool_choice_of(choice, not is_parallel))
     if options:
         request.sampling.CopyFrom(sampling_pb2.Sampling(**options))
     return request
@@ -262,10 +293,12 @@ class TurnProgress:
         self.logprobs: list[content_pb2.TokenLogprob] = []
         self.behind = ""  # the text received after the place `after`
         self.repeated = 0  # how many characters of `behind` this attempt has repeated
+        self.calls: list[content_pb2.ToolCallDelta] = []  # what was received of calls up to the place `after`
+        self.calls_behind: list[content_pb2.ToolCallDelta] = []  # and after it: the next attempt repeats that
         self.done: conversations_pb2.TurnDone | None = None
 
     def next_request(self) -> conversations_pb2.TurnRequest:
-        self.repeated = 0
+        self.repeated, self.calls_behind = 0, []
         if self.after is not None:
             self.request.resume_from.CopyFrom(
                 cursor_pb2.Cursor(generation=self.after.generation, turn=self.after.turn, index=self.after.index))
@@ -292,7 +325,9 @@ class TurnProgress:
             piece.logprobs = tuple(token.logprob for token in event.piece.logprobs)
             self.token_ids += event.piece.token_ids
             self.logprobs += event.piece.logprobs
+            self.calls_behind += event.piece.tool_calls
             if piece.token_ids:
+                self.calls, self.calls_behind = self.calls + self.calls_behind, []
                 piece.cursor = self.after = Cursor(self.generation, self.request.turn, event.piece.next_index)
                 self.behind, self.repeated = "", 0
             else:
@@ -303,9 +338,18 @@ class TurnProgress:
                 return piece
         return None
 
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        calls: dict[int, ToolCall] = {}
+        for delta in self.calls + self.calls_behind:
+            if delta.id:
+                calls[delta.index] = ToolCall(delta.id, delta.name, "", delta.idempotency_key)
+            known = calls[delta.index]
+            calls[delta.index] = dataclasses.replace(known, arguments=known.arguments + delta.arguments)
+        return tuple(dataclasses.replace(c, arguments=c.arguments or "{}") for c in calls.values())
+
     def reply(self) -> Reply:
         if self.done is None:
             raise RuntimeError("the turn has not ended yet")
         return Reply("".join(self.pieces), finish_word(self.done.finish_reason), self.request.turn,
                      self.done.usage.prompt_tokens, self.done.usage.completion_tokens, tuple(self.token_ids),
-                     tuple(token.logprob for token in self.logprobs), tops_of(self.logprobs))
+                     tuple(token.logprob for token in self.logprobs), tops_of(self.logprobs), self.tool_calls())

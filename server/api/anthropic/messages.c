@@ -86,7 +86,7 @@ static void content_close(struct anthropic_content *s, struct json_writer *w)
 static void content_begin_block(const struct choice *c, const char *member,
                                 const struct reply_part *part, struct json_writer *w)
 {
-    char id[CALL_ID_CHARS];
+    char id[CALL_ID_CHARS], key[CALL_KEY_CHARS];
 
     json_begin_object(w, member);
     if (part->kind != REPLY_CALL) {
@@ -94,8 +94,10 @@ static void content_begin_block(const struct choice *c, const char *member,
         return;
     }
     call_id_format(id, generation_call_seed(c), part->call);
+    call_key_format(key, generation_call_seed(c), part->call);
     json_write_text(w, "type", "tool_use");
     json_write_text(w, "id", id);
+    json_write_text(w, "idempotency_key", key);
     json_write_string(w, "name", part->text, part->len);
 }
 

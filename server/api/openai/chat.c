@@ -23,10 +23,12 @@ static void chat_write_logprobs(const struct generation *g, const struct choice 
 
 static void chat_begin_call(const struct choice *c, uint32_t call, struct json_writer *w)
 {
-    char id[CALL_ID_CHARS];
+    char id[CALL_ID_CHARS], key[CALL_KEY_CHARS];
 
     call_id_format(id, generation_call_seed(c), call);
+    call_key_format(key, generation_call_seed(c), call);
     json_write_text(w, "id", id);
+    json_write_text(w, "idempotency_key", key);
     json_write_text(w, "type", "function");
 }
 

@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "server/api/openai/response.h"
+#include "server/conversation/tool_results.h"
 #include "server/json/fields.h"
 #include "server/model/model.h"
 
-enum { REPLY_MAX_BYTES = 64 << 20, CALLS_LOOKED_AT = 32 };
+enum { REPLY_MAX_BYTES = 64 << 20 };
 
 /* As in a response's id whose request named the conversation: an item has the same id in both. */
 static void format_place(char out[TURN_PLACE_CHARS], const struct completed_turn *t)
@@ -133,21 +134,6 @@ enum status turn_items_read(struct turn_items *out, const struct conversation *c
     return rc;
 }
 
-/* Whether the reply may have the call of this id. */
-static bool may_have_call(const struct completed_turn *t, const char *id)
-{
-    char of_call[CALL_ID_CHARS];
-
-    if (t->request->tool_use.tools.len == 0)
-        return false;
-    for (uint32_t i = 0; i < CALLS_LOOKED_AT; i++) {
-        call_id_format(of_call, t->request->tool_use.seed, i);
-        if (strcmp(of_call, id) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The turn that an id names; NULL: none. */
 static const struct completed_turn *turn_of_item(const struct conversation *c, const char *id)
 {
@@ -159,9 +145,8 @@ static const struct completed_turn *turn_of_item(const struct conversation *c, c
         return NULL;
     if (turn_place_read(&place, ++at) != NULL)
         return turn_place_find(&place, c);
-    if (strlen(at) != CALL_ID_CHARS - 1)
-        return NULL;
-    for (t = c->host.newest; t != NULL && !may_have_call(t, at); t = t->before)
+    for (t = c->host.newest; t != NULL && !tool_call_may_be_of(t->request, at, strlen(at));
+         t = t->before)
         continue;
     return t;
 }

@@ -46,7 +46,8 @@ static const struct kind *error_kind_of(int status)
 static const char *code_of(int http_status, const struct error *err)
 {
     if (err->status == STATUS_EXISTS)
-        return "idempotency_key_reused";
+        return strstr(err->field, "tool_call_id") != NULL ? "tool_result_given"
+                                                          : "idempotency_key_reused";
     if (err->status == STATUS_RANGE && err->reason != REASON_CURSOR_NOT_FOUND)
         return "context_length_exceeded";
     if (err->reason == REASON_CONVERSATION_FULL)

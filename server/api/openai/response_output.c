@@ -116,9 +116,9 @@ static void write_call_name(struct json_writer *w, struct text name)
 
 /* --- items --- */
 
-/* What an item is called: its id, and the id of a call. */
+/* What an item is called: its id, and the id and the key of a call. */
 struct item_id {
-    char text[96], call[CALL_ID_CHARS];
+    char text[96], call[CALL_ID_CHARS], key[CALL_KEY_CHARS];
 };
 
 static struct item_id item_id_of(const char *id, enum reply_part_kind kind, enum call_kind call,
@@ -129,6 +129,7 @@ static struct item_id item_id_of(const char *id, enum reply_part_kind kind, enum
     struct item_id out = {0};
 
     call_id_format(out.call, seed, number);
+    call_key_format(out.key, seed, number);
     if (kind == REPLY_CALL)
         (void)snprintf(out.text, sizeof(out.text), "%s_%s", prefixes[call], out.call);
     else if (kind == REPLY_THOUGHT)
@@ -166,6 +167,7 @@ static void write_call_item(struct json_writer *w, const char *member, const str
     json_write_text(w, "type", types[call]);
     json_write_text(w, "id", id->text);
     json_write_text(w, "call_id", id->call);
+    json_write_text(w, "idempotency_key", id->key);
     json_write_text(w, "status", status);
     if (call != CALL_OF_SHELL)
         write_call_name(w, name);

@@ -110,14 +110,17 @@ static enum status append_delta(struct buf *list, const struct reply_part *part,
     Parley__V1__ToolCallDelta *delta = arena_alloc(arena, 1, sizeof(*delta));
     char *text = wire_copy(part->text, part->len, arena);
     char *id = arena_alloc(arena, CALL_ID_CHARS, 1);
+    char *key = arena_alloc(arena, CALL_KEY_CHARS, 1);
 
-    if (delta == NULL || text == NULL || id == NULL)
+    if (delta == NULL || text == NULL || id == NULL || key == NULL)
         return STATUS_EXHAUSTED;
     parley__v1__tool_call_delta__init(delta);
     delta->index = part->call;
     if (part->kind == REPLY_CALL) {
         call_id_format(id, seed, part->call);
         delta->id = id;
+        call_key_format(key, seed, part->call);
+        delta->idempotency_key = key;
         delta->name = text;
     } else {
         delta->arguments = text;
@@ -183,17 +186,20 @@ static enum status put_calls_of(Parley__V1__Message *out, const struct whole_rep
 {
     Parley__V1__ToolCall *calls = arena_alloc(arena, reply->n_calls, sizeof(calls[0]));
     char(*ids)[CALL_ID_CHARS] = arena_alloc(arena, reply->n_calls, sizeof(ids[0]));
+    char(*keys)[CALL_KEY_CHARS] = arena_alloc(arena, reply->n_calls, sizeof(keys[0]));
 
     out->tool_calls = arena_alloc(arena, reply->n_calls, sizeof(out->tool_calls[0]));
-    if (calls == NULL || ids == NULL || out->tool_calls == NULL)
+    if (calls == NULL || ids == NULL || keys == NULL || out->tool_calls == NULL)
         return STATUS_EXHAUSTED;
     for (uint32_t i = 0; i < reply->n_calls; i++) {
         struct tool_call call;
 
         whole_reply_call(reply, i, &call);
         call_id_format(ids[i], seed, i);
+        call_key_format(keys[i], seed, i);
         parley__v1__tool_call__init(&calls[i]);
         calls[i].id = ids[i];
+        calls[i].idempotency_key = keys[i];
         calls[i].name = wire_copy(call.name.text, call.name.len, arena);
         calls[i].arguments = wire_copy(call.arguments.text, call.arguments.len, arena);
         if (calls[i].name == NULL || calls[i].arguments == NULL)

@@ -83,4 +83,23 @@ START_TEST(memory_fails)
 }
 END_TEST
 
-SUITE_MAIN("agents/message_extras", test_round_trip, memory_fails)
+/* Keys are UUIDs of version 8, the same for the same call, and others for all others. */
+START_TEST(keys_of_calls)
+{
+    enum { SEEDS = 32, CALLS = 8 };
+    char keys[SEEDS * CALLS][CALL_KEY_CHARS], again[CALL_KEY_CHARS];
+
+    for (uint32_t i = 0; i < SEEDS * CALLS; i++) {
+        call_key_format(keys[i], i / CALLS, i % CALLS);
+        call_key_format(again, i / CALLS, i % CALLS);
+        ck_assert_str_eq(keys[i], again);
+        ck_assert_uint_eq(strlen(keys[i]), CALL_KEY_CHARS - 1);
+        ck_assert_int_eq(keys[i][14], '8');
+        ck_assert_ptr_nonnull(strchr("89ab", keys[i][19]));
+        for (uint32_t k = 0; k < i; k++)
+            ck_assert_str_ne(keys[i], keys[k]);
+    }
+}
+END_TEST
+
+SUITE_MAIN("agents/message_extras", test_round_trip, memory_fails, keys_of_calls)
