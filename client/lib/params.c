@@ -4,6 +4,7 @@
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -368,6 +369,12 @@ enum parley_status parley_params_pull(struct parley_channel *channel, const char
 
 /* --- Create --- */
 
+/* Whether a number is given: it is not 0, or it is PARLEY_ZERO. */
+static bool optimiser_gives(double x)
+{
+    return x != 0 || signbit(x);
+}
+
 static void fill_optimiser(Parley__V1__ParamsOptimiser *out, const struct parley_params_config *c)
 {
     parley__v1__params_optimiser__init(out);
@@ -377,17 +384,17 @@ static void fill_optimiser(Parley__V1__ParamsOptimiser *out, const struct parley
     out->dampening = c->dampening;
     out->nesterov = c->nesterov;
     out->weight_decay = c->weight_decay;
-    if (c->beta1 != 0) {
+    if (optimiser_gives(c->beta1)) {
         out->beta1_given_case = PARLEY__V1__PARAMS_OPTIMISER__BETA1_GIVEN_BETA1;
-        out->beta1 = c->beta1;
+        out->beta1 = c->beta1 + 0.0; /* -0 becomes 0 */
     }
-    if (c->beta2 != 0) {
+    if (optimiser_gives(c->beta2)) {
         out->beta2_given_case = PARLEY__V1__PARAMS_OPTIMISER__BETA2_GIVEN_BETA2;
-        out->beta2 = c->beta2;
+        out->beta2 = c->beta2 + 0.0; /* -0 becomes 0 */
     }
-    if (c->epsilon != 0) {
+    if (optimiser_gives(c->epsilon)) {
         out->epsilon_given_case = PARLEY__V1__PARAMS_OPTIMISER__EPSILON_GIVEN_EPSILON;
-        out->epsilon = c->epsilon;
+        out->epsilon = c->epsilon + 0.0; /* -0 becomes 0 */
     }
 }
 

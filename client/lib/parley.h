@@ -691,6 +691,9 @@ struct parley_tensor_spec {
 
 enum parley_optimiser { PARLEY_SGD = 0, PARLEY_ADAM = 1, PARLEY_ADAMW = 2 };
 
+/* In a member for which 0 is the default: the number 0 itself. */
+#define PARLEY_ZERO (-0.0)
+
 enum parley_schedule { PARLEY_CONSTANT = 0, PARLEY_STEP_DOWN = 1, PARLEY_COSINE = 2 };
 
 struct parley_params_config {
@@ -700,7 +703,7 @@ struct parley_params_config {
     enum parley_optimiser optimiser;
     double learning_rate, momentum, dampening, weight_decay;
     bool nesterov;
-    double beta1, beta2, epsilon; /* 0: 0.9, 0.999, 1e-8 */
+    double beta1, beta2, epsilon; /* 0: 0.9, 0.999, 1e-8; PARLEY_ZERO: 0 */
     bool is_sum;                  /* sum of the gradients; else their mean */
     uint32_t round_size;
     bool dedupe;         /* a client's step counts once */

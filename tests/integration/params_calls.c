@@ -77,6 +77,46 @@ static void a_schedule(struct parley_channel *channel)
     }
 }
 
+/* With betas of 0 Adam goes by the signs of the gradients; with the defaults it would not. */
+static void explicit_zeros(struct parley_channel *channel)
+{
+    const int64_t shape[] = {N};
+    const struct parley_tensor_spec spec = {"w", shape, 1};
+    const float zeros[N] = {0}, steps[2][N] = {{5, -3, 0.5F}, {-1e-3F, -7, 2}};
+    const float want[N] = {0, 2, -2};
+    float values[N];
+
+    for (int given = 0; given < 2; given++) {
+        const struct parley_params_config config = {.name = given != 0 ? "signs" : "moments",
+                                                    .specs = &spec,
+                                                    .n_specs = 1,
+                                                    .optimiser = PARLEY_ADAM,
+                                                    .learning_rate = 1,
+                                                    .beta1 = given != 0 ? PARLEY_ZERO : 0,
+                                                    .beta2 = given != 0 ? PARLEY_ZERO : 0,
+                                                    .epsilon = 1e-30,
+                                                    .round_size = 1};
+        struct parley_error err;
+        uint64_t version;
+
+        must(parley_params_create(channel, &config, zeros, N, &err) == PARLEY_OK, "Create", &err);
+        version = pull(channel, config.name, NULL, values);
+        for (size_t i = 0; i < 2; i++) {
+            const struct parley_gradient gradient = {.params = config.name,
+                                                     .client_id = "c",
+                                                     .step_id = i + 1,
+                                                     .base_version = version,
+                                                     .values = steps[i],
+                                                     .n = N};
+            struct parley_pushed pushed;
+
+            must(parley_params_push(channel, &gradient, &pushed, &err) == PARLEY_OK, "Push", &err);
+            version = pull(channel, config.name, &version, values);
+        }
+        must((memcmp(values, want, sizeof(want)) == 0) == (given != 0), "steps by the signs", &err);
+    }
+}
+
 static void not_a_number(struct parley_channel *channel, bool is_allowed)
 {
     const int64_t shape[] = {N};
@@ -127,6 +167,7 @@ int main(int argc, char **argv)
         return 2;
     channel = parley_channel_open(argv[1]);
     a_schedule(channel);
+    explicit_zeros(channel);
     not_a_number(channel, false);
     not_a_number(channel, true);
     what_is_refused(channel);
