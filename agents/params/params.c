@@ -19,7 +19,8 @@ struct params {
     struct params_budget *budget;
     struct snapshot *current; /* owned by the loop */
     /* Owned by the compute thread while a step runs. */
-    float *m, *v; /* [spec->n] or NULL */
+    float *m, *v;    /* [spec->n] or NULL */
+    uint64_t *steps; /* [spec->n_tensors] of the optimiser, that each tensor has had */
     size_t moments_bytes;
     struct sha256 *sha;
     struct params_turn **order; /* [round_size] */
@@ -79,7 +80,8 @@ static enum status params_open(struct agent *a, const struct agent_config *confi
     p->memory = open->memory;
     p->budget = open->budget;
     p->order = try_alloc(p->spec->round_size, sizeof(p->order[0]));
-    if (p->order == NULL)
+    p->steps = try_alloc(p->spec->n_tensors, sizeof(p->steps[0]));
+    if (p->order == NULL || p->steps == NULL)
         return error_no_memory(err, p->spec->round_size * sizeof(p->order[0]), "a round");
     rc = sha256_open(&p->sha, err);
     return rc == STATUS_OK ? params_take_moments(p, err) : rc;
@@ -95,6 +97,7 @@ static void params_close(struct agent *a)
         params_budget_give(p->budget, p->moments_bytes);
     free(p->m);
     free(p->v);
+    free(p->steps);
     free(p->order);
     sha256_close(p->sha);
 }
@@ -256,8 +259,8 @@ struct round {
     struct snapshot *snapshot;
     struct params_group *groups; /* [n_rows] */
     float **gradients;           /* the gradients of all groups, one after the other */
-    struct params_range *skips;  /* [n_skips] of the tensors that no gradient has */
-    size_t n_skips;
+    struct params_range *ranges; /* [n_ranges] whose step is not the round; NULL: there are none */
+    size_t n_ranges;
 };
 
 static void round_free(struct round *r)
@@ -265,7 +268,7 @@ static void round_free(struct round *r)
     snapshot_unref(r->snapshot);
     free(r->groups);
     free(r->gradients);
-    free(r->skips);
+    free(r->ranges);
 }
 
 static bool round_skips(const struct params *p, size_t n_rows, size_t tensor)
@@ -280,23 +283,35 @@ static bool round_skips(const struct params *p, size_t n_rows, size_t tensor)
     return true;
 }
 
-/* Finds the tensors that none of the round's gradients has. */
-static enum status round_find_skips(struct round *r, const struct params *p, size_t n_rows,
-                                    struct error *err)
+/* Which step of the optimiser a tensor takes in a round; 0: none of the gradients has it. */
+static uint64_t round_step(const struct params *p, size_t n_rows, size_t tensor)
 {
+    bool may_skip = p->order[0]->gradients[0]->skips != NULL;
+
+    return may_skip && round_skips(p, n_rows, tensor) ? 0 : p->steps[tensor] + 1;
+}
+
+/* Finds the tensors whose step is not the round's number: neighbours of one step are one range. */
+static enum status round_find_ranges(struct round *r, const struct params *p, size_t n_rows,
+                                     struct error *err)
+{
+    uint64_t round = p->current->version + 1;
     size_t at = 0;
 
-    if (p->order[0]->gradients[0]->skips == NULL)
-        return STATUS_OK;
-    r->skips = try_alloc(p->spec->n_tensors, sizeof(r->skips[0]));
-    if (r->skips == NULL)
-        return error_no_memory(err, p->spec->n_tensors * sizeof(r->skips[0]), "a round");
     for (size_t t = 0; t < p->spec->n_tensors; t++) {
-        size_t n = p->spec->tensors[t].size_bytes / sizeof(float);
+        size_t end = at + p->spec->tensors[t].size_bytes / sizeof(float);
+        uint64_t step = round_step(p, n_rows, t);
+        struct params_range *last = r->n_ranges > 0 ? &r->ranges[r->n_ranges - 1] : NULL;
 
-        if (round_skips(p, n_rows, t))
-            r->skips[r->n_skips++] = (struct params_range){at, at + n};
-        at += n;
+        if (step != round && r->ranges == NULL)
+            r->ranges = try_alloc(p->spec->n_tensors, sizeof(r->ranges[0]));
+        if (step != round && r->ranges == NULL)
+            return error_no_memory(err, p->spec->n_tensors * sizeof(r->ranges[0]), "a round");
+        if (step != round && last != NULL && last->end == at && last->step == step)
+            last->end = end;
+        else if (step != round)
+            r->ranges[r->n_ranges++] = (struct params_range){at, end, step};
+        at = end;
     }
     return STATUS_OK;
 }
@@ -330,7 +345,7 @@ static enum status round_prepare(struct round *out, const struct params *p, size
         rc = error_no_memory(err, n * sizeof(r.gradients[0]), "a round");
         goto out;
     }
-    rc = round_find_skips(&r, p, n_rows, err);
+    rc = round_find_ranges(&r, p, n_rows, err);
     if (rc != STATUS_OK)
         goto out;
     for (size_t i = 0; i < n_rows; i++) {
@@ -378,8 +393,8 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
         .values = p->current->values,
         .m = p->m,
         .v = p->v,
-        .skips = r.skips,
-        .n_skips = r.n_skips,
+        .ranges = r.ranges,
+        .n_ranges = r.n_ranges,
     };
     pass.rate = round_rate(p, n, pass.round);
     first = p->order[0]->gradients[0];
@@ -387,6 +402,8 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
     r.snapshot->values = first->values;
     first->values = NULL; /* owned by the snapshot now */
     if (first->follows == NULL) {
+        for (size_t t = 0; t < p->spec->n_tensors; t++)
+            p->steps[t] += round_step(p, n, t) > 0;
         params_pass_run(&pass, r.snapshot, p->sha);
     } else {
         assert(n == 1 && first->follows->n == r.snapshot->n);
@@ -442,6 +459,8 @@ enum status params_begin(struct agent *a, float *values, const struct params_mom
             memcpy(p->m, from->m, size_bytes);
         if (p->v != NULL)
             memcpy(p->v, from->v, size_bytes);
+        for (size_t t = 0; t < p->spec->n_tensors; t++)
+            p->steps[t] = from->steps != NULL ? from->steps[t] : from->version;
         p->has_gone_on = true;
         s->version = p->made_version = from->version;
     }
@@ -461,6 +480,8 @@ void params_copy_moments(const struct agent *a, struct params_moments *out)
         memcpy(out->m, p->m, size_bytes);
     if (p->v != NULL)
         memcpy(out->v, p->v, size_bytes);
+    if (out->steps != NULL)
+        memcpy(out->steps, p->steps, p->spec->n_tensors * sizeof(p->steps[0]));
     out->version = p->made_version;
 }
 

@@ -65,6 +65,8 @@ struct params_client *params_client_of(struct clone *c);
 struct params_moments {
     uint64_t version;
     float *m, *v; /* [spec->n]; NULL: the optimiser does not have it */
+    uint64_t
+        *steps; /* [spec->n_tensors] of the optimiser that each tensor has had; NULL: version */
 };
 
 /* Makes the first version of the set, with values (a block of the set's memory), which it takes.

@@ -52,51 +52,55 @@ static void reduce(float *out, const struct params_pass *pass, size_t at, size_t
         divide(out, pass->n_groups, n);
 }
 
-static void pass_step(const struct params_pass *pass, struct snapshot *out, size_t at, size_t n)
+static void pass_step(const struct params_pass *pass, struct snapshot *out, uint64_t step,
+                      size_t at, size_t n)
 {
     float gradient[BLOCK];
 
     reduce(gradient, pass, at, n);
     memcpy(out->values + at, pass->values + at, n * sizeof(float));
-    pass->step(pass->optim, pass->round, pass->rate, out->values + at, gradient,
+    pass->step(pass->optim, step, pass->rate, out->values + at, gradient,
                pass->m == NULL ? NULL : pass->m + at, pass->v == NULL ? NULL : pass->v + at, n);
 }
 
-/* The end of the run of numbers at `at` that are all skipped or all stepped, at most `end`.
- * *skip is the first range that does not end before `at`. */
-static size_t pass_run_end(const struct params_pass *pass, size_t *skip, size_t at, size_t end,
-                           bool *ret_is_skipped)
+/* The end of the run of numbers at `at` that take one step, at most `end`. *next is the first range
+ * that does not end before `at`. */
+static size_t pass_run_end(const struct params_pass *pass, size_t *next, size_t at, size_t end,
+                           uint64_t *ret_step)
 {
     const struct params_range *r;
     size_t border;
 
-    while (*skip < pass->n_skips && pass->skips[*skip].end <= at)
-        ++*skip;
-    *ret_is_skipped = false;
-    if (*skip == pass->n_skips)
+    while (*next < pass->n_ranges && pass->ranges[*next].end <= at)
+        ++*next;
+    *ret_step = pass->round;
+    if (*next == pass->n_ranges)
         return end;
-    r = &pass->skips[*skip];
-    *ret_is_skipped = r->first <= at;
-    border = *ret_is_skipped ? r->end : r->first;
+    r = &pass->ranges[*next];
+    border = r->first;
+    if (r->first <= at) {
+        *ret_step = r->step;
+        border = r->end;
+    }
     return border < end ? border : end;
 }
 
 void params_pass_run(const struct params_pass *pass, struct snapshot *out, struct sha256 *sha)
 {
-    size_t skip = 0;
+    size_t range = 0;
 
     assert(pass->n_groups > 0);
     for (size_t at = 0; at < out->n; at += BLOCK) {
         size_t n = out->n - at < BLOCK ? out->n - at : BLOCK;
 
         for (size_t i = at, next; i < at + n; i = next) {
-            bool is_skipped;
+            uint64_t step;
 
-            next = pass_run_end(pass, &skip, i, at + n, &is_skipped);
-            if (is_skipped)
+            next = pass_run_end(pass, &range, i, at + n, &step);
+            if (step == 0)
                 memcpy(out->values + i, pass->values + i, (next - i) * sizeof(float));
             else
-                pass_step(pass, out, i, next - i);
+                pass_step(pass, out, step, i, next - i);
         }
         snapshot_add_checksum(out, sha, at * sizeof(float), n * sizeof(float));
     }

@@ -11,9 +11,11 @@
 #include "agents/params/snapshot.h"
 #include "compute/numerics/optim.h"
 
-/* Numbers [first] to [end - 1]. */
+/* Numbers [first] to [end - 1], and which step of theirs this is; 0: they are left as they are,
+ * with their moments. */
 struct params_range {
     size_t first, end;
+    uint64_t step;
 };
 
 /* Gradients that count as one: they are reduced to one gradient first. */
@@ -25,15 +27,15 @@ struct params_group {
 struct params_pass {
     const struct optim *optim;
     optim_step_fn step; /* the optimiser's step over some of the numbers */
-    uint64_t round;     /* 1, 2, … */
+    uint64_t round;     /* 1, 2, …; the step of all numbers that no range has */
     float rate;         /* learning rate of this round */
     bool is_sum;        /* gradients are added; else averaged, both in a group and over groups */
     const struct params_group *groups; /* [n_groups], at least one */
     size_t n_groups;
     const float *values; /* [n] the parameters before the step */
     float *m, *v;        /* [n] the optimiser's moments, updated; NULL: it does not have them */
-    const struct params_range *skips; /* [n_skips] in order: left as they are, with their moments */
-    size_t n_skips;
+    const struct params_range *ranges; /* [n_ranges] in order */
+    size_t n_ranges;
 };
 
 /* Runs the pass: writes out->values (which may be one of the gradients) and out's checksums. sha is

@@ -79,6 +79,7 @@ static void checkpoint_free(struct checkpoint *c)
     snapshot_unref(c->snapshot);
     params_memory_give(c->memory, c->moments.m);
     params_memory_give(c->memory, c->moments.v);
+    free(c->moments.steps);
     params_memory_unref(c->memory);
     buf_deinit(&c->body);
     free(c);
@@ -94,6 +95,8 @@ static enum status checkpoint_write_body(struct checkpoint *c, struct error *err
         .n_moments = (uint32_t)params_spec_moments(&set->spec),
         .version = c->moments.version,
         .counters = set->counters,
+        .steps = c->moments.steps,
+        .n_steps = (uint32_t)set->spec.n_tensors,
     };
     enum status rc = contributors_remembered(&body, set, err);
 
@@ -160,6 +163,10 @@ enum status checkpoint_write_begin(struct kept_thing *k, struct error *err)
     buf_init(&c->body, CHECKPOINT_MAX_BYTES);
     if (checkpoint_take_moments(&c->moments, c->memory, c->place.n_arrays - 1, err) != STATUS_OK)
         return err->status;
+    c->moments.steps = try_alloc(set->spec.n_tensors, sizeof(c->moments.steps[0]));
+    if (c->moments.steps == NULL)
+        return error_no_memory(err, set->spec.n_tensors * sizeof(c->moments.steps[0]),
+                               "a checkpoint");
     c->job = (struct job){.run = checkpoint_run, .done = checkpoint_copied};
     model_run(set->model, &c->job);
     return STATUS_OK;

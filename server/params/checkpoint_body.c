@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "agents/params/params.h"
 #include "server/params/bounds.h"
 
 enum { CHECKPOINT_MAX_MOMENTS = 2 };
@@ -27,6 +28,9 @@ enum status checkpoint_body_write(struct buf *out, const struct checkpoint_body 
         body_put_u64(&w, b->clients[i].last_step);
         body_put_u64(&w, b->clients[i].last_version);
     }
+    body_put_u32(&w, b->n_steps);
+    for (uint32_t i = 0; i < b->n_steps; i++)
+        body_put_u64(&w, b->steps[i]);
     return body_written(&w, err);
 }
 
@@ -44,6 +48,7 @@ enum status checkpoint_body_read(struct checkpoint_body *out, struct body_reader
                                  struct error *err)
 {
     struct checkpoint_client *clients;
+    uint64_t *steps;
 
     *out = (struct checkpoint_body){0};
     out->config = body_take_bytes(r, &out->config_size);
@@ -64,5 +69,12 @@ enum status checkpoint_body_read(struct checkpoint_body *out, struct body_reader
         clients[i].last_version = body_take_u64(r);
     }
     out->clients = clients;
+    if (r->version < 2)
+        return body_end(r, err);
+    out->n_steps = body_take_up_to(r, PARAMS_MAX_TENSORS);
+    steps = body_take_array(r, out->n_steps, sizeof(steps[0]), 8);
+    for (uint32_t i = 0; steps != NULL && i < out->n_steps; i++)
+        steps[i] = body_take_u64(r);
+    out->steps = steps;
     return body_end(r, err);
 }

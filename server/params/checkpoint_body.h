@@ -25,7 +25,11 @@ struct checkpoint_body {
     struct params_counters counters;
     const struct checkpoint_client *clients; /* [n_clients], most recently seen first */
     uint32_t n_clients;
+    const uint64_t *steps; /* [n_steps] the optimiser's, that each tensor has had */
+    uint32_t n_steps;      /* 0 in a body of version 1: each has had `version` */
 };
+
+enum { CHECKPOINT_BODY_VERSION = 2 };
 
 enum status checkpoint_body_write(struct buf *out, const struct checkpoint_body *b,
                                   struct error *err) MUST_CHECK;

@@ -188,6 +188,7 @@ static void set_free(struct params_set *set)
         params_memory_give(set->memory, set->first);
         params_memory_give(set->memory, set->first_moments.m);
         params_memory_give(set->memory, set->first_moments.v);
+        free(set->first_moments.steps);
         params_memory_close(set->memory);
     }
     arena_deinit(&set->arena);
@@ -239,6 +240,7 @@ static void begin_done(struct job *job)
     params_publish(set->model->agent);
     params_memory_give(set->memory, set->first_moments.m);
     params_memory_give(set->memory, set->first_moments.v);
+    free(set->first_moments.steps);
     set->first_moments = (struct params_moments){0};
     if (set->sets->keeper.keeping.journal != NULL && set->config != NULL && !set->goes_on) {
         params_move(set, PARAMS_KEEPING);

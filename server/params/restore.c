@@ -45,8 +45,17 @@ static enum status set_kept_make(struct keeper *kp, struct kept_thing **out,
     if (set->spec.n != read.n || params_spec_moments(&set->spec) != read.n_moments)
         return error_set(err, STATUS_DATA_LOSS,
                          "the checkpoint has not as many numbers as its set");
+    if (read.n_steps != 0 && read.n_steps != set->spec.n_tensors)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "the checkpoint has not as many tensors as its set");
     if (set_restore_memory(set, err) != STATUS_OK)
         return err->status;
+    if (read.n_steps > 0) {
+        set->first_moments.steps = try_alloc(read.n_steps, sizeof(read.steps[0]));
+        if (set->first_moments.steps == NULL)
+            return error_no_memory(err, read.n_steps * sizeof(read.steps[0]), "a set");
+        memcpy(set->first_moments.steps, read.steps, read.n_steps * sizeof(read.steps[0]));
+    }
     set->first_moments.version = set->kept_version = set->told_version = read.version;
     set->goes_on = true;
     set->counters = read.counters;
@@ -111,7 +120,7 @@ static void set_kept_drop(struct kept_thing *k)
 
 const struct keeper_type params_keeper = {
     .kind = KEEPER_PARAMS,
-    .version = 1,
+    .version = CHECKPOINT_BODY_VERSION,
     .max_body_bytes = CHECKPOINT_MAX_BYTES,
     .noun = "params",
     .is_slow = true,

@@ -22,6 +22,7 @@ from trainer import Updates, create
 
 ROUNDS, EVERY = 12, 4
 N = 300_000  # a checkpoint of several parts
+SECOND = 1000  # numbers of a second tensor
 
 
 def gradient(step, n=N):
@@ -48,10 +49,18 @@ def values(parley, name="p"):
     return trainer.Answer(parley.params.Pull(params.ParamsPullRequest(name=name))).values.tobytes()
 
 
-def rounds(parley, name, first, last, n=N):
+def update(updates, name, step, n=N, skips=False, base=None):
+    """skips: every second step has no gradient for the second tensor, so that its moments and steps are not those of the first."""
+    values, more = gradient(step, n), {}
+    if skips and step % 2 == 1:
+        values[n - SECOND:], more = 0, {"skipped": [1]}
+    return updates.update(name, "a", step, values, base=step - 1 if base is None else base, want=params.PARAMS_WANT_NOTHING, **more)
+
+
+def rounds(parley, name, first, last, n=N, skips=False):
     updates = Updates(parley.params)
     for step in range(first, last + 1):
-        answer = updates.update(name, "a", step, gradient(step, n), base=step - 1, want=params.PARAMS_WANT_NOTHING)
+        answer = update(updates, name, step, n, skips)
         assert answer.version.counted_in == step, answer.version
     updates.close()
 
@@ -63,20 +72,20 @@ def detail(error):
 def goes_on(parleyd, flags, folder):
     """Killed after a round, and again by SIGTERM: it goes on from a checkpoint, exactly."""
     with harness.Parleyd(parleyd, *flags) as parley:
-        create(parley.params, "p", {"w": [N]}, optimiser=adam(), dedupe=True)
-        rounds(parley, "p", 1, ROUNDS)
+        create(parley.params, "p", {"w": [N - SECOND], "b": [SECOND]}, optimiser=adam(), dedupe=True)
+        rounds(parley, "p", 1, ROUNDS, skips=True)
         control = values(parley)
     data = ["--data", os.path.join(folder, "goes-on"), "--checkpoint-rounds", str(EVERY)]
     with Mortal(parleyd, *flags, *data) as parley:
         daemon = parley.daemon
-        create(parley.params, "p", {"w": [N]}, optimiser=adam(), dedupe=True)
-        rounds(parley, "p", 1, 6)
+        create(parley.params, "p", {"w": [N - SECOND], "b": [SECOND]}, optimiser=adam(), dedupe=True)
+        rounds(parley, "p", 1, 6, skips=True)
         daemon.kill()
         parley = daemon.again()
         have = version(parley)
         assert have in (0, 4, 5, 6), have
         try:
-            Updates(parley.params).update("p", "a", 7, gradient(7), base=6)
+            update(Updates(parley.params), "p", 7, skips=True)
             assert have == 6
         except grpc.RpcError as error:
             why = detail(error)
@@ -84,13 +93,13 @@ def goes_on(parleyd, flags, folder):
             assert (why.have_version, why.want_version) == (6, have), why
             assert have < 6
         if have > 0:  # the last step that the checkpoint has counts no second time
-            again = Updates(parley.params).update("p", "a", have, gradient(have), base=have - 1, want=params.PARAMS_WANT_NOTHING)
+            again = update(Updates(parley.params), "p", have, skips=True)
             assert (again.version.version, again.version.counted_in) == (have, have), again.version
-        rounds(parley, "p", max(have, version(parley)) + 1, 10)
+        rounds(parley, "p", max(have, version(parley)) + 1, 10, skips=True)
     assert daemon.process.returncode == 0
     with Mortal(parleyd, *flags, *data) as parley:
         assert version(parley) == 10, "the drain wrote all of it"
-        rounds(parley, "p", 11, ROUNDS)
+        rounds(parley, "p", 11, ROUNDS, skips=True)
         assert values(parley) == control, "the same bits as without the kill"
 
 

@@ -244,6 +244,18 @@ def test_missing(parleyd):
         assert again.step([np.ones(1)]) == 2
 
 
+class AdamOfOne:
+    """torch's Adam of one tensor, by its formula."""
+
+    def __init__(self, n):
+        self.value, self.m, self.v, self.n = np.zeros(n), np.zeros(n), np.zeros(n), 0
+
+    def step(self, g):
+        self.n += 1
+        self.m, self.v = 0.9 * self.m + 0.1 * g, 0.99 * self.v + 0.01 * g * g
+        self.value = self.value - 0.1 * (self.m / (1 - 0.9 ** self.n)) / (np.sqrt(self.v / (1 - 0.99 ** self.n)) + 1e-8)
+
+
 def test_steps(parleyd):
     """None leaves a tensor and its moment as they are, if all of a round have none for it; zeros are zeros; the rate may change."""
     with Daemon(parleyd) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
@@ -289,6 +301,22 @@ def test_steps(parleyd):
         signs.step([np.array([5, -3])])
         signs.step([np.array([-1e-3, -7])])
         assert signs.parameters[0].tolist() == [0, 2], "without moments, Adam goes by the signs"
+        # A tensor's step is one of its own: after two rounds without a gradient its first step is a first one, as torch counts.
+        counted = make([np.zeros(2), np.zeros(2), np.zeros(3)], "counted", kind="adam", lr=0.1, betas=(0.9, 0.99), eps=1e-8)
+        gradients, alone = [np.array([3.0, -2.0]), np.array([0.5, 7.0]), np.array([1.0, -1.0, 4.0])], [AdamOfOne(n) for n in (2, 2, 3)]
+        for step, missing in enumerate([(1,), (1, 2), (), (0,), ()]):
+            counted.step([None if i in missing else (step + 1) * g for i, g in enumerate(gradients)])
+            for i, one in enumerate(alone):
+                if i not in missing:
+                    one.step((step + 1) * gradients[i])
+            for p, one in zip(counted.parameters, alone, strict=True):
+                assert np.allclose(p, one.value, rtol=1e-5), (step, p, one.value)
+        assert len({one.n for one in alone}) == 2
+        # The first step of momentum takes the whole gradient, whatever the dampening, as torch's.
+        damped = make([np.zeros(1), np.zeros(1)], "damped", lr=1, momentum=0.5, dampening=0.5)
+        damped.step([np.ones(1), None])
+        damped.step([None, np.ones(1)])
+        assert [float(p[0]) for p in damped.parameters] == [-1, -1]
         half = make([np.zeros(2, np.float16), np.zeros(2, ml_dtypes.bfloat16)], "half", lr=0.5)
         half.step([np.ones(2, np.float16), np.ones(2, ml_dtypes.bfloat16)])
         assert [p.astype(float).tolist() for p in half.parameters] == [[-0.5, -0.5]] * 2

@@ -167,7 +167,7 @@ START_TEST(test_skips)
 {
     const struct optim o = {.kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     const struct params_range skips[] = {
-        {0, 1}, {100, 4096}, {4096, 4097}, {8000, 30001}, {N - 2, N}};
+        {0, 1, 0}, {100, 4096, 0}, {4096, 4097, 0}, {8000, 30001, 0}, {N - 2, N, 0}};
     struct params_group group;
     struct params_pass pass = {.optim = &o,
                                .step = optim_ref_step,
@@ -190,16 +190,16 @@ START_TEST(test_skips)
     v = b.v;
     b.m = pass.m = xalloc(N * sizeof(float));
     b.v = pass.v = xalloc(N * sizeof(float));
-    pass.skips = skips;
-    pass.n_skips = sizeof(skips) / sizeof(skips[0]);
+    pass.ranges = skips;
+    pass.n_ranges = sizeof(skips) / sizeof(skips[0]);
     memset(b.out->crcs, 0, b.out->n_chunks * sizeof(b.out->crcs[0]));
     params_pass_run(&pass, b.out, b.sha);
     for (size_t i = 0, s = 0; i < N; i++) {
         bool is_skipped;
 
-        while (s < pass.n_skips && skips[s].end <= i)
+        while (s < pass.n_ranges && skips[s].end <= i)
             s++;
-        is_skipped = s < pass.n_skips && skips[s].first <= i;
+        is_skipped = s < pass.n_ranges && skips[s].first <= i;
         ck_assert(b.out->values[i] == (is_skipped ? b.values[i] : whole[i]));
         ck_assert(b.m[i] == (is_skipped ? 0.0f : m[i]) && b.v[i] == (is_skipped ? 0.0f : v[i]));
     }

@@ -5,16 +5,24 @@
 
 #include "tests/unit/base/suite.h"
 
-static enum status read_back(struct checkpoint_body *out, const void *bytes, size_t size_bytes,
-                             struct arena *arena)
+static enum status read_version(struct checkpoint_body *out, uint32_t version, const void *bytes,
+                                size_t size_bytes, struct arena *arena)
 {
     struct error err = {0};
-    struct body_reader r = {
-        .at = bytes, .end = (const unsigned char *)bytes + size_bytes, .arena = arena};
+    struct body_reader r = {.at = bytes,
+                            .end = (const unsigned char *)bytes + size_bytes,
+                            .arena = arena,
+                            .version = version};
     enum status rc = checkpoint_body_read(out, &r, &err);
 
     ck_assert_int_eq(rc, err.status);
     return rc;
+}
+
+static enum status read_back(struct checkpoint_body *out, const void *bytes, size_t size_bytes,
+                             struct arena *arena)
+{
+    return read_version(out, CHECKPOINT_BODY_VERSION, bytes, size_bytes, arena);
 }
 
 /* A body is read as it was written; each part of it that is cut off, and one byte more, is refused,
@@ -22,6 +30,7 @@ static enum status read_back(struct checkpoint_body *out, const void *bytes, siz
 START_TEST(test_body)
 {
     static const struct checkpoint_client clients[] = {{"anna", 7, 6}, {"", UINT64_MAX, 1}};
+    static const uint64_t steps[] = {9, 0, 4};
     const struct checkpoint_body body = {
         .config = "\0config",
         .config_size = 7,
@@ -32,6 +41,8 @@ START_TEST(test_body)
         .counters = {1, 2, 3, 4, 5},
         .clients = clients,
         .n_clients = 2,
+        .steps = steps,
+        .n_steps = 3,
     };
     struct checkpoint_body read = {0};
     struct arena arena;
@@ -56,6 +67,12 @@ START_TEST(test_body)
         ck_assert_uint_eq(read.clients[i].last_step, clients[i].last_step);
         ck_assert_uint_eq(read.clients[i].last_version, clients[i].last_version);
     }
+    ck_assert_uint_eq(read.n_steps, 3);
+    ck_assert_mem_eq(read.steps, steps, sizeof(steps));
+    /* one of version 1 ends before the steps */
+    ck_assert_int_eq(read_version(&read, 1, bytes.data, bytes.len - 4 - sizeof(steps), &arena),
+                     STATUS_OK);
+    ck_assert_uint_eq(read.n_steps, 0);
     for (size_t len = 0; len <= bytes.len; len++) {
         cut = malloc(len + 1); /* its end is the block's, for the sanitizer */
         ck_assert_ptr_nonnull(cut);
