@@ -32,6 +32,7 @@ struct text_info {
 struct acting_info {
     size_t n_observations, n_actions; /* inputs, choices */
     size_t n_action_numbers;          /* of an action that is no choice; else 0 */
+    size_t n_state;                   /* numbers of its recurrent state; 0: it has none */
     bool has_logp;                    /* its reply holds the action's log-probability */
     bool has_value;                   /* its reply holds an estimate of the return */
 };

@@ -36,12 +36,15 @@ struct learn_config {
 struct learn_trajectories {
     size_t n, n_steps;
     const float *observations; /* [n][n_steps + 1][n_observations] */
-    const int64_t *choices;    /* [n][n_steps], or */
-    const float *numbers;      /* [n][n_steps][n_action_numbers] */
-    const float *logp;         /* [n][n_steps] when they acted; NULL: importance weights are 1 */
-    const float *rewards;      /* [n][n_steps] */
-    const bool *terminated;    /* [n][n_steps] */
-    const bool *resets;        /* [n][n_steps] steps that do not count: an environment was reset */
+    /* [n][n_state] of a recurrent policy, before the first observations; NULL: zeros. The state is
+     * 0 again behind a reset, and behind a step that ended the episode by its own rules. */
+    const float *states;
+    const int64_t *choices; /* [n][n_steps], or */
+    const float *numbers;   /* [n][n_steps][n_action_numbers] */
+    const float *logp;      /* [n][n_steps] when they acted; NULL: importance weights are 1 */
+    const float *rewards;   /* [n][n_steps] */
+    const bool *terminated; /* [n][n_steps] */
+    const bool *resets;     /* [n][n_steps] steps that do not count: an environment was reset */
     float gamma, lambda, rho_max, c_max;
     /* PPO's clip: an action whose importance weight is already beyond 1 ± this, on the side to
      * which its advantage would move it, has no gradient; 0: every action has. */
@@ -91,6 +94,10 @@ struct agent_learning {
     enum status (*learn_transitions)(struct agent *a, const struct learn_transitions *from,
                                      const struct learn_config *config, struct learn_report *out,
                                      struct error *err);
+    /* Optional, both or none, of recurrent policies: read and write a clone's state, n_state
+     * numbers (struct acting_info). Loop, while no turn of c is under way. */
+    void (*get_state)(const struct clone *c, float *out);
+    void (*set_state)(struct clone *c, const float *state);
     /* Optional: writes the parameters to a file that the kind's open reads, by rename. */
     enum status (*save)(struct agent *a, const char *path, struct error *err);
 };

@@ -119,6 +119,7 @@ static void policy_info(const struct agent *a, struct agent_info *out)
         .n_observations = p->net.spec.n_observations,
         .n_actions = is_gaussian ? 0 : p->net.spec.n_actions,
         .n_action_numbers = is_gaussian ? p->net.spec.n_actions : 0,
+        .n_state = p->net.spec.kind == POLICY_LSTM ? 2 * p->net.spec.n_hidden : 0,
         .has_logp = p->net.spec.head != POLICY_DUELLING,
         .has_value = p->net.spec.has_value,
     };
@@ -148,6 +149,8 @@ static const struct agent_learning policy_learning = {
     .learn = policy_learn,
     .learn_trajectories = policy_learn_trajectories,
     .learn_transitions = policy_learn_transitions,
+    .get_state = policy_clone_get_state,
+    .set_state = policy_clone_set_state,
     .save = policy_save,
 };
 

@@ -183,6 +183,22 @@ enum status policy_clone_restore(struct clone *base, const void *data, size_t si
     return STATUS_OK;
 }
 
+void policy_clone_get_state(const struct clone *base, float *out)
+{
+    const struct policy_clone *c = container_of(base, const struct policy_clone, base);
+
+    if (c->state != NULL)
+        memcpy(out, c->state, state_bytes(c));
+}
+
+void policy_clone_set_state(struct clone *base, const float *state)
+{
+    struct policy_clone *c = policy_clone_of(base);
+
+    if (c->state != NULL)
+        memcpy(c->state, state, state_bytes(c));
+}
+
 /* --- the record --- */
 
 enum { RECORD_MAX_STEPS = 1 << 20 };

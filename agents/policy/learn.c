@@ -29,19 +29,12 @@ struct lesson {
     int32_t *actions;
     float *pulls, *dvalues; /* gradients by the action's log-probability and by the value */
     bool *keep;             /* the row's step does not begin an episode */
-    uint32_t *same;         /* 0, 1, …: the rows of a copy between buffers */
-    /* For an LSTM: the states before each step, [n_steps] of [max_rows][n_hidden]. */
-    struct buffer **h, **c;
+    struct tape tape;       /* for an LSTM: the states before each step */
 };
 
 static const struct trajectory_record *record_of(const struct lesson *l, size_t clone)
 {
     return container_of(l->clones[clone], struct policy_clone, base)->record;
-}
-
-static struct backend *backend_of(const struct lesson *l)
-{
-    return l->policy->backend;
 }
 
 /* --- checks and weights --- */
@@ -215,20 +208,6 @@ static enum status learn_rows(struct lesson *l, struct error *err)
 
 /* --- through time --- */
 
-static void copy_rows(struct lesson *l, const struct buffer *from, size_t n, struct buffer *to)
-{
-    struct backend *b = backend_of(l);
-
-    b->type->gather(b, from, l->same, n, l->policy->net.spec.n_hidden, to);
-}
-
-/* Loads the state before step t, of the n clones on the tape, into the network. */
-static void wind(struct lesson *l, size_t t, size_t n)
-{
-    copy_rows(l, l->h[t], n, l->policy->net.h_in);
-    copy_rows(l, l->c[t], n, l->policy->net.c_in);
-}
-
 static void first_states(struct lesson *l, size_t first, size_t n)
 {
     struct policy *p = l->policy;
@@ -240,18 +219,7 @@ static void first_states(struct lesson *l, size_t first, size_t n)
         memcpy(p->h + i * h, state, h * sizeof(*p->h));
         memcpy(p->c + i * h, state + h, h * sizeof(*p->c));
     }
-    p->backend->type->upload(p->backend, l->h[0], p->h, n * h * sizeof(*p->h));
-    p->backend->type->upload(p->backend, l->c[0], p->c, n * h * sizeof(*p->c));
-}
-
-/* Zeroes the rows where an episode begins, so that neither states nor gradients cross episodes. */
-static void lesson_cut(struct lesson *l, size_t n, struct buffer *h, struct buffer *c)
-{
-    struct backend *b = backend_of(l);
-    size_t width = l->policy->net.spec.n_hidden;
-
-    b->type->net->keep_rows(b, l->keep, n, width, h);
-    b->type->net->keep_rows(b, l->keep, n, width, c);
+    tape_upload(&l->tape, 0, p->h, p->c, n);
 }
 
 static enum status learn_clones(struct lesson *l, size_t first, size_t n, struct error *err)
@@ -263,22 +231,21 @@ static enum status learn_clones(struct lesson *l, size_t first, size_t n, struct
     first_states(l, first, n);
     for (size_t t = 0; t < l->n_steps; t++) {
         lesson_load(l, first * l->n_steps + t, l->n_steps, n);
-        lesson_cut(l, n, l->h[t], l->c[t]);
+        tape_cut(l->policy, l->keep, n, l->tape.h[t], l->tape.c[t]);
         if (t + 1 == l->n_steps)
             break; /* no step follows that would need its state */
-        wind(l, t, n);
+        tape_load(&l->tape, t, net->h_in, net->c_in, n);
         network_forward(net, l->policy->draws, n);
-        copy_rows(l, net->hidden[0], n, l->h[t + 1]);
-        copy_rows(l, net->c_out, n, l->c[t + 1]);
+        tape_keep(&l->tape, t + 1, net->hidden[0], net->c_out, n);
     }
     b->type->net->zero(b, net->dh, n, net->spec.n_hidden);
     b->type->net->zero(b, net->dc, n, net->spec.n_hidden);
     for (size_t t = l->n_steps; rc == STATUS_OK && t-- > 0;) {
         lesson_load(l, first * l->n_steps + t, l->n_steps, n);
-        wind(l, t, n);
+        tape_load(&l->tape, t, net->h_in, net->c_in, n);
         network_forward(net, l->policy->draws, n);
         rc = pull(l, first * l->n_steps + t, l->n_steps, n, err);
-        lesson_cut(l, n, net->dh, net->dc);
+        tape_cut(l->policy, l->keep, n, net->dh, net->dc);
     }
     return rc;
 }
@@ -295,27 +262,6 @@ static enum status learn_through_time(struct lesson *l, struct error *err)
 
 /* --- memory --- */
 
-static enum status open_tape(struct lesson *l, struct error *err)
-{
-    struct backend *b = backend_of(l);
-    size_t rows = l->n < l->policy->max_rows ? l->n : l->policy->max_rows;
-    size_t size_bytes = rows * l->policy->net.spec.n_hidden * sizeof(float);
-
-    l->h = try_alloc(l->n_steps, sizeof(*l->h));
-    l->c = try_alloc(l->n_steps, sizeof(*l->c));
-    for (size_t t = 0; l->h != NULL && l->c != NULL && t < l->n_steps; t++) {
-        l->h[t] = b->type->buffer_open(b, size_bytes);
-        l->c[t] = b->type->buffer_open(b, size_bytes);
-        if (l->h[t] == NULL || l->c[t] == NULL)
-            break;
-    }
-    if (l->h != NULL && l->c != NULL && l->h[l->n_steps - 1] != NULL &&
-        l->c[l->n_steps - 1] != NULL)
-        return STATUS_OK;
-    return error_no_memory(err, 2 * (uint64_t)l->n_steps * size_bytes,
-                           "the states of an lstm through time");
-}
-
 static enum status open_lesson(struct lesson *l, const float *returns, struct error *err)
 {
     size_t n = l->n * l->n_steps, max_rows = l->policy->max_rows;
@@ -326,38 +272,27 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
     l->pulls = try_alloc(max_rows, sizeof(*l->pulls));
     l->dvalues = try_alloc(max_rows, sizeof(*l->dvalues));
     l->keep = try_alloc(max_rows, sizeof(*l->keep));
-    l->same = try_alloc(max_rows, sizeof(*l->same));
     if (l->returns == NULL || l->weights == NULL || l->actions == NULL || l->pulls == NULL ||
-        l->dvalues == NULL || l->keep == NULL || l->same == NULL)
+        l->dvalues == NULL || l->keep == NULL)
         return error_no_memory(err, 2 * (uint64_t)n * sizeof(*l->returns), "returns");
     memcpy(l->returns, returns, n * sizeof(*l->returns));
-    for (size_t i = 0; i < max_rows; i++)
-        l->same[i] = (uint32_t)i;
     if (l->config->normalise)
         learn_normalise(l->returns, n);
     lesson_weigh(l);
-    return l->policy->net.spec.kind == POLICY_LSTM ? open_tape(l, err) : STATUS_OK;
+    if (l->policy->net.spec.kind != POLICY_LSTM)
+        return STATUS_OK;
+    return tape_open(&l->tape, l->policy, l->n < max_rows ? l->n : max_rows, l->n_steps, err);
 }
 
 static void close_lesson(struct lesson *l)
 {
-    struct backend *b = backend_of(l);
-
-    for (size_t t = 0; t < l->n_steps; t++) {
-        if (l->h != NULL && l->h[t] != NULL)
-            b->type->buffer_close(b, l->h[t]);
-        if (l->c != NULL && l->c[t] != NULL)
-            b->type->buffer_close(b, l->c[t]);
-    }
-    free(l->h);
-    free(l->c);
+    tape_close(&l->tape);
     free(l->returns);
     free(l->weights);
     free(l->actions);
     free(l->pulls);
     free(l->dvalues);
     free(l->keep);
-    free(l->same);
 }
 
 /* --- the step --- */

@@ -2,7 +2,7 @@
  * double Q-learning. A first forward pass over all steps gives the outputs, from which the host
  * computes targets and the outputs' gradients, so that no head needs operators of its own. A second
  * pass goes forward and backward with these. How rows are split into passes does not change the
- * bits. */
+ * bits. Rows of an LSTM go through time (learn_time.c). */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ struct row_lesson {
     const struct learn_config *config;
     size_t n_rows;
     const float *observations; /* [n_rows][n_observations] */
+    struct time_rows *time;    /* of an LSTM, whose rows go through time; else NULL */
     /* On the host, of all rows. */
     float *outputs; /* [n_rows][n_outputs] */
     float *values;  /* [n_rows] 0 without a value head */
@@ -70,14 +71,6 @@ static enum status steps_check_choices(const struct policy *p, const int64_t *ch
     return STATUS_OK;
 }
 
-static enum status steps_check_kind(const struct policy *p, struct error *err)
-{
-    if (p->net.spec.kind == POLICY_LSTM)
-        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                             "a recurrent policy can be trained only with Train");
-    return STATUS_OK;
-}
-
 /* --- passes --- */
 
 /* A forward pass of rows first … first + n - 1 of observations. */
@@ -121,6 +114,10 @@ static void row_lesson_backward(struct row_lesson *l)
     size_t step = learn_pass_rows(p), n_outputs = net->n_outputs;
 
     network_zero_gradients(net);
+    if (l->time != NULL) {
+        time_rows_backward(l->time, l->doutputs, l->dvalues);
+        return;
+    }
     for (size_t first = 0; first < l->n_rows; first += step) {
         size_t n = l->n_rows - first < step ? l->n_rows - first : step;
 
@@ -141,9 +138,13 @@ static enum status row_lesson_begin(struct row_lesson *l, struct error *err)
 
     if (rc == STATUS_OK)
         rc = row_lesson_open(l, err);
-    if (rc == STATUS_OK)
-        rc = compute_rows(p, &p->net, l->observations, l->n_rows, l->outputs, l->values, err);
-    return rc;
+    if (rc == STATUS_OK && l->time != NULL)
+        rc = time_rows_open(l->time, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (l->time != NULL)
+        return time_rows_forward(l->time, l->outputs, l->values, err);
+    return compute_rows(p, &p->net, l->observations, l->n_rows, l->outputs, l->values, err);
 }
 
 /* --- trajectories --- */
@@ -169,9 +170,9 @@ static enum status check_trajectories(const struct policy *p, const struct learn
                    {"c_max", f->c_max, INFINITY},
                    {"clip", f->clip, 1}};
     size_t n = f->n * f->n_steps, n_actions = p->net.spec.n_actions;
-    enum status rc = steps_check_kind(p, err);
+    enum status rc = STATUS_OK;
 
-    if (rc == STATUS_OK && (p->net.spec.head == POLICY_DUELLING || !p->net.spec.has_value))
+    if (p->net.spec.head == POLICY_DUELLING || !p->net.spec.has_value)
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                            "trajectories need a softmax or a gaussian head, and a value head");
     for (size_t i = 0; rc == STATUS_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -181,6 +182,10 @@ static enum status check_trajectories(const struct policy *p, const struct learn
     if (rc == STATUS_OK)
         rc = steps_check_finite("observation", f->observations,
                                 (n + f->n) * p->net.spec.n_observations, err);
+    if (rc == STATUS_OK && f->states != NULL && p->net.spec.kind != POLICY_LSTM)
+        rc = error_field(err, "state", "is given, but the policy has none: it is no lstm");
+    if (rc == STATUS_OK && f->states != NULL)
+        rc = steps_check_finite("state", f->states, f->n * 2 * p->net.spec.n_hidden, err);
     if (rc == STATUS_OK)
         rc = steps_check_finite("reward", f->rewards, n, err);
     if (rc == STATUS_OK && f->logp != NULL)
@@ -320,10 +325,18 @@ enum status policy_learn_trajectories(struct agent *a, const struct learn_trajec
                                            .n_rows = n + from->n,
                                            .observations = from->observations},
                                   .from = from};
+    struct time_rows time = {.policy = p,
+                             .n = from->n,
+                             .n_steps = from->n_steps,
+                             .observations = from->observations,
+                             .states = from->states,
+                             .terminated = from->terminated,
+                             .resets = from->resets};
     struct learn_report report = {0};
     enum status rc = learn_check_config(p, config, err);
 
     assert(n > 0);
+    l.rows.time = p->net.spec.kind == POLICY_LSTM ? &time : NULL;
     if (rc == STATUS_OK)
         rc = check_trajectories(p, from, err);
     if (rc == STATUS_OK)
@@ -347,6 +360,7 @@ enum status policy_learn_trajectories(struct agent *a, const struct learn_trajec
     free(l.log_weights);
     free(l.targets);
     free(l.advantages);
+    time_rows_close(&time);
     row_lesson_close(&l.rows);
     return learn_end(p, rc, err);
 }
@@ -357,9 +371,12 @@ static enum status check_transitions(const struct policy *p, const struct learn_
                                      struct error *err)
 {
     size_t width = p->net.spec.n_observations;
-    enum status rc = steps_check_kind(p, err);
+    enum status rc = STATUS_OK;
 
-    if (rc == STATUS_OK && p->net.spec.head != POLICY_DUELLING)
+    if (p->net.spec.kind == POLICY_LSTM)
+        rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "transitions",
+                           "have no history: a recurrent policy learns from trajectories");
+    else if (p->net.spec.head != POLICY_DUELLING)
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
                            "transitions need a duelling head");
     if (rc == STATUS_OK)

@@ -119,6 +119,8 @@ enum status policy_clone_record(struct clone *c, size_t max_steps, struct error 
 void policy_clone_note(struct policy_clone *c, const struct policy_turn *t);
 /* Empties the record, if there is one: the next step is its first. */
 void policy_clone_forget(struct policy_clone *c);
+void policy_clone_get_state(const struct clone *c, float *out);
+void policy_clone_set_state(struct clone *c, const float *state);
 
 /* --- step.c: the table's functions of a turn --- */
 
@@ -141,6 +143,56 @@ enum status policy_file_read(const struct gguf *g, struct network *net,
                              struct error *err) MUST_CHECK;
 /* Writes the network's spec, parameters and moments to a file, by rename. Compute thread. */
 enum status policy_file_save(const char *path, struct network *net, struct error *err) MUST_CHECK;
+
+/* --- tape.c: the states of an LSTM at several times, for going back through time --- */
+
+/* Slots of pairs h and c, [n_slots] of [n_rows][n_hidden], in the backend's memory. */
+struct tape {
+    struct policy *policy; /* borrowed */
+    size_t n_slots;
+    struct buffer **h, **c;
+    uint32_t *same; /* [n_rows] 0, 1, …: the rows of a copy between buffers */
+};
+
+/* Opens a tape; after a failure, too, tape_close is due. tape_close may be called for a zeroed one.
+ */
+enum status tape_open(struct tape *t, struct policy *p, size_t n_rows, size_t n_slots,
+                      struct error *err) MUST_CHECK;
+void tape_close(struct tape *t);
+/* Write the first n rows of a slot, from the host's memory or from buffers; read them. */
+void tape_upload(struct tape *t, size_t slot, const float *h, const float *c, size_t n);
+void tape_keep(struct tape *t, size_t slot, const struct buffer *h, const struct buffer *c,
+               size_t n);
+void tape_load(const struct tape *t, size_t slot, struct buffer *h, struct buffer *c, size_t n);
+/* Zeroes the rows of h and c where an episode begins, so that neither states nor gradients cross
+ * episodes: those where keep [n] is false. */
+void tape_cut(struct policy *p, const bool *keep, size_t n, struct buffer *h, struct buffer *c);
+
+/* --- learn_time.c: trajectories of an LSTM --- */
+
+/* n trajectories of n_steps steps, each a row of n_steps + 1 observations. The caller sets the
+ * members before keep; all are borrowed. */
+struct time_rows {
+    struct policy *policy;
+    size_t n, n_steps;
+    const float *observations;       /* [n][n_steps + 1][n_observations] */
+    const float *states;             /* [n][2][n_hidden] before the first ones; NULL: zeros */
+    const bool *terminated, *resets; /* [n][n_steps] */
+    bool *keep;                      /* [max_rows] the pass's rows that begin no episode */
+    struct tape *tapes;              /* [n_tapes] one for each pass of a time */
+    size_t n_tapes;
+};
+
+/* Opens the tapes; after a failure, too, time_rows_close is due, which may be called for a zeroed
+ * one. */
+enum status time_rows_open(struct time_rows *r, struct error *err) MUST_CHECK;
+void time_rows_close(struct time_rows *r);
+/* Computes outputs [n][n_steps + 1][n_outputs] and values [n][n_steps + 1]. INTERNAL: the device
+ * has failed. */
+enum status time_rows_forward(struct time_rows *r, float *outputs, float *values,
+                              struct error *err) MUST_CHECK;
+/* Adds the parameters' gradients, from those by outputs and values; after time_rows_forward. */
+void time_rows_backward(struct time_rows *r, const float *doutputs, const float *dvalues);
 
 /* --- learn_rows.c: the table's learn_trajectories and learn_transitions --- */
 

@@ -14,6 +14,9 @@ The environment is one of the daemon's (--env CartPole-v1, Pendulum-v1), one of 
 function in a file of yours (--env corridor.py:Corridor), which has gymnasium's spaces, reset and step; these two run in this process. Or it is
 one that a running daemon has, which an attached worker offers or a plug-in (--env attached:Corridor-v0 --address HOST:PORT).
 
+With --kind lstm the policy remembers what it saw: the gradient goes back through all steps of a rollout, and the next rollout begins with the
+state in which the last one ended.
+
 With --run FOLDER a2c and ppo store what they have at the end of each chapter, so many updates, at whose beginning the environments start
 anew. The same command again goes on from there, and comes to the same bytes as if it had not been interrupted.
 
@@ -399,7 +402,7 @@ def run(options):
         path, task = os.path.join(folder, "policy.gguf" if state is None else chapter_file(state["chapter"])), options.task
         if state is None:
             head = "duelling" if options.way in ("dqn", "apex") else "gaussian" if task.is_continuous else "softmax"
-            parley.policies.create(path, task.observations, task.actions, head=head, seed=options.seed, environment=task.name)
+            parley.policies.create(path, task.observations, task.actions, head=head, kind=options.kind, seed=options.seed, environment=task.name)
         process, address = daemon(options.parleyd, "--model", f"policy={path}")
         try:
             with parley.connect(address) as server:
@@ -428,6 +431,7 @@ def main():
     parser.add_argument("--n-steps", type=int, default=32, help="of a rollout")
     parser.add_argument("--actors", type=int, default=4, help="vectors of a3c, impala and apex")
     parser.add_argument("--steps", type=int, default=2_000_000, help="at most so many of all environments")
+    parser.add_argument("--kind", choices=["mlp", "lstm"], default="mlp", help="lstm: a policy that remembers; a2c, a3c, ppo, impala")
     parser.add_argument("--until", type=float, help="the mean return of 100 episodes that ends it")
     parser.add_argument("--gamma", type=float, help="the discount; by default the environment's own, or 0.99")
     parser.add_argument("--learning-rate", type=float)
@@ -450,6 +454,8 @@ def main():
     options.task = Task(options)
     if options.way in ("dqn", "apex") and options.task.is_continuous:
         parser.error(f"{options.way} chooses among actions, those of {options.task.name} are numbers")
+    if options.way in ("dqn", "apex") and options.kind == "lstm":
+        parser.error(f"{options.way} learns from single steps, which have no history: --kind lstm is for a2c, a3c, ppo and impala")
     trainings = []
     for seed in range(options.seed, options.seed + options.seeds):
         options.seed = seed

@@ -190,6 +190,16 @@ static void rollout_keep_step(struct vector_rollout *r)
     r->t++;
 }
 
+/* The states of a recurrent policy that the next rollout begins with. */
+static void rollout_keep_states(struct vector_rollout *r)
+{
+    const struct agent_learning *learning = r->config.model->agent->type->learning;
+
+    for (size_t i = 0; r->n_state > 0 && i < r->n; i++)
+        if (!r->rows[i].is_first && !r->rows[i].is_over)
+            learning->get_state(r->rows[i].clone, r->last_state + i * r->n_state);
+}
+
 /* The observations that the next step begins with. */
 static void rollout_keep_seen(struct vector_rollout *r, const struct vector *v)
 {
@@ -225,10 +235,12 @@ static void rollout_take_answer(struct vector_rollout *r)
         return;
     }
     rollout_keep_seen(r, v);
-    if (r->t == r->config.n_steps)
+    if (r->t == r->config.n_steps) {
+        rollout_keep_states(r);
         rollout_finish(r);
-    else
+    } else {
         rollout_begin_step(r);
+    }
 }
 
 static void on_environments(struct vector_request *q)
@@ -432,6 +444,7 @@ static enum status rollout_check(const struct vector_rollout *r, const struct ve
 {
     const struct vector_rollout_config *c = &r->config;
     size_t row_bytes = (v->spaces.n_observation + v->spaces.n_action_numbers + 8) * sizeof(float);
+    size_t n_state = c->model->info.acting.n_state;
 
     if (rollout_check_model(r, v, err) != STATUS_OK)
         return err->status;
@@ -440,6 +453,17 @@ static enum status rollout_check(const struct vector_rollout *r, const struct ve
     if ((c->n_steps + 1) * v->n > ROLLOUT_MAX_BYTES / row_bytes)
         return error_field(err, "n_steps", "is %zu, of these environments at most %zu are taken",
                            c->n_steps, ROLLOUT_MAX_BYTES / row_bytes / v->n - 1);
+    if (n_state * v->n > ROLLOUT_MAX_BYTES / (2 * sizeof(float)))
+        return error_field(err, "model",
+                           "has a state of %zu numbers, which is too much for %zu "
+                           "environments: open fewer",
+                           n_state, v->n);
+    if (c->states != NULL && c->n_states != n_state * v->n)
+        return error_field(err, "state", "has %zu numbers, for %zu environments it must have %zu",
+                           c->n_states, v->n, n_state * v->n);
+    for (size_t i = 0; i < c->n_states; i++)
+        if (!isfinite(c->states[i]))
+            return error_field(err, "state", "holds %g at %zu", (double)c->states[i], i);
     if (c->n_epsilons > 1 && c->n_epsilons != v->n)
         return error_field(err, "epsilon", "has %zu, there are %zu environments", c->n_epsilons,
                            v->n);
@@ -477,10 +501,13 @@ static enum status rollout_lay_out(struct vector_rollout *r, struct error *err)
     r->terminated = arena_alloc(a, n_all, sizeof(r->terminated[0]));
     r->truncated = arena_alloc(a, n_all, sizeof(r->truncated[0]));
     r->reset = arena_alloc(a, n_all, sizeof(r->reset[0]));
+    r->state = arena_alloc(a, n * r->n_state + 1, sizeof(r->state[0]));
+    r->last_state = arena_alloc(a, n * r->n_state + 1, sizeof(r->last_state[0]));
     if (r->rows != NULL && r->indices != NULL && r->lost != NULL && r->step_choices != NULL &&
         r->step_numbers != NULL && r->observation != NULL && r->choices != NULL &&
         r->numbers != NULL && r->logp != NULL && r->value != NULL && r->reward != NULL &&
-        r->terminated != NULL && r->truncated != NULL && r->reset != NULL)
+        r->terminated != NULL && r->truncated != NULL && r->reset != NULL && r->state != NULL &&
+        r->last_state != NULL)
         return STATUS_OK;
     return error_no_memory(err, n_all * width * sizeof(r->observation[0]), "trajectories");
 }
@@ -517,6 +544,21 @@ static uint64_t rollout_draw_seed(uint64_t seed, uint64_t n_before)
     return (uint64_t)words[1] << 32 | words[0];
 }
 
+/* Gives the policy the states that the caller has, of the episodes that go on. */
+static void rollout_set_states(struct vector_rollout *r)
+{
+    const struct agent_learning *learning = r->config.model->agent->type->learning;
+
+    for (size_t i = 0; r->config.states != NULL && r->n_state > 0 && i < r->n; i++) {
+        float *state = r->state + i * r->n_state;
+
+        if (r->rows[i].is_first)
+            continue;
+        memcpy(state, r->config.states + i * r->n_state, r->n_state * sizeof(state[0]));
+        learning->set_state(r->rows[i].clone, state);
+    }
+}
+
 /* Resets those without an episode, or all. */
 static void rollout_reset(struct vector_rollout *r, struct vector *v)
 {
@@ -528,6 +570,7 @@ static void rollout_reset(struct vector_rollout *r, struct vector *v)
         r->indices[q.n++] = (uint32_t)i;
         r->rows[i].is_first = true;
     }
+    rollout_set_states(r);
     if (q.n > 0) {
         rollout_ask(r, &q);
         return;
@@ -544,6 +587,7 @@ enum status rollout_start(struct vector_rollout *r, struct error *err)
         return err->status;
     r->spaces = v->spaces;
     r->n = v->n;
+    r->n_state = r->config.model->info.acting.n_state;
     if (rollout_lay_out(r, err) != STATUS_OK || rollout_open_rows(r, err) != STATUS_OK) {
         rollout_free(r);
         return err->status;

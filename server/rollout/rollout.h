@@ -38,6 +38,8 @@ struct vector_rollout_config {
     bool is_greedy;        /* the policy takes its likeliest actions */
     const float *epsilons; /* [n_epsilons] one for each environment, or one for all, or none: 0 */
     size_t n_epsilons;
+    const float *states;   /* [n][n_state] of a recurrent policy, at the start; NULL: zeros */
+    size_t n_states;       /* numbers of states, which must be n * n_state */
     uint32_t row_multiple; /* the number of rows of the model's batches in lock-step; 0: any */
     uint64_t deadline_us;  /* 0: no deadline */
 };
@@ -57,17 +59,21 @@ struct vector_rollout {
     struct error err;
     struct vector_request request;
     struct arena arena, step_arena;
-    uint32_t *indices;                    /* [n] the environments that are reset at first */
-    int64_t *step_choices;                /* [n] the actions of a step, if they are choices */
-    float *step_numbers;                  /* [n][n_action_numbers] else */
-    float *observation;                   /* [n][n_steps + 1][n_observation] */
-    int64_t *choices;                     /* [n][n_steps] the actions, if they are choices */
-    float *numbers;                       /* [n][n_steps][n_action_numbers] else */
-    float *logp, *value;                  /* [n][n_steps] 0 if the policy gives none */
-    float *reward;                        /* [n][n_steps] */
-    bool *terminated;                     /* [n][n_steps] */
-    bool *truncated;                      /* [n][n_steps] */
-    bool *reset;                          /* [n][n_steps] whether the step was a reset */
+    uint32_t *indices;     /* [n] the environments that are reset at first */
+    int64_t *step_choices; /* [n] the actions of a step, if they are choices */
+    float *step_numbers;   /* [n][n_action_numbers] else */
+    float *observation;    /* [n][n_steps + 1][n_observation] */
+    int64_t *choices;      /* [n][n_steps] the actions, if they are choices */
+    float *numbers;        /* [n][n_steps][n_action_numbers] else */
+    float *logp, *value;   /* [n][n_steps] 0 if the policy gives none */
+    float *reward;         /* [n][n_steps] */
+    bool *terminated;      /* [n][n_steps] */
+    bool *truncated;       /* [n][n_steps] */
+    bool *reset;           /* [n][n_steps] whether the step was a reset */
+    /* [n][n_state] of a recurrent policy, before the first step and after the last; 0 where an
+     * episode begins there */
+    float *state, *last_state;
+    size_t n_state;                       /* 0: the policy has none */
     uint64_t first_version, last_version; /* of the parameters that acted */
     /* [n] the first loss of an environment's worker, or NULL. The steps until the environment has
      * another worker are resets. */

@@ -193,6 +193,8 @@ START_TEST(learning_from_steps_survives)
     ck_assert_int_gt(sweep(learn_rows_once, &spec), 60);
     spec.head = POLICY_DUELLING;
     ck_assert_int_gt(sweep(learn_rows_once, &spec), 60);
+    spec = specs[1];
+    ck_assert_int_gt(sweep(learn_rows_once, &spec), 60);
 }
 END_TEST
 

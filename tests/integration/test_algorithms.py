@@ -10,6 +10,7 @@ import doctest
 import io
 import json
 import os
+import struct
 import sys
 import tempfile
 
@@ -17,9 +18,12 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/algorithms"))
 import numpy as np  # noqa: E402
 import parley  # noqa: E402
+import parley.policies  # noqa: E402
 import parley.stack  # noqa: E402
 import torch  # noqa: E402
 from children import Daemon  # noqa: E402
+from parley.rollouts import Environments, Rollout, learn  # noqa: E402
+from parley.v1 import tensor_pb2  # noqa: E402
 
 import losses  # noqa: E402
 import networks  # noqa: E402
@@ -379,6 +383,124 @@ def test_daemon():
                 raise AssertionError(words)
 
 
+def parameters(path):
+    """What create and the daemon write: the tensors of a policy's file by their names."""
+    data = open(path, "rb").read()
+    at = 8
+
+    def take(form):
+        nonlocal at
+        values = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return values[0] if len(values) == 1 else values
+
+    def text():
+        nonlocal at
+        n = take("Q")
+        at += n
+        return data[at - n:at].decode()
+
+    n_tensors, n_keys = take("QQ")
+    for _ in range(n_keys):
+        text()
+        kind = take("I")
+        text() if kind == 8 else take({10: "Q", 6: "f", 7: "?", 4: "I"}[kind])
+    places = []
+    for _ in range(n_tensors):
+        name = text()
+        dims = [take("Q") for _ in range(take("I"))]
+        take("I")
+        places.append((name, dims[::-1], take("Q")))
+    at += -at % 32
+    return {name: np.frombuffer(data, "<f4", int(np.prod(dims)), at + offset).reshape(dims) for name, dims, offset in places}
+
+
+def recurrent(weights, gaussian):
+    """torch's cell and heads with a policy's parameters."""
+    cell = torch.nn.LSTMCell(4, 6)
+    named = [(cell.weight_ih, "lstm.input.weight"), (cell.weight_hh, "lstm.state.weight"), (cell.bias_ih, "lstm.input.bias"), (cell.bias_hh, "lstm.state.bias")]
+    heads = {name: torch.nn.Linear(6, n) for name, n in (("actions", 4 if gaussian else 2), ("value", 1))}
+    for name, head in heads.items():
+        named += [(head.weight, name + ".weight"), (head.bias, name + ".bias")]
+    with torch.no_grad():
+        for p, name in named:
+            p.copy_(torch.from_numpy(weights[name].reshape(tuple(p.shape)).copy()))
+    return cell, heads, named
+
+
+def test_recurrent():
+    """A policy with an LSTM learns from rollouts as torch does: through the window, from the states that it began with, not past the ends
+    of episodes; V-trace's targets are constants; one step of Adam."""
+    def tensor(t):
+        return torch.from_numpy(np.frombuffer(t.data, "<i8" if t.dtype == tensor_pb2.DTYPE_I64 else "<f4").reshape(tuple(t.shape)).copy())
+
+    with tempfile.TemporaryDirectory() as folder:
+        for head, name in ("softmax", "CartPole-v1"), ("gaussian", "numbers"):
+            path, after = os.path.join(folder, head + ".gguf"), os.path.join(folder, head + "-after.gguf")
+            parley.policies.create(path, 4, 2, head=head, kind="lstm", hidden=6, seed=3)
+            with Daemon(PARLEYD, "--model", f"policy={path}") as daemon, parley.connect(daemon.address) as server:
+                if head == "softmax":
+                    with Environments(server, name, 3, seed=1) as environments:
+                        environments.rollout("policy", 25)
+                        steps = environments.rollout("policy", 40)
+                    ends, resets = (np.frombuffer(t.data, "?").reshape(3, 40) for t in (steps.terminated, steps.reset))
+                    assert ends[:, :-1].any() and resets.any() and np.frombuffer(steps.state.data, "<f4").any(), "the window has what is to be tested"
+                else:  # steps that were made up: an end without a reset, a reset without an end
+                    draw = np.random.default_rng(5)
+
+                    def made(a, dtype=tensor_pb2.DTYPE_F32):
+                        return tensor_pb2.Tensor(dtype=dtype, shape=a.shape, data=a.tobytes())
+                    ends, resets = np.zeros((3, 40), bool), np.zeros((3, 40), bool)
+                    ends[0, 10] = ends[1, 39] = resets[1, 20] = ends[2, 5] = resets[2, 6] = True
+                    steps = Rollout(
+                        observation=made(draw.standard_normal((3, 41, 4)).astype("<f4")), action=made(draw.standard_normal((3, 40, 2)).astype("<f4")),
+                        logp=made(draw.uniform(-4, -1, (3, 40)).astype("<f4")), reward=made(draw.standard_normal((3, 40)).astype("<f4")),
+                        terminated=made(ends, tensor_pb2.DTYPE_BOOL), reset=made(resets, tensor_pb2.DTYPE_BOOL),
+                        state=made(draw.uniform(-0.5, 0.5, (3, 12)).astype("<f4")))
+                report = learn(server, "policy", steps, off_policy=True, gamma=0.9, lambda_=0.8, entropy_weight=0.02, value_weight=0.7, learning_rate=0.01,
+                               rho_max=1.2, save_path=after)
+            cell, heads, named = recurrent(parameters(path), head == "gaussian")
+            seen, action, reward, logp = (tensor(t) for t in (steps.observation, steps.action, steps.reward, steps.logp))
+            ends, resets = torch.from_numpy(ends.copy()), torch.from_numpy(resets.copy())
+            h, c = tensor(steps.state).split(6, dim=1)
+            outputs, values = [], []
+            for t in range(41):
+                if t > 0:
+                    keep = (~(ends[:, t - 1] | resets[:, t - 1])).float()[:, None]
+                    h, c = h * keep, c * keep
+                h, c = cell(seen[:, t], (h, c))
+                outputs.append(heads["actions"](h))
+                values.append(heads["value"](h)[:, 0])
+            outputs, values = torch.stack(outputs, 1)[:, :-1], torch.stack(values, 1)
+            if head == "softmax":
+                of = torch.distributions.Categorical(logits=outputs)
+                mine, entropy = of.log_prob(action), of.entropy()
+            else:
+                of = torch.distributions.Normal(outputs[..., :2], outputs[..., 2:].clamp(-5, 2).exp())
+                mine, entropy = of.log_prob(action).sum(-1), of.entropy().sum(-1)
+            with torch.no_grad():
+                weight = (mine - logp).exp()
+                rho, trace, discount = weight.clamp(max=1.2), weight.clamp(max=1), 0.9 * (~ends).float()
+                targets, advantages, beyond = torch.zeros(3, 40), torch.zeros(3, 40), torch.zeros(3)
+                for t in reversed(range(40)):
+                    advantages[:, t] = rho[:, t] * (reward[:, t] + discount[:, t] * (values[:, t + 1] + 0.8 * beyond) - values[:, t])
+                    beyond = rho[:, t] * (reward[:, t] + discount[:, t] * values[:, t + 1] - values[:, t]) + discount[:, t] * 0.8 * trace[:, t] * beyond
+                    beyond = torch.where(resets[:, t], torch.zeros(3), beyond)
+                    targets[:, t] = values[:, t] + beyond
+            counts = ~resets
+            losses_of = -advantages * mine + 0.7 * (values[:, :-1] - targets) ** 2 / 2 - 0.02 * entropy
+            loss = losses_of[counts].mean()
+            adam = torch.optim.Adam([p for p, _ in named], lr=0.01)
+            loss.backward()
+            norm = sum((p.grad ** 2).sum() for p, _ in named).sqrt()
+            adam.step()
+            assert abs(report.loss - loss.item()) < 1e-4 * max(1, abs(loss.item())) and abs(report.gradient_norm - norm.item()) < 1e-4 * norm.item(), (report, loss, norm)
+            got = parameters(after)
+            worst = max(np.abs(got[name].ravel() - p.detach().numpy().ravel()).max() for p, name in named)
+            assert worst < 2e-5, worst
+            print(f"  {head}: {worst:.1e} from torch's parameters, gradient norm {norm:.3f}")
+
+
 def test_spread():
     """Actors that go to the nearest free landmark do better than those that stand; the environment is one of gymnasium's."""
     world, found = spread.Spread(), {}
@@ -397,7 +519,7 @@ def test_spread():
     assert found[True] > 0.5 * found[False] and found[True] > -20, found
 
 
-TESTS = [test_ddpg_and_td3, test_sac, test_maddpg, test_rainbow, test_noise, test_stack, test_learning, test_spread, test_daemon]
+TESTS = [test_ddpg_and_td3, test_sac, test_maddpg, test_rainbow, test_noise, test_stack, test_learning, test_spread, test_recurrent, test_daemon]
 
 
 def main():

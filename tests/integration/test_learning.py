@@ -328,6 +328,33 @@ def test_runs(folder):
             assert done.returncode == 1 and words in done.stderr and "Traceback" not in done.stderr, done
 
 
+RECALL = """import gymnasium, numpy as np
+class Recall(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cue, self.t = int(self.np_random.integers(2)), 0
+        return np.array([2 * self.cue - 1, 0], np.float32), {}
+    def step(self, action):
+        self.t += 1
+        return np.array([0, self.t == 3], np.float32), float(self.t == 4 and action == self.cue), self.t == 4, False, {}
+"""
+
+
+def test_recall(folder):
+    """What only the first observation says, a policy with an LSTM learns to do three steps later; one without one does it half of the time."""
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+    with open(os.path.join(folder, "recall.py"), "w") as f:
+        f.write(RECALL)
+    for kind, code, steps in ("lstm", 0, "40000"), ("mlp", 1, "6000"):
+        done = children.run([sys.executable, TRAIN, "ppo", "--parleyd", PARLEYD, "--env", f"{folder}/recall.py:Recall", "--kind", kind, "--until", "0.9",
+                             "--reward-scale", "1", "--steps", steps], capture_output=True, text=True, env=env)
+        print(done.stdout.strip(), flush=True)
+        assert done.returncode == code, (kind, done.stdout, done.stderr)
+    done = children.run([sys.executable, TRAIN, "dqn", "--kind", "lstm"], stderr=-1, text=True, env=env)
+    assert done.returncode == 2 and "single steps, which have no history" in done.stderr, done
+
+
 def test_files(folder):
     """`parley policy new` and parley.policies.create write the same bytes; what is wrong is a ValueError, and no file."""
     for i, (flags, shape) in enumerate([
@@ -390,7 +417,7 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_files, test_transitions, test_they_improve, test_lost_rows, test_refused, test_priorities, test_example, test_runs, test_lost_device):
+    for test in (test_files, test_transitions, test_they_improve, test_lost_rows, test_refused, test_priorities, test_example, test_runs, test_recall, test_lost_device):
         if not sys.argv[4:] or test.__name__ in sys.argv[4:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 """Rollouts: a policy in a vector of environments, both in the daemon. Their bits, beside steps from outside; what is refused, by
 field; callers that go away, vectors that are closed and workers that are lost meanwhile.
 
-usage: test_rollout.py PARLEYD WRITE_POLICY"""
+usage: test_rollout.py PARLEYD WRITE_POLICY PARLEY"""
 import os
 import subprocess
 import sys
@@ -102,6 +102,41 @@ def test_steps(client):
     assert same(*greedy)
     random = Vector(client, "cartpole", 4).rollout(greedy=True, epsilon=[1, 0, 0, 1])
     assert (random["action"][1:3] == greedy[0]["action"][1:3]).all() and (random["action"][::3] != greedy[0]["action"][::3]).any()
+
+
+def test_memory(client):
+    """A recurrent policy goes on where the last rollout ended, with its state: the same bits as in one rollout. Its state is zero where an
+    episode begins."""
+    whole = Vector(client, "cartpole", 6).begin("memory", 39, greedy=True).result()
+    v, state, parts = Vector(client, "cartpole", 6), None, []
+    for _ in range(3):
+        parts.append(v.begin("memory", 13, greedy=True, state=state).result())
+        state = parts[-1].last_state
+    ends = array(whole.terminated)
+    first = [array(p.state) for p in parts]
+    assert first[0].shape == (6, 10) and not first[0].any() and np.array_equal(array(parts[0].last_state), first[1])
+    assert ends[:, :12].any(axis=1).all() and not ends[:, [11, 12]].any() and first[1].any(axis=1).all(), "episodes ended, and go on at the border"
+    n_compared = 0
+    for i in range(6):
+        for k, p in enumerate(parts):
+            if k > 0 and ends[i, 13 * k - 1]:  # this part begins with the reset, which is a step of the whole
+                break
+            n_compared += 1
+            for name in ("observation", "value", "logp", "action"):
+                n = 14 if name == "observation" else 13
+                assert array(getattr(p, name))[i].tobytes() == array(getattr(whole, name))[i, 13 * k:13 * k + n].tobytes(), (i, k, name)
+    assert n_compared > 12
+    without = Vector(client, "cartpole", 6)
+    without.begin("memory", 13, greedy=True).result()
+    assert not np.array_equal(array(without.begin("memory", 1, greedy=True).result().value)[:, 0], array(parts[1].value)[:, 0])
+    assert not array(v.begin("memory", 1, reset=True, state=state).result().state).any()
+    pole = v.begin("pole", 1).result()
+    assert not pole.HasField("state") and not pole.HasField("last_state")
+    for model, shape, value, why in [("memory", [6, 9], 0, "it must have 60"), ("memory", [6, 10], np.nan, "holds nan"), ("pole", [6, 10], 0, "it must have 0")]:
+        given = tensor_pb2.Tensor(dtype=tensor_pb2.DTYPE_F32, shape=shape, data=np.full(shape, value, np.float32).tobytes())
+        refused(lambda: v.begin(model, 1, state=given).result(), "INVALID_ARGUMENT", "state", why)
+    refused(lambda: v.begin("memory", 1, state=tensor_pb2.Tensor(dtype=tensor_pb2.DTYPE_I64, shape=[6, 5], data=bytes(240))).result(),
+            "INVALID_ARGUMENT", "state is not of type F32")
 
 
 def test_refused(client):
@@ -206,13 +241,16 @@ def test_workers(client):
 
 
 def main():
-    parleyd, write_policy, *wanted = sys.argv[1:]
+    parleyd, write_policy, parley, *wanted = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         models = []
         for name, *shape in [("pole",), ("wide", "5", "2"), ("three", "4", "3")]:
             subprocess.run([write_policy, f"{folder}/{name}.gguf", *shape], check=True)
             models += ["--model", f"{name}={folder}/{name}.gguf"]
-        for test in (test_bits, test_steps, test_refused, test_left, test_workers, test_stop):
+        subprocess.run([parley, "policy", "new", f"{folder}/memory.gguf", "--environment", "CartPole-v1", "--kind", "lstm", "--hidden", "5", "--value",
+                        "--seed", "2"], check=True, stdout=subprocess.DEVNULL)
+        models += ["--model", f"memory={folder}/memory.gguf"]
+        for test in (test_bits, test_steps, test_memory, test_refused, test_left, test_workers, test_stop):
             if not wanted or test.__name__ in wanted:
                 print(test.__name__, flush=True)
                 daemon = harness.Parleyd(parleyd, *models)

@@ -37,17 +37,19 @@ class Environments:
         request = env_pb2.EnvOpenRequest(name=name, count=n, seeds=[] if seed is None else [seed])
         self.spaces = self.link.once("Env/Open", request, env_pb2.EnvOpenResponse)
         self._is_interrupted = False  # a rollout was, and the daemon may still be ending it
+        self._states: dict[str, tensor_pb2.Tensor] = {}  # of recurrent policies, after their last rollouts
 
     def rollout(self, model: str, n_steps: int, *, seed: int = 0, **more: Any) -> Rollout:
         """Lets the policy act for n_steps in each environment. The environments continue where the previous rollout ended. more: reset,
-        greedy, epsilon. An environment whose worker was lost is in `failures`; its steps are resets, from which nothing is learned,
+        greedy, epsilon. A recurrent policy goes on with the state that it had then. An environment whose worker was lost is in `failures`; its steps are resets, from which nothing is learned,
         until another worker has it."""
-        request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, **more)
+        request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, state=self._states.get(model), **more)
         patience = Patience(self.link.patience)
         while True:
             try:
                 steps = self.link.wait("Env/Rollout", request, Rollout)
                 self._is_interrupted = False
+                self._states = {model: steps.last_state} if steps.HasField("last_state") else {}
                 return steps
             except Error as e:
                 if not self._is_interrupted or e.reason != "SESSION_BUSY":
@@ -101,7 +103,7 @@ def learn(server: Server | Link, model: str, steps: Rollout, *, off_policy: bool
         trajectories["lambda"] = trajectories.pop("lambda_")
     reward = steps.reward if reward_scale == 1 else scaled(steps.reward, reward_scale)
     what = act_pb2.ActTrajectories(observation=steps.observation, action=steps.action, reward=reward, terminated=steps.terminated,
-                                   reset=steps.reset, **trajectories)
+                                   reset=steps.reset, state=steps.state if steps.HasField("state") else None, **trajectories)
     if off_policy:
         what.logp.CopyFrom(steps.logp)
     request = act_pb2.ActLearnRequest(model=model, trajectories=what, learning_rate=learning_rate, max_gradient_norm=max_gradient_norm,

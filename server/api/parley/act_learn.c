@@ -84,6 +84,7 @@ static enum status take_trajectories(struct learn_call *c, const Parley__V1__Act
     struct learn_trajectories *to = &c->lesson.trajectories;
     int64_t shape[3], seen[3], action[3];
     const void *observations, *actions, *rewards, *terminated, *resets = NULL, *logp = NULL;
+    const void *states = NULL;
     size_t n_numbers = info->acting.n_action_numbers;
     enum status rc = lesson_shape(m->reward, "reward", 2, shape, err);
 
@@ -104,6 +105,9 @@ static enum status take_trajectories(struct learn_call *c, const Parley__V1__Act
         rc = lesson_take(&resets, c, m->reset, "reset", TENSOR_BOOL, shape, 2, err);
     if (rc == STATUS_OK && m->logp != NULL)
         rc = lesson_take(&logp, c, m->logp, "logp", TENSOR_F32, shape, 2, err);
+    if (rc == STATUS_OK && m->state != NULL)
+        rc = lesson_take(&states, c, m->state, "state", TENSOR_F32,
+                         (int64_t[]){shape[0], (int64_t)info->acting.n_state}, 2, err);
     if (rc == STATUS_OK && resets == NULL) {
         resets = arena_alloc(&c->lesson.arena, (size_t)(shape[0] * shape[1]), sizeof(bool));
         if (resets == NULL)
@@ -115,6 +119,7 @@ static enum status take_trajectories(struct learn_call *c, const Parley__V1__Act
         .n = (size_t)shape[0],
         .n_steps = (size_t)shape[1],
         .observations = observations,
+        .states = states,
         .choices = n_numbers > 0 ? NULL : actions,
         .numbers = n_numbers > 0 ? actions : NULL,
         .logp = logp,

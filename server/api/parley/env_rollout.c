@@ -5,6 +5,7 @@
 #include "parley/v1/env.pb-c.h"
 #include "server/act/mode.h"
 #include "server/act/session.h"
+#include "server/api/parley/environment_wire.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/wire_tensor.h"
 #include "server/call/error_details.h"
@@ -80,14 +81,18 @@ static void rollout_reply(struct call *call, const struct vector_rollout *r)
         rollout_view("terminated", TENSOR_BOOL, n, n_steps, 0, r->terminated),
         rollout_view("truncated", TENSOR_BOOL, n, n_steps, 0, r->truncated),
         rollout_view("reset", TENSOR_BOOL, n, n_steps, 0, r->reset),
+        rollout_view("state", TENSOR_F32, n, r->n_state, 0, r->state),
+        rollout_view("last_state", TENSOR_F32, n, r->n_state, 0, r->last_state),
     };
     enum { N_VIEWS = sizeof(views) / sizeof(views[0]) };
     Parley__V1__Tensor tensors[N_VIEWS];
     Parley__V1__Tensor **const fields[N_VIEWS] = {
         &response.observation, &response.action,     &response.logp,      &response.value,
-        &response.reward,      &response.terminated, &response.truncated, &response.reset};
+        &response.reward,      &response.terminated, &response.truncated, &response.reset,
+        &response.state,       &response.last_state};
 
-    for (size_t i = 0; i < N_VIEWS; i++) {
+    /* the last two are of recurrent policies */
+    for (size_t i = 0; i < N_VIEWS - (r->n_state > 0 ? 0 : 2); i++) {
         wire_tensor(&tensors[i], &views[i]);
         *fields[i] = &tensors[i];
     }
@@ -145,6 +150,23 @@ static void on_rollout_drain(struct call *call, void *state)
     call_finish(call, &err);
 }
 
+/* The states that a recurrent policy begins with, in the call's arena. */
+static enum status rollout_take_states(struct vector_rollout_config *to, struct call *call,
+                                       Parley__V1__Tensor *m, struct error *err)
+{
+    struct tensor_view view;
+
+    if (m == NULL)
+        return STATUS_OK;
+    if (environment_wire_tensor(&view, m, "state", call_arena(call), err) != STATUS_OK)
+        return err->status;
+    if (view.type != TENSOR_F32)
+        return error_field(err, "state", "is not of type F32");
+    to->states = view.data;
+    to->n_states = view.size_bytes / sizeof(float);
+    return STATUS_OK;
+}
+
 static void start_rollout(struct call *call, const Parley__V1__EnvRolloutRequest *m)
 {
     static const struct call_handler handler = {.on_close = on_rollout_close,
@@ -176,8 +198,10 @@ static void start_rollout(struct call *call, const Parley__V1__EnvRolloutRequest
             .row_multiple = act_lockstep_n(&server->sessions->modes, model),
             .deadline_us = call_deadline_us(call),
         };
-        rc = rollout_start(&c->rollout, &err);
+        rc = rollout_take_states(&c->rollout.config, call, m->state, &err);
     }
+    if (rc == STATUS_OK)
+        rc = rollout_start(&c->rollout, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         free(c);

@@ -32,16 +32,35 @@ static struct policy_spec spec_of_head(enum policy_head head)
                                 .has_value = true};
 }
 
-static struct policy *open_policy(enum policy_head head, const char *backend, size_t max_rows)
+static struct policy *open_spec(const struct policy_spec *spec, const char *backend,
+                                size_t max_rows)
 {
     struct agent_config config = {
         .name = "p", .max_step_rows = max_rows, .options = {.n_threads = 1, .backend = backend}};
-    const struct policy_spec spec = spec_of_head(head);
     struct agent *a = NULL;
 
-    if (policy_drive_open(&a, &spec, 5, &config, &err) != STATUS_OK)
+    if (policy_drive_open(&a, spec, 5, &config, &err) != STATUS_OK)
         ck_abort_msg("%s", err.text);
     return container_of(a, struct policy, base);
+}
+
+static struct policy *open_policy(enum policy_head head, const char *backend, size_t max_rows)
+{
+    const struct policy_spec spec = spec_of_head(head);
+
+    return open_spec(&spec, backend, max_rows);
+}
+
+enum { N_HIDDEN = 5 };
+
+static struct policy *open_lstm(enum policy_head head, const char *backend, size_t max_rows)
+{
+    struct policy_spec spec = spec_of_head(head);
+
+    spec.kind = POLICY_LSTM;
+    spec.n_hidden = N_HIDDEN;
+    spec.n_layers = 1;
+    return open_spec(&spec, backend, max_rows);
 }
 
 /* V-trace by the paper's sum: target(s) = V(s) + sum over t of the product of discounts and c
@@ -127,6 +146,7 @@ struct lesson_data {
     int64_t choices[N];
     float numbers[N][2], rewards[N], discounts[N], weights[N], errors[N];
     bool terminated[N], resets[N];
+    float states[N_TRAJECTORIES][2 * N_HIDDEN];
 };
 
 static void draw_data(struct lesson_data *d)
@@ -148,13 +168,18 @@ static void draw_data(struct lesson_data *d)
         d->terminated[i] = i == 8;
         d->resets[i] = i == 9;
     }
+    for (uint32_t i = 0; i < N_TRAJECTORIES; i++)
+        for (uint32_t k = 0; k < 2 * N_HIDDEN; k++)
+            d->states[i][k] = any(i, 40 + k);
 }
 
 static double learn_data(struct policy *p, struct lesson_data *d, const struct learn_config *config)
 {
+    bool is_lstm = p->net.spec.kind == POLICY_LSTM;
     const struct learn_trajectories trajectories = {.n = N_TRAJECTORIES,
                                                     .n_steps = N_STEPS,
                                                     .observations = d->observations[0],
+                                                    .states = is_lstm ? d->states[0] : NULL,
                                                     .choices = d->choices,
                                                     .numbers = d->numbers[0],
                                                     .rewards = d->rewards,
@@ -258,6 +283,77 @@ START_TEST(gradients_of_heads)
 }
 END_TEST
 
+/* Through time: the recurrent layers' gradients, past the end and the reset of an episode, with
+ * states before the first step. */
+START_TEST(gradients_of_an_lstm)
+{
+    static const enum policy_head heads[] = {POLICY_SOFTMAX, POLICY_GAUSSIAN};
+    const struct learn_config base = {.learning_rate = 1e-30f, .entropy_weight = 0.3f};
+    struct learn_config values = base;
+    struct lesson_data d;
+
+    draw_data(&d);
+    values.value_weight = 1;
+    for (size_t i = 0; i < 2; i++) {
+        struct policy *p = open_lstm(heads[i], "ref", i == 0 ? 0 : 2);
+
+        check_layer(p, &d, "actions.", &base, NULL);
+        check_layer(p, &d, "value.", &values, &base);
+        check_layer(p, &d, "lstm.", &values, &base);
+        agent_unref(&p->base);
+    }
+}
+END_TEST
+
+/* The gradient by the recurrent layer's weights, of trajectories of the policy with actions 0. */
+static void time_gradient(const struct lesson_data *d, const float *observations, size_t n,
+                          size_t n_steps, float out[4 * N_HIDDEN * N_HIDDEN])
+{
+    const struct learn_config config = {.learning_rate = 1e-30f, .value_weight = 0.5f};
+    const struct learn_trajectories f = {.n = n,
+                                         .n_steps = n_steps,
+                                         .observations = observations,
+                                         .choices = d->choices,
+                                         .rewards = d->rewards,
+                                         .terminated = d->terminated,
+                                         .resets = d->resets,
+                                         .gamma = 0.9f,
+                                         .lambda = 1,
+                                         .rho_max = 1,
+                                         .c_max = 1};
+    struct policy *p = open_lstm(POLICY_SOFTMAX, "cpu", 0);
+    struct learn_report report;
+
+    ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err), STATUS_OK);
+    copy_buffer(p, p->net.layers[1].weight.gradient, out, 4 * N_HIDDEN * N_HIDDEN);
+    agent_unref(&p->base);
+}
+
+/* A trajectory in which an episode ends is two trajectories; one that goes on is not. */
+START_TEST(episodes_of_an_lstm_are_apart)
+{
+    enum { HALF = N_STEPS / 2, N_WEIGHTS = 4 * N_HIDDEN * N_HIDDEN };
+    float halves[2][HALF + 1][N_OBS], one[N_WEIGHTS], two[N_WEIGHTS];
+    struct lesson_data d;
+
+    draw_data(&d);
+    memset(d.resets, 0, sizeof(d.resets));
+    for (size_t half = 0; half < 2; half++)
+        memcpy(halves[half], d.observations[half * HALF], sizeof(halves[half]));
+    for (int ends = 0; ends < 2; ends++) {
+        double most = 0;
+
+        memset(d.terminated, 0, sizeof(d.terminated));
+        d.terminated[HALF - 1] = ends;
+        time_gradient(&d, d.observations[0], 1, N_STEPS, one);
+        time_gradient(&d, halves[0][0], 2, HALF, two);
+        for (size_t i = 0; i < N_WEIGHTS; i++)
+            most = fmax(most, fabs((double)one[i] - (double)two[i]));
+        ck_assert_msg(ends ? most < 1e-6 : most > 1e-4, "%g", most);
+    }
+}
+END_TEST
+
 START_TEST(gradients_of_duelling_q)
 {
     const struct learn_config config = {.learning_rate = 1e-30f};
@@ -319,13 +415,17 @@ START_TEST(lessons_in_any_passes)
                                         .entropy_weight = 0.01f,
                                         .max_gradient_norm = 0.1f,
                                         .normalise = true};
+    enum { N_HEADS = sizeof(heads) / sizeof(heads[0]) };
     float want[256], got[256];
     struct lesson_data d;
 
     draw_data(&d);
-    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
+    for (size_t i = 0; i < N_HEADS + 2; i++) /* the last two are of an lstm */
         for (size_t k = 0; k < 4; k++) {
-            struct policy *p = open_policy(heads[i], k < 2 ? "ref" : "cpu", k % 2 == 0 ? 0 : 1);
+            const char *backend = k < 2 ? "ref" : "cpu";
+            size_t max_rows = k % 2 == 0 ? 0 : k == 1 ? 1 : 2;
+            struct policy *p = i < N_HEADS ? open_policy(heads[i], backend, max_rows)
+                                           : open_lstm(heads[i - N_HEADS], backend, max_rows);
 
             for (int round = 0; round < 3; round++)
                 (void)learn_data(p, &d, &config);
@@ -507,6 +607,11 @@ START_TEST(wrong_steps_are_refused)
                      STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "gamma is 1.5"));
     f.gamma = 0;
+    f.states = d.states[0];
+    ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err),
+                     STATUS_INVALID);
+    ck_assert_str_eq(err.text, "state is given, but the policy has none: it is no lstm");
+    f.states = NULL;
     memset(d.resets, 1, sizeof(d.resets));
     ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err),
                      STATUS_INVALID);
@@ -517,5 +622,6 @@ START_TEST(wrong_steps_are_refused)
 END_TEST
 
 SUITE_MAIN("agents/policy/learn_rows", vtrace_is_its_definition, gradients_of_heads,
-           gradients_of_duelling_q, clipped_actions_have_no_gradient, lessons_in_any_passes,
-           heads_act_the_same_alone, exploring, gaussian_draws, wrong_steps_are_refused)
+           gradients_of_an_lstm, episodes_of_an_lstm_are_apart, gradients_of_duelling_q,
+           clipped_actions_have_no_gradient, lessons_in_any_passes, heads_act_the_same_alone,
+           exploring, gaussian_draws, wrong_steps_are_refused)
