@@ -67,8 +67,8 @@ static const struct verb verbs[] = {
 
     {"train and evaluate, without a server", "", "", NULL},
     {"train",
-     "ENVIRONMENT | --task TASK --dict-file FILE | --task TASK --agent NAME --model-file FILE "
-     "[OPTION]…",
+     "ENVIRONMENT | a2c|a3c|ppo|dqn|apex|impala [--env NAME] | --task TASK --dict-file FILE | "
+     "--task TASK --agent NAME --model-file FILE [OPTION]…",
      "Train a policy or an agent, or build a dictionary from data.", train_run},
     {"eval", "--task TASK | --golden DIR | --world ENVIRONMENT [OPTION]…",
      "Score an agent on data, a model against known answers, or a policy in its world.", eval_run},

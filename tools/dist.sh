@@ -59,6 +59,8 @@ cp tests/golden/{greedy,passages}.jsonl "$root/share/golden/" # what selftest --
 cp client/lib/parley.h agents/plugin/parley_{agent,environment,teacher}.h "$root/include/"
 cp -r proto/parley proto/grpc proto/inference "$root/proto/"
 cp -r share/grafana "$root/share/"
+mkdir -p "$root/share/parley/train"
+cp client/examples/{train,event_file,launch,attached}.py "$root/share/parley/train/" # of `parley train ppo`
 cp -r README.md CHANGES.md LICENSE docs "$root/"
 for package in libjs-marked libjs-katex; do # in the page that parleyd serves
     cp "/usr/share/doc/$package/copyright" "$root/LICENSE.${package#libjs-}"

@@ -20,7 +20,7 @@ state in which the last one ended.
 With --run FOLDER a2c and ppo store what they have at the end of each chapter, so many updates, at whose beginning the environments start
 anew. The same command again goes on from there, and comes to the same bytes as if it had not been interrupted.
 
-usage: train.py a2c|a3c|ppo|dqn|apex|impala [options]; `./run train a2c` starts a daemon of its own"""
+usage: parley train a2c|a3c|ppo|dqn|apex|impala [options], or `./run train a2c` in a checkout; it starts a daemon of its own"""
 import argparse
 import collections
 import contextlib
@@ -36,9 +36,12 @@ import tempfile
 import threading
 import time
 
-import numpy as np
-import parley
-import parley.policies
+try:
+    import numpy as np
+    import parley
+    import parley.policies
+except ImportError as e:
+    raise SystemExit(f"{sys.executable} has no module {e.name}: install numpy and Parley's Python package there, or set PARLEY_PYTHON to a Python that has them") from e
 from event_file import EventFile
 from launch import daemon
 from parley.rollouts import Environments, Returns, Transition, join, learn, learn_q, transitions

@@ -17,7 +17,7 @@ share/bash-completion/completions/parley share/bash-completion/completions/parle
 share/fish/vendor_completions.d/parley.fish share/fish/vendor_completions.d/parleyd.fish share/man/man1/parley.1
 share/man/man7/parley-parlai.7 share/man/man8/parleyd.8 share/parley/grafana/parley.json share/zsh/site-functions/_parley
 share/zsh/site-functions/_parleyd share/parley/proto/parley/v1/conversations.proto share/parley/proto/grpc/health/v1/health.proto
-share/parley/proto/inference/grpc_service.proto""".split()
+share/parley/proto/inference/grpc_service.proto share/parley/train/train.py""".split()
 
 
 def said(*command, **more):

@@ -271,10 +271,10 @@ def ends_with(serve):
 def test_runs(folder):
     """The example's runs: one that is killed and started again comes to the bytes of one that is not; other options are refused; an
     environment of gymnasium and one of a file, and what TensorBoard reads of them."""
-    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"], "PARLEY_PYTHON": sys.executable}
 
     def command(run, *more):
-        return [sys.executable, TRAIN, "a2c", "--parleyd", PARLEYD, "--run", os.path.join(folder, run), "--chapter", "4", "--envs", "4", "--n-steps", "16",
+        return [PARLEY, "train", "a2c", "--run", os.path.join(folder, run), "--chapter", "4", "--envs", "4", "--n-steps", "16",
                 "--steps", "4000", "--until", "10000", *more]
 
     def learned(run):
@@ -297,7 +297,7 @@ def test_runs(folder):
         f.write(CORRIDOR)
     for way, what in ("ppo", f"{folder}/corridor.py:Corridor"), ("dqn", "gymnasium:Acrobot-v1"):
         events = os.path.join(folder, "events", way)
-        done = children.run([sys.executable, TRAIN, way, "--parleyd", PARLEYD, "--env", what, "--steps", "1500", "--envs", "4", "--tensorboard", events], stderr=-1, text=True, env=env)
+        done = children.run([PARLEY, "train", *([way] if way != "ppo" else []), "--env", what, "--steps", "1500", "--envs", "4", "--tensorboard", events], stderr=-1, text=True, env=env)
         assert done.returncode in (0, 1) and "steps" in done.stderr and "Error" not in done.stderr, done
         (name,) = os.listdir(events)
         (file,) = os.listdir(os.path.join(events, name))
@@ -319,7 +319,7 @@ def test_runs(folder):
         exec(CORRIDOR, defined)
         threading.Thread(target=lambda: ends_with(lambda: parley.serve(parley.environment("Corridor-v0")(defined["Corridor"]), other.address)), daemon=True).start()
         children.until("the environment is attached", lambda: has(server, "Corridor-v0"))
-        done = children.run([sys.executable, TRAIN, "ppo", "--parleyd", PARLEYD, "--env", "attached:Corridor-v0", *attached, "--steps", "300", "--envs", "2"],
+        done = children.run([PARLEY, "train", "ppo", "--env", "attached:Corridor-v0", *attached, "--steps", "300", "--envs", "2"],
                             stderr=-1, text=True, env=env)
         assert done.returncode in (0, 1) and "steps" in done.stderr and "Error" not in done.stderr, done
         for what, words in (["nowhere"], "is none of"), (["gymnasium:Nowhere-v0"], "doesn't exist"), (["nowhere.py:A"], "No such file"), \
@@ -343,16 +343,19 @@ class Recall(gymnasium.Env):
 
 def test_recall(folder):
     """What only the first observation says, a policy with an LSTM learns to do three steps later; one without one does it half of the time."""
-    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"], "PARLEY_PYTHON": sys.executable}
     with open(os.path.join(folder, "recall.py"), "w") as f:
         f.write(RECALL)
     for kind, code, steps in ("lstm", 0, "40000"), ("mlp", 1, "6000"):
-        done = children.run([sys.executable, TRAIN, "ppo", "--parleyd", PARLEYD, "--env", f"{folder}/recall.py:Recall", "--kind", kind, "--until", "0.9",
+        done = children.run([PARLEY, "train", "ppo", "--env", f"{folder}/recall.py:Recall", "--kind", kind, "--until", "0.9",
                              "--reward-scale", "1", "--steps", steps], capture_output=True, text=True, env=env)
         print(done.stdout.strip(), flush=True)
         assert done.returncode == code, (kind, done.stdout, done.stderr)
     done = children.run([sys.executable, TRAIN, "dqn", "--kind", "lstm"], stderr=-1, text=True, env=env)
     assert done.returncode == 2 and "single steps, which have no history" in done.stderr, done
+    for name, path, why in ("PARLEY_PYTHON", "/nowhere", "cannot start /nowhere"), ("PYTHONPATH", folder, "has no module"):
+        done = children.run([PARLEY, "train", "ppo"], stderr=-1, text=True, env={**env, name: path})
+        assert done.returncode == 1 and why in done.stderr and "PARLEY_PYTHON" in done.stderr, done
 
 
 def test_files(folder):

@@ -174,6 +174,8 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
     enum status rc;
     int first;
 
+    if (train_program_is_wanted(argc, argv))
+        return train_program_run(verb, argc, argv);
     if (eval_task_is_wanted(argc, argv))
         return train_task_run(verb, argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))

@@ -25,6 +25,8 @@ bool eval_task_is_wanted(int argc, char **argv);
 enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv);
 bool score_is_wanted(int argc, char **argv);
 enum exit_code score_run(const struct verb *verb, int argc, char **argv);
+bool train_program_is_wanted(int argc, char **argv);
+enum exit_code train_program_run(const struct verb *verb, int argc, char **argv);
 bool train_model_is_wanted(int argc, char **argv);
 enum exit_code train_model_run(const struct verb *verb, int argc, char **argv);
 enum exit_code train_task_run(const struct verb *verb, int argc, char **argv);
