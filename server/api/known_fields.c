@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "server/api/nested_fields.h"
 #include "server/http/exchange.h"
 #include "server/json/foreign_fields.h"
 #include "server/json/sampling.h"
@@ -199,23 +200,73 @@ static enum status others_add(struct buf *others, const char *path, const char *
     return buf_printf(others, "%s%s", others->len == 0 ? "" : ", ", n == 0 ? "?" : shown);
 }
 
-static enum status object_list_others(struct buf *others, size_t *n_others,
-                                      const struct known_object *o, unsigned api)
+/* The list that is being made. */
+struct others {
+    struct buf text;
+    size_t n;
+};
+
+/* Adds a name, or says that there are more. */
+static enum status others_take(struct others *o, const char *path, const char *name)
+{
+    if (o->n >= OTHERS_MAX)
+        return STATUS_OK;
+    return ++o->n == OTHERS_MAX ? buf_append_text(&o->text, ", and more")
+                                : others_add(&o->text, path, name);
+}
+
+/* Whether the list ends with the name already, or has it before a comma. */
+static bool others_have(const struct others *o, const char *path, const char *name)
+{
+    struct buf one;
+    bool has = false;
+
+    buf_init(&one, OTHERS_MAX_BYTES);
+    if (others_add(&one, path, name) == STATUS_OK && buf_append(&one, "", 1) == STATUS_OK)
+        for (const char *at = o->text.len == 0 ? NULL : o->text.data;
+             !has && (at = memmem(at, o->text.len - (size_t)(at - o->text.data), one.data,
+                                  one.len - 1)) != NULL;
+             at++) {
+            const size_t end = (size_t)(at - o->text.data) + one.len - 1;
+
+            has = (at == o->text.data || at[-1] == ' ') &&
+                  (end == o->text.len || o->text.data[end] == ',');
+        }
+    buf_deinit(&one);
+    return has;
+}
+
+/* A member of an entry of a list is named once, without the entry's place. */
+static enum status others_take_nested(void *arg, const char *path, const char *name,
+                                      struct error *err)
+{
+    struct others *o = arg;
+    char holder[PATH_MAX_BYTES];
+    size_t n = 0;
+
+    for (; *path != '\0' && n + 2 < sizeof(holder); path++)
+        if (*path != '[' && *path != ']')
+            holder[n++] = *path;
+    holder[n++] = '.';
+    holder[n] = '\0';
+    if (o->n >= OTHERS_MAX || others_have(o, holder, name))
+        return STATUS_OK;
+    return others_take(o, holder, name) == STATUS_OK ? STATUS_OK
+                                                     : error_no_memory(err, 0, "the request");
+}
+
+static enum status object_list_others(struct others *others, const struct known_object *o,
+                                      unsigned api)
 {
     json_t *members = (json_t *)o->object; /* jansson's iterators change nothing */
     enum status rc = STATUS_OK;
 
-    for (void *at = json_object_iter(members);
-         at != NULL && rc == STATUS_OK && *n_others < OTHERS_MAX;
+    for (void *at = json_object_iter(members); at != NULL && rc == STATUS_OK;
          at = json_object_iter_next(members, at)) {
-        const json_t *value = json_object_iter_value(at);
         const char *name = json_object_iter_key(at);
 
-        if (json_is_null(value) || object_knows(o, name, api))
-            continue;
-        (*n_others)++;
-        rc = *n_others == OTHERS_MAX ? buf_append_text(others, ", and more")
-                                     : others_add(others, o->path, name);
+        if (!json_is_null(json_object_iter_value(at)) && !object_knows(o, name, api))
+            rc = others_take(others, o->path, name);
     }
     return rc;
 }
@@ -223,21 +274,25 @@ static enum status object_list_others(struct buf *others, size_t *n_others,
 enum status known_fields_list_others(const char **out, const struct known_object *objects, size_t n,
                                      enum field_owner api, struct arena *arena, struct error *err)
 {
+    struct others others = {.n = 0};
     enum status rc = STATUS_OK;
     const char *list = "";
-    size_t n_others = 0;
-    struct buf others;
 
-    buf_init(&others, OTHERS_MAX_BYTES);
+    buf_init(&others.text, OTHERS_MAX_BYTES);
     for (size_t i = 0; i < n && rc == STATUS_OK; i++)
-        rc = object_list_others(&others, &n_others, &objects[i], api);
-    if (rc == STATUS_OK && others.len > 0)
-        list = arena_strndup(arena, others.data, others.len);
-    if (rc != STATUS_OK || list == NULL)
+        rc = object_list_others(&others, &objects[i], api);
+    if (rc != STATUS_OK)
         rc = error_no_memory(err, 0, "the request");
-    else
+    for (size_t i = 0; i < n && rc == STATUS_OK; i++)
+        if (objects[i].path[0] == '\0')
+            rc = nested_fields_check(objects[i].object, api, others_take_nested, &others, err);
+    if (rc == STATUS_OK && others.text.len > 0)
+        list = arena_strndup(arena, others.text.data, others.text.len);
+    if (rc == STATUS_OK && list == NULL)
+        rc = error_no_memory(err, 0, "the request");
+    if (rc == STATUS_OK)
         *out = list;
-    buf_deinit(&others);
+    buf_deinit(&others.text);
     return rc;
 }
 

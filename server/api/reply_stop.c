@@ -29,7 +29,7 @@ static size_t reply_shown(const struct buf *bytes, size_t text_len)
  * all. A token that ends the model's turn has a text, too, which is no stop, unless it begins so.
  */
 static const struct text *reply_stop_in(const struct buf *all, size_t n,
-                                            const struct completed_turn *t)
+                                        const struct completed_turn *t)
 {
     const struct sampling *s = &t->request->overrides->values;
     size_t at = reply_shown(all, t->len);
@@ -49,7 +49,7 @@ static const struct text *reply_stop_in(const struct buf *all, size_t n,
 /* Appends the bytes of the reply's tokens; *ret_last: how many the last one has. The first token
  * stands twice, since a vocabulary may leave out the space that a text begins with. */
 static enum status reply_decode(const struct generation *g, const struct completed_turn *t,
-                                    struct buf *out, size_t *ret_last)
+                                struct buf *out, size_t *ret_last)
 {
     const struct agent *agent = g->model->agent;
     int32_t *ids = arena_alloc(exchange_arena(g->exchange), t->n_tokens + 1, sizeof(ids[0]));

@@ -169,6 +169,107 @@ def walk(asker, table):
     print(f"{n} cells of {len(table)} fields hold, of which {sum(len(sent) for sent in what_clients_send().values())} are in the types of official clients")
 
 
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "description": "d", "strict": True, "schema": SCHEMA}}
+FULL = {"name": "f", "description": "d", "parameters": TOOL["parameters"], "strict": False}
+BLOCK = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+# Requests that have what clients nest, each of which is answered as it is.
+NESTED = {
+    "chat": [{"messages": [{"role": "system", "content": "s", "name": "n"}, {"role": "user", "content": [{"type": "text", "text": "x"}], "name": "n"},
+                           {"role": "assistant", "content": "a", "tool_calls": [CALL], "reasoning_content": "r", "annotations": []},
+                           {"role": "tool", "tool_call_id": "c1", "content": "r"}, {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}, *SAY],
+              "tools": [{"type": "function", "function": FULL}], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+             {"response_format": FORMAT}, {"functions": [FULL], "function_call": {"name": "f"}},
+             {"tools": [{"type": "function", "function": FULL}],
+              "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]}}}],
+    "completions": [{"response_format": FORMAT}],
+    "responses": [{"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+                             {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "s"}], "content": [{"type": "reasoning_text", "text": "t"}], "encrypted_content": "x"},
+                             {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": [{"type": "output_text", "text": "x", "annotations": [], "logprobs": []}]},
+                             {"type": "function_call", "call_id": "c1", "id": "i", "name": "f", "namespace": None, "arguments": "{}", "status": "completed"},
+                             {"type": "function_call_output", "call_id": "c1", "output": "r", "id": "o", "status": "completed"},
+                             {"type": "custom_tool_call", "call_id": "c2", "name": "p", "input": "t"}, {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "x"}]},
+                             {"type": "compaction", "id": "k", "encrypted_content": "parley-summary:eA=="}, {"role": "user", "content": "y"}],
+                   "tools": [{"type": "function", **FULL}, {"type": "custom", "name": "p", "description": "d", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}}],
+                   "tool_choice": {"type": "function", "name": "f"}},
+                  {"text": {"format": {"type": "json_schema", **FORMAT["json_schema"]}}}],
+    "messages": [{"system": [BLOCK], "messages": [{"role": "user", "content": [BLOCK]},
+                                                  {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "s"}, BLOCK, {"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+                                                  {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [BLOCK], "is_error": False}]}],
+                  "tools": [{"type": "custom", "name": "f", "description": "d", "input_schema": TOOL["parameters"], "strict": False, "cache_control": {"type": "ephemeral"}}],
+                  "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True}},
+                 {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}}],
+    "api/chat": [{"messages": [*SAY, {"role": "assistant", "content": "a", "thinking": "t", "tool_calls": [{"function": {"name": "f", "arguments": {}, "index": 0}}]},
+                               {"role": "tool", "content": "r", "tool_name": "f"}], "tools": [{"type": "function", "function": FULL}]}],
+}
+WHOLE = ("parameters", "schema", "input_schema", "arguments", "action")  # which are passed on, and not looked into
+VALUES = [5, "no such value", {"x": [1]}, [1], True]
+
+
+def inside(value, path=()):
+    """The paths of all that is in a request, and the values."""
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield path + (key,), one
+        if key not in WHOLE and not (key == "input" and path):
+            yield from inside(one, path + (key,))
+
+
+def spelt(path, places=True):
+    return "".join((f"[{key}]" if places else "[]") if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+
+
+def kinds_taken(path, value):
+    """The kinds that are right at a path, beside that of its example."""
+    name = path[-1]
+    if name in ("content", "output") and not isinstance(value, type(None)):
+        return (str, list)
+    return {"arguments": (str, dict), "schema": (str, bool, dict), "tool_choice": (str, dict), "function_call": (str, dict)}.get(name, (type(value),))
+
+
+def nested(asker, page):
+    """Each value inside a request that is of another kind is refused by its path, or has no effect, as the page says; what is not known is named."""
+    n, without_effect = 0, {cell.strip("`") for line in page.partition("## Inside messages")[2].splitlines() if line.startswith("| `") for cell in line.split("|")[1].strip().split(", ")}
+
+    def ask(api, asked, path=(), value=None):
+        body = json.loads(json.dumps({"model": "tiny", **APIS[api][1], **asked}))
+        holder = body
+        for key in path[:-1]:
+            holder = holder[key]
+        if path:
+            holder[path[-1]] = value
+        asker.line.request("POST", APIS[api][0], json.dumps(body), {"Content-Type": "application/json"})
+        answer = asker.line.getresponse()
+        text = json.loads(answer.read())
+        error = text.get("error") or ""
+        return answer.status, error if isinstance(error, str) else error["message"], answer.getheader("X-Parley-Unenforced") or ""
+
+    for api, asked in ((api, asked) for api, bodies in NESTED.items() for asked in bodies):
+        status, told, plain = ask(api, asked)
+        assert status == 200, (api, asked, told)
+        for i, (path, value) in enumerate(inside(asked)):
+            if len(path) < 2 or i % children.STRIDE:
+                continue
+            pattern = spelt(path, places=False)
+            open_to_all = any(pattern == name or pattern.startswith(name + ".") for name in without_effect)
+            for wrong in VALUES:
+                if value is None or type(wrong) in kinds_taken(path, value):
+                    continue
+                n += 1
+                status, told, named = ask(api, asked, path, wrong)
+                if open_to_all:
+                    assert status == 200 and named == plain, (api, spelt(path), wrong, told, named)
+                else:
+                    assert status == 400 and told.startswith(spelt(path)[:47]), (api, spelt(path), wrong, status, told)
+            if isinstance(value, dict) and path[-1] not in WHOLE and not open_to_all and path[-1] != "input":
+                status, told, named = ask(api, asked, path + ("zz",), 1)
+                assert status == 200 and spelt(path + ("zz",), places=False).replace("[]", "") in named.split(", "), (api, spelt(path), status, told, named)
+    many = [{"role": "user", "content": "x", "zz": 1, "yy": 1} for _ in range(50)]
+    assert ask("chat", {"messages": many})[2] == "messages.zz, messages.yy"
+    assert ask("chat", {"messages": [{"role": "user", "content": "x", f"f{i}": 1} for i in range(50)]})[2].endswith("messages.f30, and more")
+    assert ask("chat", {"messages": [{"role": "user", "content": "x", "a" * 200: 1, "[]": 1, "é\r\n": 1}]})[2] == f"messages.{'a' * 64}, messages.??, messages.????"
+    print(f"{n} values inside requests are refused by their paths, or have no effect")
+
+
 def strangers(asker):
     """What no API knows is named, in letters that a header may have, and not without end."""
     for api in APIS:
@@ -195,7 +296,8 @@ def strangers(asker):
 
 def main():
     with open(os.path.join(sys.argv[3], "docs", "fields.md")) as file:
-        table = rows(file.read())
+        page = file.read()
+        table = rows(page)
     with tempfile.TemporaryDirectory() as folder:
         model, template = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "template.jinja")
         with open(template, "w", encoding="utf-8") as file:
@@ -208,6 +310,7 @@ def main():
             asker.line.request("POST", "/v1/conversations", json.dumps({"model": "tiny"}))
             EXAMPLES["conversation"] = json.loads(asker.line.getresponse().read())["id"]
             strangers(asker)
+            nested(asker, page)
             walk(asker, table)
     print("ok")
 

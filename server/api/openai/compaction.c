@@ -66,8 +66,8 @@ static enum status compaction_frame(struct prompt *p, const char *instructions, 
 
 /* --- input_tokens --- */
 
-static enum status input_tokens_count(size_t *out, struct responses_request *q, const struct model *m,
-                                struct arena *arena, struct error *err)
+static enum status input_tokens_count(size_t *out, struct responses_request *q,
+                                      const struct model *m, struct arena *arena, struct error *err)
 {
     struct request *r = &q->base;
     struct prompt *p = r->prompts;
@@ -247,8 +247,7 @@ static enum status compaction_cut(struct request *r, const struct model *m, stru
 
     if (truncation_apply(r, NULL, m, arena, err) != STATUS_OK)
         return err->status;
-    while (n_system < r->prompts->n_messages &&
-           r->prompts->messages[n_system].role == ROLE_SYSTEM)
+    while (n_system < r->prompts->n_messages && r->prompts->messages[n_system].role == ROLE_SYSTEM)
         n_system++;
     if (r->prompts->n_messages == n_system + 1)
         *r->prompts = all;

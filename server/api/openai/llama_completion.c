@@ -33,8 +33,8 @@ static const struct field_name llama_names[] = {
 
 /* Of /v1/completions alone. */
 static const char *const llama_others[] = {
-    "best_of", "echo",   "logprobs",      "n",      "prompt_logprobs", "return_token_ids",
-    "stream_options", "suffix"};
+    "best_of",          "echo",           "logprobs", "n", "prompt_logprobs",
+    "return_token_ids", "stream_options", "suffix"};
 
 /* What does not hold here, and is named to the client: an editor sends them with each request. */
 static const char *const llama_unenforced[] = {"n_indent", "samplers", "t_max_predict_ms",
@@ -180,8 +180,7 @@ static enum status infill_take_files(struct message *out, const json_t *extra, s
 
         if (!json_is_object(file))
             return field_wrong(err, path.text, "an object with a text", file);
-        if (infill_take_text(&out[2 * i], file, "filename", "tmp", "\n", arena, err) !=
-                STATUS_OK ||
+        if (infill_take_text(&out[2 * i], file, "filename", "tmp", "\n", arena, err) != STATUS_OK ||
             infill_take_text(&out[2 * i + 1], file, "text", "", "", arena, err) != STATUS_OK)
             return field_inside(err, path.text);
     }
@@ -230,9 +229,9 @@ static bool infill_is_possible(const struct model *m, struct error *err)
     bool is_possible;
 
     buf_init(&ids, 1 << 10);
-    is_possible = m->agent->type->text != NULL && m->agent->type->text->raw_prompt != NULL &&
-                  m->agent->type->text->raw_prompt(m->agent, &rules, texts, 2, &ids, &ignored) ==
-                      STATUS_OK;
+    is_possible =
+        m->agent->type->text != NULL && m->agent->type->text->raw_prompt != NULL &&
+        m->agent->type->text->raw_prompt(m->agent, &rules, texts, 2, &ids, &ignored) == STATUS_OK;
     buf_deinit(&ids);
     if (!is_possible)
         (void)error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
@@ -251,10 +250,10 @@ static void llama_write_stop(const struct generation *g, const struct choice *c,
     const struct text *stop = reply_stop(g, c);
 
     json_write_text(w, "stop_type",
-                    stop != NULL                  ? "word"
-                    : c->finish == FINISH_STOP    ? "eos"
-                    : c->finish == FINISH_LENGTH  ? "limit"
-                                                  : "none");
+                    stop != NULL                 ? "word"
+                    : c->finish == FINISH_STOP   ? "eos"
+                    : c->finish == FINISH_LENGTH ? "limit"
+                                                 : "none");
     if (stop == NULL)
         json_write_text(w, "stopping_word", "");
     else
@@ -348,7 +347,8 @@ static void llama_write_answer(const struct generation *g, const struct choice *
     json_write_unsigned(w, "tokens_predicted", n_said);
     json_write_unsigned(w, "tokens_evaluated", c->n_prompt);
     llama_write_settings(g, c, w);
-    json_write_bool(w, "has_new_line", !r->is_warming && len > 0 && memchr(text, '\n', len) != NULL);
+    json_write_bool(w, "has_new_line",
+                    !r->is_warming && len > 0 && memchr(text, '\n', len) != NULL);
     json_write_bool(w, "truncated", false);
     llama_write_stop(g, c, w);
     json_write_unsigned(w, "tokens_cached", c->n_prompt + n_said);
@@ -509,7 +509,8 @@ static enum status llama_infill(struct exchange *x, const json_t *body, struct e
     struct model *m;
     size_t n = 0;
 
-    if (llama_refuse_named(x, err) != STATUS_OK || field_text(&name, body, "model", err) != STATUS_OK ||
+    if (llama_refuse_named(x, err) != STATUS_OK ||
+        field_text(&name, body, "model", err) != STATUS_OK ||
         resolution_find_model(&m, x, name, err) != STATUS_OK)
         return err->status;
     if (!infill_is_possible(m, err)) {
