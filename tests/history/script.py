@@ -67,7 +67,7 @@ class Walk:
         self.daemon, self.number, self.seed, self.may_fail = daemon, number, seed, may_fail
         self.chance = random.Random()
         self.records = []
-        self.n_rounds = 0
+        self.n_rounds, self.is_ended = 0, False
 
     def note(self, op, **more):
         self.records.append({"c": self.number, "op": op, **more})
@@ -111,11 +111,13 @@ class Walk:
             self.patiently(lambda parley: self.closed(parley))
 
     def run(self, is_over):
-        while not is_over():
-            try:
+        try:
+            while not is_over():
                 self.round()
-            except Refused:
-                break
+        except Refused:
+            pass  # the record says so
+        finally:
+            self.is_ended = True
         return self
 
     def open(self, plan):
@@ -376,8 +378,8 @@ class Walk:
 
 def start_all(pool, daemon, seed, may_fail, is_over_of):
     """Every client in a thread of its own."""
-    walks = [Walk(daemon, i, seed, may_fail) for i in range(CLIENTS)]
-    return [pool.submit(walk.run, is_over_of(walk)) for walk in walks]
+    daemon.walks = [Walk(daemon, i, seed, may_fail) for i in range(CLIENTS)]
+    return [pool.submit(walk.run, is_over_of(walk)) for walk in daemon.walks]
 
 
 __all__ = ["CLIENTS", "Client", "Plan", "Walk", "start_all", "threading"]

@@ -173,7 +173,8 @@ def failed_over(cluster, at, chance):
     subprocess.run([support, "--standby"], check=True, stdout=subprocess.DEVNULL)
     time.sleep(chance.uniform(0.1, 1))  # the moment of the fault is random, and nothing is waited for
     subprocess.run([support, "--fail-over"], check=True, stdout=subprocess.DEVNULL)
-    time.sleep(2)  # the clients go on with the standby
+    before = [walk.n_rounds for walk in cluster.walks]
+    children.until("each client's round with the standby", lambda: all(w.n_rounds > n + 1 or w.is_ended for w, n in zip(cluster.walks, before)))
 
 
 FAULTS = {one.__name__: one for one in (killed, stopped, cut_off, unanswered, disconnected, restarted)}

@@ -35,13 +35,19 @@ POSTGRES = os.environ.get("PARLEY_TEST_POSTGRES", "")
 
 
 def new_journal(parleyd, folder, name):
-    """What --data is to be: a folder that is not there yet, or a database whose tables were made. A short lease: who was killed has one."""
+    """What --data is to be: a folder that is not there yet, or a database whose tables were made. The lease is longer than any test, however
+    loaded the machine is: a daemon that is killed has its lease ended."""
     if not POSTGRES:
         return ["--data", os.path.join(folder, name)]
     children.run(["psql", "-q", POSTGRES, "-c", f"CREATE DATABASE {name}"], check=True)
-    data = ["--data", POSTGRES.replace("/postgres?", f"/{name}?"), "--lease", "1500ms"]
+    data = ["--data", POSTGRES.replace("/postgres?", f"/{name}?"), "--lease", "1h"]
     children.run([parleyd, "--init-data", *data], check=True)
     return data
+
+
+def end_leases(url):
+    """Of all daemons that have one: they were killed, and nobody is to wait for that. test_cluster.py waits for leases."""
+    children.run(["psql", "-q", url, "-c", "UPDATE parley.daemon SET until = clock_timestamp(), address = ''"], check=True)
 
 
 class Mortal(harness.Parleyd):
@@ -56,6 +62,8 @@ class Mortal(harness.Parleyd):
         self.process.kill()
         self.process.wait()
         self.listener.join()
+        if POSTGRES and "--data" in self.command:
+            end_leases(self.command[self.command.index("--data") + 1])
 
     def again(self):
         self.command[self.command.index("--listen") + 1] = self.address
@@ -375,11 +383,11 @@ def goes_on(parleyd, flags, folder):
         assert third.done.turn == 3
         whole = said(parley, turn(c, 2, tokens=500))
         assert whole.text.startswith(second.text) and len(whole.ids) == 500
-        # A fork does without it. A rewind waits for its end, where the daemon already goes on with it by itself.
+        # A fork does without it, unless the daemon has gone on with it by itself, and ended it. A rewind waits for its end.
         part = Reply().read(parley.conversations.Turn(turn(c, 4, tokens=500)), 3)
         daemon.kill()
         parley = daemon.again()
-        fork = parley.fork(c)
+        fork = parley.fork(c, **({"at_turn": 3} if POSTGRES else {}))
         assert said(parley, turn(fork, 4, "Mine.")).done.turn == 4
         said(parley, turn(c, 4, tokens=500))
         parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=2, generation=1))

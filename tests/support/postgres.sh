@@ -14,10 +14,11 @@ fi
 as=() # PostgreSQL refuses to be run by root
 [ "$(id -u)" != 0 ] || as=(runuser -u postgres --)
 
-# Right after a kill the process that was killed may still be listed.
+# Right after a kill the process that was killed may still be listed: then pg_ctl fails at once.
 start() {
-    for _ in 1 2 3 4 5 6 7 8; do
-        (cd "$1" && "${as[@]}" "$bin/pg_ctl" -D "$1/pg" -w -t 20 -s -l "$1/log" start) 2>/dev/null && return
+    for _ in {1..40}; do
+        (cd "$1" && "${as[@]}" "$bin/pg_ctl" -D "$1/pg" -w -t 60 -s -l "$1/log" start) 2>/dev/null && return
+        sleep 0.25
     done
     cat "$1/log" >&2
     return 1
@@ -31,7 +32,7 @@ case ${1-} in
     cd "$dir"
     "${as[@]}" "$bin/pg_basebackup" -h "$dir" -p 21500 -U parley -D "$dir/standby" -R -X stream -c fast
     echo "port=21502" | "${as[@]}" tee -a "$dir/standby/postgresql.conf" >/dev/null
-    "${as[@]}" "$bin/pg_ctl" -D "$dir/standby" -w -t 20 -s -l "$dir/standby.log" start
+    "${as[@]}" "$bin/pg_ctl" -D "$dir/standby" -w -t 60 -s -l "$dir/standby.log" start
     psql -q -h "$dir" -p 21500 -U parley postgres -c "ALTER SYSTEM SET synchronous_standby_names = '*'" -c "SELECT pg_reload_conf()" -o /dev/null
     until [ "$(psql -qtA -h "$dir" -p 21500 -U parley postgres -c "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")" = 1 ]; do
         sleep 0.1 # it says when, to nobody
@@ -42,7 +43,7 @@ case ${1-} in
     dir=$PARLEY_TEST_POSTGRES_DIR
     cd "$dir"
     "$0" --stop immediate
-    "${as[@]}" "$bin/pg_ctl" -D "$dir/standby" -w -t 20 -s promote
+    "${as[@]}" "$bin/pg_ctl" -D "$dir/standby" -w -t 60 -s promote
     ln -sf "$dir/.s.PGSQL.21502" "$dir/.s.PGSQL.21500"
     exit
     ;;
@@ -72,7 +73,7 @@ if [ "${bouncer-}" = yes ]; then
         "$dir" "$dir" "$dir" "$dir" >"$dir/bouncer.ini"
     (cd "$dir" && "${as[@]}" /usr/sbin/pgbouncer -q -d "$dir/bouncer.ini")
     # The program goes into the background before its socket listens.
-    for _ in {1..200}; do
+    for _ in {1..1200}; do
         ! "$bin/pg_isready" -q -h "$dir" -p 21501 || break
         sleep 0.05
     done
