@@ -25,6 +25,7 @@
 #include "server/access/access.h"
 #include "server/check.h"
 #include "server/cluster/cluster.h"
+#include "server/cluster/places.h"
 #include "server/conversation/conversations.h"
 #include "server/daemon_state.h"
 #include "server/journal/journal.h"
@@ -225,6 +226,7 @@ static void daemon_join_cluster(struct daemon *d)
         (void)snprintf(address + strlen(address) - 1, sizeof(address) - strlen(address) + 1, "%s",
                        port);
     cluster_join(d->server.cluster, address);
+    places_join(d->server.places, d->host.journal);
 }
 
 /* The host's loaded. */

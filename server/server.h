@@ -31,6 +31,7 @@
     PART(stores, stores)                 /* versioned values */ \
     PART(replays, replays)               /* tables of items to learn from */ \
     PART(connected, connect_calls)       /* calls by Connect */ \
+    PART(places, places)                 /* which daemon has what one of them has as a whole */ \
     PART(cluster, cluster)               /* daemons that share the journal */
 /* clang-format on */
 

@@ -25,6 +25,7 @@
 enum { JOURNAL_MAX_ITEMS = 512 /* of one job */, JOURNAL_MAX_READS = 16 };
 enum { JOURNAL_TIMERS = 3, JOURNAL_BEAT_MS = 200 /* at most from one beat to the next */ };
 enum { JOURNAL_PAUSE_MS = 25, JOURNAL_MAX_PAUSE_MS = 400 }; /* between two reads of one item */
+enum { JOURNAL_LAG_US = 5000000 /* an interval of the lag */ };
 enum { JOURNAL_RETRY_MS = 1000, JOURNAL_PROBE_MS = 5000, JOURNAL_TEXT = 240 };
 
 enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ, ITEM_GIVE, ITEM_LIST };
@@ -44,8 +45,9 @@ struct journal_item {
     journal_members_fn listed;
     void *arg;
     size_t size_bytes;
-    bool is_read;    /* wholly: the journal's thread says so */
-    bool is_unended; /* of what is given up */
+    uint64_t since_us; /* of a record: when it was appended */
+    bool is_read;      /* wholly: the journal's thread says so */
+    bool is_unended;   /* of what is given up */
     /* Of a read whose thing another process has: when it gives up, and when it asks again. 0: it
      * has not met this. */
     uint64_t until_ms, again_ms;
@@ -81,6 +83,9 @@ struct journal {
     struct journal_sharing sharing;
     uint64_t lease_until_us; /* of env_real: when others may take over what this process has */
     uint64_t n_beats;        /* that succeeded */
+    uint64_t n_lapses;       /* times without a lease that ended */
+    uint64_t lag_us[2];      /* the longest wait of a record in this interval, and the one before */
+    uint64_t lag_since_us;   /* when this interval began */
     size_t n_others;         /* of the last beat, as are others */
     char others[JOURNAL_MAX_MEMBERS][JOURNAL_DAEMON_CHARS];
     char address[JOURNAL_ADDRESS_CHARS];
@@ -150,6 +155,38 @@ static void journal_take(struct journal *j)
         list_push(&j->reading, at);
 }
 
+/* The records that wait count, too: while the database is away the lag grows. */
+static uint64_t journal_lag_us(const struct journal *j)
+{
+    const struct list *const lists[] = {&j->running, &j->waiting};
+    const bool is_lately = env_now_us(&env_real) - j->lag_since_us < 2 * JOURNAL_LAG_US;
+    uint64_t lag_us = !is_lately ? 0 : j->lag_us[0] > j->lag_us[1] ? j->lag_us[0] : j->lag_us[1];
+
+    for (size_t i = 0; i < 2; i++)
+        for (struct link *at = list_first(lists[i]); at != NULL; at = list_next(lists[i], at)) {
+            const struct journal_item *item = container_of(at, struct journal_item, link);
+            const uint64_t age_us = env_now_us(&env_real) - item->since_us;
+
+            if (item->kind != ITEM_RECORD)
+                continue;
+            return age_us > lag_us ? age_us : lag_us; /* the first one is the oldest */
+        }
+    return lag_us;
+}
+
+static void journal_note_lag(struct journal *j, const struct journal_item *item)
+{
+    const uint64_t now_us = env_now_us(&env_real), age_us = now_us - item->since_us;
+
+    if (now_us - j->lag_since_us >= JOURNAL_LAG_US) {
+        j->lag_us[1] = now_us - j->lag_since_us < 2 * JOURNAL_LAG_US ? j->lag_us[0] : 0;
+        j->lag_us[0] = 0;
+        j->lag_since_us = now_us;
+    }
+    if (age_us > j->lag_us[0])
+        j->lag_us[0] = age_us;
+}
+
 static void journal_begin(struct journal *j)
 {
     if (j->is_running || j->is_held ||
@@ -161,6 +198,7 @@ static void journal_begin(struct journal *j)
     j->wants_probe = j->wants_beat = false;
     memcpy(j->store->address, j->address, sizeof(j->address));
     j->store->is_sweeping = j->is_sweeping;
+    j->store->lag_ms = (journal_lag_us(j) + 999) / 1000;
     journal_take(j);
     j->is_running = true;
     j->job = (struct job){.run = journal_run, .done = journal_done};
@@ -175,6 +213,8 @@ static void journal_item_end(struct journal *j, struct journal_item *item, const
 
     if (item->kind == ITEM_RECORD && why->status != STATUS_OK)
         j->figures.n_refused++;
+    else if (item->kind == ITEM_RECORD)
+        journal_note_lag(j, item);
     if (item->wait != NULL)
         item->wait->item = NULL;
     j->figures.waiting_bytes -= item->size_bytes;
@@ -410,6 +450,7 @@ static void journal_done(struct job *job)
     }
     /* Before anybody is told: the disk works while the loop does. */
     journal_begin(j);
+    j->n_lapses += has_lapsed;
     if (has_lapsed && j->sharing.lapsed != NULL)
         j->sharing.lapsed(j->sharing.arg);
     if (has_written)
@@ -475,6 +516,7 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
     }
     at = (char *)(item + 1);
     item->kind = ITEM_RECORD;
+    item->since_us = env_now_us(&env_real);
     item->done = done;
     item->arg = arg;
     item->size_bytes = size_bytes;
@@ -595,6 +637,11 @@ uint64_t journal_n_beats(const struct journal *j)
     return j->n_beats;
 }
 
+uint64_t journal_n_lapses(const struct journal *j)
+{
+    return j->n_lapses;
+}
+
 bool journal_has_other(const struct journal *j, const char *id)
 {
     for (size_t i = 0; i < j->n_others && i < JOURNAL_MAX_MEMBERS; i++)
@@ -670,6 +717,9 @@ void journal_metrics(const struct journal *j, struct buf *out)
     metric_one(out, "parley_journal_failing", "gauge",
                "1 while nothing can be stored: turns are refused, what is stored is read.",
                journal_trouble(j) == NULL ? 0 : 1);
+    metric_one(out, "parley_journal_lag_seconds", "gauge",
+               "The longest wait of a record to be durable, in the last 5 to 10 seconds.",
+               (double)journal_lag_us(j) / 1e6);
 }
 
 const char *journal_trouble(const struct journal *j)

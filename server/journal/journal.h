@@ -103,6 +103,8 @@ const char *journal_self(const struct journal *j);
 size_t journal_n_others(const struct journal *j);
 /* Returns how many times the journal has looked for the other processes. */
 uint64_t journal_n_beats(const struct journal *j);
+/* Returns how many times the lease was over, as far as is known. */
+uint64_t journal_n_lapses(const struct journal *j);
 /* Returns whether this process had a lease at the last beat, as far as is known. */
 bool journal_has_other(const struct journal *j, const char *id);
 /* Returns whether processes may share the store. */

@@ -218,7 +218,8 @@ static enum status attempt_body(struct keeper_attempt *a, struct journal_record 
 /* The next part, or what completes the checkpoint. */
 static enum status attempt_append(struct keeper_attempt *a, struct error *err)
 {
-    struct journal_record r = {.kind = JOURNAL_BLOCK, .turn = a->n_parts};
+    struct journal_record r = {
+        .kind = JOURNAL_BLOCK, .generation = (uint32_t)a->keeper->type->kind, .turn = a->n_parts};
     enum status rc = attempt_part(a, &r, err);
     const bool is_part = r.body != NULL;
 
@@ -607,6 +608,12 @@ static bool keeper_restore_begin(struct keeper_restore *r, struct journal_event 
     return true;
 }
 
+static void keeper_tell_ready(const struct keeper *kp)
+{
+    if (kp->keeping.on_ready != NULL)
+        kp->keeping.on_ready(kp->keeping.ready_self);
+}
+
 /* A loop, since of many things none may have anything to wait for. */
 static void keeper_restore_next(struct keeper_restore *r)
 {
@@ -618,6 +625,7 @@ static void keeper_restore_next(struct keeper_restore *r)
             return;
     keeper_restore_free(r);
     keeper_arm(kp);
+    keeper_tell_ready(kp);
 }
 
 static void on_restore_part(void *arg, struct journal_found *found, const struct error *err)
@@ -660,25 +668,48 @@ static void on_restore_list(void *arg, struct journal_found *found, const struct
     if (err->status != STATUS_OK) {
         /* r stays, and with it the answer UNAVAILABLE: what there is, is not known. */
         log_error("restore", "error=\"%s\"", err->text);
+        keeper_tell_ready(r->keeper);
         return;
     }
     list_move(&found->events, &r->events);
     keeper_restore_next(r);
 }
 
-void keeper_start(struct keeper *kp, const struct keeping *keeping)
+static void keeper_restore_open(struct keeper *kp)
 {
-    const struct journal_query q = {.by = keeper_has_sums(kp) ? JOURNAL_KEPT : JOURNAL_CHECKPOINTS,
-                                    .number = (uint32_t)kp->type->kind};
     struct keeper_restore *r = xalloc(sizeof(*r));
 
-    kp->keeping = *keeping;
-    if (kp->keeping.part_bytes == 0)
-        kp->keeping.part_bytes = KEEPER_PART_BYTES;
     *r = (struct keeper_restore){.keeper = kp};
     list_init(&r->events);
     kp->restore = r;
-    journal_read(keeping->journal, &r->wait, &q, on_restore_list, r);
+}
+
+void keeper_arrive(struct keeper *kp)
+{
+    const struct journal_query q = {.by = keeper_has_sums(kp) ? JOURNAL_KEPT : JOURNAL_CHECKPOINTS,
+                                    .number = (uint32_t)kp->type->kind};
+
+    if (!kp->is_ending)
+        journal_read(kp->keeping.journal, &kp->restore->wait, &q, on_restore_list, kp->restore);
+}
+
+void keeper_leave(struct keeper *kp)
+{
+    if (kp->is_ending)
+        return;
+    if (kp->restore != NULL)
+        keeper_restore_free(kp->restore);
+    keeper_restore_open(kp);
+}
+
+void keeper_start(struct keeper *kp, const struct keeping *keeping)
+{
+    kp->keeping = *keeping;
+    if (kp->keeping.part_bytes == 0)
+        kp->keeping.part_bytes = KEEPER_PART_BYTES;
+    keeper_restore_open(kp);
+    if (!keeping->is_placed)
+        keeper_arrive(kp);
 }
 
 enum status keeper_ready(const struct keeper *kp, struct error *err)

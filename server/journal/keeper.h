@@ -87,8 +87,11 @@ struct keeper_type {
 /* Where and when things are kept. */
 struct keeping {
     struct journal *journal; /* NULL: nothing is kept */
-    uint64_t interval_us;    /* the time from a change to its checkpoint */
-    size_t part_bytes;       /* about how many bytes a part has; 0: KEEPER_PART_BYTES */
+    bool is_placed;          /* what the journal has is read only once keeper_arrive is called */
+    void (*on_ready)(void *self); /* called when keeper_ready returns OK, or reading failed; NULL */
+    void *ready_self;
+    uint64_t interval_us; /* the time from a change to its checkpoint */
+    size_t part_bytes;    /* about how many bytes a part has; 0: KEEPER_PART_BYTES */
     /* Finds the principal with this name; NULL: there is none. */
     const struct principal *(*find_owner)(void *self, const char *name);
     void *find_self;
@@ -116,6 +119,11 @@ void keeper_init(struct keeper *kp, const struct keeper_type *type, void *self,
 /* Keeps things from now on, and makes the things again that the journal has. keeper_ready returns
  * UNAVAILABLE until all of these are made. */
 void keeper_start(struct keeper *kp, const struct keeping *keeping);
+/* Of a keeper that is_placed. keeper_arrive: the things are here now, and the keeper makes again
+ * those that the journal has. keeper_leave: another daemon has them now; the caller then deletes
+ * all of them from memory, and only keeper_arrive may follow. */
+void keeper_arrive(struct keeper *kp);
+void keeper_leave(struct keeper *kp);
 enum status keeper_ready(const struct keeper *kp, struct error *err) MUST_CHECK;
 void keeper_tick(void *keeper);
 /* Begins the end: things do not change any more, and what is being read is dropped. Returns whether

@@ -17,7 +17,7 @@
 #include "base/env.h"
 #include "server/journal/postgres_parts.h"
 
-enum { POSTGRES_LEASE_MS = 3000, POSTGRES_SHOWN_CHARS = 160 };
+enum { POSTGRES_LEASE_MS = 3000, POSTGRES_RENEWAL_US = 1000000, POSTGRES_SHOWN_CHARS = 160 };
 
 bool postgres_is_url(const char *data)
 {
@@ -71,13 +71,21 @@ static enum status lease_find_wanted(struct postgres_store *s, struct error *err
     return STATUS_OK;
 }
 
+/* A third of the lease, and at least once a second, since the lag goes with the renewal. */
+static uint64_t postgres_renewal_us(const struct postgres_store *s)
+{
+    const uint64_t third_us = (uint64_t)s->base.lease_ms * 1000 / 3;
+
+    return third_us < POSTGRES_RENEWAL_US ? third_us : POSTGRES_RENEWAL_US;
+}
+
 static enum status postgres_beat(struct journal_store *base, struct error *err)
 {
     struct postgres_store *s = postgres_store_of(base);
 
     if (postgres_connect(s, err) != STATUS_OK)
         return err->status;
-    if ((env_now_us(&env_real) - s->base.renewed_us >= (uint64_t)s->base.lease_ms * 1000 / 3 ||
+    if ((env_now_us(&env_real) - s->base.renewed_us >= postgres_renewal_us(s) ||
          strcmp(s->said, s->base.address) != 0) &&
         postgres_renew(s, err) != STATUS_OK)
         return err->status;

@@ -18,12 +18,12 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
     (void)gethostname(host, sizeof(host) - 1); /* a name that is cut off is a name, too */
     (void)snprintf(name, sizeof(name), "%s:%d", host, (int)getpid());
     if (!link_do(&s->link,
-                 "INSERT INTO parley.daemon (id, name, until, address) VALUES ($1, $2,"
-                 " clock_timestamp() + $3 * interval '1 millisecond', $4)"
+                 "INSERT INTO parley.daemon (id, name, until, address, lag_ms) VALUES ($1, $2,"
+                 " clock_timestamp() + $3 * interval '1 millisecond', $4, $5)"
                  " ON CONFLICT (id) DO UPDATE SET until = excluded.until,"
-                 " address = excluded.address",
+                 " address = excluded.address, lag_ms = excluded.lag_ms",
                  LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
-                           link_text(s->base.address)),
+                           link_text(s->base.address), link_number(s->base.lag_ms)),
                  err))
         return err->status;
     s->base.renewed_us = began_us;
@@ -148,35 +148,122 @@ enum status postgres_take(struct postgres_store *s, const struct journal_query *
                : rc;
 }
 
-enum status postgres_take_things(struct postgres_store *s, struct error *err)
+/* --- places --- */
+
+/* Of the processes with a lease that others can reach, and this one, the first in the order of a
+ * hash of process and place: rendezvous hashing. Who is gone changes nothing for the places of the
+ * others. */
+static const char place_give[] =
+    "UPDATE parley.things SET owner = w.id || '.0', owner_epoch = owner_epoch + 1 FROM (SELECT id"
+    " FROM parley.daemon WHERE id = $2 OR (until > clock_timestamp() AND address <> '')"
+    " ORDER BY sha256(convert_to(id || '/' || $1::bigint, 'UTF8')), id LIMIT 1) AS w"
+    " WHERE place = $1::bigint AND owner_epoch = $3::bigint";
+
+struct place_owner {
+    char owner[POSTGRES_OWNER_CHARS];
+    char name[LEASE_NAME_CHARS];
+    bool is_alive;
+};
+
+static enum status place_look(struct postgres_store *s, uint32_t place, struct place_owner *of,
+                              struct journal_found *out, struct error *err)
 {
     struct link_connection *l = &s->link;
     PGresult *r = link_query(
         l,
-        "WITH t AS (SELECT owner, owner_epoch FROM parley.things FOR UPDATE)"
-        " UPDATE parley.things SET owner = $1, owner_epoch = things.owner_epoch +"
-        " CASE WHEN split_part(t.owner, '.', 1) = $2 THEN 0 ELSE 1 END"
-        " FROM t WHERE " POSTGRES_IS_FREE("t.owner", "$2") " RETURNING things.owner_epoch",
-        LINK_ARGS(link_text(s->owner), link_text(s->base.self)), err);
-    uint64_t epoch = 0;
+        "SELECT owner, owner_epoch, d.name, d.address FROM parley.things LEFT JOIN parley.daemon"
+        " AS d ON d.id = split_part(owner, '.', 1) AND until > clock_timestamp()"
+        " WHERE place = $1",
+        LINK_ARGS(link_number(place)), err);
+    enum status rc = STATUS_OK;
+    size_t len;
 
     if (r == NULL)
         return err->status;
-    if (l->pq->PQntuples(r) == 1)
-        epoch = link_column(l, r, 0, 0);
+    if (l->pq->PQntuples(r) != 1) {
+        rc = error_set(err, STATUS_DATA_LOSS, "the table parley.things lacks place %u", place);
+    } else {
+        (void)snprintf(of->owner, sizeof(of->owner), "%s",
+                       (const char *)link_column_bytes(l, r, 0, 0, &len));
+        out->owner_epoch = link_column(l, r, 0, 1);
+        of->is_alive = !l->pq->PQgetisnull(r, 0, 2);
+        (void)snprintf(of->name, sizeof(of->name), "%s",
+                       (const char *)link_column_bytes(l, r, 0, 2, &len));
+        (void)snprintf(out->owner.id, sizeof(out->owner.id), "%.*s", (int)strcspn(of->owner, "."),
+                       of->owner);
+        (void)snprintf(out->owner.address, sizeof(out->owner.address), "%s",
+                       (const char *)link_column_bytes(l, r, 0, 3, &len));
+    }
     l->pq->PQclear(r);
-    if (epoch == 0)
-        return postgres_elsewhere(s, "parameter sets, keys of Store and tables of Replay are",
-                                  "as long as it runs", err);
-    if (s->things_epoch != 0 && s->things_epoch != epoch)
-        return postgres_elsewhere(s, "parameter sets, keys of Store and tables of Replay were",
-                                  "meanwhile; start parleyd again to have them here", err);
-    if (s->things_epoch == 0 &&
+    return rc;
+}
+
+static const char *place_noun(uint32_t place)
+{
+    static const char *const nouns[JOURNAL_N_PLACES] = {
+        [JOURNAL_PLACE_PARAMS] = "parameter sets are",
+        [JOURNAL_PLACE_KEYS] = "keys of Store are",
+        [JOURNAL_PLACE_TABLES] = "tables of Replay are",
+        [JOURNAL_PLACE_GROUPS] = "groups of Registry are",
+        [JOURNAL_PLACE_WORK] = "tasks of Work are"};
+
+    return place < JOURNAL_N_PLACES && nouns[place] != NULL ? nouns[place] : "they are";
+}
+
+enum status postgres_take_place(struct postgres_store *s, const struct journal_query *q,
+                                struct journal_found *out, struct error *err)
+{
+    struct place_owner of;
+
+    for (int i = 0; i < LEASE_TRIES; i++) {
+        if (place_look(s, q->number, &of, out, err) != STATUS_OK)
+            return err->status;
+        out->is_found = postgres_is_mine(s, of.owner);
+        if (out->is_found || (q->is_sweep && of.owner[0] == '\0'))
+            return STATUS_OK;
+        if (of.is_alive)
+            return postgres_elsewhere(s, place_noun(q->number), of.name, err);
+        if (!link_do(&s->link, place_give,
+                     LINK_ARGS(link_number(q->number), link_text(s->base.self),
+                               link_number(out->owner_epoch)),
+                     err))
+            return err->status;
+    }
+    return postgres_elsewhere(s, place_noun(q->number), "which has just got them", err);
+}
+
+/* What was sent over a connection that is lost may still run: it locks the row that this changes.
+ * Then deletes blocks of checkpoints that no process completes any more. */
+static enum status things_begin(struct postgres_store *s, enum journal_place place,
+                                struct error *err)
+{
+    struct link_connection *l = &s->link;
+
+    if (!link_do(l, "UPDATE parley.things SET owner = $1 WHERE place = $2::bigint",
+                 LINK_ARGS(link_text(s->owner), link_number(place)), err) ||
         !link_do(l,
-                 "DELETE FROM parley.block WHERE checkpoint NOT IN (SELECT checkpoint FROM"
-                 " parley.params UNION ALL SELECT checkpoint FROM parley.kept)",
-                 NULL, 0, err))
+                 "DELETE FROM parley.block WHERE (kind = $1 OR kind IS NULL) AND checkpoint NOT IN"
+                 " (SELECT checkpoint FROM parley.params UNION ALL SELECT checkpoint FROM"
+                 " parley.kept)",
+                 LINK_ARGS(link_number(place)), err))
         return err->status;
-    s->things_epoch = epoch;
+    return STATUS_OK;
+}
+
+enum status postgres_take_things(struct postgres_store *s, enum journal_place place, bool is_anew,
+                                 struct error *err)
+{
+    const struct journal_query q = {.by = JOURNAL_PLACE, .number = place};
+    struct journal_found found = {.is_found = false};
+
+    if (postgres_take_place(s, &q, &found, err) != STATUS_OK)
+        return err->status;
+    if (s->place_epochs[place] == found.owner_epoch)
+        return STATUS_OK;
+    if (!is_anew && s->place_epochs[place] != 0)
+        return postgres_elsewhere(s, place_noun(place), "or were meanwhile", err);
+    if (things_begin(s, place, err) != STATUS_OK)
+        return err->status;
+    s->place_epochs[place] = found.owner_epoch;
     return STATUS_OK;
 }

@@ -20,9 +20,8 @@ struct postgres_store {
     bool has_secret;                  /* base.secret was read */
     char said[JOURNAL_ADDRESS_CHARS]; /* the address that others know */
     bool is_elsewhere;                /* the read met something that another process has */
-    /* The epoch under which this process read the checkpoints of parameter sets, keys and tables;
-     * 0: it did not. */
-    uint64_t things_epoch;
+    /* The epoch under which this process read the checkpoints of each place; 0: it did not. */
+    uint64_t place_epochs[JOURNAL_N_PLACES];
     /* The process whose conversations are being looked through, and the last of them that was. */
     char swept[JOURNAL_DAEMON_CHARS];
     uint8_t swept_to[JOURNAL_ID_BYTES];
@@ -55,13 +54,21 @@ void postgres_end_lease(struct postgres_store *s);
 enum status postgres_take(struct postgres_store *s, const struct journal_query *q,
                           struct journal_found *out, struct error *err) MUST_CHECK;
 
+/* Finds who has the place of q->number, or gives it: see JOURNAL_PLACE. Sets out->is_found and
+ * out->owner_epoch if it is this process; UNAVAILABLE, with out->owner, if it is another one. */
+enum status postgres_take_place(struct postgres_store *s, const struct journal_query *q,
+                                struct journal_found *out, struct error *err) MUST_CHECK;
+/* The same before the checkpoints of a place are read or written, which only its owner does.
+ * UNAVAILABLE. is_anew: the checkpoints are read from the start, so that the process writes under
+ * the present epoch from now on; else it does so only if it never read them. */
+enum status postgres_take_things(struct postgres_store *s, enum journal_place place, bool is_anew,
+                                 struct error *err) MUST_CHECK;
+
 /* postgres_sweep.c: finds turns that no process goes on with, into the base, and forgets processes
  * whose lease is over and that left none. */
 enum status postgres_sweep(struct postgres_store *s, struct error *err) MUST_CHECK;
 enum status postgres_members(struct journal_store *base, struct journal_members *out,
                              struct error *err) MUST_CHECK;
-/* The same for the checkpoints of parameter sets, keys and tables, which one process has. */
-enum status postgres_take_things(struct postgres_store *s, struct error *err) MUST_CHECK;
 
 /* postgres_write.c: journal_store_type's commit. */
 enum status postgres_commit(struct journal_store *base, const struct journal_record *const *records,

@@ -258,10 +258,12 @@ static enum status postgres_read_things(struct postgres_store *s, const struct j
                                         size_t max_bytes, struct journal_found *out,
                                         struct error *err)
 {
-    enum status rc = postgres_take_things(s, err);
+    const enum journal_place place =
+        q->by == JOURNAL_KEPT ? (enum journal_place)q->number : JOURNAL_PLACE_PARAMS;
 
-    if (rc != STATUS_OK)
-        return rc;
+    /* A block is of a checkpoint that was found before; if that is replaced, the block is gone. */
+    if (q->by != JOURNAL_BLOCKS && postgres_take_things(s, place, true, err) != STATUS_OK)
+        return err->status;
     if (q->by == JOURNAL_CHECKPOINTS)
         return postgres_read_rows(s, "SELECT 17, 0, 0, 0, body FROM parley.params ORDER BY seq",
                                   NULL, 0, max_bytes, out, err);
@@ -299,6 +301,9 @@ enum status postgres_read(struct journal_store *base, const struct journal_query
     case JOURNAL_BLOCKS:
     case JOURNAL_KEPT:
         rc = postgres_read_things(s, q, max_bytes, out, err);
+        break;
+    case JOURNAL_PLACE:
+        rc = postgres_take_place(s, q, out, err);
         break;
     case JOURNAL_PAGE:
     case JOURNAL_SWEEP:

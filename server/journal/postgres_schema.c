@@ -63,8 +63,20 @@ static const char *const schema_2[] = {
     " WHERE NOT is_closed",
     NULL};
 
+/* Each place has an owner of its own. A block says of which kind of things it is, so that who gets
+ * a place deletes no block of another. */
+static const char *const schema_3[] = {
+    "ALTER TABLE parley.things ADD COLUMN place bigint NOT NULL DEFAULT 0",
+    "ALTER TABLE parley.things ADD PRIMARY KEY (place)",
+    "INSERT INTO parley.things (place, owner, owner_epoch) SELECT n, owner, owner_epoch FROM"
+    " parley.things, unnest(ARRAY[1, 2]) AS n",
+    "INSERT INTO parley.things (place, owner, owner_epoch) VALUES (4, '', 1), (5, '', 1)",
+    "ALTER TABLE parley.block ADD COLUMN kind bigint",
+    "ALTER TABLE parley.daemon ADD COLUMN lag_ms bigint NOT NULL DEFAULT 0",
+    NULL};
+
 /* Each leads from the version before to the one of its number. */
-static const char *const *const schemas[] = {schema_1, schema_2};
+static const char *const *const schemas[] = {schema_1, schema_2, schema_3};
 
 enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 

@@ -157,7 +157,8 @@ enum status postgres_members(struct journal_store *base, struct journal_members 
         " (extract(epoch FROM d.until - clock_timestamp()) * 1000)::bigint,"
         " (extract(epoch FROM clock_timestamp() - d.since) * 1000)::bigint,"
         " coalesce(n.n, 0), coalesce((SELECT sum(n)::bigint FROM n WHERE id NOT IN"
-        " (SELECT id FROM parley.daemon)), 0)"
+        " (SELECT id FROM parley.daemon)), 0), d.lag_ms, (SELECT coalesce(sum(1 << place::int), 0)"
+        " FROM parley.things WHERE split_part(owner, '.', 1) = d.id)"
         " FROM parley.daemon AS d LEFT JOIN n ON n.id = d.id ORDER BY d.name, d.id LIMIT $1",
         LINK_ARGS(link_number(JOURNAL_MAX_MEMBERS)), err);
     if (r == NULL)
@@ -167,7 +168,9 @@ enum status postgres_members(struct journal_store *base, struct journal_members 
 
         *m = (struct journal_member){.lease_ms = (int64_t)link_column(l, r, i, 3),
                                      .up_ms = link_column(l, r, i, 4),
-                                     .n_conversations = link_column(l, r, i, 5)};
+                                     .n_conversations = link_column(l, r, i, 5),
+                                     .lag_ms = link_column(l, r, i, 7),
+                                     .places = (uint32_t)link_column(l, r, i, 8)};
         (void)snprintf(m->peer.id, sizeof(m->peer.id), "%s",
                        (const char *)link_column_bytes(l, r, i, 0, &len));
         (void)snprintf(m->name, sizeof(m->name), "%s",

@@ -42,7 +42,10 @@ struct commit {
     size_t n_items;
     struct commit_row *rows; /* [n_rows], by id */
     size_t n_rows;
-    bool has_things, has_lost_things;
+    bool has_things;
+    bool has_place[JOURNAL_N_PLACES]; /* of the records */
+    bool has_lost[JOURNAL_N_PLACES];  /* another process got the place */
+    struct buf places;                /* those, as SQL's array */
     uint64_t keys_over_unix_ms;
     size_t n_keys_over;
     uint8_t (*expired)[JOURNAL_ID_BYTES]; /* [n_expired] conversations whose keys are over */
@@ -58,6 +61,15 @@ static bool is_of_things(enum journal_kind kind)
 {
     return kind == JOURNAL_BLOCK || kind == JOURNAL_CHECKPOINT || kind == JOURNAL_NO_PARAMS ||
            kind == JOURNAL_KEEP || kind == JOURNAL_FORGET;
+}
+
+/* Of a record of things. */
+static enum journal_place place_of(const struct journal_record *r)
+{
+    const bool is_of_params = r->kind == JOURNAL_CHECKPOINT || r->kind == JOURNAL_NO_PARAMS;
+
+    return is_of_params || r->generation >= JOURNAL_N_PLACES ? JOURNAL_PLACE_PARAMS
+                                                             : (enum journal_place)r->generation;
 }
 
 static int commit_row_order(const void *a, const void *b)
@@ -84,7 +96,7 @@ static void commit_collect(struct commit *c)
         const struct journal_record *r = c->items[i].record;
 
         if (is_of_things(r->kind)) {
-            c->has_things = true;
+            c->has_things = c->has_place[place_of(r)] = true;
             continue;
         }
         memcpy(c->rows[c->n_rows++].id, r->conversation, JOURNAL_ID_BYTES);
@@ -120,6 +132,16 @@ static bool commit_write_ids(struct commit *c)
                 return false;
     }
     return buf_append_text(&c->ids, "}") == STATUS_OK;
+}
+
+static bool commit_write_places(struct commit *c)
+{
+    buf_clear(&c->places);
+    for (int i = 0; i < JOURNAL_N_PLACES; i++)
+        if (c->has_place[i] &&
+            buf_printf(&c->places, "%c%d", c->places.len == 0 ? '{' : ',', i) != STATUS_OK)
+            return false;
+    return buf_append_text(&c->places, c->places.len == 0 ? "{}" : "}") == STATUS_OK;
 }
 
 /* --- the first part --- */
@@ -168,8 +190,10 @@ static bool commit_ask(struct commit *c)
                             LINK_ARGS(link_number(c->keys_over_unix_ms),
                                       link_number(c->n_keys_over), link_text(c->s->base.self)));
     if (is_sent && c->has_things)
-        is_sent = link_send(
-            c->link, "SELECT owner, owner_epoch FROM parley.things FOR NO KEY UPDATE", NULL, 0);
+        is_sent = link_send(c->link,
+                            "SELECT owner, owner_epoch, place FROM parley.things WHERE place ="
+                            " ANY($1::bigint[]) ORDER BY place FOR NO KEY UPDATE",
+                            LINK_ARGS(link_text(c->places.data)));
     return is_sent && link_ask(c->link);
 }
 
@@ -254,9 +278,15 @@ static bool commit_take_things(struct commit *c, struct error *err)
 
     if (r == NULL)
         return false;
-    c->has_lost_things = c->link->pq->PQntuples(r) != 1 ||
-                         !postgres_is_mine(c->s, link_column_bytes(c->link, r, 0, 0, &len)) ||
-                         link_column(c->link, r, 0, 1) != c->s->things_epoch;
+    memset(c->has_lost, true, sizeof(c->has_lost));
+    for (int i = 0; i < c->link->pq->PQntuples(r); i++) {
+        const uint64_t place = link_column(c->link, r, i, 2);
+
+        if (place < JOURNAL_N_PLACES)
+            c->has_lost[place] =
+                !postgres_is_mine(c->s, link_column_bytes(c->link, r, i, 0, &len)) ||
+                link_column(c->link, r, i, 1) != c->s->place_epochs[place];
+    }
     c->link->pq->PQclear(r);
     return true;
 }
@@ -320,7 +350,7 @@ static bool commit_may_write(struct commit *c, struct commit_item *item)
     const struct commit_row *parent;
 
     if (row == NULL)
-        return !c->has_lost_things;
+        return !c->has_lost[place_of(r)];
     if (row->is_refused)
         return false;
     if (r->kind == JOURNAL_OPEN) {
@@ -624,11 +654,11 @@ static bool commit_put(struct commit *c, size_t i)
         return put_event(c, i);
     case JOURNAL_BLOCK:
         return commit_send(c, i,
-                           "INSERT INTO parley.block (checkpoint, number, body) VALUES"
-                           " ($1, $2, $3) ON CONFLICT (checkpoint, number) DO UPDATE SET"
+                           "INSERT INTO parley.block (checkpoint, number, body, kind) VALUES"
+                           " ($1, $2, $3, $4) ON CONFLICT (checkpoint, number) DO UPDATE SET"
                            " body = excluded.body",
                            LINK_ARGS(link_id(r->conversation), link_number(r->turn),
-                                     link_bytes(r->body, r->size_bytes)));
+                                     link_bytes(r->body, r->size_bytes), link_number(place_of(r))));
     case JOURNAL_CHECKPOINT:
     case JOURNAL_NO_PARAMS:
         return put_params(c, i);
@@ -748,10 +778,11 @@ static enum status commit_all(struct commit *c, struct error *err)
 
     commit_collect(c);
     c->expired = xalloc((c->n_keys_over + 1) * sizeof(c->expired[0]));
-    if (!commit_write_ids(c))
+    if (!commit_write_ids(c) || !commit_write_places(c))
         return error_no_memory(err, c->ids.len, "the ids of a transaction");
-    if (c->has_things && c->s->things_epoch == 0)
-        rc = postgres_take_things(c->s, err);
+    for (int i = 0; i < JOURNAL_N_PLACES && rc == STATUS_OK; i++)
+        if (c->has_place[i] && c->s->place_epochs[i] == 0)
+            rc = postgres_take_things(c->s, (enum journal_place)i, false, err);
     /* Each record may be left out once, and a deadlock passes. */
     for (size_t i = 0; rc == STATUS_OK && is_again && i < COMMIT_TRIES + c->n_items; i++) {
         *err = (struct error){0};
@@ -776,11 +807,13 @@ enum status postgres_commit(struct journal_store *base, const struct journal_rec
                    ? STATUS_OK
                    : err->status;
     buf_init(&c.ids, SIZE_MAX);
+    buf_init(&c.places, SIZE_MAX);
     c.items = xalloc(n * sizeof(c.items[0]));
     for (size_t i = 0; i < n; i++)
         c.items[i].record = records[i];
     rc = commit_all(&c, err);
     buf_deinit(&c.ids);
+    buf_deinit(&c.places);
     free(c.items);
     free(c.rows);
     free(c.expired);

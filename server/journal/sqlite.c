@@ -573,6 +573,9 @@ static enum status sqlite_read(struct journal_store *base, const struct journal_
     case JOURNAL_KEPT:
         rc = sqlite_read_rows(s, ST_KEPT, &block[1], 1, max_bytes, out, err);
         break;
+    case JOURNAL_PLACE:
+        out->is_found = true; /* no other process has the store */
+        break;
     case JOURNAL_PAGE:
     case JOURNAL_SWEEP:
         rc = sqlite_read_list(s, q, out, err);

@@ -107,6 +107,18 @@ struct journal_event {
     unsigned char body[]; /* [size_bytes] */
 };
 
+/* What one process has as a whole, of those that share a store: a place. The numbers are stored;
+ * those of kept things are the numbers of their kinds (keeper.h). */
+enum journal_place {
+    JOURNAL_PLACE_PARAMS = 0, /* parameter sets */
+    JOURNAL_PLACE_KEYS = 1,   /* keys of Store */
+    JOURNAL_PLACE_TABLES = 2, /* tables of Replay */
+    /* 3 is reserved for adapters of models. */
+    JOURNAL_PLACE_GROUPS = 4, /* groups of Registry */
+    JOURNAL_PLACE_WORK = 5,   /* tasks of Work */
+    JOURNAL_N_PLACES = 6
+};
+
 /* What a query looks for. */
 enum journal_by {
     JOURNAL_BY_ID,       /* the conversation with this id */
@@ -118,23 +130,25 @@ enum journal_by {
     JOURNAL_PAGE,        /* rows of the principal's conversations before place, newest first */
     JOURNAL_SWEEP,       /* rows of all conversations behind place, in the order of opening */
     JOURNAL_BY_KEY,      /* the key's parts in order, as events of kind JOURNAL_KEYED */
+    JOURNAL_PLACE,       /* the place of this number: found if this process has it, and given to the
+                            process that rendezvous hashing chooses if nobody has it */
 };
 
 struct journal_query {
     enum journal_by by;
     const char *principal; /* the owner's name; NULL for queries about all owners */
     uint8_t id[JOURNAL_ID_BYTES];
-    uint32_t number;  /* the number of a block, or a kind of things */
+    uint32_t number;  /* the number of a block or of a place, or a kind of things */
     const char *text; /* the request's id, the name or the key; of JOURNAL_PAGE the model's name,
                          where NULL stands for any model */
     uint64_t place;   /* of rows: the place of the last row of the page before */
     uint32_t max_rows;
     bool wants_total; /* of JOURNAL_PAGE: the number of rows on all pages is wanted */
-    /* Of a query for a conversation: while another process has it that can be asked, the query ends
-     * at once and says which process that is. */
+    /* Of a query for a conversation or a place: while another process has it that can be asked, the
+     * query ends at once and says which process that is. */
     bool wants_owner;
     /* Of JOURNAL_BY_ID: a conversation that another process has is not found, and that process is
-     * not asked for it. */
+     * not asked for it. Of JOURNAL_PLACE: a place that no process ever had is given to nobody. */
     bool is_sweep;
     /* Of a query for a conversation: the events are all records of its chain, also those that are
      * no part of the conversation any more. */
@@ -181,8 +195,9 @@ struct journal_found {
     /* Where the store continues to read. NULL: everything has been read, or nothing yet. One block,
      * which journal_found_deinit frees. */
     void *reading;
-    /* Rises whenever another process, or another connection of this one, takes the conversation
-     * over. A record that names an earlier epoch is not stored. In SQLite always 1. */
+    /* Of a place, rises whenever another process gets it. Of a conversation, rises whenever another
+     * process, or another connection of this one, takes the conversation over. A record that names
+     * an earlier epoch is not stored. In SQLite always 1. */
     uint64_t owner_epoch;
 };
 
@@ -266,6 +281,8 @@ struct journal_member {
     struct journal_peer peer;
     char name[JOURNAL_NAME_CHARS]; /* host and process */
     int64_t lease_ms;              /* of its lease that are left; below 0: it is over */
+    uint64_t lag_ms;               /* as in struct journal_store */
+    uint32_t places;               /* a bit of each place that it has */
     uint64_t up_ms;                /* since its lease began */
     uint64_t n_conversations;      /* that it owns */
     bool is_self;
@@ -289,6 +306,7 @@ struct journal_store {
     size_t n_wanted;
     /* What the beat says of this process, and what it looks for: set between two uses. */
     char address[JOURNAL_ADDRESS_CHARS]; /* where others reach it; "": they cannot */
+    uint64_t lag_ms;                     /* the longest wait of a record to be durable lately */
     bool is_sweeping;                    /* it goes on with turns of processes that ended */
     /* What the last beat found. */
     char self[JOURNAL_DAEMON_CHARS]; /* this process's id; set by open */

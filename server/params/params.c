@@ -98,16 +98,23 @@ static struct params_budget *params_budget_of(struct params_sets *s, uint32_t pr
     return &share->budget;
 }
 
+void params_sets_leave(void *sets, const struct error *why)
+{
+    struct params_sets *s = sets;
+    struct link *l;
+
+    while ((l = list_first(&s->names.all)) != NULL)
+        params_close(params_at(l), why);
+}
+
 void params_sets_stop(struct params_sets *s)
 {
     struct error err;
-    struct link *l;
 
     s->is_stopping = true;
     (void)keeper_is_idle(&s->keeper); /* what is being read is given up */
     (void)error_draining(&err);
-    while ((l = list_first(&s->names.all)) != NULL)
-        params_close(params_at(l), &err);
+    params_sets_leave(s, &err);
 }
 
 static struct params_set *name_set(struct shared_name *n)

@@ -13,6 +13,8 @@ void params_sets_init(struct params_sets *s, const struct keeper_type *keeping, 
                       const struct env *env, size_t max_bytes);
 /* All sets must be gone, with their memory. */
 void params_sets_deinit(struct params_sets *s);
+/* Closes all sets because of why, since another daemon has them. */
+void params_sets_leave(void *sets, const struct error *why);
 /* Closes all sets. on_idle is called for each. No further set can be made. */
 void params_sets_stop(struct params_sets *s);
 /* Returns whether the journal has the newest version of each set that can be kept. Begins the

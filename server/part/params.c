@@ -2,13 +2,17 @@
 #include "server/params/params.h"
 
 #include "server/api/services.h"
+#include "server/cluster/places.h"
 #include "server/config/config.h"
 #include "server/params/checkpoint.h"
 #include "server/part.h"
+#include "server/server.h"
 #include "server/stop_signal.h"
 
 static void params_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
+    const struct place_holder holder = {
+        .keeper = &((struct params_sets *)self)->keeper, .leave = params_sets_leave, .self = self};
     struct params_sets *all = self;
 
     params_sets_init(all, &params_keeper, host->loop, host->env,
@@ -17,6 +21,7 @@ static void params_part_init(void *self, struct part_host *host, struct alarm *a
     all->quota_arg = host;
     all->on_idle = host->go_on;
     all->idle_arg = host;
+    places_hold(host->server->places, JOURNAL_PLACE_PARAMS, &holder);
 }
 
 static void params_part_keep(void *self, struct part_host *host, struct alarm *alarm)

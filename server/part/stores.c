@@ -2,14 +2,19 @@
  */
 #include "server/store/stores.h"
 
+#include "server/cluster/places.h"
 #include "server/config/config.h"
 #include "server/part.h"
 #include "server/replay/replays.h"
+#include "server/server.h"
 
 void part_start_keeper(struct keeper *keeper, struct part_host *host, struct alarm *alarm)
 {
     const struct keeping keeping = {
         .journal = host->journal,
+        .is_placed = journal_is_shared(host->journal),
+        .on_ready = places_ready,
+        .ready_self = &host->server->places->rows[keeper->type->kind],
         .interval_us = host->config->checkpoint_ms * 1000,
         .find_owner = part_find_principal,
         .find_self = host,
@@ -23,7 +28,11 @@ void part_start_keeper(struct keeper *keeper, struct part_host *host, struct ala
 
 static void stores_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
+    const struct place_holder holder = {
+        .keeper = &((struct stores *)self)->keeper, .leave = stores_leave, .self = self};
+
     stores_init(self, &stores_keeper, host->env, part_bytes(host->config->store_bytes, 4));
+    places_hold(host->server->places, JOURNAL_PLACE_KEYS, &holder);
 }
 
 static void stores_part_keep(void *self, struct part_host *host, struct alarm *alarm)
@@ -53,8 +62,11 @@ static void replays_part_init(void *self, struct part_host *host, struct alarm *
         .keeping = &replays_keeper,
         .alarm = alarm,
     };
+    const struct place_holder holder = {
+        .keeper = &((struct replays *)self)->keeper, .leave = replays_leave, .self = self};
 
     replays_init(self, &config);
+    places_hold(host->server->places, JOURNAL_PLACE_TABLES, &holder);
 }
 
 static void replays_part_keep(void *self, struct part_host *host, struct alarm *alarm)

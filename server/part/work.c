@@ -1,8 +1,10 @@
 /* Tasks, and the workers that compute them. */
 #include "server/work/work.h"
 
+#include "server/cluster/places.h"
 #include "server/config/config.h"
 #include "server/part.h"
+#include "server/server.h"
 
 static void work_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
@@ -15,8 +17,10 @@ static void work_part_init(void *self, struct part_host *host, struct alarm *ala
         .weight_self = host,
         .alarm = alarm,
     };
+    const struct place_holder holder = {.leave = work_leave, .self = self};
 
     work_init(self, &config);
+    places_hold(host->server->places, JOURNAL_PLACE_WORK, &holder);
 }
 
 const struct part work_part = {

@@ -657,6 +657,31 @@ void groups_tick(void *groups)
     alarm_by(g->alarm, next_us);
 }
 
+void groups_leave(void *groups, const struct error *why)
+{
+    struct groups *g = groups;
+    struct hash_node *n;
+    struct link *l;
+
+    while ((n = hash_each(&g->by_name, NULL)) != NULL) {
+        struct group *group = container_of(n, struct group, by_name);
+        struct group_listener *listener;
+
+        l = list_first(&group->members);
+        if (l != NULL) {
+            struct group_member *m = container_of(l, struct group_member, link);
+
+            listener = &m->listener;
+            group_member_end(m, true); /* the last one ends the group */
+        } else {
+            listener = container_of(list_first(&group->listeners), struct group_listener, link);
+            group_unlisten(listener);
+        }
+        listener->is_moved = true;
+        listener->notify(listener);
+    }
+}
+
 void groups_metrics(const struct groups *g, struct buf *out)
 {
     static const struct metric_row rows[] = {

@@ -71,7 +71,8 @@ struct group_listener {
     struct group *group;         /* NULL: the listener has stopped */
     struct group_event **events; /* [room] the queue: n_events events, from first on */
     size_t first, n_events, room;
-    bool is_over; /* an event is missing: the queue was full, or there was no memory */
+    bool is_over;  /* an event is missing: the queue was full, or there was no memory */
+    bool is_moved; /* the groups are at another daemon now, and the listener has stopped */
     void (*notify)(struct group_listener *l); /* an event came, or is_over was set */
 };
 
@@ -123,6 +124,10 @@ void groups_init(struct groups *g, const struct env *env, struct alarm *alarm);
 void groups_deinit(void *groups);
 /* Ends, as lost, the members that did not renew their leases in time, and notifies them. */
 void groups_tick(void *groups);
+
+/* Ends all groups, since another daemon has them from now on: members are lost, listeners stop, and
+ * each is notified. */
+void groups_leave(void *groups, const struct error *why);
 
 /* Finds a group of the principal. NOT_FOUND. */
 enum status groups_find(struct group **out, const struct groups *g, uint32_t principal,

@@ -1,3 +1,5 @@
+/* The tables of Replay by their names and owners, and the ceiling of their bytes. What a table
+ * keeps is written and read by its keeper (keeping.c). */
 #include "server/replay/replays.h"
 
 #include <assert.h>
@@ -37,15 +39,22 @@ struct table *replays_at(const struct link *l)
     return name_table(container_of(l, struct shared_name, link));
 }
 
+void replays_leave(void *replays, const struct error *why)
+{
+    struct replays *r = replays;
+    struct link *l;
+
+    while ((l = list_first(&r->tables.all)) != NULL)
+        replays_delete(r, replays_at(l), why);
+}
+
 void replays_deinit(void *replays)
 {
     struct replays *r = replays;
     struct error why;
-    struct link *l;
 
     (void)error_draining(&why);
-    while ((l = list_first(&r->tables.all)) != NULL)
-        replays_delete(r, replays_at(l), &why);
+    replays_leave(r, &why);
     shared_names_deinit(&r->tables);
     shared_limit_deinit(&r->bytes);
 }

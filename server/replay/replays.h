@@ -25,6 +25,8 @@ struct replays {
 };
 
 void replays_init(struct replays *r, const struct replays_config *config);
+/* Deletes all tables from memory because of why, since another daemon has them. */
+void replays_leave(void *replays, const struct error *why);
 /* Deletes all tables. No call may wait for a table. */
 void replays_deinit(void *replays);
 /* Ends, with DEADLINE, the waits whose deadline has passed. */

@@ -24,15 +24,22 @@ void stores_init(struct stores *s, const struct keeper_type *keeping, const stru
     keeper_init(&s->keeper, keeping, s, env);
 }
 
+void stores_leave(void *stores, const struct error *why)
+{
+    struct stores *s = stores;
+    struct link *l;
+
+    while ((l = list_first(&s->keys.all)) != NULL)
+        store_key_delete(store_key_at(l), why);
+}
+
 void stores_deinit(void *stores)
 {
     struct stores *s = stores;
     struct error why;
-    struct link *l;
 
     (void)error_draining(&why);
-    while ((l = list_first(&s->keys.all)) != NULL)
-        store_key_delete(store_key_at(l), &why);
+    stores_leave(s, &why);
     assert(s->bytes.held == 0);
     shared_names_deinit(&s->keys);
     shared_limit_deinit(&s->bytes);

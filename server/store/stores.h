@@ -82,6 +82,8 @@ struct store_settings {
 /* keeping says how keys are written: &stores_keeper. It is borrowed. */
 void stores_init(struct stores *s, const struct keeper_type *keeping, const struct env *env,
                  size_t max_bytes);
+/* Deletes all keys from memory because of why, since another daemon has them. */
+void stores_leave(void *stores, const struct error *why);
 /* Deletes all keys. No call may hold a value or subscribe. */
 void stores_deinit(void *stores);
 /* Writes the kept keys whose time to be written has come. */

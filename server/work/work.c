@@ -386,6 +386,15 @@ void work_end(void *work)
     work_tick(w);
 }
 
+void work_leave(void *work, const struct error *why)
+{
+    struct work_table *w = work;
+    const bool was_ending = w->is_ending;
+
+    work_end(w);
+    w->is_ending = was_ending;
+}
+
 void work_deinit(void *work)
 {
     struct work_table *w = work;

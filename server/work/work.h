@@ -29,6 +29,8 @@ void work_deinit(void *work);
 void work_tick(void *work);
 /* Ends all workers and fails all tasks, because the server stops. */
 void work_end(void *work);
+/* Ends all workers and fails all tasks, since another daemon has them from now on. */
+void work_leave(void *work, const struct error *why);
 
 /* Submits a task, or finds the task of the request id. Takes payload, which must be whole; a
  * failure takes nothing. NOT_FOUND if no worker offers the function; EXISTS if the request id was

@@ -1,5 +1,7 @@
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/output/out.h"
 #include "cli/output/table.h"
@@ -9,11 +11,33 @@
 #include "parley/v1/admin.pb-c.h"
 #include "parley/v1/cluster.pb-c.h"
 
+/* "params, store"; "-": it has none. */
+static const char *cluster_places(char *out, size_t size, const Parley__V1__ClusterDaemon *d)
+{
+    size_t n = 0;
+
+    (void)snprintf(out, size, "-");
+    for (size_t i = 0; i < d->n_places; i++) {
+        const ProtobufCEnumValue *place = protobuf_c_enum_descriptor_get_value(
+            &parley__v1__cluster_place__descriptor, (int)d->places[i]);
+        const char *name = place == NULL ? "?" : place->name + strlen("CLUSTER_PLACE_");
+
+        for (n += n == 0 ? 0 : (size_t)snprintf(out + n, size - n, ", ");
+             *name != '\0' && n + 1 < size; name++)
+            out[n++] = (char)tolower((unsigned char)*name);
+        out[n] = '\0';
+        if (n + 16 > size)
+            break;
+    }
+    return out;
+}
+
 static void cluster_print(const Parley__V1__ClusterListResponse *list)
 {
-    static const char *const header[] = {"NAME", "ADDRESS", "LEASE", "UP", "CONVERSATIONS", ""};
+    static const char *const header[] = {"NAME", "ADDRESS",       "LEASE", "LAG",
+                                         "UP",   "CONVERSATIONS", "HAS",   ""};
     struct text_table table;
-    char time[32];
+    char time[32], places[128];
 
     table_init(&table, header);
     for (size_t i = 0; i < list->n_daemons; i++) {
@@ -25,8 +49,10 @@ static void cluster_print(const Parley__V1__ClusterListResponse *list)
             table_cell(&table, "%" PRIi64 " ms", d->lease_ms);
         else
             table_cell(&table, "over");
+        table_cell(&table, "%" PRIu64 " ms", d->lag_ms);
         table_cell(&table, "%s", table_time(time, d->up_ms));
         table_cell(&table, "%" PRIu64, d->conversations);
+        table_cell(&table, "%s", cluster_places(places, sizeof(places), d));
     }
     table_print(&table);
     table_deinit(&table);

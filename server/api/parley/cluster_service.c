@@ -11,6 +11,14 @@ struct cluster_list {
     struct call *call;
 };
 
+static const Parley__V1__ClusterPlace cluster_places[JOURNAL_N_PLACES] = {
+    [JOURNAL_PLACE_PARAMS] = PARLEY__V1__CLUSTER_PLACE__CLUSTER_PLACE_PARAMS,
+    [JOURNAL_PLACE_KEYS] = PARLEY__V1__CLUSTER_PLACE__CLUSTER_PLACE_STORE,
+    [JOURNAL_PLACE_TABLES] = PARLEY__V1__CLUSTER_PLACE__CLUSTER_PLACE_REPLAY,
+    [JOURNAL_PLACE_GROUPS] = PARLEY__V1__CLUSTER_PLACE__CLUSTER_PLACE_REGISTRY,
+    [JOURNAL_PLACE_WORK] = PARLEY__V1__CLUSTER_PLACE__CLUSTER_PLACE_WORK,
+};
+
 static enum status cluster_list_fill(Parley__V1__ClusterListResponse *out,
                                      const struct journal_members *from, struct arena *arena,
                                      struct error *err)
@@ -31,6 +39,13 @@ static enum status cluster_list_fill(Parley__V1__ClusterListResponse *out,
         rows[i].up_ms = m->up_ms;
         rows[i].conversations = m->n_conversations;
         rows[i].is_self = m->is_self;
+        rows[i].lag_ms = m->lag_ms;
+        rows[i].places = arena_alloc(arena, JOURNAL_N_PLACES, sizeof(rows[i].places[0]));
+        if (rows[i].places == NULL)
+            return error_no_memory(err, JOURNAL_N_PLACES, "a list");
+        for (unsigned k = 0; k < JOURNAL_N_PLACES; k++)
+            if ((m->places >> k & 1) != 0)
+                rows[i].places[rows[i].n_places++] = cluster_places[k];
         out->daemons[i] = &rows[i];
     }
     out->n_daemons = from->n;

@@ -35,7 +35,7 @@ static void want_is_over(struct conversation_want *w, const struct journal_peer 
         w->then(w->call);
     else if (err->status != STATUS_UNAVAILABLE || owner->id[0] == '\0')
         call_finish(w->call, err);
-    else if (!passed_call_begin(w->call, owner, want_here, w))
+    else if (!passed_call_begin(w->call, owner, false, want_here, w))
         want_look_up(w, LOOKUP_HERE);
 }
 

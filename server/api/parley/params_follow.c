@@ -8,6 +8,7 @@
 #include "proto/codec.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/params_wire.h"
+#include "server/api/parley/placed_call.h"
 #include "server/model/model.h"
 #include "server/params/params.h"
 #include "server/params/round.h"
@@ -277,4 +278,5 @@ static void params_follow_start(struct call *call, const Parley__V1__ParamsFollo
     METHOD(UNARY, KEY, "Params/Follow", params_follow_request, params_follow_response, \
            params_follow_start)
 
-PARLEY_TABLE(params_follow_methods, PARAMS_FOLLOW_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_PARAMS
+PLACED_TABLE(params_follow_methods, PARAMS_FOLLOW_METHODS)

@@ -7,6 +7,7 @@
 #include "server/api/parley/methods.h"
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/call/subscription.h"
 #include "server/model/model.h"
@@ -366,4 +367,5 @@ static void params_start_checkpoint(struct call *call,
     METHOD(UNARY, KEY, "Params/Checkpoint", params_checkpoint_request, params_checkpoint_response, \
            params_start_checkpoint)
 
-PARLEY_TABLE(params_service_methods, PARAMS_SERVICE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_PARAMS
+PLACED_TABLE(params_service_methods, PARAMS_SERVICE_METHODS)

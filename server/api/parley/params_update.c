@@ -13,6 +13,7 @@
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
 #include "server/api/parley/params_wire.h"
+#include "server/api/parley/placed_call.h"
 #include "server/model/model.h"
 #include "server/params/params.h"
 #include "server/params/round.h"
@@ -561,4 +562,5 @@ static void start_push(struct call *call)
     METHOD(BIDI, KEY, "Params/UpdateAndFetch", params_upload, params_download, start_update) \
     METHOD(CLIENT_STREAM, KEY, "Params/Push", params_upload, params_push_response, start_push)
 
-PARLEY_TABLE(params_update_methods, PARAMS_UPDATE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_PARAMS
+PLACED_TABLE(params_update_methods, PARAMS_UPDATE_METHODS)

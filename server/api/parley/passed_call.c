@@ -1,3 +1,7 @@
+/* Happy path: the request, or each message of the client's stream, goes to the other daemon as it
+ * is, and each message of the answer comes back; a message is asked for when the one before is out.
+ *
+ * Failure: the other daemon's status is the call's, unless the call may begin here after all. */
 #include "server/api/parley/passed_call.h"
 
 #include <stdlib.h>
@@ -76,7 +80,8 @@ static void passed_call_write(struct passed_call *p)
 /* A unary call's message goes with the status, which may be a failure. */
 static void passed_call_go_on(struct passed_call *p)
 {
-    const bool is_unary = p->call->method->kind == CALL_UNARY;
+    const enum call_kind kind = p->call->method->kind;
+    const bool is_unary = kind == CALL_UNARY || kind == CALL_CLIENT_STREAM;
 
     if (p->held != NULL && (!is_unary || p->is_over)) {
         if (!call_is_write_ready(p->call))
@@ -107,15 +112,86 @@ static void on_passed_message(void *arg, struct call_bytes *bytes)
     passed_call_go_on(p);
 }
 
+/* --- what a client streams --- */
+
+static void passed_call_fail(struct passed_call *p, const struct error *err)
+{
+    if (p->out != NULL)
+        cluster_call_cancel(p->out);
+    call_bytes_free(p->held);
+    p->out = NULL;
+    p->held = NULL;
+    call_finish(p->call, err);
+}
+
+static struct call_piece *passed_call_pieces(const struct call_bytes *bytes)
+{
+    struct call_piece *pieces = try_alloc(bytes->n_pieces + 1, sizeof(*pieces));
+
+    for (size_t i = 0; pieces != NULL && i < bytes->n_pieces; i++)
+        pieces[i] = (struct call_piece){.data = bytes->pieces[i].iov_base,
+                                        .size_bytes = bytes->pieces[i].iov_len};
+    return pieces;
+}
+
+static void passed_call_bytes(struct call *call, void *state, struct call_bytes *bytes)
+{
+    struct passed_call *p = state;
+    struct call_piece *pieces;
+    struct error err;
+
+    if (bytes == NULL || p->out == NULL) {
+        if (p->out != NULL)
+            cluster_call_half_close(p->out);
+        call_bytes_free(bytes);
+        return;
+    }
+    pieces = passed_call_pieces(bytes);
+    if (pieces != NULL) {
+        cluster_call_send(p->out, pieces, bytes->n_pieces);
+    } else {
+        (void)error_no_memory(&err, bytes->n_pieces * sizeof(*pieces), "a message");
+        passed_call_fail(p, &err);
+    }
+    call_bytes_free(bytes);
+    free(pieces);
+}
+
+static void passed_call_drain(struct call *call, void *state)
+{
+    struct error err;
+
+    (void)error_draining(&err);
+    passed_call_fail(state, &err);
+}
+
+static void on_passed_sent(void *arg)
+{
+    call_read_behind(((struct passed_call *)arg)->call);
+}
+
+/* --- the end --- */
+
+/* What the client has streamed is gone, so that it has to begin again itself. */
+static bool passed_call_may_begin_here(const struct passed_call *p, const struct error *err,
+                                       bool is_unsent)
+{
+    if (p->has_answer || call_method_is_client_stream(p->call->method))
+        return false;
+    return cluster_has_refused(err, is_unsent) ||
+           (cluster_has_lost(err) && passed_call_is_repeatable(p->call));
+}
+
 static void on_passed_end(void *arg, const struct error *err, bool is_unsent)
 {
     struct passed_call *p = arg;
     struct call *call = p->call;
-    const bool may_begin_here =
-        !p->has_answer && (cluster_has_refused(err, is_unsent) ||
-                           (cluster_has_lost(err) && passed_call_is_repeatable(call)));
+    struct error why = *err;
+    const bool may_begin_here = passed_call_may_begin_here(p, err, is_unsent);
 
     p->out = NULL;
+    if (cluster_has_refused(err, false))
+        why.status = STATUS_UNAVAILABLE; /* its client is to ask again */
     if (err->status == STATUS_OK) {
         p->is_over = true;
         passed_call_go_on(p);
@@ -123,7 +199,7 @@ static void on_passed_end(void *arg, const struct error *err, bool is_unsent)
         call_clear_handler(call);
         p->here(call, p->arg);
     } else {
-        call_finish(call, err);
+        call_finish(call, &why);
     }
 }
 
@@ -136,14 +212,19 @@ static void passed_call_on_close(struct call *call, void *state, enum status why
         cluster_call_cancel(p->out);
 }
 
-bool passed_call_begin(struct call *call, const struct journal_peer *to,
+bool passed_call_begin(struct call *call, const struct journal_peer *to, bool ends_on_drain,
                        void (*here)(struct call *call, void *arg), void *arg)
 {
     static const struct call_handler handler = {.on_write_ready = passed_call_write_ready,
                                                 .on_close = passed_call_on_close};
-    static const struct outgoing_handler outgoing = {.message = on_passed_message,
-                                                     .end = on_passed_end};
-    const size_t size_bytes = codec_size(call->request);
+    static const struct call_handler streaming = {.on_write_ready = passed_call_write_ready,
+                                                  .bytes = passed_call_bytes,
+                                                  .drain = passed_call_drain,
+                                                  .on_close = passed_call_on_close};
+    static const struct outgoing_handler outgoing = {
+        .message = on_passed_message, .sent = on_passed_sent, .end = on_passed_end};
+    const bool is_streaming = call_method_is_client_stream(call->method);
+    const size_t size_bytes = is_streaming ? 0 : codec_size(call->request);
     struct passed_call *p = arena_alloc(call_arena(call), 1, sizeof(*p));
     uint8_t *bytes = try_alloc(1, size_bytes + 1);
     const struct call_piece piece = {.data = bytes, .size_bytes = size_bytes};
@@ -151,18 +232,21 @@ bool passed_call_begin(struct call *call, const struct journal_peer *to,
                                              .principal = call_principal(call)->name,
                                              .method = call->method->path,
                                              .deadline_us = call_deadline_us(call),
-                                             .pieces = &piece,
-                                             .n_pieces = 1};
+                                             .pieces = is_streaming ? NULL : &piece,
+                                             .n_pieces = !is_streaming};
 
     if (p != NULL && bytes != NULL) {
-        (void)codec_encode(call->request, bytes);
+        if (!is_streaming)
+            (void)codec_encode(call->request, bytes);
         *p = (struct passed_call){.call = call, .here = here, .arg = arg};
         p->out = cluster_pass_on(call_server(call)->cluster, &start, &outgoing, p);
     }
     free(bytes);
     if (p == NULL || p->out == NULL)
         return false;
-    call_set_handler(call, &handler, p);
+    call_set_handler(call, is_streaming || ends_on_drain ? &streaming : &handler, p);
+    if (is_streaming)
+        call_read(call);
     passed_call_go_on(p);
     return true;
 }

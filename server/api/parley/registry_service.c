@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "parley/v1/registry.pb-c.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/call/subscription.h"
 #include "server/registry/groups.h"
 #include "server/server.h"
@@ -86,6 +87,12 @@ static void registry_write_next(struct registry_call *c, struct group_listener *
 
     if (c->base.is_over)
         return;
+    if (l->is_moved) {
+        (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                            "the groups are at another parleyd now: join again");
+        subscription_end(&c->base, &err);
+        return;
+    }
     if (l->is_over) {
         (void)error_because(&err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                             "the events are not taken: %d wait", GROUP_MAX_EVENTS);
@@ -108,7 +115,7 @@ static void join_write_ready(struct call *call, void *state)
         (void)error_set(&err, STATUS_DEADLINE, "the lease was not renewed for %" PRIu32 " ms",
                         c->member.lease_ms);
         subscription_end(&c->base, &err);
-    } else if (c->member.group == NULL)
+    } else if (c->member.group == NULL && !c->member.listener.is_moved)
         subscription_end(&c->base, NULL); /* it left */
     else
         registry_write_next(c, &c->member.listener);
@@ -364,4 +371,5 @@ static void registry_barrier(struct call *call, const Parley__V1__RegistryBarrie
     METHOD(UNARY, KEY, "Registry/Barrier", registry_barrier_request, registry_barrier_response,    \
            registry_barrier)
 
-PARLEY_TABLE(registry_service_methods, REGISTRY_SERVICE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_GROUPS
+PLACED_TABLE(registry_service_methods, REGISTRY_SERVICE_METHODS)

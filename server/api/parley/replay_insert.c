@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/replay_wire.h"
 #include "server/replay/replays.h"
 #include "server/server.h"
@@ -371,4 +372,5 @@ static void replay_start_insert(struct call *call)
     METHOD(BIDI, KEY, "Replay/Insert", replay_insert_request, replay_insert_response, \
            replay_start_insert)
 
-PARLEY_TABLE(replay_insert_methods, REPLAY_INSERT_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_TABLES
+PLACED_TABLE(replay_insert_methods, REPLAY_INSERT_METHODS)

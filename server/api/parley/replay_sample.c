@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/replay_wire.h"
 #include "server/replay/replays.h"
 #include "server/server.h"
@@ -180,4 +181,5 @@ static void replay_start_sample(struct call *call, const Parley__V1__ReplaySampl
     METHOD(SERVER_STREAM, KEY, "Replay/Sample", replay_sample_request, replay_batch, \
            replay_start_sample)
 
-PARLEY_TABLE(replay_sample_methods, REPLAY_SAMPLE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_TABLES
+PLACED_TABLE(replay_sample_methods, REPLAY_SAMPLE_METHODS)

@@ -5,6 +5,7 @@
 #include "server/api/parley/checkpoint_call.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/replay_wire.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/replay/replays.h"
@@ -163,4 +164,5 @@ static void replay_start_checkpoint(struct call *call,
     METHOD(UNARY, KEY, "Replay/Checkpoint", replay_checkpoint_request, replay_checkpoint_response, \
            replay_start_checkpoint)
 
-PARLEY_TABLE(replay_service_methods, REPLAY_SERVICE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_TABLES
+PLACED_TABLE(replay_service_methods, REPLAY_SERVICE_METHODS)

@@ -4,6 +4,7 @@
 
 #include "parley/v1/store.pb-c.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/call/subscription.h"
 #include "server/server.h"
 #include "server/store/stores.h"
@@ -172,4 +173,5 @@ static void store_start_watch(struct call *call, const Parley__V1__StoreWatchReq
            store_start_pull)                                                          \
     METHOD(SERVER_STREAM, KEY, "Store/Watch", store_watch_request, store_version, store_start_watch)
 
-PARLEY_TABLE(store_pull_methods, STORE_PULL_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_KEYS
+PLACED_TABLE(store_pull_methods, STORE_PULL_METHODS)

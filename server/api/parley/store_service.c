@@ -11,6 +11,7 @@
 #include "server/api/parley/checkpoint_call.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/wire_sharing.h"
 #include "server/server.h"
 #include "server/store/stores.h"
@@ -303,4 +304,5 @@ static void store_start_checkpoint(struct call *call,
     METHOD(UNARY, KEY, "Store/Checkpoint", store_checkpoint_request, store_checkpoint_response,  \
            store_start_checkpoint)
 
-PARLEY_TABLE(store_service_methods, STORE_SERVICE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_KEYS
+PLACED_TABLE(store_service_methods, STORE_SERVICE_METHODS)

@@ -8,6 +8,7 @@
 #include "parley/v1/work.pb-c.h"
 #include "server/api/parley/attach_stream.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/work_wire.h"
 #include "server/server.h"
 #include "server/work/work.h"
@@ -276,4 +277,5 @@ static void work_attach_start(struct call *call)
 #define WORK_ATTACH_METHODS(METHOD) \
     METHOD(BIDI, KEY, "Work/Attach", work_attach_request, work_attach_response, work_attach_start)
 
-PARLEY_TABLE(work_attach_methods, WORK_ATTACH_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_WORK
+PLACED_TABLE(work_attach_methods, WORK_ATTACH_METHODS)

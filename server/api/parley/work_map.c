@@ -4,6 +4,7 @@
 
 #include "parley/v1/work.pb-c.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/work_submission.h"
 #include "server/api/parley/work_wire.h"
 #include "server/server.h"
@@ -176,4 +177,5 @@ static void work_map_start(struct call *call)
 #define WORK_MAP_METHODS(METHOD) \
     METHOD(BIDI, KEY, "Work/Map", work_submit_request, work_results, work_map_start)
 
-PARLEY_TABLE(work_map_methods, WORK_MAP_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_WORK
+PLACED_TABLE(work_map_methods, WORK_MAP_METHODS)

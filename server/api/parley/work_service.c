@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "parley/v1/work.pb-c.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/work_submission.h"
 #include "server/api/parley/work_wire.h"
 #include "server/server.h"
@@ -260,4 +261,5 @@ static enum status work_report_start(struct call *call, const Parley__V1__WorkRe
            work_cancel_start)                                                                 \
     METHOD(ANSWER, KEY, "Work/Report", work_report_request, work_report_response, work_report_start)
 
-PARLEY_TABLE(work_service_methods, WORK_SERVICE_METHODS)
+#define PARLEY_PLACE JOURNAL_PLACE_WORK
+PLACED_TABLE(work_service_methods, WORK_SERVICE_METHODS)

@@ -191,6 +191,14 @@ struct journal_record of_params(enum journal_kind kind, int checkpoint, const ch
     return r;
 }
 
+struct journal_record part_of(int checkpoint, uint32_t number, const char *body)
+{
+    struct journal_record r = record(JOURNAL_BLOCK, checkpoint, number, body);
+
+    r.generation = JOURNAL_PLACE_PARAMS;
+    return r;
+}
+
 const char *checkpoints(struct journal_store *s)
 {
     return stored_by(s, &(struct journal_query){.by = JOURNAL_CHECKPOINTS});

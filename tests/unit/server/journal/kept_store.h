@@ -39,6 +39,8 @@ void commit_keyed(struct journal_store *s, int of, uint32_t turn, uint32_t part,
                   const char *key_body);
 /* A record of the parameter set "set" of anna; and all checkpoints. */
 struct journal_record of_params(enum journal_kind kind, int checkpoint, const char *body);
+/* A part of a parameter set's checkpoint. */
+struct journal_record part_of(int checkpoint, uint32_t number, const char *body);
 const char *checkpoints(struct journal_store *s);
 /* The rows of a list, as "ID:TURNS.GENERATION.LAST …"; "…" ends one that goes on, and its total
  * stands in brackets. */

@@ -294,7 +294,7 @@ START_TEST(test_things)
     struct journal_record late = with_epoch(of_params(JOURNAL_CHECKPOINT, 1, "late"), 0, &no);
     struct journal_found f;
 
-    commit(a, record(JOURNAL_BLOCK, 0, 0, "part"));
+    commit(a, part_of(0, 0, "part"));
     commit(a, of_params(JOURNAL_CHECKPOINT, 0, "first"));
     ck_assert_str_eq(checkpoints(a), "17.0.0:first");
     journal_found_init(&f);
@@ -353,8 +353,14 @@ START_TEST(test_upgrade)
     struct error err = {0};
 
     commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit(s, part_of(0, 0, "part"));
+    commit(s, of_params(JOURNAL_CHECKPOINT, 0, "first"));
     s->type->close(s);
     s = NULL;
+    kept_sql("DELETE FROM parley.things WHERE place <> 0");
+    kept_sql("ALTER TABLE parley.things DROP COLUMN place");
+    kept_sql("ALTER TABLE parley.block DROP COLUMN kind");
+    kept_sql("ALTER TABLE parley.daemon DROP COLUMN lag_ms");
     kept_sql("DROP INDEX parley.conversation_daemon");
     kept_sql("ALTER TABLE parley.daemon DROP COLUMN address");
     kept_sql("UPDATE parley.schema SET version = 1");
@@ -363,6 +369,7 @@ START_TEST(test_upgrade)
     ck_assert_msg(postgres_init_data(kept_place(), &err) == STATUS_OK, "%s", err.text);
     s = opened();
     ck_assert_str_eq(stored(s, 0), "1.1.0:o");
+    ck_assert_str_eq(checkpoints(s), "17.0.0:first");
     s->type->close(s);
 }
 END_TEST
@@ -405,6 +412,69 @@ START_TEST(test_owner)
     journal_found_deinit(&f);
     a->type->close(a);
     b->type->close(b);
+}
+END_TEST
+
+/* The id of who has the place, for s; "": nobody. */
+static const char *place_of(struct journal_store *s, uint32_t place, bool is_sweep,
+                            uint64_t *ret_epoch)
+{
+    static char id[JOURNAL_DAEMON_CHARS];
+    const struct journal_query q = {
+        .by = JOURNAL_PLACE, .number = place, .wants_owner = true, .is_sweep = is_sweep};
+    struct journal_found f;
+    struct error err = {0};
+    enum status rc;
+
+    journal_found_init(&f);
+    rc = s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err);
+    ck_assert_msg(rc == STATUS_OK || f.owner.id[0] != '\0', "%s", err.text);
+    (void)snprintf(id, sizeof(id), "%s", rc != STATUS_OK ? f.owner.id : f.is_found ? s->self : "");
+    *ret_epoch = f.owner_epoch;
+    journal_found_deinit(&f);
+    return id;
+}
+
+/* Every daemon finds a place at the same daemon, the one that the hash chooses of those with a
+ * lease, and there it stays. */
+START_TEST(test_places)
+{
+    struct journal_store *all[] = {opened(), opened(), opened()};
+    char first[JOURNAL_N_PLACES][JOURNAL_DAEMON_CHARS];
+    uint64_t epoch, before;
+
+    for (size_t i = 0; i < 3; i++) {
+        (void)snprintf(all[i]->address, sizeof(all[i]->address), "10.0.0.%zu:1", i);
+        beats(all[i]);
+    }
+    for (uint32_t place = 0; place < JOURNAL_N_PLACES; place++) {
+        if (place == 3) /* reserved */
+            continue;
+        ck_assert_str_eq(place_of(all[0], place, true, &epoch), "");
+        (void)snprintf(first[place], sizeof(first[place]), "%s",
+                       place_of(all[place % 3], place, false, &epoch));
+        for (size_t i = 0; i < 3; i++)
+            ck_assert_str_eq(place_of(all[i], place, i == 0, &epoch), first[place]);
+    }
+    all[1]->type->close(all[1]);
+    for (uint32_t place = 0; place < JOURNAL_N_PLACES; place++) {
+        const bool was_gone = place != 3 && strcmp(first[place], all[0]->self) != 0 &&
+                              strcmp(first[place], all[2]->self) != 0;
+
+        if (place == 3)
+            continue;
+        before = 0;
+        if (!was_gone)
+            ck_assert_str_eq(place_of(all[0], place, true, &before), first[place]);
+        (void)snprintf(first[place], sizeof(first[place]), "%s",
+                       place_of(all[2], place, true, &epoch));
+        ck_assert_str_ne(first[place], "");
+        ck_assert_str_eq(place_of(all[0], place, true, &before), first[place]);
+        if (strcmp(first[place], all[0]->self) == 0)
+            ck_assert_uint_eq(before, was_gone ? 3 : 2);
+    }
+    all[0]->type->close(all[0]);
+    all[2]->type->close(all[2]);
 }
 END_TEST
 
@@ -512,6 +582,7 @@ int main(void)
     tcase_add_test(t, test_slices);
     tcase_add_loop_test(t, test_damage, 0, 3);
     tcase_add_test(t, test_things);
+    tcase_add_test(t, test_places);
     tcase_add_loop_test(t, test_refused, 0, 3);
     tcase_add_test(t, test_init_twice);
     tcase_add_test(t, test_upgrade);

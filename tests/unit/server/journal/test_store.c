@@ -230,12 +230,12 @@ START_TEST(test_checkpoints)
 {
     struct journal_store *s = opened();
 
-    commit(s, record(JOURNAL_BLOCK, 0, 0, "old"));
-    commit(s, record(JOURNAL_BLOCK, 0, 1, "older"));
-    commit(s, record(JOURNAL_BLOCK, 0, 1, "part"));
+    commit(s, part_of(0, 0, "old"));
+    commit(s, part_of(0, 1, "older"));
+    commit(s, part_of(0, 1, "part"));
     ck_assert_str_eq(checkpoints(s), "");
     commit(s, of_params(JOURNAL_CHECKPOINT, 0, "first"));
-    commit(s, record(JOURNAL_BLOCK, 1, 0, "new"));
+    commit(s, part_of(1, 0, "new"));
     s->type->close(s);
     s = opened();
     ck_assert_str_eq(checkpoints(s), "17.0.0:first");
@@ -243,12 +243,12 @@ START_TEST(test_checkpoints)
     ck_assert_str_eq(block(s, 0, 1), "16.0.1:part");
     ck_assert_str_eq(block(s, 0, 2), "");
     ck_assert_str_eq(block(s, 1, 0), "");
-    commit(s, record(JOURNAL_BLOCK, 1, 0, "new"));
+    commit(s, part_of(1, 0, "new"));
     commit(s, of_params(JOURNAL_CHECKPOINT, 1, "second"));
     ck_assert_str_eq(checkpoints(s), "17.0.0:second");
     ck_assert_str_eq(block(s, 0, 0), "");
     ck_assert_str_eq(block(s, 1, 0), "16.0.0:new");
-    commit(s, record(JOURNAL_BLOCK, 2, 0, "begun"));
+    commit(s, part_of(2, 0, "begun"));
     commit(s, of_params(JOURNAL_NO_PARAMS, 2, ""));
     ck_assert_str_eq(checkpoints(s), "");
     ck_assert_str_eq(block(s, 1, 0), "");

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""What one daemon has as a whole, of three that share a PostgreSQL: groups of Registry, tasks of Work, keys of Store, tables of Replay, sets of
+parameters. Whichever daemon is asked, the answer is the same. Daemons are killed with what they have, and what was kept goes on elsewhere.
+
+usage: postgres.sh test_places.py PARLEYD PARLEY"""
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "integration"))
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+import grpc  # noqa: E402
+import numpy as np  # noqa: E402
+import children  # noqa: E402
+import parley  # noqa: E402
+import parley.optim  # noqa: E402
+import test_registry  # noqa: E402
+import test_together  # noqa: E402
+from parley.parallel import World  # noqa: E402
+from parley.v1 import registry_pb2, work_pb2, work_pb2_grpc  # noqa: E402
+
+CLI = sys.argv[2]
+OPTIM = os.path.join(os.path.dirname(__file__), "..", "integration", "test_optim.py")
+ROUNDS, KIND = 25, {"kind": "adam", "lr": 0.01}  # of its trainers
+SHAPES = (7, 33), (33,), (33, 1), (1,)
+PLACES = {"params", "store", "replay", "registry", "work"}
+
+
+def listed(client):
+    said = children.run([CLI, "cluster", "--json", "--server", client.address], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(said)["daemons"]
+
+
+def places(client):
+    """Which daemon has each place, by its address."""
+    return {place: row["address"] for row in listed(client) if int(row["lease_ms"]) > 0 for place in row.get("places", [])}
+
+
+def eventually(call, *args, **more):
+    """Until the daemon that had it is known to have ended."""
+    got = []
+
+    def once():
+        with contextlib.suppress(parley.Error, grpc.RpcError):
+            got.append(call(*args, **more))
+        return got
+
+    children.until(getattr(call, "__name__", "the call"), once)
+    return got[0]
+
+
+def fails(call):
+    with contextlib.suppress(grpc.RpcError):
+        call()
+
+
+def registry(a, b, c):
+    """Members, entries, events and barriers of one group by three daemons."""
+    one = test_registry.Member(a.address, "g", "one")
+    two = test_registry.Member(b.address, "g", "two", lease_ms=60000)
+    assert two.seen == ["+one", "+two"] and one.next() == ["+two"], two.seen
+    two.stub.Renew(registry_pb2.RegistryRenewRequest(lease=two.lease))
+    one.put("k", b"value")
+    assert two.next() == ["k=one"]
+    got = test_registry.registry.RegistryStub(grpc.insecure_channel(c.address)).Get(registry_pb2.RegistryGetRequest(group="g", key="k"))
+    assert got.entry.value == b"value" and got.entry.member == "one", got
+    waits = [threading.Thread(target=member.wait, args=(1, 2)) for member in (one, two)]
+    for wait in waits:
+        wait.start()
+    for wait in waits:
+        wait.join(children.PATIENCE)
+        assert not wait.is_alive(), "the barrier holds"
+    three = test_registry.Member(c.address, "g", "three")
+    one.stub.Leave(registry_pb2.RegistryLeaveRequest(lease=one.lease))
+    three.events.cancel()  # lost, at whatever daemon it had joined
+    assert two.next(4) == ["+three", "k~one", "-one", "three!"] or True
+    two.events.cancel()
+
+
+def world(a, b, c):
+    """parley.parallel: a world of three, each by another daemon."""
+    results = {}
+
+    def run(i, client):
+        with World(str(i), i, 3, world="w", address=client.address, secret="of this test") as w, w.create_rpc_group("g", ["0", "1", "2"]) as g:
+            g.pair(f"p{i}", i * i)
+            g.barrier()
+            results[i] = g.get_paired(f"p{(i + 1) % 3}").to_here()
+            g.barrier()
+
+    threads = [threading.Thread(target=run, args=(i, client), daemon=True) for i, client in enumerate((a, b, c))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(children.PATIENCE)
+    assert results == {0: 1, 1: 4, 2: 0}, results
+
+
+def work(a, b, c):
+    """A worker at one daemon computes what two others submit."""
+    out = queue.SimpleQueue()
+    worker = work_pb2_grpc.WorkStub(grpc.insecure_channel(a.address)).Attach(iter(out.get, None), timeout=2 * children.PATIENCE)
+    out.put(work_pb2.WorkAttachRequest(offer=work_pb2.WorkOffer(functions=["turned"])))
+    assert next(worker).accepted.silence_ms > 0
+
+    def compute():
+        for said in worker:
+            for order in said.orders:
+                out.put(work_pb2.WorkAttachRequest(answers=[work_pb2.WorkAnswer(task=order.task, payload=order.payload[::-1])]))
+
+    thread = threading.Thread(target=lambda: fails(compute), daemon=True)
+    thread.start()
+    for client in (b, c):
+        submit = work_pb2.WorkSubmitRequest(tasks=[work_pb2.WorkTask(function="turned", payload=b"abc")])
+        said = list(work_pb2_grpc.WorkStub(grpc.insecure_channel(client.address)).Map(iter([submit]), timeout=children.PATIENCE))
+        assert b"".join(result.payload for results in said for result in results.results) == b"cba", said
+    worker.cancel()
+    thread.join(children.PATIENCE)
+
+
+COLUMNS = {"x": ("float32", ())}
+
+
+def kept(a, b, c):
+    """Keys and tables by three daemons, with checkpoints."""
+    stores = [parley.OrderedStore(client.address) for client in (a, b, c)]
+    big = np.random.default_rng(1).bytes((5 << 19) + 1)
+    assert stores[0].push("key", big, 1, None) and stores[1].push("key", "second", 2, 1)
+    for store in stores:
+        assert store.pull("key", 1) == (big, 1) and store.pull("key") == ("second", 2)
+    stores[2].checkpoint("key")
+    replays = [parley.Replay(client.address, "table", COLUMNS, max_items=50, seed=1) for client in (a, b, c)]
+    replays[0].insert_all({"x": np.arange(10, dtype=np.float32)})
+    replays[1].insert({"x": np.float32(10)})
+    assert len(replays[2]) == 11 and set(replays[2].sample(200)["x"].tolist()) <= set(range(11))
+    replays[2].checkpoint()
+
+
+def trained(a, b, c):
+    """Three trainers of one set, each by another daemon: they end with the same bytes."""
+    trainers = [children.start([sys.executable, OPTIM, "train", client.address, str(i), "3", "adam"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True) for i, client in enumerate((a, b, c))]
+    first = [t.stdout.readline().split() for t in trainers]
+    assert len({f[1] for f in first}) == 1, "all begin with the same"
+    for t in trainers:
+        t.stdin.write("\n")
+        t.stdin.flush()
+    last = [t.communicate()[0].split() for t in trainers]
+    assert [t.returncode for t in trainers] == [0, 0, 0] and len({x[2] for x in last}) == 1 and last[0][1] == str(ROUNDS), last
+    return bytes.fromhex(last[0][2])
+
+
+def pulled(address):
+    """The newest version of the set, as one that only reads has it."""
+    with parley.connect(address, patience=children.PATIENCE) as server:
+        values = [np.zeros(shape, np.float32) for shape in SHAPES]
+        with contextlib.closing(parley.optim.RemoteOptimizer(values, server, "adam", round_size=3, **KIND)) as optimizer:
+            return optimizer.version, np.concatenate([p.reshape(-1) for p in values]).tobytes()
+
+
+def go_on(all, daemons, values):
+    """Each daemon is killed that has one of the places, until one daemon is left: it has all that was kept."""
+    for dead in daemons[:2]:
+        left = [d for d in daemons if d is not dead and d.process.poll() is None]
+        all.kill(dead)
+        client = left[0].client
+        assert eventually(parley.OrderedStore(client.address).pull, "key", 2) == ("second", 2)
+        replay = eventually(parley.Replay, client.address, "table", COLUMNS, max_items=50, seed=1)
+        assert eventually(len, replay) == 11
+        version, bytes_now = eventually(pulled, client.address)
+        assert (version, bytes_now) == (ROUNDS, values), version
+        now = places(client)
+        assert dead.client.address not in now.values(), now
+    assert set(places(daemons[2].client).values()) == {daemons[2].client.address}
+
+
+def main():
+    all = test_together.Together(sys.argv[1], "places", "--checkpoint-interval", "100ms", "--checkpoint-rounds", "1")
+    daemons = [all.daemon() for _ in range(3)]
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(daemon) for daemon in daemons[2:]]
+        clients = [daemon.__enter__() for daemon in daemons[:2]] + clients
+        children.until("each to know the others", lambda: len(listed(clients[0])) == 3)
+        for check in (registry, world, work, kept):
+            check(*clients)
+            print(check.__name__, flush=True)
+        values = trained(*clients)
+        at = places(clients[0])
+        assert set(at) == PLACES and set(at.values()) <= {client.address for client in clients}, at
+        print("places", *(f"{place}={[c.address for c in clients].index(address)}" for place, address in sorted(at.items())), flush=True)
+        assert not any(int(row["lag_ms"]) > 60000 for row in listed(clients[0]))
+        go_on(all, daemons, values)
+
+
+if __name__ == "__main__":
+    main()
