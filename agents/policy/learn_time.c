@@ -56,7 +56,8 @@ enum status time_rows_open(struct time_rows *r, struct error *err)
         return error_no_memory(err, n_tapes * sizeof(*r->tapes), "passes through time");
     r->n_tapes = n_tapes;
     for (size_t i = 0; rc == STATUS_OK && i < n_tapes; i++) {
-        rc = tape_open(&r->tapes[i], r->policy, time_part_at(r, i).n, slot_of_gradients(r) + 1, err);
+        rc =
+            tape_open(&r->tapes[i], r->policy, time_part_at(r, i).n, slot_of_gradients(r) + 1, err);
         if (rc == STATUS_OK)
             time_start(r, i);
     }
@@ -124,8 +125,7 @@ static enum status time_fetch(struct time_rows *r, size_t i, size_t t, float *ou
     return rc;
 }
 
-enum status time_rows_forward(struct time_rows *r, float *outputs, float *values,
-                              struct error *err)
+enum status time_rows_forward(struct time_rows *r, float *outputs, float *values, struct error *err)
 {
     struct network *net = &r->policy->net;
     enum status rc = STATUS_OK;

@@ -27,8 +27,8 @@ struct nested_row {
     const char *const *types;
 };
 
-static const char *const of_blocks[] = {"redacted_thinking", "text", "thinking", "tool_result",
-                                        "tool_use", NULL};
+static const char *const of_blocks[] = {"redacted_thinking", "text",     "thinking",
+                                        "tool_result",       "tool_use", NULL};
 static const char *const of_functions[] = {"custom", "function", NULL};
 static const char *const of_functions_alone[] = {"function", NULL};
 static const char *const of_items[] = {"compaction",
@@ -42,8 +42,8 @@ static const char *const of_items[] = {"compaction",
                                        "message",
                                        "reasoning",
                                        NULL};
-static const char *const of_texts[] = {"input_text", "output_text", "reasoning_text", "refusal",
-                                       "text", NULL};
+static const char *const of_texts[] = {"input_text", "output_text", "reasoning_text",
+                                       "refusal",    "text",        NULL};
 
 /* Sorted by strcmp of their paths. The members of the body itself are checked by their readers. */
 /* clang-format off */
@@ -440,7 +440,8 @@ static enum status nested_enter(struct nested_walk *w, const char *step, const c
 
     if (json_is_null(value))
         return STATUS_OK;
-    if (strlen(step) < sizeof(w->path) - path_len && strlen(sign) < sizeof(w->pattern) - pattern_len) {
+    if (strlen(step) < sizeof(w->path) - path_len &&
+        strlen(sign) < sizeof(w->pattern) - pattern_len) {
         memcpy(w->path + path_len, step, strlen(step) + 1);
         memcpy(w->pattern + pattern_len, sign, strlen(sign) + 1);
         row = nested_row_find(w);
@@ -479,8 +480,8 @@ static enum status nested_visit(struct nested_walk *w, const struct nested_row *
     return rc;
 }
 
-enum status nested_fields_check(const json_t *body, enum field_owner api,
-                                nested_unknown_fn unknown, void *arg, struct error *err)
+enum status nested_fields_check(const json_t *body, enum field_owner api, nested_unknown_fn unknown,
+                                void *arg, struct error *err)
 {
     struct nested_walk w = {.unknown = unknown, .arg = arg};
     enum status rc = STATUS_OK;

@@ -6,7 +6,8 @@
 
 #include <jansson.h>
 
-#include "server/api/known_fields.h"
+#include "base/status.h"
+#include "server/api/field_owner.h"
 
 /* Takes the path of an object ("messages[].content[]") and the name of a member that the API does
  * not know. */
@@ -15,8 +16,7 @@ typedef enum status (*nested_unknown_fn)(void *arg, const char *path, const char
 
 /* Checks what is inside the members of the body. INVALID names the first value of a wrong kind by
  * its path; a failure of unknown is passed on. */
-enum status nested_fields_check(const json_t *body, enum field_owner api,
-                                nested_unknown_fn unknown, void *arg,
-                                struct error *err) MUST_CHECK;
+enum status nested_fields_check(const json_t *body, enum field_owner api, nested_unknown_fn unknown,
+                                void *arg, struct error *err) MUST_CHECK;
 
 #endif

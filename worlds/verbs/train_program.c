@@ -1,5 +1,5 @@
-/* parley train a2c|a3c|ppo|dqn|apex|impala, and train --env: the trainings by rollouts are a program
- * in Python, since environments of gymnasium are. This process becomes that program. */
+/* parley train a2c|a3c|ppo|dqn|apex|impala, and train --env: the trainings by rollouts are a
+ * program in Python, since environments of gymnasium are. This process becomes that program. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,8 +63,8 @@ static enum status find_script(char out[PROGRAM_PATH_MAX], struct error *err)
         if (snprintf(out, PROGRAM_PATH_MAX, "%s/%s", path, scripts[i]) < PROGRAM_PATH_MAX &&
             access(out, R_OK) == 0)
             return STATUS_OK;
-    return error_set(err, STATUS_NOT_FOUND, "the program of these trainings is not installed: %s/%s",
-                     path, scripts[1]);
+    return error_set(err, STATUS_NOT_FOUND,
+                     "the program of these trainings is not installed: %s/%s", path, scripts[1]);
 }
 
 enum exit_code train_program_run(const struct verb *verb, int argc, char **argv)
