@@ -45,6 +45,8 @@ struct teacher_config {
     uint64_t seed;        /* of plain train's draws, of shuffled batches, of squashed labels */
     size_t rank, n_ranks; /* default 0, 1: this process has the episodes i with i % n_ranks == rank,
                              rank < n_ranks */
+    uint64_t n_first;     /* only the first so many examples, in their order, where an epoch ends;
+                             0: all */
     unsigned metrics;     /* default METRICS_DEFAULT: families of metrics that are counted */
     size_t n_shards;      /* default 1: threads that count metrics */
 

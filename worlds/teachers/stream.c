@@ -46,6 +46,7 @@ struct episode_stream {
     bool needs_labels; /* an act without labels is bad; so in a jsonl: source, not in built data */
     int fd;            /* the data file */
     size_t n_episodes, n_examples; /* of this rank */
+    size_t n_cut;                  /* examples at the end of the last episode that do not count */
     size_t per_chunk;              /* episodes of a chunk; an epoch's last chunk may have fewer */
     uint64_t n_chunks;             /* chunks of an epoch */
     pthread_t loaders[MAX_LOADERS];
@@ -319,7 +320,7 @@ enum status episodes_fetch(struct episode_stream *s, uint64_t index, const struc
         return err->status;
     }
     *out = &c->examples[c->starts[i]];
-    *ret_n = c->starts[i + 1] - c->starts[i];
+    *ret_n = c->starts[i + 1] - c->starts[i] - (episode + 1 == s->n_episodes ? s->n_cut : 0);
     *ret_lease = c;
     return STATUS_OK;
 }
@@ -351,6 +352,18 @@ void episodes_reset(struct episode_stream *s)
 
 /* --- life ------------------------------------------------------------------------------------ */
 
+/* Cuts the stream behind its first examples, perhaps within an episode. */
+static void episode_stream_cut(struct episode_stream *s, size_t n_first)
+{
+    size_t n = 0, n_examples = 0;
+
+    while (n_examples < n_first)
+        n_examples += episode_stream_entry_of(s, n++)->n_examples;
+    s->n_episodes = n;
+    s->n_examples = n_first;
+    s->n_cut = n_examples - n_first;
+}
+
 static void measure(struct episode_stream *s)
 {
     const struct teacher_config *config = s->config;
@@ -366,6 +379,8 @@ static void measure(struct episode_stream *s)
         for (size_t i = 0; i < s->n_episodes; i++)
             s->n_examples += episode_stream_entry_of(s, i)->n_examples;
     }
+    if (config->n_first > 0 && config->n_first < s->n_examples && !s->loops)
+        episode_stream_cut(s, (size_t)config->n_first);
     mean = s->index.data_bytes / s->index.n_episodes + 1;
     s->per_chunk = mean > CHUNK_BYTES ? 1 : (size_t)(CHUNK_BYTES / mean);
     s->per_chunk = s->per_chunk < MAX_CHUNK_EPISODES ? s->per_chunk : MAX_CHUNK_EPISODES;

@@ -461,6 +461,20 @@ static void warn(struct teacher *t, const struct text_line_oddities *oddities)
                        oddities->n_no_colon);
 }
 
+/* Cuts a table behind its first examples, perhaps within an episode. */
+static void table_cut(struct example_table *table, size_t n_first)
+{
+    size_t n = 0;
+
+    if (n_first >= table->n_examples)
+        return;
+    while (table->starts[n] < n_first)
+        n++;
+    table->starts[n] = n_first;
+    table->n_episodes = n;
+    table->n_examples = n_first;
+}
+
 static enum status teacher_load(struct teacher *t, const struct data_format *format,
                                 const char *task, struct error *err)
 {
@@ -491,6 +505,8 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
                          "length_cache works only for a stream; use batch_sort for data in memory");
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
         return err->status;
+    if (config->n_first > 0 && !t->loops)
+        table_cut(&t->table, config->n_first < SIZE_MAX ? (size_t)config->n_first : SIZE_MAX);
     t->n_episodes = t->table.n_episodes;
     t->n_examples = t->table.n_examples;
     warn(t, &t->table.oddities);

@@ -382,6 +382,8 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
         (rc = data_task(&task_list, o, &w->arena, err)) != STATUS_OK ||
         (rc = tasks_split(&tasks, &n, task_list, &w->arena, err)) != STATUS_OK)
         return rc;
+    if (o->takes_first && n == 1)
+        config.n_first = o->n_examples;
     w->tasks = arena_alloc(&w->arena, n, sizeof(struct participant *));
     w->names = arena_alloc(&w->arena, n, sizeof(*w->names));
     if (w->tasks == NULL || w->names == NULL)

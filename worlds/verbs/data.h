@@ -31,6 +31,7 @@ struct data_options {
     int64_t truncate, text_truncate, label_truncate; /* tokens; below 0: no bound */
     uint32_t rank, n_ranks, max_line_bytes, n_loaders, length_range;
     uint64_t seed, n_examples;
+    bool takes_first; /* no option: n_examples are the first of the data, whatever is done when */
     struct connection_options connection; /* to the server of attached data and agents */
     struct attached_data attached;
 };

@@ -217,6 +217,7 @@ enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
     int first;
 
     data_options_init(&e.data, "valid");
+    e.data.takes_first = true;
     participant_options_init(&e.agent);
     if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
                       &code))
